@@ -1,0 +1,2 @@
+//! The `leyden` binary.
+fn main() {}

@@ -1,0 +1,2 @@
+//! Automation of this repository.
+fn main() {}
