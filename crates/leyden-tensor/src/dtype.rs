@@ -1,0 +1,269 @@
+//! [`DType`]: the storage formats that can be computed with, and the names and block sizes of all
+//! others that a GGUF file may hold.
+//!
+//! One table row per type. Nothing outside this file matches on every `DType`: what differs between
+//! types is a column here.
+
+use std::fmt;
+
+use crate::quant::{self, Block};
+
+/// How the values of a tensor are stored.
+///
+/// ```
+/// use leyden_tensor::DType;
+/// assert_eq!(DType::Q4K.to_string(), "Q4_K");
+/// assert_eq!((DType::Q4K.block_len(), DType::Q4K.block_bytes()), (256, 144));
+/// assert_eq!(DType::Q8_0.row_bytes(4096), Some(4352));
+/// assert_eq!(DType::Q8_0.row_bytes(33), None);
+/// assert_eq!(DType::from_gguf_id(14), Ok(DType::Q6K));
+/// assert_eq!(DType::from_gguf_id(16).unwrap_err().to_string(), "tensor type IQ2_XXS (16) is not supported");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum DType {
+    /// 32-bit IEEE 754.
+    F32,
+    /// 16-bit IEEE 754.
+    F16,
+    /// The upper half of a 32-bit float.
+    BF16,
+    /// 4-bit codes in blocks of 32 with one scale.
+    Q4_0,
+    /// 8-bit codes in blocks of 32 with one scale.
+    Q8_0,
+    /// 4-bit codes in blocks of 256 with eight 6-bit scales and minima.
+    Q4K,
+    /// 6-bit codes in blocks of 256 with sixteen 8-bit scales.
+    Q6K,
+}
+
+/// A tensor type that this build cannot compute with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnknownDType {
+    /// The number in the file.
+    pub id: u32,
+    /// llama.cpp's name, if the number is known at all.
+    pub name: Option<&'static str>,
+}
+
+/// One row of the table of supported types.
+pub(crate) struct Info {
+    dtype: DType,
+    name: &'static str,
+    gguf_id: u32,
+    block_len: usize,
+    block_bytes: usize,
+    pub(crate) decode: fn(&[u8], &mut [f32]),
+    pub(crate) encode: fn(&[f32], &mut [u8]),
+}
+
+const fn row<B: Block>(name: &'static str, gguf_id: u32) -> Info {
+    Info {
+        dtype: B::DTYPE,
+        name,
+        gguf_id,
+        block_len: B::LEN,
+        block_bytes: B::BYTES,
+        decode: quant::decode_blocks::<B>,
+        encode: quant::encode_blocks::<B>,
+    }
+}
+
+/// In the order of the enum.
+static INFO: [Info; 7] = [
+    row::<quant::F32>("F32", 0),
+    row::<quant::F16>("F16", 1),
+    row::<quant::BF16>("BF16", 30),
+    row::<quant::Q4_0>("Q4_0", 2),
+    row::<quant::Q8_0>("Q8_0", 8),
+    row::<quant::Q4K>("Q4_K", 12),
+    row::<quant::Q6K>("Q6_K", 14),
+];
+
+/// Types that GGUF files hold and this build cannot compute with: id, name, values and bytes of a
+/// block. Their extents are checked all the same. Blocks of length 0 belong to types that were
+/// withdrawn from the format and whose layout a file no longer defines.
+static FOREIGN: [(u32, &str, usize, usize); 36] = [
+    (3, "Q4_1", 32, 20),
+    (4, "Q4_2", 0, 0),
+    (5, "Q4_3", 0, 0),
+    (6, "Q5_0", 32, 22),
+    (7, "Q5_1", 32, 24),
+    (9, "Q8_1", 32, 36),
+    (10, "Q2_K", 256, 84),
+    (11, "Q3_K", 256, 110),
+    (13, "Q5_K", 256, 176),
+    (15, "Q8_K", 256, 292),
+    (16, "IQ2_XXS", 256, 66),
+    (17, "IQ2_XS", 256, 74),
+    (18, "IQ3_XXS", 256, 98),
+    (19, "IQ1_S", 256, 50),
+    (20, "IQ4_NL", 32, 18),
+    (21, "IQ3_S", 256, 110),
+    (22, "IQ2_S", 256, 82),
+    (23, "IQ4_XS", 256, 136),
+    (24, "I8", 1, 1),
+    (25, "I16", 1, 2),
+    (26, "I32", 1, 4),
+    (27, "I64", 1, 8),
+    (28, "F64", 1, 8),
+    (29, "IQ1_M", 256, 56),
+    (31, "Q4_0_4_4", 0, 0),
+    (32, "Q4_0_4_8", 0, 0),
+    (33, "Q4_0_8_8", 0, 0),
+    (34, "TQ1_0", 256, 54),
+    (35, "TQ2_0", 256, 66),
+    (36, "IQ4_NL_4_4", 0, 0),
+    (37, "IQ4_NL_4_8", 0, 0),
+    (38, "IQ4_NL_8_8", 0, 0),
+    (39, "MXFP4", 32, 17),
+    (40, "NVFP4", 64, 36),
+    (41, "Q1_0", 128, 18),
+    (42, "Q2_0", 64, 18),
+];
+
+/// Name and block size of a tensor type in a file, supported or not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileType {
+    pub(crate) id: u32,
+    pub(crate) name: &'static str,
+    pub(crate) dtype: Option<DType>,
+    pub(crate) block_len: usize,
+    pub(crate) block_bytes: usize,
+}
+
+impl FileType {
+    /// The type with this number. Unknown and withdrawn types are errors: without a block size the
+    /// extent of the tensor cannot be checked.
+    pub(crate) fn from_gguf_id(id: u32) -> Result<FileType, UnknownDType> {
+        if let Some(info) = INFO.iter().find(|info| info.gguf_id == id) {
+            return Ok(info.dtype.file_type());
+        }
+        match FOREIGN.iter().find(|foreign| foreign.0 == id) {
+            Some(&(_, name, block_len, block_bytes)) if block_len > 0 => {
+                Ok(FileType { id, name, dtype: None, block_len, block_bytes })
+            }
+            withdrawn => Err(UnknownDType { id, name: withdrawn.map(|foreign| foreign.1) }),
+        }
+    }
+}
+
+impl DType {
+    /// Every supported type.
+    pub fn all() -> impl ExactSizeIterator<Item = DType> {
+        INFO.iter().map(|info| info.dtype)
+    }
+
+    pub(crate) fn info(self) -> &'static Info {
+        &INFO[self as usize]
+    }
+
+    pub(crate) fn file_type(self) -> FileType {
+        let info = self.info();
+        FileType {
+            id: info.gguf_id,
+            name: info.name,
+            dtype: Some(self),
+            block_len: info.block_len,
+            block_bytes: info.block_bytes,
+        }
+    }
+
+    /// llama.cpp's name, for example `Q4_K`.
+    pub fn name(self) -> &'static str {
+        self.info().name
+    }
+
+    /// The number of this type in a GGUF file.
+    pub fn gguf_id(self) -> u32 {
+        self.info().gguf_id
+    }
+
+    /// Values in a block; 1 for the float types.
+    pub fn block_len(self) -> usize {
+        self.info().block_len
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(self) -> usize {
+        self.info().block_bytes
+    }
+
+    /// The type with this number in a GGUF file.
+    ///
+    /// # Errors
+    /// The number is unknown, or belongs to a type that this build cannot compute with; the error
+    /// then has its name.
+    pub fn from_gguf_id(id: u32) -> Result<DType, UnknownDType> {
+        let known = FileType::from_gguf_id(id)?;
+        known.dtype.ok_or(UnknownDType { id, name: Some(known.name) })
+    }
+
+    /// Bytes of a row of `cols` values; `None` if `cols` is not a whole number of blocks or the size
+    /// overflows.
+    pub fn row_bytes(self, cols: usize) -> Option<usize> {
+        let info = self.info();
+        if !cols.is_multiple_of(info.block_len) {
+            return None;
+        }
+        (cols / info.block_len).checked_mul(info.block_bytes)
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl serde::Serialize for DType {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl std::error::Error for UnknownDType {}
+
+impl fmt::Display for UnknownDType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name {
+            Some(name) => write!(f, "tensor type {name} ({}) is not supported", self.id),
+            None => write!(f, "tensor type {} is unknown", self.id),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_is_in_the_order_of_the_enum_and_ids_are_unique() {
+        let mut ids: Vec<u32> = FOREIGN.iter().map(|f| f.0).collect();
+        for (i, info) in INFO.iter().enumerate() {
+            assert_eq!(info.dtype as usize, i);
+            assert_eq!(DType::from_gguf_id(info.gguf_id), Ok(info.dtype));
+            ids.push(info.gguf_id);
+        }
+        ids.sort_unstable();
+        assert_eq!(ids, (0..43).collect::<Vec<_>>(), "each id once");
+    }
+
+    #[test]
+    fn foreign_types_are_refused_by_name() {
+        assert_eq!(DType::from_gguf_id(39), Err(UnknownDType { id: 39, name: Some("MXFP4") }));
+        assert_eq!(DType::from_gguf_id(31), Err(UnknownDType { id: 31, name: Some("Q4_0_4_4") }));
+        assert_eq!(DType::from_gguf_id(77).unwrap_err().to_string(), "tensor type 77 is unknown");
+        assert!(FileType::from_gguf_id(39).is_ok() && FileType::from_gguf_id(31).is_err());
+    }
+
+    #[test]
+    fn row_bytes_refuses_partial_blocks_and_overflow() {
+        assert_eq!(DType::Q4_0.row_bytes(0), Some(0));
+        assert_eq!(DType::Q6K.row_bytes(512), Some(420));
+        assert_eq!(DType::Q6K.row_bytes(128), None);
+        assert_eq!(DType::F32.row_bytes(usize::MAX / 2), None);
+    }
+}

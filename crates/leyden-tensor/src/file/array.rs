@@ -1,0 +1,189 @@
+//! [`Array`] and [`StrArray`]: metadata arrays that stay where the file has them.
+//!
+//! A vocabulary of 150,000 tokens costs one scan over its bytes and four bytes per token here, not
+//! 150,000 allocations.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::metadata::{Value, ValueType};
+use super::source::{Bytes, Source};
+
+/// A metadata array: numbers, booleans or strings of one type.
+#[derive(Clone)]
+pub struct Array {
+    pub(super) elem: ValueType,
+    pub(super) len: usize,
+    pub(super) source: Arc<Source>,
+    /// The elements as in the file, without type and count.
+    pub(super) range: Range<usize>,
+    /// For strings: where each begins (its length field) within the range, and the end of the last.
+    pub(super) starts: Arc<[u32]>,
+}
+
+impl Array {
+    /// The type of the elements.
+    pub fn elem_type(&self) -> ValueType {
+        self.elem
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The elements as a GGUF file stores them.
+    pub(super) fn raw(&self) -> &[u8] {
+        self.source.slice(&self.range)
+    }
+
+    /// The strings, if it is an array of strings.
+    pub fn strings(&self) -> Option<StrArray> {
+        let strings = StrArray {
+            len: self.len,
+            source: Arc::clone(&self.source),
+            range: self.range.clone(),
+            starts: Arc::clone(&self.starts),
+        };
+        (self.elem == ValueType::String).then_some(strings)
+    }
+
+    /// Element `i` as a number or boolean; `None` for strings and beyond the end.
+    pub fn get(&self, i: usize) -> Option<Value> {
+        let width = self.elem.width()?;
+        let at = i.checked_mul(width)?;
+        let bytes = self.raw().get(at..at.checked_add(width)?)?;
+        self.elem.scalar(bytes)
+    }
+
+    /// The numbers or booleans in order; nothing for strings.
+    pub fn iter(&self) -> impl Iterator<Item = Value> + '_ {
+        let width = self.elem.width();
+        let raw = if width.is_some() { self.raw() } else { &[] };
+        raw.chunks_exact(width.unwrap_or(1)).filter_map(|bytes| self.elem.scalar(bytes))
+    }
+
+    /// An array of strings, which need not be UTF-8.
+    ///
+    /// # Panics
+    /// The strings, with eight bytes added to each, are longer than 4 GiB together.
+    pub fn from_strs<I, S>(strings: I) -> Array
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<[u8]>,
+    {
+        let mut bytes = Vec::new();
+        let mut starts = vec![0];
+        for s in strings {
+            let s = s.as_ref();
+            bytes.extend(u64::try_from(s.len()).unwrap_or(u64::MAX).to_le_bytes());
+            bytes.extend(s);
+            starts.push(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        }
+        assert!(bytes.len() <= MAX_STRING_BYTES, "string arrays are limited to {MAX_STRING_BYTES} bytes");
+        let len = starts.len().saturating_sub(1);
+        Array::owned(ValueType::String, len, bytes, starts.into())
+    }
+
+    pub(super) fn owned(elem: ValueType, len: usize, bytes: Vec<u8>, starts: Arc<[u32]>) -> Array {
+        let range = 0..bytes.len();
+        Array { elem, len, source: Source::new(Bytes::Owned(bytes), "<memory>".into()), range, starts }
+    }
+}
+
+/// The most bytes of a string array, so that its index needs four bytes per string.
+pub(super) const MAX_STRING_BYTES: usize = 0xffff_ffff;
+
+macro_rules! numbers {
+    ($($constructor:ident $ty:ty, $elem:ident, $doc:literal;)*) => {
+        impl Array {
+            $(
+                #[doc = $doc]
+                pub fn $constructor(values: &[$ty]) -> Array {
+                    let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+                    Array::owned(ValueType::$elem, values.len(), bytes, Arc::new([]))
+                }
+            )*
+        }
+    };
+}
+
+numbers! {
+    from_u8 u8, U8, "An array of unsigned 8-bit numbers.";
+    from_i8 i8, I8, "An array of signed 8-bit numbers.";
+    from_u16 u16, U16, "An array of unsigned 16-bit numbers.";
+    from_i16 i16, I16, "An array of signed 16-bit numbers.";
+    from_u32 u32, U32, "An array of unsigned 32-bit numbers.";
+    from_i32 i32, I32, "An array of signed 32-bit numbers.";
+    from_u64 u64, U64, "An array of unsigned 64-bit numbers.";
+    from_i64 i64, I64, "An array of signed 64-bit numbers.";
+    from_f32 f32, F32, "An array of 32-bit floats.";
+    from_f64 f64, F64, "An array of 64-bit floats.";
+}
+
+impl Array {
+    /// An array of booleans.
+    pub fn from_bools(values: &[bool]) -> Array {
+        let bytes = values.iter().map(|&b| u8::from(b)).collect();
+        Array::owned(ValueType::Bool, values.len(), bytes, Arc::new([]))
+    }
+}
+
+/// Equal if type and elements are, bit for bit.
+impl PartialEq for Array {
+    fn eq(&self, other: &Self) -> bool {
+        (self.elem, self.len, self.raw()) == (other.elem, other.len, other.raw())
+    }
+}
+
+impl fmt::Debug for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}; {}]", self.elem, self.len)
+    }
+}
+
+/// An array of byte strings. GGUF calls them UTF-8, but vocabularies hold arbitrary bytes, so they
+/// are handed out as they are. Cheap to clone; keeps the file open.
+#[derive(Clone)]
+pub struct StrArray {
+    len: usize,
+    source: Arc<Source>,
+    range: Range<usize>,
+    starts: Arc<[u32]>,
+}
+
+impl StrArray {
+    /// The number of strings.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no strings.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// String `i`, or `None` beyond the end.
+    pub fn get(&self, i: usize) -> Option<&[u8]> {
+        let start = usize::try_from(*self.starts.get(i)?).ok()?.checked_add(size_of::<u64>())?;
+        let end = usize::try_from(*self.starts.get(i.checked_add(1)?)?).ok()?;
+        self.source.slice(&self.range).get(start..end)
+    }
+
+    /// The strings in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        (0..self.len).map(|i| self.get(i).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for StrArray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[string; {}]", self.len)
+    }
+}

@@ -1,0 +1,478 @@
+//! [`Gguf`]: the reader of GGUF files, versions 2 and 3.
+//!
+//! The format is a header (magic, version, number of tensors, number of keys), the keys with their
+//! values, the descriptions of the tensors, padding, and the data of the tensors. Opening a file
+//! reads everything but the data, once, front to back, and leaves arrays and data where they are.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::array::{Array, MAX_STRING_BYTES};
+use super::metadata::{Metadata, Value, ValueType, sorted_index};
+use super::mmap::Mapping;
+use super::source::{Bytes, Source};
+use super::{TensorInfo, WeightSource};
+use crate::dtype::FileType;
+use crate::error::{Error, ErrorKind};
+use crate::extent::TensorExtent;
+use crate::view::TensorView;
+
+/// The most keys that a file may have; real files have less than a hundred.
+pub const MAX_KEYS: u64 = 1 << 16;
+/// The most tensors that a file may have; a mixture of experts that was never merged has tens of
+/// thousands.
+pub const MAX_TENSORS: u64 = 1 << 18;
+/// The most bytes of a key or a tensor name, which is what the format allows for keys.
+pub const MAX_NAME_BYTES: u64 = 0xffff;
+/// The largest alignment of tensor data.
+pub const MAX_ALIGNMENT: u32 = 1 << 20;
+
+const DEFAULT_ALIGNMENT: usize = 32;
+const MAX_DIMS: u32 = 4;
+pub(super) const ALIGNMENT_KEY: &str = "general.alignment";
+
+/// A GGUF file.
+///
+/// ```no_run
+/// use leyden_tensor::{Gguf, WeightSource};
+/// let file = Gguf::open("model.gguf".as_ref())?;
+/// println!("GGUF {}: {}", file.version(), file.metadata().str("general.architecture")?);
+/// for tensor in file.tensor_info() {
+///     println!("{} {} {:?}", tensor.name, tensor.type_name, tensor.shape);
+/// }
+/// let embedding = file.require("token_embd.weight")?;
+/// assert_eq!(embedding.bytes().len(), embedding.rows() * embedding.row_bytes());
+/// # Ok::<(), leyden_tensor::Error>(())
+/// ```
+///
+/// A file that is not what it should be is an error that names the place:
+///
+/// ```
+/// use leyden_tensor::Gguf;
+/// let error = Gguf::open("/no/such/model.gguf".as_ref()).unwrap_err();
+/// assert!(error.to_string().starts_with("/no/such/model.gguf: cannot open: "));
+/// ```
+#[derive(Debug)]
+pub struct Gguf {
+    source: Arc<Source>,
+    version: u32,
+    metadata: Metadata,
+    tensors: Vec<TensorInfo>,
+    /// Indices into `tensors`, by name.
+    sorted: Vec<u32>,
+}
+
+impl Gguf {
+    /// Maps a file and reads everything but the tensor data.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not a valid GGUF file. The error names file and field.
+    pub fn open(path: &Path) -> Result<Gguf, Error> {
+        let label: Arc<str> = path.display().to_string().into();
+        map(path).map_err(|kind| Error::new(kind).file(&label)).and_then(|mapping| match mapping {
+            Some(mapping) => Gguf::parse(Bytes::Mapped(mapping), path.into()),
+            None => Gguf::parse(Bytes::Static(&[]), path.into()),
+        })
+    }
+
+    /// Reads a file that is part of the program; `label` takes the place of its path.
+    ///
+    /// # Errors
+    /// The bytes are not a valid GGUF file.
+    pub fn from_static(bytes: &'static [u8], label: &str) -> Result<Gguf, Error> {
+        Gguf::parse(Bytes::Static(bytes), label.into())
+    }
+
+    /// Reads a file that is in memory; `label` takes the place of its path.
+    ///
+    /// # Errors
+    /// The bytes are not a valid GGUF file.
+    pub fn from_vec(bytes: Vec<u8>, label: &str) -> Result<Gguf, Error> {
+        Gguf::parse(Bytes::Owned(bytes), label.into())
+    }
+
+    /// The version of the format that the file has: 2 or 3.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    fn parse(bytes: Bytes, path: PathBuf) -> Result<Gguf, Error> {
+        let source = Source::new(bytes, path);
+        parse(&source).map_err(|e| e.file(&source.label))
+    }
+
+    fn find(&self, name: &str) -> Option<&TensorInfo> {
+        let info = |i: &u32| usize::try_from(*i).ok().and_then(|i| self.tensors.get(i));
+        let at = self.sorted.binary_search_by(|i| info(i).map_or("", |t| t.name.as_str()).cmp(name)).ok()?;
+        self.sorted.get(at).and_then(info)
+    }
+
+    fn view<'a>(&'a self, info: &'a TensorInfo) -> Result<TensorView<'a>, Error> {
+        let range = info.offset..info.offset.saturating_add(info.bytes);
+        info.supported()
+            .map_err(|unknown| Error::new(ErrorKind::UnsupportedType(unknown)).item(&info.name))
+            .and_then(|dtype| TensorView::new(&info.name, dtype, &info.shape, self.source.slice(&range)))
+            .map_err(|e| e.file(&self.source.label))
+    }
+}
+
+impl WeightSource for Gguf {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn path(&self) -> &Path {
+        &self.source.path
+    }
+
+    fn tensor_info(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    fn optional(&self, name: &str) -> Result<Option<TensorView<'_>>, Error> {
+        self.find(name).map(|info| self.view(info)).transpose()
+    }
+
+    fn require(&self, name: &str) -> Result<TensorView<'_>, Error> {
+        self.optional(name)?
+            .ok_or_else(|| Error::new(ErrorKind::MissingTensor).item(name).file(&self.source.label))
+    }
+
+    fn truncated(&self) -> bool {
+        self.source.mapping().is_some_and(Mapping::truncated)
+    }
+
+    fn advise_willneed(&self, name: &str) {
+        if let (Some(mapping), Some(info)) = (self.source.mapping(), self.find(name)) {
+            mapping.advise_willneed(&(info.offset..info.offset.saturating_add(info.bytes)));
+        }
+    }
+
+    fn advise_dontneed(&self, name: &str) {
+        if let (Some(mapping), Some(info)) = (self.source.mapping(), self.find(name)) {
+            mapping.advise_dontneed(&(info.offset..info.offset.saturating_add(info.bytes)));
+        }
+    }
+}
+
+/// Maps a regular file; `None` if it is empty, which cannot be mapped.
+fn map(path: &Path) -> Result<Option<Mapping>, ErrorKind> {
+    let io = |action| move |source| ErrorKind::Io { action, source };
+    // Asked before opening, because opening a pipe waits for a writer.
+    if !fs::metadata(path).map_err(io("open"))?.is_file() {
+        return Err(ErrorKind::NotAFile);
+    }
+    let file = File::open(path).map_err(io("open"))?;
+    let len = file.metadata().map_err(io("read the size"))?.len();
+    let len = usize::try_from(len).map_err(|_| ErrorKind::TooMany {
+        what: "file size",
+        count: len,
+        most: u64::try_from(usize::MAX).unwrap_or(u64::MAX),
+    })?;
+    if len == 0 {
+        return Ok(None);
+    }
+    Mapping::new(&file, len).map(Some).map_err(io("map into memory"))
+}
+
+fn parse(source: &Arc<Source>) -> Result<Gguf, Error> {
+    let bytes = source.bytes();
+    let mut cursor = Cursor { bytes, at: 0 };
+    let header = read_header(&mut cursor).map_err(|kind| Error::new(kind).item("header"))?;
+    let metadata = read_metadata(&mut cursor, header.n_keys, source)?;
+    let alignment = alignment(&metadata)?;
+
+    let mut tensors = Vec::new();
+    for i in 0..header.n_tensors {
+        let name = cursor
+            .name("tensor name")
+            .map_err(|kind| Error::new(kind).item(&format!("tensor {i} of {}", header.n_tensors)))?;
+        tensors.push(read_tensor_info(&mut cursor, name, alignment).map_err(|e| e.item(name))?);
+    }
+    let data = cursor.at.checked_next_multiple_of(alignment).unwrap_or(usize::MAX);
+    for tensor in &mut tensors {
+        place(tensor, data, bytes.len()).map_err(|kind| Error::new(kind).item(&tensor.name))?;
+    }
+    let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+    let sorted = sorted_index(&names)
+        .map_err(|twice| Error::new(ErrorKind::Duplicate { what: "tensor" }).item(twice))?;
+    check_overlap(&tensors)?;
+    Ok(Gguf { source: Arc::clone(source), version: header.version, metadata, tensors, sorted })
+}
+
+struct Header {
+    version: u32,
+    n_tensors: u64,
+    n_keys: u64,
+}
+
+fn read_header(cursor: &mut Cursor<'_>) -> Result<Header, ErrorKind> {
+    let magic = cursor.array::<4>("magic")?;
+    if magic != *b"GGUF" {
+        return Err(ErrorKind::NotGguf { looks_like: guess(cursor.bytes) });
+    }
+    let version = cursor.u32("version")?;
+    // The byte order is not marked; a version of 3 in the other order is 50 million.
+    if version.trailing_zeros() >= 16 && version != 0 {
+        return Err(ErrorKind::BigEndian);
+    }
+    if !(2..=3).contains(&version) {
+        return Err(ErrorKind::Version(version));
+    }
+    let n_tensors = cursor.u64("number of tensors")?;
+    let n_keys = cursor.u64("number of keys")?;
+    // The shortest key: length, one byte, type, one byte of value. The shortest tensor: length, one
+    // byte, number of dimensions, one dimension, type, offset.
+    cursor.bound("number of keys", n_keys, 14, MAX_KEYS)?;
+    cursor.bound("number of tensors", n_tensors, 33, MAX_TENSORS)?;
+    Ok(Header { version, n_tensors, n_keys })
+}
+
+/// What a file that does not begin with the magic seems to be.
+fn guess(bytes: &[u8]) -> &'static str {
+    const KNOWN: [(&[u8], &str); 11] = [
+        (b"lmgg", "an old GGML file (before GGUF)"),
+        (b"tjgg", "an old GGJT file (before GGUF)"),
+        (b"fmgg", "an old GGMF file (before GGUF)"),
+        (b"FUGG", "a byte-swapped GGUF file"),
+        (b"PK\x03\x04", "a ZIP archive or PyTorch checkpoint"),
+        (b"version https://git-lfs", "a Git LFS pointer: the file itself was not downloaded"),
+        (b"<!DOCTYPE", "a web page"),
+        (b"<html", "a web page"),
+        (b"\x1f\x8b", "a gzip archive"),
+        (b"{", "JSON"),
+        (b"\x7fELF", "a program"),
+    ];
+    if let Some((_, name)) = KNOWN.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        return name;
+    }
+    let start = bytes.get(..16).unwrap_or(bytes);
+    if start.get(8) == Some(&b'{') {
+        "a safetensors file"
+    } else if start.iter().all(|&b| b == 0) {
+        "zeros (an interrupted download?)"
+    } else if start.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace()) {
+        "text"
+    } else {
+        "something unknown"
+    }
+}
+
+fn read_metadata(cursor: &mut Cursor<'_>, n_keys: u64, source: &Arc<Source>) -> Result<Metadata, Error> {
+    let mut entries = Vec::new();
+    for i in 0..n_keys {
+        let key = cursor
+            .name("key")
+            .map_err(|kind| Error::new(kind).item(&format!("metadata key {i} of {n_keys}")))?;
+        let value = read_value(cursor, source).map_err(|kind| Error::new(kind).item(key))?;
+        entries.push((key.to_owned(), value));
+    }
+    Metadata::from_entries(Arc::clone(&source.label), entries)
+}
+
+fn read_value(cursor: &mut Cursor<'_>, source: &Arc<Source>) -> Result<Value, ErrorKind> {
+    match ValueType::from_gguf_id(cursor.u32("value type")?)? {
+        ValueType::String => {
+            let text = std::str::from_utf8(cursor.string("string")?);
+            text.map(Value::from).map_err(|_| ErrorKind::Utf8 { what: "value" })
+        }
+        ValueType::Array => read_array(cursor, source).map(Value::Array),
+        scalar => {
+            let width = scalar.width().unwrap_or_default();
+            let bytes = cursor.take(width, "value")?;
+            check_bools(scalar, bytes)?;
+            // Every remaining type has a width, and `take` returned that many bytes.
+            scalar.scalar(bytes).ok_or(ErrorKind::ValueType(scalar.gguf_id()))
+        }
+    }
+}
+
+fn read_array(cursor: &mut Cursor<'_>, source: &Arc<Source>) -> Result<Array, ErrorKind> {
+    let elem = ValueType::from_gguf_id(cursor.u32("array element type")?)?;
+    let count = cursor.u64("array length")?;
+    let (starts, start): (Arc<[u32]>, _) = match elem {
+        ValueType::Array => return Err(ErrorKind::NestedArray),
+        ValueType::String => {
+            cursor.bound("array length", count, size_of::<u64>(), u64::MAX)?;
+            let start = cursor.at;
+            (scan_strings(cursor, count)?, start)
+        }
+        number => {
+            let width = number.width().unwrap_or(1);
+            cursor.bound("array length", count, width, u64::MAX)?;
+            let start = cursor.at;
+            let n_bytes =
+                usize::try_from(count).ok().and_then(|n| n.checked_mul(width)).unwrap_or(usize::MAX);
+            check_bools(number, cursor.take(n_bytes, "array")?)?;
+            (Arc::new([]), start)
+        }
+    };
+    let len = usize::try_from(count).unwrap_or_default();
+    Ok(Array { elem, len, source: Arc::clone(source), range: start..cursor.at, starts })
+}
+
+/// Where each string of an array begins, and where the last one ends. `count` was bounded before.
+fn scan_strings(cursor: &mut Cursor<'_>, count: u64) -> Result<Arc<[u32]>, ErrorKind> {
+    let start = cursor.at;
+    let mut starts = Vec::with_capacity(usize::try_from(count).unwrap_or_default().saturating_add(1));
+    for _ in 0..count {
+        starts.push(position(cursor.at, start)?);
+        cursor.string("string in array")?;
+    }
+    starts.push(position(cursor.at, start)?);
+    Ok(starts.into())
+}
+
+fn position(at: usize, start: usize) -> Result<u32, ErrorKind> {
+    let offset = at.saturating_sub(start);
+    u32::try_from(offset).map_err(|_| ErrorKind::TooMany {
+        what: "size of the string array",
+        count: u64::try_from(offset).unwrap_or(u64::MAX),
+        most: u64::try_from(MAX_STRING_BYTES).unwrap_or(u64::MAX),
+    })
+}
+
+fn check_bools(ty: ValueType, bytes: &[u8]) -> Result<(), ErrorKind> {
+    match bytes.iter().find(|&&byte| byte > 1) {
+        Some(&byte) if ty == ValueType::Bool => Err(ErrorKind::BadBool(byte)),
+        _ => Ok(()),
+    }
+}
+
+/// The alignment must be a u32, as the format says: other widths are a sign of a hostile file.
+pub(super) fn alignment(metadata: &Metadata) -> Result<usize, Error> {
+    let kind = match metadata.get(ALIGNMENT_KEY) {
+        None => return Ok(DEFAULT_ALIGNMENT),
+        Some(&Value::U32(n)) if n.is_power_of_two() && n <= MAX_ALIGNMENT => {
+            return Ok(usize::try_from(n).unwrap_or(DEFAULT_ALIGNMENT));
+        }
+        Some(&Value::U32(n)) => ErrorKind::Alignment(n),
+        Some(other) => ErrorKind::WrongType { wanted: "u32", found: other.value_type().to_string() },
+    };
+    Err(Error::new(kind).item(ALIGNMENT_KEY))
+}
+
+/// Reads a tensor's description. Its `offset` still counts from the start of the data.
+fn read_tensor_info(cursor: &mut Cursor<'_>, name: &str, alignment: usize) -> Result<TensorInfo, Error> {
+    let n_dims = cursor.u32("number of dimensions")?;
+    if !(1..=MAX_DIMS).contains(&n_dims) {
+        return Err(ErrorKind::Dimensions(n_dims).into());
+    }
+    let mut dims = Vec::new();
+    for _ in 0..n_dims {
+        dims.push(cursor.u64("dimension")?);
+    }
+    let id = cursor.u32("tensor type")?;
+    let offset = cursor.u64("data offset")?;
+    let ty = FileType::from_gguf_id(id).map_err(ErrorKind::UnsupportedType)?;
+    if dims.contains(&0) {
+        return Err(ErrorKind::ZeroDimension.into());
+    }
+    let extent = TensorExtent::new(&dims.iter().copied(), ty)?;
+    let too_far = || Error::new(ErrorKind::OutOfFile { end: None, file_len: cursor.bytes.len() });
+    let offset_in_data = usize::try_from(offset).map_err(|_| too_far())?;
+    if !offset_in_data.is_multiple_of(alignment) {
+        return Err(ErrorKind::Misaligned { offset, alignment }.into());
+    }
+    let shape = dims.iter().rev().map(|&dim| usize::try_from(dim).map_err(|_| too_far()));
+    Ok(TensorInfo {
+        name: name.to_owned(),
+        type_name: ty.name,
+        type_id: ty.id,
+        dtype: ty.dtype,
+        shape: shape.collect::<Result<_, _>>()?,
+        offset: offset_in_data,
+        bytes: extent.n_bytes,
+    })
+}
+
+/// Makes a tensor's offset one from the start of the file, and checks that the file is long enough.
+fn place(tensor: &mut TensorInfo, data: usize, file_len: usize) -> Result<(), ErrorKind> {
+    let start = data.checked_add(tensor.offset);
+    let end = start.and_then(|start| start.checked_add(tensor.bytes));
+    match (start, end) {
+        (Some(start), Some(end)) if end <= file_len => {
+            tensor.offset = start;
+            Ok(())
+        }
+        _ => Err(ErrorKind::OutOfFile { end, file_len }),
+    }
+}
+
+fn check_overlap(tensors: &[TensorInfo]) -> Result<(), Error> {
+    let mut by_offset: Vec<&TensorInfo> = tensors.iter().collect();
+    by_offset.sort_by_key(|tensor| tensor.offset);
+    for pair in by_offset.windows(2) {
+        if let [a, b] = pair
+            && a.offset.saturating_add(a.bytes) > b.offset
+        {
+            return Err(Error::new(ErrorKind::Overlap { with: a.name.as_str().into() }).item(&b.name));
+        }
+    }
+    Ok(())
+}
+
+/// A position in the bytes of a file, which only moves forward and never beyond the end.
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    fn ends_early(&self, what: &'static str, wanted: u64) -> ErrorKind {
+        ErrorKind::Truncated { what, offset: self.at, wanted, left: self.rest().len() }
+    }
+
+    /// Refuses a count of things that the bytes that are left cannot hold, before anything is
+    /// allocated for them.
+    fn bound(&self, what: &'static str, count: u64, bytes_each: usize, limit: u64) -> Result<(), ErrorKind> {
+        let held = self.rest().len().checked_div(bytes_each).unwrap_or_default();
+        let most = limit.min(u64::try_from(held).unwrap_or(u64::MAX));
+        if count <= most { Ok(()) } else { Err(ErrorKind::TooMany { what, count, most }) }
+    }
+
+    fn take(&mut self, n: usize, what: &'static str) -> Result<&'a [u8], ErrorKind> {
+        let taken = self.rest().get(..n);
+        let taken = taken.ok_or_else(|| self.ends_early(what, u64::try_from(n).unwrap_or(u64::MAX)))?;
+        self.at = self.at.saturating_add(n);
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], ErrorKind> {
+        let bytes = self.take(N, what)?;
+        bytes.try_into().map_err(|_| self.ends_early(what, 0))
+    }
+
+    fn u32(&mut self, what: &'static str) -> Result<u32, ErrorKind> {
+        self.array(what).map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self, what: &'static str) -> Result<u64, ErrorKind> {
+        self.array(what).map(u64::from_le_bytes)
+    }
+
+    fn string(&mut self, what: &'static str) -> Result<&'a [u8], ErrorKind> {
+        let len = self.u64(what)?;
+        let n = usize::try_from(len).map_err(|_| self.ends_early(what, len))?;
+        self.take(n, what)
+    }
+
+    /// A key or tensor name: UTF-8, not empty, not longer than [`MAX_NAME_BYTES`].
+    fn name(&mut self, what: &'static str) -> Result<&'a str, ErrorKind> {
+        let start = self.at;
+        let len = self.u64(what)?;
+        self.at = start;
+        if len == 0 {
+            return Err(ErrorKind::Empty { what });
+        }
+        if len > MAX_NAME_BYTES {
+            return Err(ErrorKind::TooMany { what: "length of the name", count: len, most: MAX_NAME_BYTES });
+        }
+        std::str::from_utf8(self.string(what)?).map_err(|_| ErrorKind::Utf8 { what })
+    }
+}

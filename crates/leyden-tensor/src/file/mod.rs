@@ -1,0 +1,106 @@
+//! Model files: what they have in common ([`WeightSource`]) and the formats.
+//!
+//! Everything below this module reads bytes that somebody else wrote. So: no index that can panic,
+//! no `as` conversion, every count bounded by the bytes that are left before anything is allocated,
+//! and tensor sizes only from `TensorExtent`.
+#![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::string_slice)]
+#![deny(clippy::cast_possible_truncation, clippy::arithmetic_side_effects)]
+
+mod array;
+mod gguf;
+mod metadata;
+mod mmap;
+mod source;
+mod writer;
+
+use std::path::Path;
+
+use crate::dtype::UnknownDType;
+use crate::{DType, Error, TensorView};
+
+pub use array::{Array, StrArray};
+pub use gguf::{Gguf, MAX_ALIGNMENT, MAX_KEYS, MAX_NAME_BYTES, MAX_TENSORS};
+pub use metadata::{Metadata, Value, ValueType};
+pub use writer::GgufWriter;
+
+/// A file with metadata and named tensors.
+pub trait WeightSource: Send + Sync {
+    /// The metadata.
+    fn metadata(&self) -> &Metadata;
+
+    /// The file, or a label in angle brackets such as `<embedded>` where there is none.
+    fn path(&self) -> &Path;
+
+    /// Every tensor in the file, in the file's order, including those of types that cannot be
+    /// computed with.
+    fn tensor_info(&self) -> &[TensorInfo];
+
+    /// The tensor of this name, or `None` if the file has none.
+    ///
+    /// # Errors
+    /// The file has it in a type that this build cannot compute with; the error names both.
+    fn optional(&self, name: &str) -> Result<Option<TensorView<'_>>, Error>;
+
+    /// The tensor of this name.
+    ///
+    /// # Errors
+    /// The file lacks it, or has it in a type that this build cannot compute with. The error names
+    /// the tensor and, where known, the type.
+    fn require(&self, name: &str) -> Result<TensorView<'_>, Error>;
+
+    /// The tensor of this name; `None` if the file lacks it *or* has it in a type that cannot be
+    /// computed with. Loading code uses [`optional`](Self::optional) or [`require`](Self::require),
+    /// which tell the two apart.
+    fn tensor(&self, name: &str) -> Option<TensorView<'_>> {
+        self.optional(name).ok().flatten()
+    }
+
+    /// The names of all tensors, in the file's order.
+    fn tensor_names(&self) -> Vec<&str> {
+        self.tensor_info().iter().map(|info| info.name.as_str()).collect()
+    }
+
+    /// Whether a page of the file could not be read since it was opened, because the file was
+    /// truncated or the disk failed. Such pages read as zeros, so whatever was computed from this
+    /// source since then is worthless.
+    fn truncated(&self) -> bool;
+
+    /// Says that the bytes of a tensor will be read soon, once.
+    fn advise_willneed(&self, name: &str);
+
+    /// Gives back the memory that the bytes of a tensor take in this process, after they were
+    /// copied elsewhere. They can still be read, at the price of reading them from the file again.
+    /// Does nothing for sources that are not mapped.
+    fn advise_dontneed(&self, name: &str);
+}
+
+/// What a file says about one tensor.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct TensorInfo {
+    /// The name.
+    pub name: String,
+    /// llama.cpp's name of the type.
+    pub type_name: &'static str,
+    /// The number of the type in the file.
+    pub type_id: u32,
+    /// The type, if this build can compute with it.
+    #[serde(skip)]
+    pub dtype: Option<DType>,
+    /// The dimensions, the contiguous one last.
+    pub shape: Vec<usize>,
+    /// Where the data begins, in bytes from the start of the file.
+    pub offset: usize,
+    /// The size of the data in bytes.
+    pub bytes: usize,
+}
+
+impl TensorInfo {
+    /// The type, or an error that names it.
+    ///
+    /// # Errors
+    /// This build cannot compute with the type.
+    pub fn supported(&self) -> Result<DType, UnknownDType> {
+        self.dtype.ok_or(UnknownDType { id: self.type_id, name: Some(self.type_name) })
+    }
+}

@@ -1,0 +1,271 @@
+//! [`GgufWriter`]: writes GGUF version 3, in memory or durably to a file.
+
+use std::borrow::Cow;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::gguf::{ALIGNMENT_KEY, alignment};
+use super::metadata::{Metadata, Value};
+use crate::error::{Error, ErrorKind};
+use crate::{DType, TensorView};
+
+/// Collects metadata and tensors and writes them as a GGUF file.
+///
+/// The bytes of tensors may be borrowed: they are copied only on their way into the file.
+///
+/// ```
+/// use leyden_tensor::{DType, Gguf, GgufWriter, Value, WeightSource};
+/// let mut writer = GgufWriter::new();
+/// writer.set("general.name", "nothing".into()).set("n", Value::U32(3));
+/// writer.add_tensor("w", DType::F32, &[1, 2], [0, 0, 128, 63, 0, 0, 0, 64].as_slice())?;
+/// let file = Gguf::from_vec(writer.to_vec()?, "w.gguf")?;
+/// assert_eq!((file.version(), file.metadata().u32("n")?, file.tensor_names()), (3, 3, vec!["w"]));
+/// # Ok::<(), leyden_tensor::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct GgufWriter<'a> {
+    entries: Vec<(String, Value)>,
+    tensors: Vec<Tensor<'a>>,
+}
+
+#[derive(Debug)]
+struct Tensor<'a> {
+    name: String,
+    dtype: DType,
+    shape: Vec<usize>,
+    bytes: Cow<'a, [u8]>,
+}
+
+impl<'a> GgufWriter<'a> {
+    /// A file with no metadata and no tensors.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the value of a key, replacing an earlier one.
+    ///
+    /// The tensor data is aligned to `general.alignment` if that is set, otherwise to 32 bytes.
+    pub fn set(&mut self, key: &str, value: Value) -> &mut Self {
+        match self.entries.iter_mut().find(|entry| entry.0 == key) {
+            Some(entry) => entry.1 = value,
+            None => self.entries.push((key.to_owned(), value)),
+        }
+        self
+    }
+
+    /// Adds a tensor; the shape is in rows-first order, the contiguous dimension last.
+    ///
+    /// # Errors
+    /// Type, shape and bytes do not fit together, there are not 1 to 4 dimensions or one is 0, or
+    /// the name is taken or empty.
+    pub fn add_tensor(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        shape: &[usize],
+        bytes: impl Into<Cow<'a, [u8]>>,
+    ) -> Result<&mut Self, Error> {
+        let bytes = bytes.into();
+        TensorView::new(name, dtype, shape, &bytes)?;
+        let kind = match shape.len() {
+            1..=4 if shape.contains(&0) => Some(ErrorKind::ZeroDimension),
+            1..=4 => None,
+            n => Some(ErrorKind::Dimensions(u32::try_from(n).unwrap_or(u32::MAX))),
+        };
+        let kind = kind.or_else(|| name.is_empty().then_some(ErrorKind::Empty { what: "tensor name" }));
+        let taken = self.tensors.iter().any(|tensor| tensor.name == name);
+        match kind.or(taken.then_some(ErrorKind::Duplicate { what: "tensor" })) {
+            Some(kind) => Err(Error::new(kind).item(name)),
+            None => {
+                self.tensors.push(Tensor { name: name.to_owned(), dtype, shape: shape.to_vec(), bytes });
+                Ok(self)
+            }
+        }
+    }
+
+    /// The file as bytes.
+    ///
+    /// # Errors
+    /// The metadata is not valid: see [`write_to`](Self::write_to).
+    pub fn to_vec(&self) -> Result<Vec<u8>, Error> {
+        let layout = self.layout()?;
+        let mut out = Vec::with_capacity(layout.file_len);
+        // Writing to memory does not fail.
+        self.write(&layout, &mut out).map_err(|source| ErrorKind::Io { action: "write", source })?;
+        Ok(out)
+    }
+
+    /// Writes the file so that after a crash at any moment either the old or the complete new file
+    /// is found under its name: a temporary file in the same folder is written, flushed to the disk,
+    /// renamed, and the folder flushed.
+    ///
+    /// # Errors
+    /// The file cannot be written (the temporary file is then removed), or `general.alignment` is
+    /// not a power of two in range. The error names the file.
+    pub fn write_to(&self, path: &Path) -> Result<(), Error> {
+        let label = path.display().to_string().into();
+        let layout = self.layout().map_err(|e| e.file(&label))?;
+        let io = |action| move |source| Error::new(ErrorKind::Io { action, source });
+        let folder = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        let write = || {
+            let (mut temporary, file) =
+                Temporary::create(folder, path).map_err(io("create a file in the folder"))?;
+            let mut out = BufWriter::with_capacity(1 << 20, file);
+            self.write(&layout, &mut out).map_err(io("write"))?;
+            let file = out.into_inner().map_err(|e| io("write")(e.into_error()))?;
+            file.sync_all().map_err(io("flush to the disk"))?;
+            drop(file);
+            temporary.rename(path).map_err(io("rename the finished file"))?;
+            File::open(folder)
+                .and_then(|folder| folder.sync_all())
+                .map_err(io("flush the folder to the disk"))
+        };
+        write().map_err(|e: Error| e.file(&label))
+    }
+
+    fn layout(&self) -> Result<Layout, Error> {
+        let metadata = Metadata::new("", self.entries.iter().filter(|e| e.0 == ALIGNMENT_KEY).cloned())?;
+        let alignment = alignment(&metadata)?;
+        if let Some((key, _)) = self.entries.iter().find(|entry| entry.0.is_empty()) {
+            return Err(Error::new(ErrorKind::Empty { what: "key" }).item(key));
+        }
+        let mut header = b"GGUF".to_vec();
+        header.extend(3u32.to_le_bytes());
+        header.extend(self.tensors.len().to_u64().to_le_bytes());
+        header.extend(self.entries.len().to_u64().to_le_bytes());
+        for (key, value) in &self.entries {
+            put_string(&mut header, key.as_bytes());
+            header.extend(value.value_type().gguf_id().to_le_bytes());
+            put_value(&mut header, value);
+        }
+        let mut at: usize = 0;
+        let mut ends = Vec::new();
+        for tensor in &self.tensors {
+            put_string(&mut header, tensor.name.as_bytes());
+            header.extend(u32::try_from(tensor.shape.len()).unwrap_or(u32::MAX).to_le_bytes());
+            for dim in tensor.shape.iter().rev() {
+                header.extend(dim.to_u64().to_le_bytes());
+            }
+            header.extend(tensor.dtype.gguf_id().to_le_bytes());
+            header.extend(at.to_u64().to_le_bytes());
+            let overflow = || Error::new(ErrorKind::SizeOverflow { dims: Vec::new() }).item(&tensor.name);
+            at = at
+                .checked_add(tensor.bytes.len())
+                .and_then(|end| end.checked_next_multiple_of(alignment))
+                .ok_or_else(overflow)?;
+            ends.push(at);
+        }
+        let padded = header.len().checked_next_multiple_of(alignment).unwrap_or(header.len());
+        header.resize(padded, 0);
+        Ok(Layout { file_len: padded.saturating_add(at), header, ends })
+    }
+
+    fn write(&self, layout: &Layout, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(&layout.header)?;
+        let mut at: usize = 0;
+        for (tensor, &end) in self.tensors.iter().zip(&layout.ends) {
+            out.write_all(&tensor.bytes)?;
+            let mut padding = end.saturating_sub(at.saturating_add(tensor.bytes.len()));
+            while padding > 0 {
+                const ZEROS: [u8; 4096] = [0; 4096];
+                let zeros = ZEROS.get(..padding).unwrap_or(&ZEROS);
+                out.write_all(zeros)?;
+                padding = padding.saturating_sub(zeros.len());
+            }
+            at = end;
+        }
+        Ok(())
+    }
+}
+
+/// Everything before the tensor data, and where each tensor's data ends with its padding.
+struct Layout {
+    header: Vec<u8>,
+    ends: Vec<usize>,
+    file_len: usize,
+}
+
+fn put_string(out: &mut Vec<u8>, s: &[u8]) {
+    out.extend(s.len().to_u64().to_le_bytes());
+    out.extend(s);
+}
+
+fn put_value(out: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::U8(v) => out.extend(v.to_le_bytes()),
+        Value::I8(v) => out.extend(v.to_le_bytes()),
+        Value::U16(v) => out.extend(v.to_le_bytes()),
+        Value::I16(v) => out.extend(v.to_le_bytes()),
+        Value::U32(v) => out.extend(v.to_le_bytes()),
+        Value::I32(v) => out.extend(v.to_le_bytes()),
+        Value::U64(v) => out.extend(v.to_le_bytes()),
+        Value::I64(v) => out.extend(v.to_le_bytes()),
+        Value::F32(v) => out.extend(v.to_le_bytes()),
+        Value::F64(v) => out.extend(v.to_le_bytes()),
+        Value::Bool(v) => out.push(u8::from(*v)),
+        Value::String(v) => put_string(out, v.as_bytes()),
+        Value::Array(array) => {
+            out.extend(array.elem_type().gguf_id().to_le_bytes());
+            out.extend(array.len().to_u64().to_le_bytes());
+            out.extend(array.raw());
+        }
+    }
+}
+
+/// `usize` has at most 64 bits on every machine that this can be built for.
+trait ToU64 {
+    fn to_u64(self) -> u64;
+}
+
+impl ToU64 for usize {
+    fn to_u64(self) -> u64 {
+        u64::try_from(self).unwrap_or(u64::MAX)
+    }
+}
+
+/// A file under a temporary name, removed when dropped unless it was renamed.
+struct Temporary {
+    path: Option<PathBuf>,
+}
+
+impl Temporary {
+    /// Creates a file beside `target` under a name that is not taken.
+    fn create(folder: &Path, target: &Path) -> io::Result<(Temporary, File)> {
+        let name = target.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let mut attempt: u32 = 0;
+        loop {
+            let mut temporary = std::ffi::OsString::from(".");
+            temporary.push(name);
+            temporary.push(format!(".{}-{attempt}.tmp", std::process::id()));
+            let path = folder.join(temporary);
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(file) => return Ok((Temporary { path: Some(path) }, file)),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && attempt < 100 => {
+                    attempt = attempt.saturating_add(1);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn rename(&mut self, target: &Path) -> io::Result<()> {
+        if let Some(path) = &self.path {
+            fs::rename(path, target)?;
+            self.path = None;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // The error that led here is the one to report.
+            fs::remove_file(path).ok();
+        }
+    }
+}

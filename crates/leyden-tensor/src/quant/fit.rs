@@ -1,0 +1,84 @@
+//! Least-squares fits shared by the encoders of the K formats.
+//!
+//! The problem: values `x` with weights `w` are to be written as `scale * code - min` with integer
+//! codes in a small range, so that the weighted squared error is least. With the codes given, the
+//! best scale and min are a linear least-squares problem with a closed solution; with scale and min
+//! given, the best codes are found by rounding. So each step below is "round, then solve", repeated
+//! while it helps, from several starting scales because the first codes decide where it ends:
+//!
+//! ```text
+//! for each starting scale:
+//!     codes = round(x / scale)
+//!     (scale, min) = solve(codes)
+//!     keep the best
+//! repeat from the best: codes = round, (scale, min) = solve, until the error stops falling
+//! ```
+//!
+//! All sums run over eight lanes in a fixed order: quick without being dependent on the machine.
+
+const LANES: usize = 8;
+
+/// Weighted sums over the codes `q` of a group of values.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Moments {
+    pub(super) w: f32,
+    pub(super) q: f32,
+    pub(super) qq: f32,
+    pub(super) x: f32,
+    pub(super) xq: f32,
+}
+
+/// The nearest integer to `t` from `low` to `high`.
+///
+/// Adding 1.5 * 2^23 leaves no bits for a fraction, so the sum is rounded to an integer (ties to
+/// even); a call of `round` would keep the loops around it from being vectorised.
+#[inline(always)]
+pub(super) fn nearest(t: f32, low: f32, high: f32) -> f32 {
+    const SHIFT: f32 = 12_582_912.0;
+    let clamped = if t < low { low } else { t };
+    let clamped = if clamped > high { high } else { clamped };
+    (clamped + SHIFT) - SHIFT
+}
+
+fn total(lanes: [f32; LANES]) -> f32 {
+    let [a, b, c, d, e, f, g, h] = lanes;
+    ((a + e) + (c + g)) + ((b + f) + (d + h))
+}
+
+/// The sums for codes `round((x + offset) * inverse)` from `low` to `high`.
+pub(super) fn moments(x: &[f32], w: &[f32], offset: f32, inverse: f32, low: f32, high: f32) -> Moments {
+    let (mut sw, mut sq, mut sqq) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
+    let (mut sx, mut sxq) = ([0.0; LANES], [0.0; LANES]);
+    for (x, w) in x.as_chunks::<LANES>().0.iter().zip(w.as_chunks::<LANES>().0) {
+        for i in 0..LANES {
+            let q = nearest((x[i] + offset) * inverse, low, high);
+            let wq = w[i] * q;
+            sw[i] += w[i];
+            sq[i] += wq;
+            sqq[i] += wq * q;
+            sx[i] += w[i] * x[i];
+            sxq[i] += wq * x[i];
+        }
+    }
+    Moments { w: total(sw), q: total(sq), qq: total(sqq), x: total(sx), xq: total(sxq) }
+}
+
+/// The error of `scale * code - offset` with the best codes.
+pub(super) fn error(x: &[f32], w: &[f32], scale: f32, offset: f32, low: f32, high: f32) -> f32 {
+    let inverse = reciprocal(scale);
+    let mut sum = [0.0; LANES];
+    for (x, w) in x.as_chunks::<LANES>().0.iter().zip(w.as_chunks::<LANES>().0) {
+        for i in 0..LANES {
+            let q = nearest((x[i] + offset) * inverse, low, high);
+            let miss = scale * q - offset - x[i];
+            sum[i] += w[i] * (miss * miss);
+        }
+    }
+    total(sum)
+}
+
+/// `1 / scale`, and 0 where that does not exist: all codes are then the one nearest 0.
+pub(super) fn reciprocal(scale: f32) -> f32 {
+    let inverse = 1.0 / scale;
+    if inverse.is_finite() { inverse } else { 0.0 }
+}

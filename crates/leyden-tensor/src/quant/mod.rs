@@ -1,0 +1,132 @@
+//! Scalar encode and decode of every storage format: the oracle that faster kernels are compared
+//! with.
+//!
+//! One file per format. Plain arithmetic in a written order, no SIMD, no fused multiply-add, so the
+//! same bytes come out on every machine. Formats whose encoder gguf-py has (F16, BF16, Q4_0, Q8_0)
+//! are encoded byte for byte like it; Q4_K and Q6_K have an encoder of our own.
+//!
+//! **Values that no format can hold** have a defined result in every block format, where other
+//! programs leave it to the machine: NaN counts as 0, an infinity as the largest finite value of its
+//! sign, and a scale that does not fit 16 bits is the largest that does, with codes chosen for it.
+//! F32, F16 and BF16 keep NaN and infinities. Values too small for the scale become 0.
+
+mod bf16;
+mod f16;
+mod f32;
+mod fit;
+mod q4_0;
+mod q4_k;
+mod q6_k;
+mod q8_0;
+
+pub use self::bf16::{BF16, bf16_to_f32, f32_to_bf16};
+pub use self::f16::{F16, f16_to_f32, f32_to_f16};
+pub use self::f32::F32;
+pub use self::q4_0::Q4_0;
+pub use self::q4_k::Q4K;
+pub use self::q6_k::Q6K;
+pub use self::q8_0::Q8_0;
+
+use crate::DType;
+
+/// The largest finite half-precision number.
+const F16_MAX: f32 = 65504.0;
+/// The smallest positive half-precision number, 2^-24.
+const F16_TINY: f32 = 5.960_464_5e-8;
+
+/// One block of a storage format: its bytes taken apart.
+pub trait Block: Sized + Copy {
+    /// The format.
+    const DTYPE: DType;
+    /// Values in a block.
+    const LEN: usize;
+    /// Bytes of a block.
+    const BYTES: usize;
+
+    /// Takes a block apart.
+    ///
+    /// # Panics
+    /// `bytes` is not exactly [`BYTES`](Self::BYTES) long.
+    fn read(bytes: &[u8]) -> Self;
+
+    /// The inverse of [`read`](Self::read).
+    ///
+    /// # Panics
+    /// `out` is not exactly [`BYTES`](Self::BYTES) long.
+    fn write(&self, out: &mut [u8]);
+
+    /// Computes the values.
+    ///
+    /// # Panics
+    /// `out` is not exactly [`LEN`](Self::LEN) long.
+    fn decode(&self, out: &mut [f32]);
+
+    /// Finds the block that represents the values best.
+    ///
+    /// # Panics
+    /// `x` is not exactly [`LEN`](Self::LEN) long.
+    fn encode(x: &[f32]) -> Self;
+}
+
+/// Decodes whole rows: as many blocks as `out` has room for.
+///
+/// ```
+/// use leyden_tensor::{DType, quant};
+/// let mut out = [0.0; 2];
+/// quant::decode_row(DType::F16, &[0x00, 0x3c, 0x00, 0xc0], &mut out);
+/// assert_eq!(out, [1.0, -2.0]);
+/// ```
+///
+/// # Panics
+/// `bytes` is not exactly as long as `out.len()` values of `dtype` need.
+pub fn decode_row(dtype: DType, bytes: &[u8], out: &mut [f32]) {
+    (dtype.info().decode)(bytes, out);
+}
+
+/// Encodes whole rows: as many blocks as `x` has values for.
+///
+/// # Panics
+/// `x` is not a whole number of blocks, or `out` is not exactly as long as they need.
+pub fn encode_row(dtype: DType, x: &[f32], out: &mut [u8]) {
+    (dtype.info().encode)(x, out);
+}
+
+pub(crate) fn decode_blocks<B: Block>(bytes: &[u8], out: &mut [f32]) {
+    check_lengths::<B>(out.len(), bytes.len());
+    for (block, values) in bytes.chunks_exact(B::BYTES).zip(out.chunks_exact_mut(B::LEN)) {
+        B::read(block).decode(values);
+    }
+}
+
+pub(crate) fn encode_blocks<B: Block>(x: &[f32], out: &mut [u8]) {
+    check_lengths::<B>(x.len(), out.len());
+    for (values, block) in x.chunks_exact(B::LEN).zip(out.chunks_exact_mut(B::BYTES)) {
+        B::encode(values).write(block);
+    }
+}
+
+fn check_lengths<B: Block>(values: usize, bytes: usize) {
+    let wanted = B::DTYPE.row_bytes(values);
+    assert!(wanted == Some(bytes), "{}: {values} values do not fit {bytes} bytes exactly", B::DTYPE);
+}
+
+/// The value that a block format represents in the place of `x`: NaN as 0, infinities as the largest
+/// finite value.
+fn finite(x: f32) -> f32 {
+    if x.is_nan() { 0.0 } else { x.clamp(f32::MIN, f32::MAX) }
+}
+
+/// `x` as the bits of a finite half-precision number: out of range becomes the largest one.
+fn scale_bits(x: f32) -> u16 {
+    f32_to_f16(x.clamp(-F16_MAX, F16_MAX))
+}
+
+/// Splits a block's bytes into fixed-size fields.
+///
+/// # Panics
+/// The bytes are too few, which the callers' contract excludes.
+fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut field = [0; N];
+    field.copy_from_slice(&bytes[at..at + N]);
+    field
+}

@@ -1,0 +1,114 @@
+//! [`TensorView`]: a data type, a shape and borrowed bytes that are known to fit together.
+
+use crate::DType;
+use crate::error::{Error, ErrorKind};
+use crate::extent::TensorExtent;
+
+/// A named tensor whose bytes lie elsewhere.
+///
+/// The shape is in rows-first order: `[rows, cols]` with `cols` contiguous in memory, the reverse of
+/// the order in a GGUF file. Every invariant is checked on construction: rows are whole blocks and
+/// `bytes` is exactly as long as type and shape say.
+///
+/// ```
+/// use leyden_tensor::{DType, TensorView};
+/// let bytes = [0, 0, 128, 63, 0, 0, 0, 64];
+/// let view = TensorView::new("w", DType::F32, &[2, 1], &bytes)?;
+/// assert_eq!((view.rows(), view.cols(), view.row(1)), (2, 1, &bytes[4..]));
+/// assert!(TensorView::new("w", DType::F32, &[3, 1], &bytes).is_err());
+/// # Ok::<(), leyden_tensor::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct TensorView<'a> {
+    name: &'a str,
+    dtype: DType,
+    shape: &'a [usize],
+    bytes: &'a [u8],
+    extent: TensorExtent,
+}
+
+impl<'a> TensorView<'a> {
+    /// Joins the parts of a tensor. A shape of no dimensions is one value.
+    ///
+    /// # Errors
+    /// A row is not a whole number of blocks, the size overflows, or `bytes` has another length than
+    /// type and shape need. The error names the tensor.
+    pub fn new(name: &'a str, dtype: DType, shape: &'a [usize], bytes: &'a [u8]) -> Result<Self, Error> {
+        // A usize that does not fit u64 does not exist; the extent would refuse u64::MAX anyway.
+        let dims = shape.iter().rev().map(|&dim| u64::try_from(dim).unwrap_or(u64::MAX));
+        let extent = TensorExtent::new(&dims, dtype.file_type()).map_err(|e| e.item(name))?;
+        if bytes.len() != extent.n_bytes {
+            let kind = ErrorKind::ByteLength { wanted: extent.n_bytes, found: bytes.len() };
+            return Err(Error::new(kind).item(name));
+        }
+        Ok(TensorView { name, dtype, shape, bytes, extent })
+    }
+
+    /// The name.
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// The storage format.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The dimensions, the contiguous one last.
+    pub fn shape(&self) -> &'a [usize] {
+        self.shape
+    }
+
+    /// The product of all dimensions but the last.
+    pub fn rows(&self) -> usize {
+        self.extent.rows
+    }
+
+    /// The values in a row: the last dimension.
+    pub fn cols(&self) -> usize {
+        self.shape.last().copied().unwrap_or(1)
+    }
+
+    /// All bytes, row after row.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Bytes of one row.
+    pub fn row_bytes(&self) -> usize {
+        self.extent.row_bytes
+    }
+
+    /// The bytes of row `i`.
+    ///
+    /// # Panics
+    /// `i` is not below [`rows`](Self::rows).
+    pub fn row(&self, i: usize) -> &'a [u8] {
+        assert!(i < self.rows(), "{}: row {i} of {}", self.name, self.rows());
+        &self.bytes[i * self.row_bytes()..(i + 1) * self.row_bytes()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shape_bytes_and_rows_agree() {
+        let bytes = vec![7; 18 * 2 * 3];
+        let v = TensorView::new("t", DType::Q4_0, &[3, 1, 64], &bytes).unwrap();
+        assert_eq!((v.rows(), v.cols(), v.row_bytes(), v.row(2).len()), (3, 64, 36, 36));
+        for (shape, len) in
+            [(&[3usize, 64][..], 107), (&[3, 64], 109), (&[3, 33], 108), (&[usize::MAX, 64], 108)]
+        {
+            let e = TensorView::new("t", DType::Q4_0, shape, &bytes[..len.min(108)]).map(|v| v.rows());
+            assert!(e.is_err() || (len == 109), "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn scalar_and_empty() {
+        assert_eq!(TensorView::new("t", DType::F32, &[], &[0; 4]).unwrap().rows(), 1);
+        assert_eq!(TensorView::new("t", DType::F32, &[0, 8], &[]).unwrap().rows(), 0);
+    }
+}
