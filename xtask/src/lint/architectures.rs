@@ -1,0 +1,41 @@
+//! Only the files of architectures know architectures by name.
+
+use super::source::Source;
+use super::{Facts, Finding};
+
+/// Where architectures live, one file each; the file's name is the architecture's.
+pub(super) const HOME: &str = "crates/leyden-models/src/arch/";
+
+/// Pre-tokenizers carry the same names for reasons of their own, and this crate speaks of neither.
+const EXEMPT: &[&str] = &["crates/leyden-text/", "xtask/"];
+
+pub(super) fn check(source: &Source, facts: &Facts) -> Vec<Finding> {
+    let exempt = source.path.starts_with(HOME) || EXEMPT.iter().any(|place| source.path.starts_with(place));
+    if !source.is_rust() || exempt {
+        return Vec::new();
+    }
+    source
+        .literals()
+        .filter_map(|(number, text)| {
+            // The name alone, or a metadata key that begins with it.
+            let name = text.split('.').next()?;
+            let known = facts.architectures.contains(name);
+            known.then(|| Finding::at(number, format!("architecture `{name}` named outside {HOME}")))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::findings;
+    use super::check;
+
+    #[test]
+    fn fires_on_names_and_keys() {
+        let text = "// \"llama\"\nlet a = \"llama\";\nlet b = \"llama.block_count\";\nlet c = \"llamas\";\n";
+        assert_eq!(findings(check, "crates/leyden/src/lib.rs", text, &["llama"]), [2, 3]);
+        assert!(findings(check, "crates/leyden-models/src/arch/llama.rs", text, &["llama"]).is_empty());
+        assert!(findings(check, "crates/leyden-text/src/tokenizer/mod.rs", text, &["llama"]).is_empty());
+        assert!(findings(check, "crates/leyden/tests/run.rs", text, &["llama"]).is_empty());
+    }
+}

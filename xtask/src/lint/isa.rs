@@ -1,0 +1,64 @@
+//! Instruction sets are spelled out in one folder and chosen at run time.
+
+use super::source::{Source, has_word};
+use super::{Facts, Finding};
+
+const HOME: &str = "crates/leyden-kernels/src/isa/";
+
+/// What belongs to [`HOME`].
+const WORDS: &[&str] = &[
+    "core::arch",
+    "std::arch",
+    "asm!",
+    "global_asm!",
+    "naked_asm!",
+    "target_arch",
+    "is_x86_feature_detected",
+];
+
+pub(super) fn check(source: &Source, _: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !source.is_rust() {
+        return findings;
+    }
+    let home = source.path.starts_with(HOME);
+    for (number, line) in source.all_lines() {
+        // `#[target_feature(enable = …)]` compiles a function for an extension; `cfg(target_feature = …)` would
+        // decide at build time what this machine can do.
+        let compact: String = line.split_whitespace().collect();
+        if compact.contains("target_feature=") {
+            findings.push(Finding::at(number, "`cfg(target_feature)`: extensions are detected at run time"));
+        }
+        if !home && let Some(word) = WORDS.iter().find(|word| found(line, word)) {
+            findings.push(Finding::at(number, format!("`{word}` outside {HOME}")));
+        }
+    }
+    findings
+}
+
+fn found(line: &str, word: &str) -> bool {
+    match word.strip_suffix('!') {
+        Some(name) => has_word(line, name) && line.contains(word),
+        None => has_word(line, word),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::findings;
+    use super::check;
+
+    #[test]
+    fn fires_outside_its_folder() {
+        let text =
+            "use core::arch::x86_64::*;\n#[cfg(target_arch = \"x86_64\")]\nasm!(\"nop\");\nlet arch = 1;\n";
+        assert_eq!(findings(check, "crates/leyden-kernels/src/pool.rs", text, &[]), [1, 2, 3]);
+        assert!(findings(check, "crates/leyden-kernels/src/isa/avx2.rs", text, &[]).is_empty());
+    }
+
+    #[test]
+    fn build_time_features_fire_everywhere() {
+        let text = "#[cfg(target_feature = \"avx2\")]\n#[target_feature(enable = \"avx2\")]\n";
+        assert_eq!(findings(check, "crates/leyden-kernels/src/isa/avx2.rs", text, &[]), [1]);
+    }
+}

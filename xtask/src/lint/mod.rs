@@ -1,0 +1,183 @@
+//! The repository's own rules about its code, those that a compiler lint cannot express.
+//!
+//! A [`Rule`] looks at one [`Source`], a file whose comments and literals have been set apart, and reports
+//! [`Finding`]s. `ARCHITECTURE.md` lists the rules under "Invariants".
+
+mod architectures;
+mod environment;
+mod isa;
+mod runtime;
+mod size;
+mod source;
+mod state;
+mod unsafe_code;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use source::Source;
+
+/// A place where a rule is broken, or nearly so.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// Line, from 1; 0 for the file as a whole.
+    line: usize,
+    message: String,
+    /// A remark only; does not fail the check.
+    remark: bool,
+}
+
+impl Finding {
+    fn at(line: usize, message: impl Into<String>) -> Self {
+        Self { line, message: message.into(), remark: false }
+    }
+}
+
+/// What rules may know beyond the file in front of them.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    /// Names of architectures, after the files that implement them.
+    architectures: BTreeSet<String>,
+}
+
+/// One rule.
+struct Rule {
+    name: &'static str,
+    check: fn(&Source, &Facts) -> Vec<Finding>,
+}
+
+/// Every rule, one line each.
+const RULES: &[Rule] = &[
+    Rule { name: "unsafe", check: unsafe_code::check },
+    Rule { name: "isa", check: isa::check },
+    Rule { name: "runtime", check: runtime::check },
+    Rule { name: "environment", check: environment::check },
+    Rule { name: "architectures", check: architectures::check },
+    Rule { name: "size", check: size::check },
+    Rule { name: "state", check: state::check },
+];
+
+/// Checks the tree at `root`; the error is the summary line.
+pub(crate) fn run(root: &Path) -> Result<(), String> {
+    let sources = load(root)?;
+    let facts = facts(&sources);
+    let mut broken = 0;
+    for source in &sources {
+        for rule in RULES {
+            for finding in (rule.check)(source, &facts) {
+                let kind = if finding.remark { "remark" } else { "broken" };
+                println!("{}:{}: {kind}: {} [{}]", source.path, finding.line, finding.message, rule.name);
+                broken += usize::from(!finding.remark);
+            }
+        }
+    }
+    let summary = format!("lint: {} rules, {} files, {broken} broken", RULES.len(), sources.len());
+    if broken == 0 {
+        println!("{summary}");
+        Ok(())
+    } else {
+        Err(summary)
+    }
+}
+
+fn facts(sources: &[Source]) -> Facts {
+    let architectures = sources
+        .iter()
+        .filter_map(|source| source.path.strip_prefix(architectures::HOME)?.strip_suffix(".rs"))
+        .filter(|name| *name != "mod" && !name.contains('/'))
+        .map(str::to_owned)
+        .collect();
+    Facts { architectures }
+}
+
+/// Reads every file that some rule looks at.
+fn load(root: &Path) -> Result<Vec<Source>, String> {
+    let mut files = Vec::new();
+    for folder in ["crates", "xtask", "fuzz"] {
+        walk(&root.join(folder), &mut files)?;
+    }
+    files.push(root.join("ARCHITECTURE.md"));
+    files.sort();
+    let mut sources = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let path = file.strip_prefix(root).unwrap_or(&file).to_string_lossy().replace('\\', "/");
+        sources.push(Source::new(path, &text));
+    }
+    // `#[cfg(test)] mod name;` makes a test of another file.
+    let test_files: BTreeSet<String> = sources.iter().flat_map(Source::test_modules).collect();
+    for source in &mut sources {
+        if test_files.contains(&source.path) {
+            source.mark_as_test();
+        }
+    }
+    Ok(sources)
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    for entry in entries {
+        let path = entry.map_err(|error| format!("{}: {error}", folder.display()))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if !name.starts_with("target") && name != "fixtures" && name != "golden" {
+                walk(&path, files)?;
+            }
+        } else if name.ends_with(".rs") || name == "Cargo.toml" {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The messages of a rule on one made-up file.
+    pub(crate) fn findings(
+        check: fn(&Source, &Facts) -> Vec<Finding>,
+        path: &str,
+        text: &str,
+        architectures: &[&str],
+    ) -> Vec<usize> {
+        let facts = Facts { architectures: architectures.iter().map(|&a| a.to_owned()).collect() };
+        let found = check(&Source::new(path.to_owned(), text), &facts);
+        found.into_iter().filter(|f| !f.remark).map(|f| f.line).collect()
+    }
+
+    #[test]
+    fn this_repository_passes() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        assert_eq!(run(&root), Ok(()));
+    }
+
+    #[test]
+    fn a_broken_tree_fails() {
+        let root = std::env::temp_dir().join(format!("xtask-lint-{}", std::process::id()));
+        let file = root.join("crates/leyden-text/src/lib.rs");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(root.join("ARCHITECTURE.md"), "# Map\n").unwrap();
+        fs::write(&file, "fn f() { unsafe { g() } }\n").unwrap();
+        let result = run(&root);
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(result, Err(format!("lint: {} rules, 2 files, 1 broken", RULES.len())));
+    }
+
+    #[test]
+    fn a_module_declared_for_tests_is_a_test_file() {
+        let root = std::env::temp_dir().join(format!("xtask-testmod-{}", std::process::id()));
+        let src = root.join("crates/x/src");
+        fs::create_dir_all(&src).unwrap();
+        fs::write(root.join("ARCHITECTURE.md"), "# Map\n").unwrap();
+        fs::write(src.join("lib.rs"), "#[cfg(test)]\nmod conformance;\n").unwrap();
+        fs::write(src.join("conformance.rs"), "fn f() { std::env::var(\"X\"); }\n").unwrap();
+        let result = run(&root);
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(result, Ok(()));
+    }
+}

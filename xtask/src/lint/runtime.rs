@@ -1,0 +1,35 @@
+//! Asynchronous runtimes stay in a server crate.
+
+use super::source::{Source, has_word};
+use super::{Facts, Finding};
+
+const ALLOWED: &str = "crates/leyden-server/";
+const WORDS: &[&str] = &["tokio", "axum", "hyper", "async_std", "smol"];
+
+pub(super) fn check(source: &Source, _: &Facts) -> Vec<Finding> {
+    let code = source.is_rust() || source.path.ends_with("Cargo.toml");
+    if !code || source.path.starts_with(ALLOWED) {
+        return Vec::new();
+    }
+    let hit = |line: &str| WORDS.iter().find(|word| has_word(line, word));
+    source
+        .all_lines()
+        .filter_map(|(number, line)| {
+            Some(Finding::at(number, format!("`{}` outside the server crate", hit(line)?)))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::findings;
+    use super::check;
+
+    #[test]
+    fn fires_in_code_and_manifests() {
+        assert_eq!(findings(check, "crates/leyden/src/lib.rs", "use tokio::sync;\n", &[]), [1]);
+        assert_eq!(findings(check, "crates/leyden/Cargo.toml", "[dependencies]\ntokio = \"1\"\n", &[]), [2]);
+        assert!(findings(check, "crates/leyden-server/src/app.rs", "use tokio::sync;\n", &[]).is_empty());
+        assert!(findings(check, "crates/leyden/src/lib.rs", "// tokio\nlet tokionic = 1;\n", &[]).is_empty());
+    }
+}
