@@ -1,1 +1,66 @@
-//! placeholder
+//! How numbers are computed fast: instruction-set tiers, threads, packed weights, matrix products, attention.
+//!
+//! A [`Cpu`] carries the choices made once at start (tier, team of threads); everything takes it by
+//! reference. Results are the same bits on every tier, at every number of threads, and for every batch a
+//! token shares: integer sums are exact, and every floating-point reduction has one written order.
+#![expect(unsafe_code, reason = "SIMD, thread-pool hand-over and anonymous memory live here")]
+
+pub mod attention;
+pub mod knobs;
+pub mod matmul;
+pub mod memory;
+pub mod ops;
+pub mod topology;
+
+mod activations;
+mod error;
+mod isa;
+mod pool;
+
+pub use activations::{Activations, Grid};
+pub use error::{Error, ErrorKind};
+pub use isa::{Level, Tier};
+pub use pool::Pool;
+
+/// The processor as the computation sees it: a tier and a team of threads.
+#[derive(Debug)]
+pub struct Cpu {
+    tier: Tier,
+    pool: Pool,
+}
+
+impl Cpu {
+    /// A processor limited to `tier`, with `threads` threads (the caller's included).
+    ///
+    /// # Errors
+    /// Threads could not be started.
+    pub fn new(tier: Tier, threads: usize) -> Result<Cpu, Error> {
+        Ok(Cpu { tier, pool: Pool::new(threads).map_err(Error::threads)? })
+    }
+
+    /// The best tier this machine has, not above the one named by `LEYDEN_MAX_ISA`.
+    ///
+    /// # Errors
+    /// The variable names no tier; the text says which exist.
+    pub fn default_tier() -> Result<Tier, String> {
+        let Some(name) = knobs::MAX_ISA.get() else { return Ok(Tier::best()) };
+        let level = Level::from_name(&name).ok_or_else(|| {
+            let known: Vec<&str> = Level::ALL.iter().map(|l| l.name()).collect();
+            format!("{}={name}: no such tier; known: {}", knobs::MAX_ISA.name, known.join(", "))
+        })?;
+        let best = Tier::available().into_iter().rfind(|t| t.level() <= level);
+        Ok(best.unwrap_or(Tier::SCALAR))
+    }
+
+    /// The tier kernels run on.
+    #[must_use]
+    pub fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    /// The team of threads.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+}

@@ -1,0 +1,347 @@
+//! Activations in the form the matrix kernels read: one grid per weight type, columns interleaved in tiles.
+//!
+//! | grid | for weights | what a column becomes |
+//! |---|---|---|
+//! | [`Grid::F32`] | F32, F16, BF16 | itself |
+//! | [`Grid::A32`] | blocks of 32 with one scale (Q4_0, Q8_0) | int8 codes, one f32 scale per 32 |
+//! | [`Grid::A128`] | 256-blocks with integer sub-scales (Q4_K, Q6_K) | int8 codes, one f32 scale per 128 |
+//!
+//! The grid depends on the weight type alone, never on the number of columns, so a token's result does not
+//! depend on what shares its batch. A scale per 128 rather than llama.cpp's per 256 costs two multiplications
+//! in about eighty and loses less; 128 values of Q4_K are also the most whose scaled sum is exact in f32.
+//!
+//! Codes are `round_to_even(x * (127 / max|x|))`, so -128 never occurs. A group with NaN or infinity gets a NaN
+//! scale, which reaches every result that reads it; a group below 1e-30 throughout becomes zeros.
+//!
+//! Tile layout for `c` columns: codes `[k/4][c][4]`, scales `[k/group][c]`, sums `[k/32][c]`: the kernel
+//! broadcasts four consecutive k of a column with one load.
+
+use crate::isa::{Isa, Tier, dispatch};
+use crate::memory::Disjoint;
+use crate::pool::Pool;
+use leyden_tensor::DType;
+
+/// How activations are represented for a weight type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Grid {
+    /// Unquantised.
+    F32,
+    /// Int8 with a scale per 32.
+    A32,
+    /// Int8 with a scale per 128.
+    A128,
+}
+
+impl Grid {
+    /// The grid that weights of `dtype` are multiplied with.
+    #[must_use]
+    pub fn of(dtype: DType) -> Grid {
+        crate::matmul::layout_of(dtype).grid
+    }
+
+    /// Values that share a scale; 0 for the unquantised grid.
+    #[must_use]
+    pub fn group(self) -> usize {
+        match self {
+            Grid::F32 => 0,
+            Grid::A32 => 32,
+            Grid::A128 => 128,
+        }
+    }
+}
+
+/// Below this a group counts as zero: 127 / max would overflow far earlier than any real activation is.
+const TINY: f32 = 1e-30;
+/// Adding 1.5 * 2^23 leaves the value, rounded to nearest even, in the low mantissa bits.
+const ROUND: f32 = 12_582_912.0;
+
+/// Quantises one group; returns its scale.
+#[inline(always)]
+pub(crate) fn quantise_group<const G: usize>(x: &[f32; G], codes: &mut [i8; G]) -> f32 {
+    let mut lanes = [0_u32; 16];
+    for chunk in x.as_chunks::<16>().0 {
+        for i in 0..16 {
+            // Bit patterns of non-negative floats order like the floats, and NaN sorts above all.
+            lanes[i] = lanes[i].max(chunk[i].to_bits() & 0x7fff_ffff);
+        }
+    }
+    let max = f32::from_bits(lanes.iter().fold(0, |a, &b| a.max(b)));
+    if max < TINY {
+        *codes = [0; G];
+        return 0.0;
+    }
+    if !max.is_finite() {
+        *codes = [0; G];
+        return f32::NAN;
+    }
+    let inverse = 127.0 / max;
+    for i in 0..G {
+        codes[i] = (x[i] * inverse + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i8;
+    }
+    max / 127.0
+}
+
+/// One tile's buffers, all of `c` columns.
+struct TileOut<'a> {
+    codes: &'a mut [i8],
+    scales: &'a mut [f32],
+    sums: &'a mut [i32],
+    pairs: &'a mut [i32],
+    values: &'a mut [f32],
+}
+
+/// Two 16-bit numbers in one word, low half first.
+#[inline(always)]
+fn pair(low: i32, high: i32) -> i32 {
+    (low & 0xffff) | (high << 16)
+}
+
+#[inline(always)]
+fn quantise_column<I: Isa>(_isa: I, grid: Grid, x: &[f32], column: usize, c: usize, out: &mut TileOut<'_>) {
+    match grid {
+        Grid::F32 => {
+            for (k, &v) in x.iter().enumerate() {
+                out.values[k * c + column] = v;
+            }
+        }
+        Grid::A32 => {
+            for (b, group) in x.as_chunks::<32>().0.iter().enumerate() {
+                let mut codes = [0_i8; 32];
+                out.scales[b * c + column] = quantise_group(group, &mut codes);
+                scatter(&codes, &mut out.codes[b * 32 * c..], column, c);
+                out.sums[b * c + column] = codes.iter().map(|&v| i32::from(v)).sum();
+            }
+        }
+        Grid::A128 => {
+            for (b, group) in x.as_chunks::<128>().0.iter().enumerate() {
+                let mut codes = [0_i8; 128];
+                out.scales[b * c + column] = quantise_group(group, &mut codes);
+                scatter(&codes, &mut out.codes[b * 128 * c..], column, c);
+                let mut s16 = [0_i32; 8];
+                for (s, chunk) in s16.iter_mut().zip(codes.as_chunks::<16>().0) {
+                    *s = chunk.iter().map(|&v| i32::from(v)).sum();
+                }
+                for i in 0..4 {
+                    out.sums[(b * 4 + i) * c + column] = pair(s16[2 * i], s16[2 * i + 1]);
+                }
+                for i in 0..2 {
+                    let (lo, hi) = (s16[4 * i] + s16[4 * i + 1], s16[4 * i + 2] + s16[4 * i + 3]);
+                    out.pairs[(b * 2 + i) * c + column] = pair(lo, hi);
+                }
+            }
+        }
+    }
+}
+
+/// Writes codes into `[k/4][c][4]` at one column.
+#[inline(always)]
+fn scatter(codes: &[i8], out: &mut [i8], column: usize, c: usize) {
+    if c == 1 {
+        out[..codes.len()].copy_from_slice(codes);
+    } else {
+        for (g, four) in codes.as_chunks::<4>().0.iter().enumerate() {
+            let at = (g * c + column) * 4;
+            out[at..at + 4].copy_from_slice(four);
+        }
+    }
+}
+
+dispatch! {
+    fn quantise_column_on => quantise_column(
+        grid: Grid, x: &[f32], column: usize, c: usize, out: &mut TileOut<'_>)
+}
+
+/// A batch of activations on one grid. Buffers grow to the largest batch seen and are then reused.
+#[derive(Debug)]
+pub struct Activations {
+    pub(crate) grid: Grid,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    widest: usize,
+    codes: Vec<i8>,
+    scales: Vec<f32>,
+    sums: Vec<i32>,
+    pairs: Vec<i32>,
+    values: Vec<f32>,
+}
+
+/// What a kernel reads of one tile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tile<'a> {
+    /// First column and number of columns.
+    pub(crate) start: usize,
+    pub(crate) c: usize,
+    pub(crate) codes: &'a [i8],
+    pub(crate) scales: &'a [f32],
+    /// A32: the sum of each 32 codes. A128: the sums of each 16 codes, two in a word.
+    pub(crate) sums: &'a [i32],
+    /// A128: the sums of each 32 codes, two in a word.
+    pub(crate) pairs: &'a [i32],
+    pub(crate) values: &'a [f32],
+}
+
+impl Default for Activations {
+    fn default() -> Self {
+        Activations {
+            grid: Grid::F32,
+            n: 0,
+            k: 0,
+            widest: 1,
+            codes: Vec::new(),
+            scales: Vec::new(),
+            sums: Vec::new(),
+            pairs: Vec::new(),
+            values: Vec::new(),
+        }
+    }
+}
+
+impl Activations {
+    /// Number of tiles for `n` columns: as few as the widest tile allows, all within one column of each other.
+    fn tiles_for(n: usize, widest: usize) -> usize {
+        n.div_ceil(widest)
+    }
+
+    /// The number of tiles.
+    #[must_use]
+    pub fn tiles(&self) -> usize {
+        Activations::tiles_for(self.n, self.widest)
+    }
+
+    fn bounds(&self, t: usize) -> (usize, usize) {
+        let m = self.tiles();
+        (self.n * t / m, self.n * (t + 1) / m)
+    }
+
+    pub(crate) fn tile(&self, t: usize) -> Tile<'_> {
+        let (start, end) = self.bounds(t);
+        let per = |values: usize| start * values..end * values;
+        let (codes, scales, sums, pairs, values) = sizes(self.grid, self.k);
+        Tile {
+            start,
+            c: end - start,
+            codes: &self.codes[per(codes)],
+            scales: &self.scales[per(scales)],
+            sums: &self.sums[per(sums)],
+            pairs: &self.pairs[per(pairs)],
+            values: &self.values[per(values)],
+        }
+    }
+
+    /// Fills the batch from `x`, `n` rows of `k` values (a row is one token), for weights of `grid`.
+    ///
+    /// # Panics
+    /// If `x.len()` is not `n * k`, or `k` is not a whole number of groups.
+    pub fn fill(&mut self, tier: Tier, pool: &Pool, grid: Grid, x: &[f32], k: usize) {
+        assert!(k > 0 && x.len().is_multiple_of(k), "{} activations in rows of {k}", x.len());
+        let group = grid.group().max(1);
+        assert!(k.is_multiple_of(group), "row of {k} in groups of {group}");
+        let n = x.len() / k;
+        (self.grid, self.n, self.k) = (grid, n, k);
+        self.widest = crate::matmul::widest_tile(tier);
+        let (codes, scales, sums, pairs, values) = sizes(grid, k);
+        grow(&mut self.codes, codes * n);
+        grow(&mut self.scales, scales * n);
+        grow(&mut self.sums, sums * n);
+        grow(&mut self.pairs, pairs * n);
+        grow(&mut self.values, values * n);
+        let tiles = self.tiles();
+        let bounds: Vec<(usize, usize)> =
+            if tiles > 1 { (0..tiles).map(|t| self.bounds(t)).collect() } else { vec![] };
+        let codes_out = Disjoint::new(&mut self.codes);
+        let scales_out = Disjoint::new(&mut self.scales);
+        let sums_out = Disjoint::new(&mut self.sums);
+        let pairs_out = Disjoint::new(&mut self.pairs);
+        let values_out = Disjoint::new(&mut self.values);
+        pool.run(tiles, |t| {
+            let (start, end) = bounds.get(t).copied().unwrap_or((0, n));
+            let c = end - start;
+            // SAFETY: tiles are disjoint ranges of columns, and each task has its own tile.
+            let codes = unsafe { codes_out.range(start * codes, c * codes) };
+            // SAFETY: as above.
+            let scales = unsafe { scales_out.range(start * scales, c * scales) };
+            // SAFETY: as above.
+            let sums = unsafe { sums_out.range(start * sums, c * sums) };
+            // SAFETY: as above.
+            let pairs = unsafe { pairs_out.range(start * pairs, c * pairs) };
+            // SAFETY: as above.
+            let values = unsafe { values_out.range(start * values, c * values) };
+            let mut out = TileOut { codes, scales, sums, pairs, values };
+            for column in 0..c {
+                let row = &x[(start + column) * k..][..k];
+                quantise_column_on(tier, grid, row, column, c, &mut out);
+            }
+        });
+    }
+}
+
+/// Elements per column of codes, scales, sums, pairs and values.
+fn sizes(grid: Grid, k: usize) -> (usize, usize, usize, usize, usize) {
+    match grid {
+        Grid::F32 => (0, 0, 0, 0, k),
+        Grid::A32 => (k, k / 32, k / 32, 0, 0),
+        Grid::A128 => (k, k / 128, k / 32, k / 64, 0),
+    }
+}
+
+fn grow<T: Clone + Default>(v: &mut Vec<T>, n: usize) {
+    if v.len() < n {
+        v.resize(n, T::default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_round_to_even_and_never_reach_minus_128() {
+        let mut x = [0.0_f32; 32];
+        x[0] = -254.0;
+        x[1] = 1.0; // 0.5 of a step: to even
+        x[2] = 3.0; // 1.5 steps
+        x[3] = 254.0;
+        let mut q = [0; 32];
+        assert_eq!(quantise_group(&x, &mut q), 2.0);
+        assert_eq!(&q[..4], &[-127, 0, 2, 127]);
+    }
+
+    #[test]
+    fn odd_groups_have_defined_results() {
+        let mut q = [1; 32];
+        assert_eq!(quantise_group(&[0.0; 32], &mut q), 0.0);
+        assert_eq!(q, [0; 32]);
+        assert_eq!(quantise_group(&[1e-38; 32], &mut q), 0.0);
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut x = [1.0; 32];
+            x[17] = bad;
+            assert!(quantise_group(&x, &mut q).is_nan());
+        }
+        let mut x = [f32::MAX; 32];
+        x[1] = f32::MIN;
+        assert!(quantise_group(&x, &mut q).is_finite());
+        assert_eq!(&q[..2], &[127, -127]);
+    }
+
+    #[test]
+    fn every_tier_and_team_fills_the_same_bits() {
+        let (n, k) = (11, 512);
+        let x: Vec<f32> = (0..n * k).map(|i| ((i * 7919 % 1013) as f32 - 500.0) * 0.37).collect();
+        for grid in [Grid::F32, Grid::A32, Grid::A128] {
+            let mut want = Activations::default();
+            want.fill(Tier::SCALAR, &Pool::new(1).unwrap(), grid, &x, k);
+            for tier in Tier::available() {
+                if crate::matmul::widest_tile(tier) != want.widest {
+                    continue;
+                }
+                let mut got = Activations::default();
+                got.fill(tier, &Pool::new(3).unwrap(), grid, &x, k);
+                assert_eq!(want.codes, got.codes);
+                assert_eq!(want.sums, got.sums);
+                assert_eq!(want.pairs, got.pairs);
+                assert_eq!(want.scales, got.scales);
+                assert_eq!(want.values, got.values);
+            }
+        }
+    }
+}

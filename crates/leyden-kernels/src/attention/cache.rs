@@ -1,0 +1,244 @@
+//! The paged key-value cache: storage of keys and values by block.
+
+use crate::Cpu;
+use crate::error::Error;
+use crate::isa::{Isa, dispatch};
+use crate::memory::{Disjoint, HugeBuf};
+use std::fmt;
+
+/// Tokens in a block.
+pub const BLOCK_TOKENS: usize = 64;
+
+/// How cached keys and values are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum KvType {
+    /// 32-bit float.
+    F32,
+    /// 16-bit float.
+    #[default]
+    F16,
+    /// Blocks of 32 bytes along the head with a 16-bit float scale each.
+    Q8_0,
+}
+
+impl KvType {
+    /// All types, most exact first.
+    pub const ALL: [KvType; 3] = [KvType::F32, KvType::F16, KvType::Q8_0];
+
+    /// The name used on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            KvType::F32 => "f32",
+            KvType::F16 => "f16",
+            KvType::Q8_0 => "q8_0",
+        }
+    }
+
+    /// The type called `name`, if there is one.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<KvType> {
+        KvType::ALL.into_iter().find(|t| t.name() == name)
+    }
+}
+
+impl fmt::Display for KvType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What every layer of the cache holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvShape {
+    /// Layers.
+    pub layers: usize,
+    /// Key-value heads.
+    pub heads: usize,
+    /// Values per head; a multiple of 16, and of 32 for `q8_0`.
+    pub head_dim: usize,
+    /// Storage type.
+    pub kv_type: KvType,
+}
+
+impl KvShape {
+    /// Bytes of one head's keys (or values) in one block.
+    pub(crate) fn head_bytes(&self) -> usize {
+        let values = BLOCK_TOKENS * self.head_dim;
+        match self.kv_type {
+            KvType::F32 => values * 4,
+            KvType::F16 => values * 2,
+            KvType::Q8_0 => values + values / 32 * 2,
+        }
+    }
+
+    /// Bytes of one block in one layer: keys of all heads, then values of all heads.
+    fn block_bytes(&self) -> usize {
+        2 * self.heads * self.head_bytes()
+    }
+
+    /// Bytes that one token takes in all layers.
+    #[must_use]
+    pub fn token_bytes(&self) -> usize {
+        self.layers * self.block_bytes() / BLOCK_TOKENS
+    }
+}
+
+/// Keys and values of all layers, in `blocks` blocks. Memory is committed as blocks are first written.
+#[derive(Debug)]
+pub struct KvCache {
+    shape: KvShape,
+    blocks: usize,
+    layers: Vec<HugeBuf>,
+}
+
+impl KvCache {
+    /// An empty cache of `blocks` blocks.
+    ///
+    /// # Errors
+    /// No address space, or the size overflows.
+    ///
+    /// # Panics
+    /// If the head size does not fit the storage type (the model loader checks it).
+    pub fn new(shape: KvShape, blocks: usize) -> Result<KvCache, Error> {
+        let unit = if shape.kv_type == KvType::Q8_0 { 32 } else { 16 };
+        assert!(shape.head_dim.is_multiple_of(unit), "head size {} for {}", shape.head_dim, shape.kv_type);
+        let at = "key-value cache";
+        let bytes = shape.block_bytes().checked_mul(blocks).ok_or_else(|| Error::too_large(at))?;
+        let layers = (0..shape.layers)
+            .map(|_| HugeBuf::zeroed(bytes).map_err(|e| Error::memory(at, bytes, e)))
+            .collect::<Result<_, _>>()?;
+        Ok(KvCache { shape, blocks, layers })
+    }
+
+    /// What the cache holds.
+    #[must_use]
+    pub fn shape(&self) -> &KvShape {
+        &self.shape
+    }
+
+    /// The number of blocks.
+    #[must_use]
+    pub fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// Keys of one head in one block.
+    pub(crate) fn keys(&self, layer: usize, block: u32, head: usize) -> &[u8] {
+        let n = self.shape.head_bytes();
+        let at = block as usize * self.shape.block_bytes() + head * n;
+        &self.layers[layer].as_slice()[at..at + n]
+    }
+
+    /// Values of one head in one block.
+    pub(crate) fn values(&self, layer: usize, block: u32, head: usize) -> &[u8] {
+        let n = self.shape.head_bytes();
+        let at = block as usize * self.shape.block_bytes() + (self.shape.heads + head) * n;
+        &self.layers[layer].as_slice()[at..at + n]
+    }
+
+    /// Stores keys and values of new tokens. `slots[i]` is token i's (block, place in the block); row i of
+    /// `keys` and `values` holds its heads one after the other.
+    ///
+    /// # Panics
+    /// If a block is out of range, two tokens share a slot, or a length does not fit.
+    pub fn append(&mut self, cpu: &Cpu, layer: usize, slots: &[(u32, u8)], keys: &[f32], values: &[f32]) {
+        let shape = self.shape;
+        let width = shape.heads * shape.head_dim;
+        assert_eq!(keys.len(), slots.len() * width, "keys of {} tokens", slots.len());
+        assert_eq!(values.len(), keys.len(), "as many values as keys");
+        let n = shape.head_bytes();
+        let buffer = Disjoint::new(self.layers[layer].as_mut_slice());
+        let work = |head: usize| {
+            for (i, &(block, place)) in slots.iter().enumerate() {
+                let start = block as usize * shape.block_bytes();
+                // SAFETY: each task has its own head, whose bytes in a block no other head shares.
+                let k = unsafe { buffer.range(start + head * n, n) };
+                // SAFETY: as above; values lie behind the keys of all heads.
+                let v = unsafe { buffer.range(start + (shape.heads + head) * n, n) };
+                let at = i * width + head * shape.head_dim;
+                let row = at..at + shape.head_dim;
+                store_on(
+                    cpu.tier(),
+                    shape.kv_type,
+                    usize::from(place),
+                    &keys[row.clone()],
+                    &values[row],
+                    k,
+                    v,
+                );
+            }
+        };
+        if slots.len() * width < 16 << 10 {
+            (0..shape.heads).for_each(work)
+        } else {
+            cpu.pool().run(shape.heads, work)
+        }
+    }
+}
+
+#[inline(always)]
+fn store<I: Isa>(isa: I, t: KvType, place: usize, key: &[f32], value: &[f32], k: &mut [u8], v: &mut [u8]) {
+    let dim = key.len();
+    let (group, lane) = (place / 8, place % 8);
+    // Byte offset of the key's value d, for elements of `size` bytes.
+    let key_at = |d: usize, size: usize| ((group * dim + d) * 8 + lane) * size;
+    match t {
+        KvType::F32 => {
+            for d in 0..dim {
+                k[key_at(d, 4)..][..4].copy_from_slice(&key[d].to_le_bytes());
+                v[(place * dim + d) * 4..][..4].copy_from_slice(&value[d].to_le_bytes());
+            }
+        }
+        KvType::F16 => {
+            for (c, (key, value)) in key.as_chunks::<16>().0.iter().zip(value.as_chunks::<16>().0).enumerate()
+            {
+                let (key, value) = (isa.f32_to_f16(&in_range(key)), isa.f32_to_f16(&in_range(value)));
+                for i in 0..16 {
+                    let d = c * 16 + i;
+                    k[key_at(d, 2)..][..2].copy_from_slice(&key[i].to_le_bytes());
+                    v[(place * dim + d) * 2..][..2].copy_from_slice(&value[i].to_le_bytes());
+                }
+            }
+        }
+        KvType::Q8_0 => {
+            // Scales follow the codes of the head: keys [group][dim / 32][8], values [token][dim / 32].
+            let scales = BLOCK_TOKENS * dim;
+            for (b, (key, value)) in key.as_chunks::<32>().0.iter().zip(value.as_chunks::<32>().0).enumerate()
+            {
+                let mut codes = [0_i8; 32];
+                let s = quantise(isa, key, &mut codes);
+                k[scales + ((group * (dim / 32) + b) * 8 + lane) * 2..][..2]
+                    .copy_from_slice(&s.to_le_bytes());
+                for i in 0..32 {
+                    k[key_at(b * 32 + i, 1)] = codes[i] as u8;
+                }
+                let s = quantise(isa, value, &mut codes);
+                v[scales + (place * (dim / 32) + b) * 2..][..2].copy_from_slice(&s.to_le_bytes());
+                for i in 0..32 {
+                    v[place * dim + b * 32 + i] = codes[i] as u8;
+                }
+            }
+        }
+    }
+}
+
+/// Values held to what a half can represent. An infinity in one token would turn the zero weight that an
+/// earlier token gives it into NaN, and so make a result depend on how the prompt was cut into steps.
+#[inline(always)]
+fn in_range(x: &[f32; 16]) -> [f32; 16] {
+    x.map(|v| v.clamp(-65504.0, 65504.0))
+}
+
+/// Codes of 32 values; returns the half-precision scale.
+#[inline(always)]
+fn quantise<I: Isa>(isa: I, x: &[f32; 32], codes: &mut [i8; 32]) -> u16 {
+    let mut scale = [0.0; 16];
+    scale[0] = crate::activations::quantise_group(x, codes);
+    isa.f32_to_f16(&scale)[0]
+}
+
+dispatch! {
+    fn store_on => store(
+        t: KvType, place: usize, key: &[f32], value: &[f32], k: &mut [u8], v: &mut [u8])
+}

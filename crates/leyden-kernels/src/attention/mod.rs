@@ -1,0 +1,15 @@
+//! Causal attention over a paged key-value cache.
+//!
+//! A block holds 64 tokens of one layer. Keys lie `[head][8 groups][head_dim][8 tokens]`, so that a vector lane
+//! belongs to one token and scores need no horizontal sums; values lie `[head][64 tokens][head_dim]`.
+//!
+//! The result is defined tile by tile, a tile being the block at a fixed position: scores, their maximum, the
+//! exponentials and their weighted values are computed within the tile, and tiles are merged in order of
+//! position. What else is in the batch, how the prompt was cut into steps, and which thread did a tile cannot
+//! change a bit of it.
+
+mod cache;
+mod kernel;
+
+pub use cache::{BLOCK_TOKENS, KvCache, KvShape, KvType};
+pub use kernel::{AttentionSpan, MAX_HEAD_DIM, attention};

@@ -1,0 +1,75 @@
+//! F32, F16 and BF16: panels `[k][16]` of the file's own values; activations stay f32.
+//!
+//! Row r of column c is `fma(w[k][r], x[k][c], acc)` for k ascending, from zero.
+
+use super::{Format, ROWS, TileFn, tiles};
+use crate::activations::{Grid, Tile};
+#[cfg(target_arch = "x86_64")]
+use crate::isa::{avx2_matmul as a2, avx512_matmul as a5};
+use leyden_tensor::DType;
+use leyden_tensor::quant::{bf16_to_f32, f16_to_f32};
+
+pub(crate) const F32: Format = Format {
+    dtype: DType::F32,
+    grid: Grid::F32,
+    panel_bytes: |k| k.checked_mul(ROWS * 4),
+    pack: pack::<4>,
+    tiles: tiles!(scalar_f32, a2::F32, a5::F32),
+};
+
+pub(crate) const F16: Format = Format {
+    dtype: DType::F16,
+    grid: Grid::F32,
+    panel_bytes: |k| k.checked_mul(ROWS * 2),
+    pack: pack::<2>,
+    tiles: tiles!(scalar_f16, a2::F16, a5::F16),
+};
+
+pub(crate) const BF16: Format = Format {
+    dtype: DType::BF16,
+    grid: Grid::F32,
+    panel_bytes: |k| k.checked_mul(ROWS * 2),
+    pack: pack::<2>,
+    tiles: tiles!(scalar_bf16, a2::BF16, a5::BF16),
+};
+
+fn pack<const SIZE: usize>(rows: &[&[u8]], _k: usize, panel: &mut [u8]) {
+    for (r, row) in rows.iter().enumerate() {
+        for (k, value) in row.as_chunks::<SIZE>().0.iter().enumerate() {
+            let at = (k * ROWS + r) * SIZE;
+            panel[at..at + SIZE].copy_from_slice(value);
+        }
+    }
+}
+
+#[inline(always)]
+fn scalar<const SIZE: usize>(
+    panel: &[u8],
+    tile: &Tile<'_>,
+    out: &mut [f32],
+    read: impl Fn(&[u8; SIZE]) -> f32,
+) {
+    let c = tile.c;
+    out[..c * ROWS].fill(0.0);
+    for (k, row) in panel.as_chunks::<SIZE>().0.chunks_exact(ROWS).enumerate() {
+        for (r, w) in row.iter().enumerate() {
+            let w = read(w);
+            for col in 0..c {
+                let y = &mut out[col * ROWS + r];
+                *y = w.mul_add(tile.values[k * c + col], *y);
+            }
+        }
+    }
+}
+
+fn scalar_f32(panel: &[u8], _k: usize, tile: &Tile<'_>, out: &mut [f32]) {
+    scalar::<4>(panel, tile, out, |b| f32::from_le_bytes(*b));
+}
+
+fn scalar_f16(panel: &[u8], _k: usize, tile: &Tile<'_>, out: &mut [f32]) {
+    scalar::<2>(panel, tile, out, |b| f16_to_f32(u16::from_le_bytes(*b)));
+}
+
+fn scalar_bf16(panel: &[u8], _k: usize, tile: &Tile<'_>, out: &mut [f32]) {
+    scalar::<2>(panel, tile, out, |b| bf16_to_f32(u16::from_le_bytes(*b)));
+}

@@ -1,0 +1,53 @@
+//! Q4_0: blocks of 32 with one half-precision scale, codes 0..15 standing for -8..7.
+//!
+//! Panel: `[block][16]` scales, then per block four 64-byte vectors; byte (row, j) of vector g holds
+//! k = 4g + j in its low and k = 16 + 4g + j in its high nibble, which is the file's own byte.
+//!
+//! Block sum `s = sum(code * a) - 8 * sum(a)`, then `y = fma(s * d, da, y)`.
+
+use super::{Format, ROWS, TileFn, code, half_at, scales_bytes, tiles};
+use crate::activations::{Grid, Tile};
+#[cfg(target_arch = "x86_64")]
+use crate::isa::{avx2_matmul as a2, avx512_matmul as a5};
+use leyden_tensor::DType;
+
+pub(crate) const FORMAT: Format = Format {
+    dtype: DType::Q4_0,
+    grid: Grid::A32,
+    panel_bytes: |k| scales_bytes(k / 32)?.checked_add((k / 32).checked_mul(16 * ROWS)?),
+    pack,
+    tiles: tiles!(scalar, a2::Q4_0, a5::Q4_0),
+};
+
+fn pack(rows: &[&[u8]], k: usize, panel: &mut [u8]) {
+    let (scales, codes) = panel.split_at_mut(scales_bytes(k / 32).unwrap_or(0));
+    for (r, row) in rows.iter().enumerate() {
+        for (b, block) in row.as_chunks::<18>().0.iter().enumerate() {
+            scales[(b * ROWS + r) * 2..][..2].copy_from_slice(&block[..2]);
+            for (g, four) in block[2..].as_chunks::<4>().0.iter().enumerate() {
+                codes[(b * 4 + g) * 64 + r * 4..][..4].copy_from_slice(four);
+            }
+        }
+    }
+}
+
+fn scalar(panel: &[u8], k: usize, tile: &Tile<'_>, out: &mut [f32]) {
+    let codes = &panel[scales_bytes(k / 32).unwrap_or(0)..];
+    out[..tile.c * ROWS].fill(0.0);
+    for b in 0..k / 32 {
+        for r in 0..ROWS {
+            let d = half_at(panel, (b * ROWS + r) * 2);
+            for col in 0..tile.c {
+                let mut s = 0;
+                for i in 0..16 {
+                    let byte = codes[(b * 4 + i / 4) * 64 + r * 4 + i % 4];
+                    s += i32::from(byte & 15) * code(tile, b * 32 + i, col);
+                    s += i32::from(byte >> 4) * code(tile, b * 32 + 16 + i, col);
+                }
+                s -= 8 * tile.sums[b * tile.c + col];
+                let y = &mut out[col * ROWS + r];
+                *y = (s as f32 * d).mul_add(tile.scales[b * tile.c + col], *y);
+            }
+        }
+    }
+}

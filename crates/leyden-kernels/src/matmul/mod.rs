@@ -1,0 +1,287 @@
+//! Matrix products: packed weights times activations.
+//!
+//! A [`PackedMatrix`] is made once from a tensor of the file. [`multiply`] runs several products that share a
+//! batch as one parallel job, so that Q, K and V cost one barrier; [`multiply_gated`] computes
+//! `silu(gate x) * (up x)` without storing either factor.
+//!
+//! A task is a few panels times all columns. Columns are visited in groups whose activations fit the second
+//! cache beside the panels. Which task computes an element never changes its value.
+
+use crate::activations::{Activations, Tile};
+use crate::error::Error;
+use crate::isa::{Isa, Level, Tier, dispatch};
+use crate::memory::{Disjoint, HugeBuf};
+use crate::ops::silu16;
+use crate::{Cpu, Grid};
+use format::{FORMATS, Format, ROWS};
+use leyden_tensor::{DType, TensorView};
+
+pub(crate) mod format;
+
+/// The widest tile of any tier.
+const MAX_COLUMNS: usize = 8;
+
+/// Activation codes visited together, so that they stay in the second cache while panels pass.
+const GROUP_BYTES: usize = 128 << 10;
+
+/// Below this many multiplications a product runs on the calling thread: waking the team costs more.
+const ALONE: usize = 160 << 10;
+
+/// The format row of a data type.
+pub(crate) fn layout_of(dtype: DType) -> &'static Format {
+    match FORMATS.iter().find(|f| f.dtype == dtype) {
+        Some(f) => f,
+        None => unreachable!("every DType has a row in FORMATS (checked by a test)"),
+    }
+}
+
+/// Columns in the widest tile of a tier.
+pub(crate) fn widest_tile(tier: Tier) -> usize {
+    match tier.level() {
+        Level::Scalar | Level::Avx2 => 4,
+        Level::Avx512 => MAX_COLUMNS,
+    }
+}
+
+/// Weights of one matrix in the order the kernels read them. Holds the file's bits, none changed.
+#[derive(Debug)]
+pub struct PackedMatrix {
+    format: &'static Format,
+    rows: usize,
+    k: usize,
+    panel_bytes: usize,
+    data: HugeBuf,
+}
+
+impl PackedMatrix {
+    /// Packs a tensor of shape `[rows, k]`.
+    ///
+    /// # Errors
+    /// No memory for the packed copy, or its size overflows.
+    pub fn pack(cpu: &Cpu, tensor: &TensorView<'_>) -> Result<PackedMatrix, Error> {
+        let format = layout_of(tensor.dtype());
+        let (rows, k) = (tensor.rows(), tensor.cols());
+        let too_big = || Error::too_large(tensor.name());
+        let panel_bytes = (format.panel_bytes)(k).ok_or_else(too_big)?;
+        let panels = rows.div_ceil(ROWS);
+        let bytes = panel_bytes.checked_mul(panels).ok_or_else(too_big)?;
+        let mut data = HugeBuf::zeroed(bytes).map_err(|e| Error::memory(tensor.name(), bytes, e))?;
+        let out = Disjoint::new(data.as_mut_slice());
+        cpu.pool().run(panels, |p| {
+            // SAFETY: panels do not overlap, and each task has its own.
+            let panel = unsafe { out.range(p * panel_bytes, panel_bytes) };
+            let mut source: [&[u8]; ROWS] = [&[]; ROWS];
+            let n = ROWS.min(rows - p * ROWS);
+            for (i, row) in source[..n].iter_mut().enumerate() {
+                *row = tensor.row(p * ROWS + i);
+            }
+            (format.pack)(&source[..n], k, panel);
+        });
+        Ok(PackedMatrix { format, rows, k, panel_bytes, data })
+    }
+
+    /// Output values.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Input values.
+    #[must_use]
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// The type of the weights in the file.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.format.dtype
+    }
+
+    /// The activation grid the weights are multiplied with.
+    #[must_use]
+    pub fn grid(&self) -> Grid {
+        self.format.grid
+    }
+
+    /// Bytes in memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    fn panels(&self) -> usize {
+        self.rows.div_ceil(ROWS)
+    }
+
+    fn panel(&self, p: usize) -> &[u8] {
+        &self.data.as_slice()[p * self.panel_bytes..][..self.panel_bytes]
+    }
+
+    /// Multiplies panel `p` with one tile into `out[c][16]`.
+    #[inline(always)]
+    fn tile(&self, tier: Tier, p: usize, tile: &Tile<'_>, out: &mut [f32; MAX_COLUMNS * ROWS]) {
+        let function = (self.format.tiles)(tier.level())[tile.c - 1];
+        // SAFETY: the Tier proves the features; the panel is whole and of this format and depth; the driver
+        // checked the tile's grid and depth against this matrix, and tile.c selected the function.
+        unsafe { function(self.panel(p), self.k, tile, out) }
+    }
+}
+
+/// What happens to a finished product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Replaces the output.
+    Set,
+    /// Is added to the output (a residual connection).
+    Add,
+}
+
+/// One matrix product: `out[n][rows]` from the batch's `n` columns.
+#[derive(Debug)]
+pub struct Product<'a> {
+    /// The weights.
+    pub weights: &'a PackedMatrix,
+    /// Added to every column, if any; one value per row.
+    pub bias: Option<&'a [f32]>,
+    /// One row of `weights.rows()` values per column of the batch.
+    pub out: &'a mut [f32],
+    /// Set or add.
+    pub write: Write,
+}
+
+/// Runs products that share one batch as a single job.
+///
+/// # Panics
+/// If a matrix does not fit the batch (grid or depth), or an output or bias has the wrong length.
+pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
+    struct Part<'a> {
+        weights: &'a PackedMatrix,
+        bias: Option<&'a [f32]>,
+        out: Disjoint<'a, f32>,
+        write: Write,
+        first_task: usize,
+    }
+    let panels: usize = products.iter().map(|p| p.weights.panels()).sum();
+    let macs: usize = products.iter().map(|p| p.weights.rows * p.weights.k).sum::<usize>() * input.n;
+    let chunk = chunk_panels(cpu, panels, macs);
+    let mut tasks = 0;
+    let parts: Vec<Part<'_>> = products
+        .iter_mut()
+        .map(|p| {
+            check(p.weights, input);
+            assert_eq!(p.out.len(), p.weights.rows * input.n, "output of a product");
+            assert!(p.bias.is_none_or(|b| b.len() == p.weights.rows), "bias of a product");
+            let first_task = tasks;
+            tasks += p.weights.panels().div_ceil(chunk);
+            Part { weights: p.weights, bias: p.bias, out: Disjoint::new(p.out), write: p.write, first_task }
+        })
+        .collect();
+    let work = |task: usize| {
+        let part = &parts[parts.partition_point(|p| p.first_task <= task) - 1];
+        let w = part.weights;
+        let start = (task - part.first_task) * chunk;
+        let mut y = [0.0; MAX_COLUMNS * ROWS];
+        for_tiles(input, start..(start + chunk).min(w.panels()), |p, tile| {
+            w.tile(cpu.tier(), p, tile, &mut y);
+            let row = p * ROWS;
+            let n = ROWS.min(w.rows - row);
+            let bias = part.bias.map(|b| &b[row..row + n]);
+            for c in 0..tile.c {
+                // SAFETY: (column, panel) pairs belong to one task each, so these ranges are disjoint.
+                let out = unsafe { part.out.range((tile.start + c) * w.rows + row, n) };
+                let y = &mut y[c * ROWS..c * ROWS + n];
+                if let Some(bias) = bias {
+                    y.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
+                }
+                match part.write {
+                    Write::Set => out.copy_from_slice(y),
+                    Write::Add => out.iter_mut().zip(y).for_each(|(o, y)| *o += *y),
+                }
+            }
+        });
+    };
+    if macs < ALONE { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
+}
+
+/// `out = silu(gate x) * (up x)`, one row of `gate.rows()` values per column.
+///
+/// # Panics
+/// If the matrices differ in shape or grid, do not fit the batch, or `out` has the wrong length.
+pub fn multiply_gated(
+    cpu: &Cpu,
+    input: &Activations,
+    gate: &PackedMatrix,
+    up: &PackedMatrix,
+    out: &mut [f32],
+) {
+    check(gate, input);
+    check(up, input);
+    assert_eq!(gate.rows, up.rows, "gate and up have the same rows");
+    assert_eq!(out.len(), gate.rows * input.n, "output of a gated product");
+    let rows = gate.rows;
+    let macs = 2 * rows * gate.k * input.n;
+    let chunk = chunk_panels(cpu, 2 * gate.panels(), macs);
+    let tasks = gate.panels().div_ceil(chunk);
+    let out = Disjoint::new(out);
+    let work = |task: usize| {
+        let mut g = [0.0; MAX_COLUMNS * ROWS];
+        let mut u = [0.0; MAX_COLUMNS * ROWS];
+        for_tiles(input, task * chunk..((task + 1) * chunk).min(gate.panels()), |p, tile| {
+            gate.tile(cpu.tier(), p, tile, &mut g);
+            up.tile(cpu.tier(), p, tile, &mut u);
+            gated_on(cpu.tier(), &mut g, &u, tile.c);
+            let row = p * ROWS;
+            let n = ROWS.min(rows - row);
+            for c in 0..tile.c {
+                // SAFETY: (column, panel) pairs belong to one task each, so these ranges are disjoint.
+                let out = unsafe { out.range((tile.start + c) * rows + row, n) };
+                out.copy_from_slice(&g[c * ROWS..c * ROWS + n]);
+            }
+        });
+    };
+    if macs < ALONE { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
+}
+
+#[inline(always)]
+fn gated<I: Isa>(_isa: I, g: &mut [f32; MAX_COLUMNS * ROWS], u: &[f32; MAX_COLUMNS * ROWS], c: usize) {
+    for (g, u) in g.as_chunks_mut::<16>().0.iter_mut().zip(u.as_chunks::<16>().0).take(c) {
+        let s = silu16(g);
+        for i in 0..16 {
+            g[i] = s[i] * u[i];
+        }
+    }
+}
+
+dispatch! {
+    fn gated_on => gated(g: &mut [f32; MAX_COLUMNS * ROWS], u: &[f32; MAX_COLUMNS * ROWS], c: usize)
+}
+
+fn check(w: &PackedMatrix, input: &Activations) {
+    assert_eq!((w.format.grid, w.k), (input.grid, input.k), "weights and activations belong together");
+}
+
+/// Panels per task: enough tasks to balance a preempted core, few enough to amortise taking one.
+fn chunk_panels(cpu: &Cpu, panels: usize, macs: usize) -> usize {
+    if macs < ALONE { panels.max(1) } else { (panels / (cpu.pool().members() * 16)).clamp(1, 8) }
+}
+
+/// Visits every (panel, tile) of a chunk, columns in groups that stay in cache.
+fn for_tiles(input: &Activations, panels: std::ops::Range<usize>, mut visit: impl FnMut(usize, &Tile<'_>)) {
+    let tiles = input.tiles();
+    let bytes = input.k * MAX_COLUMNS * if input.grid == Grid::F32 { 4 } else { 1 };
+    let group = (GROUP_BYTES / bytes).max(1);
+    let mut first = 0;
+    while first < tiles {
+        let last = (first + group).min(tiles);
+        for p in panels.clone() {
+            for t in first..last {
+                visit(p, &input.tile(t));
+            }
+        }
+        first = last;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,249 @@
+//! Conformance: every format on every tier of this machine against the definition computed from file rows.
+
+use super::*;
+use crate::Activations;
+use crate::activations::quantise_group;
+use leyden_tensor::quant;
+
+/// A small deterministic generator.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as u32
+    }
+
+    fn float(&mut self) -> f32 {
+        self.next() as f32 / (1_u32 << 30) as f32 - 1.0
+    }
+}
+
+/// How file bytes are made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fill {
+    /// Any bits, with scales kept finite.
+    Random,
+    /// Codes, scales and minima all at their largest magnitude.
+    Extreme,
+}
+
+/// Where the half-precision factors of a block lie.
+fn factors(dtype: DType) -> &'static [usize] {
+    match dtype {
+        DType::Q4_0 | DType::Q8_0 => &[0],
+        DType::Q4K => &[0, 2],
+        DType::Q6K => &[208],
+        _ => &[],
+    }
+}
+
+fn weights(dtype: DType, rows: usize, k: usize, fill: Fill, rng: &mut Rng) -> Vec<u8> {
+    let n = dtype.row_bytes(k).unwrap() * rows;
+    let mut bytes: Vec<u8> =
+        (0..n).map(|_| if fill == Fill::Extreme { 0xff } else { rng.next() as u8 }).collect();
+    match dtype {
+        DType::F32 => bytes.as_chunks_mut::<4>().0.iter_mut().for_each(|b| *b = rng.float().to_le_bytes()),
+        DType::F16 => {
+            bytes
+                .as_chunks_mut::<2>()
+                .0
+                .iter_mut()
+                .for_each(|b| *b = quant::f32_to_f16(rng.float()).to_le_bytes());
+        }
+        DType::BF16 => {
+            bytes
+                .as_chunks_mut::<2>()
+                .0
+                .iter_mut()
+                .for_each(|b| *b = quant::f32_to_bf16(rng.float()).to_le_bytes());
+        }
+        _ => {
+            for block in bytes.chunks_mut(dtype.block_bytes()) {
+                if fill == Fill::Extreme {
+                    // The most negative code where codes are signed.
+                    match dtype {
+                        DType::Q8_0 => block.fill(0x80),
+                        DType::Q6K => block[192..208].fill(0x80),
+                        _ => {}
+                    }
+                }
+                for &at in factors(dtype) {
+                    let d = if fill == Fill::Extreme { 65504.0 } else { rng.float() * 0.01 };
+                    block[at..at + 2].copy_from_slice(&quant::f32_to_f16(d).to_le_bytes());
+                }
+            }
+        }
+    }
+    bytes
+}
+
+/// The definition of a product, from the file's rows alone: decoded codes times quantised activations.
+/// Returns the exact-arithmetic value of the same grid and a bound on the rounding of the f32 chain.
+fn definition(dtype: DType, row: &[u8], x: &[f32]) -> (f64, f64) {
+    let mut w = vec![0.0; x.len()];
+    quant::decode_row(dtype, row, &mut w);
+    let mut a: Vec<f64> = x.iter().map(|v| f64::from(*v)).collect();
+    let group = Grid::of(dtype).group();
+    if group > 0 {
+        for (a, x) in a.chunks_mut(group).zip(x.chunks(group)) {
+            let mut codes = [0; 128];
+            let d = if group == 32 {
+                quantise_group::<32>(x.try_into().unwrap(), (&mut codes[..32]).try_into().unwrap())
+            } else {
+                quantise_group::<128>(x.try_into().unwrap(), &mut codes)
+            };
+            a.iter_mut().zip(codes).for_each(|(a, c)| *a = f64::from(d) * f64::from(c));
+        }
+    }
+    let terms = w.iter().zip(&a).map(|(w, a)| f64::from(*w) * a);
+    let magnitude: f64 = terms.clone().map(f64::abs).sum();
+    // One rounding per multiply-add of the chain, plus those of decoding: each at most 2^-24 of the magnitude.
+    // Minima cancel against codes inside Q4_K's terms, so its magnitude counts both.
+    let spread = if dtype == DType::Q4K { 8.0 } else { 2.0 };
+    (terms.sum(), magnitude * spread * (x.len() as f64 + 16.0) * 2f64.powi(-24) + 1e-30)
+}
+
+fn product(cpu: &Cpu, w: &PackedMatrix, x: &[f32]) -> Vec<f32> {
+    let mut a = Activations::default();
+    a.fill(cpu.tier(), cpu.pool(), w.grid(), x, w.k());
+    let mut out = vec![f32::NAN; w.rows() * a.n];
+    multiply(cpu, &a, &mut [Product { weights: w, bias: None, out: &mut out, write: Write::Set }]);
+    out
+}
+
+const DTYPES: [DType; 7] =
+    [DType::F32, DType::F16, DType::BF16, DType::Q4_0, DType::Q8_0, DType::Q4K, DType::Q6K];
+
+#[test]
+fn every_dtype_has_a_format_and_panels_hold_the_files_bits() {
+    for dtype in DTYPES {
+        let f = layout_of(dtype);
+        let k = dtype.block_len() * 2;
+        let file = dtype.row_bytes(k).unwrap() * ROWS;
+        let panel = (f.panel_bytes)(k).unwrap();
+        assert!(panel >= file && panel < file + 64, "{dtype}: {panel} bytes for {file}");
+    }
+}
+
+#[test]
+fn every_format_agrees_with_its_definition_and_across_tiers() {
+    let mut rng = Rng(7);
+    let cpu = Cpu::new(Tier::SCALAR, 1).unwrap();
+    for tier in Tier::available() {
+        eprintln!("conformance on tier {}", tier.level());
+    }
+    for dtype in DTYPES {
+        let unit = dtype.block_len().max(if dtype.block_len() == 1 { 1 } else { 32 });
+        for (rows, blocks, n) in
+            [(1, 1, 1), (7, 1, 2), (16, 3, 3), (17, 2, 4), (33, 5, 5), (48, 1, 7), (257, 2, 9), (64, 3, 33)]
+        {
+            let k = unit * blocks;
+            for fill in [Fill::Random, Fill::Extreme] {
+                let bytes = weights(dtype, rows, k, fill, &mut rng);
+                let shape = [rows, k];
+                let view = TensorView::new("w", dtype, &shape, &bytes).unwrap();
+                let extreme = [1.0, -1.0][rng.next() as usize % 2];
+                let x: Vec<f32> = (0..n * k)
+                    .map(|_| if fill == Fill::Extreme { extreme } else { rng.float() * 3.0 })
+                    .collect();
+                let packed = PackedMatrix::pack(&cpu, &view).unwrap();
+                let want = product(&cpu, &packed, &x);
+                for (c, x) in x.chunks(k).enumerate() {
+                    for r in 0..rows {
+                        let (exact, bound) = definition(dtype, view.row(r), x);
+                        let got = f64::from(want[c * rows + r]);
+                        assert!(
+                            (got - exact).abs() <= bound || got.is_infinite() && exact.abs() > 3.4e38,
+                            "{dtype} {fill:?} {rows}x{k} column {c} row {r}: {got}, want {exact} within {bound}"
+                        );
+                    }
+                }
+                for tier in Tier::available() {
+                    for threads in [1, 3] {
+                        let cpu = Cpu::new(tier, threads).unwrap();
+                        let packed = PackedMatrix::pack(&cpu, &view).unwrap();
+                        let got = product(&cpu, &packed, &x);
+                        let same = got.iter().zip(&want).all(|(a, b)| a.to_bits() == b.to_bits());
+                        assert!(same, "{dtype} {fill:?} {rows}x{k} n {n} on {} x{threads}", tier.level());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_column_does_not_depend_on_its_batch() {
+    let mut rng = Rng(11);
+    for tier in Tier::available() {
+        let cpu = Cpu::new(tier, 2).unwrap();
+        for dtype in DTYPES {
+            let (rows, k, n) = (40, 512, 19);
+            let bytes = weights(dtype, rows, k, Fill::Random, &mut rng);
+            let shape = [rows, k];
+            let packed =
+                PackedMatrix::pack(&cpu, &TensorView::new("w", dtype, &shape, &bytes).unwrap()).unwrap();
+            let x: Vec<f32> = (0..n * k).map(|_| rng.float()).collect();
+            let together = product(&cpu, &packed, &x);
+            for c in 0..n {
+                let alone = product(&cpu, &packed, &x[c * k..(c + 1) * k]);
+                assert_eq!(alone, together[c * rows..(c + 1) * rows], "{dtype} column {c}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bias_residual_and_gate() {
+    let mut rng = Rng(3);
+    let (rows, k, n) = (37, 64, 6);
+    let shape = [rows, k];
+    let a = weights(DType::Q8_0, rows, k, Fill::Random, &mut rng);
+    let b = weights(DType::Q4_0, rows, k, Fill::Random, &mut rng);
+    let x: Vec<f32> = (0..n * k).map(|_| rng.float()).collect();
+    let bias: Vec<f32> = (0..rows).map(|_| rng.float()).collect();
+    let mut digests = Vec::new();
+    for tier in Tier::available() {
+        let cpu = Cpu::new(tier, 2).unwrap();
+        let a = PackedMatrix::pack(&cpu, &TensorView::new("a", DType::Q8_0, &shape, &a).unwrap()).unwrap();
+        let b = PackedMatrix::pack(&cpu, &TensorView::new("b", DType::Q4_0, &shape, &b).unwrap()).unwrap();
+        let (pa, pb) = (product(&cpu, &a, &x), product(&cpu, &b, &x));
+        let mut batch = Activations::default();
+        batch.fill(tier, cpu.pool(), Grid::A32, &x, k);
+        let (mut set, mut add) = (vec![0.0; rows * n], vec![1.5; rows * n]);
+        multiply(
+            &cpu,
+            &batch,
+            &mut [
+                Product { weights: &a, bias: Some(&bias), out: &mut set, write: Write::Set },
+                Product { weights: &b, bias: None, out: &mut add, write: Write::Add },
+            ],
+        );
+        let mut gated = vec![0.0; rows * n];
+        multiply_gated(&cpu, &batch, &a, &b, &mut gated);
+        for i in 0..rows * n {
+            assert_eq!(set[i], pa[i] + bias[i % rows]);
+            assert_eq!(add[i], 1.5 + pb[i]);
+            let want = f64::from(pa[i]) / (1.0 + (-f64::from(pa[i])).exp()) * f64::from(pb[i]);
+            assert!((f64::from(gated[i]) - want).abs() <= 1e-6 * (1.0 + want.abs()));
+        }
+        digests.push(gated.iter().map(|v| v.to_bits()).collect::<Vec<_>>());
+    }
+    assert!(digests.windows(2).all(|w| w[0] == w[1]), "gated products differ between tiers");
+}
+
+#[test]
+fn a_nan_activation_reaches_every_result_of_its_column_only() {
+    let mut rng = Rng(5);
+    let cpu = Cpu::new(Tier::best(), 1).unwrap();
+    for dtype in DTYPES {
+        let shape = [20, 256];
+        let bytes = weights(dtype, 20, 256, Fill::Random, &mut rng);
+        let packed = PackedMatrix::pack(&cpu, &TensorView::new("w", dtype, &shape, &bytes).unwrap()).unwrap();
+        let mut x = vec![0.5; 2 * 256];
+        x[300] = f32::NAN;
+        let y = product(&cpu, &packed, &x);
+        assert!(y[..20].iter().all(|v| v.is_finite()) && y[20..].iter().all(|v| v.is_nan()), "{dtype}");
+    }
+}

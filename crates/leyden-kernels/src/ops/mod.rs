@@ -1,0 +1,41 @@
+//! Elementwise functions and reductions, written once over 16 lanes.
+//!
+//! Every reduction keeps 16 partial results, lane i taking elements i, i + 16, …, and joins them by halves:
+//! lane i with i + 8, then + 4, + 2, + 1. Multiplications that feed an addition are fused. The exponential,
+//! sine and cosine are our own, so no result depends on the platform's mathematics library.
+
+mod rms_norm;
+mod rope;
+mod softmax;
+mod trigonometry;
+
+pub use rms_norm::rms_norm;
+pub use rope::{RopePairs, Rotation, rope};
+pub use softmax::{exp, log_sum_exp};
+pub use trigonometry::{ln, pow, sin_cos};
+
+pub(crate) use softmax::exp16;
+
+/// Sixteen lanes.
+pub(crate) type Lanes = [f32; 16];
+
+/// Joins lanes by halves with `f`.
+#[inline(always)]
+pub(crate) fn join(v: &Lanes, f: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut v = *v;
+    let mut half = 8;
+    while half > 0 {
+        for i in 0..half {
+            v[i] = f(v[i], v[i + half]);
+        }
+        half /= 2;
+    }
+    v[0]
+}
+
+/// `x / (1 + exp(-x))`, the gate of SwiGLU.
+#[inline(always)]
+pub(crate) fn silu16(x: &Lanes) -> Lanes {
+    let e = exp16(&std::array::from_fn(|i| -x[i]));
+    std::array::from_fn(|i| x[i] / (1.0 + e[i]))
+}

@@ -1,0 +1,63 @@
+//! Root-mean-square normalisation (Zhang and Sennrich, 2019).
+
+use super::join;
+use crate::isa::{Isa, dispatch};
+
+#[inline(always)]
+fn rms_norm_impl<I: Isa>(_isa: I, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    let n = weight.len();
+    assert!(n > 0 && x.len() == out.len() && x.len().is_multiple_of(n), "rows of {n} in {}", x.len());
+    for (x, out) in x.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
+        let (chunks, rest) = x.as_chunks::<16>();
+        let mut sum = [0.0_f32; 16];
+        for c in chunks {
+            for i in 0..16 {
+                sum[i] = c[i].mul_add(c[i], sum[i]);
+            }
+        }
+        for (s, v) in sum.iter_mut().zip(rest) {
+            *s = v.mul_add(*v, *s);
+        }
+        let mean = join(&sum, |a, b| a + b) / n as f32;
+        let scale = 1.0 / (mean + eps).sqrt();
+        for ((o, v), w) in out.iter_mut().zip(x).zip(weight) {
+            *o = v * scale * w;
+        }
+    }
+}
+
+dispatch! {
+    /// Each row of `weight.len()` values becomes `x / sqrt(mean(x^2) + eps) * weight`.
+    ///
+    /// # Panics
+    /// If `x` and `out` differ in length or are not whole rows.
+    pub fn rms_norm => rms_norm_impl(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::Tier;
+
+    #[test]
+    fn rows_are_normalised_the_same_on_every_tier() {
+        for n in [1, 7, 16, 100, 257] {
+            let x: Vec<f32> = (0..3 * n).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.1).collect();
+            let w: Vec<f32> = (0..n).map(|i| 1.0 + i as f32 * 0.01).collect();
+            let mut want = vec![0.0; 3 * n];
+            rms_norm(Tier::SCALAR, &x, &w, 1e-5, &mut want);
+            for (row, y) in x.chunks(n).zip(want.chunks(n)) {
+                let mean = row.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / n as f64;
+                for i in 0..n {
+                    let exact = f64::from(row[i]) / (mean + 1e-5).sqrt() * f64::from(w[i]);
+                    assert!((f64::from(y[i]) - exact).abs() < 1e-5 * (1.0 + exact.abs()));
+                }
+            }
+            for tier in Tier::available() {
+                let mut got = vec![0.0; 3 * n];
+                rms_norm(tier, &x, &w, 1e-5, &mut got);
+                assert_eq!(got, want);
+            }
+        }
+    }
+}
