@@ -1,0 +1,186 @@
+//! The one error type of this crate: what went wrong, and in which file and field.
+
+use std::fmt::{self, Display};
+
+/// An error that names the file and the metadata key it is about.
+///
+/// ```
+/// use leyden_tensor::{Metadata, Value};
+/// let meta = Metadata::new("m.gguf", [("tokenizer.ggml.model".to_string(), Value::from("rwkv"))])?;
+/// let error = leyden_text::from_gguf(&meta, "m.gguf").err().unwrap();
+/// assert_eq!(
+///     error.to_string(),
+///     r#"m.gguf: tokenizer.ggml.model: tokenizer "rwkv" is not supported (supported: gpt2)"#,
+/// );
+/// # Ok::<(), leyden_tensor::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Error {
+    kind: Box<ErrorKind>,
+    file: Box<str>,
+    key: Option<Box<str>>,
+}
+
+/// What went wrong.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The metadata lacks a key, or a value has the wrong type.
+    Metadata(leyden_tensor::Error),
+    /// The tokenizer model is one that this crate does not have.
+    UnsupportedTokenizer {
+        /// The name in the file.
+        name: String,
+        /// The names that are supported.
+        known: Vec<&'static str>,
+    },
+    /// The pre-tokenizer is one that this crate does not have.
+    UnsupportedPreTokenizer {
+        /// The name in the file.
+        name: String,
+        /// The names that are supported.
+        known: Vec<&'static str>,
+    },
+    /// A metadata value contradicts another one or itself.
+    Invalid(String),
+    /// A byte of the text has no token, so the text cannot be written in this vocabulary.
+    NoTokenForByte(u8),
+    /// The chat template is not one that can be parsed.
+    TemplateSyntax {
+        /// The line of the template, from 1.
+        line: usize,
+        /// What is wrong.
+        message: String,
+    },
+    /// The chat template failed on these messages.
+    TemplateRender {
+        /// The line of the template, from 1.
+        line: usize,
+        /// What is wrong.
+        message: String,
+    },
+    /// The chat template itself refused the messages (`raise_exception`).
+    TemplateRaised(String),
+    /// The chat template needs more time, memory or depth than a template may.
+    TemplateLimit {
+        /// The line of the template, from 1.
+        line: usize,
+        /// Which bound was reached.
+        limit: String,
+    },
+    /// The thread that a template runs on could not be started.
+    Thread(std::io::Error),
+}
+
+impl Error {
+    pub(crate) fn new(file: &str, key: impl Into<Option<&'static str>>, kind: ErrorKind) -> Self {
+        Error { kind: Box::new(kind), file: file.into(), key: key.into().map(Into::into) }
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.kind
+    }
+
+    /// The file, as it was named by the caller.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The metadata key, where one is to blame.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &*self.kind {
+            ErrorKind::Metadata(source) => Some(source),
+            ErrorKind::Thread(source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // An error of the metadata names file and key itself.
+        if let ErrorKind::Metadata(source) = &*self.kind {
+            if source.context().file().is_none() {
+                write!(f, "{}: ", self.file)?;
+            }
+            return source.fmt(f);
+        }
+        write!(f, "{}: ", self.file)?;
+        if let Some(key) = &self.key {
+            write!(f, "{key}: ")?;
+        }
+        self.kind.fmt(f)
+    }
+}
+
+impl Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ErrorKind::Metadata(source) => source.fmt(f),
+            ErrorKind::UnsupportedTokenizer { name, known } => {
+                write!(f, "tokenizer {} is not supported (supported: {})", Quoted(name), known.join(", "))
+            }
+            ErrorKind::UnsupportedPreTokenizer { name, known } => {
+                write!(f, "pre-tokenizer {} is not supported (supported: {})", Quoted(name), known.join(", "))
+            }
+            ErrorKind::Invalid(message) => f.write_str(message),
+            ErrorKind::NoTokenForByte(byte) => {
+                write!(f, "the vocabulary has no token for byte 0x{byte:02x}, which the text contains")
+            }
+            ErrorKind::TemplateSyntax { line, message } | ErrorKind::TemplateRender { line, message } => {
+                write!(f, "line {line}: {message}")
+            }
+            ErrorKind::TemplateRaised(message) => write!(f, "the template refuses: {}", Quoted(message)),
+            ErrorKind::TemplateLimit { line, limit } => {
+                write!(f, "line {line}: the template needs too much: {limit}")
+            }
+            ErrorKind::Thread(source) => write!(f, "cannot start the thread for the chat template: {source}"),
+        }
+    }
+}
+
+/// Text from a file or a template, quoted and made safe for a terminal and a log line: control and
+/// direction-changing characters are escaped and long text is cut.
+pub(crate) struct Quoted<'a>(pub(crate) &'a str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 100;
+        f.write_str("\"")?;
+        let mut chars = self.0.chars();
+        for c in chars.by_ref().take(MOST) {
+            match c {
+                '\'' => f.write_str("'")?,
+                c => write!(f, "{}", c.escape_debug())?,
+            }
+        }
+        if chars.next().is_some() {
+            f.write_str("…")?;
+        }
+        f.write_str("\"")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn display_names_file_and_key_and_escapes() {
+        let kind =
+            ErrorKind::UnsupportedTokenizer { name: "a\u{1b}[31m\u{202e}'b".into(), known: vec!["gpt2"] };
+        let error = Error::new("m.gguf", "tokenizer.ggml.model", kind);
+        assert_eq!(
+            error.to_string(),
+            "m.gguf: tokenizer.ggml.model: tokenizer \"a\\u{1b}[31m\\u{202e}'b\" is not supported (supported: gpt2)"
+        );
+        assert!(Quoted(&"x".repeat(100_000)).to_string().len() < 200);
+    }
+}

@@ -1,0 +1,106 @@
+//! Which class a character belongs to, as the pre-tokenizers' patterns ask for it.
+
+use super::unicode_classes::RUNS;
+
+/// The first letter of a character's Unicode general category; separators, controls, format
+/// characters and unassigned code points are all [`Class::Other`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Letter,
+    Mark,
+    Number,
+    Punctuation,
+    Symbol,
+    Other,
+}
+
+const PAGE_BITS: u32 = 8;
+const PAGES: usize = 0x110000 >> PAGE_BITS;
+
+/// For each page of 256 code points the run that its first code point lies in: a look-up then
+/// searches a handful of runs instead of all of them.
+static FIRST_RUN: [u16; PAGES + 1] = first_runs();
+
+const fn first_runs() -> [u16; PAGES + 1] {
+    let mut first = [0; PAGES + 1];
+    let mut page = 0;
+    let mut run = 0;
+    while page <= PAGES {
+        while run + 1 < RUNS.len() && RUNS[run + 1].0 <= (page as u32) << PAGE_BITS {
+            run += 1;
+        }
+        first[page] = run as u16;
+        page += 1;
+    }
+    first
+}
+
+/// The class of `c`.
+pub(crate) fn class(c: char) -> Class {
+    match c {
+        'a'..='z' | 'A'..='Z' => return Class::Letter,
+        '0'..='9' => return Class::Number,
+        '\0'..=' ' => return Class::Other,
+        _ => {}
+    }
+    let page = (c as u32 >> PAGE_BITS) as usize;
+    let (low, high) = (usize::from(FIRST_RUN[page]), usize::from(FIRST_RUN[page + 1]));
+    let runs = &RUNS[low..=high];
+    runs[runs.partition_point(|&(start, _)| start <= c as u32) - 1].1
+}
+
+/// Whether `c` is a letter (`\p{L}`).
+pub(crate) fn is_letter(c: char) -> bool {
+    class(c) == Class::Letter
+}
+
+/// Whether `c` is a number (`\p{N}`).
+pub(crate) fn is_number(c: char) -> bool {
+    class(c) == Class::Number
+}
+
+/// Whether `c` is none of white space, letter and number (`[^\s\p{L}\p{N}]`). White space is
+/// Unicode's `White_Space`, which has not changed in any version that matters.
+pub(crate) fn is_other(c: char) -> bool {
+    !c.is_whitespace() && !matches!(class(c), Class::Letter | Class::Number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn class_agrees_with_a_plain_scan_of_the_runs() {
+        let mut run = 0;
+        for cp in 0..=0x10ffff {
+            while run + 1 < RUNS.len() && RUNS[run + 1].0 <= cp {
+                run += 1;
+            }
+            if let Some(c) = char::from_u32(cp) {
+                assert_eq!(class(c), RUNS[run].1, "U+{cp:04X}");
+            }
+        }
+    }
+
+    #[test]
+    fn class_of_well_known_characters() {
+        for (c, want) in [
+            ('é', Class::Letter),
+            ('中', Class::Letter),
+            ('ª', Class::Letter),
+            ('²', Class::Number),
+            ('Ⅷ', Class::Number),
+            ('٣', Class::Number),
+            ('\u{301}', Class::Mark),
+            ('…', Class::Punctuation),
+            ('€', Class::Symbol),
+            ('🦙', Class::Symbol),
+            ('\u{a0}', Class::Other),
+            ('\u{200d}', Class::Other),
+            ('\u{378}', Class::Other),
+            ('\u{10ffff}', Class::Other),
+        ] {
+            assert_eq!(class(c), want, "{c:?}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Tokenizers: text to token ids, and the bytes of a token.
+//!
+//! [`from_gguf`] looks up the model that a file names in one table. A tokenizer model is one file; what
+//! models share is in `vocab` (the tokens), `special` (special tokens in a prompt) and `pretok` (cutting a
+//! text into words).
+
+mod bpe;
+mod byte_level;
+mod classes;
+mod pretok;
+mod special;
+mod unicode_classes;
+mod vocab;
+
+use leyden_tensor::Metadata;
+
+use crate::error::{Error, ErrorKind};
+
+/// Whether texts like `<|eot_id|>` in a prompt become the special tokens of that name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Special {
+    /// They do. For prompts that were put together by a chat template.
+    Parse,
+    /// Control tokens stay text. For text from outside, which must not be able to end a turn. Tokens
+    /// that the vocabulary calls user-defined are found all the same: they are words of the model.
+    AsText,
+}
+
+/// A vocabulary with the rule that writes texts in it.
+pub trait Tokenizer: Send + Sync {
+    /// The ids of `text`. Neither BOS nor EOS is added; see [`add_bos`](Self::add_bos).
+    ///
+    /// # Errors
+    /// The vocabulary cannot write the text.
+    fn encode(&self, text: &str, special: Special) -> Result<Vec<u32>, Error>;
+
+    /// The bytes that a token stands for, which need not be whole characters; for a special token, its
+    /// name. `None` if there is no such token.
+    fn token_bytes(&self, id: u32) -> Option<&[u8]>;
+
+    /// The number of tokens.
+    fn vocab_size(&self) -> usize;
+
+    /// Whether the token is a mark for the model and not part of an answer's text.
+    fn is_special(&self, id: u32) -> bool;
+
+    /// The token that begins a sequence.
+    fn bos(&self) -> Option<u32>;
+
+    /// The token that ends a sequence.
+    fn eos(&self) -> Option<u32>;
+
+    /// Whether the model has finished when it produces this token: EOS, end of turn, end of message.
+    fn is_end(&self, id: u32) -> bool;
+
+    /// Whether a sequence begins with BOS. If so, [`bos`](Self::bos) is `Some`.
+    fn add_bos(&self) -> bool;
+
+    /// Whether a sequence ends with EOS. If so, [`eos`](Self::eos) is `Some`.
+    fn add_eos(&self) -> bool;
+}
+
+type Read = fn(&Metadata, &str) -> Result<Box<dyn Tokenizer>, Error>;
+
+/// The values of `tokenizer.ggml.model` and what reads them.
+static MODELS: &[(&str, Read)] = &[("gpt2", bpe::from_gguf)];
+
+/// Reads the tokenizer that the metadata of a GGUF file describes. `file` is its name in errors.
+///
+/// # Errors
+/// The file names a tokenizer or pre-tokenizer that is not supported, or the metadata is incomplete or
+/// contradicts itself.
+///
+/// ```
+/// use leyden_tensor::{Array, Metadata, Value};
+/// use leyden_text::{Special, from_gguf};
+///
+/// let meta = Metadata::new("m.gguf", [
+///     ("tokenizer.ggml.model".to_string(), Value::from("gpt2")),
+///     ("tokenizer.ggml.pre".to_string(), Value::from("gpt-2")),
+///     ("tokenizer.ggml.tokens".to_string(), Value::Array(Array::from_strs(["a", "b", "Ġ", "ab", "Ġab"]))),
+///     ("tokenizer.ggml.merges".to_string(), Value::Array(Array::from_strs(["a b", "Ġ ab"]))),
+/// ])?;
+/// let tokenizer = from_gguf(&meta, "m.gguf")?;
+/// assert_eq!(tokenizer.encode("ab ab ba", Special::AsText)?, [3, 4, 2, 1, 0]);
+/// assert_eq!(tokenizer.token_bytes(4), Some(&b" ab"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn from_gguf(meta: &Metadata, file: &str) -> Result<Box<dyn Tokenizer>, Error> {
+    const MODEL: &str = "tokenizer.ggml.model";
+    let name = meta.str(MODEL).map_err(|error| Error::new(file, None, ErrorKind::Metadata(error)))?;
+    match MODELS.iter().find(|(model, _)| *model == name) {
+        Some((_, read)) => read(meta, file),
+        None => {
+            let known = MODELS.iter().map(|(model, _)| *model).collect();
+            Err(Error::new(file, MODEL, ErrorKind::UnsupportedTokenizer { name: name.into(), known }))
+        }
+    }
+}

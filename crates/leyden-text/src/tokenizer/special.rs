@@ -1,0 +1,149 @@
+//! Special tokens: finding their texts in a prompt before anything else looks at it.
+//!
+//! A text that names several special tokens at overlapping places is cut as llama.cpp cuts it: the
+//! longest texts are claimed first, anywhere in the prompt, and those of one length from left to right.
+
+use foldhash::{HashMap, HashMapExt};
+
+/// A set of special tokens to search for.
+pub(super) struct SpecialTokens {
+    ids: HashMap<Box<[u8]>, u32>,
+    /// The lengths that occur, longest first.
+    lengths: Vec<usize>,
+    /// Which pairs of first bytes occur, so that most places of a prompt are dismissed at once.
+    pairs: Box<[u64; 1024]>,
+    /// Which first bytes belong to a text of one byte.
+    singles: [bool; 256],
+}
+
+/// A place in a prompt that is a special token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) id: u32,
+}
+
+impl SpecialTokens {
+    /// The set of the given texts; an empty text is left out, as it would be found everywhere.
+    pub(super) fn new<'a>(tokens: impl Iterator<Item = (&'a [u8], u32)>) -> Self {
+        let mut set = SpecialTokens {
+            ids: HashMap::new(),
+            lengths: Vec::new(),
+            pairs: Box::new([0; 1024]),
+            singles: [false; 256],
+        };
+        for (text, id) in tokens {
+            match *text {
+                [] => continue,
+                [only] => set.singles[usize::from(only)] = true,
+                [a, b, ..] => {
+                    let pair = usize::from(a) << 8 | usize::from(b);
+                    set.pairs[pair / 64] |= 1 << (pair % 64);
+                }
+            }
+            set.lengths.push(text.len());
+            set.ids.insert(text.into(), id);
+        }
+        set.lengths.sort_unstable_by(|a, b| b.cmp(a));
+        set.lengths.dedup();
+        set
+    }
+
+    /// The places of `text` that are special tokens, in order.
+    pub(super) fn find(&self, text: &[u8]) -> Vec<Claim> {
+        let candidates = self.candidates(text);
+        let mut claims: Vec<Claim> = Vec::new();
+        if candidates.is_empty() {
+            return claims;
+        }
+        for &len in &self.lengths {
+            let mut old = claims.iter().copied().peekable();
+            let mut merged = Vec::new();
+            let mut free_from = 0;
+            for &start in &candidates {
+                while let Some(claim) = old.next_if(|claim| claim.start <= start) {
+                    free_from = claim.end;
+                    merged.push(claim);
+                }
+                let end = start + len;
+                let free_to = old.peek().map_or(text.len(), |claim| claim.start);
+                if start < free_from || end > free_to {
+                    continue;
+                }
+                if let Some(&id) = self.ids.get(&text[start..end]) {
+                    merged.push(Claim { start, end, id });
+                    free_from = end;
+                }
+            }
+            merged.extend(old);
+            claims = merged;
+        }
+        claims
+    }
+
+    /// The places where a special token may begin.
+    fn candidates(&self, text: &[u8]) -> Vec<usize> {
+        if self.ids.is_empty() {
+            return Vec::new();
+        }
+        let begins = |at: &usize| {
+            let first = usize::from(text[*at]);
+            let pair = text.get(at + 1).map(|&b| first << 8 | usize::from(b));
+            self.singles[first] || pair.is_some_and(|pair| self.pairs[pair / 64] >> (pair % 64) & 1 == 1)
+        };
+        (0..text.len()).filter(begins).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(tokens: &[&str], text: &str) -> Vec<(usize, u32)> {
+        let set = SpecialTokens::new(tokens.iter().zip(0..).map(|(t, id)| (t.as_bytes(), id)));
+        set.find(text.as_bytes()).iter().map(|c| (c.start, c.id)).collect()
+    }
+
+    #[test]
+    fn find_prefers_the_longest_anywhere() {
+        assert_eq!(find(&["xa", "abc"], "xabc"), [(1, 1)]);
+        assert_eq!(find(&["<a>", "<a><b>"], "<a><b><a>"), [(0, 1), (6, 0)]);
+        assert_eq!(find(&["aa", "a"], "aaaaa"), [(0, 0), (2, 0), (4, 1)]);
+        assert_eq!(find(&["\n", "\n\n\n"], "x\n\n\n\ny\n"), [(1, 1), (4, 0), (6, 0)]);
+        assert_eq!(find(&["", "é"], "ée"), [(0, 1)]);
+        assert_eq!(find(&["ab", "bc"], "abc"), [(0, 0)]);
+        assert_eq!(find(&[], "abc"), []);
+        assert_eq!(find(&["abc"], "ab"), []);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn find_equals_one_token_at_a_time(
+            tokens in proptest::collection::btree_set("[ab]{1,4}", 0..6),
+            text in "[abc]{0,30}",
+        ) {
+            // Longest first; texts of one length cannot be ordered by the rule, so they are made unique.
+            let mut by_len = std::collections::BTreeMap::new();
+            for t in &tokens { by_len.entry(t.len()).or_insert(t.as_str()); }
+            let tokens: Vec<&str> = by_len.into_values().collect();
+            let mut claimed = vec![None; text.len()];
+            let mut want = Vec::new();
+            for (id, token) in tokens.iter().enumerate().rev() {
+                let mut at = 0;
+                while at + token.len() <= text.len() {
+                    let place = at..at + token.len();
+                    if &text[place.clone()] == *token && claimed[place.clone()].iter().all(Option::is_none) {
+                        claimed[place].fill(Some(id));
+                        want.push((at, id as u32));
+                        at += token.len();
+                    } else {
+                        at += 1;
+                    }
+                }
+            }
+            want.sort_unstable();
+            proptest::prop_assert_eq!(find(&tokens, &text), want);
+        }
+    }
+}
