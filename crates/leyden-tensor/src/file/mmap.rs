@@ -278,3 +278,143 @@ unsafe fn pass_on(
         }
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, ExitStatus};
+
+    const LEN: usize = 1 << 20;
+
+    fn temporary(len: usize) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![7; len]).unwrap();
+        file
+    }
+
+    /// Runs one test of this module in a process of its own and lets it do what must not happen here.
+    fn in_child(test: &str) -> Option<ExitStatus> {
+        if std::env::var_os("LEYDEN_TEST_CHILD").is_some() {
+            return None;
+        }
+        let me = std::env::current_exe().unwrap();
+        let name = format!("file::mmap::tests::{test}");
+        let mut child = Command::new(me);
+        child.args(["--exact", &name, "--nocapture", "--test-threads=1"]).env("LEYDEN_TEST_CHILD", "1");
+        Some(child.output().unwrap().status)
+    }
+
+    #[test]
+    fn pages_of_a_truncated_file_read_as_zeros_and_are_reported() {
+        let file = temporary(LEN);
+        let mapping = Mapping::new(&file, LEN).unwrap();
+        let other_file = temporary(LEN);
+        let other = Mapping::new(&other_file, LEN).unwrap();
+        assert_eq!(mapping.bytes()[LEN - 1], 7);
+        assert!(!mapping.truncated());
+        file.set_len(8192 * 4 + 100).unwrap();
+        assert_eq!(mapping.bytes()[8192], 7, "what is left is still read");
+        assert!(!mapping.truncated());
+        assert!(mapping.bytes()[LEN / 2..].iter().all(|&b| b == 0));
+        assert!(mapping.truncated());
+        assert!(!other.truncated() && other.bytes().iter().all(|&b| b == 7));
+        // A new mapping reuses the place of an old one, without its mark.
+        drop(mapping);
+        let again = Mapping::new(&other_file, LEN).unwrap();
+        assert!(!again.truncated());
+    }
+
+    #[test]
+    fn many_threads_fault_at_once() {
+        let file = temporary(LEN);
+        let mapping = Mapping::new(&file, LEN).unwrap();
+        file.set_len(0).unwrap();
+        std::thread::scope(|scope| {
+            for offset in 0..8 {
+                let bytes = &mapping.bytes()[offset..];
+                scope.spawn(move || assert!(bytes.iter().step_by(512).all(|&b| b == 0)));
+            }
+            // Meanwhile other mappings come and go.
+            scope.spawn(|| {
+                let file = temporary(4096);
+                for _ in 0..200 {
+                    let other = Mapping::new(&file, 4096).unwrap();
+                    assert!(other.bytes().iter().all(|&b| b == 7) && !other.truncated());
+                }
+            });
+        });
+        assert!(mapping.truncated());
+    }
+
+    #[test]
+    fn advice_changes_nothing_but_memory() {
+        let file = temporary(LEN);
+        let mapping = Mapping::new(&file, LEN).unwrap();
+        let edge = LEN - 10..LEN;
+        for range in [0..LEN, 5000..9000, 100..100, LEN..LEN * 2, edge] {
+            mapping.advise_willneed(&range);
+            mapping.advise_dontneed(&range);
+        }
+        assert!(mapping.bytes().iter().all(|&b| b == 7));
+    }
+
+    /// A fault that is not in a mapping of ours ends the process with SIGBUS as it would have.
+    #[test]
+    fn foreign_fault_still_kills() {
+        if let Some(status) = in_child("foreign_fault_still_kills") {
+            assert_eq!(status.signal(), Some(libc::SIGBUS), "{status:?}");
+            return;
+        }
+        let _mapping = Mapping::new(&temporary(LEN), LEN).unwrap();
+        let file = temporary(LEN);
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let foreign = unsafe {
+            libc::mmap(ptr::null_mut(), LEN, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
+        };
+        assert_ne!(foreign, libc::MAP_FAILED);
+        file.set_len(0).unwrap();
+        // SAFETY: the address is mapped; reading it raises the signal under test.
+        unsafe { ptr::read_volatile(foreign.cast::<u8>()) };
+    }
+
+    #[test]
+    fn sent_signal_still_kills() {
+        if let Some(status) = in_child("sent_signal_still_kills") {
+            assert_eq!(status.signal(), Some(libc::SIGBUS), "{status:?}");
+            return;
+        }
+        // The standard library's own handler swallows the first signal that was sent.
+        // SAFETY: restores the default action.
+        unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
+        let _mapping = Mapping::new(&temporary(LEN), LEN).unwrap();
+        // SAFETY: raising a signal has no preconditions.
+        unsafe { libc::raise(libc::SIGBUS) };
+    }
+
+    /// A handler that was there before gets the faults that are not ours, and only those.
+    #[test]
+    fn earlier_handler_is_called() {
+        unsafe extern "C" fn exit_42(_: libc::c_int) {
+            // SAFETY: `_exit` may be called in a handler.
+            unsafe { libc::_exit(42) };
+        }
+        if let Some(status) = in_child("earlier_handler_is_called") {
+            assert_eq!(status.code(), Some(42), "{status:?}");
+            return;
+        }
+        type Plain = unsafe extern "C" fn(libc::c_int);
+        #[expect(clippy::as_conversions, reason = "signal takes the address of a function as an integer")]
+        let address = exit_42 as Plain as usize;
+        // SAFETY: the handler only ends the process.
+        unsafe { libc::signal(libc::SIGBUS, address) };
+        let file = temporary(LEN);
+        let mapping = Mapping::new(&file, LEN).unwrap();
+        file.set_len(0).unwrap();
+        assert!(mapping.bytes()[LEN / 2] == 0 && mapping.truncated());
+        // SAFETY: raising a signal has no preconditions.
+        unsafe { libc::raise(libc::SIGBUS) };
+    }
+}

@@ -7,6 +7,9 @@ use crate::DType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct F16(pub u16);
 
+/// The smallest positive number, 2^-24.
+const TINY: f32 = 5.960_464_5e-8;
+
 /// The value of a half-precision number. Exact; a signalling NaN becomes quiet and keeps its other
 /// bits, as the conversion instructions of x86-64 and Arm do.
 ///
@@ -21,7 +24,7 @@ pub fn f16_to_f32(bits: u16) -> f32 {
     let fraction = u32::from(bits & 0x3ff);
     let magnitude = match exponent {
         // Subnormal: a multiple of 2^-24, which a 32-bit float holds exactly.
-        0 => (fraction as f32 * super::F16_TINY).to_bits(),
+        0 => (fraction as f32 * TINY).to_bits(),
         31 if fraction == 0 => 0x7f80_0000,
         31 => 0x7fc0_0000 | fraction << 13,
         // Both exponents are biased: 127 - 15 = 112.

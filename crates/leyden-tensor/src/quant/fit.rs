@@ -16,6 +16,8 @@
 //!
 //! All sums run over eight lanes in a fixed order: quick without being dependent on the machine.
 
+use super::{f16_to_f32, scale_bits};
+
 const LANES: usize = 8;
 
 /// Weighted sums over the codes `q` of a group of values.
@@ -81,4 +83,25 @@ pub(super) fn error(x: &[f32], w: &[f32], scale: f32, offset: f32, low: f32, hig
 pub(super) fn reciprocal(scale: f32) -> f32 {
     let inverse = 1.0 / scale;
     if inverse.is_finite() { inverse } else { 0.0 }
+}
+
+/// The factor of a super-block as it will be stored: the nearest half-precision number, but neither
+/// infinite nor 0 unless `x` is 0 or not a number, because all values would vanish with it.
+pub(super) fn factor(x: f32) -> f32 {
+    match scale_bits(x) {
+        0x0000 if x > 0.0 => f16_to_f32(0x0001),
+        0x8000 if x < 0.0 => f16_to_f32(0x8001),
+        _ if x.is_nan() => 0.0,
+        bits => f16_to_f32(bits),
+    }
+}
+
+/// Like [`factor`], but of no smaller magnitude than `x`, if that is finite in half precision: the
+/// groups' scales in units of it then stay in range. Among the subnormal halves, rounding to nearest
+/// could take up to half of the range away.
+pub(super) fn ample_factor(x: f32) -> f32 {
+    const LARGEST: u16 = 0x7bff;
+    let rounded = factor(x);
+    let bits = scale_bits(rounded);
+    if rounded.abs() < x.abs() && bits & 0x7fff < LARGEST { f16_to_f32(bits + 1) } else { rounded }
 }

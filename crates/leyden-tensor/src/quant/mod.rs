@@ -31,8 +31,6 @@ use crate::DType;
 
 /// The largest finite half-precision number.
 const F16_MAX: f32 = 65504.0;
-/// The smallest positive half-precision number, 2^-24.
-const F16_TINY: f32 = 5.960_464_5e-8;
 
 /// One block of a storage format: its bytes taken apart.
 pub trait Block: Sized + Copy {

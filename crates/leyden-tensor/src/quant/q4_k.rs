@@ -7,7 +7,7 @@
 //! 4..8, whose upper two bits are the upper two of bytes 0..8.
 
 use super::fit::{self, Moments};
-use super::{Block, F16_MAX, F16_TINY, f16_to_f32, field, finite, scale_bits};
+use super::{Block, F16_MAX, f16_to_f32, field, finite, scale_bits};
 use crate::DType;
 
 const GROUPS: usize = 8;
@@ -104,7 +104,7 @@ struct Params {
 impl<'a> Search<'a> {
     fn new(x: &[f32], w: &'a [f32; 256]) -> Self {
         assert_eq!(x.len(), Q4K::LEN);
-        // Nothing beyond this can be represented, and squares of what is left stay finite.
+        // Nothing beyond this can be represented (negative values: 15 times less), and squares of what is left stay finite.
         const LIMIT: f32 = F16_MAX * MAX_FACTOR * MAX_CODE;
         let mut values = [0.0; 256];
         for (value, &x) in values.iter_mut().zip(x) {
@@ -125,14 +125,8 @@ impl<'a> Search<'a> {
         });
         let largest = |f: fn(&(f32, f32)) -> f32| ideal.iter().map(f).fold(0.0, f32::max);
         let (scale, min) = (largest(|g| g.0), largest(|g| g.1));
-        let mut best = self.improve(&ideal, factor(scale / MAX_FACTOR), factor(min / MAX_FACTOR));
-        // A slightly larger factor may suit the other groups' six bits better.
-        for units in [62.0, 61.0, 60.0] {
-            let next = self.improve(&ideal, factor(scale / units), factor(min / MAX_FACTOR));
-            if next.error < best.error {
-                best = next;
-            }
-        }
+        let best =
+            self.improve(&ideal, fit::ample_factor(scale / MAX_FACTOR), fit::ample_factor(min / MAX_FACTOR));
         self.pack(&best)
     }
 
@@ -207,7 +201,7 @@ impl<'a> Search<'a> {
         } else {
             (p.d, p.dmin)
         };
-        (if d > 0.0 { factor(d) } else { p.d }, if dmin > 0.0 { factor(dmin) } else { p.dmin })
+        (if d > 0.0 { fit::factor(d) } else { p.d }, if dmin > 0.0 { fit::factor(dmin) } else { p.dmin })
     }
 
     fn pack(&self, p: &Params) -> Q4K {
@@ -231,12 +225,6 @@ impl<'a> Search<'a> {
         }
         block
     }
-}
-
-/// A factor as it will be stored: half precision, and not 0 unless it is meant to be, because all
-/// values would vanish with it.
-fn factor(x: f32) -> f32 {
-    if x > 0.0 { f16_to_f32(scale_bits(x.max(F16_TINY))) } else { 0.0 }
 }
 
 /// The scale and minimum (not negative) of least error for one group.

@@ -5,7 +5,7 @@
 //! 32 bytes of high ones. In four runs of 32 values, run 0 and 1 take the low halves of the low
 //! bytes, run 2 and 3 the high halves; run r takes bits 2r and 2r+1 of the high bytes.
 
-use super::{Block, F16_MAX, F16_TINY, f16_to_f32, field, finite, fit, scale_bits};
+use super::{Block, F16_MAX, f16_to_f32, field, finite, fit, scale_bits};
 use crate::DType;
 
 const GROUPS: usize = 16;
@@ -110,14 +110,8 @@ impl<'a> Search<'a> {
             fit_group(x, w)
         });
         let largest = ideal.iter().fold(0.0, |a: f32, &b| if b.abs() > a.abs() { b } else { a });
-        // The largest scale may become 127, or -128 with the sign of the factor turned.
-        let mut best = self.improve(&ideal, factor(largest / 127.0));
-        for units in [-128.0, -127.0, 126.0, -126.0] {
-            let next = self.improve(&ideal, factor(largest / units));
-            if next.error < best.error {
-                best = next;
-            }
-        }
+        // There is one more negative number than positive ones: the largest scale becomes -128.
+        let best = self.improve(&ideal, fit::ample_factor(largest / -128.0));
         self.pack(&best)
     }
 
@@ -168,7 +162,7 @@ impl<'a> Search<'a> {
             aa += s * s * m.qq;
             ax += s * m.xq;
         }
-        let d = factor(ax / aa);
+        let d = fit::factor(ax / aa);
         if d == 0.0 { p.d } else { d }
     }
 
@@ -186,18 +180,6 @@ impl<'a> Search<'a> {
     }
 }
 
-/// A factor as it will be stored: half precision, and not 0 unless it is meant to be, because all
-/// values would vanish with it. 0 if `x` is not a number.
-fn factor(x: f32) -> f32 {
-    if x > 0.0 {
-        f16_to_f32(scale_bits(x.max(F16_TINY)))
-    } else if x < 0.0 {
-        f16_to_f32(scale_bits(x.min(-F16_TINY)))
-    } else {
-        0.0
-    }
-}
-
 /// The scale of least error for one group, of either sign: there is one more code below zero than
 /// above.
 fn fit_group(x: &[f32], w: &[f32]) -> f32 {
@@ -206,9 +188,9 @@ fn fit_group(x: &[f32], w: &[f32]) -> f32 {
         return 0.0;
     }
     let mut best = Fit { scale: largest / LOW, gain: f32::NEG_INFINITY };
-    // The largest value becomes a code from 30 to 33.8 (clipped) on either side.
-    for step in 0..20 {
-        let code = 30.0 + 0.2 * step as f32;
+    // The largest value becomes a code from 30 to 33.6 (clipped) on either side.
+    for step in 0..10 {
+        let code = 30.0 + 0.4 * step as f32;
         for inverse in [-code / largest, code / largest] {
             best = best.or(Fit::solve(x, w, inverse));
         }
