@@ -1,0 +1,110 @@
+//! [`Detokenizer`]: bytes of tokens in, whole characters out.
+
+/// Joins the bytes of tokens to text as they arrive. A token may end inside a character; such a piece is
+/// held back until it is complete, so that what has been printed never needs to be taken back.
+///
+/// Whatever the chunks, the results joined are [`String::from_utf8_lossy`] of all bytes: what cannot
+/// become a character is U+FFFD.
+///
+/// ```
+/// let mut detokenizer = leyden_text::Detokenizer::new();
+/// assert_eq!(detokenizer.push(b"caf\xc3"), "caf");
+/// assert_eq!(detokenizer.push(b"\xa9!\xf0\x9f"), "é!");
+/// assert_eq!(detokenizer.finish(), "\u{fffd}");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Detokenizer {
+    /// The beginning of a character: at most three bytes that more bytes can complete.
+    held: Vec<u8>,
+}
+
+impl Detokenizer {
+    /// A detokenizer at the beginning of a text.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next bytes and returns the characters that are complete.
+    pub fn push(&mut self, bytes: &[u8]) -> String {
+        self.held.extend_from_slice(bytes);
+        let mut text = String::with_capacity(self.held.len());
+        let mut rest = self.held.as_slice();
+        loop {
+            match std::str::from_utf8(rest) {
+                Ok(valid) => {
+                    text.push_str(valid);
+                    rest = &[];
+                    break;
+                }
+                Err(error) => {
+                    let (valid, after) = rest.split_at(error.valid_up_to());
+                    text.push_str(&String::from_utf8_lossy(valid));
+                    rest = after;
+                    let Some(bad) = error.error_len() else { break };
+                    text.push(char::REPLACEMENT_CHARACTER);
+                    rest = &rest[bad..];
+                }
+            }
+        }
+        self.held = rest.to_vec();
+        text
+    }
+
+    /// Ends the text and returns what was held back: U+FFFD for an incomplete character.
+    pub fn finish(&mut self) -> String {
+        String::from_utf8_lossy(&std::mem::take(&mut self.held)).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Bytes that are often part of characters, whole or not.
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![
+            any::<char>().prop_map(|c| c.to_string().into_bytes()),
+            prop::sample::select(vec![
+                0x80u8, 0xbf, 0xc0, 0xc3, 0xe0, 0xe2, 0xed, 0xa0, 0xf0, 0x9f, 0xf4, 0xff
+            ])
+            .prop_map(|b| vec![b]),
+            any::<u8>().prop_map(|b| vec![b]),
+        ];
+        prop::collection::vec(piece, 0..30).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn any_chunks_join_to_the_lossy_whole(bytes in bytes(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12)) {
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let mut detokenizer = Detokenizer::new();
+            let mut text = String::new();
+            for pair in cuts.windows(2) {
+                text += &detokenizer.push(&bytes[pair[0]..pair[1]]);
+                prop_assert!(detokenizer.held.len() < 4);
+            }
+            text += &detokenizer.finish();
+            prop_assert_eq!(text, String::from_utf8_lossy(&bytes));
+        }
+    }
+
+    #[test]
+    fn single_bytes_are_released_with_the_last_of_a_character() {
+        let mut detokenizer = Detokenizer::new();
+        let out: Vec<String> = "é🦙".bytes().map(|b| detokenizer.push(&[b])).collect();
+        assert_eq!(out, ["", "é", "", "", "", "🦙"]);
+        assert_eq!(detokenizer.finish(), "");
+    }
+
+    #[test]
+    fn finish_starts_over() {
+        let mut detokenizer = Detokenizer::new();
+        assert_eq!(detokenizer.push(&[0xf0, 0x9f]), "");
+        assert_eq!(detokenizer.finish(), "\u{fffd}");
+        assert_eq!(detokenizer.push(b"\xa6x"), "\u{fffd}x");
+    }
+}
