@@ -63,4 +63,23 @@ impl Cpu {
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
+
+    /// Calls `f(i, row)` for every row of `width` values of `data`, in parallel where it pays.
+    ///
+    /// # Panics
+    /// If `data` is not whole rows.
+    pub fn for_rows(&self, data: &mut [f32], width: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
+        /// Rows of about this many values are worth a task.
+        const TASK: usize = 16 << 10;
+        assert!(width > 0 && data.len().is_multiple_of(width), "{} values in rows of {width}", data.len());
+        let rows = data.len() / width;
+        let per_task = (TASK / width).max(1);
+        let data = memory::Disjoint::new(data);
+        self.pool.run(rows.div_ceil(per_task), |t| {
+            for i in t * per_task..((t + 1) * per_task).min(rows) {
+                // SAFETY: every row belongs to one task.
+                f(i, unsafe { data.range(i * width, width) });
+            }
+        });
+    }
 }

@@ -1,1 +1,21 @@
-//! placeholder
+//! What a model computes: one parameterised decoder described by data, one file per architecture.
+//!
+//! [`load`] reads the metadata through the architecture's entry in [`ARCHITECTURES`], checks every size against
+//! the tensors, packs the weights, and gives a [`Decoder`]. [`Decoder::forward`] runs a [`Batch`] of tokens of
+//! any number of sequences through it.
+#![forbid(unsafe_code)]
+
+mod arch;
+mod batch;
+mod config;
+mod decoder;
+mod error;
+mod frequencies;
+mod load;
+
+pub use arch::{ARCHITECTURES, Architecture, config_of};
+pub use batch::{Batch, Span, Workspace};
+pub use config::{DecoderConfig, RopeConfig, RopeScaling};
+pub use decoder::Decoder;
+pub use error::{Error, ErrorKind};
+pub use load::load;

@@ -6,14 +6,17 @@
 
 mod rms_norm;
 mod rope;
+mod silu;
 mod softmax;
 mod trigonometry;
 
 pub use rms_norm::rms_norm;
 pub use rope::{RopePairs, Rotation, rope};
+pub use silu::silu_mul;
 pub use softmax::{exp, log_sum_exp};
 pub use trigonometry::{ln, pow, sin_cos};
 
+pub(crate) use silu::silu16;
 pub(crate) use softmax::exp16;
 
 /// Sixteen lanes.
@@ -31,11 +34,4 @@ pub(crate) fn join(v: &Lanes, f: impl Fn(f32, f32) -> f32) -> f32 {
         half /= 2;
     }
     v[0]
-}
-
-/// `x / (1 + exp(-x))`, the gate of SwiGLU.
-#[inline(always)]
-pub(crate) fn silu16(x: &Lanes) -> Lanes {
-    let e = exp16(&std::array::from_fn(|i| -x[i]));
-    std::array::from_fn(|i| x[i] / (1.0 + e[i]))
 }

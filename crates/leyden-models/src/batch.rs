@@ -1,0 +1,51 @@
+//! What one forward pass works on.
+
+use leyden_kernels::Activations;
+use leyden_kernels::ops::Rotation;
+
+/// New tokens of one sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Span<'a> {
+    /// How many tokens of the batch belong to it.
+    pub tokens: usize,
+    /// Position of the first in its sequence.
+    pub position: usize,
+    /// The sequence's cache blocks, enough for all its tokens.
+    pub blocks: &'a [u32],
+}
+
+/// Tokens of any number of sequences, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// Token ids, span by span.
+    pub tokens: &'a [u32],
+    /// The sequences.
+    pub spans: &'a [Span<'a>],
+    /// Indices of the tokens whose logits are wanted, ascending.
+    pub outputs: &'a [usize],
+}
+
+/// Buffers of a forward pass, reused from step to step. They grow to the largest batch seen.
+#[derive(Debug, Default)]
+pub struct Workspace {
+    pub(crate) stream: Vec<f32>,
+    pub(crate) normed: Vec<f32>,
+    pub(crate) queries: Vec<f32>,
+    pub(crate) keys: Vec<f32>,
+    pub(crate) values: Vec<f32>,
+    pub(crate) mixed: Vec<f32>,
+    pub(crate) hidden: Vec<f32>,
+    pub(crate) other: Vec<f32>,
+    pub(crate) logits: Vec<f32>,
+    pub(crate) slots: Vec<(u32, u8)>,
+    pub(crate) rotations: Vec<Rotation>,
+    pub(crate) activations: Activations,
+}
+
+impl Workspace {
+    /// Logits of the last forward pass, one row of the vocabulary per wanted token.
+    #[must_use]
+    pub fn logits(&self) -> &[f32] {
+        &self.logits
+    }
+}

@@ -1,0 +1,290 @@
+//! The decoder: embedding, transformer blocks, output head.
+//!
+//! Layers run eagerly, one after the other, on buffers of the workspace. A block is: normalise, multiply by Q, K
+//! and V, rotate, store keys and values, attend, multiply by O onto the residual stream; normalise, gated
+//! feed-forward, multiply by down onto the stream.
+
+use crate::batch::{Batch, Workspace};
+use crate::config::DecoderConfig;
+use crate::error::Error;
+use crate::frequencies::Frequencies;
+use crate::load::Parts;
+use leyden_kernels::attention::{AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, KvType, attention};
+use leyden_kernels::matmul::{PackedMatrix, Product, Write, multiply, multiply_gated};
+use leyden_kernels::ops::{rms_norm, rope, silu_mul};
+use leyden_kernels::{Activations, Cpu};
+use leyden_tensor::{WeightSource, quant};
+use std::fmt;
+use std::sync::Arc;
+
+/// A matrix and its bias.
+#[derive(Debug)]
+pub(crate) struct Linear {
+    pub(crate) weights: PackedMatrix,
+    pub(crate) bias: Option<Vec<f32>>,
+}
+
+/// Self-attention.
+#[derive(Debug)]
+pub(crate) struct Attention {
+    pub(crate) query: Linear,
+    pub(crate) key: Linear,
+    pub(crate) value: Linear,
+    pub(crate) output: Linear,
+}
+
+/// SwiGLU feed-forward (Shazeer, 2020).
+#[derive(Debug)]
+pub(crate) struct FeedForward {
+    pub(crate) gate: Linear,
+    pub(crate) up: Linear,
+    pub(crate) down: Linear,
+}
+
+/// One transformer block.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    pub(crate) attention_norm: Vec<f32>,
+    pub(crate) attention: Attention,
+    pub(crate) ffn_norm: Vec<f32>,
+    pub(crate) ffn: FeedForward,
+}
+
+/// A loaded decoder-only transformer.
+pub struct Decoder {
+    config: DecoderConfig,
+    source: Arc<dyn WeightSource>,
+    vocabulary: usize,
+    frequencies: Frequencies,
+    layers: Vec<Layer>,
+    norm: Vec<f32>,
+    head: PackedMatrix,
+}
+
+impl fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decoder").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Decoder {
+    pub(crate) fn new(config: DecoderConfig, source: Arc<dyn WeightSource>, parts: Parts) -> Decoder {
+        let Parts { vocabulary, frequencies, layers, norm, head } = parts;
+        Decoder { config, source, vocabulary, frequencies, layers, norm, head }
+    }
+
+    /// The model's parameters.
+    #[must_use]
+    pub fn config(&self) -> &DecoderConfig {
+        &self.config
+    }
+
+    /// Number of token ids the model knows.
+    #[must_use]
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    /// What a cache for this model holds.
+    ///
+    /// # Errors
+    /// The head size does not fit the storage type.
+    pub fn kv_shape(&self, kv_type: KvType) -> Result<KvShape, Error> {
+        let c = &self.config;
+        if kv_type == KvType::Q8_0 && !c.head_dim.is_multiple_of(32) {
+            let what = format!("q8_0 keys and values need heads of a multiple of 32 values, not {}", c.head_dim);
+            return Err(Error::invalid(self.source.metadata().file(), "attention.key_length", what));
+        }
+        Ok(KvShape { layers: c.layers, heads: c.kv_heads, head_dim: c.head_dim, kv_type })
+    }
+
+    /// Bytes of packed weights.
+    #[must_use]
+    pub fn weight_bytes(&self) -> usize {
+        let linear = |l: &Linear| l.weights.bytes();
+        let layer = |l: &Layer| {
+            let (a, f) = (&l.attention, &l.ffn);
+            [&a.query, &a.key, &a.value, &a.output, &f.gate, &f.up, &f.down].into_iter().map(linear).sum::<usize>()
+        };
+        self.layers.iter().map(layer).sum::<usize>() + self.head.bytes()
+    }
+
+    /// Runs a batch. Keys and values of its tokens go into `cache`; logits of `batch.outputs` are then in
+    /// `work.logits()`.
+    ///
+    /// # Errors
+    /// The model file was truncated while in use.
+    ///
+    /// # Panics
+    /// If a token id is outside the vocabulary, spans and tokens do not match, or a span lacks blocks: the engine
+    /// checks requests before they come here.
+    pub fn forward(
+        &self,
+        cpu: &Cpu,
+        batch: &Batch<'_>,
+        cache: &mut KvCache,
+        work: &mut Workspace,
+    ) -> Result<(), Error> {
+        let n = batch.tokens.len();
+        assert_eq!(batch.spans.iter().map(|s| s.tokens).sum::<usize>(), n, "spans cover the batch");
+        self.embed(batch.tokens, work)?;
+        self.place(batch, work);
+        let mut first = 0;
+        let spans: Vec<AttentionSpan<'_>> = batch
+            .spans
+            .iter()
+            .map(|s| {
+                let span = AttentionSpan { first, tokens: s.tokens, position: s.position, blocks: s.blocks };
+                first += s.tokens;
+                span
+            })
+            .collect();
+        for (i, layer) in self.layers.iter().enumerate() {
+            self.attend(cpu, i, layer, &spans, cache, work);
+            self.feed_forward(cpu, layer, work);
+        }
+        self.predict(cpu, batch.outputs, work);
+        Ok(())
+    }
+
+    /// Rows of the embedding matrix, decoded from the file.
+    fn embed(&self, tokens: &[u32], work: &mut Workspace) -> Result<(), Error> {
+        let table = self.source.require("token_embd.weight")?;
+        let width = self.config.width;
+        resize(&mut work.stream, tokens.len() * width);
+        for (&token, out) in tokens.iter().zip(work.stream.chunks_exact_mut(width)) {
+            quant::decode_row(table.dtype(), table.row(token as usize), out);
+        }
+        if self.source.truncated() {
+            return Err(Error::truncated(self.source.metadata().file()));
+        }
+        Ok(())
+    }
+
+    /// Cache slots and rotations of the batch's tokens.
+    fn place(&self, batch: &Batch<'_>, work: &mut Workspace) {
+        work.slots.clear();
+        work.rotations.resize_with(batch.tokens.len().max(work.rotations.len()), Default::default);
+        for span in batch.spans {
+            for position in span.position..span.position + span.tokens {
+                let rotation = &mut work.rotations[work.slots.len()];
+                rotation.set(position, &self.frequencies.values, self.frequencies.scale);
+                // A block holds 64 tokens, so the place fits u8.
+                work.slots.push((span.blocks[position / BLOCK_TOKENS], (position % BLOCK_TOKENS) as u8));
+            }
+        }
+    }
+
+    /// Normalises every row of the stream into `work.normed`.
+    fn normalise(&self, cpu: &Cpu, weight: &[f32], work: &mut Workspace) {
+        let (width, eps) = (self.config.width, self.config.norm_eps);
+        resize(&mut work.normed, work.stream.len());
+        let stream = &work.stream;
+        cpu.for_rows(&mut work.normed, width, |i, out| {
+            rms_norm(cpu.tier(), &stream[i * width..(i + 1) * width], weight, eps, out);
+        });
+    }
+
+    fn attend(
+        &self,
+        cpu: &Cpu,
+        index: usize,
+        layer: &Layer,
+        spans: &[AttentionSpan<'_>],
+        cache: &mut KvCache,
+        work: &mut Workspace,
+    ) {
+        let c = &self.config;
+        let n = work.slots.len();
+        self.normalise(cpu, &layer.attention_norm, work);
+        resize(&mut work.queries, n * c.heads * c.head_dim);
+        resize(&mut work.keys, n * c.kv_heads * c.head_dim);
+        resize(&mut work.values, n * c.kv_heads * c.head_dim);
+        let a = &layer.attention;
+        let products = [
+            (&a.query, &mut work.queries[..]),
+            (&a.key, &mut work.keys[..]),
+            (&a.value, &mut work.values[..]),
+        ];
+        apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
+        let rotations = &work.rotations;
+        for (rows, heads) in [(&mut work.queries, c.heads), (&mut work.keys, c.kv_heads)] {
+            cpu.for_rows(rows, heads * c.head_dim, |i, row| {
+                rope(cpu.tier(), row, c.head_dim, c.rope.pairs, &rotations[i]);
+            });
+        }
+        cache.append(cpu, index, &work.slots, &work.keys, &work.values);
+        resize(&mut work.mixed, work.queries.len());
+        let scale = 1.0 / (c.head_dim as f32).sqrt();
+        attention(cpu, cache, index, spans, &work.queries, scale, &mut work.mixed);
+        let products = [(&a.output, &mut work.stream[..])];
+        apply(cpu, &mut work.activations, &work.mixed, Write::Add, products);
+    }
+
+    fn feed_forward(&self, cpu: &Cpu, layer: &Layer, work: &mut Workspace) {
+        let n = work.slots.len();
+        self.normalise(cpu, &layer.ffn_norm, work);
+        resize(&mut work.hidden, n * self.config.ffn);
+        let f = &layer.ffn;
+        let plain = f.gate.bias.is_none() && f.up.bias.is_none();
+        if plain && f.gate.weights.grid() == f.up.weights.grid() {
+            let weights = &f.gate.weights;
+            work.activations.fill(cpu.tier(), cpu.pool(), weights.grid(), &work.normed, weights.k());
+            multiply_gated(cpu, &work.activations, weights, &f.up.weights, &mut work.hidden);
+        } else {
+            resize(&mut work.other, work.hidden.len());
+            let products = [(&f.gate, &mut work.hidden[..]), (&f.up, &mut work.other[..])];
+            apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
+            let (up, ffn) = (&work.other, self.config.ffn);
+            cpu.for_rows(&mut work.hidden, ffn, |i, row| {
+                silu_mul(cpu.tier(), row, &up[i * ffn..(i + 1) * ffn]);
+            });
+        }
+        let products = [(&f.down, &mut work.stream[..])];
+        apply(cpu, &mut work.activations, &work.hidden, Write::Add, products);
+    }
+
+    /// Logits of the wanted rows.
+    fn predict(&self, cpu: &Cpu, outputs: &[usize], work: &mut Workspace) {
+        let width = self.config.width;
+        resize(&mut work.logits, outputs.len() * self.vocabulary);
+        if outputs.is_empty() {
+            return;
+        }
+        // Outputs ascend, so each row moves to a place at or before its own.
+        for (to, &from) in outputs.iter().enumerate() {
+            work.stream.copy_within(from * width..(from + 1) * width, to * width);
+        }
+        work.stream.truncate(outputs.len() * width);
+        self.normalise(cpu, &self.norm, work);
+        work.activations.fill(cpu.tier(), cpu.pool(), self.head.grid(), &work.normed, width);
+        let product = Product { weights: &self.head, bias: None, out: &mut work.logits, write: Write::Set };
+        multiply(cpu, &work.activations, &mut [product]);
+    }
+}
+
+/// Multiplies one batch with several matrices: one job per activation grid among them.
+fn apply<const N: usize>(
+    cpu: &Cpu,
+    activations: &mut Activations,
+    input: &[f32],
+    write: Write,
+    products: [(&Linear, &mut [f32]); N],
+) {
+    let mut rest: Vec<Product<'_>> = products
+        .into_iter()
+        .map(|(l, out)| Product { weights: &l.weights, bias: l.bias.as_deref(), out, write })
+        .collect();
+    while let Some(first) = rest.first() {
+        let (grid, k) = (first.weights.grid(), first.weights.k());
+        let (mut same, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|p| p.weights.grid() == grid);
+        activations.fill(cpu.tier(), cpu.pool(), grid, input, k);
+        multiply(cpu, activations, &mut same);
+        rest = others;
+    }
+}
+
+/// Sets the length; contents are unspecified and overwritten by the caller.
+fn resize(v: &mut Vec<f32>, n: usize) {
+    if v.len() > n { v.truncate(n) } else { v.resize(n, 0.0) }
+}

@@ -1,0 +1,165 @@
+//! From a weight source to a decoder: finds, checks and packs the tensors.
+
+use crate::arch::config_of;
+use crate::config::DecoderConfig;
+use crate::decoder::{Attention, Decoder, FeedForward, Layer, Linear};
+use crate::error::Error;
+use crate::frequencies::Frequencies;
+use leyden_kernels::Cpu;
+use leyden_kernels::matmul::PackedMatrix;
+use leyden_tensor::{TensorView, WeightSource, quant};
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Loads the model in `source` and packs its weights for `cpu`. `progress` is called with the bytes of weights
+/// packed so far and in all.
+///
+/// # Errors
+/// The architecture is not supported; a size or tensor is missing, has the wrong shape or an unsupported type;
+/// the file has tensors that the architecture does not use; or memory is short.
+pub fn load(
+    source: Arc<dyn WeightSource>,
+    cpu: &Cpu,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Decoder, Error> {
+    let config = config_of(source.metadata())?;
+    let total = source.tensor_info().iter().map(|t| t.bytes as u64).sum();
+    let loader = Loader {
+        source: source.as_ref(),
+        cpu,
+        used: RefCell::default(),
+        progress: RefCell::new((0, total, progress)),
+    };
+    let parts = loader.parts(&config)?;
+    loader.check_all_used(&config)?;
+    if source.truncated() {
+        return Err(Error::truncated(source.metadata().file()));
+    }
+    Ok(Decoder::new(config, source, parts))
+}
+
+/// Everything in a decoder that comes from tensors.
+pub(crate) struct Parts {
+    pub(crate) vocabulary: usize,
+    pub(crate) frequencies: Frequencies,
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) norm: Vec<f32>,
+    pub(crate) head: PackedMatrix,
+}
+
+/// Bytes done, bytes in all, and whom to tell.
+type Progress<'a> = (u64, u64, &'a mut dyn FnMut(u64, u64));
+
+struct Loader<'a> {
+    source: &'a dyn WeightSource,
+    cpu: &'a Cpu,
+    used: RefCell<HashSet<String>>,
+    progress: RefCell<Progress<'a>>,
+}
+
+impl Loader<'_> {
+    fn file(&self) -> &str {
+        self.source.metadata().file()
+    }
+
+    fn parts(&self, c: &DecoderConfig) -> Result<Parts, Error> {
+        let embeddings = self.source.require("token_embd.weight")?;
+        self.used.borrow_mut().insert("token_embd.weight".to_owned());
+        if embeddings.shape().len() != 2 || embeddings.cols() != c.width {
+            let found = format!("shape {:?} does not match embedding_length {}", embeddings.shape(), c.width);
+            return Err(Error::invalid(self.file(), "token_embd.weight", found));
+        }
+        let vocabulary = embeddings.rows();
+        let divisors = self.vector("rope_freqs.weight", c.rope.dims / 2)?;
+        if let Some(bad) = divisors.iter().flatten().find(|d| !(d.is_finite() && **d > 0.0)) {
+            let what = format!("{bad} is not a positive number");
+            return Err(Error::invalid(self.file(), "rope_freqs.weight", what));
+        }
+        let layers = (0..c.layers).map(|i| self.layer(c, i)).collect::<Result<_, _>>()?;
+        let norm = self.required_vector("output_norm.weight", c.width)?;
+        // Without a matrix of its own the output shares the embedding's.
+        let head = match self.source.optional("output.weight")? {
+            Some(_) => self.matrix("output.weight", vocabulary, c.width)?,
+            None => self.matrix("token_embd.weight", vocabulary, c.width)?,
+        };
+        let frequencies = Frequencies::new(&c.rope, divisors.as_deref());
+        Ok(Parts { vocabulary, frequencies, layers, norm, head })
+    }
+
+    fn layer(&self, c: &DecoderConfig, i: usize) -> Result<Layer, Error> {
+        let name = |part: &str| format!("blk.{i}.{part}");
+        let (q, kv) = (c.heads * c.head_dim, c.kv_heads * c.head_dim);
+        let linear = |part: &str, rows, k| self.linear(&name(part), rows, k);
+        Ok(Layer {
+            attention_norm: self.required_vector(&name("attn_norm.weight"), c.width)?,
+            attention: Attention {
+                query: linear("attn_q", q, c.width)?,
+                key: linear("attn_k", kv, c.width)?,
+                value: linear("attn_v", kv, c.width)?,
+                output: linear("attn_output", c.width, q)?,
+            },
+            ffn_norm: self.required_vector(&name("ffn_norm.weight"), c.width)?,
+            ffn: FeedForward {
+                gate: linear("ffn_gate", c.ffn, c.width)?,
+                up: linear("ffn_up", c.ffn, c.width)?,
+                down: linear("ffn_down", c.width, c.ffn)?,
+            },
+        })
+    }
+
+    /// A matrix with its bias, if it has one.
+    fn linear(&self, name: &str, rows: usize, k: usize) -> Result<Linear, Error> {
+        let weights = self.matrix(&format!("{name}.weight"), rows, k)?;
+        let bias = self.vector(&format!("{name}.bias"), rows)?;
+        Ok(Linear { weights, bias })
+    }
+
+    fn checked<'s>(&self, t: TensorView<'s>, shape: &[usize]) -> Result<TensorView<'s>, Error> {
+        self.used.borrow_mut().insert(t.name().to_owned());
+        if t.shape() == shape {
+            return Ok(t);
+        }
+        let what = format!("shape {:?} does not match the model's {shape:?}", t.shape());
+        Err(Error::invalid(self.file(), t.name(), what))
+    }
+
+    fn matrix(&self, name: &str, rows: usize, k: usize) -> Result<PackedMatrix, Error> {
+        let view = self.checked(self.source.require(name)?, &[rows, k])?;
+        self.source.advise_willneed(name);
+        let packed = PackedMatrix::pack(self.cpu, &view).map_err(|e| Error::resources(self.file(), e))?;
+        self.source.advise_dontneed(name);
+        let mut progress = self.progress.borrow_mut();
+        progress.0 += view.bytes().len() as u64;
+        let (done, total, tell) = &mut *progress;
+        tell((*done).min(*total), *total);
+        Ok(packed)
+    }
+
+    fn vector(&self, name: &str, n: usize) -> Result<Option<Vec<f32>>, Error> {
+        let Some(view) = self.source.optional(name)? else { return Ok(None) };
+        let view = self.checked(view, &[n])?;
+        let mut out = vec![0.0; n];
+        quant::decode_row(view.dtype(), view.bytes(), &mut out);
+        Ok(Some(out))
+    }
+
+    fn required_vector(&self, name: &str, n: usize) -> Result<Vec<f32>, Error> {
+        let missing = || Error::invalid(self.file(), name, "the tensor is missing");
+        self.vector(name, n)?.ok_or_else(missing)
+    }
+
+    /// A tensor nobody asked for means that the file computes something we do not.
+    fn check_all_used(&self, c: &DecoderConfig) -> Result<(), Error> {
+        let used = self.used.borrow();
+        // Old conversions stored the rotary frequencies, which follow from the metadata.
+        let unused = |n: &&str| !used.contains(*n) && !n.ends_with("attn_rot_embd");
+        match self.source.tensor_names().into_iter().find(unused) {
+            Some(name) => {
+                let what = format!("architecture `{}` has no use for this tensor", c.architecture);
+                Err(Error::invalid(self.file(), name, what))
+            }
+            None => Ok(()),
+        }
+    }
+}
