@@ -1,1 +1,13 @@
-//! placeholder
+//! Who runs when: sequences and their cache blocks, the step, and the choice of tokens.
+//!
+//! [`Engine::step`] is the only decode loop there is: it takes a plan that may hold any number of sequences,
+//! each with any number of new tokens, and gives the logits asked for. Everything that generates text calls it.
+#![forbid(unsafe_code)]
+
+mod blocks;
+mod engine;
+mod error;
+pub mod sample;
+
+pub use engine::{Engine, EngineOptions, OutputRow, Outputs, SequenceId, StepEntry, StepOutput, StepPlan};
+pub use error::{Error, ErrorKind};

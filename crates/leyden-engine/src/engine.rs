@@ -1,0 +1,267 @@
+//! The engine: a model, a paged cache, open sequences, and the step that advances them.
+
+use crate::blocks::FreeBlocks;
+use crate::error::{Error, ErrorKind};
+use leyden_kernels::Cpu;
+use leyden_kernels::attention::{BLOCK_TOKENS, KvCache, KvType};
+use leyden_models::{Batch, Decoder, Span, Workspace};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What an engine is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineOptions {
+    /// How keys and values are stored.
+    pub kv_type: KvType,
+    /// The longest sequence, in tokens.
+    pub context: usize,
+    /// Tokens that all sequences together can hold; rounded up to whole blocks.
+    pub cache_tokens: usize,
+    /// The most new tokens in one step.
+    pub step_tokens: usize,
+}
+
+/// An open sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SequenceId(u64);
+
+/// Which logits of an entry are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outputs {
+    /// None: a part of a prompt.
+    None,
+    /// Those after its last token.
+    Last,
+    /// Those after every token.
+    All,
+}
+
+/// New tokens of one sequence.
+#[derive(Clone, Debug)]
+pub struct StepEntry {
+    /// The sequence.
+    pub sequence: SequenceId,
+    /// Its next tokens; at least one.
+    pub tokens: Vec<u32>,
+    /// Which logits are wanted.
+    pub outputs: Outputs,
+}
+
+/// What to run in one step.
+#[derive(Clone, Debug, Default)]
+pub struct StepPlan {
+    /// Entries of different sequences.
+    pub entries: Vec<StepEntry>,
+}
+
+/// One row of logits.
+#[derive(Clone, Copy, Debug)]
+pub struct OutputRow<'a> {
+    /// Whose it is.
+    pub sequence: SequenceId,
+    /// Position of the token it follows.
+    pub position: usize,
+    /// One value per token of the vocabulary.
+    pub logits: &'a [f32],
+}
+
+/// The logits of a step, in the order of its entries and their tokens.
+#[derive(Debug)]
+pub struct StepOutput<'a> {
+    rows: Vec<(SequenceId, usize)>,
+    logits: &'a [f32],
+    vocabulary: usize,
+}
+
+impl StepOutput<'_> {
+    /// The rows.
+    pub fn rows(&self) -> impl Iterator<Item = OutputRow<'_>> {
+        self.rows
+            .iter()
+            .zip(self.logits.chunks_exact(self.vocabulary))
+            .map(|(&(sequence, position), logits)| OutputRow { sequence, position, logits })
+    }
+}
+
+#[derive(Debug, Default)]
+struct Sequence {
+    blocks: Vec<u32>,
+    tokens: usize,
+}
+
+/// A model with room for sequences.
+#[derive(Debug)]
+pub struct Engine {
+    model: Arc<Decoder>,
+    cpu: Arc<Cpu>,
+    options: EngineOptions,
+    cache: KvCache,
+    free: FreeBlocks,
+    sequences: HashMap<SequenceId, Sequence>,
+    next: u64,
+    work: Workspace,
+}
+
+impl Engine {
+    /// An engine without sequences.
+    ///
+    /// # Errors
+    /// No memory, or the storage type does not fit the model.
+    pub fn new(model: Arc<Decoder>, cpu: Arc<Cpu>, options: EngineOptions) -> Result<Engine, Error> {
+        let blocks = options.cache_tokens.div_ceil(BLOCK_TOKENS);
+        let count = u32::try_from(blocks).map_err(|_| ErrorKind::CacheFull)?;
+        let cache = KvCache::new(model.kv_shape(options.kv_type)?, blocks)?;
+        Ok(Engine {
+            model,
+            cpu,
+            options,
+            cache,
+            free: FreeBlocks::new(count),
+            sequences: HashMap::new(),
+            next: 0,
+            work: Workspace::default(),
+        })
+    }
+
+    /// The model.
+    #[must_use]
+    pub fn model(&self) -> &Decoder {
+        &self.model
+    }
+
+    /// The processor it runs on.
+    #[must_use]
+    pub fn cpu(&self) -> &Cpu {
+        &self.cpu
+    }
+
+    /// What the engine was made for.
+    #[must_use]
+    pub fn options(&self) -> &EngineOptions {
+        &self.options
+    }
+
+    /// Opens an empty sequence.
+    pub fn open(&mut self) -> SequenceId {
+        let id = SequenceId(self.next);
+        self.next += 1;
+        self.sequences.insert(id, Sequence::default());
+        id
+    }
+
+    /// Closes a sequence and frees its blocks. Closing one that is not open does nothing.
+    pub fn close(&mut self, id: SequenceId) {
+        if let Some(mut s) = self.sequences.remove(&id) {
+            self.free.give_back(&mut s.blocks, 0);
+        }
+    }
+
+    /// Tokens in a sequence.
+    ///
+    /// # Errors
+    /// The sequence is not open.
+    pub fn tokens(&self, id: SequenceId) -> Result<usize, Error> {
+        Ok(self.sequences.get(&id).ok_or(ErrorKind::UnknownSequence)?.tokens)
+    }
+
+    /// Forgets all but the first `tokens` tokens of a sequence. A longer number changes nothing.
+    ///
+    /// # Errors
+    /// The sequence is not open.
+    pub fn truncate(&mut self, id: SequenceId, tokens: usize) -> Result<(), Error> {
+        let s = self.sequences.get_mut(&id).ok_or(ErrorKind::UnknownSequence)?;
+        s.tokens = s.tokens.min(tokens);
+        self.free.give_back(&mut s.blocks, s.tokens.div_ceil(BLOCK_TOKENS));
+        Ok(())
+    }
+
+    /// Tokens that can still be stored in free blocks.
+    #[must_use]
+    pub fn free_tokens(&self) -> usize {
+        self.free.len() * BLOCK_TOKENS
+    }
+
+    /// Runs one step. A token's logits do not depend on what else the plan holds, nor on how a prompt was cut
+    /// into steps.
+    ///
+    /// # Errors
+    /// The plan is impossible (see [`ErrorKind`]) and nothing has changed, or the model failed and the sequences
+    /// are as long as before.
+    pub fn step(&mut self, plan: &StepPlan) -> Result<StepOutput<'_>, Error> {
+        self.check(plan)?;
+        self.reserve(plan)?;
+        let mut tokens = Vec::new();
+        let mut outputs = Vec::new();
+        let mut rows = Vec::new();
+        let mut spans = Vec::new();
+        for e in &plan.entries {
+            let s = &self.sequences[&e.sequence];
+            let wanted = match e.outputs {
+                Outputs::None => e.tokens.len(),
+                Outputs::Last => e.tokens.len() - 1,
+                Outputs::All => 0,
+            };
+            for i in wanted..e.tokens.len() {
+                outputs.push(tokens.len() + i);
+                rows.push((e.sequence, s.tokens + i));
+            }
+            tokens.extend_from_slice(&e.tokens);
+            spans.push(Span { tokens: e.tokens.len(), position: s.tokens, blocks: &s.blocks });
+        }
+        let batch = Batch { tokens: &tokens, spans: &spans, outputs: &outputs };
+        self.model.forward(&self.cpu, &batch, &mut self.cache, &mut self.work)?;
+        for e in &plan.entries {
+            if let Some(s) = self.sequences.get_mut(&e.sequence) {
+                s.tokens += e.tokens.len();
+            }
+        }
+        Ok(StepOutput { rows, logits: self.work.logits(), vocabulary: self.model.vocabulary() })
+    }
+
+    fn check(&self, plan: &StepPlan) -> Result<(), Error> {
+        let mut total = 0_usize;
+        for (i, e) in plan.entries.iter().enumerate() {
+            let s = self.sequences.get(&e.sequence).ok_or(ErrorKind::UnknownSequence)?;
+            if plan.entries[..i].iter().any(|o| o.sequence == e.sequence) {
+                return Err(ErrorKind::DuplicateSequence.into());
+            }
+            if e.tokens.is_empty() {
+                return Err(ErrorKind::Empty.into());
+            }
+            let vocabulary = self.model.vocabulary();
+            if let Some(&id) = e.tokens.iter().find(|t| **t as usize >= vocabulary) {
+                return Err(ErrorKind::Token { id, vocabulary }.into());
+            }
+            let tokens = s.tokens + e.tokens.len();
+            if tokens > self.options.context {
+                return Err(ErrorKind::ContextFull { tokens, context: self.options.context }.into());
+            }
+            total += e.tokens.len();
+        }
+        if total == 0 {
+            return Err(ErrorKind::Empty.into());
+        }
+        if total > self.options.step_tokens {
+            return Err(ErrorKind::StepTooLarge { tokens: total, limit: self.options.step_tokens }.into());
+        }
+        Ok(())
+    }
+
+    /// Gives every sequence of the plan the blocks its new tokens need, or none of them.
+    fn reserve(&mut self, plan: &StepPlan) -> Result<(), Error> {
+        let missing = |s: &Sequence, new: usize| (s.tokens + new).div_ceil(BLOCK_TOKENS) - s.blocks.len();
+        let needed: usize = plan.entries.iter().map(|e| missing(&self.sequences[&e.sequence], e.tokens.len())).sum();
+        if needed > self.free.len() {
+            return Err(ErrorKind::CacheFull.into());
+        }
+        for e in &plan.entries {
+            if let Some(s) = self.sequences.get_mut(&e.sequence) {
+                let n = missing(s, e.tokens.len());
+                if !self.free.take(n, &mut s.blocks) {
+                    return Err(ErrorKind::CacheFull.into());
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! Distribution and edge tests of the sampling steps.
+
+use super::*;
+
+fn sampler(params: SamplingParams, n: usize) -> Sampler {
+    Sampler::new(params, 0, Tier::best(), n).unwrap()
+}
+
+fn open() -> SamplingParams {
+    SamplingParams { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, ..SamplingParams::default() }
+}
+
+/// Observed frequencies over many positions.
+fn frequencies(params: &SamplingParams, logits: &[f32]) -> Vec<f64> {
+    let mut s = sampler(params.clone(), logits.len());
+    let mut counts = vec![0.0; logits.len()];
+    let n = 40_000;
+    for position in 0..n {
+        counts[s.sample(logits, position).unwrap() as usize] += 1.0 / n as f64;
+    }
+    counts
+}
+
+#[test]
+fn draws_follow_the_softmax() {
+    let logits = [1.0, 0.0, -1.0, 2.0];
+    for temperature in [0.5, 1.0, 2.0] {
+        let seen = frequencies(&SamplingParams { temperature, ..open() }, &logits);
+        let e: Vec<f64> = logits.iter().map(|l| (f64::from(*l) / f64::from(temperature)).exp()).collect();
+        let total: f64 = e.iter().sum();
+        for (seen, e) in seen.iter().zip(e) {
+            // Four standard deviations of 40,000 draws.
+            assert!((seen - e / total).abs() < 0.01, "temperature {temperature}: {seen} {}", e / total);
+        }
+    }
+}
+
+#[test]
+fn cuts_keep_what_they_say() {
+    let logits: Vec<f32> = [0.4_f32, 0.3, 0.2, 0.1].iter().map(|p| p.ln()).collect();
+    let kept = |p: SamplingParams| -> Vec<usize> {
+        let f = frequencies(&p, &logits);
+        (0..4).filter(|i| f[*i] > 0.0).collect()
+    };
+    assert_eq!(kept(open()), [0, 1, 2, 3]);
+    assert_eq!(kept(SamplingParams { top_k: 2, ..open() }), [0, 1]);
+    assert_eq!(kept(SamplingParams { top_k: 9, ..open() }), [0, 1, 2, 3]);
+    assert_eq!(kept(SamplingParams { top_p: 0.65, ..open() }), [0, 1]);
+    assert_eq!(kept(SamplingParams { top_p: 0.75, ..open() }), [0, 1, 2]);
+    assert_eq!(kept(SamplingParams { top_p: 1e-6, ..open() }), [0]);
+    assert_eq!(kept(SamplingParams { min_p: 0.6, ..open() }), [0, 1]);
+    assert_eq!(kept(SamplingParams { min_p: 1.0, ..open() }), [0]);
+}
+
+#[test]
+fn top_p_over_a_large_flat_vocabulary_sorts_as_far_as_needed() {
+    let logits: Vec<f32> = (0..5000).map(|i| -(i as f32) * 1e-4).collect();
+    let mut c = Candidates::default();
+    c.fill(&logits);
+    top_p::apply(0.5, &mut c, Tier::best());
+    let n = c.items.len();
+    assert!((2000..2500).contains(&n), "{n}");
+    c.sort_all();
+    assert!(c.items.iter().enumerate().all(|(i, item)| item.id as usize == i));
+}
+
+#[test]
+fn greedy_ties_and_bias() {
+    let mut s = sampler(SamplingParams::greedy(), 4);
+    assert_eq!(s.sample(&[1.0, 3.0, 3.0, 2.0], 0).unwrap(), 1);
+    let bias = vec![(1, f32::NEG_INFINITY), (3, 0.5)];
+    let mut s = sampler(SamplingParams { logit_bias: bias, ..SamplingParams::greedy() }, 4);
+    assert_eq!(s.sample(&[1.0, 3.0, 2.4, 2.0], 0).unwrap(), 3);
+}
+
+#[test]
+fn penalties_follow_their_definitions() {
+    let p = Penalties { repeat: 2.0, frequency: 0.25, presence: 0.5, window: 4 };
+    let mut l = [4.0, -1.0, 1.0, 1.0];
+    // The first token fell out of the window.
+    p.apply(&[2, 0, 0, 1, 1], &mut l);
+    assert_eq!(l, [4.0 / 2.0 - 1.0, -2.0 - 1.0, 1.0, 1.0]);
+    let mut l = [1.0; 2];
+    Penalties { window: 0, ..p }.apply(&[0, 1], &mut l);
+    assert_eq!(l, [1.0; 2]);
+}
+
+#[test]
+fn seeds_choices_and_positions_give_different_numbers() {
+    let logits = vec![0.0; 1000];
+    let draw = |seed, choice, position| {
+        let p = SamplingParams { seed, ..open() };
+        Sampler::new(p, choice, Tier::best(), 1000).unwrap().sample(&logits, position).unwrap()
+    };
+    assert_eq!(draw(1, 0, 0), draw(1, 0, 0));
+    let all = [draw(1, 0, 0), draw(2, 0, 0), draw(1, 1, 0), draw(1, 0, 1)];
+    assert!((1..4).all(|i| all[i] != all[0]), "{all:?}");
+}
+
+#[test]
+fn bad_parameters_and_logits_are_named() {
+    let cases: [(&str, SamplingParams); 7] = [
+        ("temperature", SamplingParams { temperature: -1.0, ..open() }),
+        ("temperature", SamplingParams { temperature: f32::NAN, ..open() }),
+        ("top_p", SamplingParams { top_p: 0.0, ..open() }),
+        ("min_p", SamplingParams { min_p: 1.5, ..open() }),
+        ("repeat_penalty", SamplingParams { penalties: Penalties { repeat: 0.0, ..Penalties::default() }, ..open() }),
+        ("logit_bias", SamplingParams { logit_bias: vec![(4, 0.0)], ..open() }),
+        ("logit_bias", SamplingParams { logit_bias: vec![(0, f32::NAN)], ..open() }),
+    ];
+    for (name, params) in cases {
+        let e = Sampler::new(params, 0, Tier::best(), 4).unwrap_err().to_string();
+        assert!(e.starts_with(name), "{e}");
+    }
+    for bad in [f32::NAN, f32::INFINITY] {
+        let mut s = sampler(open(), 2);
+        assert!(matches!(s.sample(&[0.0, bad], 0).unwrap_err().kind(), ErrorKind::NotFinite));
+    }
+    let bias = vec![(0, f32::NEG_INFINITY), (1, f32::NEG_INFINITY)];
+    let mut s = sampler(SamplingParams { logit_bias: bias, ..open() }, 2);
+    assert!(s.sample(&[0.0, 0.0], 0).is_err());
+}
