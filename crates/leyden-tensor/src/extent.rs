@@ -36,8 +36,11 @@ impl TensorExtent {
             rows = rows.checked_mul(fit(dim)?).ok_or_else(overflow)?;
         }
         let n_bytes = rows.checked_mul(row_bytes).ok_or_else(overflow)?;
-        // The number of values must be addressable too: callers decode into buffers of that length.
-        rows.checked_mul(cols_usize).and_then(|n| n.checked_mul(size_of::<f32>())).ok_or_else(overflow)?;
+        // No slice is longer than this, neither of the bytes nor of the decoded values.
+        let decoded = rows.checked_mul(cols_usize).and_then(|n| n.checked_mul(size_of::<f32>()));
+        if decoded.is_none_or(|decoded| decoded.max(n_bytes) > isize::MAX.unsigned_abs()) {
+            return Err(overflow().into());
+        }
         Ok(TensorExtent { row_bytes, rows, n_bytes })
     }
 }
@@ -70,7 +73,7 @@ mod tests {
             &[u64::MAX],
             &[u64::MAX, u64::MAX, u64::MAX, u64::MAX],
             &[1 << 61, 4],
-            // 2^62 one-byte... bytes fit, decoded values would not.
+            &[(1 << 62) - 1],
             &[1 << 31, 1 << 31],
         ] {
             assert!(

@@ -22,7 +22,7 @@ use crate::view::TensorView;
 pub const MAX_KEYS: u64 = 1 << 16;
 /// The most tensors that a file may have; a mixture of experts that was never merged has tens of
 /// thousands.
-pub const MAX_TENSORS: u64 = 1 << 18;
+pub const MAX_TENSORS: u64 = 1 << 17;
 /// The most bytes of a key or a tensor name, which is what the format allows for keys.
 pub const MAX_NAME_BYTES: u64 = 0xffff;
 /// The largest alignment of tensor data.
@@ -464,15 +464,17 @@ impl<'a> Cursor<'a> {
 
     /// A key or tensor name: UTF-8, not empty, not longer than [`MAX_NAME_BYTES`].
     fn name(&mut self, what: &'static str) -> Result<&'a str, ErrorKind> {
-        let start = self.at;
-        let len = self.u64(what)?;
-        self.at = start;
-        if len == 0 {
-            return Err(ErrorKind::Empty { what });
-        }
-        if len > MAX_NAME_BYTES {
-            return Err(ErrorKind::TooMany { what: "length of the name", count: len, most: MAX_NAME_BYTES });
-        }
+        let mut ahead = Cursor { ..*self };
+        check_name(what, ahead.u64(what)?)?;
         std::str::from_utf8(self.string(what)?).map_err(|_| ErrorKind::Utf8 { what })
+    }
+}
+
+/// Checks the length of a key or tensor name.
+pub(super) fn check_name(what: &'static str, len: u64) -> Result<(), ErrorKind> {
+    match len {
+        0 => Err(ErrorKind::Empty { what }),
+        1..=MAX_NAME_BYTES => Ok(()),
+        _ => Err(ErrorKind::TooMany { what: "length of the name", count: len, most: MAX_NAME_BYTES }),
     }
 }

@@ -61,6 +61,11 @@ impl ValueType {
         self.row().map(|row| row.3).filter(|&width| width > 0)
     }
 
+    fn is_integer(self) -> bool {
+        use ValueType::{I8, I16, I32, I64, U8, U16, U32, U64};
+        matches!(self, U8 | I8 | U16 | I16 | U32 | I32 | U64 | I64)
+    }
+
     /// Reads a value of a type of fixed size from exactly as many bytes.
     pub(super) fn scalar(self, bytes: &[u8]) -> Option<Value> {
         Some(match self {
@@ -285,9 +290,7 @@ impl Metadata {
     ) -> Result<Option<Vec<T>>, Error> {
         match self.get(key) {
             None => Ok(None),
-            Some(Value::Array(a))
-                if a.get(0).is_none_or(|v| v.as_integer().is_some()) && a.strings().is_none() =>
-            {
+            Some(Value::Array(a)) if a.elem_type().is_integer() => {
                 a.iter().map(|value| self.integer(key, wanted, &value)).collect::<Result<_, _>>().map(Some)
             }
             Some(other) => Err(self.wrong_type(key, array, other)),

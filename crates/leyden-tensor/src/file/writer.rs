@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::gguf::{ALIGNMENT_KEY, alignment};
+use super::gguf::{ALIGNMENT_KEY, alignment, check_name};
 use super::metadata::{Metadata, Value};
 use crate::error::{Error, ErrorKind};
 use crate::{DType, TensorView};
@@ -58,7 +58,7 @@ impl<'a> GgufWriter<'a> {
     ///
     /// # Errors
     /// Type, shape and bytes do not fit together, there are not 1 to 4 dimensions or one is 0, or
-    /// the name is taken or empty.
+    /// the name is taken, empty or too long.
     pub fn add_tensor(
         &mut self,
         name: &str,
@@ -68,20 +68,19 @@ impl<'a> GgufWriter<'a> {
     ) -> Result<&mut Self, Error> {
         let bytes = bytes.into();
         TensorView::new(name, dtype, shape, &bytes)?;
-        let kind = match shape.len() {
-            1..=4 if shape.contains(&0) => Some(ErrorKind::ZeroDimension),
-            1..=4 => None,
-            n => Some(ErrorKind::Dimensions(u32::try_from(n).unwrap_or(u32::MAX))),
+        let dimensions = match shape.len() {
+            1..=4 if shape.contains(&0) => Err(ErrorKind::ZeroDimension),
+            1..=4 => Ok(()),
+            n => Err(ErrorKind::Dimensions(u32::try_from(n).unwrap_or(u32::MAX))),
         };
-        let kind = kind.or_else(|| name.is_empty().then_some(ErrorKind::Empty { what: "tensor name" }));
         let taken = self.tensors.iter().any(|tensor| tensor.name == name);
-        match kind.or(taken.then_some(ErrorKind::Duplicate { what: "tensor" })) {
-            Some(kind) => Err(Error::new(kind).item(name)),
-            None => {
-                self.tensors.push(Tensor { name: name.to_owned(), dtype, shape: shape.to_vec(), bytes });
-                Ok(self)
-            }
-        }
+        let unique = if taken { Err(ErrorKind::Duplicate { what: "tensor" }) } else { Ok(()) };
+        dimensions
+            .and_then(|()| check_name("tensor name", name.len().to_u64()))
+            .and(unique)
+            .map_err(|kind| Error::new(kind).item(name))?;
+        self.tensors.push(Tensor { name: name.to_owned(), dtype, shape: shape.to_vec(), bytes });
+        Ok(self)
     }
 
     /// The file as bytes.
@@ -102,7 +101,7 @@ impl<'a> GgufWriter<'a> {
     ///
     /// # Errors
     /// The file cannot be written (the temporary file is then removed), or `general.alignment` is
-    /// not a power of two in range. The error names the file.
+    /// not a power of two in range, or a key is empty or too long. The error names the file.
     pub fn write_to(&self, path: &Path) -> Result<(), Error> {
         let label = path.display().to_string().into();
         let layout = self.layout().map_err(|e| e.file(&label))?;
@@ -130,8 +129,8 @@ impl<'a> GgufWriter<'a> {
     fn layout(&self) -> Result<Layout, Error> {
         let metadata = Metadata::new("", self.entries.iter().filter(|e| e.0 == ALIGNMENT_KEY).cloned())?;
         let alignment = alignment(&metadata)?;
-        if let Some((key, _)) = self.entries.iter().find(|entry| entry.0.is_empty()) {
-            return Err(Error::new(ErrorKind::Empty { what: "key" }).item(key));
+        for (key, _) in &self.entries {
+            check_name("key", key.len().to_u64()).map_err(|kind| Error::new(kind).item(key))?;
         }
         let mut header = b"GGUF".to_vec();
         header.extend(3u32.to_le_bytes());
