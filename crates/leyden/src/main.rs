@@ -1,2 +1,8 @@
-//! The `leyden` binary.
-fn main() {}
+//! The `leyden` program; everything is in `cli`.
+#![forbid(unsafe_code)]
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

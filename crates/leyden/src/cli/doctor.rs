@@ -1,0 +1,267 @@
+//! `leyden doctor`: the machine as leyden sees it.
+
+use std::io::Write;
+
+use leyden_kernels::topology::{Cache, CacheKind, Memory, ThreadChoice, Topology, default_threads};
+use leyden_kernels::{Cpu, Level, Tier, knobs};
+use serde::Serialize;
+
+use super::failure::Failure;
+use super::text::{Facts, bytes, plural, printable};
+
+/// Prints processor, caches, memory, limits and huge pages, which kernels and how many threads are chosen and why,
+/// and notes on what holds this machine back. Computes nothing and changes nothing.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    version: &'static str,
+    tier: TierChoice,
+    threads: ThreadChoice,
+    memory_usable_bytes: Option<u64>,
+    topology: Topology,
+    settings: Vec<Setting>,
+    notes: Vec<String>,
+}
+
+/// Which set of kernels runs here.
+#[derive(Debug, Serialize)]
+struct TierChoice {
+    name: &'static str,
+    reason: String,
+    /// Every tier that this machine could run, slowest first.
+    available: Vec<&'static str>,
+}
+
+/// An environment variable that leyden reads.
+#[derive(Debug, Serialize)]
+struct Setting {
+    name: &'static str,
+    value: Option<String>,
+    help: &'static str,
+}
+
+/// Prints the report.
+pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let topology = Topology::detect();
+    let tier = choose_tier()?;
+    let threads = default_threads(&topology);
+    let report = Report {
+        version: env!("CARGO_PKG_VERSION"),
+        notes: notes(&topology, &tier),
+        memory_usable_bytes: topology.memory.usable_bytes(),
+        tier,
+        threads,
+        topology,
+        settings: knobs::KNOBS
+            .iter()
+            .map(|knob| Setting { name: knob.name, value: knob.get(), help: knob.help })
+            .collect(),
+    };
+    if args.json {
+        serde_json::to_writer_pretty(&mut *out, &report)?;
+        writeln!(out)?;
+    } else {
+        human(&report).write(out)?;
+    }
+    Ok(())
+}
+
+fn choose_tier() -> Result<TierChoice, Failure> {
+    let chosen = Cpu::default_tier().map_err(Failure::usage)?.level();
+    let available: Vec<&str> = Tier::available().iter().map(|tier| tier.level().name()).collect();
+    let best = Tier::best().level();
+    let next = Level::ALL.into_iter().find(|level| *level > best);
+    let reason = match (chosen == best, next) {
+        (false, _) => format!("limited by {}; this machine could run {best}", knobs::MAX_ISA.name),
+        (true, Some(next)) => format!("the best of this machine; {next} would need {}", next.features()),
+        (true, None) => format!("the best there is; the machine has {}", best.features()),
+    };
+    Ok(TierChoice { name: chosen.name(), reason, available })
+}
+
+/// What a person could change to make this machine faster, or should know before blaming it.
+fn notes(topology: &Topology, tier: &TierChoice) -> Vec<String> {
+    let mut notes = Vec::new();
+    if tier.name == Level::Scalar.name() {
+        notes.push("no SIMD kernels run here: answers are correct and many times slower".to_owned());
+    }
+    let huge = &topology.huge_pages;
+    if huge.transparent.as_deref() == Some("never") {
+        notes.push(
+            "transparent huge pages are off: weights lie in small pages, which costs speed; as root: \
+             echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
+                .to_owned(),
+        );
+    }
+    if let Some(quota) = &topology.cpu_quota
+        && quota.cpus() < topology.allowed_cores().count() as f64
+    {
+        notes.push(format!(
+            "a quota of {:.2} CPUs stops all threads for part of every {} ms once it is used up",
+            quota.cpus(),
+            quota.period_us / 1000
+        ));
+    }
+    if topology.memory.swap_total_bytes.is_some_and(|total| {
+        topology.memory.swap_free_bytes.is_some_and(|free| total > 0 && free < total / 2)
+    }) {
+        notes.push("more than half of the swap space is in use: memory is short".to_owned());
+    }
+    if topology.numa_nodes.iter().filter(|node| !node.cpus.is_empty()).count() > 1 {
+        notes.push(
+            "several NUMA nodes: memory of another node is slower; `numactl -N 0 -m 0` keeps to one"
+                .to_owned(),
+        );
+    }
+    if topology.processor.virtual_machine {
+        notes.push("a virtual machine: cores, caches and speed are what the host says and lends".to_owned());
+    }
+    notes
+}
+
+fn human(report: &Report) -> Facts {
+    let topology = &report.topology;
+    let mut facts = Facts::default();
+    facts.add("leyden", report.version);
+    let processor = &topology.processor;
+    facts.add(
+        "processor",
+        [Some(printable(&processor.brand, 100)), Some(processor.arch.clone()), processor.model.clone()]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(", "),
+    );
+    let features =
+        if processor.features.is_empty() { "none known".to_owned() } else { processor.features.join(" ") };
+    facts.add("extensions", wrap(&features, 90));
+    facts.add("kernels", format!("{}: {}", report.tier.name, report.tier.reason));
+    facts.add(
+        "cores",
+        format!(
+            "{}{}, {} online, {}",
+            if topology.cores_known { "" } else { "unknown, counted as " },
+            plural(topology.cores.len(), "core"),
+            plural(topology.online.len(), "CPU"),
+            plural(topology.packages(), "package"),
+        ),
+    );
+    facts.add("may use", may_use(topology));
+    facts.add("threads", format!("{}: {}", report.threads.threads, report.threads.reason));
+    let caches: Vec<String> = topology.caches.iter().map(cache).collect();
+    facts.add("caches", if caches.is_empty() { "not described".to_owned() } else { caches.join("\n") });
+    let nodes: Vec<String> = topology
+        .numa_nodes
+        .iter()
+        .map(|node| {
+            let memory = node.memory_total_bytes.map_or(String::new(), |total| format!(", {}", bytes(total)));
+            let cpus =
+                if node.cpus.is_empty() { "no CPUs".to_owned() } else { format!("CPUs {}", node.cpus) };
+            format!("node {}: {cpus}{memory}", node.id)
+        })
+        .collect();
+    facts.add("NUMA", nodes.join("\n"));
+    facts.add("memory", memory(&topology.memory, report.memory_usable_bytes));
+    facts.add("huge pages", huge_pages(topology));
+    for setting in &report.settings {
+        let value = setting.value.as_deref().map_or("not set".to_owned(), |value| printable(value, 60));
+        facts.add("setting", format!("{} {value} ({})", setting.name, setting.help));
+    }
+    for note in &report.notes {
+        facts.add("note", wrap(note, 100));
+    }
+    facts
+}
+
+fn may_use(topology: &Topology) -> String {
+    let mut text = format!("CPUs {}", topology.allowed());
+    if let Some(quota) = &topology.cpu_quota {
+        text += &format!(", {:.2} CPUs of time (quota of {})", quota.cpus(), printable(&quota.group, 100));
+    } else {
+        text += ", no quota";
+    }
+    text
+}
+
+fn cache(cache: &Cache) -> String {
+    let kind = match cache.kind {
+        CacheKind::Data => "data",
+        CacheKind::Instruction => "instructions",
+        CacheKind::Unified => "",
+    };
+    let sharers = cache.instances.iter().map(|cpus| cpus.len()).max().unwrap_or(1);
+    let shared = if sharers > 1 { format!(", each shared by {sharers} CPUs") } else { String::new() };
+    let name = format!("L{} {kind}", cache.level);
+    format!("{name:16}{} x {}{shared}", cache.instances.len(), bytes(cache.size_bytes))
+}
+
+fn memory(memory: &Memory, usable: Option<u64>) -> String {
+    let size = |n: Option<u64>| n.map_or("unknown".to_owned(), bytes);
+    let mut text = format!("{}, {} available", size(memory.total_bytes), size(memory.available_bytes));
+    if let Some(limit) = &memory.limit {
+        let used = limit.used_bytes.map_or(String::new(), |used| format!(" with {} used", bytes(used)));
+        text += &format!(", limited to {}{used} ({})", bytes(limit.bytes), printable(&limit.group, 100));
+        text += &format!(", {} left for leyden", size(usable));
+    }
+    match memory.swap_total_bytes {
+        None | Some(0) => text += ", no swap",
+        Some(total) => text += &format!(", swap {} of {} free", size(memory.swap_free_bytes), bytes(total)),
+    }
+    text
+}
+
+fn huge_pages(topology: &Topology) -> String {
+    let huge = &topology.huge_pages;
+    let word = |setting: &Option<String>| setting.as_deref().unwrap_or("unknown").to_owned();
+    let mut text = format!(
+        "transparent: {} (defrag {}, shared memory {})",
+        word(&huge.transparent),
+        word(&huge.defrag),
+        word(&huge.shmem)
+    );
+    if let Some(size) = huge.transparent_bytes {
+        text += &format!(", {} beside pages of {}", bytes(size), bytes(topology.page_bytes as u64));
+    }
+    for pool in huge.pools.iter().filter(|pool| pool.total > 0) {
+        text +=
+            &format!("\nreserved: {} of {} pages of {} free", pool.free, pool.total, bytes(pool.page_bytes));
+    }
+    text
+}
+
+/// Breaks text at blanks so that lines stay below `width` characters where words allow it.
+fn wrap(text: &str, width: usize) -> String {
+    let mut wrapped = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        let n = word.chars().count();
+        if column > 0 && column + 1 + n > width {
+            wrapped.push('\n');
+            column = 0;
+        } else if column > 0 {
+            wrapped.push(' ');
+            column += 1;
+        }
+        wrapped += word;
+        column += n;
+    }
+    wrapped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrap_breaks_at_blanks() {
+        assert_eq!(wrap("aa bb cc", 5), "aa bb\ncc");
+        assert_eq!(wrap("aaaaaaa b", 5), "aaaaaaa\nb");
+        assert_eq!(wrap("", 5), "");
+    }
+}

@@ -1,0 +1,137 @@
+//! How a command fails: a message, a hint, an exit code.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use leyden_tensor::ErrorKind;
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    kind: Kind,
+    message: String,
+    hint: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A file, a limit, the machine: code 1.
+    Failed,
+    /// The command line asks for something that cannot be meant: code 2.
+    Usage,
+    /// The reader of standard output has gone. It got what it wanted, so this is no failure: silent, code 0.
+    ClosedPipe,
+}
+
+impl Failure {
+    /// Something went wrong while doing what was asked.
+    pub(crate) fn new(message: impl Display) -> Self {
+        Self { kind: Kind::Failed, message: message.to_string(), hint: None }
+    }
+
+    /// What was asked makes no sense.
+    pub(crate) fn usage(message: impl Display) -> Self {
+        Self { kind: Kind::Usage, message: message.to_string(), hint: None }
+    }
+
+    /// Adds what to do next.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Writes `error: …`, and `hint: …` where there is one.
+    pub(crate) fn report(&self, err: &mut dyn Write) {
+        if self.kind == Kind::ClosedPipe {
+            return;
+        }
+        // Standard error may be closed as well; the exit code still tells.
+        let _ = writeln!(err, "error: {}", self.message);
+        if let Some(hint) = &self.hint {
+            let _ = writeln!(err, "hint: {hint}");
+        }
+    }
+
+    /// The code for the shell.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self.kind {
+            Kind::Failed => ExitCode::from(1),
+            Kind::Usage => ExitCode::from(2),
+            Kind::ClosedPipe => ExitCode::SUCCESS,
+        }
+    }
+}
+
+/// Only writing to standard output uses `?` on an I/O error; reading a file says which file.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self { kind: Kind::ClosedPipe, message: String::new(), hint: None };
+        }
+        Self::new(format!("cannot write to standard output: {error}"))
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        io::Error::from(error).into()
+    }
+}
+
+impl From<leyden_tensor::Error> for Failure {
+    fn from(error: leyden_tensor::Error) -> Self {
+        let hint = match error.kind() {
+            ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Some("check the path; a model is one file whose name usually ends in .gguf")
+            }
+            ErrorKind::NotAFile => Some("name the .gguf file itself, not the folder that holds it"),
+            ErrorKind::NotGguf { .. } => {
+                Some("leyden reads GGUF; convert the model, or get it in that format")
+            }
+            ErrorKind::Version(_) => Some("convert the model again with a current converter"),
+            ErrorKind::Truncated { .. } | ErrorKind::OutOfFile { .. } => {
+                Some("the file seems incomplete; download or copy it again")
+            }
+            _ => None,
+        };
+        let failure = Self::new(&error);
+        match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+impl From<leyden_text::Error> for Failure {
+    fn from(error: leyden_text::Error) -> Self {
+        Self::new(&error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reported(failure: &Failure) -> String {
+        let mut text = Vec::new();
+        failure.report(&mut text);
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn report_has_a_line_for_error_and_hint() {
+        assert_eq!(reported(&Failure::new("no")), "error: no\n");
+        assert_eq!(reported(&Failure::usage("no").hint("try")), "error: no\nhint: try\n");
+    }
+
+    #[test]
+    fn closed_pipe_is_silent() {
+        let failure = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!((reported(&failure).as_str(), failure.kind), ("", Kind::ClosedPipe));
+        let json = serde_json::Error::io(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(Failure::from(json).kind, Kind::ClosedPipe);
+        assert_eq!(Failure::from(io::Error::from(io::ErrorKind::StorageFull)).kind, Kind::Failed);
+    }
+}

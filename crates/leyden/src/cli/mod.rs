@@ -1,0 +1,86 @@
+//! The command line: one file per command, listed in one table.
+//!
+//! A command gets its arguments and a writer for standard output, and returns a [`Failure`] or nothing. It prints
+//! generated or requested data to that writer and everything else to standard error. What a failure means for the
+//! exit code is decided in one place, [`main`].
+
+mod doctor;
+mod failure;
+mod inspect;
+mod model_file;
+mod text;
+mod tokenize;
+
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use failure::Failure;
+
+/// Language models on ordinary processors.
+#[derive(Debug, Parser)]
+#[command(name = "leyden", version, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Declares the commands: for each its name, its module and what `leyden --help` says about it.
+macro_rules! commands {
+    ($($name:ident $module:ident $help:literal,)*) => {
+        #[derive(Debug, clap::Subcommand)]
+        enum Command {
+            $(#[doc = $help] $name($module::Args),)*
+        }
+
+        impl Command {
+            fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+                match self {
+                    $(Self::$name(args) => $module::execute(args, out),)*
+                }
+            }
+        }
+    };
+}
+
+// COMMANDS, in the order of `leyden --help`.
+commands! {
+    Inspect inspect "Show what is in a model file",
+    Tokenize tokenize "Turn text into token ids, or back",
+    Doctor doctor "Show what leyden sees of this machine, and what it chooses because of it",
+}
+
+/// Parses the arguments, runs the command, reports its failure.
+pub(crate) fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version come this way too, with code 0. There is nobody to tell if printing fails.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let result = cli.command.execute(&mut out).and_then(|()| Ok(out.flush()?));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // What was written before the failure belongs to the reader, and comes before the message.
+            let _ = out.flush();
+            failure.report(&mut io::stderr().lock());
+            failure.exit_code()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

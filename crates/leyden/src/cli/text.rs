@@ -1,0 +1,179 @@
+//! How numbers, texts from outside and tables look on a terminal.
+
+use std::io::{self, Write};
+
+/// `1536` as `1.5 KiB`.
+pub(super) fn bytes(n: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if n < 1024 {
+        return format!("{n} B");
+    }
+    let mut value = n as f64;
+    let mut unit = "";
+    for name in UNITS {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = name;
+    }
+    // Three digits tell everything that a person compares.
+    let text = format!("{value:.*}", if value < 10.0 { 2 } else { usize::from(value < 100.0) });
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text} {unit}")
+}
+
+/// `4198400` as `4.20 M`.
+pub(super) fn count(n: u64) -> String {
+    const UNITS: [(f64, &str); 4] = [(1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")];
+    let value = n as f64;
+    match UNITS.iter().find(|(size, _)| value >= *size) {
+        Some((size, unit)) => format!("{:.2} {unit}", value / size),
+        None => n.to_string(),
+    }
+}
+
+/// `1 node`, `2 nodes`.
+pub(super) fn plural(n: usize, thing: &str) -> String {
+    if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
+}
+
+/// Text out of a file, at most `most` characters of it, made harmless: controls could move the cursor or recolour
+/// the terminal, and direction marks reorder what stands beside them.
+pub(super) fn printable(text: &str, most: usize) -> String {
+    let mut shown = String::new();
+    for (i, c) in text.chars().enumerate() {
+        if i == most {
+            shown.push('…');
+            break;
+        }
+        let reorders =
+            matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if c.is_control() || reorders {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Rows of a label and a text; the texts begin in one column, and a text of several lines stays in it.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    rows: Vec<(String, String)>,
+}
+
+impl Facts {
+    /// Adds a row.
+    pub(super) fn add(&mut self, label: &str, text: impl Into<String>) {
+        self.rows.push((label.to_owned(), text.into()));
+    }
+
+    /// Writes all rows.
+    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let width = self.rows.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0) + 2;
+        for (label, text) in &self.rows {
+            let mut lines = text.lines();
+            let first = format!("{label:width$}{}", lines.next().unwrap_or(""));
+            writeln!(out, "{}", first.trim_end())?;
+            for line in lines {
+                writeln!(out, "{:width$}{line}", "")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows of cells, each column as wide as its widest cell; columns named in `right` are flushed right.
+#[derive(Debug)]
+pub(super) struct Table {
+    right: &'static [usize],
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with a head.
+    pub(super) fn new(head: &[&str], right: &'static [usize]) -> Self {
+        Self { right, rows: vec![head.iter().map(|&cell| cell.to_owned()).collect()] }
+    }
+
+    /// Adds a row.
+    pub(super) fn add(&mut self, row: Vec<String>) {
+        self.rows.push(row);
+    }
+
+    /// Writes head and rows.
+    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns)
+            .map(|i| {
+                self.rows
+                    .iter()
+                    .filter_map(|row| row.get(i))
+                    .map(|cell| cell.chars().count())
+                    .max()
+                    .unwrap_or(0)
+            })
+            .collect();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                let gap = if i == 0 { "" } else { "  " };
+                line += gap;
+                line += &if self.right.contains(&i) {
+                    format!("{cell:>width$}")
+                } else {
+                    format!("{cell:width$}")
+                };
+            }
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        let sizes = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (1536, "1.5 KiB"),
+            (48 << 10, "48 KiB"),
+            (8_528_800, "8.13 MiB"),
+            (1023 << 20, "1023 MiB"),
+            (u64::MAX, "16 EiB"),
+        ];
+        for (n, wanted) in sizes {
+            assert_eq!(bytes(n), wanted, "{n}");
+        }
+        for (n, wanted) in [(0, "0"), (999, "999"), (4_198_400, "4.20 M"), (8_030_000_000, "8.03 B")] {
+            assert_eq!(count(n), wanted, "{n}");
+        }
+    }
+
+    #[test]
+    fn printable_disarms_and_shortens() {
+        assert_eq!(printable("a\x1b[31mb\n", 80), "a\\u{1b}[31mb\\n");
+        assert_eq!(printable("a\u{202e}b", 80), "a\\u{202e}b");
+        assert_eq!(printable("Grüße", 3), "Grü…");
+    }
+
+    #[test]
+    fn tables_align() {
+        let mut text = Vec::new();
+        let mut table = Table::new(&["name", "n"], &[1]);
+        table.add(vec!["a".into(), "10".into()]);
+        table.write(&mut text).unwrap();
+        let mut facts = Facts::default();
+        facts.add("one", "x\ny");
+        facts.add("seven", "z");
+        facts.write(&mut text).unwrap();
+        assert_eq!(String::from_utf8(text).unwrap(), "name   n\na     10\none    x\n       y\nseven  z\n");
+    }
+}

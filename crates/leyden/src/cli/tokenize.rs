@@ -1,0 +1,172 @@
+//! `leyden tokenize`: text to ids, ids to text.
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+
+use leyden_tensor::WeightSource;
+use leyden_text::{Special, Tokenizer};
+use serde_json::{Value, json};
+
+use super::failure::Failure;
+use super::model_file;
+
+/// The ids are those that the model would be fed: with BOS and EOS where the model wants them, and with the names of
+/// special tokens read as these tokens. Text comes from TEXT, from --file, or else from standard input.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Model file; one with a vocabulary and no weights is enough
+    model: PathBuf,
+    /// Text, or with --decode ids such as "1 2 3" or "[1, 2, 3]"
+    #[arg(conflicts_with = "file")]
+    text: Option<String>,
+    /// Read the text from this file; - is standard input
+    #[arg(long, value_name = "F")]
+    file: Option<PathBuf>,
+    /// Text only: add no BOS or EOS, read names of special tokens as text; with --decode print no special tokens
+    #[arg(long)]
+    no_special: bool,
+    /// Turn ids into text
+    #[arg(long)]
+    decode: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints ids, or with `--decode` text.
+pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    // The model first: a wrong path must not wait for somebody to finish typing.
+    let file = model_file::open(&args.model)?;
+    let tokenizer = leyden_text::from_gguf(file.metadata(), &args.model.display().to_string())?;
+    let input = input(args)?;
+    if args.decode {
+        decode(args, tokenizer.as_ref(), &input, out)?;
+    } else {
+        encode(args, tokenizer.as_ref(), &input, out)?;
+    }
+    model_file::still_whole(&file)
+}
+
+fn encode(args: &Args, tokenizer: &dyn Tokenizer, text: &str, out: &mut dyn Write) -> Result<(), Failure> {
+    let special = if args.no_special { Special::AsText } else { Special::Parse };
+    let mut ids = tokenizer.encode(text, special)?;
+    if !args.no_special {
+        if tokenizer.add_bos() {
+            ids.splice(0..0, tokenizer.bos());
+        }
+        if tokenizer.add_eos() {
+            ids.extend(tokenizer.eos());
+        }
+    }
+    if args.json {
+        let piece = |&id: &u32| {
+            let bytes = tokenizer.token_bytes(id).unwrap_or_default();
+            Value::from(String::from_utf8_lossy(bytes))
+        };
+        let tokens: Vec<Value> = ids.iter().map(piece).collect();
+        serde_json::to_writer(&mut *out, &json!({ "ids": ids, "tokens": tokens }))?;
+    } else {
+        for (i, id) in ids.iter().enumerate() {
+            write!(out, "{}{id}", if i == 0 { "" } else { " " })?;
+        }
+    }
+    Ok(writeln!(out)?)
+}
+
+fn decode(args: &Args, tokenizer: &dyn Tokenizer, text: &str, out: &mut dyn Write) -> Result<(), Failure> {
+    let ids = parse_ids(text)?;
+    let mut bytes = Vec::new();
+    for (i, &id) in ids.iter().enumerate() {
+        let token = tokenizer.token_bytes(id).ok_or_else(|| {
+            let n = tokenizer.vocab_size();
+            Failure::new(format!(
+                "id {id} at position {i}: the vocabulary has {n} tokens, 0 to {}",
+                n.saturating_sub(1)
+            ))
+        })?;
+        // What encoding adds by itself is not text, so that decoding takes it away again.
+        let added = (i == 0 && tokenizer.add_bos() && tokenizer.bos() == Some(id))
+            || (i + 1 == ids.len() && tokenizer.add_eos() && tokenizer.eos() == Some(id));
+        if added || (args.no_special && tokenizer.is_special(id)) {
+            continue;
+        }
+        bytes.extend_from_slice(token);
+    }
+    if args.json {
+        serde_json::to_writer(&mut *out, &json!({ "text": String::from_utf8_lossy(&bytes) }))?;
+        return Ok(writeln!(out)?);
+    }
+    // The bytes as they are, for a file; a person's prompt should stand on a line of its own.
+    out.write_all(&bytes)?;
+    if io::stdout().is_terminal() && bytes.last() != Some(&b'\n') {
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Ids separated by blanks or commas, in brackets or not, or the object that `--json` prints.
+fn parse_ids(text: &str) -> Result<Vec<u32>, Failure> {
+    let form = "ids are numbers such as \"1 2 3\" or \"[1, 2, 3]\", or the object that --json prints";
+    let text = text.trim();
+    if text.starts_with('{') {
+        let object: Value = serde_json::from_str(text)
+            .map_err(|error| Failure::new(format!("ids: not a JSON object: {error}")).hint(form))?;
+        let ids = object.get("ids").cloned().unwrap_or_default();
+        return serde_json::from_value(ids)
+            .map_err(|error| Failure::new(format!("ids: field `ids`: {error}")).hint(form));
+    }
+    let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    inner
+        .split(|c: char| c == ',' || c.is_whitespace())
+        .filter(|word| !word.is_empty())
+        .map(|word| {
+            let shown = super::text::printable(word, 40);
+            word.parse().map_err(|_| Failure::new(format!("ids: `{shown}` is not a token id")).hint(form))
+        })
+        .collect()
+}
+
+/// The text to work on.
+fn input(args: &Args) -> Result<String, Failure> {
+    let (name, bytes) = match (&args.text, &args.file) {
+        (Some(text), _) => return Ok(text.clone()),
+        (None, Some(path)) if path != Path::new("-") => {
+            let name = path.display().to_string();
+            let bytes =
+                std::fs::read(path).map_err(|error| Failure::new(format!("{name}: cannot read: {error}")))?;
+            (name, bytes)
+        }
+        _ => {
+            let mut stdin = io::stdin().lock();
+            if stdin.is_terminal() {
+                let _ = writeln!(io::stderr(), "reading from the terminal; end with Ctrl-D on an empty line");
+            }
+            let mut bytes = Vec::new();
+            stdin
+                .read_to_end(&mut bytes)
+                .map_err(|error| Failure::new(format!("standard input: cannot read: {error}")))?;
+            ("standard input".to_owned(), bytes)
+        }
+    };
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::new(format!("{name}: not UTF-8 text: byte {at}"))
+            .hint("convert the text to UTF-8, for example with iconv")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parse_ids_accepts_its_forms() {
+        for text in ["1 2 3", "[1,2,3]", " 1,\n2\t3 ", "{\"ids\": [1, 2, 3], \"tokens\": []}", "[1 2, 3]"] {
+            assert_eq!(parse_ids(text).unwrap(), [1, 2, 3], "{text}");
+        }
+        assert!(parse_ids("").unwrap().is_empty());
+        for text in ["1 x", "-1", "4294967296", "{\"ids\": \"1\"}", "{", "{}", "[1", "1.5"] {
+            assert!(parse_ids(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The built program as a user runs it: output, exit codes, messages, wrong input.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod doctor;
+mod inspect;
+mod program;
+mod streams;
+mod tokenize;

@@ -1,0 +1,79 @@
+//! Help, usage, and what becomes of output that nobody can take.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use leyden_tensor::{DType, GgufWriter, Value};
+
+use crate::program::{Files, command, finish, leyden, model};
+
+#[test]
+fn help_and_version_succeed() {
+    for args in
+        [&["--help"][..], &["-h"], &["doctor", "--help"], &["inspect", "--help"], &["tokenize", "--help"]]
+    {
+        assert!(leyden(args).ok().contains("Usage: leyden"), "{args:?}");
+    }
+    assert_eq!(leyden(&["--version"]).ok(), format!("leyden {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn wrong_usage_is_code_2() {
+    for args in [&["fly"][..], &["doctor", "--loud"], &["inspect"], &["doctor", "extra"]] {
+        let run = leyden(args);
+        assert_eq!((run.code, run.out.as_str()), (Some(2), ""), "{args:?}");
+        assert!(run.err.contains("error: ") && run.err.contains("--help"), "{}", run.err);
+    }
+    let bare = leyden(&[]);
+    assert_eq!(bare.code, Some(2));
+    assert!(bare.err.contains("Usage: leyden"));
+}
+
+/// A file whose description is longer than any pipe holds.
+fn long_model(files: &Files) -> String {
+    let mut writer = GgufWriter::new();
+    writer.set("general.architecture", Value::from("llama"));
+    for i in 0..5000 {
+        writer.add_tensor(&format!("tensor.{i}.weight"), DType::F32, &[1, 32], vec![0; 128]).unwrap();
+    }
+    files.add("long.gguf", &writer.to_vec().unwrap())
+}
+
+#[test]
+fn a_closed_pipe_ends_the_program_quietly() {
+    let files = Files::new();
+    let path = long_model(&files);
+    for args in [vec!["inspect", "--tensors", &path], vec!["inspect", "--tensors", "--json", &path]] {
+        let mut child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut first = [0; 100];
+        child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]), "{args:?}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_an_error() {
+    let files = Files::new();
+    let path = files.add("m.gguf", &model());
+    for args in [vec!["inspect", &path], vec!["tokenize", &path, "hello"], vec!["doctor", "--json"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = command(&args);
+        let output = command.stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(err.starts_with("error: cannot write to standard output"), "{err}");
+    }
+}
+
+#[test]
+fn a_closed_standard_error_does_no_harm() {
+    let files = Files::new();
+    let path = files.path("absent.gguf");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = command(&["inspect", &path]).stdout(Stdio::null()).stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+    assert_eq!(finish(&mut command(&["inspect", &path]), b"").code, Some(1));
+}
