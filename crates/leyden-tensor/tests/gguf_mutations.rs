@@ -299,3 +299,13 @@ fn damaged_files_are_opened_or_refused_in_bounded_memory() {
     );
     assert!(tally.opened + tally.refused >= 20_000);
 }
+
+#[test]
+#[ignore = "writes the seeds of the fuzz target"]
+fn write_fuzz_seeds() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/gguf");
+    std::fs::create_dir_all(folder).unwrap();
+    for version in [2, 3] {
+        std::fs::write(format!("{folder}/small-v{version}.gguf"), small_file(version)).unwrap();
+    }
+}
