@@ -35,6 +35,8 @@ pub enum ErrorKind {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// Part of an open file could not be read: the file was truncated meanwhile, or the disk failed.
+    Shrunk,
     /// The path is a directory, a pipe or a device.
     NotAFile,
     /// The file does not begin with the GGUF magic.
@@ -239,6 +241,12 @@ impl Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ErrorKind::Io { action, source } => write!(f, "cannot {action}: {source}"),
+            ErrorKind::Shrunk => {
+                write!(
+                    f,
+                    "part of the file could not be read: it was truncated while open, or the disk failed"
+                )
+            }
             ErrorKind::NotAFile => write!(f, "not a regular file"),
             ErrorKind::NotGguf { looks_like } => write!(f, "not a GGUF file: it looks like {looks_like}"),
             ErrorKind::BigEndian => {

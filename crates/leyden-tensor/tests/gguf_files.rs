@@ -237,13 +237,20 @@ fn truncation_while_open_is_noticed() {
     w.write_to(&path).unwrap();
     let file = Gguf::open(&path).unwrap();
     let w = file.require("w").unwrap();
-    assert_eq!((w.row(63)[0], file.truncated()), (7, false));
+    assert_eq!((w.row(63)[0], file.truncated(), file.check_intact().is_ok()), (7, false, true));
     file.advise_willneed("w");
     file.advise_dontneed("w");
     assert_eq!(w.row(63)[0], 7, "given back and read again");
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4096).unwrap();
     assert!(w.bytes().iter().skip(8192).all(|&b| b == 0));
     assert!(file.truncated());
+    assert_eq!(
+        file.check_intact().unwrap_err().to_string(),
+        format!(
+            "{}: part of the file could not be read: it was truncated while open, or the disk failed",
+            path.display()
+        )
+    );
     let tokens = file.metadata().opt_array_str("t.tokens").unwrap().unwrap();
     assert_eq!(
         tokens.iter().filter(|t| t.len() <= 4).count(),

@@ -99,7 +99,12 @@ impl Gguf {
 
     fn parse(bytes: Bytes, path: PathBuf) -> Result<Gguf, Error> {
         let source = Source::new(bytes, path);
-        parse(&source).map_err(|e| e.file(&source.label))
+        let file = parse(&source);
+        // What was read from pages that vanished meanwhile is not what the file said.
+        if source.mapping().is_some_and(Mapping::truncated) {
+            return Err(Error::new(ErrorKind::Shrunk).file(&source.label));
+        }
+        file.map_err(|e| e.file(&source.label))
     }
 
     fn find(&self, name: &str) -> Option<&TensorInfo> {
@@ -188,7 +193,8 @@ fn parse(source: &Arc<Source>) -> Result<Gguf, Error> {
         let name = cursor
             .name("tensor name")
             .map_err(|kind| Error::new(kind).item(&format!("tensor {i} of {}", header.n_tensors)))?;
-        tensors.push(read_tensor_info(&mut cursor, name, alignment).map_err(|e| e.item(name))?);
+        let info = read_tensor_info(&mut cursor, &name, alignment).map_err(|e| e.item(&name))?;
+        tensors.push(info);
     }
     let data = cursor.at.checked_next_multiple_of(alignment).unwrap_or(usize::MAX);
     for tensor in &mut tensors {
@@ -265,8 +271,8 @@ fn read_metadata(cursor: &mut Cursor<'_>, n_keys: u64, source: &Arc<Source>) -> 
         let key = cursor
             .name("key")
             .map_err(|kind| Error::new(kind).item(&format!("metadata key {i} of {n_keys}")))?;
-        let value = read_value(cursor, source).map_err(|kind| Error::new(kind).item(key))?;
-        entries.push((key.to_owned(), value));
+        let value = read_value(cursor, source).map_err(|kind| Error::new(kind).item(&key))?;
+        entries.push((key, value));
     }
     Metadata::from_entries(Arc::clone(&source.label), entries)
 }
@@ -274,7 +280,7 @@ fn read_metadata(cursor: &mut Cursor<'_>, n_keys: u64, source: &Arc<Source>) -> 
 fn read_value(cursor: &mut Cursor<'_>, source: &Arc<Source>) -> Result<Value, ErrorKind> {
     match ValueType::from_gguf_id(cursor.u32("value type")?)? {
         ValueType::String => {
-            let text = std::str::from_utf8(cursor.string("string")?);
+            let text = String::from_utf8(cursor.string("string")?.to_vec());
             text.map(Value::from).map_err(|_| ErrorKind::Utf8 { what: "value" })
         }
         ValueType::Array => read_array(cursor, source).map(Value::Array),
@@ -463,10 +469,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// A key or tensor name: UTF-8, not empty, not longer than [`MAX_NAME_BYTES`].
-    fn name(&mut self, what: &'static str) -> Result<&'a str, ErrorKind> {
+    ///
+    /// Copied before it is checked: the bytes of a mapped file can change in between.
+    fn name(&mut self, what: &'static str) -> Result<String, ErrorKind> {
         let mut ahead = Cursor { ..*self };
         check_name(what, ahead.u64(what)?)?;
-        std::str::from_utf8(self.string(what)?).map_err(|_| ErrorKind::Utf8 { what })
+        String::from_utf8(self.string(what)?.to_vec()).map_err(|_| ErrorKind::Utf8 { what })
     }
 }
 

@@ -80,9 +80,11 @@ impl Mapping {
         let from = range.start.min(self.len) & page_mask();
         let len = range.end.min(self.len).saturating_sub(from);
         if len > 0 {
+            // SAFETY: `from` is below the length of the mapping.
+            let start = unsafe { self.start.add(from) };
             // SAFETY: the range lies within the mapping, which is private and read-only, so that
             // neither piece of advice can change what is read. Refusal costs nothing but speed.
-            unsafe { libc::madvise(self.start.as_ptr().add(from).cast(), len, advice) };
+            unsafe { libc::madvise(start.as_ptr().cast(), len, advice) };
         }
     }
 }

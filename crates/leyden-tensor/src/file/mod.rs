@@ -16,7 +16,7 @@ mod writer;
 use std::path::Path;
 
 use crate::dtype::UnknownDType;
-use crate::{DType, Error, TensorView};
+use crate::{DType, Error, ErrorKind, TensorView};
 
 pub use array::{Array, StrArray};
 pub use gguf::{Gguf, MAX_ALIGNMENT, MAX_KEYS, MAX_NAME_BYTES, MAX_TENSORS};
@@ -64,6 +64,17 @@ pub trait WeightSource: Send + Sync {
     /// truncated or the disk failed. Such pages read as zeros, so whatever was computed from this
     /// source since then is worthless.
     fn truncated(&self) -> bool;
+
+    /// Turns [`truncated`](Self::truncated) into an error.
+    ///
+    /// # Errors
+    /// A page of the file could not be read since it was opened; the error names the file.
+    fn check_intact(&self) -> Result<(), Error> {
+        if self.truncated() {
+            return Err(Error::new(ErrorKind::Shrunk).file(&self.path().display().to_string().into()));
+        }
+        Ok(())
+    }
 
     /// Says that the bytes of a tensor will be read soon, once.
     fn advise_willneed(&self, name: &str);
