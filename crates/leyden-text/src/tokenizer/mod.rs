@@ -6,7 +6,7 @@
 
 mod bpe;
 mod byte_level;
-mod classes;
+pub(crate) mod classes;
 mod pretok;
 mod special;
 mod unicode_classes;

@@ -1,0 +1,175 @@
+//! The functions that every template may call.
+
+use super::budget::{Result, fail};
+use super::clock;
+use super::interpreter::Interpreter;
+use super::value::{Range, Value};
+
+/// A function by its name.
+#[derive(Debug)]
+pub(super) struct Function {
+    name: &'static str,
+    pub(super) call: for<'t> fn(&mut Interpreter<'t>, Arguments<'t>) -> Result<Value>,
+}
+
+static FUNCTIONS: &[Function] = &[
+    Function { name: "range", call: range },
+    Function { name: "dict", call: dict },
+    Function { name: "namespace", call: namespace },
+    Function { name: "raise_exception", call: raise_exception },
+    Function { name: "strftime_now", call: strftime_now },
+];
+
+pub(super) fn named(name: &str) -> Option<&'static Function> {
+    FUNCTIONS.iter().find(|function| function.name == name)
+}
+
+/// The arguments of a call.
+#[derive(Debug, Default)]
+pub(super) struct Arguments<'t> {
+    pub(super) positional: Vec<Value>,
+    pub(super) named: Vec<(&'t str, Value)>,
+}
+
+impl Arguments<'_> {
+    /// The arguments in the order of the parameters of `what`.
+    pub(super) fn bind<const N: usize>(
+        self,
+        what: &str,
+        parameters: [&str; N],
+    ) -> Result<[Option<Value>; N]> {
+        let mut bound = [const { None }; N];
+        if self.positional.len() > N {
+            return fail(format!("too many arguments for {what}"));
+        }
+        for (slot, value) in bound.iter_mut().zip(self.positional) {
+            *slot = Some(value);
+        }
+        for (name, value) in self.named {
+            match parameters.iter().position(|parameter| *parameter == name) {
+                Some(i) if bound[i].is_none() => bound[i] = Some(value),
+                Some(_) => return fail(format!("{what} is given {name} twice")),
+                None => return fail(format!("{what} has no parameter {name}")),
+            }
+        }
+        Ok(bound)
+    }
+
+    /// The arguments of something that takes exactly these.
+    pub(super) fn exactly<const N: usize>(self, what: &str, parameters: [&str; N]) -> Result<[Value; N]> {
+        let mut missing = None;
+        let values = self.bind(what, parameters)?;
+        let values = values.into_iter().zip(parameters).map(|(value, name)| {
+            value.unwrap_or_else(|| {
+                missing = Some(name);
+                Value::None
+            })
+        });
+        let values: Vec<Value> = values.collect();
+        match (missing, values.try_into()) {
+            (None, Ok(values)) => Ok(values),
+            (missing, _) => fail(format!("{what} needs {}", missing.unwrap_or("arguments"))),
+        }
+    }
+}
+
+/// The integer that an argument must be.
+pub(super) fn integer(value: &Value, what: &str) -> Result<i64> {
+    match value.as_int() {
+        Some(i) => Ok(i),
+        None => fail(format!("{what} must be an int, not a {}", value.type_name())),
+    }
+}
+
+/// The text that an argument must be.
+pub(super) fn text<'v>(value: &'v Value, what: &str) -> Result<&'v str> {
+    match value.as_str() {
+        Some(text) => Ok(text),
+        None => fail(format!("{what} must be a str, not a {}", value.type_name())),
+    }
+}
+
+/// The longest range; the sandbox that templates are written for has the same bound.
+const MAX_RANGE: i128 = 100_000;
+
+fn range<'t>(_: &mut Interpreter<'t>, arguments: Arguments<'t>) -> Result<Value> {
+    let [first, second, step] = arguments.bind("range", ["start", "stop", "step"])?;
+    let number =
+        |value: Option<Value>| value.map(|value| integer(&value, "an argument of range")).transpose();
+    let step = number(step)?.unwrap_or(1);
+    let (start, stop) = match (number(first)?, number(second)?) {
+        (Some(start), Some(stop)) => (start, stop),
+        (Some(stop), None) => (0, stop),
+        (None, _) => return fail("range needs an argument"),
+    };
+    if step == 0 {
+        return fail("the step of a range cannot be zero");
+    }
+    let (distance, step_wide) = (i128::from(stop) - i128::from(start), i128::from(step));
+    let len = (distance + step_wide - step_wide.signum()) / step_wide;
+    match len.max(0) {
+        len if len > MAX_RANGE => fail(format!("a range of {len} is too long, {MAX_RANGE} is the most")),
+        len => Ok(Value::Range(Range { start, step, len: len as usize })),
+    }
+}
+
+/// The entries of `dict(…)` and `namespace(…)`: those of a dictionary, then the named ones.
+fn entries<'t>(
+    interpreter: &Interpreter<'t>,
+    arguments: Arguments<'t>,
+    what: &str,
+) -> Result<Vec<(Value, Value)>> {
+    let mut entries = match &arguments.positional[..] {
+        [] => Vec::new(),
+        [Value::Dict(dict)] => dict.entries().to_vec(),
+        [pairs] => {
+            let mut entries = Vec::new();
+            for pair in interpreter.items(pairs)?.items() {
+                match interpreter.items(pair)?.items() {
+                    [key, value] => interpreter.maker.insert(&mut entries, key.clone(), value.clone())?,
+                    _ => return fail(format!("{what} needs pairs")),
+                }
+            }
+            entries
+        }
+        _ => return fail(format!("{what} takes one argument without a name")),
+    };
+    for (name, value) in arguments.named {
+        let name = interpreter.maker.str(name)?;
+        interpreter.maker.insert(&mut entries, name, value)?;
+    }
+    Ok(entries)
+}
+
+fn dict<'t>(interpreter: &mut Interpreter<'t>, arguments: Arguments<'t>) -> Result<Value> {
+    let entries = entries(interpreter, arguments, "dict")?;
+    interpreter.maker.dict(entries)
+}
+
+fn namespace<'t>(interpreter: &mut Interpreter<'t>, arguments: Arguments<'t>) -> Result<Value> {
+    let entries = entries(interpreter, arguments, "namespace")?;
+    interpreter.maker.0.make(size_of::<Vec<(std::rc::Rc<str>, Value)>>())?;
+    interpreter.namespaces.push(Vec::new());
+    let namespace = interpreter.namespaces.len() - 1;
+    for (name, value) in entries {
+        let name = text(&name, "the name of an attribute")?;
+        interpreter.set_attribute(namespace, name, value)?;
+    }
+    Ok(Value::Namespace(namespace))
+}
+
+fn raise_exception<'t>(interpreter: &mut Interpreter<'t>, arguments: Arguments<'t>) -> Result<Value> {
+    let [message] = arguments.exactly("raise_exception", ["message"])?;
+    let message = interpreter.to_text(&message)?;
+    interpreter.raise(message.as_str().unwrap_or_default().to_string())
+}
+
+fn strftime_now<'t>(interpreter: &mut Interpreter<'t>, arguments: Arguments<'t>) -> Result<Value> {
+    let [format] = arguments.exactly("strftime_now", ["format"])?;
+    let format = text(&format, "the format of strftime_now")?;
+    interpreter.budget().can_make(format.len().saturating_mul(10))?;
+    match clock::strftime(interpreter.now, format) {
+        Ok(text) => interpreter.maker.str(text),
+        Err(directive) => fail(format!("strftime_now does not know %{directive}")),
+    }
+}

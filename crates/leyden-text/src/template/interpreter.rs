@@ -1,0 +1,405 @@
+//! Statements: output, control flow, variables and macros.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::SystemTime;
+
+use super::ast::{Body, Expr, For, Macro, NameId, Postfix, Statement, StatementKind, Target, Template};
+use super::budget::{Budget, Failure, Result, fail};
+use super::functions::{self, Arguments};
+use super::print::Writer;
+use super::value::{List, Loop, Maker, Value};
+
+/// What follows a statement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Next,
+    Break,
+    Continue,
+}
+
+/// Variables that were set together and go out of scope together.
+type Frame = Vec<(NameId, Value)>;
+
+/// A macro with what it saw where it was defined, other than the variables of the template itself.
+struct MacroValue<'t> {
+    definition: &'t Macro,
+    captured: Frame,
+}
+
+/// One rendering.
+pub(super) struct Interpreter<'t> {
+    template: &'t Template,
+    pub(super) maker: Maker,
+    /// The variables that the template was given, by name.
+    context: Vec<Option<Value>>,
+    /// The variables that the template sets outside of any loop or macro, by name.
+    top: Vec<Option<Value>>,
+    frames: Vec<Frame>,
+    /// The first frame that is visible: those before it belong to the callers of a macro.
+    first_visible: usize,
+    pub(super) namespaces: Vec<Vec<(Rc<str>, Value)>>,
+    macros: Vec<MacroValue<'t>>,
+    loop_depth: usize,
+    /// The id of the name `loop`.
+    loop_name: Option<NameId>,
+    output: Output,
+    /// The line of the statement at hand, for errors.
+    pub(super) line: usize,
+    /// The time that `strftime_now` tells.
+    pub(super) now: SystemTime,
+}
+
+/// Text that is being printed, entered in the account.
+struct Output {
+    text: String,
+    budget: Rc<Budget>,
+}
+
+impl Output {
+    fn push(&mut self, text: &str) -> Result<()> {
+        self.budget.make(text.len())?;
+        self.text.push_str(text);
+        Ok(())
+    }
+
+    fn take(&mut self) -> String {
+        self.budget.free(self.text.len());
+        std::mem::take(&mut self.text)
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.budget.free(self.text.len());
+    }
+}
+
+impl<'t> Interpreter<'t> {
+    pub(super) fn new(template: &'t Template, maker: &Maker, now: SystemTime) -> Self {
+        let undefined = || vec![None; template.names.len()];
+        let loop_name = (0..).zip(&template.names).find(|(_, name)| &***name == "loop").map(|(id, _)| id);
+        Interpreter {
+            template,
+            maker: maker.clone(),
+            context: undefined(),
+            top: undefined(),
+            frames: Vec::new(),
+            first_visible: 0,
+            namespaces: Vec::new(),
+            macros: Vec::new(),
+            loop_depth: 0,
+            loop_name,
+            output: Output { text: String::new(), budget: Rc::clone(&maker.0) },
+            line: 1,
+            now,
+        }
+    }
+
+    pub(super) fn budget(&self) -> &Budget {
+        &self.maker.0
+    }
+
+    /// Gives the template a variable. One that it never names is not kept.
+    pub(super) fn define(&mut self, name: &str, value: Value) {
+        if let Some(id) = self.template.names.iter().position(|known| **known == *name) {
+            self.context[id] = Some(value);
+        }
+    }
+
+    /// Runs the template and returns what it printed.
+    pub(super) fn run(&mut self) -> Result<String> {
+        self.body(&self.template.body)?;
+        Ok(self.output.take())
+    }
+
+    fn body(&mut self, body: &'t Body) -> Result<Flow> {
+        self.budget().enter()?;
+        for statement in body {
+            let flow = self.statement(statement)?;
+            if flow != Flow::Next {
+                self.budget().leave();
+                return Ok(flow);
+            }
+        }
+        self.budget().leave();
+        Ok(Flow::Next)
+    }
+
+    /// A body with variables of its own.
+    fn scoped_body(&mut self, body: &'t Body) -> Result<Flow> {
+        self.frames.push(Frame::new());
+        let flow = self.body(body)?;
+        self.frames.pop();
+        Ok(flow)
+    }
+
+    /// What a body prints, as a string. The way out of its `break` is lost with its output.
+    fn captured(&mut self, body: &'t Body) -> Result<Value> {
+        let inner = Output { text: String::new(), budget: Rc::clone(&self.maker.0) };
+        let outer = std::mem::replace(&mut self.output, inner);
+        self.scoped_body(body)?;
+        let mut inner = std::mem::replace(&mut self.output, outer);
+        let text = inner.take();
+        self.maker.str(text)
+    }
+
+    fn statement(&mut self, statement: &'t Statement) -> Result<Flow> {
+        self.budget().steps(1)?;
+        self.line = statement.line;
+        match &statement.kind {
+            StatementKind::Text(text) => self.output.push(text)?,
+            StatementKind::Print(expr) => {
+                let value = self.eval(expr)?;
+                self.print(&value)?;
+            }
+            StatementKind::If(branches) => {
+                for (condition, body) in branches {
+                    let holds = match condition {
+                        Some(condition) => self.eval(condition)?.is_true(),
+                        None => true,
+                    };
+                    if holds {
+                        return self.body(body);
+                    }
+                }
+            }
+            StatementKind::For(block) => self.for_loop(block)?,
+            StatementKind::Set(target, expr) => {
+                let value = self.eval(expr)?;
+                self.assign(target, value)?;
+            }
+            StatementKind::SetBlock(target, filters, body) => {
+                let text = self.captured(body)?;
+                let value = self.apply(text, filters)?;
+                self.assign(target, value)?;
+            }
+            StatementKind::FilterBlock(filters, body) => {
+                let text = self.captured(body)?;
+                let value = self.apply(text, filters)?;
+                self.print(&value)?;
+            }
+            StatementKind::Macro(definition) => self.define_macro(definition)?,
+            StatementKind::With(assignments, body) => {
+                let values =
+                    assignments.iter().map(|(_, expr)| self.eval(expr)).collect::<Result<Vec<_>>>()?;
+                self.frames.push(Frame::new());
+                for ((target, _), value) in assignments.iter().zip(values) {
+                    self.assign(target, value)?;
+                }
+                let flow = self.body(body)?;
+                self.frames.pop();
+                return Ok(flow);
+            }
+            StatementKind::Plain(body) => return self.body(body),
+            StatementKind::Break => return Ok(Flow::Break),
+            StatementKind::Continue => return Ok(Flow::Continue),
+        }
+        Ok(Flow::Next)
+    }
+
+    fn apply(&mut self, mut value: Value, filters: &'t [Postfix]) -> Result<Value> {
+        for filter in filters {
+            value = self.postfix(&value, filter)?;
+        }
+        Ok(value)
+    }
+
+    fn print(&mut self, value: &Value) -> Result<()> {
+        if let Value::Str(text) = value {
+            return self.output.push(text.as_str());
+        }
+        let budget = Rc::clone(&self.maker.0);
+        let mut writer = Writer::new(&budget);
+        writer.str(value)?;
+        self.output.push(&writer.text)
+    }
+
+    fn for_loop(&mut self, block: &'t For) -> Result<()> {
+        let value = self.eval(&block.items)?;
+        let mut items = self.items(&value)?;
+        if let Some(filter) = &block.filter {
+            let mut kept = Vec::new();
+            for item in items.items() {
+                self.frames.push(Frame::new());
+                self.assign(&block.target, item.clone())?;
+                if self.eval(filter)?.is_true() {
+                    kept.push(item.clone());
+                }
+                self.frames.pop();
+            }
+            items = self.maker.rc_list(kept)?;
+        }
+        if items.items().is_empty() {
+            self.scoped_body(&block.otherwise)?;
+            return Ok(());
+        }
+        let state = Rc::new(Loop { items: Rc::clone(&items), index: Cell::new(0), depth: self.loop_depth });
+        self.loop_depth += 1;
+        for (i, item) in items.items().iter().enumerate() {
+            state.index.set(i);
+            let mut frame = Frame::new();
+            frame.extend(self.loop_name.map(|name| (name, Value::Loop(Rc::clone(&state)))));
+            self.frames.push(frame);
+            self.assign(&block.target, item.clone())?;
+            let flow = self.body(&block.body)?;
+            self.frames.pop();
+            if flow == Flow::Break {
+                break;
+            }
+        }
+        self.loop_depth -= 1;
+        Ok(())
+    }
+
+    /// The items of anything that can be looped over.
+    pub(super) fn items(&self, value: &Value) -> Result<Rc<List>> {
+        let items: Vec<Value> = match value {
+            Value::List(list) | Value::Tuple(list) => return Ok(Rc::clone(list)),
+            Value::Undefined(_) => Vec::new(),
+            Value::Dict(dict) => dict.entries().iter().map(|(key, _)| key.clone()).collect(),
+            Value::Range(range) => range.iter().map(Value::Int).collect(),
+            Value::Str(text) => {
+                let one = |c: char| self.maker.str(c.to_string());
+                text.as_str().chars().map(one).collect::<Result<_>>()?
+            }
+            other => return fail(format!("a {} cannot be looped over", other.type_name())),
+        };
+        self.budget().steps(items.len())?;
+        self.maker.rc_list(items)
+    }
+
+    fn define_macro(&mut self, definition: &'t Macro) -> Result<()> {
+        let visible = &self.frames[self.first_visible..];
+        let captured: Frame = visible.iter().flatten().cloned().collect();
+        // Macros live until the end of the rendering.
+        self.maker.0.make(size_of::<MacroValue<'_>>() + captured.len() * size_of::<(NameId, Value)>())?;
+        self.macros.push(MacroValue { definition, captured });
+        self.set(definition.name, Value::Macro(self.macros.len() - 1))
+    }
+
+    /// Calls a macro.
+    pub(super) fn call_macro(&mut self, id: usize, arguments: Arguments<'t>) -> Result<Value> {
+        let Some(MacroValue { definition, captured }) = self.macros.get(id) else { return Ok(Value::None) };
+        let (definition, captured) = (*definition, captured.clone());
+        self.budget().steps(1 + captured.len())?;
+        let name = |id: NameId| &*self.template.names[id as usize];
+        if arguments.positional.len() > definition.parameters.len() {
+            return fail(format!("too many arguments for macro {}", name(definition.name)));
+        }
+        for (given, _) in &arguments.named {
+            if !definition.parameters.iter().any(|(parameter, _)| name(*parameter) == *given) {
+                return fail(format!("macro {} has no parameter {given}", name(definition.name)));
+            }
+        }
+        let mut positional = arguments.positional.into_iter();
+        let mut values = Vec::new();
+        for (parameter, _) in &definition.parameters {
+            let named = arguments.named.iter().find(|(given, _)| *given == name(*parameter));
+            values.push(positional.next().or_else(|| named.map(|(_, value)| value.clone())));
+        }
+
+        let line = self.line;
+        let (first_visible, loop_depth) = (self.first_visible, std::mem::take(&mut self.loop_depth));
+        self.first_visible = self.frames.len();
+        self.frames.push(captured);
+        self.frames.push(Frame::new());
+        for ((parameter, default), value) in definition.parameters.iter().zip(values) {
+            let value = match (value, default) {
+                (Some(value), _) => value,
+                (None, Some(default)) => self.eval(default)?,
+                (None, None) => Value::undefined(&self.template.names[*parameter as usize]),
+            };
+            self.set(*parameter, value)?;
+        }
+        let result = self.captured(&definition.body)?;
+        self.frames.truncate(self.first_visible);
+        self.first_visible = first_visible;
+        self.loop_depth = loop_depth;
+        self.line = line;
+        Ok(result)
+    }
+
+    /// The value of a variable.
+    pub(super) fn variable(&self, id: NameId) -> Result<Value> {
+        for frame in self.frames[self.first_visible..].iter().rev() {
+            self.budget().steps(frame.len() / 16)?;
+            if let Some((_, value)) = frame.iter().rev().find(|(name, _)| *name == id) {
+                return Ok(value.clone());
+            }
+        }
+        let id = id as usize;
+        if let Some(value) = self.top[id].as_ref().or(self.context[id].as_ref()) {
+            return Ok(value.clone());
+        }
+        let name = &*self.template.names[id];
+        Ok(functions::named(name).map_or_else(|| Value::undefined(name), Value::Function))
+    }
+
+    fn set(&mut self, id: NameId, value: Value) -> Result<()> {
+        let Some(frame) = self.frames[self.first_visible..].last_mut() else {
+            self.top[id as usize] = Some(value);
+            return Ok(());
+        };
+        let searched = frame.len() / 16;
+        match frame.iter_mut().find(|(name, _)| *name == id) {
+            Some(variable) => variable.1 = value,
+            None => frame.push((id, value)),
+        }
+        self.budget().steps(searched)
+    }
+
+    fn assign(&mut self, target: &'t Target, value: Value) -> Result<()> {
+        match target {
+            Target::Name(id) => self.set(*id, value),
+            Target::Attribute(id, attribute) => match self.variable(*id)? {
+                Value::Namespace(namespace) => self.set_attribute(namespace, attribute, value),
+                other => fail(format!(
+                    "only a namespace has attributes that can be set, not a {}",
+                    other.type_name()
+                )),
+            },
+            Target::Tuple(targets) => {
+                let items = self.items(&value)?;
+                if items.items().len() != targets.len() {
+                    return fail(format!(
+                        "want {} values to assign, found {}",
+                        targets.len(),
+                        items.items().len()
+                    ));
+                }
+                for (target, item) in targets.iter().zip(items.items()) {
+                    self.assign(target, item.clone())?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Sets an attribute of a namespace. Namespaces live until the end of the rendering.
+    pub(super) fn set_attribute(&mut self, namespace: usize, name: &str, value: Value) -> Result<()> {
+        let Some(attributes) = self.namespaces.get_mut(namespace) else { return Ok(()) };
+        let searched = attributes.len() / 8;
+        match attributes.iter_mut().find(|(known, _)| **known == *name) {
+            Some(attribute) => attribute.1 = value,
+            None => {
+                self.maker.0.make(size_of::<(Rc<str>, Value)>() + name.len())?;
+                attributes.push((name.into(), value));
+            }
+        }
+        self.budget().steps(searched)
+    }
+
+    /// Evaluates nested expressions one level deeper.
+    pub(super) fn eval(&mut self, expr: &'t Expr) -> Result<Value> {
+        self.budget().enter()?;
+        let value = self.expression(expr)?;
+        self.budget().leave();
+        Ok(value)
+    }
+
+    /// Fails as `raise_exception` does.
+    pub(super) fn raise(&self, message: String) -> Result<Value> {
+        Err(Failure::Raised(message))
+    }
+}

@@ -1,0 +1,420 @@
+//! The methods of strings, dictionaries and lists.
+
+use super::budget::{Result, fail};
+use super::functions::{Arguments, integer, text};
+use super::interpreter::Interpreter;
+use super::strings::{self, Ends};
+use super::value::{Dict, Value};
+
+/// A method by its name.
+#[derive(Debug)]
+pub(super) struct Method {
+    name: &'static str,
+    pub(super) call: for<'t> fn(&mut Interpreter<'t>, &Value, Arguments<'t>) -> Result<Value>,
+}
+
+static STRING_METHODS: &[Method] = &[
+    Method { name: "strip", call: |i, v, args| strip(i, v, args, Ends::Both) },
+    Method { name: "lstrip", call: |i, v, args| strip(i, v, args, Ends::Left) },
+    Method { name: "rstrip", call: |i, v, args| strip(i, v, args, Ends::Right) },
+    Method { name: "split", call: |i, v, args| split(i, v, args, strings::split) },
+    Method { name: "rsplit", call: |i, v, args| split(i, v, args, strings::rsplit) },
+    Method { name: "splitlines", call: split_lines },
+    Method { name: "partition", call: |i, v, args| partition(i, v, args, false) },
+    Method { name: "rpartition", call: |i, v, args| partition(i, v, args, true) },
+    Method {
+        name: "startswith",
+        call: |i, v, args| affix(i, v, args, |text, affix| text.starts_with(affix)),
+    },
+    Method { name: "endswith", call: |i, v, args| affix(i, v, args, |text, affix| text.ends_with(affix)) },
+    Method {
+        name: "removeprefix",
+        call: |i, v, args| remove(i, v, args, |text, affix| text.strip_prefix(affix)),
+    },
+    Method {
+        name: "removesuffix",
+        call: |i, v, args| remove(i, v, args, |text, affix| text.strip_suffix(affix)),
+    },
+    Method { name: "upper", call: |i, v, args| map(i, v, args, str::to_uppercase) },
+    Method { name: "lower", call: |i, v, args| map(i, v, args, str::to_lowercase) },
+    Method { name: "title", call: |i, v, args| map(i, v, args, strings::title) },
+    Method { name: "capitalize", call: |i, v, args| map(i, v, args, strings::capitalize) },
+    Method { name: "replace", call: replace },
+    Method { name: "join", call: join },
+    Method { name: "find", call: |i, v, args| find(i, v, args, false) },
+    Method { name: "rfind", call: |i, v, args| find(i, v, args, true) },
+    Method { name: "index", call: |i, v, args| found(find(i, v, args, false)?) },
+    Method { name: "rindex", call: |i, v, args| found(find(i, v, args, true)?) },
+    Method { name: "count", call: count_text },
+    Method { name: "isdigit", call: |i, v, args| all(i, v, args, |c| c.is_ascii_digit() || superscript(c)) },
+    Method { name: "isdecimal", call: |i, v, args| all(i, v, args, |c| c.is_ascii_digit()) },
+    Method { name: "isnumeric", call: |i, v, args| all(i, v, args, char::is_numeric) },
+    Method { name: "isalpha", call: |i, v, args| all(i, v, args, char::is_alphabetic) },
+    Method { name: "isalnum", call: |i, v, args| all(i, v, args, char::is_alphanumeric) },
+    Method { name: "isspace", call: |i, v, args| all(i, v, args, strings::is_space) },
+    Method { name: "islower", call: |i, v, args| cased(i, v, args, char::is_lowercase) },
+    Method { name: "isupper", call: |i, v, args| cased(i, v, args, char::is_uppercase) },
+    Method { name: "zfill", call: zero_fill },
+    Method { name: "ljust", call: |i, v, args| justify(i, v, args, false) },
+    Method { name: "rjust", call: |i, v, args| justify(i, v, args, true) },
+];
+
+static DICT_METHODS: &[Method] = &[
+    Method { name: "get", call: get },
+    Method { name: "items", call: items },
+    Method { name: "keys", call: |i, v, args| column(i, v, args, |(key, _)| key.clone()) },
+    Method { name: "values", call: |i, v, args| column(i, v, args, |(_, value)| value.clone()) },
+    Method { name: "copy", call: copy },
+];
+
+static LIST_METHODS: &[Method] = &[
+    Method { name: "index", call: index },
+    Method { name: "count", call: count_items },
+    Method { name: "copy", call: copy },
+];
+
+/// The methods that change a dictionary or list, which the sandbox does not let through.
+const FORBIDDEN_OF_DICT: [&str; 6] = ["pop", "clear", "update", "setdefault", "popitem", "fromkeys"];
+const FORBIDDEN_OF_LIST: [&str; 8] =
+    ["append", "extend", "insert", "pop", "remove", "reverse", "sort", "clear"];
+
+/// The method of a value.
+pub(super) fn named(value: &Value, name: &str) -> Option<&'static Method> {
+    let methods = match value {
+        Value::Str(_) => STRING_METHODS,
+        Value::Dict(_) => DICT_METHODS,
+        Value::List(_) | Value::Tuple(_) => LIST_METHODS,
+        _ => return None,
+    };
+    methods.iter().find(|method| method.name == name)
+}
+
+/// Whether the value has a method of that name that must not be called.
+pub(super) fn is_forbidden(value: &Value, name: &str) -> bool {
+    match value {
+        Value::Dict(_) => FORBIDDEN_OF_DICT.contains(&name),
+        Value::List(_) => FORBIDDEN_OF_LIST.contains(&name),
+        _ => false,
+    }
+}
+
+/// The text that a method is called on, counted as looked at.
+fn receiver<'v>(interpreter: &Interpreter<'_>, value: &'v Value) -> Result<&'v str> {
+    let text = value.as_str().unwrap_or_default();
+    interpreter.budget().scan(text.len())?;
+    Ok(text)
+}
+
+fn strip<'t>(
+    interpreter: &Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+    ends: Ends,
+) -> Result<Value> {
+    let [chars] = arguments.bind("strip", ["chars"])?;
+    let chars = match &chars {
+        None | Some(Value::None) => None,
+        Some(chars) => Some(text(chars, "the characters to strip")?),
+    };
+    let all = receiver(interpreter, value)?;
+    let stripped = strings::strip(all, chars, ends);
+    // Each stripped character may have been compared with all of `chars`.
+    interpreter.budget().scan((all.len() - stripped.len()).saturating_mul(chars.map_or(1, str::len)))?;
+    interpreter.maker.str(stripped)
+}
+
+fn split<'t>(
+    interpreter: &Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+    split: for<'s> fn(&'s str, Option<&str>, usize) -> Vec<&'s str>,
+) -> Result<Value> {
+    let [separator, most] = arguments.bind("split", ["sep", "maxsplit"])?;
+    let separator = match &separator {
+        None | Some(Value::None) => None,
+        Some(separator) => match text(separator, "a separator")? {
+            "" => return fail("a separator cannot be empty"),
+            separator => Some(separator),
+        },
+    };
+    let most = most.map_or(Ok(-1), |most| integer(&most, "maxsplit"))?;
+    let all = receiver(interpreter, value)?;
+    // There cannot be more parts than bytes, and each needs a value.
+    let parts = match separator {
+        Some(separator) => all.matches(separator).count() + 1,
+        None => all.len() / 2 + 1,
+    };
+    interpreter.can_make_items(parts)?;
+    let parts = split(all, separator, usize::try_from(most).unwrap_or(usize::MAX));
+    interpreter.strings(parts)
+}
+
+fn split_lines<'t>(
+    interpreter: &mut Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+) -> Result<Value> {
+    let [keep] = arguments.bind("splitlines", ["keepends"])?;
+    let all = receiver(interpreter, value)?;
+    interpreter.can_make_items(all.len())?;
+    interpreter.strings(strings::lines(all, keep.is_some_and(|keep| keep.is_true())))
+}
+
+fn partition<'t>(
+    interpreter: &Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+    from_right: bool,
+) -> Result<Value> {
+    let [separator] = arguments.exactly("partition", ["sep"])?;
+    let separator = text(&separator, "a separator")?;
+    if separator.is_empty() {
+        return fail("a separator cannot be empty");
+    }
+    let all = receiver(interpreter, value)?;
+    let parts = if from_right { all.rsplit_once(separator) } else { all.split_once(separator) };
+    let parts = match parts {
+        Some((before, after)) => [before, separator, after],
+        None if from_right => ["", "", all],
+        None => [all, "", ""],
+    };
+    let parts = parts.map(|part| interpreter.maker.str(part));
+    interpreter.maker.tuple(parts.into_iter().collect::<Result<_>>()?)
+}
+
+fn affix<'t>(
+    interpreter: &Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+    holds: fn(&str, &str) -> bool,
+) -> Result<Value> {
+    let [affix] = arguments.exactly("startswith or endswith", ["affix"])?;
+    let all = value.as_str().unwrap_or_default();
+    if let Value::Tuple(affixes) = &affix {
+        for affix in affixes.items() {
+            let affix = text(affix, "an affix")?;
+            interpreter.budget().scan(affix.len())?;
+            if holds(all, affix) {
+                return Ok(Value::Bool(true));
+            }
+        }
+        return Ok(Value::Bool(false));
+    }
+    let affix = text(&affix, "an affix")?;
+    interpreter.budget().scan(affix.len())?;
+    Ok(Value::Bool(holds(all, affix)))
+}
+
+fn remove<'t>(
+    interpreter: &Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+    strip: for<'s> fn(&'s str, &str) -> Option<&'s str>,
+) -> Result<Value> {
+    let [affix] = arguments.exactly("removeprefix or removesuffix", ["affix"])?;
+    let all = receiver(interpreter, value)?;
+    match strip(all, text(&affix, "an affix")?) {
+        Some(rest) => interpreter.maker.str(rest),
+        None => Ok(value.clone()),
+    }
+}
+
+fn map<'t>(
+    interpreter: &Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+    change: fn(&str) -> String,
+) -> Result<Value> {
+    let [] = arguments.exactly("this method", [])?;
+    let all = receiver(interpreter, value)?;
+    // A character can become three.
+    interpreter.budget().can_make(all.len().saturating_mul(3))?;
+    interpreter.maker.str(change(all))
+}
+
+fn replace<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+    let [old, new, count] = arguments.bind("replace", ["old", "new", "count"])?;
+    let (Some(old), Some(new)) = (old, new) else { return fail("replace needs old and new") };
+    let count = count.map_or(Ok(-1), |count| integer(&count, "count"))?;
+    interpreter.replace(value, text(&old, "what is replaced")?, text(&new, "the replacement")?, count)
+}
+
+impl Interpreter<'_> {
+    /// The text with the first `count` occurrences of `old` replaced, all of them if it is negative.
+    pub(super) fn replace(&self, value: &Value, old: &str, new: &str, count: i64) -> Result<Value> {
+        let all = receiver(self, value)?;
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let found = all.matches(old).count().min(count);
+        let len = found.checked_mul(new.len()).and_then(|added| added.checked_add(all.len()));
+        self.budget().can_make(len.unwrap_or(usize::MAX))?;
+        self.maker.str(all.replacen(old, new, count))
+    }
+
+    /// A list of texts.
+    fn strings(&self, parts: Vec<&str>) -> Result<Value> {
+        self.maker.list(parts.into_iter().map(|part| self.maker.str(part)).collect::<Result<_>>()?)
+    }
+}
+
+fn join<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+    let [items] = arguments.exactly("join", ["iterable"])?;
+    let items = interpreter.items(&items)?;
+    if let Some(other) = items.items().iter().find(|item| item.as_str().is_none()) {
+        return fail(format!("only a str can be joined, not a {}", other.type_name()));
+    }
+    interpreter.join(items.items(), value.as_str().unwrap_or_default())
+}
+
+/// The place of a text in another one, in characters, or -1.
+fn find<'t>(
+    interpreter: &Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+    from_right: bool,
+) -> Result<Value> {
+    let [part] = arguments.exactly("find", ["sub"])?;
+    let part = text(&part, "what is looked for")?;
+    let all = receiver(interpreter, value)?;
+    let at = if from_right { all.rfind(part) } else { all.find(part) };
+    Ok(Value::Int(at.map_or(-1, |at| all[..at].chars().count() as i64)))
+}
+
+fn found(place: Value) -> Result<Value> {
+    if place.as_int() == Some(-1) { fail("the text is not found") } else { Ok(place) }
+}
+
+fn count_text<'t>(
+    interpreter: &mut Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+) -> Result<Value> {
+    let [part] = arguments.exactly("count", ["sub"])?;
+    let all = receiver(interpreter, value)?;
+    Ok(Value::Int(all.matches(text(&part, "what is counted")?).count() as i64))
+}
+
+fn superscript(c: char) -> bool {
+    matches!(c, '²' | '³' | '¹')
+}
+
+fn all<'t>(
+    interpreter: &Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+    holds: fn(char) -> bool,
+) -> Result<Value> {
+    let [] = arguments.exactly("this method", [])?;
+    let all = receiver(interpreter, value)?;
+    Ok(Value::Bool(!all.is_empty() && all.chars().all(holds)))
+}
+
+fn cased<'t>(
+    interpreter: &Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+    wanted: fn(char) -> bool,
+) -> Result<Value> {
+    let [] = arguments.exactly("this method", [])?;
+    let mut cased =
+        receiver(interpreter, value)?.chars().filter(|c| c.is_lowercase() || c.is_uppercase()).peekable();
+    Ok(Value::Bool(cased.peek().is_some() && cased.all(wanted)))
+}
+
+fn zero_fill<'t>(
+    interpreter: &mut Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+) -> Result<Value> {
+    let [width] = arguments.exactly("zfill", ["width"])?;
+    let all = receiver(interpreter, value)?;
+    let width = usize::try_from(integer(&width, "a width")?).unwrap_or(0);
+    interpreter.budget().can_make(width.saturating_add(all.len()))?;
+    let zeros = "0".repeat(width.saturating_sub(all.chars().count()));
+    let digits = all.strip_prefix(['+', '-']).unwrap_or(all);
+    interpreter.maker.str([&all[..all.len() - digits.len()], &zeros, digits].concat())
+}
+
+fn justify<'t>(
+    interpreter: &Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+    right: bool,
+) -> Result<Value> {
+    let [width, fill] = arguments.bind("ljust or rjust", ["width", "fillchar"])?;
+    let width = width.map_or_else(|| fail("a width is needed"), |width| integer(&width, "a width"))?;
+    let fill = fill.as_ref().map_or(Ok(" "), |fill| text(fill, "what is filled with"))?;
+    if fill.chars().count() != 1 {
+        return fail("what is filled with must be one character");
+    }
+    let all = receiver(interpreter, value)?;
+    let missing = usize::try_from(width).unwrap_or(0).saturating_sub(all.chars().count());
+    interpreter.budget().can_make(missing.saturating_mul(4).saturating_add(all.len()))?;
+    let fill = fill.repeat(missing);
+    interpreter.maker.str(if right { fill + all } else { all.to_string() + &fill })
+}
+
+fn dict(value: &Value) -> Result<&Dict> {
+    match value {
+        Value::Dict(dict) => Ok(dict),
+        other => fail(format!("a {} has no entries", other.type_name())),
+    }
+}
+
+fn get<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+    let [key, default] = arguments.bind("get", ["key", "default"])?;
+    let Some(key) = key else { return fail("get needs a key") };
+    let found = dict(value)?.lookup(&key, interpreter.budget())?.cloned();
+    Ok(found.or(default).unwrap_or(Value::None))
+}
+
+fn items<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+    let [] = arguments.exactly("items", [])?;
+    interpreter.entries(value)
+}
+
+impl Interpreter<'_> {
+    /// The entries of a dictionary as a list of pairs.
+    pub(super) fn entries(&self, value: &Value) -> Result<Value> {
+        let pair = |(key, value): &(Value, Value)| self.maker.tuple(vec![key.clone(), value.clone()]);
+        self.maker.list(dict(value)?.entries().iter().map(pair).collect::<Result<_>>()?)
+    }
+}
+
+fn column<'t>(
+    interpreter: &Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+    of: fn(&(Value, Value)) -> Value,
+) -> Result<Value> {
+    let [] = arguments.exactly("this method", [])?;
+    interpreter.maker.list(dict(value)?.entries().iter().map(of).collect())
+}
+
+/// A copy of what cannot change is the same.
+fn copy<'t>(_: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+    let [] = arguments.exactly("copy", [])?;
+    Ok(value.clone())
+}
+
+fn index<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+    let [wanted] = arguments.exactly("index", ["value"])?;
+    for (i, item) in interpreter.items(value)?.items().iter().enumerate() {
+        if item.equals(&wanted, interpreter.budget())? {
+            return Ok(Value::Int(i as i64));
+        }
+    }
+    fail("the value is not in the list")
+}
+
+fn count_items<'t>(
+    interpreter: &mut Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+) -> Result<Value> {
+    let [wanted] = arguments.exactly("count", ["value"])?;
+    let mut count = 0;
+    for item in interpreter.items(value)?.items() {
+        count += i64::from(item.equals(&wanted, interpreter.budget())?);
+    }
+    Ok(Value::Int(count))
+}

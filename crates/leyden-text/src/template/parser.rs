@@ -1,0 +1,344 @@
+//! Statements: from tokens to the tree of a template.
+
+use std::collections::HashMap;
+
+use super::ast::{
+    Body, Expr, For, Macro, NameId, Postfix, Statement, StatementKind, SyntaxError, Target, Template,
+};
+use super::lexer::{Located, Tag, Token, tokens};
+
+/// Brackets, signs and blocks inside each other; real templates have about a dozen.
+const MAX_NESTING: u32 = 100;
+
+pub(super) type Parsed<T> = Result<T, SyntaxError>;
+
+pub(super) struct Parser<'s> {
+    tokens: Vec<Located<'s>>,
+    at: usize,
+    nesting: u32,
+    names: Vec<Box<str>>,
+    ids: HashMap<&'s str, NameId>,
+    /// How many loops the statement at hand is in; `break` needs one.
+    loops: u32,
+}
+
+/// Parses a source, whose line breaks may be of any kind.
+pub(super) fn parse(source: &str) -> Parsed<Template> {
+    let source = source.replace("\r\n", "\n").replace('\r', "\n");
+    // One line break at the very end is not part of the template.
+    let source = source.strip_suffix('\n').unwrap_or(&source);
+    let mut parser = Parser {
+        tokens: tokens(source)?,
+        at: 0,
+        nesting: 0,
+        names: Vec::new(),
+        ids: HashMap::new(),
+        loops: 0,
+    };
+    let body = parser.body(&[])?;
+    Ok(Template { body, names: parser.names })
+}
+
+impl<'s> Parser<'s> {
+    pub(super) fn peek(&self) -> &Token<'s> {
+        self.tokens.get(self.at).map_or(&Token::End, |located| &located.token)
+    }
+
+    pub(super) fn peek_second(&self) -> &Token<'s> {
+        self.tokens.get(self.at + 1).map_or(&Token::End, |located| &located.token)
+    }
+
+    pub(super) fn next(&mut self) -> Token<'s> {
+        let token = self.peek().clone();
+        self.at += 1;
+        token
+    }
+
+    fn line(&self) -> usize {
+        self.tokens.get(self.at).or(self.tokens.last()).map_or(1, |located| located.line)
+    }
+
+    pub(super) fn error<T>(&self, message: impl Into<String>) -> Parsed<T> {
+        Err(SyntaxError { line: self.line(), message: message.into() })
+    }
+
+    pub(super) fn unexpected<T>(&self, wanted: &str) -> Parsed<T> {
+        let found = match self.peek() {
+            Token::Data(_) | Token::Open(_) => "text".into(),
+            Token::Close(Tag::Print) => "`}}`".into(),
+            Token::Close(Tag::Block) => "`%}`".into(),
+            Token::Name(name) => format!("`{name}`"),
+            Token::Str(_) => "a string".into(),
+            Token::Int(number) => format!("`{number}`"),
+            Token::Float(number) => format!("`{number}`"),
+            Token::Op(op) => format!("`{op}`"),
+            Token::End => "the end".into(),
+        };
+        self.error(format!("want {wanted}, found {found}"))
+    }
+
+    pub(super) fn skip_op(&mut self, op: &str) -> bool {
+        let found = matches!(self.peek(), Token::Op(found) if *found == op);
+        self.at += usize::from(found);
+        found
+    }
+
+    pub(super) fn expect_op(&mut self, op: &str) -> Parsed<()> {
+        if self.skip_op(op) { Ok(()) } else { self.unexpected(&format!("`{op}`")) }
+    }
+
+    pub(super) fn is_name(&self, name: &str) -> bool {
+        matches!(self.peek(), Token::Name(found) if *found == name)
+    }
+
+    pub(super) fn skip_name(&mut self, name: &str) -> bool {
+        let found = self.is_name(name);
+        self.at += usize::from(found);
+        found
+    }
+
+    pub(super) fn expect_name(&mut self) -> Parsed<&'s str> {
+        match self.peek() {
+            Token::Name(name) => {
+                let name = *name;
+                self.at += 1;
+                Ok(name)
+            }
+            _ => self.unexpected("a name"),
+        }
+    }
+
+    fn close(&mut self, tag: Tag) -> Parsed<()> {
+        if *self.peek() == Token::Close(tag) {
+            self.at += 1;
+            return Ok(());
+        }
+        self.unexpected(if tag == Tag::Block { "`%}`" } else { "`}}`" })
+    }
+
+    pub(super) fn name_id(&mut self, name: &'s str) -> NameId {
+        *self.ids.entry(name).or_insert_with(|| {
+            self.names.push(name.into());
+            self.names.len() as NameId - 1
+        })
+    }
+
+    /// Parses something inside brackets or a block.
+    pub(super) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.nesting >= MAX_NESTING {
+            return self.error(format!("more than {MAX_NESTING} brackets or blocks inside each other"));
+        }
+        self.nesting += 1;
+        let parsed = parse(self);
+        self.nesting -= 1;
+        parsed
+    }
+
+    /// Statements up to a block that begins with one of the names in `ends`, which is left to be read from
+    /// its name on; up to the end of the source if there are none.
+    fn body(&mut self, ends: &[&str]) -> Parsed<Body> {
+        let mut body = Vec::new();
+        loop {
+            let line = self.line();
+            let kind = match self.next() {
+                Token::Data(text) => StatementKind::Text(text.into()),
+                Token::Open(Tag::Print) => {
+                    let expr = self.tuple(true, &[])?;
+                    self.close(Tag::Print)?;
+                    StatementKind::Print(expr)
+                }
+                Token::Open(Tag::Block) => {
+                    if let Token::Name(name) = self.peek()
+                        && ends.contains(name)
+                    {
+                        return Ok(body);
+                    }
+                    self.nested(Self::statement)?
+                }
+                _ if ends.is_empty() => return Ok(body),
+                _ => {
+                    self.at -= 1;
+                    return self.unexpected(&format!("`{{% {} %}}`", ends[ends.len() - 1]));
+                }
+            };
+            body.push(Statement { line, kind });
+        }
+    }
+
+    /// A body with its end, which is the only one possible.
+    fn body_to(&mut self, end: &str) -> Parsed<Body> {
+        self.close(Tag::Block)?;
+        let body = self.body(&[end])?;
+        self.at += 1;
+        self.close(Tag::Block)?;
+        Ok(body)
+    }
+
+    /// A block, behind its `{%`.
+    fn statement(&mut self) -> Parsed<StatementKind> {
+        let name = self.expect_name()?;
+        let kind = match name {
+            "if" => return self.if_block(),
+            "for" => return self.for_block(),
+            "set" => return self.set(),
+            "macro" => return self.macro_block(),
+            "filter" => {
+                let filters = self.filters(true)?;
+                return Ok(StatementKind::FilterBlock(filters, self.body_to("endfilter")?));
+            }
+            "with" => return self.with_block(),
+            // Marks what an assistant has written, for training; nothing is printed for it.
+            "generation" => return Ok(StatementKind::Plain(self.body_to("endgeneration")?)),
+            "break" | "continue" if self.loops == 0 => {
+                return self.error(format!("`{name}` outside of a loop"));
+            }
+            "break" => StatementKind::Break,
+            "continue" => StatementKind::Continue,
+            _ => {
+                self.at -= 1;
+                return self.unexpected("a block that chat templates may have");
+            }
+        };
+        self.close(Tag::Block)?;
+        Ok(kind)
+    }
+
+    fn if_block(&mut self) -> Parsed<StatementKind> {
+        let mut branches = Vec::new();
+        let mut condition = Some(self.tuple(false, &[])?);
+        loop {
+            self.close(Tag::Block)?;
+            let ends: &[&str] = if condition.is_some() { &["elif", "else", "endif"] } else { &["endif"] };
+            let body = self.body(ends)?;
+            branches.push((condition, body));
+            condition = match self.expect_name()? {
+                "elif" => Some(self.tuple(false, &[])?),
+                "else" => None,
+                _ => break,
+            };
+        }
+        self.close(Tag::Block)?;
+        Ok(StatementKind::If(branches))
+    }
+
+    fn for_block(&mut self) -> Parsed<StatementKind> {
+        let target = self.target(false)?;
+        if !self.skip_name("in") {
+            return self.unexpected("`in`");
+        }
+        let items = self.tuple(false, &["if", "recursive"])?;
+        let filter = if self.skip_name("if") { Some(self.expression()?) } else { None };
+        if self.is_name("recursive") {
+            return self.error("recursive loops are not supported");
+        }
+        self.close(Tag::Block)?;
+        self.loops += 1;
+        let body = self.body(&["else", "endfor"]);
+        self.loops -= 1;
+        let body = body?;
+        let otherwise = if self.expect_name()? == "else" {
+            self.body_to("endfor")?
+        } else {
+            self.close(Tag::Block)?;
+            Vec::new()
+        };
+        Ok(StatementKind::For(Box::new(For { target, items, filter, body, otherwise })))
+    }
+
+    fn set(&mut self) -> Parsed<StatementKind> {
+        let target = self.target(true)?;
+        if self.skip_op("=") {
+            let expr = self.tuple(true, &[])?;
+            self.close(Tag::Block)?;
+            return Ok(StatementKind::Set(target, expr));
+        }
+        let filters = self.filters(false)?;
+        Ok(StatementKind::SetBlock(target, filters, self.body_to("endset")?))
+    }
+
+    fn macro_block(&mut self) -> Parsed<StatementKind> {
+        let name = self.expect_name()?;
+        let name = self.name_id(name);
+        self.expect_op("(")?;
+        let mut parameters: Vec<(NameId, Option<Expr>)> = Vec::new();
+        while !self.skip_op(")") {
+            if !parameters.is_empty() {
+                self.expect_op(",")?;
+            }
+            let parameter = self.expect_name()?;
+            let parameter = self.name_id(parameter);
+            let default = if self.skip_op("=") { Some(self.expression()?) } else { None };
+            if default.is_none() && parameters.iter().any(|(_, default)| default.is_some()) {
+                return self.error("a parameter without a default stands behind one with a default");
+            }
+            parameters.push((parameter, default));
+        }
+        // A `break` in a macro does not leave the loop that the macro stands in.
+        let loops = std::mem::take(&mut self.loops);
+        let body = self.body_to("endmacro");
+        self.loops = loops;
+        Ok(StatementKind::Macro(Macro { name, parameters, body: body? }))
+    }
+
+    fn with_block(&mut self) -> Parsed<StatementKind> {
+        let mut assignments = Vec::new();
+        while *self.peek() != Token::Close(Tag::Block) {
+            if !assignments.is_empty() {
+                self.expect_op(",")?;
+            }
+            let target = self.target(false)?;
+            self.expect_op("=")?;
+            assignments.push((target, self.expression()?));
+        }
+        Ok(StatementKind::With(assignments, self.body_to("endwith")?))
+    }
+
+    /// What is assigned to: names, in brackets or not, or an attribute of a namespace.
+    fn target(&mut self, may_be_attribute: bool) -> Parsed<Target> {
+        let mut targets = Vec::new();
+        let mut is_tuple = false;
+        loop {
+            targets.push(if self.skip_op("(") {
+                let target = self.nested(|parser| parser.target(may_be_attribute))?;
+                self.expect_op(")")?;
+                target
+            } else {
+                let name = self.expect_name()?;
+                if matches!(name, "true" | "false" | "none" | "True" | "False" | "None") {
+                    return self.error(format!("cannot assign to `{name}`"));
+                }
+                let name = self.name_id(name);
+                if may_be_attribute && self.skip_op(".") {
+                    Target::Attribute(name, self.expect_name()?.into())
+                } else {
+                    Target::Name(name)
+                }
+            });
+            if !self.skip_op(",") {
+                break;
+            }
+            is_tuple = true;
+            if !matches!(self.peek(), Token::Name(name) if *name != "in")
+                && !matches!(self.peek(), Token::Op("("))
+            {
+                break;
+            }
+        }
+        match targets.pop() {
+            Some(target) if !is_tuple => Ok(target),
+            last => Ok(Target::Tuple(targets.into_iter().chain(last).collect())),
+        }
+    }
+
+    /// Filters of a block: after `{% filter ` the first one is without its `|`.
+    fn filters(&mut self, without_bar: bool) -> Parsed<Vec<Postfix>> {
+        let mut filters = Vec::new();
+        if without_bar {
+            filters.push(self.filter()?);
+        }
+        while self.skip_op("|") {
+            filters.push(self.filter()?);
+        }
+        Ok(filters)
+    }
+}

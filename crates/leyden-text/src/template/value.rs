@@ -1,0 +1,404 @@
+//! [`Value`]: what a template computes with, after Python's types.
+//!
+//! Strings, lists and dictionaries cannot change once made, as in the sandbox that chat templates are
+//! written for; so nothing can contain itself. What can change, namespaces, lives in the interpreter.
+
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+use super::budget::{Budget, Failure, Result, fail};
+use super::functions::Function;
+use super::methods::Method;
+
+/// Lists in lists in lists: more than this is refused, since comparing, printing and dropping recurse.
+const MAX_NESTING: u32 = 200;
+
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    /// A name or attribute that does not exist, with its name.
+    Undefined(Rc<str>),
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Str(Rc<Text>),
+    List(Rc<List>),
+    Tuple(Rc<List>),
+    Dict(Rc<Dict>),
+    Range(Range),
+    /// By number in the interpreter.
+    Namespace(usize),
+    /// By number in the interpreter.
+    Macro(usize),
+    Function(&'static Function),
+    Method(Rc<Value>, &'static Method),
+    Loop(Rc<Loop>),
+}
+
+#[derive(Debug)]
+pub(super) struct Text {
+    text: Box<str>,
+    /// Marked as safe: joining it with another string by `+` escapes the other one.
+    pub(super) safe: bool,
+    budget: Rc<Budget>,
+}
+
+#[derive(Debug)]
+pub(super) struct List {
+    items: Vec<Value>,
+    nesting: u32,
+    budget: Rc<Budget>,
+}
+
+#[derive(Debug)]
+pub(super) struct Dict {
+    /// In the order of insertion; the keys differ.
+    entries: Vec<(Value, Value)>,
+    nesting: u32,
+    budget: Rc<Budget>,
+}
+
+/// The numbers from `start` by `step`, `len` of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Range {
+    pub(super) start: i64,
+    pub(super) step: i64,
+    pub(super) len: usize,
+}
+
+/// The state of a `for` that the template sees as `loop`.
+#[derive(Debug)]
+pub(super) struct Loop {
+    pub(super) items: Rc<List>,
+    pub(super) index: std::cell::Cell<usize>,
+    pub(super) depth: usize,
+}
+
+impl Drop for Text {
+    fn drop(&mut self) {
+        self.budget.free(size_of::<Text>() + self.text.len());
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        self.budget.free(size_of::<List>() + self.items.len() * size_of::<Value>());
+    }
+}
+
+impl Drop for Dict {
+    fn drop(&mut self) {
+        self.budget.free(size_of::<Dict>() + self.entries.len() * size_of::<(Value, Value)>());
+    }
+}
+
+impl Text {
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl List {
+    pub(super) fn items(&self) -> &[Value] {
+        &self.items
+    }
+}
+
+impl Dict {
+    pub(super) fn entries(&self) -> &[(Value, Value)] {
+        &self.entries
+    }
+
+    /// The value of a text key.
+    pub(super) fn get(&self, key: &str) -> Option<&Value> {
+        self.entries.iter().find(|(k, _)| k.as_str() == Some(key)).map(|(_, value)| value)
+    }
+}
+
+/// One more than the deepest of the values.
+fn nesting<'a>(values: impl Iterator<Item = &'a Value>) -> Result<u32> {
+    let deepest = values.map(|value| match value {
+        Value::List(list) | Value::Tuple(list) => list.nesting,
+        Value::Dict(dict) => dict.nesting,
+        _ => 0,
+    });
+    match deepest.max().unwrap_or(0) + 1 {
+        nesting if nesting > MAX_NESTING => Err(Failure::Limit("its lists nest too deeply")),
+        nesting => Ok(nesting),
+    }
+}
+
+/// Makes values, entering them in the account of a rendering.
+#[derive(Clone, Debug)]
+pub(super) struct Maker(pub(super) Rc<Budget>);
+
+impl Maker {
+    pub(super) fn str(&self, text: impl Into<Box<str>>) -> Result<Value> {
+        self.text(text.into(), false)
+    }
+
+    pub(super) fn text(&self, text: Box<str>, safe: bool) -> Result<Value> {
+        self.0.make(size_of::<Text>() + text.len())?;
+        Ok(Value::Str(Rc::new(Text { text, safe, budget: Rc::clone(&self.0) })))
+    }
+
+    pub(super) fn rc_list(&self, items: Vec<Value>) -> Result<Rc<List>> {
+        let nesting = nesting(items.iter())?;
+        self.0.make(size_of::<List>() + items.len() * size_of::<Value>())?;
+        Ok(Rc::new(List { items, nesting, budget: Rc::clone(&self.0) }))
+    }
+
+    pub(super) fn list(&self, items: Vec<Value>) -> Result<Value> {
+        self.rc_list(items).map(Value::List)
+    }
+
+    pub(super) fn tuple(&self, items: Vec<Value>) -> Result<Value> {
+        self.rc_list(items).map(Value::Tuple)
+    }
+
+    /// A dictionary of entries whose keys are known to differ.
+    pub(super) fn dict(&self, entries: Vec<(Value, Value)>) -> Result<Value> {
+        let nesting = nesting(entries.iter().map(|(_, value)| value))?;
+        self.0.make(size_of::<Dict>() + entries.len() * size_of::<(Value, Value)>())?;
+        Ok(Value::Dict(Rc::new(Dict { entries, nesting, budget: Rc::clone(&self.0) })))
+    }
+
+    /// The value of a JSON document.
+    pub(super) fn json(&self, json: &serde_json::Value) -> Result<Value> {
+        Ok(match json {
+            serde_json::Value::Null => Value::None,
+            serde_json::Value::Bool(b) => Value::Bool(*b),
+            serde_json::Value::Number(n) => match n.as_i64() {
+                Some(n) => Value::Int(n),
+                None => Value::Float(n.as_f64().unwrap_or(f64::NAN)),
+            },
+            serde_json::Value::String(s) => self.str(s.as_str())?,
+            serde_json::Value::Array(items) => {
+                self.list(items.iter().map(|item| self.json(item)).collect::<Result<_>>()?)?
+            }
+            serde_json::Value::Object(map) => {
+                let entry = |(key, value): (&String, _)| Ok((self.str(key.as_str())?, self.json(value)?));
+                self.dict(map.iter().map(entry).collect::<Result<_>>()?)?
+            }
+        })
+    }
+
+    /// Adds an entry, or replaces the value of an equal key.
+    pub(super) fn insert(&self, entries: &mut Vec<(Value, Value)>, key: Value, value: Value) -> Result<()> {
+        key.check_hashable()?;
+        self.0.steps(entries.len() / 4)?;
+        for entry in entries.iter_mut() {
+            if entry.0.equals(&key, &self.0)? {
+                entry.1 = value;
+                return Ok(());
+            }
+        }
+        entries.push((key, value));
+        Ok(())
+    }
+}
+
+impl Value {
+    /// A name or attribute that does not exist.
+    pub(super) fn undefined(name: &str) -> Value {
+        // Names are shown in errors only; a long one would multiply the size of a template.
+        let end = name.char_indices().nth(40).map_or(name.len(), |(i, _)| i);
+        Value::Undefined(name[..end].into())
+    }
+
+    pub(super) fn as_str(&self) -> Option<&str> {
+        match self {
+            Value::Str(text) => Some(text.as_str()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_undefined(&self) -> bool {
+        matches!(self, Value::Undefined(_))
+    }
+
+    /// The name of the type, as Python calls it.
+    pub(super) fn type_name(&self) -> &'static str {
+        match self {
+            Value::Undefined(_) => "undefined",
+            Value::None => "None",
+            Value::Bool(_) => "bool",
+            Value::Int(_) => "int",
+            Value::Float(_) => "float",
+            Value::Str(_) => "str",
+            Value::List(_) => "list",
+            Value::Tuple(_) => "tuple",
+            Value::Dict(_) => "dict",
+            Value::Range(_) => "range",
+            Value::Namespace(_) => "namespace",
+            Value::Macro(_) | Value::Function(_) | Value::Method(..) => "function",
+            Value::Loop(_) => "loop",
+        }
+    }
+
+    /// A failure if the value does not exist.
+    pub(super) fn check_defined(&self) -> Result<()> {
+        match self {
+            Value::Undefined(name) => fail(format!("{name} is undefined")),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_hashable(&self) -> Result<()> {
+        match self {
+            Value::List(_) | Value::Dict(_) => fail(format!("a {} cannot be a key", self.type_name())),
+            Value::Tuple(items) => items.items.iter().try_for_each(Value::check_hashable),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a condition on the value holds.
+    pub(super) fn is_true(&self) -> bool {
+        match self {
+            Value::Undefined(_) | Value::None => false,
+            Value::Bool(b) => *b,
+            Value::Int(i) => *i != 0,
+            Value::Float(f) => *f != 0.0,
+            Value::Str(text) => !text.text.is_empty(),
+            Value::List(list) | Value::Tuple(list) => !list.items.is_empty(),
+            Value::Dict(dict) => !dict.entries.is_empty(),
+            Value::Range(range) => range.len > 0,
+            Value::Namespace(_)
+            | Value::Macro(_)
+            | Value::Function(_)
+            | Value::Method(..)
+            | Value::Loop(_) => true,
+        }
+    }
+
+    /// A number, where a boolean is 0 or 1.
+    pub(super) fn as_number(&self) -> Option<Number> {
+        match self {
+            Value::Bool(b) => Some(Number::Int(i64::from(*b))),
+            Value::Int(i) => Some(Number::Int(*i)),
+            Value::Float(f) => Some(Number::Float(*f)),
+            _ => None,
+        }
+    }
+
+    /// An integer, where a boolean is 0 or 1.
+    pub(super) fn as_int(&self) -> Option<i64> {
+        match self.as_number() {
+            Some(Number::Int(i)) => Some(i),
+            _ => None,
+        }
+    }
+
+    /// Whether two values are equal, as Python compares them.
+    pub(super) fn equals(&self, other: &Value, budget: &Budget) -> Result<bool> {
+        budget.steps(1)?;
+        if let (Some(a), Some(b)) = (self.as_number(), other.as_number()) {
+            return Ok(a.compare(b) == Some(Ordering::Equal));
+        }
+        Ok(match (self, other) {
+            (Value::Undefined(_), Value::Undefined(_)) | (Value::None, Value::None) => true,
+            (Value::Str(a), Value::Str(b)) => {
+                budget.scan(a.text.len().min(b.text.len()))?;
+                a.text == b.text
+            }
+            (Value::List(a), Value::List(b)) | (Value::Tuple(a), Value::Tuple(b)) => {
+                if a.items.len() != b.items.len() {
+                    return Ok(false);
+                }
+                for (a, b) in a.items.iter().zip(&b.items) {
+                    if !a.equals(b, budget)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            (Value::Dict(a), Value::Dict(b)) => {
+                if a.entries.len() != b.entries.len() {
+                    return Ok(false);
+                }
+                for (key, value) in &a.entries {
+                    match b.lookup(key, budget)? {
+                        Some(other) if value.equals(other, budget)? => {}
+                        _ => return Ok(false),
+                    }
+                }
+                true
+            }
+            (Value::Range(a), Value::Range(b)) => a == b,
+            (Value::Namespace(a), Value::Namespace(b)) | (Value::Macro(a), Value::Macro(b)) => a == b,
+            (Value::Function(a), Value::Function(b)) => std::ptr::eq(*a, *b),
+            (Value::Loop(a), Value::Loop(b)) => Rc::ptr_eq(a, b),
+            _ => false,
+        })
+    }
+
+    /// The order of two values, as Python has it; a failure for values that have none.
+    pub(super) fn compare(&self, other: &Value, budget: &Budget) -> Result<Option<Ordering>> {
+        budget.steps(1)?;
+        self.check_defined()?;
+        other.check_defined()?;
+        if let (Some(a), Some(b)) = (self.as_number(), other.as_number()) {
+            return Ok(a.compare(b));
+        }
+        match (self, other) {
+            (Value::Str(a), Value::Str(b)) => {
+                budget.scan(a.text.len().min(b.text.len()))?;
+                Ok(Some(a.text.cmp(&b.text)))
+            }
+            (Value::List(a), Value::List(b)) | (Value::Tuple(a), Value::Tuple(b)) => {
+                for (a, b) in a.items.iter().zip(&b.items) {
+                    if !a.equals(b, budget)? {
+                        return a.compare(b, budget);
+                    }
+                }
+                Ok(Some(a.items.len().cmp(&b.items.len())))
+            }
+            _ => fail(format!("cannot compare {} with {}", self.type_name(), other.type_name())),
+        }
+    }
+}
+
+impl Dict {
+    /// The value of a key.
+    pub(super) fn lookup(&self, key: &Value, budget: &Budget) -> Result<Option<&Value>> {
+        budget.steps(self.entries.len() / 8)?;
+        if let Some(key) = key.as_str() {
+            return Ok(self.get(key));
+        }
+        for (k, value) in &self.entries {
+            if k.equals(key, budget)? {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Range {
+    pub(super) fn iter(self) -> impl DoubleEndedIterator<Item = i64> {
+        (0..self.len as i64).map(move |i| self.start + i * self.step)
+    }
+}
+
+/// A number for arithmetic.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Number {
+    Int(i64),
+    Float(f64),
+}
+
+impl Number {
+    pub(super) fn as_f64(self) -> f64 {
+        match self {
+            Number::Int(i) => i as f64,
+            Number::Float(f) => f,
+        }
+    }
+
+    fn compare(self, other: Number) -> Option<Ordering> {
+        match (self, other) {
+            (Number::Int(a), Number::Int(b)) => Some(a.cmp(&b)),
+            _ => self.as_f64().partial_cmp(&other.as_f64()),
+        }
+    }
+}

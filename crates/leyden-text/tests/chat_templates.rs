@@ -1,0 +1,90 @@
+//! Renderings of real templates, compared with Python's jinja2 (see `data/chat_golden.py`).
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod shared;
+
+use std::time::{Duration, SystemTime};
+
+use leyden_tensor::{Gguf, WeightSource};
+use leyden_text::{ChatTemplate, ErrorKind, RenderOptions};
+use serde_json::{Map, Value};
+use shared::shared;
+
+/// Renderings that differ from Python's, with the reason.
+const KNOWN_DIFFERENCES: &[(&str, &str, &str)] = &[];
+
+fn data(name: &str) -> Value {
+    let path = format!("{}/tests/data/{name}", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The templates of the shared data, and the one that a vocabulary file brings.
+fn source(name: &str) -> Option<String> {
+    if name != "chatml" {
+        return Some(
+            std::fs::read_to_string(shared(&format!("data/tokenizers/chat_templates/{name}"))?).unwrap(),
+        );
+    }
+    let gguf = Gguf::open(&shared("data/tokenizers/ggml-vocab/ggml-vocab-qwen2.gguf")?).unwrap();
+    Some(gguf.metadata().str("tokenizer.chat_template").unwrap().to_string())
+}
+
+fn render(source: &str, case: &Value) -> Result<String, leyden_text::Error> {
+    let mut extra = case.get("variables").and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
+    let options = RenderOptions {
+        add_generation_prompt: case.get("add_generation_prompt").is_some_and(|flag| flag == true),
+        tools: extra.remove("tools"),
+        extra,
+        // 2026-11-21 10:30
+        now: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_257_000)),
+    };
+    ChatTemplate::new(source, "<|bos|>", "<|eos|>", "t")?.render_json(&case["messages"], &options)
+}
+
+fn fnv1a(text: &str) -> String {
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    format!("{hash:016x}")
+}
+
+#[test]
+fn renderings_equal_those_of_jinja2() {
+    let (cases, golden) = (data("chat_cases.json"), data("chat_golden.json"));
+    let (mut same, mut more, mut failures) = (0, 0, Vec::new());
+    for (name, renderings) in golden["renderings"].as_object().unwrap() {
+        let Some(source) = source(name) else { return };
+        for (case, want) in renderings.as_object().unwrap() {
+            let rendered = render(&source, &cases[case]);
+            let got = match &rendered {
+                Ok(text) => fnv1a(text),
+                Err(error) => match error.kind() {
+                    ErrorKind::TemplateRaised(message) => format!("raised: {message}"),
+                    _ => "error".into(),
+                },
+            };
+            if got == *want {
+                same += 1;
+            } else if want == "error" && rendered.is_ok() {
+                // Python fails on types here, mostly on generators that are lists with us.
+                more += 1;
+            } else if !KNOWN_DIFFERENCES.iter().any(|(t, c, _)| t == name && c == case) {
+                failures.push(format!("{name}: {case}: want {want}, got {got}: {rendered:?}"));
+            }
+        }
+    }
+    eprintln!("{same} renderings equal, {more} more than Python gives");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn whole_texts_equal_those_of_jinja2() {
+    let (cases, full) = (data("chat_cases.json"), data("chat_full.json"));
+    for (name, renderings) in full["renderings"].as_object().unwrap() {
+        let Some(source) = source(name) else { return };
+        for (case, want) in renderings.as_object().unwrap() {
+            let got = render(&source, &cases[case]).unwrap();
+            assert_eq!(got, want.as_str().unwrap(), "{name}: {case}");
+        }
+    }
+}
