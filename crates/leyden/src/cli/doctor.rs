@@ -60,6 +60,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         topology,
         settings: knobs::KNOBS
             .iter()
+            .chain(super::knobs::KNOBS)
             .map(|knob| Setting { name: knob.name, value: knob.get(), help: knob.help })
             .collect(),
     };

@@ -4,7 +4,11 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use leyden_engine::ErrorKind as EngineErrorKind;
 use leyden_tensor::ErrorKind;
+
+/// The exit code after Ctrl-C, by convention 128 and the number of the signal.
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]
@@ -22,6 +26,8 @@ enum Kind {
     Usage,
     /// The reader of standard output has gone. It got what it wanted, so this is no failure: silent, code 0.
     ClosedPipe,
+    /// The user said stop. Silent, code 130.
+    Interrupted,
 }
 
 impl Failure {
@@ -35,6 +41,16 @@ impl Failure {
         Self { kind: Kind::Usage, message: message.to_string(), hint: None }
     }
 
+    /// The user stopped it.
+    pub(crate) fn interrupted() -> Self {
+        Self { kind: Kind::Interrupted, message: String::new(), hint: None }
+    }
+
+    /// Whether the reader of standard output has gone.
+    pub(crate) fn is_closed_pipe(&self) -> bool {
+        self.kind == Kind::ClosedPipe
+    }
+
     /// Adds what to do next.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -44,7 +60,7 @@ impl Failure {
 
     /// Writes `error: …`, and `hint: …` where there is one.
     pub(crate) fn report(&self, err: &mut dyn Write) {
-        if self.kind == Kind::ClosedPipe {
+        if matches!(self.kind, Kind::ClosedPipe | Kind::Interrupted) {
             return;
         }
         // Standard error may be closed as well; the exit code still tells.
@@ -60,6 +76,7 @@ impl Failure {
             Kind::Failed => ExitCode::from(1),
             Kind::Usage => ExitCode::from(2),
             Kind::ClosedPipe => ExitCode::SUCCESS,
+            Kind::Interrupted => ExitCode::from(INTERRUPTED),
         }
     }
 }
@@ -107,6 +124,24 @@ impl From<leyden_tensor::Error> for Failure {
 impl From<leyden_text::Error> for Failure {
     fn from(error: leyden_text::Error) -> Self {
         Self::new(&error)
+    }
+}
+
+impl From<leyden::Error> for Failure {
+    fn from(error: leyden::Error) -> Self {
+        match error {
+            leyden::Error::File(error) => error.into(),
+            leyden::Error::Option { .. } => Self::usage(&error),
+            leyden::Error::Engine(ref engine)
+                if matches!(engine.kind(), EngineErrorKind::Parameter { .. }) =>
+            {
+                Self::usage(&error)
+            }
+            leyden::Error::PromptTooLong { .. } => {
+                Self::new(&error).hint("shorten the prompt, or raise --ctx if the model was made for more")
+            }
+            _ => Self::new(&error),
+        }
     }
 }
 

@@ -151,6 +151,12 @@ fn report(args: &Args, file: &Gguf, length: u64) -> Report {
             share.name
         ));
     }
+    // A vocabulary needs no architecture.
+    if !types.is_empty()
+        && let Err(error) = leyden_models::config_of(metadata)
+    {
+        problems.push(error.to_string());
+    }
     let parameters = types.iter().fold(0u64, |sum, share| sum.saturating_add(share.parameters));
     let tensor_bytes = types.iter().fold(0u64, |sum, share| sum.saturating_add(share.bytes));
     let tokenizer = tokenizer(metadata, &args.model.display().to_string(), &mut problems);

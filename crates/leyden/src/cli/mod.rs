@@ -7,7 +7,9 @@
 mod doctor;
 mod failure;
 mod inspect;
+mod knobs;
 mod model_file;
+mod run;
 mod text;
 mod tokenize;
 
@@ -46,6 +48,7 @@ macro_rules! commands {
 
 // COMMANDS, in the order of `leyden --help`.
 commands! {
+    Run run "Answer a prompt, or hold a conversation",
     Inspect inspect "Show what is in a model file",
     Tokenize tokenize "Turn text into token ids, or back",
     Doctor doctor "Show what leyden sees of this machine, and what it chooses because of it",

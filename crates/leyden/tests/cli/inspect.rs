@@ -2,7 +2,7 @@
 
 use leyden_tensor::Value;
 
-use crate::program::{Files, leyden, model, vocabulary};
+use crate::program::{Files, STORYTELLER, leyden, model, vocabulary};
 
 #[test]
 fn describes_a_model() {
@@ -45,8 +45,18 @@ fn json_has_every_field() {
     assert_eq!(report["tokenizer"]["supported"], true);
     assert_eq!(report["metadata"]["tokenizer.ggml.merges"][3], "hell o");
     assert_eq!(report["bytes"].as_u64().unwrap(), std::fs::metadata(&path).unwrap().len());
-    assert_eq!(report["problems"], serde_json::json!([]));
     assert!(leyden(&["inspect", "--json", &path]).json().get("tensors").is_none());
+    let problems = report["problems"].to_string();
+    assert!(problems.contains("m.gguf: llama."), "a size that the architecture needs is missing: {problems}");
+}
+
+#[test]
+fn a_good_model_has_no_problems() {
+    let report = leyden(&["inspect", "--json", STORYTELLER]).json();
+    assert_eq!(
+        (&report["problems"], &report["types"][0]["type"]),
+        (&serde_json::json!([]), &serde_json::json!("Q8_0"))
+    );
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod conversation;
 mod doctor;
 mod inspect;
 mod program;
+mod run;
 mod streams;
 mod tokenize;

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use leyden_tensor::{Array, DType, GgufWriter, Value};
+use leyden_tensor::{Array, DType, Gguf, GgufWriter, Value, WeightSource};
 use tempfile::TempDir;
 
 /// What a run left behind.
@@ -142,5 +142,23 @@ pub(crate) fn model() -> Vec<u8> {
     writer.set("tokenizer.chat_template", Value::from("{{ bos_token }}{{ messages[0].content }}\n"));
     writer.add_tensor("token_embd.weight", DType::F16, &[262, 32], vec![0; 262 * 64]).unwrap();
     writer.add_tensor("blk.0.attn_q.weight", DType::Q8_0, &[32, 32], vec![0; 32 * 34]).unwrap();
+    writer.to_vec().unwrap()
+}
+
+/// The embedded model as a file.
+pub(crate) const STORYTELLER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/model/storyteller-q8_0.gguf");
+
+/// The embedded model with a chat template.
+pub(crate) fn storyteller_with_template(template: &str) -> Vec<u8> {
+    let file = Gguf::open(Path::new(STORYTELLER)).unwrap();
+    let mut writer = GgufWriter::new();
+    for (key, value) in file.metadata().iter() {
+        writer.set(key, value.clone());
+    }
+    writer.set("tokenizer.chat_template", Value::from(template));
+    for name in file.tensor_names() {
+        let tensor = file.require(name).unwrap();
+        writer.add_tensor(name, tensor.dtype(), tensor.shape(), tensor.bytes()).unwrap();
+    }
     writer.to_vec().unwrap()
 }

@@ -1,0 +1,26 @@
+//! The environment variables that the program reads beside the kernels' own.
+
+use std::path::PathBuf;
+
+use leyden_kernels::knobs::Knob;
+
+/// Where the history of conversations is kept.
+pub(super) const HISTORY: Knob = Knob {
+    name: "LEYDEN_HISTORY",
+    help: "file that keeps what was typed to `leyden run`, or `off`; by default leyden/history in the user's state folder",
+};
+
+/// All of them.
+pub(super) static KNOBS: &[Knob] = &[HISTORY];
+
+/// The file for the history, if there is to be one.
+pub(super) fn history_file() -> Option<PathBuf> {
+    match HISTORY.get() {
+        Some(value) if value == "off" => return None,
+        Some(path) => return Some(PathBuf::from(path)),
+        None => {}
+    }
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
+    Some(state.join("leyden/history"))
+}

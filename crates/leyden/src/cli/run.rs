@@ -1,0 +1,218 @@
+//! `leyden run`: an answer to a prompt, or a conversation.
+
+mod chat;
+mod conversation;
+mod editor;
+mod interrupt;
+mod request;
+mod sampling;
+mod summary;
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Read, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use leyden::{KvType, Level, LoadOptions, Model, SessionOptions};
+
+use super::failure::Failure;
+use conversation::{Conversation, Mode};
+use interrupt::{Idle, Interrupt};
+use request::Input;
+
+/// With a PROMPT, or with text piped to it, answers once; otherwise holds a conversation.
+///
+/// Without MODEL the storyteller inside this program answers, a toy. A single argument is taken for the MODEL if it
+/// is a file's name, otherwise for the PROMPT. The prompt goes through the model's chat template, if it has one.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Model file (GGUF)
+    #[arg(value_name = "MODEL")]
+    first: Option<OsString>,
+    /// Prompt; standard input is then not read
+    #[arg(value_name = "PROMPT")]
+    second: Option<OsString>,
+    /// Model file, as an option
+    #[arg(long, short, value_name = "M")]
+    model: Option<PathBuf>,
+    /// Prompt, as an option
+    #[arg(long, short, value_name = "P")]
+    prompt: Option<String>,
+    /// Instruction to the model that precedes the conversation
+    #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
+    system: Option<String>,
+    /// Continue the prompt as it is, without the chat template
+    #[arg(long)]
+    raw: bool,
+    /// Most tokens to generate; by default until the model ends or the context is full
+    #[arg(short = 'n', long = "max-tokens", value_name = "N")]
+    max_tokens: Option<usize>,
+    #[command(flatten)]
+    sampling: sampling::Sampling,
+    /// Threads to compute with; by default one per physical core that may be used
+    #[arg(long, short, value_name = "T")]
+    threads: Option<usize>,
+    /// Longest text in tokens, prompt and answer together; by default what the model was made for
+    #[arg(long, value_name = "N")]
+    ctx: Option<usize>,
+    /// Storage of keys and values: f32, f16 or q8_0
+    #[arg(long, value_name = "TYPE", default_value_t = KvType::default(), value_parser = kv_type)]
+    kv_type: KvType,
+    /// Instruction-set tier: scalar, avx2 or avx512; by default the best of this machine
+    #[arg(long, value_name = "TIER", value_parser = level)]
+    isa: Option<Level>,
+    /// Print one JSON object instead of the text
+    #[arg(long)]
+    json: bool,
+}
+
+fn kv_type(name: &str) -> Result<KvType, String> {
+    let known = KvType::ALL.map(KvType::name).join(", ");
+    KvType::from_name(name).ok_or_else(|| format!("no such type; known: {known}"))
+}
+
+fn level(name: &str) -> Result<Level, String> {
+    let known = Level::ALL.map(Level::name).join(", ");
+    Level::from_name(name).ok_or_else(|| format!("no such tier; known: {known}"))
+}
+
+/// Answers.
+pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let request = request::resolve(args)?;
+    let interactive = request.input == Input::Standard && io::stdin().is_terminal();
+    if interactive && args.json {
+        return Err(Failure::usage("--json needs a PROMPT or text on standard input"));
+    }
+    let edited = interactive && io::stdout().is_terminal();
+    let options = LoadOptions { threads: args.threads, isa: args.isa };
+    let model = match &request.model {
+        Some(path) => load(path, &options)?,
+        None => {
+            note(
+                "no model named: the embedded storyteller answers, a toy of 4 million parameters that continues old \
+                 stories. For real answers: leyden run MODEL.gguf \"your question\"",
+            );
+            Model::embedded(&options)?
+        }
+    };
+    // Until here Ctrl-C ends the program as it does any other: loading needs no handler.
+    let interrupt = Interrupt::install(if edited { Idle::Stay } else { Idle::Exit })?;
+    let session = model.session(&SessionOptions { context: args.ctx, kv_type: args.kv_type })?;
+    let mode = if args.raw { Mode::Raw } else { Mode::Chat { system: args.system.clone() } };
+    if !args.raw && !model.has_chat_template() {
+        note("the model has no chat template: messages are joined and continued");
+    }
+    let options = args.sampling.options(args.max_tokens);
+    let mut conversation = Conversation::new(&model, session, mode, options);
+
+    if interactive {
+        let name = request
+            .model
+            .as_deref()
+            .map_or_else(|| leyden::EMBEDDED.to_owned(), |path| path.display().to_string());
+        note(&format!(
+            "{name}, context of {} tokens; /help lists the commands, Ctrl-D ends",
+            conversation.context()
+        ));
+        let mut lines: Box<dyn chat::Lines> = if io::stdout().is_terminal() {
+            Box::new(editor::Editor::new())
+        } else {
+            Box::new(editor::Plain)
+        };
+        chat::run(&mut conversation, lines.as_mut(), &interrupt, out, &mut io::stderr())?;
+        note(&conversation.summary().line());
+        return Ok(());
+    }
+    let prompt = match request.input {
+        Input::Prompt(prompt) => prompt,
+        Input::Standard => standard_input(args.raw)?,
+    };
+    once(args, &mut conversation, &prompt, &interrupt, out)
+}
+
+/// One answer.
+fn once(
+    args: &Args,
+    conversation: &mut Conversation<'_>,
+    prompt: &str,
+    interrupt: &Interrupt,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let mut lost = None;
+    let mut ended = true;
+    let answering = interrupt.answering();
+    let answer = conversation.respond(prompt, &mut |piece| {
+        if let Some(text) = piece
+            && !args.json
+        {
+            ended = text.ends_with('\n');
+            if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+                lost = Some(error);
+                return ControlFlow::Break(());
+            }
+        }
+        if answering.stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    let stopped = answering.stopped();
+    drop(answering);
+    if let Some(error) = lost {
+        return Err(error.into());
+    }
+    // What follows should stand on a line of its own. In a file or a pipe the text is all there is.
+    if !ended && io::stdout().is_terminal() {
+        writeln!(out)?;
+    } else if !ended {
+        note("");
+    }
+    out.flush()?;
+    let answer = answer?;
+    let summary = conversation.summary();
+    if args.json {
+        serde_json::to_writer(&mut *out, &summary.json(&answer))?;
+        writeln!(out)?;
+        out.flush()?;
+    }
+    note(&summary.line());
+    if stopped { Err(Failure::interrupted()) } else { Ok(()) }
+}
+
+/// Loads a model file, with a bar on the terminal while it takes its time.
+fn load(path: &std::path::Path, options: &LoadOptions) -> Result<Model, Failure> {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("loading {wide_bar} {bytes} of {total_bytes}") {
+        bar.set_style(style);
+    }
+    let model = Model::open_with(path, options, &mut |done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    Ok(model?)
+}
+
+/// All of standard input. `echo` and editors end a text with a line break that nobody means as part of a question.
+fn standard_input(raw: bool) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    io::stdin()
+        .lock()
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::new(format!("standard input: cannot read: {error}")))?;
+    let mut text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::new(format!("standard input: not UTF-8 text: byte {at}"))
+    })?;
+    if !raw && text.ends_with('\n') {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    Ok(text)
+}
+
+/// A line for people, on standard error.
+fn note(text: &str) {
+    // Nobody is left to tell if this fails.
+    let _ = writeln!(io::stderr(), "{text}");
+}

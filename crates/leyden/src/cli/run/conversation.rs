@@ -1,0 +1,110 @@
+//! A conversation with a model: the messages so far, and the session that has them in its cache.
+
+use std::ops::ControlFlow;
+
+use leyden::{Event, Finish, GenerateOptions, Generation, Message, Model, Session};
+
+use super::chat::{Chat, Reply};
+use super::summary::Summary;
+use crate::cli::failure::Failure;
+
+/// What a message becomes.
+#[derive(Debug, Clone)]
+pub(super) enum Mode {
+    /// A turn in the model's chat template.
+    Chat { system: Option<String> },
+    /// Text to continue, right behind all text before it.
+    Raw,
+}
+
+/// A model, what was said, and how to go on.
+pub(super) struct Conversation<'a> {
+    model: &'a Model,
+    session: Session,
+    mode: Mode,
+    options: GenerateOptions,
+    messages: Vec<Message>,
+    summary: Summary,
+}
+
+impl<'a> Conversation<'a> {
+    /// A conversation in which nothing was said.
+    pub(super) fn new(model: &'a Model, session: Session, mode: Mode, options: GenerateOptions) -> Self {
+        let summary = Summary::new(model, options.sampling.seed);
+        let mut conversation = Self { model, session, mode, options, messages: Vec::new(), summary };
+        conversation.clear();
+        conversation
+    }
+
+    /// The longest text in tokens.
+    pub(super) fn context(&self) -> usize {
+        self.session.context()
+    }
+
+    /// Times and sizes so far.
+    pub(super) fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// Answers a message. `on_event` gets every piece of text, and nothing where the prompt has advanced; it may
+    /// stop the answer. Message and answer become part of the conversation unless the answer fails.
+    pub(super) fn respond(
+        &mut self,
+        message: &str,
+        on_event: &mut dyn FnMut(Option<&str>) -> ControlFlow<()>,
+    ) -> Result<Generation, Failure> {
+        self.messages.push(Message::new("user", message));
+        let answer = self.prompt().and_then(|prompt| {
+            let event = &mut |event: Event<'_>| match event {
+                Event::Text(text) => on_event(Some(text)),
+                Event::Prompt(..) => on_event(None),
+            };
+            Ok(self.session.generate(&prompt, &self.options, event)?)
+        });
+        match answer {
+            Ok(answer) => {
+                self.messages.push(Message::new("assistant", &answer.text));
+                self.summary.add(&answer);
+                Ok(answer)
+            }
+            Err(failure) => {
+                self.messages.pop();
+                Err(failure)
+            }
+        }
+    }
+
+    fn prompt(&self) -> Result<Vec<u32>, Failure> {
+        Ok(match self.mode {
+            Mode::Chat { .. } => self.model.tokenize_chat(&self.messages)?,
+            Mode::Raw => {
+                let text: String = self.messages.iter().map(|message| message.content.as_str()).collect();
+                self.model.tokenize(&text)?
+            }
+        })
+    }
+}
+
+impl Chat for Conversation<'_> {
+    fn answer(
+        &mut self,
+        message: &str,
+        on_event: &mut dyn FnMut(Option<&str>) -> ControlFlow<()>,
+    ) -> Result<Reply, Failure> {
+        let answer = self.respond(message, on_event)?;
+        // The session ends at the last token that fits; a limit of the user's is no surprise.
+        let full = answer.finish == Finish::Length && self.options.max_tokens != Some(answer.tokens.len());
+        Ok(if full { Reply::ContextFull } else { Reply::Done })
+    }
+
+    fn clear(&mut self) {
+        self.messages.clear();
+        if let Mode::Chat { system: Some(system) } = &self.mode {
+            self.messages.push(Message::new("system", system));
+        }
+    }
+
+    fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+}

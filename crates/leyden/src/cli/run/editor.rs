@@ -1,0 +1,122 @@
+//! Lines from a terminal: editing, and a history that outlives the program.
+
+use std::borrow::Cow;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use reedline::{
+    FileBackedHistory, Prompt, PromptEditMode, PromptHistorySearch, PromptHistorySearchStatus, Reedline,
+    Signal,
+};
+
+use super::chat::{Line, Lines};
+use crate::cli::failure::Failure;
+use crate::cli::knobs;
+
+/// Lines kept in the history.
+const HISTORY_LINES: usize = 1000;
+
+/// Lines as the terminal gives them, for when standard output goes to a file or a pipe: the editor asks the terminal
+/// for the cursor's position through standard output, where nothing but answers may appear then. At the prompt Ctrl-C
+/// ends the program.
+pub(super) struct Plain;
+
+impl Lines for Plain {
+    fn next(&mut self) -> Result<Line, Failure> {
+        let _ = write!(io::stderr(), "> ");
+        let mut text = String::new();
+        match io::stdin().read_line(&mut text) {
+            Ok(0) => Ok(Line::End),
+            Ok(_) => Ok(Line::Text(text.trim_end_matches(['\r', '\n']).to_owned())),
+            Err(error) => Err(Failure::new(format!("cannot read from the terminal: {error}"))),
+        }
+    }
+}
+
+/// The line editor.
+pub(super) struct Editor {
+    reedline: Reedline,
+}
+
+impl Editor {
+    /// An editor with the history of earlier conversations. Without a place for it, or if it cannot be read, there
+    /// is only this conversation's.
+    pub(super) fn new() -> Self {
+        let reedline = Reedline::create().use_bracketed_paste(true);
+        let history = knobs::history_file().and_then(|path| match history(&path) {
+            Ok(history) => Some(history),
+            Err(error) => {
+                let path = path.display();
+                let _ = writeln!(io::stderr(), "the history cannot be kept in {path}: {error}");
+                None
+            }
+        });
+        match history {
+            Some(history) => Self { reedline: reedline.with_history(Box::new(history)) },
+            None => Self { reedline },
+        }
+    }
+}
+
+fn history(path: &Path) -> Result<FileBackedHistory, Box<dyn std::error::Error>> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    keep_private(path)?;
+    Ok(FileBackedHistory::with_file(HISTORY_LINES, PathBuf::from(path))?)
+}
+
+/// Makes the file before anybody writes to it: questions to a model are nobody else's business.
+#[cfg(unix)]
+fn keep_private(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path).map(drop)
+}
+
+#[cfg(not(unix))]
+fn keep_private(path: &Path) -> io::Result<()> {
+    fs::OpenOptions::new().append(true).create(true).open(path).map(drop)
+}
+
+impl Lines for Editor {
+    fn next(&mut self) -> Result<Line, Failure> {
+        match self.reedline.read_line(&Sign) {
+            Ok(Signal::Success(text)) => Ok(Line::Text(text)),
+            Ok(Signal::CtrlC) => Ok(Line::Interrupt),
+            Ok(Signal::CtrlD) => Ok(Line::End),
+            // Nothing else was asked for.
+            Ok(_) => Ok(Line::Text(String::new())),
+            Err(error) => Err(Failure::new(format!("cannot read from the terminal: {error}"))),
+        }
+    }
+}
+
+/// What stands before the line.
+struct Sign;
+
+impl Prompt for Sign {
+    fn render_prompt_left(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_right(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
+        Cow::Borrowed("> ")
+    }
+
+    fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
+        Cow::Borrowed("  ")
+    }
+
+    fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
+        let found = match search.status {
+            PromptHistorySearchStatus::Passing => "search",
+            PromptHistorySearchStatus::Failing => "not found",
+        };
+        Cow::Owned(format!("({found}: {}) ", search.term))
+    }
+}

@@ -1,0 +1,76 @@
+//! Ctrl-C: stops an answer; where there is none, ends the program, unless that holds a conversation.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::cli::failure::{self, Failure};
+
+/// Nothing is being generated.
+const IDLE: u8 = 0;
+/// An answer is being generated: an interrupt stops it.
+const ANSWERING: u8 = 1;
+/// It was told to stop, and does so after the step it is in.
+const STOPPING: u8 = 2;
+
+/// The state that the signal handler and the program share.
+#[derive(Debug, Default)]
+pub(super) struct Interrupt {
+    state: Arc<AtomicU8>,
+}
+
+/// What an interrupt does where there is no answer to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Idle {
+    /// Ends the program. So who cannot wait for an answer to stop interrupts twice.
+    Exit,
+    /// Nothing: it came a moment after the answer was complete, and the conversation should not be lost for that.
+    /// While a line is typed the editor sees Ctrl-C as a key.
+    Stay,
+}
+
+impl Interrupt {
+    /// Takes over Ctrl-C.
+    pub(super) fn install(idle: Idle) -> Result<Self, Failure> {
+        let interrupt = Self::default();
+        let state = Arc::clone(&interrupt.state);
+        ctrlc::set_handler(move || {
+            let told = state.compare_exchange(ANSWERING, STOPPING, Ordering::SeqCst, Ordering::SeqCst);
+            if told.is_err() && idle == Idle::Exit {
+                std::process::exit(i32::from(failure::INTERRUPTED));
+            }
+        })
+        .map_err(|error| Failure::new(format!("cannot take over Ctrl-C: {error}")))?;
+        Ok(interrupt)
+    }
+
+    /// Declares that an answer is being generated, until the returned value goes.
+    pub(super) fn answering(&self) -> Answering<'_> {
+        self.state.store(ANSWERING, Ordering::SeqCst);
+        Answering { interrupt: self }
+    }
+}
+
+/// An answer that can be stopped.
+#[derive(Debug)]
+pub(super) struct Answering<'a> {
+    interrupt: &'a Interrupt,
+}
+
+impl Answering<'_> {
+    /// Whether it should stop.
+    pub(super) fn stopped(&self) -> bool {
+        self.interrupt.state.load(Ordering::SeqCst) == STOPPING
+    }
+
+    /// What Ctrl-C does.
+    #[cfg(test)]
+    pub(super) fn stop(&self) {
+        self.interrupt.state.store(STOPPING, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        self.interrupt.state.store(IDLE, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,108 @@
+//! The closing line, and the same in JSON.
+
+use std::time::Duration;
+
+use leyden::{Generation, Model};
+use serde_json::{Value, json};
+
+use crate::cli::text;
+
+/// Times and sizes of one answer or a whole conversation.
+#[derive(Debug)]
+pub(super) struct Summary {
+    model: String,
+    tier: &'static str,
+    threads: usize,
+    seed: u64,
+    load: Duration,
+    first_token: Option<Duration>,
+    prompt_tokens: usize,
+    prefill: Duration,
+    /// Tokens after the first of each answer: those that `decode` was spent on.
+    decoded_tokens: usize,
+    decode: Duration,
+}
+
+impl Summary {
+    /// A summary of nothing yet.
+    pub(super) fn new(model: &Model, seed: u64) -> Self {
+        Self {
+            model: model.metadata().file().to_owned(),
+            tier: model.cpu().tier().level().name(),
+            threads: model.cpu().pool().members(),
+            seed,
+            load: model.load_time(),
+            first_token: None,
+            prompt_tokens: 0,
+            prefill: Duration::ZERO,
+            decoded_tokens: 0,
+            decode: Duration::ZERO,
+        }
+    }
+
+    /// Adds an answer.
+    pub(super) fn add(&mut self, answer: &Generation) {
+        if !answer.first_token.is_zero() {
+            self.first_token.get_or_insert(answer.first_token);
+        }
+        self.prompt_tokens += answer.prompt_tokens - answer.cached_tokens;
+        self.prefill += answer.prefill;
+        self.decoded_tokens += answer.tokens.len().saturating_sub(1);
+        self.decode += answer.decode;
+    }
+
+    /// One line for people.
+    pub(super) fn line(&self) -> String {
+        let mut parts = vec![format!("load {}", time(self.load))];
+        if let Some(first) = self.first_token {
+            parts.push(format!("first token {}", time(first)));
+            parts.push(part("prefill", self.prompt_tokens, self.prefill));
+        }
+        if self.decoded_tokens > 0 {
+            parts.push(part("decode", self.decoded_tokens, self.decode));
+        }
+        if let Some(peak) = leyden::peak_memory() {
+            parts.push(format!("peak memory {}", text::bytes(peak)));
+        }
+        parts.push(format!("{}, {}", text::plural(self.threads, "thread"), self.tier));
+        parts.push(format!("seed {}", self.seed));
+        parts.join(" | ")
+    }
+
+    /// The answer with everything the line says.
+    pub(super) fn json(&self, answer: &Generation) -> Value {
+        json!({
+            "model": self.model,
+            "text": answer.text,
+            "tokens": answer.tokens,
+            "finish": answer.finish.name(),
+            "prompt_tokens": answer.prompt_tokens,
+            "completion_tokens": answer.tokens.len(),
+            "seed": self.seed,
+            "isa": self.tier,
+            "threads": self.threads,
+            "load_seconds": self.load.as_secs_f64(),
+            "first_token_seconds": self.first_token.map(|time| time.as_secs_f64()),
+            "prefill_tokens_per_second": rate(self.prompt_tokens, self.prefill),
+            "decode_tokens_per_second": rate(self.decoded_tokens, self.decode),
+            "peak_memory_bytes": leyden::peak_memory(),
+        })
+    }
+}
+
+fn part(name: &str, tokens: usize, time: Duration) -> String {
+    let rate = rate(tokens, time).map_or(String::new(), |rate| format!(", {rate:.1} t/s"));
+    format!("{name} {}{rate}", text::plural(tokens, "token"))
+}
+
+fn rate(tokens: usize, time: Duration) -> Option<f64> {
+    (tokens > 0 && !time.is_zero()).then(|| tokens as f64 / time.as_secs_f64())
+}
+
+fn time(time: Duration) -> String {
+    if time < Duration::from_secs(1) {
+        format!("{:.1} ms", time.as_secs_f64() * 1e3)
+    } else {
+        format!("{:.2} s", time.as_secs_f64())
+    }
+}

@@ -1,0 +1,101 @@
+//! `leyden run` as a conversation, in a terminal that a Python script plays.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::program::Files;
+
+/// Runs `terminal.py` with a scene; `None` if there is no Python to run it.
+fn play(files: &Files, args: &[&str], scene: &serde_json::Value) -> Option<serde_json::Value> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/terminal.py");
+    let request = serde_json::json!({
+        "program": env!("CARGO_BIN_EXE_leyden"),
+        "arguments": args,
+        "environment": { "LEYDEN_HISTORY": files.path("history"), "TERM": "xterm" },
+        "folder": files.folder(),
+        "scene": scene,
+    });
+    let output = Command::new("python3").arg(script).arg(request.to_string()).output();
+    match output {
+        Ok(output) => {
+            let err = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{err}");
+            Some(serde_json::from_slice(&output.stdout).unwrap())
+        }
+        Err(error) => {
+            assert!(std::env::var_os("LEYDEN_CI").is_none(), "python3: {error}");
+            eprintln!("skipped: no python3: {error}");
+            None
+        }
+    }
+}
+
+const ENTER: &str = "\r";
+const CTRL_C: &str = "\u{3}";
+const CTRL_D: &str = "\u{4}";
+const UP: &str = "\u{1b}[A";
+/// What the editor says to the terminal when it begins to read a line: bracketed paste on.
+const READY: &str = "\u{1b}[?2004h";
+
+#[test]
+fn a_conversation_with_commands() {
+    let files = Files::new();
+    let scene = serde_json::json!([
+        { "wait": READY, "send": format!("Once upon a time{ENTER}") },
+        { "wait": READY, "send": format!("/help{ENTER}") },
+        { "wait": "/save FILE", "send": "" },
+        { "wait": READY, "send": format!("/save talk.json{ENTER}") },
+        { "wait": "(saved 2 messages", "send": "" },
+        { "wait": READY, "send": format!("/clear{ENTER}") },
+        { "wait": "(forgotten)", "send": "" },
+        // The first line again.
+        { "wait": READY, "send": format!("{UP}{UP}{UP}{UP}{ENTER}") },
+        { "wait": READY, "send": CTRL_C },
+        { "wait": "Ctrl-D or /quit", "send": "" },
+        { "wait": READY, "send": CTRL_D },
+        { "wait": "peak memory", "send": "" },
+    ]);
+    let Some(result) = play(&files, &["run", "-n", "8", "--temp", "0"], &scene) else { return };
+    assert_eq!(result["code"], 0, "{result}");
+    let saved = std::fs::read_to_string(files.path("talk.json")).unwrap();
+    let saved: serde_json::Value = serde_json::from_str(&saved).unwrap();
+    assert_eq!(saved[0], serde_json::json!({ "role": "user", "content": "Once upon a time" }));
+    assert_eq!(saved[1]["role"], "assistant");
+    let answer = saved[1]["content"].as_str().unwrap();
+    let screen = result["terminal"].as_str().unwrap().replace("\r\n", "\n");
+    assert_eq!(screen.matches(answer).count(), 2, "the line from the history is answered alike\n{screen}");
+    let history = std::fs::read_to_string(files.path("history")).unwrap();
+    assert!(history.starts_with("Once upon a time\n"), "{history}");
+}
+
+#[test]
+fn an_interrupt_stops_the_answer_and_not_the_program() {
+    let files = Files::new();
+    let scene = serde_json::json!([
+        { "wait": READY, "send": format!("Once upon a time{ENTER}") },
+        { "output": true, "send": CTRL_C },
+        { "wait": "(stopped)", "send": "" },
+        { "wait": READY, "send": format!("/quit{ENTER}") },
+        { "wait": "peak memory", "send": "" },
+    ]);
+    let Some(result) = play(&files, &["run", "--logit-bias", "0=-inf"], &scene) else { return };
+    assert_eq!(result["code"], 0, "{result}");
+}
+
+#[test]
+fn only_answers_go_to_a_pipe() {
+    let files = Files::new();
+    let scene = serde_json::json!([
+        { "wait": "> ", "send": "Once upon a time\n" },
+        { "wait": "> ", "send": "/help\n" },
+        { "wait": "> ", "send": CTRL_D },
+        { "wait": "peak memory", "send": "" },
+    ]);
+    let args = ["run", "-n", "8", "--temp", "0"];
+    let mut request = vec!["|"];
+    request.extend(args);
+    let Some(result) = play(&files, &request, &scene) else { return };
+    let once = crate::program::leyden(&[&args[..], &["Once upon a time"]].concat());
+    assert_eq!(result["code"], 0, "{result}");
+    assert_eq!(result["output"].as_str().unwrap(), format!("{}\n", once.out));
+}

@@ -1,0 +1,198 @@
+//! `leyden run` with the embedded model: one answer.
+
+use std::io::Read;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::program::{
+    Files, Run, STORYTELLER, command, leyden, leyden_with_input, storyteller_with_template,
+};
+
+/// Standard output of a run that must have succeeded; standard error holds notes.
+#[track_caller]
+fn text(run: Run) -> String {
+    assert_eq!(run.code, Some(0), "{run:?}");
+    run.out
+}
+
+#[test]
+fn a_prompt_is_continued() {
+    let run = leyden(&["run", "Once upon a time", "-n", "12", "--temp", "0"]);
+    for part in [
+        "toy",
+        "leyden run MODEL.gguf",
+        "load ",
+        "first token ",
+        "prefill ",
+        "decode 11 tokens",
+        "peak memory ",
+    ] {
+        assert!(run.err.contains(part), "{part}\n{}", run.err);
+    }
+    let out = text(run);
+    assert!(out.split_whitespace().count() >= 4 && !out.contains("<|"), "{out:?}");
+    // A prompt on the command line means that standard input is not read.
+    let again =
+        leyden_with_input(&["run", "--prompt", "Once upon a time", "-n", "12", "--temp", "0"], b"\xff");
+    assert_eq!(text(again), out);
+    let piped = leyden_with_input(&["run", "-n", "12", "--temp", "0"], b"Once upon a time\n");
+    assert_eq!(text(piped), out);
+}
+
+#[test]
+fn the_seed_decides_the_text() {
+    let story = |seed: &str, threads: &str| {
+        text(leyden(&["run", "The king", "-n", "24", "--seed", seed, "--threads", threads]))
+    };
+    let first = story("7", "1");
+    for threads in ["2", "3", "8"] {
+        assert_eq!(story("7", threads), first, "{threads} threads");
+    }
+    assert_ne!(story("8", "2"), first);
+}
+
+#[test]
+fn json_says_everything() {
+    let run = leyden(&["run", "The king", "-n", "6", "--seed", "3", "--json"]);
+    let object: serde_json::Value = serde_json::from_str(&text(run)).unwrap();
+    assert_eq!(
+        (&object["completion_tokens"], &object["seed"]),
+        (&serde_json::json!(6), &serde_json::json!(3))
+    );
+    assert_eq!(object["tokens"].as_array().unwrap().len(), 6);
+    assert_eq!(object["finish"], "length");
+    assert!(object["decode_tokens_per_second"].as_f64().unwrap() > 0.0);
+    let plain = text(leyden(&["run", "The king", "-n", "6", "--seed", "3"]));
+    assert_eq!(object["text"], plain);
+}
+
+#[test]
+fn a_model_file_answers_like_the_embedded_one() {
+    let flags = ["-n", "12", "--temp", "0"];
+    let embedded = text(leyden(&[&["run", "The king"], &flags[..]].concat()));
+    assert_eq!(text(leyden(&[&["run", STORYTELLER, "The king"], &flags[..]].concat())), embedded);
+    let piped = leyden_with_input(&[&["run", STORYTELLER], &flags[..]].concat(), b"The king");
+    assert!(!piped.err.contains("toy"), "{}", piped.err);
+    assert_eq!(text(piped), embedded);
+}
+
+#[test]
+fn a_prompt_goes_through_the_chat_template() {
+    let files = Files::new();
+    let template = "{% for m in messages %}{{ m.role }} {{ m.content }}, {% endfor %}\
+                    {% if add_generation_prompt %}Once{% endif %}";
+    let path = files.add("chat.gguf", &storyteller_with_template(template));
+    let flags = ["-n", "8", "--temp", "0"];
+    let with = |args: &[&str]| text(leyden(&[args, &flags[..]].concat()));
+    let chat = with(&["run", &path, "upon", "--system", "tell"]);
+    assert_eq!(chat, with(&["run", "--raw", &path, "system tell, user upon, Once"]));
+    assert_ne!(chat, with(&["run", "--raw", &path, "upon"]));
+}
+
+#[test]
+fn hostile_templates_fail_and_end() {
+    let files = Files::new();
+    let cases = [
+        ("{% for i in range(1000000000) %}{% for j in range(1000000000) %}x{% endfor %}{% endfor %}", ""),
+        ("{{ raise_exception('no talking') }}", "no talking"),
+        ("{% if %}", "tokenizer.chat_template"),
+    ];
+    for (template, message) in cases {
+        let path = files.add("hostile.gguf", &storyteller_with_template(template));
+        let run = leyden(&["run", &path, "Hello"]);
+        assert_eq!((run.code, run.out.as_str()), (Some(1), ""), "{template}\n{}", run.err);
+        assert!(run.err.contains("hostile.gguf") && run.err.contains(message), "{template}\n{}", run.err);
+        assert!(!run.err.contains("panicked"), "{}", run.err);
+    }
+}
+
+#[test]
+fn edges_of_the_request() {
+    assert_eq!(text(leyden(&["run", "Hello", "-n", "0"])), "");
+    // An empty prompt begins at the model's first token.
+    assert!(!text(leyden(&["run", "", "-n", "4", "--seed", "1"])).is_empty());
+    let whole = text(leyden(&["run", "The king", "-n", "20", "--temp", "0"]));
+    let word = whole.split_whitespace().nth(3).unwrap();
+    let cut = text(leyden(&["run", "The king", "-n", "20", "--temp", "0", "--stop", word]));
+    assert_eq!(cut, whole.split_once(word).unwrap().0, "generation ends before the stop text");
+    let err = leyden_with_input(&["run"], "long ".repeat(3000).as_bytes());
+    assert_eq!((err.code, err.out.as_str()), (Some(1), ""));
+    assert!(err.err.contains("do not fit the context of 1024") && err.err.contains("hint: "), "{}", err.err);
+}
+
+#[test]
+fn wrong_usage_is_named() {
+    let cases: [(&[&str], &str); 11] = [
+        (&["--temp", "-1"], "temperature: -1"),
+        (&["--temp", "NaN"], "temperature: NaN"),
+        (&["--top-p", "2"], "top_p: 2"),
+        (&["--min-p", "-0.5"], "min_p: -0.5"),
+        (&["--ctx", "99999"], "ctx: 99999"),
+        (&["--threads", "0"], "threads: 0"),
+        (&["--kv-type", "q9"], "known: f32, f16, q8_0"),
+        (&["--isa", "mmx"], "known: scalar"),
+        (&["--logit-bias", "4096=1"], "logit_bias: token 4096"),
+        (&["--logit-bias", "one"], "ID=X"),
+        (&["--raw", "--system", "x"], "--system"),
+    ];
+    for (flags, message) in cases {
+        let run = leyden(&[&["run", "Hello", "-n", "1"], flags].concat());
+        assert_eq!((run.code, run.out.as_str()), (Some(2), ""), "{flags:?}\n{}", run.err);
+        assert!(run.err.contains(message) && !run.err.contains("panicked"), "{flags:?}\n{}", run.err);
+    }
+    let files = Files::new();
+    leyden(&["run", &files.path("absent.gguf"), "Hello"]).failed(1);
+    leyden(&["run", "a", "b", "--model", "m"]).failed(2);
+}
+
+#[test]
+fn a_closed_pipe_stops_the_story() {
+    let mut command = command(&["run", "Once upon a time"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    assert!(!err.contains("error"), "{err}");
+}
+
+#[test]
+fn an_interrupt_stops_the_story() {
+    // Never ends by itself before the context is full.
+    let mut child = command(&["run", "Once upon a time", "--logit-bias", "0=-inf"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = child.stdout.take().unwrap();
+    out.read_exact(&mut [0]).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{err}");
+    assert!(err.contains("peak memory") && !err.contains("error"), "{err}");
+}
+
+#[test]
+fn an_interrupt_is_harmless_at_any_time() {
+    for delay in (0..60).step_by(6) {
+        let mut command = command(&["run", "Once upon a time", "-n", "50"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(delay));
+        // It may be over already.
+        let _ = kill_process(Pid::from_child(&child), Signal::INT);
+        let output = child.wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        // Before the handler stands the signal itself ends the program, which has no code then.
+        assert!(
+            matches!(output.status.code(), None | Some(0 | 130)),
+            "{delay} ms: {:?}\n{err}",
+            output.status
+        );
+        assert!(!err.contains("panicked"), "{err}");
+    }
+}
