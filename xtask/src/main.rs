@@ -1,6 +1,7 @@
 //! Automation of this repository: `cargo xtask lint`.
 #![expect(clippy::print_stdout, reason = "a program that reports to a terminal")]
 
+mod embed;
 mod lint;
 
 use std::path::Path;
@@ -14,8 +15,10 @@ struct Task {
 }
 
 /// Every task, one line each.
-const TASKS: &[Task] =
-    &[Task { name: "lint", help: "check the invariants of ARCHITECTURE.md", run: lint::run }];
+const TASKS: &[Task] = &[
+    Task { name: "embed", help: "make the embedded model from its F16 weights", run: embed::run },
+    Task { name: "lint", help: "check the invariants of ARCHITECTURE.md", run: lint::run },
+];
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

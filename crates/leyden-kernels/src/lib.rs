@@ -4,6 +4,10 @@
 //! reference. Results are the same bits on every tier, at every number of threads, and for every batch a
 //! token shares: integer sums are exact, and every floating-point reduction has one written order.
 #![expect(unsafe_code, reason = "SIMD, thread-pool hand-over and anonymous memory live here")]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "lanes, rows and columns are indices; several arrays share one"
+)]
 
 pub mod attention;
 pub mod knobs;

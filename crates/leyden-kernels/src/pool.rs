@@ -78,12 +78,13 @@ impl Shared {
         let mut seen = 0;
         loop {
             let mut spins = 0;
+            let is_new = |state: u64| state & OPEN != 0 && state / GENERATION != seen;
             let state = loop {
                 let state = self.state.0.load(Ordering::SeqCst);
-                if self.stop.load(Ordering::Relaxed) {
+                if self.stop.load(Ordering::SeqCst) {
                     return;
                 }
-                if state & OPEN != 0 && state / GENERATION != seen {
+                if is_new(state) {
                     break state;
                 }
                 if spins < self.spins {
@@ -92,8 +93,9 @@ impl Shared {
                     continue;
                 }
                 self.parked[me].0.store(true, Ordering::SeqCst);
-                let state = self.state.0.load(Ordering::SeqCst);
-                if !(state & OPEN != 0 && state / GENERATION != seen) && !self.stop.load(Ordering::SeqCst) {
+                // Look again: a job published before the flag was up woke nobody.
+                let quiet = !is_new(self.state.0.load(Ordering::SeqCst));
+                if quiet && !self.stop.load(Ordering::SeqCst) {
                     thread::park();
                 }
                 self.parked[me].0.store(false, Ordering::SeqCst);

@@ -1,1 +1,37 @@
-//! placeholder
+//! Language-model inference on CPUs.
+//!
+//! A [`Model`] is loaded once; a [`Session`] is one conversation or text with it. Both block: there is no runtime
+//! to start. Generated text comes piece by piece to a closure that can stop it.
+//!
+//! ```
+//! use leyden::{Event, GenerateOptions, LoadOptions, Model, SessionOptions};
+//! use std::ops::ControlFlow;
+//!
+//! let model = Model::embedded(&LoadOptions::default())?;
+//! let mut session = model.session(&SessionOptions::default())?;
+//! let prompt = model.tokenize("Once upon a time")?;
+//! let options = GenerateOptions { max_tokens: Some(16), ..Default::default() };
+//! let answer = session.generate(&prompt, &options, &mut |event| {
+//!     if let Event::Text(piece) = event {
+//!         print!("{piece}");
+//!     }
+//!     ControlFlow::Continue(())
+//! })?;
+//! assert_eq!(answer.prompt_tokens, prompt.len());
+//! # Ok::<(), leyden::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod error;
+mod model;
+mod process;
+mod session;
+
+pub use error::Error;
+pub use leyden_engine::sample::{Penalties, SamplingParams};
+pub use leyden_kernels::attention::KvType;
+pub use leyden_kernels::{Level, Tier};
+pub use leyden_text::{Message, Special, Tokenizer};
+pub use model::{EMBEDDED, LoadOptions, Model};
+pub use process::peak_memory;
+pub use session::{Event, Finish, GenerateOptions, Generation, Session, SessionOptions};

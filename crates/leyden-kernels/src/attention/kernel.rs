@@ -34,6 +34,7 @@ struct Rows<'a> {
     head: usize,
     blocks: &'a [u32],
     /// Query rows, `[row][dim]`, and the number of visible tokens of each.
+    dim: usize,
     queries: &'a [f32],
     visible: &'a [usize],
     scale: f32,
@@ -58,55 +59,27 @@ fn floats(bytes: &[u8]) -> Lanes {
     f
 }
 
-/// Value `d` of the 16 keys from token `16 * g`.
+/// Sixteen numbers from two groups of eight.
 #[inline(always)]
-fn keys16<I: Isa>(isa: I, t: KvType, k: &[u8], dim: usize, g: usize, d: usize) -> Lanes {
-    // Two groups of eight tokens.
-    let at = |half: usize, size: usize| ((2 * g + half) * dim + d) * 8 * size;
-    match t {
-        KvType::F32 => {
-            let mut b = [0; 64];
-            b[..32].copy_from_slice(&k[at(0, 4)..][..32]);
-            b[32..].copy_from_slice(&k[at(1, 4)..][..32]);
-            floats(&b)
-        }
-        KvType::F16 => {
-            let mut b = [0; 32];
-            b[..16].copy_from_slice(&k[at(0, 2)..][..16]);
-            b[16..].copy_from_slice(&k[at(1, 2)..][..16]);
-            isa.f16_to_f32(&halves(&b))
-        }
-        KvType::Q8_0 => {
-            let scale = |half: usize| BLOCK_TOKENS * dim + (((2 * g + half) * (dim / 32)) + d / 32) * 16;
-            let mut s = [0; 32];
-            s[..16].copy_from_slice(&k[scale(0)..][..16]);
-            s[16..].copy_from_slice(&k[scale(1)..][..16]);
-            let s = isa.f16_to_f32(&halves(&s));
-            let (low, high) = (&k[at(0, 1)..][..8], &k[at(1, 1)..][..8]);
-            std::array::from_fn(|i| f32::from((if i < 8 { low[i] } else { high[i - 8] }) as i8) * s[i])
-        }
-    }
+fn both<const N: usize, const M: usize>(a: &[u8; N], b: &[u8; N]) -> [u8; M] {
+    let mut bytes = [0; M];
+    bytes[..N].copy_from_slice(a);
+    bytes[N..].copy_from_slice(b);
+    bytes
 }
 
-/// Sixteen values from `d` of one token.
+/// Adds `lanes[i] * x[r]` to every row.
 #[inline(always)]
-fn values16<I: Isa>(isa: I, t: KvType, v: &[u8], dim: usize, token: usize, d: usize) -> Lanes {
-    let at = token * dim + d;
-    match t {
-        KvType::F32 => floats(&v[at * 4..][..64]),
-        KvType::F16 => isa.f16_to_f32(&halves(&v[at * 2..][..32])),
-        KvType::Q8_0 => {
-            let s = BLOCK_TOKENS * dim + (token * (dim / 32) + d / 32) * 2;
-            let mut h = [0; 16];
-            h[0] = u16::from_le_bytes([v[s], v[s + 1]]);
-            let s = isa.f16_to_f32(&h)[0];
-            let codes = &v[at..at + 16];
-            std::array::from_fn(|i| f32::from(codes[i] as i8) * s)
+fn accumulate<const R: usize>(acc: &mut [Lanes; R], lanes: &Lanes, x: &[f32; R]) {
+    for r in 0..R {
+        for i in 0..16 {
+            acc[r][i] = lanes[i].mul_add(x[r], acc[r][i]);
         }
     }
 }
 
 /// Scores of `R` rows with the first `count` tokens of a tile: `fma(k[d], q[d], acc)` for d ascending, scaled.
+/// The queries come as `[dim][R]`.
 #[inline(always)]
 fn scores<I: Isa, const R: usize>(
     isa: I,
@@ -117,14 +90,34 @@ fn scores<I: Isa, const R: usize>(
     scale: f32,
     out: &mut [[f32; BLOCK_TOKENS]],
 ) {
+    let q = q[..dim * R].as_chunks::<R>().0;
+    let (codes, scales) = k.split_at(if t == KvType::Q8_0 { BLOCK_TOKENS * dim } else { k.len() });
+    // Bytes of eight tokens' keys: two groups make 16 lanes.
+    let group = codes.len() / 8;
     for g in 0..count.div_ceil(16) {
+        let (low, high) = codes[2 * g * group..2 * (g + 1) * group].split_at(group);
         let mut acc = [[0.0_f32; 16]; R];
-        for d in 0..dim {
-            let key = keys16(isa, t, k, dim, g, d);
-            for r in 0..R {
-                let x = q[r * dim + d];
-                for i in 0..16 {
-                    acc[r][i] = key[i].mul_add(x, acc[r][i]);
+        match t {
+            KvType::F32 => {
+                for ((a, b), x) in low.as_chunks::<32>().0.iter().zip(high.as_chunks::<32>().0).zip(q) {
+                    accumulate(&mut acc, &floats(&both::<32, 64>(a, b)), x);
+                }
+            }
+            KvType::F16 => {
+                for ((a, b), x) in low.as_chunks::<16>().0.iter().zip(high.as_chunks::<16>().0).zip(q) {
+                    accumulate(&mut acc, &isa.f16_to_f32(&halves(&both::<16, 32>(a, b))), x);
+                }
+            }
+            KvType::Q8_0 => {
+                let group = scales.len() / 8;
+                let (s_low, s_high) = scales[2 * g * group..2 * (g + 1) * group].split_at(group);
+                let blocks = low.as_chunks::<256>().0.iter().zip(high.as_chunks::<256>().0);
+                let scales = s_low.as_chunks::<16>().0.iter().zip(s_high.as_chunks::<16>().0);
+                for (((low, high), (a, b)), q) in blocks.zip(scales).zip(q.chunks_exact(32)) {
+                    let s = isa.f16_to_f32(&halves(&both::<16, 32>(a, b)));
+                    for ((a, b), x) in low.as_chunks::<8>().0.iter().zip(high.as_chunks::<8>().0).zip(q) {
+                        accumulate(&mut acc, &scaled(&both::<8, 16>(a, b), &s), x);
+                    }
                 }
             }
         }
@@ -136,24 +129,43 @@ fn scores<I: Isa, const R: usize>(
     }
 }
 
-/// Weighted values of `R` rows over the first `count` tokens of a tile, in order of token.
+/// Signed bytes times their lanes' scales.
 #[inline(always)]
-fn weigh<I: Isa, const R: usize>(
-    isa: I,
-    t: KvType,
-    v: &[u8],
-    p: &[[f32; BLOCK_TOKENS]],
-    (dim, count): (usize, usize),
-    out: &mut [f32],
-) {
+fn scaled(codes: &[u8; 16], s: &Lanes) -> Lanes {
+    let mut v = [0.0; 16];
+    for i in 0..16 {
+        v[i] = f32::from(codes[i] as i8) * s[i];
+    }
+    v
+}
+
+/// Weighted values of `R` rows over the first tokens of a tile, in order of token, as many as `p` has.
+/// The weights come as `[token][R]`.
+#[inline(always)]
+fn weigh<I: Isa, const R: usize>(isa: I, t: KvType, v: &[u8], p: &[[f32; R]], dim: usize, out: &mut [f32]) {
+    let (codes, scales) = v.split_at(if t == KvType::Q8_0 { BLOCK_TOKENS * dim } else { v.len() });
+    let rows = codes.chunks_exact(codes.len() / BLOCK_TOKENS).zip(p);
     for d in (0..dim).step_by(16) {
         let mut acc = [[0.0_f32; 16]; R];
-        for j in 0..count {
-            let value = values16(isa, t, v, dim, j, d);
-            for r in 0..R {
-                let x = p[r][j];
-                for i in 0..16 {
-                    acc[r][i] = value[i].mul_add(x, acc[r][i]);
+        match t {
+            KvType::F32 => {
+                for (v, x) in rows.clone() {
+                    accumulate(&mut acc, &floats(&v[d * 4..][..64]), x);
+                }
+            }
+            KvType::F16 => {
+                for (v, x) in rows.clone() {
+                    accumulate(&mut acc, &isa.f16_to_f32(&halves(&v[d * 2..][..32])), x);
+                }
+            }
+            KvType::Q8_0 => {
+                for ((v, x), s) in rows.clone().zip(scales.chunks_exact(dim / 16)) {
+                    let mut h = [0; 16];
+                    h[0] = u16::from_le_bytes([s[d / 32 * 2], s[d / 32 * 2 + 1]]);
+                    let s = isa.f16_to_f32(&h)[0];
+                    let mut codes = [0; 16];
+                    codes.copy_from_slice(&v[d..][..16]);
+                    accumulate(&mut acc, &scaled(&codes, &[s; 16]), x);
                 }
             }
         }
@@ -161,6 +173,39 @@ fn weigh<I: Isa, const R: usize>(
             out[r * dim + d..r * dim + d + 16].copy_from_slice(&acc[r]);
         }
     }
+}
+
+/// One tile for rows `r..r + R`: scores, numerators, weighted values. Returns each row's maximum and sum.
+#[inline(always)]
+fn tile<I: Isa, const R: usize>(
+    isa: I,
+    task: &Rows<'_>,
+    (k, v): (&[u8], &[u8]),
+    q: &[f32],
+    counts: &[usize],
+    out: &mut [f32],
+) -> [(f32, f32); TOGETHER] {
+    let dim = task.dim;
+    let t = task.cache.shape().kv_type;
+    let widest = counts.iter().copied().max().unwrap_or(0);
+    let mut s = [[0.0; BLOCK_TOKENS]; R];
+    scores::<I, R>(isa, t, k, q, (dim, widest), task.scale, &mut s);
+    let mut tops = [(0.0, 0.0); TOGETHER];
+    for r in 0..R {
+        if counts[r] > 0 {
+            tops[r] = numerators(&mut s[r], counts[r]);
+        } else {
+            s[r] = [0.0; BLOCK_TOKENS];
+        }
+    }
+    let mut p = [[0.0; R]; BLOCK_TOKENS];
+    for (j, p) in p.iter_mut().enumerate() {
+        for r in 0..R {
+            p[r] = s[r][j];
+        }
+    }
+    weigh::<I, R>(isa, t, v, &p[..widest], dim, out);
+    tops
 }
 
 /// Runs `$f::<I, N>` for the run-time number of rows 1 to TOGETHER.
@@ -201,48 +246,45 @@ fn numerators(s: &mut [f32; BLOCK_TOKENS], count: usize) -> (f32, f32) {
 /// Attention of up to [`ROWS`] rows; `out` has the shape of the queries.
 #[inline(always)]
 fn rows<I: Isa>(isa: I, task: &Rows<'_>, out: &mut [f32]) {
-    let n = task.visible.len();
-    let dim = task.queries.len() / n;
-    let t = task.cache.shape().kv_type;
+    let (n, dim) = (task.visible.len(), task.dim);
     let mut running = [(f32::NEG_INFINITY, 0.0_f32); ROWS];
-    let mut partial = [0.0; ROWS * MAX_HEAD_DIM];
-    let mut s = [[0.0; BLOCK_TOKENS]; ROWS];
+    let mut partial = [0.0; TOGETHER * MAX_HEAD_DIM];
+    // Queries of rows computed together, turned to [dim][rows].
+    let mut turned = [0.0; ROWS * MAX_HEAD_DIM];
+    for r in (0..n).step_by(TOGETHER) {
+        let together = TOGETHER.min(n - r);
+        for d in 0..dim {
+            for i in 0..together {
+                turned[r * dim + d * together + i] = task.queries[(r + i) * dim + d];
+            }
+        }
+    }
     out.fill(0.0);
     let most = task.visible.iter().copied().max().unwrap_or(0);
-    for (tile, &block) in task.blocks[..most.div_ceil(BLOCK_TOKENS)].iter().enumerate() {
+    for (index, &block) in task.blocks[..most.div_ceil(BLOCK_TOKENS)].iter().enumerate() {
         let k = task.cache.keys(task.layer, block, task.head);
         let v = task.cache.values(task.layer, block, task.head);
-        let start = tile * BLOCK_TOKENS;
-        let count = |r: usize| task.visible[r].saturating_sub(start).min(BLOCK_TOKENS);
         for r in (0..n).step_by(TOGETHER) {
             let together = TOGETHER.min(n - r);
-            let widest = (r..r + together).map(count).max().unwrap_or(0);
-            let q = &task.queries[r * dim..];
-            let shape = (dim, widest);
-            by_rows!(together, scores(isa, t, k, q, shape, task.scale, &mut s[r..]));
-            let mut tops = [(0.0, 0.0); TOGETHER];
-            for i in 0..together {
-                if count(r + i) > 0 {
-                    tops[i] = numerators(&mut s[r + i], count(r + i));
-                } else {
-                    s[r + i].fill(0.0);
-                }
+            let mut counts = [0; TOGETHER];
+            for (c, visible) in counts.iter_mut().zip(&task.visible[r..r + together]) {
+                *c = visible.saturating_sub(index * BLOCK_TOKENS).min(BLOCK_TOKENS);
             }
-            by_rows!(together, weigh(isa, t, v, &s[r..], shape, &mut partial[r * dim..]));
-            for i in 0..together {
+            let q = &turned[r * dim..];
+            let tops = by_rows!(together, tile(isa, task, (k, v), q, &counts, &mut partial));
+            for i in (0..together).filter(|i| counts[*i] > 0) {
                 let row = r + i;
-                if count(row) == 0 {
-                    continue;
-                }
                 let (old, sum) = running[row];
                 let (top, tile_sum) = tops[i];
                 let max = if top > old { top } else { old };
-                let e = exp16(&std::array::from_fn(|i| if i == 0 { old - max } else { top - max }));
+                let mut e = [0.0; 16];
+                (e[0], e[1]) = (old - max, top - max);
+                let e = exp16(&e);
                 // The first tile has nothing before it.
-                let before = if tile == 0 { 0.0 } else { e[0] };
+                let before = if index == 0 { 0.0 } else { e[0] };
                 running[row] = (max, sum.mul_add(before, tile_sum * e[1]));
                 let o = &mut out[row * dim..(row + 1) * dim];
-                for (o, p) in o.iter_mut().zip(&partial[row * dim..]) {
+                for (o, p) in o.iter_mut().zip(&partial[i * dim..]) {
                     *o = o.mul_add(before, p * e[1]);
                 }
             }
@@ -321,6 +363,7 @@ pub fn attention(
             layer,
             head,
             blocks: s.blocks,
+            dim,
             queries: &q[..n * dim],
             visible: &visible[..n],
             scale,

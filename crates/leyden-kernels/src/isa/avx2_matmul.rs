@@ -68,6 +68,15 @@ unsafe fn halves(p: *const u8) -> [__m256; 2] {
     unsafe { [_mm256_cvtph_ps(load128(p)), _mm256_cvtph_ps(load128(p.add(16)))] }
 }
 
+/// Eight bfloat16 at `p`. A function, because a closure would be compiled without the features.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+unsafe fn brain_floats(p: *const u8) -> __m256 {
+    // SAFETY: the caller gives 16 readable bytes.
+    let h = unsafe { load128(p) };
+    _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(h)))
+}
+
 /// Adds the products of two k-groups' weight vectors with every column to the 16-bit sums.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
@@ -101,8 +110,11 @@ unsafe fn nibble_block<const C: usize>(w: *const u8, a: *const i8) -> [[__m256i;
                 _mm_prefetch::<_MM_HINT_T0>(w.wrapping_add(g * 64 + AHEAD).cast());
             }
             let v = [load(w.add(g * 64)), load(w.add(g * 64 + 32))];
-            let low = v.map(|v| _mm256_and_si256(v, mask));
-            let high = v.map(|v| _mm256_and_si256(_mm256_srli_epi16::<4>(v), mask));
+            let low = [_mm256_and_si256(v[0], mask), _mm256_and_si256(v[1], mask)];
+            let high = [
+                _mm256_and_si256(_mm256_srli_epi16::<4>(v[0]), mask),
+                _mm256_and_si256(_mm256_srli_epi16::<4>(v[1]), mask),
+            ];
             dot_pair(&mut s, low, high, a.add(g * C * 4), a.add((g + 4) * C * 4));
         }
     }
@@ -164,7 +176,7 @@ fn q8_0<const C: usize>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
                     _mm_prefetch::<_MM_HINT_T0>(w.wrapping_add(g * 64 + AHEAD).cast());
                 }
                 let v = [load(w.add(g * 64)), load(w.add(g * 64 + 32))];
-                let magnitude = v.map(|v| _mm256_abs_epi8(v));
+                let magnitude = [_mm256_abs_epi8(v[0]), _mm256_abs_epi8(v[1])];
                 for c in 0..C {
                     let x = word(a.add((g * C + c) * 4));
                     for h in 0..2 {
@@ -187,12 +199,22 @@ fn q8_0<const C: usize>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
     unsafe { store(&y, out) };
 }
 
+/// Signed bytes of 16 rows as 16-bit pairs of equal halves.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn twice(s: __m128i) -> [__m256i; 2] {
+    [_mm256_cvtepi8_epi16(_mm_unpacklo_epi8(s, s)), _mm256_cvtepi8_epi16(_mm_unpackhi_epi8(s, s))]
+}
+
 /// The 6-bit scales and minima of the eight blocks, 16 rows each, from the twelve packed bytes.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 pub(super) unsafe fn scales_mins(p: *const u8) -> ([__m128i; 8], [__m128i; 8]) {
-    // SAFETY: the caller gives 12 * 16 readable bytes.
-    let q: [__m128i; 12] = std::array::from_fn(|i| unsafe { load128(p.add(i * ROWS)) });
+    let mut q = [_mm_setzero_si128(); 12];
+    for (i, q) in q.iter_mut().enumerate() {
+        // SAFETY: the caller gives 12 * 16 readable bytes.
+        *q = unsafe { load128(p.add(i * ROWS)) };
+    }
     let six = _mm_set1_epi8(63);
     let four = _mm_set1_epi8(15);
     let top = _mm_set1_epi8(0x30);
@@ -290,12 +312,7 @@ fn q6_k<const C: usize>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
                         }
                     }
                     let group = p.add(q6_k::CODES + b * q6_k::GROUP);
-                    let scales = [s0, s1].map(|s| {
-                        [
-                            _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(s, s)),
-                            _mm256_cvtepi8_epi16(_mm_unpackhi_epi8(s, s)),
-                        ]
-                    });
+                    let scales = [twice(s0), twice(s1)];
                     for hv in 0..2 {
                         let bits = [load(group.add((4 + hv) * 64)), load(group.add((4 + hv) * 64 + 32))];
                         if C <= 2 {
@@ -384,7 +401,4 @@ macro_rules! float_tile {
 
 float_tile!(f32, 4, |p| [_mm256_loadu_ps(p.cast()), _mm256_loadu_ps(p.add(32).cast())]);
 float_tile!(f16, 2, |p| halves(p));
-float_tile!(bf16, 2, |p| {
-    let up = |h| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(h)));
-    [up(load128(p)), up(load128(p.add(16)))]
-});
+float_tile!(bf16, 2, |p| [brain_floats(p), brain_floats(p.add(16))]);

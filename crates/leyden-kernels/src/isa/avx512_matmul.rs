@@ -46,6 +46,15 @@ unsafe fn halves(p: *const u8) -> __m512 {
     unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(p.cast())) }
 }
 
+/// Sixteen bfloat16 at `p`.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[inline]
+unsafe fn brain_floats(p: *const u8) -> __m512 {
+    // SAFETY: the caller gives 32 readable bytes.
+    let h = unsafe { _mm256_loadu_si256(p.cast()) };
+    _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(h)))
+}
+
 /// Bytes of 16 rows from each of two vectors, as 16-bit pairs per row.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 #[inline]
@@ -96,7 +105,10 @@ fn q4_0<const C: usize>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
     for b in 0..k / 32 {
         // SAFETY: the lengths checked above cover block b of the panel and of the tile.
         unsafe {
-            let start = std::array::from_fn(|c| _mm512_set1_epi32(*t.sums.get_unchecked(b * C + c) * -8));
+            let mut start = [_mm512_setzero_si512(); C];
+            for c in 0..C {
+                start[c] = _mm512_set1_epi32(t.sums.get_unchecked(b * C + c).wrapping_mul(-8));
+            }
             let w = panel.as_ptr().add(first + b * 256);
             let s = nibble_block::<C>(w, t.codes.as_ptr().add(b * 32 * C), start);
             let d = halves(panel.as_ptr().add(b * 32));
@@ -121,8 +133,10 @@ fn q8_0<const C: usize>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
         unsafe {
             let w = panel.as_ptr().add(first + b * 512);
             let a = t.codes.as_ptr().add(b * 32 * C);
-            let mut s: [__m512i; C] =
-                std::array::from_fn(|c| _mm512_set1_epi32(*t.sums.get_unchecked(b * C + c) * -128));
+            let mut s = [_mm512_setzero_si512(); C];
+            for c in 0..C {
+                s[c] = _mm512_set1_epi32(t.sums.get_unchecked(b * C + c).wrapping_mul(-128));
+            }
             for g in 0..8 {
                 if C <= 2 {
                     _mm_prefetch::<_MM_HINT_T0>(w.wrapping_add(g * 64 + AHEAD).cast());
@@ -285,7 +299,4 @@ macro_rules! float_tile {
 
 float_tile!(f32, 4, |p| _mm512_loadu_ps(p.cast()));
 float_tile!(f16, 2, |p| halves(p));
-float_tile!(bf16, 2, |p| {
-    let h = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()));
-    _mm512_castsi512_ps(_mm512_slli_epi32::<16>(h))
-});
+float_tile!(bf16, 2, |p| brain_floats(p));

@@ -7,7 +7,7 @@ use crate::isa::{Isa, dispatch};
 const LOW: f32 = -87.0;
 const HIGH: f32 = 88.0;
 /// ln 2 in two parts, the first with enough trailing zeros that its multiples by |n| <= 128 are exact.
-const LN2_HIGH: f32 = 0.693_359_375;
+const LN2_HIGH: f32 = 355.0 / 512.0;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 /// Adding it leaves an integer, rounded to nearest even, in the low mantissa bits.
 const ROUND: f32 = 12_582_912.0;

@@ -19,8 +19,9 @@ pub(crate) const DMIN: usize = 2 * ROWS;
 pub(crate) const SCALES: usize = 4 * ROWS;
 pub(crate) const CODES: usize = 16 * ROWS;
 
-// The largest |S|: 4 blocks * 32 values * code 15 * activation 127 * scale 63 is exact in f32.
-const _: () = assert!(4 * 32 * 15 * 127 * 63 < 1 << 24);
+/// The largest |S|: four blocks of 32 codes up to 15, activations up to 127, scales up to 63.
+const LARGEST: u32 = 4 * 32 * 15 * 127 * 63;
+const _: () = assert!(LARGEST < 1 << 24, "the scaled sum must be exact in f32");
 
 pub(crate) const FORMAT: Format = Format {
     dtype: DType::Q4K,

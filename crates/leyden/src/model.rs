@@ -1,0 +1,201 @@
+//! A loaded model: weights, tokenizer, chat template, and the processor it runs on.
+
+use crate::error::Error;
+use crate::session::{Session, SessionOptions};
+use leyden_kernels::topology::{Topology, default_threads};
+use leyden_kernels::{Cpu, Level, Tier};
+use leyden_models::{Decoder, DecoderConfig};
+use leyden_tensor::{Gguf, Metadata, WeightSource};
+use leyden_text::{ChatTemplate, Message, RenderOptions, Special, Tokenizer};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The embedded model: 4 million parameters, trained on public-domain stories; see `model/README.md`.
+static STORYTELLER: &[u8] = include_bytes!("../model/storyteller-q8_0.gguf");
+
+/// What the embedded model is called.
+pub const EMBEDDED: &str = "<embedded storyteller>";
+
+/// How to load a model.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadOptions {
+    /// Threads to compute with; by default one per physical core that this process may use.
+    pub threads: Option<usize>,
+    /// The instruction-set tier; by default the best of this machine.
+    pub isa: Option<Level>,
+}
+
+/// A model ready to answer. Cheap to share: sessions hold a reference to it.
+pub struct Model {
+    decoder: Arc<Decoder>,
+    cpu: Arc<Cpu>,
+    source: Arc<dyn WeightSource>,
+    tokenizer: Arc<dyn Tokenizer>,
+    template: Option<ChatTemplate>,
+    load_time: Duration,
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Model").field("path", &self.source.path()).finish_non_exhaustive()
+    }
+}
+
+impl Model {
+    /// Opens a GGUF file.
+    ///
+    /// # Errors
+    /// The file cannot be read, is damaged or of an unsupported kind, or memory or threads are short.
+    pub fn open(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Model, Error> {
+        Model::open_with(path, options, &mut |_, _| {})
+    }
+
+    /// Opens a GGUF file and reports progress: bytes of weights prepared so far, and in all.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn open_with(
+        path: impl AsRef<Path>,
+        options: &LoadOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Model, Error> {
+        let start = Instant::now();
+        Model::load(Arc::new(Gguf::open(path.as_ref())?), options, start, progress)
+    }
+
+    /// The model inside this library: a toy that continues old-fashioned stories.
+    ///
+    /// # Errors
+    /// Memory or threads are short.
+    pub fn embedded(options: &LoadOptions) -> Result<Model, Error> {
+        let start = Instant::now();
+        let file = Gguf::from_static(STORYTELLER, EMBEDDED)?;
+        Model::load(Arc::new(file), options, start, &mut |_, _| {})
+    }
+
+    fn load(
+        source: Arc<dyn WeightSource>,
+        options: &LoadOptions,
+        start: Instant,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Model, Error> {
+        let file = source.metadata().file().to_owned();
+        // Small and quick to fail, so before the weights.
+        let config = leyden_models::config_of(source.metadata())?;
+        let tokenizer: Arc<dyn Tokenizer> = leyden_text::from_gguf(source.metadata(), &file)?.into();
+        let template = ChatTemplate::from_gguf(source.metadata(), tokenizer.as_ref(), &file)?;
+        if let Some(rows) = source.optional("token_embd.weight")?.map(|t| t.rows())
+            && tokenizer.vocab_size() > rows
+        {
+            return Err(Error::Vocabulary { file, tokens: tokenizer.vocab_size(), rows });
+        }
+        let cpu = Arc::new(cpu(options)?);
+        let decoder = Arc::new(leyden_models::load(Arc::clone(&source), &cpu, progress)?);
+        debug_assert_eq!(decoder.config(), &config);
+        Ok(Model { decoder, cpu, source, tokenizer, template, load_time: start.elapsed() })
+    }
+
+    /// Opens a session: one conversation or one text.
+    ///
+    /// # Errors
+    /// An option is out of range, or memory is short.
+    pub fn session(&self, options: &SessionOptions) -> Result<Session, Error> {
+        Session::new(Arc::clone(&self.decoder), Arc::clone(&self.cpu), Arc::clone(&self.tokenizer), options)
+    }
+
+    /// The tokenizer.
+    #[must_use]
+    pub fn tokenizer(&self) -> &dyn Tokenizer {
+        self.tokenizer.as_ref()
+    }
+
+    /// Token ids of a plain text, with the token that the model expects at the beginning.
+    ///
+    /// # Errors
+    /// The text cannot be tokenized.
+    pub fn tokenize(&self, text: &str) -> Result<Vec<u32>, Error> {
+        let mut ids = self.tokenizer.encode(text, Special::Parse)?;
+        if self.tokenizer.add_bos()
+            && let Some(bos) = self.tokenizer.bos()
+            && ids.first() != Some(&bos)
+        {
+            ids.insert(0, bos);
+        }
+        Ok(ids)
+    }
+
+    /// Token ids of a conversation whose next message is the assistant's: through the model's chat template, or,
+    /// if it has none, the contents joined.
+    ///
+    /// # Errors
+    /// The template refuses the conversation, or the text cannot be tokenized.
+    pub fn tokenize_chat(&self, messages: &[Message]) -> Result<Vec<u32>, Error> {
+        let text = match &self.template {
+            Some(template) => {
+                let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
+                template.render(messages, &options)?
+            }
+            None => leyden_text::join_messages(messages),
+        };
+        self.tokenize(&text)
+    }
+
+    /// Whether the model comes with a chat template.
+    #[must_use]
+    pub fn has_chat_template(&self) -> bool {
+        self.template.is_some()
+    }
+
+    /// The model's parameters.
+    #[must_use]
+    pub fn config(&self) -> &DecoderConfig {
+        self.decoder.config()
+    }
+
+    /// The file's metadata.
+    #[must_use]
+    pub fn metadata(&self) -> &Metadata {
+        self.source.metadata()
+    }
+
+    /// The weights and their execution.
+    #[must_use]
+    pub fn decoder(&self) -> &Arc<Decoder> {
+        &self.decoder
+    }
+
+    /// The processor the model was loaded for.
+    #[must_use]
+    pub fn cpu(&self) -> &Arc<Cpu> {
+        &self.cpu
+    }
+
+    /// How long loading took.
+    #[must_use]
+    pub fn load_time(&self) -> Duration {
+        self.load_time
+    }
+}
+
+/// The tier and team that the options ask for.
+fn cpu(options: &LoadOptions) -> Result<Cpu, Error> {
+    let tier = match options.isa {
+        Some(level) => Tier::new(level).ok_or_else(|| {
+            let have: Vec<&str> = Tier::available().iter().map(|t| t.level().name()).collect();
+            let what =
+                format!("this machine lacks {level} ({}); it has {}", level.features(), have.join(", "));
+            Error::Option { name: "isa", what }
+        })?,
+        None => Cpu::default_tier().map_err(|what| Error::Option { name: "isa", what })?,
+    };
+    let threads = match options.threads {
+        Some(n @ 1..=1024) => n,
+        Some(n) => {
+            return Err(Error::Option { name: "threads", what: format!("{n} is not between 1 and 1024") });
+        }
+        None => default_threads(&Topology::detect()).threads,
+    };
+    Ok(Cpu::new(tier, threads)?)
+}

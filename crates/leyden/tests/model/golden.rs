@@ -1,0 +1,145 @@
+//! The storyteller against llama.cpp; `tests/golden/README.md` says how the figures were made.
+
+use super::shared::{best, engine_of, greedy, one, own, shared};
+use leyden_engine::{Engine, Outputs};
+use leyden_kernels::{Tier, ops};
+use leyden_tensor::{Gguf, WeightSource, quant};
+use leyden_text::Special;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+fn golden(name: &str) -> Value {
+    let path = own("tests/golden").join(name);
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn ids(v: &Value) -> Vec<u32> {
+    v.as_array().unwrap().iter().map(|x| u32::try_from(x.as_u64().unwrap()).unwrap()).collect()
+}
+
+fn floats(v: &Value) -> Vec<f64> {
+    v.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
+}
+
+/// The file of each quantisation, where it is at hand.
+fn file(kind: &str) -> Option<PathBuf> {
+    match kind {
+        "f16" => shared("demo-model/storyteller-f16.gguf"),
+        "q8_0" => Some(own("model/storyteller-q8_0.gguf")),
+        _ => Some(own("tests/fixtures").join(format!("storyteller-{kind}.gguf"))),
+    }
+}
+
+#[test]
+fn f16_gives_the_same_64_greedy_tokens_on_ten_prompts() {
+    let Some(path) = file("f16") else { return };
+    let mut engine = engine_of(&path);
+    let g = golden("f16_greedy.json");
+    let prompts = g["prompts"].as_array().unwrap();
+    assert_eq!(prompts.len(), 10);
+    for p in prompts {
+        assert_eq!(greedy(&mut engine, &ids(&p["ids"]), 64), ids(&p["tokens"]), "{}", p["name"]);
+    }
+}
+
+/// Above this gap between the peer's two best logits the top token must be ours too.
+///
+/// `gap_rms` is the deviation of that gap from exact arithmetic on the same weights, which comes from rounding
+/// activations to 8 bits. Ours are rounded too, so the gaps of two programs differ by sqrt(2) of it; the bound is
+/// three such deviations.
+fn bound(forced: &Value) -> f64 {
+    3.0 * 2f64.sqrt() * forced["against_float64"]["gap_rms"].as_f64().unwrap()
+}
+
+#[test]
+fn quantised_files_agree_wherever_the_gap_is_wide_enough() {
+    let texts = golden("f16_greedy.json");
+    for kind in ["f16", "q8_0", "q4_0", "q4_k_m", "q6_k"] {
+        let Some(path) = file(kind) else { continue };
+        let mut engine = engine_of(&path);
+        let forced = golden(&format!("{kind}_forced.json"));
+        let bound = bound(&forced);
+        let mut positions = 0;
+        for p in forced["prompts"].as_array().unwrap() {
+            let text = texts["prompts"].as_array().unwrap().iter().find(|t| t["name"] == p["name"]).unwrap();
+            let tokens = [ids(&text["ids"]), ids(&text["tokens"])].concat();
+            let (first, high, low) =
+                (ids(&p["first"]), floats(&p["first_logit"]), floats(&p["second_logit"]));
+            let sequence = engine.open();
+            let output = engine.step(&one(sequence, &tokens, Outputs::All)).unwrap();
+            for (i, row) in output.rows().enumerate() {
+                let gap = high[i] - low[i];
+                let top = best(row.logits).0;
+                assert!(
+                    top == first[i] || gap <= bound,
+                    "{kind}: {} position {i}: {top}, llama.cpp has {} with a gap of {gap}, bound {bound}",
+                    p["name"],
+                    first[i]
+                );
+                positions += 1;
+            }
+            engine.close(sequence);
+        }
+        assert_eq!(positions, 1090, "{kind}");
+    }
+}
+
+/// Perplexity over windows of 512 tokens, the second half scored, as `llama-perplexity` measures it.
+fn perplexity(engine: &mut Engine, tokens: &[u32], bos: u32) -> f64 {
+    let (mut sum, mut count) = (0.0, 0);
+    for window in tokens.chunks_exact(512) {
+        let mut fed = window.to_vec();
+        fed[0] = bos;
+        let sequence = engine.open();
+        let output = engine.step(&one(sequence, &fed, Outputs::All)).unwrap();
+        for (i, row) in output.rows().enumerate().filter(|(i, _)| (256..511).contains(i)) {
+            let (max, total) = ops::log_sum_exp(Tier::best(), row.logits);
+            let target = row.logits[window[i + 1] as usize];
+            sum += f64::from(max) + f64::from(total).ln() - f64::from(target);
+            count += 1;
+        }
+        engine.close(sequence);
+    }
+    (sum / f64::from(count)).exp()
+}
+
+fn heldout(path: &Path) -> Option<(Vec<u32>, u32)> {
+    let file = Gguf::open(path).unwrap();
+    let tokenizer = leyden_text::from_gguf(file.metadata(), "storyteller").unwrap();
+    let text = std::fs::read(shared("demo-model/heldout.txt")?).unwrap();
+    let text = std::str::from_utf8(&text[..120_000]).unwrap();
+    let bos = tokenizer.bos().unwrap();
+    Some(([vec![bos], tokenizer.encode(text, Special::AsText).unwrap()].concat(), bos))
+}
+
+#[test]
+fn perplexity_is_within_half_a_percent_of_llama_cpp() {
+    let g = golden("perplexity.json");
+    for f in g["files"].as_array().unwrap() {
+        let kind = f["kind"].as_str().unwrap();
+        let Some(path) = file(kind) else { continue };
+        let Some((tokens, bos)) = heldout(&path) else { return };
+        assert_eq!(tokens.len() as u64, g["tokens"].as_u64().unwrap());
+        let ours = perplexity(&mut engine_of(&path), &tokens, bos);
+        let theirs = f["perplexity"].as_f64().unwrap();
+        eprintln!("{kind}: perplexity {ours:.4}, llama.cpp {theirs:.4}, ratio {:.5}", ours / theirs);
+        assert!((ours / theirs - 1.0).abs() < 0.005, "{kind}: {ours}, llama.cpp {theirs}");
+    }
+}
+
+#[test]
+fn the_embedded_model_is_what_our_encoder_makes_of_the_f16_weights() {
+    let Some(path) = file("f16") else { return };
+    let (from, to) = (Gguf::open(&path).unwrap(), Gguf::open(&own("model/storyteller-q8_0.gguf")).unwrap());
+    assert_eq!(from.tensor_names(), to.tensor_names());
+    for name in from.tensor_names() {
+        let (a, b) = (from.require(name).unwrap(), to.require(name).unwrap());
+        let mut row = vec![0.0; a.cols()];
+        let mut bytes = vec![0; b.row_bytes()];
+        for i in 0..a.rows() {
+            quant::decode_row(a.dtype(), a.row(i), &mut row);
+            quant::encode_row(b.dtype(), &row, &mut bytes);
+            assert_eq!(bytes, b.row(i), "{name} row {i}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Same file, prompt and seed: the same bits on every tier, at every number of threads, whatever else is in the
+//! batch, however the prompt is cut, cached or not.
+
+use super::shared::{engine, one, own};
+use leyden::{GenerateOptions, LoadOptions, Model, SamplingParams, SessionOptions};
+use leyden_engine::{Engine, Outputs, StepEntry, StepPlan};
+use leyden_kernels::Tier;
+use leyden_kernels::attention::KvType;
+use leyden_tensor::{Gguf, WeightSource};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+const FILES: [&str; 4] = [
+    "model/storyteller-q8_0.gguf",
+    "tests/fixtures/storyteller-q4_0.gguf",
+    "tests/fixtures/storyteller-q4_k_m.gguf",
+    "tests/fixtures/storyteller-q6_k.gguf",
+];
+
+fn open(file: &str) -> Arc<dyn WeightSource> {
+    Arc::new(Gguf::open(&own(file)).unwrap())
+}
+
+fn text(n: u32, seed: u32) -> Vec<u32> {
+    (0..n).map(|i| (i * 2_654_435 + seed * 977 + i * i) % 4096).collect()
+}
+
+/// Bits of all logits of a text, fed in pieces of the given length.
+fn logits(engine: &mut Engine, tokens: &[u32], piece: usize) -> Vec<u32> {
+    let sequence = engine.open();
+    let mut bits = Vec::new();
+    for part in tokens.chunks(piece) {
+        let output = engine.step(&one(sequence, part, Outputs::All)).unwrap();
+        output.rows().for_each(|r| bits.extend(r.logits.iter().map(|l| l.to_bits())));
+    }
+    engine.close(sequence);
+    bits
+}
+
+#[test]
+fn tiers_and_teams_give_the_same_bits() {
+    let tokens = text(70, 1);
+    for file in FILES {
+        let want = logits(&mut engine(open(file), Tier::SCALAR, 1, KvType::F16), &tokens, 70);
+        for tier in Tier::available() {
+            for threads in [1, 2, 3, 8] {
+                let got = logits(&mut engine(open(file), tier, threads, KvType::F16), &tokens, 70);
+                assert!(got == want, "{file} on {} with {threads} threads", tier.level());
+            }
+        }
+    }
+}
+
+#[test]
+fn cutting_the_prompt_changes_nothing() {
+    let tokens = text(200, 2);
+    for file in FILES {
+        for kv in KvType::ALL {
+            let mut e = engine(open(file), Tier::best(), 2, kv);
+            let want = logits(&mut e, &tokens, 200);
+            for piece in [1, 3, 64, 99] {
+                assert!(logits(&mut e, &tokens, piece) == want, "{file} {kv} in pieces of {piece}");
+            }
+        }
+    }
+}
+
+#[test]
+fn company_in_the_batch_changes_nothing() {
+    let mut e = engine(open(FILES[2]), Tier::best(), 3, KvType::F16);
+    let texts: Vec<Vec<u32>> = (0..7).map(|i| text(20 + i * 31, i)).collect();
+    let alone: Vec<Vec<u32>> = texts.iter().map(|t| logits(&mut e, t, 1000)).collect();
+    // All together, each at its own pace: sequence i takes i + 1 tokens a step, later ones join later.
+    let sequences: Vec<_> = texts.iter().map(|_| e.open()).collect();
+    let mut done = vec![0; texts.len()];
+    let mut together = vec![Vec::new(); texts.len()];
+    for step in 0.. {
+        let mut plan = StepPlan::default();
+        for i in 0..texts.len().min(step + 1) {
+            let end = (done[i] + i + 1).min(texts[i].len());
+            if end > done[i] {
+                let tokens = texts[i][done[i]..end].to_vec();
+                plan.entries.push(StepEntry { sequence: sequences[i], tokens, outputs: Outputs::All });
+                done[i] = end;
+            }
+        }
+        if plan.entries.is_empty() {
+            break;
+        }
+        let output = e.step(&plan).unwrap();
+        for row in output.rows() {
+            let i = sequences.iter().position(|s| *s == row.sequence).unwrap();
+            together[i].extend(row.logits.iter().map(|l| l.to_bits()));
+        }
+    }
+    assert!(together == alone);
+}
+
+#[test]
+fn the_same_seed_writes_the_same_text() {
+    let options = |seed| GenerateOptions {
+        max_tokens: Some(40),
+        sampling: SamplingParams { seed, ..SamplingParams::default() },
+        ..GenerateOptions::default()
+    };
+    let mut texts = Vec::new();
+    for threads in [1, 2, 3, 8] {
+        let model =
+            Model::embedded(&LoadOptions { threads: Some(threads), ..LoadOptions::default() }).unwrap();
+        let prompt = model.tokenize("The old king had three").unwrap();
+        let mut session = model.session(&SessionOptions::default()).unwrap();
+        let mut write = |seed| {
+            session.generate(&prompt, &options(seed), &mut |_| ControlFlow::Continue(())).unwrap().text
+        };
+        let first = write(7);
+        assert_ne!(first, write(8), "seeds differ");
+        // Now the prompt is in the cache.
+        assert_eq!(first, write(7));
+        texts.push(first);
+    }
+    assert!(texts.windows(2).all(|w| w[0] == w[1]), "{texts:?}");
+}
+
+#[test]
+fn impossible_plans_are_refused_and_change_nothing() {
+    let mut e = engine(open(FILES[0]), Tier::best(), 1, KvType::F16);
+    let tokens = text(50, 3);
+    let want = logits(&mut e, &tokens, 50);
+    let s = e.open();
+    let stranger = e.open();
+    e.close(stranger);
+    e.step(&one(s, &tokens[..10], Outputs::None)).unwrap();
+    let free = e.free_tokens();
+    let entry = |sequence, tokens: Vec<u32>| StepEntry { sequence, tokens, outputs: Outputs::Last };
+    let plans = [
+        StepPlan::default(),
+        one(stranger, &[1], Outputs::Last),
+        one(s, &[], Outputs::Last),
+        one(s, &[4096], Outputs::Last),
+        one(s, &[u32::MAX], Outputs::Last),
+        one(s, &vec![1; 1020], Outputs::Last),
+        one(s, &vec![1; 5000], Outputs::Last),
+        StepPlan { entries: vec![entry(s, vec![1]), entry(s, vec![2])] },
+        StepPlan { entries: vec![entry(s, vec![1]), entry(stranger, vec![2])] },
+    ];
+    for plan in &plans {
+        assert!(e.step(plan).is_err(), "{plan:?}");
+        assert_eq!((e.tokens(s).unwrap(), e.free_tokens()), (10, free));
+    }
+    let output = e.step(&one(s, &tokens[10..], Outputs::Last)).unwrap();
+    let got: Vec<u32> = output.rows().next().unwrap().logits.iter().map(|l| l.to_bits()).collect();
+    assert!(got == want[49 * 4096..]);
+}
+
+#[test]
+fn blocks_are_taken_and_given_back() {
+    let mut e = engine(open(FILES[0]), Tier::best(), 1, KvType::Q8_0);
+    let all = e.free_tokens();
+    let many: Vec<_> = (0..8).map(|_| e.open()).collect();
+    for s in &many {
+        e.step(&one(*s, &text(1000, 4), Outputs::None)).unwrap();
+    }
+    assert_eq!(e.free_tokens(), 0);
+    let extra = e.open();
+    assert!(e.step(&one(extra, &[1], Outputs::Last)).is_err());
+    e.truncate(many[0], 64).unwrap();
+    assert_eq!(e.free_tokens(), 15 * 64);
+    e.step(&one(extra, &[1], Outputs::Last)).unwrap();
+    many.iter().chain([&extra]).for_each(|s| e.close(*s));
+    assert_eq!(e.free_tokens(), all);
+}
