@@ -130,12 +130,12 @@ impl Display for ErrorKind {
             ErrorKind::UnsupportedPreTokenizer { name, known } => {
                 write!(f, "pre-tokenizer {} is not supported (supported: {})", Quoted(name), known.join(", "))
             }
-            ErrorKind::Invalid(message) => f.write_str(message),
+            ErrorKind::Invalid(message) => Shown(message).fmt(f),
             ErrorKind::NoTokenForByte(byte) => {
                 write!(f, "the vocabulary has no token for byte 0x{byte:02x}, which the text contains")
             }
             ErrorKind::TemplateSyntax { line, message } | ErrorKind::TemplateRender { line, message } => {
-                write!(f, "line {line}: {message}")
+                write!(f, "line {line}: {}", Shown(message))
             }
             ErrorKind::TemplateRaised(message) => write!(f, "the template refuses: {}", Quoted(message)),
             ErrorKind::TemplateLimit { line, limit } => {
@@ -146,25 +146,30 @@ impl Display for ErrorKind {
     }
 }
 
-/// Text from a file or a template, quoted and made safe for a terminal and a log line: control and
-/// direction-changing characters are escaped and long text is cut.
+/// Text from a file or a template, made safe for a terminal and a log line: control and direction-changing
+/// characters are escaped and long text is cut.
+struct Shown<'a>(&'a str);
+
+impl Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 160;
+        let mut chars = self.0.chars();
+        for c in chars.by_ref().take(MOST) {
+            match c {
+                '\'' | '"' | '\\' => write!(f, "{c}")?,
+                c => write!(f, "{}", c.escape_debug())?,
+            }
+        }
+        if chars.next().is_some() { f.write_str("…") } else { Ok(()) }
+    }
+}
+
+/// Text from a file or a template in quotation marks, made safe and cut.
 pub(crate) struct Quoted<'a>(pub(crate) &'a str);
 
 impl Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MOST: usize = 100;
-        f.write_str("\"")?;
-        let mut chars = self.0.chars();
-        for c in chars.by_ref().take(MOST) {
-            match c {
-                '\'' => f.write_str("'")?,
-                c => write!(f, "{}", c.escape_debug())?,
-            }
-        }
-        if chars.next().is_some() {
-            f.write_str("…")?;
-        }
-        f.write_str("\"")
+        write!(f, "\"{}\"", Shown(self.0))
     }
 }
 
@@ -182,5 +187,7 @@ mod tests {
             "m.gguf: tokenizer.ggml.model: tokenizer \"a\\u{1b}[31m\\u{202e}'b\" is not supported (supported: gpt2)"
         );
         assert!(Quoted(&"x".repeat(100_000)).to_string().len() < 200);
+        let kind = ErrorKind::TemplateRender { line: 3, message: format!("no {} in \n it", Quoted("a")) };
+        assert_eq!(kind.to_string(), "line 3: no \"a\" in \\n it");
     }
 }

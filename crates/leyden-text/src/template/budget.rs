@@ -84,9 +84,8 @@ impl Budget {
 
     /// Checks that `n` bytes can be made, before they are.
     pub(super) fn can_make(&self, n: usize) -> Result<()> {
-        self.scan(n)?;
         match self.bytes.get().checked_add(n) {
-            Some(bytes) if bytes <= self.max_bytes.get() => Ok(()),
+            Some(bytes) if bytes <= self.max_bytes.get() => self.scan(n),
             _ => Err(Failure::Limit("it needs too much memory")),
         }
     }

@@ -47,7 +47,7 @@ const KEY: &str = "tokenizer.chat_template";
 /// The longest source, in bytes: fifteen times the longest that is known.
 const MAX_SOURCE_BYTES: usize = 256 << 10;
 
-/// The stack for a rendering; what it may nest is bounded so that this suffices without optimisation.
+/// The stack for parsing and rendering; what they may nest is bounded so that this suffices without optimisation.
 const STACK_BYTES: usize = 32 << 20;
 
 /// One message of a conversation.
@@ -117,9 +117,11 @@ impl ChatTemplate {
             let limit = format!("its source has {} bytes, {MAX_SOURCE_BYTES} are the most", source.len());
             return Err(Error::new(file, KEY, ErrorKind::TemplateLimit { line: 1, limit }));
         }
-        let template = parser::parse(source).map_err(|error| {
-            let kind = ErrorKind::TemplateSyntax { line: error.line, message: error.message };
-            Error::new(file, KEY, kind)
+        let template = on_known_stack(file, || {
+            parser::parse(source).map_err(|error| {
+                let kind = ErrorKind::TemplateSyntax { line: error.line, message: error.message };
+                Error::new(file, KEY, kind)
+            })
         })?;
         Ok(ChatTemplate { template, bos: bos.into(), eos: eos.into(), file: file.into() })
     }
@@ -155,13 +157,7 @@ impl ChatTemplate {
     /// # Errors
     /// As for [`render`](Self::render).
     pub fn render_json(&self, messages: &Json, options: &RenderOptions) -> Result<String, Error> {
-        // A thread of known stack, since the caller's may be small.
-        let builder = std::thread::Builder::new().name("chat-template".into()).stack_size(STACK_BYTES);
-        let rendered = std::thread::scope(|scope| {
-            let thread = builder.spawn_scoped(scope, || self.render_here(messages, options))?;
-            Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        });
-        rendered.unwrap_or_else(|error| Err(Error::new(&self.file, None, ErrorKind::Thread(error))))
+        on_known_stack(&self.file, || self.render_here(messages, options))
     }
 
     fn render_here(&self, messages: &Json, options: &RenderOptions) -> Result<String, Error> {
@@ -202,6 +198,16 @@ impl ChatTemplate {
         }
         Ok(())
     }
+}
+
+/// Runs something on a thread with as much stack as templates may need: the caller's may be small.
+fn on_known_stack<T: Send>(file: &str, run: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+    let builder = std::thread::Builder::new().name("chat-template".into()).stack_size(STACK_BYTES);
+    let result = std::thread::scope(|scope| {
+        let thread = builder.spawn_scoped(scope, run)?;
+        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    result.unwrap_or_else(|error| Err(Error::new(file, None, ErrorKind::Thread(error))))
 }
 
 /// The prompt for a model without a template: the contents of the messages, one to a line.

@@ -1,0 +1,296 @@
+//! Tokenizer metadata that is incomplete or contradicts itself is an error that names file and key.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+
+use leyden_tensor::{Array, Metadata, Value};
+use leyden_text::{ChatTemplate, Special, from_gguf};
+use proptest::prelude::*;
+
+type Entries = BTreeMap<String, Value>;
+
+fn key(name: &str) -> String {
+    format!("tokenizer.ggml.{name}")
+}
+
+fn strings(items: &[String]) -> Value {
+    Value::Array(Array::from_strs(items))
+}
+
+fn texts(items: &[&str]) -> Value {
+    Value::Array(Array::from_strs(items))
+}
+
+fn items(value: &Value) -> Vec<String> {
+    let Value::Array(array) = value else { return Vec::new() };
+    let strings = array.strings().unwrap();
+    strings.iter().map(|text| String::from_utf8(text.to_vec()).unwrap()).collect()
+}
+
+/// A small vocabulary in which everything is right: 256 bytes, four merged tokens, three special ones.
+fn valid() -> Entries {
+    let alphabet = (b'!'..=b'~').chain(0xa1..=0xac).chain(0xae..=0xff).map(char::from);
+    let mut tokens: Vec<String> = alphabet.chain('\u{100}'..='\u{143}').map(String::from).collect();
+    tokens.extend(["ab", "abc", "Ġab", "Ġabc", "<|endoftext|>", "<|im_end|>", "<think>"].map(String::from));
+    let mut types = vec![1; tokens.len()];
+    let n = types.len();
+    types[n - 3..].copy_from_slice(&[3, 3, 4]);
+    [
+        ("model", Value::from("gpt2")),
+        ("pre", Value::from("gpt-2")),
+        ("tokens", strings(&tokens)),
+        ("token_type", Value::Array(Array::from_i32(&types))),
+        ("merges", texts(&["a b", "ab c", "Ġ ab", "Ġab c", "Ġ abc"])),
+        ("bos_token_id", Value::U32(260)),
+        ("eos_token_id", Value::U32(260)),
+        ("eot_token_id", Value::U32(261)),
+        ("add_bos_token", Value::Bool(true)),
+    ]
+    .map(|(name, value)| (key(name), value))
+    .into()
+}
+
+fn read(entries: &Entries) -> Result<(), leyden_text::Error> {
+    let meta = Metadata::new("bad.gguf", entries.clone()).unwrap();
+    let tokenizer = from_gguf(&meta, "bad.gguf")?;
+    let _ = ChatTemplate::from_gguf(&meta, &*tokenizer, "bad.gguf")?;
+    // What is accepted must work.
+    for special in [Special::Parse, Special::AsText] {
+        if let Ok(ids) = tokenizer.encode("abc ab<|im_end|><think>\n é", special) {
+            assert!(ids.iter().all(|&id| tokenizer.token_bytes(id).is_some()));
+        }
+    }
+    for id in [0, 260, 261, 262, 263, u32::MAX] {
+        let known = tokenizer.token_bytes(id).is_some();
+        assert_eq!(known, (id as usize) < tokenizer.vocab_size());
+        assert!(known || !(tokenizer.is_end(id) || tokenizer.is_special(id)));
+    }
+    assert!(!tokenizer.add_bos() || tokenizer.bos().is_some());
+    assert!(!tokenizer.add_eos() || tokenizer.eos().is_some());
+    Ok(())
+}
+
+#[test]
+fn every_fault_names_file_and_key() {
+    read(&valid()).unwrap();
+    let tokens = items(&valid()[&key("tokens")]);
+    let with = |at: usize, text: &str| {
+        let mut tokens = tokens.clone();
+        tokens[at] = text.into();
+        strings(&tokens)
+    };
+    let cases: Vec<(&str, Option<Value>, &str)> = vec![
+        ("model", None, "tokenizer.ggml.model: required metadata key is missing"),
+        (
+            "model",
+            Some("llama".into()),
+            "tokenizer.ggml.model: tokenizer \"llama\" is not supported (supported: gpt2)",
+        ),
+        (
+            "model",
+            Some("bert".into()),
+            "tokenizer.ggml.model: tokenizer \"bert\" is not supported (supported: gpt2)",
+        ),
+        ("model", Some(Value::U32(1)), "tokenizer.ggml.model: want string, found u32"),
+        ("pre", None, "tokenizer.ggml.pre: required metadata key is missing"),
+        (
+            "pre",
+            Some("default".into()),
+            "tokenizer.ggml.pre: pre-tokenizer \"default\" is not supported (supported: gpt-2,",
+        ),
+        (
+            "pre",
+            Some("gpt-3\u{1b}".into()),
+            "tokenizer.ggml.pre: pre-tokenizer \"gpt-3\\u{1b}\" is not supported",
+        ),
+        ("tokens", None, "tokenizer.ggml.tokens: required metadata key is missing"),
+        ("tokens", Some(texts(&[])), "tokenizer.ggml.tokens: the vocabulary is empty"),
+        (
+            "tokens",
+            Some(Value::Array(Array::from_i32(&[1]))),
+            "tokenizer.ggml.tokens: want array of string, found array of i32",
+        ),
+        ("tokens", Some(with(7, "ab")), "tokenizer.ggml.tokens: tokens 7 and 256 are both \"ab\""),
+        (
+            "tokens",
+            Some(with(257, "<|im_end|>")),
+            "tokenizer.ggml.tokens: tokens 257 and 261 are both \"<|im_end|>\"",
+        ),
+        (
+            "tokens",
+            Some(with(256, "xy")),
+            "tokenizer.ggml.merges: merge 0, \"a b\", makes a token that the vocabulary lacks",
+        ),
+        (
+            "tokens",
+            Some(with(64, "xy")),
+            "tokenizer.ggml.merges: merge 0, \"a b\", names a token that the vocabulary lacks",
+        ),
+        ("tokens", Some(strings(&tokens[..262])), "tokenizer.ggml.token_type: 263 types for 262 tokens"),
+        (
+            "token_type",
+            Some(Value::Array(Array::from_i32(&[1, 1]))),
+            "tokenizer.ggml.token_type: 2 types for 263 tokens",
+        ),
+        (
+            "token_type",
+            Some(Value::Array(Array::from_i32(&[7; 263]))),
+            "tokenizer.ggml.token_type: token 0 has the unknown type 7",
+        ),
+        (
+            "token_type",
+            Some(Value::Array(Array::from_i32(&[-1; 263]))),
+            "tokenizer.ggml.token_type: token 0 has the unknown type -1",
+        ),
+        ("token_type", Some("1".into()), "tokenizer.ggml.token_type: want array of i32, found string"),
+        ("merges", None, "tokenizer.ggml.merges: required metadata key is missing"),
+        (
+            "merges",
+            Some(texts(&["ab"])),
+            "tokenizer.ggml.merges: merge 0, \"ab\", is not two texts with a space between them",
+        ),
+        (
+            "merges",
+            Some(texts(&["a b", ""])),
+            "tokenizer.ggml.merges: merge 1, \"\", is not two texts with a space between them",
+        ),
+        (
+            "merges",
+            Some(texts(&["a b", "ab "])),
+            "tokenizer.ggml.merges: merge 1, \"ab \", names a token that the vocabulary lacks",
+        ),
+        (
+            "merges",
+            Some(texts(&["a x y"])),
+            "tokenizer.ggml.merges: merge 0, \"a x y\", names a token that the vocabulary lacks",
+        ),
+        (
+            "merges",
+            Some(texts(&["a a"])),
+            "tokenizer.ggml.merges: merge 0, \"a a\", makes a token that the vocabulary lacks",
+        ),
+        ("bos_token_id", None, "tokenizer.ggml.bos_token_id: required, because every text gets this token"),
+        (
+            "bos_token_id",
+            Some(Value::U32(263)),
+            "tokenizer.ggml.bos_token_id: token 263 does not exist, the vocabulary has 263",
+        ),
+        ("bos_token_id", Some(Value::I64(-1)), "tokenizer.ggml.bos_token_id: -1 does not fit u32"),
+        (
+            "eos_token_id",
+            Some(Value::U64(1 << 40)),
+            "tokenizer.ggml.eos_token_id: 1099511627776 does not fit u32",
+        ),
+        (
+            "eot_token_id",
+            Some(Value::U32(u32::MAX)),
+            "tokenizer.ggml.eot_token_id: token 4294967295 does not exist",
+        ),
+        ("eom_token_id", Some(Value::Bool(true)), "tokenizer.ggml.eom_token_id: want u32, found bool"),
+        (
+            "fim_pre_token_id",
+            Some(Value::U32(1000)),
+            "tokenizer.ggml.fim_pre_token_id: token 1000 does not exist",
+        ),
+        ("add_bos_token", Some(Value::U32(1)), "tokenizer.ggml.add_bos_token: want bool, found u32"),
+        ("add_eos_token", Some("yes".into()), "tokenizer.ggml.add_eos_token: want bool, found string"),
+    ];
+    let mut failures = Vec::new();
+    for (name, value, want) in cases {
+        let mut entries = valid();
+        match value {
+            Some(value) => entries.insert(key(name), value),
+            None => entries.remove(&key(name)),
+        };
+        let got = read(&entries).err().map_or("no error".into(), |error| error.to_string());
+        if !got.starts_with(&format!("bad.gguf: {want}")) {
+            failures.push(format!("{name}: {got}"));
+        }
+    }
+    let mut entries = valid();
+    entries.insert("tokenizer.chat_template".into(), "{% if %}".into());
+    let got = read(&entries).unwrap_err().to_string();
+    assert_eq!(got, "bad.gguf: tokenizer.chat_template: line 1: want an expression, found `%}`");
+    entries.insert("tokenizer.chat_template".into(), Value::Bool(true));
+    let got = read(&entries).unwrap_err().to_string();
+    assert_eq!(got, "bad.gguf: tokenizer.chat_template: want string, found bool");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn oddities_that_files_have_are_accepted() {
+    // Empty tokens pad a vocabulary; merges repeat; eos is absent; a token lies outside of the alphabet.
+    let mut tokens = items(&valid()[&key("tokens")]);
+    tokens.extend(["", "", "<｜end▁of▁sentence｜>"].map(String::from));
+    let mut entries = valid();
+    entries.insert(key("tokens"), strings(&tokens));
+    entries.remove(&key("token_type"));
+    entries.remove(&key("eos_token_id"));
+    entries.insert(key("merges"), texts(&["a b", "a b", "ab c"]));
+    let meta = Metadata::new("odd.gguf", entries).unwrap();
+    let tokenizer = from_gguf(&meta, "odd.gguf").unwrap();
+    assert_eq!(tokenizer.eos(), None);
+    assert_eq!(tokenizer.token_bytes(263), Some(&b""[..]));
+    assert!(tokenizer.is_end(265) && tokenizer.is_special(265), "known by its text");
+    assert_eq!(tokenizer.encode("abc<｜end▁of▁sentence｜>", Special::Parse).unwrap(), [257, 265]);
+    assert_eq!(tokenizer.encode(" abc", Special::Parse).unwrap(), [220, 257]);
+}
+
+/// Values of every type, and arrays with absurd contents.
+fn any_value() -> impl Strategy<Value = Value> {
+    let number = prop_oneof![Just(0), Just(1), Just(262), Just(263), Just(i64::MAX), Just(-1), any::<i64>()];
+    let text = prop_oneof![Just(String::new()), "[ab Ġ<>|]{0,8}".prop_map(String::from), any::<String>()];
+    let one =
+        prop_oneof![Just("gpt2"), Just("gpt-2"), Just("llama-bpe"), Just("qwen2")].prop_map(Value::from);
+    prop_oneof![
+        number.clone().prop_map(Value::I64),
+        number.prop_map(|n| Value::U32(n as u32)),
+        any::<bool>().prop_map(Value::Bool),
+        any::<f64>().prop_map(Value::F64),
+        text.clone().prop_map(Value::String),
+        one,
+        prop::collection::vec(text, 0..300).prop_map(|texts| strings(&texts)),
+        prop::collection::vec(prop_oneof![0..7, any::<i32>()], 0..270)
+            .prop_map(|numbers| Value::Array(Array::from_i32(&numbers))),
+        prop::collection::vec(1..5, 263).prop_map(|numbers| Value::Array(Array::from_i32(&numbers))),
+    ]
+}
+
+/// A change of one entry: replaced, removed, or a string of an array replaced.
+fn mutate(entries: &mut Entries, name: &str, change: u8, at: usize, value: Value) {
+    match (change % 4, entries.get(name)) {
+        (0, _) => drop(entries.remove(name)),
+        (1 | 2, Some(old @ Value::Array(array))) if array.strings().is_some() => {
+            let mut items = items(old);
+            let at = at % items.len().max(1);
+            match value {
+                Value::String(text) if at < items.len() => items[at] = text,
+                Value::Bool(true) => items.truncate(at),
+                _ if at + 1 < items.len() => items.swap(at, at + 1),
+                _ => {}
+            }
+            entries.insert(name.into(), strings(&items));
+        }
+        _ => drop(entries.insert(name.into(), value)),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6000))]
+    #[test]
+    fn mutations_never_panic(
+        changes in prop::collection::vec((0usize..14, any::<u8>(), any::<prop::sample::Index>(), any_value()), 1..4),
+    ) {
+        let names = ["model", "pre", "tokens", "tokens", "tokens", "token_type", "merges", "merges", "merges",
+            "bos_token_id", "eos_token_id", "eot_token_id", "add_bos_token", "add_eos_token"];
+        let mut entries = valid();
+        for (name, change, at, value) in changes {
+            mutate(&mut entries, &key(names[name]), change, at.index(1000), value);
+        }
+        if let Err(error) = read(&entries) {
+            let message = error.to_string();
+            prop_assert!(message.starts_with("bad.gguf: tokenizer.ggml."), "{}", message);
+            prop_assert!(message.len() < 700, "{}", message);
+        }
+    }
+}
