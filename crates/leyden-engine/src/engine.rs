@@ -250,7 +250,8 @@ impl Engine {
     /// Gives every sequence of the plan the blocks its new tokens need, or none of them.
     fn reserve(&mut self, plan: &StepPlan) -> Result<(), Error> {
         let missing = |s: &Sequence, new: usize| (s.tokens + new).div_ceil(BLOCK_TOKENS) - s.blocks.len();
-        let needed: usize = plan.entries.iter().map(|e| missing(&self.sequences[&e.sequence], e.tokens.len())).sum();
+        let needed: usize =
+            plan.entries.iter().map(|e| missing(&self.sequences[&e.sequence], e.tokens.len())).sum();
         if needed > self.free.len() {
             return Err(ErrorKind::CacheFull.into());
         }

@@ -19,7 +19,6 @@
 use crate::isa::{Isa, Tier, dispatch};
 use crate::memory::Disjoint;
 use crate::pool::Pool;
-use leyden_tensor::DType;
 
 /// How activations are represented for a weight type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,12 +32,6 @@ pub enum Grid {
 }
 
 impl Grid {
-    /// The grid that weights of `dtype` are multiplied with.
-    #[must_use]
-    pub fn of(dtype: DType) -> Grid {
-        crate::matmul::layout_of(dtype).grid
-    }
-
     /// Values that share a scale; 0 for the unquantised grid.
     #[must_use]
     pub fn group(self) -> usize {

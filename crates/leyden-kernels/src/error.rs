@@ -1,5 +1,6 @@
-//! Errors of this crate: only memory can fail here, everything else is a caller's bug.
+//! Errors of this crate: memory, threads, and weights without a kernel; everything else is a caller's bug.
 
+use leyden_tensor::DType;
 use std::fmt;
 
 /// Why weights or a cache could not be made.
@@ -22,6 +23,8 @@ pub enum ErrorKind {
     },
     /// The size does not fit the address space.
     TooLarge,
+    /// No kernel computes with this type of weights.
+    NoKernel(DType),
     /// Threads could not be started.
     Threads(std::io::Error),
 }
@@ -33,6 +36,10 @@ impl Error {
 
     pub(crate) fn too_large(at: &str) -> Error {
         Error { kind: ErrorKind::TooLarge, at: at.to_owned() }
+    }
+
+    pub(crate) fn no_kernel(at: &str, dtype: DType) -> Error {
+        Error { kind: ErrorKind::NoKernel(dtype), at: at.to_owned() }
     }
 
     pub(crate) fn threads(source: std::io::Error) -> Error {
@@ -53,6 +60,7 @@ impl fmt::Display for Error {
                 write!(f, "{}: no memory for {bytes} bytes: {source}", self.at)
             }
             ErrorKind::TooLarge => write!(f, "{}: larger than the address space", self.at),
+            ErrorKind::NoKernel(dtype) => write!(f, "{}: weights of type {dtype} are not supported", self.at),
             ErrorKind::Threads(source) => write!(f, "{}: cannot start threads: {source}", self.at),
         }
     }
@@ -62,7 +70,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
             ErrorKind::Memory { source, .. } | ErrorKind::Threads(source) => Some(source),
-            ErrorKind::TooLarge => None,
+            ErrorKind::TooLarge | ErrorKind::NoKernel(_) => None,
         }
     }
 }

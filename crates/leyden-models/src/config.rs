@@ -135,11 +135,14 @@ impl Reader<'_> {
             return Err(self.invalid("attention.value_length", what));
         }
         if !head_dim.is_multiple_of(16) || head_dim > MAX_HEAD_DIM {
-            let what = format!("heads of {head_dim} values; supported are multiples of 16 up to {MAX_HEAD_DIM}");
+            let what =
+                format!("heads of {head_dim} values; supported are multiples of 16 up to {MAX_HEAD_DIM}");
             return Err(self.invalid("attention.key_length", what));
         }
         if heads.checked_mul(head_dim).is_none_or(|w| w > MAX_SIZE as usize) {
-            return Err(self.invalid("attention.head_count", format!("{heads} heads of {head_dim} are too many")));
+            return Err(
+                self.invalid("attention.head_count", format!("{heads} heads of {head_dim} are too many"))
+            );
         }
         let dims = self.opt_size("rope.dimension_count")?.unwrap_or(head_dim);
         if dims > head_dim || !dims.is_multiple_of(2) {

@@ -92,7 +92,8 @@ impl Decoder {
     pub fn kv_shape(&self, kv_type: KvType) -> Result<KvShape, Error> {
         let c = &self.config;
         if kv_type == KvType::Q8_0 && !c.head_dim.is_multiple_of(32) {
-            let what = format!("q8_0 keys and values need heads of a multiple of 32 values, not {}", c.head_dim);
+            let what =
+                format!("q8_0 keys and values need heads of a multiple of 32 values, not {}", c.head_dim);
             return Err(Error::invalid(self.source.metadata().file(), "attention.key_length", what));
         }
         Ok(KvShape { layers: c.layers, heads: c.kv_heads, head_dim: c.head_dim, kv_type })
@@ -104,7 +105,10 @@ impl Decoder {
         let linear = |l: &Linear| l.weights.bytes();
         let layer = |l: &Layer| {
             let (a, f) = (&l.attention, &l.ffn);
-            [&a.query, &a.key, &a.value, &a.output, &f.gate, &f.up, &f.down].into_iter().map(linear).sum::<usize>()
+            [&a.query, &a.key, &a.value, &a.output, &f.gate, &f.up, &f.down]
+                .into_iter()
+                .map(linear)
+                .sum::<usize>()
         };
         self.layers.iter().map(layer).sum::<usize>() + self.head.bytes()
     }

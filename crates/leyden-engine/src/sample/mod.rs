@@ -66,7 +66,10 @@ impl SamplingParams {
             if (low..=high).contains(&value) {
                 return Ok(());
             }
-            Err(Error::from(ErrorKind::Parameter { name, what: format!("{value} is not between {low} and {high}") }))
+            Err(Error::from(ErrorKind::Parameter {
+                name,
+                what: format!("{value} is not between {low} and {high}"),
+            }))
         };
         within("temperature", self.temperature, 0.0, 100.0)?;
         within("top_p", self.top_p, f32::MIN_POSITIVE, 1.0)?;
@@ -176,7 +179,10 @@ fn argmax(logits: &[f32]) -> Result<u32, Error> {
         Some((i, l)) if l > f32::NEG_INFINITY => {
             Ok(u32::try_from(i).map_err(|_| ErrorKind::Token { id: u32::MAX, vocabulary: logits.len() })?)
         }
-        _ => Err(ErrorKind::Parameter { name: "logit_bias", what: "every token is forbidden".to_owned() }.into()),
+        _ => {
+            Err(ErrorKind::Parameter { name: "logit_bias", what: "every token is forbidden".to_owned() }
+                .into())
+        }
     }
 }
 

@@ -104,7 +104,10 @@ fn bad_parameters_and_logits_are_named() {
         ("temperature", SamplingParams { temperature: f32::NAN, ..open() }),
         ("top_p", SamplingParams { top_p: 0.0, ..open() }),
         ("min_p", SamplingParams { min_p: 1.5, ..open() }),
-        ("repeat_penalty", SamplingParams { penalties: Penalties { repeat: 0.0, ..Penalties::default() }, ..open() }),
+        (
+            "repeat_penalty",
+            SamplingParams { penalties: Penalties { repeat: 0.0, ..Penalties::default() }, ..open() },
+        ),
         ("logit_bias", SamplingParams { logit_bias: vec![(4, 0.0)], ..open() }),
         ("logit_bias", SamplingParams { logit_bias: vec![(0, f32::NAN)], ..open() }),
     ];

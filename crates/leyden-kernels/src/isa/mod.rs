@@ -158,6 +158,23 @@ macro_rules! dispatch {
 }
 pub(crate) use dispatch;
 
+/// The tiles of a weight format on every level: `$scalar` is the definition, `$name` what the SIMD tiers call
+/// theirs.
+macro_rules! tiles {
+    ($scalar:path, $name:ident) => {
+        |level| match level {
+            $crate::isa::Level::Scalar => &[$scalar as TileFn; 4],
+            #[cfg(target_arch = "x86_64")]
+            $crate::isa::Level::Avx2 => &$crate::isa::avx2_matmul::$name,
+            #[cfg(target_arch = "x86_64")]
+            $crate::isa::Level::Avx512 => &$crate::isa::avx512_matmul::$name,
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => &[$scalar as TileFn; 4],
+        }
+    };
+}
+pub(crate) use tiles;
+
 #[cfg(test)]
 mod tests {
     use super::*;

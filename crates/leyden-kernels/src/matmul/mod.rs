@@ -27,12 +27,9 @@ const GROUP_BYTES: usize = 128 << 10;
 /// Below this many multiplications a product runs on the calling thread: waking the team costs more.
 const ALONE: usize = 160 << 10;
 
-/// The format row of a data type.
-pub(crate) fn layout_of(dtype: DType) -> &'static Format {
-    match FORMATS.iter().find(|f| f.dtype == dtype) {
-        Some(f) => f,
-        None => unreachable!("every DType has a row in FORMATS (checked by a test)"),
-    }
+/// The format row of a data type; `None` for types that files may hold and no kernel computes with.
+pub(crate) fn layout_of(dtype: DType) -> Option<&'static Format> {
+    FORMATS.iter().find(|f| f.dtype == dtype)
 }
 
 /// Columns in the widest tile of a tier.
@@ -57,9 +54,10 @@ impl PackedMatrix {
     /// Packs a tensor of shape `[rows, k]`.
     ///
     /// # Errors
-    /// No memory for the packed copy, or its size overflows.
+    /// No kernel computes with the tensor's type, no memory for the packed copy, or its size overflows.
     pub fn pack(cpu: &Cpu, tensor: &TensorView<'_>) -> Result<PackedMatrix, Error> {
-        let format = layout_of(tensor.dtype());
+        let format =
+            layout_of(tensor.dtype()).ok_or_else(|| Error::no_kernel(tensor.name(), tensor.dtype()))?;
         let (rows, k) = (tensor.rows(), tensor.cols());
         let too_big = || Error::too_large(tensor.name());
         let panel_bytes = (format.panel_bytes)(k).ok_or_else(too_big)?;

@@ -84,7 +84,7 @@ fn definition(dtype: DType, row: &[u8], x: &[f32]) -> (f64, f64) {
     let mut w = vec![0.0; x.len()];
     quant::decode_row(dtype, row, &mut w);
     let mut a: Vec<f64> = x.iter().map(|v| f64::from(*v)).collect();
-    let group = Grid::of(dtype).group();
+    let group = layout_of(dtype).unwrap().grid.group();
     if group > 0 {
         for (a, x) in a.chunks_mut(group).zip(x.chunks(group)) {
             let mut codes = [0; 128];
@@ -118,7 +118,7 @@ const DTYPES: [DType; 7] =
 #[test]
 fn every_dtype_has_a_format_and_panels_hold_the_files_bits() {
     for dtype in DTYPES {
-        let f = layout_of(dtype);
+        let f = layout_of(dtype).unwrap();
         let k = dtype.block_len() * 2;
         let file = dtype.row_bytes(k).unwrap() * ROWS;
         let panel = (f.panel_bytes)(k).unwrap();

@@ -15,7 +15,9 @@ fn config(r: &Reader<'_>) -> Result<DecoderConfig, Error> {
     if let Some(n) = r.meta.opt_u32(&r.key("expert_count"))?
         && n > 0
     {
-        return Err(r.invalid("expert_count", format!("{n} experts: mixtures of experts are not supported yet")));
+        return Err(
+            r.invalid("expert_count", format!("{n} experts: mixtures of experts are not supported yet"))
+        );
     }
     // GGUF conversion reorders the rows of query and key weights so that pairs are neighbours.
     r.decoder(RopePairs::Interleaved)

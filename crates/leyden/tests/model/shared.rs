@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A file of this package.
-pub fn own(path: &str) -> PathBuf {
+pub(crate) fn own(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
 /// A file beside the checkout; `None`, with the reason printed, where there is none.
-pub fn shared(path: &str) -> Option<PathBuf> {
+pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     let file = own("../../../shared").join(path);
     if file.exists() {
         return Some(file);
@@ -24,7 +24,7 @@ pub fn shared(path: &str) -> Option<PathBuf> {
 }
 
 /// An engine with room for several sequences.
-pub fn engine(source: Arc<dyn WeightSource>, tier: Tier, threads: usize, kv_type: KvType) -> Engine {
+pub(crate) fn engine(source: Arc<dyn WeightSource>, tier: Tier, threads: usize, kv_type: KvType) -> Engine {
     let cpu = Arc::new(Cpu::new(tier, threads).unwrap());
     let model = Arc::new(leyden_models::load(source, &cpu, &mut |_, _| {}).unwrap());
     let context = model.config().context;
@@ -33,17 +33,17 @@ pub fn engine(source: Arc<dyn WeightSource>, tier: Tier, threads: usize, kv_type
 }
 
 /// An engine for a file, on the best tier.
-pub fn engine_of(path: &Path) -> Engine {
+pub(crate) fn engine_of(path: &Path) -> Engine {
     engine(Arc::new(Gguf::open(path).unwrap()), Tier::best(), 2, KvType::F16)
 }
 
 /// One step of one sequence.
-pub fn one(sequence: SequenceId, tokens: &[u32], outputs: Outputs) -> StepPlan {
+pub(crate) fn one(sequence: SequenceId, tokens: &[u32], outputs: Outputs) -> StepPlan {
     StepPlan { entries: vec![StepEntry { sequence, tokens: tokens.to_vec(), outputs }] }
 }
 
 /// The best token, its logit, and the second best logit.
-pub fn best(logits: &[f32]) -> (u32, f32, f32) {
+pub(crate) fn best(logits: &[f32]) -> (u32, f32, f32) {
     let mut best = (0, f32::NEG_INFINITY, f32::NEG_INFINITY);
     for (id, &l) in (0_u32..).zip(logits) {
         if l > best.1 {
@@ -56,7 +56,7 @@ pub fn best(logits: &[f32]) -> (u32, f32, f32) {
 }
 
 /// Greedy continuation of a prompt in a sequence of its own.
-pub fn greedy(engine: &mut Engine, prompt: &[u32], n: usize) -> Vec<u32> {
+pub(crate) fn greedy(engine: &mut Engine, prompt: &[u32], n: usize) -> Vec<u32> {
     let sequence = engine.open();
     let mut tokens = Vec::new();
     let mut next = prompt.to_vec();

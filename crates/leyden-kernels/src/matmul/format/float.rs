@@ -2,10 +2,9 @@
 //!
 //! Row r of column c is `fma(w[k][r], x[k][c], acc)` for k ascending, from zero.
 
-use super::{Format, ROWS, TileFn, tiles};
+use super::{Format, ROWS, TileFn};
 use crate::activations::{Grid, Tile};
-#[cfg(target_arch = "x86_64")]
-use crate::isa::{avx2_matmul as a2, avx512_matmul as a5};
+use crate::isa::tiles;
 use leyden_tensor::DType;
 use leyden_tensor::quant::{bf16_to_f32, f16_to_f32};
 
@@ -14,7 +13,7 @@ pub(crate) const F32: Format = Format {
     grid: Grid::F32,
     panel_bytes: |k| k.checked_mul(ROWS * 4),
     pack: pack::<4>,
-    tiles: tiles!(scalar_f32, a2::F32, a5::F32),
+    tiles: tiles!(scalar_f32, F32),
 };
 
 pub(crate) const F16: Format = Format {
@@ -22,7 +21,7 @@ pub(crate) const F16: Format = Format {
     grid: Grid::F32,
     panel_bytes: |k| k.checked_mul(ROWS * 2),
     pack: pack::<2>,
-    tiles: tiles!(scalar_f16, a2::F16, a5::F16),
+    tiles: tiles!(scalar_f16, F16),
 };
 
 pub(crate) const BF16: Format = Format {
@@ -30,7 +29,7 @@ pub(crate) const BF16: Format = Format {
     grid: Grid::F32,
     panel_bytes: |k| k.checked_mul(ROWS * 2),
     pack: pack::<2>,
-    tiles: tiles!(scalar_bf16, a2::BF16, a5::BF16),
+    tiles: tiles!(scalar_bf16, BF16),
 };
 
 fn pack<const SIZE: usize>(rows: &[&[u8]], _k: usize, panel: &mut [u8]) {

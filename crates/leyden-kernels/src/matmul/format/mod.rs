@@ -39,7 +39,7 @@ pub(crate) struct Format {
     pub(crate) panel_bytes: fn(k: usize) -> Option<usize>,
     /// Packs up to 16 rows of file bytes into one zeroed panel.
     pub(crate) pack: fn(rows: &[&[u8]], k: usize, panel: &mut [u8]),
-    /// The tiles by number of columns less one.
+    /// The tiles of a level, by number of columns less one.
     pub(crate) tiles: fn(Level) -> &'static [TileFn],
 }
 
@@ -63,22 +63,3 @@ pub(crate) fn scales_bytes(n: usize) -> Option<usize> {
 pub(crate) fn code(tile: &Tile<'_>, k: usize, col: usize) -> i32 {
     i32::from(tile.codes[((k / 4) * tile.c + col) * 4 + k % 4])
 }
-
-/// Gives the tiles for one level: the same scalar function for every width, or the widths a macro made.
-macro_rules! tiles {
-    ($scalar:path, $avx2:expr, $avx512:expr) => {
-        |level| {
-            use $crate::isa::Level;
-            match level {
-                Level::Scalar => &[$scalar as TileFn; 4],
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx2 => &$avx2,
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx512 => &$avx512,
-                #[cfg(not(target_arch = "x86_64"))]
-                _ => &[$scalar as TileFn; 4],
-            }
-        }
-    };
-}
-pub(crate) use tiles;

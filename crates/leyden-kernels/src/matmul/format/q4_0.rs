@@ -5,10 +5,9 @@
 //!
 //! Block sum `s = sum(code * a) - 8 * sum(a)`, then `y = fma(s * d, da, y)`.
 
-use super::{Format, ROWS, TileFn, code, half_at, scales_bytes, tiles};
+use super::{Format, ROWS, TileFn, code, half_at, scales_bytes};
 use crate::activations::{Grid, Tile};
-#[cfg(target_arch = "x86_64")]
-use crate::isa::{avx2_matmul as a2, avx512_matmul as a5};
+use crate::isa::tiles;
 use leyden_tensor::DType;
 
 pub(crate) const FORMAT: Format = Format {
@@ -16,7 +15,7 @@ pub(crate) const FORMAT: Format = Format {
     grid: Grid::A32,
     panel_bytes: |k| scales_bytes(k / 32)?.checked_add((k / 32).checked_mul(16 * ROWS)?),
     pack,
-    tiles: tiles!(scalar, a2::Q4_0, a5::Q4_0),
+    tiles: tiles!(scalar, Q4_0),
 };
 
 fn pack(rows: &[&[u8]], k: usize, panel: &mut [u8]) {

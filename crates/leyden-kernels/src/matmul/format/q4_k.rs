@@ -7,10 +7,9 @@
 //! Per half of 128, with exact integers `S = sum_b scale_b * sum(code * a)` and `M = sum_b min_b * sum(a)`:
 //! `u = fma(-M, dmin, S * d)`, then `y = fma(u, da, y)`. |S| stays below 2^24, so a kernel may keep it in f32.
 
-use super::{Format, ROWS, TileFn, code, half_at, tiles};
+use super::{Format, ROWS, TileFn, code, half_at};
 use crate::activations::{Grid, Tile};
-#[cfg(target_arch = "x86_64")]
-use crate::isa::{avx2_matmul as a2, avx512_matmul as a5};
+use crate::isa::tiles;
 use leyden_tensor::DType;
 
 /// Bytes of 256 values of 16 rows, and where their parts begin.
@@ -28,7 +27,7 @@ pub(crate) const FORMAT: Format = Format {
     grid: Grid::A128,
     panel_bytes: |k| (k / 256).checked_mul(BYTES),
     pack,
-    tiles: tiles!(scalar, a2::Q4_K, a5::Q4_K),
+    tiles: tiles!(scalar, Q4_K),
 };
 
 fn pack(rows: &[&[u8]], _k: usize, panel: &mut [u8]) {

@@ -7,10 +7,9 @@
 //!
 //! Per half of 128, with the exact integer `S = sum_b scale_b * sum((code - 32) * a)`: `y = fma(S * d, da, y)`.
 
-use super::{Format, ROWS, TileFn, code, half_at, scales_bytes, tiles};
+use super::{Format, ROWS, TileFn, code, half_at, scales_bytes};
 use crate::activations::{Grid, Tile};
-#[cfg(target_arch = "x86_64")]
-use crate::isa::{avx2_matmul as a2, avx512_matmul as a5};
+use crate::isa::tiles;
 use leyden_tensor::DType;
 
 /// Bytes of 256 values of 16 rows without d, and of the 32-value groups in them.
@@ -23,7 +22,7 @@ pub(crate) const FORMAT: Format = Format {
     grid: Grid::A128,
     panel_bytes: |k| scales_bytes(k / 256)?.checked_add((k / 256).checked_mul(BYTES)?),
     pack,
-    tiles: tiles!(scalar, a2::Q6_K, a5::Q6_K),
+    tiles: tiles!(scalar, Q6_K),
 };
 
 fn pack(rows: &[&[u8]], k: usize, panel: &mut [u8]) {
