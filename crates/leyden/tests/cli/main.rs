@@ -4,6 +4,7 @@
 
 mod conversation;
 mod doctor;
+mod examples;
 mod inspect;
 mod program;
 mod run;

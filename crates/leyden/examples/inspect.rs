@@ -1,0 +1,23 @@
+//! Lists a model's sizes and metadata: `cargo run --release --example inspect -- [MODEL.gguf]`.
+#![expect(clippy::print_stdout, reason = "a program for people")]
+
+use leyden::{Error, LoadOptions, Model};
+
+fn main() -> Result<(), Error> {
+    let model = match std::env::args_os().nth(1) {
+        Some(path) => Model::open(path, &LoadOptions::default())?,
+        None => Model::embedded(&LoadOptions::default())?,
+    };
+    // Every value with a known meaning has been checked and has a name ...
+    println!("{:#?}", model.config());
+    println!("chat template: {}", if model.has_chat_template() { "yes" } else { "no" });
+    println!("weights in memory: {} bytes", model.decoder().weight_bytes());
+    // ... and what else the file says can be read by key.
+    let meta = model.metadata();
+    println!("name: {}", meta.opt_str("general.name")?.unwrap_or("none"));
+    println!("keys:");
+    for (key, value) in meta.iter() {
+        println!("  {key}: {}", value.value_type());
+    }
+    Ok(())
+}
