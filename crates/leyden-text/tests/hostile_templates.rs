@@ -145,6 +145,17 @@ fn hostile() -> Vec<(&'static str, String)> {
         }),
         // Depth.
         ("recursion", "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}".into()),
+        ("recursion with many variables", {
+            let sets: String = (0..15_000).map(|i| format!("{{%set v{i}=0%}}")).collect();
+            format!("{{% macro m() %}}{sets}{{{{ m() }}}}{{% endmacro %}}{{{{ m() }}}}")
+        }),
+        ("recursion among many variables", {
+            let sets: String = (0..15_000).map(|i| format!("{{%set v{i}=0%}}")).collect();
+            format!(
+                "{{% for i in [1] %}}{sets}{{% set ns = namespace() %}}{{% macro m() %}}{{{{ ns.m() }}}}{{% endmacro %}}\
+                 {{% set ns.m = m %}}{{{{ m() }}}}{{% endfor %}}"
+            )
+        }),
         ("mutual recursion", {
             "{% macro a(n) %}{{ b([n]) }}{% endmacro %}{% macro b(n) %}{{ a((n,)) }}{% endmacro %}{{ a(1) }}"
                 .into()

@@ -310,7 +310,7 @@ impl<'t> Interpreter<'t> {
                 let found = attributes.iter().find(|(known, _)| **known == *name);
                 Ok(found.map_or_else(|| Value::undefined(name), |(_, value)| value.clone()))
             }
-            Value::Loop(state) => Ok(loop_attribute(state, name)),
+            Value::Loop(state) if methods::named(value, name).is_none() => Ok(loop_attribute(state, name)),
             _ => {
                 if let Some(method) = methods::named(value, name) {
                     return Ok(Value::Method(Rc::new(value.clone()), method));
@@ -473,8 +473,9 @@ fn loop_attribute(state: &Loop, name: &str) -> Value {
         "first" => Value::Bool(index == 0),
         "last" => Value::Bool(index + 1 == items.len()),
         "length" => int(items.len()),
-        "depth" => int(state.depth + 1),
-        "depth0" => int(state.depth),
+        // It counts how often a loop has called itself, which is not supported.
+        "depth" => int(1),
+        "depth0" => int(0),
         "previtem" => item(index.checked_sub(1), "there is no previous item; loop.previtem"),
         "nextitem" => item(Some(index + 1), "there is no next item; loop.nextitem"),
         other => Value::undefined(other),

@@ -302,6 +302,11 @@ fn round<'t>(_: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -
     let scaled = number.as_f64() * scale;
     let rounded = match method.as_ref().map_or(Ok("common"), |method| text(method, "a method"))? {
         "common" if matches!(number, Number::Int(_)) && precision >= 0 => return Ok(value.clone()),
+        // Decimal digits decide: 2.675 is a little less than what it is written as.
+        "common" if precision >= 0 => {
+            let digits = format!("{:.*}", precision.min(300) as usize, number.as_f64());
+            return Ok(Value::Float(digits.parse().unwrap_or(f64::NAN)));
+        }
         "common" => scaled.round_ties_even(),
         "ceil" => scaled.ceil(),
         "floor" => scaled.floor(),

@@ -8,6 +8,7 @@ use super::ast::{Body, Expr, For, Macro, NameId, Postfix, Statement, StatementKi
 use super::budget::{Budget, Failure, Result, fail};
 use super::functions::{self, Arguments};
 use super::print::Writer;
+use super::scope::Frame;
 use super::value::{List, Loop, Maker, Value};
 
 /// What follows a statement.
@@ -17,9 +18,6 @@ enum Flow {
     Break,
     Continue,
 }
-
-/// Variables that were set together and go out of scope together.
-type Frame = Vec<(NameId, Value)>;
 
 /// A macro with what it saw where it was defined, other than the variables of the template itself.
 struct MacroValue<'t> {
@@ -40,7 +38,6 @@ pub(super) struct Interpreter<'t> {
     first_visible: usize,
     pub(super) namespaces: Vec<Vec<(Rc<str>, Value)>>,
     macros: Vec<MacroValue<'t>>,
-    loop_depth: usize,
     /// The id of the name `loop`.
     loop_name: Option<NameId>,
     output: Output,
@@ -88,7 +85,6 @@ impl<'t> Interpreter<'t> {
             first_visible: 0,
             namespaces: Vec::new(),
             macros: Vec::new(),
-            loop_depth: 0,
             loop_name,
             output: Output { text: String::new(), budget: Rc::clone(&maker.0) },
             line: 1,
@@ -128,7 +124,7 @@ impl<'t> Interpreter<'t> {
 
     /// A body with variables of its own.
     fn scoped_body(&mut self, body: &'t Body) -> Result<Flow> {
-        self.frames.push(Frame::new());
+        self.push_frame();
         let flow = self.body(body)?;
         self.frames.pop();
         Ok(flow)
@@ -183,7 +179,7 @@ impl<'t> Interpreter<'t> {
             StatementKind::With(assignments, body) => {
                 let values =
                     assignments.iter().map(|(_, expr)| self.eval(expr)).collect::<Result<Vec<_>>>()?;
-                self.frames.push(Frame::new());
+                self.push_frame();
                 for ((target, _), value) in assignments.iter().zip(values) {
                     self.assign(target, value)?;
                 }
@@ -221,7 +217,7 @@ impl<'t> Interpreter<'t> {
         if let Some(filter) = &block.filter {
             let mut kept = Vec::new();
             for item in items.items() {
-                self.frames.push(Frame::new());
+                self.push_frame();
                 self.assign(&block.target, item.clone())?;
                 if self.eval(filter)?.is_true() {
                     kept.push(item.clone());
@@ -234,13 +230,13 @@ impl<'t> Interpreter<'t> {
             self.scoped_body(&block.otherwise)?;
             return Ok(());
         }
-        let state = Rc::new(Loop { items: Rc::clone(&items), index: Cell::new(0), depth: self.loop_depth });
-        self.loop_depth += 1;
+        let state = Rc::new(Loop { items: Rc::clone(&items), index: Cell::new(0) });
         for (i, item) in items.items().iter().enumerate() {
             state.index.set(i);
-            let mut frame = Frame::new();
-            frame.extend(self.loop_name.map(|name| (name, Value::Loop(Rc::clone(&state)))));
-            self.frames.push(frame);
+            self.push_frame();
+            if let Some(name) = self.loop_name {
+                self.set(name, Value::Loop(Rc::clone(&state)))?;
+            }
             self.assign(&block.target, item.clone())?;
             let flow = self.body(&block.body)?;
             self.frames.pop();
@@ -248,7 +244,6 @@ impl<'t> Interpreter<'t> {
                 break;
             }
         }
-        self.loop_depth -= 1;
         Ok(())
     }
 
@@ -270,10 +265,9 @@ impl<'t> Interpreter<'t> {
     }
 
     fn define_macro(&mut self, definition: &'t Macro) -> Result<()> {
-        let visible = &self.frames[self.first_visible..];
-        let captured: Frame = visible.iter().flatten().cloned().collect();
+        let captured = Frame::copy_of(&self.frames[self.first_visible..], &self.maker.0)?;
         // Macros live until the end of the rendering.
-        self.maker.0.make(size_of::<MacroValue<'_>>() + captured.len() * size_of::<(NameId, Value)>())?;
+        self.maker.0.make(size_of::<MacroValue<'_>>())?;
         self.macros.push(MacroValue { definition, captured });
         self.set(definition.name, Value::Macro(self.macros.len() - 1))
     }
@@ -281,8 +275,8 @@ impl<'t> Interpreter<'t> {
     /// Calls a macro.
     pub(super) fn call_macro(&mut self, id: usize, arguments: Arguments<'t>) -> Result<Value> {
         let Some(MacroValue { definition, captured }) = self.macros.get(id) else { return Ok(Value::None) };
-        let (definition, captured) = (*definition, captured.clone());
-        self.budget().steps(1 + captured.len())?;
+        let definition = *definition;
+        let captured = Frame::copy_of(std::slice::from_ref(captured), &self.maker.0)?;
         let name = |id: NameId| &*self.template.names[id as usize];
         if arguments.positional.len() > definition.parameters.len() {
             return fail(format!("too many arguments for macro {}", name(definition.name)));
@@ -300,10 +294,10 @@ impl<'t> Interpreter<'t> {
         }
 
         let line = self.line;
-        let (first_visible, loop_depth) = (self.first_visible, std::mem::take(&mut self.loop_depth));
+        let first_visible = self.first_visible;
         self.first_visible = self.frames.len();
         self.frames.push(captured);
-        self.frames.push(Frame::new());
+        self.push_frame();
         for ((parameter, default), value) in definition.parameters.iter().zip(values) {
             let value = match (value, default) {
                 (Some(value), _) => value,
@@ -315,7 +309,6 @@ impl<'t> Interpreter<'t> {
         let result = self.captured(&definition.body)?;
         self.frames.truncate(self.first_visible);
         self.first_visible = first_visible;
-        self.loop_depth = loop_depth;
         self.line = line;
         Ok(result)
     }
@@ -323,8 +316,7 @@ impl<'t> Interpreter<'t> {
     /// The value of a variable.
     pub(super) fn variable(&self, id: NameId) -> Result<Value> {
         for frame in self.frames[self.first_visible..].iter().rev() {
-            self.budget().steps(frame.len() / 16)?;
-            if let Some((_, value)) = frame.iter().rev().find(|(name, _)| *name == id) {
+            if let Some(value) = frame.get(id)? {
                 return Ok(value.clone());
             }
         }
@@ -337,16 +329,17 @@ impl<'t> Interpreter<'t> {
     }
 
     fn set(&mut self, id: NameId, value: Value) -> Result<()> {
-        let Some(frame) = self.frames[self.first_visible..].last_mut() else {
-            self.top[id as usize] = Some(value);
-            return Ok(());
-        };
-        let searched = frame.len() / 16;
-        match frame.iter_mut().find(|(name, _)| *name == id) {
-            Some(variable) => variable.1 = value,
-            None => frame.push((id, value)),
+        match self.frames[self.first_visible..].last_mut() {
+            Some(frame) => frame.set(id, value),
+            None => {
+                self.top[id as usize] = Some(value);
+                Ok(())
+            }
         }
-        self.budget().steps(searched)
+    }
+
+    fn push_frame(&mut self) {
+        self.frames.push(Frame::new(&self.maker.0));
     }
 
     fn assign(&mut self, target: &'t Target, value: Value) -> Result<()> {

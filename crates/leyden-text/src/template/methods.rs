@@ -1,4 +1,4 @@
-//! The methods of strings, dictionaries and lists.
+//! The methods of strings, dictionaries, lists and loops.
 
 use super::budget::{Result, fail};
 use super::functions::{Arguments, integer, text};
@@ -73,6 +73,8 @@ static LIST_METHODS: &[Method] = &[
     Method { name: "copy", call: copy },
 ];
 
+static LOOP_METHODS: &[Method] = &[Method { name: "cycle", call: cycle }];
+
 /// The methods that change a dictionary or list, which the sandbox does not let through.
 const FORBIDDEN_OF_DICT: [&str; 6] = ["pop", "clear", "update", "setdefault", "popitem", "fromkeys"];
 const FORBIDDEN_OF_LIST: [&str; 8] =
@@ -84,6 +86,7 @@ pub(super) fn named(value: &Value, name: &str) -> Option<&'static Method> {
         Value::Str(_) => STRING_METHODS,
         Value::Dict(_) => DICT_METHODS,
         Value::List(_) | Value::Tuple(_) => LIST_METHODS,
+        Value::Loop(_) => LOOP_METHODS,
         _ => return None,
     };
     methods.iter().find(|method| method.name == name)
@@ -417,4 +420,14 @@ fn count_items<'t>(
         count += i64::from(item.equals(&wanted, interpreter.budget())?);
     }
     Ok(Value::Int(count))
+}
+
+/// The argument whose turn it is in a loop.
+fn cycle<'t>(_: &mut Interpreter<'t>, value: &Value, mut arguments: Arguments<'t>) -> Result<Value> {
+    let Value::Loop(state) = value else { return fail("only a loop has turns") };
+    let turn = state.index.get().checked_rem(arguments.positional.len());
+    match turn {
+        Some(turn) if arguments.named.is_empty() => Ok(arguments.positional.swap_remove(turn)),
+        _ => fail("cycle needs values without names"),
+    }
 }

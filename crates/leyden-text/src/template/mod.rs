@@ -25,6 +25,7 @@ mod methods;
 mod parser;
 mod predicates;
 mod print;
+mod scope;
 mod strings;
 mod value;
 

@@ -71,7 +71,6 @@ pub(super) struct Range {
 pub(super) struct Loop {
     pub(super) items: Rc<List>,
     pub(super) index: std::cell::Cell<usize>,
-    pub(super) depth: usize,
 }
 
 impl Drop for Text {

@@ -4,8 +4,9 @@
     python3 chat_golden.py FOLDER_OF_TEMPLATES VOCABULARY_WITH_TEMPLATE.gguf
 
 Needs jinja2 and gguf. Writes beside itself: chat_golden.json, which holds for each template and case the
-64-bit FNV-1a hash of the rendering (or `raised: …`, or `error`), and chat_full.json, the whole text for the
-families that run first. The versions used stand in both.
+64-bit FNV-1a hash of the rendering (or `raised: …`, or `error`); chat_full.json, the whole text for the
+families that run first; and jinja_golden.json, what the templates of jinja_snippets.json give (null for an error).
+The versions used stand in each.
 """
 
 import datetime
@@ -31,6 +32,9 @@ FULL_TEMPLATES = [
     "chatml",
 ]
 FULL_CASES = ["system_and_user", "turns", "thinking_in_content", "tool_result"]
+
+
+SNIPPET_VARIABLES = {"s": "hello", "l": [1, 2, 3], "d": {"a": 1, "b": {"c": [{"d": 4}]}}}
 
 
 class Raised(Exception):
@@ -112,6 +116,10 @@ def main():
                 print(f"{name}: {case}: {type(error).__name__}: {error}"[:160], file=sys.stderr)
     write("chat_golden.json", {"renderings": golden})
     write("chat_full.json", {"renderings": full})
+    snippets = json.loads((HERE / "jinja_snippets.json").read_text())
+    case = {"messages": [{"role": "user", "content": "Hi"}], "variables": SNIPPET_VARIABLES}
+    rendered = [render(snippet, case) for snippet in snippets]
+    write("jinja_golden.json", {"renderings": [text if isinstance(text, str) else None for text in rendered]})
     n = sum(len(cases) for cases in golden.values())
     ok = sum(not v.startswith(("raised", "error")) for cases in golden.values() for v in cases.values())
     print(f"{len(golden)} templates, {n} renderings, {ok} of them text")
