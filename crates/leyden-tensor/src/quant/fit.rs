@@ -1,4 +1,5 @@
-//! Least-squares fits shared by the encoders of the K formats.
+//! Least-squares fits shared by the encoders that search: what they have in common whether a format
+//! has minima (`affine`) or not (`symmetric`).
 //!
 //! The problem: values `x` with weights `w` are to be written as `scale * code - min` with integer
 //! codes in a small range, so that the weighted squared error is least. With the codes given, the
@@ -42,18 +43,50 @@ pub(super) fn nearest(t: f32, low: f32, high: f32) -> f32 {
     (clamped + SHIFT) - SHIFT
 }
 
+/// The codes that a format has.
+pub(super) trait Codes: Copy {
+    /// The code nearest to `t`.
+    fn nearest(self, t: f32) -> f32;
+}
+
+/// All integers from the first to the second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Integers(pub(super) f32, pub(super) f32);
+
+impl Codes for Integers {
+    #[inline(always)]
+    fn nearest(self, t: f32) -> f32 {
+        nearest(t, self.0, self.1)
+    }
+}
+
+/// Which codes the largest value of a group is given at the start of a search: the first, the
+/// distance from one to the next, and how many.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Starts {
+    pub(super) first: f32,
+    pub(super) step: f32,
+    pub(super) n: u8,
+}
+
+impl Starts {
+    pub(super) fn codes(self) -> impl Iterator<Item = f32> {
+        (0..self.n).map(move |i| self.first + self.step * f32::from(i))
+    }
+}
+
 fn total(lanes: [f32; LANES]) -> f32 {
     let [a, b, c, d, e, f, g, h] = lanes;
     ((a + e) + (c + g)) + ((b + f) + (d + h))
 }
 
-/// The sums for codes `round((x + offset) * inverse)` from `low` to `high`.
-pub(super) fn moments(x: &[f32], w: &[f32], offset: f32, inverse: f32, low: f32, high: f32) -> Moments {
+/// The sums for the codes nearest to `(x + offset) * inverse`.
+pub(super) fn moments(x: &[f32], w: &[f32], offset: f32, inverse: f32, codes: impl Codes) -> Moments {
     let (mut sw, mut sq, mut sqq) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
     let (mut sx, mut sxq) = ([0.0; LANES], [0.0; LANES]);
     for (x, w) in x.as_chunks::<LANES>().0.iter().zip(w.as_chunks::<LANES>().0) {
         for i in 0..LANES {
-            let q = nearest((x[i] + offset) * inverse, low, high);
+            let q = codes.nearest((x[i] + offset) * inverse);
             let wq = w[i] * q;
             sw[i] += w[i];
             sq[i] += wq;
@@ -66,12 +99,12 @@ pub(super) fn moments(x: &[f32], w: &[f32], offset: f32, inverse: f32, low: f32,
 }
 
 /// The error of `scale * code - offset` with the best codes.
-pub(super) fn error(x: &[f32], w: &[f32], scale: f32, offset: f32, low: f32, high: f32) -> f32 {
+pub(super) fn error(x: &[f32], w: &[f32], scale: f32, offset: f32, codes: impl Codes) -> f32 {
     let inverse = reciprocal(scale);
     let mut sum = [0.0; LANES];
     for (x, w) in x.as_chunks::<LANES>().0.iter().zip(w.as_chunks::<LANES>().0) {
         for i in 0..LANES {
-            let q = nearest((x[i] + offset) * inverse, low, high);
+            let q = codes.nearest((x[i] + offset) * inverse);
             let miss = scale * q - offset - x[i];
             sum[i] += w[i] * (miss * miss);
         }

@@ -10,6 +10,7 @@
 //! sign, and a scale that does not fit 16 bits is the largest that does, with codes chosen for it.
 //! F32, F16 and BF16 keep NaN and infinities. Values too small for the scale become 0.
 
+mod affine;
 mod bf16;
 mod f16;
 mod f32;
@@ -18,6 +19,7 @@ mod q4_0;
 mod q4_k;
 mod q6_k;
 mod q8_0;
+mod symmetric;
 
 pub use self::bf16::{BF16, bf16_to_f32, f32_to_bf16};
 pub use self::f16::{F16, f16_to_f32, f32_to_f16};

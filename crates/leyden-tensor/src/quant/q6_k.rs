@@ -5,13 +5,20 @@
 //! 32 bytes of high ones. In four runs of 32 values, run 0 and 1 take the low halves of the low
 //! bytes, run 2 and 3 the high halves; run r takes bits 2r and 2r+1 of the high bytes.
 
-use super::{Block, F16_MAX, f16_to_f32, field, finite, fit, scale_bits};
+use super::fit::{Integers, Starts};
+use super::symmetric::{Search, Shape};
+use super::{Block, f16_to_f32, field, scale_bits};
 use crate::DType;
 
 const GROUPS: usize = 16;
 const GROUP: usize = 16;
-const LOW: f32 = -32.0;
-const HIGH: f32 = 31.0;
+/// The largest value of a group becomes a code from 30 to 33.6 (clipped) on either side.
+const SHAPE: Shape<Integers> = Shape {
+    codes: Integers(-32.0, 31.0),
+    extreme: -32.0,
+    low_scale: -128.0,
+    starts: Starts { first: 30.0, step: 0.4, n: 10 },
+};
 
 /// A super-block of 256 values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,160 +76,15 @@ impl Block for Q6K {
 
     /// Searches scales for the least squared error.
     fn encode(x: &[f32]) -> Self {
-        Search::new(x, &[1.0; Self::LEN]).run()
-    }
-}
-
-/// The search for the parameters of one super-block.
-struct Search<'a> {
-    x: [f32; 256],
-    w: &'a [f32; 256],
-}
-
-/// Parameters as they will be stored.
-#[derive(Clone, Copy)]
-struct Params {
-    d: f32,
-    scales: [f32; GROUPS],
-    error: f32,
-}
-
-impl<'a> Search<'a> {
-    fn new(x: &[f32], w: &'a [f32; 256]) -> Self {
-        assert_eq!(x.len(), Q6K::LEN);
-        // Nothing beyond this can be represented, and squares of what is left stay finite.
-        const LIMIT: f32 = F16_MAX * 128.0 * 32.0;
-        let mut values = [0.0; 256];
-        for (value, &x) in values.iter_mut().zip(x) {
-            *value = finite(x).clamp(-LIMIT, LIMIT);
-        }
-        Search { x: values, w }
-    }
-
-    fn group(&self, j: usize) -> (&[f32], &[f32]) {
-        let range = j * GROUP..(j + 1) * GROUP;
-        (&self.x[range.clone()], &self.w[range])
-    }
-
-    fn run(&self) -> Q6K {
-        let ideal: [f32; GROUPS] = std::array::from_fn(|j| {
-            let (x, w) = self.group(j);
-            fit_group(x, w)
-        });
-        let largest = ideal.iter().fold(0.0, |a: f32, &b| if b.abs() > a.abs() { b } else { a });
-        // There is one more negative number than positive ones: the largest scale becomes -128.
-        let best = self.improve(&ideal, fit::ample_factor(largest / -128.0));
-        self.pack(&best)
-    }
-
-    /// Quantises the groups' scales with a given factor, then alternately solves for the factor and
-    /// chooses the scales again while that lowers the error.
-    fn improve(&self, ideal: &[f32; GROUPS], d: f32) -> Params {
-        let mut best = self.choose(ideal, d);
-        for _ in 0..2 {
-            let d = self.solve_factor(&best);
-            if d == best.d {
-                break;
-            }
-            let next = self.choose(ideal, d);
-            if next.error >= best.error {
-                break;
-            }
-            best = next;
-        }
-        best
-    }
-
-    fn choose(&self, ideal: &[f32; GROUPS], d: f32) -> Params {
-        let mut params = Params { d, scales: [0.0; GROUPS], error: 0.0 };
-        for (j, &scale) in ideal.iter().enumerate() {
-            let (x, w) = self.group(j);
-            let s0 = fit::nearest(scale * fit::reciprocal(d), -128.0, 127.0);
-            let mut least = f32::INFINITY;
-            for s in [s0, s0 - 1.0, s0 + 1.0] {
-                if !(-128.0..=127.0).contains(&s) {
-                    continue;
-                }
-                let error = fit::error(x, w, d * s, 0.0, LOW, HIGH);
-                if error < least {
-                    (least, params.scales[j]) = (error, s);
-                }
-            }
-            params.error += least;
-        }
-        params
-    }
-
-    /// The factor of least error for the groups' scales and the codes that follow from them.
-    fn solve_factor(&self, p: &Params) -> f32 {
-        let (mut aa, mut ax) = (0.0, 0.0);
-        for (j, &s) in p.scales.iter().enumerate() {
-            let (x, w) = self.group(j);
-            let m = fit::moments(x, w, 0.0, fit::reciprocal(p.d * s), LOW, HIGH);
-            aa += s * s * m.qq;
-            ax += s * m.xq;
-        }
-        let d = fit::factor(ax / aa);
-        if d == 0.0 { p.d } else { d }
-    }
-
-    fn pack(&self, p: &Params) -> Q6K {
+        let (p, codes) = Search::<_, GROUPS>::new(x, &[1.0; Self::LEN], SHAPE).run();
         let mut block =
             Q6K { ql: [0; 128], qh: [0; 64], scales: p.scales.map(|s| s as i8), d: scale_bits(p.d) };
-        for (i, &x) in self.x.iter().enumerate() {
-            let inverse = fit::reciprocal(p.d * p.scales[i / GROUP]);
-            let code = (fit::nearest(x * inverse, LOW, HIGH) + 32.0) as u8;
+        for (i, code) in codes.iter().enumerate() {
+            let code = (code + 32.0) as u8;
             let (low, low_shift, high, high_shift) = place(i);
             block.ql[low] |= (code & 15) << low_shift;
             block.qh[high] |= code >> 4 << high_shift;
         }
         block
-    }
-}
-
-/// The scale of least error for one group, of either sign: there is one more code below zero than
-/// above.
-fn fit_group(x: &[f32], w: &[f32]) -> f32 {
-    let largest = x.iter().fold(0.0, |a: f32, &b| if b.abs() > a.abs() { b } else { a });
-    if largest == 0.0 {
-        return 0.0;
-    }
-    let mut best = Fit { scale: largest / LOW, gain: f32::NEG_INFINITY };
-    // The largest value becomes a code from 30 to 33.6 (clipped) on either side.
-    for step in 0..10 {
-        let code = 30.0 + 0.4 * step as f32;
-        for inverse in [-code / largest, code / largest] {
-            best = best.or(Fit::solve(x, w, inverse));
-        }
-    }
-    for _ in 0..3 {
-        let next = Fit::solve(x, w, fit::reciprocal(best.scale));
-        if next.gain <= best.gain {
-            break;
-        }
-        best = next;
-    }
-    best.scale
-}
-
-/// A solution for one group; `gain` is how much of the sum of squares it explains.
-#[derive(Clone, Copy)]
-struct Fit {
-    scale: f32,
-    gain: f32,
-}
-
-impl Fit {
-    fn solve(x: &[f32], w: &[f32], inverse: f32) -> Fit {
-        let m = fit::moments(x, w, 0.0, inverse, LOW, HIGH);
-        if m.qq > 0.0 {
-            Fit { scale: m.xq / m.qq, gain: m.xq / m.qq * m.xq }
-        } else {
-            Fit { scale: 0.0, gain: f32::NEG_INFINITY }
-        }
-    }
-
-    fn or(self, other: Fit) -> Fit {
-        if other.gain > self.gain { other } else { self }
     }
 }
