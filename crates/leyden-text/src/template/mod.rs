@@ -22,6 +22,7 @@ mod functions;
 mod interpreter;
 mod lexer;
 mod methods;
+mod operators;
 mod parser;
 mod predicates;
 mod print;

@@ -1,0 +1,47 @@
+//! The filter that writes JSON.
+
+use std::rc::Rc;
+
+use super::is_true;
+use crate::template::budget::{Result, fail};
+use crate::template::functions::{Arguments, integer, text};
+use crate::template::interpreter::Interpreter;
+use crate::template::print::{JsonLayout, Writer};
+use crate::template::value::Value;
+
+/// JSON as Python's `json.dumps` writes it, with text as it is and without escapes for HTML.
+pub(super) fn to_json<'t>(
+    interpreter: &mut Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+) -> Result<Value> {
+    let parameters = ["ensure_ascii", "indent", "separators", "sort_keys"];
+    let [ascii, indent, separators, sort_keys] = arguments.bind("tojson", parameters)?;
+    let indent = match &indent {
+        None | Some(Value::None) => None,
+        Some(Value::Str(text)) => Some(text.as_str().to_string()),
+        Some(width) => {
+            let width = usize::try_from(integer(width, "the width of an indentation")?).unwrap_or(0);
+            interpreter.budget().can_make(width)?;
+            Some(" ".repeat(width))
+        }
+    };
+    let (item_separator, key_separator) = match &separators {
+        None | Some(Value::None) => (if indent.is_some() { "," } else { ", " }.to_string(), ": ".to_string()),
+        Some(separators) => match interpreter.items(separators)?.items() {
+            [item, key] => (text(item, "a separator")?.to_string(), text(key, "a separator")?.to_string()),
+            _ => return fail("want two separators"),
+        },
+    };
+    let layout = JsonLayout {
+        indent,
+        item_separator,
+        key_separator,
+        ascii: is_true(ascii),
+        sort_keys: is_true(sort_keys),
+    };
+    let budget = Rc::clone(&interpreter.maker.0);
+    let mut writer = Writer::new(&budget);
+    writer.json(value, &layout, 0)?;
+    interpreter.maker.str(writer.text)
+}

@@ -1,0 +1,108 @@
+//! The filters that stand behind `|`.
+
+mod json;
+mod numbers;
+mod sequences;
+mod texts;
+
+use std::cmp::Ordering;
+
+use super::budget::{Result, fail};
+use super::functions::{Arguments, text};
+use super::interpreter::Interpreter;
+use super::strings;
+use super::value::Value;
+pub(super) use texts::escaped;
+
+/// A filter by its names.
+#[derive(Debug)]
+pub(super) struct Filter {
+    names: &'static [&'static str],
+    pub(super) call: for<'t> fn(&mut Interpreter<'t>, &Value, Arguments<'t>) -> Result<Value>,
+}
+
+static FILTERS: &[Filter] = &[
+    Filter { names: &["abs"], call: numbers::absolute },
+    Filter { names: &["attr"], call: attribute },
+    Filter { names: &["capitalize"], call: |i, v, args| texts::map_text(i, v, args, strings::capitalize) },
+    Filter { names: &["count", "length"], call: length },
+    Filter { names: &["d", "default"], call: default },
+    Filter { names: &["dictsort"], call: sequences::sort_dict },
+    Filter { names: &["e", "escape"], call: texts::escape },
+    Filter { names: &["first"], call: |i, v, args| sequences::end(i, v, args, true) },
+    Filter { names: &["float"], call: numbers::float },
+    Filter { names: &["indent"], call: texts::indent },
+    Filter { names: &["int"], call: numbers::int },
+    Filter { names: &["items"], call: sequences::items },
+    Filter { names: &["join"], call: sequences::join },
+    Filter { names: &["last"], call: |i, v, args| sequences::end(i, v, args, false) },
+    Filter { names: &["list"], call: sequences::list },
+    Filter { names: &["lower"], call: |i, v, args| texts::map_text(i, v, args, str::to_lowercase) },
+    Filter { names: &["map"], call: sequences::map },
+    Filter { names: &["max"], call: |i, v, args| sequences::extreme(i, v, args, Ordering::Greater) },
+    Filter { names: &["min"], call: |i, v, args| sequences::extreme(i, v, args, Ordering::Less) },
+    Filter { names: &["reject"], call: |i, v, args| sequences::select(i, v, args, false, false) },
+    Filter { names: &["rejectattr"], call: |i, v, args| sequences::select(i, v, args, true, false) },
+    Filter { names: &["replace"], call: texts::replace },
+    Filter { names: &["reverse"], call: sequences::reverse },
+    Filter { names: &["round"], call: numbers::round },
+    Filter { names: &["safe"], call: texts::safe },
+    Filter { names: &["select"], call: |i, v, args| sequences::select(i, v, args, false, true) },
+    Filter { names: &["selectattr"], call: |i, v, args| sequences::select(i, v, args, true, true) },
+    Filter { names: &["sort"], call: sequences::sort },
+    Filter { names: &["string"], call: texts::string },
+    Filter { names: &["sum"], call: sequences::sum },
+    Filter { names: &["title"], call: |i, v, args| texts::map_text(i, v, args, texts::title) },
+    Filter { names: &["tojson"], call: json::to_json },
+    Filter { names: &["trim"], call: texts::trim },
+    Filter { names: &["unique"], call: sequences::unique },
+    Filter { names: &["upper"], call: |i, v, args| texts::map_text(i, v, args, str::to_uppercase) },
+    Filter { names: &["wordcount"], call: texts::count_words },
+];
+
+pub(super) fn named(name: &str) -> Option<&'static Filter> {
+    FILTERS.iter().find(|filter| filter.names.contains(&name))
+}
+
+/// Whether an argument that is a flag is set.
+fn is_true(value: Option<Value>) -> bool {
+    value.is_some_and(|value| value.is_true())
+}
+
+fn length<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+    let [] = arguments.exactly("length", [])?;
+    let length = match value {
+        Value::Undefined(_) => 0,
+        Value::Str(text) => {
+            interpreter.budget().scan(text.as_str().len())?;
+            text.as_str().chars().count()
+        }
+        Value::List(list) | Value::Tuple(list) => list.items().len(),
+        Value::Dict(dict) => dict.entries().len(),
+        Value::Range(range) => range.len,
+        other => return fail(format!("a {} has no length", other.type_name())),
+    };
+    Ok(Value::Int(length as i64))
+}
+
+fn default<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+    let [default, boolean] = arguments.bind("default", ["default_value", "boolean"])?;
+    if !value.is_undefined() && (!is_true(boolean) || value.is_true()) {
+        return Ok(value.clone());
+    }
+    default.map_or_else(|| interpreter.maker.str(""), Ok)
+}
+
+fn attribute<'t>(
+    interpreter: &mut Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+) -> Result<Value> {
+    let [name] = arguments.exactly("attr", ["name"])?;
+    let name = text(&name, "the name of an attribute")?;
+    // Unlike `.`, it does not look at the entries of a dictionary.
+    match value {
+        Value::Dict(_) if super::methods::named(value, name).is_none() => Ok(Value::undefined(name)),
+        value => interpreter.attribute(value, name),
+    }
+}
