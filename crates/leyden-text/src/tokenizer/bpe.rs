@@ -5,13 +5,6 @@
 //! token, and of equal pairs the leftmost. Short words look for that pair by scanning; long ones keep the
 //! candidates in a heap, so that even a word of a megabyte takes time in proportion to its length (times
 //! a logarithm). Words that repeat within one text are encoded once.
-//!
-//! # Why not the `tokenizers` library
-//!
-//! Version 1.0.0-rc.3 was measured first, reading its canonical JSON built from the metadata. Its ids were
-//! right on all 138 reference texts of gpt-2, llama-bpe and qwen2, and it encodes faster than this. But
-//! it took 0.81 s to load llama-bpe and 0.82 s for qwen2, against the 0.3 s that a start may cost, brought
-//! 80 further crates, and its table of Unicode is not the one that vocabularies in GGUF files are split by.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
