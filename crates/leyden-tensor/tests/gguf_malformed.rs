@@ -253,8 +253,8 @@ fn cases() -> Vec<(&'static str, Raw, &'static str)> {
         ),
         (
             "partial foreign block",
-            tensor(&[31, 2], 39, 0),
-            "blk.0.w: rows of 31 values are not a multiple of the 32 values in a MXFP4 block",
+            tensor(&[63, 2], 40, 0),
+            "blk.0.w: rows of 63 values are not a multiple of the 64 values in a NVFP4 block",
         ),
         ("type 43", tensor(&[8], 43, 0), "blk.0.w: tensor type 43 is unknown"),
         ("type max", tensor(&[8], u32::MAX, 0), "blk.0.w: tensor type 4294967295 is unknown"),
@@ -275,7 +275,7 @@ fn cases() -> Vec<(&'static str, Raw, &'static str)> {
             tensor(&[1032], F32, 0),
             "blk.0.w: data ends at byte 4192, but the file has 4160 bytes (truncated download?)",
         ),
-        ("foreign too long", tensor(&[32, 300], 39, 0), "blk.0.w: data ends at byte"),
+        ("foreign too long", tensor(&[64, 300], 40, 0), "blk.0.w: data ends at byte"),
         ("overlap", two(0, 0), "b: data overlaps that of a"),
         ("overlap unsorted", two(32, 0).data(0), ""),
         ("duplicate tensor", twos("w"), "w: tensor appears twice"),
@@ -328,14 +328,14 @@ fn what_is_not_a_regular_file_is_refused() {
 #[test]
 fn foreign_types_are_listed_and_refused_on_use() {
     let raw = Raw::header(2, 0)
-        .tensor("blk.0.ffn_up.weight", &[64, 2], 39, 0)
+        .tensor("blk.0.ffn_up.weight", &[64, 2], 40, 0)
         .tensor("norm", &[8], F32, 96)
         .data(128);
     let file = Gguf::from_vec(raw.0, "m.gguf").unwrap();
     let info = &file.tensor_info()[0];
-    assert_eq!((info.type_name, info.type_id, info.dtype), ("MXFP4", 39, None));
-    assert_eq!((&info.shape[..], info.bytes, info.offset % 32), (&[2, 64][..], 68, 0));
-    let want = "m.gguf: blk.0.ffn_up.weight: tensor type MXFP4 (39) is not supported";
+    assert_eq!((info.type_name, info.type_id, info.dtype), ("NVFP4", 40, None));
+    assert_eq!((&info.shape[..], info.bytes, info.offset % 32), (&[2, 64][..], 72, 0));
+    let want = "m.gguf: blk.0.ffn_up.weight: tensor type NVFP4 (40) is not supported";
     assert_eq!(file.require("blk.0.ffn_up.weight").unwrap_err().to_string(), want);
     assert_eq!(file.optional("blk.0.ffn_up.weight").unwrap_err().to_string(), want);
     assert!(file.tensor("blk.0.ffn_up.weight").is_none());

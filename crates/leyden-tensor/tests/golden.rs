@@ -4,14 +4,38 @@
 use leyden_tensor::{DType, quant};
 
 /// Types, and where the 16-bit scales lie in a block.
-const TYPES: [(DType, &str, &[u8], &[usize]); 6] = [
+const TYPES: [(DType, &str, &[u8], &[usize]); 15] = [
     (DType::F16, "f16", include_bytes!("golden/f16.bin"), &[0]),
     (DType::BF16, "bf16", include_bytes!("golden/bf16.bin"), &[0]),
     (DType::Q4_0, "q4_0", include_bytes!("golden/q4_0.bin"), &[0]),
     (DType::Q8_0, "q8_0", include_bytes!("golden/q8_0.bin"), &[0]),
     (DType::Q4K, "q4_k", include_bytes!("golden/q4_k.bin"), &[0, 2]),
     (DType::Q6K, "q6_k", include_bytes!("golden/q6_k.bin"), &[208]),
+    (DType::Q4_1, "q4_1", include_bytes!("golden/q4_1.bin"), &[0, 2]),
+    (DType::Q5_0, "q5_0", include_bytes!("golden/q5_0.bin"), &[0]),
+    (DType::Q5_1, "q5_1", include_bytes!("golden/q5_1.bin"), &[0, 2]),
+    (DType::Q2K, "q2_k", include_bytes!("golden/q2_k.bin"), &[80, 82]),
+    (DType::Q3K, "q3_k", include_bytes!("golden/q3_k.bin"), &[108]),
+    (DType::Q5K, "q5_k", include_bytes!("golden/q5_k.bin"), &[0, 2]),
+    (DType::IQ4NL, "iq4_nl", include_bytes!("golden/iq4_nl.bin"), &[0]),
+    (DType::IQ4XS, "iq4_xs", include_bytes!("golden/iq4_xs.bin"), &[0]),
+    (DType::MXFP4, "mxfp4", include_bytes!("golden/mxfp4.bin"), &[]),
 ];
+
+/// What gguf-py cannot encode, and the digest of our own encoders' bytes.
+const OWN: [(DType, &str, &str); 7] = [
+    (DType::Q4K, "q4_k", "c09d5dfdeffe5682"),
+    (DType::Q6K, "q6_k", "e17e042152276dc0"),
+    (DType::Q2K, "q2_k", "38a4f1c66c1c7cb3"),
+    (DType::Q3K, "q3_k", "b1251e82b63db48d"),
+    (DType::Q5K, "q5_k", "0050cc41c2359fdd"),
+    (DType::IQ4NL, "iq4_nl", "81059ffb9b5d953b"),
+    (DType::IQ4XS, "iq4_xs", "03c81c4d35feb650"),
+];
+
+fn is_own(dtype: DType) -> bool {
+    OWN.iter().any(|own| own.0 == dtype)
+}
 
 fn golden(key: &str) -> &'static str {
     let mut lines = include_str!("golden/digests.txt").lines();
@@ -72,12 +96,12 @@ fn encode(dtype: DType, x: &[f32]) -> Vec<u8> {
 #[test]
 fn small_goldens_match_byte_for_byte() {
     for (dtype, name, data, _) in TYPES {
-        let k_format = matches!(dtype, DType::Q4K | DType::Q6K);
-        let n = if k_format { 512 } else { 256 };
+        let own = is_own(dtype);
+        let n = if own { 2 * dtype.block_len() } else { 256 };
         let encoded_len = dtype.row_bytes(n).unwrap();
-        let (x, rest) = data.split_at(if k_format { 0 } else { 4 * n });
+        let (x, rest) = data.split_at(if own { 0 } else { 4 * n });
         let (encoded, decoded) = rest.split_at(encoded_len);
-        if !k_format {
+        if !own {
             let x: Vec<f32> = x.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
             assert_eq!(encode(dtype, &x), encoded, "{name} encode");
         }
@@ -90,7 +114,7 @@ fn large_runs_match_by_digest() {
     for (dtype, name, _, scales) in TYPES {
         let decoded = decode(dtype, &blocks(dtype, scales, 512, 3));
         assert_eq!(fnv(le_bytes(&decoded)), golden(&format!("decode {name}")), "decode {name}");
-        if !matches!(dtype, DType::Q4K | DType::Q6K) {
+        if !is_own(dtype) {
             let encoded = encode(dtype, &values(65536, 1));
             assert_eq!(fnv(encoded), golden(&format!("encode {name}")), "encode {name}");
         }
@@ -113,9 +137,9 @@ fn conversions_match_by_digest() {
 
 /// Our own encoders are at least as exact as llama.cpp's without importance matrix on the same data.
 #[test]
-fn k_encoders_are_no_less_exact_than_llama_cpp() {
+fn own_encoders_are_no_less_exact_than_llama_cpp() {
     let x = values(65536, 1);
-    for (dtype, name) in [(DType::Q4K, "q4_k"), (DType::Q6K, "q6_k")] {
+    for (dtype, name, _) in OWN {
         let decoded = decode(dtype, &encode(dtype, &x));
         let squares: f64 = x.iter().zip(&decoded).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum();
         let rmse = (squares / x.len() as f64).sqrt();
@@ -129,7 +153,7 @@ fn k_encoders_are_no_less_exact_than_llama_cpp() {
 #[test]
 fn own_encoders_match_by_digest() {
     let x = values(65536, 1);
-    for (dtype, want) in [(DType::Q4K, "c09d5dfdeffe5682"), (DType::Q6K, "e17e042152276dc0")] {
-        assert_eq!(fnv(encode(dtype, &x)), want, "{dtype}");
+    for (dtype, name, want) in OWN {
+        assert_eq!(fnv(encode(dtype, &x)), want, "{name}");
     }
 }

@@ -2,12 +2,14 @@
 //! with.
 //!
 //! One file per format. Plain arithmetic in a written order, no SIMD, no fused multiply-add, so the
-//! same bytes come out on every machine. Formats whose encoder gguf-py has (F16, BF16, Q4_0, Q8_0)
-//! are encoded byte for byte like it; Q4_K and Q6_K have an encoder of our own.
+//! same bytes come out on every machine. Formats whose encoder gguf-py has (F16, BF16, Q4_0, Q4_1,
+//! Q5_0, Q5_1, Q8_0, MXFP4) are encoded byte for byte like it; the K and IQ4 formats have encoders of
+//! our own.
 //!
 //! **Values that no format can hold** have a defined result in every block format, where other
 //! programs leave it to the machine: NaN counts as 0, an infinity as the largest finite value of its
-//! sign, and a scale that does not fit 16 bits is the largest that does, with codes chosen for it.
+//! sign, and a scale or minimum that does not fit 16 bits is the largest that does, with codes chosen
+//! for it.
 //! F32, F16 and BF16 keep NaN and infinities. Values too small for the scale become 0.
 
 mod affine;
@@ -15,8 +17,17 @@ mod bf16;
 mod f16;
 mod f32;
 mod fit;
+mod iq4_nl;
+mod iq4_xs;
+mod mxfp4;
+mod q2_k;
+mod q3_k;
 mod q4_0;
+mod q4_1;
 mod q4_k;
+mod q5_0;
+mod q5_1;
+mod q5_k;
 mod q6_k;
 mod q8_0;
 mod symmetric;
@@ -24,8 +35,17 @@ mod symmetric;
 pub use self::bf16::{BF16, bf16_to_f32, f32_to_bf16};
 pub use self::f16::{F16, f16_to_f32, f32_to_f16};
 pub use self::f32::F32;
+pub use self::iq4_nl::{IQ4_VALUES, IQ4NL};
+pub use self::iq4_xs::IQ4XS;
+pub use self::mxfp4::{MXFP4, MXFP4_VALUES};
+pub use self::q2_k::Q2K;
+pub use self::q3_k::Q3K;
 pub use self::q4_0::Q4_0;
+pub use self::q4_1::Q4_1;
 pub use self::q4_k::Q4K;
+pub use self::q5_0::Q5_0;
+pub use self::q5_1::Q5_1;
+pub use self::q5_k::Q5K;
 pub use self::q6_k::Q6K;
 pub use self::q8_0::Q8_0;
 

@@ -6,8 +6,8 @@ Needs numpy and gguf from PyPI. LIBGGML is a built libggml-base of llama.cpp; wi
 encoders without importance matrix (what llama-quantize does) is measured and recorded too. Without it
 the recorded figures are kept.
 
-NAME.bin: inputs (f32), their encoding by gguf-py, its decoding (f32); for q4_k and q6_k only
-encoded blocks and their decoding. digests.txt: FNV-1a of larger runs over generated numbers, which
+NAME.bin: inputs (f32), their encoding by gguf-py, its decoding (f32); for types that gguf-py
+cannot encode only blocks and their decoding. digests.txt: FNV-1a of larger runs over generated numbers, which
 tests/golden.rs generates in the same way.
 """
 import ctypes
@@ -20,9 +20,14 @@ import gguf
 from gguf import GGMLQuantizationType as T
 
 HERE = pathlib.Path(__file__).parent
-TYPES = {"f16": T.F16, "bf16": T.BF16, "q4_0": T.Q4_0, "q8_0": T.Q8_0, "q4_k": T.Q4_K, "q6_k": T.Q6_K}
+TYPES = {name.lower(): getattr(T, name) for name in (
+    "F16", "BF16", "Q4_0", "Q8_0", "Q4_K", "Q6_K", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q5_K", "IQ4_NL", "IQ4_XS",
+    "MXFP4")}
 # Where the 16-bit scales lie in a block.
-SCALES = {"f16": [0], "q4_0": [0], "q8_0": [0], "q4_k": [0, 2], "q6_k": [208]}
+SCALES = {"f16": [0], "q4_0": [0], "q8_0": [0], "q4_k": [0, 2], "q6_k": [208], "q4_1": [0, 2], "q5_0": [0],
+          "q5_1": [0, 2], "q2_k": [80, 82], "q3_k": [108], "q5_k": [0, 2], "iq4_nl": [0], "iq4_xs": [0]}
+# What gguf-py cannot encode.
+OWN = ("q4_k", "q6_k", "q2_k", "q3_k", "q5_k", "iq4_nl", "iq4_xs")
 
 
 def random(n, seed):
@@ -99,7 +104,7 @@ def reference_rmse(lib, name, x):
 
 def main():
     for name in TYPES:
-        if name in ("q4_k", "q6_k"):
+        if name in OWN:
             b = blocks(name, 2, 60)
             data = b.tobytes() + decode(name, b).tobytes()
         else:
@@ -112,7 +117,7 @@ def main():
     old = (HERE / "digests.txt").read_text().splitlines() if (HERE / "digests.txt").exists() else []
     lines = [f"made-with numpy {np.__version__}, gguf {importlib.metadata.version('gguf')}"]
     for name in TYPES:
-        if name not in ("q4_k", "q6_k"):
+        if name not in OWN:
             lines.append(f"encode {name} {fnv(encode(name, values(65536, 1)))}")
         lines.append(f"decode {name} {fnv(decode(name, blocks(name, 512, 3)))}")
     halves = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)
@@ -126,7 +131,7 @@ def main():
         lines.append(f"to-half {fnv(floats.astype(np.float16))}")
     lines.append(f"to-bf16 {fnv(encode('bf16', floats[: floats.size // 2 * 2]))}")
     if len(sys.argv) > 1:
-        for name in ("q4_k", "q6_k"):
+        for name in OWN:
             rmse, version = reference_rmse(sys.argv[1], name, values(65536, 1))
             lines.append(f"rmse {name} {rmse} ggml {version}")
     else:
