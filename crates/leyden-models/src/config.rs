@@ -3,7 +3,7 @@
 use crate::error::Error;
 use leyden_kernels::attention::MAX_HEAD_DIM;
 use leyden_kernels::ops::RopePairs;
-use leyden_tensor::Metadata;
+use leyden_tensor::{Escaped, Metadata};
 
 /// Sizes and options of a decoder-only transformer.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,9 +120,9 @@ impl Reader<'_> {
             let what = format!("{kv_heads} does not divide attention.head_count {heads}");
             return Err(self.invalid("attention.head_count_kv", what));
         }
-        let head_dim = match self.opt_size("attention.key_length")? {
-            Some(d) => d,
-            None if width.is_multiple_of(heads) => width / heads,
+        let (head_dim, head_dim_key) = match self.opt_size("attention.key_length")? {
+            Some(d) => (d, "attention.key_length"),
+            None if width.is_multiple_of(heads) => (width / heads, "attention.head_count"),
             None => {
                 let what = format!("{heads} does not divide embedding_length {width}");
                 return Err(self.invalid("attention.head_count", what));
@@ -137,7 +137,7 @@ impl Reader<'_> {
         if !head_dim.is_multiple_of(16) || head_dim > MAX_HEAD_DIM {
             let what =
                 format!("heads of {head_dim} values; supported are multiples of 16 up to {MAX_HEAD_DIM}");
-            return Err(self.invalid("attention.key_length", what));
+            return Err(self.invalid(head_dim_key, what));
         }
         if heads.checked_mul(head_dim).is_none_or(|w| w > MAX_SIZE as usize) {
             return Err(
@@ -191,6 +191,7 @@ impl Reader<'_> {
                 Ok(RopeScaling::Yarn { factor: factor.unwrap_or(1.0), original_context })
             }
             Some(other) => {
+                let other = Escaped(other);
                 Err(self.invalid(key, format!("`{other}` is not supported; supported: none, linear, yarn")))
             }
         }

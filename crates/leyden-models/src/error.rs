@@ -1,5 +1,6 @@
 //! Errors: which file, which field or tensor, and what is wrong with it.
 
+use leyden_tensor::Escaped;
 use std::fmt;
 
 /// Why a model could not be loaded or run.
@@ -67,7 +68,7 @@ impl fmt::Display for Error {
         }
         write!(f, "{}: ", self.file)?;
         if !self.at.is_empty() {
-            write!(f, "{}: ", self.at)?;
+            write!(f, "{}: ", Escaped(&self.at))?;
         }
         match &self.kind {
             ErrorKind::File(e) => write!(f, "{e}"),
@@ -76,6 +77,7 @@ impl fmt::Display for Error {
             ErrorKind::Truncated => f.write_str("the file was truncated or became unreadable while in use"),
             ErrorKind::UnknownArchitecture { found } => {
                 let known: Vec<&str> = crate::ARCHITECTURES.iter().map(|a| a.name).collect();
+                let found = Escaped(found);
                 write!(f, "architecture `{found}` is not supported; supported: {}", known.join(", "))
             }
         }

@@ -306,7 +306,13 @@ impl Display for ErrorKind {
 
 /// Text from a file, made safe for a terminal and a log line: control and direction-changing
 /// characters are escaped and long text is cut.
-struct Escaped<'a>(&'a str);
+///
+/// ```
+/// use leyden_tensor::Escaped;
+/// assert_eq!(Escaped("red\u{1b}[31m").to_string(), "red\\u{1b}[31m");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Escaped<'a>(pub &'a str);
 
 impl Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

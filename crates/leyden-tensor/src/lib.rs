@@ -39,7 +39,7 @@ pub mod quant;
 mod view;
 
 pub use dtype::{DType, UnknownDType};
-pub use error::{Context, Error, ErrorKind};
+pub use error::{Context, Error, ErrorKind, Escaped};
 pub use file::{
     Array, Gguf, GgufWriter, MAX_ALIGNMENT, MAX_KEYS, MAX_NAME_BYTES, MAX_TENSORS, Metadata, StrArray,
     TensorInfo, Value, ValueType, WeightSource,
