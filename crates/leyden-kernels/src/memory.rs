@@ -8,6 +8,8 @@ use std::io;
 use std::ptr::NonNull;
 
 const HUGE: usize = 2 << 20;
+/// No Linux page is larger on the processors we run on, and rounding further than needed does no harm.
+const PAGE: usize = 64 << 10;
 
 /// A zeroed, page-aligned block of bytes that lives outside the heap.
 pub struct HugeBuf {
@@ -27,11 +29,25 @@ impl HugeBuf {
     /// # Errors
     /// The operating system refused the mapping.
     pub fn zeroed(len: usize) -> io::Result<HugeBuf> {
+        HugeBuf::map(len, true)
+    }
+
+    /// `len` zero bytes on pages of the ordinary size, for buffers of which little may ever be touched: the
+    /// first byte of a huge page commits all of it.
+    ///
+    /// # Errors
+    /// The operating system refused the mapping.
+    pub fn zeroed_sparse(len: usize) -> io::Result<HugeBuf> {
+        HugeBuf::map(len, false)
+    }
+
+    fn map(len: usize, huge: bool) -> io::Result<HugeBuf> {
         if len == 0 {
             return Ok(HugeBuf { ptr: NonNull::dangling(), len: 0, mapped: 0 });
         }
         let too_big = || io::Error::new(io::ErrorKind::OutOfMemory, format!("{len} bytes cannot be mapped"));
-        let mapped = len.checked_next_multiple_of(HUGE).ok_or_else(too_big)?;
+        // The end is not rounded to a huge page: the last, partial one would be committed whole.
+        let mapped = len.checked_next_multiple_of(PAGE).ok_or_else(too_big)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // One huge page more than needed, so that the start can be aligned to a huge page.
         let reserve = mapped.checked_add(HUGE).ok_or_else(too_big)?;
@@ -54,8 +70,9 @@ impl HugeBuf {
             // SAFETY: the tail of the same mapping.
             unsafe { libc::munmap((aligned + mapped) as *mut libc::c_void, tail) };
         }
-        // SAFETY: advice on our own mapping; a refusal only means 4 KiB pages.
-        unsafe { libc::madvise(aligned as *mut libc::c_void, mapped, libc::MADV_HUGEPAGE) };
+        let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+        // SAFETY: advice on our own mapping; a refusal only means the other size of pages.
+        unsafe { libc::madvise(aligned as *mut libc::c_void, mapped, advice) };
         let ptr = NonNull::new(aligned as *mut u8).ok_or_else(too_big)?;
         Ok(HugeBuf { ptr, len, mapped })
     }
@@ -153,6 +170,7 @@ mod tests {
                 assert_eq!(b.as_slice()[len - 1], 7);
             }
         }
+        assert!(HugeBuf::zeroed_sparse(HUGE).unwrap().as_slice().iter().all(|&x| x == 0));
         assert!(HugeBuf::zeroed(usize::MAX - 5).is_err());
     }
 }

@@ -84,6 +84,10 @@ impl KvShape {
     }
 }
 
+/// A layer's blocks from this size on lie on huge pages, so that the first token never commits more than a text
+/// of some 2,000 tokens would. Smaller blocks come from narrow models, in which a page walk costs little.
+const HUGE_BLOCK_BYTES: usize = 64 << 10;
+
 /// Keys and values of all layers, in `blocks` blocks. Memory is committed as blocks are first written.
 #[derive(Debug)]
 pub struct KvCache {
@@ -105,8 +109,10 @@ impl KvCache {
         assert!(shape.head_dim.is_multiple_of(unit), "head size {} for {}", shape.head_dim, shape.kv_type);
         let at = "key-value cache";
         let bytes = shape.block_bytes().checked_mul(blocks).ok_or_else(|| Error::too_large(at))?;
+        let huge = shape.block_bytes() >= HUGE_BLOCK_BYTES;
+        let buffer = if huge { HugeBuf::zeroed } else { HugeBuf::zeroed_sparse };
         let layers = (0..shape.layers)
-            .map(|_| HugeBuf::zeroed(bytes).map_err(|e| Error::memory(at, bytes, e)))
+            .map(|_| buffer(bytes).map_err(|e| Error::memory(at, bytes, e)))
             .collect::<Result<_, _>>()?;
         Ok(KvCache { shape, blocks, layers })
     }
