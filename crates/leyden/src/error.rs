@@ -32,6 +32,11 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
+    /// The model computed logits that are not numbers.
+    NotFinite {
+        /// The file.
+        file: String,
+    },
     /// Tokenizer and weights do not belong together.
     Vocabulary {
         /// The file.
@@ -54,6 +59,9 @@ impl fmt::Display for Error {
             Error::EmptyPrompt => f.write_str("the prompt is empty and the model has no token to begin with"),
             Error::PromptTooLong { tokens, context } => {
                 write!(f, "the prompt has {tokens} tokens, which do not fit the context of {context}")
+            }
+            Error::NotFinite { file } => {
+                write!(f, "{file}: logits: values that are not numbers; the weights are damaged or too large")
             }
             Error::Option { name, what } => write!(f, "{name}: {what}"),
             Error::Vocabulary { file, tokens, rows } => {

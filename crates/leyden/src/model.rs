@@ -65,6 +65,15 @@ impl Model {
         Model::load(Arc::new(Gguf::open(path.as_ref())?), options, start, progress)
     }
 
+    /// A model from the bytes of a GGUF file that is in memory; `name` stands for the file in errors.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn from_bytes(bytes: Vec<u8>, name: &str, options: &LoadOptions) -> Result<Model, Error> {
+        let start = Instant::now();
+        Model::load(Arc::new(Gguf::from_vec(bytes, name)?), options, start, &mut |_, _| {})
+    }
+
     /// The model inside this library: a toy that continues old-fashioned stories.
     ///
     /// # Errors
@@ -102,7 +111,9 @@ impl Model {
     /// # Errors
     /// An option is out of range, or memory is short.
     pub fn session(&self, options: &SessionOptions) -> Result<Session, Error> {
-        Session::new(Arc::clone(&self.decoder), Arc::clone(&self.cpu), Arc::clone(&self.tokenizer), options)
+        let (decoder, cpu, tokenizer) =
+            (Arc::clone(&self.decoder), Arc::clone(&self.cpu), Arc::clone(&self.tokenizer));
+        Session::new(decoder, cpu, tokenizer, self.metadata().file(), options)
     }
 
     /// The tokenizer.

@@ -111,6 +111,8 @@ pub struct Session {
     engine: Engine,
     tokenizer: Arc<dyn Tokenizer>,
     sequence: SequenceId,
+    /// The model file, for errors.
+    file: String,
     /// The tokens whose keys and values are in the cache.
     cached: Vec<u32>,
 }
@@ -126,6 +128,7 @@ impl Session {
         decoder: Arc<Decoder>,
         cpu: Arc<Cpu>,
         tokenizer: Arc<dyn Tokenizer>,
+        file: &str,
         options: &SessionOptions,
     ) -> Result<Session, Error> {
         let made_for = decoder.config().context;
@@ -143,7 +146,7 @@ impl Session {
         };
         let mut engine = Engine::new(decoder, cpu, options)?;
         let sequence = engine.open();
-        Ok(Session { engine, tokenizer, sequence, cached: Vec::new() })
+        Ok(Session { engine, tokenizer, sequence, file: file.to_owned(), cached: Vec::new() })
     }
 
     /// The longest text in tokens.
@@ -276,8 +279,12 @@ impl Session {
         let output = self.engine.step(&StepPlan { entries: vec![entry] })?;
         let row = output.rows().next().ok_or(Error::EmptyPrompt)?;
         let token = sampler.sample(row.logits, row.position + 1);
+        let token = token.map_err(|error| match error.kind() {
+            leyden_engine::ErrorKind::NotFinite => Error::NotFinite { file: self.file.clone() },
+            _ => error.into(),
+        })?;
         self.cached.extend_from_slice(tokens);
-        Ok(token?)
+        Ok(token)
     }
 }
 

@@ -138,7 +138,14 @@ impl Sampler {
         } else {
             logits
         };
-        let best = argmax(logits)?;
+        let best = match argmax(logits)? {
+            Some(best) => best,
+            None if p.logit_bias.is_empty() => return Err(ErrorKind::NotFinite.into()),
+            None => {
+                let what = "every token is forbidden".to_owned();
+                return Err(ErrorKind::Parameter { name: "logit_bias", what }.into());
+            }
+        };
         if p.temperature == 0.0 {
             return Ok(best);
         }
@@ -164,26 +171,20 @@ impl Sampler {
     }
 }
 
-/// The id of the largest value, the lowest among equals.
-fn argmax(logits: &[f32]) -> Result<u32, Error> {
+/// The id of the largest value, the lowest among equals; `None` if all are minus infinity.
+fn argmax(logits: &[f32]) -> Result<Option<u32>, Error> {
     let mut best: Option<(usize, f32)> = None;
     for (i, &l) in logits.iter().enumerate() {
         if l.is_nan() || l == f32::INFINITY {
             return Err(ErrorKind::NotFinite.into());
         }
-        if best.is_none_or(|(_, b)| l > b) {
+        if l > best.map_or(f32::NEG_INFINITY, |(_, b)| b) {
             best = Some((i, l));
         }
     }
-    match best {
-        Some((i, l)) if l > f32::NEG_INFINITY => {
-            Ok(u32::try_from(i).map_err(|_| ErrorKind::Token { id: u32::MAX, vocabulary: logits.len() })?)
-        }
-        _ => {
-            Err(ErrorKind::Parameter { name: "logit_bias", what: "every token is forbidden".to_owned() }
-                .into())
-        }
-    }
+    let id =
+        |(i, _)| u32::try_from(i).map_err(|_| ErrorKind::Token { id: u32::MAX, vocabulary: logits.len() });
+    Ok(best.map(id).transpose()?)
 }
 
 #[cfg(test)]

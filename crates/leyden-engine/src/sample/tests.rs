@@ -119,7 +119,9 @@ fn bad_parameters_and_logits_are_named() {
         let mut s = sampler(open(), 2);
         assert!(matches!(s.sample(&[0.0, bad], 0).unwrap_err().kind(), ErrorKind::NotFinite));
     }
+    let e = sampler(open(), 2).sample(&[f32::NEG_INFINITY; 2], 0).unwrap_err();
+    assert!(matches!(e.kind(), ErrorKind::NotFinite), "{e}");
     let bias = vec![(0, f32::NEG_INFINITY), (1, f32::NEG_INFINITY)];
     let mut s = sampler(SamplingParams { logit_bias: bias, ..open() }, 2);
-    assert!(s.sample(&[0.0, 0.0], 0).is_err());
+    assert!(s.sample(&[0.0, 0.0], 0).unwrap_err().to_string().starts_with("logit_bias: every token"));
 }
