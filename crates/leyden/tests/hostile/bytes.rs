@@ -1,0 +1,93 @@
+//! Damage to the bytes of a file: cuts, flipped bits, boundary values, noise.
+
+use crate::judge::Tally;
+
+/// A well-mixed number for each `i`, the same in every run.
+pub(crate) fn random(i: u64) -> u64 {
+    let mut z = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Where counts, lengths and offsets are exchanged for others.
+fn boundary(len: usize, r: u64) -> u64 {
+    let (len, m) = (len as u64, u64::MAX);
+    let values = [
+        0,
+        1,
+        2,
+        7,
+        8,
+        15,
+        16,
+        31,
+        255,
+        1 << 16,
+        (1 << 31) - 1,
+        1 << 31,
+        (1 << 32) - 1,
+        1 << 32,
+        1 << 40,
+        1 << 62,
+        (1 << 63) - 1,
+        1 << 63,
+        m - 1,
+        m,
+        len,
+        len - 1,
+        len + 1,
+    ];
+    values[(r % values.len() as u64) as usize]
+}
+
+fn overwrite(file: &[u8], at: usize, with: &[u8]) -> Vec<u8> {
+    let mut bytes = file.to_vec();
+    let n = with.len().min(bytes.len() - at);
+    bytes[at..at + n].copy_from_slice(&with[..n]);
+    bytes
+}
+
+/// Every mutation of one file. The wide one differs from the narrow one in its data, so its header gets less.
+pub(crate) fn mutate(tally: &mut Tally, file: &[u8], wide: bool) {
+    // Keys, vocabulary and tensor names; the rest is weights.
+    let header = file.len().min(10_000);
+    let step = if wide { 5 } else { 1 };
+    for at in (0..header).step_by(step) {
+        let r = random(at as u64 | u64::from(wide) << 40);
+        let _ = tally.judge(&format!("bit of byte {at}"), overwrite(file, at, &[file[at] ^ 1 << (r & 7)]));
+        let value = boundary(file.len(), r >> 8);
+        let width = if r & 8 == 0 { 4 } else { 8 };
+        let _ = tally.judge(&format!("{value} at {at}"), overwrite(file, at, &value.to_le_bytes()[..width]));
+    }
+    for i in 0..1000 {
+        let len = random(i | 1 << 41) as usize % file.len();
+        let _ = tally.judge(&format!("cut to {len}"), file[..len].to_vec());
+    }
+    for i in 0..2000 {
+        let r = random(i | 1 << 42);
+        let at = header + (r >> 8) as usize % (file.len() - header);
+        let noise: Vec<u8> = (0..1 + r % 64).map(|k| random(i << 8 | k) as u8).collect();
+        // Infinities and NaN of half and single precision among the weights.
+        let with =
+            [&noise[..], &[0, 0x7c], &[0, 0xfe], &[0xff, 0xff, 0x7f, 0x7f], &[0, 0, 0x80, 0xff], &[0xff; 16]]
+                [(r >> 4) as usize % 6];
+        let _ = tally.judge(&format!("{with:02x?} at {at}"), overwrite(file, at, with));
+    }
+    for i in 0..2000 {
+        let mut bytes = file.to_vec();
+        for k in 0..1 + random(i) % 4 {
+            let r = random(i * 8 + k + (1 << 43));
+            let within = if r & 16 == 0 { header } else { bytes.len() };
+            let at = (r >> 8) as usize % within.min(bytes.len());
+            match r % 5 {
+                0 => bytes[at] ^= 1 << (r >> 60 & 7),
+                1 => bytes[at] = (r >> 50) as u8,
+                2 => drop(bytes.drain(at..(at + 1 + (r >> 48) as usize % 9).min(bytes.len()))),
+                3 => bytes = overwrite(&bytes, at, &boundary(file.len(), r >> 40).to_le_bytes()),
+                _ => bytes.insert(at, (r >> 50) as u8),
+            }
+        }
+        let _ = tally.judge(&format!("mixture {i}"), bytes);
+    }
+}
