@@ -11,9 +11,10 @@ use std::fmt;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod avx2_matmul;
+pub(crate) mod avx2_dot;
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod avx512_matmul;
+pub(crate) mod avx512_dot;
+pub(crate) mod dot;
 pub(crate) mod scalar;
 
 /// The instruction-set tiers, slowest first.
@@ -158,22 +159,46 @@ macro_rules! dispatch {
 }
 pub(crate) use dispatch;
 
-/// The tiles of a weight format on every level: `$scalar` is the definition, `$name` what the SIMD tiers call
-/// theirs.
-macro_rules! tiles {
-    ($scalar:path, $name:ident) => {
-        |level| match level {
-            $crate::isa::Level::Scalar => &[$scalar as TileFn; 4],
+/// The tiles of a weight format on every level: `$scalar` is the definition on the scalar tier; the SIMD tiers
+/// compile `$body`, generic over the instruction set `$d` and the number of columns `$c`.
+macro_rules! simd_tiles {
+    ($scalar:path, |$d:ident, $c:ident, $panel:ident, $k:ident, $t:ident, $out:ident| $body:expr) => {
+        |level| {
             #[cfg(target_arch = "x86_64")]
-            $crate::isa::Level::Avx2 => &$crate::isa::avx2_matmul::$name,
-            #[cfg(target_arch = "x86_64")]
-            $crate::isa::Level::Avx512 => &$crate::isa::avx512_matmul::$name,
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => &[$scalar as TileFn; 4],
+            {
+                #[target_feature(enable = "avx2,fma,f16c")]
+                fn avx2<const $c: usize>($panel: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
+                    let $d = $crate::isa::avx2_dot::Avx2Dot::in_feature_region();
+                    $body
+                }
+                #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+                fn avx512<const $c: usize>($panel: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
+                    let $d = $crate::isa::avx512_dot::Avx512Dot::in_feature_region();
+                    $body
+                }
+                static AVX2: [TileFn; 4] = [avx2::<1>, avx2::<2>, avx2::<3>, avx2::<4>];
+                static AVX512: [TileFn; 8] = [
+                    avx512::<1>,
+                    avx512::<2>,
+                    avx512::<3>,
+                    avx512::<4>,
+                    avx512::<5>,
+                    avx512::<6>,
+                    avx512::<7>,
+                    avx512::<8>,
+                ];
+                match level {
+                    $crate::isa::Level::Avx2 => return &AVX2,
+                    $crate::isa::Level::Avx512 => return &AVX512,
+                    $crate::isa::Level::Scalar => {}
+                }
+            }
+            let _ = level;
+            &[$scalar as TileFn; 4]
         }
     };
 }
-pub(crate) use tiles;
+pub(crate) use simd_tiles;
 
 #[cfg(test)]
 mod tests {

@@ -16,6 +16,7 @@ use crate::{Cpu, Grid};
 use format::{FORMATS, Format, ROWS};
 use leyden_tensor::{DType, TensorView};
 
+pub(crate) mod family;
 pub(crate) mod format;
 
 /// The widest tile of any tier.

@@ -31,8 +31,10 @@ enum Fill {
 /// Where the half-precision factors of a block lie.
 fn factors(dtype: DType) -> &'static [usize] {
     match dtype {
-        DType::Q4_0 | DType::Q8_0 => &[0],
-        DType::Q4K => &[0, 2],
+        DType::Q4_0 | DType::Q5_0 | DType::Q8_0 | DType::IQ4NL | DType::IQ4XS => &[0],
+        DType::Q4_1 | DType::Q5_1 | DType::Q4K | DType::Q5K => &[0, 2],
+        DType::Q2K => &[80, 82],
+        DType::Q3K => &[108],
         DType::Q6K => &[208],
         _ => &[],
     }
@@ -65,8 +67,19 @@ fn weights(dtype: DType, rows: usize, k: usize, fill: Fill, rng: &mut Rng) -> Ve
                     match dtype {
                         DType::Q8_0 => block.fill(0x80),
                         DType::Q6K => block[192..208].fill(0x80),
+                        // The largest number, and a power of two that keeps sums finite.
+                        DType::MXFP4 => {
+                            block.fill(0x77);
+                            block[0] = 200;
+                        }
+                        // The most negative number of the grid, and the largest scale.
+                        DType::IQ4NL => block.fill(0),
+                        DType::IQ4XS => block[8..].fill(0),
                         _ => {}
                     }
+                }
+                if dtype == DType::MXFP4 && fill == Fill::Random {
+                    block[0] = 110 + block[0] % 16;
                 }
                 for &at in factors(dtype) {
                     let d = if fill == Fill::Extreme { 65504.0 } else { rng.float() * 0.01 };
@@ -99,8 +112,9 @@ fn definition(dtype: DType, row: &[u8], x: &[f32]) -> (f64, f64) {
     let terms = w.iter().zip(&a).map(|(w, a)| f64::from(*w) * a);
     let magnitude: f64 = terms.clone().map(f64::abs).sum();
     // One rounding per multiply-add of the chain, plus those of decoding: each at most 2^-24 of the magnitude.
-    // Minima cancel against codes inside Q4_K's terms, so its magnitude counts both.
-    let spread = if dtype == DType::Q4K { 8.0 } else { 2.0 };
+    // Minima cancel against codes inside a term, so its magnitude counts both.
+    let minima = matches!(dtype, DType::Q4_1 | DType::Q5_1 | DType::Q2K | DType::Q4K | DType::Q5K);
+    let spread = if minima { 8.0 } else { 2.0 };
     (terms.sum(), magnitude * spread * (x.len() as f64 + 16.0) * 2f64.powi(-24) + 1e-30)
 }
 
@@ -112,12 +126,14 @@ fn product(cpu: &Cpu, w: &PackedMatrix, x: &[f32]) -> Vec<f32> {
     out
 }
 
-const DTYPES: [DType; 7] =
-    [DType::F32, DType::F16, DType::BF16, DType::Q4_0, DType::Q8_0, DType::Q4K, DType::Q6K];
+/// Every type of the tensor crate: one without a kernel fails the first test below.
+fn dtypes() -> impl Iterator<Item = DType> {
+    DType::all()
+}
 
 #[test]
 fn every_dtype_has_a_format_and_panels_hold_the_files_bits() {
-    for dtype in DTYPES {
+    for dtype in dtypes() {
         let f = layout_of(dtype).unwrap();
         let k = dtype.block_len() * 2;
         let file = dtype.row_bytes(k).unwrap() * ROWS;
@@ -133,7 +149,7 @@ fn every_format_agrees_with_its_definition_and_across_tiers() {
     for tier in Tier::available() {
         eprintln!("conformance on tier {}", tier.level());
     }
-    for dtype in DTYPES {
+    for dtype in dtypes() {
         let unit = dtype.block_len().max(if dtype.block_len() == 1 { 1 } else { 32 });
         for (rows, blocks, n) in
             [(1, 1, 1), (7, 1, 2), (16, 3, 3), (17, 2, 4), (33, 5, 5), (48, 1, 7), (257, 2, 9), (64, 3, 33)]
@@ -178,7 +194,7 @@ fn a_column_does_not_depend_on_its_batch() {
     let mut rng = Rng(11);
     for tier in Tier::available() {
         let cpu = Cpu::new(tier, 2).unwrap();
-        for dtype in DTYPES {
+        for dtype in dtypes() {
             let (rows, k, n) = (40, 512, 19);
             let bytes = weights(dtype, rows, k, Fill::Random, &mut rng);
             let shape = [rows, k];
@@ -237,7 +253,7 @@ fn bias_residual_and_gate() {
 fn a_nan_activation_reaches_every_result_of_its_column_only() {
     let mut rng = Rng(5);
     let cpu = Cpu::new(Tier::best(), 1).unwrap();
-    for dtype in DTYPES {
+    for dtype in dtypes() {
         let shape = [20, 256];
         let bytes = weights(dtype, 20, 256, Fill::Random, &mut rng);
         let packed = PackedMatrix::pack(&cpu, &TensorView::new("w", dtype, &shape, &bytes).unwrap()).unwrap();

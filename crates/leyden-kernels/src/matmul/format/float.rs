@@ -4,7 +4,8 @@
 
 use super::{Format, ROWS, TileFn};
 use crate::activations::{Grid, Tile};
-use crate::isa::tiles;
+use crate::isa::dot::Dot;
+use crate::matmul::family::{FloatRow, family_tiles};
 use leyden_tensor::DType;
 use leyden_tensor::quant::{bf16_to_f32, f16_to_f32};
 
@@ -13,7 +14,7 @@ pub(crate) const F32: Format = Format {
     grid: Grid::F32,
     panel_bytes: |k| k.checked_mul(ROWS * 4),
     pack: pack::<4>,
-    tiles: tiles!(scalar_f32, F32),
+    tiles: family_tiles!(scalar_f32, floats F32Row),
 };
 
 pub(crate) const F16: Format = Format {
@@ -21,7 +22,7 @@ pub(crate) const F16: Format = Format {
     grid: Grid::F32,
     panel_bytes: |k| k.checked_mul(ROWS * 2),
     pack: pack::<2>,
-    tiles: tiles!(scalar_f16, F16),
+    tiles: family_tiles!(scalar_f16, floats F16Row),
 };
 
 pub(crate) const BF16: Format = Format {
@@ -29,8 +30,31 @@ pub(crate) const BF16: Format = Format {
     grid: Grid::F32,
     panel_bytes: |k| k.checked_mul(ROWS * 2),
     pack: pack::<2>,
-    tiles: tiles!(scalar_bf16, BF16),
+    tiles: family_tiles!(scalar_bf16, floats Bf16Row),
 };
+
+/// Declares how a float format's weights are read.
+macro_rules! rows {
+    ($($name:ident $size:literal $read:ident,)*) => {
+        $(struct $name;
+
+        impl FloatRow for $name {
+            const SIZE: usize = $size;
+
+            #[inline(always)]
+            unsafe fn row<D: Dot>(d: D, p: *const u8) -> D::Floats {
+                // SAFETY: the caller gives 16 weights.
+                unsafe { d.$read(p) }
+            }
+        })*
+    };
+}
+
+rows! {
+    F32Row 4 load_floats,
+    F16Row 2 halves,
+    Bf16Row 2 brain_floats,
+}
 
 fn pack<const SIZE: usize>(rows: &[&[u8]], _k: usize, panel: &mut [u8]) {
     for (r, row) in rows.iter().enumerate() {

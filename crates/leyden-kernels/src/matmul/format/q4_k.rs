@@ -2,21 +2,20 @@
 //! half-precision factors for all of them: `x = d * scale * code - dmin * min`.
 //!
 //! Panel, per 256: `[16]` d, `[16]` dmin, the twelve bytes of packed scales and minima as `[12][16]`, then per
-//! block four 64-byte vectors as in Q4_0.
-//!
-//! Per half of 128, with exact integers `S = sum_b scale_b * sum(code * a)` and `M = sum_b min_b * sum(a)`:
-//! `u = fma(-M, dmin, S * d)`, then `y = fma(u, da, y)`. |S| stays below 2^24, so a kernel may keep it in f32.
+//! block four vectors of nibbles.
 
-use super::{Format, ROWS, TileFn, code, half_at};
+use super::scalar::{self, SuperPanel, nibble};
+use super::{Format, ROWS, TileFn, half_at, nibbles};
 use crate::activations::{Grid, Tile};
-use crate::isa::tiles;
+use crate::isa::dot::Dot;
+use crate::matmul::family::{Codes, Factors, Super, family_tiles};
 use leyden_tensor::DType;
 
-/// Bytes of 256 values of 16 rows, and where their parts begin.
-pub(crate) const BYTES: usize = 144 * ROWS;
-pub(crate) const DMIN: usize = 2 * ROWS;
-pub(crate) const SCALES: usize = 4 * ROWS;
-pub(crate) const CODES: usize = 16 * ROWS;
+/// Bytes of 256 values of 16 rows, and where their parts begin; the head is the same in Q5_K.
+const BYTES: usize = 144 * ROWS;
+pub(super) const DMIN: usize = 2 * ROWS;
+pub(super) const SCALES: usize = 4 * ROWS;
+pub(super) const CODES: usize = 16 * ROWS;
 
 /// The largest |S|: four blocks of 32 codes up to 15, activations up to 127, scales up to 63.
 const LARGEST: u32 = 4 * 32 * 15 * 127 * 63;
@@ -25,41 +24,95 @@ const _: () = assert!(LARGEST < 1 << 24, "the scaled sum must be exact in f32");
 pub(crate) const FORMAT: Format = Format {
     dtype: DType::Q4K,
     grid: Grid::A128,
-    panel_bytes: |k| (k / 256).checked_mul(BYTES),
+    panel_bytes: Q4K::panel_bytes,
     pack,
-    tiles: tiles!(scalar, Q4_K),
+    tiles: family_tiles!(scalar, superblocks Q4K),
 };
+
+struct Q4K;
+
+impl Codes for Q4K {
+    const MAX: i32 = 15;
+    const BYTES: usize = 16 * ROWS;
+
+    #[inline(always)]
+    unsafe fn pair<D: Dot>(d: D, p: *const u8, g: usize) -> (D::Codes, D::Codes) {
+        // SAFETY: the caller gives 256 bytes.
+        unsafe { nibbles(d, p, g) }
+    }
+}
+
+impl Super for Q4K {
+    const PARTS: usize = 1;
+    const MINIMUM: bool = true;
+    const EXACT: bool = true;
+
+    fn panel_bytes(k: usize) -> Option<usize> {
+        (k / 256).checked_mul(BYTES)
+    }
+
+    #[inline(always)]
+    unsafe fn factors<D: Dot>(d: D, panel: *const u8, _k: usize, sb: usize) -> Factors<D> {
+        // SAFETY: the caller gives a whole panel, of which this is superblock sb.
+        unsafe { head(d, panel.add(sb * BYTES)) }
+    }
+}
+
+/// Factors, scales and minima of 256 values at `p`.
+///
+/// # Safety
+/// `p` points at a superblock of Q4_K or Q5_K.
+#[inline(always)]
+pub(super) unsafe fn head<D: Dot>(d: D, p: *const u8) -> Factors<D> {
+    // SAFETY: the caller's superblock begins with 256 bytes of factors.
+    unsafe {
+        let q = |i: usize| d.bytes(p.add(SCALES + i * ROWS));
+        let (mut scales, mut minima) = ([q(0); 16], [q(0); 16]);
+        for b in 0..4 {
+            let (s, m, rest) = (q(b), q(b + 4), q(b + 8));
+            scales[b] = d.byte_and(s, 63);
+            minima[b] = d.byte_and(m, 63);
+            scales[b + 4] = d.byte_or(d.byte_and(rest, 15), d.byte_and(d.byte_shr::<2>(s), 0x30));
+            minima[b + 4] =
+                d.byte_or(d.byte_and(d.byte_shr::<4>(rest), 15), d.byte_and(d.byte_shr::<2>(m), 0x30));
+        }
+        Factors { d: d.halves(p), dmin: d.halves(p.add(DMIN)), scales, minima, codes: p.add(CODES) }
+    }
+}
+
+/// Packs the sixteen bytes of factors that begin a block of Q4_K or Q5_K.
+pub(super) fn pack_head(block: &[u8], r: usize, out: &mut [u8]) {
+    out[r * 2..][..2].copy_from_slice(&block[..2]);
+    out[DMIN + r * 2..][..2].copy_from_slice(&block[2..4]);
+    for i in 0..12 {
+        out[SCALES + i * ROWS + r] = block[4 + i];
+    }
+}
+
+/// Packs 32 nibbles of a block that shares its bytes with a neighbour: low nibbles for the even block, high for
+/// the odd.
+pub(super) fn pack_half_bytes(bytes: &[u8], odd: bool, r: usize, out: &mut [u8]) {
+    for i in 0..16 {
+        let (low, high) = (bytes[i], bytes[16 + i]);
+        out[(i / 4) * 64 + r * 4 + i % 4] = if odd { low >> 4 | high & 0xf0 } else { low & 15 | high << 4 };
+    }
+}
 
 fn pack(rows: &[&[u8]], _k: usize, panel: &mut [u8]) {
     for (r, row) in rows.iter().enumerate() {
         for (block, out) in row.as_chunks::<144>().0.iter().zip(panel.chunks_exact_mut(BYTES)) {
-            out[r * 2..][..2].copy_from_slice(&block[..2]);
-            out[DMIN + r * 2..][..2].copy_from_slice(&block[2..4]);
-            for i in 0..12 {
-                out[SCALES + i * ROWS + r] = block[4 + i];
-            }
-            // The file keeps two blocks in 32 bytes: the even one in the low nibbles, the odd one in the high.
-            for (b, bytes) in (0..8).map(|b| (b, &block[16 + (b / 2) * 32..][..32])) {
-                for g in 0..4 {
-                    let (low, high) = (&bytes[4 * g..4 * g + 4], &bytes[16 + 4 * g..20 + 4 * g]);
-                    let at = CODES + (b * 4 + g) * 64 + r * 4;
-                    for j in 0..4 {
-                        out[at + j] = if b % 2 == 0 {
-                            low[j] & 15 | high[j] << 4
-                        } else {
-                            low[j] >> 4 | high[j] & 0xf0
-                        };
-                    }
-                }
+            pack_head(block, r, out);
+            for b in 0..8 {
+                let bytes = &block[16 + (b / 2) * 32..][..32];
+                pack_half_bytes(bytes, b % 2 == 1, r, &mut out[CODES + b * Q4K::BYTES..]);
             }
         }
     }
 }
 
-/// Scale and minimum of block `b` of row `r`.
-#[inline(always)]
-fn scale_min(panel: &[u8], b: usize, r: usize) -> (i32, i32) {
-    let q = |i: usize| i32::from(panel[SCALES + i * ROWS + r]);
+/// Scale and minimum of block `b` of row `r`, from a superblock.
+pub(super) fn scale_min(block: &[u8], b: usize, r: usize) -> (i32, i32) {
+    let q = |i: usize| i32::from(block[SCALES + i * ROWS + r]);
     if b < 4 {
         (q(b) & 63, q(b + 4) & 63)
     } else {
@@ -67,35 +120,24 @@ fn scale_min(panel: &[u8], b: usize, r: usize) -> (i32, i32) {
     }
 }
 
-fn scalar(panel: &[u8], k: usize, tile: &Tile<'_>, out: &mut [f32]) {
-    let c = tile.c;
-    out[..c * ROWS].fill(0.0);
-    for (sb, panel) in panel.chunks_exact(BYTES).take(k / 256).enumerate() {
-        for r in 0..ROWS {
-            let (d, dmin) = (half_at(panel, r * 2), half_at(panel, DMIN + r * 2));
-            for col in 0..c {
-                for half in 0..2 {
-                    let (mut s, mut m) = (0, 0);
-                    for b in half * 4..half * 4 + 4 {
-                        let (scale, min) = scale_min(panel, b, r);
-                        let (mut dot, mut sum) = (0, 0);
-                        for i in 0..16 {
-                            let byte = panel[CODES + (b * 4 + i / 4) * 64 + r * 4 + i % 4];
-                            let (low, high) = (
-                                code(tile, sb * 256 + b * 32 + i, col),
-                                code(tile, sb * 256 + b * 32 + 16 + i, col),
-                            );
-                            dot += i32::from(byte & 15) * low + i32::from(byte >> 4) * high;
-                            sum += low + high;
-                        }
-                        s += scale * dot;
-                        m += min * sum;
-                    }
-                    let u = (-(m as f32)).mul_add(dmin, s as f32 * d);
-                    let y = &mut out[col * ROWS + r];
-                    *y = u.mul_add(tile.scales[(sb * 2 + half) * c + col], *y);
-                }
-            }
-        }
+struct Panel<'a>(&'a [u8]);
+
+impl SuperPanel for Panel<'_> {
+    const BLOCK: usize = 32;
+
+    fn factors(&self, sb: usize, r: usize) -> (f32, f32) {
+        (half_at(self.0, sb * BYTES + r * 2), half_at(self.0, sb * BYTES + DMIN + r * 2))
     }
+
+    fn scale(&self, sb: usize, block: usize, r: usize) -> (i32, i32) {
+        scale_min(&self.0[sb * BYTES..], block, r)
+    }
+
+    fn value(&self, sb: usize, i: usize, r: usize) -> i32 {
+        i32::from(nibble(&self.0[sb * BYTES + CODES + i / 32 * Q4K::BYTES..], i % 32, r))
+    }
+}
+
+fn scalar(panel: &[u8], k: usize, tile: &Tile<'_>, out: &mut [f32]) {
+    scalar::superblocks(&Panel(panel), k, tile, out, true);
 }

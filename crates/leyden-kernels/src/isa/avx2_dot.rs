@@ -1,0 +1,259 @@
+//! [`Dot`] on AVX2: 16 rows as two registers of 8.
+//!
+//! Unsigned codes are multiplied by `vpmaddubsw` and summed in 16 bits as long as they fit (`matmul::family`
+//! counts); the scale rides on the widening `vpmaddwd`. Signed codes go through absolute values and `vpsignb`,
+//! which shares the multiply ports, and are widened at once.
+
+use super::dot::Dot;
+use std::arch::x86_64::*;
+
+/// Token that code runs inside a function compiled for AVX2, FMA and F16C.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2Dot(());
+
+impl Avx2Dot {
+    /// The token; being callable only inside such a function is what makes its methods sound.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline]
+    pub(crate) fn in_feature_region() -> Self {
+        Avx2Dot(())
+    }
+}
+
+type V = [__m256i; 2];
+
+/// Runs an expression of intrinsics on both halves.
+macro_rules! both {
+    (|$h:ident| $e:expr) => {{
+        // SAFETY: the token proves AVX2, FMA and F16C; pointers are the caller's promise.
+        unsafe {
+            [
+                {
+                    let $h = 0;
+                    $e
+                },
+                {
+                    let $h = 1;
+                    $e
+                },
+            ]
+        }
+    }};
+}
+
+/// An expression of intrinsics.
+macro_rules! with {
+    ($e:expr) => {{
+        // SAFETY: the token proves AVX2, FMA and F16C; pointers are the caller's promise.
+        unsafe { $e }
+    }};
+}
+
+impl Dot for Avx2Dot {
+    type Codes = V;
+    type Part = V;
+    type Ints = V;
+    type Scale = V;
+    type Pairs = V;
+    type Bytes = __m128i;
+    type Floats = [__m256; 2];
+    const NARROW: bool = true;
+    const SIGNED_ZERO: i32 = 0;
+
+    #[inline(always)]
+    unsafe fn load(self, p: *const u8) -> V {
+        both!(|h| _mm256_loadu_si256(p.add(32 * h).cast()))
+    }
+    #[inline(always)]
+    fn prefetch(self, p: *const u8) {
+        with!(_mm_prefetch::<_MM_HINT_T0>(p.cast()));
+    }
+    #[inline(always)]
+    fn and(self, a: V, mask: u8) -> V {
+        both!(|h| _mm256_and_si256(a[h], _mm256_set1_epi8(mask as i8)))
+    }
+    #[inline(always)]
+    fn or(self, a: V, b: V) -> V {
+        both!(|h| _mm256_or_si256(a[h], b[h]))
+    }
+    #[inline(always)]
+    fn shr<const N: u32>(self, a: V) -> V {
+        both!(|h| _mm256_srl_epi16(a[h], _mm_cvtsi32_si128(N as i32)))
+    }
+    #[inline(always)]
+    fn shl<const N: u32>(self, a: V) -> V {
+        both!(|h| _mm256_sll_epi16(a[h], _mm_cvtsi32_si128(N as i32)))
+    }
+    #[inline(always)]
+    fn look_up(self, a: V, table: &[u8; 16]) -> V {
+        both!(|h| {
+            let t = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+            _mm256_shuffle_epi8(t, a[h])
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn start(self, _sum: *const i32, _zero: i32) -> V {
+        self.none()
+    }
+    #[inline(always)]
+    fn none(self) -> V {
+        with!([_mm256_setzero_si256(); 2])
+    }
+    #[inline(always)]
+    unsafe fn dot<const SIGNED: bool>(self, part: V, codes: V, word: *const i8) -> V {
+        let y = with!(_mm256_set1_epi32(word.cast::<i32>().read_unaligned()));
+        if SIGNED {
+            both!(|h| {
+                let p = _mm256_maddubs_epi16(_mm256_abs_epi8(codes[h]), _mm256_sign_epi8(y, codes[h]));
+                _mm256_add_epi32(part[h], _mm256_madd_epi16(p, _mm256_set1_epi16(1)))
+            })
+        } else {
+            both!(|h| _mm256_add_epi16(part[h], _mm256_maddubs_epi16(codes[h], y)))
+        }
+    }
+
+    #[inline(always)]
+    fn ints(self) -> V {
+        self.none()
+    }
+    #[inline(always)]
+    fn add<const SIGNED: bool>(self, total: V, part: V) -> V {
+        both!(|h| {
+            let wide = if SIGNED { part[h] } else { _mm256_madd_epi16(part[h], _mm256_set1_epi16(1)) };
+            _mm256_add_epi32(total[h], wide)
+        })
+    }
+    #[inline(always)]
+    unsafe fn finish(self, total: V, sum: *const i32, zero: i32) -> V {
+        if zero == 0 {
+            return total;
+        }
+        both!(|h| _mm256_sub_epi32(total[h], _mm256_set1_epi32((*sum).wrapping_mul(zero))))
+    }
+    #[inline(always)]
+    fn scale<const EXACT: bool>(self, bytes: __m128i, signed: bool) -> V {
+        self.pairs(bytes, bytes, signed)
+    }
+    #[inline(always)]
+    fn add_scaled<const SIGNED: bool, const EXACT: bool>(self, total: V, part: V, scale: V) -> V {
+        both!(|h| {
+            let product = if SIGNED {
+                // The low half of each pair, sign extended, is the scale.
+                let s = _mm256_srai_epi32::<16>(scale[h]);
+                _mm256_mullo_epi32(part[h], s)
+            } else {
+                _mm256_madd_epi16(part[h], scale[h])
+            };
+            _mm256_add_epi32(total[h], product)
+        })
+    }
+    #[inline(always)]
+    fn pairs(self, low: __m128i, high: __m128i, signed: bool) -> V {
+        with!({
+            let (a, b) = (_mm_unpacklo_epi8(low, high), _mm_unpackhi_epi8(low, high));
+            if signed {
+                [_mm256_cvtepi8_epi16(a), _mm256_cvtepi8_epi16(b)]
+            } else {
+                [_mm256_cvtepu8_epi16(a), _mm256_cvtepu8_epi16(b)]
+            }
+        })
+    }
+    #[inline(always)]
+    unsafe fn add_pairs(self, total: V, pairs: V, word: *const i32) -> V {
+        both!(|h| _mm256_add_epi32(total[h], _mm256_madd_epi16(pairs[h], _mm256_set1_epi32(*word))))
+    }
+    #[inline(always)]
+    fn sub_times(self, a: V, b: V, k: i32) -> V {
+        if k == 0 {
+            return a;
+        }
+        both!(|h| _mm256_sub_epi32(a[h], _mm256_mullo_epi32(b[h], _mm256_set1_epi32(k))))
+    }
+    #[inline(always)]
+    fn floats<const EXACT: bool>(self, a: V) -> [__m256; 2] {
+        both!(|h| _mm256_cvtepi32_ps(a[h]))
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(self, p: *const u8) -> __m128i {
+        with!(_mm_loadu_si128(p.cast()))
+    }
+    #[inline(always)]
+    fn byte_and(self, a: __m128i, mask: u8) -> __m128i {
+        with!(_mm_and_si128(a, _mm_set1_epi8(mask as i8)))
+    }
+    #[inline(always)]
+    fn byte_or(self, a: __m128i, b: __m128i) -> __m128i {
+        with!(_mm_or_si128(a, b))
+    }
+    #[inline(always)]
+    fn byte_shr<const N: i32>(self, a: __m128i) -> __m128i {
+        with!(_mm_srli_epi16::<N>(a))
+    }
+    #[inline(always)]
+    fn byte_shl<const N: i32>(self, a: __m128i) -> __m128i {
+        with!(_mm_slli_epi16::<N>(a))
+    }
+    #[inline(always)]
+    fn byte_sub(self, a: __m128i, b: u8) -> __m128i {
+        with!(_mm_sub_epi8(a, _mm_set1_epi8(b as i8)))
+    }
+    #[inline(always)]
+    fn half_powers(self, a: __m128i) -> [__m256; 2] {
+        both!(|h| {
+            let e = _mm256_cvtepu8_epi32(if h == 0 { a } else { _mm_srli_si128::<8>(a) });
+            let normal = _mm256_slli_epi32::<23>(_mm256_sub_epi32(e, _mm256_set1_epi32(1)));
+            let small = _mm256_sllv_epi32(_mm256_set1_epi32(0x0020_0000), e);
+            let is_small = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
+            _mm256_castsi256_ps(_mm256_blendv_epi8(normal, small, is_small))
+        })
+    }
+
+    #[inline(always)]
+    fn zeros(self) -> [__m256; 2] {
+        with!([_mm256_setzero_ps(); 2])
+    }
+    #[inline(always)]
+    unsafe fn halves(self, p: *const u8) -> [__m256; 2] {
+        both!(|h| _mm256_cvtph_ps(_mm_loadu_si128(p.add(16 * h).cast())))
+    }
+    #[inline(always)]
+    unsafe fn brain_floats(self, p: *const u8) -> [__m256; 2] {
+        both!(|h| {
+            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(p.add(16 * h).cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
+        })
+    }
+    #[inline(always)]
+    unsafe fn load_floats(self, p: *const u8) -> [__m256; 2] {
+        both!(|h| _mm256_loadu_ps(p.add(32 * h).cast()))
+    }
+    #[inline(always)]
+    unsafe fn splat(self, p: *const f32) -> [__m256; 2] {
+        with!([_mm256_set1_ps(*p); 2])
+    }
+    #[inline(always)]
+    unsafe fn splat_int(self, p: *const i32) -> [__m256; 2] {
+        with!([_mm256_cvtepi32_ps(_mm256_set1_epi32(*p)); 2])
+    }
+    #[inline(always)]
+    fn mul(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        both!(|h| _mm256_mul_ps(a[h], b[h]))
+    }
+    #[inline(always)]
+    fn fma(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
+        both!(|h| _mm256_fmadd_ps(a[h], b[h], c[h]))
+    }
+    #[inline(always)]
+    fn fnma(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
+        both!(|h| _mm256_fnmadd_ps(a[h], b[h], c[h]))
+    }
+    #[inline(always)]
+    unsafe fn store(self, a: [__m256; 2], p: *mut f32) {
+        with!({
+            _mm256_storeu_ps(p, a[0]);
+            _mm256_storeu_ps(p.add(8), a[1]);
+        });
+    }
+}

@@ -1,0 +1,227 @@
+//! [`Dot`] on AVX-512 with VNNI: 16 rows in one register, activations as embedded broadcasts.
+//!
+//! `vpdpbusd` multiplies unsigned codes with signed activations and adds four products without saturation, so
+//! signed codes are offset by 128. Where scaled totals stay below 2^24 they are kept in f32, exactly: a
+//! conversion and a fused multiply-add cost less than `vpmulld`.
+
+use super::dot::Dot;
+use std::arch::x86_64::*;
+
+/// Token that code runs inside a function compiled for AVX-512 F, BW, DQ, VL and VNNI.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512Dot(());
+
+impl Avx512Dot {
+    /// The token; being callable only inside such a function is what makes its methods sound.
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    #[inline]
+    pub(crate) fn in_feature_region() -> Self {
+        Avx512Dot(())
+    }
+}
+
+/// An expression of intrinsics.
+macro_rules! with {
+    ($e:expr) => {{
+        // SAFETY: the token proves the features; pointers are the caller's promise.
+        unsafe { $e }
+    }};
+}
+
+impl Dot for Avx512Dot {
+    type Codes = __m512i;
+    type Part = __m512i;
+    type Ints = __m512i;
+    type Scale = __m512i;
+    type Pairs = __m512i;
+    type Bytes = __m128i;
+    type Floats = __m512;
+    const NARROW: bool = false;
+    const SIGNED_ZERO: i32 = 128;
+
+    #[inline(always)]
+    unsafe fn load(self, p: *const u8) -> __m512i {
+        with!(_mm512_loadu_si512(p.cast()))
+    }
+    #[inline(always)]
+    fn prefetch(self, p: *const u8) {
+        with!(_mm_prefetch::<_MM_HINT_T0>(p.cast()));
+    }
+    #[inline(always)]
+    fn and(self, a: __m512i, mask: u8) -> __m512i {
+        with!(_mm512_and_si512(a, _mm512_set1_epi8(mask as i8)))
+    }
+    #[inline(always)]
+    fn or(self, a: __m512i, b: __m512i) -> __m512i {
+        with!(_mm512_or_si512(a, b))
+    }
+    #[inline(always)]
+    fn shr<const N: u32>(self, a: __m512i) -> __m512i {
+        with!(_mm512_srli_epi16::<N>(a))
+    }
+    #[inline(always)]
+    fn shl<const N: u32>(self, a: __m512i) -> __m512i {
+        with!(_mm512_slli_epi16::<N>(a))
+    }
+    #[inline(always)]
+    fn look_up(self, a: __m512i, table: &[u8; 16]) -> __m512i {
+        with!({
+            let t = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+            _mm512_shuffle_epi8(t, a)
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn start(self, sum: *const i32, zero: i32) -> __m512i {
+        if zero == 0 {
+            return self.none();
+        }
+        with!(_mm512_set1_epi32((*sum).wrapping_mul(-zero)))
+    }
+    #[inline(always)]
+    fn none(self) -> __m512i {
+        with!(_mm512_setzero_si512())
+    }
+    #[inline(always)]
+    unsafe fn dot<const SIGNED: bool>(self, part: __m512i, codes: __m512i, word: *const i8) -> __m512i {
+        with!({
+            let codes = if SIGNED { _mm512_xor_si512(codes, _mm512_set1_epi8(i8::MIN)) } else { codes };
+            _mm512_dpbusd_epi32(part, codes, _mm512_set1_epi32(word.cast::<i32>().read_unaligned()))
+        })
+    }
+
+    #[inline(always)]
+    fn ints(self) -> __m512i {
+        self.none()
+    }
+    #[inline(always)]
+    fn add<const SIGNED: bool>(self, total: __m512i, part: __m512i) -> __m512i {
+        with!(_mm512_add_epi32(total, part))
+    }
+    #[inline(always)]
+    unsafe fn finish(self, total: __m512i, _sum: *const i32, _zero: i32) -> __m512i {
+        total
+    }
+    #[inline(always)]
+    fn scale<const EXACT: bool>(self, bytes: __m128i, signed: bool) -> __m512i {
+        with!({
+            let wide = if signed { _mm512_cvtepi8_epi32(bytes) } else { _mm512_cvtepu8_epi32(bytes) };
+            if EXACT { _mm512_castps_si512(_mm512_cvtepi32_ps(wide)) } else { wide }
+        })
+    }
+    #[inline(always)]
+    fn add_scaled<const SIGNED: bool, const EXACT: bool>(
+        self,
+        total: __m512i,
+        part: __m512i,
+        scale: __m512i,
+    ) -> __m512i {
+        with!(if EXACT {
+            let (scale, total) = (_mm512_castsi512_ps(scale), _mm512_castsi512_ps(total));
+            _mm512_castps_si512(_mm512_fmadd_ps(_mm512_cvtepi32_ps(part), scale, total))
+        } else {
+            _mm512_add_epi32(total, _mm512_mullo_epi32(part, scale))
+        })
+    }
+    #[inline(always)]
+    fn pairs(self, low: __m128i, high: __m128i, signed: bool) -> __m512i {
+        with!({
+            let bytes = _mm256_set_m128i(_mm_unpackhi_epi8(low, high), _mm_unpacklo_epi8(low, high));
+            if signed { _mm512_cvtepi8_epi16(bytes) } else { _mm512_cvtepu8_epi16(bytes) }
+        })
+    }
+    #[inline(always)]
+    unsafe fn add_pairs(self, total: __m512i, pairs: __m512i, word: *const i32) -> __m512i {
+        with!(_mm512_dpwssd_epi32(total, pairs, _mm512_set1_epi32(*word)))
+    }
+    #[inline(always)]
+    fn sub_times(self, a: __m512i, b: __m512i, k: i32) -> __m512i {
+        if k == 0 {
+            return a;
+        }
+        with!(_mm512_sub_epi32(a, _mm512_mullo_epi32(b, _mm512_set1_epi32(k))))
+    }
+    #[inline(always)]
+    fn floats<const EXACT: bool>(self, a: __m512i) -> __m512 {
+        with!(if EXACT { _mm512_castsi512_ps(a) } else { _mm512_cvtepi32_ps(a) })
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(self, p: *const u8) -> __m128i {
+        with!(_mm_loadu_si128(p.cast()))
+    }
+    #[inline(always)]
+    fn byte_and(self, a: __m128i, mask: u8) -> __m128i {
+        with!(_mm_and_si128(a, _mm_set1_epi8(mask as i8)))
+    }
+    #[inline(always)]
+    fn byte_or(self, a: __m128i, b: __m128i) -> __m128i {
+        with!(_mm_or_si128(a, b))
+    }
+    #[inline(always)]
+    fn byte_shr<const N: i32>(self, a: __m128i) -> __m128i {
+        with!(_mm_srli_epi16::<N>(a))
+    }
+    #[inline(always)]
+    fn byte_shl<const N: i32>(self, a: __m128i) -> __m128i {
+        with!(_mm_slli_epi16::<N>(a))
+    }
+    #[inline(always)]
+    fn byte_sub(self, a: __m128i, b: u8) -> __m128i {
+        with!(_mm_sub_epi8(a, _mm_set1_epi8(b as i8)))
+    }
+    #[inline(always)]
+    fn half_powers(self, a: __m128i) -> __m512 {
+        with!({
+            let e = _mm512_cvtepu8_epi32(a);
+            let normal = _mm512_slli_epi32::<23>(_mm512_sub_epi32(e, _mm512_set1_epi32(1)));
+            let small = _mm512_sllv_epi32(_mm512_set1_epi32(0x0020_0000), e);
+            let is_small = _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2));
+            _mm512_castsi512_ps(_mm512_mask_blend_epi32(is_small, normal, small))
+        })
+    }
+
+    #[inline(always)]
+    fn zeros(self) -> __m512 {
+        with!(_mm512_setzero_ps())
+    }
+    #[inline(always)]
+    unsafe fn halves(self, p: *const u8) -> __m512 {
+        with!(_mm512_cvtph_ps(_mm256_loadu_si256(p.cast())))
+    }
+    #[inline(always)]
+    unsafe fn brain_floats(self, p: *const u8) -> __m512 {
+        with!({
+            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+        })
+    }
+    #[inline(always)]
+    unsafe fn load_floats(self, p: *const u8) -> __m512 {
+        with!(_mm512_loadu_ps(p.cast()))
+    }
+    #[inline(always)]
+    unsafe fn splat(self, p: *const f32) -> __m512 {
+        with!(_mm512_set1_ps(*p))
+    }
+    #[inline(always)]
+    unsafe fn splat_int(self, p: *const i32) -> __m512 {
+        with!(_mm512_cvtepi32_ps(_mm512_set1_epi32(*p)))
+    }
+    #[inline(always)]
+    fn mul(self, a: __m512, b: __m512) -> __m512 {
+        with!(_mm512_mul_ps(a, b))
+    }
+    #[inline(always)]
+    fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        with!(_mm512_fmadd_ps(a, b, c))
+    }
+    #[inline(always)]
+    fn fnma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        with!(_mm512_fnmadd_ps(a, b, c))
+    }
+    #[inline(always)]
+    unsafe fn store(self, a: __m512, p: *mut f32) {
+        with!(_mm512_storeu_ps(p, a));
+    }
+}

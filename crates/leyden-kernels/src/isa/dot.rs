@@ -1,0 +1,117 @@
+//! What an instruction set offers to the matrix kernels: vectors of 16 rows, one lane per row.
+//!
+//! The loops in `matmul::family` and the unpacking in `matmul::format` are written once against [`Dot`]; an
+//! instruction set is one implementation of it. Four consecutive codes of a row fill one 32-bit lane.
+//!
+//! Every method is `#[inline(always)]` and is only called inside a function compiled for the instruction set.
+
+/// Operations of one instruction set.
+pub(crate) trait Dot: Copy {
+    /// 16 rows of 4 codes.
+    type Codes: Copy;
+    /// Sums of products that still want their scale.
+    type Part: Copy;
+    /// 16 integers.
+    type Ints: Copy;
+    /// 16 integer scales, made for [`Dot::add_scaled`].
+    type Scale: Copy;
+    /// 16 pairs of 16-bit integers.
+    type Pairs: Copy;
+    /// 16 bytes, one per row.
+    type Bytes: Copy;
+    /// 16 floats.
+    type Floats: Copy;
+
+    /// Whether a [`Dot::Part`] of unsigned codes is 16 bits wide, and so takes only so many products.
+    const NARROW: bool;
+    /// What is added to signed codes to make them unsigned; its share leaves through the sums of activations.
+    const SIGNED_ZERO: i32;
+
+    /// 64 bytes of codes.
+    unsafe fn load(self, p: *const u8) -> Self::Codes;
+    /// Asks for the cache line at `p`, which need not be readable.
+    fn prefetch(self, p: *const u8);
+    /// Bits of every code under `mask`.
+    fn and(self, a: Self::Codes, mask: u8) -> Self::Codes;
+    /// Bits of either.
+    fn or(self, a: Self::Codes, b: Self::Codes) -> Self::Codes;
+    /// Every pair of codes, as a 16-bit number, shifted down. The caller masks what crosses.
+    fn shr<const N: u32>(self, a: Self::Codes) -> Self::Codes;
+    /// As [`Dot::shr`], up.
+    fn shl<const N: u32>(self, a: Self::Codes) -> Self::Codes;
+    /// Every code (0 to 15) replaced by its entry.
+    fn look_up(self, a: Self::Codes, table: &[u8; 16]) -> Self::Codes;
+
+    /// No products yet, less `zero` times the activations' sum at `sum` where the set subtracts it first.
+    unsafe fn start(self, sum: *const i32, zero: i32) -> Self::Part;
+    /// No products yet.
+    fn none(self) -> Self::Part;
+    /// Adds the products with the four activations at `word`.
+    unsafe fn dot<const SIGNED: bool>(
+        self,
+        part: Self::Part,
+        codes: Self::Codes,
+        word: *const i8,
+    ) -> Self::Part;
+
+    /// Zeros.
+    fn ints(self) -> Self::Ints;
+    /// Adds a part as it is.
+    fn add<const SIGNED: bool>(self, total: Self::Ints, part: Self::Part) -> Self::Ints;
+    /// Subtracts `zero` times the activations' sum at `sum` where [`Dot::start`] did not.
+    unsafe fn finish(self, total: Self::Ints, sum: *const i32, zero: i32) -> Self::Ints;
+    /// Scales from one signed or unsigned byte per row. With `EXACT` the total of [`Dot::add_scaled`] stays
+    /// below 2^24 in magnitude.
+    fn scale<const EXACT: bool>(self, bytes: Self::Bytes, signed: bool) -> Self::Scale;
+    /// Adds a part times its scale.
+    fn add_scaled<const SIGNED: bool, const EXACT: bool>(
+        self,
+        total: Self::Ints,
+        part: Self::Part,
+        scale: Self::Scale,
+    ) -> Self::Ints;
+    /// 16-bit pairs of two bytes per row.
+    fn pairs(self, low: Self::Bytes, high: Self::Bytes, signed: bool) -> Self::Pairs;
+    /// Adds each row's pair times the pair at `word`.
+    unsafe fn add_pairs(self, total: Self::Ints, pairs: Self::Pairs, word: *const i32) -> Self::Ints;
+    /// `a - k * b`.
+    fn sub_times(self, a: Self::Ints, b: Self::Ints, k: i32) -> Self::Ints;
+    /// The totals of [`Dot::add_scaled`] as floats, rounded to nearest even.
+    fn floats<const EXACT: bool>(self, a: Self::Ints) -> Self::Floats;
+
+    /// 16 bytes.
+    unsafe fn bytes(self, p: *const u8) -> Self::Bytes;
+    /// Bits of every byte under `mask`.
+    fn byte_and(self, a: Self::Bytes, mask: u8) -> Self::Bytes;
+    /// Bits of either.
+    fn byte_or(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    /// Bytes shifted down; what crosses from the neighbour is the caller's to mask.
+    fn byte_shr<const N: i32>(self, a: Self::Bytes) -> Self::Bytes;
+    /// Bytes shifted up; what crosses from the neighbour is the caller's to mask.
+    fn byte_shl<const N: i32>(self, a: Self::Bytes) -> Self::Bytes;
+    /// Bytes less `b`, wrapping.
+    fn byte_sub(self, a: Self::Bytes, b: u8) -> Self::Bytes;
+    /// `2^(e - 128)` of each byte e, exactly, subnormal numbers included.
+    fn half_powers(self, a: Self::Bytes) -> Self::Floats;
+
+    /// Zeros.
+    fn zeros(self) -> Self::Floats;
+    /// 16 halves.
+    unsafe fn halves(self, p: *const u8) -> Self::Floats;
+    /// 16 bfloat16.
+    unsafe fn brain_floats(self, p: *const u8) -> Self::Floats;
+    /// 16 floats.
+    unsafe fn load_floats(self, p: *const u8) -> Self::Floats;
+    /// One float for every row.
+    unsafe fn splat(self, p: *const f32) -> Self::Floats;
+    /// One integer for every row, as float.
+    unsafe fn splat_int(self, p: *const i32) -> Self::Floats;
+    /// `a * b`.
+    fn mul(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a * b + c`, rounded once.
+    fn fma(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// `c - a * b`, rounded once.
+    fn fnma(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// Writes 16 floats.
+    unsafe fn store(self, a: Self::Floats, p: *mut f32);
+}

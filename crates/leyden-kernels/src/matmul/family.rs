@@ -1,0 +1,404 @@
+//! The loops of the quantised formats, written once for every format and instruction set.
+//!
+//! Two families. *Simple* formats have one float scale (and perhaps a minimum) per 32 values; *super* formats
+//! have integer scales per 16 or 32 values under one or two floats per 256. A format says how its codes and
+//! factors are stored; an instruction set ([`Dot`]) says how they are multiplied. Both are inlined into the
+//! loop, so a kernel is what one would write by hand for the pair.
+//!
+//! What is computed is defined by the scalar tile beside each format. Integer sums are exact, so any order of
+//! them gives the same bits; the float operations are the definition's, one chain per row.
+
+use super::format::ROWS;
+use crate::activations::Tile;
+use crate::isa::dot::Dot;
+
+/// Weights this far ahead are fetched while the current ones are used; about the latency of memory at the rate
+/// one core reads.
+const AHEAD: usize = 2048;
+
+/// Largest magnitude of an activation code.
+const A: i32 = 127;
+
+/// How a format stores the codes of 32 values of 16 rows.
+pub(crate) trait Codes {
+    /// The largest unsigned code.
+    const MAX: i32;
+    /// Whether codes are signed bytes.
+    const SIGNED: bool = false;
+    /// What the unsigned code of the value 0 is.
+    const ZERO: i32 = 0;
+    /// Bytes of 32 values of 16 rows.
+    const BYTES: usize;
+
+    /// Codes of k-group `g` (0 to 3) and of k-group `g + 4`.
+    ///
+    /// # Safety
+    /// `p` points at [`Codes::BYTES`] readable bytes.
+    unsafe fn pair<D: Dot>(d: D, p: *const u8, g: usize) -> (D::Codes, D::Codes);
+}
+
+/// A format with one float scale per 32 values.
+pub(crate) trait Simple: Codes {
+    /// Whether a block also has a minimum, added to each of its values.
+    const MINIMUM: bool = false;
+
+    /// Bytes of the scales before the codes in a panel of depth `k`, and of one block's scales.
+    fn scale_bytes(k: usize) -> (usize, usize);
+
+    /// Scale and minimum of a block from its scales at `p`.
+    ///
+    /// # Safety
+    /// `p` points at the scales of one block.
+    unsafe fn scale<D: Dot>(d: D, p: *const u8) -> (D::Floats, D::Floats);
+}
+
+/// Factors of 256 values.
+pub(crate) struct Factors<D: Dot> {
+    /// Scale of the scales, and of the minima.
+    pub(crate) d: D::Floats,
+    pub(crate) dmin: D::Floats,
+    /// Scales and minima of the blocks of 16 or 32 values; unused ones are never read.
+    pub(crate) scales: [D::Bytes; 16],
+    pub(crate) minima: [D::Bytes; 16],
+    /// The codes.
+    pub(crate) codes: *const u8,
+}
+
+/// A format with integer scales under floats per 256 values.
+pub(crate) trait Super: Codes {
+    /// Blocks with a scale of their own per 32 values: 1 or 2.
+    const PARTS: usize;
+    /// Whether scales are signed bytes.
+    const SIGNED_SCALES: bool = false;
+    /// Whether blocks have minima, subtracted from their values.
+    const MINIMUM: bool = false;
+    /// Whether scaled sums of 128 values stay below 2^24.
+    const EXACT: bool;
+
+    /// Bytes of a panel of depth `k`.
+    fn panel_bytes(k: usize) -> Option<usize>;
+
+    /// Factors of the `sb`-th 256 values of a panel.
+    ///
+    /// # Safety
+    /// `panel` points at a whole panel of depth `k`, and `sb < k / 256`.
+    unsafe fn factors<D: Dot>(d: D, panel: *const u8, k: usize, sb: usize) -> Factors<D>;
+}
+
+/// Products of one row that fit 16 bits, in calls of `vpmaddubsw` (two products each), when each step makes
+/// `per_step` of them; at most the four steps of a block.
+const fn steps<D: Dot, F: Codes>(per_step: i32) -> usize {
+    if !D::NARROW || F::SIGNED {
+        return 4;
+    }
+    let fit = i16::MAX as i32 / (2 * F::MAX * A) / per_step;
+    assert!(fit >= 1, "the products of one step overflow 16 bits");
+    match fit {
+        1 => 1,
+        2 | 3 => 2,
+        _ => 4,
+    }
+}
+
+/// Checks that a tile's buffers are as long as the kernel will read. Cheap beside a panel.
+#[inline(always)]
+fn check(panel: usize, want: Option<usize>, t: &Tile<'_>, k: usize, c: usize, out: &[f32]) {
+    assert!(want == Some(panel) && t.c == c && out.len() >= c * ROWS && t.codes.len() == k * c);
+}
+
+/// A panel of a simple format times one tile.
+#[inline(always)]
+pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
+    d: D,
+    panel: &[u8],
+    k: usize,
+    t: &Tile<'_>,
+    out: &mut [f32],
+) {
+    let blocks = k / 32;
+    let (first, stride) = F::scale_bytes(k);
+    check(panel.len(), blocks.checked_mul(F::BYTES).and_then(|n| n.checked_add(first)), t, k, C, out);
+    assert!(t.scales.len() == blocks * C && t.sums.len() == blocks * C && first >= blocks * stride);
+    let zero = if SIGNED { D::SIGNED_ZERO } else { F::ZERO };
+    let steps = const { steps::<D, F>(2) };
+    let mut y = [d.zeros(); C];
+    for b in 0..blocks {
+        // SAFETY: the lengths checked above cover block b of the panel and of the tile.
+        unsafe {
+            let w = panel.as_ptr().add(first + b * F::BYTES);
+            let a = t.codes.as_ptr().add(b * 32 * C);
+            let (scales, sums) = (t.scales.as_ptr().add(b * C), t.sums.as_ptr().add(b * C));
+            let mut total = [d.ints(); C];
+            for chunk in 0..4 / steps {
+                let mut s = [d.none(); C];
+                if chunk == 0 {
+                    for c in 0..C {
+                        s[c] = d.start(sums.add(c), zero);
+                    }
+                }
+                for g in chunk * steps..(chunk + 1) * steps {
+                    if C <= 2 {
+                        prefetch::<D, F>(d, w, g);
+                    }
+                    let (low, high) = F::pair(d, w, g);
+                    dot_pair::<D, SIGNED, C, 1>(d, std::array::from_mut(&mut s), low, high, a, g);
+                }
+                for c in 0..C {
+                    total[c] = d.add::<SIGNED>(total[c], s[c]);
+                }
+            }
+            let (scale, minimum) = F::scale(d, panel.as_ptr().add(b * stride));
+            for c in 0..C {
+                let s = d.floats::<false>(d.finish(total[c], sums.add(c), zero));
+                let mut u = d.mul(s, scale);
+                if F::MINIMUM {
+                    u = d.fma(minimum, d.splat_int(sums.add(c)), u);
+                }
+                y[c] = d.fma(u, d.splat(scales.add(c)), y[c]);
+            }
+        }
+    }
+    for c in 0..C {
+        // SAFETY: out holds C * 16 values.
+        unsafe { d.store(y[c], out.as_mut_ptr().add(c * ROWS)) };
+    }
+}
+
+/// Adds the products of k-groups `g` and `g + 4` with every column, the latter to the last of the parts.
+///
+/// # Safety
+/// `a` points at the activations of 32 values of `C` columns.
+#[inline(always)]
+unsafe fn dot_pair<D: Dot, const SIGNED: bool, const C: usize, const P: usize>(
+    d: D,
+    s: &mut [[D::Part; C]; P],
+    low: D::Codes,
+    high: D::Codes,
+    a: *const i8,
+    g: usize,
+) {
+    // SAFETY: the caller's activations hold C words at each of eight k-groups.
+    let word = |group: usize, c: usize| unsafe { a.add((group * C + c) * 4) };
+    if D::NARROW {
+        // Few registers: a column's sums are touched once for both.
+        for c in 0..C {
+            // SAFETY: as above.
+            s[0][c] = unsafe { d.dot::<SIGNED>(s[0][c], low, word(g, c)) };
+            // SAFETY: as above.
+            s[P - 1][c] = unsafe { d.dot::<SIGNED>(s[P - 1][c], high, word(g + 4, c)) };
+        }
+        return;
+    }
+    // Long chains: the other columns' products lie between two additions to one sum.
+    for c in 0..C {
+        // SAFETY: as above.
+        s[0][c] = unsafe { d.dot::<SIGNED>(s[0][c], low, word(g, c)) };
+    }
+    for c in 0..C {
+        // SAFETY: as above.
+        s[P - 1][c] = unsafe { d.dot::<SIGNED>(s[P - 1][c], high, word(g + 4, c)) };
+    }
+}
+
+/// Fetches ahead the share of step `g` of a block's codes.
+#[inline(always)]
+fn prefetch<D: Dot, F: Codes>(d: D, w: *const u8, g: usize) {
+    let share = F::BYTES / 4;
+    let mut at = 0;
+    while at < share {
+        d.prefetch(w.wrapping_add(AHEAD + g * share + at));
+        at += 64;
+    }
+}
+
+/// How a float format stores 16 weights of one k.
+pub(crate) trait FloatRow {
+    /// Bytes of a weight.
+    const SIZE: usize;
+
+    /// The weights at `p`.
+    ///
+    /// # Safety
+    /// `p` points at 16 weights.
+    unsafe fn row<D: Dot>(d: D, p: *const u8) -> D::Floats;
+}
+
+/// A panel of a float format times one tile.
+#[inline(always)]
+pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
+    d: D,
+    panel: &[u8],
+    k: usize,
+    t: &Tile<'_>,
+    out: &mut [f32],
+) {
+    assert!(k.checked_mul(ROWS * F::SIZE) == Some(panel.len()) && t.c == C && out.len() >= C * ROWS);
+    assert!(t.values.len() == k * C);
+    let mut y = [d.zeros(); C];
+    for i in 0..k {
+        // SAFETY: the lengths checked above cover step i of the panel and of the tile.
+        unsafe {
+            let p = panel.as_ptr().add(i * ROWS * F::SIZE);
+            if C <= 2 {
+                d.prefetch(p.wrapping_add(AHEAD));
+            }
+            let w = F::row(d, p);
+            for c in 0..C {
+                y[c] = d.fma(w, d.splat(t.values.as_ptr().add(i * C + c)), y[c]);
+            }
+        }
+    }
+    for c in 0..C {
+        // SAFETY: out holds C * 16 values.
+        unsafe { d.store(y[c], out.as_mut_ptr().add(c * ROWS)) };
+    }
+}
+
+/// A panel of a super format times one tile.
+#[inline(always)]
+pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const EXACT: bool, const C: usize>(
+    d: D,
+    panel: &[u8],
+    k: usize,
+    t: &Tile<'_>,
+    out: &mut [f32],
+) {
+    check(panel.len(), F::panel_bytes(k), t, k, C, out);
+    let n = k / 128;
+    assert!(t.scales.len() == n * C && t.sums.len() == n * 4 * C && t.pairs.len() == n * 2 * C);
+    let zero = if SIGNED { D::SIGNED_ZERO } else { F::ZERO };
+    let mut y = [d.zeros(); C];
+    for sb in 0..k / 256 {
+        // SAFETY: the lengths checked above cover superblock sb of the panel and of the tile.
+        unsafe {
+            let f = F::factors(d, panel.as_ptr(), k, sb);
+            for half in 0..2 {
+                let mut total = [d.ints(); C];
+                for b in half * 4..half * 4 + 4 {
+                    let w = f.codes.add(b * F::BYTES);
+                    let a = t.codes.as_ptr().add((sb * 8 + b) * 32 * C);
+                    if F::PARTS == 1 {
+                        let scale = [d.scale::<EXACT>(f.scales[b], F::SIGNED_SCALES); 1];
+                        block::<D, F, SIGNED, EXACT, C, 1>(d, w, a, scale, &mut total);
+                    } else {
+                        let scale = [
+                            d.scale::<EXACT>(f.scales[2 * b], F::SIGNED_SCALES),
+                            d.scale::<EXACT>(f.scales[2 * b + 1], F::SIGNED_SCALES),
+                        ];
+                        block::<D, F, SIGNED, EXACT, C, 2>(d, w, a, scale, &mut total);
+                    }
+                }
+                if zero != 0 {
+                    let shifted = weighted::<D, F, C>(d, &f.scales, F::SIGNED_SCALES, t, sb, half);
+                    for c in 0..C {
+                        total[c] = d.sub_times(total[c], shifted[c], zero);
+                    }
+                }
+                let minima = if F::MINIMUM {
+                    weighted::<D, F, C>(d, &f.minima, false, t, sb, half)
+                } else {
+                    [d.ints(); C]
+                };
+                for c in 0..C {
+                    let mut u = d.mul(d.floats::<EXACT>(total[c]), f.d);
+                    if F::MINIMUM {
+                        u = d.fnma(d.floats::<false>(minima[c]), f.dmin, u);
+                    }
+                    y[c] = d.fma(u, d.splat(t.scales.as_ptr().add((sb * 2 + half) * C + c)), y[c]);
+                }
+            }
+        }
+    }
+    for c in 0..C {
+        // SAFETY: out holds C * 16 values.
+        unsafe { d.store(y[c], out.as_mut_ptr().add(c * ROWS)) };
+    }
+}
+
+/// Adds the scaled sums of 32 values: one scale for all, or one for each 16.
+///
+/// # Safety
+/// `w` points at the codes of 32 values of 16 rows, `a` at the activations of 32 values of `C` columns.
+#[inline(always)]
+unsafe fn block<D: Dot, F: Codes, const SIGNED: bool, const EXACT: bool, const C: usize, const P: usize>(
+    d: D,
+    w: *const u8,
+    a: *const i8,
+    scale: [D::Scale; P],
+    total: &mut [D::Ints; C],
+) {
+    let steps = if P == 1 { const { steps::<D, F>(2) } } else { const { steps::<D, F>(1) } };
+    for chunk in 0..4 / steps {
+        let mut s = [[d.none(); C]; P];
+        for g in chunk * steps..(chunk + 1) * steps {
+            if C <= 2 {
+                prefetch::<D, F>(d, w, g);
+            }
+            // SAFETY: the caller's promise covers every step.
+            unsafe {
+                let (low, high) = F::pair(d, w, g);
+                dot_pair::<D, SIGNED, C, P>(d, &mut s, low, high, a, g);
+            }
+        }
+        for p in 0..P {
+            for c in 0..C {
+                total[c] = d.add_scaled::<SIGNED, EXACT>(total[c], s[p][c], scale[p]);
+            }
+        }
+    }
+}
+
+/// Sums of activations of one half of 128 values, weighted by one byte per block: what offsets and minima take.
+///
+/// # Safety
+/// The tile covers superblock `sb`.
+#[inline(always)]
+unsafe fn weighted<D: Dot, F: Super, const C: usize>(
+    d: D,
+    bytes: &[D::Bytes; 16],
+    signed: bool,
+    t: &Tile<'_>,
+    sb: usize,
+    half: usize,
+) -> [D::Ints; C] {
+    let mut total = [d.ints(); C];
+    // Two blocks at a time: of 16 values from `sums`, of 32 values from `pairs`.
+    let (words, pairs) = if F::PARTS == 1 { (t.pairs, 2) } else { (t.sums, 4) };
+    for i in half * pairs..(half + 1) * pairs {
+        let weights = d.pairs(bytes[2 * i], bytes[2 * i + 1], signed);
+        for c in 0..C {
+            // SAFETY: the words of superblock sb are 2 * pairs per column.
+            total[c] =
+                unsafe { d.add_pairs(total[c], weights, words.as_ptr().add((sb * 2 * pairs + i) * C + c)) };
+        }
+    }
+    total
+}
+
+/// Makes the SIMD tiles of a format: `NAME` for each instruction set, through the loop of its family.
+macro_rules! family_tiles {
+    ($scalar:path, simple $format:ty) => {
+        $crate::isa::simd_tiles!($scalar, |d, C, panel, k, t, out| {
+            $crate::matmul::family::simple::<_, $format, { <$format as Codes>::SIGNED }, C>(
+                d, panel, k, t, out,
+            )
+        })
+    };
+    ($scalar:path, floats $format:ty) => {
+        $crate::isa::simd_tiles!($scalar, |d, C, panel, k, t, out| {
+            $crate::matmul::family::floats::<_, $format, C>(d, panel, k, t, out)
+        })
+    };
+    ($scalar:path, superblocks $format:ty) => {
+        $crate::isa::simd_tiles!($scalar, |d, C, panel, k, t, out| {
+            $crate::matmul::family::superblocks::<
+                _,
+                $format,
+                { <$format as Codes>::SIGNED },
+                { <$format as Super>::EXACT },
+                C,
+            >(d, panel, k, t, out)
+        })
+    };
+}
+pub(crate) use family_tiles;
