@@ -246,6 +246,13 @@ fn long_chains_are_not_deep(messages: &[Message]) {
     let messages = vec![Message::new("user", "Text. ".repeat(1000)); 500];
     let source = "{% for m in messages %}{{ '<' + m.role + '>' + m['content'] | trim + '\n' }}{% endfor %}";
     assert_eq!(render(source, &messages).unwrap().len(), 500 * 6006);
+    // Nor is one very long one that goes through everything that real templates do with content.
+    let long = [Message::new("user", "<think>a</think> word\n".repeat(500_000))];
+    let source = "{% set c = messages[0].content %}{% if '</think>' in c %}{% set c = c.split('</think>')[-1] %}{% endif %}\
+                  {% set d = messages[0]['content'][1:].strip() | replace('think', 'x') %}{{ c | trim }}{{ d | length }}\
+                  {{ messages[0].content.split() | length }}{{ messages[0].content.splitlines() | length }}\
+                  {{ (messages[0] | tojson) | length }}";
+    assert!(render(source, &long).unwrap().starts_with("word"));
 }
 
 #[test]

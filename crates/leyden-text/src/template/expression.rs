@@ -276,6 +276,14 @@ impl<'t> Interpreter<'t> {
                 let items = places.into_iter().map(|i| list.items()[i].clone()).collect();
                 if matches!(value, Value::List(_)) { self.maker.list(items) } else { self.maker.tuple(items) }
             }
+            Value::Str(text) if step == 1 => {
+                self.budget().scan(text.as_str().len())?;
+                let (start, stop) = slice_limits(text.as_str().chars().count(), start, stop, step);
+                let byte = |place: i64| text.as_str().char_indices().nth(place as usize).map(|(at, _)| at);
+                let end = byte(stop).unwrap_or(text.as_str().len());
+                let start = byte(start).unwrap_or(end).min(end);
+                self.maker.str(&text.as_str()[start..end])
+            }
             Value::Str(text) => {
                 self.budget().can_make(text.as_str().len().saturating_mul(size_of::<usize>() + 4))?;
                 let chars: Vec<char> = text.as_str().chars().collect();
@@ -294,16 +302,20 @@ pub(super) fn position(index: i64, len: usize) -> Option<usize> {
     usize::try_from(index).ok().filter(|_| index < len)
 }
 
-/// The places that a slice takes, in its order.
-fn slice_places(len: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> Vec<usize> {
+/// Where a slice begins, and where it ends at the latest, as places from 0; -1 is before the first.
+fn slice_limits(len: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> (i64, i64) {
     let len = len as i64;
     let (lowest, highest) = if step > 0 { (0, len) } else { (-1, len - 1) };
     let clamp =
         |bound: i64| if bound < 0 { (bound.saturating_add(len)).max(lowest) } else { bound.min(highest) };
     let (first, last) = if step > 0 { (lowest, highest) } else { (highest, lowest) };
-    let (start, stop) = (start.map_or(first, clamp), stop.map_or(last, clamp));
+    (start.map_or(first, clamp), stop.map_or(last, clamp))
+}
+
+/// The places that a slice takes, in its order.
+fn slice_places(len: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> Vec<usize> {
+    let (mut at, stop) = slice_limits(len, start, stop, step);
     let mut places = Vec::new();
-    let mut at = start;
     while if step > 0 { at < stop } else { at > stop } {
         places.push(at as usize);
         at = at.saturating_add(step);

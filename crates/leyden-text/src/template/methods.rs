@@ -142,10 +142,9 @@ fn split<'t>(
     };
     let most = most.map_or(Ok(-1), |most| integer(&most, "maxsplit"))?;
     let all = receiver(interpreter, value)?;
-    // There cannot be more parts than bytes, and each needs a value.
     let parts = match separator {
         Some(separator) => all.matches(separator).count() + 1,
-        None => all.len() / 2 + 1,
+        None => all.split(strings::is_space).filter(|part| !part.is_empty()).count(),
     };
     interpreter.can_make_items(parts)?;
     let parts = split(all, separator, usize::try_from(most).unwrap_or(usize::MAX));
@@ -159,7 +158,7 @@ fn split_lines<'t>(
 ) -> Result<Value> {
     let [keep] = arguments.bind("splitlines", ["keepends"])?;
     let all = receiver(interpreter, value)?;
-    interpreter.can_make_items(all.len())?;
+    interpreter.can_make_items(1 + all.chars().filter(|&c| strings::is_line_end(c)).count())?;
     interpreter.strings(strings::lines(all, keep.is_some_and(|keep| keep.is_true())))
 }
 

@@ -67,14 +67,17 @@ pub(super) fn rsplit<'s>(text: &'s str, separator: Option<&str>, most: usize) ->
     parts
 }
 
+/// Whether Python ends a line at a character.
+pub(super) fn is_line_end(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
 /// `str.splitlines`.
 pub(super) fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
-    let is_end =
-        |c| matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
     let mut lines = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
-        let Some((at, c)) = rest.char_indices().find(|(_, c)| is_end(*c)) else {
+        let Some((at, c)) = rest.char_indices().find(|(_, c)| is_line_end(*c)) else {
             lines.push(rest);
             break;
         };

@@ -146,7 +146,7 @@ pub(super) fn indent<'t>(
     let (first, blank) = (is_true(first), is_true(blank));
     let value = as_text(interpreter, value)?;
     let all = value.as_str().unwrap_or_default().to_string() + "\n";
-    interpreter.can_make_items(all.len())?;
+    interpreter.can_make_items(1 + all.chars().filter(|&c| strings::is_line_end(c)).count())?;
     let lines = strings::lines(&all, false);
     let mut writer = Writer::new(interpreter.budget());
     for (i, line) in lines.into_iter().enumerate() {
