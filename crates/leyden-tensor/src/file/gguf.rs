@@ -4,14 +4,13 @@
 //! values, the descriptions of the tensors, padding, and the data of the tensors. Opening a file
 //! reads everything but the data, once, front to back, and leaves arrays and data where they are.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::array::{Array, MAX_STRING_BYTES};
-use super::metadata::{Metadata, Value, ValueType, sorted_index};
-use super::mmap::Mapping;
+use super::metadata::{Metadata, Value, ValueType};
 use super::source::{Bytes, Source};
+use super::tensors::{Tensors, check_overlap};
 use super::{TensorInfo, WeightSource};
 use crate::dtype::FileType;
 use crate::error::{Error, ErrorKind};
@@ -58,9 +57,7 @@ pub struct Gguf {
     source: Arc<Source>,
     version: u32,
     metadata: Metadata,
-    tensors: Vec<TensorInfo>,
-    /// Indices into `tensors`, by name.
-    sorted: Vec<u32>,
+    tensors: Tensors,
 }
 
 impl Gguf {
@@ -69,11 +66,7 @@ impl Gguf {
     /// # Errors
     /// The file cannot be read or is not a valid GGUF file. The error names file and field.
     pub fn open(path: &Path) -> Result<Gguf, Error> {
-        let label: Arc<str> = path.display().to_string().into();
-        map(path).map_err(|kind| Error::new(kind).file(&label)).and_then(|mapping| match mapping {
-            Some(mapping) => Gguf::parse(Bytes::Mapped(mapping), path.into()),
-            None => Gguf::parse(Bytes::Static(&[]), path.into()),
-        })
+        Gguf::parse(Source::open(path)?)
     }
 
     /// Reads a file that is part of the program; `label` takes the place of its path.
@@ -81,7 +74,7 @@ impl Gguf {
     /// # Errors
     /// The bytes are not a valid GGUF file.
     pub fn from_static(bytes: &'static [u8], label: &str) -> Result<Gguf, Error> {
-        Gguf::parse(Bytes::Static(bytes), label.into())
+        Gguf::parse(Source::new(Bytes::Static(bytes), label.into()))
     }
 
     /// Reads a file that is in memory; `label` takes the place of its path.
@@ -89,7 +82,7 @@ impl Gguf {
     /// # Errors
     /// The bytes are not a valid GGUF file.
     pub fn from_vec(bytes: Vec<u8>, label: &str) -> Result<Gguf, Error> {
-        Gguf::parse(Bytes::Owned(bytes), label.into())
+        Gguf::parse(Source::new(Bytes::Owned(bytes), label.into()))
     }
 
     /// The version of the format that the file has: 2 or 3.
@@ -97,28 +90,11 @@ impl Gguf {
         self.version
     }
 
-    fn parse(bytes: Bytes, path: PathBuf) -> Result<Gguf, Error> {
-        let source = Source::new(bytes, path);
-        let file = parse(&source);
-        // What was read from pages that vanished meanwhile is not what the file said.
-        if source.mapping().is_some_and(Mapping::truncated) {
-            return Err(Error::new(ErrorKind::Shrunk).file(&source.label));
-        }
-        file.map_err(|e| e.file(&source.label))
-    }
-
-    fn find(&self, name: &str) -> Option<&TensorInfo> {
-        let info = |i: &u32| usize::try_from(*i).ok().and_then(|i| self.tensors.get(i));
-        let at = self.sorted.binary_search_by(|i| info(i).map_or("", |t| t.name.as_str()).cmp(name)).ok()?;
-        self.sorted.get(at).and_then(info)
-    }
-
-    fn view<'a>(&'a self, info: &'a TensorInfo) -> Result<TensorView<'a>, Error> {
-        let range = info.offset..info.offset.saturating_add(info.bytes);
-        info.supported()
-            .map_err(|unknown| Error::new(ErrorKind::UnsupportedType(unknown)).item(&info.name))
-            .and_then(|dtype| TensorView::new(&info.name, dtype, &info.shape, self.source.slice(&range)))
-            .map_err(|e| e.file(&self.source.label))
+    fn parse(source: Arc<Source>) -> Result<Gguf, Error> {
+        let Parsed { version, metadata, tensors } = source.read_checked(parse)?;
+        let tensors =
+            Tensors::new(vec![(Arc::clone(&source), tensors)]).map_err(|e| e.file(&source.label))?;
+        Ok(Gguf { source, version, metadata, tensors })
     }
 }
 
@@ -131,57 +107,43 @@ impl WeightSource for Gguf {
         &self.source.path
     }
 
+    fn paths(&self) -> Vec<&Path> {
+        self.tensors.paths()
+    }
+
     fn tensor_info(&self) -> &[TensorInfo] {
-        &self.tensors
+        self.tensors.infos()
     }
 
     fn optional(&self, name: &str) -> Result<Option<TensorView<'_>>, Error> {
-        self.find(name).map(|info| self.view(info)).transpose()
+        self.tensors.optional(name)
     }
 
     fn require(&self, name: &str) -> Result<TensorView<'_>, Error> {
-        self.optional(name)?
-            .ok_or_else(|| Error::new(ErrorKind::MissingTensor).item(name).file(&self.source.label))
+        self.tensors.require(name, &self.source.label)
     }
 
-    fn truncated(&self) -> bool {
-        self.source.mapping().is_some_and(Mapping::truncated)
+    fn check_intact(&self) -> Result<(), Error> {
+        self.tensors.check_intact()
     }
 
     fn advise_willneed(&self, name: &str) {
-        if let (Some(mapping), Some(info)) = (self.source.mapping(), self.find(name)) {
-            mapping.advise_willneed(&(info.offset..info.offset.saturating_add(info.bytes)));
-        }
+        self.tensors.advise_willneed(name);
     }
 
     fn advise_dontneed(&self, name: &str) {
-        if let (Some(mapping), Some(info)) = (self.source.mapping(), self.find(name)) {
-            mapping.advise_dontneed(&(info.offset..info.offset.saturating_add(info.bytes)));
-        }
+        self.tensors.advise_dontneed(name);
     }
 }
 
-/// Maps a regular file; `None` if it is empty, which cannot be mapped.
-fn map(path: &Path) -> Result<Option<Mapping>, ErrorKind> {
-    let io = |action| move |source| ErrorKind::Io { action, source };
-    // Asked before opening, because opening a pipe waits for a writer.
-    if !fs::metadata(path).map_err(io("open"))?.is_file() {
-        return Err(ErrorKind::NotAFile);
-    }
-    let file = File::open(path).map_err(io("open"))?;
-    let len = file.metadata().map_err(io("read the size"))?.len();
-    let len = usize::try_from(len).map_err(|_| ErrorKind::TooMany {
-        what: "file size",
-        count: len,
-        most: u64::try_from(usize::MAX).unwrap_or(u64::MAX),
-    })?;
-    if len == 0 {
-        return Ok(None);
-    }
-    Mapping::new(&file, len).map(Some).map_err(io("map into memory"))
+/// What one file says, tensors in its order.
+struct Parsed {
+    version: u32,
+    metadata: Metadata,
+    tensors: Vec<TensorInfo>,
 }
 
-fn parse(source: &Arc<Source>) -> Result<Gguf, Error> {
+fn parse(source: &Arc<Source>) -> Result<Parsed, Error> {
     let bytes = source.bytes();
     let mut cursor = Cursor { bytes, at: 0 };
     let header = read_header(&mut cursor).map_err(|kind| Error::new(kind).item("header"))?;
@@ -200,11 +162,8 @@ fn parse(source: &Arc<Source>) -> Result<Gguf, Error> {
     for tensor in &mut tensors {
         place(tensor, data, bytes.len()).map_err(|kind| Error::new(kind).item(&tensor.name))?;
     }
-    let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
-    let sorted = sorted_index(&names)
-        .map_err(|twice| Error::new(ErrorKind::Duplicate { what: "tensor" }).item(twice))?;
     check_overlap(&tensors)?;
-    Ok(Gguf { source: Arc::clone(source), version: header.version, metadata, tensors, sorted })
+    Ok(Parsed { version: header.version, metadata, tensors })
 }
 
 struct Header {
@@ -388,6 +347,7 @@ fn read_tensor_info(cursor: &mut Cursor<'_>, name: &str, alignment: usize) -> Re
         type_id: ty.id,
         dtype: ty.dtype,
         shape: shape.collect::<Result<_, _>>()?,
+        file: 0,
         offset: offset_in_data,
         bytes: extent.n_bytes,
     })
@@ -404,19 +364,6 @@ fn place(tensor: &mut TensorInfo, data: usize, file_len: usize) -> Result<(), Er
         }
         _ => Err(ErrorKind::OutOfFile { end, file_len }),
     }
-}
-
-fn check_overlap(tensors: &[TensorInfo]) -> Result<(), Error> {
-    let mut by_offset: Vec<&TensorInfo> = tensors.iter().collect();
-    by_offset.sort_by_key(|tensor| tensor.offset);
-    for pair in by_offset.windows(2) {
-        if let [a, b] = pair
-            && a.offset.saturating_add(a.bytes) > b.offset
-        {
-            return Err(Error::new(ErrorKind::Overlap { with: a.name.as_str().into() }).item(&b.name));
-        }
-    }
-    Ok(())
 }
 
 /// A position in the bytes of a file, which only moves forward and never beyond the end.

@@ -11,27 +11,31 @@ mod gguf;
 mod metadata;
 mod mmap;
 mod source;
+mod tensors;
 mod writer;
 
 use std::path::Path;
 
 use crate::dtype::UnknownDType;
-use crate::{DType, Error, ErrorKind, TensorView};
+use crate::{DType, Error, TensorView};
 
 pub use array::{Array, StrArray};
 pub use gguf::{Gguf, MAX_ALIGNMENT, MAX_KEYS, MAX_NAME_BYTES, MAX_TENSORS};
 pub use metadata::{Metadata, Value, ValueType};
 pub use writer::GgufWriter;
 
-/// A file with metadata and named tensors.
+/// A model file, or several that belong together, with metadata and named tensors.
 pub trait WeightSource: Send + Sync {
     /// The metadata.
     fn metadata(&self) -> &Metadata;
 
-    /// The file, or a label in angle brackets such as `<embedded>` where there is none.
+    /// The file as it was given, or a label in angle brackets such as `<embedded>` where there is none.
     fn path(&self) -> &Path;
 
-    /// Every tensor in the file, in the file's order, including those of types that cannot be
+    /// All files that tensors lie in; [`TensorInfo::file`] counts them.
+    fn paths(&self) -> Vec<&Path>;
+
+    /// Every tensor, in the order of the files and of their data or description, including those of types that cannot be
     /// computed with.
     fn tensor_info(&self) -> &[TensorInfo];
 
@@ -55,26 +59,23 @@ pub trait WeightSource: Send + Sync {
         self.optional(name).ok().flatten()
     }
 
-    /// The names of all tensors, in the file's order.
+    /// The names of all tensors, in the order of [`tensor_info`](Self::tensor_info).
     fn tensor_names(&self) -> Vec<&str> {
         self.tensor_info().iter().map(|info| info.name.as_str()).collect()
     }
 
-    /// Whether a page of the file could not be read since it was opened, because the file was
+    /// Whether a page of a file could not be read since it was opened, because the file was
     /// truncated or the disk failed. Such pages read as zeros, so whatever was computed from this
     /// source since then is worthless.
-    fn truncated(&self) -> bool;
+    fn truncated(&self) -> bool {
+        self.check_intact().is_err()
+    }
 
     /// Turns [`truncated`](Self::truncated) into an error.
     ///
     /// # Errors
-    /// A page of the file could not be read since it was opened; the error names the file.
-    fn check_intact(&self) -> Result<(), Error> {
-        if self.truncated() {
-            return Err(Error::new(ErrorKind::Shrunk).file(&self.path().display().to_string().into()));
-        }
-        Ok(())
-    }
+    /// A page of a file could not be read since it was opened; the error names the file.
+    fn check_intact(&self) -> Result<(), Error>;
 
     /// Says that the bytes of a tensor will be read soon, once.
     fn advise_willneed(&self, name: &str);
@@ -91,22 +92,29 @@ pub trait WeightSource: Send + Sync {
 pub struct TensorInfo {
     /// The name.
     pub name: String,
-    /// llama.cpp's name of the type.
+    /// The name of the type: llama.cpp's, or that in the file for types which GGUF does not have.
     pub type_name: &'static str,
-    /// The number of the type in the file.
+    /// The number of the type in a GGUF file; from 2^31 on for types which GGUF does not have.
     pub type_id: u32,
     /// The type, if this build can compute with it.
     #[serde(skip)]
     pub dtype: Option<DType>,
     /// The dimensions, the contiguous one last.
     pub shape: Vec<usize>,
-    /// Where the data begins, in bytes from the start of the file.
+    /// Which of the [`paths`](WeightSource::paths) the data lies in.
+    pub file: usize,
+    /// Where the data begins, in bytes from the start of that file.
     pub offset: usize,
     /// The size of the data in bytes.
     pub bytes: usize,
 }
 
 impl TensorInfo {
+    /// The bytes of the data in its file.
+    pub(crate) fn range(&self) -> std::ops::Range<usize> {
+        self.offset..self.offset.saturating_add(self.bytes)
+    }
+
     /// The type, or an error that names it.
     ///
     /// # Errors

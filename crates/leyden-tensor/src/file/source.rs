@@ -1,10 +1,12 @@
 //! Where the bytes of a file are: mapped, part of the program, or in memory.
 
+use std::fs::{self, File};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::mmap::Mapping;
+use crate::error::{Error, ErrorKind};
 
 /// The bytes of a file and what they are called in messages.
 #[derive(Debug)]
@@ -27,6 +29,36 @@ impl Source {
         Arc::new(Source { bytes, path, label })
     }
 
+    /// Maps a file.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not a regular file. The error names it.
+    pub(super) fn open(path: &Path) -> Result<Arc<Source>, Error> {
+        let label: Arc<str> = path.display().to_string().into();
+        let mapping = map(path).map_err(|kind| Error::new(kind).file(&label))?;
+        let bytes = mapping.map_or(Bytes::Static(&[]), Bytes::Mapped);
+        Ok(Arc::new(Source { bytes, path: path.into(), label }))
+    }
+
+    /// What `read` makes of this source, unless pages vanished while it read: then that is not what
+    /// the file said. Errors name the file.
+    pub(super) fn read_checked<T>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Arc<Self>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let result = read(self);
+        self.check_intact()?;
+        result.map_err(|e| e.file(&self.label))
+    }
+
+    /// Fails if a page could not be read since the file was opened.
+    pub(super) fn check_intact(&self) -> Result<(), Error> {
+        if self.mapping().is_some_and(Mapping::truncated) {
+            return Err(Error::new(ErrorKind::Shrunk).file(&self.label));
+        }
+        Ok(())
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Mapped(mapping) => mapping.bytes(),
@@ -46,4 +78,30 @@ impl Source {
             _ => None,
         }
     }
+}
+
+/// Maps a regular file; `None` if it is empty, which cannot be mapped.
+fn map(path: &Path) -> Result<Option<Mapping>, ErrorKind> {
+    let io = |action| move |source| ErrorKind::Io { action, source };
+    let file = open_regular(path)?;
+    let len = file.metadata().map_err(io("read the size"))?.len();
+    let len = usize::try_from(len).map_err(|_| ErrorKind::TooMany {
+        what: "file size",
+        count: len,
+        most: u64::try_from(usize::MAX).unwrap_or(u64::MAX),
+    })?;
+    if len == 0 {
+        return Ok(None);
+    }
+    Mapping::new(&file, len).map(Some).map_err(io("map into memory"))
+}
+
+/// Opens a regular file for reading.
+pub(super) fn open_regular(path: &Path) -> Result<File, ErrorKind> {
+    let io = |source| ErrorKind::Io { action: "open", source };
+    // Asked before opening, because opening a pipe waits for a writer.
+    if !fs::metadata(path).map_err(io)?.is_file() {
+        return Err(ErrorKind::NotAFile);
+    }
+    File::open(path).map_err(io)
 }

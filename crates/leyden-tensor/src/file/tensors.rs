@@ -1,0 +1,114 @@
+//! [`Tensors`]: named tensors and the files that their bytes lie in.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::metadata::sorted_index;
+use super::mmap::Mapping;
+use super::source::Source;
+use super::{MAX_TENSORS, TensorInfo};
+use crate::error::{Error, ErrorKind};
+use crate::view::TensorView;
+
+/// The tensors of a model, whose bytes lie in one file or several.
+#[derive(Debug)]
+pub(super) struct Tensors {
+    files: Vec<Arc<Source>>,
+    infos: Vec<TensorInfo>,
+    /// Indices into `infos`, by name.
+    sorted: Vec<u32>,
+}
+
+impl Tensors {
+    /// Joins files and their tensors, whose extents were checked, in the files' order.
+    ///
+    /// # Errors
+    /// A name appears twice, or there are too many tensors.
+    pub(super) fn new(parts: Vec<(Arc<Source>, Vec<TensorInfo>)>) -> Result<Tensors, Error> {
+        let (mut files, mut infos) = (Vec::new(), Vec::new());
+        for (source, mut part) in parts {
+            part.iter_mut().for_each(|info| info.file = files.len());
+            if files.is_empty() {
+                infos = part;
+            } else {
+                infos.append(&mut part);
+            }
+            files.push(source);
+        }
+        let count = u64::try_from(infos.len()).unwrap_or(u64::MAX);
+        if count > MAX_TENSORS {
+            let kind = ErrorKind::TooMany { what: "number of tensors", count, most: MAX_TENSORS };
+            return Err(Error::new(kind).item("header"));
+        }
+        let names: Vec<&str> = infos.iter().map(|info| info.name.as_str()).collect();
+        let sorted = sorted_index(&names)
+            .map_err(|twice| Error::new(ErrorKind::Duplicate { what: "tensor" }).item(twice))?;
+        Ok(Tensors { files, infos, sorted })
+    }
+
+    pub(super) fn infos(&self) -> &[TensorInfo] {
+        &self.infos
+    }
+
+    pub(super) fn paths(&self) -> Vec<&Path> {
+        self.files.iter().map(|file| file.path.as_path()).collect()
+    }
+
+    fn find(&self, name: &str) -> Option<(&TensorInfo, &Arc<Source>)> {
+        let info = |i: &u32| usize::try_from(*i).ok().and_then(|i| self.infos.get(i));
+        let at = self.sorted.binary_search_by(|i| info(i).map_or("", |t| t.name.as_str()).cmp(name)).ok()?;
+        let info = self.sorted.get(at).and_then(info)?;
+        Some((info, self.files.get(info.file)?))
+    }
+
+    pub(super) fn optional(&self, name: &str) -> Result<Option<TensorView<'_>>, Error> {
+        let Some((info, source)) = self.find(name) else { return Ok(None) };
+        info.supported()
+            .map_err(|unknown| Error::new(ErrorKind::UnsupportedType(unknown)).item(&info.name))
+            .and_then(|dtype| TensorView::new(&info.name, dtype, &info.shape, source.slice(&info.range())))
+            .map_err(|e| e.file(&source.label))
+            .map(Some)
+    }
+
+    /// As for [`WeightSource::require`](super::WeightSource::require); a tensor that is nowhere is
+    /// missing in `label`.
+    pub(super) fn require(&self, name: &str, label: &Arc<str>) -> Result<TensorView<'_>, Error> {
+        self.optional(name)?.ok_or_else(|| Error::new(ErrorKind::MissingTensor).item(name).file(label))
+    }
+
+    /// Fails with the first file of which a page could not be read.
+    pub(super) fn check_intact(&self) -> Result<(), Error> {
+        self.files.iter().try_for_each(|file| file.check_intact())
+    }
+
+    pub(super) fn advise_willneed(&self, name: &str) {
+        if let Some((info, mapping)) = self.mapped(name) {
+            mapping.advise_willneed(&info.range());
+        }
+    }
+
+    pub(super) fn advise_dontneed(&self, name: &str) {
+        if let Some((info, mapping)) = self.mapped(name) {
+            mapping.advise_dontneed(&info.range());
+        }
+    }
+
+    fn mapped(&self, name: &str) -> Option<(&TensorInfo, &Mapping)> {
+        let (info, source) = self.find(name)?;
+        Some((info, source.mapping()?))
+    }
+}
+
+/// Fails with the first tensor, by its place in the file, that begins before another ends.
+pub(super) fn check_overlap(tensors: &[TensorInfo]) -> Result<(), Error> {
+    let mut by_offset: Vec<&TensorInfo> = tensors.iter().collect();
+    by_offset.sort_by_key(|tensor| tensor.offset);
+    for pair in by_offset.windows(2) {
+        if let [a, b] = pair
+            && a.range().end > b.offset
+        {
+            return Err(Error::new(ErrorKind::Overlap { with: a.name.as_str().into() }).item(&b.name));
+        }
+    }
+    Ok(())
+}
