@@ -146,6 +146,22 @@ pub enum ErrorKind {
         /// The other tensor.
         with: Box<str>,
     },
+    /// The file is one part of several, and its name does not tell those of the others.
+    PartName {
+        /// Which part it is, from 1.
+        no: u32,
+        /// How many parts there are.
+        count: u32,
+        /// How the file's name should end.
+        suffix: String,
+    },
+    /// A number in a file contradicts what was found elsewhere.
+    Differs {
+        /// What was found elsewhere.
+        wanted: u64,
+        /// The number in the file.
+        found: u64,
+    },
     /// The type of a tensor cannot be computed with.
     UnsupportedType(UnknownDType),
     /// The bytes given for a tensor are too many or too few.
@@ -296,6 +312,13 @@ impl Display for ErrorKind {
                 write!(f, "data lies beyond the address space, the file has {file_len} bytes")
             }
             ErrorKind::Overlap { with } => write!(f, "data overlaps that of {}", Escaped(with)),
+            ErrorKind::PartName { no, count, suffix } => {
+                write!(
+                    f,
+                    "this is part {no} of {count}: the name of its file must end in {suffix}, so that the others are found"
+                )
+            }
+            ErrorKind::Differs { wanted, found } => write!(f, "is {found}, want {wanted}"),
             ErrorKind::UnsupportedType(unknown) => unknown.fmt(f),
             ErrorKind::ByteLength { wanted, found } => {
                 write!(f, "{found} bytes given, type and shape need {wanted}")

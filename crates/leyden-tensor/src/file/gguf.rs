@@ -2,7 +2,8 @@
 //!
 //! The format is a header (magic, version, number of tensors, number of keys), the keys with their
 //! values, the descriptions of the tensors, padding, and the data of the tensors. Opening a file
-//! reads everything but the data, once, front to back, and leaves arrays and data where they are.
+//! reads everything but the data, once, front to back, and leaves arrays and data where they are. A
+//! model may be split into several such files: see [`Split`].
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use super::array::{Array, MAX_STRING_BYTES};
 use super::metadata::{Metadata, Value, ValueType};
 use super::source::{Bytes, Source};
+use super::split::Split;
 use super::tensors::{Tensors, check_overlap};
 use super::{TensorInfo, WeightSource};
 use crate::dtype::FileType;
@@ -63,10 +65,41 @@ pub struct Gguf {
 impl Gguf {
     /// Maps a file and reads everything but the tensor data.
     ///
+    /// If it is one part of several, `NAME-00001-of-00003.gguf`, all of them are opened. The metadata
+    /// and the [`path`](WeightSource::path) are then those of the first.
+    ///
     /// # Errors
-    /// The file cannot be read or is not a valid GGUF file. The error names file and field.
+    /// The file cannot be read or is not a valid GGUF file, or another part is missing or belongs to
+    /// another model. The error names file and field.
     pub fn open(path: &Path) -> Result<Gguf, Error> {
-        Gguf::parse(Source::open(path)?)
+        let source = Source::open(path)?;
+        let parsed = source.read_checked(parse)?;
+        match Split::of(&parsed.metadata)? {
+            None => Gguf::join(vec![(source, parsed)]),
+            Some(split) => Gguf::open_parts(source, parsed, split),
+        }
+    }
+
+    /// Opens the other parts of a model of which one is open.
+    fn open_parts(source: Arc<Source>, parsed: Parsed, split: Split) -> Result<Gguf, Error> {
+        let paths = split.paths(&source.path).map_err(|e| e.file(&source.label))?;
+        let mut given = Some((source, parsed));
+        let mut parts = Vec::new();
+        for (no, path) in (0..).zip(paths) {
+            let (source, parsed) = match given.take_if(|_| no == split.no) {
+                Some(given) => given,
+                None => {
+                    let source = Source::open(&path)?;
+                    let parsed = source.read_checked(parse)?;
+                    (source, parsed)
+                }
+            };
+            split.check(no, &parsed.metadata)?;
+            parts.push((source, parsed));
+        }
+        let file = Gguf::join(parts)?;
+        split.check_tensors(file.tensors.infos().len()).map_err(|e| e.file(&file.source.label))?;
+        Ok(file)
     }
 
     /// Reads a file that is part of the program; `label` takes the place of its path.
@@ -90,10 +123,25 @@ impl Gguf {
         self.version
     }
 
+    /// A model that must be whole, because there is no folder to find the other parts in.
     fn parse(source: Arc<Source>) -> Result<Gguf, Error> {
-        let Parsed { version, metadata, tensors } = source.read_checked(parse)?;
-        let tensors =
-            Tensors::new(vec![(Arc::clone(&source), tensors)]).map_err(|e| e.file(&source.label))?;
+        let parsed = source.read_checked(parse)?;
+        if let Some(split) = Split::of(&parsed.metadata)? {
+            return Err(split.alone().file(&source.label));
+        }
+        Gguf::join(vec![(source, parsed)])
+    }
+
+    /// Joins files, of which the first has the metadata.
+    fn join(parts: Vec<(Arc<Source>, Parsed)>) -> Result<Gguf, Error> {
+        let mut head = None;
+        let mut tensors = Vec::new();
+        for (source, parsed) in parts {
+            head.get_or_insert_with(|| (Arc::clone(&source), parsed.version, parsed.metadata));
+            tensors.push((source, parsed.tensors));
+        }
+        let (source, version, metadata) = head.ok_or(ErrorKind::Empty { what: "list of parts" })?;
+        let tensors = Tensors::new(tensors).map_err(|e| e.file(&source.label))?;
         Ok(Gguf { source, version, metadata, tensors })
     }
 }

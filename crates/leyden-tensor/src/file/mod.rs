@@ -11,6 +11,7 @@ mod gguf;
 mod metadata;
 mod mmap;
 mod source;
+mod split;
 mod tensors;
 mod writer;
 
