@@ -242,6 +242,10 @@ impl Dot for Avx2Dot {
         both!(|h| _mm256_mul_ps(a[h], b[h]))
     }
     #[inline(always)]
+    fn sum(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        both!(|h| _mm256_add_ps(a[h], b[h]))
+    }
+    #[inline(always)]
     fn fma(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
         both!(|h| _mm256_fmadd_ps(a[h], b[h], c[h]))
     }

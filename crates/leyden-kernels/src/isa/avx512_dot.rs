@@ -213,6 +213,10 @@ impl Dot for Avx512Dot {
         with!(_mm512_mul_ps(a, b))
     }
     #[inline(always)]
+    fn sum(self, a: __m512, b: __m512) -> __m512 {
+        with!(_mm512_add_ps(a, b))
+    }
+    #[inline(always)]
     fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
         with!(_mm512_fmadd_ps(a, b, c))
     }

@@ -108,6 +108,8 @@ pub(crate) trait Dot: Copy {
     unsafe fn splat_int(self, p: *const i32) -> Self::Floats;
     /// `a * b`.
     fn mul(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a + b`.
+    fn sum(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a * b + c`, rounded once.
     fn fma(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
     /// `c - a * b`, rounded once.

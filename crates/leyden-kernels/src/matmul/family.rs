@@ -223,6 +223,11 @@ pub(crate) trait FloatRow {
     unsafe fn row<D: Dot>(d: D, p: *const u8) -> D::Floats;
 }
 
+/// Chains of multiply-adds in a product of float weights, and how many k one chain takes before the next does.
+/// Several, because a single one would wait four cycles for each addition when there is one column.
+pub(crate) const CHAINS: usize = 4;
+pub(crate) const CHAIN: usize = 64;
+
 /// A panel of a float format times one tile.
 #[inline(always)]
 pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
@@ -234,23 +239,61 @@ pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
 ) {
     assert!(k.checked_mul(ROWS * F::SIZE) == Some(panel.len()) && t.c == C && out.len() >= C * ROWS);
     assert!(t.values.len() == k * C);
-    let mut y = [d.zeros(); C];
-    for i in 0..k {
-        // SAFETY: the lengths checked above cover step i of the panel and of the tile.
-        unsafe {
-            let p = panel.as_ptr().add(i * ROWS * F::SIZE);
-            if C <= 2 {
-                d.prefetch(p.wrapping_add(AHEAD));
+    let mut y = [[d.zeros(); C]; CHAINS];
+    let mut done = 0;
+    if C <= 2 {
+        // All chains side by side.
+        while done + CHAINS * CHAIN <= k {
+            for i in done..done + CHAIN {
+                for (chain, y) in y.iter_mut().enumerate() {
+                    // SAFETY: the lengths checked above cover every step below k.
+                    unsafe { float_step::<D, F, C>(d, panel, t, i + chain * CHAIN, y) };
+                }
             }
-            let w = F::row(d, p);
-            for c in 0..C {
-                y[c] = d.fma(w, d.splat(t.values.as_ptr().add(i * C + c)), y[c]);
-            }
+            done += CHAINS * CHAIN;
         }
     }
+    while done < k {
+        // The columns keep the multipliers busy, so the chains take turns.
+        let end = k.min(done + CHAIN);
+        let chain = done / CHAIN % CHAINS;
+        let mut sum = y[chain];
+        for i in done..end {
+            // SAFETY: as above.
+            unsafe { float_step::<D, F, C>(d, panel, t, i, &mut sum) };
+        }
+        y[chain] = sum;
+        done = end;
+    }
     for c in 0..C {
+        let sum = d.sum(d.sum(y[0][c], y[1][c]), d.sum(y[2][c], y[3][c]));
         // SAFETY: out holds C * 16 values.
-        unsafe { d.store(y[c], out.as_mut_ptr().add(c * ROWS)) };
+        unsafe { d.store(sum, out.as_mut_ptr().add(c * ROWS)) };
+    }
+}
+
+/// One k of a float product.
+///
+/// # Safety
+/// Panel and tile are deeper than `i`.
+#[inline(always)]
+unsafe fn float_step<D: Dot, F: FloatRow, const C: usize>(
+    d: D,
+    panel: &[u8],
+    t: &Tile<'_>,
+    i: usize,
+    y: &mut [D::Floats; C],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let p = panel.as_ptr().add(i * ROWS * F::SIZE);
+        if C <= 2 {
+            d.prefetch(p.wrapping_add(AHEAD));
+        }
+        let w = F::row(d, p);
+        for c in 0..C {
+            y[c] = d.fma(w, d.splat(t.values.as_ptr().add(i * C + c)), y[c]);
+        }
     }
 }
 

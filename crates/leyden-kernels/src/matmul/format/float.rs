@@ -1,11 +1,12 @@
 //! F32, F16 and BF16: panels `[k][16]` of the file's own values; activations stay f32.
 //!
-//! Row r of column c is `fma(w[k][r], x[k][c], acc)` for k ascending, from zero.
+//! Row r of column c is the sum of four chains `fma(w[k][r], x[k][c], chain)`, k ascending, from zero; k belongs to
+//! chain `k / 64 % 4`, and chains are added as (0 + 1) + (2 + 3).
 
 use super::{Format, ROWS, TileFn};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{FloatRow, family_tiles};
+use crate::matmul::family::{CHAIN, CHAINS, FloatRow, family_tiles};
 use leyden_tensor::DType;
 use leyden_tensor::quant::{bf16_to_f32, f16_to_f32};
 
@@ -72,15 +73,15 @@ fn scalar<const SIZE: usize>(
     out: &mut [f32],
     read: impl Fn(&[u8; SIZE]) -> f32,
 ) {
-    let c = tile.c;
-    out[..c * ROWS].fill(0.0);
-    for (k, row) in panel.as_chunks::<SIZE>().0.chunks_exact(ROWS).enumerate() {
-        for (r, w) in row.iter().enumerate() {
-            let w = read(w);
-            for col in 0..c {
-                let y = &mut out[col * ROWS + r];
-                *y = w.mul_add(tile.values[k * c + col], *y);
+    let rows = panel.as_chunks::<SIZE>().0;
+    for r in 0..ROWS {
+        for col in 0..tile.c {
+            let mut y = [0.0_f32; CHAINS];
+            for (k, row) in rows.chunks_exact(ROWS).enumerate() {
+                let y = &mut y[k / CHAIN % CHAINS];
+                *y = read(&row[r]).mul_add(tile.values[k * tile.c + col], *y);
             }
+            out[col * ROWS + r] = (y[0] + y[1]) + (y[2] + y[3]);
         }
     }
 }
