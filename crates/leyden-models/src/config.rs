@@ -26,6 +26,8 @@ pub struct DecoderConfig {
     pub context: usize,
     /// Added to the mean square in normalisations.
     pub norm_eps: f32,
+    /// Whether every head of queries and keys is normalised before it turns.
+    pub head_norm: bool,
     /// Position embedding.
     pub rope: RopeConfig,
 }
@@ -162,6 +164,7 @@ impl Reader<'_> {
             ffn: self.size("feed_forward_length")?,
             context: self.size("context_length")?,
             norm_eps,
+            head_norm: false,
             rope: RopeConfig {
                 pairs,
                 dims,

@@ -11,7 +11,7 @@ use crate::frequencies::Frequencies;
 use crate::load::Parts;
 use leyden_kernels::attention::{AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, KvType, attention};
 use leyden_kernels::matmul::{PackedMatrix, Product, Write, multiply, multiply_gated};
-use leyden_kernels::ops::{rms_norm, rope, silu_mul};
+use leyden_kernels::ops::{rms_norm, rms_norm_in_place, rope, silu_mul};
 use leyden_kernels::{Activations, Cpu};
 use leyden_tensor::{WeightSource, quant};
 use std::fmt;
@@ -30,6 +30,8 @@ pub(crate) struct Attention {
     pub(crate) query: Linear,
     pub(crate) key: Linear,
     pub(crate) value: Linear,
+    /// Weights of the normalisation of each query head and key head.
+    pub(crate) head_norm: Option<[Vec<f32>; 2]>,
     pub(crate) output: Linear,
 }
 
@@ -212,8 +214,13 @@ impl Decoder {
         ];
         apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
         let rotations = &work.rotations;
-        for (rows, heads) in [(&mut work.queries, c.heads), (&mut work.keys, c.kv_heads)] {
+        let sides = [(&mut work.queries, c.heads), (&mut work.keys, c.kv_heads)];
+        for (side, (rows, heads)) in sides.into_iter().enumerate() {
+            let norm = a.head_norm.as_ref().map(|weights| &weights[side][..]);
             cpu.for_rows(rows, heads * c.head_dim, |i, row| {
+                if let Some(weight) = norm {
+                    rms_norm_in_place(cpu.tier(), row, weight, c.norm_eps);
+                }
                 rope(cpu.tier(), row, c.head_dim, c.rope.pairs, &rotations[i]);
             });
         }

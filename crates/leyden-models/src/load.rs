@@ -97,6 +97,14 @@ impl Loader<'_> {
                 query: linear("attn_q", q, c.width)?,
                 key: linear("attn_k", kv, c.width)?,
                 value: linear("attn_v", kv, c.width)?,
+                head_norm: if c.head_norm {
+                    Some([
+                        self.required_vector(&name("attn_q_norm.weight"), c.head_dim)?,
+                        self.required_vector(&name("attn_k_norm.weight"), c.head_dim)?,
+                    ])
+                } else {
+                    None
+                },
                 output: linear("attn_output", c.width, q)?,
             },
             ffn_norm: self.required_vector(&name("ffn_norm.weight"), c.width)?,

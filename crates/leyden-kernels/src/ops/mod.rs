@@ -10,7 +10,7 @@ mod silu;
 mod softmax;
 mod trigonometry;
 
-pub use rms_norm::rms_norm;
+pub use rms_norm::{rms_norm, rms_norm_in_place};
 pub use rope::{RopePairs, Rotation, rope};
 pub use silu::silu_mul;
 pub use softmax::{exp, log_sum_exp};

@@ -3,27 +3,53 @@
 use super::join;
 use crate::isa::{Isa, dispatch};
 
+/// What the values of a row are multiplied by, before the weights.
+#[inline(always)]
+fn scale_of(x: &[f32], eps: f32) -> f32 {
+    let (chunks, rest) = x.as_chunks::<16>();
+    let mut sum = [0.0_f32; 16];
+    for c in chunks {
+        for i in 0..16 {
+            sum[i] = c[i].mul_add(c[i], sum[i]);
+        }
+    }
+    for (s, v) in sum.iter_mut().zip(rest) {
+        *s = v.mul_add(*v, *s);
+    }
+    let mean = join(&sum, |a, b| a + b) / x.len() as f32;
+    1.0 / (mean + eps).sqrt()
+}
+
 #[inline(always)]
 fn rms_norm_impl<I: Isa>(_isa: I, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     let n = weight.len();
     assert!(n > 0 && x.len() == out.len() && x.len().is_multiple_of(n), "rows of {n} in {}", x.len());
     for (x, out) in x.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
-        let (chunks, rest) = x.as_chunks::<16>();
-        let mut sum = [0.0_f32; 16];
-        for c in chunks {
-            for i in 0..16 {
-                sum[i] = c[i].mul_add(c[i], sum[i]);
-            }
-        }
-        for (s, v) in sum.iter_mut().zip(rest) {
-            *s = v.mul_add(*v, *s);
-        }
-        let mean = join(&sum, |a, b| a + b) / n as f32;
-        let scale = 1.0 / (mean + eps).sqrt();
+        let scale = scale_of(x, eps);
         for ((o, v), w) in out.iter_mut().zip(x).zip(weight) {
             *o = v * scale * w;
         }
     }
+}
+
+#[inline(always)]
+fn in_place_impl<I: Isa>(_isa: I, x: &mut [f32], weight: &[f32], eps: f32) {
+    let n = weight.len();
+    assert!(n > 0 && x.len().is_multiple_of(n), "rows of {n} in {}", x.len());
+    for x in x.chunks_exact_mut(n) {
+        let scale = scale_of(x, eps);
+        for (v, w) in x.iter_mut().zip(weight) {
+            *v = *v * scale * w;
+        }
+    }
+}
+
+dispatch! {
+    /// [`rms_norm`] of rows onto themselves.
+    ///
+    /// # Panics
+    /// If `x` is not whole rows.
+    pub fn rms_norm_in_place => in_place_impl(x: &mut [f32], weight: &[f32], eps: f32)
 }
 
 dispatch! {
@@ -56,6 +82,9 @@ mod tests {
             for tier in Tier::available() {
                 let mut got = vec![0.0; 3 * n];
                 rms_norm(tier, &x, &w, 1e-5, &mut got);
+                assert_eq!(got, want);
+                got.copy_from_slice(&x);
+                rms_norm_in_place(tier, &mut got, &w, 1e-5);
                 assert_eq!(got, want);
             }
         }

@@ -5,6 +5,8 @@ use crate::error::Error;
 use leyden_tensor::Metadata;
 
 mod llama;
+mod qwen2;
+mod qwen3;
 
 /// One supported architecture.
 #[derive(Debug)]
@@ -17,7 +19,7 @@ pub struct Architecture {
 }
 
 /// Every supported architecture.
-pub static ARCHITECTURES: &[Architecture] = &[llama::ARCHITECTURE];
+pub static ARCHITECTURES: &[Architecture] = &[llama::ARCHITECTURE, qwen2::ARCHITECTURE, qwen3::ARCHITECTURE];
 
 /// The configuration of the model that the metadata describes.
 ///
