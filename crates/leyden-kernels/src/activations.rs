@@ -231,7 +231,7 @@ impl Activations {
         assert!(k.is_multiple_of(group), "row of {k} in groups of {group}");
         let n = x.len() / k;
         (self.grid, self.n, self.k) = (grid, n, k);
-        self.widest = crate::matmul::widest_tile(tier);
+        self.widest = tier.level().columns();
         let (codes, scales, sums, pairs, values) = sizes(grid, k);
         grow(&mut self.codes, codes * n);
         grow(&mut self.scales, scales * n);
@@ -324,7 +324,7 @@ mod tests {
             let mut want = Activations::default();
             want.fill(Tier::SCALAR, &Pool::new(1).unwrap(), grid, &x, k);
             for tier in Tier::available() {
-                if crate::matmul::widest_tile(tier) != want.widest {
+                if tier.level().columns() != want.widest {
                     continue;
                 }
                 let mut got = Activations::default();

@@ -8,7 +8,7 @@ use crate::batch::{Batch, Workspace};
 use crate::config::DecoderConfig;
 use crate::error::Error;
 use crate::frequencies::Frequencies;
-use crate::load::Parts;
+use crate::layers::{Layer, Linear, Parts};
 use leyden_kernels::attention::{AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, KvType, attention};
 use leyden_kernels::matmul::{PackedMatrix, Product, Write, multiply, multiply_gated};
 use leyden_kernels::ops::{rms_norm, rms_norm_in_place, rope, silu_mul};
@@ -16,41 +16,6 @@ use leyden_kernels::{Activations, Cpu};
 use leyden_tensor::{WeightSource, quant};
 use std::fmt;
 use std::sync::Arc;
-
-/// A matrix and its bias.
-#[derive(Debug)]
-pub(crate) struct Linear {
-    pub(crate) weights: PackedMatrix,
-    pub(crate) bias: Option<Vec<f32>>,
-}
-
-/// Self-attention.
-#[derive(Debug)]
-pub(crate) struct Attention {
-    pub(crate) query: Linear,
-    pub(crate) key: Linear,
-    pub(crate) value: Linear,
-    /// Weights of the normalisation of each query head and key head.
-    pub(crate) head_norm: Option<[Vec<f32>; 2]>,
-    pub(crate) output: Linear,
-}
-
-/// SwiGLU feed-forward (Shazeer, 2020).
-#[derive(Debug)]
-pub(crate) struct FeedForward {
-    pub(crate) gate: Linear,
-    pub(crate) up: Linear,
-    pub(crate) down: Linear,
-}
-
-/// One transformer block.
-#[derive(Debug)]
-pub(crate) struct Layer {
-    pub(crate) attention_norm: Vec<f32>,
-    pub(crate) attention: Attention,
-    pub(crate) ffn_norm: Vec<f32>,
-    pub(crate) ffn: FeedForward,
-}
 
 /// A loaded decoder-only transformer.
 pub struct Decoder {

@@ -11,6 +11,7 @@ mod config;
 mod decoder;
 mod error;
 mod frequencies;
+mod layers;
 mod load;
 
 pub use arch::{ARCHITECTURES, Architecture, config_of};

@@ -2,9 +2,10 @@
 
 use crate::arch::config_of;
 use crate::config::DecoderConfig;
-use crate::decoder::{Attention, Decoder, FeedForward, Layer, Linear};
+use crate::decoder::Decoder;
 use crate::error::Error;
 use crate::frequencies::Frequencies;
+use crate::layers::{Attention, FeedForward, Layer, Linear, Parts};
 use leyden_kernels::Cpu;
 use leyden_kernels::matmul::PackedMatrix;
 use leyden_tensor::{TensorView, WeightSource, quant};
@@ -37,15 +38,6 @@ pub fn load(
         return Err(Error::truncated(source.metadata().file()));
     }
     Ok(Decoder::new(config, source, parts))
-}
-
-/// Everything in a decoder that comes from tensors.
-pub(crate) struct Parts {
-    pub(crate) vocabulary: usize,
-    pub(crate) frequencies: Frequencies,
-    pub(crate) layers: Vec<Layer>,
-    pub(crate) norm: Vec<f32>,
-    pub(crate) head: PackedMatrix,
 }
 
 /// Bytes done, bytes in all, and whom to tell.

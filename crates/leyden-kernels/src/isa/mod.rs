@@ -48,6 +48,14 @@ impl Level {
         Level::ALL.into_iter().find(|l| l.name() == name)
     }
 
+    /// Columns in the widest matrix tile: as many as registers hold sums for.
+    pub(crate) const fn columns(self) -> usize {
+        match self {
+            Level::Scalar | Level::Avx2 => 4,
+            Level::Avx512 => 8,
+        }
+    }
+
     /// The processor features the level needs.
     #[must_use]
     pub fn features(self) -> &'static str {

@@ -20,7 +20,7 @@ pub(crate) mod family;
 pub(crate) mod format;
 
 /// The widest tile of any tier.
-const MAX_COLUMNS: usize = 8;
+const MAX_COLUMNS: usize = Level::Avx512.columns();
 
 /// Activation codes visited together, so that they stay in the second cache while panels pass.
 const GROUP_BYTES: usize = 128 << 10;
@@ -31,14 +31,6 @@ const ALONE: usize = 160 << 10;
 /// The format row of a data type; `None` for types that files may hold and no kernel computes with.
 pub(crate) fn layout_of(dtype: DType) -> Option<&'static Format> {
     FORMATS.iter().find(|f| f.dtype == dtype)
-}
-
-/// Columns in the widest tile of a tier.
-pub(crate) fn widest_tile(tier: Tier) -> usize {
-    match tier.level() {
-        Level::Scalar | Level::Avx2 => 4,
-        Level::Avx512 => MAX_COLUMNS,
-    }
 }
 
 /// Weights of one matrix in the order the kernels read them. Holds the file's bits, none changed.

@@ -1,0 +1,48 @@
+//! The weights of a decoder, layer by layer.
+
+use crate::frequencies::Frequencies;
+use leyden_kernels::matmul::PackedMatrix;
+
+/// A matrix and its bias.
+#[derive(Debug)]
+pub(crate) struct Linear {
+    pub(crate) weights: PackedMatrix,
+    pub(crate) bias: Option<Vec<f32>>,
+}
+
+/// Self-attention.
+#[derive(Debug)]
+pub(crate) struct Attention {
+    pub(crate) query: Linear,
+    pub(crate) key: Linear,
+    pub(crate) value: Linear,
+    /// Weights of the normalisation of each query head and key head.
+    pub(crate) head_norm: Option<[Vec<f32>; 2]>,
+    pub(crate) output: Linear,
+}
+
+/// SwiGLU feed-forward (Shazeer, 2020).
+#[derive(Debug)]
+pub(crate) struct FeedForward {
+    pub(crate) gate: Linear,
+    pub(crate) up: Linear,
+    pub(crate) down: Linear,
+}
+
+/// One transformer block.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    pub(crate) attention_norm: Vec<f32>,
+    pub(crate) attention: Attention,
+    pub(crate) ffn_norm: Vec<f32>,
+    pub(crate) ffn: FeedForward,
+}
+
+/// Everything in a decoder that comes from tensors.
+pub(crate) struct Parts {
+    pub(crate) vocabulary: usize,
+    pub(crate) frequencies: Frequencies,
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) norm: Vec<f32>,
+    pub(crate) head: PackedMatrix,
+}
