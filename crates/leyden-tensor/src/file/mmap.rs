@@ -29,6 +29,7 @@ pub(super) struct Mapping {
     start: NonNull<u8>,
     len: usize,
     node: &'static Node,
+    file: File,
 }
 
 // SAFETY: the memory is read-only and private to this value, and the node consists of atomics.
@@ -40,6 +41,7 @@ impl Mapping {
     /// Maps the whole of a regular file, whose length must not be 0.
     pub(super) fn new(file: &File, len: usize) -> io::Result<Mapping> {
         install_handler()?;
+        let file = file.try_clone()?;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
         let start = unsafe {
             libc::mmap(ptr::null_mut(), len, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
@@ -48,7 +50,7 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
-        Ok(Mapping { start, len, node: register(start.addr().get(), len) })
+        Ok(Mapping { start, len, node: register(start.addr().get(), len), file })
     }
 
     /// The bytes of the file. They may turn into zeros when the file is truncated, but they stay
@@ -61,9 +63,11 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
-    /// Whether a page could not be read.
+    /// Whether a page could not be read, or the file is shorter than it was: what is missing of a page whose
+    /// beginning is still there reads as zeros and raises no signal.
     pub(super) fn truncated(&self) -> bool {
-        self.node.truncated.load(Ordering::Acquire)
+        let shorter = |len: u64| usize::try_from(len).is_ok_and(|len| len < self.len);
+        self.node.truncated.load(Ordering::Acquire) || self.file.metadata().is_ok_and(|m| shorter(m.len()))
     }
 
     /// Asks the kernel to read a range ahead.
@@ -319,7 +323,7 @@ mod tests {
         assert!(!mapping.truncated());
         file.set_len(8192 * 4 + 100).unwrap();
         assert_eq!(mapping.bytes()[8192], 7, "what is left is still read");
-        assert!(!mapping.truncated());
+        assert!(mapping.truncated(), "even before a page is missed");
         assert!(mapping.bytes()[LEN / 2..].iter().all(|&b| b == 0));
         assert!(mapping.truncated());
         assert!(!other.truncated() && other.bytes().iter().all(|&b| b == 7));
@@ -327,6 +331,19 @@ mod tests {
         drop(mapping);
         let again = Mapping::new(&other_file, LEN).unwrap();
         assert!(!again.truncated());
+    }
+
+    #[test]
+    fn a_cut_within_the_last_page_is_reported() {
+        let file = temporary(LEN);
+        let mapping = Mapping::new(&file, LEN).unwrap();
+        file.set_len((1 << 20) - 1).unwrap();
+        assert_eq!(mapping.bytes()[LEN - 1], 0, "without a signal");
+        assert!(mapping.truncated());
+        let longer = temporary(LEN);
+        let mapping = Mapping::new(&longer, LEN).unwrap();
+        longer.set_len(1 << 21).unwrap();
+        assert!(!mapping.truncated());
     }
 
     #[test]

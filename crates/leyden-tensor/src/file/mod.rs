@@ -65,9 +65,9 @@ pub trait WeightSource: Send + Sync {
         self.tensor_info().iter().map(|info| info.name.as_str()).collect()
     }
 
-    /// Whether a page of a file could not be read since it was opened, because the file was
-    /// truncated or the disk failed. Such pages read as zeros, so whatever was computed from this
-    /// source since then is worthless.
+    /// Whether a file is shorter than when it was opened, or a page of it could not be read since
+    /// then because the disk failed. What is missing reads as zeros, so whatever was computed from
+    /// this source since then is worthless.
     fn truncated(&self) -> bool {
         self.check_intact().is_err()
     }
@@ -75,7 +75,7 @@ pub trait WeightSource: Send + Sync {
     /// Turns [`truncated`](Self::truncated) into an error.
     ///
     /// # Errors
-    /// A page of a file could not be read since it was opened; the error names the file.
+    /// A file shrank or became unreadable since it was opened; the error names it.
     fn check_intact(&self) -> Result<(), Error>;
 
     /// Says that the bytes of a tensor will be read soon, once.
