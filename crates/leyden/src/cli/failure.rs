@@ -5,10 +5,14 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use leyden_engine::ErrorKind as EngineErrorKind;
+use leyden_models::ErrorKind as ModelErrorKind;
 use leyden_tensor::ErrorKind;
 
 /// The exit code after Ctrl-C, by convention 128 and the number of the signal.
 pub(crate) const INTERRUPTED: u8 = 130;
+
+/// What to do about a model file that changed under the program.
+pub(crate) const IN_USE: &str = "do not copy or download over a model in use; run the command again";
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]
@@ -107,6 +111,7 @@ impl From<leyden_tensor::Error> for Failure {
             ErrorKind::NotGguf { .. } => {
                 Some("leyden reads GGUF; convert the model, or get it in that format")
             }
+            ErrorKind::Shrunk => Some(IN_USE),
             ErrorKind::Version(_) => Some("convert the model again with a current converter"),
             ErrorKind::Truncated { .. } | ErrorKind::OutOfFile { .. } => {
                 Some("the file seems incomplete; download or copy it again")
@@ -136,6 +141,21 @@ impl From<leyden::Error> for Failure {
                 if matches!(engine.kind(), EngineErrorKind::Parameter { .. }) =>
             {
                 Self::usage(&error)
+            }
+            leyden::Error::Engine(ref engine) => {
+                let failure = Self::new(&error);
+                match engine.kind() {
+                    EngineErrorKind::Model(model) if matches!(model.kind(), ModelErrorKind::Truncated) => {
+                        failure.hint(IN_USE)
+                    }
+                    EngineErrorKind::Resources(_) => {
+                        failure.hint("lower --ctx, or choose a smaller --kv-type")
+                    }
+                    _ => failure,
+                }
+            }
+            leyden::Error::Model(ref model) if matches!(model.kind(), ModelErrorKind::Truncated) => {
+                Self::new(&error).hint(IN_USE)
             }
             leyden::Error::PromptTooLong { .. } => {
                 Self::new(&error).hint("shorten the prompt, or raise --ctx if the model was made for more")

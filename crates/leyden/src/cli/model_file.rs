@@ -4,7 +4,7 @@ use std::path::Path;
 
 use leyden_tensor::{Gguf, WeightSource};
 
-use super::failure::Failure;
+use super::failure::{Failure, IN_USE};
 
 /// Opens a model file.
 pub(super) fn open(path: &Path) -> Result<Gguf, Failure> {
@@ -15,8 +15,9 @@ pub(super) fn open(path: &Path) -> Result<Gguf, Failure> {
 pub(super) fn still_whole(file: &Gguf) -> Result<(), Failure> {
     if file.truncated() {
         let path = file.path().display();
-        return Err(Failure::new(format!("{path}: the file was cut short while it was being read"))
-            .hint("do not copy or download over a model in use; run the command again"));
+        return Err(
+            Failure::new(format!("{path}: the file was cut short while it was being read")).hint(IN_USE)
+        );
     }
     Ok(())
 }

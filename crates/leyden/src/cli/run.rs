@@ -85,6 +85,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         return Err(Failure::usage("--json needs a PROMPT or text on standard input"));
     }
     let edited = interactive && io::stdout().is_terminal();
+    let interrupt = Interrupt::install(if edited { Idle::Stay } else { Idle::Exit })?;
     let options = LoadOptions { threads: args.threads, isa: args.isa };
     let model = match &request.model {
         Some(path) => load(path, &options)?,
@@ -96,9 +97,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             Model::embedded(&options)?
         }
     };
-    // Until here Ctrl-C ends the program as it does any other: loading needs no handler.
-    let interrupt = Interrupt::install(if edited { Idle::Stay } else { Idle::Exit })?;
     let session = model.session(&SessionOptions { context: args.ctx, kv_type: args.kv_type })?;
+    interrupt.ready();
     let mode = if args.raw { Mode::Raw } else { Mode::Chat { system: args.system.clone() } };
     if !args.raw && !model.has_chat_template() {
         note("the model has no chat template: messages are joined and continued");

@@ -3,8 +3,8 @@
 //! It knows neither terminal nor model, only [`Lines`] and [`Chat`], so that tests can play both. Answers go to
 //! standard output and everything else to standard error, as everywhere.
 
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -12,6 +12,7 @@ use leyden::Message;
 
 use super::interrupt::Interrupt;
 use crate::cli::failure::Failure;
+use crate::cli::text::plural;
 
 /// Who answers.
 pub(super) trait Chat {
@@ -207,13 +208,21 @@ fn save(scene: &mut Scene<'_>, file: &str) -> Result<ControlFlow<()>, Failure> {
     } else {
         messages.iter().map(|message| format!("{}: {}\n\n", message.role, message.content.trim())).collect()
     };
-    // An existing file is not overwritten: what lies there may be worth more than this conversation.
-    let written = OpenOptions::new().write(true).create_new(true).open(file);
-    written
-        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+    new_file(Path::new(file), |file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
         .map_err(|error| Failure::new(format!("{file}: cannot save: {error}")))?;
-    say(scene.err, &format!("(saved {} messages to {file})", messages.len()));
+    say(scene.err, &format!("(saved {} to {file})", plural(messages.len(), "message")));
     Ok(ControlFlow::Continue(()))
+}
+
+/// Makes a file and fills it; one that cannot be filled, because the disk is full, does not stay.
+///
+/// An existing file is not overwritten: what lies there may be worth more than this conversation.
+fn new_file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    fill(&mut file).inspect_err(|_| {
+        // The error that led here is the one to report.
+        let _ = fs::remove_file(path);
+    })
 }
 
 fn say(err: &mut dyn Write, text: &str) {
@@ -314,10 +323,25 @@ mod tests {
         let [text, json] = ["a.txt", "a.json"].map(|name| folder.path().join(name).display().to_string());
         let (saving_text, saving_json) = (format!("/save {text}"), format!("/save {json}"));
         let (_, err) = play(&mut Echo::default(), &["hello", &saving_text, &saving_json, &saving_text]);
-        assert_eq!(std::fs::read_to_string(text).unwrap(), "user: hello\n\n");
-        let saved: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+        assert_eq!(fs::read_to_string(text).unwrap(), "user: hello\n\n");
+        let saved: serde_json::Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
         assert_eq!(saved, serde_json::json!([{ "role": "user", "content": "hello" }]));
-        assert!(err.contains("(saved 1 messages") && err.contains("cannot save"), "{err}");
+        assert!(err.contains("(saved 1 message ") && err.contains("cannot save"), "{err}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_filled_does_not_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("talk.txt");
+        let full = |file: &mut File| {
+            file.write_all(b"half of")?;
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        };
+        assert_eq!(new_file(&path, full).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(!path.exists());
+        new_file(&path, |file| file.write_all(b"all of it")).unwrap();
+        assert_eq!(new_file(&path, full).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"all of it");
     }
 
     #[test]
@@ -333,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_closed_pipe_ends_the_conversation() {
-        let (reader, mut writer) = std::io::pipe().unwrap();
+        let (reader, mut writer) = io::pipe().unwrap();
         drop(reader);
         let mut script = Script([Line::Text("hello".to_owned()), Line::Text("again".to_owned())].into());
         let mut chat = Echo::default();

@@ -1,10 +1,13 @@
 //! Ctrl-C: stops an answer; where there is none, ends the program, unless that holds a conversation.
 
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::cli::failure::{self, Failure};
 
+/// The model is being loaded: an interrupt ends the program.
+const LOADING: u8 = 3;
 /// Nothing is being generated.
 const IDLE: u8 = 0;
 /// An answer is being generated: an interrupt stops it.
@@ -13,7 +16,7 @@ const ANSWERING: u8 = 1;
 const STOPPING: u8 = 2;
 
 /// The state that the signal handler and the program share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Interrupt {
     state: Arc<AtomicU8>,
 }
@@ -28,19 +31,36 @@ pub(super) enum Idle {
     Stay,
 }
 
+impl Default for Interrupt {
+    fn default() -> Self {
+        Self { state: Arc::new(AtomicU8::new(LOADING)) }
+    }
+}
+
 impl Interrupt {
-    /// Takes over Ctrl-C.
+    /// Takes over Ctrl-C, which ends the program until it is [`ready`](Self::ready).
     pub(super) fn install(idle: Idle) -> Result<Self, Failure> {
         let interrupt = Self::default();
         let state = Arc::clone(&interrupt.state);
         ctrlc::set_handler(move || {
-            let told = state.compare_exchange(ANSWERING, STOPPING, Ordering::SeqCst, Ordering::SeqCst);
-            if told.is_err() && idle == Idle::Exit {
-                std::process::exit(i32::from(failure::INTERRUPTED));
+            match state.compare_exchange(ANSWERING, STOPPING, Ordering::SeqCst, Ordering::SeqCst) {
+                Err(now) if now == LOADING || idle == Idle::Exit => {
+                    // The shell's prompt should not stand behind a progress bar or an unfinished line.
+                    if io::stderr().is_terminal() {
+                        let _ = writeln!(io::stderr());
+                    }
+                    std::process::exit(i32::from(failure::INTERRUPTED));
+                }
+                _ => {}
             }
         })
         .map_err(|error| Failure::new(format!("cannot take over Ctrl-C: {error}")))?;
         Ok(interrupt)
+    }
+
+    /// Declares that the model is loaded.
+    pub(super) fn ready(&self) {
+        self.state.store(IDLE, Ordering::SeqCst);
     }
 
     /// Declares that an answer is being generated, until the returned value goes.
