@@ -148,17 +148,22 @@ pub(crate) fn model() -> Vec<u8> {
 /// The embedded model as a file.
 pub(crate) const STORYTELLER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/model/storyteller-q8_0.gguf");
 
-/// The embedded model with a chat template.
-pub(crate) fn storyteller_with_template(template: &str) -> Vec<u8> {
+/// The embedded model with another value for a key.
+pub(crate) fn storyteller_with(key: &str, changed: impl Into<Value>) -> Vec<u8> {
     let file = Gguf::open(Path::new(STORYTELLER)).unwrap();
     let mut writer = GgufWriter::new();
     for (key, value) in file.metadata().iter() {
         writer.set(key, value.clone());
     }
-    writer.set("tokenizer.chat_template", Value::from(template));
+    writer.set(key, changed.into());
     for name in file.tensor_names() {
         let tensor = file.require(name).unwrap();
         writer.add_tensor(name, tensor.dtype(), tensor.shape(), tensor.bytes()).unwrap();
     }
     writer.to_vec().unwrap()
+}
+
+/// The embedded model with a chat template.
+pub(crate) fn storyteller_with_template(template: &str) -> Vec<u8> {
+    storyteller_with("tokenizer.chat_template", template)
 }
