@@ -48,11 +48,12 @@ fn overwrite(file: &[u8], at: usize, with: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Every mutation of one file. The wide one differs from the narrow one in its data, so its header gets less.
+/// Every mutation of one file. The wide one differs from the narrow one in its data, and takes longer, so it gets
+/// less.
 pub(crate) fn mutate(tally: &mut Tally, file: &[u8], wide: bool) {
     // Keys, vocabulary and tensor names; the rest is weights.
     let header = file.len().min(10_000);
-    let step = if wide { 5 } else { 1 };
+    let (step, times) = if wide { (20, 1) } else { (1, 4) };
     for at in (0..header).step_by(step) {
         let r = random(at as u64 | u64::from(wide) << 40);
         let _ = tally.judge(&format!("bit of byte {at}"), overwrite(file, at, &[file[at] ^ 1 << (r & 7)]));
@@ -60,11 +61,11 @@ pub(crate) fn mutate(tally: &mut Tally, file: &[u8], wide: bool) {
         let width = if r & 8 == 0 { 4 } else { 8 };
         let _ = tally.judge(&format!("{value} at {at}"), overwrite(file, at, &value.to_le_bytes()[..width]));
     }
-    for i in 0..1000 {
+    for i in 0..times * 300 {
         let len = random(i | 1 << 41) as usize % file.len();
         let _ = tally.judge(&format!("cut to {len}"), file[..len].to_vec());
     }
-    for i in 0..2000 {
+    for i in 0..times * 600 {
         let r = random(i | 1 << 42);
         let at = header + (r >> 8) as usize % (file.len() - header);
         let noise: Vec<u8> = (0..1 + r % 64).map(|k| random(i << 8 | k) as u8).collect();
@@ -74,7 +75,7 @@ pub(crate) fn mutate(tally: &mut Tally, file: &[u8], wide: bool) {
                 [(r >> 4) as usize % 6];
         let _ = tally.judge(&format!("{with:02x?} at {at}"), overwrite(file, at, with));
     }
-    for i in 0..2000 {
+    for i in 0..times * 600 {
         let mut bytes = file.to_vec();
         for k in 0..1 + random(i) % 4 {
             let r = random(i * 8 + k + (1 << 43));

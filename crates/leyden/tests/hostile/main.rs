@@ -30,9 +30,7 @@ fn damaged_models_are_answered_or_refused() {
             assert_eq!(result.is_ok(), wide || kv_type < 2, "{result:?}");
         }
         bytes::mutate(&mut tally, &file, wide);
-        let header = tally.cases;
         values::mutate(&mut tally, &parts, wide);
-        eprintln!("wide {wide}: {header} cases, then {}", tally.cases - header);
     }
     eprintln!(
         "{} damaged models: {} answered, {} refused; slowest {:?}; at most {} KiB of heap, {:.1} times the file",

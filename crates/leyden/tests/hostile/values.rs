@@ -199,7 +199,7 @@ pub(crate) fn mutate(tally: &mut Tally, parts: &Parts, wide: bool) {
             }
         }
     }
-    for i in 0..4000 {
+    for i in 0..if wide { 1000 } else { 4000 } {
         let mut parts = parts.clone();
         let changes: Vec<String> = (0..1 + random(i) % 3)
             .filter_map(|k| {
