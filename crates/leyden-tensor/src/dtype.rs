@@ -60,9 +60,9 @@ pub enum DType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownDType {
-    /// The number in the file.
+    /// The number in a GGUF file; from 2^31 on for types which GGUF does not have.
     pub id: u32,
-    /// llama.cpp's name, if the number is known at all.
+    /// llama.cpp's name or that in the file, if the type is known at all.
     pub name: Option<&'static str>,
 }
 
@@ -247,6 +247,7 @@ impl std::error::Error for UnknownDType {}
 impl fmt::Display for UnknownDType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name {
+            Some(name) if self.id >= 1 << 31 => write!(f, "tensor type {name} is not supported"),
             Some(name) => write!(f, "tensor type {name} ({}) is not supported", self.id),
             None => write!(f, "tensor type {} is unknown", self.id),
         }

@@ -44,6 +44,25 @@ pub enum ErrorKind {
         /// What it looks like instead.
         looks_like: &'static str,
     },
+    /// The file does not begin as a safetensors file does.
+    NotSafetensors {
+        /// What it looks like instead.
+        looks_like: &'static str,
+    },
+    /// A folder lacks a file.
+    MissingFile {
+        /// The file's name.
+        wanted: &'static str,
+    },
+    /// Text is not the JSON that it should be.
+    Json {
+        /// The line, from 1.
+        line: usize,
+        /// The column in bytes, from 1.
+        column: usize,
+        /// What is wrong there.
+        reason: Box<str>,
+    },
     /// The file is written in big-endian byte order.
     BigEndian,
     /// The version of the format is neither 2 nor 3.
@@ -141,6 +160,34 @@ pub enum ErrorKind {
         /// The length of the file.
         file_len: usize,
     },
+    /// The data of a tensor ends before it begins.
+    Offsets {
+        /// Where it begins, in bytes from the start of the data.
+        begin: u64,
+        /// Where it ends.
+        end: u64,
+    },
+    /// Bytes of the data belong to no tensor, in a format that has no gaps.
+    Gap {
+        /// Where they begin, in bytes from the start of the file.
+        begin: usize,
+        /// Where they end.
+        end: usize,
+    },
+    /// A file name in an index is not a plain one, so it could lead out of the folder.
+    FileName(Box<str>),
+    /// A file has a tensor that its index does not expect there.
+    NotAsIndexed {
+        /// The file that the index names, if it names one.
+        says: Option<Box<str>>,
+    },
+    /// A file lacks a tensor that an index says it has.
+    Indexed {
+        /// The index.
+        index: Box<str>,
+    },
+    /// The name of a tensor's type is unknown.
+    UnknownTypeName(Box<str>),
     /// Two tensors share bytes.
     Overlap {
         /// The other tensor.
@@ -265,6 +312,13 @@ impl Display for ErrorKind {
             }
             ErrorKind::NotAFile => write!(f, "not a regular file"),
             ErrorKind::NotGguf { looks_like } => write!(f, "not a GGUF file: it looks like {looks_like}"),
+            ErrorKind::NotSafetensors { looks_like } => {
+                write!(f, "not a safetensors file: it looks like {looks_like}")
+            }
+            ErrorKind::MissingFile { wanted } => write!(f, "the folder has no {wanted}"),
+            ErrorKind::Json { line, column, reason } => {
+                write!(f, "line {line} column {column}: {}", Escaped(reason))
+            }
             ErrorKind::BigEndian => {
                 write!(f, "big-endian GGUF is not supported: convert the file to little-endian")
             }
@@ -311,6 +365,23 @@ impl Display for ErrorKind {
             ErrorKind::OutOfFile { end: None, file_len } => {
                 write!(f, "data lies beyond the address space, the file has {file_len} bytes")
             }
+            ErrorKind::Offsets { begin, end } => {
+                write!(f, "data begins at byte {begin} and ends at byte {end}")
+            }
+            ErrorKind::Gap { begin, end } => {
+                write!(f, "bytes {begin} to {end} of the file belong to no tensor")
+            }
+            ErrorKind::FileName(name) => {
+                write!(f, "{} is not the plain name of a safetensors file in the same folder", Escaped(name))
+            }
+            ErrorKind::NotAsIndexed { says: Some(says) } => {
+                write!(f, "the index says that this tensor is in {}", Escaped(says))
+            }
+            ErrorKind::NotAsIndexed { says: None } => write!(f, "the index does not list this tensor"),
+            ErrorKind::Indexed { index } => {
+                write!(f, "the tensor is missing here, where {} says it is", Escaped(index))
+            }
+            ErrorKind::UnknownTypeName(name) => write!(f, "tensor type {} is unknown", Escaped(name)),
             ErrorKind::Overlap { with } => write!(f, "data overlaps that of {}", Escaped(with)),
             ErrorKind::PartName { no, count, suffix } => {
                 write!(

@@ -7,6 +7,8 @@
 //!   thing a file reader hands out.
 //! * [`Gguf`] reads model files through a memory mapping, [`GgufWriter`] writes them. Both sides
 //!   speak [`Metadata`] and [`Value`].
+//! * [`Safetensors`] reads weights in that format. [`HfFolder`] is a whole model of that kind, with its
+//!   configuration as [`Json`]. Code that only needs weights takes either as a [`WeightSource`].
 //!
 //! Nothing here trusts a file: every count is bounded by the bytes that are left before anything is
 //! allocated, and a bad file is an [`Error`] that names the file and the field.
@@ -41,7 +43,7 @@ mod view;
 pub use dtype::{DType, UnknownDType};
 pub use error::{Context, Error, ErrorKind, Escaped};
 pub use file::{
-    Array, Gguf, GgufWriter, MAX_ALIGNMENT, MAX_KEYS, MAX_NAME_BYTES, MAX_TENSORS, Metadata, StrArray,
-    TensorInfo, Value, ValueType, WeightSource,
+    Array, Gguf, GgufWriter, HfFile, HfFolder, Json, MAX_ALIGNMENT, MAX_HEADER_BYTES, MAX_KEYS,
+    MAX_NAME_BYTES, MAX_TENSORS, Metadata, Safetensors, StrArray, TensorInfo, Value, ValueType, WeightSource,
 };
 pub use view::TensorView;

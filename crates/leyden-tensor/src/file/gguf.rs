@@ -168,7 +168,8 @@ impl WeightSource for Gguf {
     }
 
     fn require(&self, name: &str) -> Result<TensorView<'_>, Error> {
-        self.tensors.require(name, &self.source.label)
+        self.optional(name)?
+            .ok_or_else(|| Error::new(ErrorKind::MissingTensor).item(name).file(&self.source.label))
     }
 
     fn check_intact(&self) -> Result<(), Error> {

@@ -7,9 +7,13 @@
 #![deny(clippy::cast_possible_truncation, clippy::arithmetic_side_effects)]
 
 mod array;
+mod bounded;
 mod gguf;
+mod hf_folder;
+mod json;
 mod metadata;
 mod mmap;
+mod safetensors;
 mod source;
 mod split;
 mod tensors;
@@ -22,7 +26,10 @@ use crate::{DType, Error, TensorView};
 
 pub use array::{Array, StrArray};
 pub use gguf::{Gguf, MAX_ALIGNMENT, MAX_KEYS, MAX_NAME_BYTES, MAX_TENSORS};
+pub use hf_folder::{HfFile, HfFolder};
+pub use json::Json;
 pub use metadata::{Metadata, Value, ValueType};
+pub use safetensors::{MAX_HEADER_BYTES, Safetensors};
 pub use writer::GgufWriter;
 
 /// A model file, or several that belong together, with metadata and named tensors.

@@ -61,6 +61,10 @@ impl Tensors {
         Some((info, self.files.get(info.file)?))
     }
 
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
     pub(super) fn optional(&self, name: &str) -> Result<Option<TensorView<'_>>, Error> {
         let Some((info, source)) = self.find(name) else { return Ok(None) };
         info.supported()
@@ -68,12 +72,6 @@ impl Tensors {
             .and_then(|dtype| TensorView::new(&info.name, dtype, &info.shape, source.slice(&info.range())))
             .map_err(|e| e.file(&source.label))
             .map(Some)
-    }
-
-    /// As for [`WeightSource::require`](super::WeightSource::require); a tensor that is nowhere is
-    /// missing in `label`.
-    pub(super) fn require(&self, name: &str, label: &Arc<str>) -> Result<TensorView<'_>, Error> {
-        self.optional(name)?.ok_or_else(|| Error::new(ErrorKind::MissingTensor).item(name).file(label))
     }
 
     /// Fails with the first file of which a page could not be read.
