@@ -1,0 +1,141 @@
+//! [`Digest`]: what the hub says a file must hash to, and hashing while the bytes come in.
+
+use std::fmt::{self, Display};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use sha1::Sha1;
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{Error, Result};
+use crate::names;
+
+/// Bytes that are read at once. Beyond a few hundred KiB it makes no difference.
+pub(crate) const CHUNK: usize = 256 << 10;
+
+/// A checksum that the hub lists, in hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Digest {
+    /// Of the content: files in large-file storage, which is where weights are.
+    Sha256(String),
+    /// Of git's header and the content: small files. Guards against damage, not against forgery.
+    GitBlob(String),
+}
+
+impl Digest {
+    /// A SHA-256, if it is one.
+    pub(crate) fn sha256(hex: &str) -> Option<Self> {
+        names::is_hex(hex, 32).then(|| Self::Sha256(hex.to_owned()))
+    }
+
+    /// The id of a blob in git, if it is one.
+    pub(crate) fn git_blob(hex: &str) -> Option<Self> {
+        names::is_hex(hex, 20).then(|| Self::GitBlob(hex.to_owned()))
+    }
+
+    /// The digits alone, a safe file name.
+    pub(crate) fn hex(&self) -> &str {
+        match self {
+            Self::Sha256(hex) | Self::GitBlob(hex) => hex,
+        }
+    }
+}
+
+impl Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sha256(hex) => write!(f, "sha256:{hex}"),
+            Self::GitBlob(hex) => write!(f, "git:{hex}"),
+        }
+    }
+}
+
+/// Hashes a file piece by piece.
+#[derive(Debug, Clone)]
+pub(crate) struct Hasher {
+    sha256: Sha256,
+    git: Option<Sha1>,
+}
+
+/// What a file hashed to.
+#[derive(Debug)]
+pub(crate) struct Hashed {
+    pub(crate) sha256: String,
+    git: Option<String>,
+}
+
+impl Hasher {
+    /// For a file that should have this digest and size.
+    pub(crate) fn new(wanted: &Digest, size: u64) -> Self {
+        let git =
+            matches!(wanted, Digest::GitBlob(_)).then(|| Sha1::new_with_prefix(format!("blob {size}\0")));
+        Self { sha256: Sha256::new(), git }
+    }
+
+    /// Takes the next bytes.
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.sha256.update(bytes);
+        if let Some(git) = &mut self.git {
+            git.update(bytes);
+        }
+    }
+
+    /// All bytes were taken.
+    pub(crate) fn finish(self) -> Hashed {
+        Hashed {
+            sha256: names::hex(&self.sha256.finalize()),
+            git: self.git.map(|git| names::hex(&git.finalize())),
+        }
+    }
+}
+
+impl Hashed {
+    /// The digest of the same kind as `wanted`.
+    pub(crate) fn like(&self, wanted: &Digest) -> Digest {
+        match (wanted, &self.git) {
+            (Digest::GitBlob(_), Some(git)) => Digest::GitBlob(git.clone()),
+            _ => Digest::Sha256(self.sha256.clone()),
+        }
+    }
+}
+
+/// Hashes a file from its beginning. `on` hears of every piece and may end it.
+pub(crate) fn of_file(
+    file: &mut File,
+    path: &Path,
+    hasher: &mut Hasher,
+    on: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<u64> {
+    let mut buffer = vec![0; CHUNK];
+    let mut total = 0;
+    loop {
+        let n = file.read(&mut buffer).map_err(Error::io("read", path))?;
+        if n == 0 {
+            return Ok(total);
+        }
+        hasher.update(&buffer[..n]);
+        total += n as u64;
+        on(total)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_digests() {
+        let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let git = "f2ba8f84ab5c1bce84a7b441cb1959cfc7093b7f";
+        for (wanted, found) in [(Digest::sha256(sha256), sha256), (Digest::git_blob(git), git)] {
+            let wanted = wanted.unwrap();
+            let mut hasher = Hasher::new(&wanted, 3);
+            hasher.update(b"a");
+            hasher.update(b"bc");
+            let hashed = hasher.finish();
+            assert_eq!((hashed.like(&wanted).hex(), hashed.sha256.as_str()), (found, sha256));
+        }
+        assert!(Digest::sha256("ab").is_none() && Digest::git_blob(&"G".repeat(40)).is_none());
+    }
+}

@@ -1,0 +1,464 @@
+//! The one error type of this crate: what went wrong, with which model, file or setting, and what to do next.
+
+use std::fmt::{self, Display};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// An error that names the model, file or setting it is about.
+///
+/// ```
+/// let error = "hf:tiny".parse::<leyden_hub::Reference>().unwrap_err();
+/// assert_eq!(error.to_string(), "hf:tiny: not a reference to a model on the hub: no `/` between organisation and repository");
+/// assert_eq!(error.hint().as_deref(), Some("write hf:ORG/REPO or hf:ORG/REPO:FILE"));
+/// ```
+#[derive(Debug)]
+pub struct Error {
+    kind: Box<ErrorKind>,
+    at: Box<str>,
+}
+
+/// What went wrong.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Text that should name a model on the hub does not.
+    Reference(&'static str),
+    /// An environment variable has a value that cannot be meant.
+    Setting(String),
+    /// The network is needed and was forbidden.
+    Offline,
+    /// The hub does not know who asks: 401.
+    Unauthorized {
+        /// Whether a token was sent.
+        token: bool,
+        /// The hub's own words, if any.
+        said: Option<String>,
+    },
+    /// The hub knows who asks and refuses: 403, or a gated repository.
+    Forbidden {
+        /// Whether a token was sent.
+        token: bool,
+        /// The hub's own words, if any.
+        said: Option<String>,
+    },
+    /// Repository, revision or file does not exist: 404.
+    NotFound {
+        /// What does not exist.
+        what: Missing,
+        /// Whether a token was sent.
+        token: bool,
+    },
+    /// Too many requests: 429.
+    RateLimited {
+        /// How long to wait, if the hub says so.
+        wait: Option<Duration>,
+    },
+    /// The server failed or answered with a status that has no meaning here.
+    Status {
+        /// The status.
+        status: u16,
+        /// Host that answered.
+        host: String,
+        /// Its own words, if any.
+        said: Option<String>,
+    },
+    /// No connection, or it broke.
+    Connection {
+        /// The other side.
+        host: String,
+        /// What happened.
+        why: String,
+    },
+    /// The other side was silent for too long.
+    Timeout {
+        /// The other side.
+        host: String,
+        /// What was waited for.
+        what: &'static str,
+    },
+    /// The connection could not be made secure.
+    Tls {
+        /// The other side.
+        host: String,
+        /// What happened.
+        why: String,
+    },
+    /// This processor lacks instructions that encrypted connections need.
+    Processor(Vec<&'static str>),
+    /// No certificate authority is known, so no server can be believed.
+    NoRootCertificates(String),
+    /// A redirect that is not followed.
+    Redirect {
+        /// Where it leads.
+        to: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The hub's answer is not what its interface promises.
+    Protocol(String),
+    /// An answer is larger than anything sensible.
+    TooLarge {
+        /// The most that is read.
+        limit: u64,
+    },
+    /// A name that must not become a path.
+    UnsafeName {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Several files fit.
+    Ambiguous {
+        /// What fits, as it can be written after the colon, and its size.
+        candidates: Vec<(String, u64)>,
+    },
+    /// No file fits.
+    NoMatch {
+        /// What there is.
+        candidates: Vec<(String, u64)>,
+    },
+    /// The repository has nothing that leyden could run.
+    NoModel(String),
+    /// The hub states no checksum, so what arrives could not be checked.
+    NoChecksum,
+    /// A file has the wrong length.
+    Length {
+        /// What the hub lists.
+        wanted: u64,
+        /// What there is.
+        found: u64,
+    },
+    /// A file has the wrong content.
+    Checksum {
+        /// What the hub lists.
+        wanted: String,
+        /// What arrived.
+        found: String,
+    },
+    /// The disk has no room.
+    DiskSpace {
+        /// Bytes that are still to come.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
+    /// The operating system refused.
+    Io {
+        /// What was being done, for example `create`.
+        action: &'static str,
+        /// Its reason.
+        source: io::Error,
+    },
+    /// A record of the store cannot be understood.
+    Record(String),
+    /// Another process or thread changes the repository's folder.
+    Busy,
+    /// The user stopped it; what has arrived is kept.
+    Stopped,
+    /// Neither a file nor a model in the store.
+    NoSuchModel {
+        /// Whether the name could also have been a path.
+        path_too: bool,
+    },
+    /// A reference to the hub whose model is not in the store.
+    NotPulled,
+    /// A model in the store lacks files, or they have the wrong length.
+    Damaged(String),
+}
+
+/// What the hub does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// The repository.
+    Repository,
+    /// The branch, tag or commit.
+    Revision,
+    /// The file.
+    File,
+    /// One of these; the hub does not say which.
+    Unknown,
+}
+
+/// The result of this crate's functions.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn new(at: impl Into<String>, kind: ErrorKind) -> Self {
+        Self { kind: Box::new(kind), at: at.into().into_boxed_str() }
+    }
+
+    /// For `map_err` on file operations.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let at: PathBuf = path.to_owned();
+        move |source| Self::new(at.display().to_string(), ErrorKind::Io { action, source })
+    }
+
+    /// Says what the error is about, unless that is said already.
+    pub(crate) fn or_at(mut self, at: &str) -> Self {
+        if self.at.is_empty() {
+            self.at = at.into();
+        }
+        self
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub fn kind(&self) -> &ErrorKind {
+        &self.kind
+    }
+
+    /// The model, file or setting that it is about.
+    #[must_use]
+    pub fn at(&self) -> &str {
+        &self.at
+    }
+
+    /// Whether the command itself makes no sense, as opposed to something failing.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(*self.kind, ErrorKind::Reference(_) | ErrorKind::Setting(_))
+    }
+
+    /// Whether trying again soon may help.
+    pub(crate) fn is_passing(&self) -> bool {
+        match &*self.kind {
+            ErrorKind::Connection { .. } | ErrorKind::Timeout { .. } | ErrorKind::RateLimited { .. } => true,
+            ErrorKind::Status { status, .. } => matches!(status, 408 | 500 | 502..=504),
+            _ => false,
+        }
+    }
+
+    /// What to do next.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let text = match &*self.kind {
+            ErrorKind::Reference(_) => "write hf:ORG/REPO or hf:ORG/REPO:FILE",
+            ErrorKind::Offline => {
+                "leave out --offline and unset LEYDEN_OFFLINE and HF_HUB_OFFLINE to use the network"
+            }
+            ErrorKind::Unauthorized { token: false, .. } => {
+                "check the name; if the model is private or gated, set HF_TOKEN to an access token of the hub"
+            }
+            ErrorKind::Unauthorized { token: true, .. } => {
+                "check the name; if it is right, the token in HF_TOKEN or in the hub's token file is not accepted"
+            }
+            ErrorKind::Forbidden { token: false, .. } => {
+                "accept the model's conditions on its page, then set HF_TOKEN to an access token of the hub"
+            }
+            ErrorKind::Forbidden { token: true, .. } => {
+                "accept the model's conditions on its page with the account that the token belongs to"
+            }
+            ErrorKind::NotFound { what: Missing::Revision, .. } => {
+                "without --revision the branch `main` is taken"
+            }
+            ErrorKind::NotFound { token: false, .. } => "check the name; a private model needs HF_TOKEN",
+            ErrorKind::NotFound { token: true, .. } => {
+                "check the name, and that the token may read this model"
+            }
+            ErrorKind::RateLimited { .. } => {
+                "wait a little, then run the same command; it goes on where it stopped"
+            }
+            ErrorKind::Status { status: 500.., .. }
+            | ErrorKind::Connection { .. }
+            | ErrorKind::Timeout { .. } => "run the same command again; it goes on where it stopped",
+            ErrorKind::Tls { .. } => {
+                "if a proxy of your network re-encrypts traffic, put its certificate in SSL_CERT_FILE"
+            }
+            ErrorKind::Processor(_) => "get the file on another machine and copy it; a path works everywhere",
+            ErrorKind::NoRootCertificates(_) => {
+                "install the system's package of certificates (ca-certificates), or set SSL_CERT_FILE"
+            }
+            ErrorKind::Ambiguous { .. } => {
+                "name one of them; of a reference it stands after the colon: hf:ORG/REPO:FILE"
+            }
+            ErrorKind::Busy => "let it finish or stop it first",
+            ErrorKind::Length { .. } | ErrorKind::Checksum { .. } => {
+                "nothing was kept under the model's name; run the command again, and if it fails again, tell the \
+                 owner of the model or of the mirror"
+            }
+            ErrorKind::DiskSpace { .. } => "free some space, or put the store elsewhere with LEYDEN_MODELS",
+            ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+                "free some space, or put the store elsewhere with LEYDEN_MODELS"
+            }
+            ErrorKind::Record(_) => {
+                "leyden pull makes the record anew; leyden rm ORG/REPO removes everything of it"
+            }
+            ErrorKind::NoSuchModel { path_too: true } => {
+                "check the path; leyden list shows what is in the store, leyden pull hf:ORG/REPO gets a model"
+            }
+            ErrorKind::NoSuchModel { path_too: false } => "leyden list shows what is in the store",
+            ErrorKind::NotPulled | ErrorKind::Damaged(_) => return Some(format!("leyden pull {}", self.at)),
+            _ => return None,
+        };
+        Some(text.to_owned())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &*self.kind {
+            ErrorKind::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.at.is_empty() {
+            write!(f, "{}: ", Shown(&self.at))?;
+        }
+        self.kind.fmt(f)
+    }
+}
+
+impl Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reference(why) => write!(f, "not a reference to a model on the hub: {why}"),
+            Self::Setting(why) | Self::NoModel(why) | Self::Damaged(why) => f.write_str(why),
+            Self::Offline => f.write_str("not in the store, and the network may not be used"),
+            Self::Unauthorized { token, said } => {
+                let token = if *token { "the token is not accepted" } else { "no token was sent" };
+                write!(
+                    f,
+                    "the hub has no such model, or shows it to its owners only (401; {token}){}",
+                    Said(said)
+                )
+            }
+            Self::Forbidden { said, .. } => write!(f, "the hub refuses access (403){}", Said(said)),
+            Self::NotFound { what, .. } => {
+                let what = match what {
+                    Missing::Repository => "no such repository",
+                    Missing::Revision => "no such revision",
+                    Missing::File => "no such file",
+                    Missing::Unknown => "no such repository, revision or file",
+                };
+                write!(f, "{what} on the hub (404)")
+            }
+            Self::RateLimited { wait: None } => f.write_str("too many requests, the hub says (429)"),
+            Self::RateLimited { wait: Some(wait) } => {
+                write!(f, "too many requests, the hub says (429); it asks to wait {} s", wait.as_secs())
+            }
+            Self::Status { status, host, said } => {
+                write!(f, "{} answered with status {status}{}", Shown(host), Said(said))
+            }
+            Self::Connection { host, why } => write!(f, "connection to {}: {}", Shown(host), Shown(why)),
+            Self::Timeout { host, what } => write!(f, "{}: no {what} in time", Shown(host)),
+            Self::Tls { host, why } => write!(f, "no secure connection to {}: {}", Shown(host), Shown(why)),
+            Self::Processor(missing) => {
+                write!(
+                    f,
+                    "encrypted connections need processor features missing here: {}",
+                    missing.join(", ")
+                )
+            }
+            Self::NoRootCertificates(why) => {
+                write!(
+                    f,
+                    "this system has no certificates of authorities to check servers with{}",
+                    Shown(why)
+                )
+            }
+            Self::Redirect { to, why } => write!(f, "redirected to {}: {why}", Shown(to)),
+            Self::Protocol(why) => write!(f, "the hub's answer makes no sense: {}", Shown(why)),
+            Self::TooLarge { limit } => write!(f, "the hub's answer is longer than {limit} bytes"),
+            Self::UnsafeName { name, why } => write!(f, "the name `{}` is not accepted: {why}", Shown(name)),
+            Self::Ambiguous { candidates } => {
+                write!(f, "several models fit:{}", Candidates(candidates))
+            }
+            Self::NoMatch { candidates } => {
+                write!(f, "no such file in this repository; it has:{}", Candidates(candidates))
+            }
+            Self::NoChecksum => f.write_str("the hub states no checksum for this file"),
+            Self::Length { wanted, found } => {
+                write!(f, "wrong length: the hub lists {wanted} bytes, the server has {found}")
+            }
+            Self::Checksum { wanted, found } => {
+                write!(f, "wrong content: the hub lists checksum {wanted}, the file has {found}")
+            }
+            Self::DiskSpace { needed, free } => {
+                write!(f, "not enough space: {needed} bytes are to come, {free} are free")
+            }
+            Self::Io { action, source } => write!(f, "cannot {action}: {source}"),
+            Self::Record(why) => write!(f, "the store's record is damaged: {}", Shown(why)),
+            Self::Busy => f.write_str("a download of this repository is at work"),
+            Self::Stopped => f.write_str("stopped"),
+            Self::NoSuchModel { path_too: true } => {
+                f.write_str("no such file, and no such model in the store")
+            }
+            Self::NoSuchModel { path_too: false } => f.write_str("no such model in the store"),
+            Self::NotPulled => f.write_str("not in the store"),
+        }
+    }
+}
+
+/// Text from outside, made safe for a terminal and a log line: control and direction-changing characters are
+/// escaped and long text is cut.
+pub(crate) struct Shown<'a>(pub(crate) &'a str);
+
+impl Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 300;
+        let mut chars = self.0.chars();
+        for c in chars.by_ref().take(MOST) {
+            match c {
+                '\'' | '"' | '\\' => write!(f, "{c}")?,
+                c => write!(f, "{}", c.escape_debug())?,
+            }
+        }
+        if chars.next().is_some() { f.write_str("…") } else { Ok(()) }
+    }
+}
+
+/// A server's own words in quotation marks.
+struct Said<'a>(&'a Option<String>);
+
+impl Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(text) => write!(f, ": \"{}\"", Shown(text)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// One line for each of the first few.
+struct Candidates<'a>(&'a [(String, u64)]);
+
+impl Display for Candidates<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 40;
+        for (name, size) in self.0.iter().take(MOST) {
+            write!(f, "\n  {} ({:.2} GB)", Shown(name), *size as f64 / 1e9)?;
+        }
+        match self.0.len() {
+            0 => f.write_str(" nothing that leyden could run"),
+            n if n > MOST => write!(f, "\n  and {} more", n - MOST),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn display_escapes_and_cuts_what_comes_from_outside() {
+        let said = Some(format!("a\u{1b}[31m\u{202e}{}", "x".repeat(100_000)));
+        let error = Error::new("hf:a/b", ErrorKind::Status { status: 500, host: "h".into(), said });
+        let text = error.to_string();
+        assert!(text.starts_with("hf:a/b: h answered with status 500: \"a\\u{1b}[31m\\u{202e}xxx"), "{text}");
+        assert!(text.len() < 500);
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let candidates = (0..50).map(|i| (format!("m{i}.gguf"), 1 << 30)).collect();
+        let text = Error::new("hf:a/b", ErrorKind::Ambiguous { candidates }).to_string();
+        assert!(text.contains("\n  m39.gguf (1.07 GB)") && text.ends_with("\n  and 10 more"), "{text}");
+    }
+}

@@ -1,0 +1,44 @@
+//! Models from the hub: a blocking client, a store on the disk, and what a command's MODEL means.
+//!
+//! [`pull`] is the only function of leyden that opens a connection. It lists a repository at one commit, chooses the
+//! files of one model, and brings each into the [`Store`] with its length and checksum verified, resuming what an
+//! earlier pull left. [`resolve`] and everything else look at the disk alone.
+//!
+//! What the hub says is not trusted: names pass a list of allowed characters before they become paths, answers are
+//! bounded in length and time, and the token is sent to the configured address and nowhere else.
+//!
+//! ```no_run
+//! use leyden_hub::{Client, Options, Store, pull};
+//! let client = Client::new(Options::from_env()?)?;
+//! let store = Store::from_env()?;
+//! let pulled = pull(&client, &store, &"hf:org/model-GGUF:Q4_K_M".parse()?, &mut |_| {})?;
+//! println!("{}", pulled.model.path.display());
+//! # Ok::<(), leyden_hub::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod address;
+mod client;
+mod digest;
+mod download;
+mod durable;
+mod error;
+pub mod knobs;
+mod listing;
+mod names;
+mod options;
+mod pull;
+mod reference;
+mod resolve;
+mod select;
+mod store;
+mod tls;
+
+pub use client::{Client, Stopper};
+pub use error::{Error, ErrorKind, Missing, Result};
+pub use options::{DEFAULT_ENDPOINT, Options, PROGRESS, Proxies, Retries, SLOWEST, Timeouts, Token};
+pub use pull::{Event, Pulled, pull};
+pub use reference::{Reference, Repo, SCHEME};
+pub use resolve::resolve;
+pub use store::{Contents, Format, Model, ModelFile, Removed, Store};
+pub use tls::Authorities;

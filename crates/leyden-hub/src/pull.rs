@@ -1,0 +1,305 @@
+//! [`pull`]: a model from the hub into the store.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::client::Client;
+use crate::digest::{self, Hasher};
+use crate::download::{self, Job};
+use crate::durable;
+use crate::error::{Error, ErrorKind, Result};
+use crate::listing::{self, Listed, Listing};
+use crate::names;
+use crate::reference::{Reference, Repo};
+use crate::select::{self, Selection};
+use crate::store::{Lock, Model, ModelFile, Record, Recorded, Store};
+
+/// How often a waiting pull looks whether the other has finished.
+const LOCK_POLL: Duration = Duration::from_millis(100);
+
+/// What a pull tells while it works.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// Another pull of the same repository is at work, and this one waits for it.
+    Waiting,
+    /// What belongs to the model.
+    Plan {
+        /// How many files.
+        files: usize,
+        /// Their length together.
+        bytes: u64,
+    },
+    /// A file that is there already is being checked.
+    Check {
+        /// Its path in the repository.
+        path: &'a str,
+        /// Its length.
+        bytes: u64,
+    },
+    /// A file is being downloaded.
+    Download {
+        /// Its path in the repository.
+        path: &'a str,
+        /// Its length.
+        bytes: u64,
+    },
+    /// How far the file in question is. The first values of a resumed download come while what is there is checked.
+    At {
+        /// Bytes from its beginning.
+        bytes: u64,
+    },
+    /// The file is in its place.
+    Done {
+        /// Its path in the repository.
+        path: &'a str,
+        /// Its length.
+        bytes: u64,
+    },
+    /// Something failed that may pass, and will be tried again.
+    Retry {
+        /// What failed.
+        error: &'a Error,
+        /// The wait before it is tried again.
+        wait: Duration,
+    },
+    /// What was there of the file is not what the hub lists, so it is downloaded from the beginning.
+    StartOver {
+        /// Its path in the repository.
+        path: &'a str,
+    },
+}
+
+/// A pulled model.
+#[derive(Debug)]
+pub struct Pulled {
+    /// The model.
+    pub model: Model,
+    /// Bytes that came over the network in this pull.
+    pub downloaded: u64,
+}
+
+/// Brings a model into the store, or makes sure that it is there: what the store has is compared with the hub's
+/// checksums, and only what is missing or wrong is downloaded. Without network, what the store has must be complete.
+///
+/// # Errors
+/// Network, hub, disk, or a [`Stopper`](crate::Stopper) ended it. Nothing is then listed that is not whole, and what
+/// arrived is resumed by the next pull.
+pub fn pull(
+    client: &Client,
+    store: &Store,
+    reference: &Reference,
+    on: &mut dyn FnMut(Event<'_>),
+) -> Result<Pulled> {
+    let at = reference.to_string();
+    if client.options().offline {
+        return offline(store, &at);
+    }
+    let about = |error: Error| error.or_at(&at);
+    let listing = client
+        .retrying(&mut |error, wait| on(Event::Retry { error, wait }), || listing::fetch(client, reference))
+        .map_err(about)?;
+    let selection =
+        select::select(&listing.files, reference.file()).map_err(|kind| Error::new(at.as_str(), kind))?;
+    for file in &selection.files {
+        names::check_file(&file.path)
+            .map_err(|why| Error::new(at.as_str(), ErrorKind::UnsafeName { name: file.path.clone(), why }))?;
+    }
+    let lock = lock(client, store, reference.repo(), on)?;
+    let mut pull = Pull { client, store, reference, listing: &listing, downloaded: 0, _lock: lock };
+    let model = pull.run(&selection, on).map_err(about)?;
+    Ok(Pulled { model, downloaded: pull.downloaded })
+}
+
+fn offline(store: &Store, name: &str) -> Result<Pulled> {
+    match store.find(name) {
+        Ok(model) => match model.damage {
+            Some(why) => Err(Error::new(name, ErrorKind::Damaged(why))),
+            None => Ok(Pulled { model, downloaded: 0 }),
+        },
+        Err(error) if matches!(error.kind(), ErrorKind::NoSuchModel { .. }) => {
+            Err(Error::new(name, ErrorKind::Offline))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn lock(client: &Client, store: &Store, repo: &Repo, on: &mut dyn FnMut(Event<'_>)) -> Result<Lock> {
+    let mut told = false;
+    loop {
+        if let Some(lock) = store.try_lock(repo)? {
+            return Ok(lock);
+        }
+        if !told {
+            on(Event::Waiting);
+            told = true;
+        }
+        client.wait(LOCK_POLL)?;
+    }
+}
+
+struct Pull<'a> {
+    client: &'a Client,
+    store: &'a Store,
+    reference: &'a Reference,
+    listing: &'a Listing,
+    downloaded: u64,
+    _lock: Lock,
+}
+
+impl Pull<'_> {
+    fn run(&mut self, selection: &Selection, on: &mut dyn FnMut(Event<'_>)) -> Result<Model> {
+        let repo = self.reference.repo();
+        // A damaged record is no obstacle: what it listed is found again by checksum.
+        let mut record = match self.store.record(repo) {
+            Err(error) if matches!(error.kind(), ErrorKind::Record(_)) => Record::default(),
+            record => record?,
+        };
+        let bytes = selection.files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.size));
+        on(Event::Plan { files: selection.files.len(), bytes });
+        let mut files: Vec<Option<ModelFile>> = Vec::new();
+        for file in &selection.files {
+            files.push(self.present(file, &record, on)?);
+        }
+        let missing: Vec<&Listed> = selection
+            .files
+            .iter()
+            .zip(&files)
+            .filter(|(_, done)| done.is_none())
+            .map(|(file, _)| file)
+            .collect();
+        self.check_space(&missing)?;
+        for (file, done) in selection.files.iter().zip(&mut files) {
+            if done.is_none() {
+                *done = Some(self.fetch(file, on)?);
+            }
+        }
+        let recorded = Recorded {
+            revision: self.reference.revision().to_owned(),
+            commit: self.listing.commit.clone(),
+            format: selection.format,
+            main: selection.main.clone(),
+            pulled: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+            files: files.into_iter().flatten().collect(),
+        };
+        let (replaced, mut kept): (Vec<_>, Vec<_>) =
+            record.models.drain(..).partition(|other| other.same_model(&recorded));
+        kept.push(recorded.clone());
+        record.models = kept;
+        self.store.write_record(repo, &record)?;
+        for old in &replaced {
+            self.store.remove_files(repo, old, &record)?;
+        }
+        // Empty now, or it holds what another pull will resume.
+        let _ = fs::remove_dir(self.store.repo_folder(repo).join("partial"));
+        Ok(self.store.model(repo, recorded))
+    }
+
+    /// A file that is in its place already, or that another commit has, with the right content.
+    fn present(
+        &self,
+        listed: &Listed,
+        record: &Record,
+        on: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Option<ModelFile>> {
+        let folder = self.store.repo_folder(self.reference.repo());
+        let place = folder.join(&self.listing.commit).join(&listed.path);
+        let here = self.checked(listed, &place, on)?;
+        if here.is_some() {
+            return Ok(here);
+        }
+        // Wrong or incomplete: a process that has it open keeps it.
+        durable::remove_file(&place)?;
+        let others = record.models.iter().filter(|model| model.commit != self.listing.commit);
+        for other in others.filter(|model| model.files.iter().any(|file| file.path == listed.path)) {
+            let theirs = folder.join(&other.commit).join(&listed.path);
+            if let Some(file) = self.checked(listed, &theirs, on)? {
+                self.make_room_for(&place)?;
+                // Some file systems have no second names; then the file is downloaded again.
+                if fs::hard_link(&theirs, &place).is_ok() {
+                    durable::flush_folder(place.parent().unwrap_or(&folder))?;
+                    return Ok(Some(file));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The file at `path`, if it has the length and content that the hub lists.
+    fn checked(
+        &self,
+        listed: &Listed,
+        path: &Path,
+        on: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Option<ModelFile>> {
+        let Some(wanted) = &listed.digest else { return Ok(None) };
+        if !fs::symlink_metadata(path)
+            .is_ok_and(|metadata| metadata.is_file() && metadata.len() == listed.size)
+        {
+            return Ok(None);
+        }
+        on(Event::Check { path: &listed.path, bytes: listed.size });
+        let mut file = File::open(path).map_err(Error::io("open", path))?;
+        let mut hasher = Hasher::new(wanted, listed.size);
+        let mut heard = |bytes| {
+            on(Event::At { bytes });
+            self.client.check_stopped()
+        };
+        digest::of_file(&mut file, path, &mut hasher, &mut heard)?;
+        let hashed = hasher.finish();
+        if hashed.like(wanted) != *wanted {
+            on(Event::StartOver { path: &listed.path });
+            return Ok(None);
+        }
+        on(Event::Done { path: &listed.path, bytes: listed.size });
+        Ok(Some(ModelFile { path: listed.path.clone(), bytes: listed.size, sha256: hashed.sha256 }))
+    }
+
+    fn fetch(&mut self, listed: &Listed, on: &mut dyn FnMut(Event<'_>)) -> Result<ModelFile> {
+        let repo = self.reference.repo();
+        let digest =
+            listed.digest.as_ref().ok_or_else(|| Error::new(listed.path.as_str(), ErrorKind::NoChecksum))?;
+        let place = self.store.repo_folder(repo).join(&self.listing.commit).join(&listed.path);
+        let partial = self.store.partial(repo, digest.hex());
+        self.make_room_for(&partial)?;
+        self.make_room_for(&place)?;
+        let path = names::percent_encoded(&listed.path, true);
+        let job = Job {
+            address: format!("/{repo}/resolve/{}/{path}", self.listing.commit),
+            path: &listed.path,
+            size: listed.size,
+            digest: listed.digest.clone(),
+        };
+        let had = fs::metadata(&partial).map_or(0, |metadata| metadata.len().min(listed.size));
+        on(Event::Download { path: &listed.path, bytes: listed.size });
+        let sha256 = download::download(self.client, &job, &partial, on)?;
+        self.downloaded += listed.size - had;
+        durable::rename(&partial, &place)?;
+        on(Event::Done { path: &listed.path, bytes: listed.size });
+        Ok(ModelFile { path: listed.path.clone(), bytes: listed.size, sha256 })
+    }
+
+    fn make_room_for(&self, file: &Path) -> Result<()> {
+        durable::make_folder(self.store.root(), file.parent().unwrap_or(self.store.root()))
+    }
+
+    /// Fails before the first byte if the disk cannot hold what is missing.
+    fn check_space(&self, missing: &[&Listed]) -> Result<()> {
+        let still = |file: &Listed| {
+            let partial =
+                file.digest.as_ref().map(|digest| self.store.partial(self.reference.repo(), digest.hex()));
+            let have = partial.and_then(|path| fs::metadata(path).ok()).map_or(0, |metadata| metadata.len());
+            file.size.saturating_sub(have)
+        };
+        let needed = missing.iter().map(|file| still(file)).fold(0, u64::saturating_add);
+        let root = self.store.root();
+        let space = rustix::fs::statvfs(root)
+            .map_err(|errno| Error::io("examine the disk of", root)(errno.into()))?;
+        let free = space.f_bavail.saturating_mul(space.f_frsize);
+        if needed > free {
+            return Err(Error::new(root.display().to_string(), ErrorKind::DiskSpace { needed, free }));
+        }
+        Ok(())
+    }
+}

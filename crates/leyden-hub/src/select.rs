@@ -1,0 +1,409 @@
+//! Which files of a repository make up the model that is meant.
+
+use std::collections::BTreeMap;
+
+use crate::error::ErrorKind;
+use crate::listing::Listed;
+use crate::store::Format;
+
+/// What stands after the colon for the safetensors checkpoint of a repository.
+pub(crate) const SAFETENSORS: &str = "safetensors";
+
+/// Files beside the weights of a safetensors checkpoint that a runtime or a lawyer may want, where they exist.
+const COMPANIONS: &[&str] = &[
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "quantize_config.json",
+    "hf_quant_config.json",
+    "LICENSE",
+    "LICENSE.txt",
+    "LICENSE.md",
+    "NOTICE",
+];
+
+/// Lists the shards of a checkpoint.
+const INDEX: &str = "model.safetensors.index.json";
+
+/// The files of one model.
+#[derive(Debug)]
+pub(crate) struct Selection {
+    pub(crate) format: Format,
+    /// The file to open, or none if it is the folder.
+    pub(crate) main: Option<String>,
+    pub(crate) files: Vec<Listed>,
+}
+
+/// A model in GGUF: one file, or the parts of one in order.
+#[derive(Debug)]
+struct Group<'a> {
+    parts: Vec<&'a Listed>,
+    /// How many parts the names promise.
+    promised: usize,
+}
+
+/// Chooses. `wanted` is what follows the colon.
+pub(crate) fn select(files: &[Listed], wanted: Option<&str>) -> Result<Selection, ErrorKind> {
+    let groups = gguf_groups(files);
+    let checkpoint = checkpoint(files);
+    let Some(wanted) = wanted else {
+        let models: Vec<_> = groups.iter().filter(|(_, group)| group.is_model()).collect();
+        return match (models.as_slice(), checkpoint) {
+            ([], Ok(selection)) => Ok(selection),
+            ([], Err(why)) => Err(why),
+            ([(name, group)], Err(_)) => group.selection(name),
+            (_, checkpoint) => {
+                Err(ErrorKind::Ambiguous { candidates: candidates(&groups, checkpoint.ok().as_ref()) })
+            }
+        };
+    };
+    if wanted == SAFETENSORS {
+        return checkpoint;
+    }
+    let matching = find(&groups, wanted);
+    match matching.as_slice() {
+        [name] => groups[*name].selection(name),
+        [] => Err(ErrorKind::NoMatch { candidates: candidates(&groups, checkpoint.ok().as_ref()) }),
+        several => {
+            let candidates = several.iter().map(|&name| (name.to_owned(), groups[name].size())).collect();
+            Err(ErrorKind::Ambiguous { candidates })
+        }
+    }
+}
+
+/// Whether a model is meant: by the path of its main file, the paths of all its files, and what is wanted.
+type Rule = fn(&str, &[&str], &str) -> bool;
+
+/// From strict to lenient: the path; path or name of a file; the name without its ending; a quantisation, first
+/// without those that make a variant of it.
+const RULES: [Rule; 5] = [
+    |main, _, wanted| main == wanted,
+    |_, parts, wanted| parts.iter().any(|part| *part == wanted || file_name(part) == wanted),
+    |main, _, wanted| {
+        [stem(file_name(main)), file_name(main)].iter().any(|name| name.eq_ignore_ascii_case(wanted))
+    },
+    |main, parts, wanted| is_quantised(main, parts, wanted) && !has_quantisation(main, "UD"),
+    is_quantised,
+];
+
+/// The main files out of `known` that `wanted` can mean, by the strictest rule that any of them satisfies.
+pub(crate) fn matching<'a>(known: &[(&'a str, Vec<&str>)], wanted: &str) -> Vec<&'a str> {
+    let found = |rule: Rule| -> Vec<&'a str> {
+        known.iter().filter(|(main, parts)| rule(main, parts, wanted)).map(|(main, _)| *main).collect()
+    };
+    RULES.into_iter().map(found).find(|found| !found.is_empty()).unwrap_or_default()
+}
+
+fn is_quantised(main: &str, _: &[&str], wanted: &str) -> bool {
+    is_quantisation(wanted) && is_model_file(main) && has_quantisation(main, wanted)
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn find<'a>(groups: &BTreeMap<&'a str, Group<'a>>, wanted: &str) -> Vec<&'a str> {
+    let known: Vec<(&str, Vec<&str>)> = groups
+        .iter()
+        .map(|(&name, group)| (name, group.parts.iter().map(|part| part.path.as_str()).collect()))
+        .collect();
+    matching(&known, wanted)
+}
+
+/// The GGUF models of a repository by the path of their first part.
+fn gguf_groups(files: &[Listed]) -> BTreeMap<&str, Group<'_>> {
+    let mut split: BTreeMap<(&str, usize), Vec<(usize, &Listed)>> = BTreeMap::new();
+    let mut groups = BTreeMap::new();
+    for file in files.iter().filter(|file| has_ending(&file.path, ".gguf")) {
+        match split_name(&file.path, ".gguf") {
+            Some((front, part, promised)) => split.entry((front, promised)).or_default().push((part, file)),
+            None => {
+                groups.insert(file.path.as_str(), Group { parts: vec![file], promised: 1 });
+            }
+        }
+    }
+    for ((_, promised), mut parts) in split {
+        parts.sort_by_key(|(part, _)| *part);
+        if let Some((_, first)) = parts.first() {
+            let name = first.path.as_str();
+            groups.insert(name, Group { parts: parts.into_iter().map(|(_, file)| file).collect(), promised });
+        }
+    }
+    groups
+}
+
+impl Group<'_> {
+    fn size(&self) -> u64 {
+        self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.size))
+    }
+
+    /// Whether it can stand alone.
+    fn is_model(&self) -> bool {
+        self.parts.first().is_some_and(|part| is_model_file(&part.path))
+    }
+
+    fn selection(&self, name: &str) -> Result<Selection, ErrorKind> {
+        if self.parts.len() != self.promised
+            || split_name(name, ".gguf").is_some_and(|(_, part, _)| part != 1)
+        {
+            let (have, promised) = (self.parts.len(), self.promised);
+            return Err(ErrorKind::NoModel(format!(
+                "`{name}` has {promised} parts, the repository {have} of them"
+            )));
+        }
+        let files = self.parts.iter().map(|&part| part.clone()).collect();
+        Ok(Selection { format: Format::Gguf, main: Some(name.to_owned()), files })
+    }
+}
+
+/// The safetensors checkpoint at the top of a repository.
+fn checkpoint(files: &[Listed]) -> Result<Selection, ErrorKind> {
+    let top = |name: &str| files.iter().find(|file| file.path == name);
+    let none = |why: &str| Err(ErrorKind::NoModel(why.to_owned()));
+    let weights: Vec<&Listed> = files
+        .iter()
+        .filter(|file| has_ending(&file.path, ".safetensors") && !file.path.contains('/'))
+        .collect();
+    if weights.is_empty() {
+        return none("the repository has neither GGUF files nor a safetensors checkpoint at its top");
+    }
+    if top("config.json").is_none() {
+        return none("the repository has safetensors files and no config.json");
+    }
+    let mut chosen: Vec<Listed> = if let Some(index) = top(INDEX) {
+        // The index itself is not read: what it lists is what these names say.
+        let mut shards: Vec<(usize, usize, &Listed)> = weights
+            .iter()
+            .filter_map(|file| match split_name(&file.path, ".safetensors")? {
+                ("model", part, promised) => Some((part, promised, *file)),
+                _ => None,
+            })
+            .collect();
+        shards.sort_by_key(|(part, ..)| *part);
+        let complete = shards.iter().enumerate().all(|(i, &(part, n, _))| part == i + 1 && n == shards.len());
+        if shards.is_empty() || !complete {
+            return none("the repository lacks parts of its safetensors checkpoint");
+        }
+        shards.into_iter().map(|(.., file)| file.clone()).chain([index.clone()]).collect()
+    } else if let Some(single) = top("model.safetensors") {
+        vec![single.clone()]
+    } else if let [single] = weights.as_slice() {
+        vec![(*single).clone()]
+    } else {
+        return none("the repository has several safetensors files and no index of them");
+    };
+    chosen.extend(COMPANIONS.iter().filter_map(|name| top(name)).cloned());
+    Ok(Selection { format: Format::Safetensors, main: None, files: chosen })
+}
+
+fn candidates(groups: &BTreeMap<&str, Group<'_>>, checkpoint: Option<&Selection>) -> Vec<(String, u64)> {
+    let ggufs = groups.iter().map(|(name, group)| ((*name).to_owned(), group.size()));
+    let size = |selection: &Selection| {
+        selection.files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.size))
+    };
+    ggufs.chain(checkpoint.map(|selection| (SAFETENSORS.to_owned(), size(selection)))).collect()
+}
+
+fn has_ending(path: &str, ending: &str) -> bool {
+    path.len() > ending.len() && path.to_ascii_lowercase().ends_with(ending)
+}
+
+/// `a/b-00002-of-00005.gguf` as `a/b`, 2, 5.
+fn split_name<'a>(path: &'a str, ending: &str) -> Option<(&'a str, usize, usize)> {
+    let number = |text: &str| -> Option<usize> {
+        (text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok()).flatten()
+    };
+    if !has_ending(path, ending) {
+        return None;
+    }
+    let path = path.get(..path.len() - ending.len())?;
+    let (front, promised) = path.rsplit_once("-of-")?;
+    let (front, part) = front.rsplit_once('-')?;
+    let (part, promised) = (number(part)?, number(promised)?);
+    (!front.is_empty() && (1..=promised).contains(&part)).then_some((front, part, promised))
+}
+
+/// A file's name without ending and number of the part.
+pub(crate) fn stem(file: &str) -> &str {
+    if let Some((front, ..)) = split_name(file, ".gguf") {
+        return front;
+    }
+    if has_ending(file, ".gguf") { file.get(..file.len() - ".gguf".len()).unwrap_or(file) } else { file }
+}
+
+/// Whether a GGUF file is a model by itself. Projectors of images and statistics for quantising lie beside models
+/// under names that the tools which write them give.
+fn is_model_file(path: &str) -> bool {
+    let file = file_name(path).to_ascii_lowercase();
+    !file.starts_with("mmproj") && !file.starts_with("imatrix")
+}
+
+/// Whether this is written like the name of a quantisation: `Q4_K_M`, `iq4_xs`, `UD-Q4_K_XL`, `F16`, `MXFP4_MOE`.
+fn is_quantisation(text: &str) -> bool {
+    let text = text.to_ascii_uppercase();
+    let text = text.strip_prefix("UD-").unwrap_or(&text);
+    let digit_after = |front: &str| {
+        text.strip_prefix(front).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    ["Q", "IQ", "TQ", "F", "BF", "FP", "MXFP", "NVFP"].into_iter().any(digit_after)
+}
+
+/// Whether the name contains the quantisation as words of their own, in capitals or not.
+fn has_quantisation(path: &str, quantisation: &str) -> bool {
+    let (text, wanted) = (stem(file_name(path)).to_ascii_lowercase(), quantisation.to_ascii_lowercase());
+    text.match_indices(&wanted).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + wanted.len()..].chars().next();
+        // `_` joins the words of one quantisation: Q4_K is not Q4_K_M, though `model_Q4_K` ends with Q4_K.
+        before.is_none_or(|c| "-._".contains(c)) && after.is_none_or(|c| "-.".contains(c))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(paths: &[&str]) -> Vec<Listed> {
+        paths.iter().map(|path| Listed { path: (*path).to_owned(), size: 1, digest: None }).collect()
+    }
+
+    fn selected(paths: &[&str], wanted: Option<&str>) -> Result<Vec<String>, ErrorKind> {
+        select(&listed(paths), wanted).map(|s| s.files.into_iter().map(|file| file.path).collect())
+    }
+
+    const QUANTS: &[&str] = &[
+        "README.md",
+        "M-Q4_K_M.gguf",
+        "M-Q4_K_S.gguf",
+        "M-q8_0.gguf",
+        "M-IQ4_XS.gguf",
+        "M.F16.gguf",
+        "M-BF16-00001-of-00002.gguf",
+        "M-BF16-00002-of-00002.gguf",
+        "UD/M-UD-Q4_K_XL.gguf",
+        "mmproj-M-F16.gguf",
+        "M_Q6_K.gguf",
+    ];
+
+    #[test]
+    fn one_file_is_chosen() {
+        for (wanted, file) in [
+            ("M-Q4_K_M.gguf", "M-Q4_K_M.gguf"),
+            ("Q4_K_M", "M-Q4_K_M.gguf"),
+            ("q4_k_s", "M-Q4_K_S.gguf"),
+            ("Q8_0", "M-q8_0.gguf"),
+            ("IQ4_XS", "M-IQ4_XS.gguf"),
+            ("f16", "M.F16.gguf"),
+            ("Q6_K", "M_Q6_K.gguf"),
+            ("UD-Q4_K_XL", "UD/M-UD-Q4_K_XL.gguf"),
+            ("Q4_K_XL", "UD/M-UD-Q4_K_XL.gguf"),
+            ("M-UD-Q4_K_XL.gguf", "UD/M-UD-Q4_K_XL.gguf"),
+            ("m-q4_k_m", "M-Q4_K_M.gguf"),
+            ("mmproj-M-F16.gguf", "mmproj-M-F16.gguf"),
+        ] {
+            assert_eq!(selected(QUANTS, Some(wanted)).unwrap(), [file], "{wanted}");
+        }
+        for wanted in ["Q4_K", "4_K_M", "Q4", "M", "Q2_K", "README.md", "gguf", "K_M"] {
+            let error = selected(QUANTS, Some(wanted)).unwrap_err();
+            assert!(matches!(error, ErrorKind::NoMatch { .. }), "{wanted}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn parts_come_together() {
+        let parts = ["M-BF16-00001-of-00002.gguf", "M-BF16-00002-of-00002.gguf"];
+        for wanted in ["BF16", parts[0], parts[1], "M-BF16"] {
+            assert_eq!(selected(QUANTS, Some(wanted)).unwrap(), parts, "{wanted}");
+        }
+        for missing in [
+            &["M-00001-of-00002.gguf"][..],
+            &["M-00002-of-00002.gguf"],
+            &["M-00001-of-00001.gguf", "M-00001-of-00003.gguf"],
+        ] {
+            assert!(selected(missing, Some(missing[missing.len() - 1])).is_err(), "{missing:?}");
+        }
+    }
+
+    #[test]
+    fn several_are_not_guessed_between() {
+        let Err(ErrorKind::Ambiguous { candidates }) = selected(QUANTS, None) else { panic!() };
+        assert_eq!(candidates.len(), 9);
+        let same = ["a/M-Q4_0.gguf", "b/M-Q4_0.gguf"];
+        assert!(
+            matches!(selected(&same, Some("Q4_0")), Err(ErrorKind::Ambiguous { candidates }) if candidates.len() == 2)
+        );
+        assert_eq!(selected(&same, Some("b/M-Q4_0.gguf")).unwrap(), ["b/M-Q4_0.gguf"]);
+        let both = ["M.gguf", "model.safetensors", "config.json"];
+        assert!(
+            matches!(selected(&both, None), Err(ErrorKind::Ambiguous { candidates }) if candidates[1].0 == "safetensors")
+        );
+        assert_eq!(selected(&both, Some("safetensors")).unwrap(), ["model.safetensors", "config.json"]);
+    }
+
+    #[test]
+    fn a_lone_model_needs_no_name() {
+        assert_eq!(
+            selected(&["M.gguf", "mmproj-f16.gguf", "imatrix_unsloth.gguf", "README.md"], None).unwrap(),
+            ["M.gguf"]
+        );
+    }
+
+    #[test]
+    fn checkpoints_come_whole() {
+        let sharded = [
+            "model-00002-of-00002.safetensors",
+            "model-00001-of-00002.safetensors",
+            INDEX,
+            "config.json",
+            "tokenizer.json",
+            "consolidated.safetensors",
+            "original/model.safetensors",
+            "README.md",
+            "LICENSE",
+        ];
+        let wanted = [
+            "model-00001-of-00002.safetensors",
+            "model-00002-of-00002.safetensors",
+            INDEX,
+            "config.json",
+            "tokenizer.json",
+            "LICENSE",
+        ];
+        assert_eq!(selected(&sharded, None).unwrap(), wanted);
+        for bad in [
+            &["model-00001-of-00002.safetensors", INDEX, "config.json"][..],
+            &["model.safetensors"],
+            &["a.safetensors", "b.safetensors", "config.json"],
+            &["x/model.safetensors", "config.json"],
+            &[INDEX, "config.json", "pytorch_model.bin"],
+            &[],
+        ] {
+            assert!(matches!(selected(bad, None), Err(ErrorKind::NoModel(_))), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_parts() {
+        assert_eq!(split_name("d/m-00002-of-00005.gguf", ".gguf"), Some(("d/m", 2, 5)));
+        for bad in [
+            "m-00000-of-00005.gguf",
+            "m-00006-of-00005.gguf",
+            "m-2-of-5.gguf",
+            "-00001-of-00001.gguf",
+            "m.gguf",
+            "ü",
+            "m-00001-of-0000ü.gguf",
+        ] {
+            assert_eq!(split_name(bad, ".gguf"), None, "{bad}");
+        }
+    }
+}
