@@ -84,7 +84,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if interactive && args.json {
         return Err(Failure::usage("--json needs a PROMPT or text on standard input"));
     }
-    let edited = interactive && io::stdout().is_terminal();
+    // The line editor asks the terminal where the cursor is through one of them and draws on the other.
+    let edited = interactive && io::stdout().is_terminal() && io::stderr().is_terminal();
     let interrupt = Interrupt::install(if edited { Idle::Stay } else { Idle::Exit })?;
     let options = LoadOptions { threads: args.threads, isa: args.isa };
     let model = match &request.model {
@@ -115,11 +116,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             "{name}, context of {} tokens; /help lists the commands, Ctrl-D ends",
             conversation.context()
         ));
-        let mut lines: Box<dyn chat::Lines> = if io::stdout().is_terminal() {
-            Box::new(editor::Editor::new())
-        } else {
-            Box::new(editor::Plain)
-        };
+        let mut lines: Box<dyn chat::Lines> =
+            if edited { Box::new(editor::Editor::new()) } else { Box::new(editor::Plain) };
         chat::run(&mut conversation, lines.as_mut(), &interrupt, out, &mut io::stderr())?;
         note(&conversation.summary().line());
         return Ok(());

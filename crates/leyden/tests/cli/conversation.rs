@@ -99,3 +99,21 @@ fn only_answers_go_to_a_pipe() {
     assert_eq!(result["code"], 0, "{result}");
     assert_eq!(result["output"].as_str().unwrap(), format!("{}\n", once.out));
 }
+
+#[test]
+fn no_editor_draws_into_a_log() {
+    let files = Files::new();
+    let args = ["run", "-n", "8", "--temp", "0"];
+    let once = crate::program::leyden(&[&args[..], &["Once upon a time"]].concat());
+    let scene = serde_json::json!([
+        { "wait": "", "send": "Once upon a time\n" },
+        { "wait": once.out, "send": "" },
+        { "wait": "\n", "send": CTRL_D },
+    ]);
+    let Some(result) = play(&files, &[&["2|"], &args[..]].concat(), &scene) else { return };
+    assert_eq!(result["code"], 0, "{result}");
+    for stream in ["terminal", "output"] {
+        assert!(!result[stream].as_str().unwrap().contains('\u{1b}'), "{result}");
+    }
+    assert!(result["output"].as_str().unwrap().contains("peak memory"), "{result}");
+}

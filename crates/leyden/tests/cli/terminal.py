@@ -1,9 +1,9 @@
 """Plays a person at a terminal: waits for what the program shows, types, and reports what became of it.
 
-The argument is a JSON object: program, arguments (a first "|" gives standard output a pipe of its own), environment,
-folder to run in, and a scene, a list of steps. A step waits until the terminal has shown `wait` since the step before
-(or, with `output`, until anything of an answer has come), then types `send`. Prints a JSON object: code, terminal,
-output.
+The argument is a JSON object: program, arguments (a first "|" gives standard output a pipe of its own, a first "2|"
+standard error), environment, folder to run in, and a scene, a list of steps. A step waits until the terminal has
+shown `wait` since the step before (or, with `output`, until anything of an answer has come), then types `send`.
+Prints a JSON object: code, terminal, output.
 """
 
 import json
@@ -18,7 +18,7 @@ LIMIT_SECONDS = 60
 
 request = json.loads(sys.argv[1])
 arguments = request["arguments"]
-piped = arguments[0] == "|"
+piped = {"|": 1, "2|": 2}.get(arguments[0])
 if piped:
     arguments = arguments[1:]
 pipe_read, pipe_write = os.pipe()
@@ -27,7 +27,7 @@ pid, terminal = pty.fork()
 if pid == 0:
     os.chdir(request["folder"])
     if piped:
-        os.dup2(pipe_write, 1)
+        os.dup2(pipe_write, piped)
     os.execve(request["program"], [request["program"], *arguments], {**os.environ, **request["environment"]})
 os.close(pipe_write)
 

@@ -17,9 +17,9 @@ use crate::cli::knobs;
 /// Lines kept in the history.
 const HISTORY_LINES: usize = 1000;
 
-/// Lines as the terminal gives them, for when standard output goes to a file or a pipe: the editor asks the terminal
-/// for the cursor's position through standard output, where nothing but answers may appear then. At the prompt Ctrl-C
-/// ends the program.
+/// Lines as the terminal gives them, for when standard output or standard error goes to a file or a pipe: the editor
+/// asks the terminal for the cursor's position through the one, where nothing but answers may appear then, and draws on
+/// the other. At the prompt Ctrl-C ends the program.
 pub(super) struct Plain;
 
 impl Lines for Plain {
