@@ -48,8 +48,6 @@ pub(crate) struct Args {
     /// Most tokens to generate; by default until the model ends or the context is full
     #[arg(short = 'n', long = "max-tokens", value_name = "N")]
     max_tokens: Option<usize>,
-    #[command(flatten)]
-    sampling: sampling::Sampling,
     /// Threads to compute with; by default one per physical core that may be used
     #[arg(long, short, value_name = "T")]
     threads: Option<usize>,
@@ -65,6 +63,9 @@ pub(crate) struct Args {
     /// Print one JSON object instead of the text
     #[arg(long)]
     json: bool,
+    // Last, because its heading in the help holds for everything after it.
+    #[command(flatten)]
+    sampling: sampling::Sampling,
 }
 
 fn kv_type(name: &str) -> Result<KvType, String> {

@@ -14,6 +14,12 @@ fn help_and_version_succeed() {
     {
         assert!(leyden(args).ok().contains("Usage: leyden"), "{args:?}");
     }
+    let help = leyden(&["run", "--help"]).ok();
+    let (options, choice) = help.split_once("Choice of tokens:").unwrap();
+    assert!(
+        options.contains("--threads") && options.contains("--json") && choice.contains("--seed"),
+        "{help}"
+    );
     assert_eq!(leyden(&["--version"]).ok(), format!("leyden {}\n", env!("CARGO_PKG_VERSION")));
 }
 
