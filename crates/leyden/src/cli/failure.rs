@@ -132,6 +132,19 @@ impl From<leyden_text::Error> for Failure {
     }
 }
 
+impl From<leyden_hub::Error> for Failure {
+    fn from(error: leyden_hub::Error) -> Self {
+        if matches!(error.kind(), leyden_hub::ErrorKind::Stopped) {
+            return Self::interrupted();
+        }
+        let failure = if error.is_usage() { Self::usage(&error) } else { Self::new(&error) };
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
 impl From<leyden::Error> for Failure {
     fn from(error: leyden::Error) -> Self {
         match error {

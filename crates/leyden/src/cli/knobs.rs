@@ -10,8 +10,18 @@ pub(super) const HISTORY: Knob = Knob {
     help: "file that keeps what was typed to `leyden run`, or `off`; by default leyden/history in the user's state folder",
 };
 
-/// All of them.
-pub(super) static KNOBS: &[Knob] = &[HISTORY];
+/// All of them, those that `leyden pull` reads and that hold no secrets included.
+pub(super) static KNOBS: &[Knob] = &[
+    HISTORY,
+    of_hub(&leyden_hub::knobs::MODELS),
+    of_hub(&leyden_hub::knobs::ENDPOINT),
+    of_hub(&leyden_hub::knobs::OFFLINE),
+    of_hub(&leyden_hub::knobs::HUB_OFFLINE),
+];
+
+const fn of_hub(knob: &leyden_hub::knobs::Knob) -> Knob {
+    Knob { name: knob.name, help: knob.help }
+}
 
 /// The file for the history, if there is to be one.
 pub(super) fn history_file() -> Option<PathBuf> {

@@ -8,8 +8,12 @@ mod doctor;
 mod failure;
 mod inspect;
 mod knobs;
+mod list;
 mod model_file;
+mod pull;
+mod rm;
 mod run;
+mod stored;
 mod text;
 mod tokenize;
 
@@ -49,6 +53,9 @@ macro_rules! commands {
 // COMMANDS, in the order of `leyden --help`.
 commands! {
     Run run "Answer a prompt, or hold a conversation",
+    Pull pull "Get a model from the hub",
+    List list "Show the models that were pulled",
+    Rm rm "Remove a pulled model",
     Inspect inspect "Show what is in a model file",
     Tokenize tokenize "Turn text into token ids, or back",
     Doctor doctor "Show what leyden sees of this machine, and what it chooses because of it",

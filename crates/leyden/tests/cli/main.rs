@@ -7,6 +7,7 @@ mod conversation;
 mod doctor;
 mod examples;
 mod inspect;
+mod models;
 mod program;
 mod run;
 mod streams;

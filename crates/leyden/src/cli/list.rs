@@ -1,0 +1,108 @@
+//! `leyden list`: what is in the store.
+
+use std::io::{self, Write};
+
+use leyden_hub::{Contents, Store};
+use serde_json::{Value, json};
+
+use super::failure::Failure;
+use super::stored;
+use super::text::{Table, bytes};
+
+/// Prints the models that `leyden pull` brought, each with its size and the commit that it is from. The store is the
+/// folder in LEYDEN_MODELS, otherwise leyden/models in the user's data folder.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the list.
+pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let store = Store::from_env()?;
+    let contents = store.contents()?;
+    if args.json {
+        let models: Vec<Value> = contents.models.iter().map(stored::object).collect();
+        let unfinished: Vec<Value> = contents
+            .unfinished
+            .iter()
+            .map(|(repo, bytes)| json!({ "repo": repo.to_string(), "bytes": bytes }))
+            .collect();
+        let problems: Vec<String> = contents.problems.iter().map(ToString::to_string).collect();
+        let report = json!({
+            "store": store.root().display().to_string(),
+            "models": models,
+            "unfinished": unfinished,
+            "problems": problems,
+        });
+        serde_json::to_writer_pretty(&mut *out, &report)?;
+        return Ok(writeln!(out)?);
+    }
+    // Nobody is left to tell if writing to standard error fails.
+    for problem in &contents.problems {
+        let _ = writeln!(io::stderr(), "warning: {problem}");
+        if let Some(hint) = problem.hint() {
+            let _ = writeln!(io::stderr(), "hint: {hint}");
+        }
+    }
+    if contents.models.is_empty() && contents.unfinished.is_empty() {
+        let root = store.root().display();
+        let _ = writeln!(io::stderr(), "no models in {root}; leyden pull hf:ORG/REPO gets one");
+        return Ok(());
+    }
+    table(&contents).write(out)?;
+    Ok(())
+}
+
+fn table(contents: &Contents) -> Table {
+    let mut table = Table::new(&["NAME", "SIZE", "FORMAT", "COMMIT", "PULLED", "STATE"], &[1]);
+    for model in &contents.models {
+        table.add(vec![
+            model.name.clone(),
+            bytes(model.bytes()),
+            model.format.name().to_owned(),
+            model.commit.chars().take(8).collect(),
+            date(model.pulled),
+            model.damage.as_ref().map_or_else(|| "whole".to_owned(), |damage| format!("damaged: {damage}")),
+        ]);
+    }
+    for (repo, size) in &contents.unfinished {
+        let none = || "-".to_owned();
+        table.add(vec![repo.to_string(), bytes(*size), none(), none(), none(), "unfinished".to_owned()]);
+    }
+    table
+}
+
+/// The day of a time in seconds since 1970, in UTC.
+fn date(seconds: u64) -> String {
+    // Counted in eras of 400 years that begin with a March, so that the day a leap year adds is the last of its year.
+    const ERA_DAYS: u64 = 146_097;
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / ERA_DAYS, days % ERA_DAYS);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    format!("{:04}-{month:02}-{day:02}", era * 400 + year + later)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date;
+
+    #[test]
+    fn dates() {
+        for (seconds, wanted) in [
+            (0, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (951_868_800, "2000-03-01"),
+            (1_735_689_599, "2024-12-31"),
+            (1_791_504_000, "2026-10-09"),
+            (4_107_542_400, "2100-03-01"),
+        ] {
+            assert_eq!(date(seconds), wanted);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What a person sees of a pull: a bar on a terminal, now and then a line anywhere else.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use leyden_hub::Event;
+
+use crate::cli::text::{bytes, plural, printable};
+
+/// Between two lines about the same file.
+const PACE: Duration = Duration::from_secs(10);
+
+/// Shows the events of one pull.
+#[derive(Debug)]
+pub(super) struct Progress {
+    /// Drawn on a terminal only.
+    bar: Option<ProgressBar>,
+    /// Bytes of files that are in their place.
+    done: u64,
+    file: String,
+    file_bytes: u64,
+    spoke: Instant,
+}
+
+impl Progress {
+    pub(super) fn new() -> Self {
+        let bar = io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            let style = "{wide_msg} {bytes}/{total_bytes} {binary_bytes_per_sec} {eta}\n{wide_bar}";
+            if let Ok(style) = ProgressStyle::with_template(style) {
+                bar.set_style(style);
+            }
+            bar
+        });
+        Self { bar, done: 0, file: String::new(), file_bytes: 0, spoke: Instant::now() }
+    }
+
+    pub(super) fn hear(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::Waiting => self.say("another pull of this repository is at work; waiting for it"),
+            Event::Plan { files, bytes: total } => match &self.bar {
+                Some(bar) => bar.set_length(total),
+                None => self.say(&format!("{}, {}", plural(files, "file"), bytes(total))),
+            },
+            Event::Check { path, bytes } => self.begin("checking", path, bytes),
+            Event::Download { path, bytes } => self.begin("downloading", path, bytes),
+            Event::At { bytes: at } => self.at(at),
+            Event::Done { bytes, .. } => {
+                self.done += bytes;
+                self.at(0);
+            }
+            Event::Retry { error, wait } => {
+                self.say(&format!("{error}; trying again in {} s", wait.as_secs_f32().ceil()));
+            }
+            Event::StartOver { path } => {
+                self.say(&format!("{}: not what the hub has; from the beginning", printable(path, 200)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the bar away.
+    pub(super) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn begin(&mut self, verb: &str, path: &str, size: u64) {
+        self.file = printable(path, 200);
+        self.file_bytes = size;
+        self.spoke = Instant::now();
+        match &self.bar {
+            Some(bar) => bar.set_message(format!("{verb} {}", self.file)),
+            None => self.say(&format!("{verb} {} ({})", self.file, bytes(size))),
+        }
+    }
+
+    fn at(&mut self, at: u64) {
+        match &self.bar {
+            Some(bar) => bar.set_position(self.done.saturating_add(at)),
+            None if at > 0 && self.spoke.elapsed() >= PACE => {
+                self.spoke = Instant::now();
+                self.say(&format!("{}: {} of {}", self.file, bytes(at), bytes(self.file_bytes)));
+            }
+            None => {}
+        }
+    }
+
+    fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            // Nobody is left to tell if this fails.
+            None => drop(writeln!(io::stderr(), "{line}")),
+        }
+    }
+}

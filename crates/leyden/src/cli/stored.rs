@@ -1,0 +1,25 @@
+//! How a model of the store looks in `--json`.
+
+use leyden_hub::Model;
+use serde_json::{Value, json};
+
+/// The object that describes a model.
+pub(super) fn object(model: &Model) -> Value {
+    let files: Vec<Value> = model
+        .files
+        .iter()
+        .map(|file| json!({ "path": file.path, "bytes": file.bytes, "sha256": file.sha256 }))
+        .collect();
+    json!({
+        "name": model.name,
+        "path": model.path.display().to_string(),
+        "format": model.format.name(),
+        "bytes": model.bytes(),
+        "repo": model.repo.to_string(),
+        "revision": model.revision,
+        "commit": model.commit,
+        "pulled": model.pulled,
+        "damage": model.damage,
+        "files": files,
+    })
+}
