@@ -33,16 +33,18 @@ struct Arriving<'a> {
     size: u64,
     /// Some of it was there before.
     resumed: bool,
+    /// What came over the network, thrown away or not.
+    received: u64,
 }
 
-/// Downloads into `partial`, or what is missing of it, and returns the SHA-256. The file is flushed, and is what the
+/// Downloads into `partial`, or what is missing of it, and returns the SHA-256 and how many bytes came. The file is flushed, and is what the
 /// hub lists in length and content; after an error that says it is not, it is removed.
 pub(crate) fn download(
     client: &Client,
     job: &Job<'_>,
     partial: &Path,
     on: &mut dyn FnMut(Event<'_>),
-) -> Result<String> {
+) -> Result<(String, u64)> {
     let wanted = job.digest.clone().ok_or_else(|| Error::new(job.path, ErrorKind::NoChecksum))?;
     let mut arriving = Arriving::open(partial, wanted, job.size)?;
     arriving.hash_what_is_there(client, on)?;
@@ -61,7 +63,7 @@ pub(crate) fn download(
                 let found = hashed.like(&arriving.wanted);
                 if found == arriving.wanted {
                     arriving.file.sync_all().map_err(Error::io("flush", partial))?;
-                    return Ok(hashed.sha256);
+                    return Ok((hashed.sha256, arriving.received));
                 }
                 if !arriving.resumed {
                     durable::remove_file(partial)?;
@@ -97,7 +99,16 @@ impl<'a> Arriving<'a> {
             .truncate(false)
             .open(path)
             .map_err(Error::io("create", path))?;
-        Ok(Self { file, path, have: 0, hasher: Hasher::new(&wanted, size), wanted, size, resumed: false })
+        Ok(Self {
+            file,
+            path,
+            have: 0,
+            hasher: Hasher::new(&wanted, size),
+            wanted,
+            size,
+            resumed: false,
+            received: 0,
+        })
     }
 
     /// Hashes what an earlier run left.
@@ -174,6 +185,7 @@ impl<'a> Arriving<'a> {
             self.file.write_all(&buffer[..n]).map_err(Error::io("write", self.path))?;
             self.hasher.update(&buffer[..n]);
             self.have += n as u64;
+            self.received += n as u64;
             on(Event::At { bytes: self.have });
             let elapsed = window.0.elapsed();
             if elapsed > stall {

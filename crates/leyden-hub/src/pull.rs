@@ -271,10 +271,9 @@ impl Pull<'_> {
             size: listed.size,
             digest: listed.digest.clone(),
         };
-        let had = fs::metadata(&partial).map_or(0, |metadata| metadata.len().min(listed.size));
         on(Event::Download { path: &listed.path, bytes: listed.size });
-        let sha256 = download::download(self.client, &job, &partial, on)?;
-        self.downloaded += listed.size - had;
+        let (sha256, received) = download::download(self.client, &job, &partial, on)?;
+        self.downloaded += received;
         durable::rename(&partial, &place)?;
         on(Event::Done { path: &listed.path, bytes: listed.size });
         Ok(ModelFile { path: listed.path.clone(), bytes: listed.size, sha256 })

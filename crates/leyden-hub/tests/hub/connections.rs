@@ -59,7 +59,8 @@ fn a_later_pull_resumes_what_an_earlier_one_left() {
 fn what_an_earlier_pull_left_may_be_damaged() {
     let model = content(900_000, 1);
     let hub = Hub::start(&Repository::new(&[("m.gguf", &model)]));
-    for left in [vec![0; 500_000], vec![0; 900_000], vec![0; 900_001]] {
+    // The last is what a pull leaves that ends after the last byte and before the file gets its name.
+    for left in [vec![0; 500_000], vec![0; 900_000], vec![0; 900_001], model.clone()] {
         let (shelf, options) = (Shelf::new(), options(&hub.api.url()));
         shelf.pull(&options, "hf:org/repo").unwrap();
         let folder = shelf.path().join("models/hf/org/repo");
@@ -71,7 +72,7 @@ fn what_an_earlier_pull_left_may_be_damaged() {
         assert_eq!(fs::read(pulled.unwrap().model.path).unwrap(), model);
         assert_eq!(
             notes.iter().any(|note| note.starts_with("StartOver")),
-            left.len() <= 900_000,
+            left.len() <= 900_000 && left != model,
             "{notes:?}"
         );
     }
@@ -94,7 +95,7 @@ fn a_server_without_ranges_is_asked_for_everything() {
     });
     let shelf = Shelf::new();
     let pulled = shelf.pull(&options(&hub.api.url()), "hf:org/repo").unwrap();
-    assert_eq!(fs::read(pulled.model.path).unwrap(), model);
+    assert_eq!((pulled.downloaded, fs::read(pulled.model.path).unwrap()), (3_500_000, model.clone()));
     // One that always breaks at the same place makes no progress, however much it sends.
     let hub = Hub::spoilt(&Repository::new(&[("m.gguf", &model)]), move |request, reply| {
         if !is_file(request) {
