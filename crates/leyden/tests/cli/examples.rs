@@ -1,5 +1,6 @@
 //! The examples of the library, which `cargo test` builds beside the tests.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -13,7 +14,12 @@ fn example(name: &str) -> Option<PathBuf> {
         return Some(path);
     }
     assert!(std::env::var_os("LEYDEN_CI").is_none(), "{} is not built", path.display());
-    eprintln!("skipped: {} is not built; `cargo test` without `--test` builds it", path.display());
+    // Not `eprintln!`, which a test that passes keeps to itself.
+    let _ = writeln!(
+        std::io::stderr(),
+        "skipped: {} is not built; `cargo test` without `--test` builds it",
+        path.display()
+    );
     None
 }
 
