@@ -1,14 +1,30 @@
 //! Opening the model file that a command names.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use leyden_hub::{ErrorKind, Store};
 use leyden_tensor::{Gguf, WeightSource};
 
 use super::failure::{Failure, IN_USE};
 
-/// Opens a model file.
-pub(super) fn open(path: &Path) -> Result<Gguf, Failure> {
-    Ok(Gguf::open(path)?)
+/// Opens the model file that MODEL means.
+pub(super) fn open(model: &Path) -> Result<Gguf, Failure> {
+    Ok(Gguf::open(&locate(model)?)?)
+}
+
+/// The file that MODEL means: a path, the name of a pulled model, or its `hf:…` reference.
+pub(super) fn locate(model: &Path) -> Result<PathBuf, Failure> {
+    match leyden_hub::resolve(model, &Store::from_env()?) {
+        Ok(path) => Ok(path),
+        // A name with a slash or an ending was meant as a path, and fails as one.
+        Err(e)
+            if matches!(e.kind(), ErrorKind::NoSuchModel { .. })
+                && (model.extension().is_some() || model.components().count() > 1) =>
+        {
+            Ok(model.to_owned())
+        }
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// Fails if the file shrank or its disk failed while it was in use: what was read since may be zeros.

@@ -17,6 +17,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leyden::{KvType, Level, LoadOptions, Model, SessionOptions};
 
 use super::failure::Failure;
+use super::model_file;
 use conversation::{Conversation, Mode};
 use interrupt::{Idle, Interrupt};
 use request::Input;
@@ -90,7 +91,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let interrupt = Interrupt::install(if edited { Idle::Stay } else { Idle::Exit })?;
     let options = LoadOptions { threads: args.threads, isa: args.isa };
     let model = match &request.model {
-        Some(path) => load(path, &options)?,
+        Some(model) => load(&model_file::locate(model)?, &options)?,
         None => {
             note(
                 "no model named: the embedded storyteller answers, a toy of 4 million parameters that continues old \
