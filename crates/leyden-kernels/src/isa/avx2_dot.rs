@@ -175,30 +175,8 @@ impl Dot for Avx2Dot {
         both!(|h| _mm256_cvtepi32_ps(a[h]))
     }
 
-    #[inline(always)]
-    unsafe fn bytes(self, p: *const u8) -> __m128i {
-        with!(_mm_loadu_si128(p.cast()))
-    }
-    #[inline(always)]
-    fn byte_and(self, a: __m128i, mask: u8) -> __m128i {
-        with!(_mm_and_si128(a, _mm_set1_epi8(mask as i8)))
-    }
-    #[inline(always)]
-    fn byte_or(self, a: __m128i, b: __m128i) -> __m128i {
-        with!(_mm_or_si128(a, b))
-    }
-    #[inline(always)]
-    fn byte_shr<const N: i32>(self, a: __m128i) -> __m128i {
-        with!(_mm_srli_epi16::<N>(a))
-    }
-    #[inline(always)]
-    fn byte_shl<const N: i32>(self, a: __m128i) -> __m128i {
-        with!(_mm_slli_epi16::<N>(a))
-    }
-    #[inline(always)]
-    fn byte_sub(self, a: __m128i, b: u8) -> __m128i {
-        with!(_mm_sub_epi8(a, _mm_set1_epi8(b as i8)))
-    }
+    super::x86_bytes::byte_operations!();
+
     #[inline(always)]
     fn half_powers(self, a: __m128i) -> [__m256; 2] {
         both!(|h| {

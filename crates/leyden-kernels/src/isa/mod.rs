@@ -16,6 +16,8 @@ pub(crate) mod avx2_dot;
 pub(crate) mod avx512_dot;
 pub(crate) mod dot;
 pub(crate) mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod x86_bytes;
 
 /// The instruction-set tiers, slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

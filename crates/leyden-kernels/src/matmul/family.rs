@@ -42,14 +42,22 @@ pub(crate) trait Simple: Codes {
     /// Whether a block also has a minimum, added to each of its values.
     const MINIMUM: bool = false;
 
-    /// Bytes of the scales before the codes in a panel of depth `k`, and of one block's scales.
-    fn scale_bytes(k: usize) -> (usize, usize);
+    /// Bytes of the scales before the codes in a panel of depth `k`, and of one block's scales: by default 16
+    /// halves per block, and 16 more for minima.
+    fn scale_bytes(k: usize) -> (usize, usize) {
+        let block = if Self::MINIMUM { 4 * ROWS } else { 2 * ROWS };
+        ((k / 32 * block).next_multiple_of(64), block)
+    }
 
     /// Scale and minimum of a block from its scales at `p`.
     ///
     /// # Safety
     /// `p` points at the scales of one block.
-    unsafe fn scale<D: Dot>(d: D, p: *const u8) -> (D::Floats, D::Floats);
+    #[inline(always)]
+    unsafe fn scale<D: Dot>(d: D, p: *const u8) -> (D::Floats, D::Floats) {
+        // SAFETY: the caller gives one block's scales.
+        unsafe { (d.halves(p), if Self::MINIMUM { d.halves(p.add(2 * ROWS)) } else { d.zeros() }) }
+    }
 }
 
 /// Factors of 256 values.

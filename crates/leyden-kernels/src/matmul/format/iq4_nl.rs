@@ -47,17 +47,7 @@ impl Codes for Iq4Nl {
     }
 }
 
-impl Simple for Iq4Nl {
-    fn scale_bytes(k: usize) -> (usize, usize) {
-        (scales_bytes(k / 32).unwrap_or(0), 2 * ROWS)
-    }
-
-    #[inline(always)]
-    unsafe fn scale<D: Dot>(d: D, p: *const u8) -> (D::Floats, D::Floats) {
-        // SAFETY: the caller gives one block's scales.
-        unsafe { (d.halves(p), d.zeros()) }
-    }
-}
+impl Simple for Iq4Nl {}
 
 fn pack(rows: &[&[u8]], k: usize, panel: &mut [u8]) {
     let (scales, codes) = panel.split_at_mut(Iq4Nl::scale_bytes(k).0);

@@ -33,15 +33,6 @@ impl Codes for Q5_1 {
 
 impl Simple for Q5_1 {
     const MINIMUM: bool = true;
-    fn scale_bytes(k: usize) -> (usize, usize) {
-        (k / 32 * 4 * ROWS, 4 * ROWS)
-    }
-
-    #[inline(always)]
-    unsafe fn scale<D: Dot>(d: D, p: *const u8) -> (D::Floats, D::Floats) {
-        // SAFETY: the caller gives one block's scales.
-        unsafe { (d.halves(p), d.halves(p.add(2 * ROWS))) }
-    }
 }
 
 fn pack(rows: &[&[u8]], k: usize, panel: &mut [u8]) {
