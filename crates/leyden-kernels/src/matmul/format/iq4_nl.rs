@@ -8,6 +8,7 @@ use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
 use crate::matmul::family::{Codes, Simple, family_tiles};
 use leyden_tensor::DType;
+use leyden_tensor::quant::IQ4_VALUES;
 
 pub(crate) const FORMAT: Format = Format {
     dtype: DType::IQ4NL,
@@ -17,16 +18,12 @@ pub(crate) const FORMAT: Format = Format {
     tiles: family_tiles!(scalar, simple Iq4Nl),
 };
 
-/// The values that the codes stand for: a non-linear grid (llama.cpp's `kvalues_iq4nl`).
-pub(super) const VALUES: [i8; 16] =
-    [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
-
-/// The same as bytes.
+/// The values that the codes stand for, as bytes.
 pub(super) const TABLE: [u8; 16] = {
     let mut t = [0; 16];
     let mut i = 0;
     while i < 16 {
-        t[i] = VALUES[i] as u8;
+        t[i] = IQ4_VALUES[i] as u8;
         i += 1;
     }
     t
@@ -65,7 +62,7 @@ fn scalar(panel: &[u8], k: usize, tile: &Tile<'_>, out: &mut [f32]) {
     let factors = |b: usize, r: usize| (half_at(scales, (b * ROWS + r) * 2), 0.0);
     let value = |b: usize, i: usize, r: usize| {
         let group = &codes[b * Iq4Nl::BYTES..];
-        i32::from(VALUES[usize::from(nibble(group, i, r))])
+        i32::from(IQ4_VALUES[usize::from(nibble(group, i, r))])
     };
     scalar::simple(k, tile, out, false, factors, value);
 }

@@ -4,13 +4,14 @@
 //! Panel, per 256: `[16]` d, the high bits of the scales `[2][16]`, their low nibbles `[4][16]`, then per block four
 //! vectors of nibbles.
 
-use super::iq4_nl::{TABLE, VALUES};
+use super::iq4_nl::TABLE;
 use super::scalar::{self, SuperPanel, nibble};
 use super::{Format, ROWS, TileFn, half_at, nibbles, pack_nibbles};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
 use crate::matmul::family::{Codes, Factors, Super, family_tiles};
 use leyden_tensor::DType;
+use leyden_tensor::quant::IQ4_VALUES;
 
 /// Bytes of 256 values of 16 rows, and where their parts begin.
 const BYTES: usize = 136 * ROWS;
@@ -112,7 +113,7 @@ impl SuperPanel for Panel<'_> {
 
     fn value(&self, sb: usize, i: usize, r: usize) -> i32 {
         let code = nibble(&self.0[sb * BYTES + CODES + i / 32 * Iq4Xs::BYTES..], i % 32, r);
-        i32::from(VALUES[usize::from(code)])
+        i32::from(IQ4_VALUES[usize::from(code)])
     }
 }
 

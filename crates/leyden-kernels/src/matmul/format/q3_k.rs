@@ -2,7 +2,7 @@
 //! `x = d * scale * (code - 4)`.
 //!
 //! Panel, per 256: `[16]` d, the twelve bytes of packed scales as `[12][16]`, then per 32 values two vectors of low
-//! bit pairs and one of high bits. The d are padded to a cache line by what follows: a superblock is 27.5 lines.
+//! bit pairs and one of high bits. That is 27.5 cache lines, so every other superblock begins in the middle of one.
 
 use super::scalar::{self, SuperPanel, bit, crumb};
 use super::{Format, ROWS, TileFn, bits, crumbs, half_at, pack_bits, pack_crumbs};
