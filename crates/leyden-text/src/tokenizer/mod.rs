@@ -12,6 +12,8 @@ mod special;
 mod unicode_classes;
 mod vocab;
 
+use std::borrow::Cow;
+
 use leyden_tensor::Metadata;
 
 use crate::error::{Error, ErrorKind};
@@ -37,6 +39,14 @@ pub trait Tokenizer: Send + Sync {
     /// The bytes that a token stands for, which need not be whole characters; for a special token, its
     /// name. `None` if there is no such token.
     fn token_bytes(&self, id: u32) -> Option<&[u8]>;
+
+    /// What a token adds to a text whose last token is `previous`; `None` at the beginning of a text. These are
+    /// its [bytes](Self::token_bytes), except where the vocabulary knows beginnings: there, a space that only sets
+    /// words apart is left out before the first one.
+    fn bytes_after(&self, previous: Option<u32>, id: u32) -> Option<Cow<'_, [u8]>> {
+        let _ = previous;
+        self.token_bytes(id).map(Cow::Borrowed)
+    }
 
     /// The number of tokens.
     fn vocab_size(&self) -> usize;
