@@ -61,7 +61,7 @@ impl Decoder {
         if kv_type == KvType::Q8_0 && !c.head_dim.is_multiple_of(32) {
             let what =
                 format!("q8_0 keys and values need heads of a multiple of 32 values, not {}", c.head_dim);
-            return Err(Error::invalid(self.source.metadata().file(), "attention.key_length", what));
+            return Err(Error::invalid(&self.source.path().display().to_string(), "head size", what));
         }
         Ok(KvShape { layers: c.layers, heads: c.kv_heads, head_dim: c.head_dim, kv_type })
     }
@@ -127,7 +127,7 @@ impl Decoder {
             quant::decode_row(table.dtype(), table.row(token as usize), out);
         }
         if self.source.truncated() {
-            return Err(Error::truncated(self.source.metadata().file()));
+            return Err(Error::truncated(&self.source.path().display().to_string()));
         }
         Ok(())
     }

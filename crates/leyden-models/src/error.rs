@@ -23,6 +23,8 @@ pub enum ErrorKind {
     UnknownArchitecture {
         /// What the file says.
         found: String,
+        /// What it could say.
+        supported: Vec<&'static str>,
     },
     /// A value that no model of the architecture can have, or that is not supported.
     Invalid(String),
@@ -39,9 +41,14 @@ impl Error {
         Error { kind: ErrorKind::Truncated, file: file.to_owned(), at: String::new() }
     }
 
-    pub(crate) fn unknown_architecture(file: &str, found: &str) -> Error {
-        let kind = ErrorKind::UnknownArchitecture { found: found.to_owned() };
-        Error { kind, file: file.to_owned(), at: "general.architecture".to_owned() }
+    pub(crate) fn unknown_architecture(
+        file: &str,
+        at: &str,
+        found: &str,
+        supported: Vec<&'static str>,
+    ) -> Error {
+        let kind = ErrorKind::UnknownArchitecture { found: found.to_owned(), supported };
+        Error { kind, file: file.to_owned(), at: at.to_owned() }
     }
 
     pub(crate) fn resources(file: &str, source: leyden_kernels::Error) -> Error {
@@ -75,10 +82,9 @@ impl fmt::Display for Error {
             ErrorKind::Resources(e) => write!(f, "{e}"),
             ErrorKind::Invalid(what) => f.write_str(what),
             ErrorKind::Truncated => f.write_str("the file was truncated or became unreadable while in use"),
-            ErrorKind::UnknownArchitecture { found } => {
-                let known: Vec<&str> = crate::ARCHITECTURES.iter().map(|a| a.name).collect();
+            ErrorKind::UnknownArchitecture { found, supported } => {
                 let found = Escaped(found);
-                write!(f, "architecture `{found}` is not supported; supported: {}", known.join(", "))
+                write!(f, "architecture `{found}` is not supported; supported: {}", supported.join(", "))
             }
         }
     }

@@ -11,11 +11,6 @@ pub(crate) struct Frequencies {
     pub(crate) scale: f64,
 }
 
-/// YaRN's ramp: pairs that turn more often than FAST times over the original context are kept, those that turn
-/// less often than SLOW times are divided (the paper's beta and alpha for Llama).
-const FAST: f64 = 32.0;
-const SLOW: f64 = 1.0;
-
 impl Frequencies {
     /// Frequencies for `rope`, each further divided by its entry of `divisors` where there are any.
     pub(crate) fn new(rope: &RopeConfig, divisors: Option<&[f32]>) -> Frequencies {
@@ -26,13 +21,25 @@ impl Frequencies {
         let mut values: Vec<f64> = match rope.scaling {
             RopeScaling::None => plain.collect(),
             RopeScaling::Linear { factor } => plain.map(|f| f / f64::from(factor)).collect(),
-            RopeScaling::Yarn { factor, original_context } => {
+            RopeScaling::Llama3 { factor, low, high, original_context } => {
+                let [factor, low, high] = [factor, low, high].map(f64::from);
+                // Turns over the original context: below `low` the pair is divided, above `high` it is kept.
+                let kept =
+                    |f: f64| ((original_context as f64 * f / TAU - low) / (high - low)).clamp(0.0, 1.0);
+                plain.map(|f| f / factor * (1.0 - kept(f)) + f * kept(f)).collect()
+            }
+            RopeScaling::Yarn { factor, original_context, ramp, attention } => {
                 let factor = f64::from(factor);
-                scale = 1.0 + 0.1 * ln(factor.max(1.0));
+                scale = attention;
                 // The pair that makes `turns` turns over the original context.
-                let pair = |turns: f64| dims * ln(original_context as f64 / (turns * TAU)) / (2.0 * ln(base));
-                let low = pair(FAST).floor().max(0.0);
-                let high = pair(SLOW).ceil().min(dims - 1.0);
+                let pair = |turns: f32| {
+                    dims * ln(original_context as f64 / (f64::from(turns) * TAU)) / (2.0 * ln(base))
+                };
+                let (mut low, mut high) = (pair(ramp.fast), pair(ramp.slow));
+                if ramp.whole {
+                    (low, high) = (low.floor(), high.ceil());
+                }
+                (low, high) = (low.max(0.0), high.min(dims - 1.0));
                 let kept = |i: usize| 1.0 - ((i as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
                 plain.enumerate().map(|(i, f)| f / factor * (1.0 - kept(i)) + f * kept(i)).collect()
             }
@@ -47,6 +54,7 @@ impl Frequencies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::YarnRamp;
     use leyden_kernels::ops::RopePairs;
 
     fn rope(scaling: RopeScaling) -> RopeConfig {
@@ -64,12 +72,57 @@ mod tests {
         assert!(f.values.iter().zip(&divided.values).all(|(a, b)| (a / 8.0 - b).abs() < 1e-18));
     }
 
+    fn yarn(factor: f32, original_context: usize, ramp: YarnRamp) -> RopeScaling {
+        RopeScaling::Yarn { factor, original_context, ramp, attention: 1.25 }
+    }
+
     #[test]
     fn yarn_keeps_fast_pairs_and_divides_slow_ones() {
         let plain = Frequencies::new(&rope(RopeScaling::None), None);
-        let y = Frequencies::new(&rope(RopeScaling::Yarn { factor: 4.0, original_context: 4096 }), None);
+        let y = Frequencies::new(&rope(yarn(4.0, 4096, YarnRamp::default())), None);
         assert_eq!(y.values[0], plain.values[0]);
         assert!((y.values[31] - plain.values[31] / 4.0).abs() < 1e-18);
-        assert!((y.scale - (1.0 + 0.1 * 4f64.ln())).abs() < 1e-15);
+        assert_eq!(y.scale, 1.25);
+    }
+
+    /// Numbers of transformers 5.23 for the published configurations, in F32.
+    #[test]
+    fn scaled_frequencies_are_those_of_transformers() {
+        let check = |rope: RopeConfig, wanted: &[(usize, f64)]| {
+            let found = Frequencies::new(&rope, None);
+            for &(i, wanted) in wanted {
+                let error = (found.values[i] - wanted).abs() / wanted;
+                assert!(error < 1e-6, "{:?}: pair {i}: {} {wanted}", rope.scaling, found.values[i]);
+            }
+        };
+        // Llama 3.2 1B.
+        let scaling = RopeScaling::Llama3 { factor: 32.0, low: 1.0, high: 4.0, original_context: 8192 };
+        check(
+            RopeConfig { base: 500_000.0, ..rope(scaling) },
+            &[
+                (0, 1.0),
+                (14, 0.003_211_446_106_433_868_4),
+                (15, 0.001_290_548_010_729_253_3),
+                (16, 0.000_429_556_705_057_621),
+                (17, 9.708_286_233_944_818e-5),
+                (18, 1.946_163_865_795_824_7e-5),
+                (31, 9.418_306_490_260_875e-8),
+            ],
+        );
+        // DeepSeek-R1-0528-Qwen3-8B.
+        let scaling = yarn(4.0, 32_768, YarnRamp::default());
+        check(
+            RopeConfig { base: 1e6, dims: 128, ..rope(scaling) },
+            &[
+                (0, 1.0),
+                (23, 0.006_978_305_988_013_744),
+                (24, 0.005_375_321_488_827_467),
+                (30, 0.001_064_360_956_661_403_2),
+                (36, 0.000_179_841_154_022_142_3),
+                (39, 6.490_394_298_452_884e-5),
+                (40, 4.445_698_505_151_085_6e-5),
+                (63, 3.102_344_408_034_696e-7),
+            ],
+        );
     }
 }

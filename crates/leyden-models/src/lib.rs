@@ -1,6 +1,6 @@
 //! What a model computes: one parameterised decoder described by data, one file per architecture.
 //!
-//! [`load`] reads the metadata through the architecture's entry in [`ARCHITECTURES`], checks every size against
+//! [`load`] reads the metadata, or the `config.json` of an [`HfModel`], through the architecture's entry in [`ARCHITECTURES`], checks every size against
 //! the tensors, packs the weights, and gives a [`Decoder`]. [`Decoder::forward`] runs a [`Batch`] of tokens of
 //! any number of sequences through it.
 #![forbid(unsafe_code)]
@@ -11,12 +11,14 @@ mod config;
 mod decoder;
 mod error;
 mod frequencies;
+mod hf;
 mod layers;
 mod load;
 
-pub use arch::{ARCHITECTURES, Architecture, config_of};
+pub use arch::{ARCHITECTURES, Architecture, config_of, config_of_json};
 pub use batch::{Batch, Span, Workspace};
-pub use config::{DecoderConfig, RopeConfig, RopeScaling};
+pub use config::{DecoderConfig, RopeConfig, RopeScaling, YarnRamp};
 pub use decoder::Decoder;
 pub use error::{Error, ErrorKind};
+pub use hf::HfModel;
 pub use load::load;

@@ -24,7 +24,7 @@ pub fn load(
     cpu: &Cpu,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Decoder, Error> {
-    let config = config_of(source.metadata())?;
+    let config = config_of(source.as_ref())?;
     let total = source.tensor_info().iter().map(|t| t.bytes as u64).sum();
     let loader = Loader {
         source: source.as_ref(),
@@ -35,7 +35,7 @@ pub fn load(
     let parts = loader.parts(&config)?;
     loader.check_all_used(&config)?;
     if source.truncated() {
-        return Err(Error::truncated(source.metadata().file()));
+        return Err(Error::truncated(&source.path().display().to_string()));
     }
     Ok(Decoder::new(config, source, parts))
 }
@@ -51,22 +51,27 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    fn file(&self) -> &str {
-        self.source.metadata().file()
+    /// The error of a tensor, by its name in the file.
+    fn invalid(&self, name: &str, what: String) -> Error {
+        let info = self.source.tensor_info().iter().find(|t| t.name == name);
+        let paths = self.source.paths();
+        let path = info.and_then(|t| paths.get(t.file).copied()).unwrap_or(self.source.path());
+        Error::invalid(&path.display().to_string(), name, what)
     }
 
     fn parts(&self, c: &DecoderConfig) -> Result<Parts, Error> {
         let embeddings = self.source.require("token_embd.weight")?;
-        self.used.borrow_mut().insert("token_embd.weight".to_owned());
+        self.used.borrow_mut().insert(embeddings.name().to_owned());
         if embeddings.shape().len() != 2 || embeddings.cols() != c.width {
-            let found = format!("shape {:?} does not match embedding_length {}", embeddings.shape(), c.width);
-            return Err(Error::invalid(self.file(), "token_embd.weight", found));
+            let found =
+                format!("shape {:?} does not match the model's width {}", embeddings.shape(), c.width);
+            return Err(self.invalid(embeddings.name(), found));
         }
         let vocabulary = embeddings.rows();
         let divisors = self.vector("rope_freqs.weight", c.rope.dims / 2)?;
         if let Some(bad) = divisors.iter().flatten().find(|d| !(d.is_finite() && **d > 0.0)) {
             let what = format!("{bad} is not a positive number");
-            return Err(Error::invalid(self.file(), "rope_freqs.weight", what));
+            return Err(self.invalid("rope_freqs.weight", what));
         }
         let layers = (0..c.layers).map(|i| self.layer(c, i)).collect::<Result<_, _>>()?;
         let norm = self.required_vector("output_norm.weight", c.width)?;
@@ -121,13 +126,16 @@ impl Loader<'_> {
             return Ok(t);
         }
         let what = format!("shape {:?} does not match the model's {shape:?}", t.shape());
-        Err(Error::invalid(self.file(), t.name(), what))
+        Err(self.invalid(t.name(), what))
     }
 
     fn matrix(&self, name: &str, rows: usize, k: usize) -> Result<PackedMatrix, Error> {
         let view = self.checked(self.source.require(name)?, &[rows, k])?;
         self.source.advise_willneed(name);
-        let packed = PackedMatrix::pack(self.cpu, &view).map_err(|e| Error::resources(self.file(), e))?;
+        let packed = PackedMatrix::pack(self.cpu, &view).map_err(|e| {
+            let file = self.source.path().display().to_string();
+            Error::resources(&file, e)
+        })?;
         self.source.advise_dontneed(name);
         let mut progress = self.progress.borrow_mut();
         progress.0 += view.bytes().len() as u64;
@@ -137,27 +145,30 @@ impl Loader<'_> {
     }
 
     fn vector(&self, name: &str, n: usize) -> Result<Option<Vec<f32>>, Error> {
-        let Some(view) = self.source.optional(name)? else { return Ok(None) };
-        let view = self.checked(view, &[n])?;
-        let mut out = vec![0.0; n];
-        quant::decode_row(view.dtype(), view.bytes(), &mut out);
-        Ok(Some(out))
+        self.source.optional(name)?.map(|view| self.decoded(view, n)).transpose()
     }
 
     fn required_vector(&self, name: &str, n: usize) -> Result<Vec<f32>, Error> {
-        let missing = || Error::invalid(self.file(), name, "the tensor is missing");
-        self.vector(name, n)?.ok_or_else(missing)
+        self.decoded(self.source.require(name)?, n)
+    }
+
+    fn decoded(&self, view: TensorView<'_>, n: usize) -> Result<Vec<f32>, Error> {
+        let view = self.checked(view, &[n])?;
+        let mut out = vec![0.0; n];
+        quant::decode_row(view.dtype(), view.bytes(), &mut out);
+        Ok(out)
     }
 
     /// A tensor nobody asked for means that the file computes something we do not.
     fn check_all_used(&self, c: &DecoderConfig) -> Result<(), Error> {
         let used = self.used.borrow();
-        // Old conversions stored the rotary frequencies, which follow from the metadata.
-        let unused = |n: &&str| !used.contains(*n) && !n.ends_with("attn_rot_embd");
+        // Old files have the rotary frequencies, which follow from the configuration.
+        let frequencies = |n: &str| n.ends_with("attn_rot_embd") || n.ends_with("rotary_emb.inv_freq");
+        let unused = |n: &&str| !used.contains(*n) && !frequencies(n);
         match self.source.tensor_names().into_iter().find(unused) {
             Some(name) => {
                 let what = format!("architecture `{}` has no use for this tensor", c.architecture);
-                Err(Error::invalid(self.file(), name, what))
+                Err(self.invalid(name, what))
             }
             None => Ok(()),
         }

@@ -92,7 +92,7 @@ impl Model {
     ) -> Result<Model, Error> {
         let file = source.metadata().file().to_owned();
         // Small and quick to fail, so before the weights.
-        leyden_models::config_of(source.metadata())?;
+        leyden_models::config_of(source.as_ref())?;
         let tokenizer: Arc<dyn Tokenizer> = leyden_text::from_gguf(source.metadata(), &file)?.into();
         let template = ChatTemplate::from_gguf(source.metadata(), tokenizer.as_ref(), &file)?;
         if let Some(rows) = source.optional("token_embd.weight")?.map(|t| t.rows())

@@ -1,8 +1,8 @@
-//! Architectures: how each one's metadata becomes a [`DecoderConfig`]. One file each, one line in the table.
+//! Architectures: how each one's description becomes a [`DecoderConfig`]. One file each, one line in the table.
 
-use crate::config::{DecoderConfig, Reader};
+use crate::config::{DecoderConfig, HfConfig, Reader};
 use crate::error::Error;
-use leyden_tensor::Metadata;
+use leyden_tensor::{Json, Metadata, WeightSource};
 
 mod llama;
 mod qwen2;
@@ -16,19 +16,102 @@ pub struct Architecture {
     /// Models of this architecture, for people.
     pub models: &'static str,
     config: fn(&Reader<'_>) -> Result<DecoderConfig, Error>,
+    hf: &'static [HfClass],
+}
+
+/// A class of Hugging Face's libraries that computes the same.
+#[derive(Debug)]
+pub(crate) struct HfClass {
+    /// The value of `model_type`.
+    model_type: &'static str,
+    /// The class with a language model's head, as in `architectures`.
+    causal: &'static str,
+    /// Refuses options that change the result, and gives the matrices that have biases.
+    biases: fn(&HfConfig<'_>) -> Result<Vec<&'static str>, Error>,
+    /// Names of a decoder's tensors, those of a layer without its number.
+    pub(crate) tensors: &'static [(&'static str, &'static str)],
 }
 
 /// Every supported architecture.
 pub static ARCHITECTURES: &[Architecture] = &[llama::ARCHITECTURE, qwen2::ARCHITECTURE, qwen3::ARCHITECTURE];
 
-/// The configuration of the model that the metadata describes.
+impl Architecture {
+    /// The values of `model_type` in a `config.json` that this architecture computes.
+    pub fn model_types(&self) -> impl Iterator<Item = &'static str> {
+        self.hf.iter().map(|class| class.model_type)
+    }
+}
+
+/// The names that nearly all decoders of Hugging Face's libraries give their tensors: GGUF's name, theirs.
+const DECODER_TENSORS: &[(&str, &str)] = &[
+    ("token_embd", "model.embed_tokens"),
+    ("output_norm", "model.norm"),
+    ("output", "lm_head"),
+    ("attn_norm", "input_layernorm"),
+    ("attn_q", "self_attn.q_proj"),
+    ("attn_k", "self_attn.k_proj"),
+    ("attn_v", "self_attn.v_proj"),
+    ("attn_output", "self_attn.o_proj"),
+    ("attn_q_norm", "self_attn.q_norm"),
+    ("attn_k_norm", "self_attn.k_norm"),
+    ("ffn_norm", "post_attention_layernorm"),
+    ("ffn_gate", "mlp.gate_proj"),
+    ("ffn_up", "mlp.up_proj"),
+    ("ffn_down", "mlp.down_proj"),
+];
+
+/// The matrices of attention and those of the feed-forward layer, for flags that give all of them biases.
+const ATTENTION: [&str; 4] = ["attn_q", "attn_k", "attn_v", "attn_output"];
+const FFN: [&str; 3] = ["ffn_gate", "ffn_up", "ffn_down"];
+
+/// The configuration of the model that a source describes.
 ///
 /// # Errors
 /// The architecture is missing or not supported, or a size is missing, impossible or not supported; the error
 /// names the key.
-pub fn config_of(meta: &Metadata) -> Result<DecoderConfig, Error> {
-    let name = meta.str("general.architecture")?;
+pub fn config_of(source: &dyn WeightSource) -> Result<DecoderConfig, Error> {
+    match source.config_json() {
+        Some(json) => config_of_json(json),
+        None => gguf_config(source.metadata()),
+    }
+}
+
+/// The configuration of the model that a `config.json` describes.
+///
+/// # Errors
+/// The type of model is missing or not supported, or a size or option is missing, impossible or not supported; the
+/// error names the key.
+///
+/// ```
+/// use leyden_tensor::Json;
+/// let text = br#"{"model_type": "bert", "hidden_size": 768}"#;
+/// let error = leyden_models::config_of_json(&Json::parse(text, "config.json")?).unwrap_err();
+/// assert!(error.to_string().starts_with("config.json: model_type: architecture `bert` is not supported"));
+/// # Ok::<(), leyden_tensor::Error>(())
+/// ```
+pub fn config_of_json(json: &Json) -> Result<DecoderConfig, Error> {
+    hf_model(json).map(|(config, ..)| config)
+}
+
+fn gguf_config(meta: &Metadata) -> Result<DecoderConfig, Error> {
+    let key = "general.architecture";
+    let name = meta.str(key)?;
+    let known = || ARCHITECTURES.iter().map(|a| a.name).collect();
     let found = ARCHITECTURES.iter().find(|a| a.name == name);
-    let arch = found.ok_or_else(|| Error::unknown_architecture(meta.file(), name))?;
-    (arch.config)(&Reader { meta, prefix: arch.name })
+    let arch = found.ok_or_else(|| Error::unknown_architecture(meta.file(), key, name, known()))?;
+    (arch.config)(&Reader::Gguf(meta, arch.name))
+}
+
+/// What a `config.json` describes: the configuration, the class, and which matrices have biases.
+pub(crate) fn hf_model(json: &Json) -> Result<(DecoderConfig, &'static HfClass, Vec<&'static str>), Error> {
+    let key = "model_type";
+    let name = json.str(key)?;
+    let mut classes = ARCHITECTURES.iter().flat_map(|a| a.hf.iter().map(move |class| (a, class)));
+    let known = || ARCHITECTURES.iter().flat_map(Architecture::model_types).collect();
+    let found = classes.find(|(_, class)| class.model_type == name);
+    let (arch, class) = found.ok_or_else(|| Error::unknown_architecture(json.file(), key, name, known()))?;
+    let config = HfConfig::new(json);
+    config.check(class.causal)?;
+    let biases = (class.biases)(&config)?;
+    Ok(((arch.config)(&Reader::Hf(config, arch.name))?, class, biases))
 }

@@ -1,10 +1,43 @@
 //! Qwen2 and Qwen2.5: Llama's blocks with biases on query, key and value.
 
-use super::Architecture;
+use super::{Architecture, DECODER_TENSORS, HfClass};
+use crate::config::HfConfig;
+use crate::error::Error;
 use leyden_kernels::ops::RopePairs;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "qwen2",
     models: "Qwen2, Qwen2.5, QwQ, DeepSeek-R1-Distill-Qwen",
     config: |r| r.decoder(RopePairs::Halves),
+    hf: &[HfClass {
+        model_type: "qwen2",
+        causal: "Qwen2ForCausalLM",
+        biases: |config| {
+            refuse_windows(config)?;
+            Ok(vec!["attn_q", "attn_k", "attn_v"])
+        },
+        tensors: DECODER_TENSORS,
+    }],
 };
+
+/// Refuses layers that attend to a window. Without `layer_types` those from `max_window_layers` on do, if
+/// `use_sliding_window` is on.
+pub(super) fn refuse_windows(config: &HfConfig<'_>) -> Result<(), Error> {
+    /// What the classes take where a configuration does not say.
+    const DEFAULT_WINDOW: usize = 4096;
+    const DEFAULT_FULL_LAYERS: u32 = 28;
+    if config.has_full_layers()? || !config.flag("use_sliding_window")? {
+        return Ok(());
+    }
+    let key = "sliding_window";
+    let json = config.json();
+    let window = match json.object().contains_key(key) {
+        true => config.opt_size(key)?,
+        false => Some(DEFAULT_WINDOW),
+    };
+    let full = json.opt_u32("max_window_layers")?.unwrap_or(DEFAULT_FULL_LAYERS);
+    match window {
+        Some(size) if json.u32("num_hidden_layers")? > full => config.refuse_window(key, size),
+        _ => Ok(()),
+    }
+}

@@ -1,6 +1,7 @@
 //! Qwen3: queries and keys are normalised, head by head, before they turn.
 
-use super::Architecture;
+use super::qwen2::refuse_windows;
+use super::{ATTENTION, Architecture, DECODER_TENSORS, HfClass};
 use crate::config::DecoderConfig;
 use leyden_kernels::ops::RopePairs;
 
@@ -8,4 +9,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "qwen3",
     models: "Qwen3, DeepSeek-R1-0528-Qwen3-8B",
     config: |r| Ok(DecoderConfig { head_norm: true, ..r.decoder(RopePairs::Halves)? }),
+    hf: &[HfClass {
+        model_type: "qwen3",
+        causal: "Qwen3ForCausalLM",
+        biases: |config| {
+            refuse_windows(config)?;
+            Ok(if config.flag("attention_bias")? { ATTENTION.to_vec() } else { Vec::new() })
+        },
+        tensors: DECODER_TENSORS,
+    }],
 };

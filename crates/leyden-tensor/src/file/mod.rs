@@ -37,6 +37,11 @@ pub trait WeightSource: Send + Sync {
     /// The metadata.
     fn metadata(&self) -> &Metadata;
 
+    /// The `config.json` that describes the model instead of the metadata, where it is a folder from the hub.
+    fn config_json(&self) -> Option<&Json> {
+        None
+    }
+
     /// The file as it was given, or a label in angle brackets such as `<embedded>` where there is none.
     fn path(&self) -> &Path;
 

@@ -153,7 +153,7 @@ fn report(args: &Args, file: &Gguf, length: u64) -> Report {
     }
     // A vocabulary needs no architecture.
     if !types.is_empty()
-        && let Err(error) = leyden_models::config_of(metadata)
+        && let Err(error) = leyden_models::config_of(file)
     {
         problems.push(error.to_string());
     }

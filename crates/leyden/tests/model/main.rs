@@ -1,10 +1,12 @@
-//! Models computed whole: against llama.cpp's results (`tests/golden`), and against themselves under every
-//! tier, team, batch and cut of the prompt.
+//! Models computed whole: against the results of llama.cpp and transformers (`tests/golden`), and against themselves
+//! under every tier, team, batch and cut of the prompt.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod architectures;
+mod checkpoints;
 mod golden;
 mod invariance;
+mod samplers;
 mod shared;
 mod tinystories;

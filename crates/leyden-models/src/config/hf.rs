@@ -1,0 +1,226 @@
+//! `config.json` of a folder from the hub: what it must say so that the decoder computes what it describes, and
+//! its rotation.
+//!
+//! Two dialects are in use. Up to transformers 4 the base of the rotation is `rope_theta` and its scaling
+//! `rope_scaling`; transformers 5 writes both into `rope_parameters`. Whatever else would change the result is
+//! refused by name.
+
+use super::reader::{checked_positive, checked_size};
+use super::{RopeScaling, YarnRamp, yarn_attention};
+use crate::error::Error;
+use leyden_tensor::{Escaped, Json};
+
+/// The base where a configuration names none, in all classes that are supported.
+const DEFAULT_BASE: f32 = 10_000.0;
+
+/// A model's `config.json`.
+#[derive(Clone, Copy)]
+pub(crate) struct HfConfig<'a>(&'a Json);
+
+impl<'a> HfConfig<'a> {
+    pub(crate) fn new(json: &'a Json) -> HfConfig<'a> {
+        HfConfig(json)
+    }
+
+    pub(crate) fn json(&self) -> &'a Json {
+        self.0
+    }
+
+    /// The error of a key with an impossible or unsupported value.
+    pub(crate) fn invalid(&self, key: &str, what: impl Into<String>) -> Error {
+        Error::invalid(self.0.file(), key, what)
+    }
+
+    /// A flag that is off where nothing is said.
+    pub(crate) fn flag(&self, key: &str) -> Result<bool, Error> {
+        Ok(self.0.opt_bool(key)?.unwrap_or(false))
+    }
+
+    /// An optional size.
+    pub(crate) fn opt_size(&self, key: &str) -> Result<Option<usize>, Error> {
+        self.0.opt_u32(key)?.map(|v| checked_size(self.0.file(), key, v)).transpose()
+    }
+
+    /// Refuses what no architecture here computes. `class` is the name of the class of causal models.
+    pub(crate) fn check(&self, class: &str) -> Result<(), Error> {
+        if let Some(classes) = self.0.opt_array_str("architectures")?
+            && !classes.contains(&class)
+        {
+            let found = classes.join(", ");
+            let what = format!("{} is not supported; this type of model as {class} is", Escaped(&found));
+            return Err(self.invalid("architectures", what));
+        }
+        if self.0.get("text_config").is_some() {
+            let what = "a model of text and other media, which is not supported";
+            return Err(self.invalid("text_config", what));
+        }
+        if self.0.get("quantization_config").is_some() {
+            let method = "quantization_config.quant_method";
+            let (key, name) = match self.0.opt_str(method)? {
+                Some(name) => (method, format!("weights quantised by {}", Escaped(name))),
+                None => ("quantization_config", "quantised weights".to_owned()),
+            };
+            let what = format!("{name} are not supported; supported: weights in F32, F16 and BF16");
+            return Err(self.invalid(key, what));
+        }
+        let activation = self.0.opt_str("hidden_act")?.unwrap_or("silu");
+        if !matches!(activation, "silu" | "swish") {
+            let what = format!("`{}` is not supported; supported: silu", Escaped(activation));
+            return Err(self.invalid("hidden_act", what));
+        }
+        Ok(())
+    }
+
+    /// Whether `layer_types` says that every layer attends to everything; false where it says nothing.
+    pub(crate) fn has_full_layers(&self) -> Result<bool, Error> {
+        let Some(types) = self.0.opt_array_str("layer_types")? else { return Ok(false) };
+        match types.iter().find(|&&kind| kind != "full_attention") {
+            None => Ok(true),
+            Some(other) => {
+                let what = format!("`{}` is not supported; supported: full_attention", Escaped(other));
+                Err(self.invalid("layer_types", what))
+            }
+        }
+    }
+
+    /// Refuses attention to the last `size` tokens only, unless the context fits into that.
+    pub(crate) fn refuse_window(&self, key: &str, size: usize) -> Result<(), Error> {
+        if self.opt_size("max_position_embeddings")?.is_some_and(|context| context <= size) {
+            return Ok(());
+        }
+        let what = format!("attention to the last {size} tokens only (a sliding window) is not supported");
+        Err(self.invalid(key, what))
+    }
+
+    /// Base and scaling of the rotation, in whichever dialect they are written.
+    pub(super) fn rope(&self, context: usize) -> Result<(f32, RopeScaling), Error> {
+        let flat = self.positive("rope_theta")?;
+        let old = self.rotation("rope_scaling", context)?;
+        let new = self.rotation("rope_parameters", context)?;
+        if let (Some(old), Some(new)) = (&old, &new)
+            && old != new
+        {
+            return Err(self.invalid("rope_parameters", "differs from rope_scaling, which is there too"));
+        }
+        if let Some(factor) = self.positive("partial_rotary_factor")?
+            && factor != 1.0
+        {
+            return Err(self.invalid("partial_rotary_factor", format!("{factor} is not supported")));
+        }
+        let inner = match self.positive("rope_parameters.rope_theta")? {
+            Some(base) => Some(("rope_parameters.rope_theta", base)),
+            None => self.positive("rope_scaling.rope_theta")?.map(|base| ("rope_scaling.rope_theta", base)),
+        };
+        if let (Some(flat), Some((key, inner))) = (flat, inner)
+            && flat != inner
+        {
+            return Err(self.invalid(key, format!("{inner} differs from rope_theta, which is {flat}")));
+        }
+        let base = inner.map(|(_, base)| base).or(flat).unwrap_or(DEFAULT_BASE);
+        Ok((base, new.or(old).unwrap_or(RopeScaling::None)))
+    }
+
+    fn positive(&self, key: &str) -> Result<Option<f32>, Error> {
+        self.0.opt_f32(key)?.map(|v| checked_positive(self.0.file(), key, v)).transpose()
+    }
+
+    fn required_positive(&self, key: &str) -> Result<f32, Error> {
+        checked_positive(self.0.file(), key, self.0.f32(key)?)
+    }
+
+    /// The scaling that the object under a key describes; none if there is no such object.
+    fn rotation(&self, object: &str, context: usize) -> Result<Option<RopeScaling>, Error> {
+        let Some(value) = self.0.get(object) else { return Ok(None) };
+        let Some(map) = value.as_object() else { return Err(self.0.wrong_type(object, "object").into()) };
+        let key = |name: &str| format!("{object}.{name}");
+        if let Some((name, _)) = map.iter().find(|(_, value)| value.is_object()) {
+            let what = "a rotation for some layers only is not supported";
+            return Err(self.invalid(&key(name), what));
+        }
+        let partial = key("partial_rotary_factor");
+        if let Some(factor) = self.positive(&partial)?
+            && factor != 1.0
+        {
+            return Err(self.invalid(&partial, format!("{factor} is not supported")));
+        }
+        let [new, old] = [key("rope_type"), key("type")];
+        let kind = match (self.0.opt_str(&new)?, self.0.opt_str(&old)?) {
+            (Some(new), Some(old)) if new != old => {
+                let what = format!("`{}` differs from rope_type, which is `{}`", Escaped(old), Escaped(new));
+                return Err(self.invalid(&key("type"), what));
+            }
+            (Some(new), _) => new,
+            (None, Some(old)) => old,
+            (None, None) => "default",
+        };
+        Ok(Some(match kind {
+            "default" => RopeScaling::None,
+            "linear" => RopeScaling::Linear { factor: self.required_positive(&key("factor"))? },
+            "llama3" => self.llama3(key, context)?,
+            "yarn" => self.yarn(key, context)?,
+            other => {
+                let at = if self.0.get(&new).is_some() { new } else { old };
+                let what = format!(
+                    "`{}` is not supported; supported: default, linear, llama3, yarn",
+                    Escaped(other)
+                );
+                return Err(self.invalid(&at, what));
+            }
+        }))
+    }
+
+    /// The context length before scaling. Some models have it beside the object, and that one counts.
+    fn original_context(&self, key: impl Fn(&str) -> String, context: usize) -> Result<usize, Error> {
+        const NAME: &str = "original_max_position_embeddings";
+        match self.opt_size(NAME)? {
+            Some(n) => Ok(n),
+            None => Ok(self.opt_size(&key(NAME))?.unwrap_or(context)),
+        }
+    }
+
+    fn llama3(&self, key: impl Fn(&str) -> String, context: usize) -> Result<RopeScaling, Error> {
+        let factor = self.required_positive(&key("factor"))?;
+        let low = self.required_positive(&key("low_freq_factor"))?;
+        let high = self.required_positive(&key("high_freq_factor"))?;
+        if high <= low {
+            let what = format!("{high} is not above low_freq_factor, which is {low}");
+            return Err(self.invalid(&key("high_freq_factor"), what));
+        }
+        Ok(RopeScaling::Llama3 { factor, low, high, original_context: self.original_context(key, context)? })
+    }
+
+    /// YaRN as transformers has it. `attn_factor`, which some configurations have and other programs read, it
+    /// does not know; `attention_factor` is its key.
+    fn yarn(&self, key: impl Fn(&str) -> String, context: usize) -> Result<RopeScaling, Error> {
+        let original_context = self.original_context(&key, context)?;
+        let factor = self.required_positive(&key("factor"))?;
+        // Zero and `null` both stand for the paper's values.
+        let beta = |name: &str, default: f32| -> Result<f32, Error> {
+            match self.0.opt_f32(&key(name))? {
+                None | Some(0.0) => Ok(default),
+                Some(v) => checked_positive(self.0.file(), &key(name), v),
+            }
+        };
+        let standard = YarnRamp::default();
+        let ramp = YarnRamp {
+            fast: beta("beta_fast", standard.fast)?,
+            slow: beta("beta_slow", standard.slow)?,
+            whole: self.0.opt_bool(&key("truncate"))?.unwrap_or(true),
+        };
+        let weight =
+            |name: &str| -> Result<f64, Error> { Ok(f64::from(self.0.opt_f32(&key(name))?.unwrap_or(0.0))) };
+        let (mscale, all) = (weight("mscale")?, weight("mscale_all_dim")?);
+        let attention = match self.positive(&key("attention_factor"))? {
+            Some(given) => f64::from(given),
+            None if mscale != 0.0 && all != 0.0 => {
+                yarn_attention(factor, mscale) / yarn_attention(factor, all)
+            }
+            None => yarn_attention(factor, 1.0),
+        };
+        if !(attention.is_finite() && attention > 0.0) {
+            let what = format!("with mscale_all_dim it makes {attention} of the scores");
+            return Err(self.invalid(&key("mscale"), what));
+        }
+        Ok(RopeScaling::Yarn { factor, original_context, ramp, attention })
+    }
+}

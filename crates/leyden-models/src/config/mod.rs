@@ -1,0 +1,110 @@
+//! The decoder's parameters. Where they come from is the [`Reader`]'s business: GGUF metadata (`gguf.rs`) or the
+//! `config.json` of a folder from the hub (`hf.rs`).
+
+mod gguf;
+mod hf;
+mod reader;
+
+use leyden_kernels::ops::RopePairs;
+
+pub(crate) use hf::HfConfig;
+pub(crate) use reader::{EXPERTS, Reader};
+
+/// Sizes and options of a decoder-only transformer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DecoderConfig {
+    /// The architecture's name, as GGUF has it.
+    pub architecture: &'static str,
+    /// Transformer blocks.
+    pub layers: usize,
+    /// Width of the residual stream.
+    pub width: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key-value heads; divides `heads`.
+    pub kv_heads: usize,
+    /// Values per head.
+    pub head_dim: usize,
+    /// Width of the feed-forward layer.
+    pub ffn: usize,
+    /// Longest sequence the model was made for, in tokens.
+    pub context: usize,
+    /// Added to the mean square in normalisations.
+    pub norm_eps: f32,
+    /// Whether every head of queries and keys is normalised before it turns.
+    pub head_norm: bool,
+    /// Position embedding.
+    pub rope: RopeConfig,
+}
+
+/// Rotary position embedding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RopeConfig {
+    /// Which values form a pair.
+    pub pairs: RopePairs,
+    /// Leading values of a head that turn; even.
+    pub dims: usize,
+    /// Base of the geometric series of frequencies.
+    pub base: f32,
+    /// How longer contexts than the original are reached.
+    pub scaling: RopeScaling,
+}
+
+/// Scaling of rotary frequencies.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RopeScaling {
+    /// None.
+    None,
+    /// All frequencies divided by a factor.
+    Linear {
+        /// The factor.
+        factor: f32,
+    },
+    /// Llama 3.1's (Grattafiori et al., 2024, as published with the weights): low frequencies divided, high ones
+    /// kept, a ramp between. In GGUF it comes as divisors in the tensor `rope_freqs.weight` instead.
+    Llama3 {
+        /// The factor.
+        factor: f32,
+        /// Waves longer than the original context divided by this are divided by the factor.
+        low: f32,
+        /// Waves shorter than the original context divided by this are kept; more than `low`.
+        high: f32,
+        /// The context length before scaling, in tokens.
+        original_context: usize,
+    },
+    /// YaRN (Peng et al., 2023): low frequencies divided, high ones kept, a ramp between, and a temperature.
+    Yarn {
+        /// The factor.
+        factor: f32,
+        /// The context length before scaling, in tokens.
+        original_context: usize,
+        /// Where the ramp begins and ends.
+        ramp: YarnRamp,
+        /// Factor on cosine and sine; its square is that on the scores.
+        attention: f64,
+    },
+}
+
+/// The pairs between which YaRN passes from kept to divided frequencies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct YarnRamp {
+    /// Pairs that turn more often than this over the original context are kept (the paper's beta).
+    pub fast: f32,
+    /// Those that turn less often than this are divided (the paper's alpha).
+    pub slow: f32,
+    /// Whether the ramp begins and ends at whole pairs.
+    pub whole: bool,
+}
+
+impl Default for YarnRamp {
+    /// The paper's values for Llama.
+    fn default() -> YarnRamp {
+        YarnRamp { fast: 32.0, slow: 1.0, whole: true }
+    }
+}
+
+/// YaRN's factor on cosine and sine for a scaling factor, where the model names no other (equation 22 of the
+/// paper); `weight` is 1 there.
+fn yarn_attention(factor: f32, weight: f64) -> f64 {
+    if factor <= 1.0 { 1.0 } else { 1.0 + 0.1 * weight * leyden_kernels::ops::ln(f64::from(factor)) }
+}

@@ -1,0 +1,211 @@
+//! [`Reader`]: the parameters of a decoder out of either description, and the checks that hold for both.
+//!
+//! A [`Field`] has a name in each dialect, so that a check is written once and its message names the key that
+//! stands in the file.
+
+use super::hf::HfConfig;
+use super::{DecoderConfig, RopeConfig, gguf};
+use crate::error::Error;
+use leyden_kernels::attention::MAX_HEAD_DIM;
+use leyden_kernels::ops::RopePairs;
+use leyden_tensor::Metadata;
+
+/// Bounds that keep arithmetic on sizes far from overflow. No published model comes near them.
+const MAX_LAYERS: u32 = 4096;
+const MAX_SIZE: u32 = 1 << 24;
+
+/// A parameter: its key in GGUF without the architecture, and that in `config.json`; empty where there is none.
+#[derive(Clone, Copy)]
+pub(crate) struct Field {
+    gguf: &'static str,
+    hf: &'static str,
+}
+
+const fn field(gguf: &'static str, hf: &'static str) -> Field {
+    Field { gguf, hf }
+}
+
+pub(super) const LAYERS: Field = field("block_count", "num_hidden_layers");
+pub(super) const WIDTH: Field = field("embedding_length", "hidden_size");
+pub(super) const FFN: Field = field("feed_forward_length", "intermediate_size");
+pub(super) const CONTEXT: Field = field("context_length", "max_position_embeddings");
+pub(super) const HEADS: Field = field("attention.head_count", "num_attention_heads");
+pub(super) const KV_HEADS: Field = field("attention.head_count_kv", "num_key_value_heads");
+pub(super) const HEAD_DIM: Field = field("attention.key_length", "head_dim");
+const VALUE_DIM: Field = field("attention.value_length", "");
+const ROPE_DIMS: Field = field("rope.dimension_count", "");
+const NORM_EPS: Field = field("attention.layer_norm_rms_epsilon", "rms_norm_eps");
+/// The number of experts; their presence is a matter of the architecture.
+pub(crate) const EXPERTS: Field = field("expert_count", "");
+
+/// Reads the parameters of one architecture.
+pub(crate) enum Reader<'a> {
+    /// Metadata of a GGUF file, and the architecture's name, which begins its keys.
+    Gguf(&'a Metadata, &'static str),
+    /// A `config.json`, and the architecture's name.
+    Hf(HfConfig<'a>, &'static str),
+}
+
+impl Reader<'_> {
+    /// The key as messages that already name the architecture show it.
+    fn short(&self, field: Field) -> &'static str {
+        match self {
+            Reader::Gguf(..) => field.gguf,
+            Reader::Hf(..) => field.hf,
+        }
+    }
+
+    /// The key in the file; none where the dialect has no such parameter.
+    fn key(&self, field: Field) -> Option<String> {
+        match self {
+            Reader::Gguf(_, prefix) => Some(format!("{prefix}.{}", field.gguf)),
+            Reader::Hf(..) => (!field.hf.is_empty()).then(|| field.hf.to_owned()),
+        }
+    }
+
+    fn file(&self) -> &str {
+        match self {
+            Reader::Gguf(meta, _) => meta.file(),
+            Reader::Hf(config, _) => config.json().file(),
+        }
+    }
+
+    fn architecture(&self) -> &'static str {
+        match self {
+            Reader::Gguf(_, name) | Reader::Hf(_, name) => name,
+        }
+    }
+
+    /// The error of a parameter with an impossible value.
+    pub(crate) fn invalid(&self, field: Field, what: impl Into<String>) -> Error {
+        Error::invalid(self.file(), &self.key(field).unwrap_or_default(), what)
+    }
+
+    /// An optional number.
+    pub(crate) fn opt_u32(&self, field: Field) -> Result<Option<u32>, Error> {
+        let Some(key) = self.key(field) else { return Ok(None) };
+        Ok(match self {
+            Reader::Gguf(meta, _) => meta.opt_u32(&key)?,
+            Reader::Hf(config, _) => config.json().opt_u32(&key)?,
+        })
+    }
+
+    fn bounded(&self, field: Field, value: u32, max: u32) -> Result<usize, Error> {
+        if value == 0 || value > max {
+            return Err(self.invalid(field, format!("{value} is not between 1 and {max}")));
+        }
+        Ok(value as usize)
+    }
+
+    fn required(&self, field: Field, max: u32) -> Result<usize, Error> {
+        let key = self.key(field).unwrap_or_default();
+        let value = match self {
+            Reader::Gguf(meta, _) => meta.u32(&key)?,
+            Reader::Hf(config, _) => config.json().u32(&key)?,
+        };
+        self.bounded(field, value, max)
+    }
+
+    /// A required size.
+    pub(super) fn size(&self, field: Field) -> Result<usize, Error> {
+        self.required(field, MAX_SIZE)
+    }
+
+    /// An optional size.
+    fn opt_size(&self, field: Field) -> Result<Option<usize>, Error> {
+        self.opt_u32(field)?.map(|v| self.bounded(field, v, MAX_SIZE)).transpose()
+    }
+
+    fn norm_eps(&self) -> Result<f32, Error> {
+        let key = self.key(NORM_EPS).unwrap_or_default();
+        let value = match self {
+            Reader::Gguf(meta, _) => meta.opt_f32(&key)?,
+            Reader::Hf(config, _) => config.json().opt_f32(&key)?,
+        };
+        match value {
+            Some(v) if v.is_finite() && v > 0.0 => Ok(v),
+            Some(v) => Err(self.invalid(NORM_EPS, format!("{v} is not a positive number"))),
+            None => Err(self.invalid(NORM_EPS, "is missing and has no default")),
+        }
+    }
+
+    fn head_dim(&self, width: usize, heads: usize) -> Result<usize, Error> {
+        let (head_dim, from) = match self.opt_size(HEAD_DIM)? {
+            Some(d) => (d, HEAD_DIM),
+            None if width.is_multiple_of(heads) => (width / heads, HEADS),
+            None => {
+                let what = format!("{heads} does not divide {} {width}", self.short(WIDTH));
+                return Err(self.invalid(HEADS, what));
+            }
+        };
+        if let Some(v) = self.opt_size(VALUE_DIM)?
+            && v != head_dim
+        {
+            let what = format!("{v} differs from the key length {head_dim}, which is not supported");
+            return Err(self.invalid(VALUE_DIM, what));
+        }
+        if !head_dim.is_multiple_of(16) || head_dim > MAX_HEAD_DIM {
+            let what =
+                format!("heads of {head_dim} values; supported are multiples of 16 up to {MAX_HEAD_DIM}");
+            return Err(self.invalid(from, what));
+        }
+        if heads.checked_mul(head_dim).is_none_or(|w| w > MAX_SIZE as usize) {
+            return Err(self.invalid(HEADS, format!("{heads} heads of {head_dim} are too many")));
+        }
+        Ok(head_dim)
+    }
+
+    /// What all architectures share: sizes, heads, normalisation and rotation.
+    pub(crate) fn decoder(&self, pairs: RopePairs) -> Result<DecoderConfig, Error> {
+        let width = self.size(WIDTH)?;
+        let heads = self.size(HEADS)?;
+        let kv_heads = self.opt_size(KV_HEADS)?.unwrap_or(heads);
+        if !heads.is_multiple_of(kv_heads) {
+            let what = format!("{kv_heads} does not divide {} {heads}", self.short(HEADS));
+            return Err(self.invalid(KV_HEADS, what));
+        }
+        let head_dim = self.head_dim(width, heads)?;
+        let dims = self.opt_size(ROPE_DIMS)?.unwrap_or(head_dim);
+        if dims > head_dim || !dims.is_multiple_of(2) {
+            let what = format!("{dims} is not an even number up to the head size {head_dim}");
+            return Err(self.invalid(ROPE_DIMS, what));
+        }
+        let norm_eps = self.norm_eps()?;
+        let layers = self.required(LAYERS, MAX_LAYERS)?;
+        let ffn = self.size(FFN)?;
+        let context = self.size(CONTEXT)?;
+        let (base, scaling) = match self {
+            Reader::Gguf(meta, prefix) => gguf::rope(meta, prefix, context)?,
+            Reader::Hf(config, _) => config.rope(context)?,
+        };
+        Ok(DecoderConfig {
+            architecture: self.architecture(),
+            layers,
+            width,
+            heads,
+            kv_heads,
+            head_dim,
+            ffn,
+            context,
+            norm_eps,
+            head_norm: false,
+            rope: RopeConfig { pairs, dims, base, scaling },
+        })
+    }
+}
+
+/// A size under a key of its own, between 1 and the most that is believed.
+pub(super) fn checked_size(file: &str, key: &str, value: u32) -> Result<usize, Error> {
+    if value == 0 || value > MAX_SIZE {
+        return Err(Error::invalid(file, key, format!("{value} is not between 1 and {MAX_SIZE}")));
+    }
+    Ok(value as usize)
+}
+
+/// A positive, finite number under a key of its own.
+pub(super) fn checked_positive(file: &str, key: &str, value: f32) -> Result<f32, Error> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(value);
+    }
+    Err(Error::invalid(file, key, format!("{value} is not a positive number")))
+}
