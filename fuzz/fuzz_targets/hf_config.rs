@@ -1,0 +1,22 @@
+//! Any bytes as the `config.json` of a model. What describes a decoder has sizes that fit together.
+#![no_main]
+
+use leyden_models::config_of_json;
+use leyden_tensor::Json;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let Ok(json) = Json::parse(bytes, "config.json") else { return };
+    match config_of_json(&json) {
+        Ok(config) => {
+            assert!(config.heads.is_multiple_of(config.kv_heads));
+            assert!(config.rope.dims <= config.head_dim && config.rope.dims.is_multiple_of(2));
+            for size in [config.layers, config.width, config.ffn, config.context, config.heads * config.head_dim] {
+                assert!((1..=1 << 24).contains(&size));
+            }
+        }
+        Err(error) => {
+            let text = error.to_string();
+            assert!(text.starts_with("config.json: ") && !text.contains(char::is_control), "{text:?}");
+        }
+    }
+});
