@@ -102,6 +102,7 @@ pub struct RenderOptions {
 /// ```
 #[derive(Debug)]
 pub struct ChatTemplate {
+    source: Box<str>,
     template: Template,
     bos: String,
     eos: String,
@@ -125,7 +126,13 @@ impl ChatTemplate {
                 Error::new(file, KEY, kind)
             })
         })?;
-        Ok(ChatTemplate { template, bos: bos.into(), eos: eos.into(), file: file.into() })
+        let source = source.into();
+        Ok(ChatTemplate { source, template, bos: bos.into(), eos: eos.into(), file: file.into() })
+    }
+
+    /// The source, as it stands in the file.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// The template of a GGUF file with the texts of its special tokens; `None` if it has none.
