@@ -21,6 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         max_tokens: Some(32),
         sampling: SamplingParams { seed: 7, ..SamplingParams::default() },
         stop: vec!["The End".to_owned()],
+        ..GenerateOptions::default()
     };
     let mut session = model.session(&SessionOptions::default())?;
     let mut out = std::io::stdout().lock();

@@ -22,13 +22,18 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod breakers;
 mod error;
 mod model;
 mod process;
 mod session;
 
+pub use breakers::{SEQUENCE_BREAKERS, sequence_breakers};
 pub use error::Error;
-pub use leyden_engine::sample::{Penalties, SamplingParams};
+pub use leyden_engine::sample::{
+    Dry, DynamicTemperature, Mirostat, MirostatVersion, Penalties, SamplingParams, SamplingStep,
+    SequenceBreakers, Xtc,
+};
 pub use leyden_kernels::attention::KvType;
 pub use leyden_kernels::{Level, Tier};
 pub use leyden_text::{Message, Special, Tokenizer};

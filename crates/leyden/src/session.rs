@@ -1,7 +1,8 @@
 //! One conversation or text: what was processed stays in the cache, and only what is new is computed.
 
+use crate::breakers::{SEQUENCE_BREAKERS, sequence_breakers};
 use crate::error::Error;
-use leyden_engine::sample::{Sampler, SamplingParams};
+use leyden_engine::sample::{Sampler, SamplingParams, SequenceBreakers};
 use leyden_engine::{Engine, EngineOptions, Outputs, SequenceId, StepEntry, StepPlan};
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::KvType;
@@ -25,14 +26,28 @@ pub struct SessionOptions {
 }
 
 /// What to generate.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct GenerateOptions {
     /// The most tokens; by default until the model ends or the context is full. More than fit are clipped.
     pub max_tokens: Option<usize>,
-    /// How tokens are chosen.
+    /// How tokens are chosen: the sampling steps, their order and their parameters.
     pub sampling: SamplingParams,
+    /// Texts across which DRY sees no repetition; they take the place of those in `sampling.dry`. By default
+    /// [`SEQUENCE_BREAKERS`].
+    pub sequence_breakers: Vec<String>,
     /// Generation ends before the first of these texts.
     pub stop: Vec<String>,
+}
+
+impl Default for GenerateOptions {
+    fn default() -> GenerateOptions {
+        GenerateOptions {
+            max_tokens: None,
+            sampling: SamplingParams::default(),
+            sequence_breakers: SEQUENCE_BREAKERS.map(str::to_owned).to_vec(),
+            stop: Vec::new(),
+        }
+    }
 }
 
 /// What the caller is told during generation.
@@ -115,6 +130,8 @@ pub struct Session {
     file: String,
     /// The tokens whose keys and values are in the cache.
     cached: Vec<u32>,
+    /// The last sequence breakers, as texts and as tokens: converting them reads the whole vocabulary.
+    breakers: (Vec<String>, SequenceBreakers),
 }
 
 impl fmt::Debug for Session {
@@ -146,7 +163,8 @@ impl Session {
         };
         let mut engine = Engine::new(decoder, cpu, options)?;
         let sequence = engine.open();
-        Ok(Session { engine, tokenizer, sequence, file: file.to_owned(), cached: Vec::new() })
+        let (file, cached, breakers) = (file.to_owned(), Vec::new(), Default::default());
+        Ok(Session { engine, tokenizer, sequence, file, cached, breakers })
     }
 
     /// The longest text in tokens.
@@ -175,8 +193,7 @@ impl Session {
         if prompt.len() > self.context() {
             return Err(Error::PromptTooLong { tokens: prompt.len(), context: self.context() });
         }
-        let (tier, vocabulary) = (self.engine.cpu().tier(), self.engine.model().vocabulary());
-        let mut sampler = Sampler::new(options.sampling.clone(), 0, tier, vocabulary)?;
+        let mut sampler = self.sampler(options)?;
         sampler.accept(prompt);
         let tokenizer = Arc::clone(&self.tokenizer);
         let mut answer = Answer::new(tokenizer.as_ref(), &options.stop);
@@ -239,6 +256,18 @@ impl Session {
         }
         result.text = answer.text;
         Ok(result)
+    }
+
+    fn sampler(&mut self, options: &GenerateOptions) -> Result<Sampler, Error> {
+        let mut params = options.sampling.clone();
+        if params.dry.is_active() {
+            if self.breakers.0 != options.sequence_breakers {
+                let tokens = sequence_breakers(self.tokenizer.as_ref(), &options.sequence_breakers)?;
+                self.breakers = (options.sequence_breakers.clone(), tokens);
+            }
+            params.dry.breakers = self.breakers.1.clone();
+        }
+        Ok(Sampler::new(params, 0, self.engine.cpu().tier(), self.engine.model().vocabulary())?)
     }
 
     /// Computes the prompt from token `kept` on and chooses the first token of the answer.

@@ -1,11 +1,15 @@
-//! Min-p: tokens at least a given share as probable as the best.
+//! Min-p (Nguyen et al., 2024): tokens at least a given share as probable as the best.
 
 use super::candidates::Candidates;
+use super::order::{Effect, Step};
+use super::{Context, SamplingParams};
 use leyden_kernels::ops::ln;
 
-/// Drops tokens whose probability is below `min_p` times that of the token with logit `best`.
-pub(super) fn apply(min_p: f32, c: &mut Candidates, best: f32) {
-    if min_p > 0.0 {
-        c.keep_above(best + ln(f64::from(min_p)) as f32);
+pub(super) const STEP: Step = Step { effect: Effect::KeepsBest, is_active: |p| p.min_p > 0.0, apply };
+
+/// Drops tokens whose probability is below `min_p` times that of the best.
+fn apply(p: &SamplingParams, c: &mut Candidates, _: &mut Context<'_>) {
+    if let Some(best) = c.best() {
+        c.keep_above(best.logit + ln(f64::from(p.min_p)) as f32);
     }
 }

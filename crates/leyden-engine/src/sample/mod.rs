@@ -1,104 +1,71 @@
 //! The choice of the next token.
 //!
-//! Steps run in this order, each on what the one before left: logit bias; repetition, frequency and presence
-//! penalties; top-k; top-p; min-p; temperature; draw. At temperature 0 the best token is taken after bias and
-//! penalties. Ties go to the lower id. The random number depends on (seed, choice, position) alone, so the same
-//! seed gives the same text whatever else runs.
+//! First comes the logit bias, last the draw. Between them run the steps of [`SamplingParams::order`], each on what the
+//! one before left. The default order is that of [`SamplingStep::ALL`]: penalties, DRY, top-n-sigma, top-k, typical,
+//! top-p, min-p, XTC, temperature. With [`Mirostat`] the steps that drop tokens do not run; its bound takes their place
+//! just before the draw.
+//!
+//! No step drops all tokens. Ties go to the lower id. The random numbers depend on (seed, choice, position) alone, and
+//! what a step remembers on the sequence's own tokens alone, so the same seed gives the same text whatever else runs,
+//! and when a part of it is computed again.
 
+mod breakers;
 mod candidates;
+mod dry;
 mod min_p;
+mod mirostat;
+mod order;
+mod params;
 mod penalties;
 mod random;
+mod tally;
+mod temperature;
 mod top_k;
+mod top_n_sigma;
 mod top_p;
+mod typical;
+mod xtc;
 
 use crate::error::{Error, ErrorKind};
-use candidates::Candidates;
+pub use breakers::SequenceBreakers;
+use candidates::{Candidates, Item};
+pub use dry::Dry;
 use leyden_kernels::{Tier, ops};
+pub use mirostat::{Mirostat, MirostatVersion};
+pub use order::SamplingStep;
+pub use params::SamplingParams;
 pub use penalties::Penalties;
+use random::Random;
+use tally::Tally;
+pub use temperature::DynamicTemperature;
+pub use xtc::Xtc;
 
-/// How tokens are chosen. The default is what `leyden run` uses.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SamplingParams {
-    /// Divides the logits; 0 takes the best token always. 0 to 100.
-    pub temperature: f32,
-    /// Keeps this many best tokens; 0 keeps all.
-    pub top_k: usize,
-    /// Keeps the best tokens whose probabilities first reach this sum; 1 keeps all. Above 0, to 1.
-    pub top_p: f32,
-    /// Drops tokens less probable than this share of the best; 0 keeps all. 0 to 1.
-    pub min_p: f32,
-    /// Penalties on tokens that were used.
-    pub penalties: Penalties,
-    /// Added to the logits of these tokens; minus infinity forbids one.
-    pub logit_bias: Vec<(u32, f32)>,
-    /// Seed of the random numbers.
-    pub seed: u64,
-}
+/// Up to this many candidates are sorted for the draw in one go.
+const SORT_ALL: usize = 1024;
 
-impl Default for SamplingParams {
-    fn default() -> SamplingParams {
-        SamplingParams {
-            temperature: 0.8,
-            top_k: 40,
-            top_p: 0.95,
-            min_p: 0.05,
-            penalties: Penalties::default(),
-            logit_bias: Vec::new(),
-            seed: 0,
-        }
-    }
-}
-
-impl SamplingParams {
-    /// The best token always.
-    #[must_use]
-    pub fn greedy() -> SamplingParams {
-        SamplingParams { temperature: 0.0, ..SamplingParams::default() }
-    }
-
-    /// Checks every parameter for a model of `vocabulary` tokens.
-    ///
-    /// # Errors
-    /// Names the first parameter outside its range.
-    pub fn check(&self, vocabulary: usize) -> Result<(), Error> {
-        let within = |name, value: f32, low: f32, high: f32| {
-            if (low..=high).contains(&value) {
-                return Ok(());
-            }
-            Err(Error::from(ErrorKind::Parameter {
-                name,
-                what: format!("{value} is not between {low} and {high}"),
-            }))
-        };
-        within("temperature", self.temperature, 0.0, 100.0)?;
-        within("top_p", self.top_p, f32::MIN_POSITIVE, 1.0)?;
-        within("min_p", self.min_p, 0.0, 1.0)?;
-        within("repeat_penalty", self.penalties.repeat, 0.01, 100.0)?;
-        within("frequency_penalty", self.penalties.frequency, -100.0, 100.0)?;
-        within("presence_penalty", self.penalties.presence, -100.0, 100.0)?;
-        for &(id, bias) in &self.logit_bias {
-            if id as usize >= vocabulary {
-                let what = format!("token {id} is outside the vocabulary of {vocabulary}");
-                return Err(ErrorKind::Parameter { name: "logit_bias", what }.into());
-            }
-            if bias.is_nan() || bias == f32::INFINITY {
-                let what = format!("{bias} for token {id} is not a number");
-                return Err(ErrorKind::Parameter { name: "logit_bias", what }.into());
-            }
-        }
-        Ok(())
-    }
+/// What the steps see besides the parameters and the candidates.
+#[derive(Debug)]
+struct Context<'a> {
+    tier: Tier,
+    vocabulary: usize,
+    /// The sequence so far.
+    history: &'a [u32],
+    tally: &'a mut Tally,
+    random: Random,
 }
 
 /// Chooses the tokens of one sequence.
 #[derive(Debug)]
 pub struct Sampler {
     params: SamplingParams,
+    /// The steps that have something to do.
+    steps: Vec<SamplingStep>,
     choice: u64,
     tier: Tier,
+    vocabulary: usize,
     history: Vec<u32>,
-    adjusted: Vec<f32>,
+    tally: Tally,
+    bounds: mirostat::Bounds,
     candidates: Candidates,
 }
 
@@ -109,8 +76,17 @@ impl Sampler {
     /// A parameter is outside its range.
     pub fn new(params: SamplingParams, choice: u64, tier: Tier, vocabulary: usize) -> Result<Sampler, Error> {
         params.check(vocabulary)?;
-        let (history, adjusted) = (Vec::new(), Vec::new());
-        Ok(Sampler { params, choice, tier, history, adjusted, candidates: Candidates::default() })
+        Ok(Sampler {
+            steps: order::plan(&params),
+            params,
+            choice,
+            tier,
+            vocabulary,
+            history: Vec::new(),
+            tally: Tally::default(),
+            bounds: mirostat::Bounds::default(),
+            candidates: Candidates::default(),
+        })
     }
 
     /// Tells the sampler of tokens in the sequence: the prompt's, then each chosen one.
@@ -123,68 +99,91 @@ impl Sampler {
     /// # Errors
     /// The logits are not numbers, or every token is forbidden.
     pub fn sample(&mut self, logits: &[f32], position: usize) -> Result<u32, Error> {
-        let p = &self.params;
-        let changed = !p.logit_bias.is_empty() || !p.penalties.is_neutral();
-        let logits = if changed {
-            self.adjusted.clear();
-            self.adjusted.extend_from_slice(logits);
-            for &(id, bias) in &p.logit_bias {
-                if let Some(l) = self.adjusted.get_mut(id as usize) {
-                    *l += bias;
-                }
-            }
-            p.penalties.apply(&self.history, &mut self.adjusted);
-            &self.adjusted
-        } else {
-            logits
-        };
-        let best = match argmax(logits)? {
-            Some(best) => best,
-            None if p.logit_bias.is_empty() => return Err(ErrorKind::NotFinite.into()),
-            None => {
-                let what = "every token is forbidden".to_owned();
-                return Err(ErrorKind::Parameter { name: "logit_bias", what }.into());
-            }
-        };
-        if p.temperature == 0.0 {
-            return Ok(best);
+        let mu = self.run(logits, position)?;
+        let random = self.random(position).draw();
+        let (token, probability) = self.draw(random)?;
+        if let (Some(mu), Some(m)) = (mu, &self.params.mirostat) {
+            self.bounds.drawn(position, mu, probability, m);
         }
-        let c = &mut self.candidates;
-        c.fill(logits);
-        top_k::apply(p.top_k, c);
-        top_p::apply(p.top_p, c, self.tier);
-        min_p::apply(p.min_p, c, logits[best as usize]);
-        c.sort_all();
-        let max = logits[best as usize];
-        let mut weights: Vec<f32> = c.items.iter().map(|i| (i.logit - max) / p.temperature).collect();
-        ops::exp(self.tier, &mut weights);
-        let total: f64 = weights.iter().map(|w| f64::from(*w)).sum();
-        let mut rest = random::uniform(p.seed, self.choice, position as u64) * total;
-        for (item, weight) in c.items.iter().zip(&weights) {
-            rest -= f64::from(*weight);
-            if rest < 0.0 {
-                return Ok(item.id);
-            }
-        }
-        // Only rounding leaves something over.
-        Ok(c.items.last().map_or(best, |i| i.id))
+        Ok(token)
     }
-}
 
-/// The id of the largest value, the lowest among equals; `None` if all are minus infinity.
-fn argmax(logits: &[f32]) -> Result<Option<u32>, Error> {
-    let mut best: Option<(usize, f32)> = None;
-    for (i, &l) in logits.iter().enumerate() {
-        if l.is_nan() || l == f32::INFINITY {
+    /// The tokens that may come next after `logits`, for position `position` of the sequence, with their
+    /// probabilities, best first. A token drawn there is drawn from these.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample`].
+    pub fn distribution(&mut self, logits: &[f32], position: usize) -> Result<Vec<(u32, f64)>, Error> {
+        self.run(logits, position)?;
+        let c = &mut self.candidates;
+        c.sort_all();
+        let weights = c.weights(self.tier);
+        let share = |(i, w): (&Item, &f32)| (i.id, f64::from(*w) / weights.sum);
+        Ok(c.items().iter().zip(&weights.values).map(share).collect())
+    }
+
+    fn random(&self, position: usize) -> Random {
+        Random { seed: self.params.seed, choice: self.choice, position: position as u64 }
+    }
+
+    /// Leaves what may be drawn in the candidates. With Mirostat gives its bound.
+    fn run(&mut self, logits: &[f32], position: usize) -> Result<Option<f64>, Error> {
+        let random = self.random(position);
+        let (p, c) = (&self.params, &mut self.candidates);
+        if !c.fill(logits) {
             return Err(ErrorKind::NotFinite.into());
         }
-        if l > best.map_or(f32::NEG_INFINITY, |(_, b)| b) {
-            best = Some((i, l));
+        for &(id, bias) in &p.logit_bias {
+            if bias == f32::NEG_INFINITY {
+                c.forbid(id);
+            } else {
+                c.adjust([id], |_, logit| logit + bias);
+            }
         }
+        if c.best().is_none() {
+            if p.logit_bias.is_empty() {
+                return Err(ErrorKind::NotFinite.into());
+            }
+            let what = "every token is forbidden".to_owned();
+            return Err(ErrorKind::Parameter { name: "logit_bias", what }.into());
+        }
+        let (tier, vocabulary, history) = (self.tier, self.vocabulary, &self.history);
+        let mut at = Context { tier, vocabulary, history, tally: &mut self.tally, random };
+        for step in &self.steps {
+            c.settle();
+            (step.step().apply)(p, c, &mut at);
+        }
+        Ok(p.mirostat.map(|m| {
+            let mu = self.bounds.at(position, &m);
+            mirostat::apply(&m, mu, self.vocabulary, c, self.tier);
+            mu
+        }))
     }
-    let id =
-        |(i, _)| u32::try_from(i).map_err(|_| ErrorKind::Token { id: u32::MAX, vocabulary: logits.len() });
-    Ok(best.map(id).transpose()?)
+
+    /// Draws one of the candidates by a number in `[0, 1)`; the token and its probability.
+    fn draw(&mut self, random: f64) -> Result<(u32, f64), Error> {
+        let c = &mut self.candidates;
+        if c.items().len() <= SORT_ALL {
+            c.sort_all();
+        }
+        let weights = c.weights(self.tier);
+        let temperature = c.temperature();
+        let mut rest = random * weights.sum;
+        let mut drawn = 0.0;
+        let at = c.best_first(|part| {
+            let mut values: Vec<f32> = part.iter().map(|i| (i.logit - weights.max) / temperature).collect();
+            ops::exp(self.tier, &mut values);
+            values.iter().position(|w| {
+                drawn = f64::from(*w);
+                rest -= drawn;
+                rest < 0.0
+            })
+        });
+        // Only rounding leaves something over.
+        let items = c.items();
+        let item = at.and_then(|at| items.get(at)).or(items.last());
+        item.map(|i| (i.id, drawn / weights.sum)).ok_or_else(|| ErrorKind::NotFinite.into())
+    }
 }
 
 #[cfg(test)]

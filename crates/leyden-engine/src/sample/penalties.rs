@@ -1,6 +1,8 @@
 //! Penalties on tokens that have been used.
 
-use std::collections::BTreeMap;
+use super::candidates::Candidates;
+use super::order::{Effect, Step};
+use super::{Context, SamplingParams};
 
 /// Penalties over the last `window` tokens, the prompt's included.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,22 +29,23 @@ impl Penalties {
     pub fn is_neutral(&self) -> bool {
         self.window == 0 || self.repeat == 1.0 && self.frequency == 0.0 && self.presence == 0.0
     }
+}
 
-    /// Applies them to logits after the tokens of `history`.
-    pub(super) fn apply(&self, history: &[u32], logits: &mut [f32]) {
-        if self.is_neutral() {
-            return;
-        }
-        let recent = &history[history.len().saturating_sub(self.window)..];
-        let mut counts: BTreeMap<u32, f32> = BTreeMap::new();
-        for &id in recent {
-            *counts.entry(id).or_default() += 1.0;
-        }
-        for (id, count) in counts {
-            if let Some(l) = logits.get_mut(id as usize) {
-                *l = if *l > 0.0 { *l / self.repeat } else { *l * self.repeat };
-                *l -= count * self.frequency + self.presence;
-            }
-        }
+pub(super) const STEP: Step =
+    Step { effect: Effect::Penalises, is_active: |p| !p.penalties.is_neutral(), apply };
+
+/// Penalises the tokens of the window.
+fn apply(p: &SamplingParams, c: &mut Candidates, at: &mut Context<'_>) {
+    let p = &p.penalties;
+    for &id in &at.history[at.history.len().saturating_sub(p.window)..] {
+        at.tally.update(at.vocabulary, id, |n| n.saturating_add(1));
     }
+    c.adjust(at.tally.ids(), |id, logit| match at.tally.get(id) {
+        0 => logit,
+        n => {
+            let scaled = if logit > 0.0 { logit / p.repeat } else { logit * p.repeat };
+            scaled - (n as f32 * p.frequency + p.presence)
+        }
+    });
+    at.tally.clear();
 }

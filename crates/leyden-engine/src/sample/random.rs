@@ -1,5 +1,16 @@
 //! Counter-based random numbers: a hash of (seed, choice, position), no state.
 
+/// Where in the stream of random numbers a token is drawn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Random {
+    pub(super) seed: u64,
+    pub(super) choice: u64,
+    pub(super) position: u64,
+}
+
+/// Keeps XTC's numbers apart from the draw's.
+const XTC: u64 = 0x7874_6321;
+
 /// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014).
 fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -9,7 +20,22 @@ fn mix(mut x: u64) -> u64 {
 }
 
 /// A number in `[0, 1)` with 53 random bits.
-pub(super) fn uniform(seed: u64, choice: u64, position: u64) -> f64 {
-    let bits = mix(mix(mix(seed) ^ choice) ^ position);
+fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+impl Random {
+    fn bits(self) -> u64 {
+        mix(mix(mix(self.seed) ^ self.choice) ^ self.position)
+    }
+
+    /// For the draw, in `[0, 1)`.
+    pub(super) fn draw(self) -> f64 {
+        unit(self.bits())
+    }
+
+    /// For whether XTC acts, in `[0, 1)`.
+    pub(super) fn xtc(self) -> f64 {
+        unit(mix(self.bits() ^ XTC))
+    }
 }

@@ -2,6 +2,9 @@
 
 use super::*;
 
+mod mirostat;
+mod reference;
+
 fn sampler(params: SamplingParams, n: usize) -> Sampler {
     Sampler::new(params, 0, Tier::best(), n).unwrap()
 }
@@ -55,13 +58,11 @@ fn cuts_keep_what_they_say() {
 #[test]
 fn top_p_over_a_large_flat_vocabulary_sorts_as_far_as_needed() {
     let logits: Vec<f32> = (0..5000).map(|i| -(i as f32) * 1e-4).collect();
-    let mut c = Candidates::default();
-    c.fill(&logits);
-    top_p::apply(0.5, &mut c, Tier::best());
-    let n = c.items.len();
+    let mut s = sampler(SamplingParams { top_p: 0.5, ..open() }, 5000);
+    let left = s.distribution(&logits, 0).unwrap();
+    let n = left.len();
     assert!((2000..2500).contains(&n), "{n}");
-    c.sort_all();
-    assert!(c.items.iter().enumerate().all(|(i, item)| item.id as usize == i));
+    assert!(left.iter().enumerate().all(|(i, (id, _))| *id as usize == i));
 }
 
 #[test]
@@ -76,13 +77,18 @@ fn greedy_ties_and_bias() {
 #[test]
 fn penalties_follow_their_definitions() {
     let p = Penalties { repeat: 2.0, frequency: 0.25, presence: 0.5, window: 4 };
-    let mut l = [4.0, -1.0, 1.0, 1.0];
+    let left = |penalties, history: &[u32], logits: &[f32]| {
+        let mut s = sampler(SamplingParams { penalties, ..open() }, logits.len());
+        s.accept(history);
+        s.run(logits, 0).unwrap();
+        s.candidates.items().to_vec()
+    };
+    let items =
+        |logits: &[f32]| -> Vec<Item> { (0..).zip(logits).map(|(id, &logit)| Item { id, logit }).collect() };
     // The first token fell out of the window.
-    p.apply(&[2, 0, 0, 1, 1], &mut l);
-    assert_eq!(l, [4.0 / 2.0 - 1.0, -2.0 - 1.0, 1.0, 1.0]);
-    let mut l = [1.0; 2];
-    Penalties { window: 0, ..p }.apply(&[0, 1], &mut l);
-    assert_eq!(l, [1.0; 2]);
+    let got = left(p, &[2, 0, 0, 1, 1], &[4.0, -1.0, 1.0, 1.0]);
+    assert_eq!(got, items(&[4.0 / 2.0 - 1.0, -2.0 - 1.0, 1.0, 1.0]));
+    assert_eq!(left(Penalties { window: 0, ..p }, &[0, 1], &[1.0; 2]), items(&[1.0; 2]));
 }
 
 #[test]
@@ -99,7 +105,26 @@ fn seeds_choices_and_positions_give_different_numbers() {
 
 #[test]
 fn bad_parameters_and_logits_are_named() {
-    let cases: [(&str, SamplingParams); 7] = [
+    let dry = |multiplier, base| Dry { multiplier, base, ..Dry::default() };
+    let mirostat = |entropy, rate| Some(Mirostat { entropy, rate, ..Mirostat::default() });
+    let dynamic = |range, exponent| DynamicTemperature { range, exponent };
+    let xtc = |probability, threshold| Xtc { probability, threshold };
+    let cases: [(&str, SamplingParams); 19] = [
+        ("typical", SamplingParams { typical: 0.0, ..open() }),
+        ("top_nsigma", SamplingParams { top_n_sigma: f32::NAN, ..open() }),
+        ("xtc_probability", SamplingParams { xtc: xtc(1.5, 0.1), ..open() }),
+        ("xtc_threshold", SamplingParams { xtc: xtc(0.5, -0.1), ..open() }),
+        ("dynatemp_range", SamplingParams { dynamic_temperature: dynamic(-1.0, 1.0), ..open() }),
+        ("dynatemp_exp", SamplingParams { dynamic_temperature: dynamic(1.0, 0.0), ..open() }),
+        ("dry_multiplier", SamplingParams { dry: dry(-1.0, 1.75), ..open() }),
+        ("dry_base", SamplingParams { dry: dry(1.0, 0.5), ..open() }),
+        ("mirostat_ent", SamplingParams { mirostat: mirostat(-1.0, 0.1), ..open() }),
+        ("mirostat_lr", SamplingParams { mirostat: mirostat(5.0, f32::INFINITY), ..open() }),
+        ("samplers", SamplingParams { order: vec![SamplingStep::TopK; 2], ..open() }),
+        (
+            "presence_penalty",
+            SamplingParams { penalties: Penalties { presence: f32::NAN, ..Penalties::default() }, ..open() },
+        ),
         ("temperature", SamplingParams { temperature: -1.0, ..open() }),
         ("temperature", SamplingParams { temperature: f32::NAN, ..open() }),
         ("top_p", SamplingParams { top_p: 0.0, ..open() }),
@@ -124,4 +149,58 @@ fn bad_parameters_and_logits_are_named() {
     let bias = vec![(0, f32::NEG_INFINITY), (1, f32::NEG_INFINITY)];
     let mut s = sampler(SamplingParams { logit_bias: bias, ..open() }, 2);
     assert!(s.sample(&[0.0, 0.0], 0).unwrap_err().to_string().starts_with("logit_bias: every token"));
+}
+
+#[test]
+fn xtc_acts_as_often_as_it_should() {
+    // 0.4, 0.3, 0.2 are obvious, so the first two go; then 0.2 and 0.1 remain.
+    let logits: Vec<f32> = [0.4_f32, 0.3, 0.2, 0.1].iter().map(|p| p.ln()).collect();
+    let p = SamplingParams { xtc: Xtc { probability: 0.25, threshold: 0.15 }, ..open() };
+    let seen = frequencies(&p, &logits);
+    let want = [0.75 * 0.4, 0.75 * 0.3, 0.75 * 0.2 + 0.25 * 2.0 / 3.0, 0.75 * 0.1 + 0.25 / 3.0];
+    for (seen, want) in seen.iter().zip(want) {
+        assert!((seen - want).abs() < 0.01, "{seen} {want}");
+    }
+}
+
+#[test]
+fn draws_follow_the_distribution_of_every_step() {
+    let logits: Vec<f32> = (0..12).map(|i| (i as f32 * 1.7).sin() * 2.0).collect();
+    let dynamic_temperature = DynamicTemperature { range: 0.5, exponent: 1.5 };
+    let cases = [
+        SamplingParams { typical: 0.6, ..open() },
+        SamplingParams { top_n_sigma: 1.0, ..open() },
+        SamplingParams { dynamic_temperature, ..open() },
+        SamplingParams { xtc: Xtc { probability: 1.0, threshold: 0.1 }, ..open() },
+        SamplingParams {
+            order: vec![SamplingStep::Temperature, SamplingStep::TopK],
+            top_k: 5,
+            temperature: 2.0,
+            ..open()
+        },
+        SamplingParams { order: Vec::new(), ..open() },
+    ];
+    for p in cases {
+        let seen = frequencies(&p, &logits);
+        let mut want = vec![0.0; 12];
+        sampler(p.clone(), 12)
+            .distribution(&logits, 0)
+            .unwrap()
+            .iter()
+            .for_each(|x| want[x.0 as usize] = x.1);
+        for (seen, want) in seen.iter().zip(&want) {
+            assert!((seen - want).abs() < 0.01, "{p:?}: {seen} {want}");
+        }
+    }
+}
+
+#[test]
+fn orders_are_read_from_names() {
+    let text = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature";
+    assert_eq!(SamplingStep::parse_order(text).unwrap(), SamplingStep::ALL);
+    assert_eq!(SamplingStep::parse_order("").unwrap(), []);
+    let e = SamplingStep::parse_order("top_k;topp").unwrap_err();
+    assert!(e.contains("`topp`") && e.contains("top_n_sigma, top_k, typ_p"), "{e}");
+    assert!(SamplingStep::parse_order("top_k;top_k").unwrap_err().contains("twice"));
+    assert!(SamplingStep::parse_order(";").is_err());
 }

@@ -1,10 +1,12 @@
-//! Top-k: only the k best tokens.
+//! Top-k (Fan et al., 2018): only the k best tokens.
 
 use super::candidates::Candidates;
+use super::order::{Effect, Step};
+use super::{Context, SamplingParams};
 
-/// Keeps the best `k`; 0 keeps all.
-pub(super) fn apply(k: usize, c: &mut Candidates) {
-    if k > 0 {
-        c.keep(k);
-    }
+pub(super) const STEP: Step = Step { effect: Effect::KeepsBest, is_active: |p| p.top_k > 0, apply };
+
+/// Keeps the best `top_k`.
+fn apply(p: &SamplingParams, c: &mut Candidates, _: &mut Context<'_>) {
+    c.keep(p.top_k);
 }

@@ -66,7 +66,7 @@ pub(crate) struct Args {
     json: bool,
     // Last, because its heading in the help holds for everything after it.
     #[command(flatten)]
-    sampling: sampling::Sampling,
+    sampling: Box<sampling::Sampling>,
 }
 
 fn kv_type(name: &str) -> Result<KvType, String> {

@@ -54,6 +54,42 @@ fn the_seed_decides_the_text() {
 }
 
 #[test]
+fn every_sampling_step_runs_and_the_seed_still_decides() {
+    let flags = [
+        "--samplers",
+        "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature",
+        "--typical",
+        "0.9",
+        "--top-nsigma",
+        "2",
+        "--dry-multiplier",
+        "0.8",
+        "--dry-sequence-breaker",
+        r"\n",
+        "--xtc-probability",
+        "0.5",
+        "--xtc-threshold",
+        "0.05",
+        "--dynatemp-range",
+        "0.3",
+        "--dynatemp-exp",
+        "1.2",
+        "--repeat-penalty",
+        "1.1",
+    ];
+    let story =
+        |flags: &[&str]| text(leyden(&[&["run", "The king", "-n", "24", "--seed", "7"], flags].concat()));
+    let plain = story(&[]);
+    assert_ne!(story(&flags), plain);
+    assert_eq!(story(&flags), story(&flags));
+    for version in ["1", "2"] {
+        let mirostat = ["--mirostat", version, "--mirostat-ent", "3", "--mirostat-lr", "0.2"];
+        assert_ne!(story(&mirostat), plain);
+        assert_eq!(story(&mirostat), story(&mirostat));
+    }
+}
+
+#[test]
 fn json_says_everything() {
     let run = leyden(&["run", "The king", "-n", "6", "--seed", "3", "--json"]);
     let object: serde_json::Value = serde_json::from_str(&text(run)).unwrap();
@@ -124,7 +160,7 @@ fn edges_of_the_request() {
 
 #[test]
 fn wrong_usage_is_named() {
-    let cases: [(&[&str], &str); 11] = [
+    let cases: [(&[&str], &str); 18] = [
         (&["--temp", "-1"], "temperature: -1"),
         (&["--temp", "NaN"], "temperature: NaN"),
         (&["--top-p", "2"], "top_p: 2"),
@@ -136,6 +172,13 @@ fn wrong_usage_is_named() {
         (&["--logit-bias", "4096=1"], "logit_bias: token 4096"),
         (&["--logit-bias", "one"], "ID=X"),
         (&["--raw", "--system", "x"], "--system"),
+        (&["--samplers", "top_k;top_q"], "no step `top_q`; known: penalties, dry, top_n_sigma, top_k, typ_p"),
+        (&["--samplers", "top_k;top_k"], "twice"),
+        (&["--typical", "0"], "typical: 0"),
+        (&["--xtc-probability", "1.1"], "xtc_probability: 1.1"),
+        (&["--dry-base", "0"], "dry_base: 0"),
+        (&["--dry-multiplier", "1", "--dry-sequence-breaker", ""], "dry_sequence_breaker: \"\""),
+        (&["--mirostat", "3"], "0..=2"),
     ];
     for (flags, message) in cases {
         let run = leyden(&[&["run", "Hello", "-n", "1"], flags].concat());

@@ -123,6 +123,7 @@ fn answer(bytes: Vec<u8>, case: u32) -> Result<(), Error> {
         max_tokens: Some(2),
         sampling: SamplingParams { temperature, ..SamplingParams::default() },
         stop: Vec::new(),
+        ..GenerateOptions::default()
     };
     let answer = session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))?;
     assert!(answer.tokens.len() <= 2 && answer.prompt_tokens == prompt.len());

@@ -1,15 +1,22 @@
 //! The flags that say how tokens are chosen.
 
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
-use leyden::{GenerateOptions, Penalties, SamplingParams};
+use leyden::{
+    Dry, DynamicTemperature, GenerateOptions, Mirostat, MirostatVersion, Penalties, SEQUENCE_BREAKERS,
+    SamplingParams, SamplingStep, Xtc,
+};
 
 /// Flags of the sampler.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Choice of tokens")]
 pub(crate) struct Sampling {
+    /// The steps between the model and the draw, in their order, between semicolons; one that is missing does not run
+    #[arg(long, value_name = "STEPS", default_value_t = Order(SamplingStep::ALL.to_vec()), value_parser = order)]
+    samplers: Order,
     /// Temperature; 0 takes the most probable token always
-    #[arg(long, value_name = "T", default_value_t = SamplingParams::default().temperature, allow_negative_numbers = true)]
+    #[arg(long, visible_alias = "temperature", value_name = "T", default_value_t = SamplingParams::default().temperature, allow_negative_numbers = true)]
     temp: f32,
     /// Choose among the K most probable tokens; 0 for all
     #[arg(long, value_name = "K", default_value_t = SamplingParams::default().top_k)]
@@ -20,6 +27,33 @@ pub(crate) struct Sampling {
     /// Drop tokens less probable than P times the best
     #[arg(long, value_name = "P", default_value_t = SamplingParams::default().min_p, allow_negative_numbers = true)]
     min_p: f32,
+    /// Choose among the tokens nearest to the average surprise whose probabilities sum up to P; 1 for all
+    #[arg(long, visible_alias = "typical-p", value_name = "P", default_value_t = SamplingParams::default().typical, allow_negative_numbers = true)]
+    typical: f32,
+    /// Drop tokens more than N standard deviations below the best logit; -1 for none
+    #[arg(long, visible_alias = "top-n-sigma", value_name = "N", default_value_t = SamplingParams::default().top_n_sigma, allow_negative_numbers = true)]
+    top_nsigma: f32,
+    /// XTC: how often all obvious tokens but the least probable one are dropped; 0 for never
+    #[arg(long, value_name = "P", default_value_t = Xtc::default().probability, allow_negative_numbers = true)]
+    xtc_probability: f32,
+    /// XTC: the probability from which a token is obvious; above 0.5 for none
+    #[arg(long, value_name = "P", default_value_t = Xtc::default().threshold, allow_negative_numbers = true)]
+    xtc_threshold: f32,
+    /// Let the temperature follow the entropy, up to R below and above --temp; 0 for a fixed one
+    #[arg(long, value_name = "R", default_value_t = DynamicTemperature::default().range, allow_negative_numbers = true)]
+    dynatemp_range: f32,
+    /// Power of the entropy that the temperature follows
+    #[arg(long, value_name = "X", default_value_t = DynamicTemperature::default().exponent, allow_negative_numbers = true)]
+    dynatemp_exp: f32,
+    /// Mirostat, version 1 or 2, in place of the steps that drop tokens; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=2))]
+    mirostat: u8,
+    /// Mirostat: how quickly it corrects the surprise
+    #[arg(long, value_name = "X", default_value_t = Mirostat::default().rate, allow_negative_numbers = true)]
+    mirostat_lr: f32,
+    /// Mirostat: the surprise that it aims at, in bits
+    #[arg(long, value_name = "X", default_value_t = Mirostat::default().entropy, allow_negative_numbers = true)]
+    mirostat_ent: f32,
     /// Divide the logits of tokens that were used; 1 for none
     #[arg(long, value_name = "X", default_value_t = Penalties::default().repeat, allow_negative_numbers = true)]
     repeat_penalty: f32,
@@ -30,8 +64,24 @@ pub(crate) struct Sampling {
     #[arg(long, value_name = "X", default_value_t = Penalties::default().presence, allow_negative_numbers = true)]
     presence_penalty: f32,
     /// Tokens that the penalties look back on
-    #[arg(long, value_name = "N", default_value_t = Penalties::default().window)]
+    #[arg(long, visible_alias = "repeat-last-n", value_name = "N", default_value_t = Penalties::default().window)]
     penalty_window: usize,
+    /// DRY: penalty of a token that continues a repetition; 0 for none
+    #[arg(long, value_name = "X", default_value_t = Dry::default().multiplier, allow_negative_numbers = true)]
+    dry_multiplier: f32,
+    /// DRY: what the penalty is multiplied by for every token that the repetition is longer than allowed
+    #[arg(long, value_name = "X", default_value_t = Dry::default().base, allow_negative_numbers = true)]
+    dry_base: f32,
+    /// DRY: repetitions shorter than N tokens are free
+    #[arg(long, value_name = "N", default_value_t = Dry::default().allowed_length)]
+    dry_allowed_length: usize,
+    /// DRY: tokens searched for repetitions; 0 for none
+    #[arg(long, value_name = "N", default_value_t = Dry::default().window)]
+    dry_penalty_last_n: usize,
+    /// DRY: a text across which nothing is a repetition, with \n and \t for line breaks and tabs; may be repeated;
+    /// `none` for no such text; by default a line break, `:`, `"` and `*`
+    #[arg(long, value_name = "TEXT")]
+    dry_sequence_breaker: Vec<String>,
     /// Add X to the logit of a token, -inf forbids it; may be repeated
     #[arg(long, value_name = "ID=X", value_parser = bias)]
     logit_bias: Vec<(u32, f32)>,
@@ -57,13 +107,82 @@ impl Sampling {
             top_k: self.top_k,
             top_p: self.top_p,
             min_p: self.min_p,
+            typical: self.typical,
+            top_n_sigma: self.top_nsigma,
+            xtc: Xtc { probability: self.xtc_probability, threshold: self.xtc_threshold },
+            dynamic_temperature: DynamicTemperature {
+                range: self.dynatemp_range,
+                exponent: self.dynatemp_exp,
+            },
+            mirostat: self.mirostat(),
+            order: self.samplers.0.clone(),
             penalties,
+            dry: Dry {
+                multiplier: self.dry_multiplier,
+                base: self.dry_base,
+                allowed_length: self.dry_allowed_length,
+                window: self.dry_penalty_last_n,
+                ..Dry::default()
+            },
             logit_bias: self.logit_bias.clone(),
             // The standard library seeds its hashers from the system's random numbers. 32 bits are easier to type.
             seed: self.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32),
         };
-        GenerateOptions { max_tokens, sampling, stop: self.stop.clone() }
+        let sequence_breakers = self.sequence_breakers();
+        GenerateOptions { max_tokens, sampling, sequence_breakers, stop: self.stop.clone() }
     }
+
+    fn mirostat(&self) -> Option<Mirostat> {
+        let version = match self.mirostat {
+            0 => return None,
+            1 => MirostatVersion::V1,
+            _ => MirostatVersion::V2,
+        };
+        Some(Mirostat { version, entropy: self.mirostat_ent, rate: self.mirostat_lr })
+    }
+
+    fn sequence_breakers(&self) -> Vec<String> {
+        match &self.dry_sequence_breaker[..] {
+            [] => SEQUENCE_BREAKERS.map(str::to_owned).to_vec(),
+            texts => texts.iter().filter(|t| *t != "none").map(|t| unescaped(t)).collect(),
+        }
+    }
+}
+
+/// The steps of `--samplers`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Order(Vec<SamplingStep>);
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(|s| s.name()).collect();
+        f.write_str(&names.join(";"))
+    }
+}
+
+fn order(text: &str) -> Result<Order, String> {
+    SamplingStep::parse_order(text).map(Order)
+}
+
+/// The escapes that llama.cpp knows in a breaker; a shell has no easy way to write a line break.
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        let escaped = match (c, rest.as_str().chars().next()) {
+            ('\\', Some('n')) => '\n',
+            ('\\', Some('r')) => '\r',
+            ('\\', Some('t')) => '\t',
+            ('\\', Some(c @ ('\\' | '"' | '\''))) => c,
+            _ => {
+                out.push(c);
+                continue;
+            }
+        };
+        rest.next();
+        out.push(escaped);
+    }
+    out
 }
 
 fn bias(text: &str) -> Result<(u32, f32), String> {
@@ -75,7 +194,46 @@ fn bias(text: &str) -> Result<(u32, f32), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::bias;
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        sampling: Sampling,
+    }
+
+    fn options(words: &[&str]) -> GenerateOptions {
+        Line::try_parse_from([&["run"], words].concat()).unwrap().sampling.options(None)
+    }
+
+    #[test]
+    fn without_flags_the_library_decides() {
+        let seed = SamplingParams::default().seed;
+        let got = options(&["--seed", &seed.to_string()]);
+        assert_eq!(got.sampling, SamplingParams::default());
+        assert_eq!(got.sequence_breakers, GenerateOptions::default().sequence_breakers);
+    }
+
+    #[test]
+    fn steps_are_read_in_order() {
+        let s =
+            options(&["--samplers", "temperature; top_k", "--mirostat", "1", "--mirostat-ent", "3"]).sampling;
+        assert_eq!(s.order, [SamplingStep::Temperature, SamplingStep::TopK]);
+        let mirostat = Mirostat { version: MirostatVersion::V1, entropy: 3.0, rate: 0.1 };
+        assert_eq!(s.mirostat, Some(mirostat));
+        assert!(options(&["--samplers", ""]).sampling.order.is_empty());
+        assert_eq!(order("top_k;typical").unwrap_err().split(':').next(), Some("no step `typical`; known"));
+        assert!(order("top_k;").is_err() && order("top_k;top_k").is_err());
+    }
+
+    #[test]
+    fn breakers_are_unescaped() {
+        let breakers = |words: &[&str]| options(words).sequence_breakers;
+        let flag = "--dry-sequence-breaker";
+        assert_eq!(breakers(&[flag, r"\n", flag, r#"\"\x\\"#]), ["\n", r#""\x\"#]);
+        assert!(breakers(&[flag, "none"]).is_empty());
+    }
 
     #[test]
     fn bias_reads_id_and_number() {

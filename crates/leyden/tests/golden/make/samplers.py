@@ -111,11 +111,11 @@ def cases(rng, peer):
             case["history"] = [rng.randrange(case["n"]) for _ in range(rng.randrange(0, 30))] if name == "penalties" else []
             yield {**case, "steps": [[name, *parameters()]]}
     for version in (1, 2):
-        for _ in range(10):
-            yield {**size(), "steps": [[f"mirostat_{version}", number(0.3, 4.0), number(0.05, 0.5)]]}
-        for _ in range(4):
-            t = [["temperature", number(0.3, 1.8), 0.0, 1.0]]
-            yield {**size(), "steps": t + [[f"mirostat_{version}", number(0.3, 3.0), number(0.05, 0.5)]]}
+        for i in range(16):
+            # On a flat distribution version 1's k overflows llama.cpp's int and becomes 1 instead of everything.
+            steep = dict(n=rng.choice([30, 60, 150]), scale=rng.choice([12.0, 20.0])) if version == 1 else {}
+            t = [["temperature", number(0.3, 1.3), 0.0, 1.0]] if i % 3 == 0 else []
+            yield {**size(), **steep, "steps": t + [[f"mirostat_{version}", number(0.3, 3.0), number(0.05, 0.5)]]}
     for _ in range(60):
         case, names = size(), rng.sample(list(single), rng.randrange(2, 7))
         # llama.cpp leaves what top-n-sigma drops in its array at minus infinity, where typical's entropy becomes
