@@ -41,10 +41,21 @@ pub enum ErrorKind {
         /// The names that are supported.
         known: Vec<&'static str>,
     },
+    /// A component of a tokenizer is of a kind that this crate does not have.
+    UnsupportedComponent {
+        /// What it is a kind of: `normalizer`, `decoder`.
+        what: &'static str,
+        /// The name in the file.
+        name: String,
+        /// The names that are supported.
+        known: Vec<&'static str>,
+    },
     /// A metadata value contradicts another one or itself.
     Invalid(String),
     /// A byte of the text has no token, so the text cannot be written in this vocabulary.
     NoTokenForByte(u8),
+    /// Normalising the text, as the vocabulary wants it, makes it more than so many times longer.
+    TextGrows(usize),
     /// The chat template is not one that can be parsed.
     TemplateSyntax {
         /// The line of the template, from 1.
@@ -75,6 +86,11 @@ pub enum ErrorKind {
 impl Error {
     pub(crate) fn new(file: &str, key: impl Into<Option<&'static str>>, kind: ErrorKind) -> Self {
         Error { kind: Box::new(kind), file: file.into(), key: key.into().map(Into::into) }
+    }
+
+    /// An error in a field whose name is a path in the file.
+    pub(crate) fn at(file: &str, path: &str, kind: ErrorKind) -> Self {
+        Error { kind: Box::new(kind), file: file.into(), key: Some(path.into()) }
     }
 
     /// What went wrong.
@@ -130,9 +146,15 @@ impl Display for ErrorKind {
             ErrorKind::UnsupportedPreTokenizer { name, known } => {
                 write!(f, "pre-tokenizer {} is not supported (supported: {})", Quoted(name), known.join(", "))
             }
+            ErrorKind::UnsupportedComponent { what, name, known } => {
+                write!(f, "{what} {} is not supported (supported: {})", Quoted(name), known.join(", "))
+            }
             ErrorKind::Invalid(message) => Shown(message).fmt(f),
             ErrorKind::NoTokenForByte(byte) => {
                 write!(f, "the vocabulary has no token for byte 0x{byte:02x}, which the text contains")
+            }
+            ErrorKind::TextGrows(times) => {
+                write!(f, "the text becomes more than {times} times longer by the vocabulary's rules")
             }
             ErrorKind::TemplateSyntax { line, message } | ErrorKind::TemplateRender { line, message } => {
                 write!(f, "line {line}: {}", Shown(message))

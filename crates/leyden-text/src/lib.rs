@@ -37,4 +37,4 @@ pub use detok::Detokenizer;
 pub use error::{Error, ErrorKind};
 pub use stop::{StopEvent, StopMatcher};
 pub use template::{ChatTemplate, Message, RenderOptions, join_messages};
-pub use tokenizer::{Special, Tokenizer, from_gguf};
+pub use tokenizer::{Special, Tokenizer, from_gguf, from_hf, from_tokenizer_json};

@@ -19,6 +19,7 @@ mod expression;
 mod expression_parser;
 mod filters;
 mod functions;
+mod hf;
 mod interpreter;
 mod lexer;
 mod methods;

@@ -40,11 +40,29 @@ pub(super) fn decode(text: &str, out: &mut Vec<u8>) -> bool {
     true
 }
 
+/// The character for each byte.
+static CHARS: [char; 256] = {
+    let mut chars = ['\0'; 256];
+    let mut at = 0;
+    while at < BYTES.len() {
+        if BYTES[at] != NONE
+            && let Some(c) = char::from_u32(at as u32)
+        {
+            chars[BYTES[at] as usize] = c;
+        }
+        at += 1;
+    }
+    chars
+};
+
 /// The character that spells `byte`.
-#[cfg(test)]
 pub(super) fn encode(byte: u8) -> char {
-    let at = BYTES.iter().position(|&b| b == u16::from(byte)).unwrap();
-    char::from_u32(at as u32).unwrap()
+    CHARS[usize::from(byte)]
+}
+
+/// Appends the characters that spell the bytes of `c`.
+pub(super) fn spell(c: char, out: &mut String) {
+    out.extend(c.encode_utf8(&mut [0; 4]).bytes().map(encode));
 }
 
 #[cfg(test)]

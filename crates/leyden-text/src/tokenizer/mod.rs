@@ -7,10 +7,14 @@
 mod bpe;
 mod byte_level;
 pub(crate) mod classes;
+mod hf;
+mod merges;
 mod pretok;
 mod special;
 mod unicode_classes;
 mod vocab;
+
+pub use self::hf::{from_hf, from_tokenizer_json};
 
 use std::borrow::Cow;
 

@@ -150,6 +150,26 @@ static END_TEXTS: &[&str] = &[
 /// Texts that are printed although they look like control tokens: the frames of the harmony format.
 static PRINTED_TEXTS: &[&str] = &["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"];
 
+/// Every well-known text of tokens that end a generation.
+pub(super) fn end_texts() -> impl Iterator<Item = &'static str> {
+    let roles = ROLES.iter().filter(|role| role.ends).flat_map(|role| role.texts);
+    roles.chain(END_TEXTS).copied()
+}
+
+/// Whether a token of this text is printed although it looks like a control token.
+pub(super) fn is_printed(text: &str) -> bool {
+    PRINTED_TEXTS.contains(&text)
+}
+
+/// The well-known texts that do not end a generation after all, given which of them do so far.
+pub(super) fn not_ends(ends: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    // In the harmony format `<|end|>` ends a message, of which a turn has several.
+    let harmony = (ends("<|call|>") || ends("<|calls|>")) && (ends("<|return|>") || ends("<|flush|>"));
+    // Vocabularies with these markers have `</s>` as the HTML tag.
+    let tag = ends("<|tool_response>") || ends("<|plamo:eos|>");
+    [("<|end|>", harmony), ("</s>", tag)].into_iter().filter(|row| row.1).map(|row| row.0).collect()
+}
+
 /// The tokens of a vocabulary and the facts about them.
 pub(super) struct Vocab {
     /// The bytes of all tokens, one after the other.

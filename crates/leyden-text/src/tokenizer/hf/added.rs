@@ -1,0 +1,191 @@
+//! Added tokens: texts that are tokens whatever the model makes of the text around them.
+//!
+//! Those that are not to be normalized are found in the text as it came, the others in each normalized stretch
+//! between them; each time from left to right, the longest of those that begin at the same place. They are numbered as the
+//! library does it: by the model's vocabulary, and behind it in the order of the file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use foldhash::{HashMap, HashMapExt};
+
+use super::classes::is_word;
+use super::document;
+use super::normalizer::Normalizer;
+use super::pieces::Normalized;
+use crate::error::{Error, ErrorKind, Quoted};
+
+/// An added token.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct AddedToken {
+    pub(super) content: String,
+    pub(super) single_word: bool,
+    pub(super) lstrip: bool,
+    pub(super) rstrip: bool,
+    pub(super) normalized: bool,
+    pub(super) special: bool,
+}
+
+impl From<&document::AddedToken<'_>> for AddedToken {
+    fn from(token: &document::AddedToken<'_>) -> Self {
+        AddedToken {
+            content: token.content.0.clone().into_owned(),
+            single_word: token.single_word,
+            lstrip: token.lstrip,
+            rstrip: token.rstrip,
+            normalized: token.normalized,
+            special: token.special,
+        }
+    }
+}
+
+/// The added tokens while they are collected.
+pub(super) struct Register<'a> {
+    /// The tokens of the model.
+    model: &'a HashMap<&'a str, u32>,
+    /// How many tokens the model has.
+    model_size: u32,
+    ids: HashMap<String, u32>,
+    pub(super) tokens: BTreeMap<u32, AddedToken>,
+}
+
+impl<'a> Register<'a> {
+    pub(super) fn new(model: &'a HashMap<&'a str, u32>, model_size: u32) -> Self {
+        Register { model, model_size, ids: HashMap::new(), tokens: BTreeMap::new() }
+    }
+
+    /// Adds tokens together: those that the model lacks are numbered on from the last token there is.
+    pub(super) fn add(&mut self, tokens: impl IntoIterator<Item = AddedToken>) {
+        let last = self.tokens.last_key_value().map(|(&id, _)| id);
+        let mut next = last.map_or(0, |last| last.saturating_add(1)).max(self.model_size);
+        for token in tokens {
+            if token.content.is_empty() {
+                continue;
+            }
+            let id = self.id(&token.content).unwrap_or_else(|| {
+                next = next.saturating_add(1);
+                next - 1
+            });
+            self.ids.insert(token.content.clone(), id);
+            self.tokens.insert(id, token);
+        }
+    }
+
+    /// The token of a text.
+    pub(super) fn id(&self, text: &str) -> Option<u32> {
+        self.ids.get(text).or_else(|| self.model.get(text)).copied()
+    }
+
+    /// The ids of the control tokens.
+    pub(super) fn control(&self) -> BTreeSet<u32> {
+        self.tokens.iter().filter(|(_, token)| token.special).map(|(&id, _)| id).collect()
+    }
+}
+
+/// A set of texts to search for.
+struct Set {
+    automaton: AhoCorasick,
+    tokens: Vec<(u32, AddedToken)>,
+}
+
+/// The added tokens, ready to be found.
+#[derive(Default)]
+pub(super) struct AddedTokens {
+    as_is: Option<Set>,
+    normalized: Option<Set>,
+}
+
+/// A stretch of a text, and the added token that it is.
+pub(super) type Stretch = (Range<usize>, Option<u32>);
+
+impl AddedTokens {
+    /// The tokens to search for, and what the decoder sees of each: its text as it is found.
+    pub(super) fn new(
+        file: &str,
+        tokens: &BTreeMap<u32, AddedToken>,
+        normalizers: &[Box<dyn Normalizer>],
+    ) -> Result<(Self, Vec<(u32, String)>), Error> {
+        let mut as_is = Vec::new();
+        let mut normalized = Vec::new();
+        let mut spelled = Vec::new();
+        for (&id, token) in tokens {
+            if !token.normalized {
+                spelled.push((id, token.content.clone()));
+                as_is.push((token.content.clone(), (id, token.clone())));
+                continue;
+            }
+            let mut text = Normalized::new(&token.content, true);
+            for normalizer in normalizers {
+                normalizer.normalize(&mut text)?;
+            }
+            if text.text.is_empty() {
+                let why = format!("{} is empty when it is normalized", Quoted(&token.content));
+                return Err(Error::at(file, "added_tokens", ErrorKind::Invalid(why)));
+            }
+            spelled.push((id, text.text.clone()));
+            normalized.push((text.text, (id, token.clone())));
+        }
+        let set = AddedTokens { as_is: Set::new(file, as_is)?, normalized: Set::new(file, normalized)? };
+        Ok((set, spelled))
+    }
+
+    /// The stretches of a text before it is normalized.
+    pub(super) fn find_as_is(&self, text: &str, parse_special: bool) -> Vec<Stretch> {
+        find(self.as_is.as_ref(), text, parse_special)
+    }
+
+    /// The stretches of a normalized text.
+    pub(super) fn find_normalized(&self, text: &str, parse_special: bool) -> Vec<Stretch> {
+        find(self.normalized.as_ref(), text, parse_special)
+    }
+}
+
+impl Set {
+    fn new(file: &str, tokens: Vec<(String, (u32, AddedToken))>) -> Result<Option<Self>, Error> {
+        if tokens.is_empty() {
+            return Ok(None);
+        }
+        let (texts, tokens): (Vec<String>, _) = tokens.into_iter().unzip();
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            // Of the kinds, the one whose size is in proportion to the texts.
+            .kind(Some(AhoCorasickKind::ContiguousNFA))
+            .build(&texts)
+            .map_err(|error| Error::at(file, "added_tokens", ErrorKind::Invalid(error.to_string())))?;
+        Ok(Some(Set { automaton, tokens }))
+    }
+}
+
+fn find(set: Option<&Set>, text: &str, parse_special: bool) -> Vec<Stretch> {
+    let mut stretches = Vec::new();
+    let mut from = 0;
+    for found in set.iter().flat_map(|set| set.automaton.find_iter(text).map(|m| (m, &set.tokens))) {
+        let (place, tokens) = found;
+        let (id, token) = &tokens[place.pattern().as_usize()];
+        let (mut start, mut end) = (place.start(), place.end());
+        if token.special && !parse_special {
+            continue;
+        }
+        let inside_word = text[..start].ends_with(is_word) || text[end..].starts_with(is_word);
+        if token.single_word && inside_word {
+            continue;
+        }
+        // White space that the token before has taken is not taken again.
+        if token.lstrip {
+            start = text[..start].trim_end().len().max(from);
+        }
+        if token.rstrip {
+            end += text[end..].len() - text[end..].trim_start().len();
+        }
+        if from < start {
+            stretches.push((from..start, None));
+        }
+        stretches.push((start..end, Some(*id)));
+        from = end;
+    }
+    if from < text.len() {
+        stretches.push((from..text.len(), None));
+    }
+    stretches
+}

@@ -1,0 +1,324 @@
+//! Tokenizers of Hugging Face folders: `tokenizer.json` and the files beside it.
+//!
+//! The file describes a chain of components, which run here as the `tokenizers` library (0.23) runs them:
+//!
+//! ```text
+//! text -> added tokens -> normalizer -> added tokens -> pre-tokenizer -> model -> ids
+//! ids -> decoder -> text
+//! ```
+//!
+//! Components are data: one kind is one file and one row of the table in `normalizer`, `pre_tokenizer`, `model`,
+//! `post_processor` or `decoder`, and any other kind is an error with its name. What is easy to get wrong is which
+//! version of Unicode each of them goes by; see `classes`.
+//!
+//! Different from the library, on purpose: no word of a text becomes a control token, whatever the vocabulary says;
+//! the tokens around a text are left to the caller; and truncation and padding are ignored.
+
+mod added;
+mod classes;
+mod decoder;
+mod document;
+mod field;
+mod known_regex;
+mod model;
+mod normalizer;
+mod pattern;
+mod pieces;
+mod post_processor;
+mod pre_tokenizer;
+mod roles;
+mod tables;
+mod vocabulary;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use foldhash::{HashMap, HashMapExt};
+use leyden_tensor::{HfFile, HfFolder, Json};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use self::added::{AddedToken, AddedTokens, Register};
+use self::decoder::Decoder;
+use self::document::{Document, Vocab};
+use self::field::Field;
+use self::model::{Model, NoToken, Parts};
+use self::normalizer::Normalizer;
+use self::pieces::{Normalized, Pieces};
+use self::pre_tokenizer::PreTokenizer;
+use self::roles::{Files, Roles};
+use self::vocabulary::Vocabulary;
+use super::{Special, Tokenizer, vocab};
+use crate::error::{Error, ErrorKind};
+
+struct HfTokenizer {
+    file: Box<str>,
+    added: AddedTokens,
+    normalizers: Vec<Box<dyn Normalizer>>,
+    pre_tokenizers: Vec<Box<dyn PreTokenizer>>,
+    model: Box<dyn Model>,
+    decoder: Decoder,
+    /// The tokens as the decoder takes them.
+    texts: Vocabulary,
+    /// The bytes of all tokens, one after the other, and where each ends.
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// The control tokens and their names.
+    control: BTreeMap<u32, Box<str>>,
+    roles: Roles,
+}
+
+/// Reads the tokenizer of a Hugging Face folder: `tokenizer.json`, and from the files beside it which tokens begin
+/// and end a text.
+///
+/// # Errors
+/// The folder has no `tokenizer.json`, a file is not valid, or a component is of a kind that is not supported.
+pub fn from_hf(folder: &HfFolder) -> Result<Box<dyn Tokenizer>, Error> {
+    let path = folder.path().join(HfFile::Tokenizer.name()).display().to_string();
+    let read = folder.read(HfFile::Tokenizer);
+    let Some(bytes) = read.map_err(|error| Error::new(&path, None, ErrorKind::Metadata(error)))? else {
+        return Err(Error::new(&path, None, ErrorKind::Invalid(missing(folder))));
+    };
+    read_files(&bytes, &path, &Files::read(folder)?)
+}
+
+/// Reads a `tokenizer.json` that stands alone. `file` is its name in errors.
+///
+/// Without the files beside it, only its post-processor tells which tokens begin and end a text, and well-known
+/// names which tokens end an answer.
+///
+/// # Errors
+/// As for [`from_hf`].
+///
+/// ```
+/// use leyden_text::{Special, from_tokenizer_json};
+///
+/// let json = br###"{
+///     "added_tokens": [],
+///     "normalizer": {"type": "Lowercase"},
+///     "pre_tokenizer": {"type": "Whitespace"},
+///     "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
+///     "model": {"type": "WordPiece", "unk_token": "?", "continuing_subword_prefix": "##",
+///               "vocab": {"?": 0, "wild": 1, "##flower": 2, "!": 3}}
+/// }"###;
+/// let tokenizer = from_tokenizer_json(json, "tokenizer.json")?;
+/// assert_eq!(tokenizer.encode("Wildflower!", Special::AsText)?, [1, 2, 3]);
+/// assert_eq!(tokenizer.bytes_after(Some(1), 2).as_deref(), Some(&b"flower"[..]));
+/// # Ok::<(), leyden_text::Error>(())
+/// ```
+pub fn from_tokenizer_json(bytes: &[u8], file: &str) -> Result<Box<dyn Tokenizer>, Error> {
+    read_files(bytes, file, &Files::default())
+}
+
+/// Why a folder without `tokenizer.json` cannot be used, and what to do about it.
+fn missing(folder: &HfFolder) -> String {
+    let others: Vec<&str> = ["tokenizer.model", "vocab.json", "merges.txt", "vocab.txt", "tekken.json"]
+        .into_iter()
+        .filter(|name| folder.path().join(name).is_file())
+        .collect();
+    let remedy = "make it in Python: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)";
+    if others.is_empty() {
+        return "the folder has no tokenizer".into();
+    }
+    format!("missing; the folder has {}, from which transformers can {remedy}", others.join(" and "))
+}
+
+/// How many times longer than the text its normalized form may become: no character becomes that much, and rules that
+/// double the text over and over must end.
+const MAX_GROWTH: usize = 64;
+/// What a stretch of text may grow by beside that: what is put before it.
+const MAX_EXTRA: usize = 256;
+
+/// The components of a file, parsed strictly and within limits.
+fn component(raw: Option<&RawValue>, file: &str, name: &'static str) -> Result<Option<Value>, Error> {
+    let Some(raw) = raw else { return Ok(None) };
+    let json = Json::parse(raw.get().as_bytes(), &format!("{file}: {name}"));
+    let json = json.map_err(|error| Error::new(file, name, ErrorKind::Metadata(error)))?;
+    Ok(Some(Value::Object(json.object().clone())))
+}
+
+fn read_files(bytes: &[u8], file: &str, files: &Files) -> Result<Box<dyn Tokenizer>, Error> {
+    let document: Document<'_> = serde_json::from_slice(bytes).map_err(|error| {
+        Error::new(file, None, ErrorKind::Invalid(format!("not as it should be: {error}")))
+    })?;
+    if let Some(version) = document.version.as_ref().filter(|version| version.0 != "1.0") {
+        let name = version.0.clone().into_owned();
+        let kind = ErrorKind::UnsupportedComponent { what: "version", name, known: vec!["1.0"] };
+        return Err(Error::new(file, "version", kind));
+    }
+    let normalizer = component(document.normalizer, file, "normalizer")?;
+    let pre_tokenizer = component(document.pre_tokenizer, file, "pre_tokenizer")?;
+    let post_processor = component(document.post_processor, file, "post_processor")?;
+    let decoder = component(document.decoder, file, "decoder")?;
+    let field = |name, value| Field::new(file, name, value);
+    let normalizer = normalizer.as_ref().map(|value| normalizer::read(field("normalizer", value)));
+    let normalizers = normalizer.transpose()?.unwrap_or_default();
+    let pre_tokenizer =
+        pre_tokenizer.as_ref().map(|value| pre_tokenizer::read(field("pre_tokenizer", value)));
+    let mut pre_tokenizers = pre_tokenizer.transpose()?.unwrap_or_default();
+    let template = post_processor.as_ref().map(|value| post_processor::read(field("post_processor", value)));
+    let template = template.transpose()?.unwrap_or_default();
+    let decoder = decoder::read(decoder.as_ref().map(|value| field("decoder", value)))?;
+
+    let fields = &document.model;
+    let entries: Vec<(u32, &str)> = match &fields.vocab {
+        Vocab::Ids(tokens) => tokens.iter().map(|(text, id)| (*id, &*text.0)).collect(),
+        Vocab::Scores(tokens) => (0..).zip(tokens).map(|(id, (text, _))| (id, &*text.0)).collect(),
+    };
+    let mut ids: HashMap<&str, u32> = HashMap::with_capacity(entries.len());
+    ids.extend(entries.iter().map(|&(id, text)| (text, id)));
+    let model_size = if matches!(fields.vocab, Vocab::Ids(_)) { ids.len() } else { entries.len() };
+    let mut register = Register::new(&ids, u32::try_from(model_size).unwrap_or(u32::MAX));
+    register.add(document.added_tokens.iter().map(Into::into));
+    files.add_tokens(&mut register)?;
+
+    let takes_bytes = model::takes_bytes(fields, &ids);
+    let raw_bytes = takes_bytes && pre_tokenizers.last_mut().is_some_and(|last| last.leave_bytes());
+    let control = register.control();
+    let model = model::read(&Parts { file, fields, ids: &ids, control: &control, raw_bytes })?;
+    let (added, spelled) = AddedTokens::new(file, &register.tokens, &normalizers)?;
+    let added_texts = spelled.iter().map(|(id, text)| (*id, text.as_str()));
+    let texts = Vocabulary::new(file, entries.iter().copied().chain(added_texts))?;
+    let roles = Roles::new(files, &register, &template, file, texts.len())?;
+    let name = |(&id, token): (&u32, &AddedToken)| (id, token.content.as_str().into());
+    let control = register.tokens.iter().filter(|(_, token)| token.special).map(name).collect();
+    let mut tokenizer = HfTokenizer {
+        file: file.into(),
+        added,
+        normalizers,
+        pre_tokenizers,
+        model,
+        decoder,
+        texts,
+        bytes: Vec::new(),
+        ends: Vec::new(),
+        control,
+        roles,
+    };
+    tokenizer.decode_all()?;
+    Ok(Box::new(tokenizer))
+}
+
+impl HfTokenizer {
+    /// Fills in the bytes of all tokens.
+    fn decode_all(&mut self) -> Result<(), Error> {
+        for id in (0..).take(self.texts.len()) {
+            if let Some(name) = self.control.get(&id) {
+                self.bytes.extend_from_slice(name.as_bytes());
+            } else if let Some(text) = self.texts.text(id) {
+                let bytes = self.decoder.decode(None, text).and_then(|_| self.decoder.decode(Some(""), text));
+                self.bytes.extend_from_slice(&bytes.ok_or_else(|| self.grows("decoder"))?);
+            }
+            self.ends.push(self.bytes.len());
+        }
+        Ok(())
+    }
+
+    fn grows(&self, component: &'static str) -> Error {
+        Error::new(&self.file, component, ErrorKind::TextGrows(MAX_GROWTH))
+    }
+
+    /// Cuts a text into words for the model.
+    fn pieces(&self, text: &str, parse_special: bool) -> Result<Pieces, Error> {
+        let mut pieces = Pieces::default();
+        let mut limit = MAX_EXTRA;
+        for (range, token) in self.added.find_as_is(text, parse_special) {
+            if let Some(id) = token {
+                pieces.push_token(id);
+                continue;
+            }
+            let most = MAX_GROWTH.saturating_mul(range.len()).saturating_add(MAX_EXTRA);
+            limit = limit.saturating_add(most);
+            let mut normalized = Normalized::new(&text[range.clone()], range.start == 0);
+            for normalizer in &self.normalizers {
+                normalizer.normalize(&mut normalized)?;
+                if normalized.text.len() > most {
+                    return Err(self.grows("normalizer"));
+                }
+            }
+            for (range, token) in self.added.find_normalized(&normalized.text, parse_special) {
+                pieces.push(&normalized, range, token);
+            }
+        }
+        for pre_tokenizer in &self.pre_tokenizers {
+            pre_tokenizer.cut(&mut pieces)?;
+            if pieces.len_bytes() > limit {
+                return Err(self.grows("pre_tokenizer"));
+            }
+        }
+        Ok(pieces)
+    }
+}
+
+impl Tokenizer for HfTokenizer {
+    fn encode(&self, text: &str, special: Special) -> Result<Vec<u32>, Error> {
+        let pieces = self.pieces(text, special == Special::Parse)?;
+        let mut ids = Vec::new();
+        // Where in `ids` a word that was seen before has been written.
+        let mut seen: HashMap<&str, (usize, usize)> = HashMap::new();
+        for piece in pieces.iter() {
+            let word = match piece {
+                Ok(id) => {
+                    ids.push(id);
+                    continue;
+                }
+                Err(word) => word,
+            };
+            if let Some(&(start, end)) = seen.get(word) {
+                ids.extend_from_within(start..end);
+                continue;
+            }
+            let start = ids.len();
+            self.model.tokenize(word, &mut ids).map_err(|NoToken(field)| {
+                let why = "the text has a part that is no token, and there is no token for what is unknown";
+                Error::new(&self.file, field, ErrorKind::Invalid(why.into()))
+            })?;
+            seen.insert(word, (start, ids.len()));
+        }
+        Ok(ids)
+    }
+
+    fn token_bytes(&self, id: u32) -> Option<&[u8]> {
+        let at = usize::try_from(id).ok()?;
+        let end = *self.ends.get(at)?;
+        let start = at.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
+        self.texts.text(id)?;
+        self.bytes.get(start..end)
+    }
+
+    fn bytes_after(&self, previous: Option<u32>, id: u32) -> Option<Cow<'_, [u8]>> {
+        if !self.decoder.depends_on_place && !self.control.contains_key(&id) {
+            return self.token_bytes(id).map(Cow::Borrowed);
+        }
+        let previous = previous.map(|id| self.texts.text(id).unwrap_or_default());
+        self.decoder.decode(previous, self.texts.text(id)?).map(Cow::Owned)
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.texts.len()
+    }
+
+    fn is_special(&self, id: u32) -> bool {
+        self.control.get(&id).is_some_and(|name| !vocab::is_printed(name))
+    }
+
+    fn bos(&self) -> Option<u32> {
+        self.roles.bos
+    }
+
+    fn eos(&self) -> Option<u32> {
+        self.roles.eos
+    }
+
+    fn is_end(&self, id: u32) -> bool {
+        self.roles.ends.contains(&id)
+    }
+
+    fn add_bos(&self) -> bool {
+        self.roles.add_bos
+    }
+
+    fn add_eos(&self) -> bool {
+        self.roles.add_eos
+    }
+}

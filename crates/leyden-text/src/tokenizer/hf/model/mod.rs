@@ -1,0 +1,95 @@
+//! Models: from a word to the ids of tokens. One kind is one file and one row of the table.
+
+mod bpe;
+mod trie;
+mod unigram;
+mod word_level;
+mod word_piece;
+
+use std::collections::BTreeSet;
+
+use foldhash::HashMap;
+
+use super::document;
+use crate::error::{Error, ErrorKind};
+
+pub(super) trait Model: Send + Sync {
+    /// Appends the ids of a word.
+    fn tokenize(&self, word: &str, ids: &mut Vec<u32>) -> Result<(), NoToken>;
+}
+
+/// A word cannot be written, and the vocabulary has no token to say so. The field that could name one.
+#[derive(Debug)]
+pub(super) struct NoToken(pub(super) &'static str);
+
+/// What a model is made of.
+pub(super) struct Parts<'a> {
+    pub(super) file: &'a str,
+    pub(super) fields: &'a document::Model<'a>,
+    /// The tokens by their texts.
+    pub(super) ids: &'a HashMap<&'a str, u32>,
+    /// The control tokens. No word becomes one, whatever it says: they are not text.
+    pub(super) control: &'a BTreeSet<u32>,
+    /// Whether words come as they are, and not in the byte-level alphabet that the tokens are written in.
+    pub(super) raw_bytes: bool,
+}
+
+impl Parts<'_> {
+    fn invalid(&self, field: &str, why: impl Into<String>) -> Error {
+        Error::at(self.file, &format!("model.{field}"), ErrorKind::Invalid(why.into()))
+    }
+
+    /// The token of a word's text.
+    fn id(&self, text: &str) -> Option<u32> {
+        self.ids.get(text).copied().filter(|id| !self.control.contains(id))
+    }
+
+    /// The token that is named for what is unknown.
+    fn unk_token(&self, default: Option<&str>) -> Option<u32> {
+        let name = self.fields.unk_token.as_ref().map(|text| &*text.0).or(default);
+        name.and_then(|name| self.ids.get(name)).copied()
+    }
+
+    /// The tokens of single bytes, `<0x00>` to `<0xFF>`.
+    fn byte_tokens(&self) -> [Option<u32>; 256] {
+        let mut bytes = 0..=u8::MAX;
+        [(); 256].map(|()| bytes.next().and_then(|byte| self.id(&format!("<0x{byte:02X}>"))))
+    }
+}
+
+/// Whether a model takes words as bytes instead of in the byte-level alphabet.
+pub(super) fn takes_bytes(fields: &document::Model<'_>, ids: &HashMap<&str, u32>) -> bool {
+    kind(fields) == "BPE" && bpe::takes_bytes(fields, ids)
+}
+
+type Read = fn(&Parts<'_>) -> Result<Box<dyn Model>, Error>;
+
+static KINDS: &[(&str, Read)] = &[
+    ("BPE", bpe::read),
+    ("Unigram", unigram::read),
+    ("WordLevel", word_level::read),
+    ("WordPiece", word_piece::read),
+];
+
+/// The kind of a model. Old files do not name it, but its fields tell.
+fn kind<'a>(fields: &'a document::Model<'_>) -> &'a str {
+    match (&fields.kind, &fields.vocab) {
+        (Some(kind), _) => &kind.0,
+        (None, document::Vocab::Scores(_)) => "Unigram",
+        (None, _) if fields.merges.is_some() => "BPE",
+        (None, _) if fields.continuing_subword_prefix.is_some() => "WordPiece",
+        (None, _) => "WordLevel",
+    }
+}
+
+pub(super) fn read(parts: &Parts<'_>) -> Result<Box<dyn Model>, Error> {
+    let name = kind(parts.fields);
+    match KINDS.iter().find(|row| row.0 == name) {
+        Some((_, read)) => read(parts),
+        None => {
+            let known = KINDS.iter().map(|row| row.0).collect();
+            let kind = ErrorKind::UnsupportedComponent { what: "model", name: name.into(), known };
+            Err(Error::at(parts.file, "model.type", kind))
+        }
+    }
+}

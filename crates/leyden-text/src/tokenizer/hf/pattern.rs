@@ -1,0 +1,236 @@
+//! [`Pattern`]: what texts are searched for, a literal or a regular expression.
+//!
+//! The expressions that models of today use are known by their text and found by the hand-written rules of
+//! `pretok`, which take time in proportion to the text. Any other goes through a general engine. The library's own
+//! engine is Oniguruma; the engine here reads its syntax, and gives up with an error where backtracking gets out of
+//! hand.
+
+use std::ops::Range;
+
+use fancy_regex::{Regex, RegexBuilder};
+
+use super::classes::as_pretok_reads;
+use super::field::Field;
+use super::known_regex::{self, Rule};
+use crate::error::{Error, ErrorKind, Quoted};
+
+/// The most bytes of an expression. The longest in use have 400.
+const MAX_REGEX_BYTES: usize = 4 << 10;
+/// The most bytes that one compiled automaton may take.
+const MAX_COMPILED_BYTES: usize = 4 << 20;
+/// The most instructions of a compiled expression.
+const MAX_INSTRUCTIONS: usize = 1 << 14;
+/// The most steps back in the search for one match.
+const MAX_BACKTRACKS: usize = 1 << 18;
+
+pub(super) struct Pattern {
+    kind: Kind,
+    file: Box<str>,
+    path: Box<str>,
+}
+
+enum Kind {
+    Literal(Box<str>),
+    Known(Rule),
+    Regex(Box<Regex>),
+}
+
+impl Pattern {
+    /// Reads `{"String": …}` or `{"Regex": …}`.
+    pub(super) fn read(field: &Field<'_>) -> Result<Self, Error> {
+        let kind = if let Some(literal) = field.opt("String")? {
+            match literal.as_str()? {
+                // Found between any two characters, as an empty expression is.
+                "" => regex(&literal)?,
+                text => Kind::Literal(text.into()),
+            }
+        } else {
+            regex(&field.get("Regex")?)?
+        };
+        Ok(Pattern { kind, file: field.file.into(), path: field.path.as_str().into() })
+    }
+
+    /// GPT-2's expression, which `ByteLevel` has built in.
+    pub(super) fn gpt2(field: &Field<'_>) -> Result<Self, Error> {
+        let rule = known_regex::gpt2().ok_or_else(|| field.invalid("the rule of gpt-2 is missing"))?;
+        Ok(Pattern { kind: Kind::Known(rule), file: field.file.into(), path: field.path.as_str().into() })
+    }
+
+    /// The literal, if it is one.
+    pub(super) fn literal(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Literal(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The stretches of `text` in order, without gaps, and whether each is a match.
+    pub(super) fn find(&self, text: &str, mut found: impl FnMut(Range<usize>, bool)) -> Result<(), Error> {
+        let mut from = 0;
+        let mut matched = |range: Range<usize>| {
+            if from != range.start {
+                found(from..range.start, false);
+            }
+            from = range.end;
+            found(range, true);
+        };
+        match &self.kind {
+            Kind::Literal(literal) => {
+                text.match_indices(&**literal).for_each(|(at, _)| matched(at..at + literal.len()));
+            }
+            Kind::Known(rule) => {
+                let mut at = 0;
+                (rule.split)(&as_pretok_reads(text, rule.ignores_case), &mut |word| {
+                    matched(at..at + word.len());
+                    at += word.len();
+                });
+            }
+            Kind::Regex(regex) => {
+                for result in regex.find_iter(text) {
+                    let found = result.map_err(|error| {
+                        let why = format!("the expression cannot be searched for in this text: {error}");
+                        Error::at(&self.file, &self.path, ErrorKind::Invalid(why))
+                    })?;
+                    matched(found.start()..found.end());
+                }
+            }
+        }
+        if from != text.len() {
+            found(from..text.len(), false);
+        }
+        Ok(())
+    }
+
+    /// `text` with `content` in the place of every match. `passed` learns how much of both texts has been dealt
+    /// with, and whether that ended in a match.
+    pub(super) fn replace(
+        &self,
+        text: &str,
+        content: &str,
+        mut passed: impl FnMut(Range<usize>, bool, usize),
+    ) -> Result<String, Error> {
+        let mut out = String::with_capacity(text.len());
+        self.find(text, |range, is_match| {
+            out.push_str(if is_match { content } else { &text[range.clone()] });
+            passed(range, is_match, out.len());
+        })?;
+        Ok(out)
+    }
+}
+
+fn regex(field: &Field<'_>) -> Result<Kind, Error> {
+    let text = field.as_str()?;
+    if let Some(rule) = known_regex::rule(text) {
+        return Ok(Kind::Known(rule));
+    }
+    if text.len() > MAX_REGEX_BYTES {
+        return Err(field.invalid(format!("an expression of {} bytes is too long", text.len())));
+    }
+    let regex = RegexBuilder::new(text)
+        .oniguruma_mode(true)
+        .backtrack_limit(MAX_BACKTRACKS)
+        .delegate_size_limit(MAX_COMPILED_BYTES)
+        .delegate_dfa_size_limit(MAX_COMPILED_BYTES)
+        .max_prog_size(MAX_INSTRUCTIONS)
+        .build();
+    match regex {
+        Ok(regex) => Ok(Kind::Regex(Box::new(regex))),
+        Err(error) => Err(field.invalid(format!("{} is not an expression: {error}", Quoted(text)))),
+    }
+}
+
+/// What becomes of the matches when a text is cut at them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Behavior {
+    Removed,
+    Isolated,
+    MergedWithPrevious,
+    MergedWithNext,
+    Contiguous,
+}
+
+const BEHAVIORS: [(&str, Behavior); 5] = [
+    ("Removed", Behavior::Removed),
+    ("Isolated", Behavior::Isolated),
+    ("MergedWithPrevious", Behavior::MergedWithPrevious),
+    ("MergedWithNext", Behavior::MergedWithNext),
+    ("Contiguous", Behavior::Contiguous),
+];
+
+impl Behavior {
+    pub(super) fn read(field: &Field<'_>) -> Result<Self, Error> {
+        let name = field.as_str()?;
+        let row = BEHAVIORS.iter().find(|row| row.0 == name);
+        row.map(|row| row.1)
+            .ok_or_else(|| field.unsupported("behavior", name, BEHAVIORS.iter().map(|row| row.0).collect()))
+    }
+
+    /// Joins stretches of which each is a match or not, in order, to the pieces that are kept.
+    pub(super) fn cut(self, stretches: &[(Range<usize>, bool)], keep: &mut dyn FnMut(Range<usize>)) {
+        let mut open: Option<Range<usize>> = None;
+        let mut previous = false;
+        for (i, (range, is_match)) in stretches.iter().enumerate() {
+            let joined = match self {
+                Behavior::Removed if *is_match => continue,
+                Behavior::Removed | Behavior::Isolated => false,
+                Behavior::Contiguous => *is_match == previous,
+                Behavior::MergedWithPrevious => *is_match && !previous,
+                // A match waits for the stretch behind it; of several in a row the last one gets it.
+                Behavior::MergedWithNext => {
+                    previous && !*is_match && i.checked_sub(1).is_some_and(|i| stretches[i].1)
+                }
+            };
+            previous = *is_match;
+            match &mut open {
+                Some(open) if joined => open.end = range.end,
+                _ => {
+                    if let Some(done) = open.replace(range.clone()) {
+                        keep(done);
+                    }
+                }
+            }
+        }
+        if let Some(done) = open {
+            keep(done);
+        }
+    }
+}
+
+/// Cuts `text` where a class of characters begins and ends.
+pub(super) fn cut_at_chars(
+    text: &str,
+    behavior: Behavior,
+    is_match: impl Fn(char) -> bool,
+    keep: &mut dyn FnMut(Range<usize>),
+) {
+    let mut stretches: Vec<(Range<usize>, bool)> = Vec::new();
+    for (at, c) in text.char_indices() {
+        let end = at + c.len_utf8();
+        match stretches.last_mut() {
+            Some((range, false)) if !is_match(c) => range.end = end,
+            _ => stretches.push((at..end, is_match(c))),
+        }
+    }
+    behavior.cut(&stretches, keep);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn behaviors_cut_as_the_library_documents() {
+        let text = "The-final--countdown";
+        for (behavior, want) in [
+            (Behavior::Removed, &["The", "final", "countdown"][..]),
+            (Behavior::Isolated, &["The", "-", "final", "-", "-", "countdown"]),
+            (Behavior::MergedWithPrevious, &["The-", "final-", "-", "countdown"]),
+            (Behavior::MergedWithNext, &["The", "-final", "-", "-countdown"]),
+            (Behavior::Contiguous, &["The", "-", "final", "--", "countdown"]),
+        ] {
+            let mut got = Vec::new();
+            cut_at_chars(text, behavior, |c| c == '-', &mut |range| got.push(&text[range]));
+            assert_eq!(got, want, "{behavior:?}");
+        }
+    }
+}
