@@ -23,6 +23,7 @@ const COMPANIONS: &[&str] = &[
     "added_tokens.json",
     "chat_template.jinja",
     "chat_template.json",
+    "additional_chat_templates/default.jinja",
     "quantize_config.json",
     "hf_quant_config.json",
     "LICENSE",

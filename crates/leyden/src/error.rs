@@ -39,11 +39,15 @@ pub enum Error {
     },
     /// Tokenizer and weights do not belong together.
     Vocabulary {
-        /// The file.
+        /// The file that has the vocabulary.
         file: String,
+        /// Where in it the vocabulary stands.
+        at: &'static str,
         /// Tokens of the tokenizer.
         tokens: usize,
-        /// Rows of the embedding.
+        /// The embedding.
+        tensor: String,
+        /// Its rows.
         rows: usize,
     },
 }
@@ -64,11 +68,8 @@ impl fmt::Display for Error {
                 write!(f, "{file}: logits: values that are not numbers; the weights are damaged or too large")
             }
             Error::Option { name, what } => write!(f, "{name}: {what}"),
-            Error::Vocabulary { file, tokens, rows } => {
-                write!(
-                    f,
-                    "{file}: tokenizer.ggml.tokens: {tokens} tokens, but token_embd.weight has {rows} rows"
-                )
+            Error::Vocabulary { file, at, tokens, tensor, rows } => {
+                write!(f, "{file}: {at}: {tokens} tokens, but {tensor} has {rows} rows")
             }
         }
     }

@@ -25,6 +25,7 @@
 mod breakers;
 mod error;
 mod model;
+mod model_file;
 mod process;
 mod session;
 
@@ -38,5 +39,6 @@ pub use leyden_kernels::attention::KvType;
 pub use leyden_kernels::{Level, Tier};
 pub use leyden_text::{Message, Special, Tokenizer};
 pub use model::{EMBEDDED, LoadOptions, Model};
+pub use model_file::ModelFile;
 pub use process::peak_memory;
 pub use session::{Event, Finish, GenerateOptions, Generation, Session, SessionOptions};

@@ -1,6 +1,7 @@
 //! A loaded model: weights, tokenizer, chat template, and the processor it runs on.
 
 use crate::error::Error;
+use crate::model_file::{ModelFile, Parts};
 use crate::session::{Session, SessionOptions};
 use leyden_kernels::topology::{Topology, default_threads};
 use leyden_kernels::{Cpu, Level, Tier};
@@ -44,7 +45,8 @@ impl fmt::Debug for Model {
 }
 
 impl Model {
-    /// Opens a GGUF file.
+    /// Opens a model: a GGUF file, or a folder in the layout of the Hugging Face hub with `config.json`, safetensors
+    /// and `tokenizer.json`.
     ///
     /// # Errors
     /// The file cannot be read, is damaged or of an unsupported kind, or memory or threads are short.
@@ -52,7 +54,7 @@ impl Model {
         Model::open_with(path, options, &mut |_, _| {})
     }
 
-    /// Opens a GGUF file and reports progress: bytes of weights prepared so far, and in all.
+    /// Opens a model and reports progress: bytes of weights prepared so far, and in all.
     ///
     /// # Errors
     /// As [`Model::open`].
@@ -62,7 +64,7 @@ impl Model {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Model, Error> {
         let start = Instant::now();
-        Model::load(Arc::new(Gguf::open(path.as_ref())?), options, start, progress)
+        Model::load(ModelFile::open(path.as_ref())?, options, start, progress)
     }
 
     /// A model from the bytes of a GGUF file that is in memory; `name` stands for the file in errors.
@@ -71,7 +73,7 @@ impl Model {
     /// As [`Model::open`].
     pub fn from_bytes(bytes: Vec<u8>, name: &str, options: &LoadOptions) -> Result<Model, Error> {
         let start = Instant::now();
-        Model::load(Arc::new(Gguf::from_vec(bytes, name)?), options, start, &mut |_, _| {})
+        Model::load(ModelFile::Gguf(Gguf::from_vec(bytes, name)?), options, start, &mut |_, _| {})
     }
 
     /// The model inside this library: a toy that continues old-fashioned stories.
@@ -81,25 +83,16 @@ impl Model {
     pub fn embedded(options: &LoadOptions) -> Result<Model, Error> {
         let start = Instant::now();
         let file = Gguf::from_static(STORYTELLER, EMBEDDED)?;
-        Model::load(Arc::new(file), options, start, &mut |_, _| {})
+        Model::load(ModelFile::Gguf(file), options, start, &mut |_, _| {})
     }
 
     fn load(
-        source: Arc<dyn WeightSource>,
+        file: ModelFile,
         options: &LoadOptions,
         start: Instant,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Model, Error> {
-        let file = source.metadata().file().to_owned();
-        // Small and quick to fail, so before the weights.
-        leyden_models::config_of(source.as_ref())?;
-        let tokenizer: Arc<dyn Tokenizer> = leyden_text::from_gguf(source.metadata(), &file)?.into();
-        let template = ChatTemplate::from_gguf(source.metadata(), tokenizer.as_ref(), &file)?;
-        if let Some(rows) = source.optional("token_embd.weight")?.map(|t| t.rows())
-            && tokenizer.vocab_size() > rows
-        {
-            return Err(Error::Vocabulary { file, tokens: tokenizer.vocab_size(), rows });
-        }
+        let Parts { source, tokenizer, template } = file.into_parts()?;
         let cpu = Arc::new(cpu(options)?);
         let decoder = Arc::new(leyden_models::load(Arc::clone(&source), &cpu, progress)?);
         Ok(Model { decoder, cpu, source, tokenizer, template, load_time: start.elapsed() })
@@ -164,7 +157,7 @@ impl Model {
         self.decoder.config()
     }
 
-    /// The file's metadata.
+    /// The file's metadata; of a folder, its sizes under the keys that GGUF has for them.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         self.source.metadata()

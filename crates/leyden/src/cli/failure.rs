@@ -104,13 +104,15 @@ impl From<serde_json::Error> for Failure {
 impl From<leyden_tensor::Error> for Failure {
     fn from(error: leyden_tensor::Error) -> Self {
         let hint = match error.kind() {
-            ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                Some("check the path; a model is one file whose name usually ends in .gguf")
+            ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Some(
+                "check the path; a model is a file whose name usually ends in .gguf, or a folder with config.json",
+            ),
+            ErrorKind::MissingFile { .. } => {
+                Some("name a .gguf file itself, or a folder that has config.json and safetensors files")
             }
-            ErrorKind::NotAFile => Some("name the .gguf file itself, not the folder that holds it"),
-            ErrorKind::NotGguf { .. } => {
-                Some("leyden reads GGUF; convert the model, or get it in that format")
-            }
+            ErrorKind::NotGguf { .. } => Some(
+                "leyden reads GGUF, and folders with config.json and safetensors by the folder's name; convert the model, or get it in one of these forms",
+            ),
             ErrorKind::Shrunk => Some(IN_USE),
             ErrorKind::Version(_) => Some("convert the model again with a current converter"),
             ErrorKind::Truncated { .. } | ErrorKind::OutOfFile { .. } => {

@@ -1,11 +1,14 @@
 //! `leyden inspect`: what is in a model file.
 
+mod folder;
+mod gguf;
+
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use leyden_tensor::{Gguf, Metadata, TensorInfo, Value as Entry, WeightSource};
-use leyden_text::Tokenizer;
+use leyden::ModelFile;
+use leyden_tensor::{TensorInfo, WeightSource};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -13,11 +16,11 @@ use super::failure::Failure;
 use super::model_file;
 use super::text::{Facts, Table, bytes, count, plural, printable};
 
-/// Prints shape, types, tokenizer and metadata of a GGUF file without loading it; a file with a vocabulary and no
-/// weights is as good as a model.
+/// Prints shape, types, tokenizer and metadata of a model without loading it: a GGUF file, where a vocabulary without
+/// weights is enough, or a folder with config.json and safetensors.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Model file
+    /// Model file or folder
     model: PathBuf,
     /// List every tensor
     #[arg(long)]
@@ -33,8 +36,6 @@ pub(crate) struct Args {
 /// Arrays up to this length are shown whole; vocabularies run to hundreds of thousands.
 const SHORT_ARRAY: usize = 16;
 
-const TEMPLATE: &str = "tokenizer.chat_template";
-
 #[derive(Debug, Serialize)]
 struct Report {
     file: String,
@@ -49,7 +50,7 @@ struct Report {
     bits_per_parameter: Option<f64>,
     context_length: Option<u32>,
     types: Vec<TypeShare>,
-    /// The keys under the architecture's name, without it.
+    /// The keys under the architecture's name, without it; of a folder, the numbers in config.json.
     hyperparameters: Map<String, Value>,
     tokenizer: Option<TokenizerReport>,
     metadata: Map<String, Value>,
@@ -62,7 +63,21 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct Format {
     name: &'static str,
-    version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u32>,
+}
+
+/// What describes a model beside its tensors.
+#[derive(Debug)]
+struct Description {
+    format: Format,
+    architecture: Option<String>,
+    name: Option<String>,
+    context_length: Option<u32>,
+    hyperparameters: Map<String, Value>,
+    tokenizer: Option<TokenizerReport>,
+    metadata: Map<String, Value>,
+    problems: Vec<String>,
 }
 
 /// What one tensor type contributes.
@@ -99,18 +114,24 @@ struct Token {
 
 /// Prints the report, or the chat template.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let file = model_file::open(&args.model)?;
+    let path = model_file::locate(&args.model)?;
+    let file = ModelFile::open(&path)?;
     if args.template {
-        let template = file.metadata().opt_str(TEMPLATE)?;
-        let template = template.ok_or_else(|| {
+        let source = match &file {
+            // The template alone, so that a tokenizer which is not supported does not matter.
+            ModelFile::Gguf(file) => file.metadata().opt_str(gguf::TEMPLATE)?.map(str::to_owned),
+            ModelFile::Hf(_) => {
+                file.chat_template(file.tokenizer()?.as_ref())?.map(|template| template.source().to_owned())
+            }
+        };
+        let source = source.ok_or_else(|| {
             let path = args.model.display();
-            Failure::new(format!("{path}: {TEMPLATE}: the file has no chat template"))
+            Failure::new(format!("{path}: {}: the model has no chat template", gguf::TEMPLATE))
         })?;
-        writeln!(out, "{}", template.trim_end_matches('\n'))?;
+        writeln!(out, "{}", source.trim_end_matches('\n'))?;
         return model_file::still_whole(&file);
     }
-    let length = std::fs::metadata(&args.model).map_or(0, |metadata| metadata.len());
-    let report = report(args, &file, length);
+    let report = report(args, &path, &file);
     if args.json {
         serde_json::to_writer_pretty(&mut *out, &report)?;
         writeln!(out)?;
@@ -120,61 +141,36 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     model_file::still_whole(&file)
 }
 
-fn report(args: &Args, file: &Gguf, length: u64) -> Report {
-    let metadata = file.metadata();
-    let mut problems = Vec::new();
-    let mut note = |error: leyden_tensor::Error| problems.push(error.to_string());
-    let architecture = metadata.opt_str("general.architecture").unwrap_or_else(|error| {
-        note(error);
-        None
+fn report(args: &Args, path: &Path, file: &ModelFile) -> Report {
+    let source = file.weights();
+    let types = types(source.tensor_info());
+    let description = match file {
+        ModelFile::Hf(folder) => folder::describe(file, folder),
+        ModelFile::Gguf(gguf) => gguf::describe(gguf, &path.display().to_string()),
+    };
+    let unsupported = types.iter().filter(|share| !share.supported).map(|share| {
+        let n = plural(share.tensors, "tensor");
+        format!("{n} of type {}, which leyden does not compute with yet", share.name)
     });
-    let name = metadata.opt_str("general.name").unwrap_or_else(|error| {
-        note(error);
-        None
-    });
-    let prefix = architecture.map(|name| format!("{name}."));
-    let hyperparameters = metadata
-        .iter()
-        .filter_map(|(key, entry)| Some((key.strip_prefix(prefix.as_deref()?)?.to_owned(), json(entry))))
-        .collect();
-    let context_length = prefix.as_ref().and_then(|prefix| {
-        metadata.opt_u32(&format!("{prefix}context_length")).unwrap_or_else(|error| {
-            note(error);
-            None
-        })
-    });
-    let types = types(file.tensor_info());
-    for share in types.iter().filter(|share| !share.supported) {
-        problems.push(format!(
-            "{} of type {}, which leyden does not compute with yet",
-            plural(share.tensors, "tensor"),
-            share.name
-        ));
-    }
-    // A vocabulary needs no architecture.
-    if !types.is_empty()
-        && let Err(error) = leyden_models::config_of(file)
-    {
-        problems.push(error.to_string());
-    }
+    let problems = unsupported.chain(description.problems).collect();
+    let length = |path: &&Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     let parameters = types.iter().fold(0u64, |sum, share| sum.saturating_add(share.parameters));
     let tensor_bytes = types.iter().fold(0u64, |sum, share| sum.saturating_add(share.bytes));
-    let tokenizer = tokenizer(metadata, &args.model.display().to_string(), &mut problems);
     Report {
         file: args.model.display().to_string(),
-        bytes: length,
-        format: Format { name: "GGUF", version: file.version() },
-        architecture: architecture.map(str::to_owned),
-        name: name.map(str::to_owned),
+        bytes: source.paths().iter().map(length).fold(0, u64::saturating_add),
+        format: description.format,
+        architecture: description.architecture,
+        name: description.name,
         parameters,
         tensor_bytes,
         bits_per_parameter: (parameters > 0).then(|| tensor_bytes as f64 * 8.0 / parameters as f64),
-        context_length,
+        context_length: description.context_length,
         types,
-        hyperparameters,
-        tokenizer,
-        metadata: metadata.iter().map(|(key, entry)| (key.to_owned(), json(entry))).collect(),
-        tensors: args.tensors.then(|| file.tensor_info().to_vec()),
+        hyperparameters: description.hyperparameters,
+        tokenizer: description.tokenizer,
+        metadata: description.metadata,
+        tensors: args.tensors.then(|| source.tensor_info().to_vec()),
         problems,
     }
 }
@@ -203,74 +199,14 @@ fn elements(tensor: &TensorInfo) -> u64 {
     tensor.shape.iter().fold(1u64, |product, &n| product.saturating_mul(n as u64))
 }
 
-/// Reads what the metadata says of the tokenizer, and tries whether it can be built.
-fn tokenizer(metadata: &Metadata, file: &str, problems: &mut Vec<String>) -> Option<TokenizerReport> {
-    let model = match metadata.opt_str("tokenizer.ggml.model") {
-        Ok(model) => model?.to_owned(),
-        Err(error) => {
-            problems.push(error.to_string());
-            return None;
-        }
-    };
-    let built = leyden_text::from_gguf(metadata, file).map_err(|error| problems.push(error.to_string())).ok();
-    // A value of the wrong type was reported above, or matters to nobody.
-    let tokens = metadata.opt_array_str("tokenizer.ggml.tokens").ok().flatten();
-    let token = |key: &str| {
-        let id = metadata.opt_u32(key).ok().flatten()?;
-        let text =
-            tokens.as_ref().and_then(|tokens| tokens.get(usize::try_from(id).ok()?)).unwrap_or_default();
-        Some(Token { id, text: String::from_utf8_lossy(text).into_owned() })
-    };
-    // The tokenizer knows the rule that holds where the file is silent.
-    let rule = |ask: fn(&dyn Tokenizer) -> bool, key: &str| match &built {
-        Some(tokenizer) => Some(ask(tokenizer.as_ref())),
-        None => metadata.opt_bool(key).ok().flatten(),
-    };
-    Some(TokenizerReport {
-        model,
-        pre_tokenizer: metadata.opt_str("tokenizer.ggml.pre").ok().flatten().map(str::to_owned),
-        vocabulary: tokens.as_ref().map_or(0, |tokens| tokens.len()),
-        supported: built.is_some(),
-        bos: token("tokenizer.ggml.bos_token_id"),
-        eos: token("tokenizer.ggml.eos_token_id"),
-        add_bos: rule(|tokenizer| tokenizer.add_bos(), "tokenizer.ggml.add_bos_token"),
-        add_eos: rule(|tokenizer| tokenizer.add_eos(), "tokenizer.ggml.add_eos_token"),
-        chat_template_bytes: metadata.opt_str(TEMPLATE).ok().flatten().map(str::len),
-    })
-}
-
-/// A metadata value in JSON. Long arrays become their type and length.
-fn json(entry: &Entry) -> Value {
-    match entry {
-        Entry::Bool(value) => Value::from(*value),
-        Entry::String(value) => Value::from(value.as_str()),
-        // Through the shortest decimal form, so that 0.00001 does not become 9.999999747378752e-6.
-        Entry::F32(value) => value.to_string().parse::<f64>().map_or(Value::Null, Value::from),
-        Entry::F64(value) => Value::from(*value),
-        Entry::Array(array) if array.len() > SHORT_ARRAY => {
-            serde_json::json!({ "array": array.elem_type().to_string(), "length": array.len() })
-        }
-        Entry::Array(array) => match array.strings() {
-            Some(strings) => strings.iter().map(|text| Value::from(String::from_utf8_lossy(text))).collect(),
-            None => array.iter().map(|element| json(&element)).collect(),
-        },
-        integer => integer
-            .as_integer()
-            .and_then(|n| {
-                i64::try_from(n).map(Value::from).or_else(|_| u64::try_from(n).map(Value::from)).ok()
-            })
-            .unwrap_or(Value::Null),
-    }
-}
-
 /// A JSON value on one line of a terminal.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => printable(text, 100),
-        Value::Object(array) => {
-            let text = |key: &str| array.get(key).map(|v| v.to_string().replace('"', "")).unwrap_or_default();
-            format!("[{} x {}]", text("length"), text("array"))
-        }
+        Value::Object(object) => match (object.get("length"), object.get("array").and_then(Value::as_str)) {
+            (Some(length), Some(array)) => format!("[{length} x {array}]"),
+            _ => printable(&value.to_string(), 100),
+        },
         Value::Null => "not a number".to_owned(),
         other => printable(&other.to_string(), 100),
     }
@@ -281,7 +217,8 @@ fn write_human(report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
     let unknown = || "not stated".to_owned();
     let stated = |text: &Option<String>| text.as_deref().map_or_else(unknown, |text| printable(text, 100));
     facts.add("file", format!("{}, {}", report.file, bytes(report.bytes)));
-    facts.add("format", format!("{} version {}", report.format.name, report.format.version));
+    let version = report.format.version.map_or_else(String::new, |version| format!(" version {version}"));
+    facts.add("format", format!("{}{version}", report.format.name));
     facts.add("name", stated(&report.name));
     facts.add("architecture", stated(&report.architecture));
     match report.bits_per_parameter {
@@ -364,28 +301,4 @@ fn describe_tokenizer(tokenizer: &TokenizerReport, facts: &mut Facts) {
             None => "none".to_owned(),
         },
     );
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use leyden_tensor::Array;
-
-    #[test]
-    fn json_keeps_values() {
-        let cases = [
-            (Entry::F32(1e-5), "0.00001"),
-            (Entry::F32(f32::NAN), "null"),
-            (Entry::U64(u64::MAX), "18446744073709551615"),
-            (Entry::I8(-3), "-3"),
-            (Entry::Array(Array::from_strs(["a", "b"])), r#"["a","b"]"#),
-            (Entry::Array(Array::from_strs(["a"; 17])), r#"{"array":"string","length":17}"#),
-        ];
-        for (entry, wanted) in cases {
-            let got = json(&entry);
-            let wanted: Value = serde_json::from_str(wanted).unwrap();
-            assert_eq!(got, wanted, "{entry:?}");
-        }
-        assert_eq!(shown(&json(&Entry::Array(Array::from_strs(["a"; 17])))), "[17 x string]");
-    }
 }

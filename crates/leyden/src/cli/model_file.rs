@@ -2,17 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use leyden::ModelFile;
 use leyden_hub::{ErrorKind, Store};
-use leyden_tensor::{Gguf, WeightSource};
 
 use super::failure::{Failure, IN_USE};
 
-/// Opens the model file that MODEL means.
-pub(super) fn open(model: &Path) -> Result<Gguf, Failure> {
-    Ok(Gguf::open(&locate(model)?)?)
+/// Opens the model file or folder that MODEL means.
+pub(super) fn open(model: &Path) -> Result<ModelFile, Failure> {
+    Ok(ModelFile::open(&locate(model)?)?)
 }
 
-/// The file that MODEL means: a path, the name of a pulled model, or its `hf:…` reference.
+/// The file or folder that MODEL means: a path, the name of a pulled model, or its `hf:…` reference.
 pub(super) fn locate(model: &Path) -> Result<PathBuf, Failure> {
     match leyden_hub::resolve(model, &Store::from_env()?) {
         Ok(path) => Ok(path),
@@ -28,7 +28,8 @@ pub(super) fn locate(model: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Fails if the file shrank or its disk failed while it was in use: what was read since may be zeros.
-pub(super) fn still_whole(file: &Gguf) -> Result<(), Failure> {
+pub(super) fn still_whole(file: &ModelFile) -> Result<(), Failure> {
+    let file = file.weights();
     if file.truncated() {
         let path = file.path().display();
         return Err(

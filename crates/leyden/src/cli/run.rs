@@ -28,13 +28,13 @@ use request::Input;
 /// is a file's name, otherwise for the PROMPT. The prompt goes through the model's chat template, if it has one.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Model file (GGUF)
+    /// Model: a GGUF file, or a folder with config.json and safetensors
     #[arg(value_name = "MODEL")]
     first: Option<OsString>,
     /// Prompt; standard input is then not read
     #[arg(value_name = "PROMPT")]
     second: Option<OsString>,
-    /// Model file, as an option
+    /// Model, as an option
     #[arg(long, short, value_name = "M")]
     model: Option<PathBuf>,
     /// Prompt, as an option

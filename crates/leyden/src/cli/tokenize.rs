@@ -3,7 +3,6 @@
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
-use leyden_tensor::WeightSource;
 use leyden_text::{Special, Tokenizer};
 use serde_json::{Value, json};
 
@@ -14,7 +13,7 @@ use super::model_file;
 /// special tokens read as these tokens. Text comes from TEXT, from --file, or else from standard input.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Model file; one with a vocabulary and no weights is enough
+    /// Model file or folder; a GGUF file with a vocabulary and no weights is enough
     model: PathBuf,
     /// Text, or with --decode ids such as "1 2 3" or "[1, 2, 3]"
     #[arg(conflicts_with = "file")]
@@ -37,7 +36,7 @@ pub(crate) struct Args {
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     // The model first: a wrong path must not wait for somebody to finish typing.
     let file = model_file::open(&args.model)?;
-    let tokenizer = leyden_text::from_gguf(file.metadata(), &args.model.display().to_string())?;
+    let tokenizer = file.tokenizer()?;
     let input = input(args)?;
     if args.decode {
         decode(args, tokenizer.as_ref(), &input, out)?;

@@ -158,7 +158,7 @@ fn files_that_are_no_models_are_named() {
         (&empty, "empty"),
         (&beneath, "Not a directory"),
         (&around, "symbolic links"),
-        (&folder, "not a regular file"),
+        (&folder, "the folder has no config.json"),
         (&device, "not a regular file"),
         (&files.path("absent.gguf"), "No such file"),
     ];

@@ -6,6 +6,7 @@ mod abuse;
 mod conversation;
 mod doctor;
 mod examples;
+mod folders;
 mod inspect;
 mod models;
 mod program;

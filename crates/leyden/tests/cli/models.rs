@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::folders::{TOKENIZER_CONFIG, checkpoint, tokenizer};
 use crate::program::{Files, Run, command, finish, vocabulary};
 use server::{Hub, Repository};
 
@@ -131,6 +132,33 @@ fn wrong_usage_is_told_from_failure() {
         let n = hub.api.seen().len();
         let message = finish(program(&files, &url, &pull).env(name, "1"), b"").failed(1);
         assert!(message.contains("network") && hub.api.seen().len() == n, "{message}");
+    }
+}
+
+#[test]
+fn a_safetensors_checkpoint_is_pulled_and_runs() {
+    let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(checkpoint("qwen3"))
+        .unwrap()
+        .map(|file| file.unwrap())
+        .map(|file| (file.file_name().into_string().unwrap(), fs::read(file.path()).unwrap()))
+        .collect();
+    files.push(("tokenizer.json".to_owned(), tokenizer()));
+    files.push(("tokenizer_config.json".to_owned(), TOKENIZER_CONFIG.into()));
+    files.push(("README.md".to_owned(), b"# Tiny".to_vec()));
+    let listed: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (name.as_str(), &bytes[..])).collect();
+    let hub = Hub::start(&Repository::new(&listed));
+    let (files, url) = (Files::new(), hub.api.url());
+    let pulled = run(&files, &url, &["pull", "hf:org/repo"]);
+    assert_eq!(pulled.code, Some(0), "{pulled:?}");
+    for model in ["hf:org/repo", "org/repo", pulled.out.trim_end()] {
+        let answer = run(&files, &url, &["run", model, "Hello", "-n", "4", "--temp", "0", "--json"]);
+        assert_eq!(answer.code, Some(0), "{model}: {answer:?}");
+        assert_eq!(run(&files, &url, &["tokenize", model, "Hi"]).ok(), "39 72\n");
+        let report = run(&files, &url, &["inspect", model, "--json"]).json();
+        assert_eq!(
+            (&report["problems"], &report["format"]["name"]),
+            (&serde_json::json!([]), &serde_json::json!("safetensors"))
+        );
     }
 }
 

@@ -145,6 +145,18 @@ pub(crate) fn model() -> Vec<u8> {
     writer.to_vec().unwrap()
 }
 
+/// A file beside the checkout; `None`, with the reason printed, where there is none.
+pub(crate) fn shared(path: &str) -> Option<PathBuf> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
+    if file.exists() {
+        return Some(file);
+    }
+    assert!(std::env::var_os("LEYDEN_CI").is_none(), "shared/{path} must exist in CI");
+    // Not `eprintln!`, which a test that passes keeps to itself.
+    let _ = writeln!(std::io::stderr(), "skipped: ../shared/{path} is absent");
+    None
+}
+
 /// The embedded model as a file.
 pub(crate) const STORYTELLER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/model/storyteller-q8_0.gguf");
 

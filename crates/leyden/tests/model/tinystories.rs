@@ -1,9 +1,11 @@
-//! TinyStories-656K: a Hugging Face checkpoint, converted here, reproduces its reference tokens.
+//! TinyStories-656K: a Hugging Face checkpoint, as it is and converted here, reproduces its reference tokens.
 
-use super::shared::{engine, greedy, shared};
+use super::shared::{engine, greedy, one, shared};
+use leyden_engine::Outputs;
 use leyden_kernels::Tier;
 use leyden_kernels::attention::KvType;
-use leyden_tensor::{DType, Gguf, GgufWriter, Value};
+use leyden_models::HfModel;
+use leyden_tensor::{DType, Gguf, GgufWriter, Value, WeightSource};
 use serde_json::Value as Json;
 use std::path::Path;
 use std::sync::Arc;
@@ -94,11 +96,24 @@ fn the_reference_tokens_are_reproduced() {
             .collect()
     };
     let (prompt, want) = (ids("prompt_ids"), ids("greedy_ids"));
-    let source = Arc::new(Gguf::from_vec(convert(&folder), "TinyStories-656K").unwrap());
+    let converted = Arc::new(Gguf::from_vec(convert(&folder), "TinyStories-656K").unwrap());
+    let as_it_is = Arc::new(HfModel::open(&folder).unwrap());
     for tier in Tier::available() {
         for kv in [KvType::F32, KvType::F16] {
-            let mut e = engine(source.clone(), tier, 2, kv);
-            assert_eq!(greedy(&mut e, &prompt, want.len()), want, "{} {kv}", tier.level());
+            for source in [converted.clone() as Arc<dyn WeightSource>, as_it_is.clone()] {
+                let mut e = engine(source, tier, 2, kv);
+                assert_eq!(greedy(&mut e, &prompt, want.len()), want, "{} {kv}", tier.level());
+            }
         }
+    }
+    let mut e = engine(as_it_is, Tier::best(), 2, KvType::F32);
+    let sequence = e.open();
+    let output = e.step(&one(sequence, &prompt, Outputs::Last)).unwrap();
+    let logits = output.rows().next().unwrap().logits;
+    let top = reference["logits_after_prompt_top10"].as_array().unwrap();
+    assert_eq!(top.len(), 10);
+    for pair in top {
+        let (id, wanted) = (pair[0].as_u64().unwrap() as usize, pair[1].as_f64().unwrap());
+        assert!((f64::from(logits[id]) - wanted).abs() < 1e-4, "{id}: {} {wanted}", logits[id]);
     }
 }

@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::Args;
+use leyden_tensor::HfFolder;
+
 use crate::cli::failure::Failure;
 
 /// The model and where the prompt comes from.
@@ -50,13 +52,13 @@ pub(super) fn resolve(args: &Args) -> Result<Request, Failure> {
     Ok(Request { model, input: prompt.map_or(Input::Standard, Input::Prompt) })
 }
 
-/// Whether a lone argument means a model. A mistyped path should fail as a path, not become a question.
+/// Whether a lone argument means a model, in a file or in a folder. A mistyped path should fail as a path, not become a question.
 fn names_a_file(word: &OsStr) -> bool {
     let shown = word.to_string_lossy();
     let path = Path::new(word);
     let gguf = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
     let one_word = !shown.contains(char::is_whitespace);
-    gguf && one_word || path.is_file() || one_word && shown.contains('/')
+    gguf && one_word || path.is_file() || HfFolder::is_at(path) || one_word && shown.contains('/')
 }
 
 fn text(word: &OsString) -> Result<String, Failure> {

@@ -1,0 +1,71 @@
+//! What a folder from the hub says of a model.
+
+use leyden::ModelFile;
+use leyden_models::{ErrorKind, HfModel};
+use leyden_tensor::HfFolder;
+use leyden_text::Tokenizer;
+use serde_json::{Value, json};
+
+use super::{Description, Format, SHORT_ARRAY, Token, TokenizerReport};
+
+/// Reads `config.json`, tokenizer and chat template.
+pub(super) fn describe(file: &ModelFile, folder: &HfFolder) -> Description {
+    let config = folder.config();
+    let mut problems = Vec::new();
+    // Types of tensors that are not supported are reported one line each by the caller.
+    if let Err(error) = HfModel::open(folder.path())
+        && !matches!(error.kind(), ErrorKind::File(e) if matches!(e.kind(), leyden_tensor::ErrorKind::UnsupportedType(_)))
+    {
+        problems.push(error.to_string());
+    }
+    let tokenizer = file.tokenizer().map_err(|error| problems.push(error.to_string())).ok();
+    let tokenizer = tokenizer.map(|tokenizer| describe_tokenizer(file, tokenizer.as_ref(), &mut problems));
+    // A value of the wrong type was reported above, or matters to nobody.
+    let text = |key: &str| config.opt_str(key).ok().flatten().map(str::to_owned);
+    let stated = config.object().iter().filter(|(_, value)| !value.is_null());
+    let numbers = config.object().iter().filter(|(_, value)| value.is_number());
+    Description {
+        format: Format { name: "safetensors", version: None },
+        architecture: text("model_type"),
+        name: text("_name_or_path").filter(|name| !name.is_empty()),
+        context_length: config.opt_u32("max_position_embeddings").ok().flatten(),
+        hyperparameters: numbers.map(|(key, value)| (key.clone(), value.clone())).collect(),
+        tokenizer,
+        metadata: stated.map(|(key, value)| (key.clone(), short(value))).collect(),
+        problems,
+    }
+}
+
+fn describe_tokenizer(
+    file: &ModelFile,
+    tokenizer: &dyn Tokenizer,
+    problems: &mut Vec<String>,
+) -> TokenizerReport {
+    let template = file.chat_template(tokenizer);
+    let template = template.map_err(|error| problems.push(error.to_string())).ok().flatten();
+    let token = |id: Option<u32>| {
+        let text = tokenizer.token_bytes(id?)?;
+        Some(Token { id: id?, text: String::from_utf8_lossy(text).into_owned() })
+    };
+    TokenizerReport {
+        model: "tokenizer.json".to_owned(),
+        pre_tokenizer: None,
+        vocabulary: tokenizer.vocab_size(),
+        supported: true,
+        bos: token(tokenizer.bos()),
+        eos: token(tokenizer.eos()),
+        add_bos: Some(tokenizer.add_bos()),
+        add_eos: Some(tokenizer.add_eos()),
+        chat_template_bytes: template.map(|template| template.source().len()),
+    }
+}
+
+/// A value; of a long array its length.
+fn short(value: &Value) -> Value {
+    match value {
+        Value::Array(values) if values.len() > SHORT_ARRAY => {
+            json!({ "array": "values", "length": values.len() })
+        }
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,124 @@
+//! [`ModelFile`]: a model as it lies on the disk, opened and not loaded.
+
+use crate::error::Error;
+use leyden_models::HfModel;
+use leyden_tensor::{Gguf, HfFile, HfFolder, WeightSource};
+use leyden_text::{ChatTemplate, Tokenizer};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A model that was opened: its description, tokenizer and chat template can be asked for. [`Model`](crate::Model)
+/// also has the weights, ready to compute with.
+#[derive(Debug)]
+pub enum ModelFile {
+    /// A GGUF file, or several that belong together.
+    Gguf(Gguf),
+    /// A folder in the layout of the Hugging Face hub: `config.json`, safetensors, `tokenizer.json`.
+    Hf(HfFolder),
+}
+
+/// A model as it is loaded.
+pub(crate) struct Parts {
+    pub(crate) source: Arc<dyn WeightSource>,
+    pub(crate) tokenizer: Arc<dyn Tokenizer>,
+    pub(crate) template: Option<ChatTemplate>,
+}
+
+/// Where the vocabulary of a GGUF file and that of a folder stand.
+const GGUF_VOCABULARY: &str = "tokenizer.ggml.tokens";
+const HF_VOCABULARY: &str = "model.vocab";
+
+impl ModelFile {
+    /// Opens a GGUF file, or a folder with `config.json` and safetensors.
+    ///
+    /// # Errors
+    /// The file or one of the folder's cannot be read or is damaged.
+    pub fn open(path: &Path) -> Result<ModelFile, Error> {
+        Ok(match path.is_dir() {
+            true => ModelFile::Hf(HfFolder::open(path)?),
+            false => ModelFile::Gguf(Gguf::open(path)?),
+        })
+    }
+
+    /// The weights, under the names in the file.
+    #[must_use]
+    pub fn weights(&self) -> &dyn WeightSource {
+        match self {
+            ModelFile::Gguf(file) => file,
+            ModelFile::Hf(folder) => folder.weights().as_ref(),
+        }
+    }
+
+    /// The tokenizer.
+    ///
+    /// # Errors
+    /// There is none, or it is damaged or of an unsupported kind.
+    pub fn tokenizer(&self) -> Result<Box<dyn Tokenizer>, Error> {
+        match self {
+            ModelFile::Gguf(file) => gguf_tokenizer(file),
+            ModelFile::Hf(folder) => Ok(leyden_text::from_hf(folder)?),
+        }
+    }
+
+    /// The chat template, if the model has one.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn chat_template(&self, tokenizer: &dyn Tokenizer) -> Result<Option<ChatTemplate>, Error> {
+        match self {
+            ModelFile::Gguf(file) => gguf_template(file, tokenizer),
+            ModelFile::Hf(folder) => Ok(ChatTemplate::from_hf(folder, tokenizer)?),
+        }
+    }
+
+    /// What a model is made of. What is quick to fail comes first, before the tokenizer.
+    ///
+    /// # Errors
+    /// The architecture is not supported, tokenizer or template cannot be read, or the tokenizer knows more tokens
+    /// than the weights.
+    pub(crate) fn into_parts(self) -> Result<Parts, Error> {
+        match self {
+            ModelFile::Gguf(gguf) => {
+                leyden_models::config_of(&gguf)?;
+                let tokenizer = gguf_tokenizer(&gguf)?;
+                let template = gguf_template(&gguf, tokenizer.as_ref())?;
+                let file = gguf.metadata().file().to_owned();
+                Parts::new(Arc::new(gguf), tokenizer, template, (file, GGUF_VOCABULARY))
+            }
+            ModelFile::Hf(folder) => {
+                let model = HfModel::new(folder)?;
+                let tokenizer = leyden_text::from_hf(model.folder())?;
+                let template = ChatTemplate::from_hf(model.folder(), tokenizer.as_ref())?;
+                let file = model.folder().path().join(HfFile::Tokenizer.name()).display().to_string();
+                Parts::new(Arc::new(model), tokenizer, template, (file, HF_VOCABULARY))
+            }
+        }
+    }
+}
+
+impl Parts {
+    /// Joins what belongs together. `place` is where the vocabulary stands.
+    fn new(
+        source: Arc<dyn WeightSource>,
+        tokenizer: Box<dyn Tokenizer>,
+        template: Option<ChatTemplate>,
+        place: (String, &'static str),
+    ) -> Result<Parts, Error> {
+        if let Some(table) = source.optional("token_embd.weight")?
+            && tokenizer.vocab_size() > table.rows()
+        {
+            let (file, at) = place;
+            let (tokens, rows, tensor) = (tokenizer.vocab_size(), table.rows(), table.name().to_owned());
+            return Err(Error::Vocabulary { file, at, tokens, tensor, rows });
+        }
+        Ok(Parts { source, tokenizer: tokenizer.into(), template })
+    }
+}
+
+fn gguf_tokenizer(file: &Gguf) -> Result<Box<dyn Tokenizer>, Error> {
+    Ok(leyden_text::from_gguf(file.metadata(), file.metadata().file())?)
+}
+
+fn gguf_template(file: &Gguf, tokenizer: &dyn Tokenizer) -> Result<Option<ChatTemplate>, Error> {
+    Ok(ChatTemplate::from_gguf(file.metadata(), tokenizer, file.metadata().file())?)
+}
