@@ -100,7 +100,7 @@ impl Tally {
             }
             Err(error) => {
                 let text = error.to_string();
-                assert!(text.len() < 700, "{name}: a message of {} bytes", text.len());
+                assert!(text.len() < 700, "{name}: a message of {} bytes: {text}", text.len());
                 // The prompt is the test's own. For everything else: the file, and where in it.
                 let own = matches!(error, Error::PromptTooLong { .. } | Error::EmptyPrompt);
                 let named = text.strip_prefix(FILE).and_then(|rest| rest.strip_prefix(": "));
