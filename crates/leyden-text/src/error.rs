@@ -130,7 +130,7 @@ impl Display for Error {
         }
         write!(f, "{}: ", self.file)?;
         if let Some(key) = &self.key {
-            write!(f, "{key}: ")?;
+            write!(f, "{}: ", Shown(key))?;
         }
         self.kind.fmt(f)
     }

@@ -1,7 +1,7 @@
 //! Text to tokens and back: tokenizers, chat templates, incremental detokenising and stop strings.
 //!
-//! * [`from_gguf`] reads the [`Tokenizer`] of a model file; [`Detokenizer`] joins the bytes of its tokens to
-//!   whole characters.
+//! * [`from_gguf`] reads the [`Tokenizer`] of a model file, [`from_hf`] that of a Hugging Face folder;
+//!   [`Detokenizer`] joins the bytes of its tokens to whole characters.
 //! * [`ChatTemplate`] turns [`Message`]s into the prompt that a model was trained on; a model without one gets
 //!   [`join_messages`].
 //! * [`StopMatcher`] looks for stop strings in text that arrives in pieces.
@@ -12,7 +12,8 @@
 //! # Why no library
 //!
 //! The tokenizer and the template engine are this crate's own, after measuring the libraries that were to be
-//! used (2 shared cores, release builds):
+//! used (2 shared cores, release builds; `tokenizer.json` is read by code that does as `tokenizers` 0.23 does, and
+//! takes 0.2 s for 200,000 tokens with 446,000 merges):
 //!
 //! | | library | here |
 //! |---|---|---|

@@ -37,8 +37,10 @@ impl Normalizer for Form {
             self.write(known, &mut out);
             out.push_str(&part[known.len()..]);
         }
-        let start_bytes =
-            if text.start_bytes == 0 { 0 } else { out.chars().next().map_or(0, char::len_utf8) };
+        // What the first character alone becomes; the last of it may have been composed with what follows.
+        let mut first = String::new();
+        self.write(&text.text[..text.start_bytes], &mut first);
+        let start_bytes = out.chars().take(first.chars().count()).map(char::len_utf8).sum();
         *text = Normalized { text: out, start_bytes };
         Ok(())
     }
