@@ -10,13 +10,14 @@ Unicode 15.1, and another version moves newly assigned letters to other tokens.
 import unicodedata2
 
 VERSION = "15.1.0"
-CLASSES = {"L": "Letter", "M": "Mark", "N": "Number", "P": "Punctuation", "S": "Symbol"}
+CLASSES = {"L": "Letter", "M": "Mark", "N": "Number", "P": "Punctuation", "S": "Symbol", "C": "Control"}
 
 assert unicodedata2.unidata_version == VERSION, unicodedata2.unidata_version
 
 runs = []
 for cp in range(0x110000):
-    cls = CLASSES.get(unicodedata2.category(chr(cp))[0], "Other")
+    category = unicodedata2.category(chr(cp))
+    cls = "Other" if category == "Cn" else CLASSES.get(category[0], "Other")
     if not runs or runs[-1][1] != cls:
         runs.append((cp, cls))
 

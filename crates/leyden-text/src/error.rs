@@ -10,7 +10,7 @@ use std::fmt::{self, Display};
 /// let error = leyden_text::from_gguf(&meta, "m.gguf").err().unwrap();
 /// assert_eq!(
 ///     error.to_string(),
-///     r#"m.gguf: tokenizer.ggml.model: tokenizer "rwkv" is not supported (supported: gpt2)"#,
+///     r#"m.gguf: tokenizer.ggml.model: tokenizer "rwkv" is not supported (supported: gpt2, gemma4, llama, bert, t5)"#,
 /// );
 /// # Ok::<(), leyden_tensor::Error>(())
 /// ```

@@ -9,26 +9,54 @@ use leyden_tensor::{Gguf, WeightSource};
 use leyden_text::{Special, Tokenizer, from_gguf};
 use shared::shared;
 
+const VOCABULARIES: &[&str] = &[
+    "bert-bge",
+    "command-r",
+    "deepseek-coder",
+    "deepseek-llm",
+    "falcon",
+    "gemma-4",
+    "gpt-2",
+    "llama-bpe",
+    "llama-spm",
+    "mpt",
+    "phi-3",
+    "qwen2",
+    "qwen35",
+    "refact",
+    "starcoder",
+];
+
 fn open(name: &str) -> Option<Box<dyn Tokenizer>> {
     let path = shared(&format!("data/tokenizers/ggml-vocab/ggml-vocab-{name}.gguf"))?;
     let gguf = Gguf::open(&path).unwrap();
     Some(from_gguf(gguf.metadata(), name).unwrap())
 }
 
+/// The text of a sequence of tokens, from its beginning.
+fn decode(tokenizer: &dyn Tokenizer, ids: &[u32]) -> Vec<u8> {
+    let previous = [None].into_iter().chain(ids.iter().copied().map(Some));
+    ids.iter()
+        .zip(previous)
+        .flat_map(|(&id, previous)| tokenizer.bytes_after(previous, id).unwrap().into_owned())
+        .collect()
+}
+
 #[test]
 fn reference_pairs_are_reproduced() {
-    for name in ["gpt-2", "llama-bpe", "qwen2", "mpt"] {
+    for name in VOCABULARIES {
         let Some(tokenizer) = open(name) else { return };
         let read = |what: &str| {
             let path = shared(&format!("data/tokenizers/ggml-vocab/ggml-vocab-{name}.gguf.{what}")).unwrap();
             std::fs::read_to_string(path).unwrap()
         };
         let (texts, ids) = (read("inp"), read("out"));
-        let texts: Vec<&str> = texts.split("\n__ggml_vocab_test__\n").collect();
+        // A separator may also end the last text.
+        const SEPARATOR: &str = "\n__ggml_vocab_test__\n";
+        let texts: Vec<&str> = texts.strip_suffix(SEPARATOR).unwrap_or(&texts).split(SEPARATOR).collect();
         let ids: Vec<&str> = ids.lines().collect();
-        // The separator also ends the last text.
         assert!(
-            ids.len() >= 46 && texts.len() == ids.len() + 1,
+            ids.len() >= 46 && texts.len() == ids.len(),
             "{name}: {} texts, {} ids",
             texts.len(),
             ids.len()
@@ -37,9 +65,9 @@ fn reference_pairs_are_reproduced() {
         for (text, ids) in texts.iter().zip(ids) {
             let want: Vec<u32> = ids.split_whitespace().map(|id| id.parse().unwrap()).collect();
             let got = tokenizer.encode(text, Special::AsText).unwrap();
-            let bytes: Vec<u8> =
-                got.iter().flat_map(|&id| tokenizer.token_bytes(id).unwrap()).copied().collect();
-            if got != want || bytes != text.as_bytes() {
+            let bytes = decode(&*tokenizer, &got);
+            // BERT's vocabulary has no white space and no upper case.
+            if got != want || (bytes != text.as_bytes() && *name != "bert-bge") {
                 failures.push(format!("{text:?}: {got:?}, want {want:?}"));
             }
         }
@@ -47,35 +75,46 @@ fn reference_pairs_are_reproduced() {
     }
 }
 
+/// How long this thread has been on a processor, which other work on the machine does not add to; where the system does
+/// not say, the time since `begin`.
+fn busy(begin: Instant) -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = stat.split(' ').next().and_then(|nanos| nanos.parse().ok());
+    nanos.map_or_else(|| begin.elapsed(), Duration::from_nanos)
+}
+
 #[test]
 fn vocabularies_load_quickly() {
-    for name in ["gpt-2", "llama-bpe", "qwen2", "mpt"] {
+    for name in VOCABULARIES {
         let Some(path) = shared(&format!("data/tokenizers/ggml-vocab/ggml-vocab-{name}.gguf")) else {
             return;
         };
         let gguf = Gguf::open(&path).unwrap();
-        let begin = Instant::now();
+        let start = Instant::now();
+        let before = busy(start);
         let tokenizer = from_gguf(gguf.metadata(), name).unwrap();
-        let took = begin.elapsed();
+        let took = busy(start).saturating_sub(before);
         eprintln!("{name}: {} tokens in {took:?}", tokenizer.vocab_size());
-        assert!(took < Duration::from_secs(1), "{name}: {took:?}");
+        assert!(took < Duration::from_secs(2), "{name}: {took:?}");
     }
 }
 
 #[test]
 fn long_inputs_take_time_in_proportion() {
-    for name in ["gpt-2", "llama-bpe", "qwen2"] {
+    // Words of 300,000 bytes; with time in proportion to their square a minute would not do.
+    for name in ["bert-bge", "command-r", "deepseek-llm", "falcon", "gemma-4", "gpt-2", "llama-spm"] {
         let Some(tokenizer) = open(name) else { return };
-        for pattern in ["a", " ", "é", " a", "!", "\r\n "] {
-            let text = pattern.repeat(1_000_000 / pattern.len());
-            let begin = Instant::now();
+        for pattern in ["a", " ", "é", " a", "!", "\r\n ", "中", "🦙", "\u{13}"] {
+            let text = pattern.repeat(300_000 / pattern.len());
+            let start = Instant::now();
+            let before = busy(start);
             let ids = tokenizer.encode(&text, Special::Parse).unwrap();
-            let took = begin.elapsed();
+            let took = busy(start).saturating_sub(before);
             eprintln!("{name}: {pattern:?}: {} ids in {took:?}", ids.len());
             assert!(took < Duration::from_secs(4), "{name}: {pattern:?} took {took:?}");
-            let bytes: Vec<u8> =
-                ids.iter().flat_map(|&id| tokenizer.token_bytes(id).unwrap()).copied().collect();
-            assert!(bytes == text.as_bytes());
+            // BERT's vocabulary has no white space, Falcon's no U+0013.
+            let exact = name != "bert-bge" && (name, pattern) != ("falcon", "\u{13}");
+            assert!(decode(&*tokenizer, &ids) == text.as_bytes() || !exact);
         }
     }
 }

@@ -1,22 +1,27 @@
-//! Byte-level byte-pair encoding (`tokenizer.ggml.model` = `gpt2`).
+//! Byte-pair encoding (`tokenizer.ggml.model` = `gpt2`, and `gemma4`).
 //!
-//! A word is first written as the tokens of its single bytes. Then, as long as some neighbouring pair
+//! A word is first written as the tokens of its single bytes, or in vocabularies of raw text as those of its
+//! characters. Then, as long as some neighbouring pair
 //! is in the list of merges, the pair that stands earliest in the list is replaced by its merged
 //! token, and of equal pairs the leftmost. Short words look for that pair by scanning; long ones keep the
 //! candidates in a heap, so that even a word of a megabyte takes time in proportion to its length (times
 //! a logarithm). Words that repeat within one text are encoded once.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use foldhash::{HashMap, HashMapExt};
 use leyden_tensor::{Metadata, StrArray};
 
+use super::Tokenizer;
 use super::byte_level;
-use super::pretok::{self, PreTokenizer};
-use super::special::SpecialTokens;
-use super::vocab::{Kind, TOKENS, Texts, Vocab};
-use super::{Special, Tokenizer};
+use super::classes::{Class, class};
+use super::gguf::{GgufTokenizer, Model, Unwritable};
+use super::pretok::{self, PreTokenizer, Spelling};
+use super::space_mark;
+use super::text_index::TextIndex;
+use super::vocab::{self, Defaults, Vocab};
 use crate::error::{Error, ErrorKind, Quoted};
 
 const PRE: &str = "tokenizer.ggml.pre";
@@ -24,6 +29,9 @@ const MERGES: &str = "tokenizer.ggml.merges";
 
 /// The longest word, in bytes, that is merged by scanning for the best pair.
 const SCAN_BYTES: usize = 48;
+
+/// Stands for a byte or a character that is no token while its word is merged.
+const NO_TOKEN: u32 = u32::MAX - 1;
 
 /// A pair of neighbouring tokens that may be merged.
 #[derive(Clone, Copy)]
@@ -34,71 +42,59 @@ struct Merge {
     id: u32,
 }
 
-pub(super) struct ByteLevelBpe {
-    file: Box<str>,
-    vocab: Vocab,
+struct Bpe {
     pre: &'static PreTokenizer,
     /// The token of each single byte.
     byte_ids: [Option<u32>; 256],
+    /// The token of each single character, in vocabularies of raw text.
+    char_ids: HashMap<char, u32>,
+    /// The token of so many line feeds, if the pre-tokenizer wants them whole.
+    line_feeds: Vec<Option<u32>>,
     merges: HashMap<(u32, u32), Merge>,
     /// Tokens by their bytes; filled only if the pre-tokenizer asks for whole words.
     words: HashMap<Box<[u8]>, u32>,
-    /// What is found with [`Special::Parse`].
-    all_special: SpecialTokens,
-    /// What is found with [`Special::AsText`].
-    user_defined: SpecialTokens,
 }
 
 /// Reads the tokenizer from the metadata of a file.
 pub(super) fn from_gguf(meta: &Metadata, file: &str) -> Result<Box<dyn Tokenizer>, Error> {
-    let metadata = |error| Error::new(file, None, ErrorKind::Metadata(error));
-    let name = meta.str(PRE).map_err(metadata)?;
+    let name = meta.str(PRE).map_err(|error| Error::new(file, None, ErrorKind::Metadata(error)))?;
+    with_rule(meta, file, name)
+}
+
+/// Reads the tokenizer of Gemma 4, whose files name no rule.
+pub(super) fn gemma4_from_gguf(meta: &Metadata, file: &str) -> Result<Box<dyn Tokenizer>, Error> {
+    with_rule(meta, file, "gemma4")
+}
+
+fn with_rule(meta: &Metadata, file: &str, name: &str) -> Result<Box<dyn Tokenizer>, Error> {
     let pre = pretok::named(name).ok_or_else(|| {
         let known = pretok::names().collect();
         Error::new(file, PRE, ErrorKind::UnsupportedPreTokenizer { name: name.into(), known })
     })?;
-    let strings = |key| {
-        let missing = || Error::new(file, key, ErrorKind::Invalid("required metadata key is missing".into()));
-        meta.opt_array_str(key).map_err(metadata)?.ok_or_else(missing)
+    let texts = vocab::read_texts(meta, file)?;
+    let defaults = Defaults { add_bos: pre.add_bos, force_bos: pre.force_bos, ..Defaults::default() };
+    let decode = match pre.spelling {
+        Spelling::ByteLevel => byte_level::decode,
+        Spelling::Raw { .. } => space_mark::decode,
     };
-    let tokens = strings(TOKENS)?;
-    let texts = Texts::new(&tokens, file)?;
-    let vocab = Vocab::new(meta, file, &texts, pre.add_bos, byte_level::decode)?;
-    let merges = read_merges(&strings(MERGES)?, &texts, file)?;
-
-    let mut byte_ids = [None; 256];
-    let mut words = HashMap::new();
-    let mut bytes = Vec::new();
-    for (id, text) in texts.iter() {
-        bytes.clear();
-        if !byte_level::decode(text, &mut bytes) {
-            continue;
-        }
-        if let [byte] = bytes[..] {
-            byte_ids[usize::from(byte)] = Some(id);
-        }
-        if pre.ignore_merges && !bytes.is_empty() {
-            words.insert(bytes.as_slice().into(), id);
-        }
-    }
-    let special = |wanted: &[Kind]| {
-        let is_wanted = |&(id, _): &(u32, &str)| vocab.kind(id).is_some_and(|kind| wanted.contains(&kind));
-        SpecialTokens::new(texts.iter().filter(is_wanted).map(|(id, text)| (text.as_bytes(), id)))
-    };
-    Ok(Box::new(ByteLevelBpe {
-        file: file.into(),
+    let vocab = Vocab::new(meta, file, &texts, defaults, decode)?;
+    let mut bpe = Bpe {
         pre,
-        byte_ids,
-        merges,
-        words,
-        all_special: special(&[Kind::Control, Kind::Unknown, Kind::UserDefined]),
-        user_defined: special(&[Kind::UserDefined]),
-        vocab,
-    }))
+        byte_ids: [None; 256],
+        char_ids: HashMap::new(),
+        line_feeds: Vec::new(),
+        merges: read_merges(&vocab::strings(meta, file, MERGES)?, &texts, file)?,
+        words: HashMap::new(),
+    };
+    match pre.spelling {
+        Spelling::ByteLevel => bpe.read_byte_level(&texts),
+        Spelling::Raw { whole_line_feeds } => bpe.read_raw(&texts, whole_line_feeds),
+    }
+    Ok(Box::new(GgufTokenizer::new(meta, file, (vocab, &texts), pre.lstrip, bpe)?))
 }
 
 /// Reads the list of merges; a line is two texts with a space between them.
-fn read_merges(lines: &StrArray, texts: &Texts<'_>, file: &str) -> Result<HashMap<(u32, u32), Merge>, Error> {
+fn read_merges(lines: &StrArray, texts: &TextIndex, file: &str) -> Result<HashMap<(u32, u32), Merge>, Error> {
     let mut merges = HashMap::with_capacity(lines.len());
     let mut joined = Vec::new();
     for (rank, line) in (0u32..).zip(lines.iter()) {
@@ -112,14 +108,13 @@ fn read_merges(lines: &StrArray, texts: &Texts<'_>, file: &str) -> Result<HashMa
             Some(space) => (&line[..space], &line[space + 1..]),
             None => return Err(invalid("is not two texts with a space between them")),
         };
-        let id = |text: &[u8]| texts.ids.get(text).copied();
-        let (Some(left_id), Some(right_id)) = (id(left), id(right)) else {
+        let (Some(left_id), Some(right_id)) = (texts.get(left), texts.get(right)) else {
             return Err(invalid("names a token that the vocabulary lacks"));
         };
         joined.clear();
         joined.extend_from_slice(left);
         joined.extend_from_slice(right);
-        let Some(id) = id(&joined) else {
+        let Some(id) = texts.get(&joined) else {
             return Err(invalid("makes a token that the vocabulary lacks"));
         };
         merges.entry((left_id, right_id)).or_insert(Merge { rank, id });
@@ -127,76 +122,65 @@ fn read_merges(lines: &StrArray, texts: &Texts<'_>, file: &str) -> Result<HashMa
     Ok(merges)
 }
 
-impl Tokenizer for ByteLevelBpe {
-    fn encode(&self, text: &str, special: Special) -> Result<Vec<u32>, Error> {
-        let set = match special {
-            Special::Parse => &self.all_special,
-            Special::AsText => &self.user_defined,
+impl Bpe {
+    fn read_byte_level(&mut self, texts: &TextIndex) {
+        let mut bytes = Vec::new();
+        for (id, text) in texts.iter() {
+            bytes.clear();
+            if !byte_level::decode(text, &mut bytes) {
+                continue;
+            }
+            if let [byte] = bytes[..] {
+                self.byte_ids[usize::from(byte)] = Some(id);
+            }
+            if self.pre.ignore_merges && !bytes.is_empty() {
+                self.words.insert(bytes.as_slice().into(), id);
+            }
+        }
+    }
+
+    fn read_raw(&mut self, texts: &TextIndex, whole_line_feeds: bool) {
+        for (id, text) in texts.iter() {
+            if let Some(byte) = vocab::byte_of(text) {
+                self.byte_ids[usize::from(byte)] = Some(id);
+            }
+            let mut chars = text.chars();
+            if let (Some(only), None) = (chars.next(), chars.next()) {
+                self.char_ids.insert(only, id);
+            }
+            if whole_line_feeds && !text.is_empty() && text.bytes().all(|byte| byte == b'\n') {
+                self.line_feeds.resize(self.line_feeds.len().max(text.len() + 1), None);
+                self.line_feeds[text.len()] = Some(id);
+            }
+        }
+    }
+}
+
+impl Model for Bpe {
+    fn encode(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), Unwritable> {
+        let escaped = match self.pre.spelling {
+            Spelling::ByteLevel => Cow::Borrowed(text),
+            Spelling::Raw { .. } => space_mark::encode(text),
         };
-        let mut encoder = Encoder { bpe: self, ids: Vec::new(), seen: HashMap::new(), no_token: None };
-        let mut from = 0;
-        for claim in set.find(text.as_bytes()) {
-            encoder.text(&text[from..claim.start]);
-            encoder.ids.push(claim.id);
-            from = claim.end;
-        }
-        encoder.text(&text[from..]);
-        match encoder.no_token {
-            Some(byte) => Err(Error::new(&self.file, TOKENS, ErrorKind::NoTokenForByte(byte))),
-            None => Ok(encoder.ids),
-        }
-    }
-
-    fn token_bytes(&self, id: u32) -> Option<&[u8]> {
-        self.vocab.bytes(id)
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.vocab.len()
-    }
-
-    fn is_special(&self, id: u32) -> bool {
-        matches!(self.vocab.kind(id), Some(Kind::Control | Kind::Unknown))
-    }
-
-    fn bos(&self) -> Option<u32> {
-        self.vocab.bos()
-    }
-
-    fn eos(&self) -> Option<u32> {
-        self.vocab.eos()
-    }
-
-    fn is_end(&self, id: u32) -> bool {
-        self.vocab.is_end(id)
-    }
-
-    fn add_bos(&self) -> bool {
-        self.vocab.add_bos
-    }
-
-    fn add_eos(&self) -> bool {
-        self.vocab.add_eos
+        let mut encoder = Encoder { bpe: self, ids, seen: HashMap::new(), no_token: None };
+        (self.pre.split)(&escaped, &mut |word| encoder.word(word));
+        encoder.no_token.map_or(Ok(()), |byte| Err(Unwritable::Byte(byte)))
     }
 }
 
 /// The work on one text.
 struct Encoder<'a, 't> {
-    bpe: &'a ByteLevelBpe,
-    ids: Vec<u32>,
+    bpe: &'a Bpe,
+    ids: &'a mut Vec<u32>,
     /// Where in `ids` a word that was seen before has been written.
-    seen: HashMap<&'t [u8], (usize, usize)>,
+    seen: HashMap<&'t str, (usize, usize)>,
     /// A byte that could not be written.
     no_token: Option<u8>,
 }
 
 impl<'t> Encoder<'_, 't> {
-    fn text(&mut self, text: &'t str) {
-        (self.bpe.pre.split)(text, &mut |word| self.word(word.as_bytes()));
-    }
-
-    fn word(&mut self, word: &'t [u8]) {
-        if let Some(&id) = self.bpe.words.get(word) {
+    fn word(&mut self, word: &'t str) {
+        if let Some(&id) = self.bpe.words.get(word.as_bytes()) {
             self.ids.push(id);
             return;
         }
@@ -205,23 +189,89 @@ impl<'t> Encoder<'_, 't> {
             return;
         }
         let start = self.ids.len();
-        for &byte in word {
-            match self.bpe.byte_ids[usize::from(byte)] {
-                Some(id) => self.ids.push(id),
-                None => self.no_token = Some(byte),
+        match self.bpe.pre.spelling {
+            Spelling::ByteLevel => self.bytes(word),
+            Spelling::Raw { .. } => self.chars(word),
+        }
+        self.seen.insert(word, (start, self.ids.len()));
+    }
+
+    fn bytes(&mut self, word: &str) {
+        let start = self.ids.len();
+        let id = |byte: u8| self.bpe.byte_ids[usize::from(byte)];
+        self.ids.extend(word.bytes().map(|byte| id(byte).unwrap_or(NO_TOKEN)));
+        if !self.ids[start..].contains(&NO_TOKEN) {
+            return self.merge(start);
+        }
+        for c in word.chars() {
+            if let Some(byte) = c.encode_utf8(&mut [0; 4]).bytes().find(|&byte| id(byte).is_none()) {
+                Self::missing(&mut self.no_token, byte, c);
             }
         }
-        let len = if word.len() <= SCAN_BYTES {
-            self.bpe.merge_by_scanning(&mut self.ids[start..])
+        self.merge(start);
+        let merged = self.ids.split_off(start);
+        self.ids.extend(merged.into_iter().filter(|&id| id != NO_TOKEN));
+    }
+
+    fn chars(&mut self, word: &str) {
+        if word.starts_with('\n')
+            && let Some(&Some(id)) = self.bpe.line_feeds.get(word.len())
+        {
+            self.ids.push(id);
+            return;
+        }
+        let start = self.ids.len();
+        let mut unknown = Vec::new();
+        for c in word.chars() {
+            self.ids.push(self.bpe.char_ids.get(&c).copied().unwrap_or_else(|| {
+                unknown.push(c);
+                NO_TOKEN
+            }));
+        }
+        self.merge(start);
+        if unknown.is_empty() {
+            return;
+        }
+        // No merge names a character that is no token, so they are all there, in their order.
+        let merged = self.ids.split_off(start);
+        let mut unknown = unknown.into_iter();
+        for id in merged {
+            if id != NO_TOKEN {
+                self.ids.push(id);
+                continue;
+            }
+            let Some(c) = unknown.next() else { continue };
+            for &byte in c.encode_utf8(&mut [0; 4]).as_bytes() {
+                match self.bpe.byte_ids[usize::from(byte)] {
+                    Some(id) => self.ids.push(id),
+                    None => Self::missing(&mut self.no_token, byte, c),
+                }
+            }
+        }
+    }
+
+    /// Notes a byte without a token, of the character `whole`. Vocabularies of training texts without control
+    /// characters, or characters of planes that have none, lack their bytes; then these are left out, as llama.cpp leaves
+    /// out any. Text that means something is not dropped silently.
+    fn missing(no_token: &mut Option<u8>, byte: u8, whole: char) {
+        if whole == ' ' || !matches!(class(whole), Class::Control | Class::Other) {
+            *no_token = Some(byte);
+        }
+    }
+
+    /// Merges the ids from `start` on.
+    fn merge(&mut self, start: usize) {
+        let ids = &mut self.ids[start..];
+        let len = if ids.len() <= SCAN_BYTES {
+            self.bpe.merge_by_scanning(ids)
         } else {
-            self.bpe.merge_by_heap(&mut self.ids[start..])
+            self.bpe.merge_by_heap(ids)
         };
         self.ids.truncate(start + len);
-        self.seen.insert(word, (start, self.ids.len()));
     }
 }
 
-impl ByteLevelBpe {
+impl Bpe {
     fn merge(&self, left: u32, right: u32) -> Option<Merge> {
         self.merges.get(&(left, right)).copied()
     }
@@ -300,6 +350,8 @@ mod tests {
     use leyden_tensor::{Array, Value};
     use proptest::prelude::*;
 
+    use super::super::Special;
+    use super::super::vocab::TOKENS;
     use super::*;
 
     fn tokenizer(tokens: &[String], merges: &[String]) -> Box<dyn Tokenizer> {
@@ -365,5 +417,7 @@ mod tests {
             "m: tokenizer.ggml.tokens: the vocabulary has no token for byte 0x62, which the text contains";
         assert_eq!(error.to_string(), want);
         assert!(tokenizer.encode("", Special::AsText).unwrap().is_empty());
+        // What means nothing is left out, and parts what is beside it.
+        assert_eq!(tokenizer.encode("\x13a\u{b0000}a", Special::AsText).unwrap(), [0, 0]);
     }
 }

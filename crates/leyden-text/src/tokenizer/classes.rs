@@ -2,8 +2,8 @@
 
 use super::unicode_classes::RUNS;
 
-/// The first letter of a character's Unicode general category; separators, controls, format
-/// characters and unassigned code points are all [`Class::Other`].
+/// The first letter of a character's Unicode general category; separators and unassigned code points are
+/// both [`Class::Other`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Letter,
@@ -11,6 +11,8 @@ pub(crate) enum Class {
     Number,
     Punctuation,
     Symbol,
+    /// Controls, format characters and private use.
+    Control,
     Other,
 }
 
@@ -40,7 +42,8 @@ pub(crate) fn class(c: char) -> Class {
     match c {
         'a'..='z' | 'A'..='Z' => return Class::Letter,
         '0'..='9' => return Class::Number,
-        '\0'..=' ' => return Class::Other,
+        '\0'..='\x1f' => return Class::Control,
+        ' ' => return Class::Other,
         _ => {}
     }
     let page = (c as u32 >> PAGE_BITS) as usize;
@@ -96,7 +99,11 @@ mod tests {
             ('€', Class::Symbol),
             ('🦙', Class::Symbol),
             ('\u{a0}', Class::Other),
-            ('\u{200d}', Class::Other),
+            ('\n', Class::Control),
+            ('\u{85}', Class::Control),
+            ('\u{200d}', Class::Control),
+            ('\u{e000}', Class::Control),
+            (' ', Class::Other),
             ('\u{378}', Class::Other),
             ('\u{10ffff}', Class::Other),
         ] {

@@ -6,13 +6,22 @@
 
 mod bpe;
 mod byte_level;
+mod charsmap;
 pub(crate) mod classes;
+mod gguf;
 mod hf;
 mod merges;
+mod prefix_search;
 mod pretok;
+mod sentencepiece;
+mod space_mark;
 mod special;
+mod text_index;
+mod unicode_bases;
 mod unicode_classes;
+mod unigram;
 mod vocab;
+mod wordpiece;
 
 pub use self::hf::{from_hf, from_tokenizer_json};
 
@@ -77,7 +86,13 @@ pub trait Tokenizer: Send + Sync {
 type Read = fn(&Metadata, &str) -> Result<Box<dyn Tokenizer>, Error>;
 
 /// The values of `tokenizer.ggml.model` and what reads them.
-static MODELS: &[(&str, Read)] = &[("gpt2", bpe::from_gguf)];
+static MODELS: &[(&str, Read)] = &[
+    ("gpt2", bpe::from_gguf),
+    ("gemma4", bpe::gemma4_from_gguf),
+    ("llama", sentencepiece::from_gguf),
+    ("bert", wordpiece::from_gguf),
+    ("t5", unigram::from_gguf),
+];
 
 /// Reads the tokenizer that the metadata of a GGUF file describes. `file` is its name in errors.
 ///

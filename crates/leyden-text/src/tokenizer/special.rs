@@ -2,8 +2,9 @@
 //!
 //! A text that names several special tokens at overlapping places is cut as llama.cpp cuts it: the
 //! longest texts are claimed first, anywhere in the prompt, and those of one length from left to right.
+//! A token may take the white space next to it with it.
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet};
 
 /// A set of special tokens to search for.
 pub(super) struct SpecialTokens {
@@ -14,9 +15,19 @@ pub(super) struct SpecialTokens {
     pairs: Box<[u64; 1024]>,
     /// Which first bytes belong to a text of one byte.
     singles: [bool; 256],
+    strips: Strips,
 }
 
-/// A place in a prompt that is a special token.
+/// The tokens that take ASCII white space with them.
+#[derive(Clone, Default)]
+pub(super) struct Strips {
+    /// The white space before them.
+    pub(super) left: HashSet<u32>,
+    /// The white space behind them.
+    pub(super) right: HashSet<u32>,
+}
+
+/// A place in a prompt that is a special token, with the white space that it takes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) start: usize,
@@ -32,6 +43,7 @@ impl SpecialTokens {
             lengths: Vec::new(),
             pairs: Box::new([0; 1024]),
             singles: [false; 256],
+            strips: Strips::default(),
         };
         for (text, id) in tokens {
             match *text {
@@ -48,6 +60,11 @@ impl SpecialTokens {
         set.lengths.sort_unstable_by(|a, b| b.cmp(a));
         set.lengths.dedup();
         set
+    }
+
+    /// The same set, of which some tokens take white space with them.
+    pub(super) fn stripping(self, strips: Strips) -> Self {
+        SpecialTokens { strips, ..self }
     }
 
     /// The places of `text` that are special tokens, in order.
@@ -72,14 +89,27 @@ impl SpecialTokens {
                     continue;
                 }
                 if let Some(&id) = self.ids.get(&text[start..end]) {
-                    merged.push(Claim { start, end, id });
-                    free_from = end;
+                    let claim = self.widened(Claim { start, end, id }, text, free_from, free_to);
+                    merged.push(claim);
+                    free_from = claim.end;
                 }
             }
             merged.extend(old);
             claims = merged;
         }
         claims
+    }
+
+    /// The claim with the white space that its token takes, between the claims next to it.
+    fn widened(&self, mut claim: Claim, text: &[u8], free_from: usize, free_to: usize) -> Claim {
+        let is_space = |byte: &&u8| byte.is_ascii_whitespace() || **byte == b'\x0b';
+        if self.strips.left.contains(&claim.id) {
+            claim.start -= text[free_from..claim.start].iter().rev().take_while(is_space).count();
+        }
+        if self.strips.right.contains(&claim.id) {
+            claim.end += text[claim.end..free_to].iter().take_while(is_space).count();
+        }
+        claim
     }
 
     /// The places where a special token may begin.
@@ -115,6 +145,21 @@ mod tests {
         assert_eq!(find(&["ab", "bc"], "abc"), [(0, 0)]);
         assert_eq!(find(&[], "abc"), []);
         assert_eq!(find(&["abc"], "ab"), []);
+    }
+
+    #[test]
+    fn find_takes_white_space_up_to_the_next_token() {
+        let tokens = ["<m>", "<r>", " x"];
+        let set = SpecialTokens::new(tokens.iter().zip(0..).map(|(t, id)| (t.as_bytes(), id)));
+        let strips = Strips { left: [0].into_iter().collect(), right: [1].into_iter().collect() };
+        let set = set.stripping(strips);
+        let find =
+            |text: &str| set.find(text.as_bytes()).iter().map(|c| (c.start, c.end, c.id)).collect::<Vec<_>>();
+        assert_eq!(find("a \t<m> b"), [(1, 6, 0)]);
+        assert_eq!(find("a <r>\n\x0b\u{a0}"), [(2, 7, 1)]);
+        assert_eq!(find("<r>  <m>"), [(0, 5, 1), (5, 8, 0)]);
+        assert_eq!(find("<r> x x"), [(0, 4, 1), (5, 7, 2)]);
+        assert_eq!(find("\n<m>"), [(0, 4, 0)]);
     }
 
     proptest::proptest! {

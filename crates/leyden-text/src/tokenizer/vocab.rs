@@ -3,17 +3,23 @@
 //! Kinds and ends follow llama.cpp, because files rely on it: converters mark tokens wrongly often
 //! enough that a list of well-known texts overrides what the file says. Those lists stand here.
 
-use foldhash::{HashMap, HashMapExt};
-use leyden_tensor::{Metadata, StrArray};
+use leyden_tensor::{Array, Metadata, StrArray, Value};
 
+use super::text_index::TextIndex;
 use crate::error::{Error, ErrorKind, Quoted};
 
 pub(super) const TOKENS: &str = "tokenizer.ggml.tokens";
+const SCORES: &str = "tokenizer.ggml.scores";
+const UNKNOWN: &str = "tokenizer.ggml.unknown_token_id";
 const TOKEN_TYPE: &str = "tokenizer.ggml.token_type";
 const BOS: &str = "tokenizer.ggml.bos_token_id";
 const EOS: &str = "tokenizer.ggml.eos_token_id";
 const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
 const ADD_EOS: &str = "tokenizer.ggml.add_eos_token";
+
+/// The longest token of vocabularies in which every place of a text is searched for the longest token: it bounds the
+/// time that this takes. Real ones have some dozens of bytes.
+pub(super) const MAX_TOKEN_BYTES: usize = 512;
 
 /// What a token is for, numbered in `tokenizer.ggml.token_type` from 0 in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,44 +191,82 @@ pub(super) struct Vocab {
     end_tokens: Vec<u32>,
 }
 
-/// The texts of a vocabulary as the file spells them.
-pub(super) struct Texts<'a> {
-    pub(super) array: &'a StrArray,
-    pub(super) ids: HashMap<&'a [u8], u32>,
+/// What a kind of tokenizer takes for granted where the file says nothing.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Defaults {
+    pub(super) bos: Option<u32>,
+    pub(super) eos: Option<u32>,
+    /// The key of the token that ends a sequence, if it is not the usual one.
+    pub(super) eos_key: Option<&'static str>,
+    pub(super) add_bos: bool,
+    pub(super) add_eos: bool,
+    /// BOS is added whatever the file says.
+    pub(super) force_bos: bool,
+    /// EOS is added whatever the file says.
+    pub(super) force_eos: bool,
 }
 
-impl<'a> Texts<'a> {
-    /// Reads the texts and checks that they are UTF-8 and distinct; the empty text may repeat.
-    pub(super) fn new(array: &'a StrArray, file: &str) -> Result<Self, Error> {
-        let invalid = |message| Error::new(file, TOKENS, ErrorKind::Invalid(message));
-        if array.is_empty() {
-            return Err(invalid("the vocabulary is empty".into()));
-        }
-        if u32::try_from(array.len()).is_err() {
-            return Err(invalid(format!("{} tokens are more than token ids can count", array.len())));
-        }
-        let mut ids = HashMap::with_capacity(array.len());
-        for (id, text) in (0..).zip(array.iter()) {
-            let Ok(text) = std::str::from_utf8(text) else {
-                return Err(invalid(format!("token {id} is not UTF-8")));
-            };
-            if text.is_empty() {
-                continue;
-            }
-            if let Some(first) = ids.insert(text.as_bytes(), id) {
-                return Err(invalid(format!("tokens {first} and {id} are both {}", Quoted(text))));
-            }
-        }
-        Ok(Texts { array, ids })
-    }
+/// Reads a required array of strings.
+pub(super) fn strings(meta: &Metadata, file: &str, key: &'static str) -> Result<StrArray, Error> {
+    let array =
+        meta.opt_array_str(key).map_err(|error| Error::new(file, None, ErrorKind::Metadata(error)))?;
+    let missing = || Error::new(file, key, ErrorKind::Invalid("required metadata key is missing".into()));
+    array.ok_or_else(missing)
+}
 
-    pub(super) fn id(&self, text: &str) -> Option<u32> {
-        self.ids.get(text.as_bytes()).copied()
+/// Reads the texts of the tokens and checks that they are UTF-8 and distinct; the empty text may repeat.
+pub(super) fn read_texts(meta: &Metadata, file: &str) -> Result<TextIndex, Error> {
+    let array = strings(meta, file, TOKENS)?;
+    let invalid = |message| Error::new(file, TOKENS, ErrorKind::Invalid(message));
+    if array.is_empty() {
+        return Err(invalid("the vocabulary is empty".into()));
     }
+    if u32::try_from(array.len()).is_err() {
+        return Err(invalid(format!("{} tokens are more than token ids can count", array.len())));
+    }
+    let mut texts = TextIndex::with_capacity(array.len());
+    for (id, text) in array.iter().enumerate() {
+        let Ok(text) = std::str::from_utf8(text) else {
+            return Err(invalid(format!("token {id} is not UTF-8")));
+        };
+        if let Err(first) = texts.push(text.as_bytes()) {
+            return Err(invalid(format!("tokens {first} and {id} are both {}", Quoted(text))));
+        }
+    }
+    Ok(texts)
+}
 
-    /// All texts with their ids. A text that is not UTF-8 has been refused before.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &'a str)> {
-        (0..).zip(self.array.iter().map(|text| std::str::from_utf8(text).unwrap_or_default()))
+/// Refuses a token that is longer than `most` bytes.
+pub(super) fn check_lengths(texts: &TextIndex, file: &str, most: usize) -> Result<(), Error> {
+    match texts.iter().find(|(_, text)| text.len() > most) {
+        Some((id, text)) => {
+            let why = format!("token {id} has {} bytes, at most {most} are supported", text.len());
+            Err(Error::new(file, TOKENS, ErrorKind::Invalid(why)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Reads the scores of `n` tokens, finite numbers; all are 0 if the file has none.
+pub(super) fn scores(meta: &Metadata, file: &str, n: usize) -> Result<Vec<f32>, Error> {
+    let metadata = |error| Error::new(file, None, ErrorKind::Metadata(error));
+    let is_integer = |array: &Array| array.get(0).is_some_and(|value| value.as_integer().is_some());
+    let scores = match meta.get(SCORES) {
+        None => return Ok(vec![0.0; n]),
+        Some(Value::Array(array)) if is_integer(array) => meta
+            .opt_array_i32(SCORES)
+            .map_err(metadata)?
+            .map(|scores| scores.iter().map(|&s| s as f32).collect()),
+        Some(_) => meta.opt_array_f32(SCORES).map_err(metadata)?,
+    };
+    let scores: Vec<f32> = scores.unwrap_or_default();
+    let invalid = |message| Error::new(file, SCORES, ErrorKind::Invalid(message));
+    if scores.len() != n {
+        return Err(invalid(format!("{} scores for {n} tokens", scores.len())));
+    }
+    match scores.iter().position(|score| !score.is_finite()) {
+        Some(id) => Err(invalid(format!("the score of token {id} is {}", scores[id]))),
+        None => Ok(scores),
     }
 }
 
@@ -232,25 +276,27 @@ impl Vocab {
     pub(super) fn new(
         meta: &Metadata,
         file: &str,
-        texts: &Texts<'_>,
-        add_bos: bool,
+        texts: &TextIndex,
+        defaults: Defaults,
         decode: impl Fn(&str, &mut Vec<u8>) -> bool,
     ) -> Result<Self, Error> {
-        let metadata = |error| Error::new(file, None, ErrorKind::Metadata(error));
+        let flag =
+            |key| meta.opt_bool(key).map_err(|error| Error::new(file, None, ErrorKind::Metadata(error)));
         let mut vocab = Vocab {
             bytes: Vec::new(),
-            ends: Vec::with_capacity(texts.array.len()),
-            kinds: kinds(meta, file, texts.array.len())?,
+            ends: Vec::with_capacity(texts.len()),
+            kinds: kinds(meta, file, texts.len())?,
             bos: None,
             eos: None,
-            add_bos: meta.opt_bool(ADD_BOS).map_err(metadata)?.unwrap_or(add_bos),
-            add_eos: meta.opt_bool(ADD_EOS).map_err(metadata)?.unwrap_or(false),
+            add_bos: flag(ADD_BOS)?.unwrap_or(defaults.add_bos) || defaults.force_bos,
+            add_eos: flag(ADD_EOS)?.unwrap_or(defaults.add_eos) || defaults.force_eos,
             end_tokens: Vec::new(),
         };
-        vocab.bos = vocab.token_of(meta, file, BOS)?;
-        vocab.eos = vocab.token_of(meta, file, EOS)?;
+        let eos_key = defaults.eos_key.unwrap_or(EOS);
+        vocab.bos = vocab.token_of(meta, file, BOS, defaults.bos)?;
+        vocab.eos = vocab.token_of(meta, file, eos_key, defaults.eos)?;
         for (wanted, id, key, flag) in
-            [(vocab.add_bos, vocab.bos, BOS, ADD_BOS), (vocab.add_eos, vocab.eos, EOS, ADD_EOS)]
+            [(vocab.add_bos, vocab.bos, BOS, ADD_BOS), (vocab.add_eos, vocab.eos, eos_key, ADD_EOS)]
         {
             if wanted && id.is_none() {
                 let why = format!("required, because every text gets this token (see {flag})");
@@ -258,8 +304,15 @@ impl Vocab {
             }
         }
         vocab.assign_roles(meta, file, texts)?;
-        for (id, text) in texts.iter() {
-            if vocab.kinds[id as usize] != Kind::Normal || !decode(text, &mut vocab.bytes) {
+        for (id, kind) in (0..).zip(&vocab.kinds) {
+            // The index holds nothing that is not UTF-8.
+            let text = std::str::from_utf8(texts.text(id)).unwrap_or_default();
+            let decoded = match kind {
+                Kind::Normal | Kind::Undefined | Kind::Unused => decode(text, &mut vocab.bytes),
+                Kind::Byte => byte_of(text).map(|byte| vocab.bytes.push(byte)).is_some(),
+                Kind::Control | Kind::Unknown | Kind::UserDefined => false,
+            };
+            if !decoded {
                 vocab.bytes.extend_from_slice(text.as_bytes());
             }
             vocab.ends.push(vocab.bytes.len());
@@ -294,28 +347,48 @@ impl Vocab {
         self.end_tokens.binary_search(&id).is_ok()
     }
 
-    fn token_of(&self, meta: &Metadata, file: &str, key: &'static str) -> Result<Option<u32>, Error> {
+    /// Whether the token is looked for in a prompt before the text around it.
+    pub(super) fn is_marker(&self, id: u32) -> bool {
+        matches!(self.kind(id), Some(Kind::Control | Kind::Unknown | Kind::UserDefined))
+    }
+
+    /// The token that a key names. Without the key it is `default`, if there is such a token.
+    pub(super) fn token_of(
+        &self,
+        meta: &Metadata,
+        file: &str,
+        key: &'static str,
+        default: Option<u32>,
+    ) -> Result<Option<u32>, Error> {
         let id = meta.opt_u32(key).map_err(|error| Error::new(file, None, ErrorKind::Metadata(error)))?;
         match id {
             Some(id) if self.kind(id).is_none() => {
                 let why = format!("token {id} does not exist, the vocabulary has {}", self.len());
                 Err(Error::new(file, key, ErrorKind::Invalid(why)))
             }
-            id => Ok(id),
+            Some(id) => Ok(Some(id)),
+            None => Ok(default.filter(|&id| self.kind(id).is_some())),
         }
     }
 
+    /// The token for what the vocabulary cannot write.
+    pub(super) fn unknown(&self, meta: &Metadata, file: &str, default: u32) -> Result<u32, Error> {
+        let why = "required, because the vocabulary does not have every character";
+        let missing = || Error::new(file, UNKNOWN, ErrorKind::Invalid(why.into()));
+        self.token_of(meta, file, UNKNOWN, Some(default))?.ok_or_else(missing)
+    }
+
     /// Finds the tokens that end a generation and corrects kinds on the way.
-    fn assign_roles(&mut self, meta: &Metadata, file: &str, texts: &Texts<'_>) -> Result<(), Error> {
+    fn assign_roles(&mut self, meta: &Metadata, file: &str, texts: &TextIndex) -> Result<(), Error> {
         let mut ends: Vec<u32> = self.eos.into_iter().collect();
         for role in ROLES {
             let mut keyed = None;
             for key in role.keys {
-                keyed = self.token_of(meta, file, key)?.or(keyed);
+                keyed = self.token_of(meta, file, key, None)?.or(keyed);
             }
             let found: Vec<u32> = match keyed {
                 Some(id) => vec![id],
-                None => role.texts.iter().filter_map(|text| texts.id(text)).collect(),
+                None => role.texts.iter().filter_map(|text| texts.get(text.as_bytes())).collect(),
             };
             if keyed.is_none() {
                 self.set_kinds(&found, Kind::Control);
@@ -324,17 +397,17 @@ impl Vocab {
                 ends.extend(found);
             }
         }
-        let by_text: Vec<u32> = END_TEXTS.iter().filter_map(|text| texts.id(text)).collect();
+        let by_text: Vec<u32> = END_TEXTS.iter().filter_map(|text| texts.get(text.as_bytes())).collect();
         self.set_kinds(&by_text, Kind::Control);
         ends.extend(by_text);
-        let printed: Vec<u32> = PRINTED_TEXTS.iter().filter_map(|text| texts.id(text)).collect();
+        let printed: Vec<u32> = PRINTED_TEXTS.iter().filter_map(|text| texts.get(text.as_bytes())).collect();
         self.set_kinds(&printed, Kind::UserDefined);
         ends.sort_unstable();
         ends.dedup();
 
-        let has = |ends: &[u32], text: &str| texts.id(text).is_some_and(|id| ends.contains(&id));
+        let has = |ends: &[u32], text: &str| texts.get(text.as_bytes()).is_some_and(|id| ends.contains(&id));
         let mut demote = |ends: &mut Vec<u32>, text: &str, kind| {
-            if let Some(id) = texts.id(text).filter(|id| ends.contains(id)) {
+            if let Some(id) = texts.get(text.as_bytes()).filter(|id| ends.contains(id)) {
                 ends.retain(|&end| end != id);
                 self.set_kinds(&[id], kind);
             }
@@ -359,8 +432,15 @@ impl Vocab {
     }
 }
 
+/// The byte that a text like `<0x0A>` names.
+pub(super) fn byte_of(text: &str) -> Option<u8> {
+    let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'A'..=b'F');
+    if digits.len() == 2 && digits.bytes().all(is_digit) { u8::from_str_radix(digits, 16).ok() } else { None }
+}
+
 /// The kinds of `n` tokens: what the file says, or normal if it says nothing.
-fn kinds(meta: &Metadata, file: &str, n: usize) -> Result<Vec<Kind>, Error> {
+pub(super) fn kinds(meta: &Metadata, file: &str, n: usize) -> Result<Vec<Kind>, Error> {
     let array = meta.opt_array_i32(TOKEN_TYPE).map_err(|e| Error::new(file, None, ErrorKind::Metadata(e)))?;
     let Some(numbers) = array else { return Ok(vec![Kind::Normal; n]) };
     let invalid = |message| Error::new(file, TOKEN_TYPE, ErrorKind::Invalid(message));

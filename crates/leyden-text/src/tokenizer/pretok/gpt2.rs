@@ -1,15 +1,21 @@
 //! The rule of GPT-2:
 //! `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`.
 
-use super::{run, white_space};
+use super::alternatives::{isolate_numbers, stages, white_space};
+use super::run;
 use crate::tokenizer::classes::{is_letter, is_number, is_other};
 
-pub(super) fn split<'t>(mut text: &'t str, word: &mut dyn FnMut(&'t str)) {
+pub(crate) fn split<'t>(mut text: &'t str, word: &mut dyn FnMut(&'t str)) {
     while !text.is_empty() {
         let (first, rest) = text.split_at(first_word(text));
         word(first);
         text = rest;
     }
+}
+
+/// StarCoder and many after it: digits are single words before anything else.
+pub(super) fn single_digits<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
+    stages(text, &[isolate_numbers::<1>, split], word);
 }
 
 const CONTRACTIONS: [&str; 7] = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d"];
@@ -53,5 +59,6 @@ mod tests {
         ] {
             assert_eq!(words(split, text), want, "{text:?}");
         }
+        assert_eq!(words(single_digits, "a  12 b"), ["a", "  ", "1", "2", " b"]);
     }
 }

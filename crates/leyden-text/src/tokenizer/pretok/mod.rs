@@ -5,11 +5,38 @@
 //! with look-ahead; here they are written by hand, because every one of them can be decided from left
 //! to right, and a backtracking engine has inputs that make it quadratic.
 
-mod cl100k;
-mod gpt2;
+mod afmoe;
+mod alternatives;
+mod bloom;
+mod chameleon;
+pub(crate) mod cl100k;
+mod deepseek;
+mod exaone_moe;
+mod falcon;
+pub(crate) mod gpt2;
+mod jais2;
+mod kimi_k2;
+pub(crate) mod lines;
+mod o200k;
+mod qwen35;
+mod superbpe;
+mod youtu;
 
 /// Cuts a text into words, in order and without gaps: joined, the words are the text.
 pub(crate) type Split = for<'t> fn(text: &'t str, word: &mut dyn FnMut(&'t str));
+
+/// How a vocabulary spells texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spelling {
+    /// Every byte is a character of the byte-level alphabet.
+    ByteLevel,
+    /// Texts are written as they are, except that a space is `▁`; bytes that no token spells are tokens of the form
+    /// `<0x0A>`.
+    Raw {
+        /// Whether a run of line feeds that is a token is taken as it is, wherever the merges lead.
+        whole_line_feeds: bool,
+    },
+}
 
 /// One rule and what comes with it.
 pub(crate) struct PreTokenizer {
@@ -21,7 +48,24 @@ pub(crate) struct PreTokenizer {
     pub(crate) ignore_merges: bool,
     /// Whether a sequence begins with the BOS token if the file does not say.
     pub(crate) add_bos: bool,
+    /// Whether a sequence begins with the BOS token even if the file says that it does not.
+    pub(crate) force_bos: bool,
+    /// How the vocabulary spells texts.
+    pub(crate) spelling: Spelling,
+    /// A special token that takes the white space before it with it.
+    pub(crate) lstrip: Option<&'static str>,
 }
+
+/// What most rows have in common; not a rule of its own.
+const PLAIN: PreTokenizer = PreTokenizer {
+    names: &[],
+    split: gpt2::split,
+    ignore_merges: false,
+    add_bos: false,
+    force_bos: false,
+    spelling: Spelling::ByteLevel,
+    lstrip: None,
+};
 
 /// All rules. A name stands here only if llama.cpp treats it exactly as the rest of its row.
 static PRE_TOKENIZERS: &[PreTokenizer] = &[
@@ -29,19 +73,37 @@ static PRE_TOKENIZERS: &[PreTokenizer] = &[
         names: &[
             "gpt-2",
             "phi-2",
+            "jina-es",
+            "jina-de",
+            "jina-v1-en",
             "gigachat",
             "a.x-4.0",
             "mellum",
             "exaone4",
+            "modern-bert",
+            "roberta-bpe",
             "mpt",
             "olmo",
             "jais",
             "trillion",
             "granite-docling",
         ],
-        split: gpt2::split,
-        ignore_merges: false,
-        add_bos: false,
+        ..PLAIN
+    },
+    PreTokenizer { names: &["jina-v2-es", "jina-v2-de", "jina-v2-code"], lstrip: Some("<mask>"), ..PLAIN },
+    PreTokenizer {
+        names: &[
+            "starcoder",
+            "refact",
+            "command-r",
+            "smollm",
+            "codeshell",
+            "exaone",
+            "minerva-7b",
+            "mellum2",
+        ],
+        split: gpt2::single_digits,
+        ..PLAIN
     },
     PreTokenizer {
         names: &[
@@ -58,13 +120,10 @@ static PRE_TOKENIZERS: &[PreTokenizer] = &[
         split: cl100k::split::<3>,
         ignore_merges: true,
         add_bos: true,
+        ..PLAIN
     },
-    PreTokenizer {
-        names: &["dbrx", "smaug-bpe"],
-        split: cl100k::split::<3>,
-        ignore_merges: false,
-        add_bos: false,
-    },
+    PreTokenizer { names: &["glm4", "glm5"], split: cl100k::split::<3>, ignore_merges: true, ..PLAIN },
+    PreTokenizer { names: &["dbrx", "smaug-bpe", "chatglm-bpe"], split: cl100k::split::<3>, ..PLAIN },
     PreTokenizer {
         names: &[
             "qwen2",
@@ -75,10 +134,62 @@ static PRE_TOKENIZERS: &[PreTokenizer] = &[
             "stablelm2",
             "hunyuan",
             "solar-open",
+            "grok-2",
+            "bailingmoe",
+            "bailingmoe2",
+            "llada-moe",
         ],
         split: cl100k::split::<1>,
-        ignore_merges: false,
-        add_bos: false,
+        ..PLAIN
+    },
+    PreTokenizer { names: &["minicpm5"], split: cl100k::minicpm5, ignore_merges: true, ..PLAIN },
+    PreTokenizer { names: &["ufakzeka"], split: cl100k::without_contractions, ..PLAIN },
+    PreTokenizer { names: &["seed-coder"], split: cl100k::without_tails, ..PLAIN },
+    PreTokenizer { names: &["laguna"], split: lines::laguna, ..PLAIN },
+    PreTokenizer { names: &["jais-2"], split: jais2::split, ..PLAIN },
+    PreTokenizer { names: &["qwen35"], split: qwen35::split, ..PLAIN },
+    PreTokenizer { names: &["exaone-moe"], split: exaone_moe::split, ..PLAIN },
+    PreTokenizer {
+        names: &["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"],
+        split: o200k::split,
+        ..PLAIN
+    },
+    PreTokenizer {
+        names: &["granite-embed-multi-97m"],
+        split: o200k::with_marks,
+        ignore_merges: true,
+        ..PLAIN
+    },
+    PreTokenizer { names: &["tekken"], split: o200k::tekken, ignore_merges: true, add_bos: true, ..PLAIN },
+    PreTokenizer { names: &["youtu"], split: youtu::split, ignore_merges: true, ..PLAIN },
+    PreTokenizer { names: &["tiny_aya", "cohere2moe"], split: afmoe::tiny_aya, ..PLAIN },
+    PreTokenizer { names: &["afmoe"], split: afmoe::split, ..PLAIN },
+    PreTokenizer { names: &["deepseek-llm"], split: deepseek::llm, ..PLAIN },
+    PreTokenizer { names: &["deepseek-coder"], split: deepseek::coder, ..PLAIN },
+    PreTokenizer {
+        names: &["deepseek-v3", "hunyuan-dense", "hy_v4", "joyai-llm"],
+        split: deepseek::v3,
+        ..PLAIN
+    },
+    PreTokenizer { names: &["spark2_5"], split: deepseek::spark, ..PLAIN },
+    PreTokenizer { names: &["falcon"], split: falcon::split, ..PLAIN },
+    PreTokenizer { names: &["bloom", "poro-chat", "gpt3-finnish"], split: bloom::split, ..PLAIN },
+    PreTokenizer { names: &["viking"], split: bloom::viking, ..PLAIN },
+    PreTokenizer { names: &["superbpe"], split: superbpe::split, ..PLAIN },
+    PreTokenizer { names: &["chameleon"], split: chameleon::split, add_bos: true, ..PLAIN },
+    PreTokenizer { names: &["kimi-k2"], split: kimi_k2::split, ..PLAIN },
+    PreTokenizer {
+        names: &["gemma4", "granite-embed-multi-311m"],
+        split: lines::split,
+        force_bos: true,
+        spelling: Spelling::Raw { whole_line_feeds: true },
+        ..PLAIN
+    },
+    PreTokenizer {
+        names: &["sarvam-moe"],
+        split: lines::split,
+        spelling: Spelling::Raw { whole_line_feeds: false },
+        ..PLAIN
     },
 ];
 
@@ -95,20 +206,6 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// The bytes of `text` up to the first character that `keep` refuses.
 fn run(text: &str, keep: impl Fn(char) -> bool) -> usize {
     text.find(|c| !keep(c)).unwrap_or(text.len())
-}
-
-/// The bytes of the white space that `text` begins with, if it is one word by `\s+(?!\S)|\s+`: all of it
-/// at the end of the text, otherwise all but its last character, which belongs to the word behind it
-/// (unless it stands alone).
-fn white_space(text: &str) -> usize {
-    let len = run(text, char::is_whitespace);
-    if len == text.len() {
-        return len;
-    }
-    match text[..len].char_indices().next_back() {
-        Some((last, _)) if last > 0 => last,
-        _ => len,
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,221 @@
+//! SentencePiece's compiled normalisation (`tokenizer.ggml.precompiled_charsmap`).
+//!
+//! It maps texts of a few bytes to other texts. The longest that the input goes on with is replaced; what none
+//! matches stays. The map is a double-array trie (Aoe 1989, in the compact form of Kanda and others 2018:
+//! 32 bits a unit, children found by exclusive or), followed by the replacements, each ended by a zero byte.
+//!
+//! A damaged trie may have loops or lead outside, so it is walked as a whole when it is read: every unit that
+//! the root leads to must be reached in one way only.
+
+use leyden_tensor::Metadata;
+
+use crate::error::{Error, ErrorKind};
+
+pub(super) const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
+
+/// The longest text that is replaced. Those of Unicode's compatibility forms have some dozens of bytes.
+const MAX_KEY_BYTES: usize = 256;
+
+/// A checked map.
+#[derive(Debug, Default)]
+pub(super) struct Charsmap {
+    units: Vec<u32>,
+    /// The texts to put in place, each ended by a zero byte.
+    replacements: String,
+}
+
+/// A unit of the trie: the byte that leads to it, whether a text ends here, and where its children are.
+#[derive(Clone, Copy)]
+struct Unit(u32);
+
+impl Unit {
+    /// The byte that leads here from the parent; more than 255 for a unit that holds a value.
+    fn label(self) -> u32 {
+        self.0 & (1 << 31 | 0xff)
+    }
+
+    /// Whether a text ends here; its value is then in the unit at the children's base.
+    fn ends(self) -> bool {
+        self.0 >> 8 & 1 == 1
+    }
+
+    /// What takes a place to the base of the children, by exclusive or.
+    fn offset(self) -> u32 {
+        self.0 >> 10 << ((self.0 & 1 << 9) >> 6)
+    }
+
+    /// Where in the replacements the value begins.
+    fn value(self) -> usize {
+        (self.0 & !(1 << 31)) as usize
+    }
+}
+
+impl Charsmap {
+    /// Reads the map from the metadata of a file; without one, every text stays as it is.
+    pub(super) fn from_gguf(meta: &Metadata, file: &str) -> Result<Self, Error> {
+        let numbers = meta.opt_array_i32(CHARSMAP);
+        let Some(numbers) = numbers.map_err(|error| Error::new(file, None, ErrorKind::Metadata(error)))?
+        else {
+            return Ok(Self::default());
+        };
+        let invalid = |what: &str| Error::new(file, CHARSMAP, ErrorKind::Invalid(what.into()));
+        // Bytes, signed or not.
+        let bytes: Option<Vec<u8>> = numbers
+            .iter()
+            .map(|&n| u8::try_from(n).ok().or_else(|| i8::try_from(n).ok().map(|n| n as u8)))
+            .collect();
+        let bytes = bytes.ok_or_else(|| invalid("want bytes, found larger numbers"))?;
+        Self::new(&bytes).map_err(invalid)
+    }
+
+    fn new(bytes: &[u8]) -> Result<Self, &'static str> {
+        let (size, rest) = bytes.split_first_chunk().ok_or("too short for the size of its trie")?;
+        let size = u32::from_le_bytes(*size) as usize;
+        let (units, replacements) = rest.split_at_checked(size).ok_or("its trie is longer than the map")?;
+        let (units, []) = units.as_chunks() else { return Err("the size of its trie is no multiple of 4") };
+        let map = Charsmap {
+            units: units.iter().map(|unit| u32::from_le_bytes(*unit)).collect(),
+            replacements: String::from_utf8(replacements.to_vec())
+                .map_err(|_| "a replacement is not UTF-8")?,
+        };
+        map.check()?;
+        Ok(map)
+    }
+
+    fn unit(&self, at: u32) -> Option<Unit> {
+        self.units.get(at as usize).copied().map(Unit)
+    }
+
+    /// Walks the whole trie.
+    fn check(&self) -> Result<(), &'static str> {
+        let outside = "its trie leads outside";
+        let Some(root) = self.unit(0) else { return Ok(()) };
+        let mut seen = vec![false; self.units.len()];
+        let mut open = vec![(root.offset(), 0)];
+        while let Some((base, depth)) = open.pop() {
+            for byte in 1..=255 {
+                let at = base ^ byte;
+                let unit = self.unit(at).ok_or(outside)?;
+                if unit.label() != byte {
+                    continue;
+                }
+                if std::mem::replace(&mut seen[at as usize], true) {
+                    return Err("two ways in its trie lead to one place");
+                }
+                if depth == MAX_KEY_BYTES {
+                    return Err("it replaces a text of more than 256 bytes");
+                }
+                let children = at ^ unit.offset();
+                if unit.ends() {
+                    let value = self.unit(children).ok_or(outside)?;
+                    self.replacement(value).ok_or("a replacement lies outside or has no end")?;
+                }
+                open.push((children, depth + 1));
+            }
+        }
+        Ok(())
+    }
+
+    fn replacement(&self, unit: Unit) -> Option<&str> {
+        let text = self.replacements.get(unit.value()..)?;
+        Some(&text[..text.find('\0')?])
+    }
+
+    /// The length of the longest beginning of `text` that is replaced, and by what.
+    pub(super) fn longest(&self, text: &[u8]) -> Option<(usize, &str)> {
+        let mut base = self.unit(0)?.offset();
+        let mut longest = None;
+        for (n, &byte) in (1..).zip(text) {
+            let at = base ^ u32::from(byte);
+            let Some(unit) = self.unit(at).filter(|unit| byte != 0 && unit.label() == u32::from(byte)) else {
+                break;
+            };
+            base = at ^ unit.offset();
+            if unit.ends() {
+                longest = self.unit(base).map(|value| (n, value));
+            }
+        }
+        let (n, value) = longest?;
+        Some((n, self.replacement(value)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A map of one-byte texts, all in the block of the root's children.
+    fn one_byte(pairs: &[(u8, u32)], replacements: &str) -> Vec<u8> {
+        let mut units = vec![0u32; 1024];
+        // The root's children lie from 256 on; those of the child for `byte` at 512 ^ byte … with the value.
+        units[0] = 256 << 10;
+        for &(byte, value) in pairs {
+            let at = 256 ^ u32::from(byte);
+            let children = 512 ^ u32::from(byte);
+            units[at as usize] = u32::from(byte) | 1 << 8 | (at ^ children) << 10;
+            units[children as usize] = 1 << 31 | value;
+        }
+        let mut bytes = (units.len() as u32 * 4).to_le_bytes().to_vec();
+        bytes.extend(units.iter().flat_map(|unit| unit.to_le_bytes()));
+        bytes.extend(replacements.as_bytes());
+        bytes
+    }
+
+    #[test]
+    fn longest_replaces_and_keeps() {
+        let map = Charsmap::new(&one_byte(&[(b'a', 0), (b'b', 3)], "xy\0\0")).unwrap();
+        assert_eq!(map.longest(b"ab"), Some((1, "xy")));
+        assert_eq!(map.longest(b"b"), Some((1, "")));
+        assert_eq!(map.longest(b"c"), None);
+        assert_eq!(map.longest(b""), None);
+        assert_eq!(Charsmap::default().longest(b"a"), None);
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        let good = one_byte(&[(b'a', 0)], "x\0");
+        let with = |at: u32, unit: u32| {
+            let mut bytes = good.clone();
+            bytes[4 + 4 * at as usize..][..4].copy_from_slice(&unit.to_le_bytes());
+            Charsmap::new(&bytes).unwrap_err()
+        };
+        let a = 256 ^ u32::from(b'a');
+        assert!(Charsmap::new(&good).is_ok());
+        assert_eq!(with(0, 4096 << 10), "its trie leads outside");
+        assert_eq!(with(512 ^ u32::from(b'a'), 1 << 31 | 7), "a replacement lies outside or has no end");
+        // The child's children lie where it lies itself.
+        assert_eq!(
+            with(a, u32::from(b'a') | u32::from(b'a') << 10),
+            "two ways in its trie lead to one place"
+        );
+        for (bytes, want) in [
+            (&good[..3], "too short for the size of its trie"),
+            (&good[..100], "its trie is longer than the map"),
+            (&good[..good.len() - 1], "a replacement lies outside or has no end"),
+            (&[2, 0, 0, 0, 0, 0, 0][..], "the size of its trie is no multiple of 4"),
+            (&[0, 0, 0, 0, 0xff][..], "a replacement is not UTF-8"),
+        ] {
+            assert_eq!(Charsmap::new(bytes).unwrap_err(), want);
+        }
+        assert!(Charsmap::new(&[0; 4]).is_ok());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn garbage_never_panics(
+            changes in proptest::collection::vec((0usize..4200, proptest::prelude::any::<u8>()), 1..9),
+            text in "[a-c\u{e9}]{0,9}",
+        ) {
+            let mut bytes = one_byte(&[(b'a', 0), (b'b', 2), (0xc3, 2)], "x\0é\0");
+            for (at, byte) in changes {
+                let at = at % bytes.len();
+                bytes[at] = byte;
+            }
+            if let Ok(map) = Charsmap::new(&bytes) {
+                for at in 0..text.len() {
+                    map.longest(&text.as_bytes()[at..]);
+                }
+            }
+        }
+    }
+}

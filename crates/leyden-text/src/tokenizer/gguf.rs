@@ -1,0 +1,176 @@
+//! What the tokenizers of GGUF files share: the vocabulary, the special tokens, and cutting a prompt at these.
+//!
+//! A tokenizer model is a [`Model`], which turns the texts between special tokens into ids.
+
+use std::borrow::Cow;
+
+use leyden_tensor::Metadata;
+
+use super::special::{SpecialTokens, Strips};
+use super::text_index::TextIndex;
+use super::vocab::{Kind, TOKENS, Vocab};
+use super::{Special, Tokenizer};
+use crate::error::{Error, ErrorKind};
+
+/// A rule that writes texts in tokens.
+pub(super) trait Model: Send + Sync {
+    /// Appends the ids of a text, which is not empty and stands at the beginning of the prompt, at its end,
+    /// or between special tokens.
+    fn encode(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), Unwritable>;
+
+    /// Whether a space that is not part of the text is written in front of it.
+    fn adds_space(&self) -> bool {
+        false
+    }
+}
+
+/// Why a text cannot be written.
+#[derive(Debug)]
+pub(super) enum Unwritable {
+    /// There is no token for this byte.
+    Byte(u8),
+    /// Normalising, by what stands under this key, makes the text more than so many times longer.
+    TooLong { key: &'static str, times: usize },
+}
+
+/// A vocabulary with special tokens and a model.
+pub(super) struct GgufTokenizer<M> {
+    file: Box<str>,
+    vocab: Vocab,
+    model: M,
+    /// What is found with [`Special::Parse`].
+    all_special: SpecialTokens,
+    /// What is found with [`Special::AsText`].
+    user_defined: SpecialTokens,
+}
+
+/// The longest special token. The texts of real ones have some dozens of bytes, and the time for a
+/// search grows with the number of different lengths.
+const MAX_SPECIAL_BYTES: usize = 256;
+
+impl<M: Model> GgufTokenizer<M> {
+    /// Collects the special tokens. `lstrip` is one of them that takes the white space before it with it.
+    pub(super) fn new(
+        meta: &Metadata,
+        file: &str,
+        (vocab, texts): (Vocab, &TextIndex),
+        lstrip: Option<&str>,
+        model: M,
+    ) -> Result<Self, Error> {
+        let mut special = Vec::new();
+        for id in (0..).take(vocab.len()).filter(|&id| vocab.is_marker(id)) {
+            let text = texts.text(id);
+            if text.len() > MAX_SPECIAL_BYTES {
+                let why = format!(
+                    "special token {id} has {} bytes, at most {MAX_SPECIAL_BYTES} are supported",
+                    text.len()
+                );
+                return Err(Error::new(file, TOKENS, ErrorKind::Invalid(why)));
+            }
+            special.push((text, id));
+        }
+        let strips = strips(meta, file, &special, lstrip)?;
+        let is_user_defined = |&&(_, id): &&(&[u8], u32)| vocab.kind(id) == Some(Kind::UserDefined);
+        let user_defined = SpecialTokens::new(special.iter().filter(is_user_defined).copied());
+        Ok(GgufTokenizer {
+            file: file.into(),
+            all_special: SpecialTokens::new(special.iter().copied()).stripping(strips.clone()),
+            user_defined: user_defined.stripping(strips),
+            vocab,
+            model,
+        })
+    }
+
+    /// Appends the ids of a text without special tokens.
+    fn text(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), Error> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.model.encode(text, ids).map_err(|why| match why {
+            Unwritable::Byte(byte) => Error::new(&self.file, TOKENS, ErrorKind::NoTokenForByte(byte)),
+            Unwritable::TooLong { key, times } => Error::new(&self.file, key, ErrorKind::TextGrows(times)),
+        })
+    }
+}
+
+/// Which special tokens take white space with them. Files do not say it; llama.cpp knows it by these names.
+fn strips(
+    meta: &Metadata,
+    file: &str,
+    special: &[(&[u8], u32)],
+    lstrip: Option<&str>,
+) -> Result<Strips, Error> {
+    let text = |key| meta.opt_str(key).map_err(|error| Error::new(file, None, ErrorKind::Metadata(error)));
+    let name = text("general.name")?.unwrap_or_default().to_ascii_lowercase();
+    let architecture = text("general.architecture")?.unwrap_or_default();
+    let id = |wanted: &str| special.iter().find(|(text, _)| *text == wanted.as_bytes()).map(|&(_, id)| id);
+    let mut strips = Strips::default();
+    let masked = ["nomic-bert-moe", "jina-bert-v3"].iter().any(|part| architecture.contains(part));
+    if let Some(mask) = lstrip.or(masked.then_some("<mask>")) {
+        strips.left.extend(id(mask));
+    } else if name.contains("phi-3") || name.contains("phi3") {
+        let kept = |text: &[u8]| [&b"<unk>"[..], b"<s>", b"<|endoftext|>"].contains(&text);
+        strips.right.extend(special.iter().filter(|(text, _)| !kept(text)).map(|&(_, id)| id));
+    } else if name.contains("modern-bert") {
+        strips.left.extend(id("[MASK]"));
+    }
+    Ok(strips)
+}
+
+impl<M: Model> Tokenizer for GgufTokenizer<M> {
+    fn encode(&self, text: &str, special: Special) -> Result<Vec<u32>, Error> {
+        let set = match special {
+            Special::Parse => &self.all_special,
+            Special::AsText => &self.user_defined,
+        };
+        let mut ids = Vec::new();
+        let mut from = 0;
+        for claim in set.find(text.as_bytes()) {
+            self.text(&text[from..claim.start], &mut ids)?;
+            ids.push(claim.id);
+            from = claim.end;
+        }
+        self.text(&text[from..], &mut ids)?;
+        Ok(ids)
+    }
+
+    fn token_bytes(&self, id: u32) -> Option<&[u8]> {
+        self.vocab.bytes(id)
+    }
+
+    fn bytes_after(&self, previous: Option<u32>, id: u32) -> Option<Cow<'_, [u8]>> {
+        let bytes = self.vocab.bytes(id)?;
+        // A space is written at the beginning and behind every special token.
+        let begins = previous.is_none_or(|previous| self.vocab.is_marker(previous));
+        let added = self.model.adds_space() && begins && !self.vocab.is_marker(id);
+        Some(Cow::Borrowed(bytes.strip_prefix(b" ").filter(|_| added).unwrap_or(bytes)))
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.vocab.len()
+    }
+
+    fn is_special(&self, id: u32) -> bool {
+        matches!(self.vocab.kind(id), Some(Kind::Control | Kind::Unknown))
+    }
+
+    fn bos(&self) -> Option<u32> {
+        self.vocab.bos()
+    }
+
+    fn eos(&self) -> Option<u32> {
+        self.vocab.eos()
+    }
+
+    fn is_end(&self, id: u32) -> bool {
+        self.vocab.is_end(id)
+    }
+
+    fn add_bos(&self) -> bool {
+        self.vocab.add_bos
+    }
+
+    fn add_eos(&self) -> bool {
+        self.vocab.add_eos
+    }
+}

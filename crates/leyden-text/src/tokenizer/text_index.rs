@@ -1,0 +1,124 @@
+//! The ids of tokens by their texts.
+//!
+//! A table of small slots with linear probing: a large vocabulary is looked up a million times while its
+//! merges are read, and most of that time is spent waiting for memory, so the table has to be small.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+
+/// Texts that are numbered in the order in which they were added.
+#[derive(Clone)]
+pub(super) struct TextIndex {
+    /// All texts, one after the other.
+    bytes: Vec<u8>,
+    /// Where each text ends in `bytes`.
+    ends: Vec<usize>,
+    /// Part of the hash and the id, or `EMPTY`. The length is a power of two, and at most half is in use.
+    slots: Vec<(u32, u32)>,
+    hasher: RandomState,
+    /// The length of the longest text.
+    longest: usize,
+}
+
+const EMPTY: (u32, u32) = (0, u32::MAX);
+
+impl TextIndex {
+    /// An index for up to `n` texts.
+    pub(super) fn with_capacity(n: usize) -> Self {
+        TextIndex {
+            bytes: Vec::new(),
+            ends: Vec::with_capacity(n),
+            slots: vec![EMPTY; n.saturating_mul(2).max(2).next_power_of_two()],
+            hasher: RandomState::default(),
+            longest: 0,
+        }
+    }
+
+    /// Adds the next text. The empty text gets a number, but is never found. `Err` with the first one's id if the text
+    /// is there already.
+    ///
+    /// # Panics
+    /// More texts than the capacity were added.
+    pub(super) fn push(&mut self, text: &[u8]) -> Result<(), u32> {
+        let id = u32::try_from(self.ends.len()).unwrap_or(u32::MAX);
+        assert!(
+            self.ends.len() * 2 < self.slots.len() && id != u32::MAX,
+            "more texts than the index is made for"
+        );
+        let (at, tag, found) = self.slot(text);
+        if let Some(first) = found {
+            return Err(first);
+        }
+        self.bytes.extend_from_slice(text);
+        self.ends.push(self.bytes.len());
+        self.longest = self.longest.max(text.len());
+        if !text.is_empty() {
+            self.slots[at] = (tag, id);
+        }
+        Ok(())
+    }
+
+    /// The id of a text.
+    pub(super) fn get(&self, text: &[u8]) -> Option<u32> {
+        if text.is_empty() || text.len() > self.longest { None } else { self.slot(text).2 }
+    }
+
+    /// The number of texts.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The text of an id; empty if there is none.
+    pub(super) fn text(&self, id: u32) -> &[u8] {
+        let id = id as usize;
+        let start = if id == 0 { 0 } else { self.ends.get(id - 1).copied().unwrap_or_default() };
+        self.ends.get(id).map_or(&[], |&end| &self.bytes[start..end])
+    }
+
+    /// All texts with their ids. Texts that are not UTF-8 are given as empty ones.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &str)> {
+        (0..).take(self.len()).map(|id| (id, std::str::from_utf8(self.text(id)).unwrap_or_default()))
+    }
+
+    /// Where a text is or would be, its tag, and its id if it is there.
+    fn slot(&self, text: &[u8]) -> (usize, u32, Option<u32>) {
+        let hash = self.hasher.hash_one(text);
+        let tag = (hash >> 32) as u32;
+        let mask = self.slots.len() - 1;
+        let mut at = hash as usize & mask;
+        loop {
+            let (other, id) = self.slots[at];
+            if id == EMPTY.1 {
+                return (at, tag, None);
+            }
+            if other == tag && self.text(id) == text {
+                return (at, tag, Some(id));
+            }
+            at = (at + 1) & mask;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_what_was_added_and_nothing_else() {
+        let texts: Vec<String> =
+            (0..1000).map(|i| if i == 7 { String::new() } else { format!("t{i}") }).collect();
+        let mut index = TextIndex::with_capacity(texts.len() + 1);
+        for text in &texts {
+            index.push(text.as_bytes()).unwrap();
+        }
+        assert_eq!(index.push(b"t3"), Err(3));
+        index.push(b"").unwrap();
+        for (id, text) in (0..).zip(&texts) {
+            assert_eq!(index.get(text.as_bytes()), (id != 7).then_some(id));
+            assert_eq!(index.text(id), text.as_bytes());
+        }
+        assert_eq!((index.get(b"t1000"), index.get(b"t10000000"), index.len()), (None, None, 1001));
+        assert_eq!(index.text(5000), b"");
+    }
+}
