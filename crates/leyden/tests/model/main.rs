@@ -10,3 +10,4 @@ mod invariance;
 mod samplers;
 mod shared;
 mod tinystories;
+mod weight_types;
