@@ -4,8 +4,9 @@
 //! counts); the scale rides on the widening `vpmaddwd`. Signed codes go through absolute values and `vpsignb`,
 //! which shares the multiply ports, and are widened at once.
 
-use super::dot::Dot;
+use super::dot::{Dot, Unpack};
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 /// Token that code runs inside a function compiled for AVX2, FMA and F16C.
 #[derive(Clone, Copy)]
@@ -49,6 +50,22 @@ macro_rules! with {
     }};
 }
 
+impl Avx2Dot {
+    /// Adds the products with the four activations at `word`.
+    #[inline(always)]
+    unsafe fn dot<const SIGNED: bool>(self, part: V, codes: V, word: *const i8) -> V {
+        let y = with!(_mm256_set1_epi32(word.cast::<i32>().read_unaligned()));
+        if SIGNED {
+            both!(|h| {
+                let p = _mm256_maddubs_epi16(_mm256_abs_epi8(codes[h]), _mm256_sign_epi8(y, codes[h]));
+                _mm256_add_epi32(part[h], _mm256_madd_epi16(p, _mm256_set1_epi16(1)))
+            })
+        } else {
+            both!(|h| _mm256_add_epi16(part[h], _mm256_maddubs_epi16(codes[h], y)))
+        }
+    }
+}
+
 impl Dot for Avx2Dot {
     type Codes = V;
     type Part = V;
@@ -57,6 +74,8 @@ impl Dot for Avx2Dot {
     type Pairs = V;
     type Bytes = __m128i;
     type Floats = [__m256; 2];
+    const COLUMNS: usize = 1;
+    const SIDE_BY_SIDE: usize = 2;
     const NARROW: bool = true;
     const SIGNED_ZERO: i32 = 0;
 
@@ -101,15 +120,24 @@ impl Dot for Avx2Dot {
         with!([_mm256_setzero_si256(); 2])
     }
     #[inline(always)]
-    unsafe fn dot<const SIGNED: bool>(self, part: V, codes: V, word: *const i8) -> V {
-        let y = with!(_mm256_set1_epi32(word.cast::<i32>().read_unaligned()));
-        if SIGNED {
-            both!(|h| {
-                let p = _mm256_maddubs_epi16(_mm256_abs_epi8(codes[h]), _mm256_sign_epi8(y, codes[h]));
-                _mm256_add_epi32(part[h], _mm256_madd_epi16(p, _mm256_set1_epi16(1)))
-            })
-        } else {
-            both!(|h| _mm256_add_epi16(part[h], _mm256_maddubs_epi16(codes[h], y)))
+    unsafe fn products<U: Unpack, const SIGNED: bool, const C: usize, const P: usize>(
+        self,
+        s: &mut [[V; C]; P],
+        groups: Range<usize>,
+        w: *const u8,
+        a: *const i8,
+    ) {
+        // Few registers: a column's sums are touched once for both groups.
+        for g in groups {
+            // SAFETY: the caller's weights are those of 32 values.
+            let (low, high) = unsafe { U::pair(self, w, g) };
+            for c in 0..C {
+                // SAFETY: the caller's activations hold C words at each of eight k-groups.
+                unsafe {
+                    s[0][c] = self.dot::<SIGNED>(s[0][c], low, a.add((g * C + c) * 4));
+                    s[P - 1][c] = self.dot::<SIGNED>(s[P - 1][c], high, a.add(((g + 4) * C + c) * 4));
+                }
+            }
         }
     }
 

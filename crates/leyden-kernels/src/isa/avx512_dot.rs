@@ -4,8 +4,9 @@
 //! signed codes are offset by 128. Where scaled totals stay below 2^24 they are kept in f32, exactly: a
 //! conversion and a fused multiply-add cost less than `vpmulld`.
 
-use super::dot::Dot;
+use super::dot::{Dot, Unpack};
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 /// Token that code runs inside a function compiled for AVX-512 F, BW, DQ, VL and VNNI.
 #[derive(Clone, Copy)]
@@ -28,6 +29,17 @@ macro_rules! with {
     }};
 }
 
+impl Avx512Dot {
+    /// Adds the products with the four activations at `word`.
+    #[inline(always)]
+    unsafe fn dot<const SIGNED: bool>(self, part: __m512i, codes: __m512i, word: *const i8) -> __m512i {
+        with!({
+            let codes = if SIGNED { _mm512_xor_si512(codes, _mm512_set1_epi8(i8::MIN)) } else { codes };
+            _mm512_dpbusd_epi32(part, codes, _mm512_set1_epi32(word.cast::<i32>().read_unaligned()))
+        })
+    }
+}
+
 impl Dot for Avx512Dot {
     type Codes = __m512i;
     type Part = __m512i;
@@ -36,6 +48,8 @@ impl Dot for Avx512Dot {
     type Pairs = __m512i;
     type Bytes = __m128i;
     type Floats = __m512;
+    const COLUMNS: usize = 1;
+    const SIDE_BY_SIDE: usize = 2;
     const NARROW: bool = false;
     const SIGNED_ZERO: i32 = 128;
 
@@ -83,11 +97,26 @@ impl Dot for Avx512Dot {
         with!(_mm512_setzero_si512())
     }
     #[inline(always)]
-    unsafe fn dot<const SIGNED: bool>(self, part: __m512i, codes: __m512i, word: *const i8) -> __m512i {
-        with!({
-            let codes = if SIGNED { _mm512_xor_si512(codes, _mm512_set1_epi8(i8::MIN)) } else { codes };
-            _mm512_dpbusd_epi32(part, codes, _mm512_set1_epi32(word.cast::<i32>().read_unaligned()))
-        })
+    unsafe fn products<U: Unpack, const SIGNED: bool, const C: usize, const P: usize>(
+        self,
+        s: &mut [[__m512i; C]; P],
+        groups: Range<usize>,
+        w: *const u8,
+        a: *const i8,
+    ) {
+        // Long chains: the other columns' products lie between two additions to one sum.
+        for g in groups {
+            // SAFETY: the caller's weights are those of 32 values.
+            let (low, high) = unsafe { U::pair(self, w, g) };
+            for c in 0..C {
+                // SAFETY: the caller's activations hold C words at each of eight k-groups.
+                s[0][c] = unsafe { self.dot::<SIGNED>(s[0][c], low, a.add((g * C + c) * 4)) };
+            }
+            for c in 0..C {
+                // SAFETY: as above.
+                s[P - 1][c] = unsafe { self.dot::<SIGNED>(s[P - 1][c], high, a.add(((g + 4) * C + c) * 4)) };
+            }
+        }
     }
 
     #[inline(always)]

@@ -3,7 +3,22 @@
 //! The loops in `matmul::family` and the unpacking in `matmul::format` are written once against [`Dot`]; an
 //! instruction set is one implementation of it. Four consecutive codes of a row fill one 32-bit lane.
 //!
+//! Where an instruction multiplies several columns at once, a [`Dot::Part`] and all that is made of it holds
+//! [`Dot::COLUMNS`] of them, and a pointer to a column's number points at that many. A token may also stand for
+//! some of the 16 rows only; pointers are still to those of all 16.
+//!
 //! Every method is `#[inline(always)]` and is only called inside a function compiled for the instruction set.
+
+use std::ops::Range;
+
+/// How a format's codes of 32 values of 16 rows become bytes.
+pub(crate) trait Unpack {
+    /// Codes of k-group `g` (0 to 3) and of k-group `g + 4`.
+    ///
+    /// # Safety
+    /// `w` points at the weights of 32 values.
+    unsafe fn pair<D: Dot>(d: D, w: *const u8, g: usize) -> (D::Codes, D::Codes);
+}
 
 /// Operations of one instruction set.
 pub(crate) trait Dot: Copy {
@@ -22,6 +37,10 @@ pub(crate) trait Dot: Copy {
     /// 16 floats.
     type Floats: Copy;
 
+    /// Columns in one [`Dot::Part`].
+    const COLUMNS: usize;
+    /// Up to how many columns the chains of a float product are computed side by side: more sums have no registers.
+    const SIDE_BY_SIDE: usize;
     /// Whether a [`Dot::Part`] of unsigned codes is 16 bits wide, and so takes only so many products.
     const NARROW: bool;
     /// What is added to signed codes to make them unsigned; its share leaves through the sums of activations.
@@ -46,13 +65,18 @@ pub(crate) trait Dot: Copy {
     unsafe fn start(self, sum: *const i32, zero: i32) -> Self::Part;
     /// No products yet.
     fn none(self) -> Self::Part;
-    /// Adds the products with the four activations at `word`.
-    unsafe fn dot<const SIGNED: bool>(
+    /// Adds the products of k-groups g and g + 4, for every g of `groups`, with `C` times [`Dot::COLUMNS`] columns,
+    /// those of the latter to the last of the parts. Unsigned codes are at most 63.
+    ///
+    /// # Safety
+    /// `w` and `a` point at weights and activations of 32 values.
+    unsafe fn products<U: Unpack, const SIGNED: bool, const C: usize, const P: usize>(
         self,
-        part: Self::Part,
-        codes: Self::Codes,
-        word: *const i8,
-    ) -> Self::Part;
+        s: &mut [[Self::Part; C]; P],
+        groups: Range<usize>,
+        w: *const u8,
+        a: *const i8,
+    );
 
     /// Zeros.
     fn ints(self) -> Self::Ints;
@@ -112,6 +136,14 @@ pub(crate) trait Dot: Copy {
     fn sum(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a * b + c`, rounded once.
     fn fma(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// Adds `w * x` to each column, with the floats at `x`, rounded once.
+    #[inline(always)]
+    unsafe fn fma_columns<const C: usize>(self, w: Self::Floats, x: *const f32, y: &mut [Self::Floats; C]) {
+        for c in 0..C {
+            // SAFETY: the caller's activations hold COLUMNS floats for each.
+            y[c] = self.fma(w, unsafe { self.splat(x.add(c * Self::COLUMNS)) }, y[c]);
+        }
+    }
     /// `c - a * b`, rounded once.
     fn fnma(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
     /// Writes 16 floats.

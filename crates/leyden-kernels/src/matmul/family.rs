@@ -10,7 +10,8 @@
 
 use super::format::ROWS;
 use crate::activations::Tile;
-use crate::isa::dot::Dot;
+use crate::isa::dot::{Dot, Unpack};
+use std::marker::PhantomData;
 
 /// Weights this far ahead are fetched while the current ones are used; about the latency of memory at the rate
 /// one core reads.
@@ -96,6 +97,7 @@ pub(crate) trait Super: Codes {
 /// Products of one row that fit 16 bits, in calls of `vpmaddubsw` (two products each), when each step makes
 /// `per_step` of them; at most the four steps of a block.
 const fn steps<D: Dot, F: Codes>(per_step: i32) -> usize {
+    assert!(F::SIGNED || F::MAX <= 63, "what `Dot::products` takes");
     if !D::NARROW || F::SIGNED {
         return 4;
     }
@@ -114,7 +116,7 @@ fn check(panel: usize, want: Option<usize>, t: &Tile<'_>, k: usize, c: usize, ou
     assert!(want == Some(panel) && t.c == c && out.len() >= c * ROWS && t.codes.len() == k * c);
 }
 
-/// A panel of a simple format times one tile.
+/// A panel of a simple format times one tile of `C * D::COLUMNS` columns.
 #[inline(always)]
 pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
     d: D,
@@ -123,10 +125,12 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
     t: &Tile<'_>,
     out: &mut [f32],
 ) {
-    let blocks = k / 32;
+    let (blocks, columns) = (k / 32, C * D::COLUMNS);
     let (first, stride) = F::scale_bytes(k);
-    check(panel.len(), blocks.checked_mul(F::BYTES).and_then(|n| n.checked_add(first)), t, k, C, out);
-    assert!(t.scales.len() == blocks * C && t.sums.len() == blocks * C && first >= blocks * stride);
+    check(panel.len(), blocks.checked_mul(F::BYTES).and_then(|n| n.checked_add(first)), t, k, columns, out);
+    assert!(
+        t.scales.len() == blocks * columns && t.sums.len() == blocks * columns && first >= blocks * stride
+    );
     let zero = if SIGNED { D::SIGNED_ZERO } else { F::ZERO };
     let steps = const { steps::<D, F>(2) };
     let mut y = [d.zeros(); C];
@@ -134,77 +138,50 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
         // SAFETY: the lengths checked above cover block b of the panel and of the tile.
         unsafe {
             let w = panel.as_ptr().add(first + b * F::BYTES);
-            let a = t.codes.as_ptr().add(b * 32 * C);
-            let (scales, sums) = (t.scales.as_ptr().add(b * C), t.sums.as_ptr().add(b * C));
+            let a = t.codes.as_ptr().add(b * 32 * columns);
+            let (scales, sums) = (t.scales.as_ptr().add(b * columns), t.sums.as_ptr().add(b * columns));
             let mut total = [d.ints(); C];
             for chunk in 0..4 / steps {
                 let mut s = [d.none(); C];
                 if chunk == 0 {
                     for c in 0..C {
-                        s[c] = d.start(sums.add(c), zero);
+                        s[c] = d.start(sums.add(c * D::COLUMNS), zero);
                     }
                 }
-                for g in chunk * steps..(chunk + 1) * steps {
-                    if C <= 2 {
-                        prefetch::<D, F>(d, w, g);
-                    }
-                    let (low, high) = F::pair(d, w, g);
-                    dot_pair::<D, SIGNED, C, 1>(d, std::array::from_mut(&mut s), low, high, a, g);
-                }
+                let groups = chunk * steps..(chunk + 1) * steps;
+                d.products::<Stream<F, C>, SIGNED, C, 1>(std::array::from_mut(&mut s), groups, w, a);
                 for c in 0..C {
                     total[c] = d.add::<SIGNED>(total[c], s[c]);
                 }
             }
             let (scale, minimum) = F::scale(d, panel.as_ptr().add(b * stride));
             for c in 0..C {
-                let s = d.floats::<false>(d.finish(total[c], sums.add(c), zero));
+                let s = d.floats::<false>(d.finish(total[c], sums.add(c * D::COLUMNS), zero));
                 let mut u = d.mul(s, scale);
                 if F::MINIMUM {
-                    u = d.fma(minimum, d.splat_int(sums.add(c)), u);
+                    u = d.fma(minimum, d.splat_int(sums.add(c * D::COLUMNS)), u);
                 }
-                y[c] = d.fma(u, d.splat(scales.add(c)), y[c]);
+                y[c] = d.fma(u, d.splat(scales.add(c * D::COLUMNS)), y[c]);
             }
         }
     }
     for c in 0..C {
-        // SAFETY: out holds C * 16 values.
-        unsafe { d.store(y[c], out.as_mut_ptr().add(c * ROWS)) };
+        // SAFETY: out holds 16 values for each of C * COLUMNS.
+        unsafe { d.store(y[c], out.as_mut_ptr().add(c * D::COLUMNS * ROWS)) };
     }
 }
 
-/// Adds the products of k-groups `g` and `g + 4` with every column, the latter to the last of the parts.
-///
-/// # Safety
-/// `a` points at the activations of 32 values of `C` columns.
-#[inline(always)]
-unsafe fn dot_pair<D: Dot, const SIGNED: bool, const C: usize, const P: usize>(
-    d: D,
-    s: &mut [[D::Part; C]; P],
-    low: D::Codes,
-    high: D::Codes,
-    a: *const i8,
-    g: usize,
-) {
-    // SAFETY: the caller's activations hold C words at each of eight k-groups.
-    let word = |group: usize, c: usize| unsafe { a.add((group * C + c) * 4) };
-    if D::NARROW {
-        // Few registers: a column's sums are touched once for both.
-        for c in 0..C {
-            // SAFETY: as above.
-            s[0][c] = unsafe { d.dot::<SIGNED>(s[0][c], low, word(g, c)) };
-            // SAFETY: as above.
-            s[P - 1][c] = unsafe { d.dot::<SIGNED>(s[P - 1][c], high, word(g + 4, c)) };
+/// The codes of a format, fetched ahead where a tile of `C` columns is done with them sooner than memory delivers.
+struct Stream<F, const C: usize>(PhantomData<F>);
+
+impl<F: Codes, const C: usize> Unpack for Stream<F, C> {
+    #[inline(always)]
+    unsafe fn pair<D: Dot>(d: D, w: *const u8, g: usize) -> (D::Codes, D::Codes) {
+        if C <= 2 {
+            prefetch::<D, F>(d, w, g);
         }
-        return;
-    }
-    // Long chains: the other columns' products lie between two additions to one sum.
-    for c in 0..C {
-        // SAFETY: as above.
-        s[0][c] = unsafe { d.dot::<SIGNED>(s[0][c], low, word(g, c)) };
-    }
-    for c in 0..C {
-        // SAFETY: as above.
-        s[P - 1][c] = unsafe { d.dot::<SIGNED>(s[P - 1][c], high, word(g + 4, c)) };
+        // SAFETY: the caller's promise.
+        unsafe { F::pair(d, w, g) }
     }
 }
 
@@ -236,7 +213,7 @@ pub(crate) trait FloatRow {
 pub(crate) const CHAINS: usize = 4;
 pub(crate) const CHAIN: usize = 64;
 
-/// A panel of a float format times one tile.
+/// A panel of a float format times one tile of `C * D::COLUMNS` columns.
 #[inline(always)]
 pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
     d: D,
@@ -245,11 +222,12 @@ pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
     t: &Tile<'_>,
     out: &mut [f32],
 ) {
-    assert!(k.checked_mul(ROWS * F::SIZE) == Some(panel.len()) && t.c == C && out.len() >= C * ROWS);
-    assert!(t.values.len() == k * C);
+    let columns = C * D::COLUMNS;
+    assert!(k.checked_mul(ROWS * F::SIZE) == Some(panel.len()) && t.c == columns);
+    assert!(t.values.len() == k * columns && out.len() >= columns * ROWS);
     let mut y = [[d.zeros(); C]; CHAINS];
     let mut done = 0;
-    if C <= 2 {
+    if C <= D::SIDE_BY_SIDE {
         // All chains side by side.
         while done + CHAINS * CHAIN <= k {
             for i in done..done + CHAIN {
@@ -275,8 +253,8 @@ pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
     }
     for c in 0..C {
         let sum = d.sum(d.sum(y[0][c], y[1][c]), d.sum(y[2][c], y[3][c]));
-        // SAFETY: out holds C * 16 values.
-        unsafe { d.store(sum, out.as_mut_ptr().add(c * ROWS)) };
+        // SAFETY: out holds 16 values for each of C * COLUMNS.
+        unsafe { d.store(sum, out.as_mut_ptr().add(c * D::COLUMNS * ROWS)) };
     }
 }
 
@@ -299,13 +277,11 @@ unsafe fn float_step<D: Dot, F: FloatRow, const C: usize>(
             d.prefetch(p.wrapping_add(AHEAD));
         }
         let w = F::row(d, p);
-        for c in 0..C {
-            y[c] = d.fma(w, d.splat(t.values.as_ptr().add(i * C + c)), y[c]);
-        }
+        d.fma_columns(w, t.values.as_ptr().add(i * C * D::COLUMNS), y);
     }
 }
 
-/// A panel of a super format times one tile.
+/// A panel of a super format times one tile of `C * D::COLUMNS` columns.
 #[inline(always)]
 pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const EXACT: bool, const C: usize>(
     d: D,
@@ -314,9 +290,10 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const EXACT: boo
     t: &Tile<'_>,
     out: &mut [f32],
 ) {
-    check(panel.len(), F::panel_bytes(k), t, k, C, out);
-    let n = k / 128;
-    assert!(t.scales.len() == n * C && t.sums.len() == n * 4 * C && t.pairs.len() == n * 2 * C);
+    let (n, columns) = (k / 128, C * D::COLUMNS);
+    check(panel.len(), F::panel_bytes(k), t, k, columns, out);
+    assert!(t.scales.len() == n * columns && t.sums.len() == n * 4 * columns);
+    assert!(t.pairs.len() == n * 2 * columns);
     let zero = if SIGNED { D::SIGNED_ZERO } else { F::ZERO };
     let mut y = [d.zeros(); C];
     for sb in 0..k / 256 {
@@ -327,7 +304,7 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const EXACT: boo
                 let mut total = [d.ints(); C];
                 for b in half * 4..half * 4 + 4 {
                     let w = f.codes.add(b * F::BYTES);
-                    let a = t.codes.as_ptr().add((sb * 8 + b) * 32 * C);
+                    let a = t.codes.as_ptr().add((sb * 8 + b) * 32 * columns);
                     if F::PARTS == 1 {
                         let scale = [d.scale::<EXACT>(f.scales[b], F::SIGNED_SCALES); 1];
                         block::<D, F, SIGNED, EXACT, C, 1>(d, w, a, scale, &mut total);
@@ -355,21 +332,22 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const EXACT: boo
                     if F::MINIMUM {
                         u = d.fnma(d.floats::<false>(minima[c]), f.dmin, u);
                     }
-                    y[c] = d.fma(u, d.splat(t.scales.as_ptr().add((sb * 2 + half) * C + c)), y[c]);
+                    let scale = t.scales.as_ptr().add((sb * 2 + half) * columns + c * D::COLUMNS);
+                    y[c] = d.fma(u, d.splat(scale), y[c]);
                 }
             }
         }
     }
     for c in 0..C {
-        // SAFETY: out holds C * 16 values.
-        unsafe { d.store(y[c], out.as_mut_ptr().add(c * ROWS)) };
+        // SAFETY: out holds 16 values for each of C * COLUMNS.
+        unsafe { d.store(y[c], out.as_mut_ptr().add(c * D::COLUMNS * ROWS)) };
     }
 }
 
 /// Adds the scaled sums of 32 values: one scale for all, or one for each 16.
 ///
 /// # Safety
-/// `w` points at the codes of 32 values of 16 rows, `a` at the activations of 32 values of `C` columns.
+/// `w` points at the codes of 32 values of 16 rows, `a` at the activations of 32 values of the columns.
 #[inline(always)]
 unsafe fn block<D: Dot, F: Codes, const SIGNED: bool, const EXACT: bool, const C: usize, const P: usize>(
     d: D,
@@ -381,16 +359,9 @@ unsafe fn block<D: Dot, F: Codes, const SIGNED: bool, const EXACT: bool, const C
     let steps = if P == 1 { const { steps::<D, F>(2) } } else { const { steps::<D, F>(1) } };
     for chunk in 0..4 / steps {
         let mut s = [[d.none(); C]; P];
-        for g in chunk * steps..(chunk + 1) * steps {
-            if C <= 2 {
-                prefetch::<D, F>(d, w, g);
-            }
-            // SAFETY: the caller's promise covers every step.
-            unsafe {
-                let (low, high) = F::pair(d, w, g);
-                dot_pair::<D, SIGNED, C, P>(d, &mut s, low, high, a, g);
-            }
-        }
+        let groups = chunk * steps..(chunk + 1) * steps;
+        // SAFETY: the caller's promise covers every step.
+        unsafe { d.products::<Stream<F, C>, SIGNED, C, P>(&mut s, groups, w, a) };
         for p in 0..P {
             for c in 0..C {
                 total[c] = d.add_scaled::<SIGNED, EXACT>(total[c], s[p][c], scale[p]);
@@ -418,9 +389,9 @@ unsafe fn weighted<D: Dot, F: Super, const C: usize>(
     for i in half * pairs..(half + 1) * pairs {
         let weights = d.pairs(bytes[2 * i], bytes[2 * i + 1], signed);
         for c in 0..C {
+            let word = ((sb * 2 * pairs + i) * C + c) * D::COLUMNS;
             // SAFETY: the words of superblock sb are 2 * pairs per column.
-            total[c] =
-                unsafe { d.add_pairs(total[c], weights, words.as_ptr().add((sb * 2 * pairs + i) * C + c)) };
+            total[c] = unsafe { d.add_pairs(total[c], weights, words.as_ptr().add(word)) };
         }
     }
     total
@@ -429,19 +400,19 @@ unsafe fn weighted<D: Dot, F: Super, const C: usize>(
 /// Makes the SIMD tiles of a format: `NAME` for each instruction set, through the loop of its family.
 macro_rules! family_tiles {
     ($scalar:path, simple $format:ty) => {
-        $crate::isa::simd_tiles!($scalar, |d, C, panel, k, t, out| {
+        $crate::isa::simd_tiles!(ints $scalar, |d, C, panel, k, t, out| {
             $crate::matmul::family::simple::<_, $format, { <$format as Codes>::SIGNED }, C>(
                 d, panel, k, t, out,
             )
         })
     };
     ($scalar:path, floats $format:ty) => {
-        $crate::isa::simd_tiles!($scalar, |d, C, panel, k, t, out| {
+        $crate::isa::simd_tiles!(floats $scalar, |d, C, panel, k, t, out| {
             $crate::matmul::family::floats::<_, $format, C>(d, panel, k, t, out)
         })
     };
     ($scalar:path, superblocks $format:ty) => {
-        $crate::isa::simd_tiles!($scalar, |d, C, panel, k, t, out| {
+        $crate::isa::simd_tiles!(ints $scalar, |d, C, panel, k, t, out| {
             $crate::matmul::family::superblocks::<
                 _,
                 $format,
