@@ -14,7 +14,8 @@
 //! scale, which reaches every result that reads it; a group below 1e-30 throughout becomes zeros.
 //!
 //! Tile layout for `c` columns: codes `[k/4][c][4]`, scales `[k/group][c]`, sums `[k/32][c]`: the kernel
-//! broadcasts four consecutive k of a column with one load.
+//! broadcasts four consecutive k of a column with one load. Instructions that multiply matrices read codes as
+//! `[k/8][c][8]` (`Level::run`).
 
 use crate::isa::{Isa, Tier, dispatch};
 use crate::memory::Disjoint;
@@ -81,6 +82,8 @@ struct TileOut<'a> {
     sums: &'a mut [i32],
     pairs: &'a mut [i32],
     values: &'a mut [f32],
+    /// Codes of one column that lie side by side: 4 or 8.
+    run: usize,
 }
 
 /// Two 16-bit numbers in one word, low half first.
@@ -101,7 +104,7 @@ fn quantise_column<I: Isa>(_isa: I, grid: Grid, x: &[f32], column: usize, c: usi
             for (b, group) in x.as_chunks::<32>().0.iter().enumerate() {
                 let mut codes = [0_i8; 32];
                 out.scales[b * c + column] = quantise_group(group, &mut codes);
-                scatter(&codes, &mut out.codes[b * 32 * c..], column, c);
+                scatter(&codes, &mut out.codes[b * 32 * c..], (column, c), out.run);
                 out.sums[b * c + column] = codes.iter().map(|&v| i32::from(v)).sum();
             }
         }
@@ -109,7 +112,7 @@ fn quantise_column<I: Isa>(_isa: I, grid: Grid, x: &[f32], column: usize, c: usi
             for (b, group) in x.as_chunks::<128>().0.iter().enumerate() {
                 let mut codes = [0_i8; 128];
                 out.scales[b * c + column] = quantise_group(group, &mut codes);
-                scatter(&codes, &mut out.codes[b * 128 * c..], column, c);
+                scatter(&codes, &mut out.codes[b * 128 * c..], (column, c), out.run);
                 let mut s16 = [0_i32; 8];
                 for (s, chunk) in s16.iter_mut().zip(codes.as_chunks::<16>().0) {
                     *s = chunk.iter().map(|&v| i32::from(v)).sum();
@@ -126,16 +129,23 @@ fn quantise_column<I: Isa>(_isa: I, grid: Grid, x: &[f32], column: usize, c: usi
     }
 }
 
-/// Writes codes into `[k/4][c][4]` at one column.
+/// Writes codes into `[k/run][c][run]` at one column.
 #[inline(always)]
-fn scatter(codes: &[i8], out: &mut [i8], column: usize, c: usize) {
+fn scatter(codes: &[i8], out: &mut [i8], (column, c): (usize, usize), run: usize) {
     if c == 1 {
         out[..codes.len()].copy_from_slice(codes);
+    } else if run == 8 {
+        scatter_runs::<8>(codes, out, column, c);
     } else {
-        for (g, four) in codes.as_chunks::<4>().0.iter().enumerate() {
-            let at = (g * c + column) * 4;
-            out[at..at + 4].copy_from_slice(four);
-        }
+        scatter_runs::<4>(codes, out, column, c);
+    }
+}
+
+#[inline(always)]
+fn scatter_runs<const RUN: usize>(codes: &[i8], out: &mut [i8], column: usize, c: usize) {
+    for (g, run) in codes.as_chunks::<RUN>().0.iter().enumerate() {
+        let at = (g * c + column) * RUN;
+        out[at..at + RUN].copy_from_slice(run);
     }
 }
 
@@ -150,7 +160,9 @@ pub struct Activations {
     pub(crate) grid: Grid,
     pub(crate) n: usize,
     pub(crate) k: usize,
+    /// Columns in the widest tile, and those that belong together in one.
     widest: usize,
+    together: usize,
     codes: Vec<i8>,
     scales: Vec<f32>,
     sums: Vec<i32>,
@@ -180,6 +192,7 @@ impl Default for Activations {
             n: 0,
             k: 0,
             widest: 1,
+            together: 1,
             codes: Vec::new(),
             scales: Vec::new(),
             sums: Vec::new(),
@@ -190,7 +203,8 @@ impl Default for Activations {
 }
 
 impl Activations {
-    /// Number of tiles for `n` columns: as few as the widest tile allows, all within one column of each other.
+    /// Number of tiles for `n` columns: as few as the widest tile allows, all within one column of each other (or two
+    /// of those that belong together).
     fn tiles_for(n: usize, widest: usize) -> usize {
         n.div_ceil(widest)
     }
@@ -203,7 +217,9 @@ impl Activations {
 
     fn bounds(&self, t: usize) -> (usize, usize) {
         let m = self.tiles();
-        (self.n * t / m, self.n * (t + 1) / m)
+        let units = self.n.div_ceil(self.together);
+        let at = |t: usize| (units * t / m * self.together).min(self.n);
+        (at(t), at(t + 1))
     }
 
     pub(crate) fn tile(&self, t: usize) -> Tile<'_> {
@@ -231,7 +247,8 @@ impl Activations {
         assert!(k.is_multiple_of(group), "row of {k} in groups of {group}");
         let n = x.len() / k;
         (self.grid, self.n, self.k) = (grid, n, k);
-        self.widest = tier.level().columns();
+        let level = tier.level();
+        (self.widest, self.together) = (level.columns(), level.together());
         let (codes, scales, sums, pairs, values) = sizes(grid, k);
         grow(&mut self.codes, codes * n);
         grow(&mut self.scales, scales * n);
@@ -259,7 +276,7 @@ impl Activations {
             let pairs = unsafe { pairs_out.range(start * pairs, c * pairs) };
             // SAFETY: as above.
             let values = unsafe { values_out.range(start * values, c * values) };
-            let mut out = TileOut { codes, scales, sums, pairs, values };
+            let mut out = TileOut { codes, scales, sums, pairs, values, run: level.run(c) };
             for column in 0..c {
                 let row = &x[(start + column) * k..][..k];
                 quantise_column_on(tier, grid, row, column, c, &mut out);
@@ -314,6 +331,32 @@ mod tests {
         x[1] = f32::MIN;
         assert!(quantise_group(&x, &mut q).is_finite());
         assert_eq!(&q[..2], &[127, -127]);
+    }
+
+    #[test]
+    fn tiles_cover_the_columns_and_pairs_stay_together() {
+        for level in crate::Level::ALL {
+            let (widest, together) = (level.columns(), level.together());
+            for n in 1..50 {
+                let batch = Activations { n, widest, together, ..Activations::default() };
+                let tiles: Vec<(usize, usize)> = (0..batch.tiles()).map(|t| batch.bounds(t)).collect();
+                assert!(tiles[0].0 == 0 && tiles.last().unwrap().1 == n);
+                assert!(tiles.windows(2).all(|w| w[0].1 == w[1].0));
+                assert!(tiles.iter().all(|(a, b)| (1..=widest).contains(&(b - a))));
+                assert!(tiles[..tiles.len() - 1].iter().all(|(a, b)| (b - a).is_multiple_of(together)));
+            }
+        }
+    }
+
+    #[test]
+    fn codes_lie_in_runs() {
+        let codes: Vec<i8> = (0..32).collect();
+        let mut out = [0; 64];
+        scatter(&codes, &mut out, (1, 2), 8);
+        assert_eq!(out[..24], [[0; 8], [0, 1, 2, 3, 4, 5, 6, 7], [0; 8]].concat());
+        let mut out = [0; 64];
+        scatter(&codes, &mut out, (1, 2), 4);
+        assert_eq!(out[..12], [[0; 4], [0, 1, 2, 3], [0; 4]].concat());
     }
 
     #[test]

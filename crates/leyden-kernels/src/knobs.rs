@@ -9,9 +9,11 @@ pub struct Knob {
     pub help: &'static str,
 }
 
-/// The slowest tier that detection may not exceed: `scalar`, `avx2` or `avx512`.
-pub const MAX_ISA: Knob =
-    Knob { name: "LEYDEN_MAX_ISA", help: "highest instruction-set tier to use: scalar, avx2, avx512" };
+/// The tier that detection may not exceed: `scalar`; `avx2` or `avx512`; `neon`, `dotprod` or `i8mm`.
+pub const MAX_ISA: Knob = Knob {
+    name: "LEYDEN_MAX_ISA",
+    help: "highest instruction-set tier to use: scalar; avx2, avx512; neon, dotprod, i8mm",
+};
 
 /// All knobs.
 pub static KNOBS: &[Knob] = &[MAX_ISA];

@@ -45,12 +45,13 @@ impl Cpu {
     /// The best tier this machine has, not above the one named by `LEYDEN_MAX_ISA`.
     ///
     /// # Errors
-    /// The variable names no tier; the text says which exist.
+    /// The variable names no tier of this architecture; the text says which exist.
     pub fn default_tier() -> Result<Tier, String> {
         let Some(name) = knobs::MAX_ISA.get() else { return Ok(Tier::best()) };
-        let level = Level::from_name(&name).ok_or_else(|| {
-            let known: Vec<&str> = Level::ALL.iter().map(|l| l.name()).collect();
-            format!("{}={name}: no such tier; known: {}", knobs::MAX_ISA.name, known.join(", "))
+        let level = Level::native().find(|l| l.name() == name).ok_or_else(|| {
+            let known: Vec<&str> = Level::native().map(Level::name).collect();
+            let arch = std::env::consts::ARCH;
+            format!("{}={name}: no such tier on {arch}; known: {}", knobs::MAX_ISA.name, known.join(", "))
         })?;
         let best = Tier::available().into_iter().rfind(|t| t.level() <= level);
         Ok(best.unwrap_or(Tier::SCALAR))

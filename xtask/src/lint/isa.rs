@@ -14,6 +14,7 @@ const WORDS: &[&str] = &[
     "naked_asm!",
     "target_arch",
     "is_x86_feature_detected",
+    "is_aarch64_feature_detected",
 ];
 
 pub(super) fn check(source: &Source, _: &Facts) -> Vec<Finding> {

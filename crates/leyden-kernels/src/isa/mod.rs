@@ -1,5 +1,7 @@
 //! Instruction-set tiers: what this machine can run, and the bridge from generic code to it.
 //!
+//! On x86-64 there are AVX2 and AVX-512, on 64-bit Arm NEON, its dot products and its int8 matrices.
+//!
 //! A [`Tier`] is a proof: holding `Tier` with level `Avx2` means that detection saw AVX2, FMA and F16C on this
 //! machine, so calling a function compiled for those features is sound. Elementwise code is written once
 //! over arrays of 16 lanes and instantiated per tier by `dispatch!`; the compiler vectorises the arrays.
@@ -15,11 +17,17 @@ pub(crate) mod avx2_dot;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512_dot;
 pub(crate) mod dot;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod i8mm_dot;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon_dot;
 pub(crate) mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86_bytes;
 
-/// The instruction-set tiers, slowest first.
+/// The instruction-set tiers, those of one architecture after another, each slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Plain Rust without explicit SIMD; the reference every other tier must equal bit for bit.
@@ -28,11 +36,33 @@ pub enum Level {
     Avx2,
     /// AVX-512 F, BW, DQ, VL and VNNI.
     Avx512,
+    /// NEON, which every 64-bit Arm processor has.
+    Neon,
+    /// NEON with products of int8 (Armv8.2 and later: Cortex-A76, Neoverse N1, Apple M1).
+    DotProd,
+    /// That and products of int8 matrices (Armv8.6 and later: Neoverse V1 and N2, Apple M2).
+    I8mm,
 }
 
 impl Level {
-    /// All levels, slowest first.
-    pub const ALL: [Level; 3] = [Level::Scalar, Level::Avx2, Level::Avx512];
+    /// The levels of every architecture.
+    pub const ALL: [Level; 6] =
+        [Level::Scalar, Level::Avx2, Level::Avx512, Level::Neon, Level::DotProd, Level::I8mm];
+
+    /// The levels of the architecture that this program was built for, slowest first.
+    pub fn native() -> impl DoubleEndedIterator<Item = Level> {
+        Level::ALL.into_iter().filter(|l| l.architecture().is_none_or(|a| a == std::env::consts::ARCH))
+    }
+
+    /// The architecture that the level belongs to, as [`std::env::consts::ARCH`] has it; `None` for the plain path.
+    #[must_use]
+    pub fn architecture(self) -> Option<&'static str> {
+        match self {
+            Level::Scalar => None,
+            Level::Avx2 | Level::Avx512 => Some("x86_64"),
+            Level::Neon | Level::DotProd | Level::I8mm => Some("aarch64"),
+        }
+    }
 
     /// The name used on the command line and in reports.
     #[must_use]
@@ -41,6 +71,9 @@ impl Level {
             Level::Scalar => "scalar",
             Level::Avx2 => "avx2",
             Level::Avx512 => "avx512",
+            Level::Neon => "neon",
+            Level::DotProd => "dotprod",
+            Level::I8mm => "i8mm",
         }
     }
 
@@ -50,21 +83,37 @@ impl Level {
         Level::ALL.into_iter().find(|l| l.name() == name)
     }
 
+    /// Columns in the widest matrix tile of any level.
+    pub(crate) const MAX_COLUMNS: usize = 8;
+
     /// Columns in the widest matrix tile: as many as registers hold sums for.
     pub(crate) const fn columns(self) -> usize {
         match self {
-            Level::Scalar | Level::Avx2 => 4,
-            Level::Avx512 => 8,
+            Level::Scalar | Level::Avx2 | Level::Neon => 4,
+            Level::Avx512 | Level::DotProd | Level::I8mm => Level::MAX_COLUMNS,
         }
     }
 
-    /// The processor features the level needs.
+    /// Columns that one instruction multiplies: tiles hold a multiple where the batch allows it.
+    pub(crate) const fn together(self) -> usize {
+        if matches!(self, Level::I8mm) { 2 } else { 1 }
+    }
+
+    /// How many consecutive codes of one column lie side by side in a tile of `c` columns.
+    pub(crate) const fn run(self, c: usize) -> usize {
+        if matches!(self, Level::I8mm) && c.is_multiple_of(2) { 8 } else { 4 }
+    }
+
+    /// The processor features the level needs, as Linux spells them.
     #[must_use]
     pub fn features(self) -> &'static str {
         match self {
             Level::Scalar => "none",
             Level::Avx2 => "avx2, fma, f16c",
             Level::Avx512 => "avx512f, avx512bw, avx512dq, avx512vl, avx512vnni",
+            Level::Neon => "asimd",
+            Level::DotProd => "asimd, asimddp",
+            Level::I8mm => "asimd, asimddp, i8mm",
         }
     }
 }
@@ -122,10 +171,23 @@ fn supported(level: Level) -> bool {
                 && has!("avx512vl")
                 && has!("avx512vnni")
         }
+        Level::Neon | Level::DotProd | Level::I8mm => false,
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+fn supported(level: Level) -> bool {
+    use std::arch::is_aarch64_feature_detected as has;
+    match level {
+        Level::Scalar => true,
+        Level::Neon => has!("neon"),
+        Level::DotProd => has!("neon") && has!("dotprod"),
+        Level::I8mm => has!("neon") && has!("dotprod") && has!("i8mm"),
+        Level::Avx2 | Level::Avx512 => false,
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn supported(level: Level) -> bool {
     level == Level::Scalar
 }
@@ -159,7 +221,18 @@ macro_rules! dispatch {
                     $crate::isa::Level::Avx512 => return unsafe { avx512($($arg),*) },
                     // SAFETY: as above.
                     $crate::isa::Level::Avx2 => return unsafe { avx2($($arg),*) },
-                    $crate::isa::Level::Scalar => {}
+                    _ => {}
+                }
+            }
+            #[cfg(target_arch = "aarch64")]
+            {
+                #[target_feature(enable = "neon")]
+                fn neon($($arg: $ty),*) $(-> $ret)? {
+                    $body($crate::isa::neon::Neon::in_feature_region(), $($arg),*)
+                }
+                if tier.level() >= $crate::isa::Level::Neon {
+                    // SAFETY: as above; every level from here on has NEON.
+                    return unsafe { neon($($arg),*) };
                 }
             }
             let _ = tier;
@@ -169,10 +242,11 @@ macro_rules! dispatch {
 }
 pub(crate) use dispatch;
 
-/// The tiles of a weight format on every level: `$scalar` is the definition on the scalar tier; the SIMD tiers
-/// compile `$body`, generic over the instruction set `$d` and the number of columns `$c`.
+/// The tiles of a weight format on every level, by number of columns less one: `$scalar` is the definition on the
+/// scalar tier; the SIMD tiers compile `$body`, generic over the instruction set `$d` and the number of columns
+/// `$c` in units of [`dot::Dot::COLUMNS`]. `ints` or `floats` says what is multiplied.
 macro_rules! simd_tiles {
-    ($scalar:path, |$d:ident, $c:ident, $panel:ident, $k:ident, $t:ident, $out:ident| $body:expr) => {
+    ($kind:ident $scalar:path, |$d:ident, $c:ident, $panel:ident, $k:ident, $t:ident, $out:ident| $body:expr) => {
         |level| {
             #[cfg(target_arch = "x86_64")]
             {
@@ -200,7 +274,48 @@ macro_rules! simd_tiles {
                 match level {
                     $crate::isa::Level::Avx2 => return &AVX2,
                     $crate::isa::Level::Avx512 => return &AVX512,
-                    $crate::isa::Level::Scalar => {}
+                    _ => {}
+                }
+            }
+            #[cfg(target_arch = "aarch64")]
+            {
+                use $crate::isa::neon_dot::{NeonDot, Sdot, Widen};
+                #[target_feature(enable = "neon")]
+                fn neon<const $c: usize>($panel: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
+                    let $d = NeonDot::<Widen, 4>::in_feature_region(0);
+                    $body
+                }
+                #[target_feature(enable = "neon,dotprod")]
+                fn dotprod<const $c: usize>($panel: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
+                    let $d = NeonDot::<Sdot, 4>::in_dotprod_region(0);
+                    $body
+                }
+                /// Eight rows after eight: the second time the panel lies in the first cache.
+                #[target_feature(enable = "neon,dotprod")]
+                fn wide<const $c: usize>($panel: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
+                    for first in [0, 8] {
+                        let $d = NeonDot::<Sdot, 2>::in_dotprod_region(first);
+                        $body
+                    }
+                }
+                static NEON: [TileFn; 4] = [neon::<1>, neon::<2>, neon::<3>, neon::<4>];
+                static DOTPROD: [TileFn; 8] = [
+                    dotprod::<1>,
+                    dotprod::<2>,
+                    dotprod::<3>,
+                    dotprod::<4>,
+                    wide::<5>,
+                    wide::<6>,
+                    wide::<7>,
+                    wide::<8>,
+                ];
+                match level {
+                    $crate::isa::Level::Neon => return &NEON,
+                    $crate::isa::Level::DotProd => return &DOTPROD,
+                    $crate::isa::Level::I8mm => {
+                        $crate::isa::i8mm_tiles!($kind, |$d, $c, $panel, $k, $t, $out| $body)
+                    }
+                    _ => {}
                 }
             }
             let _ = level;
@@ -209,6 +324,29 @@ macro_rules! simd_tiles {
     };
 }
 pub(crate) use simd_tiles;
+
+/// The tiles of the I8MM level, inside [`simd_tiles`]: of an even number of columns by products of matrices, of an
+/// odd number as without the extension. It has nothing for floats.
+#[cfg(target_arch = "aarch64")]
+macro_rules! i8mm_tiles {
+    (ints, |$d:ident, $c:ident, $panel:ident, $k:ident, $t:ident, $out:ident| $body:expr) => {{
+        #[target_feature(enable = "neon,dotprod,i8mm")]
+        fn i8mm<const $c: usize>($panel: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
+            for first in [0, 8] {
+                let $d = $crate::isa::i8mm_dot::I8mmDot::in_feature_region(first);
+                $body
+            }
+        }
+        static I8MM: [TileFn; 8] =
+            [dotprod::<1>, i8mm::<1>, dotprod::<3>, i8mm::<2>, wide::<5>, i8mm::<3>, wide::<7>, i8mm::<4>];
+        return &I8MM;
+    }};
+    (floats, $($body:tt)*) => {
+        return &DOTPROD
+    };
+}
+#[cfg(target_arch = "aarch64")]
+pub(crate) use i8mm_tiles;
 
 #[cfg(test)]
 mod tests {

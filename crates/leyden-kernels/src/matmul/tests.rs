@@ -143,6 +143,34 @@ fn every_dtype_has_a_format_and_panels_hold_the_files_bits() {
 }
 
 #[test]
+fn every_tier_runs_kernels_of_its_own() {
+    for tier in Tier::available().into_iter().filter(|t| *t != Tier::SCALAR) {
+        let level = tier.level();
+        for dtype in dtypes() {
+            let format = layout_of(dtype).unwrap();
+            let own = (format.tiles)(level);
+            assert_eq!(own.len(), level.columns(), "{dtype} on {level}");
+            for below in Level::native().filter(|l| *l < level) {
+                // Odd numbers of columns and floats have nothing to gain from products of matrices.
+                let every = if level == Level::I8mm && below == Level::DotProd { 2 } else { 1 };
+                let shared = level == Level::DotProd && below == Level::Neon && format.grid == Grid::F32;
+                if every == 2 && format.grid == Grid::F32 || shared {
+                    continue;
+                }
+                for (c, (a, b)) in own.iter().zip((format.tiles)(below)).enumerate() {
+                    let same = std::ptr::fn_addr_eq(*a, *b);
+                    assert!(
+                        !same || (c + 1) % every != 0,
+                        "{dtype} of {} columns on {level} and {below}",
+                        c + 1
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn every_format_agrees_with_its_definition_and_across_tiers() {
     let mut rng = Rng(7);
     let cpu = Cpu::new(Tier::SCALAR, 1).unwrap();

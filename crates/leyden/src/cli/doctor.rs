@@ -77,7 +77,7 @@ fn choose_tier() -> Result<TierChoice, Failure> {
     let chosen = Cpu::default_tier().map_err(Failure::usage)?.level();
     let available: Vec<&str> = Tier::available().iter().map(|tier| tier.level().name()).collect();
     let best = Tier::best().level();
-    let next = Level::ALL.into_iter().find(|level| *level > best);
+    let next = Level::native().find(|level| *level > best);
     let reason = match (chosen == best, next) {
         (false, _) => format!("limited by {}; this machine could run {best}", knobs::MAX_ISA.name),
         (true, Some(next)) => format!("the best of this machine; {next} would need {}", next.features()),

@@ -267,7 +267,7 @@ fn every_tier_tells_the_same_story() {
         (run.out, run.err)
     };
     let (best, _) = story(None);
-    for tier in ["scalar", "avx2", "avx512"] {
+    for tier in leyden::Level::native().map(leyden::Level::name) {
         let (text, err) = story(Some(tier));
         assert_eq!(text, best, "{tier}");
         assert!(tier != "scalar" || err.contains("scalar"), "{err}");

@@ -1,0 +1,580 @@
+//! [`Dot`] on NEON: `Q` registers of four rows, one lane per row.
+//!
+//! The activations of up to four columns lie side by side in one register, and a multiplication names its column
+//! by lane. All integers are 32 bits wide: there is no offset for signed codes and nothing that overflows.
+//!
+//! What multiplies is a [`Multiply`]: plain NEON widens to 16 bits, adds neighbours and widens again (four
+//! instructions for 16 products); processors with the dot-product extension need one. 32 registers hold the
+//! sums of 16 rows and four columns beside their operands, or of eight rows and eight columns, which unpacks
+//! each weight for twice as many products: `Q` is 4 or 2, and a token of two registers stands at the row where
+//! its half of the panel begins.
+
+use super::dot::{Dot, Unpack};
+use std::arch::aarch64::*;
+use std::arch::asm;
+use std::ops::Range;
+
+/// How four signed codes per lane are multiplied with four activations.
+pub(crate) trait Multiply: Copy {
+    /// Adds to each lane of `sum` the products of its four codes with word `LANE` of `words`.
+    ///
+    /// # Safety
+    /// The code runs inside a function compiled for what multiplies.
+    unsafe fn dot<const LANE: i32>(self, sum: int32x4_t, codes: int8x16_t, words: int8x16_t) -> int32x4_t;
+
+    /// As two calls of [`Multiply::dot`]. Codes that are not `SIGNED` are at most 63.
+    ///
+    /// # Safety
+    /// As for [`Multiply::dot`].
+    #[inline(always)]
+    unsafe fn dot_two<const SIGNED: bool, const LANE: i32>(
+        self,
+        sum: int32x4_t,
+        codes: [int8x16_t; 2],
+        words: [int8x16_t; 2],
+    ) -> int32x4_t {
+        // SAFETY: the caller's promise.
+        unsafe { self.dot::<LANE>(self.dot::<LANE>(sum, codes[0], words[0]), codes[1], words[1]) }
+    }
+}
+
+/// Multiplication by widening, on every NEON.
+#[derive(Clone, Copy)]
+pub(crate) struct Widen;
+
+impl Multiply for Widen {
+    #[inline(always)]
+    unsafe fn dot<const LANE: i32>(self, sum: int32x4_t, codes: int8x16_t, words: int8x16_t) -> int32x4_t {
+        // Two products of magnitudes up to 128 and 127 fit 16 bits.
+        // SAFETY: the caller's promise.
+        unsafe {
+            let word = vreinterpretq_s8_s32(vdupq_laneq_s32::<LANE>(vreinterpretq_s32_s8(words)));
+            let low = vmull_s8(vget_low_s8(codes), vget_low_s8(word));
+            vpadalq_s16(sum, vpaddq_s16(low, vmull_high_s8(codes, word)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dot_two<const SIGNED: bool, const LANE: i32>(
+        self,
+        sum: int32x4_t,
+        codes: [int8x16_t; 2],
+        words: [int8x16_t; 2],
+    ) -> int32x4_t {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if SIGNED {
+                return self.dot::<LANE>(self.dot::<LANE>(sum, codes[0], words[0]), codes[1], words[1]);
+            }
+            // Four products of magnitudes up to 63 and 127 fit 16 bits.
+            let word = words.map(|w| vreinterpretq_s8_s32(vdupq_laneq_s32::<LANE>(vreinterpretq_s32_s8(w))));
+            let low = vmull_s8(vget_low_s8(codes[0]), vget_low_s8(word[0]));
+            let low = vmlal_s8(low, vget_low_s8(codes[1]), vget_low_s8(word[1]));
+            let high = vmlal_high_s8(vmull_high_s8(codes[0], word[0]), codes[1], word[1]);
+            vpadalq_s16(sum, vpaddq_s16(low, high))
+        }
+    }
+}
+
+/// Multiplication by the dot-product extension. The intrinsics are not stable, hence assembly.
+#[derive(Clone, Copy)]
+pub(crate) struct Sdot;
+
+impl Multiply for Sdot {
+    #[inline(always)]
+    unsafe fn dot<const LANE: i32>(
+        self,
+        mut sum: int32x4_t,
+        codes: int8x16_t,
+        words: int8x16_t,
+    ) -> int32x4_t {
+        // SAFETY: the caller runs where the extension is; registers in, register out.
+        unsafe {
+            asm!(
+                "sdot {0:v}.4s, {1:v}.16b, {2:v}.4b[{3}]",
+                inout(vreg) sum,
+                in(vreg) codes,
+                in(vreg) words,
+                const LANE,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        sum
+    }
+}
+
+/// Token that code runs inside a function compiled for NEON and for `M`, for `4 * Q` rows of the panel.
+#[derive(Clone, Copy)]
+pub(crate) struct NeonDot<M, const Q: usize> {
+    multiply: M,
+    first: usize,
+}
+
+impl<const Q: usize> NeonDot<Widen, Q> {
+    /// The token for the rows from `first` on; being callable only inside such a function is what makes its
+    /// methods sound.
+    #[target_feature(enable = "neon")]
+    #[inline]
+    pub(crate) fn in_feature_region(first: usize) -> Self {
+        const { assert!(Q == 2 || Q == 4) };
+        NeonDot { multiply: Widen, first }
+    }
+}
+
+impl<const Q: usize> NeonDot<Sdot, Q> {
+    /// As [`NeonDot::in_feature_region`], with the dot-product extension.
+    #[target_feature(enable = "neon,dotprod")]
+    #[inline]
+    pub(crate) fn in_dotprod_region(first: usize) -> Self {
+        const { assert!(Q == 2 || Q == 4) };
+        NeonDot { multiply: Sdot, first }
+    }
+}
+
+/// An expression of intrinsics.
+macro_rules! with {
+    ($e:expr) => {{
+        // SAFETY: the token proves the features; pointers are the caller's promise.
+        unsafe { $e }
+    }};
+}
+pub(super) use with;
+
+/// Runs a statement for each column below `$n`, with its lane among four.
+macro_rules! by_lane {
+    ($n:expr, |$c:ident, $lane:ident| $e:expr) => {
+        by_lane!(@ $n, $c, $lane, $e, 0 0, 1 1, 2 2, 3 3, 4 0, 5 1, 6 2, 7 3)
+    };
+    (@ $n:expr, $c:ident, $lane:ident, $e:expr, $($column:literal $in:literal),*) => {
+        $(if $n > $column {
+            const $c: usize = $column;
+            const $lane: i32 = $in;
+            $e;
+        })*
+    };
+}
+
+/// Runs a block for each k-group of 32 values with its number as a constant, since where a format keeps a group's
+/// bits depends on it.
+macro_rules! by_group {
+    ($groups:expr, |$g:ident| $body:block) => {
+        by_group!($groups, [0, 1, 2, 3], |$g| $body)
+    };
+    ($groups:expr, [$($number:literal),*], |$g:ident| $body:block) => {{
+        assert!($groups == (0..4), "sums of 32 bits take all groups at once");
+        $({
+            const $g: usize = $number;
+            $body
+        })*
+    }};
+}
+pub(super) use by_group;
+
+/// A code or byte shifted by a constant number of bits; zeros come in, where the trait allows anything.
+macro_rules! shift {
+    ($a:expr, $n:expr, $by:ident) => {
+        match $n {
+            0 => $a,
+            1 => with!($by::<1>($a)),
+            2 => with!($by::<2>($a)),
+            3 => with!($by::<3>($a)),
+            4 => with!($by::<4>($a)),
+            5 => with!($by::<5>($a)),
+            6 => with!($by::<6>($a)),
+            _ => with!($by::<7>($a)),
+        }
+    };
+}
+pub(super) use shift;
+
+/// The byte operations of [`Dot`] and those on codes, which are 16 bytes a register on every Arm tier.
+macro_rules! byte_operations {
+    () => {
+        #[inline(always)]
+        fn prefetch(self, p: *const u8) {
+            // SAFETY: a hint, which no address makes fault.
+            unsafe {
+                asm!("prfm pldl1keep, [{0}]", in(reg) p, options(nostack, preserves_flags, readonly));
+            }
+        }
+        #[inline(always)]
+        fn and(self, a: Self::Codes, mask: u8) -> Self::Codes {
+            a.map(|a| with!(vandq_u8(a, vdupq_n_u8(mask))))
+        }
+        #[inline(always)]
+        fn or(self, mut a: Self::Codes, b: Self::Codes) -> Self::Codes {
+            for q in 0..a.len() {
+                a[q] = with!(vorrq_u8(a[q], b[q]));
+            }
+            a
+        }
+        #[inline(always)]
+        fn shr<const N: u32>(self, a: Self::Codes) -> Self::Codes {
+            a.map(|a| shift!(a, N, vshrq_n_u8))
+        }
+        #[inline(always)]
+        fn shl<const N: u32>(self, a: Self::Codes) -> Self::Codes {
+            a.map(|a| shift!(a, N, vshlq_n_u8))
+        }
+        #[inline(always)]
+        fn look_up(self, a: Self::Codes, table: &[u8; 16]) -> Self::Codes {
+            a.map(|a| with!(vqtbl1q_u8(vld1q_u8(table.as_ptr()), a)))
+        }
+        #[inline(always)]
+        fn byte_and(self, a: uint8x16_t, mask: u8) -> uint8x16_t {
+            with!(vandq_u8(a, vdupq_n_u8(mask)))
+        }
+        #[inline(always)]
+        fn byte_or(self, a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+            with!(vorrq_u8(a, b))
+        }
+        #[inline(always)]
+        fn byte_shr<const N: i32>(self, a: uint8x16_t) -> uint8x16_t {
+            shift!(a, N, vshrq_n_u8)
+        }
+        #[inline(always)]
+        fn byte_shl<const N: i32>(self, a: uint8x16_t) -> uint8x16_t {
+            shift!(a, N, vshlq_n_u8)
+        }
+        #[inline(always)]
+        fn byte_sub(self, a: uint8x16_t, b: u8) -> uint8x16_t {
+            with!(vsubq_u8(a, vdupq_n_u8(b)))
+        }
+    };
+}
+pub(super) use byte_operations;
+
+/// Four registers' worth of element `i` of `Q`, wherever the value of the whole is known.
+macro_rules! each {
+    (|$q:ident| $e:expr) => {{
+        let mut all = [{
+            let $q = 0;
+            // SAFETY: the token proves the features; pointers are the caller's promise.
+            unsafe { $e }
+        }; Q];
+        for $q in 1..Q {
+            // SAFETY: as above.
+            all[$q] = unsafe { $e };
+        }
+        all
+    }};
+}
+
+/// 16 bytes, of which `n` words (1 to 4) are read.
+///
+/// # Safety
+/// `p` points at `n` readable words.
+#[inline(always)]
+unsafe fn words(p: *const u8, n: usize) -> uint8x16_t {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let two =
+            |low: u64, high: u64| vreinterpretq_u8_u64(vcombine_u64(vcreate_u64(low), vcreate_u64(high)));
+        match n {
+            1 => two(u64::from(p.cast::<u32>().read_unaligned()), 0),
+            2 => two(p.cast::<u64>().read_unaligned(), 0),
+            3 => two(p.cast::<u64>().read_unaligned(), u64::from(p.add(8).cast::<u32>().read_unaligned())),
+            _ => vld1q_u8(p),
+        }
+    }
+}
+
+/// The words of `C` columns (1 to 8), four in a register.
+///
+/// # Safety
+/// `p` points at `C` readable words.
+#[inline(always)]
+unsafe fn row_of_words<const C: usize>(p: *const u8) -> [uint8x16_t; 2] {
+    const { assert!(C >= 1 && C <= 8) };
+    // SAFETY: the caller's promise.
+    unsafe {
+        let first = words(p, C);
+        [first, if C > 4 { words(p.add(16), C - 4) } else { first }]
+    }
+}
+
+/// A pointer of which the compiler does not know that it is the same as before, so that what is read through it
+/// is read again rather than kept in registers that there are not enough of.
+#[inline(always)]
+#[expect(clippy::pointers_in_nomem_asm_block, reason = "the pointer is handed on and nothing is read")]
+pub(super) fn read_again(mut p: *const u8) -> *const u8 {
+    // SAFETY: no instruction at all.
+    unsafe { asm!("/* {0} */", inout(reg) p, options(pure, nomem, nostack, preserves_flags)) };
+    p
+}
+
+/// The eight rows of 16-bit integers that bytes `8 * half` and on become.
+///
+/// # Safety
+/// The code runs inside a function compiled for NEON.
+#[inline(always)]
+pub(super) unsafe fn widen(bytes: uint8x16_t, half: usize, signed: bool) -> int16x8_t {
+    with!(match (half, signed) {
+        (0, false) => vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(bytes))),
+        (0, true) => vmovl_s8(vget_low_s8(vreinterpretq_s8_u8(bytes))),
+        (_, false) => vreinterpretq_s16_u16(vmovl_high_u8(bytes)),
+        (_, true) => vmovl_high_s8(vreinterpretq_s8_u8(bytes)),
+    })
+}
+
+/// Four of the rows of [`widen`], as 32-bit integers.
+///
+/// # Safety
+/// The code runs inside a function compiled for NEON.
+#[inline(always)]
+pub(super) unsafe fn widen_four(bytes: uint8x16_t, q: usize, signed: bool) -> int32x4_t {
+    // SAFETY: the caller's promise.
+    let wide = unsafe { widen(bytes, q / 2, signed) };
+    with!(if q.is_multiple_of(2) { vmovl_s16(vget_low_s16(wide)) } else { vmovl_high_s16(wide) })
+}
+
+/// `2^(e - 128)` of four exponents, exactly, subnormal numbers included.
+///
+/// # Safety
+/// The code runs inside a function compiled for NEON.
+#[inline(always)]
+pub(super) unsafe fn half_power(e: int32x4_t) -> float32x4_t {
+    with!({
+        let normal = vshlq_n_s32::<23>(vsubq_s32(e, vdupq_n_s32(1)));
+        let small = vshlq_s32(vdupq_n_s32(0x0020_0000), e);
+        vreinterpretq_f32_s32(vbslq_s32(vcltq_s32(e, vdupq_n_s32(2)), small, normal))
+    })
+}
+
+/// Half of eight 16-bit floats as f32.
+#[inline(always)]
+fn half_of(h: uint16x8_t, high: bool) -> float32x4_t {
+    with!({
+        let h = vreinterpretq_f16_u16(h);
+        if high { vcvt_high_f32_f16(h) } else { vcvt_f32_f16(vget_low_f16(h)) }
+    })
+}
+
+/// Half of eight bfloat16 as f32.
+#[inline(always)]
+fn brain_half_of(h: uint16x8_t, high: bool) -> float32x4_t {
+    with!({
+        let zero = vdupq_n_u16(0);
+        vreinterpretq_f32_u16(if high { vzip2q_u16(zero, h) } else { vzip1q_u16(zero, h) })
+    })
+}
+
+impl<M: Multiply, const Q: usize> NeonDot<M, Q> {
+    /// Adds the products of one k-group with every column.
+    #[inline(always)]
+    unsafe fn columns<const C: usize>(
+        self,
+        s: &mut [[int32x4_t; Q]; C],
+        codes: [uint8x16_t; Q],
+        a: *const i8,
+    ) {
+        // SAFETY: the caller's activations hold C words at each k-group.
+        unsafe {
+            let words = row_of_words::<C>(a.cast()).map(|w| vreinterpretq_s8_u8(w));
+            for q in 0..Q {
+                let codes = vreinterpretq_s8_u8(codes[q]);
+                by_lane!(C, |COLUMN, LANE| {
+                    s[COLUMN][q] = self.multiply.dot::<LANE>(s[COLUMN][q], codes, words[COLUMN / 4]);
+                });
+            }
+        }
+    }
+}
+
+impl<M: Multiply, const Q: usize> Dot for NeonDot<M, Q> {
+    type Codes = [uint8x16_t; Q];
+    type Part = [int32x4_t; Q];
+    type Ints = [int32x4_t; Q];
+    type Scale = [int32x4_t; Q];
+    type Pairs = [[int16x4_t; 2]; Q];
+    type Bytes = uint8x16_t;
+    type Floats = [float32x4_t; Q];
+    const COLUMNS: usize = 1;
+    const NARROW: bool = false;
+    const SIGNED_ZERO: i32 = 0;
+    const SIDE_BY_SIDE: usize = 1;
+
+    byte_operations!();
+
+    #[inline(always)]
+    unsafe fn load(self, p: *const u8) -> Self::Codes {
+        each!(|q| vld1q_u8(p.add(self.first * 4 + q * 16)))
+    }
+
+    #[inline(always)]
+    unsafe fn start(self, sum: *const i32, zero: i32) -> Self::Part {
+        if zero == 0 {
+            return self.none();
+        }
+        with!([vmulq_n_s32(vdupq_n_s32(*sum), -zero); Q])
+    }
+    #[inline(always)]
+    fn none(self) -> Self::Part {
+        with!([vdupq_n_s32(0); Q])
+    }
+    #[inline(always)]
+    unsafe fn products<U: Unpack, const SIGNED: bool, const C: usize, const P: usize>(
+        self,
+        s: &mut [[Self::Part; C]; P],
+        groups: Range<usize>,
+        w: *const u8,
+        a: *const i8,
+    ) {
+        // SAFETY: the caller's weights and activations hold eight k-groups.
+        unsafe {
+            if P == 1 {
+                by_group!(groups, |G| {
+                    let (low, high) = U::pair(self, w, G);
+                    let near = row_of_words::<C>(a.add(G * C * 4).cast()).map(|w| vreinterpretq_s8_u8(w));
+                    let far =
+                        row_of_words::<C>(a.add((G + 4) * C * 4).cast()).map(|w| vreinterpretq_s8_u8(w));
+                    for q in 0..Q {
+                        let codes = [vreinterpretq_s8_u8(low[q]), vreinterpretq_s8_u8(high[q])];
+                        by_lane!(C, |COLUMN, LANE| {
+                            let words = [near[COLUMN / 4], far[COLUMN / 4]];
+                            s[0][COLUMN][q] =
+                                self.multiply.dot_two::<SIGNED, LANE>(s[0][COLUMN][q], codes, words);
+                        });
+                    }
+                });
+            } else if 2 * Q * C <= 16 {
+                by_group!(groups, |G| {
+                    let (low, high) = U::pair(self, w, G);
+                    self.columns(&mut s[0], low, a.add(G * C * 4));
+                    self.columns(&mut s[P - 1], high, a.add((G + 4) * C * 4));
+                });
+            } else {
+                // Registers for the sums of one part only.
+                by_group!(groups, |G| {
+                    self.columns(&mut s[0], U::pair(self, w, G).0, a.add(G * C * 4));
+                });
+                let w = read_again(w);
+                by_group!(groups, |G| {
+                    self.columns(&mut s[P - 1], U::pair(self, w, G).1, a.add((G + 4) * C * 4));
+                });
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn ints(self) -> Self::Ints {
+        self.none()
+    }
+    #[inline(always)]
+    fn add<const SIGNED: bool>(self, total: Self::Ints, part: Self::Part) -> Self::Ints {
+        each!(|q| vaddq_s32(total[q], part[q]))
+    }
+    #[inline(always)]
+    unsafe fn finish(self, total: Self::Ints, _sum: *const i32, _zero: i32) -> Self::Ints {
+        total
+    }
+    #[inline(always)]
+    fn scale<const EXACT: bool>(self, bytes: uint8x16_t, signed: bool) -> Self::Scale {
+        each!(|q| widen_four(bytes, q, signed))
+    }
+    #[inline(always)]
+    fn add_scaled<const SIGNED: bool, const EXACT: bool>(
+        self,
+        total: Self::Ints,
+        part: Self::Part,
+        scale: Self::Scale,
+    ) -> Self::Ints {
+        each!(|q| vmlaq_s32(total[q], part[q], scale[q]))
+    }
+    #[inline(always)]
+    fn pairs(self, low: uint8x16_t, high: uint8x16_t, signed: bool) -> Self::Pairs {
+        each!(|q| {
+            [low, high].map(|bytes| {
+                let wide = widen(bytes, q / 2, signed);
+                if q.is_multiple_of(2) { vget_low_s16(wide) } else { vget_high_s16(wide) }
+            })
+        })
+    }
+    #[inline(always)]
+    unsafe fn add_pairs(self, total: Self::Ints, pairs: Self::Pairs, word: *const i32) -> Self::Ints {
+        let word = with!(vreinterpret_s16_s32(vdup_n_s32(*word)));
+        each!(|q| {
+            let low = vmlal_lane_s16::<0>(total[q], pairs[q][0], word);
+            vmlal_lane_s16::<1>(low, pairs[q][1], word)
+        })
+    }
+    #[inline(always)]
+    fn sub_times(self, a: Self::Ints, b: Self::Ints, k: i32) -> Self::Ints {
+        each!(|q| vmlsq_n_s32(a[q], b[q], k))
+    }
+    #[inline(always)]
+    fn floats<const EXACT: bool>(self, a: Self::Ints) -> Self::Floats {
+        each!(|q| vcvtq_f32_s32(a[q]))
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(self, p: *const u8) -> uint8x16_t {
+        with!(if Q == 4 { vld1q_u8(p) } else { vcombine_u8(vld1_u8(p.add(self.first)), vdup_n_u8(0)) })
+    }
+    #[inline(always)]
+    fn half_powers(self, a: uint8x16_t) -> Self::Floats {
+        each!(|q| half_power(widen_four(a, q, false)))
+    }
+
+    #[inline(always)]
+    fn zeros(self) -> Self::Floats {
+        with!([vdupq_n_f32(0.0); Q])
+    }
+    #[inline(always)]
+    unsafe fn halves(self, p: *const u8) -> Self::Floats {
+        let p = p.cast::<u16>();
+        each!(|q| half_of(vld1q_u16(p.add(self.first + q / 2 * 8)), q % 2 == 1))
+    }
+    #[inline(always)]
+    unsafe fn brain_floats(self, p: *const u8) -> Self::Floats {
+        let p = p.cast::<u16>();
+        each!(|q| brain_half_of(vld1q_u16(p.add(self.first + q / 2 * 8)), q % 2 == 1))
+    }
+    #[inline(always)]
+    unsafe fn load_floats(self, p: *const u8) -> Self::Floats {
+        let p = p.cast::<f32>();
+        each!(|q| vld1q_f32(p.add(self.first + q * 4)))
+    }
+    #[inline(always)]
+    unsafe fn splat(self, p: *const f32) -> Self::Floats {
+        with!([vdupq_n_f32(*p); Q])
+    }
+    #[inline(always)]
+    unsafe fn splat_int(self, p: *const i32) -> Self::Floats {
+        with!([vcvtq_f32_s32(vdupq_n_s32(*p)); Q])
+    }
+    #[inline(always)]
+    fn mul(self, a: Self::Floats, b: Self::Floats) -> Self::Floats {
+        each!(|q| vmulq_f32(a[q], b[q]))
+    }
+    #[inline(always)]
+    fn sum(self, a: Self::Floats, b: Self::Floats) -> Self::Floats {
+        each!(|q| vaddq_f32(a[q], b[q]))
+    }
+    #[inline(always)]
+    fn fma(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats {
+        each!(|q| vfmaq_f32(c[q], a[q], b[q]))
+    }
+    #[inline(always)]
+    fn fnma(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats {
+        each!(|q| vfmsq_f32(c[q], a[q], b[q]))
+    }
+    #[inline(always)]
+    unsafe fn fma_columns<const C: usize>(self, w: Self::Floats, x: *const f32, y: &mut [Self::Floats; C]) {
+        // SAFETY: the caller's activations hold C floats.
+        unsafe {
+            let x = row_of_words::<C>(x.cast()).map(|x| vreinterpretq_f32_u8(x));
+            for q in 0..Q {
+                by_lane!(C, |COLUMN, LANE| {
+                    y[COLUMN][q] = vfmaq_laneq_f32::<LANE>(y[COLUMN][q], w[q], x[COLUMN / 4]);
+                });
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn store(self, a: Self::Floats, p: *mut f32) {
+        for q in 0..Q {
+            with!(vst1q_f32(p.add(self.first + q * 4), a[q]));
+        }
+    }
+}
