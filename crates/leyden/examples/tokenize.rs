@@ -20,8 +20,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let bytes = tokenizer.token_bytes(id).unwrap_or_default();
         println!("{id:>6} {:?}", String::from_utf8_lossy(bytes));
     }
-    let bytes: Vec<u8> =
-        ids.iter().flat_map(|&id| tokenizer.token_bytes(id).unwrap_or_default()).copied().collect();
+    let mut bytes = Vec::new();
+    let mut previous = None;
+    for &id in &ids {
+        // What a token adds to a text may depend on whether it is the first.
+        bytes.extend_from_slice(&tokenizer.bytes_after(previous, id).unwrap_or_default());
+        previous = Some(id);
+    }
     println!("and back: {}", String::from_utf8(bytes)?);
     Ok(())
 }

@@ -196,7 +196,7 @@ impl Session {
         let mut sampler = self.sampler(options)?;
         sampler.accept(prompt);
         let tokenizer = Arc::clone(&self.tokenizer);
-        let mut answer = Answer::new(tokenizer.as_ref(), &options.stop);
+        let mut answer = Answer::new(tokenizer.as_ref(), prompt, &options.stop);
         // The last token's logits are never cached, so at least it is computed again.
         let same = self.cached.iter().zip(prompt).take_while(|(a, b)| a == b).count();
         let kept = same.min(prompt.len() - 1);
@@ -320,6 +320,8 @@ impl Session {
 /// The answer's text as it grows.
 struct Answer<'a> {
     tokenizer: &'a dyn Tokenizer,
+    /// The last token, if the text does not begin after it.
+    previous: Option<u32>,
     characters: Detokenizer,
     stops: StopMatcher,
     text: String,
@@ -332,9 +334,11 @@ enum Pushed {
 }
 
 impl<'a> Answer<'a> {
-    fn new(tokenizer: &'a dyn Tokenizer, stop: &[String]) -> Answer<'a> {
+    fn new(tokenizer: &'a dyn Tokenizer, prompt: &[u32], stop: &[String]) -> Answer<'a> {
         Answer {
             tokenizer,
+            // Behind a special token, as at the end of a chat's prompt, a new text begins.
+            previous: prompt.last().copied().filter(|&last| !tokenizer.is_special(last)),
             characters: Detokenizer::new(),
             stops: StopMatcher::new(stop),
             text: String::new(),
@@ -342,11 +346,12 @@ impl<'a> Answer<'a> {
     }
 
     fn push(&mut self, token: u32, on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Pushed {
+        let previous = self.previous.replace(token);
         // Special tokens are structure, not text.
         if self.tokenizer.is_special(token) {
             return Pushed::Go;
         }
-        let text = self.characters.push(self.tokenizer.token_bytes(token).unwrap_or_default());
+        let text = self.characters.push(&self.tokenizer.bytes_after(previous, token).unwrap_or_default());
         let event = self.stops.push(&text);
         if self.say(&event.text, on_event).is_break() {
             return Pushed::Cancelled;

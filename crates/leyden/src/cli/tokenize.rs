@@ -75,8 +75,10 @@ fn encode(args: &Args, tokenizer: &dyn Tokenizer, text: &str, out: &mut dyn Writ
 fn decode(args: &Args, tokenizer: &dyn Tokenizer, text: &str, out: &mut dyn Write) -> Result<(), Failure> {
     let ids = parse_ids(text)?;
     let mut bytes = Vec::new();
+    // The token before, once there is text.
+    let mut previous = None;
     for (i, &id) in ids.iter().enumerate() {
-        let token = tokenizer.token_bytes(id).ok_or_else(|| {
+        let token = tokenizer.bytes_after(previous, id).ok_or_else(|| {
             let n = tokenizer.vocab_size();
             Failure::new(format!(
                 "id {id} at position {i}: the vocabulary has {n} tokens, 0 to {}",
@@ -86,10 +88,11 @@ fn decode(args: &Args, tokenizer: &dyn Tokenizer, text: &str, out: &mut dyn Writ
         // What encoding adds by itself is not text, so that decoding takes it away again.
         let added = (i == 0 && tokenizer.add_bos() && tokenizer.bos() == Some(id))
             || (i + 1 == ids.len() && tokenizer.add_eos() && tokenizer.eos() == Some(id));
-        if added || (args.no_special && tokenizer.is_special(id)) {
-            continue;
+        let shown = !(added || (args.no_special && tokenizer.is_special(id)));
+        if shown {
+            bytes.extend_from_slice(&token);
         }
-        bytes.extend_from_slice(token);
+        previous = (shown || previous.is_some()).then_some(id);
     }
     if args.json {
         serde_json::to_writer(&mut *out, &json!({ "text": String::from_utf8_lossy(&bytes) }))?;

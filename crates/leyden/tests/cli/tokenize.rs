@@ -1,6 +1,6 @@
 //! `leyden tokenize`.
 
-use crate::program::{BOS, END, Files, leyden, leyden_with_input, vocabulary};
+use crate::program::{BOS, END, Files, leyden, leyden_with_input, shared, vocabulary};
 
 /// A folder with the vocabulary in it, and the path of that.
 fn vocabulary_file() -> (Files, String) {
@@ -50,6 +50,26 @@ fn decoding_undoes_encoding() {
         assert_eq!(decoded["text"], text);
     }
     assert_eq!(leyden(&["tokenize", "--decode", "--no-special", &v, "[259, 261]"]).ok(), "hello");
+}
+
+#[test]
+fn decoding_takes_away_the_space_that_encoding_writes() {
+    for name in ["llama-spm", "phi-3"] {
+        let path = format!("data/tokenizers/ggml-vocab/ggml-vocab-{name}.gguf");
+        let Some(path) = shared(&path) else { return };
+        let v = path.to_str().unwrap();
+        for text in ["Hello world", " Hello", "  a\n b ", "", "Hello</s>again", "é", "</s>"] {
+            let ids = leyden(&["tokenize", v, text]).ok();
+            assert!(ids.starts_with("1 ") || text.is_empty(), "{ids}");
+            assert_eq!(leyden(&["tokenize", "--decode", v, &ids]).ok(), text, "{name}: {ids}");
+            let plain = leyden(&["tokenize", "--no-special", v, text]).ok();
+            assert_eq!(
+                leyden(&["tokenize", "--decode", "--no-special", v, &plain]).ok(),
+                text,
+                "{name}: {plain}"
+            );
+        }
+    }
 }
 
 #[test]
