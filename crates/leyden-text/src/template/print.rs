@@ -100,7 +100,7 @@ impl<'b> Writer<'b> {
                 '\r' => quoted.push_str("\\r"),
                 '\t' => quoted.push_str("\\t"),
                 c if c == quote => quoted.extend(['\\', c]),
-                c if c == ' ' || class(c) != Class::Other => quoted.push(c),
+                c if c == ' ' || !matches!(class(c), Class::Other | Class::Control) => quoted.push(c),
                 c if (c as u32) < 0x100 => quoted.push_str(&format!("\\x{:02x}", c as u32)),
                 c if (c as u32) < 0x10000 => quoted.push_str(&format!("\\u{:04x}", c as u32)),
                 c => quoted.push_str(&format!("\\U{:08x}", c as u32)),
