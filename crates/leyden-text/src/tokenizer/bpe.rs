@@ -1,15 +1,9 @@
 //! Byte-pair encoding (`tokenizer.ggml.model` = `gpt2`, and `gemma4`).
 //!
 //! A word is first written as the tokens of its single bytes, or in vocabularies of raw text as those of its
-//! characters. Then, as long as some neighbouring pair
-//! is in the list of merges, the pair that stands earliest in the list is replaced by its merged
-//! token, and of equal pairs the leftmost. Short words look for that pair by scanning; long ones keep the
-//! candidates in a heap, so that even a word of a megabyte takes time in proportion to its length (times
-//! a logarithm). Words that repeat within one text are encoded once.
+//! characters; then neighbours are merged, see `merges`. Words that repeat within one text are encoded once.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 use foldhash::{HashMap, HashMapExt};
 use leyden_tensor::{Metadata, StrArray};
@@ -18,6 +12,7 @@ use super::Tokenizer;
 use super::byte_level;
 use super::classes::{Class, class};
 use super::gguf::{GgufTokenizer, Model, Unwritable};
+use super::merges::{Merge, Merges};
 use super::pretok::{self, PreTokenizer, Spelling};
 use super::space_mark;
 use super::text_index::TextIndex;
@@ -27,20 +22,8 @@ use crate::error::{Error, ErrorKind, Quoted};
 const PRE: &str = "tokenizer.ggml.pre";
 const MERGES: &str = "tokenizer.ggml.merges";
 
-/// The longest word, in bytes, that is merged by scanning for the best pair.
-const SCAN_BYTES: usize = 48;
-
 /// Stands for a byte or a character that is no token while its word is merged.
 const NO_TOKEN: u32 = u32::MAX - 1;
-
-/// A pair of neighbouring tokens that may be merged.
-#[derive(Clone, Copy)]
-struct Merge {
-    /// The place in the list: lower goes first.
-    rank: u32,
-    /// What the pair becomes.
-    id: u32,
-}
 
 struct Bpe {
     pre: &'static PreTokenizer,
@@ -50,7 +33,7 @@ struct Bpe {
     char_ids: HashMap<char, u32>,
     /// The token of so many line feeds, if the pre-tokenizer wants them whole.
     line_feeds: Vec<Option<u32>>,
-    merges: HashMap<(u32, u32), Merge>,
+    merges: Merges,
     /// Tokens by their bytes; filled only if the pre-tokenizer asks for whole words.
     words: HashMap<Box<[u8]>, u32>,
 }
@@ -94,8 +77,8 @@ fn with_rule(meta: &Metadata, file: &str, name: &str) -> Result<Box<dyn Tokenize
 }
 
 /// Reads the list of merges; a line is two texts with a space between them.
-fn read_merges(lines: &StrArray, texts: &TextIndex, file: &str) -> Result<HashMap<(u32, u32), Merge>, Error> {
-    let mut merges = HashMap::with_capacity(lines.len());
+fn read_merges(lines: &StrArray, texts: &TextIndex, file: &str) -> Result<Merges, Error> {
+    let mut merges = Merges::with_capacity(lines.len());
     let mut joined = Vec::new();
     for (rank, line) in (0u32..).zip(lines.iter()) {
         let invalid = |what: &str| {
@@ -117,7 +100,7 @@ fn read_merges(lines: &StrArray, texts: &TextIndex, file: &str) -> Result<HashMa
         let Some(id) = texts.get(&joined) else {
             return Err(invalid("makes a token that the vocabulary lacks"));
         };
-        merges.entry((left_id, right_id)).or_insert(Merge { rank, id });
+        merges.insert_new(left_id, right_id, Merge { rank, id });
     }
     Ok(merges)
 }
@@ -201,14 +184,14 @@ impl<'t> Encoder<'_, 't> {
         let id = |byte: u8| self.bpe.byte_ids[usize::from(byte)];
         self.ids.extend(word.bytes().map(|byte| id(byte).unwrap_or(NO_TOKEN)));
         if !self.ids[start..].contains(&NO_TOKEN) {
-            return self.merge(start);
+            return self.bpe.merges.apply(self.ids, start);
         }
         for c in word.chars() {
             if let Some(byte) = c.encode_utf8(&mut [0; 4]).bytes().find(|&byte| id(byte).is_none()) {
                 Self::missing(&mut self.no_token, byte, c);
             }
         }
-        self.merge(start);
+        self.bpe.merges.apply(self.ids, start);
         let merged = self.ids.split_off(start);
         self.ids.extend(merged.into_iter().filter(|&id| id != NO_TOKEN));
     }
@@ -228,7 +211,7 @@ impl<'t> Encoder<'_, 't> {
                 NO_TOKEN
             }));
         }
-        self.merge(start);
+        self.bpe.merges.apply(self.ids, start);
         if unknown.is_empty() {
             return;
         }
@@ -258,91 +241,6 @@ impl<'t> Encoder<'_, 't> {
             *no_token = Some(byte);
         }
     }
-
-    /// Merges the ids from `start` on.
-    fn merge(&mut self, start: usize) {
-        let ids = &mut self.ids[start..];
-        let len = if ids.len() <= SCAN_BYTES {
-            self.bpe.merge_by_scanning(ids)
-        } else {
-            self.bpe.merge_by_heap(ids)
-        };
-        self.ids.truncate(start + len);
-    }
-}
-
-impl Bpe {
-    fn merge(&self, left: u32, right: u32) -> Option<Merge> {
-        self.merges.get(&(left, right)).copied()
-    }
-
-    /// Merges in place and returns how many ids are left.
-    fn merge_by_scanning(&self, ids: &mut [u32]) -> usize {
-        let mut n = ids.len();
-        let mut pairs = [None; SCAN_BYTES];
-        for i in 1..n {
-            pairs[i - 1] = self.merge(ids[i - 1], ids[i]);
-        }
-        loop {
-            let best = (1..n).filter_map(|i| pairs[i - 1].map(|merge| (merge.rank, i - 1, merge.id))).min();
-            let Some((_, at, id)) = best else { return n };
-            ids[at] = id;
-            ids.copy_within(at + 2..n, at + 1);
-            pairs.copy_within(at + 1..n, at);
-            n -= 1;
-            if at > 0 {
-                pairs[at - 1] = self.merge(ids[at - 1], id);
-            }
-            pairs[at] = if at + 1 < n { self.merge(id, ids[at + 1]) } else { None };
-        }
-    }
-
-    /// Merges in place and returns how many ids are left.
-    fn merge_by_heap(&self, ids: &mut [u32]) -> usize {
-        /// Marks an id that was merged into the one before it.
-        const GONE: u32 = u32::MAX;
-        /// A pair as it was when pushed; it is stale if either id has changed since.
-        #[derive(PartialEq, Eq, PartialOrd, Ord)]
-        struct Candidate {
-            rank: u32,
-            at: usize,
-            left: u32,
-            right: u32,
-            id: u32,
-        }
-        let n = ids.len();
-        // The neighbours of the ids that are not gone; `n` and `usize::MAX` are beyond the ends.
-        let mut next: Vec<usize> = (1..=n).collect();
-        let mut previous: Vec<usize> = (0..n).map(|i| i.wrapping_sub(1)).collect();
-        let candidate = |ids: &[u32], at: usize, next: usize| {
-            let (&left, &right) = (ids.get(at)?, ids.get(next)?);
-            let merge = self.merge(left, right)?;
-            Some(Reverse(Candidate { rank: merge.rank, at, left, right, id: merge.id }))
-        };
-        let mut heap: BinaryHeap<_> = (0..n).filter_map(|at| candidate(ids, at, at + 1)).collect();
-        while let Some(Reverse(best)) = heap.pop() {
-            let (at, gone) = (best.at, next[best.at]);
-            if ids[at] != best.left || ids.get(gone) != Some(&best.right) {
-                continue;
-            }
-            ids[at] = best.id;
-            ids[gone] = GONE;
-            next[at] = next[gone];
-            if let Some(previous) = previous.get_mut(next[at]) {
-                *previous = at;
-            }
-            heap.extend(candidate(ids, previous[at], at));
-            heap.extend(candidate(ids, at, next[at]));
-        }
-        let mut kept = 0;
-        let mut at = 0;
-        while at < n {
-            ids[kept] = ids[at];
-            kept += 1;
-            at = next[at];
-        }
-        kept
-    }
 }
 
 #[cfg(test)]
@@ -351,6 +249,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::Special;
+    use super::super::merges::SCAN_TOKENS;
     use super::super::vocab::TOKENS;
     use super::*;
 
@@ -402,7 +301,7 @@ mod tests {
             }
             let tokenizer = tokenizer(&tokens, &merges);
             // Both sides of the length at which scanning gives way to the heap.
-            for len in [text.len().min(SCAN_BYTES), text.len()] {
+            for len in [text.len().min(SCAN_TOKENS), text.len()] {
                 let got = tokenizer.encode(&text[..len], Special::AsText).unwrap();
                 prop_assert_eq!(got, by_definition(&text[..len], &tokens, &merges));
             }

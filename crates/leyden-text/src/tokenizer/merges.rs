@@ -34,6 +34,11 @@ impl Merges {
         self.0.insert((left, right), merge);
     }
 
+    /// Adds a merge unless there is one of the same pair.
+    pub(super) fn insert_new(&mut self, left: u32, right: u32, merge: Merge) {
+        self.0.entry((left, right)).or_insert(merge);
+    }
+
     fn get(&self, left: u32, right: u32) -> Option<Merge> {
         self.0.get(&(left, right)).copied()
     }
