@@ -17,9 +17,9 @@
 //!
 //! | | library | here |
 //! |---|---|---|
-//! | vocabulary of llama-bpe ready | `tokenizers` 1.0.0-rc.3: 0.39 s, 95 MB | 0.10 s |
-//! | vocabulary of qwen2 ready | `tokenizers` 1.0.0-rc.3: 0.37 s, 68 MB | 0.06 s |
-//! | English text encoded | `tokenizers` 1.0.0-rc.3: 160 to 290 MB/s | 60 to 75 MB/s |
+//! | vocabulary of llama-bpe ready | `tokenizers` 1.0.0-rc.3: 0.39 s, 95 MB | 0.08 s |
+//! | vocabulary of qwen2 ready | `tokenizers` 1.0.0-rc.3: 0.37 s, 68 MB | 0.05 s |
+//! | English text encoded | `tokenizers` 1.0.0-rc.3: 160 to 290 MB/s | 50 to 75 MB/s |
 //! | a template that doubles a text thirty times | minijinja 3.0.5, fuel 2,000: 10 s, 2.6 GB | error after 2 ms |
 //! | `{{ a.b.b.b… }}`, 200,000 times | minijinja 3.0.5: stack overflow, process aborted | error: source too long |
 //!

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use leyden_tensor::{Array, Metadata, Value};
+use leyden_tensor::{Array, Gguf, Metadata, Value, WeightSource};
 use leyden_text::{ChatTemplate, Special, from_gguf};
 use proptest::prelude::*;
 
@@ -50,14 +50,91 @@ fn valid() -> Entries {
     .into()
 }
 
+/// Small vocabularies of the other kinds in which everything is right.
+fn others() -> Vec<(&'static str, Entries)> {
+    let entries = |model: &str, tokens: &[&str], types: &[i32], more: &[(&str, Value)]| -> Entries {
+        let common = [
+            ("model", Value::from(model)),
+            ("tokens", texts(tokens)),
+            ("token_type", Value::Array(Array::from_i32(types))),
+        ];
+        common.iter().chain(more).map(|(name, value)| (key(name), value.clone())).collect()
+    };
+    let scores = |scores: &[f32]| Value::Array(Array::from_f32(scores));
+    let llama = entries(
+        "llama",
+        &[
+            "<unk>",
+            "<s>",
+            "</s>",
+            "<0x0A>",
+            "▁",
+            "a",
+            "b",
+            "ab",
+            "▁ab",
+            "<|im_end|>",
+            "<think>",
+            "<0xC3>",
+            "<0xA9>",
+            "c",
+        ],
+        &[2, 3, 3, 6, 1, 1, 1, 1, 1, 3, 4, 6, 6, 1],
+        &[
+            ("scores", scores(&[0., 0., 0., 0., -1., -2., -3., -4., -5., 0., 0., 0., 0., -6.])),
+            ("bos_token_id", Value::U32(1)),
+            ("eos_token_id", Value::U32(2)),
+            ("add_space_prefix", Value::Bool(true)),
+        ],
+    );
+    let bert = entries(
+        "bert",
+        &["[UNK]", "[CLS]", "[SEP]", "▁ab", "c", "▁abc", "▁e"],
+        &[2, 3, 3, 1, 1, 1, 1],
+        &[
+            ("unknown_token_id", Value::U32(0)),
+            ("bos_token_id", Value::U32(1)),
+            ("seperator_token_id", Value::U32(2)),
+            ("normalizer.lowercase", Value::Bool(true)),
+        ],
+    );
+    let gemma4 = entries(
+        "gemma4",
+        &["<pad>", "<eos>", "<bos>", "▁", "a", "b", "ab", "▁ab", "<0x0A>", "\n\n", "c", "<0xC3>", "<0xA9>"],
+        &[3, 3, 3, 1, 1, 1, 1, 1, 6, 1, 1, 6, 6],
+        &[
+            ("merges", texts(&["a b", "▁ ab"])),
+            ("bos_token_id", Value::U32(2)),
+            ("eos_token_id", Value::U32(1)),
+        ],
+    );
+    let unigram =
+        Gguf::open(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/unigram.gguf").as_ref()).unwrap();
+    let unigram = unigram.metadata().iter().filter(|(key, _)| key.starts_with("tokenizer."));
+    let unigram = unigram.map(|(key, value)| (key.to_string(), value.clone())).collect();
+    vec![("llama", llama), ("bert", bert), ("gemma4", gemma4), ("t5", unigram)]
+}
+
+/// The bytes of the map that comes with the Unigram vocabulary.
+fn charsmap() -> Vec<u8> {
+    let Value::Array(map) = &others()[3].1[&key("precompiled_charsmap")] else { return Vec::new() };
+    map.iter().map(|byte| u8::try_from(byte.as_integer().unwrap()).unwrap()).collect()
+}
+
 fn read(entries: &Entries) -> Result<(), leyden_text::Error> {
     let meta = Metadata::new("bad.gguf", entries.clone()).unwrap();
     let tokenizer = from_gguf(&meta, "bad.gguf")?;
     let _ = ChatTemplate::from_gguf(&meta, &*tokenizer, "bad.gguf")?;
     // What is accepted must work.
     for special in [Special::Parse, Special::AsText] {
-        if let Ok(ids) = tokenizer.encode("abc ab<|im_end|><think>\n é", special) {
+        if let Ok(ids) = tokenizer.encode("abc ab<|im_end|><think>\n é\u{fb01}", special) {
             assert!(ids.iter().all(|&id| tokenizer.token_bytes(id).is_some()));
+            let mut previous = None;
+            for id in ids {
+                let bytes = tokenizer.bytes_after(previous, id).unwrap();
+                assert!(bytes.len() <= tokenizer.token_bytes(id).unwrap().len());
+                previous = Some(id);
+            }
         }
     }
     for id in [0, 260, 261, 262, 263, u32::MAX] {
@@ -241,7 +318,8 @@ fn any_value() -> impl Strategy<Value = Value> {
     let number = prop_oneof![Just(0), Just(1), Just(262), Just(263), Just(i64::MAX), Just(-1), any::<i64>()];
     let text = prop_oneof![Just(String::new()), "[ab Ġ<>|]{0,8}".prop_map(String::from), any::<String>()];
     let one =
-        prop_oneof![Just("gpt2"), Just("gpt-2"), Just("llama-bpe"), Just("qwen2")].prop_map(Value::from);
+        prop_oneof![Just("gpt2"), Just("gpt-2"), Just("llama-bpe"), Just("llama"), Just("bert"), Just("t5")]
+            .prop_map(Value::from);
     prop_oneof![
         number.clone().prop_map(Value::I64),
         number.prop_map(|n| Value::U32(n as u32)),
@@ -275,6 +353,204 @@ fn mutate(entries: &mut Entries, name: &str, change: u8, at: usize, value: Value
     }
 }
 
+#[test]
+fn every_fault_of_the_other_kinds_names_file_and_key() {
+    let floats = |scores: &[f32]| Value::Array(Array::from_f32(scores));
+    let bytes = |bytes: &[u8]| Value::Array(Array::from_u8(bytes));
+    // The child of the root for an `a` has the root's children.
+    let mut circle = vec![0u32; 257];
+    circle[0] = 256 * 4;
+    circle[1 + 97] = 97 | 97 << 10;
+    let circle: Vec<u8> = circle.iter().flat_map(|unit| unit.to_le_bytes()).collect();
+    let long = "x".repeat(513);
+    let raw = |tokens: &[&[u8]]| Value::Array(Array::from_strs(tokens));
+    let cases: Vec<(&str, &str, Option<Value>, &str)> = vec![
+        ("llama", "tokens", None, "tokenizer.ggml.tokens: required metadata key is missing"),
+        (
+            "llama",
+            "tokens",
+            Some(texts(&["a", "b", "a"])),
+            "tokenizer.ggml.tokens: tokens 0 and 2 are both \"a\"",
+        ),
+        ("llama", "tokens", Some(raw(&[b"a", b"\xff"])), "tokenizer.ggml.tokens: token 1 is not UTF-8"),
+        ("llama", "tokens", Some(texts(&["a"])), "tokenizer.ggml.token_type: 14 types for 1 tokens"),
+        ("llama", "scores", Some(floats(&[0.0; 13])), "tokenizer.ggml.scores: 13 scores for 14 tokens"),
+        (
+            "llama",
+            "scores",
+            Some(floats(&[f32::NAN; 14])),
+            "tokenizer.ggml.scores: the score of token 0 is NaN",
+        ),
+        (
+            "llama",
+            "scores",
+            Some(floats(&[f32::NEG_INFINITY; 14])),
+            "tokenizer.ggml.scores: the score of token 0 is -inf",
+        ),
+        ("llama", "scores", Some("0".into()), "tokenizer.ggml.scores: want array of f32, found string"),
+        ("llama", "scores", Some(bytes(&[])), "tokenizer.ggml.scores: want array of f32, found array of u8"),
+        (
+            "llama",
+            "add_space_prefix",
+            Some(Value::U32(1)),
+            "tokenizer.ggml.add_space_prefix: want bool, found u32",
+        ),
+        (
+            "llama",
+            "bos_token_id",
+            Some(Value::U32(14)),
+            "tokenizer.ggml.bos_token_id: token 14 does not exist",
+        ),
+        (
+            "bert",
+            "unknown_token_id",
+            None,
+            "tokenizer.ggml.unknown_token_id: required, because the vocabulary does not have every character",
+        ),
+        (
+            "bert",
+            "unknown_token_id",
+            Some(Value::U32(7)),
+            "tokenizer.ggml.unknown_token_id: token 7 does not exist",
+        ),
+        (
+            "bert",
+            "seperator_token_id",
+            None,
+            "tokenizer.ggml.seperator_token_id: required, because every text gets this token",
+        ),
+        (
+            "bert",
+            "bos_token_id",
+            None,
+            "tokenizer.ggml.bos_token_id: required, because every text gets this token",
+        ),
+        (
+            "bert",
+            "normalizer.lowercase",
+            Some("no".into()),
+            "tokenizer.ggml.normalizer.lowercase: want bool, found string",
+        ),
+        (
+            "bert",
+            "tokens",
+            Some(texts(&["a", &long])),
+            "tokenizer.ggml.tokens: token 1 has 513 bytes, at most 512 are supported",
+        ),
+        (
+            "t5",
+            "tokens",
+            Some(texts(&[&long])),
+            "tokenizer.ggml.tokens: token 0 has 513 bytes, at most 512 are supported",
+        ),
+        (
+            "t5",
+            "unknown_token_id",
+            Some(Value::U32(9999)),
+            "tokenizer.ggml.unknown_token_id: token 9999 does not exist",
+        ),
+        (
+            "t5",
+            "eos_token_id",
+            Some(Value::U32(9999)),
+            "tokenizer.ggml.eos_token_id: token 9999 does not exist",
+        ),
+        (
+            "t5",
+            "precompiled_charsmap",
+            Some("".into()),
+            "tokenizer.ggml.precompiled_charsmap: want array of i32, found string",
+        ),
+        (
+            "t5",
+            "precompiled_charsmap",
+            Some(Value::Array(Array::from_i32(&[256; 9]))),
+            "tokenizer.ggml.precompiled_charsmap: want bytes, found larger numbers",
+        ),
+        (
+            "t5",
+            "precompiled_charsmap",
+            Some(bytes(&[0; 3])),
+            "tokenizer.ggml.precompiled_charsmap: too short for the size of its trie",
+        ),
+        (
+            "t5",
+            "precompiled_charsmap",
+            Some(bytes(&charsmap()[..300])),
+            "tokenizer.ggml.precompiled_charsmap: its trie is longer than the map",
+        ),
+        (
+            "t5",
+            "precompiled_charsmap",
+            Some(bytes(&circle)),
+            "tokenizer.ggml.precompiled_charsmap: its trie leads in a circle",
+        ),
+        ("gemma4", "merges", None, "tokenizer.ggml.merges: required metadata key is missing"),
+        (
+            "gemma4",
+            "merges",
+            Some(texts(&["a é"])),
+            "tokenizer.ggml.merges: merge 0, \"a é\", names a token that the vocabulary lacks",
+        ),
+        (
+            "gemma4",
+            "bos_token_id",
+            None,
+            "tokenizer.ggml.bos_token_id: required, because every text gets this token",
+        ),
+    ];
+    let mut failures = Vec::new();
+    for (model, name, value, want) in cases {
+        let (_, mut entries) = others().into_iter().find(|(other, _)| *other == model).unwrap();
+        read(&entries).unwrap();
+        match value {
+            Some(value) => entries.insert(key(name), value),
+            None => entries.remove(&key(name)),
+        };
+        let got = read(&entries).err().map_or("no error".into(), |error| error.to_string());
+        if !got.starts_with(&format!("bad.gguf: {want}")) {
+            failures.push(format!("{model}: {name}: {got}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn a_special_token_has_at_most_256_bytes() {
+    let (_, mut entries) = others().swap_remove(2);
+    let mut tokens = items(&entries[&key("tokens")]);
+    tokens[0] = "x".repeat(257);
+    entries.insert(key("tokens"), strings(&tokens));
+    let error = read(&entries).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "bad.gguf: tokenizer.ggml.tokens: special token 0 has 257 bytes, at most 256 are supported"
+    );
+}
+
+#[test]
+fn a_text_cannot_grow_without_bound() {
+    // A map whose one rule makes sixty characters of an `a`.
+    let mut units = vec![0u32; 1024];
+    let (at, children) = (256 ^ u32::from(b'a'), 512 ^ u32::from(b'a'));
+    units[0] = 256 << 10;
+    units[at as usize] = u32::from(b'a') | 1 << 8 | (at ^ children) << 10;
+    units[children as usize] = 1 << 31;
+    let mut map = (units.len() as u32 * 4).to_le_bytes().to_vec();
+    map.extend(units.iter().flat_map(|unit| unit.to_le_bytes()));
+    map.extend([b'x'; 60]);
+    map.push(0);
+    let (_, mut entries) = others().swap_remove(3);
+    entries.insert(key("precompiled_charsmap"), Value::Array(Array::from_u8(&map)));
+    let meta = Metadata::new("bad.gguf", entries).unwrap();
+    let tokenizer = from_gguf(&meta, "bad.gguf").unwrap();
+    assert!(tokenizer.encode("abcdefgh", Special::AsText).is_ok());
+    let error = tokenizer.encode(&"a".repeat(1_000_000), Special::AsText).unwrap_err().to_string();
+    let want = "bad.gguf: tokenizer.ggml.precompiled_charsmap: the text becomes more than 16 times longer by the \
+        vocabulary's rules";
+    assert_eq!(error, want);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(6000))]
     #[test]
@@ -286,6 +562,33 @@ proptest! {
         let mut entries = valid();
         for (name, change, at, value) in changes {
             mutate(&mut entries, &key(names[name]), change, at.index(1000), value);
+        }
+        if let Err(error) = read(&entries) {
+            let message = error.to_string();
+            prop_assert!(message.starts_with("bad.gguf: tokenizer.ggml."), "{}", message);
+            prop_assert!(message.len() < 1500, "{}", message);
+        }
+    }
+
+    #[test]
+    fn mutations_of_the_other_kinds_never_panic(
+        kind in 0usize..4,
+        changes in prop::collection::vec((0usize..14, any::<u8>(), any::<prop::sample::Index>(), any_value()), 1..4),
+        bytes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+    ) {
+        let names = ["model", "tokens", "tokens", "token_type", "scores", "scores", "merges", "bos_token_id", "eos_token_id",
+            "add_space_prefix", "remove_extra_whitespaces", "unknown_token_id", "seperator_token_id", "normalizer.lowercase"];
+        let (_, mut entries) = others().swap_remove(kind);
+        for (name, change, at, value) in changes {
+            mutate(&mut entries, &key(names[name]), change, at.index(1000), value);
+        }
+        if kind == 3 {
+            let mut map = charsmap();
+            for (at, byte) in bytes {
+                let at = at.index(map.len());
+                map[at] = byte;
+            }
+            entries.insert(key("precompiled_charsmap"), Value::Array(Array::from_u8(&map)));
         }
         if let Err(error) = read(&entries) {
             let message = error.to_string();

@@ -11,6 +11,7 @@ use leyden_tensor::{Metadata, StrArray};
 use super::Tokenizer;
 use super::byte_level;
 use super::classes::{Class, class};
+use super::fields;
 use super::gguf::{GgufTokenizer, Model, Unwritable};
 use super::merges::{Merge, Merges};
 use super::pretok::{self, PreTokenizer, Spelling};
@@ -54,7 +55,7 @@ fn with_rule(meta: &Metadata, file: &str, name: &str) -> Result<Box<dyn Tokenize
         let known = pretok::names().collect();
         Error::new(file, PRE, ErrorKind::UnsupportedPreTokenizer { name: name.into(), known })
     })?;
-    let texts = vocab::read_texts(meta, file)?;
+    let texts = fields::read_texts(meta, file)?;
     let defaults = Defaults { add_bos: pre.add_bos, force_bos: pre.force_bos, ..Defaults::default() };
     let decode = match pre.spelling {
         Spelling::ByteLevel => byte_level::decode,
@@ -66,7 +67,7 @@ fn with_rule(meta: &Metadata, file: &str, name: &str) -> Result<Box<dyn Tokenize
         byte_ids: [None; 256],
         char_ids: HashMap::new(),
         line_feeds: Vec::new(),
-        merges: read_merges(&vocab::strings(meta, file, MERGES)?, &texts, file)?,
+        merges: read_merges(&fields::strings(meta, file, MERGES)?, &texts, file)?,
         words: HashMap::new(),
     };
     match pre.spelling {

@@ -4,8 +4,8 @@
 //! matches stays. The map is a double-array trie (Aoe 1989, in the compact form of Kanda and others 2018:
 //! 32 bits a unit, children found by exclusive or), followed by the replacements, each ended by a zero byte.
 //!
-//! A damaged trie may have loops or lead outside, so it is walked as a whole when it is read: every unit that
-//! the root leads to must be reached in one way only.
+//! Texts with the same end share its units. A damaged map may lead in circles or outside, so it is walked as a whole
+//! when it is read, every unit once.
 
 use leyden_tensor::Metadata;
 
@@ -86,31 +86,58 @@ impl Charsmap {
         self.units.get(at as usize).copied().map(Unit)
     }
 
-    /// Walks the whole trie.
+    /// Walks the whole trie, depth first.
     fn check(&self) -> Result<(), &'static str> {
+        /// A unit on the way from the root: where its children are, the byte of the next one to look at, and the length
+        /// of the longest way down that is known.
+        struct Open {
+            at: Option<usize>,
+            base: u32,
+            next: u32,
+            height: usize,
+        }
+        #[derive(Clone, Copy)]
+        enum Mark {
+            New,
+            Open,
+            Done(usize),
+        }
         let outside = "its trie leads outside";
         let Some(root) = self.unit(0) else { return Ok(()) };
-        let mut seen = vec![false; self.units.len()];
-        let mut open = vec![(root.offset(), 0)];
-        while let Some((base, depth)) = open.pop() {
-            for byte in 1..=255 {
-                let at = base ^ byte;
-                let unit = self.unit(at).ok_or(outside)?;
-                if unit.label() != byte {
-                    continue;
+        let mut marks = vec![Mark::New; self.units.len()];
+        let mut way = vec![Open { at: None, base: root.offset(), next: 1, height: 0 }];
+        while let Some(last) = way.last_mut() {
+            if last.next > 255 {
+                let (at, height) = (last.at, last.height);
+                way.pop();
+                if let (Some(at), Some(parent)) = (at, way.last_mut()) {
+                    marks[at] = Mark::Done(height);
+                    parent.height = parent.height.max(height + 1);
                 }
-                if std::mem::replace(&mut seen[at as usize], true) {
-                    return Err("two ways in its trie lead to one place");
+                continue;
+            }
+            let byte = last.next;
+            last.next += 1;
+            let at = last.base ^ byte;
+            let unit = self.unit(at).ok_or(outside)?;
+            if unit.label() != byte {
+                continue;
+            }
+            match marks[at as usize] {
+                Mark::Open => return Err("its trie leads in a circle"),
+                Mark::Done(height) => last.height = last.height.max(height + 1),
+                Mark::New => {
+                    let base = at ^ unit.offset();
+                    if unit.ends() {
+                        let value = self.unit(base).ok_or(outside)?;
+                        self.replacement(value).ok_or("a replacement lies outside or has no end")?;
+                    }
+                    marks[at as usize] = Mark::Open;
+                    way.push(Open { at: Some(at as usize), base, next: 1, height: 0 });
                 }
-                if depth == MAX_KEY_BYTES {
-                    return Err("it replaces a text of more than 256 bytes");
-                }
-                let children = at ^ unit.offset();
-                if unit.ends() {
-                    let value = self.unit(children).ok_or(outside)?;
-                    self.replacement(value).ok_or("a replacement lies outside or has no end")?;
-                }
-                open.push((children, depth + 1));
+            }
+            if way.last().is_some_and(|last| way.len() - 1 + last.height > MAX_KEY_BYTES) {
+                return Err("it replaces a text of more than 256 bytes");
             }
         }
         Ok(())
@@ -184,10 +211,7 @@ mod tests {
         assert_eq!(with(0, 4096 << 10), "its trie leads outside");
         assert_eq!(with(512 ^ u32::from(b'a'), 1 << 31 | 7), "a replacement lies outside or has no end");
         // The child's children lie where it lies itself.
-        assert_eq!(
-            with(a, u32::from(b'a') | u32::from(b'a') << 10),
-            "two ways in its trie lead to one place"
-        );
+        assert_eq!(with(a, u32::from(b'a') | u32::from(b'a') << 10), "its trie leads in a circle");
         for (bytes, want) in [
             (&good[..3], "too short for the size of its trie"),
             (&good[..100], "its trie is longer than the map"),

@@ -1,13 +1,14 @@
 //! Tokenizers: text to token ids, and the bytes of a token.
 //!
 //! [`from_gguf`] looks up the model that a file names in one table. A tokenizer model is one file; what
-//! models share is in `vocab` (the tokens), `special` (special tokens in a prompt) and `pretok` (cutting a
-//! text into words).
+//! models share is in `gguf` (the rest of a tokenizer), `vocab` (the tokens), `special` (special tokens in a prompt)
+//! and `pretok` (cutting a text into words).
 
 mod bpe;
 mod byte_level;
 mod charsmap;
 pub(crate) mod classes;
+mod fields;
 mod gguf;
 mod hf;
 mod merges;

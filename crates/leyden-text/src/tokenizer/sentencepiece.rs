@@ -2,19 +2,24 @@
 //!
 //! A text is written as the tokens of its characters. Then, as long as two neighbours together are the text of a
 //! token, the pair whose token has the highest score is replaced by it, and of equal ones the leftmost.
-//! A character that is no token becomes the tokens of its bytes. There are no words: a space is a character like
-//! another, `▁`, and the candidates of a whole text are in one heap.
+//! A character that is no token becomes the tokens of its bytes.
+//!
+//! There are no words: a space is a character like another, `▁`. But where no token has the last character before a
+//! mark and the mark in it, nothing can be merged across that place, and what lies between such places is
+//! written by itself, once if it repeats.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use leyden_tensor::Metadata;
 
 use super::Tokenizer;
+use super::fields;
 use super::gguf::{GgufTokenizer, Model, Unwritable};
 use super::space_mark::{self, MARK};
 use super::text_index::TextIndex;
-use super::vocab::{self, Defaults, Vocab};
+use super::vocab::{Defaults, Vocab};
 use crate::error::{Error, ErrorKind};
 
 pub(super) const ADD_SPACE_PREFIX: &str = "tokenizer.ggml.add_space_prefix";
@@ -24,19 +29,29 @@ struct SentencePiece {
     /// For each token its score, as a number that is ordered the same way.
     ranks: Vec<u32>,
     byte_ids: [Option<u32>; 256],
+    /// The characters that stand before a mark in some token.
+    before_marks: HashSet<char>,
     add_space_prefix: bool,
 }
 
 /// Reads the tokenizer from the metadata of a file.
 pub(super) fn from_gguf(meta: &Metadata, file: &str) -> Result<Box<dyn Tokenizer>, Error> {
-    let texts = vocab::read_texts(meta, file)?;
+    let texts = fields::read_texts(meta, file)?;
     let defaults = Defaults { bos: Some(1), eos: Some(2), add_bos: true, ..Defaults::default() };
     let vocab = Vocab::new(meta, file, &texts, defaults, space_mark::decode)?;
-    let scores = vocab::scores(meta, file, texts.len())?;
+    let scores = fields::scores(meta, file, texts.len())?;
     let prefix = meta.opt_bool(ADD_SPACE_PREFIX);
     let prefix = prefix.map_err(|error| Error::new(file, None, ErrorKind::Metadata(error)))?;
+    let before_marks = |(_, text): (u32, &str)| {
+        let mut before = HashSet::new();
+        for (at, _) in text.match_indices(MARK) {
+            before.extend(text[..at].chars().next_back());
+        }
+        before
+    };
     let index = texts.clone();
     let model = SentencePiece {
+        before_marks: texts.iter().flat_map(before_marks).collect(),
         byte_ids: std::array::from_fn(|byte| texts.get(format!("<0x{byte:02X}>").as_bytes())),
         ranks: scores.into_iter().map(rank).collect(),
         add_space_prefix: prefix.unwrap_or(true),
@@ -57,7 +72,7 @@ struct Symbol {
     start: usize,
     /// In bytes; 0 once it is part of the symbol before it.
     len: usize,
-    /// Its neighbours; `usize::MAX` beyond the ends.
+    /// Its neighbours; beyond the ends there are none of these numbers.
     previous: usize,
     next: usize,
     id: Option<u32>,
@@ -80,30 +95,19 @@ impl Model for SentencePiece {
             marked.push_str(MARK);
         }
         marked.push_str(&space_mark::encode(text));
-        let mut symbols: Vec<Symbol> = marked
-            .char_indices()
-            .zip(0usize..)
-            .map(|((start, c), at)| {
-                let len = c.len_utf8();
-                let id = self.texts.get(&marked.as_bytes()[start..start + len]);
-                Symbol { start, len, previous: at.wrapping_sub(1), next: at + 1, id }
-            })
-            .collect();
-        if let Some(last) = symbols.last_mut() {
-            last.next = usize::MAX;
-        }
-        self.merge(marked.as_bytes(), &mut symbols);
-        let mut at = 0;
-        while let Some(symbol) = symbols.get(at) {
-            match symbol.id {
-                Some(id) => ids.push(id),
-                None => {
-                    for &byte in &marked.as_bytes()[symbol.start..symbol.start + symbol.len] {
-                        ids.push(self.byte_ids[usize::from(byte)].ok_or(Unwritable::Byte(byte))?);
-                    }
-                }
+        let mut seen: HashMap<&str, (usize, usize)> = HashMap::new();
+        let mut symbols = Vec::new();
+        let mut rest = marked.as_str();
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(self.first_part(rest));
+            rest = after;
+            if let Some(&(start, end)) = seen.get(part) {
+                ids.extend_from_within(start..end);
+                continue;
             }
-            at = symbol.next;
+            let start = ids.len();
+            self.part(part, &mut symbols, ids)?;
+            seen.insert(part, (start, ids.len()));
         }
         Ok(())
     }
@@ -114,6 +118,38 @@ impl Model for SentencePiece {
 }
 
 impl SentencePiece {
+    /// How much of `text`, which is not empty, nothing behind it can be merged with.
+    fn first_part(&self, text: &str) -> usize {
+        let parts = |&(at, _): &(usize, &str)| {
+            text[..at].chars().next_back().is_some_and(|before| !self.before_marks.contains(&before))
+        };
+        text.match_indices(MARK).find(parts).map_or(text.len(), |(at, _)| at)
+    }
+
+    /// Appends the ids of a part. `symbols` is room to work in.
+    fn part(&self, text: &str, symbols: &mut Vec<Symbol>, ids: &mut Vec<u32>) -> Result<(), Unwritable> {
+        symbols.clear();
+        symbols.extend(text.char_indices().zip(0usize..).map(|((start, c), at)| {
+            let len = c.len_utf8();
+            let id = self.texts.get(&text.as_bytes()[start..start + len]);
+            Symbol { start, len, previous: at.wrapping_sub(1), next: at + 1, id }
+        }));
+        self.merge(text.as_bytes(), symbols);
+        let mut at = 0;
+        while let Some(symbol) = symbols.get(at) {
+            match symbol.id {
+                Some(id) => ids.push(id),
+                None => {
+                    for &byte in &text.as_bytes()[symbol.start..symbol.start + symbol.len] {
+                        ids.push(self.byte_ids[usize::from(byte)].ok_or(Unwritable::Byte(byte))?);
+                    }
+                }
+            }
+            at = symbol.next;
+        }
+        Ok(())
+    }
+
     fn merge(&self, text: &[u8], symbols: &mut [Symbol]) {
         let candidate = |symbols: &[Symbol], left: usize, right: usize| {
             let (first, second) = (symbols.get(left)?, symbols.get(right)?);
@@ -137,5 +173,81 @@ impl SentencePiece {
             heap.extend(candidate(symbols, first.previous, left));
             heap.extend(candidate(symbols, left, second.next));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leyden_tensor::{Array, Value};
+    use proptest::prelude::*;
+
+    use super::super::Special;
+    use super::*;
+
+    fn tokenizer(tokens: &[String], scores: &[f32]) -> Box<dyn Tokenizer> {
+        let entries = [
+            ("tokenizer.ggml.model", Value::from("llama")),
+            ("tokenizer.ggml.tokens", Value::Array(Array::from_strs(tokens))),
+            ("tokenizer.ggml.scores", Value::Array(Array::from_f32(scores))),
+        ];
+        let meta = Metadata::new("m", entries.map(|(key, value)| (key.to_string(), value))).unwrap();
+        crate::from_gguf(&meta, "m").unwrap()
+    }
+
+    /// The definition: merge the leftmost of the best pairs until there is none.
+    fn by_definition(text: &str, tokens: &[String], scores: &[f32]) -> Vec<u32> {
+        let id = |part: &str| tokens.iter().position(|token| token == part);
+        let mut parts: Vec<String> =
+            format!("{MARK}{}", text.replace(' ', MARK)).chars().map(String::from).collect();
+        loop {
+            let mut best: Option<(f32, usize)> = None;
+            for at in 1..parts.len() {
+                let score = id(&(parts[at - 1].clone() + &parts[at])).map(|id| scores[id]);
+                if let Some(score) = score.filter(|&score| best.is_none_or(|(old, _)| score > old)) {
+                    best = Some((score, at));
+                }
+            }
+            let Some((_, at)) = best else {
+                return parts.iter().map(|part| id(part).unwrap() as u32).collect();
+            };
+            let right = parts.remove(at);
+            parts[at - 1] += &right;
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn merging_follows_the_definition(
+            more in prop::collection::btree_map("[ab▁]{2,5}", -3i8..3, 0..14),
+            text in "[ab ]{1,40}",
+        ) {
+            let single = ["<s>", "<x>", "a", "b", MARK].map(|token| (String::from(token), 0.0));
+            let more = more.into_iter().map(|(token, score)| (token, f32::from(score) / 2.0));
+            let (tokens, scores): (Vec<String>, Vec<f32>) = single.into_iter().chain(more).unzip();
+            let tokenizer = tokenizer(&tokens, &scores);
+            let ids = tokenizer.encode(&text, Special::AsText).unwrap();
+            prop_assert_eq!(ids, by_definition(&text, &tokens, &scores));
+        }
+
+        #[test]
+        fn ranks_are_ordered_as_scores(a in any::<f32>(), b in any::<f32>()) {
+            prop_assume!(a.is_finite() && b.is_finite());
+            prop_assert_eq!(rank(a).cmp(&rank(b)), a.partial_cmp(&b).unwrap());
+        }
+    }
+
+    #[test]
+    fn characters_without_a_token_become_bytes() {
+        let tokens = ["<0xC3>", "<s>", "</s>", "<0xA9>", MARK, "a", "é"].map(String::from);
+        let all = tokenizer(&tokens, &[0.0; 7]);
+        assert_eq!(all.encode("aé", Special::AsText).unwrap(), [4, 5, 6]);
+        let few = tokenizer(&tokens[..6], &[0.0; 6]);
+        assert_eq!(few.encode("aé", Special::AsText).unwrap(), [4, 5, 0, 3]);
+        let error = few.encode("b", Special::AsText).unwrap_err().to_string();
+        assert!(
+            error.starts_with("m: tokenizer.ggml.tokens: the vocabulary has no token for byte 0x62"),
+            "{error}"
+        );
+        assert_eq!(rank(0.0), rank(-0.0));
     }
 }

@@ -8,11 +8,12 @@ use leyden_tensor::Metadata;
 
 use super::Tokenizer;
 use super::charsmap::{CHARSMAP, Charsmap};
+use super::fields;
 use super::gguf::{GgufTokenizer, Model, Unwritable};
 use super::prefix_search::PrefixSearch;
 use super::sentencepiece::ADD_SPACE_PREFIX;
 use super::space_mark::{self, MARK};
-use super::vocab::{self, Defaults, Kind, MAX_TOKEN_BYTES, Vocab};
+use super::vocab::{Defaults, Kind, MAX_TOKEN_BYTES, Vocab};
 use crate::error::{Error, ErrorKind};
 
 const REMOVE_EXTRA_SPACES: &str = "tokenizer.ggml.remove_extra_whitespaces";
@@ -39,13 +40,13 @@ struct Unigram {
 
 /// Reads the tokenizer from the metadata of a file.
 pub(super) fn from_gguf(meta: &Metadata, file: &str) -> Result<Box<dyn Tokenizer>, Error> {
-    let texts = vocab::read_texts(meta, file)?;
-    vocab::check_lengths(&texts, file, MAX_TOKEN_BYTES)?;
+    let texts = fields::read_texts(meta, file)?;
+    fields::check_lengths(&texts, file, MAX_TOKEN_BYTES)?;
     let defaults = Defaults { eos: Some(1), add_eos: true, ..Defaults::default() };
     let vocab = Vocab::new(meta, file, &texts, defaults, space_mark::decode)?;
-    let scores = vocab::scores(meta, file, texts.len())?;
+    let scores = fields::scores(meta, file, texts.len())?;
     // As the file says, before kinds are corrected by well-known texts.
-    let kinds = vocab::kinds(meta, file, texts.len())?;
+    let kinds = fields::kinds(meta, file, texts.len())?;
     let of_kind = |wanted: &'static [Kind]| {
         let kinds = &kinds;
         let tokens = texts.iter().map(|(id, text)| (text.as_bytes(), id));

@@ -3,15 +3,14 @@
 //! Kinds and ends follow llama.cpp, because files rely on it: converters mark tokens wrongly often
 //! enough that a list of well-known texts overrides what the file says. Those lists stand here.
 
-use leyden_tensor::{Array, Metadata, StrArray, Value};
+use leyden_tensor::Metadata;
 
+use super::fields;
 use super::text_index::TextIndex;
-use crate::error::{Error, ErrorKind, Quoted};
+use crate::error::{Error, ErrorKind};
 
 pub(super) const TOKENS: &str = "tokenizer.ggml.tokens";
-const SCORES: &str = "tokenizer.ggml.scores";
 const UNKNOWN: &str = "tokenizer.ggml.unknown_token_id";
-const TOKEN_TYPE: &str = "tokenizer.ggml.token_type";
 const BOS: &str = "tokenizer.ggml.bos_token_id";
 const EOS: &str = "tokenizer.ggml.eos_token_id";
 const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
@@ -35,7 +34,7 @@ pub(super) enum Kind {
     Byte,
 }
 
-const KINDS: [Kind; 7] = [
+pub(super) const KINDS: [Kind; 7] = [
     Kind::Undefined,
     Kind::Normal,
     Kind::Unknown,
@@ -206,70 +205,6 @@ pub(super) struct Defaults {
     pub(super) force_eos: bool,
 }
 
-/// Reads a required array of strings.
-pub(super) fn strings(meta: &Metadata, file: &str, key: &'static str) -> Result<StrArray, Error> {
-    let array =
-        meta.opt_array_str(key).map_err(|error| Error::new(file, None, ErrorKind::Metadata(error)))?;
-    let missing = || Error::new(file, key, ErrorKind::Invalid("required metadata key is missing".into()));
-    array.ok_or_else(missing)
-}
-
-/// Reads the texts of the tokens and checks that they are UTF-8 and distinct; the empty text may repeat.
-pub(super) fn read_texts(meta: &Metadata, file: &str) -> Result<TextIndex, Error> {
-    let array = strings(meta, file, TOKENS)?;
-    let invalid = |message| Error::new(file, TOKENS, ErrorKind::Invalid(message));
-    if array.is_empty() {
-        return Err(invalid("the vocabulary is empty".into()));
-    }
-    if u32::try_from(array.len()).is_err() {
-        return Err(invalid(format!("{} tokens are more than token ids can count", array.len())));
-    }
-    let mut texts = TextIndex::with_capacity(array.len());
-    for (id, text) in array.iter().enumerate() {
-        let Ok(text) = std::str::from_utf8(text) else {
-            return Err(invalid(format!("token {id} is not UTF-8")));
-        };
-        if let Err(first) = texts.push(text.as_bytes()) {
-            return Err(invalid(format!("tokens {first} and {id} are both {}", Quoted(text))));
-        }
-    }
-    Ok(texts)
-}
-
-/// Refuses a token that is longer than `most` bytes.
-pub(super) fn check_lengths(texts: &TextIndex, file: &str, most: usize) -> Result<(), Error> {
-    match texts.iter().find(|(_, text)| text.len() > most) {
-        Some((id, text)) => {
-            let why = format!("token {id} has {} bytes, at most {most} are supported", text.len());
-            Err(Error::new(file, TOKENS, ErrorKind::Invalid(why)))
-        }
-        None => Ok(()),
-    }
-}
-
-/// Reads the scores of `n` tokens, finite numbers; all are 0 if the file has none.
-pub(super) fn scores(meta: &Metadata, file: &str, n: usize) -> Result<Vec<f32>, Error> {
-    let metadata = |error| Error::new(file, None, ErrorKind::Metadata(error));
-    let is_integer = |array: &Array| array.get(0).is_some_and(|value| value.as_integer().is_some());
-    let scores = match meta.get(SCORES) {
-        None => return Ok(vec![0.0; n]),
-        Some(Value::Array(array)) if is_integer(array) => meta
-            .opt_array_i32(SCORES)
-            .map_err(metadata)?
-            .map(|scores| scores.iter().map(|&s| s as f32).collect()),
-        Some(_) => meta.opt_array_f32(SCORES).map_err(metadata)?,
-    };
-    let scores: Vec<f32> = scores.unwrap_or_default();
-    let invalid = |message| Error::new(file, SCORES, ErrorKind::Invalid(message));
-    if scores.len() != n {
-        return Err(invalid(format!("{} scores for {n} tokens", scores.len())));
-    }
-    match scores.iter().position(|score| !score.is_finite()) {
-        Some(id) => Err(invalid(format!("the score of token {id} is {}", scores[id]))),
-        None => Ok(scores),
-    }
-}
-
 impl Vocab {
     /// Reads what does not depend on the kind of tokenizer. `decode` appends the bytes that a normal token
     /// spells, or returns false for a text that spells none; such a text stands for itself.
@@ -285,7 +220,7 @@ impl Vocab {
         let mut vocab = Vocab {
             bytes: Vec::new(),
             ends: Vec::with_capacity(texts.len()),
-            kinds: kinds(meta, file, texts.len())?,
+            kinds: fields::kinds(meta, file, texts.len())?,
             bos: None,
             eos: None,
             add_bos: flag(ADD_BOS)?.unwrap_or(defaults.add_bos) || defaults.force_bos,
@@ -437,19 +372,4 @@ pub(super) fn byte_of(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'A'..=b'F');
     if digits.len() == 2 && digits.bytes().all(is_digit) { u8::from_str_radix(digits, 16).ok() } else { None }
-}
-
-/// The kinds of `n` tokens: what the file says, or normal if it says nothing.
-pub(super) fn kinds(meta: &Metadata, file: &str, n: usize) -> Result<Vec<Kind>, Error> {
-    let array = meta.opt_array_i32(TOKEN_TYPE).map_err(|e| Error::new(file, None, ErrorKind::Metadata(e)))?;
-    let Some(numbers) = array else { return Ok(vec![Kind::Normal; n]) };
-    let invalid = |message| Error::new(file, TOKEN_TYPE, ErrorKind::Invalid(message));
-    if numbers.len() != n {
-        return Err(invalid(format!("{} types for {n} tokens", numbers.len())));
-    }
-    let kind = |(id, &number): (usize, &i32)| {
-        let kind = usize::try_from(number).ok().and_then(|number| KINDS.get(number));
-        kind.copied().ok_or_else(|| invalid(format!("token {id} has the unknown type {number}")))
-    };
-    numbers.iter().enumerate().map(kind).collect()
 }

@@ -8,11 +8,12 @@ use leyden_tensor::Metadata;
 
 use super::Tokenizer;
 use super::classes::{Class, class};
+use super::fields;
 use super::gguf::{GgufTokenizer, Model, Unwritable};
 use super::prefix_search::PrefixSearch;
 use super::space_mark::{self, MARK};
 use super::unicode_bases::BASES;
-use super::vocab::{self, Defaults, MAX_TOKEN_BYTES, Vocab};
+use super::vocab::{Defaults, MAX_TOKEN_BYTES, Vocab};
 use crate::error::{Error, ErrorKind};
 
 const SEPARATOR: &str = "tokenizer.ggml.seperator_token_id";
@@ -28,8 +29,8 @@ struct WordPiece {
 
 /// Reads the tokenizer from the metadata of a file.
 pub(super) fn from_gguf(meta: &Metadata, file: &str) -> Result<Box<dyn Tokenizer>, Error> {
-    let texts = vocab::read_texts(meta, file)?;
-    vocab::check_lengths(&texts, file, MAX_TOKEN_BYTES)?;
+    let texts = fields::read_texts(meta, file)?;
+    fields::check_lengths(&texts, file, MAX_TOKEN_BYTES)?;
     let defaults = Defaults {
         bos: Some(101),
         eos: Some(102),
