@@ -93,7 +93,7 @@ fn pair(low: i32, high: i32) -> i32 {
 }
 
 #[inline(always)]
-fn quantise_column<I: Isa>(_isa: I, grid: Grid, x: &[f32], column: usize, c: usize, out: &mut TileOut<'_>) {
+fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usize, out: &mut TileOut<'_>) {
     match grid {
         Grid::F32 => {
             for (k, &v) in x.iter().enumerate() {
@@ -101,12 +101,7 @@ fn quantise_column<I: Isa>(_isa: I, grid: Grid, x: &[f32], column: usize, c: usi
             }
         }
         Grid::A32 => {
-            for (b, group) in x.as_chunks::<32>().0.iter().enumerate() {
-                let mut codes = [0_i8; 32];
-                out.scales[b * c + column] = quantise_group(group, &mut codes);
-                scatter(&codes, &mut out.codes[b * 32 * c..], (column, c), out.run);
-                out.sums[b * c + column] = codes.iter().map(|&v| i32::from(v)).sum();
-            }
+            quantise_column_a32(isa, x, (column, c), out.run, out.codes, out.scales, out.sums);
         }
         Grid::A128 => {
             for (b, group) in x.as_chunks::<128>().0.iter().enumerate() {
@@ -126,6 +121,25 @@ fn quantise_column<I: Isa>(_isa: I, grid: Grid, x: &[f32], column: usize, c: usi
                 }
             }
         }
+    }
+}
+
+/// One column of a tile of [`Grid::A32`]: codes, `run` of them side by side, scales and the sum of each 32 codes.
+#[inline(always)]
+pub(crate) fn quantise_column_a32<I: Isa>(
+    _isa: I,
+    x: &[f32],
+    (column, c): (usize, usize),
+    run: usize,
+    codes: &mut [i8],
+    scales: &mut [f32],
+    sums: &mut [i32],
+) {
+    for (b, group) in x.as_chunks::<32>().0.iter().enumerate() {
+        let mut q = [0_i8; 32];
+        scales[b * c + column] = quantise_group(group, &mut q);
+        scatter(&q, &mut codes[b * 32 * c..], (column, c), run);
+        sums[b * c + column] = q.iter().map(|&v| i32::from(v)).sum();
     }
 }
 

@@ -3,11 +3,15 @@
 use crate::Cpu;
 use crate::error::Error;
 use crate::isa::{Isa, dispatch};
+use crate::matmul::format::q8_0;
 use crate::memory::{Disjoint, HugeBuf};
 use std::fmt;
 
 /// Tokens in a block.
 pub const BLOCK_TOKENS: usize = 64;
+
+/// Tokens whose keys lie together, one in each lane of a vector.
+pub(crate) const KEY_TOKENS: usize = 16;
 
 /// How cached keys and values are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -32,6 +36,15 @@ impl KvType {
             KvType::F32 => "f32",
             KvType::F16 => "f16",
             KvType::Q8_0 => "q8_0",
+        }
+    }
+
+    /// Bytes of one number, without the scales of the quantised type.
+    pub(crate) fn value_bytes(self) -> usize {
+        match self {
+            KvType::F32 => 4,
+            KvType::F16 => 2,
+            KvType::Q8_0 => 1,
         }
     }
 
@@ -62,19 +75,24 @@ pub struct KvShape {
 }
 
 impl KvShape {
-    /// Bytes of one head's keys (or values) in one block.
-    pub(crate) fn head_bytes(&self) -> usize {
-        let values = BLOCK_TOKENS * self.head_dim;
+    /// Bytes of one head's keys in one block.
+    pub(crate) fn key_bytes(&self) -> usize {
         match self.kv_type {
-            KvType::F32 => values * 4,
-            KvType::F16 => values * 2,
-            KvType::Q8_0 => values + values / 32 * 2,
+            KvType::Q8_0 => BLOCK_TOKENS / KEY_TOKENS * q8_0::panel_bytes(self.head_dim),
+            t => BLOCK_TOKENS * self.head_dim * t.value_bytes(),
         }
+    }
+
+    /// Bytes of one head's values in one block.
+    pub(crate) fn value_bytes(&self) -> usize {
+        let values = BLOCK_TOKENS * self.head_dim;
+        let scales = if self.kv_type == KvType::Q8_0 { values / 32 * 2 } else { 0 };
+        values * self.kv_type.value_bytes() + scales
     }
 
     /// Bytes of one block in one layer: keys of all heads, then values of all heads.
     fn block_bytes(&self) -> usize {
-        2 * self.heads * self.head_bytes()
+        self.heads * (self.key_bytes() + self.value_bytes())
     }
 
     /// Bytes that one token takes in all layers.
@@ -131,15 +149,16 @@ impl KvCache {
 
     /// Keys of one head in one block.
     pub(crate) fn keys(&self, layer: usize, block: u32, head: usize) -> &[u8] {
-        let n = self.shape.head_bytes();
+        let n = self.shape.key_bytes();
         let at = block as usize * self.shape.block_bytes() + head * n;
         &self.layers[layer].as_slice()[at..at + n]
     }
 
     /// Values of one head in one block.
     pub(crate) fn values(&self, layer: usize, block: u32, head: usize) -> &[u8] {
-        let n = self.shape.head_bytes();
-        let at = block as usize * self.shape.block_bytes() + (self.shape.heads + head) * n;
+        let n = self.shape.value_bytes();
+        let keys = self.shape.heads * self.shape.key_bytes();
+        let at = block as usize * self.shape.block_bytes() + keys + head * n;
         &self.layers[layer].as_slice()[at..at + n]
     }
 
@@ -153,15 +172,15 @@ impl KvCache {
         let width = shape.heads * shape.head_dim;
         assert_eq!(keys.len(), slots.len() * width, "keys of {} tokens", slots.len());
         assert_eq!(values.len(), keys.len(), "as many values as keys");
-        let n = shape.head_bytes();
+        let (kn, vn) = (shape.key_bytes(), shape.value_bytes());
         let buffer = Disjoint::new(self.layers[layer].as_mut_slice());
         let work = |head: usize| {
             for (i, &(block, place)) in slots.iter().enumerate() {
                 let start = block as usize * shape.block_bytes();
                 // SAFETY: each task has its own head, whose bytes in a block no other head shares.
-                let k = unsafe { buffer.range(start + head * n, n) };
+                let k = unsafe { buffer.range(start + head * kn, kn) };
                 // SAFETY: as above; values lie behind the keys of all heads.
-                let v = unsafe { buffer.range(start + (shape.heads + head) * n, n) };
+                let v = unsafe { buffer.range(start + shape.heads * kn + head * vn, vn) };
                 let at = i * width + head * shape.head_dim;
                 let row = at..at + shape.head_dim;
                 store_on(
@@ -186,9 +205,9 @@ impl KvCache {
 #[inline(always)]
 fn store<I: Isa>(isa: I, t: KvType, place: usize, key: &[f32], value: &[f32], k: &mut [u8], v: &mut [u8]) {
     let dim = key.len();
-    let (group, lane) = (place / 8, place % 8);
+    let (group, lane) = (place / KEY_TOKENS, place % KEY_TOKENS);
     // Byte offset of the key's value d, for elements of `size` bytes.
-    let key_at = |d: usize, size: usize| ((group * dim + d) * 8 + lane) * size;
+    let key_at = |d: usize, size: usize| ((group * dim + d) * KEY_TOKENS + lane) * size;
     match t {
         KvType::F32 => {
             for d in 0..dim {
@@ -208,17 +227,15 @@ fn store<I: Isa>(isa: I, t: KvType, place: usize, key: &[f32], value: &[f32], k:
             }
         }
         KvType::Q8_0 => {
-            // Scales follow the codes of the head: keys [group][dim / 32][8], values [token][dim / 32].
+            // Scales of values follow the codes: [token][dim / 32].
             let scales = BLOCK_TOKENS * dim;
+            let panel = q8_0::panel_bytes(dim);
+            let panel = &mut k[group * panel..][..panel];
             for (b, (key, value)) in key.as_chunks::<32>().0.iter().zip(value.as_chunks::<32>().0).enumerate()
             {
                 let mut codes = [0_i8; 32];
                 let s = quantise(isa, key, &mut codes);
-                k[scales + ((group * (dim / 32) + b) * 8 + lane) * 2..][..2]
-                    .copy_from_slice(&s.to_le_bytes());
-                for i in 0..32 {
-                    k[key_at(b * 32 + i, 1)] = codes[i] as u8;
-                }
+                q8_0::pack_block(panel, dim, b, lane, s.to_le_bytes(), &codes);
                 let s = quantise(isa, value, &mut codes);
                 v[scales + (place * (dim / 32) + b) * 2..][..2].copy_from_slice(&s.to_le_bytes());
                 for i in 0..32 {

@@ -1,18 +1,23 @@
 //! Scores, softmax and weighted values of query rows over the tiles of one key-value head.
 
-use super::cache::{BLOCK_TOKENS, KvCache, KvType};
+use super::cache::{BLOCK_TOKENS, KEY_TOKENS, KvCache, KvType};
+use super::loops::{Keys, Row, Values};
 use crate::Cpu;
-use crate::isa::{Isa, dispatch};
+use crate::activations::{Tile, quantise_column_a32};
+use crate::isa::{Isa, Tier, dispatch};
+use crate::matmul::MAX_COLUMNS;
+use crate::matmul::format::q8_0;
 use crate::memory::Disjoint;
-use crate::ops::{Lanes, exp16, join};
+use crate::ops::{Lanes, exp16};
+use std::ops::Range;
 
-/// The largest head size: query rows and partial results of a task live on the stack.
+/// The largest head size.
 pub const MAX_HEAD_DIM: usize = 256;
 
 /// Query rows (token, head) of one task; they share each load of a key or value.
-const ROWS: usize = 16;
-/// Rows computed together in registers.
-const TOGETHER: usize = 4;
+const ROWS: usize = 64;
+/// From so many rows on a tile is turned into floats first; fewer convert as they go.
+const MANY: usize = 17;
 
 /// The new tokens of one sequence in a batch.
 #[derive(Clone, Copy, Debug)]
@@ -28,264 +33,185 @@ pub struct AttentionSpan<'a> {
 }
 
 /// One task: rows of one sequence and one key-value head.
-struct Rows<'a> {
+struct Task<'a> {
+    tier: Tier,
     cache: &'a KvCache,
     layer: usize,
     head: usize,
     blocks: &'a [u32],
-    /// Query rows, `[row][dim]`, and the number of visible tokens of each.
+    /// Values per head.
     dim: usize,
+    /// Query rows, `[row][dim]`, and the number of visible tokens of each.
     queries: &'a [f32],
     visible: &'a [usize],
     scale: f32,
 }
 
-/// Sixteen neighbouring halves.
-#[inline(always)]
-fn halves(bytes: &[u8]) -> [u16; 16] {
-    let mut h = [0; 16];
-    for (h, b) in h.iter_mut().zip(bytes.as_chunks::<2>().0) {
-        *h = u16::from_le_bytes(*b);
-    }
-    h
+/// Queries in the form that the keys are multiplied with.
+enum Queries {
+    /// `R` rows after another as `[dim][R]`.
+    Floats(Vec<f32>),
+    /// On the grid of Q8_0 weights, in tiles of up to so many columns as the tier has: for every tile, what
+    /// [`Tile`] describes, one tile after the other.
+    Codes { codes: Vec<i8>, scales: Vec<f32>, sums: Vec<i32> },
 }
 
-#[inline(always)]
-fn floats(bytes: &[u8]) -> Lanes {
-    let mut f = [0.0; 16];
-    for (f, b) in f.iter_mut().zip(bytes.as_chunks::<4>().0) {
-        *f = f32::from_le_bytes(*b);
-    }
-    f
-}
-
-/// Sixteen numbers from two groups of eight.
-#[inline(always)]
-fn both<const N: usize, const M: usize>(a: &[u8; N], b: &[u8; N]) -> [u8; M] {
-    let mut bytes = [0; M];
-    bytes[..N].copy_from_slice(a);
-    bytes[N..].copy_from_slice(b);
-    bytes
-}
-
-/// Adds `lanes[i] * x[r]` to every row.
-#[inline(always)]
-fn accumulate<const R: usize>(acc: &mut [Lanes; R], lanes: &Lanes, x: &[f32; R]) {
-    for r in 0..R {
-        for i in 0..16 {
-            acc[r][i] = lanes[i].mul_add(x[r], acc[r][i]);
+impl Queries {
+    /// The task's rows, and zeros up to a multiple of `R`.
+    #[inline(always)]
+    fn new<I: Isa, const R: usize>(isa: I, task: &Task<'_>) -> Queries {
+        let (dim, n) = (task.dim, task.visible.len());
+        if task.cache.shape().kv_type == KvType::Q8_0 {
+            let mut codes = vec![0; n * dim];
+            let mut scales = vec![0.0; n * dim / 32];
+            let mut sums = vec![0; n * dim / 32];
+            for tile in tiles(n, task.tier) {
+                let c = tile.len();
+                let at = |values: usize| tile.start * values..tile.end * values;
+                let (codes, scales) = (&mut codes[at(dim)], &mut scales[at(dim / 32)]);
+                let sums = &mut sums[at(dim / 32)];
+                for (column, row) in tile.clone().enumerate() {
+                    let query = &task.queries[row * dim..(row + 1) * dim];
+                    quantise_column_a32(isa, query, (column, c), task.tier.level().run(c), codes, scales, sums);
+                }
+            }
+            return Queries::Codes { codes, scales, sums };
         }
+        let mut turned = vec![0.0; n.next_multiple_of(R) * dim];
+        for (group, rows) in turned.chunks_exact_mut(R * dim).zip(task.queries.chunks(R * dim)) {
+            for (r, row) in rows.chunks_exact(dim).enumerate() {
+                for (d, q) in row.iter().enumerate() {
+                    group[d * R + r] = *q;
+                }
+            }
+        }
+        Queries::Floats(turned)
     }
 }
 
-/// Scores of `R` rows with the first `count` tokens of a tile: `fma(k[d], q[d], acc)` for d ascending, scaled.
-/// The queries come as `[dim][R]`.
+/// Ranges of rows that are multiplied with quantised keys together, as few and as even as the tier's tiles allow.
 #[inline(always)]
-fn scores<I: Isa, const R: usize>(
+fn tiles(rows: usize, tier: Tier) -> impl Iterator<Item = Range<usize>> {
+    let many = rows.div_ceil(tier.level().columns()).max(1);
+    (0..many).map(move |t| rows * t / many..rows * (t + 1) / many)
+}
+
+/// Scores of all rows with the first `tokens` tokens of a tile.
+#[inline(always)]
+fn scores<I: Isa, const R: usize, const G: usize>(
     isa: I,
-    t: KvType,
-    k: &[u8],
-    q: &[f32],
-    (dim, count): (usize, usize),
-    scale: f32,
-    out: &mut [[f32; BLOCK_TOKENS]],
+    task: &Task<'_>,
+    keys: Keys<'_>,
+    tokens: usize,
+    queries: &Queries,
+    out: &mut [Row],
 ) {
-    let q = q[..dim * R].as_chunks::<R>().0;
-    let (codes, scales) = k.split_at(if t == KvType::Q8_0 { BLOCK_TOKENS * dim } else { k.len() });
-    // Bytes of eight tokens' keys: two groups make 16 lanes.
-    let group = codes.len() / 8;
-    for g in 0..count.div_ceil(16) {
-        let (low, high) = codes[2 * g * group..2 * (g + 1) * group].split_at(group);
-        let mut acc = [[0.0_f32; 16]; R];
-        match t {
-            KvType::F32 => {
-                for ((a, b), x) in low.as_chunks::<32>().0.iter().zip(high.as_chunks::<32>().0).zip(q) {
-                    accumulate(&mut acc, &floats(&both::<32, 64>(a, b)), x);
+    let dim = task.dim;
+    match queries {
+        Queries::Floats(turned) => {
+            for r in (0..task.visible.len()).step_by(R) {
+                for group in (0..tokens.div_ceil(KEY_TOKENS)).step_by(G) {
+                    isa.scores::<R, G>(keys, &turned[r * dim..], group, task.scale, &mut out[r..]);
                 }
             }
-            KvType::F16 => {
-                for ((a, b), x) in low.as_chunks::<16>().0.iter().zip(high.as_chunks::<16>().0).zip(q) {
-                    accumulate(&mut acc, &isa.f16_to_f32(&halves(&both::<16, 32>(a, b))), x);
-                }
-            }
-            KvType::Q8_0 => {
-                let group = scales.len() / 8;
-                let (s_low, s_high) = scales[2 * g * group..2 * (g + 1) * group].split_at(group);
-                let blocks = low.as_chunks::<256>().0.iter().zip(high.as_chunks::<256>().0);
-                let scales = s_low.as_chunks::<16>().0.iter().zip(s_high.as_chunks::<16>().0);
-                for (((low, high), (a, b)), q) in blocks.zip(scales).zip(q.chunks_exact(32)) {
-                    let s = isa.f16_to_f32(&halves(&both::<16, 32>(a, b)));
-                    for ((a, b), x) in low.as_chunks::<8>().0.iter().zip(high.as_chunks::<8>().0).zip(q) {
-                        accumulate(&mut acc, &scaled(&both::<8, 16>(a, b), &s), x);
+        }
+        Queries::Codes { codes, scales, sums } => {
+            let panels = keys.bytes.chunks_exact(keys.bytes.len() / (BLOCK_TOKENS / KEY_TOKENS));
+            for rows in tiles(task.visible.len(), task.tier) {
+                let at = |values: usize| rows.start * values..rows.end * values;
+                let tile = Tile {
+                    start: 0,
+                    c: rows.len(),
+                    codes: &codes[at(dim)],
+                    scales: &scales[at(dim / 32)],
+                    sums: &sums[at(dim / 32)],
+                    pairs: &[],
+                    values: &[],
+                };
+                let function = (q8_0::FORMAT.tiles)(task.tier.level())[rows.len() - 1];
+                for (group, panel) in panels.clone().take(tokens.div_ceil(KEY_TOKENS)).enumerate() {
+                    let mut y = [0.0; MAX_COLUMNS * KEY_TOKENS];
+                    // SAFETY: the Tier proves the features; a group of keys is a panel of Q8_0 weights of depth
+                    // dim, the tile holds the queries on its grid, and y has room for every row.
+                    unsafe { function(panel, dim, &tile, &mut y) };
+                    for (row, y) in out[rows.clone()].iter_mut().zip(y.as_chunks::<KEY_TOKENS>().0) {
+                        let scaled: Lanes = std::array::from_fn(|i| y[i] * task.scale);
+                        row[group * KEY_TOKENS..][..KEY_TOKENS].copy_from_slice(&scaled);
                     }
                 }
             }
         }
-        for r in 0..R {
-            for i in 0..16 {
-                out[r][g * 16 + i] = acc[r][i] * scale;
-            }
-        }
     }
 }
 
-/// Signed bytes times their lanes' scales.
+/// Attention of a task; `out` has the shape of the queries. `R` rows and `G` vectors of tokens or values are
+/// computed together, in registers.
 #[inline(always)]
-fn scaled(codes: &[u8; 16], s: &Lanes) -> Lanes {
-    let mut v = [0.0; 16];
-    for i in 0..16 {
-        v[i] = f32::from(codes[i] as i8) * s[i];
-    }
-    v
-}
-
-/// Weighted values of `R` rows over the first tokens of a tile, in order of token, as many as `p` has.
-/// The weights come as `[token][R]`.
-#[inline(always)]
-fn weigh<I: Isa, const R: usize>(isa: I, t: KvType, v: &[u8], p: &[[f32; R]], dim: usize, out: &mut [f32]) {
-    let (codes, scales) = v.split_at(if t == KvType::Q8_0 { BLOCK_TOKENS * dim } else { v.len() });
-    let rows = codes.chunks_exact(codes.len() / BLOCK_TOKENS).zip(p);
-    for d in (0..dim).step_by(16) {
-        let mut acc = [[0.0_f32; 16]; R];
-        match t {
-            KvType::F32 => {
-                for (v, x) in rows.clone() {
-                    accumulate(&mut acc, &floats(&v[d * 4..][..64]), x);
-                }
-            }
-            KvType::F16 => {
-                for (v, x) in rows.clone() {
-                    accumulate(&mut acc, &isa.f16_to_f32(&halves(&v[d * 2..][..32])), x);
-                }
-            }
-            KvType::Q8_0 => {
-                for ((v, x), s) in rows.clone().zip(scales.chunks_exact(dim / 16)) {
-                    let mut h = [0; 16];
-                    h[0] = u16::from_le_bytes([s[d / 32 * 2], s[d / 32 * 2 + 1]]);
-                    let s = isa.f16_to_f32(&h)[0];
-                    let mut codes = [0; 16];
-                    codes.copy_from_slice(&v[d..][..16]);
-                    accumulate(&mut acc, &scaled(&codes, &[s; 16]), x);
-                }
-            }
-        }
-        for r in 0..R {
-            out[r * dim + d..r * dim + d + 16].copy_from_slice(&acc[r]);
-        }
-    }
-}
-
-/// One tile for rows `r..r + R`: scores, numerators, weighted values. Returns each row's maximum and sum.
-#[inline(always)]
-fn tile<I: Isa, const R: usize>(
-    isa: I,
-    task: &Rows<'_>,
-    (k, v): (&[u8], &[u8]),
-    q: &[f32],
-    counts: &[usize],
-    out: &mut [f32],
-) -> [(f32, f32); TOGETHER] {
-    let dim = task.dim;
-    let t = task.cache.shape().kv_type;
-    let widest = counts.iter().copied().max().unwrap_or(0);
-    let mut s = [[0.0; BLOCK_TOKENS]; R];
-    scores::<I, R>(isa, t, k, q, (dim, widest), task.scale, &mut s);
-    let mut tops = [(0.0, 0.0); TOGETHER];
-    for r in 0..R {
-        if counts[r] > 0 {
-            tops[r] = numerators(&mut s[r], counts[r]);
-        } else {
-            s[r] = [0.0; BLOCK_TOKENS];
-        }
-    }
-    let mut p = [[0.0; R]; BLOCK_TOKENS];
-    for (j, p) in p.iter_mut().enumerate() {
-        for r in 0..R {
-            p[r] = s[r][j];
-        }
-    }
-    weigh::<I, R>(isa, t, v, &p[..widest], dim, out);
-    tops
-}
-
-/// Runs `$f::<I, N>` for the run-time number of rows 1 to TOGETHER.
-macro_rules! by_rows {
-    ($n:expr, $f:ident($($arg:expr),*)) => {
-        match $n {
-            1 => $f::<I, 1>($($arg),*),
-            2 => $f::<I, 2>($($arg),*),
-            3 => $f::<I, 3>($($arg),*),
-            _ => $f::<I, TOGETHER>($($arg),*),
-        }
-    };
-}
-
-/// Softmax numerators of one row in a tile: returns their maximum score and their sum. Tokens from `count` on
-/// become zero.
-#[inline(always)]
-fn numerators(s: &mut [f32; BLOCK_TOKENS], count: usize) -> (f32, f32) {
-    s[count..].fill(f32::NEG_INFINITY);
-    let mut max = [f32::NEG_INFINITY; 16];
-    for c in s.as_chunks::<16>().0 {
-        for i in 0..16 {
-            max[i] = if c[i] > max[i] { c[i] } else { max[i] };
-        }
-    }
-    let max = join(&max, |a, b| if b > a { b } else { a });
-    let mut sum = [0.0_f32; 16];
-    for (n, c) in s.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-        let e = exp16(&std::array::from_fn(|i| c[i] - max));
-        for i in 0..16 {
-            c[i] = if n * 16 + i < count { e[i] } else { 0.0 };
-            sum[i] += c[i];
-        }
-    }
-    (max, join(&sum, |a, b| a + b))
-}
-
-/// Attention of up to [`ROWS`] rows; `out` has the shape of the queries.
-#[inline(always)]
-fn rows<I: Isa>(isa: I, task: &Rows<'_>, out: &mut [f32]) {
+fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, out: &mut [f32]) {
     let (n, dim) = (task.visible.len(), task.dim);
+    let kv_type = task.cache.shape().kv_type;
+    let queries = Queries::new::<I, R>(isa, task);
     let mut running = [(f32::NEG_INFINITY, 0.0_f32); ROWS];
-    let mut partial = [0.0; TOGETHER * MAX_HEAD_DIM];
-    // Queries of rows computed together, turned to [dim][rows].
-    let mut turned = [0.0; ROWS * MAX_HEAD_DIM];
-    for r in (0..n).step_by(TOGETHER) {
-        let together = TOGETHER.min(n - r);
-        for d in 0..dim {
-            for i in 0..together {
-                turned[r * dim + d * together + i] = task.queries[(r + i) * dim + d];
-            }
-        }
-    }
+    let padded = n.next_multiple_of(R);
+    let mut partial = vec![0.0; padded * dim];
+    let mut p = vec![[0.0; BLOCK_TOKENS]; padded];
+    let convert = n >= MANY && kv_type != KvType::F32;
+    let mut floats = [(); 2].map(|()| if convert { vec![0.0; BLOCK_TOKENS * dim] } else { Vec::new() });
     out.fill(0.0);
     let most = task.visible.iter().copied().max().unwrap_or(0);
     for (index, &block) in task.blocks[..most.div_ceil(BLOCK_TOKENS)].iter().enumerate() {
-        let k = task.cache.keys(task.layer, block, task.head);
-        let v = task.cache.values(task.layer, block, task.head);
-        for r in (0..n).step_by(TOGETHER) {
-            let together = TOGETHER.min(n - r);
-            let mut counts = [0; TOGETHER];
-            for (c, visible) in counts.iter_mut().zip(&task.visible[r..r + together]) {
-                *c = visible.saturating_sub(index * BLOCK_TOKENS).min(BLOCK_TOKENS);
+        let tokens = (most - index * BLOCK_TOKENS).min(BLOCK_TOKENS);
+        let bytes = task.cache.keys(task.layer, block, task.head);
+        let mut keys = Keys { kv_type, bytes, dim };
+        let bytes = task.cache.values(task.layer, block, task.head);
+        let mut values = Values { kv_type, bytes, dim };
+        if convert {
+            let [k, v] = &mut floats;
+            if kv_type == KvType::F16 {
+                keys = keys.to_floats(isa, k);
             }
-            let q = &turned[r * dim..];
-            let tops = by_rows!(together, tile(isa, task, (k, v), q, &counts, &mut partial));
-            for i in (0..together).filter(|i| counts[*i] > 0) {
-                let row = r + i;
-                let (old, sum) = running[row];
-                let (top, tile_sum) = tops[i];
+            values = values.to_floats(isa, tokens, v);
+        }
+        scores::<I, R, G>(isa, task, keys, tokens, &queries, &mut p);
+        let mut tops = [(f32::NEG_INFINITY, 0.0_f32); ROWS];
+        for r in 0..n {
+            let count = task.visible[r].saturating_sub(index * BLOCK_TOKENS).min(BLOCK_TOKENS);
+            if count > 0 {
+                tops[r] = isa.numerators(&mut p[r], count);
+            } else {
+                p[r] = [0.0; BLOCK_TOKENS];
+            }
+        }
+        for r in (0..n).step_by(R) {
+            let (p, partial) = (&p[r..], &mut partial[r * dim..]);
+            let mut d = 0;
+            while d + 16 * G <= dim {
+                isa.weigh::<R, G>(values, tokens, d, p, partial);
+                d += 16 * G;
+            }
+            while d < dim {
+                isa.weigh::<R, 1>(values, tokens, d, p, partial);
+                d += 16;
+            }
+        }
+        for first in (0..n).step_by(16) {
+            // Factors of what came before and of this tile, for sixteen rows at once.
+            let mut factors = [[0.0_f32; 16]; 2];
+            let rows = first..n.min(first + 16);
+            for (i, r) in rows.clone().enumerate() {
+                let (old, top) = (running[r].0, tops[r].0);
                 let max = if top > old { top } else { old };
-                let mut e = [0.0; 16];
-                (e[0], e[1]) = (old - max, top - max);
-                let e = exp16(&e);
+                (factors[0][i], factors[1][i]) = (old - max, top - max);
+                running[r].0 = max;
+            }
+            let factors = [exp16(&factors[0]), exp16(&factors[1])];
+            for (i, r) in rows.enumerate().filter(|(_, r)| task.visible[*r] > index * BLOCK_TOKENS) {
                 // The first tile has nothing before it.
-                let before = if index == 0 { 0.0 } else { e[0] };
-                running[row] = (max, sum.mul_add(before, tile_sum * e[1]));
-                let o = &mut out[row * dim..(row + 1) * dim];
-                for (o, p) in o.iter_mut().zip(&partial[i * dim..]) {
-                    *o = o.mul_add(before, p * e[1]);
+                let (before, now) = (if index == 0 { 0.0 } else { factors[0][i] }, factors[1][i]);
+                running[r].1 = running[r].1.mul_add(before, tops[r].1 * now);
+                let o = &mut out[r * dim..(r + 1) * dim];
+                for (o, p) in o.iter_mut().zip(&partial[r * dim..]) {
+                    *o = o.mul_add(before, p * now);
                 }
             }
         }
@@ -296,8 +222,24 @@ fn rows<I: Isa>(isa: I, task: &Rows<'_>, out: &mut [f32]) {
     }
 }
 
+/// Attention of a task, with as many rows and vectors together as the instruction set has registers for.
+#[inline(always)]
+fn attend<I: Isa>(isa: I, task: &Task<'_>, out: &mut [f32]) {
+    // Sixteen sums where they stay in registers, else four; a count between wastes a few rows.
+    match (I::MANY_REGISTERS, task.visible.len()) {
+        (false, 1) => rows::<I, 1, 4>(isa, task, out),
+        (false, 2) => rows::<I, 2, 2>(isa, task, out),
+        (false, _) => rows::<I, 4, 1>(isa, task, out),
+        (true, 1) => rows::<I, 1, 4>(isa, task, out),
+        (true, 2) => rows::<I, 2, 4>(isa, task, out),
+        (true, 3 | 4) => rows::<I, 4, 4>(isa, task, out),
+        (true, 5..=8) => rows::<I, 8, 2>(isa, task, out),
+        (true, _) => rows::<I, 16, 1>(isa, task, out),
+    }
+}
+
 dispatch! {
-    fn rows_on => rows(task: &Rows<'_>, out: &mut [f32])
+    fn attend_on => attend(task: &Task<'_>, out: &mut [f32])
 }
 
 /// Attention of a batch's new tokens in one layer. The cache already holds their keys and values.
@@ -347,7 +289,7 @@ pub fn attention(
         let s = &spans[span];
         let heads = split * ROWS..((split + 1) * ROWS).min(group);
         let many = tokens_together.min(s.tokens - token);
-        let mut q = [0.0; ROWS * MAX_HEAD_DIM];
+        let mut q = vec![0.0; many * heads.len() * dim];
         let mut visible = [0; ROWS];
         let mut n = 0;
         for t in token..token + many {
@@ -358,18 +300,19 @@ pub fn attention(
                 n += 1;
             }
         }
-        let task = Rows {
+        let task = Task {
+            tier: cpu.tier(),
             cache,
             layer,
             head,
             blocks: s.blocks,
             dim,
-            queries: &q[..n * dim],
+            queries: &q,
             visible: &visible[..n],
             scale,
         };
-        let mut result = [0.0; ROWS * MAX_HEAD_DIM];
-        rows_on(cpu.tier(), &task, &mut result[..n * dim]);
+        let mut result = vec![0.0; n * dim];
+        attend_on(cpu.tier(), &task, &mut result);
         let mut n = 0;
         for t in token..token + many {
             for h in heads.clone() {

@@ -1,18 +1,20 @@
-//! AVX2 + FMA + F16C: lane conversions for the generic array code.
+//! AVX2 + FMA + F16C: lane conversions for the generic array code, and the loops of attention.
 
 use super::Isa;
+use super::avx2_dot::Avx2Dot;
+use crate::attention::loops::{self, Keys, Row, Values};
 use std::arch::x86_64::*;
 
 /// Token that code runs inside a function compiled for AVX2, FMA and F16C.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx2(());
+pub(crate) struct Avx2(Avx2Dot);
 
 impl Avx2 {
     /// The token; being callable only inside such a function is what makes its methods sound.
     #[target_feature(enable = "avx2,fma,f16c")]
     #[inline]
     pub(crate) fn in_feature_region() -> Avx2 {
-        Avx2(())
+        Avx2(Avx2Dot::in_feature_region())
     }
 }
 
@@ -38,4 +40,6 @@ impl Isa for Avx2 {
             std::mem::transmute([lo, hi])
         }
     }
+
+    super::vector_attention!(|token| token.0);
 }

@@ -4,7 +4,8 @@
 //! counts); the scale rides on the widening `vpmaddwd`. Signed codes go through absolute values and `vpsignb`,
 //! which shares the multiply ports, and are widened at once.
 
-use super::dot::{Dot, Unpack};
+use super::dot::{Dot, Unpack, Whole};
+use super::x86::{join_max, join_sum};
 use std::arch::x86_64::*;
 use std::ops::Range;
 
@@ -203,7 +204,7 @@ impl Dot for Avx2Dot {
         both!(|h| _mm256_cvtepi32_ps(a[h]))
     }
 
-    super::x86_bytes::byte_operations!();
+    super::x86::byte_operations!();
 
     #[inline(always)]
     fn half_powers(self, a: __m128i) -> [__m256; 2] {
@@ -265,5 +266,31 @@ impl Dot for Avx2Dot {
             _mm256_storeu_ps(p, a[0]);
             _mm256_storeu_ps(p.add(8), a[1]);
         });
+    }
+}
+
+impl Whole for Avx2Dot {
+    #[inline(always)]
+    fn max(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        both!(|h| _mm256_max_ps(b[h], a[h]))
+    }
+    #[inline(always)]
+    fn join_sum(self, a: [__m256; 2]) -> f32 {
+        with!(join_sum(_mm256_add_ps(a[0], a[1])))
+    }
+    #[inline(always)]
+    fn join_max(self, a: [__m256; 2]) -> f32 {
+        with!(join_max(_mm256_max_ps(a[1], a[0])))
+    }
+    #[inline(always)]
+    unsafe fn splat_half(self, p: *const u8) -> [__m256; 2] {
+        with!([_mm256_cvtph_ps(_mm_set1_epi16(p.cast::<i16>().read_unaligned())); 2])
+    }
+    #[inline(always)]
+    fn signed_bytes(self, a: __m128i) -> [__m256; 2] {
+        both!(|h| {
+            let half = if h == 0 { a } else { _mm_srli_si128::<8>(a) };
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(half))
+        })
     }
 }

@@ -4,7 +4,8 @@
 //! signed codes are offset by 128. Where scaled totals stay below 2^24 they are kept in f32, exactly: a
 //! conversion and a fused multiply-add cost less than `vpmulld`.
 
-use super::dot::{Dot, Unpack};
+use super::dot::{Dot, Unpack, Whole};
+use super::x86::{join_max, join_sum};
 use std::arch::x86_64::*;
 use std::ops::Range;
 
@@ -175,7 +176,7 @@ impl Dot for Avx512Dot {
         with!(if EXACT { _mm512_castsi512_ps(a) } else { _mm512_cvtepi32_ps(a) })
     }
 
-    super::x86_bytes::byte_operations!();
+    super::x86::byte_operations!();
 
     #[inline(always)]
     fn half_powers(self, a: __m128i) -> __m512 {
@@ -234,5 +235,28 @@ impl Dot for Avx512Dot {
     #[inline(always)]
     unsafe fn store(self, a: __m512, p: *mut f32) {
         with!(_mm512_storeu_ps(p, a));
+    }
+}
+
+impl Whole for Avx512Dot {
+    #[inline(always)]
+    fn max(self, a: __m512, b: __m512) -> __m512 {
+        with!(_mm512_max_ps(b, a))
+    }
+    #[inline(always)]
+    fn join_sum(self, a: __m512) -> f32 {
+        with!(join_sum(_mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a))))
+    }
+    #[inline(always)]
+    fn join_max(self, a: __m512) -> f32 {
+        with!(join_max(_mm256_max_ps(_mm512_extractf32x8_ps::<1>(a), _mm512_castps512_ps256(a))))
+    }
+    #[inline(always)]
+    unsafe fn splat_half(self, p: *const u8) -> __m512 {
+        with!(_mm512_cvtph_ps(_mm256_set1_epi16(p.cast::<i16>().read_unaligned())))
+    }
+    #[inline(always)]
+    fn signed_bytes(self, a: __m128i) -> __m512 {
+        with!(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(a)))
     }
 }

@@ -149,3 +149,17 @@ pub(crate) trait Dot: Copy {
     /// Writes 16 floats.
     unsafe fn store(self, a: Self::Floats, p: *mut f32);
 }
+
+/// A [`Dot`] whose floats are all 16 lanes, of one column: what attention computes with.
+pub(crate) trait Whole: Dot {
+    /// `b` where it is greater, else `a`.
+    fn max(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// The sum of all lanes: lane i and i + 8, then + 4, + 2, + 1.
+    fn join_sum(self, a: Self::Floats) -> f32;
+    /// The maximum of all lanes in the same order, where a later lane wins by being greater.
+    fn join_max(self, a: Self::Floats) -> f32;
+    /// One half for every row.
+    unsafe fn splat_half(self, p: *const u8) -> Self::Floats;
+    /// Signed bytes as floats.
+    fn signed_bytes(self, a: Self::Bytes) -> Self::Floats;
+}

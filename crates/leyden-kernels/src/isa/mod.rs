@@ -8,12 +8,15 @@
 //! Rust never reassociates floating-point arithmetic and `f32::mul_add` is always fused, so one source gives
 //! the same bits on every tier.
 
+use crate::attention::loops::{self, Keys, Row, Values};
 use std::fmt;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2_dot;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512_dot;
 pub(crate) mod dot;
@@ -25,7 +28,7 @@ pub(crate) mod neon;
 pub(crate) mod neon_dot;
 pub(crate) mod scalar;
 #[cfg(target_arch = "x86_64")]
-mod x86_bytes;
+mod x86;
 
 /// The instruction-set tiers, those of one architecture after another, each slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,13 +87,14 @@ impl Level {
     }
 
     /// Columns in the widest matrix tile of any level.
-    pub(crate) const MAX_COLUMNS: usize = 8;
+    pub(crate) const MAX_COLUMNS: usize = 12;
 
     /// Columns in the widest matrix tile: as many as registers hold sums for.
     pub(crate) const fn columns(self) -> usize {
         match self {
             Level::Scalar | Level::Avx2 | Level::Neon => 4,
-            Level::Avx512 | Level::DotProd | Level::I8mm => Level::MAX_COLUMNS,
+            Level::DotProd | Level::I8mm => 8,
+            Level::Avx512 => Level::MAX_COLUMNS,
         }
     }
 
@@ -192,13 +196,84 @@ fn supported(level: Level) -> bool {
     level == Level::Scalar
 }
 
-/// The few lane operations whose fast form needs an intrinsic. Everything else is plain array code.
+/// The operations whose fast form needs intrinsics. Everything else is plain array code.
 pub(crate) trait Isa: Copy {
+    /// Whether sixteen sums of sixteen floats stay in registers.
+    const MANY_REGISTERS: bool = false;
+
+    /// Scores of attention; see [`loops::plain_scores`], which defines them.
+    #[inline(always)]
+    fn scores<const R: usize, const G: usize>(
+        self,
+        keys: Keys<'_>,
+        queries: &[f32],
+        group: usize,
+        scale: f32,
+        out: &mut [Row],
+    ) {
+        loops::plain_scores::<Self, R, G>(self, keys, queries, group, scale, out);
+    }
+    /// Weighted values of attention; see [`loops::plain_weigh`], which defines them.
+    #[inline(always)]
+    fn weigh<const R: usize, const G: usize>(
+        self,
+        values: Values<'_>,
+        tokens: usize,
+        at: usize,
+        p: &[Row],
+        out: &mut [f32],
+    ) {
+        loops::plain_weigh::<Self, R, G>(self, values, tokens, at, p, out);
+    }
+    /// Softmax numerators of attention; see [`loops::plain_numerators`], which defines them.
+    #[inline(always)]
+    fn numerators(self, s: &mut Row, count: usize) -> (f32, f32) {
+        loops::plain_numerators(s, count)
+    }
+
     /// Sixteen half-precision bit patterns to f32.
     fn f16_to_f32(self, h: &[u16; 16]) -> [f32; 16];
     /// Sixteen f32 to half precision, rounding to nearest even.
     fn f32_to_f16(self, x: &[f32; 16]) -> [u16; 16];
 }
+
+/// The loops of attention over the vectors of `$dot`, an implementation of `Whole`.
+#[cfg(target_arch = "x86_64")]
+macro_rules! vector_attention {
+    (|$token:ident| $dot:expr) => {
+        #[inline(always)]
+        fn scores<const R: usize, const G: usize>(
+            self,
+            keys: Keys<'_>,
+            queries: &[f32],
+            group: usize,
+            scale: f32,
+            out: &mut [Row],
+        ) {
+            let $token = self;
+            loops::vector_scores::<_, R, G>($dot, keys, queries, group, scale, out);
+        }
+        #[inline(always)]
+        fn weigh<const R: usize, const G: usize>(
+            self,
+            values: Values<'_>,
+            tokens: usize,
+            at: usize,
+            p: &[Row],
+            out: &mut [f32],
+        ) {
+            let $token = self;
+            loops::vector_weigh::<_, R, G>($dot, values, tokens, at, p, out);
+        }
+        #[inline(always)]
+        fn numerators(self, s: &mut Row, count: usize) -> (f32, f32) {
+            let $token = self;
+            loops::vector_numerators($dot, s, count)
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(crate) use vector_attention;
 
 /// Makes `pub(crate) fn $name(tier, args…)` that runs the generic `$body::<I: Isa>(isa, args…)` compiled for
 /// the tier. `$body` and all it calls must be `#[inline(always)]`, else the callee keeps baseline features.
@@ -212,9 +287,9 @@ macro_rules! dispatch {
                 fn avx2($($arg: $ty),*) $(-> $ret)? {
                     $body($crate::isa::avx2::Avx2::in_feature_region(), $($arg),*)
                 }
-                #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+                #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
                 fn avx512($($arg: $ty),*) $(-> $ret)? {
-                    $body($crate::isa::avx2::Avx2::in_feature_region(), $($arg),*)
+                    $body($crate::isa::avx512::Avx512::in_feature_region(), $($arg),*)
                 }
                 match tier.level() {
                     // SAFETY: a Tier of this level exists only where detection saw these features.
@@ -261,7 +336,7 @@ macro_rules! simd_tiles {
                     $body
                 }
                 static AVX2: [TileFn; 4] = [avx2::<1>, avx2::<2>, avx2::<3>, avx2::<4>];
-                static AVX512: [TileFn; 8] = [
+                static AVX512: [TileFn; 12] = [
                     avx512::<1>,
                     avx512::<2>,
                     avx512::<3>,
@@ -270,6 +345,10 @@ macro_rules! simd_tiles {
                     avx512::<6>,
                     avx512::<7>,
                     avx512::<8>,
+                    avx512::<9>,
+                    avx512::<10>,
+                    avx512::<11>,
+                    avx512::<12>,
                 ];
                 match level {
                     $crate::isa::Level::Avx2 => return &AVX2,

@@ -20,7 +20,7 @@ pub(crate) mod family;
 pub(crate) mod format;
 
 /// The widest tile of any tier.
-const MAX_COLUMNS: usize = Level::MAX_COLUMNS;
+pub(crate) const MAX_COLUMNS: usize = Level::MAX_COLUMNS;
 
 /// Activation codes visited together, so that they stay in the second cache while panels pass.
 const GROUP_BYTES: usize = 128 << 10;

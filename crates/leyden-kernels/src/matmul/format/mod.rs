@@ -27,7 +27,7 @@ mod q5_0;
 mod q5_1;
 mod q5_k;
 mod q6_k;
-mod q8_0;
+pub(crate) mod q8_0;
 mod scalar;
 
 /// Rows per panel.

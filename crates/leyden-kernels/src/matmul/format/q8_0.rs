@@ -34,15 +34,30 @@ impl Codes for Q8_0 {
 
 impl Simple for Q8_0 {}
 
-fn pack(rows: &[&[u8]], k: usize, panel: &mut [u8]) {
+/// Bytes of a panel of depth `k`, which is a head's size: no overflow.
+pub(crate) fn panel_bytes(k: usize) -> usize {
+    Q8_0::scale_bytes(k).0 + k / 32 * Q8_0::BYTES
+}
+
+/// Writes block `b` of row `r` into a panel of depth `k`.
+#[inline(always)]
+pub(crate) fn pack_block(panel: &mut [u8], k: usize, b: usize, r: usize, scale: [u8; 2], values: &[i8; 32]) {
     let (scales, codes) = panel.split_at_mut(Q8_0::scale_bytes(k).0);
+    let out = &mut codes[b * Q8_0::BYTES..][..Q8_0::BYTES];
+    scales[(b * ROWS + r) * 2..][..2].copy_from_slice(&scale);
+    for (g, four) in values.as_chunks::<4>().0.iter().enumerate() {
+        out[g * 64 + r * 4..][..4].copy_from_slice(&four.map(|v| v as u8));
+    }
+}
+
+fn pack(rows: &[&[u8]], k: usize, panel: &mut [u8]) {
     for (r, row) in rows.iter().enumerate() {
         for (b, block) in row.as_chunks::<34>().0.iter().enumerate() {
-            let out = &mut codes[b * Q8_0::BYTES..];
-            scales[(b * ROWS + r) * 2..][..2].copy_from_slice(&block[..2]);
-            for (g, four) in block[2..].as_chunks::<4>().0.iter().enumerate() {
-                out[g * 64 + r * 4..][..4].copy_from_slice(four);
+            let mut values = [0; 32];
+            for (v, byte) in values.iter_mut().zip(&block[2..]) {
+                *v = *byte as i8;
             }
+            pack_block(panel, k, b, r, [block[0], block[1]], &values);
         }
     }
 }

@@ -1,4 +1,6 @@
-//! Sixteen bytes, one per row, which are one 128-bit register on every x86 instruction set.
+//! What AVX2 and AVX-512 share: sixteen bytes, one per row, are one 128-bit register; and the joining of lanes.
+
+use std::arch::x86_64::*;
 
 /// The byte operations of [`super::dot::Dot`], for a token that proves at least AVX2.
 macro_rules! byte_operations {
@@ -36,3 +38,31 @@ macro_rules! byte_operations {
     };
 }
 pub(super) use byte_operations;
+
+/// The sum of eight lanes by halves.
+///
+/// # Safety
+/// The processor has AVX.
+#[inline(always)]
+pub(super) unsafe fn join_sum(a: __m256) -> f32 {
+    // SAFETY: the caller's promise; the rest is SSE.
+    unsafe {
+        let a = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+        let a = _mm_add_ps(a, _mm_movehl_ps(a, a));
+        _mm_cvtss_f32(_mm_add_ss(a, _mm_shuffle_ps::<1>(a, a)))
+    }
+}
+
+/// The maximum of eight lanes by halves; the later lane where it is greater.
+///
+/// # Safety
+/// The processor has AVX.
+#[inline(always)]
+pub(super) unsafe fn join_max(a: __m256) -> f32 {
+    // SAFETY: the caller's promise; the rest is SSE.
+    unsafe {
+        let a = _mm_max_ps(_mm256_extractf128_ps::<1>(a), _mm256_castps256_ps128(a));
+        let a = _mm_max_ps(_mm_movehl_ps(a, a), a);
+        _mm_cvtss_f32(_mm_max_ss(_mm_shuffle_ps::<1>(a, a), a))
+    }
+}

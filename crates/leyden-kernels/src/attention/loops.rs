@@ -1,0 +1,391 @@
+//! The inner loops: scores of query rows with keys, and values weighted by them. Written once as the definition
+//! over plain arrays and once over the vectors of an instruction set; the float operations and their order are
+//! the same, so both give the same bits.
+
+use super::cache::{BLOCK_TOKENS, KEY_TOKENS, KvType};
+use crate::isa::Isa;
+use crate::isa::dot::Whole;
+use crate::ops::{Lanes, exp16, join};
+
+/// Keys of one tile, of a type that is not quantised.
+#[derive(Clone, Copy)]
+pub(crate) struct Keys<'a> {
+    pub(crate) kv_type: KvType,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) dim: usize,
+}
+
+/// Values of one tile.
+#[derive(Clone, Copy)]
+pub(crate) struct Values<'a> {
+    pub(crate) kv_type: KvType,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) dim: usize,
+}
+
+/// One number per token of a tile.
+pub(crate) type Row = [f32; BLOCK_TOKENS];
+
+/// The bytes of floats, which have no others than their own.
+#[inline(always)]
+fn as_bytes(floats: &[f32]) -> &[u8] {
+    // SAFETY: initialised memory of that many bytes, borrowed as long; bytes have no alignment.
+    unsafe { std::slice::from_raw_parts(floats.as_ptr().cast(), size_of_val(floats)) }
+}
+
+impl Keys<'_> {
+    /// The same keys as floats: halves turned into floats, in the same places.
+    #[inline(always)]
+    pub(crate) fn to_floats<'f, I: Isa>(self, isa: I, out: &'f mut [f32]) -> Keys<'f> {
+        for (x, h) in out.as_chunks_mut::<16>().0.iter_mut().zip(self.bytes.as_chunks::<32>().0) {
+            *x = isa.f16_to_f32(&halves(h));
+        }
+        Keys { kv_type: KvType::F32, bytes: as_bytes(out), dim: self.dim }
+    }
+
+    /// Bytes of a value.
+    #[inline(always)]
+    fn size(&self) -> usize {
+        if self.kv_type == KvType::F32 { 4 } else { 2 }
+    }
+
+    /// Panics unless the buffers are as long as the loops will read.
+    #[inline(always)]
+    fn check<const R: usize, const G: usize>(&self, queries: &[f32], group: usize, out: &[Row]) {
+        assert!(self.kv_type != KvType::Q8_0 && group + G <= BLOCK_TOKENS / KEY_TOKENS);
+        assert!(self.bytes.len() == BLOCK_TOKENS * self.dim * self.size());
+        assert!(queries.len() >= self.dim * R && out.len() >= R);
+    }
+}
+
+impl Values<'_> {
+    /// The first `tokens` tokens' values as floats.
+    #[inline(always)]
+    pub(crate) fn to_floats<'f, I: Isa>(self, isa: I, tokens: usize, out: &'f mut [f32]) -> Values<'f> {
+        let rows = out.chunks_exact_mut(self.dim).take(tokens);
+        if self.kv_type == KvType::F16 {
+            for (row, bytes) in rows.zip(self.bytes.chunks_exact(self.dim * 2)) {
+                for (x, h) in row.as_chunks_mut::<16>().0.iter_mut().zip(bytes.as_chunks::<32>().0) {
+                    *x = isa.f16_to_f32(&halves(h));
+                }
+            }
+        } else {
+            let (codes, scales) = self.bytes.split_at(self.value_bytes());
+            let scales = scales.chunks_exact(self.dim / 32 * 2);
+            for ((row, codes), scales) in rows.zip(codes.chunks_exact(self.dim)).zip(scales) {
+                let blocks = row.as_chunks_mut::<32>().0.iter_mut().zip(codes.as_chunks::<32>().0);
+                for ((x, codes), s) in blocks.zip(scales.as_chunks::<2>().0) {
+                    let s = isa.f16_to_f32(&[u16::from_le_bytes(*s); 16]);
+                    for i in 0..32 {
+                        x[i] = f32::from(codes[i] as i8) * s[i % 16];
+                    }
+                }
+            }
+        }
+        Values { kv_type: KvType::F32, bytes: as_bytes(out), dim: self.dim }
+    }
+
+    /// Bytes of the values before the scales of the quantised type.
+    #[inline(always)]
+    fn value_bytes(&self) -> usize {
+        BLOCK_TOKENS * self.dim * self.kv_type.value_bytes()
+    }
+
+    #[inline(always)]
+    fn check<const R: usize, const G: usize>(&self, tokens: usize, d: usize, p: &[Row], out: &[f32]) {
+        let scales = if self.kv_type == KvType::Q8_0 { BLOCK_TOKENS * self.dim / 32 * 2 } else { 0 };
+        assert!(self.bytes.len() == self.value_bytes() + scales);
+        assert!(tokens <= BLOCK_TOKENS && p.len() >= R && d + 16 * G <= self.dim && d.is_multiple_of(16));
+        assert!(out.len() >= R * self.dim);
+    }
+}
+
+#[inline(always)]
+fn halves(bytes: &[u8]) -> [u16; 16] {
+    let mut h = [0; 16];
+    for (h, b) in h.iter_mut().zip(bytes.as_chunks::<2>().0) {
+        *h = u16::from_le_bytes(*b);
+    }
+    h
+}
+
+#[inline(always)]
+fn floats(bytes: &[u8]) -> Lanes {
+    let mut f = [0.0; 16];
+    for (f, b) in f.iter_mut().zip(bytes.as_chunks::<4>().0) {
+        *f = f32::from_le_bytes(*b);
+    }
+    f
+}
+
+/// Scores of `R` rows with `G` groups of tokens from `group` on: `fma(k[d], q[d], sum)` for d ascending, then
+/// times `scale`. The queries come as `[dim][R]`.
+#[inline(always)]
+pub(crate) fn plain_scores<I: Isa, const R: usize, const G: usize>(
+    isa: I,
+    keys: Keys<'_>,
+    queries: &[f32],
+    group: usize,
+    scale: f32,
+    out: &mut [Row],
+) {
+    keys.check::<R, G>(queries, group, out);
+    let bytes = KEY_TOKENS * keys.size();
+    for g in group..group + G {
+        let mut sums = [[0.0_f32; 16]; R];
+        for (d, q) in queries.as_chunks::<R>().0.iter().enumerate().take(keys.dim) {
+            let k = &keys.bytes[(g * keys.dim + d) * bytes..][..bytes];
+            let k = if keys.kv_type == KvType::F32 { floats(k) } else { isa.f16_to_f32(&halves(k)) };
+            for r in 0..R {
+                for i in 0..16 {
+                    sums[r][i] = k[i].mul_add(q[r], sums[r][i]);
+                }
+            }
+        }
+        for r in 0..R {
+            for i in 0..16 {
+                out[r][g * KEY_TOKENS + i] = sums[r][i] * scale;
+            }
+        }
+    }
+}
+
+/// As [`plain_scores`].
+#[inline(always)]
+pub(crate) fn vector_scores<D: Whole, const R: usize, const G: usize>(
+    d: D,
+    keys: Keys<'_>,
+    queries: &[f32],
+    group: usize,
+    scale: f32,
+    out: &mut [Row],
+) {
+    keys.check::<R, G>(queries, group, out);
+    let first = &keys.bytes[group * keys.dim * KEY_TOKENS * keys.size()..];
+    let sums = if keys.kv_type == KvType::F32 {
+        products::<D, R, G, 4>(d, first, keys.dim, queries, |p| {
+            // SAFETY: `products` gives 16 floats.
+            unsafe { d.load_floats(p) }
+        })
+    } else {
+        products::<D, R, G, 2>(d, first, keys.dim, queries, |p| {
+            // SAFETY: `products` gives 16 halves.
+            unsafe { d.halves(p) }
+        })
+    };
+    // SAFETY: one readable float.
+    let scale = unsafe { d.splat(&raw const scale) };
+    for r in 0..R {
+        let row = out[r].as_mut_ptr();
+        for g in 0..G {
+            // SAFETY: a row holds all groups.
+            unsafe { d.store(d.mul(sums[r][g], scale), row.add((group + g) * KEY_TOKENS)) };
+        }
+    }
+}
+
+/// Sums over `dim` values of `G` groups of keys, whose values have `SIZE` bytes, with `R` queries. Pointers move
+/// instead of indices: an index would be multiplied, and the product checked, at every value.
+#[inline(always)]
+fn products<D: Whole, const R: usize, const G: usize, const SIZE: usize>(
+    d: D,
+    keys: &[u8],
+    dim: usize,
+    queries: &[f32],
+    load: impl Fn(*const u8) -> D::Floats,
+) -> [[D::Floats; G]; R] {
+    let group = dim * KEY_TOKENS * SIZE;
+    assert!(keys.len() >= G * group && queries.len() >= dim * R);
+    let mut sums = [[d.zeros(); G]; R];
+    let (mut k, mut q) = (keys.as_ptr(), queries.as_ptr());
+    for _ in 0..dim {
+        let mut vectors = [d.zeros(); G];
+        for g in 0..G {
+            vectors[g] = load(k.wrapping_add(g * group));
+        }
+        for r in 0..R {
+            // SAFETY: the lengths checked above cover R queries at every value.
+            let x = unsafe { d.splat(q.add(r)) };
+            for g in 0..G {
+                sums[r][g] = d.fma(vectors[g], x, sums[r][g]);
+            }
+        }
+        (k, q) = (k.wrapping_add(KEY_TOKENS * SIZE), q.wrapping_add(R));
+    }
+    sums
+}
+
+/// Values of `tokens` tokens, weighted by the rows of `p` and added in order of token, at `16 * G` values from
+/// `at` on; into rows of `dim` values.
+#[inline(always)]
+pub(crate) fn plain_weigh<I: Isa, const R: usize, const G: usize>(
+    isa: I,
+    values: Values<'_>,
+    tokens: usize,
+    at: usize,
+    p: &[Row],
+    out: &mut [f32],
+) {
+    values.check::<R, G>(tokens, at, p, out);
+    let (dim, size) = (values.dim, values.kv_type.value_bytes());
+    let scales = values.value_bytes();
+    for d in (at..at + 16 * G).step_by(16) {
+        let mut sums = [[0.0_f32; 16]; R];
+        for j in 0..tokens {
+            let v = &values.bytes[(j * dim + d) * size..][..16 * size];
+            let v = match values.kv_type {
+                KvType::F32 => floats(v),
+                KvType::F16 => isa.f16_to_f32(&halves(v)),
+                KvType::Q8_0 => {
+                    let s = &values.bytes[scales + (j * (dim / 32) + d / 32) * 2..];
+                    let s = isa.f16_to_f32(&[u16::from_le_bytes([s[0], s[1]]); 16]);
+                    let mut x = [0.0; 16];
+                    for i in 0..16 {
+                        x[i] = f32::from(v[i] as i8) * s[i];
+                    }
+                    x
+                }
+            };
+            for r in 0..R {
+                for i in 0..16 {
+                    sums[r][i] = v[i].mul_add(p[r][j], sums[r][i]);
+                }
+            }
+        }
+        for r in 0..R {
+            out[r * dim + d..][..16].copy_from_slice(&sums[r]);
+        }
+    }
+}
+
+/// As [`plain_weigh`].
+#[inline(always)]
+pub(crate) fn vector_weigh<D: Whole, const R: usize, const G: usize>(
+    d: D,
+    values: Values<'_>,
+    tokens: usize,
+    at: usize,
+    p: &[Row],
+    out: &mut [f32],
+) {
+    values.check::<R, G>(tokens, at, p, out);
+    let dim = values.dim;
+    let (bytes, scales) = values.bytes.split_at(values.value_bytes());
+    let sums = match values.kv_type {
+        KvType::F32 => sums::<D, R, G>(d, tokens, p, bytes, (at * 4, dim * 4), |v, g| {
+            // SAFETY: `sums` gives a token's values from `at` on, of which the check left 16 * G.
+            unsafe { d.load_floats(v.add(64 * g)) }
+        }),
+        KvType::F16 => sums::<D, R, G>(d, tokens, p, bytes, (at * 2, dim * 2), |v, g| {
+            // SAFETY: as above.
+            unsafe { d.halves(v.add(32 * g)) }
+        }),
+        KvType::Q8_0 => {
+            // The scales move with the tokens as the codes do, in steps of their own.
+            let mut scale = scales.as_ptr();
+            sums::<D, R, G>(d, tokens, p, bytes, (at, dim), |v, g| {
+                // SAFETY: as above; a token has dim / 32 scales, and `g` counts up to G at every token.
+                unsafe {
+                    let s = d.splat_half(scale.add((at / 16 + g) / 2 * 2));
+                    if g == G - 1 {
+                        scale = scale.wrapping_add(dim / 32 * 2);
+                    }
+                    d.mul(d.signed_bytes(d.bytes(v.add(16 * g))), s)
+                }
+            })
+        }
+    };
+    for r in 0..R {
+        for g in 0..G {
+            // SAFETY: out holds R rows of dim values.
+            unsafe { d.store(sums[r][g], out.as_mut_ptr().add(r * dim + at + 16 * g)) };
+        }
+    }
+}
+
+/// Sums over `tokens` tokens of `G` vectors of values each, weighted by `R` rows of `p`. A token's values begin
+/// `offset` bytes into its `stride` bytes; `load` gets their place and the number of the vector, in order.
+#[inline(always)]
+fn sums<D: Whole, const R: usize, const G: usize>(
+    d: D,
+    tokens: usize,
+    p: &[Row],
+    bytes: &[u8],
+    (offset, stride): (usize, usize),
+    mut load: impl FnMut(*const u8, usize) -> D::Floats,
+) -> [[D::Floats; G]; R] {
+    assert!(tokens <= BLOCK_TOKENS && p.len() >= R && bytes.len() == BLOCK_TOKENS * stride);
+    let mut sums = [[d.zeros(); G]; R];
+    let (mut v, mut weights) = (bytes.as_ptr().wrapping_add(offset), p.as_ptr().cast::<f32>());
+    for _ in 0..tokens {
+        let mut vectors = [d.zeros(); G];
+        for g in 0..G {
+            vectors[g] = load(v, g);
+        }
+        for r in 0..R {
+            // SAFETY: p has R rows, each with a weight for every token.
+            let w = unsafe { d.splat(weights.add(r * BLOCK_TOKENS)) };
+            for g in 0..G {
+                sums[r][g] = d.fma(vectors[g], w, sums[r][g]);
+            }
+        }
+        (v, weights) = (v.wrapping_add(stride), weights.wrapping_add(1));
+    }
+    sums
+}
+
+/// Softmax numerators of one row in a tile: returns their maximum score and their sum. Tokens from `count` on
+/// become zero.
+#[inline(always)]
+pub(crate) fn plain_numerators(s: &mut Row, count: usize) -> (f32, f32) {
+    s[count..].fill(f32::NEG_INFINITY);
+    let mut max = [f32::NEG_INFINITY; 16];
+    for c in s.as_chunks::<16>().0 {
+        for i in 0..16 {
+            max[i] = if c[i] > max[i] { c[i] } else { max[i] };
+        }
+    }
+    let max = join(&max, |a, b| if b > a { b } else { a });
+    exponentials(s, count, max);
+    let mut sum = [0.0_f32; 16];
+    for c in s.as_chunks::<16>().0 {
+        for i in 0..16 {
+            sum[i] += c[i];
+        }
+    }
+    (max, join(&sum, |a, b| a + b))
+}
+
+/// As [`plain_numerators`].
+#[inline(always)]
+pub(crate) fn vector_numerators<D: Whole>(d: D, s: &mut Row, count: usize) -> (f32, f32) {
+    if count < BLOCK_TOKENS {
+        s[count..].fill(f32::NEG_INFINITY);
+    }
+    let lowest = f32::NEG_INFINITY;
+    // SAFETY: one readable float.
+    let mut max = unsafe { d.splat(&raw const lowest) };
+    for c in s.as_chunks::<16>().0 {
+        // SAFETY: sixteen floats.
+        max = d.max(max, unsafe { d.load_floats(c.as_ptr().cast()) });
+    }
+    let max = d.join_max(max);
+    exponentials(s, count, max);
+    let mut sum = d.zeros();
+    for c in s.as_chunks::<16>().0 {
+        // SAFETY: sixteen floats.
+        sum = d.sum(sum, unsafe { d.load_floats(c.as_ptr().cast()) });
+    }
+    (max, d.join_sum(sum))
+}
+
+/// `e^(s - max)` of the first `count` tokens; the rest become zero.
+#[inline(always)]
+fn exponentials(s: &mut Row, count: usize, max: f32) {
+    for c in s.as_chunks_mut::<16>().0 {
+        *c = exp16(&std::array::from_fn(|i| c[i] - max));
+    }
+    if count < BLOCK_TOKENS {
+        s[count..].fill(0.0);
+    }
+}

@@ -1,0 +1,163 @@
+use super::*;
+use crate::Cpu;
+use crate::isa::Tier;
+
+fn values(n: usize, seed: u32) -> Vec<f32> {
+    let mut state = seed;
+    let next = |_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..n).map(next).collect()
+}
+
+/// One sequence of `tokens` tokens whose last `new` are asked for, on one tier and team.
+struct Case {
+    kv_type: KvType,
+    heads: usize,
+    group: usize,
+    dim: usize,
+    tokens: usize,
+    new: usize,
+}
+
+impl Case {
+    fn inputs(&self) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
+        let width = self.heads * self.dim;
+        let keys = values(self.tokens * width, 1);
+        let vals = values(self.tokens * width, 2);
+        let queries = values(self.new * width * self.group, 3).iter().map(|x| x * 3.0).collect();
+        (keys, vals, queries)
+    }
+
+    fn run(&self, tier: Tier, threads: usize) -> Vec<f32> {
+        let cpu = Cpu::new(tier, threads).unwrap();
+        let (keys, vals, queries) = self.inputs();
+        let shape = KvShape { layers: 2, heads: self.heads, head_dim: self.dim, kv_type: self.kv_type };
+        let blocks = self.tokens.div_ceil(BLOCK_TOKENS);
+        let mut cache = KvCache::new(shape, blocks + 2).unwrap();
+        // The sequence's blocks lie in the cache from the last to the first.
+        let order: Vec<u32> = (0..blocks as u32).rev().collect();
+        let slots: Vec<(u32, u8)> =
+            (0..self.tokens).map(|i| (order[i / BLOCK_TOKENS], (i % BLOCK_TOKENS) as u8)).collect();
+        cache.append(&cpu, 1, &slots, &keys, &vals);
+        let mut out = vec![0.0; queries.len()];
+        let span =
+            AttentionSpan { first: 0, tokens: self.new, position: self.tokens - self.new, blocks: &order };
+        attention(&cpu, &cache, 1, &[span], &queries, 0.3, &mut out);
+        out
+    }
+
+    /// The same in double precision, straight from the definition.
+    fn reference(&self) -> Vec<f64> {
+        let (keys, vals, queries) = self.inputs();
+        let width = self.heads * self.dim;
+        let mut out = Vec::new();
+        for (row, q) in queries.chunks_exact(self.dim).enumerate() {
+            let (token, head) =
+                (row / (self.heads * self.group), row % (self.heads * self.group) / self.group);
+            let visible = self.tokens - self.new + token + 1;
+            let at = |j: usize| j * width + head * self.dim..j * width + (head + 1) * self.dim;
+            let score = |j: usize| -> f64 {
+                let k = &keys[at(j)];
+                q.iter().zip(k).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum::<f64>() * f64::from(0.3_f32)
+            };
+            let scores: Vec<f64> = (0..visible).map(score).collect();
+            let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
+            let sum: f64 = weights.iter().sum();
+            for d in 0..self.dim {
+                let v = |(j, w): (usize, &f64)| w * f64::from(vals[at(j)][d]);
+                out.push(weights.iter().enumerate().map(v).sum::<f64>() / sum);
+            }
+        }
+        out
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for kv_type in KvType::ALL {
+        // (heads, queries per key-value head, head size, tokens, of which new): one row to more than a task
+        // has, head sizes that are no multiple of the vectors taken together, tiles cut everywhere.
+        for (heads, group, dim, tokens, new) in [
+            (2, 1, 32, 1, 1),
+            (1, 1, 64, 200, 1),
+            (2, 2, 96, 65, 1),
+            (1, 3, 32, 64, 1),
+            (2, 4, 64, 130, 1),
+            (1, 7, 128, 63, 1),
+            (1, 12, 160, 90, 2),
+            (1, 20, 64, 128, 3),
+            (2, 4, 64, 150, 150),
+            (1, 1, 256, 70, 40),
+            (1, 70, 32, 66, 2),
+        ] {
+            cases.push(Case { kv_type, heads, group, dim, tokens, new });
+        }
+    }
+    // Sizes that only unquantised caches have.
+    cases.push(Case { kv_type: KvType::F16, heads: 2, group: 5, dim: 80, tokens: 100, new: 9 });
+    cases.push(Case { kv_type: KvType::F32, heads: 3, group: 1, dim: 16, tokens: 77, new: 20 });
+    cases
+}
+
+#[test]
+fn every_tier_and_team_gives_the_same_bits() {
+    for case in cases() {
+        let want = case.run(Tier::SCALAR, 1);
+        for tier in Tier::available() {
+            let got = case.run(tier, 3);
+            let same = want.iter().zip(&got).all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(
+                same,
+                "{} {} group {} dim {} new {}",
+                tier.level(),
+                case.kv_type,
+                case.group,
+                case.dim,
+                case.new
+            );
+        }
+    }
+}
+
+#[test]
+fn results_are_close_to_double_precision() {
+    for case in cases() {
+        // Halves have 11 bits, codes 7 of the largest in a block; scores here are up to a few units.
+        let bound = match case.kv_type {
+            KvType::F32 => 2e-6,
+            KvType::F16 => 2e-3,
+            KvType::Q8_0 => 3e-2,
+        };
+        let want = case.reference();
+        for (got, want) in case.run(Tier::best(), 2).iter().zip(want) {
+            let off = (f64::from(*got) - want).abs();
+            assert!(off < bound, "{} dim {}: off by {off}", case.kv_type, case.dim);
+        }
+    }
+}
+
+#[test]
+fn a_token_does_not_depend_on_those_computed_with_it() {
+    for kv_type in KvType::ALL {
+        let case = |new| Case { kv_type, heads: 2, group: 3, dim: 64, tokens: 140, new };
+        let row = 2 * 3 * 64;
+        let many = case(100);
+        let all = many.run(Tier::best(), 2);
+        // The last token alone has the first query's values, so ask for the same queries one by one.
+        let (keys, vals, queries) = many.inputs();
+        let cpu = Cpu::new(Tier::best(), 2).unwrap();
+        let shape = KvShape { layers: 1, heads: 2, head_dim: 64, kv_type };
+        let mut cache = KvCache::new(shape, 3).unwrap();
+        let slots: Vec<(u32, u8)> = (0..140).map(|i| (i / 64, (i % 64) as u8)).collect();
+        cache.append(&cpu, 0, &slots, &keys, &vals);
+        for token in [0, 1, 23, 24, 63, 99] {
+            let mut out = vec![0.0; row];
+            let span = AttentionSpan { first: 0, tokens: 1, position: 40 + token, blocks: &[0, 1, 2] };
+            attention(&cpu, &cache, 0, &[span], &queries[token * row..][..row], 0.3, &mut out);
+            assert_eq!(out, all[token * row..][..row], "{kv_type} token {token}");
+        }
+    }
+}
