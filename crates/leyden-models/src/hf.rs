@@ -7,6 +7,7 @@ use crate::arch::{HfClass, hf_model};
 use crate::config::DecoderConfig;
 use crate::error::Error;
 use leyden_tensor::{HfFolder, Json, Metadata, Safetensors, TensorInfo, TensorView, Value, WeightSource};
+use std::ops::Range;
 use std::path::Path;
 
 /// The names in GGUF of the two matrices that may be one.
@@ -147,9 +148,9 @@ impl WeightSource for HfModel {
         }
     }
 
-    fn advise_dontneed(&self, name: &str) {
+    fn advise_dontneed(&self, name: &str, bytes: Range<usize>) {
         if let Some(name) = self.name(name) {
-            self.weights().advise_dontneed(&name);
+            self.weights().advise_dontneed(&name, bytes);
         }
     }
 }

@@ -132,11 +132,11 @@ impl Loader<'_> {
     fn matrix(&self, name: &str, rows: usize, k: usize) -> Result<PackedMatrix, Error> {
         let view = self.checked(self.source.require(name)?, &[rows, k])?;
         self.source.advise_willneed(name);
-        let packed = PackedMatrix::pack(self.cpu, &view).map_err(|e| {
+        let mut release = |bytes| self.source.advise_dontneed(name, bytes);
+        let packed = PackedMatrix::pack_in_slices(self.cpu, &view, &mut release).map_err(|e| {
             let file = self.source.path().display().to_string();
             Error::resources(&file, e)
         })?;
-        self.source.advise_dontneed(name);
         let mut progress = self.progress.borrow_mut();
         progress.0 += view.bytes().len() as u64;
         let (done, total, tell) = &mut *progress;

@@ -15,6 +15,7 @@ use crate::ops::silu16;
 use crate::{Cpu, Grid};
 use format::{FORMATS, Format, ROWS};
 use leyden_tensor::{DType, TensorView};
+use std::ops::Range;
 
 pub(crate) mod family;
 pub(crate) mod format;
@@ -24,6 +25,10 @@ pub(crate) const MAX_COLUMNS: usize = Level::MAX_COLUMNS;
 
 /// Activation codes visited together, so that they stay in the second cache while panels pass.
 const GROUP_BYTES: usize = 128 << 10;
+
+/// Packed at once before the pages they came from are given back: little beside a model, much beside the cost of
+/// a job for the team.
+const SLICE_BYTES: usize = 16 << 20;
 
 /// Below this many multiplications a product runs on the calling thread: waking the team costs more.
 const ALONE: usize = 160 << 10;
@@ -49,6 +54,19 @@ impl PackedMatrix {
     /// # Errors
     /// No kernel computes with the tensor's type, no memory for the packed copy, or its size overflows.
     pub fn pack(cpu: &Cpu, tensor: &TensorView<'_>) -> Result<PackedMatrix, Error> {
+        PackedMatrix::pack_in_slices(cpu, tensor, &mut |_| {})
+    }
+
+    /// As [`pack`](Self::pack). `packed` is told, in order, which bytes of the tensor will not be read again, so that
+    /// a file's pages need not all be in memory beside the packed copy.
+    ///
+    /// # Errors
+    /// No kernel computes with the tensor's type, no memory for the packed copy, or its size overflows.
+    pub fn pack_in_slices(
+        cpu: &Cpu,
+        tensor: &TensorView<'_>,
+        packed: &mut dyn FnMut(Range<usize>),
+    ) -> Result<PackedMatrix, Error> {
         let format =
             layout_of(tensor.dtype()).ok_or_else(|| Error::no_kernel(tensor.name(), tensor.dtype()))?;
         let (rows, k) = (tensor.rows(), tensor.cols());
@@ -58,7 +76,7 @@ impl PackedMatrix {
         let bytes = panel_bytes.checked_mul(panels).ok_or_else(too_big)?;
         let mut data = HugeBuf::zeroed(bytes).map_err(|e| Error::memory(tensor.name(), bytes, e))?;
         let out = Disjoint::new(data.as_mut_slice());
-        cpu.pool().run(panels, |p| {
+        let pack = |p: usize| {
             // SAFETY: panels do not overlap, and each task has its own.
             let panel = unsafe { out.range(p * panel_bytes, panel_bytes) };
             let mut source: [&[u8]; ROWS] = [&[]; ROWS];
@@ -67,7 +85,13 @@ impl PackedMatrix {
                 *row = tensor.row(p * ROWS + i);
             }
             (format.pack)(&source[..n], k, panel);
-        });
+        };
+        let slice = (SLICE_BYTES / panel_bytes.max(1)).max(1);
+        for first in (0..panels).step_by(slice) {
+            let last = panels.min(first + slice);
+            cpu.pool().run(last - first, |p| pack(first + p));
+            packed(first * ROWS * tensor.row_bytes()..rows.min(last * ROWS) * tensor.row_bytes());
+        }
         Ok(PackedMatrix { format, rows, k, panel_bytes, data })
     }
 
@@ -258,7 +282,7 @@ fn chunk_panels(cpu: &Cpu, panels: usize, macs: usize) -> usize {
 }
 
 /// Visits every (panel, tile) of a chunk, columns in groups that stay in cache.
-fn for_tiles(input: &Activations, panels: std::ops::Range<usize>, mut visit: impl FnMut(usize, &Tile<'_>)) {
+fn for_tiles(input: &Activations, panels: Range<usize>, mut visit: impl FnMut(usize, &Tile<'_>)) {
     let tiles = input.tiles();
     let bytes = input.k * MAX_COLUMNS * if input.grid == Grid::F32 { 4 } else { 1 };
     let group = (GROUP_BYTES / bytes).max(1);

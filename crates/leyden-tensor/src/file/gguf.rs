@@ -5,6 +5,7 @@
 //! reads everything but the data, once, front to back, and leaves arrays and data where they are. A
 //! model may be split into several such files: see [`Split`].
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -180,8 +181,8 @@ impl WeightSource for Gguf {
         self.tensors.advise_willneed(name);
     }
 
-    fn advise_dontneed(&self, name: &str) {
-        self.tensors.advise_dontneed(name);
+    fn advise_dontneed(&self, name: &str, bytes: Range<usize>) {
+        self.tensors.advise_dontneed(name, bytes);
     }
 }
 

@@ -19,6 +19,7 @@ mod split;
 mod tensors;
 mod writer;
 
+use std::ops::Range;
 use std::path::Path;
 
 use crate::dtype::UnknownDType;
@@ -93,10 +94,10 @@ pub trait WeightSource: Send + Sync {
     /// Says that the bytes of a tensor will be read soon, once.
     fn advise_willneed(&self, name: &str);
 
-    /// Gives back the memory that the bytes of a tensor take in this process, after they were
+    /// Gives back the memory that a range of a tensor's bytes takes in this process, after they were
     /// copied elsewhere. They can still be read, at the price of reading them from the file again.
     /// Does nothing for sources that are not mapped.
-    fn advise_dontneed(&self, name: &str);
+    fn advise_dontneed(&self, name: &str, bytes: Range<usize>);
 }
 
 /// What a file says about one tensor.
@@ -124,7 +125,7 @@ pub struct TensorInfo {
 
 impl TensorInfo {
     /// The bytes of the data in its file.
-    pub(crate) fn range(&self) -> std::ops::Range<usize> {
+    pub(crate) fn range(&self) -> Range<usize> {
         self.offset..self.offset.saturating_add(self.bytes)
     }
 

@@ -1,5 +1,6 @@
 //! [`Tensors`]: named tensors and the files that their bytes lie in.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -85,9 +86,11 @@ impl Tensors {
         }
     }
 
-    pub(super) fn advise_dontneed(&self, name: &str) {
+    pub(super) fn advise_dontneed(&self, name: &str, bytes: Range<usize>) {
         if let Some((info, mapping)) = self.mapped(name) {
-            mapping.advise_dontneed(&info.range());
+            let all = info.range();
+            let at = |n: usize| all.start.saturating_add(n).min(all.end);
+            mapping.advise_dontneed(&(at(bytes.start)..at(bytes.end)));
         }
     }
 

@@ -5,6 +5,7 @@
 //! tensors without gaps and overlaps, so that nothing can hide in a file. A sharded model has an index,
 //! `model.safetensors.index.json`, that says for every tensor which file of the same folder has it.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -180,8 +181,8 @@ impl WeightSource for Safetensors {
         self.tensors.advise_willneed(self.written_as(name).unwrap_or(name));
     }
 
-    fn advise_dontneed(&self, name: &str) {
-        self.tensors.advise_dontneed(self.written_as(name).unwrap_or(name));
+    fn advise_dontneed(&self, name: &str, bytes: Range<usize>) {
+        self.tensors.advise_dontneed(self.written_as(name).unwrap_or(name), bytes);
     }
 }
 
