@@ -10,6 +10,7 @@
 )]
 
 pub mod attention;
+mod ceilings;
 pub mod knobs;
 pub mod matmul;
 pub mod memory;
@@ -22,6 +23,7 @@ mod isa;
 mod pool;
 
 pub use activations::{Activations, Grid};
+pub use ceilings::Ceilings;
 pub use error::{Error, ErrorKind};
 pub use isa::{Level, Tier};
 pub use pool::Pool;

@@ -163,6 +163,12 @@ impl Model {
         self.source.metadata()
     }
 
+    /// The weights as the file stores them.
+    #[must_use]
+    pub fn weights(&self) -> &dyn WeightSource {
+        self.source.as_ref()
+    }
+
     /// The weights and their execution.
     #[must_use]
     pub fn decoder(&self) -> &Arc<Decoder> {

@@ -41,5 +41,43 @@ impl Isa for Avx2 {
         }
     }
 
+    #[inline(always)]
+    fn int8_products(self, rounds: u64) -> u64 {
+        const CHAINS: usize = 12;
+        // SAFETY: the token proves AVX2.
+        unsafe {
+            let x = std::hint::black_box(_mm256_set1_epi8(1));
+            let mut sums = [x; CHAINS];
+            for _ in 0..rounds {
+                for sum in &mut sums {
+                    *sum = _mm256_maddubs_epi16(*sum, x);
+                }
+            }
+            std::hint::black_box(sums);
+        }
+        rounds * (CHAINS * 32) as u64
+    }
+    #[inline(always)]
+    fn f32_products(self, rounds: u64) -> u64 {
+        const CHAINS: usize = 12;
+        // SAFETY: the token proves FMA.
+        unsafe {
+            let x = std::hint::black_box(_mm256_set1_ps(0.5));
+            let mut sums = [x; CHAINS];
+            for _ in 0..rounds {
+                for sum in &mut sums {
+                    *sum = _mm256_fmadd_ps(*sum, x, x);
+                }
+            }
+            std::hint::black_box(sums);
+        }
+        rounds * (CHAINS * 8) as u64
+    }
+    #[inline(always)]
+    fn prefetch(self, p: *const u8) {
+        // SAFETY: the token proves SSE; a prefetch reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) };
+    }
+
     super::vector_attention!(|token| token.0);
 }

@@ -36,5 +36,43 @@ impl Isa for Avx512 {
         }
     }
 
+    #[inline(always)]
+    fn int8_products(self, rounds: u64) -> u64 {
+        const CHAINS: usize = 16;
+        // SAFETY: the token proves AVX-512 F and VNNI.
+        unsafe {
+            let x = std::hint::black_box(_mm512_set1_epi8(1));
+            let mut sums = [x; CHAINS];
+            for _ in 0..rounds {
+                for sum in &mut sums {
+                    *sum = _mm512_dpbusd_epi32(*sum, x, x);
+                }
+            }
+            std::hint::black_box(sums);
+        }
+        rounds * (CHAINS * 64) as u64
+    }
+    #[inline(always)]
+    fn f32_products(self, rounds: u64) -> u64 {
+        const CHAINS: usize = 16;
+        // SAFETY: the token proves AVX-512 F.
+        unsafe {
+            let x = std::hint::black_box(_mm512_set1_ps(0.5));
+            let mut sums = [x; CHAINS];
+            for _ in 0..rounds {
+                for sum in &mut sums {
+                    *sum = _mm512_fmadd_ps(*sum, x, x);
+                }
+            }
+            std::hint::black_box(sums);
+        }
+        rounds * (CHAINS * 16) as u64
+    }
+    #[inline(always)]
+    fn prefetch(self, p: *const u8) {
+        // SAFETY: the token proves SSE; a prefetch reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) };
+    }
+
     super::vector_attention!(|token| token.0);
 }

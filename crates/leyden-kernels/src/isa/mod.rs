@@ -231,6 +231,39 @@ pub(crate) trait Isa: Copy {
         loops::plain_numerators(s, count)
     }
 
+    /// Makes `rounds` rounds of independent products of 8-bit integers in registers, as many a cycle as the
+    /// instruction set can; returns how many.
+    #[inline(always)]
+    fn int8_products(self, rounds: u64) -> u64 {
+        const CHAINS: usize = 16;
+        let mut sums = std::hint::black_box([1_i32; CHAINS]);
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                *sum = i32::from(*sum as i8).wrapping_mul(3).wrapping_add(*sum);
+            }
+        }
+        std::hint::black_box(sums);
+        rounds * CHAINS as u64
+    }
+    /// As [`Isa::int8_products`], of 32-bit floats.
+    #[inline(always)]
+    fn f32_products(self, rounds: u64) -> u64 {
+        const CHAINS: usize = 16;
+        let x = std::hint::black_box(0.5_f32);
+        let mut sums = [1.0_f32; CHAINS];
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                *sum = sum.mul_add(x, x);
+            }
+        }
+        std::hint::black_box(sums);
+        rounds * CHAINS as u64
+    }
+    /// Asks for the cache line at `p`, which need not be readable.
+    #[inline(always)]
+    fn prefetch(self, p: *const u8) {
+        let _ = p;
+    }
     /// Sixteen half-precision bit patterns to f32.
     fn f16_to_f32(self, h: &[u16; 16]) -> [f32; 16];
     /// Sixteen f32 to half precision, rounding to nearest even.

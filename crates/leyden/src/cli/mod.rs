@@ -4,6 +4,7 @@
 //! generated or requested data to that writer and everything else to standard error. What a failure means for the
 //! exit code is decided in one place, [`main`].
 
+mod bench;
 mod doctor;
 mod failure;
 mod inspect;
@@ -58,12 +59,15 @@ commands! {
     Rm rm "Remove a pulled model",
     Inspect inspect "Show what is in a model file",
     Tokenize tokenize "Turn text into token ids, or back",
+    Bench bench "Measure how fast a model runs here, also against another llama-bench",
     Doctor doctor "Show what leyden sees of this machine, and what it chooses because of it",
 }
 
 /// Parses the arguments, runs the command, reports its failure.
 pub(crate) fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    // llama-bench's only long option with one dash.
+    let arguments = std::env::args_os().map(|a| if a == "-pg" { "--pg".into() } else { a });
+    let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version come this way too, with code 0. There is nobody to tell if printing fails.

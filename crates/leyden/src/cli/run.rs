@@ -69,12 +69,12 @@ pub(crate) struct Args {
     sampling: Box<sampling::Sampling>,
 }
 
-fn kv_type(name: &str) -> Result<KvType, String> {
+pub(super) fn kv_type(name: &str) -> Result<KvType, String> {
     let known = KvType::ALL.map(KvType::name).join(", ");
     KvType::from_name(name).ok_or_else(|| format!("no such type; known: {known}"))
 }
 
-fn level(name: &str) -> Result<Level, String> {
+pub(super) fn level(name: &str) -> Result<Level, String> {
     let known = Level::ALL.map(Level::name).join(", ");
     Level::from_name(name).ok_or_else(|| format!("no such tier; known: {known}"))
 }

@@ -1,0 +1,197 @@
+//! `leyden bench`: how fast a model runs here, in the terms of llama-bench, and against another llama-bench.
+
+mod clock;
+mod measure;
+mod model;
+mod report;
+mod versus;
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use leyden_kernels::Level;
+use leyden_kernels::attention::KvType;
+
+use super::failure::Failure;
+use measure::Test;
+
+/// Measures prefill (`pp`), generation (`tg`) and both after each other, with random tokens and without sampling, as
+/// llama-bench does: the same options, the same keys in JSON. Every test runs once to warm up and is not counted then.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    leyden bench -m model.gguf -p 512 -n 128 -d 0,4096\n  \
+    leyden bench -m model.gguf -n 64 -p 0 --parallel 1,8,32\n  \
+    leyden bench -m model.gguf --versus '/opt/llama.cpp/llama-bench'")]
+pub(crate) struct Args {
+    /// The model: a file, a folder, the name of a pulled model or its reference; by default the embedded one
+    #[arg(short, long)]
+    model: Option<PathBuf>,
+    /// Tokens of a prompt, to be read at once; several tests separated by commas, 0 for none
+    #[arg(short = 'p', long, value_name = "N", value_delimiter = ',', default_values_t = [512])]
+    n_prompt: Vec<usize>,
+    /// Tokens to generate, one by one
+    #[arg(short = 'n', long, value_name = "N", value_delimiter = ',', default_values_t = [128])]
+    n_gen: Vec<usize>,
+    /// A prompt and then generation, timed as one (also `-pg`)
+    #[arg(long = "pg", value_name = "PROMPT,GEN")]
+    prompt_gen: Vec<Pair>,
+    /// Tokens that are in the context before a test begins
+    #[arg(short = 'd', long, value_name = "N", value_delimiter = ',', default_values_t = [0])]
+    n_depth: Vec<usize>,
+    /// Threads
+    #[arg(short, long, value_name = "N", value_delimiter = ',')]
+    threads: Vec<usize>,
+    /// The most tokens of a prompt in one step
+    #[arg(short, long, value_name = "N", default_value_t = 512)]
+    batch_size: usize,
+    /// Sequences that generate together; the rate is that of all of them
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1])]
+    parallel: Vec<usize>,
+    /// How keys and values are stored: f32, f16 or q8_0
+    #[arg(long, value_name = "TYPE", default_value_t = KvType::default(), value_parser = super::run::kv_type)]
+    kv_type: KvType,
+    /// Instruction-set tier, not faster than what the machine has; by default its best
+    #[arg(long, value_name = "TIER", value_parser = super::run::level)]
+    isa: Option<Level>,
+    /// How often each test is repeated
+    #[arg(short, long, value_name = "N", default_value_t = 5)]
+    repetitions: usize,
+    /// Format of the results
+    #[arg(short, long, value_enum, default_value_t = Format::Md)]
+    output: Format,
+    /// Print one JSON object: results, what the machine could do at most, and comparisons
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
+    /// Do not measure what the machine could do at most
+    #[arg(long)]
+    no_ceilings: bool,
+    /// Another llama-bench, with options of its own: it runs in turn with every repetition
+    #[arg(long, value_name = "'PROGRAM ARGS'")]
+    versus: Option<String>,
+}
+
+/// The formats of llama-bench.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// A table for people
+    Md,
+    /// One array
+    Json,
+    /// One object in each line
+    Jsonl,
+    /// Comma-separated values with a head
+    Csv,
+}
+
+/// Two numbers separated by a comma.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pair(usize, usize);
+
+impl FromStr for Pair {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = |n: &str| n.trim().parse::<usize>().map_err(|_| format!("`{n}` is not a number"));
+        match text.split_once(',') {
+            Some((prompt, generate)) => Ok(Pair(parse(prompt)?, parse(generate)?)),
+            None => Err("two numbers separated by a comma are wanted".into()),
+        }
+    }
+}
+
+/// The most tokens of one test, and sequences and threads: far beyond any use, near enough to notice a slip.
+const MOST_TOKENS: usize = 1 << 24;
+const MOST_PARALLEL: usize = 4096;
+
+/// Runs the tests and prints their results.
+pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let tests = tests(args)?;
+    let versus = args.versus.as_deref().map(|line| versus::Versus::new(line, args)).transpose()?;
+    let model = model::Loaded::open(args)?;
+    let ceilings = if args.no_ceilings || !args.json && args.output != Format::Md {
+        None
+    } else {
+        Some(model.ceilings(&args.threads)?)
+    };
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len}") {
+        bar.set_style(style);
+    }
+    bar.set_length((tests.len() * args.repetitions) as u64);
+    let report = report::Report { args, model: &model, ceilings, cached: report::cache_bytes() };
+    let mut results = Vec::new();
+    report.begin(out)?;
+    for (i, test) in tests.iter().enumerate() {
+        bar.set_message(test.name());
+        let mut bench = measure::Bench::new(&model, test, args)?;
+        bench.warm_up()?;
+        let mut result = measure::Measured::new(*test);
+        for _ in 0..args.repetitions {
+            result.add(bench.run()?);
+            if let Some(versus) = &versus {
+                result.versus.push(versus.run(test)?);
+            }
+            bar.inc(1);
+        }
+        drop(bench);
+        bar.suspend(|| report.add(out, &result, i))?;
+        results.push(result);
+    }
+    bar.finish_and_clear();
+    report.end(out, &results)?;
+    Ok(())
+}
+
+/// The tests that the arguments ask for, in llama-bench's order.
+fn tests(args: &Args) -> Result<Vec<Test>, Failure> {
+    if args.repetitions == 0 || args.repetitions > 100_000 {
+        return Err(Failure::usage("`-r` takes 1 to 100000 repetitions"));
+    }
+    if args.batch_size == 0 || args.batch_size > 1 << 16 {
+        return Err(Failure::usage("`-b` takes 1 to 65536 tokens"));
+    }
+    if args.parallel.iter().any(|n| !(1..=MOST_PARALLEL).contains(n)) {
+        return Err(Failure::usage(format!("`--parallel` takes 1 to {MOST_PARALLEL} sequences")));
+    }
+    let mut tests = Vec::new();
+    let threads: Vec<Option<usize>> =
+        if args.threads.is_empty() { vec![None] } else { args.threads.iter().copied().map(Some).collect() };
+    for threads in threads {
+        for &depth in &args.n_depth {
+            let base = Test { prompt: 0, generate: 0, depth, parallel: 1, threads };
+            for &prompt in args.n_prompt.iter().filter(|n| **n > 0) {
+                tests.push(Test { prompt, ..base });
+            }
+            for &generate in args.n_gen.iter().filter(|n| **n > 0) {
+                tests.extend(args.parallel.iter().map(|&parallel| Test { generate, parallel, ..base }));
+            }
+            for &Pair(prompt, generate) in args.prompt_gen.iter().filter(|p| p.0 + p.1 > 0) {
+                tests.push(Test { prompt, generate, ..base });
+            }
+        }
+    }
+    let too_long = |t: &Test| t.prompt.max(t.generate).max(t.depth) > MOST_TOKENS;
+    if let Some(test) = tests.iter().find(|t| too_long(t)) {
+        return Err(Failure::usage(format!("{}: more than {MOST_TOKENS} tokens", test.name())));
+    }
+    if tests.is_empty() {
+        return Err(Failure::usage("nothing to measure: every test has 0 tokens"));
+    }
+    Ok(tests)
+}
+
+/// A bar while weights are prepared.
+fn loading() -> ProgressBar {
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(None, target);
+    if let Ok(style) = ProgressStyle::with_template("loading {wide_bar} {bytes} of {total_bytes}") {
+        bar.set_style(style);
+    }
+    bar
+}

@@ -1,0 +1,289 @@
+//! Results in llama-bench's formats, and beside what the machine could do at most.
+
+use std::io::Write;
+
+use leyden_kernels::Ceilings;
+use leyden_kernels::topology::{Cache, Topology};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::measure::{Measured, Test, mean_and_deviation, median};
+use super::model::Loaded;
+use super::{Args, Format};
+use crate::cli::failure::Failure;
+use crate::cli::text::{Table, bytes, count};
+
+/// Everything a report says beside the results.
+pub(super) struct Report<'a> {
+    pub(super) args: &'a Args,
+    pub(super) model: &'a Loaded,
+    pub(super) ceilings: Option<Ceilings>,
+    /// Bytes that the caches hold at most.
+    pub(super) cached: usize,
+}
+
+/// One result under llama-bench's keys.
+#[derive(Serialize)]
+struct Row {
+    build_commit: &'static str,
+    build_number: u32,
+    cpu_info: String,
+    gpu_info: &'static str,
+    backends: &'static str,
+    model_filename: String,
+    model_type: String,
+    model_size: u64,
+    model_n_params: u64,
+    n_batch: usize,
+    n_ubatch: usize,
+    n_threads: usize,
+    type_k: String,
+    type_v: String,
+    n_gpu_layers: u32,
+    n_prompt: usize,
+    n_gen: usize,
+    n_depth: usize,
+    test_time: String,
+    avg_ns: u64,
+    stddev_ns: u64,
+    avg_ts: f64,
+    stddev_ts: f64,
+    samples_ns: Vec<u64>,
+    samples_ts: Vec<f64>,
+}
+
+impl Report<'_> {
+    fn format(&self) -> Option<Format> {
+        (!self.args.json).then_some(self.args.output)
+    }
+
+    fn row(&self, m: &Measured) -> Row {
+        let rates = m.rates();
+        let (avg_ts, stddev_ts) = mean_and_deviation(&rates);
+        let times: Vec<f64> = m.nanoseconds.iter().map(|ns| *ns as f64).collect();
+        let (avg_ns, stddev_ns) = mean_and_deviation(&times);
+        Row {
+            build_commit: env!("CARGO_PKG_VERSION"),
+            build_number: 0,
+            cpu_info: Topology::detect().processor.brand,
+            gpu_info: "",
+            backends: "CPU",
+            model_filename: self.model.file.clone(),
+            model_type: self.model.kind.clone(),
+            model_size: self.model.bytes,
+            model_n_params: self.model.parameters,
+            n_batch: self.args.batch_size,
+            n_ubatch: self.args.batch_size,
+            n_threads: self.model.threads(m.test.threads),
+            type_k: self.args.kv_type.to_string(),
+            type_v: self.args.kv_type.to_string(),
+            n_gpu_layers: 0,
+            n_prompt: m.test.prompt * m.test.parallel,
+            n_gen: m.test.generate * m.test.parallel,
+            n_depth: m.test.depth,
+            test_time: m.time.clone(),
+            avg_ns: avg_ns as u64,
+            stddev_ns: stddev_ns as u64,
+            avg_ts,
+            stddev_ts,
+            samples_ns: m.nanoseconds.clone(),
+            samples_ts: rates,
+        }
+    }
+
+    /// What comes before the first result.
+    pub(super) fn begin(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        if self.format() == Some(Format::Json) {
+            write!(out, "[")?;
+        }
+        Ok(())
+    }
+
+    /// The `i`-th result, for the formats that are written as results come.
+    pub(super) fn add(&self, out: &mut dyn Write, m: &Measured, i: usize) -> Result<(), Failure> {
+        match self.format() {
+            Some(Format::Json) => {
+                write!(out, "{}\n  ", if i == 0 { "" } else { "," })?;
+                serde_json::to_writer(&mut *out, &self.row(m))?;
+            }
+            Some(Format::Jsonl) => {
+                serde_json::to_writer(&mut *out, &self.row(m))?;
+                writeln!(out)?;
+            }
+            Some(Format::Csv) => self.csv(out, m, i == 0)?,
+            Some(Format::Md) | None => {}
+        }
+        out.flush()?;
+        Ok(())
+    }
+
+    /// What comes after the last result.
+    pub(super) fn end(&self, out: &mut dyn Write, results: &[Measured]) -> Result<(), Failure> {
+        match self.format() {
+            Some(Format::Json) => writeln!(out, "\n]")?,
+            Some(Format::Md) => self.table(out, results)?,
+            Some(Format::Jsonl | Format::Csv) => {}
+            None => {
+                serde_json::to_writer_pretty(&mut *out, &self.document(results)?)?;
+                writeln!(out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn csv(&self, out: &mut dyn Write, m: &Measured, head: bool) -> Result<(), Failure> {
+        let Value::Object(row) = serde_json::to_value(self.row(m))? else { return Ok(()) };
+        let cells = row.iter().filter(|(key, _)| !key.starts_with("samples"));
+        let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+        if head {
+            let keys: Vec<&str> = cells.clone().map(|(key, _)| key.as_str()).collect();
+            writeln!(out, "{}", keys.join(","))?;
+        }
+        let values: Vec<String> = cells
+            .map(|(_, value)| quoted(&value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+            .collect();
+        writeln!(out, "{}", values.join(","))?;
+        Ok(())
+    }
+
+    /// Share of a ceiling that a test reaches: the bandwidth where tokens come one by one, the products where many
+    /// come together.
+    fn share(&self, test: &Test, rate: f64) -> Option<(f64, &'static str)> {
+        let c = self.ceilings.as_ref()?;
+        let weights = self.model.decoder.weight_bytes();
+        let macs = if self.model.float { c.f32_macs } else { c.int8_macs };
+        if test.prompt > 0 && test.generate == 0 {
+            let needed = rate * self.model.layer_macs as f64;
+            return Some((needed / macs, "of products"));
+        }
+        if test.prompt > 0 {
+            return None;
+        }
+        let shape = self.model.decoder.kv_shape(self.args.kv_type).ok()?;
+        let kept = (test.depth + test.generate / 2) * shape.token_bytes();
+        let steps = rate / test.parallel as f64;
+        let read = steps * (weights + kept * test.parallel) as f64 / c.read_bytes;
+        let made = rate * (self.model.layer_macs + self.model.head_macs) as f64 / macs;
+        if weights < self.cached && read > made {
+            // The caches hold the weights, so memory bounds nothing.
+            return None;
+        }
+        Some(if read >= made { (read, "of bandwidth") } else { (made, "of products") })
+    }
+
+    fn table(&self, out: &mut dyn Write, results: &[Measured]) -> Result<(), Failure> {
+        writeln!(
+            out,
+            "{}: {}, {}, {} parameters; {} threads, {}, keys and values {}\n",
+            self.model.name(),
+            self.model.kind,
+            bytes(self.model.bytes),
+            count(self.model.parameters),
+            self.model.threads(self.args.threads.first().copied()),
+            self.model.tier.level(),
+            self.args.kv_type,
+        )?;
+        let versus = results.iter().any(|m| !m.versus.is_empty());
+        let mut head = vec!["threads", "test", "t/s", "+-", "share"];
+        if versus {
+            head.extend(["other t/s", "ratio", "lowest", "highest"]);
+        }
+        let mut table = Table::new(&head, &[0, 2, 3, 5, 6, 7, 8]);
+        for m in results {
+            let rates = m.rates();
+            let (mean, deviation) = mean_and_deviation(&rates);
+            let mut row = vec![
+                self.model.threads(m.test.threads).to_string(),
+                m.test.name(),
+                format!("{mean:.2}"),
+                format!("{deviation:.2}"),
+                self.share(&m.test, mean)
+                    .map_or(String::new(), |(share, of)| format!("{:.0} % {of}", share * 100.0)),
+            ];
+            if let Some(c) = Comparison::of(m) {
+                row.extend([c.other, c.ratio, c.lowest, c.highest].map(|x| format!("{x:.2}")));
+            }
+            table.add(row);
+        }
+        table.write(out)?;
+        if let Some(c) = &self.ceilings {
+            writeln!(
+                out,
+                "\nat most, measured in this run: {:.1} GB/s read, {:.0} G products/s of int8, {:.0} G of f32",
+                c.read_bytes / 1e9,
+                c.int8_macs / 1e9,
+                c.f32_macs / 1e9
+            )?;
+        }
+        if versus {
+            writeln!(out, "ratio: of the medians; lowest and highest of single pairs, run in turn")?;
+        }
+        Ok(())
+    }
+
+    fn document(&self, results: &[Measured]) -> Result<Value, Failure> {
+        let ceilings = self.ceilings.as_ref().map(|c| {
+            json!({
+                "read_bytes_per_second": c.read_bytes,
+                "int8_products_per_second": c.int8_macs,
+                "f32_products_per_second": c.f32_macs,
+            })
+        });
+        let mut tests = Vec::new();
+        for m in results {
+            let mut value = serde_json::to_value(self.row(m))?;
+            let (mean, _) = mean_and_deviation(&m.rates());
+            value["parallel"] = json!(m.test.parallel);
+            value["tier"] = json!(self.model.tier.level().name());
+            if let Some((share, of)) = self.share(&m.test, mean) {
+                value["share"] = json!(share);
+                value["share_of"] = json!(of.trim_start_matches("of "));
+            }
+            if let Some(c) = Comparison::of(m) {
+                value["versus"] = json!({
+                    "samples_ts": m.versus,
+                    "median_ts": c.other,
+                    "ratio": c.ratio,
+                    "lowest_ratio": c.lowest,
+                    "highest_ratio": c.highest,
+                });
+            }
+            tests.push(value);
+        }
+        Ok(json!({ "version": env!("CARGO_PKG_VERSION"), "ceilings": ceilings, "tests": tests }))
+    }
+}
+
+/// Bytes of all caches of the last level; an upper bound of what stays there between two tokens.
+pub(super) fn cache_bytes() -> usize {
+    let caches = Topology::detect().caches;
+    let last = caches.iter().map(|c| c.level).max().unwrap_or(0);
+    let bytes = |c: &Cache| c.size_bytes.saturating_mul(c.instances.len() as u64);
+    let sum: u64 = caches.iter().filter(|c| c.level == last).map(bytes).sum();
+    usize::try_from(sum).unwrap_or(usize::MAX)
+}
+
+/// Ours against the other's.
+struct Comparison {
+    other: f64,
+    ratio: f64,
+    lowest: f64,
+    highest: f64,
+}
+
+impl Comparison {
+    fn of(m: &Measured) -> Option<Comparison> {
+        if m.versus.is_empty() {
+            return None;
+        }
+        let ours = m.rates();
+        let pairs: Vec<f64> = ours.iter().zip(&m.versus).map(|(a, b)| a / b).collect();
+        let other = median(&m.versus);
+        Some(Comparison {
+            other,
+            ratio: median(&ours) / other,
+            lowest: pairs.iter().copied().fold(f64::INFINITY, f64::min),
+            highest: pairs.iter().copied().fold(0.0, f64::max),
+        })
+    }
+}

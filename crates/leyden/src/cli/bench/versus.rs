@@ -1,0 +1,127 @@
+//! Another llama-bench, run in turn with ours: on a shared machine only figures of the same minute compare.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use super::Args;
+use super::measure::Test;
+use crate::cli::failure::Failure;
+use crate::cli::model_file;
+
+/// The other program.
+pub(super) struct Versus {
+    program: String,
+    arguments: Vec<String>,
+    model: PathBuf,
+    batch: usize,
+    threads: Option<usize>,
+}
+
+impl Versus {
+    /// The program of a command line, which no shell reads.
+    pub(super) fn new(line: &str, args: &Args) -> Result<Versus, Failure> {
+        let mut words = split(line).map_err(Failure::usage)?.into_iter();
+        let program = words.next().ok_or_else(|| Failure::usage("`--versus` names no program"))?;
+        if args.parallel.iter().any(|n| *n > 1) {
+            return Err(Failure::usage(
+                "`--versus` compares one sequence: llama-bench knows no `--parallel`",
+            ));
+        }
+        let Some(model) = &args.model else {
+            return Err(Failure::usage("`--versus` needs `-m FILE`: the other program reads it too"));
+        };
+        let model = model_file::locate(model)?;
+        let threads = args.threads.first().copied();
+        Ok(Versus { program, arguments: words.collect(), model, batch: args.batch_size, threads })
+    }
+
+    /// One repetition of a test: tokens per second.
+    pub(super) fn run(&self, test: &Test) -> Result<f64, Failure> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).arg("-m").arg(&self.model);
+        let mut number = |option: &str, n: usize| {
+            command.arg(option).arg(n.to_string());
+        };
+        let both = test.prompt > 0 && test.generate > 0;
+        number("-p", if both { 0 } else { test.prompt });
+        number("-n", if both { 0 } else { test.generate });
+        number("-r", 1);
+        number("-ub", self.batch);
+        if test.depth > 0 {
+            number("-d", test.depth);
+        }
+        if let Some(threads) = test.threads.or(self.threads) {
+            number("-t", threads);
+        }
+        if both {
+            command.arg("-pg").arg(format!("{},{}", test.prompt, test.generate));
+        }
+        command.args(["-o", "json"]).stdin(Stdio::null()).stderr(Stdio::piped());
+        let failed = |what: String| Failure::new(format!("{}: {what}", self.program));
+        let output = command.output().map_err(|e| failed(format!("cannot run it: {e}")))?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            let last = text.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("").to_owned();
+            return Err(failed(format!("{}: {last}", output.status)));
+        }
+        rate(&output.stdout).map_err(failed)
+    }
+}
+
+/// The rate in llama-bench's array of one result.
+fn rate(stdout: &[u8]) -> Result<f64, String> {
+    // Some builds print lines before the array.
+    let start = stdout.iter().position(|b| *b == b'[').ok_or("it printed no JSON array")?;
+    let mut values = serde_json::Deserializer::from_slice(&stdout[start..]).into_iter::<serde_json::Value>();
+    let value = match values.next() {
+        Some(Ok(value)) => value,
+        Some(Err(e)) => return Err(format!("it printed no valid JSON: {e}")),
+        None => return Err("it printed no JSON".into()),
+    };
+    let rate = value.get(0).and_then(|r| r.get("avg_ts")).and_then(serde_json::Value::as_f64);
+    rate.filter(|r| r.is_finite() && *r > 0.0).ok_or_else(|| "its result has no `avg_ts`".into())
+}
+
+/// Words of a command line: separated by white space, held together by quotation marks.
+fn split(line: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for c in line.chars() {
+        match quote {
+            Some(q) if c == q => quote = None,
+            Some(_) => word.get_or_insert_default().push(c),
+            None if c == '"' || c == '\'' => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            None if c.is_whitespace() => words.extend(word.take()),
+            None => word.get_or_insert_default().push(c),
+        }
+    }
+    if quote.is_some() {
+        return Err("`--versus`: a quotation mark is not closed".into());
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines_are_cut_like_a_shell_would() {
+        assert_eq!(split("a  'b c' d\"e f\"").unwrap(), ["a", "b c", "de f"]);
+        assert!(split("a 'b").is_err());
+        assert!(split("  ").unwrap().is_empty());
+    }
+
+    #[test]
+    fn results_are_found_behind_other_lines() {
+        assert_eq!(rate(b"warning\n[ {\"avg_ts\": 12.5, \"n_gen\": 1} ]\n").unwrap(), 12.5);
+        assert!(rate(b"nothing").is_err());
+        assert!(rate(b"[{}]").is_err());
+        assert!(rate(b"[{\"avg_ts\":").is_err());
+    }
+}
