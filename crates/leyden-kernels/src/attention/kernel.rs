@@ -72,7 +72,15 @@ impl Queries {
                 let sums = &mut sums[at(dim / 32)];
                 for (column, row) in tile.clone().enumerate() {
                     let query = &task.queries[row * dim..(row + 1) * dim];
-                    quantise_column_a32(isa, query, (column, c), task.tier.level().run(c), codes, scales, sums);
+                    quantise_column_a32(
+                        isa,
+                        query,
+                        (column, c),
+                        task.tier.level().run(c),
+                        codes,
+                        scales,
+                        sums,
+                    );
                 }
             }
             return Queries::Codes { codes, scales, sums };
