@@ -271,7 +271,7 @@ pub(crate) trait Isa: Copy {
 }
 
 /// The loops of attention over the vectors of `$dot`, an implementation of `Whole`.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! vector_attention {
     (|$token:ident| $dot:expr) => {
         #[inline(always)]
@@ -305,7 +305,7 @@ macro_rules! vector_attention {
         }
     };
 }
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) use vector_attention;
 
 /// Makes `pub(crate) fn $name(tier, args…)` that runs the generic `$body::<I: Isa>(isa, args…)` compiled for

@@ -1,18 +1,20 @@
-//! NEON: lane conversions for the generic array code.
+//! NEON: lane conversions for the generic array code, and the loops of attention.
 
 use super::Isa;
+use super::neon_dot::{NeonDot, Widen};
+use crate::attention::loops::{self, Keys, Row, Values};
 use std::arch::aarch64::*;
 
 /// Token that code runs inside a function compiled for NEON.
 #[derive(Clone, Copy)]
-pub(crate) struct Neon(());
+pub(crate) struct Neon(NeonDot<Widen, 4>);
 
 impl Neon {
     /// The token; being callable only inside such a function is what makes its methods sound.
     #[target_feature(enable = "neon")]
     #[inline]
     pub(crate) fn in_feature_region() -> Neon {
-        Neon(())
+        Neon(NeonDot::<Widen, 4>::in_feature_region(0))
     }
 }
 
@@ -43,4 +45,39 @@ impl Isa for Neon {
             std::mem::transmute([lo, hi])
         }
     }
+
+    #[inline(always)]
+    fn int8_products(self, rounds: u64) -> u64 {
+        const CHAINS: usize = 16;
+        // SAFETY: the token proves NEON.
+        unsafe {
+            let x = std::hint::black_box(vdup_n_s8(1));
+            let mut sums = [vdupq_n_s16(1); CHAINS];
+            for _ in 0..rounds {
+                for sum in &mut sums {
+                    *sum = vmlal_s8(*sum, x, x);
+                }
+            }
+            std::hint::black_box(sums);
+        }
+        rounds * (CHAINS * 8) as u64
+    }
+    #[inline(always)]
+    fn f32_products(self, rounds: u64) -> u64 {
+        const CHAINS: usize = 16;
+        // SAFETY: the token proves NEON.
+        unsafe {
+            let x = std::hint::black_box(vdupq_n_f32(0.5));
+            let mut sums = [x; CHAINS];
+            for _ in 0..rounds {
+                for sum in &mut sums {
+                    *sum = vfmaq_f32(*sum, x, x);
+                }
+            }
+            std::hint::black_box(sums);
+        }
+        rounds * (CHAINS * 4) as u64
+    }
+
+    super::vector_attention!(|token| token.0);
 }

@@ -9,7 +9,7 @@
 //! each weight for twice as many products: `Q` is 4 or 2, and a token of two registers stands at the row where
 //! its half of the panel begins.
 
-use super::dot::{Dot, Unpack};
+use super::dot::{Dot, Unpack, Whole};
 use std::arch::aarch64::*;
 use std::arch::asm;
 use std::ops::Range;
@@ -577,4 +577,44 @@ impl<M: Multiply, const Q: usize> Dot for NeonDot<M, Q> {
             with!(vst1q_f32(p.add(self.first + q * 4), a[q]));
         }
     }
+}
+
+impl<M: Multiply> Whole for NeonDot<M, 4> {
+    #[inline(always)]
+    fn max(self, a: [float32x4_t; 4], b: [float32x4_t; 4]) -> [float32x4_t; 4] {
+        with!([0, 1, 2, 3].map(|q| greater(a[q], b[q])))
+    }
+    #[inline(always)]
+    fn join_sum(self, a: [float32x4_t; 4]) -> f32 {
+        with!({
+            let four = vaddq_f32(vaddq_f32(a[0], a[2]), vaddq_f32(a[1], a[3]));
+            let two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
+            vget_lane_f32::<0>(two) + vget_lane_f32::<1>(two)
+        })
+    }
+    #[inline(always)]
+    fn join_max(self, a: [float32x4_t; 4]) -> f32 {
+        with!({
+            let four = greater(greater(a[0], a[2]), greater(a[1], a[3]));
+            let four = greater(four, vextq_f32::<2>(four, four));
+            vgetq_lane_f32::<0>(greater(four, vextq_f32::<1>(four, four)))
+        })
+    }
+    #[inline(always)]
+    unsafe fn splat_half(self, p: *const u8) -> [float32x4_t; 4] {
+        with!([half_of(vdupq_n_u16(p.cast::<u16>().read_unaligned()), false); 4])
+    }
+    #[inline(always)]
+    fn signed_bytes(self, a: uint8x16_t) -> [float32x4_t; 4] {
+        with!([0, 1, 2, 3].map(|q| vcvtq_f32_s32(widen_four(a, q, true))))
+    }
+}
+
+/// `b` where it is greater, else `a`.
+///
+/// # Safety
+/// The code runs inside a function compiled for NEON.
+#[inline(always)]
+unsafe fn greater(a: float32x4_t, b: float32x4_t) -> float32x4_t {
+    with!(vbslq_f32(vcgtq_f32(b, a), b, a))
 }
