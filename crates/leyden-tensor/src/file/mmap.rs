@@ -289,6 +289,7 @@ unsafe fn pass_on(
 #[expect(clippy::indexing_slicing, reason = "a test may panic")]
 mod tests {
     use super::*;
+    use std::ffi::OsString;
     use std::io::Write;
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, ExitStatus};
@@ -308,7 +309,11 @@ mod tests {
         }
         let me = std::env::current_exe().unwrap();
         let name = format!("file::mmap::tests::{test}");
-        let mut child = Command::new(me);
+        // Where the tests run under an emulator, so must the child.
+        let runner = std::env::var("LEYDEN_TEST_RUNNER").unwrap_or_default();
+        let mut words = runner.split_whitespace().map(OsString::from).chain([me.into_os_string()]);
+        let mut child = Command::new(words.next().unwrap());
+        child.args(words);
         child.args(["--exact", &name, "--nocapture", "--test-threads=1"]).env("LEYDEN_TEST_CHILD", "1");
         Some(child.output().unwrap().status)
     }

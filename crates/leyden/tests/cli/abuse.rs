@@ -8,7 +8,7 @@ use std::time::Duration;
 use leyden_tensor::Value;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::program::{Files, Run, STORYTELLER, command, finish, leyden, storyteller_with, vocabulary};
+use crate::program::{Files, Run, STORYTELLER, built, command, finish, leyden, storyteller_with, vocabulary};
 
 /// Starts the program with pipes at its outputs and nothing at its input.
 fn start(args: &[&str]) -> Child {
@@ -238,14 +238,8 @@ fn a_context_beyond_the_address_space_is_refused_with_advice() {
     let limited = |args: &[&str]| {
         let mut shell = Command::new("sh");
         // 4 GiB, in KiB.
-        shell.args([
-            "-c",
-            "ulimit -v 4194304 && exec \"$@\"",
-            "sh",
-            env!("CARGO_BIN_EXE_leyden"),
-            "run",
-            &path,
-        ]);
+        shell.args(["-c", "ulimit -v 4194304 && exec \"$@\"", "sh"]);
+        shell.args(built(env!("CARGO_BIN_EXE_leyden"))).args(["run", &path]);
         finish(shell.args(["The king", "-n", "2"]).args(args).stdin(Stdio::null()), b"")
     };
     let run = limited(&[]);

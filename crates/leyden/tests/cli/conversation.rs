@@ -4,13 +4,13 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use crate::program::Files;
+use crate::program::{Files, built};
 
 /// Runs `terminal.py` with a scene; `None` if there is no Python to run it.
 fn play(files: &Files, args: &[&str], scene: &serde_json::Value) -> Option<serde_json::Value> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/terminal.py");
     let request = serde_json::json!({
-        "program": env!("CARGO_BIN_EXE_leyden"),
+        "program": built(env!("CARGO_BIN_EXE_leyden")),
         "arguments": args,
         "environment": { "LEYDEN_HISTORY": files.path("history"), "TERM": "xterm" },
         "folder": files.folder(),

@@ -2,9 +2,8 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::Command;
 
-use crate::program::{Run, STORYTELLER, finish};
+use crate::program::{Run, STORYTELLER, finish, start};
 
 /// The program of an example; `None` if only some tests were built.
 fn example(name: &str) -> Option<PathBuf> {
@@ -26,7 +25,7 @@ fn example(name: &str) -> Option<PathBuf> {
 /// What an example prints; it must succeed.
 #[track_caller]
 fn output(name: &str, args: &[&str]) -> Option<String> {
-    let run: Run = finish(Command::new(example(name)?).args(args), b"");
+    let run: Run = finish(start(example(name)?.to_str().unwrap()).args(args), b"");
     assert_eq!(run.code, Some(0), "{name} {args:?}: {run:?}");
     Some(run.out)
 }

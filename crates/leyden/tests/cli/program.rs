@@ -39,9 +39,24 @@ impl Run {
     }
 }
 
+/// The words that start a program which was built beside the tests: itself, or behind the emulator that
+/// `LEYDEN_TEST_RUNNER` names (with its arguments) where it was built for another architecture.
+pub(crate) fn built(program: &str) -> Vec<String> {
+    let runner = std::env::var("LEYDEN_TEST_RUNNER").unwrap_or_default();
+    runner.split_whitespace().chain([program]).map(str::to_owned).collect()
+}
+
+/// Such a program, not yet started.
+pub(crate) fn start(program: &str) -> Command {
+    let words = built(program);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
+}
+
 /// The program, not yet started, in an environment without settings.
 pub(crate) fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_leyden"));
+    let mut command = start(env!("CARGO_BIN_EXE_leyden"));
     command.args(args).env_remove("LEYDEN_MAX_ISA").stdin(Stdio::null());
     command
 }

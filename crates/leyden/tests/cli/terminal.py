@@ -1,8 +1,9 @@
 """Plays a person at a terminal: waits for what the program shows, types, and reports what became of it.
 
-The argument is a JSON object: program, arguments (a first "|" gives standard output a pipe of its own, a first "2|"
-standard error), environment, folder to run in, and a scene, a list of steps. A step waits until the terminal has
-shown `wait` since the step before (or, with `output`, until anything of an answer has come), then types `send`.
+The argument is a JSON object: program (a list: before the program what runs it, if anything), arguments (a first "|"
+gives standard output a pipe of its own, a first "2|" standard error), environment, folder to run in, and a scene, a
+list of steps. A step waits until the terminal has shown `wait` since the step before (or, with `output`, until
+anything of an answer has come), then types `send`.
 Prints a JSON object: code, terminal, output.
 """
 
@@ -28,7 +29,8 @@ if pid == 0:
     os.chdir(request["folder"])
     if piped:
         os.dup2(pipe_write, piped)
-    os.execve(request["program"], [request["program"], *arguments], {**os.environ, **request["environment"]})
+    program = request["program"]
+    os.execvpe(program[0], [*program, *arguments], {**os.environ, **request["environment"]})
 os.close(pipe_write)
 
 seen = b""
