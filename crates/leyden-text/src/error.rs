@@ -143,9 +143,14 @@ impl Display for ErrorKind {
             ErrorKind::UnsupportedTokenizer { name, known } => {
                 write!(f, "tokenizer {} is not supported (supported: {})", Quoted(name), known.join(", "))
             }
-            ErrorKind::UnsupportedPreTokenizer { name, known } => {
-                write!(f, "pre-tokenizer {} is not supported (supported: {})", Quoted(name), known.join(", "))
-            }
+            // Too many are known to name them all.
+            ErrorKind::UnsupportedPreTokenizer { name, known } => write!(
+                f,
+                "pre-tokenizer {} is none of the {} that are known, and another one would cut texts wrongly; \
+                 the model as a folder of safetensors runs where its tokenizer.json states the rules",
+                Quoted(name),
+                known.len()
+            ),
             ErrorKind::UnsupportedComponent { what, name, known } => {
                 write!(f, "{what} {} is not supported (supported: {})", Quoted(name), known.join(", "))
             }

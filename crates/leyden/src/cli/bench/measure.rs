@@ -105,7 +105,7 @@ pub(super) struct Bench {
 impl Bench {
     pub(super) fn new(model: &Loaded, test: &Test, args: &Args) -> Result<Bench, Failure> {
         let length = test.depth + test.prompt + test.generate;
-        let tokens = length.next_multiple_of(64).checked_mul(test.parallel).unwrap_or(usize::MAX);
+        let tokens = length.next_multiple_of(64).saturating_mul(test.parallel);
         let engine = Engine::new(
             model.decoder.clone(),
             model.cpu(test.threads)?,
