@@ -18,15 +18,17 @@ pub mod ops;
 pub mod topology;
 
 mod activations;
+mod affinity;
 mod error;
 mod isa;
 mod pool;
 
 pub use activations::{Activations, Grid};
+pub use affinity::bind_thread;
 pub use ceilings::Ceilings;
 pub use error::{Error, ErrorKind};
 pub use isa::{Level, Tier};
-pub use pool::Pool;
+pub use pool::{MemberGroup, Pool};
 
 /// The processor as the computation sees it: a tier and a team of threads.
 #[derive(Debug)]
