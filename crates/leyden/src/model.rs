@@ -5,7 +5,7 @@ use crate::model_file::{ModelFile, Parts};
 use crate::session::{Session, SessionOptions};
 use leyden_kernels::topology::{Topology, default_threads};
 use leyden_kernels::{Cpu, Level, Tier};
-use leyden_models::{Decoder, DecoderConfig};
+use leyden_models::{Decoder, DecoderConfig, PackCache, PackReport};
 use leyden_tensor::{Gguf, Metadata, WeightSource};
 use leyden_text::{ChatTemplate, Message, RenderOptions, Special, Tokenizer};
 use std::fmt;
@@ -20,12 +20,14 @@ static STORYTELLER: &[u8] = include_bytes!("../model/storyteller-q8_0.gguf");
 pub const EMBEDDED: &str = "<embedded storyteller>";
 
 /// How to load a model.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// Threads to compute with; by default one per physical core that this process may use.
     pub threads: Option<usize>,
     /// The instruction-set tier; by default the best of this machine.
     pub isa: Option<Level>,
+    /// Where packed weights are kept between starts; by default nowhere.
+    pub packs: PackCache,
 }
 
 /// A model ready to answer. Cheap to share: sessions hold a reference to it.
@@ -36,6 +38,7 @@ pub struct Model {
     tokenizer: Arc<dyn Tokenizer>,
     template: Option<ChatTemplate>,
     load_time: Duration,
+    packs: PackReport,
 }
 
 impl fmt::Debug for Model {
@@ -94,8 +97,9 @@ impl Model {
     ) -> Result<Model, Error> {
         let Parts { source, tokenizer, template } = file.into_parts()?;
         let cpu = Arc::new(cpu(options)?);
-        let decoder = Arc::new(leyden_models::load(Arc::clone(&source), &cpu, progress)?);
-        Ok(Model { decoder, cpu, source, tokenizer, template, load_time: start.elapsed() })
+        let (decoder, packs) = leyden_models::load_with(Arc::clone(&source), &cpu, &options.packs, progress)?;
+        let (decoder, load_time) = (Arc::new(decoder), start.elapsed());
+        Ok(Model { decoder, cpu, source, tokenizer, template, load_time, packs })
     }
 
     /// Opens a session: one conversation or one text.
@@ -179,6 +183,12 @@ impl Model {
     #[must_use]
     pub fn cpu(&self) -> &Arc<Cpu> {
         &self.cpu
+    }
+
+    /// What the cache of packed weights did, and what was wrong with it.
+    #[must_use]
+    pub fn packs(&self) -> &PackReport {
+        &self.packs
     }
 
     /// How long loading took.

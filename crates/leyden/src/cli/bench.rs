@@ -55,6 +55,8 @@ pub(crate) struct Args {
     /// Instruction-set tier, not faster than what the machine has; by default its best
     #[arg(long, value_name = "TIER", value_parser = super::run::level)]
     isa: Option<Level>,
+    #[command(flatten)]
+    packs: super::packs::Packs,
     /// How often each test is repeated
     #[arg(short, long, value_name = "N", default_value_t = 5)]
     repetitions: usize,

@@ -11,6 +11,8 @@ mod inspect;
 mod knobs;
 mod list;
 mod model_file;
+mod pack;
+mod packs;
 mod pull;
 mod rm;
 mod run;
@@ -57,6 +59,7 @@ commands! {
     Pull pull "Get a model from the hub",
     List list "Show the models that were pulled",
     Rm rm "Remove a pulled model",
+    Pack pack "Keep a model's packed weights for faster starts",
     Inspect inspect "Show what is in a model file",
     Tokenize tokenize "Turn text into token ids, or back",
     Bench bench "Measure how fast a model runs here, also against another llama-bench",

@@ -114,7 +114,7 @@ impl Tally {
 
 /// The whole way: file, tokenizer, template, weights, cache, two steps, two choices.
 fn answer(bytes: Vec<u8>, case: u32) -> Result<(), Error> {
-    let model = Model::from_bytes(bytes, FILE, &LoadOptions { threads: Some(1), isa: None })?;
+    let model = Model::from_bytes(bytes, FILE, &LoadOptions { threads: Some(1), ..LoadOptions::default() })?;
     let kv_type = KvType::ALL[case as usize % KvType::ALL.len()];
     let mut session = model.session(&SessionOptions { context: None, kv_type })?;
     let prompt = model.tokenize_chat(&[Message::new("user", "hello, wörld <|end|>\n")])?;

@@ -9,7 +9,7 @@ use leyden_tensor::DType;
 
 use super::{Args, loading};
 use crate::cli::failure::Failure;
-use crate::cli::model_file;
+use crate::cli::{model_file, packs};
 use leyden::{LoadOptions, Model};
 
 /// A loaded model and its size.
@@ -36,7 +36,8 @@ pub(super) struct Loaded {
 impl Loaded {
     /// Opens and packs the model.
     pub(super) fn open(args: &Args) -> Result<Loaded, Failure> {
-        let options = LoadOptions { threads: args.threads.first().copied(), isa: args.isa };
+        let options =
+            LoadOptions { threads: args.threads.first().copied(), isa: args.isa, packs: args.packs.cache() };
         let bar = loading();
         let mut progress = |done, all| {
             bar.set_length(all);
@@ -47,6 +48,7 @@ impl Loaded {
             None => Model::embedded(&options)?,
         };
         bar.finish_and_clear();
+        packs::tell(&model);
         Ok(Loaded::new(&model))
     }
 

@@ -1,8 +1,9 @@
 //! The closing line, and the same in JSON.
 
+use std::path::Path;
 use std::time::Duration;
 
-use leyden::{Generation, Model};
+use leyden::{Generation, Model, PackReport};
 use serde_json::{Value, json};
 
 use crate::cli::text;
@@ -15,6 +16,7 @@ pub(super) struct Summary {
     threads: usize,
     seed: u64,
     load: Duration,
+    packs: PackReport,
     first_token: Option<Duration>,
     prompt_tokens: usize,
     prefill: Duration,
@@ -32,6 +34,7 @@ impl Summary {
             threads: model.cpu().pool().members(),
             seed,
             load: model.load_time(),
+            packs: model.packs().clone(),
             first_token: None,
             prompt_tokens: 0,
             prefill: Duration::ZERO,
@@ -82,6 +85,11 @@ impl Summary {
             "isa": self.tier,
             "threads": self.threads,
             "load_seconds": self.load.as_secs_f64(),
+            "pack": {
+                "read": self.packs.read.as_deref().map(Path::to_string_lossy),
+                "made": self.packs.made.as_deref().map(Path::to_string_lossy),
+                "mapped": self.packs.mapped,
+            },
             "first_token_seconds": self.first_token.map(|time| time.as_secs_f64()),
             "prefill_tokens_per_second": rate(self.prompt_tokens, self.prefill),
             "decode_tokens_per_second": rate(self.decoded_tokens, self.decode),
