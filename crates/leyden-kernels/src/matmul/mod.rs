@@ -169,6 +169,8 @@ impl PackedMatrix {
     #[inline(always)]
     fn tile(&self, tier: Tier, p: usize, tile: &Tile<'_>, out: &mut [f32; MAX_COLUMNS * ROWS]) {
         let function = (self.format.tiles)(tier.level())[tile.c - 1];
+        #[cfg(test)]
+        tests::runs(tier.level(), function);
         // SAFETY: the Tier proves the features; the panel is whole and of this format and depth; the driver
         // checked the tile's grid and depth against this matrix, and tile.c selected the function.
         unsafe { function(self.panel(p), self.k, tile, out) }
