@@ -161,8 +161,8 @@ fn compare(windows: usize) {
     let tokens: Vec<u32> = numbers(&golden["tokens"]).iter().map(|t| *t as u32).collect();
     assert_eq!(tokens.len(), WINDOW * WINDOWS);
     eprintln!("| type | leyden | llama.cpp | ratio |\n|---|---|---|---|");
-    // The logits are the same bits on every processor, so for an emulator, which takes some twenty times as long, one
-    // type of each block length is enough.
+    // Every tier gives the bits of the plain path, so for an emulator, which takes some twenty times as long, one type
+    // of each block length is enough.
     let some = |t: &DType| !emulated() || matches!(*t, DType::Q8_0 | DType::Q4K);
     for dtype in types().filter(some) {
         let model = storyteller(dtype);
@@ -218,8 +218,8 @@ fn write_divergence_files() {
     std::fs::create_dir_all(&folder).unwrap();
     let bytes: Vec<u8> = tokens.iter().flat_map(|t| t.to_le_bytes()).collect();
     std::fs::write(folder.join("tokens.u32"), bytes).unwrap();
-    // The logits are the same bits on every processor, so for an emulator, which takes some twenty times as long, one
-    // type of each block length is enough.
+    // Every tier gives the bits of the plain path, so for an emulator, which takes some twenty times as long, one type
+    // of each block length is enough.
     let some = |t: &DType| !emulated() || matches!(*t, DType::Q8_0 | DType::Q4K);
     for dtype in types().filter(some) {
         let model = storyteller(dtype);
