@@ -71,6 +71,7 @@ impl PackedMatrix {
             Data::File(kept.bytes.clone())
         } else {
             let mut data = HugeBuf::zeroed(bytes).map_err(|e| Error::memory(tensor.name(), bytes, e))?;
+            cpu.place(&mut data);
             let out = Disjoint::new(data.as_mut_slice());
             let slice = SLICE_BYTES / CHECKED_BYTES;
             for first in (0..parts).step_by(slice) {

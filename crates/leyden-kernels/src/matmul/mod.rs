@@ -91,6 +91,7 @@ impl PackedMatrix {
         let (panel_bytes, bytes) = sizes(format, rows, k).ok_or_else(too_big)?;
         let panels = rows.div_ceil(ROWS);
         let mut data = HugeBuf::zeroed(bytes).map_err(|e| Error::memory(tensor.name(), bytes, e))?;
+        cpu.place(&mut data);
         let out = Disjoint::new(data.as_mut_slice());
         let pack = |p: usize| {
             // SAFETY: panels do not overlap, and each task has its own.
