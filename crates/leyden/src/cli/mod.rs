@@ -66,10 +66,15 @@ commands! {
     Doctor doctor "Show what leyden sees of this machine, and what it chooses because of it",
 }
 
+/// Options of llama.cpp's programs that have two letters behind one dash, and their long names.
+const ONE_DASH: [(&str, &str); 2] = [("-pg", "--pg"), ("-tb", "--threads-batch")];
+
 /// Parses the arguments, runs the command, reports its failure.
 pub(crate) fn main() -> ExitCode {
-    // llama-bench's only long option with one dash.
-    let arguments = std::env::args_os().map(|a| if a == "-pg" { "--pg".into() } else { a });
+    let arguments = std::env::args_os().map(|argument| {
+        let long = ONE_DASH.iter().find(|(short, _)| argument == *short);
+        long.map_or(argument, |(_, long)| long.into())
+    });
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {

@@ -14,6 +14,7 @@ pub(super) struct Summary {
     model: String,
     tier: &'static str,
     threads: usize,
+    threads_batch: usize,
     seed: u64,
     load: Duration,
     packs: PackReport,
@@ -31,7 +32,8 @@ impl Summary {
         Self {
             model: model.metadata().file().to_owned(),
             tier: model.cpu().tier().level().name(),
-            threads: model.cpu().pool().members(),
+            threads: model.cpu().for_tokens(1).pool().members(),
+            threads_batch: model.cpu().pool().members(),
             seed,
             load: model.load_time(),
             packs: model.packs().clone(),
@@ -67,7 +69,10 @@ impl Summary {
         if let Some(peak) = leyden::peak_memory() {
             parts.push(format!("peak memory {}", text::bytes(peak)));
         }
-        parts.push(format!("{}, {}", text::plural(self.threads, "thread"), self.tier));
+        let threads = text::plural(self.threads, "thread");
+        let batch =
+            (self.threads_batch != self.threads).then(|| format!(" ({} to read)", self.threads_batch));
+        parts.push(format!("{threads}{}, {}", batch.unwrap_or_default(), self.tier));
         parts.push(format!("seed {}", self.seed));
         parts.join(" | ")
     }
@@ -84,6 +89,7 @@ impl Summary {
             "seed": self.seed,
             "isa": self.tier,
             "threads": self.threads,
+            "threads_batch": self.threads_batch,
             "load_seconds": self.load.as_secs_f64(),
             "pack": {
                 "read": self.packs.read.as_deref().map(Path::to_string_lossy),
