@@ -145,10 +145,10 @@ impl HugeBuf {
                 libc::SYS_mbind,
                 self.ptr.as_ptr() as usize + start,
                 end - start,
-                mode,
+                libc::c_long::from(mode),
                 mask.as_ptr(),
                 mask.len() * BITS + 1,
-                0,
+                0_usize,
             )
         };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
