@@ -53,6 +53,7 @@ impl Dot for Avx512Dot {
     const SIDE_BY_SIDE: usize = 2;
     const NARROW: bool = false;
     const SIGNED_ZERO: i32 = 128;
+    const PARTS_TOGETHER: usize = 8;
 
     #[inline(always)]
     unsafe fn load(self, p: *const u8) -> __m512i {
@@ -118,6 +119,25 @@ impl Dot for Avx512Dot {
                 s[P - 1][c] = unsafe { self.dot::<SIGNED>(s[P - 1][c], high, a.add(((g + 4) * C + c) * 4)) };
             }
         }
+    }
+
+    #[inline(always)]
+    unsafe fn products_of_part<U: Unpack, const SIGNED: bool, const C: usize, const HIGH: bool>(
+        self,
+        w: *const u8,
+        a: *const i8,
+    ) -> [__m512i; C] {
+        let mut s = [self.none(); C];
+        for g in 0..4 {
+            // SAFETY: the caller's weights are those of 32 values.
+            let (low, high) = unsafe { U::pair(self, w, g) };
+            let (codes, group) = if HIGH { (high, g + 4) } else { (low, g) };
+            for c in 0..C {
+                // SAFETY: the caller's activations hold C words at each of eight k-groups.
+                s[c] = unsafe { self.dot::<SIGNED>(s[c], codes, a.add((group * C + c) * 4)) };
+            }
+        }
+        s
     }
 
     #[inline(always)]

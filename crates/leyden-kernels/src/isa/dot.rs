@@ -41,6 +41,8 @@ pub(crate) trait Dot: Copy {
     const COLUMNS: usize;
     /// Up to how many columns the chains of a float product are computed side by side: more sums have no registers.
     const SIDE_BY_SIDE: usize;
+    /// Columns beyond which the sums of two parts and the totals would not all stay in registers.
+    const PARTS_TOGETHER: usize = usize::MAX;
     /// Whether a [`Dot::Part`] of unsigned codes is 16 bits wide, and so takes only so many products.
     const NARROW: bool;
     /// What is added to signed codes to make them unsigned; its share leaves through the sums of activations.
@@ -77,6 +79,23 @@ pub(crate) trait Dot: Copy {
         w: *const u8,
         a: *const i8,
     );
+
+    /// Adds the products of k-groups 0 to 3, or with `HIGH` those of 4 to 7, alone: for tiles whose sums of both would not
+    /// stay in registers. Codes are taken apart once for each.
+    ///
+    /// # Safety
+    /// As for [`Dot::products`].
+    #[inline(always)]
+    unsafe fn products_of_part<U: Unpack, const SIGNED: bool, const C: usize, const HIGH: bool>(
+        self,
+        w: *const u8,
+        a: *const i8,
+    ) -> [Self::Part; C] {
+        let mut s = [[self.none(); C]; 2];
+        // SAFETY: the caller's promise.
+        unsafe { self.products::<U, SIGNED, C, 2>(&mut s, 0..4, w, a) };
+        s[usize::from(HIGH)]
+    }
 
     /// Zeros.
     fn ints(self) -> Self::Ints;

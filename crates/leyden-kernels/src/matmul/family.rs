@@ -226,14 +226,19 @@ pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
     assert!(k.checked_mul(ROWS * F::SIZE) == Some(panel.len()) && t.c == columns);
     assert!(t.values.len() == k * columns && out.len() >= columns * ROWS);
     let mut y = [[d.zeros(); C]; CHAINS];
+    // Where the weights and activations of step i begin.
+    // SAFETY: the lengths checked above cover every step up to k.
+    let at =
+        |i: usize| unsafe { (panel.as_ptr().add(i * ROWS * F::SIZE), t.values.as_ptr().add(i * columns)) };
     let mut done = 0;
     if C <= D::SIDE_BY_SIDE {
         // All chains side by side.
         while done + CHAINS * CHAIN <= k {
-            for i in done..done + CHAIN {
+            let (w, x) = at(done);
+            for i in 0..CHAIN {
                 for (chain, y) in y.iter_mut().enumerate() {
-                    // SAFETY: the lengths checked above cover every step below k.
-                    unsafe { float_step::<D, F, C>(d, panel, t, i + chain * CHAIN, y) };
+                    // SAFETY: the steps lie below k.
+                    unsafe { float_step::<D, F, C>(d, w, x, i + chain * CHAIN, y) };
                 }
             }
             done += CHAINS * CHAIN;
@@ -241,15 +246,23 @@ pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
     }
     while done < k {
         // The columns keep the multipliers busy, so the chains take turns.
-        let end = k.min(done + CHAIN);
         let chain = done / CHAIN % CHAINS;
+        let (w, x) = at(done);
         let mut sum = y[chain];
-        for i in done..end {
-            // SAFETY: as above.
-            unsafe { float_step::<D, F, C>(d, panel, t, i, &mut sum) };
+        // A number of steps that the compiler knows makes a loop without bookkeeping.
+        if k - done >= CHAIN {
+            for i in 0..CHAIN {
+                // SAFETY: as above.
+                unsafe { float_step::<D, F, C>(d, w, x, i, &mut sum) };
+            }
+        } else {
+            for i in 0..k - done {
+                // SAFETY: as above.
+                unsafe { float_step::<D, F, C>(d, w, x, i, &mut sum) };
+            }
         }
         y[chain] = sum;
-        done = end;
+        done = k.min(done + CHAIN);
     }
     for c in 0..C {
         let sum = d.sum(d.sum(y[0][c], y[1][c]), d.sum(y[2][c], y[3][c]));
@@ -258,26 +271,26 @@ pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
     }
 }
 
-/// One k of a float product.
+/// Step `i` of a float product from `w` and `x` on.
 ///
 /// # Safety
-/// Panel and tile are deeper than `i`.
+/// Weights and activations go on for more than `i` steps.
 #[inline(always)]
 unsafe fn float_step<D: Dot, F: FloatRow, const C: usize>(
     d: D,
-    panel: &[u8],
-    t: &Tile<'_>,
+    w: *const u8,
+    x: *const f32,
     i: usize,
     y: &mut [D::Floats; C],
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        let p = panel.as_ptr().add(i * ROWS * F::SIZE);
+        let p = w.add(i * ROWS * F::SIZE);
         if C <= 2 {
             d.prefetch(p.wrapping_add(AHEAD));
         }
         let w = F::row(d, p);
-        d.fma_columns(w, t.values.as_ptr().add(i * C * D::COLUMNS), y);
+        d.fma_columns(w, x.add(i * C * D::COLUMNS), y);
     }
 }
 
@@ -356,6 +369,19 @@ unsafe fn block<D: Dot, F: Codes, const SIGNED: bool, const EXACT: bool, const C
     scale: [D::Scale; P],
     total: &mut [D::Ints; C],
 ) {
+    if P == 2 && C > D::PARTS_TOGETHER {
+        // SAFETY: the caller's promise.
+        let low = unsafe { d.products_of_part::<Stream<F, C>, SIGNED, C, false>(w, a) };
+        for c in 0..C {
+            total[c] = d.add_scaled::<SIGNED, EXACT>(total[c], low[c], scale[0]);
+        }
+        // SAFETY: the caller's promise.
+        let high = unsafe { d.products_of_part::<Stream<F, C>, SIGNED, C, true>(w, a) };
+        for c in 0..C {
+            total[c] = d.add_scaled::<SIGNED, EXACT>(total[c], high[c], scale[P - 1]);
+        }
+        return;
+    }
     let steps = if P == 1 { const { steps::<D, F>(2) } } else { const { steps::<D, F>(1) } };
     for chunk in 0..4 / steps {
         let mut s = [[d.none(); C]; P];

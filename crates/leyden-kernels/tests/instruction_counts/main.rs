@@ -53,8 +53,8 @@ const PRODUCTS: &[Products] = &[
             (DType::Q8_0, [1032, 3472]),
             (DType::Q4_0, [808, 2496]),
             (DType::IQ4XS, [1404, 3835]),
-            (DType::F16, [2643, 4757]),
-            (DType::BF16, [3155, 5269]),
+            (DType::F16, [1736, 4503]),
+            (DType::BF16, [2248, 5015]),
         ],
     },
     Products {
@@ -63,12 +63,12 @@ const PRODUCTS: &[Products] = &[
         formats: &[
             (DType::Q4K, [471, 1786]),
             (DType::Q5K, [528, 1938]),
-            (DType::Q6K, [698, 3623]),
+            (DType::Q6K, [698, 2287]),
             (DType::Q8_0, [328, 1592]),
             (DType::Q4_0, [360, 1656]),
             (DType::IQ4XS, [591, 1927]),
-            (DType::F16, [2131, 5060]),
-            (DType::BF16, [2131, 5060]),
+            (DType::F16, [1224, 4800]),
+            (DType::BF16, [1224, 4800]),
         ],
     },
 ];
