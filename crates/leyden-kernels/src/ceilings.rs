@@ -33,11 +33,23 @@ impl Ceilings {
     /// # Errors
     /// No memory for the bytes that are read.
     pub fn measure(cpu: &Cpu) -> Result<Ceilings, Error> {
-        Ok(Ceilings {
-            read_bytes: read_bytes(cpu)?,
-            int8_macs: macs(cpu, |n| int8_on(cpu.tier(), n)),
-            f32_macs: macs(cpu, |n| f32_on(cpu.tier(), n)),
-        })
+        let (int8_macs, f32_macs) = Ceilings::products(cpu);
+        Ok(Ceilings { read_bytes: Ceilings::bandwidth(cpu)?, int8_macs, f32_macs })
+    }
+
+    /// Bytes per second that the team reads from memory; takes about a second.
+    ///
+    /// # Errors
+    /// No memory for the bytes that are read.
+    pub fn bandwidth(cpu: &Cpu) -> Result<f64, Error> {
+        read_bytes(cpu)
+    }
+
+    /// Multiplications per second, each with its addition, that the team makes on its tier: of 8-bit integers and of
+    /// 32-bit floats. Takes milliseconds.
+    #[must_use]
+    pub fn products(cpu: &Cpu) -> (f64, f64) {
+        (macs(cpu, |n| int8_on(cpu.tier(), n)), macs(cpu, |n| f32_on(cpu.tier(), n)))
     }
 }
 

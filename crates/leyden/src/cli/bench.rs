@@ -19,6 +19,9 @@ use leyden_kernels::topology::Topology;
 use super::failure::Failure;
 use measure::Test;
 
+pub(super) use measure::median;
+pub(super) use report::cache_bytes;
+
 /// Measures prefill (`pp`), generation (`tg`) and both after each other, with random tokens and without sampling, as
 /// llama-bench does: the same options, the same keys in JSON. Every test runs once to warm up and is not counted then.
 #[derive(Debug, clap::Args)]
@@ -137,7 +140,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         bar.set_style(style);
     }
     bar.set_length((tests.len() * args.repetitions) as u64);
-    let report = report::Report { args, model: &model, ceilings, cached: report::cache_bytes() };
+    let report = report::Report { args, model: &model, ceilings, cached: cache_bytes() };
     let mut results = Vec::new();
     report.begin(out)?;
     for (i, test) in tests.iter().enumerate() {

@@ -7,6 +7,7 @@
 mod bench;
 mod doctor;
 mod failure;
+mod hwbench;
 mod inspect;
 mod knobs;
 mod list;
@@ -63,6 +64,7 @@ commands! {
     Inspect inspect "Show what is in a model file",
     Tokenize tokenize "Turn text into token ids, or back",
     Bench bench "Measure how fast a model runs here, also against another llama-bench",
+    Hwbench hwbench "Measure what this machine can do at most, and how near every kernel comes",
     Doctor doctor "Show what leyden sees of this machine, and what it chooses because of it",
 }
 

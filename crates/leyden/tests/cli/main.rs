@@ -8,6 +8,7 @@ mod conversation;
 mod doctor;
 mod examples;
 mod folders;
+mod hwbench;
 mod inspect;
 mod models;
 mod pack;

@@ -115,7 +115,7 @@ pub(super) fn mean_and_deviation(x: &[f64]) -> (f64, f64) {
 }
 
 /// The middle value, or the mean of the two in the middle.
-pub(super) fn median(x: &[f64]) -> f64 {
+pub(in crate::cli) fn median(x: &[f64]) -> f64 {
     let mut x = x.to_vec();
     x.sort_by(f64::total_cmp);
     match x.len() {

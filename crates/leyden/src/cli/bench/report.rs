@@ -303,7 +303,7 @@ impl<'s> Column<'s> {
 }
 
 /// Bytes of all caches of the last level; an upper bound of what stays there between two tokens.
-pub(super) fn cache_bytes() -> usize {
+pub(in crate::cli) fn cache_bytes() -> usize {
     let caches = Topology::detect().caches;
     let last = caches.iter().map(|c| c.level).max().unwrap_or(0);
     let bytes = |c: &Cache| c.size_bytes.saturating_mul(c.instances.len() as u64);

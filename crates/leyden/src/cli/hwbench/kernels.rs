@@ -1,0 +1,171 @@
+//! Products of one weight type on one tier, timed.
+
+use std::time::Instant;
+
+use leyden_kernels::matmul::{PackedMatrix, Product, Write, multiply};
+use leyden_kernels::{Activations, Cpu, Grid, Level};
+use leyden_tensor::{DType, TensorView, quant};
+use serde::Serialize;
+
+use super::machine::Machine;
+use super::{Args, median};
+use crate::cli::failure::Failure;
+
+/// A sample lasts about this long at least, in seconds: many turns of a clock.
+const SAMPLE: f64 = 2e-3;
+/// Enough samples once they took this long together, in seconds, and are at least [`FEWEST`].
+const ENOUGH: f64 = 0.5;
+const FEWEST: usize = 3;
+/// Rows of different weights; others repeat them.
+const DIFFERENT: usize = 61;
+/// The plain path is hundreds of times slower, and so gets only so many rows for each thread.
+const PLAIN_ROWS: usize = 32;
+
+/// Weights of one type, in several copies.
+#[derive(Debug)]
+pub(super) struct Weights {
+    dtype: DType,
+    rows: usize,
+    k: usize,
+    copies: Vec<PackedMatrix>,
+    /// The first rows alone, for the plain path.
+    few: PackedMatrix,
+}
+
+/// One product, timed.
+#[derive(Debug, Serialize)]
+pub(super) struct Timed {
+    #[serde(rename = "type")]
+    pub(super) dtype: &'static str,
+    pub(super) tier: &'static str,
+    /// Whether the dispatcher takes this tier.
+    pub(super) picked: bool,
+    pub(super) rows: usize,
+    pub(super) k: usize,
+    pub(super) columns: usize,
+    /// Packed weights of one copy, and how many copies take turns.
+    pub(super) weight_bytes: usize,
+    pub(super) copies: usize,
+    /// Whether the copies together exceed what the caches hold.
+    pub(super) beyond_caches: bool,
+    pub(super) samples: usize,
+    pub(super) median_seconds: f64,
+    pub(super) macs_per_second: f64,
+    pub(super) weight_bytes_per_second: f64,
+    /// Share of the bandwidth of all threads; absent where the caches hold the weights.
+    pub(super) bandwidth_share: Option<f64>,
+    /// Share of the products that the tier makes at most.
+    pub(super) products_share: f64,
+}
+
+impl Weights {
+    /// Random weights, in so many copies that they take `bytes` together, at least one.
+    pub(super) fn new(
+        cpu: &Cpu,
+        dtype: DType,
+        [rows, k]: [usize; 2],
+        bytes: usize,
+    ) -> Result<Weights, Failure> {
+        let row_bytes = dtype.row_bytes(k).ok_or_else(|| {
+            Failure::usage(format!(
+                "`--shape`: a depth of {k} is no multiple of {dtype}'s {}",
+                dtype.block_len()
+            ))
+        })?;
+        let mut state = 1_u32;
+        let mut different = vec![0; row_bytes * rows.min(DIFFERENT)];
+        for row in different.chunks_exact_mut(row_bytes) {
+            let values: Vec<f32> = (0..k).map(|_| random(&mut state)).collect();
+            quant::encode_row(dtype, &values, row);
+        }
+        let total = row_bytes.checked_mul(rows).ok_or_else(|| Failure::usage("`--shape` is too large"))?;
+        let mut file = Vec::new();
+        file.try_reserve_exact(total)
+            .map_err(|_| Failure::new(format!("no memory for {total} bytes of weights")))?;
+        file.extend(different.iter().cycle().take(total));
+        let pack = |rows: usize| {
+            let shape = [rows, k];
+            let tensor = TensorView::new("weights", dtype, &shape, &file[..row_bytes * rows])?;
+            PackedMatrix::pack(cpu, &tensor).map_err(Failure::new)
+        };
+        let mut copies = vec![pack(rows)?];
+        for _ in 1..bytes.div_ceil(copies[0].bytes().max(1)) {
+            copies.push(pack(rows)?);
+        }
+        let few = pack(rows.min(PLAIN_ROWS * cpu.pool().members()))?;
+        Ok(Weights { dtype, rows, k, copies, few })
+    }
+
+    /// Times products with `columns` columns on the tier of `cpu`.
+    pub(super) fn time(&self, cpu: &Cpu, columns: usize, args: &Args, machine: &Machine) -> Timed {
+        let plain = cpu.tier().level() == Level::Scalar;
+        let copies = if plain { std::slice::from_ref(&self.few) } else { &self.copies[..] };
+        let rows = if plain { self.few.rows() } else { self.rows };
+        let mut state = 2_u32;
+        let x: Vec<f32> = (0..columns * self.k).map(|_| random(&mut state)).collect();
+        let mut input = Activations::default();
+        input.fill(cpu.tier(), cpu.pool(), copies[0].grid(), &x, self.k);
+        let mut out = vec![0.0; rows * columns];
+        let mut turn = 0;
+        let mut sample = |calls: usize| {
+            let start = Instant::now();
+            for _ in 0..calls {
+                let weights = &copies[turn % copies.len()];
+                turn += 1;
+                let product = Product { weights, bias: None, out: &mut out, write: Write::Set };
+                multiply(cpu, &input, &mut [product]);
+            }
+            start.elapsed().as_secs_f64() / calls as f64
+        };
+        // The first call touches everything; the second says how many make a sample.
+        sample(1);
+        let calls = ((SAMPLE / sample(1).max(1e-9)).ceil() as usize).clamp(1, 1_000);
+        let mut samples = Vec::new();
+        let start = Instant::now();
+        while samples.len() < args.repetitions {
+            if samples.len() >= FEWEST && start.elapsed().as_secs_f64() > ENOUGH {
+                break;
+            }
+            samples.push(sample(calls));
+        }
+        let seconds = median(&samples);
+        let weight_bytes = copies[0].bytes();
+        let beyond_caches = weight_bytes.saturating_mul(copies.len()) > crate::cli::bench::cache_bytes();
+        let macs = (rows * self.k) as f64 * columns as f64 / seconds;
+        let read = weight_bytes as f64 / seconds;
+        let peak = machine.macs(cpu.tier().level(), copies[0].grid() == Grid::F32);
+        Timed {
+            dtype: self.dtype.name(),
+            tier: cpu.tier().level().name(),
+            picked: false,
+            rows,
+            k: self.k,
+            columns,
+            weight_bytes,
+            copies: copies.len(),
+            beyond_caches,
+            samples: samples.len(),
+            median_seconds: seconds,
+            macs_per_second: macs,
+            weight_bytes_per_second: read,
+            bandwidth_share: beyond_caches.then(|| read / machine.read_bytes()),
+            products_share: macs / peak,
+        }
+    }
+}
+
+impl Timed {
+    /// The ceiling that is nearer, and how much of it is reached.
+    pub(super) fn share(&self) -> (f64, &'static str) {
+        match self.bandwidth_share {
+            Some(share) if share > self.products_share => (share, "of bandwidth"),
+            _ => (self.products_share, "of products"),
+        }
+    }
+}
+
+/// A number from -1 to 1, from a linear congruential generator (Numerical Recipes): any will do.
+fn random(state: &mut u32) -> f32 {
+    *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+    (*state >> 8) as f32 / (1 << 23) as f32 - 1.0
+}

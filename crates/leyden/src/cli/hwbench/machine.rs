@@ -1,0 +1,104 @@
+//! What the machine could do at most, and what it costs to set all threads to work.
+
+use std::time::Instant;
+
+use leyden_kernels::{Ceilings, Cpu, Level, Pool, Tier};
+use serde::Serialize;
+
+use super::{Bar, median, start};
+use crate::cli::failure::Failure;
+
+/// Empty jobs that are timed together: a single one is too short for a clock.
+const JOBS: usize = 2_000;
+/// How often, for a median.
+const SAMPLES: usize = 9;
+
+/// The limits of the machine.
+#[derive(Debug, Serialize)]
+pub(super) struct Machine {
+    pub(super) bandwidth: Vec<Bandwidth>,
+    pub(super) peaks: Vec<Peaks>,
+    pub(super) barriers: Vec<Barrier>,
+}
+
+/// Bytes that are read from memory.
+#[derive(Debug, Serialize)]
+pub(super) struct Bandwidth {
+    pub(super) threads: usize,
+    pub(super) bytes_per_second: f64,
+}
+
+/// Products of one tier with all threads, in registers.
+#[derive(Debug, Serialize)]
+pub(super) struct Peaks {
+    pub(super) tier: &'static str,
+    pub(super) int8_macs_per_second: f64,
+    pub(super) f32_macs_per_second: f64,
+}
+
+/// A job without work.
+#[derive(Debug, Serialize)]
+pub(super) struct Barrier {
+    pub(super) threads: usize,
+    pub(super) microseconds: f64,
+}
+
+impl Machine {
+    /// How many steps of the bar [`Machine::measure`] takes.
+    pub(super) fn steps(tiers: &[Tier], threads: usize) -> usize {
+        1 + usize::from(threads > 1) + tiers.len() + threads
+    }
+
+    pub(super) fn measure(best: Tier, tiers: &[Tier], threads: usize, bar: &Bar) -> Result<Machine, Failure> {
+        let mut bandwidth = Vec::new();
+        for threads in if threads > 1 { vec![1, threads] } else { vec![1] } {
+            bar.next(format!("bandwidth x{threads}"));
+            let bytes_per_second = Ceilings::bandwidth(&start(best, threads)?).map_err(Failure::new)?;
+            bandwidth.push(Bandwidth { threads, bytes_per_second });
+        }
+        let mut peaks = Vec::new();
+        for &tier in tiers {
+            bar.next(format!("{} products", tier.level()));
+            let (int8, f32) = Ceilings::products(&start(tier, threads)?);
+            peaks.push(Peaks {
+                tier: tier.level().name(),
+                int8_macs_per_second: int8,
+                f32_macs_per_second: f32,
+            });
+        }
+        let mut barriers = Vec::new();
+        for threads in 1..=threads {
+            bar.next(format!("barrier x{threads}"));
+            barriers.push(Barrier { threads, microseconds: barrier(&start(best, threads)?) });
+        }
+        Ok(Machine { bandwidth, peaks, barriers })
+    }
+
+    /// Bytes per second that all threads read.
+    pub(super) fn read_bytes(&self) -> f64 {
+        self.bandwidth.iter().map(|b| b.bytes_per_second).fold(0.0, f64::max)
+    }
+
+    /// Products per second of a tier.
+    pub(super) fn macs(&self, level: Level, float: bool) -> f64 {
+        let peaks = self.peaks.iter().find(|p| p.tier == level.name());
+        peaks.map_or(0.0, |p| if float { p.f32_macs_per_second } else { p.int8_macs_per_second })
+    }
+}
+
+/// Microseconds from the publication of an empty job, with an index for every member, to its end.
+fn barrier(cpu: &Cpu) -> f64 {
+    let pool: &Pool = cpu.pool();
+    let sample = || {
+        let start = Instant::now();
+        for _ in 0..JOBS {
+            pool.run(pool.members(), |i| {
+                std::hint::black_box(i);
+            });
+        }
+        start.elapsed().as_secs_f64() * 1e6 / JOBS as f64
+    };
+    sample();
+    let samples: Vec<f64> = (0..SAMPLES).map(|_| sample()).collect();
+    median(&samples)
+}

@@ -1,0 +1,92 @@
+//! `leyden hwbench`: what is in its report. Times are not tested.
+
+use crate::program::leyden;
+use leyden_kernels::{Level, Tier};
+use leyden_tensor::DType;
+
+/// Small enough to take milliseconds.
+fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&["hwbench", "-t", "2", "-r", "2", "--weights-mib", "0"], more].concat()
+}
+
+#[test]
+fn every_type_and_tier_of_the_machine_is_measured() {
+    let document = leyden(&small(&["--shape", "33x256", "--columns", "1,5", "--json"])).json();
+    let tiers: Vec<&str> = Tier::available().iter().map(|t| t.level().name()).collect();
+    assert_eq!(document["tiers"], serde_json::json!(tiers));
+    let lacking = Level::native().filter(|l| Tier::new(*l).is_none()).count();
+    assert_eq!(document["lacking"].as_array().unwrap().len(), lacking);
+    let picked = Tier::best().level().name();
+    assert_eq!(document["tier"], picked);
+    let kernels = document["kernels"].as_array().unwrap();
+    assert_eq!(kernels.len(), DType::all().len() * tiers.len() * 2);
+    for dtype in DType::all() {
+        for tier in &tiers {
+            for columns in [1, 5] {
+                let of = kernels
+                    .iter()
+                    .filter(|k| k["type"] == dtype.name() && k["tier"] == *tier && k["columns"] == columns);
+                let of: Vec<_> = of.collect();
+                assert_eq!(of.len(), 1, "{dtype} on {tier} x {columns}");
+                let k = of[0];
+                assert_eq!(
+                    (&k["picked"], &k["rows"], &k["k"]),
+                    (&(*tier == picked).into(), &33.into(), &256.into())
+                );
+                let seconds = k["median_seconds"].as_f64().unwrap();
+                let macs = 33.0 * 256.0 * f64::from(columns) / seconds;
+                assert!((k["macs_per_second"].as_f64().unwrap() / macs - 1.0).abs() < 1e-9);
+                let read = k["weight_bytes"].as_f64().unwrap() / seconds;
+                assert!((k["weight_bytes_per_second"].as_f64().unwrap() / read - 1.0).abs() < 1e-9);
+                assert!(k["bandwidth_share"].is_null() || k["beyond_caches"] == true);
+                assert!(k["products_share"].as_f64().unwrap() > 0.0);
+                assert_eq!((&k["samples"], &k["copies"]), (&2.into(), &1.into()));
+            }
+        }
+    }
+    let threads = |key: &str| -> Vec<u64> {
+        document[key].as_array().unwrap().iter().map(|b| b["threads"].as_u64().unwrap()).collect()
+    };
+    assert_eq!((threads("bandwidth"), threads("barriers")), (vec![1, 2], vec![1, 2]));
+    let peaks = document["peaks"].as_array().unwrap();
+    assert_eq!(peaks.len(), tiers.len());
+    for p in peaks {
+        assert!(p["int8_macs_per_second"].as_f64().unwrap() > 0.0);
+        assert!(p["f32_macs_per_second"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn the_table_marks_what_the_dispatcher_takes() {
+    let best = Tier::best().level().name();
+    let arguments =
+        ["hwbench", "-t", "1", "-r", "1", "--shape", "16x32", "--columns", "1", "--types", "q8_0,F16"];
+    let text = leyden(&[&arguments[..], &["--weights-mib", "1", "--isa", best]].concat()).ok();
+    for wanted in ["GB/s read by 1 thread", "GMAC/s of int8", "us with 1 thread", "Q8_0", "F16"] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    let rows = text.lines().filter(|line| line.contains(&format!("{best}*")) && line.contains('%'));
+    assert_eq!(rows.count(), 2, "{text}");
+    assert!(!text.contains("Q4_K"), "{text}");
+}
+
+#[test]
+fn wrong_usage_says_what_is_wanted() {
+    let foreign = Level::ALL.into_iter().find(|l| Tier::new(*l).is_none()).unwrap();
+    for (arguments, wanted) in [
+        (["--shape", "12"], "4096x4096"),
+        (["--shape", "0x256"], "4096x4096"),
+        (["--shape", "16x100"], "multiple of 32"),
+        (["--shape", "1048576x1048576"], "too large"),
+        (["--columns", "0"], "--columns"),
+        (["--types", "q9_k"], "known: f32"),
+        (["-t", "0"], "threads"),
+        (["-r", "0"], "repetitions"),
+        (["--weights-mib", "99999999"], "MiB"),
+        (["--isa", "sse2"], "no such tier"),
+        (["--isa", foreign.name()], "this machine lacks"),
+    ] {
+        let said = leyden(&[&["hwbench"], &arguments[..]].concat()).failed(2);
+        assert!(said.contains(wanted), "{arguments:?}: {said}");
+    }
+}
