@@ -1,0 +1,121 @@
+//! Who makes way for whom.
+
+use super::Scheduler;
+use super::request::{Decision, KeyId, RequestId};
+use super::task::{Part, Task};
+use crate::tables::{BlockTables, SequenceId};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What keys hold, and what would be an equal part.
+#[derive(Debug)]
+pub(super) struct Shares {
+    slots: usize,
+    blocks: usize,
+    held: BTreeMap<KeyId, (usize, usize)>,
+}
+
+impl Shares {
+    fn of(&self, key: KeyId) -> (usize, usize) {
+        self.held.get(&key).copied().unwrap_or_default()
+    }
+
+    /// Whether the key holds more than its part of slots, or of blocks.
+    fn exceeded(&self, key: KeyId) -> bool {
+        let (slots, blocks) = self.of(key);
+        slots > self.slots || blocks > self.blocks
+    }
+
+    /// Whether the key would still be within its part with another task of so many blocks.
+    fn allows(&self, key: KeyId, more_blocks: usize) -> bool {
+        let (slots, blocks) = self.of(key);
+        slots < self.slots && blocks + more_blocks <= self.blocks
+    }
+}
+
+impl Scheduler {
+    /// An equal part of slots and blocks for each key that has requests.
+    pub(super) fn shares(&self, tables: &BlockTables) -> Shares {
+        let mut held = BTreeMap::<KeyId, (usize, usize)>::new();
+        for t in &self.running {
+            let h = held.entry(t.request.key).or_default();
+            h.0 += 1;
+            h.1 += t.sequence.map_or(0, |s| tables.blocks_of(s));
+        }
+        let keys: BTreeSet<KeyId> = self.queue.keys().chain(held.keys().copied()).collect();
+        let n = keys.len().max(1);
+        Shares { slots: (self.options.running / n).max(1), blocks: self.blocks / n, held }
+    }
+
+    /// The oldest task of the highest priority among those that run.
+    pub(super) fn eldest(&self) -> Option<RequestId> {
+        let rank = |t: &&Task| (Reverse(t.request.priority), t.order);
+        self.running.iter().min_by_key(rank).map(|t| t.request.id)
+    }
+
+    /// Sorts the tasks that run so that whoever comes first is preempted last.
+    pub(super) fn rank(&mut self, tables: &BlockTables) {
+        let shares = self.shares(tables);
+        let eldest = self.eldest();
+        self.running.sort_by_key(|t| {
+            let r = &t.request;
+            (Reverse(r.priority), Some(r.id) != eldest, shares.exceeded(r.key), t.order)
+        });
+    }
+
+    /// Puts a task that runs back in the queue.
+    pub(super) fn preempt(&mut self, i: usize, tables: &mut BlockTables, decisions: &mut Vec<Decision>) {
+        let mut task = self.running.remove(i);
+        if let Some(sequence) = task.sequence.take() {
+            tables.close(sequence);
+        }
+        task.computed = 0;
+        task.part = Part::default();
+        decisions.push(Decision::Preempted { request: task.request.id });
+        self.enqueue(task);
+    }
+
+    /// Makes room for a request that waits: preempts tasks of lower priority, and tasks of keys that hold more than
+    /// their part if with it the request's key would not. `blocks` are those that it needs, 0 if only a slot is
+    /// missing. Preempts nobody unless that is enough.
+    pub(super) fn reclaim(
+        &mut self,
+        priority: i32,
+        key: KeyId,
+        blocks: usize,
+        tables: &mut BlockTables,
+        decisions: &mut Vec<Decision>,
+    ) -> bool {
+        self.rank(tables);
+        let mut shares = self.shares(tables);
+        let eldest = self.eldest();
+        let entitled = shares.allows(key, blocks);
+        let (mut victims, mut sequences) = (Vec::<usize>::new(), Vec::<SequenceId>::new());
+        let enough = |sequences: &[SequenceId]| {
+            sequences.len() + self.options.running > self.running.len()
+                && tables.available_blocks() + tables.releasable(sequences) >= blocks
+        };
+        for (i, t) in self.running.iter().enumerate().rev() {
+            if enough(&sequences) {
+                break;
+            }
+            let r = &t.request;
+            let greedy = entitled && r.priority == priority && r.key != key && shares.exceeded(r.key);
+            let may = Some(r.id) != eldest && t.admitted_in != self.steps;
+            if may && (r.priority < priority || greedy) {
+                victims.push(i);
+                sequences.extend(t.sequence);
+                if let Some(h) = shares.held.get_mut(&r.key) {
+                    h.0 -= 1;
+                    h.1 -= t.sequence.map_or(0, |s| tables.blocks_of(s)).min(h.1);
+                }
+            }
+        }
+        let enough = enough(&sequences);
+        if enough {
+            // From the last, so that the places of the others stay.
+            victims.into_iter().for_each(|i| self.preempt(i, tables, decisions));
+        }
+        enough
+    }
+}
