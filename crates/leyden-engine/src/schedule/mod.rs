@@ -19,8 +19,8 @@
 //! **Memory.** A task is admitted when all its known tokens fit, with a block to spare for every eight tasks that run.
 //! Growing answers that find no block preempt: the lowest priority first, then keys with more than their part, then
 //! whoever came last. A preempted task keeps its tokens and computes them again later, less what the prefix cache still
-//! has. The oldest task of the highest priority is never preempted and gets at least a token in every step, so
-//! something always finishes.
+//! has. Of the tasks that run, the oldest of the highest priority gives way to a higher priority only and gets at least
+//! a token in every step, so something always finishes.
 //!
 //! **Prefix cache.** Full blocks are shared among requests of one [`crate::Scope`]. A request whose beginning is being
 //! computed by another of its key waits for it.

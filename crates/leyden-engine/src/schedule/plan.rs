@@ -123,7 +123,8 @@ impl Scheduler {
     /// Tokens that are left for prompts and guesses.
     fn spare(&self) -> usize {
         let o = &self.options;
-        let decodes = self.running.iter().filter(|t| t.is_scheduled() && t.decodes()).count();
+        let decodes = |t: &&Task| t.is_scheduled() && t.decodes() && t.admitted_in != self.steps;
+        let decodes = self.running.iter().filter(decodes).count();
         let others: usize = self.running.iter().map(|t| t.part.tokens + t.part.draft.len()).sum::<usize>() - decodes;
         let most = if decodes > 0 { o.prompt_tokens_beside_decode } else { o.step_tokens };
         most.saturating_sub(others).min(o.step_tokens.saturating_sub(decodes + others))

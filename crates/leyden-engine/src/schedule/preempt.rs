@@ -100,9 +100,9 @@ impl Scheduler {
                 break;
             }
             let r = &t.request;
-            let greedy = entitled && r.priority == priority && r.key != key && shares.exceeded(r.key);
-            let may = Some(r.id) != eldest && t.admitted_in != self.steps;
-            if may && (r.priority < priority || greedy) {
+            let equal = r.priority == priority && r.key != key && Some(r.id) != eldest;
+            let greedy = entitled && equal && shares.exceeded(r.key);
+            if t.admitted_in != self.steps && (r.priority < priority || greedy) {
                 victims.push(i);
                 sequences.extend(t.sequence);
                 if let Some(h) = shares.held.get_mut(&r.key) {
