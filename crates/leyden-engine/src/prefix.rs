@@ -93,7 +93,9 @@ impl PrefixIndex {
         let candidates = self.by_hash.get(&self.hash(scope, parent, tokens))?;
         candidates.iter().copied().find(|b| {
             self.entries.get(b).is_some_and(|e| {
-                e.parent == parent && *e.tokens == *tokens && (Arc::ptr_eq(&e.scope, scope) || e.scope == *scope)
+                e.parent == parent
+                    && *e.tokens == *tokens
+                    && (Arc::ptr_eq(&e.scope, scope) || e.scope == *scope)
             })
         })
     }

@@ -169,7 +169,8 @@ impl BlockTables {
         if missing > self.available_blocks() {
             return false;
         }
-        let blocks: Vec<u32> = (0..missing).filter_map(|_| self.free.pop().or_else(|| self.index.evict())).collect();
+        let blocks: Vec<u32> =
+            (0..missing).filter_map(|_| self.free.pop().or_else(|| self.index.evict())).collect();
         blocks.iter().for_each(|b| self.holders[*b as usize] = 1);
         if let Some(s) = self.sequences.get_mut(&id) {
             s.blocks.extend(blocks);

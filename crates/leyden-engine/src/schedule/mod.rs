@@ -17,14 +17,15 @@
 //! preemption.
 //!
 //! **Memory.** A task is admitted when all its known tokens fit, with a block to spare for every eight tasks that run.
-//! Growing answers that find no block preempt: the lowest priority first, then keys with more than their part, then
-//! whoever came last. A preempted task keeps its tokens and computes them again later, less what the prefix cache still
+//! Growing answers that find no block preempt: the lowest priority first, then the key with the most beyond its part,
+//! then whoever came last. A preempted task keeps its tokens and computes them again later, less what the prefix cache still
 //! has. Of the tasks that run, the oldest of the highest priority gives way to a higher priority only and gets at least
 //! a token in every step, so something always finishes.
 //!
 //! **Prefix cache.** Full blocks are shared among requests of one [`crate::Scope`]. A request whose beginning is being
 //! computed by another of its key waits for it.
 
+mod cost;
 mod counters;
 mod lookup;
 mod options;
@@ -37,6 +38,7 @@ mod task;
 
 use crate::error::{Error, ErrorKind};
 use crate::tables::BlockTables;
+pub use cost::StepCost;
 use counters::Counters;
 use leyden_kernels::attention::BLOCK_TOKENS;
 pub use lookup::{Lookup, guess, verify};
@@ -48,6 +50,38 @@ use std::time::Duration;
 use task::{Part, Task};
 
 /// Requests, waiting and running.
+///
+/// ```
+/// use leyden_engine::BlockTables;
+/// use leyden_engine::schedule::{Chosen, KeyId, Request, RequestId, Scheduler, SchedulerOptions, Step};
+/// use std::time::Duration;
+///
+/// // In a server the tables are `engine.tables_mut()`.
+/// let mut tables = BlockTables::new(64);
+/// let mut scheduler = Scheduler::new(SchedulerOptions::default(), tables.total_blocks());
+/// let request = Request {
+///     id: RequestId(1),
+///     key: KeyId(1),
+///     priority: 0,
+///     prompt: vec![5; 600],
+///     max_tokens: 1,
+///     scope: None,
+///     deadline: None,
+///     speculate: false,
+/// };
+/// scheduler.submit(request, Duration::ZERO).unwrap();
+/// let step: Step = scheduler.plan(Duration::from_millis(1), &mut tables).unwrap();
+/// // The prompt is longer than a step.
+/// assert_eq!((step.scheduled[0].tokens, step.scheduled[0].samples), (512, false));
+/// // Here `engine.step(&step.plan)` runs, and tokens are chosen for the entries that sample.
+/// let chosen: Vec<Chosen> = Vec::new();
+/// assert!(scheduler.commit(&chosen, &mut tables).unwrap().is_empty());
+/// let step = scheduler.plan(Duration::from_millis(2), &mut tables).unwrap();
+/// assert_eq!((step.scheduled[0].tokens, step.scheduled[0].samples), (88, true));
+/// let chosen = [Chosen { request: RequestId(1), tokens: vec![7], stop: false }];
+/// assert_eq!(scheduler.commit(&chosen, &mut tables).unwrap().len(), 1);
+/// assert!(scheduler.is_idle());
+/// ```
 #[derive(Debug)]
 pub struct Scheduler {
     options: SchedulerOptions,
@@ -92,10 +126,10 @@ impl Scheduler {
         &self.options
     }
 
-    /// Sets [`SchedulerOptions::weights_read_tokens`] to what was measured.
-    pub fn measured(&mut self, weights_read_tokens: f64) {
-        self.options.weights_read_tokens = weights_read_tokens;
-        self.options = self.options.settled();
+    /// Sets the two options that follow from the machine's speed, as [`StepCost`] measures it.
+    pub fn tune(&mut self, prompt_tokens_beside_decode: usize, weights_read_tokens: f64) {
+        let tuned = SchedulerOptions { prompt_tokens_beside_decode, weights_read_tokens, ..self.options };
+        self.options = tuned.settled();
     }
 
     /// Requests that wait.

@@ -101,7 +101,7 @@ impl Scheduler {
             let rank = |t: &Task| (Reverse(t.request.priority), self.counters.get(t.request.key), t.order);
             let open = |t: &&Task| !t.decodes() && !served.contains(&t.request.id);
             let runs = self.running.iter().filter(open).min_by_key(|t| rank(t));
-            let waits = if admits { self.queue.next(&self.counters, |t| !self.follows(t, tables)) } else { None };
+            let waits = if admits { self.queue.next(&self.counters, |t| !self.follows(t)) } else { None };
             let (id, waiting) = match (runs, waits) {
                 (None, None) => break,
                 (Some(r), Some(w)) if rank(w) < rank(r) => (w.request.id, true),
@@ -125,20 +125,18 @@ impl Scheduler {
         let o = &self.options;
         let decodes = |t: &&Task| t.is_scheduled() && t.decodes() && t.admitted_in != self.steps;
         let decodes = self.running.iter().filter(decodes).count();
-        let others: usize = self.running.iter().map(|t| t.part.tokens + t.part.draft.len()).sum::<usize>() - decodes;
+        let others: usize =
+            self.running.iter().map(|t| t.part.tokens + t.part.draft.len()).sum::<usize>() - decodes;
         let most = if decodes > 0 { o.prompt_tokens_beside_decode } else { o.step_tokens };
         most.saturating_sub(others).min(o.step_tokens.saturating_sub(decodes + others))
     }
 
-    /// Whether another task of the same key is computing more of the request's beginning than the cache has.
-    fn follows(&self, task: &Task, tables: &BlockTables) -> bool {
-        let ahead = |t: &&Task| {
+    /// Whether another task of the same key is computing the request's beginning, and has blocks of it yet to compute.
+    fn follows(&self, task: &Task) -> bool {
+        self.running.iter().any(|t| {
             let (a, b) = (&t.request, &task.request);
-            a.key == b.key && a.priority >= b.priority && !t.decodes()
-        };
-        let shared = |t: &Task| Some(task.shares(t)).filter(|shared| *shared > t.computed);
-        let most = self.running.iter().filter(ahead).filter_map(shared).max();
-        most.is_some_and(|most| most > tables.fit(task.request.scope.as_ref(), &task.tokens).cached_tokens)
+            a.key == b.key && a.priority >= b.priority && !t.decodes() && task.shares(t) > t.computed
+        })
     }
 
     /// Moves a request from the queue to those that run, if there is room for its tokens.
@@ -154,7 +152,9 @@ impl Scheduler {
         let fit = tables.fit(task.request.scope.as_ref(), &task.tokens);
         let blocks = fit.blocks + self.running.len().div_ceil(TASKS_PER_SPARE_BLOCK);
         let full = self.running.len() >= self.options.running;
-        if (full || blocks > tables.available_blocks()) && !self.reclaim(priority, key, blocks, tables, decisions) {
+        if (full || blocks > tables.available_blocks())
+            && !self.reclaim(priority, key, blocks, tables, decisions)
+        {
             return false;
         }
         let Some(mut task) = self.queue.remove(id) else { return false };
@@ -192,7 +192,9 @@ impl Scheduler {
             // One token is chosen besides the guesses.
             let most = t.lookup.allowance().min(t.limit - t.tokens.len() - 1).min(rest);
             let draft = if most == 0 { &[] } else { guess(&t.tokens, most) };
-            if !draft.is_empty() && t.sequence.is_some_and(|s| tables.reserve(s, t.tokens.len() + draft.len())) {
+            if !draft.is_empty()
+                && t.sequence.is_some_and(|s| tables.reserve(s, t.tokens.len() + draft.len()))
+            {
                 rest -= draft.len();
                 t.part.draft = draft.to_vec();
             }

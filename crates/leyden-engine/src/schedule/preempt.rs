@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Shares {
     slots: usize,
     blocks: usize,
+    /// Slots and blocks there are.
+    of_all: (usize, usize),
     held: BTreeMap<KeyId, (usize, usize)>,
 }
 
@@ -24,6 +26,14 @@ impl Shares {
     fn exceeded(&self, key: KeyId) -> bool {
         let (slots, blocks) = self.of(key);
         slots > self.slots || blocks > self.blocks
+    }
+
+    /// How much of the machine the key holds if that is more than its part, else 0: the larger of its fractions of all
+    /// slots and of all blocks (dominant share, Ghodsi et al., NSDI 2011), as a multiple of 1 / (slots × blocks).
+    fn excess(&self, key: KeyId) -> usize {
+        let (slots, blocks) = self.of(key);
+        let all = self.of_all;
+        if self.exceeded(key) { slots.saturating_mul(all.1).max(blocks.saturating_mul(all.0)) } else { 0 }
     }
 
     /// Whether the key would still be within its part with another task of so many blocks.
@@ -44,7 +54,8 @@ impl Scheduler {
         }
         let keys: BTreeSet<KeyId> = self.queue.keys().chain(held.keys().copied()).collect();
         let n = keys.len().max(1);
-        Shares { slots: (self.options.running / n).max(1), blocks: self.blocks / n, held }
+        let of_all = (self.options.running, self.blocks);
+        Shares { slots: (of_all.0 / n).max(1), blocks: of_all.1 / n, of_all, held }
     }
 
     /// The oldest task of the highest priority among those that run.
@@ -59,7 +70,7 @@ impl Scheduler {
         let eldest = self.eldest();
         self.running.sort_by_key(|t| {
             let r = &t.request;
-            (Reverse(r.priority), Some(r.id) != eldest, shares.exceeded(r.key), t.order)
+            (Reverse(r.priority), Some(r.id) != eldest, shares.excess(r.key), t.order)
         });
     }
 

@@ -8,6 +8,7 @@ mod checkpoints;
 mod golden;
 mod invariance;
 mod samplers;
+mod scheduling;
 mod shared;
 mod tinystories;
 mod weight_types;

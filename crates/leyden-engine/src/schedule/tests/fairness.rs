@@ -65,7 +65,12 @@ proptest! {
 
 #[test]
 fn a_flood_gets_its_share_and_no_more() {
-    let options = SchedulerOptions { step_tokens: 128, prompt_tokens_beside_decode: 64, running: 8, ..SchedulerOptions::default() };
+    let options = SchedulerOptions {
+        step_tokens: 128,
+        prompt_tokens_beside_decode: 64,
+        running: 8,
+        ..SchedulerOptions::default()
+    };
     let flood = Habit { prompt: 100, max: 30, depth: 60 };
     let other = Habit { prompt: 20, max: 30, depth: 5 };
     let (received, _) = compete(options, 40, &[flood, other], 4000);
@@ -77,7 +82,12 @@ fn a_flood_gets_its_share_and_no_more() {
 /// A key that floods all slots and blocks; then another key's user comes, once in a while.
 #[test]
 fn a_user_beside_a_flood_starts_at_once() {
-    let options = SchedulerOptions { step_tokens: 256, prompt_tokens_beside_decode: 64, running: 8, ..SchedulerOptions::default() };
+    let options = SchedulerOptions {
+        step_tokens: 256,
+        prompt_tokens_beside_decode: 64,
+        running: 8,
+        ..SchedulerOptions::default()
+    };
     let mut sim = Sim::new(options, 24);
     let mut next = 1000;
     let mut waits = Vec::new();
@@ -108,12 +118,18 @@ fn a_user_beside_a_flood_starts_at_once() {
 /// Users of one key each and a hog: nobody's answers come slower than one token a step.
 #[test]
 fn slots_are_divided_among_keys() {
-    let options = SchedulerOptions { step_tokens: 256, prompt_tokens_beside_decode: 64, running: 12, ..SchedulerOptions::default() };
+    let options = SchedulerOptions {
+        step_tokens: 256,
+        prompt_tokens_beside_decode: 64,
+        running: 12,
+        ..SchedulerOptions::default()
+    };
     let mut sim = Sim::new(options, 64);
     (0..40).for_each(|i| sim.submit(request(i, 0, prompt(i as u32, 50), 200)));
     (0..12).for_each(|_| drop(sim.step()));
     for key in 1..=5_u32 {
-        (0..3).for_each(|n| sim.submit(request(u64::from(100 * key + n), key, prompt(100 * key + n, 50), 200)));
+        (0..3)
+            .for_each(|n| sim.submit(request(u64::from(100 * key + n), key, prompt(100 * key + n, 50), 200)));
     }
     (0..30).for_each(|_| drop(sim.step()));
     let mut held = BTreeMap::<u32, usize>::new();

@@ -33,32 +33,36 @@ fn act() -> impl Strategy<Value = Act> {
         any::<bool>(),
         prop::bool::weighted(0.03),
     );
-    (what, how).prop_map(|((steps, key, priority, text, prompt, max), (deadline, speculate, cancel, late, fails))| Act {
-        steps,
-        key,
-        priority,
-        text,
-        prompt,
-        max,
-        deadline,
-        speculate,
-        cancel,
-        late,
-        fails,
-    })
+    (what, how).prop_map(
+        |((steps, key, priority, text, prompt, max), (deadline, speculate, cancel, late, fails))| Act {
+            steps,
+            key,
+            priority,
+            text,
+            prompt,
+            max,
+            deadline,
+            speculate,
+            cancel,
+            late,
+            fails,
+        },
+    )
 }
 
 fn options() -> impl Strategy<Value = (SchedulerOptions, u32)> {
-    (1_usize..300, 1_usize..200, 1_usize..12, 8_u32..40, 0.0_f64..20.0).prop_map(|(step, beside, running, blocks, read)| {
-        let options = SchedulerOptions {
-            step_tokens: step,
-            prompt_tokens_beside_decode: beside,
-            running,
-            weights_read_tokens: read,
-            ..SchedulerOptions::default()
-        };
-        (options, blocks)
-    })
+    (1_usize..300, 1_usize..200, 1_usize..12, 8_u32..40, 0.0_f64..20.0).prop_map(
+        |(step, beside, running, blocks, read)| {
+            let options = SchedulerOptions {
+                step_tokens: step,
+                prompt_tokens_beside_decode: beside,
+                running,
+                weights_read_tokens: read,
+                ..SchedulerOptions::default()
+            };
+            (options, blocks)
+        },
+    )
 }
 
 proptest! {

@@ -4,7 +4,12 @@ use super::sim::*;
 use crate::schedule::*;
 
 fn options() -> SchedulerOptions {
-    SchedulerOptions { step_tokens: 256, prompt_tokens_beside_decode: 64, running: 8, ..SchedulerOptions::default() }
+    SchedulerOptions {
+        step_tokens: 256,
+        prompt_tokens_beside_decode: 64,
+        running: 8,
+        ..SchedulerOptions::default()
+    }
 }
 
 #[test]
@@ -62,7 +67,11 @@ fn a_prompt_that_is_being_computed_is_waited_for_and_shared() {
     let first = sim.step();
     assert_eq!(first.scheduled.len(), 1);
     let second = sim.step();
-    assert_eq!(second.scheduled.iter().map(|s| s.tokens).collect::<Vec<_>>(), [244, 12], "the other does not wait");
+    assert_eq!(
+        second.scheduled.iter().map(|s| s.tokens).collect::<Vec<_>>(),
+        [244, 12],
+        "the other does not wait"
+    );
     let mut cached = Vec::new();
     while cached.len() < 3 {
         let admitted = |d: &Decision| match d {
@@ -107,7 +116,10 @@ fn what_cannot_be_served_is_refused_and_says_why() {
     assert_eq!(refused(request(1, 1, vec![1, 100], 1)), Refusal::Token { id: 100, vocabulary: 100 });
     assert_eq!(refused(request(1, 1, vec![1; 301], 1)), Refusal::PromptTooLong { tokens: 301, context: 300 });
     assert_eq!(refused(request(1, 1, vec![1; 200], 58)), Refusal::CacheTooSmall { tokens: 257, room: 256 });
-    assert_eq!(refused(request(1, 1, vec![1; 200], usize::MAX)), Refusal::CacheTooSmall { tokens: 300, room: 256 });
+    assert_eq!(
+        refused(request(1, 1, vec![1; 200], usize::MAX)),
+        Refusal::CacheTooSmall { tokens: 300, room: 256 }
+    );
     let late = Request { deadline: Some(Duration::from_secs(5)), ..request(1, 1, vec![1], 1) };
     assert_eq!(refused(late), Refusal::Late);
     sim.submit(request(1, 1, vec![1; 200], 57));
@@ -141,7 +153,11 @@ fn results_that_are_not_the_plans_are_refused() {
     let step = sim.plan();
     assert!(sim.scheduler.plan(sim.now, &mut sim.tables).is_err(), "under way");
     step.scheduled.iter().for_each(|s| sim.tables.advance(s.sequence, s.tokens));
-    let chosen = |request: u64, tokens: &[u32]| Chosen { request: RequestId(request), tokens: tokens.to_vec(), stop: false };
+    let chosen = |request: u64, tokens: &[u32]| Chosen {
+        request: RequestId(request),
+        tokens: tokens.to_vec(),
+        stop: false,
+    };
     let wrong = [
         vec![],
         vec![chosen(1, &[])],
@@ -153,7 +169,10 @@ fn results_that_are_not_the_plans_are_refused() {
     for c in wrong {
         assert!(sim.scheduler.commit(&c, &mut sim.tables).is_err(), "{c:?}");
     }
-    sim.scheduler.commit(&[Chosen { stop: true, ..chosen(1, &[1]) }], &mut sim.tables).map(|d| sim.note(&d)).unwrap();
+    sim.scheduler
+        .commit(&[Chosen { stop: true, ..chosen(1, &[1]) }], &mut sim.tables)
+        .map(|d| sim.note(&d))
+        .unwrap();
     assert_eq!(sim.ends[&RequestId(1)], Finish::Stop);
     assert!(sim.scheduler.commit(&[chosen(2, &[1])], &mut sim.tables).is_err(), "nothing is under way");
 }

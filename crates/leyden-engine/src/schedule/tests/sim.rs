@@ -96,21 +96,24 @@ impl Sim {
 
     pub(super) fn plan(&mut self) -> Step {
         self.now += Duration::from_secs(1);
-        let eldest_before = self.scheduler.eldest();
-        let priority = |s: &Scheduler| {
+        let rank = |s: &Scheduler| {
             let eldest = s.running.iter().find(|t| Some(t.request.id) == s.eldest());
-            eldest.map(|t| t.request.priority)
+            eldest.map(|t| (t.request.id, (std::cmp::Reverse(t.request.priority), t.order)))
         };
-        let priority_before = priority(&self.scheduler);
+        let before = rank(&self.scheduler);
         let decoding: Vec<RequestId> =
             self.scheduler.running.iter().filter(|t| t.decodes()).map(|t| t.request.id).collect();
         let step = self.scheduler.plan(self.now, &mut self.tables).unwrap();
         self.tables.check();
         self.judge(&step, &decoding);
-        let gone = |id| step.decisions.iter().any(|d| matches!(d, Decision::Finished { request, .. } if *request == id));
-        if let Some(id) = eldest_before.filter(|id| !gone(*id)) {
-            let outranked = priority(&self.scheduler) > priority_before;
-            assert!(outranked || step.scheduled.iter().any(|s| s.request == id), "the eldest gets on");
+        // The eldest gets on, and only an elder takes its place.
+        let after = rank(&self.scheduler);
+        if let Some((id, rank)) = after {
+            assert!(step.scheduled.iter().any(|s| s.request == id), "the eldest gets on");
+            if let Some((id, before)) = before {
+                let preempted = step.decisions.contains(&Decision::Preempted { request: id });
+                assert!(!preempted || rank < before, "the eldest made way for {rank:?}");
+            }
         }
         self.note(&step.decisions);
         step
@@ -129,7 +132,10 @@ impl Sim {
         for id in decoding {
             let preempted = step.decisions.contains(&Decision::Preempted { request: *id });
             let ended = self.ends.contains_key(id)
-                || step.decisions.iter().any(|d| matches!(d, Decision::Finished { request, .. } if request == id));
+                || step
+                    .decisions
+                    .iter()
+                    .any(|d| matches!(d, Decision::Finished { request, .. } if request == id));
             assert!(preempted || ended || decodes.iter().any(|s| s.request == *id), "everybody decodes");
         }
         assert!(self.scheduler.running() <= o.running);
@@ -139,8 +145,17 @@ impl Sim {
             assert_eq!((s.sequence, s.tokens), (e.sequence, e.tokens.len()));
             assert!(!e.tokens.is_empty());
             assert_eq!(s.position, self.tables.tokens(s.sequence).unwrap());
-            assert!(self.tables.blocks_of(s.sequence) * BLOCK_TOKENS >= s.position + s.tokens, "room is reserved");
-            let outputs = if !s.samples { Outputs::None } else if s.drafted > 0 { Outputs::All } else { Outputs::Last };
+            assert!(
+                self.tables.blocks_of(s.sequence) * BLOCK_TOKENS >= s.position + s.tokens,
+                "room is reserved"
+            );
+            let outputs = if !s.samples {
+                Outputs::None
+            } else if s.drafted > 0 {
+                Outputs::All
+            } else {
+                Outputs::Last
+            };
             assert_eq!(e.outputs, outputs);
         }
     }

@@ -42,7 +42,9 @@ fn describe(step: &Step, out: &mut String) {
 
 fn decision(d: &Decision, out: &mut String) {
     let _ = match d {
-        Decision::Admitted { request, cached_tokens } => writeln!(out, "> admit {} cached {cached_tokens}", request.0),
+        Decision::Admitted { request, cached_tokens } => {
+            writeln!(out, "> admit {} cached {cached_tokens}", request.0)
+        }
         Decision::Preempted { request } => writeln!(out, "> preempt {}", request.0),
         Decision::Finished { request, finish, generated } => {
             writeln!(out, "> end {} {finish:?} after {generated}", request.0)
