@@ -147,7 +147,8 @@ impl Scheduler {
         tables: &mut BlockTables,
         decisions: &mut Vec<Decision>,
     ) -> bool {
-        let Some(task) = self.queue.get(id) else { return false };
+        // Who has just made way does not come back in the same step.
+        let Some(task) = self.queue.get(id).filter(|t| t.preempted_in != self.steps) else { return false };
         let (key, priority) = (task.request.key, task.request.priority);
         let fit = tables.fit(task.request.scope.as_ref(), &task.tokens);
         let blocks = fit.blocks + self.running.len().div_ceil(TASKS_PER_SPARE_BLOCK);

@@ -82,6 +82,7 @@ impl Scheduler {
         }
         task.computed = 0;
         task.part = Part::default();
+        task.preempted_in = self.steps;
         decisions.push(Decision::Preempted { request: task.request.id });
         self.enqueue(task);
     }

@@ -35,6 +35,8 @@ pub(crate) struct Task {
     pub(crate) part: Part,
     /// The step in which it was admitted.
     pub(crate) admitted_in: u64,
+    /// The step in which it was preempted last.
+    pub(crate) preempted_in: u64,
     /// Cancelled while in a step that is under way.
     pub(crate) cancelled: bool,
     pub(crate) lookup: Lookup,
@@ -54,6 +56,7 @@ impl Task {
             computed: 0,
             part: Part::default(),
             admitted_in: 0,
+            preempted_in: 0,
             cancelled: false,
             lookup: Lookup::default(),
             request,

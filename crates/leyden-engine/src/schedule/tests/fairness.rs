@@ -41,7 +41,7 @@ fn habit() -> impl Strategy<Value = Habit> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(30))]
 
     /// The bound stated in the module's documentation, for every interval: what two backlogged keys receive differs by
     /// at most 2 U.

@@ -66,7 +66,7 @@ fn options() -> impl Strategy<Value = (SchedulerOptions, u32)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     /// Every request ends once and for a good reason; whoever is not disturbed gets the answer that it would get alone,
     /// to the token, however it was cut, cached, preempted or guessed; nothing is left behind.
