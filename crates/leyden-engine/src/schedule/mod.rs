@@ -208,7 +208,7 @@ impl Scheduler {
     /// by the next [`Scheduler::plan`] or that [`Scheduler::commit`]. Returns whether there was such a request.
     pub fn cancel(&mut self, id: RequestId, tables: &mut BlockTables) -> bool {
         if let Some(task) = self.queue.remove(id) {
-            self.end(task, Finish::Cancelled, tables);
+            self.end(&task, Finish::Cancelled, tables);
             return true;
         }
         let Some(i) = self.running.iter().position(|t| t.request.id == id) else { return false };
@@ -216,7 +216,7 @@ impl Scheduler {
             self.running[i].cancelled = true;
         } else {
             let task = self.running.remove(i);
-            self.end(task, Finish::Cancelled, tables);
+            self.end(&task, Finish::Cancelled, tables);
         }
         true
     }
@@ -246,7 +246,7 @@ impl Scheduler {
                 Ok(false) => full.then_some(Finish::Length),
             };
             match finish {
-                Some(finish) => self.end(task, finish, tables),
+                Some(finish) => self.end(&task, finish, tables),
                 None => self.running.push(task),
             }
         }
@@ -258,7 +258,7 @@ impl Scheduler {
         self.under_way = false;
         for task in std::mem::take(&mut self.running) {
             if task.is_scheduled() {
-                self.end(task, Finish::Failed, tables);
+                self.end(&task, Finish::Failed, tables);
             } else {
                 self.running.push(task);
             }
@@ -344,7 +344,7 @@ impl Scheduler {
     }
 
     /// Forgets a task.
-    fn end(&mut self, task: Task, finish: Finish, tables: &mut BlockTables) {
+    fn end(&mut self, task: &Task, finish: Finish, tables: &mut BlockTables) {
         if let Some(sequence) = task.sequence {
             tables.close(sequence);
         }

@@ -54,12 +54,12 @@ impl Scheduler {
         let late = |t: &&Task| t.request.deadline.is_some_and(|d| d <= now);
         let waiting: Vec<RequestId> = self.queue.iter().filter(late).map(|t| t.request.id).collect();
         for task in waiting.into_iter().filter_map(|id| self.queue.remove(id)).collect::<Vec<_>>() {
-            self.end(task, Finish::Deadline, tables);
+            self.end(&task, Finish::Deadline, tables);
         }
         let (late, rest): (Vec<Task>, Vec<Task>) =
             std::mem::take(&mut self.running).into_iter().partition(|t| late(&t));
         self.running = rest;
-        late.into_iter().for_each(|t| self.end(t, Finish::Deadline, tables));
+        late.iter().for_each(|t| self.end(t, Finish::Deadline, tables));
     }
 
     /// Gives every task that decodes its token, and preempts where blocks are short. Returns whether none was.
