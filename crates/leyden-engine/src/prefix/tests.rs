@@ -44,7 +44,13 @@ fn full_blocks_are_found_again_and_the_last_token_is_not_among_them() {
 
 #[test]
 fn anything_else_that_differs_parts_the_blocks() {
-    let mut t = BlockTables::new(64);
+    differences(PrefixIndex::default());
+    // Now all hashes collide.
+    differences(PrefixIndex::with_hash_bits(0));
+}
+
+fn differences(index: PrefixIndex) {
+    let mut t = BlockTables::with_index(64, index);
     let base = scope("a");
     let tokens = text(1, 2);
     store(&mut t, &base, &tokens);
