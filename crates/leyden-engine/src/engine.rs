@@ -191,7 +191,7 @@ impl Engine {
             spans.push(Span { tokens: e.tokens.len(), position: s.tokens, blocks: &s.blocks });
         }
         let batch = Batch { tokens: &tokens, spans: &spans, outputs: &outputs };
-        self.model.forward(&self.cpu, &batch, &mut self.cache, &mut self.work)?;
+        self.model.forward(self.cpu.for_tokens(tokens.len()), &batch, &mut self.cache, &mut self.work)?;
         for e in &plan.entries {
             self.tables.advance(e.sequence, e.tokens.len());
         }

@@ -51,15 +51,8 @@ const ROUND: f32 = 12_582_912.0;
 
 /// Quantises one group; returns its scale.
 #[inline(always)]
-pub(crate) fn quantise_group<const G: usize>(x: &[f32; G], codes: &mut [i8; G]) -> f32 {
-    let mut lanes = [0_u32; 16];
-    for chunk in x.as_chunks::<16>().0 {
-        for i in 0..16 {
-            // Bit patterns of non-negative floats order like the floats, and NaN sorts above all.
-            lanes[i] = lanes[i].max(chunk[i].to_bits() & 0x7fff_ffff);
-        }
-    }
-    let max = f32::from_bits(lanes.iter().fold(0, |a, &b| a.max(b)));
+pub(crate) fn quantise_group<I: Isa, const G: usize>(isa: I, x: &[f32; G], codes: &mut [i8; G]) -> f32 {
+    let max = f32::from_bits(isa.greatest_magnitude(x));
     if max < TINY {
         *codes = [0; G];
         return 0.0;
@@ -106,11 +99,11 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
         Grid::A128 => {
             for (b, group) in x.as_chunks::<128>().0.iter().enumerate() {
                 let mut codes = [0_i8; 128];
-                out.scales[b * c + column] = quantise_group(group, &mut codes);
+                out.scales[b * c + column] = quantise_group(isa, group, &mut codes);
                 scatter(&codes, &mut out.codes[b * 128 * c..], (column, c), out.run);
                 let mut s16 = [0_i32; 8];
                 for (s, chunk) in s16.iter_mut().zip(codes.as_chunks::<16>().0) {
-                    *s = chunk.iter().map(|&v| i32::from(v)).sum();
+                    *s = isa.sum_codes(chunk);
                 }
                 for i in 0..4 {
                     out.sums[(b * 4 + i) * c + column] = pair(s16[2 * i], s16[2 * i + 1]);
@@ -127,7 +120,7 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
 /// One column of a tile of [`Grid::A32`]: codes, `run` of them side by side, scales and the sum of each 32 codes.
 #[inline(always)]
 pub(crate) fn quantise_column_a32<I: Isa>(
-    _isa: I,
+    isa: I,
     x: &[f32],
     (column, c): (usize, usize),
     run: usize,
@@ -137,9 +130,9 @@ pub(crate) fn quantise_column_a32<I: Isa>(
 ) {
     for (b, group) in x.as_chunks::<32>().0.iter().enumerate() {
         let mut q = [0_i8; 32];
-        scales[b * c + column] = quantise_group(group, &mut q);
+        scales[b * c + column] = quantise_group(isa, group, &mut q);
         scatter(&q, &mut codes[b * 32 * c..], (column, c), run);
-        sums[b * c + column] = q.iter().map(|&v| i32::from(v)).sum();
+        sums[b * c + column] = q.as_chunks::<16>().0.iter().map(|half| isa.sum_codes(half)).sum();
     }
 }
 
@@ -157,9 +150,10 @@ fn scatter(codes: &[i8], out: &mut [i8], (column, c): (usize, usize), run: usize
 
 #[inline(always)]
 fn scatter_runs<const RUN: usize>(codes: &[i8], out: &mut [i8], column: usize, c: usize) {
-    for (g, run) in codes.as_chunks::<RUN>().0.iter().enumerate() {
-        let at = (g * c + column) * RUN;
-        out[at..at + RUN].copy_from_slice(run);
+    let (mut rest, step) = (&mut out[column * RUN..], c * RUN);
+    for run in codes.as_chunks::<RUN>().0 {
+        rest[..RUN].copy_from_slice(run);
+        rest = rest.get_mut(step..).unwrap_or_default();
     }
 }
 
@@ -326,24 +320,24 @@ mod tests {
         x[2] = 3.0; // 1.5 steps
         x[3] = 254.0;
         let mut q = [0; 32];
-        assert_eq!(quantise_group(&x, &mut q), 2.0);
+        assert_eq!(quantise_group(crate::isa::scalar::Scalar, &x, &mut q), 2.0);
         assert_eq!(&q[..4], &[-127, 0, 2, 127]);
     }
 
     #[test]
     fn odd_groups_have_defined_results() {
         let mut q = [1; 32];
-        assert_eq!(quantise_group(&[0.0; 32], &mut q), 0.0);
+        assert_eq!(quantise_group(crate::isa::scalar::Scalar, &[0.0; 32], &mut q), 0.0);
         assert_eq!(q, [0; 32]);
-        assert_eq!(quantise_group(&[1e-38; 32], &mut q), 0.0);
+        assert_eq!(quantise_group(crate::isa::scalar::Scalar, &[1e-38; 32], &mut q), 0.0);
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut x = [1.0; 32];
             x[17] = bad;
-            assert!(quantise_group(&x, &mut q).is_nan());
+            assert!(quantise_group(crate::isa::scalar::Scalar, &x, &mut q).is_nan());
         }
         let mut x = [f32::MAX; 32];
         x[1] = f32::MIN;
-        assert!(quantise_group(&x, &mut q).is_finite());
+        assert!(quantise_group(crate::isa::scalar::Scalar, &x, &mut q).is_finite());
         assert_eq!(&q[..2], &[127, -127]);
     }
 

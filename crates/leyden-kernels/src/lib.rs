@@ -15,24 +15,45 @@ pub mod knobs;
 pub mod matmul;
 pub mod memory;
 pub mod ops;
+pub mod placement;
 pub mod topology;
 
 mod activations;
+mod affinity;
 mod error;
 mod isa;
 mod pool;
 
+use memory::Pages;
+use placement::Replica;
+use std::io;
+use std::sync::OnceLock;
+use topology::CpuList;
+
 pub use activations::{Activations, Grid};
+pub use affinity::bind_thread;
 pub use ceilings::Ceilings;
 pub use error::{Error, ErrorKind};
 pub use isa::{Level, Tier};
-pub use pool::Pool;
+pub use pool::{MemberGroup, Pool};
+
+/// Steps of this many tokens and fewer are bound by reading the weights, and use the threads for decoding: the
+/// narrowest matrix tiles take as many columns at once.
+pub const FEW_TOKENS: usize = 8;
 
 /// The processor as the computation sees it: a tier and a team of threads.
 #[derive(Debug)]
 pub struct Cpu {
     tier: Tier,
     pool: Pool,
+    /// The same team for steps of few tokens, where it has another number of threads then.
+    few: Option<Box<Cpu>>,
+    /// Where weights that are packed by this team lie.
+    pages: Pages,
+    /// The first refusal to place them so.
+    refused: OnceLock<io::Error>,
+    /// Where the thread that drives the team belongs.
+    home: Option<CpuList>,
 }
 
 impl Cpu {
@@ -41,7 +62,57 @@ impl Cpu {
     /// # Errors
     /// Threads could not be started.
     pub fn new(tier: Tier, threads: usize) -> Result<Cpu, Error> {
-        Ok(Cpu { tier, pool: Pool::new(threads).map_err(Error::threads)? })
+        Ok(Cpu::on(tier, Pool::new(threads).map_err(Error::threads)?))
+    }
+
+    /// A processor limited to `tier`, with the threads of a replica where they belong. Matrices that it packs lie where
+    /// `pages` says.
+    ///
+    /// # Errors
+    /// Threads could not be started. Affinity or places of pages that are refused are no error: see
+    /// [`unplaced`](Self::unplaced).
+    pub fn placed(tier: Tier, replica: &Replica, pages: &Pages) -> Result<Cpu, Error> {
+        let team = Pool::grouped(&replica.groups()).map_err(Error::threads)?;
+        let few = (replica.threads != replica.threads_batch)
+            .then(|| Box::new(Cpu::on(tier, team.limited(replica.threads))));
+        let home = replica.shares.first().and_then(|share| share.cpus.clone());
+        let pool = team.limited(replica.threads_batch);
+        Ok(Cpu { few, home, pages: pages.clone(), ..Cpu::on(tier, pool) })
+    }
+
+    fn on(tier: Tier, pool: Pool) -> Cpu {
+        Cpu { tier, pool, few: None, pages: Pages::AsTouched, refused: OnceLock::new(), home: None }
+    }
+
+    /// The processor for a step of so many tokens: with the threads for decoding up to [`FEW_TOKENS`].
+    #[must_use]
+    pub fn for_tokens(&self, tokens: usize) -> &Cpu {
+        self.few.as_deref().filter(|_| tokens <= FEW_TOKENS).unwrap_or(self)
+    }
+
+    /// Binds the calling thread to where the first member of the team belongs, if that is narrower than where the
+    /// process may run.
+    ///
+    /// # Errors
+    /// The operating system refuses.
+    pub fn bind_caller(&self) -> io::Result<()> {
+        self.home.as_ref().map_or(Ok(()), bind_thread)
+    }
+
+    /// Places a buffer that weights are about to be written to.
+    pub(crate) fn place(&self, buffer: &mut memory::HugeBuf) {
+        if let Err(error) = buffer.place(&self.pages) {
+            // Speed may suffer, results do not: the first is kept for whoever asks.
+            let _ = self.refused.set(error);
+        }
+    }
+
+    /// What the operating system refused of the placement, if it did; the computation goes on without.
+    #[must_use]
+    pub fn unplaced(&self) -> Option<String> {
+        let pages = self.refused.get().map(|e| format!("weights lie where they were first touched: {e}"));
+        pages
+            .or_else(|| self.pool.unbound().map(|e| format!("threads are not bound to their NUMA node: {e}")))
     }
 
     /// The best tier this machine has, not above the one named by `LEYDEN_MAX_ISA`.
@@ -65,7 +136,7 @@ impl Cpu {
         self.tier
     }
 
-    /// The team of threads.
+    /// The team of threads, as many as work on prompts.
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool

@@ -11,6 +11,7 @@ mod cache;
 mod cgroup;
 mod core;
 mod cpu_list;
+mod energy;
 mod huge_pages;
 mod memory;
 mod numa;
@@ -22,6 +23,7 @@ pub use self::cache::{Cache, CacheKind};
 pub use self::cgroup::{CpuQuota, MemoryLimit};
 pub use self::core::Core;
 pub use self::cpu_list::CpuList;
+pub use self::energy::{EnergyMeter, EnergyReading};
 pub use self::huge_pages::{HugePagePool, HugePages};
 pub use self::memory::Memory;
 pub use self::numa::NumaNode;
@@ -135,10 +137,12 @@ impl Topology {
 
     /// The cache of this level that holds data, smallest first where cores differ.
     pub fn data_cache(&self, level: u32) -> Option<&Cache> {
-        self.caches
-            .iter()
-            .filter(|cache| cache.level == level && cache.kind != CacheKind::Instruction)
-            .min_by_key(|cache| cache.size_bytes)
+        self.data_caches(level).min_by_key(|cache| cache.size_bytes)
+    }
+
+    /// The caches of this level that hold data.
+    pub fn data_caches(&self, level: u32) -> impl Iterator<Item = &Cache> {
+        self.caches.iter().filter(move |cache| cache.level == level && cache.kind != CacheKind::Instruction)
     }
 }
 

@@ -13,7 +13,7 @@ use leyden_kernels::attention::{AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, K
 use leyden_kernels::matmul::{PackedMatrix, Product, Write, multiply, multiply_gated};
 use leyden_kernels::ops::{rms_norm, rms_norm_in_place, rope, silu_mul};
 use leyden_kernels::{Activations, Cpu};
-use leyden_tensor::{WeightSource, quant};
+use leyden_tensor::{Gguf, WeightSource, quant};
 use std::fmt;
 use std::sync::Arc;
 
@@ -21,6 +21,8 @@ use std::sync::Arc;
 pub struct Decoder {
     config: DecoderConfig,
     source: Arc<dyn WeightSource>,
+    /// The file that matrices lie in, where they are not in memory of our own.
+    pack: Option<Arc<Gguf>>,
     vocabulary: usize,
     frequencies: Frequencies,
     layers: Vec<Layer>,
@@ -35,9 +37,14 @@ impl fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    pub(crate) fn new(config: DecoderConfig, source: Arc<dyn WeightSource>, parts: Parts) -> Decoder {
+    pub(crate) fn new(
+        config: DecoderConfig,
+        source: Arc<dyn WeightSource>,
+        pack: Option<Arc<Gguf>>,
+        parts: Parts,
+    ) -> Decoder {
         let Parts { vocabulary, frequencies, layers, norm, head } = parts;
-        Decoder { config, source, vocabulary, frequencies, layers, norm, head }
+        Decoder { config, source, pack, vocabulary, frequencies, layers, norm, head }
     }
 
     /// The model's parameters.
@@ -69,14 +76,7 @@ impl Decoder {
     /// Bytes of packed weights.
     #[must_use]
     pub fn weight_bytes(&self) -> usize {
-        let linear = |l: &Linear| l.weights.bytes();
-        let layer = |l: &Layer| {
-            let (a, f) = (&l.attention, &l.ffn);
-            [&a.query, &a.key, &a.value, &a.output, &f.gate, &f.up, &f.down]
-                .into_iter()
-                .map(linear)
-                .sum::<usize>()
-        };
+        let layer = |l: &Layer| l.matrices().iter().map(|m| m.bytes()).sum::<usize>();
         self.layers.iter().map(layer).sum::<usize>() + self.head.bytes()
     }
 
@@ -84,7 +84,7 @@ impl Decoder {
     /// `work.logits()`.
     ///
     /// # Errors
-    /// The model file was truncated while in use.
+    /// The model file, or that of its packed weights, was truncated while in use.
     ///
     /// # Panics
     /// If a token id is outside the vocabulary, spans and tokens do not match, or a span lacks blocks: the engine
@@ -115,7 +115,10 @@ impl Decoder {
             self.feed_forward(cpu, layer, work);
         }
         self.predict(cpu, batch.outputs, work);
-        Ok(())
+        match &self.pack {
+            Some(pack) => Ok(pack.check_intact()?),
+            None => Ok(()),
+        }
     }
 
     /// Rows of the embedding matrix, decoded from the file.

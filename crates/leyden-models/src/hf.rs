@@ -7,6 +7,8 @@ use crate::arch::{HfClass, hf_model};
 use crate::config::DecoderConfig;
 use crate::error::Error;
 use leyden_tensor::{HfFolder, Json, Metadata, Safetensors, TensorInfo, TensorView, Value, WeightSource};
+use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 
@@ -119,6 +121,10 @@ impl WeightSource for HfModel {
 
     fn paths(&self) -> Vec<&Path> {
         self.weights().paths()
+    }
+
+    fn file_metadata(&self) -> io::Result<Vec<fs::Metadata>> {
+        self.weights().file_metadata()
     }
 
     fn tensor_info(&self) -> &[TensorInfo] {

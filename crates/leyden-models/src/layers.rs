@@ -38,6 +38,14 @@ pub(crate) struct Layer {
     pub(crate) ffn: FeedForward,
 }
 
+impl Layer {
+    /// Its matrices, in the order of the computation.
+    pub(crate) fn matrices(&self) -> [&PackedMatrix; 7] {
+        let (a, f) = (&self.attention, &self.ffn);
+        [&a.query, &a.key, &a.value, &a.output, &f.gate, &f.up, &f.down].map(|l| &l.weights)
+    }
+}
+
 /// Everything in a decoder that comes from tensors.
 pub(crate) struct Parts {
     pub(crate) vocabulary: usize,
@@ -45,4 +53,11 @@ pub(crate) struct Parts {
     pub(crate) layers: Vec<Layer>,
     pub(crate) norm: Vec<f32>,
     pub(crate) head: PackedMatrix,
+}
+
+impl Parts {
+    /// Every matrix, in the order of the computation.
+    pub(crate) fn matrices(&self) -> Vec<&PackedMatrix> {
+        self.layers.iter().flat_map(Layer::matrices).chain([&self.head]).collect()
+    }
 }

@@ -1,8 +1,8 @@
 //! What a model computes: one parameterised decoder described by data, one file per architecture.
 //!
-//! [`load`] reads the metadata, or the `config.json` of an [`HfModel`], through the architecture's entry in [`ARCHITECTURES`], checks every size against
-//! the tensors, packs the weights, and gives a [`Decoder`]. [`Decoder::forward`] runs a [`Batch`] of tokens of
-//! any number of sequences through it.
+//! [`load`] reads the metadata, or the `config.json` of an [`HfModel`], through the architecture's entry in
+//! [`ARCHITECTURES`], checks every size against the tensors, packs the weights or takes them from a [`PackCache`], and
+//! gives a [`Decoder`]. [`Decoder::forward`] runs a [`Batch`] of tokens of any number of sequences through it.
 #![forbid(unsafe_code)]
 
 mod arch;
@@ -14,6 +14,7 @@ mod frequencies;
 mod hf;
 mod layers;
 mod load;
+mod packs;
 
 pub use arch::{ARCHITECTURES, Architecture, config_of, config_of_json};
 pub use batch::{Batch, Span, Workspace};
@@ -21,4 +22,5 @@ pub use config::{DecoderConfig, RopeConfig, RopeScaling, YarnRamp};
 pub use decoder::Decoder;
 pub use error::{Error, ErrorKind};
 pub use hf::HfModel;
-pub use load::load;
+pub use load::{load, load_with};
+pub use packs::{Make, PackCache, PackReport};

@@ -6,6 +6,7 @@ use crate::decoder::Decoder;
 use crate::error::Error;
 use crate::frequencies::Frequencies;
 use crate::layers::{Attention, FeedForward, Layer, Linear, Parts};
+use crate::packs::{PackCache, PackReport, Packs};
 use leyden_kernels::Cpu;
 use leyden_kernels::matmul::PackedMatrix;
 use leyden_tensor::{TensorView, WeightSource, quant};
@@ -24,12 +25,26 @@ pub fn load(
     cpu: &Cpu,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Decoder, Error> {
+    Ok(load_with(source, cpu, &PackCache::Off, progress)?.0)
+}
+
+/// As [`load`], with packed weights from a cache or kept in one.
+///
+/// # Errors
+/// As [`load`]. What is wrong with the cache is no error, and is told in the report.
+pub fn load_with(
+    source: Arc<dyn WeightSource>,
+    cpu: &Cpu,
+    cache: &PackCache,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(Decoder, PackReport), Error> {
     let config = config_of(source.as_ref())?;
     let total = source.tensor_info().iter().map(|t| t.bytes as u64).sum();
     let loader = Loader {
         source: source.as_ref(),
         cpu,
         used: RefCell::default(),
+        packs: RefCell::new(Packs::new(cache, source.as_ref())),
         progress: RefCell::new((0, total, progress)),
     };
     let parts = loader.parts(&config)?;
@@ -37,7 +52,9 @@ pub fn load(
     if source.truncated() {
         return Err(Error::truncated(&source.path().display().to_string()));
     }
-    Ok(Decoder::new(config, source, parts))
+    let packs = loader.packs.into_inner();
+    let (report, pack) = packs.finish(cpu, source.as_ref(), &parts.matrices());
+    Ok((Decoder::new(config, source, pack, parts), report))
 }
 
 /// Bytes done, bytes in all, and whom to tell.
@@ -47,6 +64,7 @@ struct Loader<'a> {
     source: &'a dyn WeightSource,
     cpu: &'a Cpu,
     used: RefCell<HashSet<String>>,
+    packs: RefCell<Packs<'a>>,
     progress: RefCell<Progress<'a>>,
 }
 
@@ -131,12 +149,15 @@ impl Loader<'_> {
 
     fn matrix(&self, name: &str, rows: usize, k: usize) -> Result<PackedMatrix, Error> {
         let view = self.checked(self.source.require(name)?, &[rows, k])?;
-        self.source.advise_willneed(name);
-        let mut release = |bytes| self.source.advise_dontneed(name, bytes);
-        let packed = PackedMatrix::pack_in_slices(self.cpu, &view, &mut release).map_err(|e| {
-            let file = self.source.path().display().to_string();
-            Error::resources(&file, e)
-        })?;
+        let short = |e| Error::resources(&self.source.path().display().to_string(), e);
+        let packed = match self.packs.borrow_mut().take(self.cpu, &view).map_err(short)? {
+            Some(packed) => packed,
+            None => {
+                self.source.advise_willneed(name);
+                let mut release = |bytes| self.source.advise_dontneed(name, bytes);
+                PackedMatrix::pack_in_slices(self.cpu, &view, &mut release).map_err(short)?
+            }
+        };
         let mut progress = self.progress.borrow_mut();
         progress.0 += view.bytes().len() as u64;
         let (done, total, tell) = &mut *progress;

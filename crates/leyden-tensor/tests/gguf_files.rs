@@ -298,7 +298,7 @@ fn vocabularies_open_quickly() {
         let tokens = file.metadata().opt_array_str("tokenizer.ggml.tokens").unwrap().unwrap();
         assert!(tokens.len() > 1000 && tokens.iter().any(|t| t == b"the" || t == "\u{2581}the".as_bytes()));
         let limit = Duration::from_millis(30 * (tokens.len() as u64).max(150_000) / 150_000);
-        assert!(took <= limit, "{}: {} tokens in {took:?}", path.display(), tokens.len());
+        assert!(took <= patience(limit), "{}: {} tokens in {took:?}", path.display(), tokens.len());
         eprintln!("{}: {} tokens in {took:?}", path.file_name().unwrap().display(), tokens.len());
         for (key, value) in file.metadata().iter() {
             assert!(value.value_type() != ValueType::Array || !key.is_empty());
@@ -306,4 +306,9 @@ fn vocabularies_open_quickly() {
         seen += 1;
     }
     assert!(seen > 5);
+}
+
+/// A limit of time; an emulator, behind which the tests may run, takes some twenty times as long.
+fn patience(limit: Duration) -> Duration {
+    limit * if std::env::var_os("LEYDEN_TEST_RUNNER").is_some() { 20 } else { 1 }
 }

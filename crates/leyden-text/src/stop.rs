@@ -171,7 +171,9 @@ mod tests {
         for _ in 0..100_000 {
             matcher.push("ab");
         }
-        assert!(begin.elapsed().as_secs() < 5);
+        // An emulator, behind which the tests may run, takes some twenty times as long.
+        let limit = if std::env::var_os("LEYDEN_TEST_RUNNER").is_some() { 100 } else { 5 };
+        assert!(begin.elapsed().as_secs() < limit);
         assert_eq!(matcher.finish().len(), 100_000);
     }
 }

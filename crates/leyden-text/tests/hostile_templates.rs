@@ -202,6 +202,7 @@ fn hostile() -> Vec<(&'static str, String)> {
 fn hostile_templates_fail_soon_in_bounded_memory() {
     let messages = [Message::new("user", "Hello")];
     let before = peak_memory();
+    let limit = patience(Duration::from_secs(8));
     for (name, source) in hostile() {
         let begin = Instant::now();
         let result = render(&source, &messages);
@@ -212,7 +213,7 @@ fn hostile_templates_fail_soon_in_bounded_memory() {
         };
         assert!(error.starts_with("evil.gguf: tokenizer.chat_template: "), "{name}: {error}");
         assert!(error.len() < 400, "{name}: {error}");
-        assert!(took < Duration::from_secs(8), "{name}: {took:?}");
+        assert!(took < limit, "{name}: {took:?}");
         eprintln!("{name}: {took:.1?}: {}", error.trim_start_matches("evil.gguf: tokenizer.chat_template: "));
     }
     long_chains_are_not_deep(&messages);
@@ -267,4 +268,9 @@ fn the_stack_of_the_caller_may_be_small() {
         assert!(matches!(error.kind(), ErrorKind::TemplateRender { line: 1, .. }), "{error}");
     });
     thread.unwrap().join().unwrap();
+}
+
+/// A limit of time; an emulator, behind which the tests may run, takes some twenty times as long.
+fn patience(limit: Duration) -> Duration {
+    limit * if std::env::var_os("LEYDEN_TEST_RUNNER").is_some() { 20 } else { 1 }
 }

@@ -95,7 +95,7 @@ fn vocabularies_load_quickly() {
         let tokenizer = from_gguf(gguf.metadata(), name).unwrap();
         let took = busy(start).saturating_sub(before);
         eprintln!("{name}: {} tokens in {took:?}", tokenizer.vocab_size());
-        assert!(took < Duration::from_secs(2), "{name}: {took:?}");
+        assert!(took < patience(Duration::from_secs(2)), "{name}: {took:?}");
     }
 }
 
@@ -111,7 +111,7 @@ fn long_inputs_take_time_in_proportion() {
             let ids = tokenizer.encode(&text, Special::Parse).unwrap();
             let took = busy(start).saturating_sub(before);
             eprintln!("{name}: {pattern:?}: {} ids in {took:?}", ids.len());
-            assert!(took < Duration::from_secs(4), "{name}: {pattern:?} took {took:?}");
+            assert!(took < patience(Duration::from_secs(4)), "{name}: {pattern:?} took {took:?}");
             // BERT's vocabulary has no white space, Falcon's no U+0013.
             let exact = name != "bert-bge" && (name, pattern) != ("falcon", "\u{13}");
             assert!(decode(&*tokenizer, &ids) == text.as_bytes() || !exact);
@@ -145,4 +145,9 @@ fn special_tokens_and_ends() {
     assert_eq!(qwen.encode("[PAD151646]", Special::AsText).unwrap(), [151646]);
     assert_eq!(qwen.encode("<|im_end|>", Special::AsText).unwrap().len(), 6);
     assert!(!qwen.is_special(151646));
+}
+
+/// A limit of time; an emulator, behind which the tests may run, takes some twenty times as long.
+fn patience(limit: Duration) -> Duration {
+    limit * if std::env::var_os("LEYDEN_TEST_RUNNER").is_some() { 20 } else { 1 }
 }

@@ -3,9 +3,10 @@
 use crate::error::Error;
 use crate::model_file::{ModelFile, Parts};
 use crate::session::{Session, SessionOptions};
-use leyden_kernels::topology::{Topology, default_threads};
+use leyden_kernels::placement::{PlacementRequest, Replicas, placement};
+use leyden_kernels::topology::Topology;
 use leyden_kernels::{Cpu, Level, Tier};
-use leyden_models::{Decoder, DecoderConfig};
+use leyden_models::{Decoder, DecoderConfig, PackCache, PackReport};
 use leyden_tensor::{Gguf, Metadata, WeightSource};
 use leyden_text::{ChatTemplate, Message, RenderOptions, Special, Tokenizer};
 use std::fmt;
@@ -20,22 +21,31 @@ static STORYTELLER: &[u8] = include_bytes!("../model/storyteller-q8_0.gguf");
 pub const EMBEDDED: &str = "<embedded storyteller>";
 
 /// How to load a model.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
-    /// Threads to compute with; by default one per physical core that this process may use.
+    /// Threads to generate with, of each replica; by default one per physical core that this process may use.
     pub threads: Option<usize>,
+    /// Threads to read prompts with, of each replica; by default as many as to generate with.
+    pub threads_batch: Option<usize>,
     /// The instruction-set tier; by default the best of this machine.
     pub isa: Option<Level>,
+    /// Where packed weights are kept between starts; by default nowhere.
+    pub packs: PackCache,
+    /// Teams of threads that compute at the same time on the one copy of the weights; one by default.
+    pub replicas: Replicas,
 }
 
 /// A model ready to answer. Cheap to share: sessions hold a reference to it.
 pub struct Model {
     decoder: Arc<Decoder>,
-    cpu: Arc<Cpu>,
+    /// One per replica.
+    cpus: Vec<Arc<Cpu>>,
+    unplaced: Option<String>,
     source: Arc<dyn WeightSource>,
     tokenizer: Arc<dyn Tokenizer>,
     template: Option<ChatTemplate>,
     load_time: Duration,
+    packs: PackReport,
 }
 
 impl fmt::Debug for Model {
@@ -93,9 +103,23 @@ impl Model {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Model, Error> {
         let Parts { source, tokenizer, template } = file.into_parts()?;
-        let cpu = Arc::new(cpu(options)?);
-        let decoder = Arc::new(leyden_models::load(Arc::clone(&source), &cpu, progress)?);
-        Ok(Model { decoder, cpu, source, tokenizer, template, load_time: start.elapsed() })
+        let tier = tier(options)?;
+        let (topology, request) = (Topology::detect(), request(options)?);
+        let placement = placement(&topology, &request);
+        let place = |replica| Ok(Arc::new(Cpu::placed(tier, replica, &placement.weights)?));
+        let cpus: Vec<Arc<Cpu>> = placement.replicas.iter().map(place).collect::<Result<_, Error>>()?;
+        let ((decoder, packs), unplaced) = if let [cpu] = &cpus[..] {
+            let loaded = leyden_models::load_with(Arc::clone(&source), cpu, &options.packs, progress)?;
+            (loaded, cpu.unplaced())
+        } else {
+            // All of them have to wait for the weights, so all processors prepare them.
+            let whole = leyden_kernels::placement::placement(&topology, &PlacementRequest::default());
+            let loader = Cpu::placed(tier, &whole.replicas[0], &placement.weights)?;
+            let loaded = leyden_models::load_with(Arc::clone(&source), &loader, &options.packs, progress)?;
+            (loaded, loader.unplaced().or_else(|| cpus.iter().find_map(|cpu| cpu.unplaced())))
+        };
+        let (decoder, load_time) = (Arc::new(decoder), start.elapsed());
+        Ok(Model { decoder, cpus, unplaced, source, tokenizer, template, load_time, packs })
     }
 
     /// Opens a session: one conversation or one text.
@@ -103,9 +127,21 @@ impl Model {
     /// # Errors
     /// An option is out of range, or memory is short.
     pub fn session(&self, options: &SessionOptions) -> Result<Session, Error> {
-        let (decoder, cpu, tokenizer) =
-            (Arc::clone(&self.decoder), Arc::clone(&self.cpu), Arc::clone(&self.tokenizer));
-        Session::new(decoder, cpu, tokenizer, self.metadata().file(), options)
+        self.session_on(0, options)
+    }
+
+    /// Opens a session on a replica, from 0. Sessions of different replicas compute at the same time, each in the
+    /// thread that calls it; those of one take turns. The text does not depend on the replica.
+    ///
+    /// # Errors
+    /// There is no such replica, an option is out of range, or memory is short.
+    pub fn session_on(&self, replica: usize, options: &SessionOptions) -> Result<Session, Error> {
+        let Some(cpu) = self.cpus.get(replica) else {
+            let what = format!("there is no replica {replica}, only 0 to {}", self.cpus.len() - 1);
+            return Err(Error::Option { name: "replica", what });
+        };
+        let (decoder, tokenizer) = (Arc::clone(&self.decoder), Arc::clone(&self.tokenizer));
+        Session::new(decoder, Arc::clone(cpu), tokenizer, self.metadata().file(), options)
     }
 
     /// The tokenizer.
@@ -175,10 +211,29 @@ impl Model {
         &self.decoder
     }
 
-    /// The processor the model was loaded for.
+    /// The processor of the first replica.
     #[must_use]
     pub fn cpu(&self) -> &Arc<Cpu> {
-        &self.cpu
+        &self.cpus[0]
+    }
+
+    /// The processors of all replicas; at least one. A thread that serves one may call [`Cpu::bind_caller`] first, so
+    /// that it runs where the others of its team do.
+    #[must_use]
+    pub fn replicas(&self) -> &[Arc<Cpu>] {
+        &self.cpus
+    }
+
+    /// What the operating system refused when threads or weights were placed on NUMA nodes, if it did.
+    #[must_use]
+    pub fn unplaced(&self) -> Option<&str> {
+        self.unplaced.as_deref()
+    }
+
+    /// What the cache of packed weights did, and what was wrong with it.
+    #[must_use]
+    pub fn packs(&self) -> &PackReport {
+        &self.packs
     }
 
     /// How long loading took.
@@ -188,23 +243,30 @@ impl Model {
     }
 }
 
-/// The tier and team that the options ask for.
-fn cpu(options: &LoadOptions) -> Result<Cpu, Error> {
-    let tier = match options.isa {
+/// The tier that the options ask for.
+fn tier(options: &LoadOptions) -> Result<Tier, Error> {
+    match options.isa {
         Some(level) => Tier::new(level).ok_or_else(|| {
             let have: Vec<&str> = Tier::available().iter().map(|t| t.level().name()).collect();
             let what =
                 format!("this machine lacks {level} ({}); it has {}", level.features(), have.join(", "));
             Error::Option { name: "isa", what }
-        })?,
-        None => Cpu::default_tier().map_err(|what| Error::Option { name: "isa", what })?,
+        }),
+        None => Cpu::default_tier().map_err(|what| Error::Option { name: "isa", what }),
+    }
+}
+
+/// The placement that the options ask for.
+fn request(options: &LoadOptions) -> Result<PlacementRequest, Error> {
+    let in_range = |name, n: usize| match n {
+        1..=1024 => Ok(()),
+        _ => Err(Error::Option { name, what: format!("{n} is not between 1 and 1024") }),
     };
-    let threads = match options.threads {
-        Some(n @ 1..=1024) => n,
-        Some(n) => {
-            return Err(Error::Option { name: "threads", what: format!("{n} is not between 1 and 1024") });
-        }
-        None => default_threads(&Topology::detect()).threads,
-    };
-    Ok(Cpu::new(tier, threads)?)
+    options.threads.map_or(Ok(()), |n| in_range("threads", n))?;
+    options.threads_batch.map_or(Ok(()), |n| in_range("threads-batch", n))?;
+    if let Replicas::Count(n) = options.replicas {
+        in_range("replicas", n)?;
+    }
+    let LoadOptions { threads, threads_batch, replicas, .. } = *options;
+    Ok(PlacementRequest { replicas, threads, threads_batch })
 }

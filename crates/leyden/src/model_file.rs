@@ -40,6 +40,15 @@ impl ModelFile {
         })
     }
 
+    /// The file or folder that was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            ModelFile::Gguf(file) => file.path(),
+            ModelFile::Hf(folder) => folder.path(),
+        }
+    }
+
     /// The weights, under the names in the file.
     #[must_use]
     pub fn weights(&self) -> &dyn WeightSource {

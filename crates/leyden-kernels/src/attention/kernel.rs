@@ -2,20 +2,19 @@
 
 use super::cache::{BLOCK_TOKENS, KEY_TOKENS, KvCache, KvType};
 use super::loops::{Keys, Row, Values};
+use super::merge::{Merger, Piece, ROWS, Sink};
 use crate::Cpu;
 use crate::activations::{Tile, quantise_column_a32};
 use crate::isa::{Isa, Tier, dispatch};
 use crate::matmul::MAX_COLUMNS;
 use crate::matmul::format::q8_0;
 use crate::memory::Disjoint;
-use crate::ops::{Lanes, exp16};
+use crate::ops::Lanes;
 use std::ops::Range;
 
 /// The largest head size.
 pub const MAX_HEAD_DIM: usize = 256;
 
-/// Query rows (token, head) of one task; they share each load of a key or value.
-const ROWS: usize = 64;
 /// From so many rows on a tile is turned into floats first; fewer convert as they go.
 const MANY: usize = 17;
 
@@ -32,7 +31,14 @@ pub struct AttentionSpan<'a> {
     pub blocks: &'a [u32],
 }
 
-/// One task: rows of one sequence and one key-value head.
+/// Below this many multiplications attention runs on the calling thread.
+const ALONE: usize = 64 << 10;
+/// Fewer tiles than this are not worth a task of their own.
+const PIECE: usize = 4;
+/// Tasks per thread below which the tiles of one row are divided over several tasks.
+const TASKS_PER_THREAD: usize = 4;
+
+/// One task: rows of one sequence and one key-value head over some of the tiles.
 struct Task<'a> {
     tier: Tier,
     cache: &'a KvCache,
@@ -44,6 +50,8 @@ struct Task<'a> {
     /// Query rows, `[row][dim]`, and the number of visible tokens of each.
     queries: &'a [f32],
     visible: &'a [usize],
+    /// The tiles to go over.
+    tiles: Range<usize>,
     scale: f32,
 }
 
@@ -152,22 +160,21 @@ fn scores<I: Isa, const R: usize, const G: usize>(
     }
 }
 
-/// Attention of a task; `out` has the shape of the queries. `R` rows and `G` vectors of tokens or values are
+/// Goes over the tiles of a task. `R` rows and `G` vectors of tokens or values are
 /// computed together, in registers.
 #[inline(always)]
-fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, out: &mut [f32]) {
+fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &mut impl Sink) {
     let (n, dim) = (task.visible.len(), task.dim);
     let kv_type = task.cache.shape().kv_type;
     let queries = Queries::new::<I, R>(isa, task);
-    let mut running = [(f32::NEG_INFINITY, 0.0_f32); ROWS];
     let padded = n.next_multiple_of(R);
     let mut partial = vec![0.0; padded * dim];
     let mut p = vec![[0.0; BLOCK_TOKENS]; padded];
     let convert = n >= MANY && kv_type != KvType::F32;
     let mut floats = [(); 2].map(|()| if convert { vec![0.0; BLOCK_TOKENS * dim] } else { Vec::new() });
-    out.fill(0.0);
     let most = task.visible.iter().copied().max().unwrap_or(0);
-    for (index, &block) in task.blocks[..most.div_ceil(BLOCK_TOKENS)].iter().enumerate() {
+    for index in task.tiles.clone() {
+        let block = task.blocks[index];
         let tokens = (most - index * BLOCK_TOKENS).min(BLOCK_TOKENS);
         let bytes = task.cache.keys(task.layer, block, task.head);
         let mut keys = Keys { kv_type, bytes, dim };
@@ -202,57 +209,199 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, out: &m
                 d += 16;
             }
         }
-        for first in (0..n).step_by(16) {
-            // Factors of what came before and of this tile, for sixteen rows at once.
-            let mut factors = [[0.0_f32; 16]; 2];
-            let rows = first..n.min(first + 16);
-            for (i, r) in rows.clone().enumerate() {
-                let (old, top) = (running[r].0, tops[r].0);
-                let max = if top > old { top } else { old };
-                (factors[0][i], factors[1][i]) = (old - max, top - max);
-                running[r].0 = max;
-            }
-            let factors = [exp16(&factors[0]), exp16(&factors[1])];
-            for (i, r) in rows.enumerate().filter(|(_, r)| task.visible[*r] > index * BLOCK_TOKENS) {
-                // The first tile has nothing before it.
-                let (before, now) = (if index == 0 { 0.0 } else { factors[0][i] }, factors[1][i]);
-                running[r].1 = running[r].1.mul_add(before, tops[r].1 * now);
-                let o = &mut out[r * dim..(r + 1) * dim];
-                for (o, p) in o.iter_mut().zip(&partial[r * dim..]) {
-                    *o = o.mul_add(before, p * now);
-                }
-            }
-        }
-    }
-    for (o, (_, sum)) in out.chunks_exact_mut(dim).zip(running) {
-        let inverse = 1.0 / sum;
-        o.iter_mut().for_each(|o| *o *= inverse);
+        sink.tile(index, &tops, &partial);
     }
 }
 
 /// Attention of a task, with as many rows and vectors together as the instruction set has registers for.
 #[inline(always)]
-fn attend<I: Isa>(isa: I, task: &Task<'_>, out: &mut [f32]) {
+fn go_over<I: Isa>(isa: I, task: &Task<'_>, sink: &mut impl Sink) {
     // Sixteen sums where they stay in registers, else four; a count between wastes a few rows.
     match (I::MANY_REGISTERS, task.visible.len()) {
-        (false, 1) => rows::<I, 1, 4>(isa, task, out),
-        (false, 2) => rows::<I, 2, 2>(isa, task, out),
-        (false, _) => rows::<I, 4, 1>(isa, task, out),
-        (true, 1) => rows::<I, 1, 4>(isa, task, out),
-        (true, 2) => rows::<I, 2, 4>(isa, task, out),
-        (true, 3 | 4) => rows::<I, 4, 4>(isa, task, out),
-        (true, 5..=8) => rows::<I, 8, 2>(isa, task, out),
-        (true, _) => rows::<I, 16, 1>(isa, task, out),
+        (false, 1) => rows::<I, 1, 4>(isa, task, sink),
+        (false, 2) => rows::<I, 2, 2>(isa, task, sink),
+        (false, _) => rows::<I, 4, 1>(isa, task, sink),
+        (true, 1) => rows::<I, 1, 4>(isa, task, sink),
+        (true, 2) => rows::<I, 2, 4>(isa, task, sink),
+        (true, 3 | 4) => rows::<I, 4, 4>(isa, task, sink),
+        (true, 5..=8) => rows::<I, 8, 2>(isa, task, sink),
+        (true, _) => rows::<I, 16, 1>(isa, task, sink),
     }
+}
+
+/// Attention of a task over all tiles; `out` has the shape of the queries.
+#[inline(always)]
+fn attend<I: Isa>(isa: I, task: &Task<'_>, out: &mut [f32]) {
+    let mut merger = Merger::new(task.visible, task.dim, out);
+    go_over(isa, task, &mut merger);
+    merger.finish();
+}
+
+/// The tiles of one piece of a task.
+#[inline(always)]
+fn attend_piece<I: Isa>(isa: I, task: &Task<'_>, piece: &mut Piece<'_>) {
+    go_over(isa, task, piece);
+}
+
+/// Merges the tiles of all pieces of a task: tops `[tile][row]`, values `[tile][row][dim]`.
+#[inline(always)]
+fn merge<I: Isa>(
+    _isa: I,
+    visible: &[usize],
+    dim: usize,
+    tops: &[(f32, f32)],
+    partial: &[f32],
+    out: &mut [f32],
+) {
+    let n = visible.len();
+    let mut merger = Merger::new(visible, dim, out);
+    for (index, (tops, partial)) in tops.chunks_exact(n).zip(partial.chunks_exact(n * dim)).enumerate() {
+        merger.tile(index, tops, partial);
+    }
+    merger.finish();
 }
 
 dispatch! {
     fn attend_on => attend(task: &Task<'_>, out: &mut [f32])
 }
+dispatch! {
+    fn attend_piece_on => attend_piece(task: &Task<'_>, piece: &mut Piece<'_>)
+}
+dispatch! {
+    fn merge_on => merge(
+        visible: &[usize],
+        dim: usize,
+        tops: &[(f32, f32)],
+        partial: &[f32],
+        out: &mut [f32]
+    )
+}
+
+/// Query rows of one sequence and one key-value head: some heads of some tokens.
+struct Rows<'a> {
+    span: AttentionSpan<'a>,
+    tokens: Range<usize>,
+    head: usize,
+    /// Query heads of the key-value head's group.
+    heads: Range<usize>,
+}
+
+impl Rows<'_> {
+    fn len(&self) -> usize {
+        self.tokens.len() * self.heads.len()
+    }
+
+    /// Tiles that the last token sees.
+    fn tiles(&self) -> usize {
+        (self.span.position + self.tokens.end).div_ceil(BLOCK_TOKENS)
+    }
+}
+
+/// The rows of a batch and how they lie in it.
+struct Driver<'a> {
+    tier: Tier,
+    cache: &'a KvCache,
+    layer: usize,
+    queries: &'a [f32],
+    scale: f32,
+    /// Values of a token: query heads times head size.
+    width: usize,
+    /// Query heads of a key-value head.
+    group: usize,
+    dim: usize,
+    out: Disjoint<'a, f32>,
+}
+
+impl Driver<'_> {
+    /// Where the values of each row are in queries and output.
+    fn places<'r>(&'r self, rows: &'r Rows<'_>) -> impl Iterator<Item = usize> + 'r {
+        let head = rows.head * self.group;
+        rows.tokens.clone().flat_map(move |t| {
+            rows.heads.clone().map(move |h| (rows.span.first + t) * self.width + (head + h) * self.dim)
+        })
+    }
+
+    /// For each row, how many tokens it sees.
+    fn visible(rows: &Rows<'_>) -> Vec<usize> {
+        let token = |i: usize| rows.span.position + rows.tokens.start + i / rows.heads.len() + 1;
+        (0..rows.len()).map(token).collect()
+    }
+
+    /// Runs `work` on the task of some tiles.
+    fn with_task(&self, rows: &Rows<'_>, tiles: Range<usize>, work: impl FnOnce(&Task<'_>)) {
+        let mut queries = Vec::with_capacity(rows.len() * self.dim);
+        self.places(rows).for_each(|at| queries.extend_from_slice(&self.queries[at..at + self.dim]));
+        work(&Task {
+            tier: self.tier,
+            cache: self.cache,
+            layer: self.layer,
+            head: rows.head,
+            blocks: rows.span.blocks,
+            dim: self.dim,
+            queries: &queries,
+            visible: &Driver::visible(rows),
+            tiles,
+            scale: self.scale,
+        });
+    }
+
+    fn write(&self, rows: &Rows<'_>, result: &[f32]) {
+        for (at, row) in self.places(rows).zip(result.chunks_exact(self.dim)) {
+            // SAFETY: each (token, query head) belongs to exactly one element of the rows, and each of these is
+            // written by one task.
+            unsafe { self.out.range(at, self.dim) }.copy_from_slice(row);
+        }
+    }
+
+    /// All tiles of some rows.
+    fn whole(&self, rows: &Rows<'_>) {
+        self.with_task(rows, 0..rows.tiles(), |task| {
+            let mut result = vec![0.0; rows.len() * self.dim];
+            attend_on(self.tier, task, &mut result);
+            self.write(rows, &result);
+        });
+    }
+
+    /// All rows, with the tiles of each divided into pieces of `tiles`. Merging in order gives the same bits.
+    fn in_pieces(&self, cpu: &Cpu, all: &[Rows<'_>], tiles: usize) {
+        let mut pieces = Vec::new();
+        // Where the tiles of each element of the rows begin, counted in rows of tiles.
+        let mut starts = Vec::with_capacity(all.len());
+        let mut total = 0;
+        for (i, rows) in all.iter().enumerate() {
+            starts.push(total);
+            pieces.extend((0..rows.tiles()).step_by(tiles).map(|first| (i, first)));
+            total += rows.tiles() * rows.len();
+        }
+        let (mut tops, mut partial) = (vec![(0.0, 0.0); total], vec![0.0; total * self.dim]);
+        let (kept_tops, kept) = (Disjoint::new(&mut tops), Disjoint::new(&mut partial));
+        cpu.pool().run(pieces.len(), |p| {
+            let (i, first) = pieces[p];
+            let rows = &all[i];
+            let (n, last) = (rows.len(), rows.tiles().min(first + tiles));
+            let (start, count) = (starts[i] + first * n, (last - first) * n);
+            // SAFETY: a piece has its own tiles of its own rows.
+            let tops = unsafe { kept_tops.range(start, count) };
+            // SAFETY: as above.
+            let partial = unsafe { kept.range(start * self.dim, count * self.dim) };
+            let mut piece = Piece { first, tops, partial, rows: n, dim: self.dim };
+            self.with_task(rows, first..last, |task| attend_piece_on(self.tier, task, &mut piece));
+        });
+        cpu.pool().run(all.len(), |i| {
+            let rows = &all[i];
+            let at = starts[i]..starts[i] + rows.tiles() * rows.len();
+            let values = &partial[at.start * self.dim..at.end * self.dim];
+            let mut result = vec![0.0; rows.len() * self.dim];
+            merge_on(self.tier, &Driver::visible(rows), self.dim, &tops[at], values, &mut result);
+            self.write(rows, &result);
+        });
+    }
+}
 
 /// Attention of a batch's new tokens in one layer. The cache already holds their keys and values.
 ///
-/// `queries` and `out` are `[token][query head][head_dim]`; consecutive query heads share a key-value head.
+/// `queries` and `out` are `[token][query head][head_dim]`; consecutive query heads share a key-value head. Where there
+/// are fewer heads than threads have use for, the keys of one head are divided over several.
 ///
 /// # Panics
 /// If lengths do not fit, a head is larger than [`MAX_HEAD_DIM`], or a span lacks blocks.
@@ -277,59 +426,37 @@ pub fn attention(
     let group = width / dim / shape.heads;
     assert_eq!(group * shape.heads * dim, width, "query heads divide over key-value heads");
     // Tokens per task, so that a task's rows are its tokens' heads of one group.
-    let heads_together = group.min(ROWS);
-    let tokens_together = (ROWS / heads_together).max(1);
-    let head_splits = group.div_ceil(ROWS);
-    let mut tasks: Vec<(usize, usize)> = Vec::new();
+    let tokens_together = (ROWS / group.min(ROWS)).max(1);
+    let mut all = Vec::new();
     let mut work = 0;
-    for (i, s) in spans.iter().enumerate() {
-        assert!(s.blocks.len() * BLOCK_TOKENS >= s.position + s.tokens, "blocks of span {i}");
-        tasks.extend((0..s.tokens).step_by(tokens_together).map(|t| (i, t)));
-        work += s.tokens * (s.position + s.tokens) * width;
+    for (i, span) in spans.iter().enumerate() {
+        assert!(span.blocks.len() * BLOCK_TOKENS >= span.position + span.tokens, "blocks of span {i}");
+        work += span.tokens * (span.position + span.tokens) * width;
+        for token in (0..span.tokens).step_by(tokens_together) {
+            let tokens = token..span.tokens.min(token + tokens_together);
+            for head in 0..shape.heads {
+                for heads in (0..group).step_by(ROWS).map(|h| h..group.min(h + ROWS)) {
+                    all.push(Rows { span: *span, tokens: tokens.clone(), head, heads });
+                }
+            }
+        }
     }
+    // The longest first: late tokens of a prompt see the most keys.
+    all.reverse();
     let out = Disjoint::new(out);
-    let per_span = shape.heads * head_splits;
-    // Longest spans first: late tokens of a prompt see the most keys.
-    let count = tasks.len() * per_span;
-    let body = |index: usize| {
-        let (span, token) = tasks[tasks.len() - 1 - index / per_span];
-        let (head, split) = (index % per_span / head_splits, index % head_splits);
-        let s = &spans[span];
-        let heads = split * ROWS..((split + 1) * ROWS).min(group);
-        let many = tokens_together.min(s.tokens - token);
-        let mut q = vec![0.0; many * heads.len() * dim];
-        let mut visible = [0; ROWS];
-        let mut n = 0;
-        for t in token..token + many {
-            for h in heads.clone() {
-                let at = (s.first + t) * width + (head * group + h) * dim;
-                q[n * dim..(n + 1) * dim].copy_from_slice(&queries[at..at + dim]);
-                visible[n] = s.position + t + 1;
-                n += 1;
-            }
+    let driver = Driver { tier: cpu.tier(), cache, layer, queries, scale, width, group, dim, out };
+    let wanted = cpu.pool().members() * TASKS_PER_THREAD;
+    if work < ALONE {
+        all.iter().for_each(|rows| driver.whole(rows));
+    } else if cpu.pool().members() > 1 && all.len() < wanted {
+        let tiles: usize = all.iter().map(Rows::tiles).sum();
+        let piece = tiles.div_ceil(wanted).max(PIECE);
+        if all.iter().any(|rows| rows.tiles() > piece) {
+            driver.in_pieces(cpu, &all, piece);
+        } else {
+            cpu.pool().run(all.len(), |i| driver.whole(&all[i]));
         }
-        let task = Task {
-            tier: cpu.tier(),
-            cache,
-            layer,
-            head,
-            blocks: s.blocks,
-            dim,
-            queries: &q,
-            visible: &visible[..n],
-            scale,
-        };
-        let mut result = vec![0.0; n * dim];
-        attend_on(cpu.tier(), &task, &mut result);
-        let mut n = 0;
-        for t in token..token + many {
-            for h in heads.clone() {
-                let at = (s.first + t) * width + (head * group + h) * dim;
-                // SAFETY: each (token, query head) belongs to exactly one task.
-                unsafe { out.range(at, dim) }.copy_from_slice(&result[n * dim..(n + 1) * dim]);
-                n += 1;
-            }
-        }
-    };
-    if work < 64 << 10 { (0..count).for_each(body) } else { cpu.pool().run(count, body) }
+    } else {
+        cpu.pool().run(all.len(), |i| driver.whole(&all[i]));
+    }
 }

@@ -6,12 +6,13 @@
 //!
 //! The result is defined tile by tile, a tile being the block at a fixed position: scores, their maximum, the
 //! exponentials and their weighted values are computed within the tile, and tiles are merged in order of
-//! position. What else is in the batch, how the prompt was cut into steps, and which thread did a tile cannot
-//! change a bit of it.
+//! position. What else is in the batch, how the prompt was cut into steps, and which threads did the tiles of a row
+//! cannot change a bit of it.
 
 mod cache;
 mod kernel;
 pub(crate) mod loops;
+mod merge;
 
 #[cfg(test)]
 mod tests;

@@ -92,6 +92,9 @@ fn cases() -> Vec<Case> {
             (2, 4, 64, 150, 150),
             (1, 1, 256, 70, 40),
             (1, 70, 32, 66, 2),
+            // Divided into pieces.
+            (1, 3, 32, 900, 1),
+            (2, 4, 64, 577, 3),
         ] {
             cases.push(Case { kv_type, heads, group, dim, tokens, new });
         }

@@ -79,5 +79,25 @@ impl Isa for Avx2 {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) };
     }
 
+    #[inline(always)]
+    fn greatest_magnitude(self, x: &[f32]) -> u32 {
+        // SAFETY: the token proves AVX2; every chunk is two whole vectors.
+        unsafe {
+            let mut tops = [_mm256_setzero_si256(); 2];
+            for chunk in x.as_chunks::<16>().0 {
+                for (half, top) in tops.iter_mut().enumerate() {
+                    let bits = _mm256_loadu_si256(chunk.as_ptr().add(half * 8).cast());
+                    *top = _mm256_max_epu32(*top, _mm256_and_si256(bits, _mm256_set1_epi32(i32::MAX)));
+                }
+            }
+            super::x86::join_greatest(_mm256_max_epu32(tops[0], tops[1]))
+        }
+    }
+    #[inline(always)]
+    fn sum_codes(self, codes: &[i8; 16]) -> i32 {
+        // SAFETY: the token proves AVX2.
+        unsafe { super::x86::sum_codes(codes) }
+    }
+
     super::vector_attention!(|token| token.0);
 }

@@ -74,5 +74,24 @@ impl Isa for Avx512 {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) };
     }
 
+    #[inline(always)]
+    fn greatest_magnitude(self, x: &[f32]) -> u32 {
+        // SAFETY: the token proves AVX-512 F and DQ; every chunk is a whole vector.
+        unsafe {
+            let mut top = _mm512_setzero_si512();
+            for chunk in x.as_chunks::<16>().0 {
+                let bits = _mm512_loadu_si512(chunk.as_ptr().cast());
+                top = _mm512_max_epu32(top, _mm512_and_si512(bits, _mm512_set1_epi32(i32::MAX)));
+            }
+            let halves = (_mm512_castsi512_si256(top), _mm512_extracti32x8_epi32::<1>(top));
+            super::x86::join_greatest(_mm256_max_epu32(halves.0, halves.1))
+        }
+    }
+    #[inline(always)]
+    fn sum_codes(self, codes: &[i8; 16]) -> i32 {
+        // SAFETY: the token proves AVX2.
+        unsafe { super::x86::sum_codes(codes) }
+    }
+
     super::vector_attention!(|token| token.0);
 }

@@ -264,6 +264,23 @@ pub(crate) trait Isa: Copy {
     fn prefetch(self, p: *const u8) {
         let _ = p;
     }
+    /// The greatest bit pattern of the magnitudes of whole vectors of values: bit patterns of non-negative floats order
+    /// like the floats, and NaN sorts above all.
+    #[inline(always)]
+    fn greatest_magnitude(self, x: &[f32]) -> u32 {
+        let mut lanes = [0_u32; 16];
+        for chunk in x.as_chunks::<16>().0 {
+            for i in 0..16 {
+                lanes[i] = lanes[i].max(chunk[i].to_bits() & 0x7fff_ffff);
+            }
+        }
+        lanes.iter().fold(0, |a, &b| a.max(b))
+    }
+    /// The sum of sixteen codes.
+    #[inline(always)]
+    fn sum_codes(self, codes: &[i8; 16]) -> i32 {
+        codes.iter().map(|&v| i32::from(v)).sum()
+    }
     /// Sixteen half-precision bit patterns to f32.
     fn f16_to_f32(self, h: &[u16; 16]) -> [f32; 16];
     /// Sixteen f32 to half precision, rounding to nearest even.

@@ -66,3 +66,32 @@ pub(super) unsafe fn join_max(a: __m256) -> f32 {
         _mm_cvtss_f32(_mm_max_ss(_mm_shuffle_ps::<1>(a, a), a))
     }
 }
+
+/// The greatest of eight unsigned numbers.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+pub(super) unsafe fn join_greatest(a: __m256i) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let a = _mm_max_epu32(_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a));
+        let a = _mm_max_epu32(a, _mm_shuffle_epi32::<0b1110>(a));
+        _mm_cvtsi128_si32(_mm_max_epu32(a, _mm_shuffle_epi32::<1>(a))).cast_unsigned()
+    }
+}
+
+/// The sum of sixteen codes.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+pub(super) unsafe fn sum_codes(codes: &[i8; 16]) -> i32 {
+    // SAFETY: the caller's promise; codes are sixteen bytes.
+    unsafe {
+        // Sums of unsigned bytes are one instruction: 128 is added to each, and taken off again.
+        let unsigned = _mm_xor_si128(_mm_loadu_si128(codes.as_ptr().cast()), _mm_set1_epi8(i8::MIN));
+        let halves = _mm_sad_epu8(unsigned, _mm_setzero_si128());
+        _mm_cvtsi128_si32(halves) + _mm_extract_epi32::<2>(halves) - 16 * 128
+    }
+}

@@ -14,11 +14,14 @@ use crate::memory::{Disjoint, HugeBuf};
 use crate::ops::silu16;
 use crate::{Cpu, Grid};
 use format::{FORMATS, Format, ROWS};
-use leyden_tensor::{DType, TensorView};
+use leyden_tensor::{DType, FileBytes, TensorView};
 use std::ops::Range;
 
 pub(crate) mod family;
 pub(crate) mod format;
+mod kept;
+
+pub use kept::{CHECKED_BYTES, Kept, LAYOUT};
 
 /// The widest tile of any tier.
 pub(crate) const MAX_COLUMNS: usize = Level::MAX_COLUMNS;
@@ -38,14 +41,28 @@ pub(crate) fn layout_of(dtype: DType) -> Option<&'static Format> {
     FORMATS.iter().find(|f| f.dtype == dtype)
 }
 
+/// Bytes of a panel and of all panels of a matrix; `None` if they overflow.
+fn sizes(format: &Format, rows: usize, k: usize) -> Option<(usize, usize)> {
+    let panel = (format.panel_bytes)(k)?;
+    Some((panel, panel.checked_mul(rows.div_ceil(ROWS))?))
+}
+
 /// Weights of one matrix in the order the kernels read them. Holds the file's bits, none changed.
 #[derive(Debug)]
 pub struct PackedMatrix {
     format: &'static Format,
+    name: String,
     rows: usize,
     k: usize,
     panel_bytes: usize,
-    data: HugeBuf,
+    data: Data,
+}
+
+/// Where packed weights are.
+#[derive(Debug)]
+enum Data {
+    Memory(HugeBuf),
+    File(FileBytes),
 }
 
 impl PackedMatrix {
@@ -71,10 +88,10 @@ impl PackedMatrix {
             layout_of(tensor.dtype()).ok_or_else(|| Error::no_kernel(tensor.name(), tensor.dtype()))?;
         let (rows, k) = (tensor.rows(), tensor.cols());
         let too_big = || Error::too_large(tensor.name());
-        let panel_bytes = (format.panel_bytes)(k).ok_or_else(too_big)?;
+        let (panel_bytes, bytes) = sizes(format, rows, k).ok_or_else(too_big)?;
         let panels = rows.div_ceil(ROWS);
-        let bytes = panel_bytes.checked_mul(panels).ok_or_else(too_big)?;
         let mut data = HugeBuf::zeroed(bytes).map_err(|e| Error::memory(tensor.name(), bytes, e))?;
+        cpu.place(&mut data);
         let out = Disjoint::new(data.as_mut_slice());
         let pack = |p: usize| {
             // SAFETY: panels do not overlap, and each task has its own.
@@ -92,7 +109,23 @@ impl PackedMatrix {
             cpu.pool().run(last - first, |p| pack(first + p));
             packed(first * ROWS * tensor.row_bytes()..rows.min(last * ROWS) * tensor.row_bytes());
         }
-        Ok(PackedMatrix { format, rows, k, panel_bytes, data })
+        let name = tensor.name().to_owned();
+        Ok(PackedMatrix { format, name, rows, k, panel_bytes, data: Data::Memory(data) })
+    }
+
+    /// The tensor's name in the file.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The weights as they are packed, of the layout [`LAYOUT`].
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.data {
+            Data::Memory(data) => data.as_slice(),
+            Data::File(data) => data.as_slice(),
+        }
     }
 
     /// Output values.
@@ -122,7 +155,7 @@ impl PackedMatrix {
     /// Bytes in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.data.len()
+        self.as_bytes().len()
     }
 
     fn panels(&self) -> usize {
@@ -130,13 +163,15 @@ impl PackedMatrix {
     }
 
     fn panel(&self, p: usize) -> &[u8] {
-        &self.data.as_slice()[p * self.panel_bytes..][..self.panel_bytes]
+        &self.as_bytes()[p * self.panel_bytes..][..self.panel_bytes]
     }
 
     /// Multiplies panel `p` with one tile into `out[c][16]`.
     #[inline(always)]
     fn tile(&self, tier: Tier, p: usize, tile: &Tile<'_>, out: &mut [f32; MAX_COLUMNS * ROWS]) {
         let function = (self.format.tiles)(tier.level())[tile.c - 1];
+        #[cfg(test)]
+        tests::runs(tier.level(), function);
         // SAFETY: the Tier proves the features; the panel is whole and of this format and depth; the driver
         // checked the tile's grid and depth against this matrix, and tile.c selected the function.
         unsafe { function(self.panel(p), self.k, tile, out) }

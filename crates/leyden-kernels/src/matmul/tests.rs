@@ -3,7 +3,20 @@
 use super::*;
 use crate::Activations;
 use crate::activations::quantise_group;
+use crate::isa::scalar::Scalar;
+use format::TileFn;
 use leyden_tensor::quant;
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::sync::Mutex;
+
+/// The kernels that ran, by level and address.
+static RAN: Mutex<BTreeSet<(Level, usize)>> = Mutex::new(BTreeSet::new());
+
+/// Notes that a kernel runs.
+pub(super) fn runs(level: Level, kernel: TileFn) {
+    RAN.lock().unwrap().insert((level, kernel as usize));
+}
 
 /// A small deterministic generator.
 struct Rng(u64);
@@ -102,9 +115,10 @@ fn definition(dtype: DType, row: &[u8], x: &[f32]) -> (f64, f64) {
         for (a, x) in a.chunks_mut(group).zip(x.chunks(group)) {
             let mut codes = [0; 128];
             let d = if group == 32 {
-                quantise_group::<32>(x.try_into().unwrap(), (&mut codes[..32]).try_into().unwrap())
+                let codes: &mut [i8; 32] = (&mut codes[..32]).try_into().unwrap();
+                quantise_group(Scalar, x.try_into().unwrap(), codes)
             } else {
-                quantise_group::<128>(x.try_into().unwrap(), &mut codes)
+                quantise_group::<_, 128>(Scalar, x.try_into().unwrap(), &mut codes)
             };
             a.iter_mut().zip(codes).for_each(|(a, c)| *a = f64::from(d) * f64::from(c));
         }
@@ -174,14 +188,12 @@ fn every_tier_runs_kernels_of_its_own() {
 fn every_format_agrees_with_its_definition_and_across_tiers() {
     let mut rng = Rng(7);
     let cpu = Cpu::new(Tier::SCALAR, 1).unwrap();
-    for tier in Tier::available() {
-        eprintln!("conformance on tier {}", tier.level());
-    }
+    // Every number of columns of a tile, alone and beside others, and rows and depths cut everywhere.
+    let shapes = [(7, 1, 2), (16, 3, 3), (17, 2, 4), (33, 5, 5), (48, 1, 7), (257, 2, 9), (64, 3, 33)];
+    let shapes: Vec<_> = (1..=Level::MAX_COLUMNS).map(|n| (1, 1, n)).chain(shapes).collect();
     for dtype in dtypes() {
         let unit = dtype.block_len().max(if dtype.block_len() == 1 { 1 } else { 32 });
-        for (rows, blocks, n) in
-            [(1, 1, 1), (7, 1, 2), (16, 3, 3), (17, 2, 4), (33, 5, 5), (48, 1, 7), (257, 2, 9), (64, 3, 33)]
-        {
+        for &(rows, blocks, n) in &shapes {
             let k = unit * blocks;
             for fill in [Fill::Random, Fill::Extreme] {
                 let bytes = weights(dtype, rows, k, fill, &mut rng);
@@ -215,6 +227,37 @@ fn every_format_agrees_with_its_definition_and_across_tiers() {
             }
         }
     }
+    every_kernel_ran();
+}
+
+/// Fails if a kernel of a tier of this machine did not run, or a tier has none of its own. Says which tiers ran and
+/// which the machine lacks.
+fn every_kernel_ran() {
+    let ran = RAN.lock().unwrap();
+    let address = |kernel: &TileFn| *kernel as usize;
+    for level in Level::native() {
+        if Tier::new(level).is_none() {
+            report(&format!("conformance: {level} did not run, the machine lacks {}", level.features()));
+            continue;
+        }
+        let mut own = BTreeSet::new();
+        for dtype in dtypes() {
+            let tiles = layout_of(dtype).unwrap().tiles;
+            for (c, kernel) in tiles(level).iter().enumerate() {
+                assert!(ran.contains(&(level, address(kernel))), "{dtype} of {} columns on {level}", c + 1);
+            }
+            let below: BTreeSet<usize> =
+                Level::native().filter(|l| *l < level).flat_map(|l| tiles(l).iter().map(address)).collect();
+            own.extend(tiles(level).iter().map(address).filter(|kernel| !below.contains(kernel)));
+        }
+        assert!(!own.is_empty(), "{level} has no kernel of its own");
+        report(&format!("conformance: {level} ran {} kernels of its own", own.len()));
+    }
+}
+
+/// Prints what a passing test says too, which `eprintln!` would not.
+fn report(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 #[test]

@@ -5,13 +5,15 @@
 //! reads everything but the data, once, front to back, and leaves arrays and data where they are. A
 //! model may be split into several such files: see [`Split`].
 
+use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::array::{Array, MAX_STRING_BYTES};
 use super::metadata::{Metadata, Value, ValueType};
-use super::source::{Bytes, Source};
+use super::source::{Bytes, FileBytes, Source};
 use super::split::Split;
 use super::tensors::{Tensors, check_overlap};
 use super::{TensorInfo, WeightSource};
@@ -124,6 +126,12 @@ impl Gguf {
         self.version
     }
 
+    /// The bytes of a tensor of any type, computed with or not, as a value that keeps the file open.
+    #[must_use]
+    pub fn file_bytes(&self, name: &str) -> Option<FileBytes> {
+        self.tensors.file_bytes(name)
+    }
+
     /// A model that must be whole, because there is no folder to find the other parts in.
     fn parse(source: Arc<Source>) -> Result<Gguf, Error> {
         let parsed = source.read_checked(parse)?;
@@ -158,6 +166,10 @@ impl WeightSource for Gguf {
 
     fn paths(&self) -> Vec<&Path> {
         self.tensors.paths()
+    }
+
+    fn file_metadata(&self) -> io::Result<Vec<fs::Metadata>> {
+        self.tensors.file_metadata()
     }
 
     fn tensor_info(&self) -> &[TensorInfo] {

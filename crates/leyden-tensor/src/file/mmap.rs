@@ -15,7 +15,7 @@
 #[cfg(not(unix))]
 compile_error!("leyden maps model files with mmap and needs a Unix-like system");
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
@@ -68,6 +68,11 @@ impl Mapping {
     pub(super) fn truncated(&self) -> bool {
         let shorter = |len: u64| usize::try_from(len).is_ok_and(|len| len < self.len);
         self.node.truncated.load(Ordering::Acquire) || self.file.metadata().is_ok_and(|m| shorter(m.len()))
+    }
+
+    /// What the system says about the file.
+    pub(super) fn file_metadata(&self) -> io::Result<Metadata> {
+        self.file.metadata()
     }
 
     /// Asks the kernel to read a range ahead.

@@ -19,6 +19,8 @@ mod split;
 mod tensors;
 mod writer;
 
+use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 
@@ -31,6 +33,7 @@ pub use hf_folder::{HfFile, HfFolder};
 pub use json::Json;
 pub use metadata::{Metadata, Value, ValueType};
 pub use safetensors::{MAX_HEADER_BYTES, Safetensors};
+pub use source::FileBytes;
 pub use writer::GgufWriter;
 
 /// A model file, or several that belong together, with metadata and named tensors.
@@ -48,6 +51,12 @@ pub trait WeightSource: Send + Sync {
 
     /// All files that tensors lie in; [`TensorInfo::file`] counts them.
     fn paths(&self) -> Vec<&Path>;
+
+    /// What the system says about these files as they are open, not about what has their names by now.
+    ///
+    /// # Errors
+    /// The system cannot say, or the bytes come from no file.
+    fn file_metadata(&self) -> io::Result<Vec<fs::Metadata>>;
 
     /// Every tensor, in the order of the files and of their data or description, including those of types that cannot be
     /// computed with.

@@ -80,6 +80,35 @@ impl Source {
     }
 }
 
+/// A range of a file's bytes, which stay readable for as long as this value lives. If the file shrinks meanwhile they
+/// turn into zeros, and [`check_intact`](crate::WeightSource::check_intact) of the file tells.
+#[derive(Clone, Debug)]
+pub struct FileBytes {
+    source: Arc<Source>,
+    range: Range<usize>,
+}
+
+impl FileBytes {
+    /// Of a range that was checked when the file was opened.
+    pub(super) fn new(source: Arc<Source>, range: Range<usize>) -> FileBytes {
+        FileBytes { source, range }
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        self.source.slice(&self.range)
+    }
+
+    /// Gives back the memory that a part of them takes in this process. They are read again when next used.
+    pub fn advise_dontneed(&self, part: Range<usize>) {
+        if let Some(mapping) = self.source.mapping() {
+            let at = |n: usize| self.range.start.saturating_add(n).min(self.range.end);
+            mapping.advise_dontneed(&(at(part.start)..at(part.end)));
+        }
+    }
+}
+
 /// Maps a regular file; `None` if it is empty, which cannot be mapped.
 fn map(path: &Path) -> Result<Option<Mapping>, ErrorKind> {
     let io = |action| move |source| ErrorKind::Io { action, source };

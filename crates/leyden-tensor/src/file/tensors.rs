@@ -1,12 +1,14 @@
 //! [`Tensors`]: named tensors and the files that their bytes lie in.
 
+use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::metadata::sorted_index;
 use super::mmap::Mapping;
-use super::source::Source;
+use super::source::{FileBytes, Source};
 use super::{MAX_TENSORS, TensorInfo};
 use crate::error::{Error, ErrorKind};
 use crate::view::TensorView;
@@ -55,6 +57,14 @@ impl Tensors {
         self.files.iter().map(|file| file.path.as_path()).collect()
     }
 
+    pub(super) fn file_metadata(&self) -> io::Result<Vec<fs::Metadata>> {
+        let metadata = |file: &Arc<Source>| match file.mapping() {
+            Some(mapping) => mapping.file_metadata(),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        };
+        self.files.iter().map(metadata).collect()
+    }
+
     fn find(&self, name: &str) -> Option<(&TensorInfo, &Arc<Source>)> {
         let info = |i: &u32| usize::try_from(*i).ok().and_then(|i| self.infos.get(i));
         let at = self.sorted.binary_search_by(|i| info(i).map_or("", |t| t.name.as_str()).cmp(name)).ok()?;
@@ -73,6 +83,12 @@ impl Tensors {
             .and_then(|dtype| TensorView::new(&info.name, dtype, &info.shape, source.slice(&info.range())))
             .map_err(|e| e.file(&source.label))
             .map(Some)
+    }
+
+    /// The bytes of a tensor of any type.
+    pub(super) fn file_bytes(&self, name: &str) -> Option<FileBytes> {
+        let (info, source) = self.find(name)?;
+        Some(FileBytes::new(Arc::clone(source), info.range()))
     }
 
     /// Fails with the first file of which a page could not be read.

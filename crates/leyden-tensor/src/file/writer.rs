@@ -32,10 +32,13 @@ pub struct GgufWriter<'a> {
 #[derive(Debug)]
 struct Tensor<'a> {
     name: String,
-    dtype: DType,
+    type_id: u32,
     shape: Vec<usize>,
     bytes: Cow<'a, [u8]>,
 }
+
+/// The number of bytes without a meaning (`I8`) as a tensor type.
+const BYTES_ID: u32 = 24;
 
 impl<'a> GgufWriter<'a> {
     /// A file with no metadata and no tensors.
@@ -68,6 +71,26 @@ impl<'a> GgufWriter<'a> {
     ) -> Result<&mut Self, Error> {
         let bytes = bytes.into();
         TensorView::new(name, dtype, shape, &bytes)?;
+        self.add(name, dtype.gguf_id(), shape, bytes)
+    }
+
+    /// Adds bytes that are no weights, as a vector of type `I8`; [`Gguf::file_bytes`](crate::Gguf::file_bytes) finds
+    /// them again.
+    ///
+    /// # Errors
+    /// There are none, or the name is taken, empty or too long.
+    pub fn add_bytes(&mut self, name: &str, bytes: impl Into<Cow<'a, [u8]>>) -> Result<&mut Self, Error> {
+        let bytes = bytes.into();
+        self.add(name, BYTES_ID, &[bytes.len()], bytes)
+    }
+
+    fn add(
+        &mut self,
+        name: &str,
+        type_id: u32,
+        shape: &[usize],
+        bytes: Cow<'a, [u8]>,
+    ) -> Result<&mut Self, Error> {
         let dimensions = match shape.len() {
             1..=4 if shape.contains(&0) => Err(ErrorKind::ZeroDimension),
             1..=4 => Ok(()),
@@ -79,7 +102,7 @@ impl<'a> GgufWriter<'a> {
             .and_then(|()| check_name("tensor name", name.len().to_u64()))
             .and(unique)
             .map_err(|kind| Error::new(kind).item(name))?;
-        self.tensors.push(Tensor { name: name.to_owned(), dtype, shape: shape.to_vec(), bytes });
+        self.tensors.push(Tensor { name: name.to_owned(), type_id, shape: shape.to_vec(), bytes });
         Ok(self)
     }
 
@@ -149,7 +172,7 @@ impl<'a> GgufWriter<'a> {
             for dim in tensor.shape.iter().rev() {
                 header.extend(dim.to_u64().to_le_bytes());
             }
-            header.extend(tensor.dtype.gguf_id().to_le_bytes());
+            header.extend(tensor.type_id.to_le_bytes());
             header.extend(at.to_u64().to_le_bytes());
             let overflow = || Error::new(ErrorKind::SizeOverflow { dims: Vec::new() }).item(&tensor.name);
             at = at

@@ -13,6 +13,8 @@ use std::str::FromStr;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leyden_kernels::Level;
 use leyden_kernels::attention::KvType;
+use leyden_kernels::placement::{PlacementRequest, Replicas, placement};
+use leyden_kernels::topology::Topology;
 
 use super::failure::Failure;
 use measure::Test;
@@ -23,6 +25,7 @@ use measure::Test;
 #[command(after_help = "Examples:\n  \
     leyden bench -m model.gguf -p 512 -n 128 -d 0,4096\n  \
     leyden bench -m model.gguf -n 64 -p 0 --parallel 1,8,32\n  \
+    leyden bench -m model.gguf --replicas 1,auto -t 8,16 -b 512,2048\n  \
     leyden bench -m model.gguf --versus '/opt/llama.cpp/llama-bench'")]
 pub(crate) struct Args {
     /// The model: a file, a folder, the name of a pulled model or its reference; by default the embedded one
@@ -40,21 +43,30 @@ pub(crate) struct Args {
     /// Tokens that are in the context before a test begins
     #[arg(short = 'd', long, value_name = "N", value_delimiter = ',', default_values_t = [0])]
     n_depth: Vec<usize>,
-    /// Threads
+    /// Threads of each replica to generate with; by default one per physical core that may be used
     #[arg(short, long, value_name = "N", value_delimiter = ',')]
     threads: Vec<usize>,
+    /// Threads of each replica to read prompts with (also `-tb`); by default as many as to generate with
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    threads_batch: Vec<usize>,
     /// The most tokens of a prompt in one step
-    #[arg(short, long, value_name = "N", default_value_t = 512)]
-    batch_size: usize,
-    /// Sequences that generate together; the rate is that of all of them
+    #[arg(short, long, value_name = "N", value_delimiter = ',', default_values_t = [512])]
+    batch_size: Vec<usize>,
+    /// Sequences that generate together in each replica; the rate is that of all of them
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1])]
     parallel: Vec<usize>,
+    /// Teams that run each test at the same time on one copy of the weights: a number, or `auto` for one per NUMA
+    /// node; the rate is that of all of them
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [Replicas::default()])]
+    replicas: Vec<Replicas>,
     /// How keys and values are stored: f32, f16 or q8_0
     #[arg(long, value_name = "TYPE", default_value_t = KvType::default(), value_parser = super::run::kv_type)]
     kv_type: KvType,
     /// Instruction-set tier, not faster than what the machine has; by default its best
     #[arg(long, value_name = "TIER", value_parser = super::run::level)]
     isa: Option<Level>,
+    #[command(flatten)]
+    packs: super::packs::Packs,
     /// How often each test is repeated
     #[arg(short, long, value_name = "N", default_value_t = 5)]
     repetitions: usize,
@@ -104,16 +116,21 @@ impl FromStr for Pair {
 /// The most tokens of one test, and sequences and threads: far beyond any use, near enough to notice a slip.
 const MOST_TOKENS: usize = 1 << 24;
 const MOST_PARALLEL: usize = 4096;
+const MOST_THREADS: usize = 1024;
 
 /// Runs the tests and prints their results.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let tests = tests(args)?;
+    let topology = Topology::detect();
+    let tests = tests(args, &topology)?;
     let versus = args.versus.as_deref().map(|line| versus::Versus::new(line, args)).transpose()?;
-    let model = model::Loaded::open(args)?;
+    let model = model::Loaded::open(args, topology, &tests)?;
+    if let Some(unplaced) = model.unplaced() {
+        eprintln!("{unplaced}");
+    }
     let ceilings = if args.no_ceilings || !args.json && args.output != Format::Md {
         None
     } else {
-        Some(model.ceilings(&args.threads)?)
+        Some(model.ceilings(&tests)?)
     };
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len}") {
@@ -125,11 +142,11 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     report.begin(out)?;
     for (i, test) in tests.iter().enumerate() {
         bar.set_message(test.name());
-        let mut bench = measure::Bench::new(&model, test, args)?;
+        let mut bench = measure::Bench::new(&model, test, args.kv_type)?;
         bench.warm_up()?;
         let mut result = measure::Measured::new(*test);
         for _ in 0..args.repetitions {
-            result.add(bench.run()?);
+            result.add(&bench.run()?);
             if let Some(versus) = &versus {
                 result.versus.push(versus.run(test)?);
             }
@@ -145,22 +162,23 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 /// The tests that the arguments ask for, in llama-bench's order.
-fn tests(args: &Args) -> Result<Vec<Test>, Failure> {
+fn tests(args: &Args, topology: &Topology) -> Result<Vec<Test>, Failure> {
     if args.repetitions == 0 || args.repetitions > 100_000 {
         return Err(Failure::usage("`-r` takes 1 to 100000 repetitions"));
     }
-    if args.batch_size == 0 || args.batch_size > 1 << 16 {
+    if args.batch_size.iter().any(|n| *n == 0 || *n > 1 << 16) {
         return Err(Failure::usage("`-b` takes 1 to 65536 tokens"));
     }
     if args.parallel.iter().any(|n| !(1..=MOST_PARALLEL).contains(n)) {
         return Err(Failure::usage(format!("`--parallel` takes 1 to {MOST_PARALLEL} sequences")));
     }
+    if args.threads.iter().chain(&args.threads_batch).any(|n| !(1..=MOST_THREADS).contains(n)) {
+        return Err(Failure::usage(format!("`-t` and `-tb` take 1 to {MOST_THREADS} threads")));
+    }
     let mut tests = Vec::new();
-    let threads: Vec<Option<usize>> =
-        if args.threads.is_empty() { vec![None] } else { args.threads.iter().copied().map(Some).collect() };
-    for threads in threads {
+    for base in grid(args, topology) {
         for &depth in &args.n_depth {
-            let base = Test { prompt: 0, generate: 0, depth, parallel: 1, threads };
+            let base = Test { depth, ..base };
             for &prompt in args.n_prompt.iter().filter(|n| **n > 0) {
                 tests.push(Test { prompt, ..base });
             }
@@ -180,6 +198,33 @@ fn tests(args: &Args) -> Result<Vec<Test>, Failure> {
         return Err(Failure::usage("nothing to measure: every test has 0 tokens"));
     }
     Ok(tests)
+}
+
+/// Every combination of replicas, threads and batch size.
+fn grid(args: &Args, topology: &Topology) -> Vec<Test> {
+    let counts = |given: &[usize]| -> Vec<Option<usize>> {
+        if given.is_empty() { vec![None] } else { given.iter().copied().map(Some).collect() }
+    };
+    let mut grid = Vec::new();
+    for &replicas in &args.replicas {
+        let asked = PlacementRequest { replicas, ..PlacementRequest::default() };
+        let replicas = placement(topology, &asked).replicas.len();
+        for threads in counts(&args.threads) {
+            for threads_batch in counts(&args.threads_batch) {
+                grid.extend(args.batch_size.iter().map(|&batch| Test {
+                    prompt: 0,
+                    generate: 0,
+                    depth: 0,
+                    parallel: 1,
+                    batch,
+                    replicas,
+                    threads,
+                    threads_batch,
+                }));
+            }
+        }
+    }
+    grid
 }
 
 /// A bar while weights are prepared.

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use leyden_kernels::placement::{Placement, PlacementRequest, Replicas, placement};
 use leyden_kernels::topology::{Cache, CacheKind, Memory, ThreadChoice, Topology, default_threads};
 use leyden_kernels::{Cpu, Level, Tier, knobs};
 use serde::Serialize;
@@ -23,6 +24,9 @@ struct Report {
     version: &'static str,
     tier: TierChoice,
     threads: ThreadChoice,
+    /// Teams and places of weights by default, and with one team per NUMA node.
+    placement: Placement,
+    placement_auto: Placement,
     memory_usable_bytes: Option<u64>,
     topology: Topology,
     settings: Vec<Setting>,
@@ -51,7 +55,10 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let topology = Topology::detect();
     let tier = choose_tier()?;
     let threads = default_threads(&topology);
+    let request = |replicas| PlacementRequest { replicas, ..PlacementRequest::default() };
     let report = Report {
+        placement: placement(&topology, &request(Replicas::default())),
+        placement_auto: placement(&topology, &request(Replicas::Auto)),
         version: env!("CARGO_PKG_VERSION"),
         notes: notes(&topology, &tier),
         memory_usable_bytes: topology.memory.usable_bytes(),
@@ -116,7 +123,8 @@ fn notes(topology: &Topology, tier: &TierChoice) -> Vec<String> {
     }
     if topology.numa_nodes.iter().filter(|node| !node.cpus.is_empty()).count() > 1 {
         notes.push(
-            "several NUMA nodes: memory of another node is slower; `numactl -N 0 -m 0` keeps to one"
+            "several NUMA nodes: threads stay on theirs, and each node has the weights that its threads read; fewer \
+             threads than a node has cores stay on one"
                 .to_owned(),
         );
     }
@@ -155,6 +163,7 @@ fn human(report: &Report) -> Facts {
     );
     facts.add("may use", may_use(topology));
     facts.add("threads", format!("{}: {}", report.threads.threads, report.threads.reason));
+    facts.add("replicas", format!("1; `auto` is {}", report.placement_auto.replicas.len()));
     let caches: Vec<String> = topology.caches.iter().map(cache).collect();
     facts.add("caches", if caches.is_empty() { "not described".to_owned() } else { caches.join("\n") });
     let nodes: Vec<String> = topology

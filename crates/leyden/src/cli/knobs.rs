@@ -10,9 +10,16 @@ pub(super) const HISTORY: Knob = Knob {
     help: "file that keeps what was typed to `leyden run`, or `off`; by default leyden/history in the user's state folder",
 };
 
+/// Where packed weights are kept.
+pub(super) const PACKS: Knob = Knob {
+    name: "LEYDEN_PACKS",
+    help: "folder of packed weights; by default leyden/packs in the user's cache folder",
+};
+
 /// All of them, those that `leyden pull` reads and that hold no secrets included.
 pub(super) static KNOBS: &[Knob] = &[
     HISTORY,
+    PACKS,
     of_hub(&leyden_hub::knobs::MODELS),
     of_hub(&leyden_hub::knobs::ENDPOINT),
     of_hub(&leyden_hub::knobs::OFFLINE),
@@ -30,7 +37,19 @@ pub(super) fn history_file() -> Option<PathBuf> {
         Some(path) => return Some(PathBuf::from(path)),
         None => {}
     }
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
     Some(state.join("leyden/history"))
+}
+
+/// The folder of packed weights, if there is a place for it.
+pub(super) fn pack_folder() -> Option<PathBuf> {
+    if let Some(path) = PACKS.get() {
+        return Some(PathBuf::from(path));
+    }
+    let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
+    Some(cache.join("leyden/packs"))
+}
+
+fn folder(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }

@@ -11,6 +11,8 @@ mod inspect;
 mod knobs;
 mod list;
 mod model_file;
+mod pack;
+mod packs;
 mod pull;
 mod rm;
 mod run;
@@ -57,16 +59,22 @@ commands! {
     Pull pull "Get a model from the hub",
     List list "Show the models that were pulled",
     Rm rm "Remove a pulled model",
+    Pack pack "Keep a model's packed weights for faster starts",
     Inspect inspect "Show what is in a model file",
     Tokenize tokenize "Turn text into token ids, or back",
     Bench bench "Measure how fast a model runs here, also against another llama-bench",
     Doctor doctor "Show what leyden sees of this machine, and what it chooses because of it",
 }
 
+/// Options of llama.cpp's programs that have two letters behind one dash, and their long names.
+const ONE_DASH: [(&str, &str); 2] = [("-pg", "--pg"), ("-tb", "--threads-batch")];
+
 /// Parses the arguments, runs the command, reports its failure.
 pub(crate) fn main() -> ExitCode {
-    // llama-bench's only long option with one dash.
-    let arguments = std::env::args_os().map(|a| if a == "-pg" { "--pg".into() } else { a });
+    let arguments = std::env::args_os().map(|argument| {
+        let long = ONE_DASH.iter().find(|(short, _)| argument == *short);
+        long.map_or(argument, |(_, long)| long.into())
+    });
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {

@@ -18,6 +18,7 @@ use leyden::{KvType, Level, LoadOptions, Model, SessionOptions};
 
 use super::failure::Failure;
 use super::model_file;
+use super::packs::{self, Packs};
 use conversation::{Conversation, Mode};
 use interrupt::{Idle, Interrupt};
 use request::Input;
@@ -49,9 +50,12 @@ pub(crate) struct Args {
     /// Most tokens to generate; by default until the model ends or the context is full
     #[arg(short = 'n', long = "max-tokens", value_name = "N")]
     max_tokens: Option<usize>,
-    /// Threads to compute with; by default one per physical core that may be used
+    /// Threads to generate with; by default one per physical core that may be used
     #[arg(long, short, value_name = "T")]
     threads: Option<usize>,
+    /// Threads to read prompts with (also `-tb`); by default as many as to generate with
+    #[arg(long, value_name = "T")]
+    threads_batch: Option<usize>,
     /// Longest text in tokens, prompt and answer together; by default what the model was made for
     #[arg(long, value_name = "N")]
     ctx: Option<usize>,
@@ -61,6 +65,8 @@ pub(crate) struct Args {
     /// Instruction-set tier: scalar, avx2 or avx512; by default the best of this machine
     #[arg(long, value_name = "TIER", value_parser = level)]
     isa: Option<Level>,
+    #[command(flatten)]
+    packs: Packs,
     /// Print one JSON object instead of the text
     #[arg(long)]
     json: bool,
@@ -89,7 +95,13 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     // The line editor asks the terminal where the cursor is through one of them and draws on the other.
     let edited = interactive && io::stdout().is_terminal() && io::stderr().is_terminal();
     let interrupt = Interrupt::install(if edited { Idle::Stay } else { Idle::Exit })?;
-    let options = LoadOptions { threads: args.threads, isa: args.isa };
+    let options = LoadOptions {
+        threads: args.threads,
+        threads_batch: args.threads_batch,
+        isa: args.isa,
+        packs: args.packs.cache(),
+        ..LoadOptions::default()
+    };
     let model = match &request.model {
         Some(model) => load(&model_file::locate(model)?, &options)?,
         None => {
@@ -100,6 +112,10 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             Model::embedded(&options)?
         }
     };
+    packs::tell(&model);
+    if let Some(unplaced) = model.unplaced() {
+        note(unplaced);
+    }
     let session = model.session(&SessionOptions { context: args.ctx, kv_type: args.kv_type })?;
     interrupt.ready();
     let mode = if args.raw { Mode::Raw } else { Mode::Chat { system: args.system.clone() } };
@@ -178,7 +194,7 @@ fn once(
 }
 
 /// Loads a model file, with a bar on the terminal while it takes its time.
-fn load(path: &std::path::Path, options: &LoadOptions) -> Result<Model, Failure> {
+pub(super) fn load(path: &std::path::Path, options: &LoadOptions) -> Result<Model, Failure> {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     if let Ok(style) = ProgressStyle::with_template("loading {wide_bar} {bytes} of {total_bytes}") {
         bar.set_style(style);

@@ -88,14 +88,14 @@ impl Facts {
 /// Rows of cells, each column as wide as its widest cell; columns named in `right` are flushed right.
 #[derive(Debug)]
 pub(super) struct Table {
-    right: &'static [usize],
+    right: Vec<usize>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table with a head.
-    pub(super) fn new(head: &[&str], right: &'static [usize]) -> Self {
-        Self { right, rows: vec![head.iter().map(|&cell| cell.to_owned()).collect()] }
+    pub(super) fn new(head: &[&str], right: &[usize]) -> Self {
+        Self { right: right.to_vec(), rows: vec![head.iter().map(|&cell| cell.to_owned()).collect()] }
     }
 
     /// Adds a row.

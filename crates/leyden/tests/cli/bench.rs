@@ -53,6 +53,41 @@ fn the_table_names_tests_and_the_document_has_everything() {
 }
 
 #[test]
+fn the_grid_has_every_combination() {
+    let lists = ["-t", "1,2", "-tb", "3", "-b", "4,8", "--parallel", "1,2", "--replicas", "1,2"];
+    let document = leyden(&small(&[&lists[..], &["--json", "--no-ceilings"]].concat())).json();
+    let results = document["tests"].as_array().unwrap();
+    let keys = ["replicas", "n_threads", "threads_batch", "n_batch", "parallel", "n_prompt", "n_gen"];
+    let mut found: Vec<[u64; 7]> = results.iter().map(|r| keys.map(|key| r[key].as_u64().unwrap())).collect();
+    let mut wanted = Vec::new();
+    for replicas in [1, 2] {
+        for threads in [1, 2] {
+            for batch in [4, 8] {
+                wanted.push([replicas, 3, 3, batch, 1, 8 * replicas, 0]);
+                wanted.push([replicas, threads, 3, batch, 1, 0, 4 * replicas]);
+                wanted.push([replicas, threads, 3, batch, 2, 0, 8 * replicas]);
+            }
+        }
+    }
+    assert_eq!(found.len(), wanted.len());
+    found.sort_unstable();
+    wanted.sort_unstable();
+    assert_eq!(found, wanted);
+    for r in results {
+        let users = r["replicas"].as_f64().unwrap() * r["parallel"].as_f64().unwrap();
+        let (all, one) = (r["avg_ts"].as_f64().unwrap(), r["per_user_ts"].as_f64().unwrap());
+        assert!((one * users / all - 1.0).abs() < 1e-9);
+        let energy = &r["joules_per_token"];
+        assert!(energy.is_null() || energy.as_f64().is_some_and(|j| j >= 0.0));
+    }
+    let table = leyden(&small(&["--replicas", "2", "-b", "4,8", "--no-ceilings"])).ok();
+    let head = table.lines().nth(2).unwrap();
+    let columns: Vec<&str> = head.split_whitespace().take(5).collect();
+    assert_eq!(columns, ["replicas", "threads", "batch", "test", "t/s"]);
+    assert!(head.contains("per user"), "{table}");
+}
+
+#[test]
 fn wrong_usage_says_what_is_wanted() {
     for (arguments, wanted) in [
         (["-p", "0", "-n", "0"], "nothing to measure"),
@@ -62,6 +97,8 @@ fn wrong_usage_says_what_is_wanted() {
         (["-n", "1", "-p", "99999999999"], "tokens"),
         (["-p", "1", "--versus", "llama-bench"], "needs `-m FILE`"),
         (["-p", "1", "-t", "0"], "threads"),
+        (["-p", "1", "-tb", "1025"], "threads"),
+        (["-p", "1", "--replicas", "0"], "neither `auto`"),
     ] {
         let said = leyden(&[&["bench"], &arguments[..]].concat()).failed(2);
         assert!(said.contains(wanted), "{arguments:?}: {said}");

@@ -10,6 +10,7 @@ mod examples;
 mod folders;
 mod inspect;
 mod models;
+mod pack;
 mod program;
 mod run;
 mod streams;

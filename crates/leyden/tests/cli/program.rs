@@ -46,6 +46,11 @@ pub(crate) fn built(program: &str) -> Vec<String> {
     runner.split_whitespace().chain([program]).map(str::to_owned).collect()
 }
 
+/// Whether the tests run behind an emulator.
+pub(crate) fn emulated() -> bool {
+    std::env::var_os("LEYDEN_TEST_RUNNER").is_some()
+}
+
 /// Such a program, not yet started.
 pub(crate) fn start(program: &str) -> Command {
     let words = built(program);

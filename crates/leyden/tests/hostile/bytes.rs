@@ -56,14 +56,14 @@ pub(crate) fn mutate(tally: &mut Tally, file: &[u8], wide: bool) {
     let (step, times) = if wide { (20, 1) } else { (1, 4) };
     for at in (0..header).step_by(step) {
         let r = random(at as u64 | u64::from(wide) << 40);
-        let _ = tally.judge(&format!("bit of byte {at}"), overwrite(file, at, &[file[at] ^ 1 << (r & 7)]));
+        tally.sample(&format!("bit of byte {at}"), overwrite(file, at, &[file[at] ^ 1 << (r & 7)]));
         let value = boundary(file.len(), r >> 8);
         let width = if r & 8 == 0 { 4 } else { 8 };
-        let _ = tally.judge(&format!("{value} at {at}"), overwrite(file, at, &value.to_le_bytes()[..width]));
+        tally.sample(&format!("{value} at {at}"), overwrite(file, at, &value.to_le_bytes()[..width]));
     }
     for i in 0..times * 300 {
         let len = random(i | 1 << 41) as usize % file.len();
-        let _ = tally.judge(&format!("cut to {len}"), file[..len].to_vec());
+        tally.sample(&format!("cut to {len}"), file[..len].to_vec());
     }
     for i in 0..times * 600 {
         let r = random(i | 1 << 42);
@@ -73,7 +73,7 @@ pub(crate) fn mutate(tally: &mut Tally, file: &[u8], wide: bool) {
         let with =
             [&noise[..], &[0, 0x7c], &[0, 0xfe], &[0xff, 0xff, 0x7f, 0x7f], &[0, 0, 0x80, 0xff], &[0xff; 16]]
                 [(r >> 4) as usize % 6];
-        let _ = tally.judge(&format!("{with:02x?} at {at}"), overwrite(file, at, with));
+        tally.sample(&format!("{with:02x?} at {at}"), overwrite(file, at, with));
     }
     for i in 0..times * 600 {
         let mut bytes = file.to_vec();
@@ -89,6 +89,6 @@ pub(crate) fn mutate(tally: &mut Tally, file: &[u8], wide: bool) {
                 _ => bytes.insert(at, (r >> 50) as u8),
             }
         }
-        let _ = tally.judge(&format!("mixture {i}"), bytes);
+        tally.sample(&format!("mixture {i}"), bytes);
     }
 }

@@ -194,7 +194,7 @@ pub(crate) fn mutate(tally: &mut Tally, parts: &Parts, wide: bool) {
                 let name = format!("{key} a {} ({i})", value.value_type());
                 // A writer refuses what only its own rules forbid.
                 if let Some(file) = parts.file() {
-                    let _ = tally.judge(&name, file);
+                    tally.sample(&name, file);
                 }
             }
         }
@@ -207,7 +207,7 @@ pub(crate) fn mutate(tally: &mut Tally, parts: &Parts, wide: bool) {
             })
             .collect();
         if let Some(file) = parts.file() {
-            let _ = tally.judge(&changes.join(", "), file);
+            tally.sample(&changes.join(", "), file);
         }
     }
 }

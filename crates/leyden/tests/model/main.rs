@@ -7,6 +7,7 @@ mod architectures;
 mod checkpoints;
 mod golden;
 mod invariance;
+mod replicas;
 mod samplers;
 mod scheduling;
 mod shared;

@@ -25,6 +25,11 @@ pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     None
 }
 
+/// Whether the tests run behind an emulator, which takes some twenty times as long.
+pub(crate) fn emulated() -> bool {
+    std::env::var_os("LEYDEN_TEST_RUNNER").is_some()
+}
+
 /// An engine with room for several sequences.
 pub(crate) fn engine(source: Arc<dyn WeightSource>, tier: Tier, threads: usize, kv_type: KvType) -> Engine {
     let cpu = Arc::new(Cpu::new(tier, threads).unwrap());

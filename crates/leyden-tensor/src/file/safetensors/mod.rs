@@ -5,6 +5,8 @@
 //! tensors without gaps and overlaps, so that nothing can hide in a file. A sharded model has an index,
 //! `model.safetensors.index.json`, that says for every tensor which file of the same folder has it.
 
+use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -158,6 +160,10 @@ impl WeightSource for Safetensors {
 
     fn paths(&self) -> Vec<&Path> {
         self.tensors.paths()
+    }
+
+    fn file_metadata(&self) -> io::Result<Vec<fs::Metadata>> {
+        self.tensors.file_metadata()
     }
 
     fn tensor_info(&self) -> &[TensorInfo] {

@@ -1,10 +1,14 @@
 //! Running a test: the same engine step that answers requests, with tokens that are given.
 
+use std::panic::resume_unwind;
+use std::sync::Barrier;
 use std::time::Instant;
 
 use leyden_engine::{Engine, EngineOptions, Outputs, SequenceId, StepEntry, StepPlan};
+use leyden_kernels::attention::KvType;
+use leyden_kernels::placement::{PlacementRequest, Replicas};
+use leyden_kernels::topology::{EnergyMeter, SysFs};
 
-use super::Args;
 use super::model::Loaded;
 use crate::cli::failure::Failure;
 
@@ -17,10 +21,16 @@ pub(super) struct Test {
     pub(super) generate: usize,
     /// Tokens in the context before, not timed.
     pub(super) depth: usize,
-    /// Sequences that generate together.
+    /// Sequences that generate together, in each replica.
     pub(super) parallel: usize,
-    /// Threads, if the arguments name them.
+    /// The most tokens of a prompt in one step.
+    pub(super) batch: usize,
+    /// Teams that run the test at the same time.
+    pub(super) replicas: usize,
+    /// Threads of each to generate with, if the arguments name them.
     pub(super) threads: Option<usize>,
+    /// Threads of each to read prompts with, if the arguments name them.
+    pub(super) threads_batch: Option<usize>,
 }
 
 impl Test {
@@ -40,9 +50,20 @@ impl Test {
         name
     }
 
+    /// Sequences of all replicas.
+    pub(super) fn users(&self) -> usize {
+        self.parallel * self.replicas
+    }
+
     /// Tokens that are timed, of all sequences.
     pub(super) fn tokens(&self) -> usize {
-        (self.prompt + self.generate) * self.parallel
+        (self.prompt + self.generate) * self.users()
+    }
+
+    /// What to ask of the machine.
+    pub(super) fn request(&self) -> PlacementRequest {
+        let replicas = Replicas::Count(self.replicas);
+        PlacementRequest { replicas, threads: self.threads, threads_batch: self.threads_batch }
     }
 }
 
@@ -52,17 +73,28 @@ pub(super) struct Measured {
     pub(super) test: Test,
     pub(super) time: String,
     pub(super) nanoseconds: Vec<u64>,
+    /// Energy of the machine in each repetition, in joules, where it can be read.
+    pub(super) joules: Vec<f64>,
     /// Tokens per second of the other program, in the same order.
     pub(super) versus: Vec<f64>,
 }
 
 impl Measured {
     pub(super) fn new(test: Test) -> Measured {
-        Measured { test, time: super::clock::now(), nanoseconds: Vec::new(), versus: Vec::new() }
+        let (nanoseconds, joules, versus) = Default::default();
+        Measured { test, time: super::clock::now(), nanoseconds, joules, versus }
     }
 
-    pub(super) fn add(&mut self, nanoseconds: u64) {
-        self.nanoseconds.push(nanoseconds);
+    pub(super) fn add(&mut self, sample: &Sample) {
+        self.nanoseconds.push(sample.nanoseconds);
+        self.joules.extend(sample.joules);
+    }
+
+    /// Joules for one token, if the energy of every repetition is known.
+    pub(super) fn joules_per_token(&self) -> Option<f64> {
+        let tokens = self.test.tokens() * self.nanoseconds.len();
+        (tokens > 0 && self.joules.len() == self.nanoseconds.len())
+            .then(|| self.joules.iter().sum::<f64>() / tokens as f64)
     }
 
     /// Tokens per second of each repetition.
@@ -93,39 +125,100 @@ pub(super) fn median(x: &[f64]) -> f64 {
     }
 }
 
-/// An engine that is ready to repeat a test.
+/// One repetition.
+pub(super) struct Sample {
+    /// From the start of the first replica to the end of the last.
+    nanoseconds: u64,
+    joules: Option<f64>,
+}
+
+/// The replicas of a test, ready to repeat it.
 pub(super) struct Bench {
+    teams: Vec<Team>,
+    energy: Option<EnergyMeter>,
+}
+
+/// A replica: an engine, driven by a thread of its own.
+struct Team {
     engine: Engine,
     test: Test,
-    batch: usize,
     vocabulary: u32,
     state: u32,
+    sequences: Vec<SequenceId>,
 }
 
 impl Bench {
-    pub(super) fn new(model: &Loaded, test: &Test, args: &Args) -> Result<Bench, Failure> {
+    pub(super) fn new(model: &Loaded, test: &Test, kv_type: KvType) -> Result<Bench, Failure> {
         let length = test.depth + test.prompt + test.generate;
-        let tokens = length.next_multiple_of(64).saturating_mul(test.parallel);
-        let engine = Engine::new(
-            model.decoder.clone(),
-            model.cpu(test.threads)?,
-            EngineOptions {
-                kv_type: args.kv_type,
-                context: length,
-                cache_tokens: tokens,
-                step_tokens: args.batch_size.max(test.parallel),
-            },
-        )
-        .map_err(failed)?;
-        let vocabulary = u32::try_from(model.decoder.vocabulary()).unwrap_or(u32::MAX);
-        Ok(Bench { engine, test: *test, batch: args.batch_size, vocabulary, state: 42 })
+        let options = EngineOptions {
+            kv_type,
+            context: length,
+            cache_tokens: length.next_multiple_of(64).saturating_mul(test.parallel),
+            step_tokens: test.batch.max(test.parallel),
+        };
+        let (decoder, cpus) = model.team(test)?;
+        let vocabulary = u32::try_from(decoder.vocabulary()).unwrap_or(u32::MAX);
+        let mut teams = Vec::new();
+        for (cpu, seed) in cpus.into_iter().zip(42..) {
+            let engine = Engine::new(decoder.clone(), cpu, options).map_err(failed)?;
+            teams.push(Team { engine, test: *test, vocabulary, state: seed, sequences: Vec::new() });
+        }
+        Ok(Bench { teams, energy: EnergyMeter::find(&SysFs::machine()) })
     }
 
-    /// Touches weights, cache and workspace: a step as wide as the test's widest, and one token.
+    /// Touches weights, cache and workspace of every replica.
     pub(super) fn warm_up(&mut self) -> Result<(), Failure> {
+        self.each(Team::warm_up).map(drop)
+    }
+
+    /// Runs the test once.
+    pub(super) fn run(&mut self) -> Result<Sample, Failure> {
+        self.each(Team::prepare)?;
+        let start = Barrier::new(self.teams.len());
+        let before = self.energy.as_ref().and_then(EnergyMeter::read);
+        let times = self.each(|team| {
+            start.wait();
+            let start = Instant::now();
+            team.run()?;
+            Ok((start, Instant::now()))
+        })?;
+        let after = self.energy.as_ref().and_then(EnergyMeter::read);
+        let first = times.iter().map(|time| time.0).min();
+        let last = times.iter().map(|time| time.1).max();
+        let time = last.zip(first).map_or(0, |(last, first)| (last - first).as_nanos());
+        let joules = self.energy.as_ref().zip(before.zip(after));
+        Ok(Sample {
+            nanoseconds: u64::try_from(time).unwrap_or(u64::MAX),
+            joules: joules.map(|(meter, (before, after))| meter.joules(&before, &after)),
+        })
+    }
+
+    /// Calls `f` for every replica at the same time, in threads where the replicas belong.
+    fn each<T: Send>(
+        &mut self,
+        f: impl Fn(&mut Team) -> Result<T, Failure> + Sync,
+    ) -> Result<Vec<T>, Failure> {
+        std::thread::scope(|scope| {
+            let f = &f;
+            let run = |team: &mut Team| {
+                // Refused, it runs elsewhere: slower perhaps, and the same.
+                let _ = team.engine.cpu().bind_caller();
+                f(team)
+            };
+            let threads: Vec<_> = self.teams.iter_mut().map(|team| scope.spawn(move || run(team))).collect();
+            let results =
+                threads.into_iter().map(|thread| thread.join().unwrap_or_else(|p| resume_unwind(p)));
+            results.collect::<Vec<_>>().into_iter().collect()
+        })
+    }
+}
+
+impl Team {
+    /// A step as wide as the test's widest, and one token.
+    fn warm_up(&mut self) -> Result<(), Failure> {
         let sequence = self.engine.open();
         if self.test.prompt > 0 {
-            self.read(sequence, self.test.prompt.min(self.batch))?;
+            self.read(sequence, self.test.prompt.min(self.test.batch))?;
         }
         if self.test.generate > 0 && self.test.prompt < self.engine.options().context {
             self.read(sequence, 1)?;
@@ -134,13 +227,18 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs the test once; returns the time of what is timed, in nanoseconds.
-    pub(super) fn run(&mut self) -> Result<u64, Failure> {
-        let sequences: Vec<SequenceId> = (0..self.test.parallel).map(|_| self.engine.open()).collect();
-        for &sequence in &sequences {
+    /// Opens the sequences with what they have before the test.
+    fn prepare(&mut self) -> Result<(), Failure> {
+        self.sequences = (0..self.test.parallel).map(|_| self.engine.open()).collect();
+        for sequence in self.sequences.clone() {
             self.read(sequence, self.test.depth)?;
         }
-        let start = Instant::now();
+        Ok(())
+    }
+
+    /// What is timed.
+    fn run(&mut self) -> Result<(), Failure> {
+        let sequences = std::mem::take(&mut self.sequences);
         for &sequence in &sequences {
             self.read(sequence, self.test.prompt)?;
         }
@@ -148,18 +246,17 @@ impl Bench {
             let entries = sequences.iter().map(|&sequence| self.entry(sequence, 1)).collect();
             self.step(&StepPlan { entries })?;
         }
-        let time = start.elapsed();
         for sequence in sequences {
             self.engine.close(sequence);
         }
-        Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+        Ok(())
     }
 
     /// Reads `tokens` random tokens into a sequence, as many a step as allowed.
     fn read(&mut self, sequence: SequenceId, tokens: usize) -> Result<(), Failure> {
         let mut left = tokens;
         while left > 0 {
-            let n = left.min(self.batch);
+            let n = left.min(self.test.batch);
             let entries = vec![self.entry(sequence, n)];
             self.step(&StepPlan { entries })?;
             left -= n;
@@ -201,9 +298,18 @@ mod tests {
 
     #[test]
     fn names_are_those_of_llama_bench() {
-        let test = Test { prompt: 0, generate: 128, depth: 4096, parallel: 8, threads: None };
+        let test = Test {
+            prompt: 0,
+            generate: 128,
+            depth: 4096,
+            parallel: 8,
+            batch: 512,
+            replicas: 2,
+            threads: None,
+            threads_batch: None,
+        };
         assert_eq!(test.name(), "tg128 x8 @ d4096");
-        assert_eq!(test.tokens(), 1024);
+        assert_eq!((test.users(), test.tokens()), (16, 2048));
         assert_eq!(Test { prompt: 512, parallel: 1, depth: 0, ..test }.name(), "pp512+tg128");
     }
 }

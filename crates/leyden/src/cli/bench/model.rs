@@ -1,16 +1,48 @@
 //! The model under test and what is known about it.
 
-use std::path::Path;
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use leyden_kernels::{Ceilings, Cpu, Tier};
+use leyden_kernels::attention::KvType;
+use leyden_kernels::memory::Pages;
+use leyden_kernels::placement::{PlacementRequest, placement};
+use leyden_kernels::topology::Topology;
+use leyden_kernels::{Ceilings, Cpu, Level, Tier};
 use leyden_models::Decoder;
 use leyden_tensor::DType;
 
+use super::measure::Test;
 use super::{Args, loading};
 use crate::cli::failure::Failure;
-use crate::cli::model_file;
-use leyden::{LoadOptions, Model};
+use crate::cli::{model_file, packs};
+use leyden::{LoadOptions, Model, PackCache};
+
+/// Loads the model for a placement, with a bar while it takes its time.
+fn load(origin: &Origin, request: &PlacementRequest) -> Result<Model, Failure> {
+    let PlacementRequest { replicas, threads, threads_batch } = *request;
+    let packs = origin.packs.clone();
+    let options = LoadOptions { threads, threads_batch, isa: origin.isa, replicas, packs };
+    let bar = loading();
+    let mut progress = |done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    };
+    let model = match &origin.path {
+        Some(path) => Model::open_with(path, &options, &mut progress)?,
+        None => Model::embedded(&options)?,
+    };
+    bar.finish_and_clear();
+    packs::tell(&model);
+    Ok(model)
+}
+
+impl Placed {
+    fn new(model: &Model, pages: Pages) -> Placed {
+        let unplaced = model.unplaced().map(str::to_owned);
+        Placed { pages, decoder: Arc::clone(model.decoder()), unplaced }
+    }
+}
 
 /// A loaded model and its size.
 pub(super) struct Loaded {
@@ -28,29 +60,46 @@ pub(super) struct Loaded {
     pub(super) head_macs: u64,
     /// Whether most weights are floats.
     pub(super) float: bool,
-    pub(super) decoder: Arc<Decoder>,
+    /// Bytes of the weights as they are computed with.
+    pub(super) weight_bytes: usize,
     pub(super) tier: Tier,
-    threads: usize,
+    topology: Topology,
+    origin: Origin,
+    placed: RefCell<Option<Placed>>,
+}
+
+/// How to open the model.
+struct Origin {
+    path: Option<PathBuf>,
+    isa: Option<Level>,
+    packs: PackCache,
+}
+
+/// The weights, and where they lie.
+struct Placed {
+    pages: Pages,
+    decoder: Arc<Decoder>,
+    unplaced: Option<String>,
+}
+
+/// Threads of each replica of a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Threads {
+    pub(super) generate: usize,
+    pub(super) prompt: usize,
 }
 
 impl Loaded {
-    /// Opens and packs the model.
-    pub(super) fn open(args: &Args) -> Result<Loaded, Failure> {
-        let options = LoadOptions { threads: args.threads.first().copied(), isa: args.isa };
-        let bar = loading();
-        let mut progress = |done, all| {
-            bar.set_length(all);
-            bar.set_position(done);
-        };
-        let model = match &args.model {
-            Some(path) => Model::open_with(model_file::locate(path)?, &options, &mut progress)?,
-            None => Model::embedded(&options)?,
-        };
-        bar.finish_and_clear();
-        Ok(Loaded::new(&model))
+    /// Opens and packs the model, with the weights where the first of the tests has them.
+    pub(super) fn open(args: &Args, topology: Topology, tests: &[Test]) -> Result<Loaded, Failure> {
+        let path = args.model.as_deref().map(model_file::locate).transpose()?;
+        let origin = Origin { path, isa: args.isa, packs: args.packs.cache() };
+        let request = tests.first().map(Test::request).unwrap_or_default();
+        let model = load(&origin, &request)?;
+        Ok(Loaded::new(&model, placement(&topology, &request).weights, topology, origin))
     }
 
-    fn new(model: &Model) -> Loaded {
+    fn new(model: &Model, pages: Pages, topology: Topology, origin: Origin) -> Loaded {
         let weights = model.weights();
         let info = weights.tensor_info();
         let mut by_type: Vec<(DType, u64)> = Vec::new();
@@ -81,31 +130,67 @@ impl Loaded {
             layer_macs,
             head_macs,
             float: matches!(dtype, DType::F32 | DType::F16 | DType::BF16),
-            decoder: Arc::clone(model.decoder()),
+            weight_bytes: model.decoder().weight_bytes(),
             tier: model.cpu().tier(),
-            threads: model.cpu().pool().members(),
+            topology,
+            origin,
+            placed: RefCell::new(Some(Placed::new(model, pages))),
         }
     }
 
-    /// The team of a test.
-    pub(super) fn cpu(&self, threads: Option<usize>) -> Result<Arc<Cpu>, Failure> {
-        let threads = threads.unwrap_or(self.threads);
-        if !(1..=1024).contains(&threads) {
-            return Err(Failure::usage("`-t` takes 1 to 1024 threads"));
-        }
-        Cpu::new(self.tier, threads)
-            .map(Arc::new)
-            .map_err(|error| Failure::new(format!("cannot start {threads} threads: {error}")))
+    /// The weights where a test wants them, and the processors of its replicas.
+    pub(super) fn team(&self, test: &Test) -> Result<(Arc<Decoder>, Vec<Arc<Cpu>>), Failure> {
+        let request = test.request();
+        let placement = placement(&self.topology, &request);
+        let mut placed = self.placed.borrow_mut();
+        let decoder = match &*placed {
+            Some(have) if have.pages == placement.weights => Arc::clone(&have.decoder),
+            _ => {
+                // The old copy goes first: two might not fit.
+                *placed = None;
+                let model = load(&self.origin, &request)?;
+                let new = placed.insert(Placed::new(&model, placement.weights.clone()));
+                Arc::clone(&new.decoder)
+            }
+        };
+        let cpu = |replica| Cpu::placed(self.tier, replica, &Pages::AsTouched).map(Arc::new);
+        let cpus = placement.replicas.iter().map(cpu).collect::<Result<_, _>>();
+        Ok((decoder, cpus.map_err(|error| Failure::new(format!("cannot start threads: {error}")))?))
     }
 
-    /// Threads of a test.
-    pub(super) fn threads(&self, asked: Option<usize>) -> usize {
-        asked.unwrap_or(self.threads)
+    /// What a cache for this model holds.
+    pub(super) fn kv_token_bytes(&self, kv_type: KvType) -> Option<usize> {
+        let placed = self.placed.borrow();
+        Some(placed.as_ref()?.decoder.kv_shape(kv_type).ok()?.token_bytes())
+    }
+
+    /// What the operating system refused when the weights were placed.
+    pub(super) fn unplaced(&self) -> Option<String> {
+        self.placed.borrow().as_ref()?.unplaced.clone()
+    }
+
+    /// Threads of each replica of a test.
+    pub(super) fn threads(&self, test: &Test) -> Threads {
+        let placement = placement(&self.topology, &test.request());
+        let first = placement.replicas.first();
+        first.map_or(Threads { generate: 1, prompt: 1 }, |r| Threads {
+            generate: r.threads,
+            prompt: r.threads_batch,
+        })
     }
 
     /// What the machine could do at most with as many threads as the tests use at most.
-    pub(super) fn ceilings(&self, threads: &[usize]) -> Result<Ceilings, Failure> {
-        let cpu = self.cpu(threads.iter().copied().max())?;
+    pub(super) fn ceilings(&self, tests: &[Test]) -> Result<Ceilings, Failure> {
+        let all = |test: &Test| {
+            let threads = self.threads(test);
+            test.replicas * threads.generate.max(threads.prompt)
+        };
+        let cores = placement(&self.topology, &PlacementRequest::default()).replicas[0].threads;
+        let most = tests.iter().map(all).max().unwrap_or(1);
+        // Threads beyond the cores compute no more, unless a single team is asked to have them.
+        let threads = most.min(cores.max(tests.iter().filter_map(|t| t.threads).max().unwrap_or(1)));
+        let cpu = Cpu::new(self.tier, threads)
+            .map_err(|error| Failure::new(format!("cannot start {threads} threads: {error}")))?;
         Ceilings::measure(&cpu).map_err(|error| Failure::new(error.to_string()))
     }
 

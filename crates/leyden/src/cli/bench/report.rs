@@ -72,14 +72,14 @@ impl Report<'_> {
             model_type: self.model.kind.clone(),
             model_size: self.model.bytes,
             model_n_params: self.model.parameters,
-            n_batch: self.args.batch_size,
-            n_ubatch: self.args.batch_size,
-            n_threads: self.model.threads(m.test.threads),
+            n_batch: m.test.batch,
+            n_ubatch: m.test.batch,
+            n_threads: self.threads(&m.test),
             type_k: self.args.kv_type.to_string(),
             type_v: self.args.kv_type.to_string(),
             n_gpu_layers: 0,
-            n_prompt: m.test.prompt * m.test.parallel,
-            n_gen: m.test.generate * m.test.parallel,
+            n_prompt: m.test.prompt * m.test.users(),
+            n_gen: m.test.generate * m.test.users(),
             n_depth: m.test.depth,
             test_time: m.time.clone(),
             avg_ns: avg_ns as u64,
@@ -89,6 +89,12 @@ impl Report<'_> {
             samples_ns: m.nanoseconds.clone(),
             samples_ts: rates,
         }
+    }
+
+    /// Threads that a test uses in each replica: those for prompts if it only reads one.
+    fn threads(&self, test: &Test) -> usize {
+        let threads = self.model.threads(test);
+        if test.generate == 0 { threads.prompt } else { threads.generate }
     }
 
     /// What comes before the first result.
@@ -150,7 +156,7 @@ impl Report<'_> {
     /// come together.
     fn share(&self, test: &Test, rate: f64) -> Option<(f64, &'static str)> {
         let c = self.ceilings.as_ref()?;
-        let weights = self.model.decoder.weight_bytes();
+        let weights = self.model.weight_bytes;
         let macs = if self.model.float { c.f32_macs } else { c.int8_macs };
         if test.prompt > 0 && test.generate == 0 {
             let needed = rate * self.model.layer_macs as f64;
@@ -159,8 +165,8 @@ impl Report<'_> {
         if test.prompt > 0 {
             return None;
         }
-        let shape = self.model.decoder.kv_shape(self.args.kv_type).ok()?;
-        let kept = (test.depth + test.generate / 2) * shape.token_bytes();
+        let kept = (test.depth + test.generate / 2) * self.model.kv_token_bytes(self.args.kv_type)?;
+        // Of all replicas: each reads the weights for itself.
         let steps = rate / test.parallel as f64;
         let read = steps * (weights + kept * test.parallel) as f64 / c.read_bytes;
         let made = rate * (self.model.layer_macs + self.model.head_macs) as f64 / macs;
@@ -171,35 +177,59 @@ impl Report<'_> {
         Some(if read >= made { (read, "of bandwidth") } else { (made, "of products") })
     }
 
+    /// The columns that these results have something to say in.
+    fn columns<'s>(&'s self, results: &[Measured]) -> Vec<Column<'s>> {
+        let any = |differs: &dyn Fn(&Measured) -> bool| results.iter().any(differs);
+        let mean = |m: &Measured| mean_and_deviation(&m.rates()).0;
+        let mut columns = Vec::new();
+        if any(&|m| m.test.replicas > 1) {
+            columns.push(Column::number("replicas", |m| m.test.replicas.to_string()));
+        }
+        columns.push(Column::number("threads", |m| self.threads(&m.test).to_string()));
+        if any(&|m| m.test.batch != results[0].test.batch) {
+            columns.push(Column::number("batch", |m| m.test.batch.to_string()));
+        }
+        columns.push(Column { name: "test", right: false, cell: Box::new(|m| m.test.name()) });
+        columns.push(Column::number("t/s", move |m| format!("{:.2}", mean(m))));
+        columns.push(Column::number("+-", |m| format!("{:.2}", mean_and_deviation(&m.rates()).1)));
+        if any(&|m| m.test.users() > 1) {
+            let per_user = move |m: &Measured| format!("{:.2}", mean(m) / m.test.users() as f64);
+            columns.push(Column::number("per user", per_user));
+        }
+        if any(&|m| m.joules_per_token().is_some()) {
+            let joules = |m: &Measured| m.joules_per_token().map_or(String::new(), |j| format!("{j:.3}"));
+            columns.push(Column::number("J/token", joules));
+        }
+        let share = move |m: &Measured| {
+            let share = self.share(&m.test, mean(m));
+            share.map_or(String::new(), |(share, of)| format!("{:.0} % {of}", share * 100.0))
+        };
+        columns.push(Column { name: "share", right: false, cell: Box::new(share) });
+        columns
+    }
+
     fn table(&self, out: &mut dyn Write, results: &[Measured]) -> Result<(), Failure> {
         writeln!(
             out,
-            "{}: {}, {}, {} parameters; {} threads, {}, keys and values {}\n",
+            "{}: {}, {}, {} parameters; {}, keys and values {}\n",
             self.model.name(),
             self.model.kind,
             bytes(self.model.bytes),
             count(self.model.parameters),
-            self.model.threads(self.args.threads.first().copied()),
             self.model.tier.level(),
             self.args.kv_type,
         )?;
         let versus = results.iter().any(|m| !m.versus.is_empty());
-        let mut head = vec!["threads", "test", "t/s", "+-", "share"];
+        let columns = self.columns(results);
+        let mut head: Vec<&str> = columns.iter().map(|column| column.name).collect();
+        let mut right: Vec<usize> = (0..columns.len()).filter(|&i| columns[i].right).collect();
         if versus {
+            right.extend(head.len()..head.len() + 4);
             head.extend(["other t/s", "ratio", "lowest", "highest"]);
         }
-        let mut table = Table::new(&head, &[0, 2, 3, 5, 6, 7, 8]);
+        let mut table = Table::new(&head, &right);
         for m in results {
-            let rates = m.rates();
-            let (mean, deviation) = mean_and_deviation(&rates);
-            let mut row = vec![
-                self.model.threads(m.test.threads).to_string(),
-                m.test.name(),
-                format!("{mean:.2}"),
-                format!("{deviation:.2}"),
-                self.share(&m.test, mean)
-                    .map_or(String::new(), |(share, of)| format!("{:.0} % {of}", share * 100.0)),
-            ];
+            let mut row: Vec<String> = columns.iter().map(|column| (column.cell)(m)).collect();
             if let Some(c) = Comparison::of(m) {
                 row.extend([c.other, c.ratio, c.lowest, c.highest].map(|x| format!("{x:.2}")));
             }
@@ -234,6 +264,10 @@ impl Report<'_> {
             let mut value = serde_json::to_value(self.row(m))?;
             let (mean, _) = mean_and_deviation(&m.rates());
             value["parallel"] = json!(m.test.parallel);
+            value["replicas"] = json!(m.test.replicas);
+            value["threads_batch"] = json!(self.model.threads(&m.test).prompt);
+            value["per_user_ts"] = json!(mean / m.test.users() as f64);
+            value["joules_per_token"] = json!(m.joules_per_token());
             value["tier"] = json!(self.model.tier.level().name());
             if let Some((share, of)) = self.share(&m.test, mean) {
                 value["share"] = json!(share);
@@ -251,6 +285,20 @@ impl Report<'_> {
             tests.push(value);
         }
         Ok(json!({ "version": env!("CARGO_PKG_VERSION"), "ceilings": ceilings, "tests": tests }))
+    }
+}
+
+/// A column of the table.
+struct Column<'s> {
+    name: &'static str,
+    /// Whether numbers stand in it.
+    right: bool,
+    cell: Box<dyn Fn(&Measured) -> String + 's>,
+}
+
+impl<'s> Column<'s> {
+    fn number(name: &'static str, cell: impl Fn(&Measured) -> String + 's) -> Column<'s> {
+        Column { name, right: true, cell: Box::new(cell) }
     }
 }
 

@@ -7,14 +7,13 @@ use super::Args;
 use super::measure::Test;
 use crate::cli::failure::Failure;
 use crate::cli::model_file;
+use leyden::Replicas;
 
 /// The other program.
 pub(super) struct Versus {
     program: String,
     arguments: Vec<String>,
     model: PathBuf,
-    batch: usize,
-    threads: Option<usize>,
 }
 
 impl Versus {
@@ -27,12 +26,14 @@ impl Versus {
                 "`--versus` compares one sequence: llama-bench knows no `--parallel`",
             ));
         }
+        if args.replicas.iter().any(|n| *n != Replicas::Count(1)) {
+            return Err(Failure::usage("`--versus` compares one replica: llama-bench knows no `--replicas`"));
+        }
         let Some(model) = &args.model else {
             return Err(Failure::usage("`--versus` needs `-m FILE`: the other program reads it too"));
         };
         let model = model_file::locate(model)?;
-        let threads = args.threads.first().copied();
-        Ok(Versus { program, arguments: words.collect(), model, batch: args.batch_size, threads })
+        Ok(Versus { program, arguments: words.collect(), model })
     }
 
     /// One repetition of a test: tokens per second.
@@ -46,11 +47,12 @@ impl Versus {
         number("-p", if both { 0 } else { test.prompt });
         number("-n", if both { 0 } else { test.generate });
         number("-r", 1);
-        number("-ub", self.batch);
+        number("-ub", test.batch);
         if test.depth > 0 {
             number("-d", test.depth);
         }
-        if let Some(threads) = test.threads.or(self.threads) {
+        let reading = test.threads_batch.filter(|_| test.generate == 0);
+        if let Some(threads) = reading.or(test.threads) {
             number("-t", threads);
         }
         if both {

@@ -1,8 +1,9 @@
 //! The closing line, and the same in JSON.
 
+use std::path::Path;
 use std::time::Duration;
 
-use leyden::{Generation, Model};
+use leyden::{Generation, Model, PackReport};
 use serde_json::{Value, json};
 
 use crate::cli::text;
@@ -13,8 +14,10 @@ pub(super) struct Summary {
     model: String,
     tier: &'static str,
     threads: usize,
+    threads_batch: usize,
     seed: u64,
     load: Duration,
+    packs: PackReport,
     first_token: Option<Duration>,
     prompt_tokens: usize,
     prefill: Duration,
@@ -29,9 +32,11 @@ impl Summary {
         Self {
             model: model.metadata().file().to_owned(),
             tier: model.cpu().tier().level().name(),
-            threads: model.cpu().pool().members(),
+            threads: model.cpu().for_tokens(1).pool().members(),
+            threads_batch: model.cpu().pool().members(),
             seed,
             load: model.load_time(),
+            packs: model.packs().clone(),
             first_token: None,
             prompt_tokens: 0,
             prefill: Duration::ZERO,
@@ -64,7 +69,10 @@ impl Summary {
         if let Some(peak) = leyden::peak_memory() {
             parts.push(format!("peak memory {}", text::bytes(peak)));
         }
-        parts.push(format!("{}, {}", text::plural(self.threads, "thread"), self.tier));
+        let threads = text::plural(self.threads, "thread");
+        let batch =
+            (self.threads_batch != self.threads).then(|| format!(" ({} to read)", self.threads_batch));
+        parts.push(format!("{threads}{}, {}", batch.unwrap_or_default(), self.tier));
         parts.push(format!("seed {}", self.seed));
         parts.join(" | ")
     }
@@ -81,7 +89,13 @@ impl Summary {
             "seed": self.seed,
             "isa": self.tier,
             "threads": self.threads,
+            "threads_batch": self.threads_batch,
             "load_seconds": self.load.as_secs_f64(),
+            "pack": {
+                "read": self.packs.read.as_deref().map(Path::to_string_lossy),
+                "made": self.packs.made.as_deref().map(Path::to_string_lossy),
+                "mapped": self.packs.mapped,
+            },
             "first_token_seconds": self.first_token.map(|time| time.as_secs_f64()),
             "prefill_tokens_per_second": rate(self.prompt_tokens, self.prefill),
             "decode_tokens_per_second": rate(self.decoded_tokens, self.decode),

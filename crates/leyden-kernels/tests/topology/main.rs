@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod energy;
+mod placement;
+
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;

@@ -1,0 +1,214 @@
+//! How many instructions the hot loops take: a number that is the same on every machine and under every load, where
+//! a time is not.
+//!
+//! A count is the difference of two depths, so what comes before and after a loop does not matter. It may exceed the
+//! table's by a twentieth. The table is that of release builds: with debug assertions every step of a pointer is
+//! checked, and the loops take two to eight times as many instructions. To derive it again, after a change of a kernel or of the
+//! compiler, write down what this prints:
+//!
+//! ```sh
+//! cargo test --release -p leyden-kernels --test instruction_counts -- --nocapture
+//! ```
+
+#![expect(unsafe_code, reason = "a child process is traced")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod arena;
+mod tracer;
+
+use leyden_kernels::attention::{AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, KvType, attention};
+use leyden_kernels::matmul::{PackedMatrix, Product, Write, multiply};
+use leyden_kernels::{Activations, Cpu, Level, Tier};
+use leyden_tensor::{DType, TensorView};
+use std::io::{self, Write as _};
+
+#[global_allocator]
+static MEMORY: arena::Arena = arena::Arena::new();
+
+/// Values along the depth of a product that a count is for: a block of the widest formats, and every chain of the
+/// floats.
+const DEPTH: usize = 256;
+
+/// Rows of the matrix: one panel.
+const ROWS: usize = 16;
+
+/// What the products of one instruction set take.
+struct Products {
+    level: Level,
+    /// One column, and as many as a tile takes at most.
+    columns: [usize; 2],
+    /// Instructions for [`DEPTH`] values of [`ROWS`] rows by so many columns.
+    formats: &'static [(DType, [u64; 2])],
+}
+
+/// Formats that share these loops, and differ in unpacking alone, are left out.
+const PRODUCTS: &[Products] = &[
+    Products {
+        level: Level::Avx2,
+        columns: [1, 4],
+        formats: &[
+            (DType::Q4K, [914, 2343]),
+            (DType::Q5K, [1418, 3821]),
+            (DType::Q6K, [1573, 3680]),
+            (DType::Q8_0, [1032, 3472]),
+            (DType::Q4_0, [808, 2496]),
+            (DType::IQ4XS, [1404, 3835]),
+            (DType::F16, [2643, 4757]),
+            (DType::BF16, [3155, 5269]),
+        ],
+    },
+    Products {
+        level: Level::Avx512,
+        columns: [1, 12],
+        formats: &[
+            (DType::Q4K, [471, 1786]),
+            (DType::Q5K, [528, 1938]),
+            (DType::Q6K, [698, 3623]),
+            (DType::Q8_0, [328, 1592]),
+            (DType::Q4_0, [360, 1656]),
+            (DType::IQ4XS, [591, 1927]),
+            (DType::F16, [2131, 5060]),
+            (DType::BF16, [2131, 5060]),
+        ],
+    },
+];
+
+/// Query rows and head size of attention, and what one tile of cached tokens takes: scores, softmax, weighted
+/// values and merging. A few rows read the cache as it is; with many it is turned into floats first.
+const ATTENTION: &[(Level, KvType, [usize; 2], u64)] = &[
+    (Level::Avx2, KvType::F16, [4, 64], 11753),
+    (Level::Avx2, KvType::Q8_0, [4, 64], 13610),
+    (Level::Avx2, KvType::F32, [16, 32], 26544),
+    (Level::Avx512, KvType::F16, [4, 64], 6110),
+    (Level::Avx512, KvType::Q8_0, [4, 64], 5999),
+    (Level::Avx512, KvType::F32, [16, 32], 11819),
+];
+
+/// A loop whose instructions are counted.
+struct Loop {
+    name: String,
+    /// Multiplications, each with its addition, in one unit of depth.
+    macs: usize,
+    /// Instructions that it took for one when the table was made.
+    expected: u64,
+    /// Runs it at a depth of one unit and then of two, both through [`tracer::counted`].
+    run: Box<dyn Fn()>,
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "the table is that of release builds")]
+fn products() {
+    let mut loops = Vec::new();
+    for &Products { level, columns, formats } in PRODUCTS {
+        let Some(tier) = tier(level) else { continue };
+        for &(dtype, expected) in formats {
+            for (columns, expected) in columns.into_iter().zip(expected) {
+                loops.push(Loop {
+                    name: format!("{level} {dtype} x {columns}"),
+                    macs: DEPTH * ROWS * columns,
+                    expected,
+                    run: Box::new(move || {
+                        product(tier, dtype, columns, DEPTH);
+                        product(tier, dtype, columns, 2 * DEPTH);
+                    }),
+                });
+            }
+        }
+    }
+    check("products", &loops);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "the table is that of release builds")]
+fn attention_tiles() {
+    let mut loops = Vec::new();
+    for &(level, kv_type, [rows, dim], expected) in ATTENTION {
+        let Some(tier) = tier(level) else { continue };
+        loops.push(Loop {
+            name: format!("{level} attention of {rows} rows of {dim}, {kv_type}"),
+            macs: 2 * rows * dim * BLOCK_TOKENS,
+            expected,
+            run: Box::new(move || attend(tier, kv_type, [rows, dim])),
+        });
+    }
+    check("attention_tiles", &loops);
+}
+
+/// Multiplies a panel of depth `k`.
+fn product(tier: Tier, dtype: DType, columns: usize, k: usize) {
+    let cpu = Cpu::new(tier, 1).unwrap();
+    let bytes = vec![0x11; dtype.row_bytes(k).unwrap() * ROWS];
+    let shape = [ROWS, k];
+    let weights = PackedMatrix::pack(&cpu, &TensorView::new("w", dtype, &shape, &bytes).unwrap()).unwrap();
+    let mut input = Activations::default();
+    input.fill(tier, cpu.pool(), weights.grid(), &vec![1.0; columns * k], k);
+    let mut out = vec![0.0; columns * ROWS];
+    let mut code = || {
+        let write = Write::Set;
+        multiply(&cpu, &input, &mut [Product { weights: &weights, bias: None, out: &mut out, write }]);
+    };
+    // Once before it counts: whatever is found out at the first call is then known.
+    code();
+    tracer::counted(code);
+}
+
+/// Attention of one token's heads, which share their keys, over one tile and over two.
+fn attend(tier: Tier, kv_type: KvType, [rows, head_dim]: [usize; 2]) {
+    let cpu = Cpu::new(tier, 1).unwrap();
+    let cache = KvCache::new(KvShape { layers: 1, heads: 1, head_dim, kv_type }, 2).unwrap();
+    let queries = vec![1.0; rows * head_dim];
+    let mut out = vec![0.0; rows * head_dim];
+    let mut over = |tiles: usize| {
+        let position = tiles * BLOCK_TOKENS - 1;
+        let span = AttentionSpan { first: 0, tokens: 1, position, blocks: &[0, 1] };
+        attention(&cpu, &cache, 0, &[span], &queries, 0.3, &mut out);
+    };
+    over(1);
+    tracer::counted(|| over(1));
+    tracer::counted(|| over(2));
+}
+
+fn tier(level: Level) -> Option<Tier> {
+    let tier = Tier::new(level);
+    if tier.is_none() {
+        // Not `eprintln!`, which a test that passes keeps to itself.
+        let _ = writeln!(io::stderr(), "skipped: instruction counts of {level}, which this machine lacks");
+    }
+    tier
+}
+
+/// In the child: runs the loops. In the test: compares the instructions between one unit of depth and two.
+fn check(test: &str, loops: &[Loop]) {
+    if tracer::is_child(test) {
+        tracer::trace_me();
+        loops.iter().for_each(|l| (l.run)());
+        return;
+    }
+    if loops.is_empty() {
+        return;
+    }
+    let counts = match tracer::count(test, 2 * loops.len()) {
+        Ok(counts) => counts,
+        Err(tracer::Failure::Forbidden(why)) => {
+            assert!(std::env::var_os("LEYDEN_CI").is_none(), "processes cannot be traced here: {why}");
+            let _ = writeln!(io::stderr(), "skipped: processes cannot be traced here: {why}");
+            return;
+        }
+        Err(tracer::Failure::Broken(why)) => panic!("{test}: {why}"),
+    };
+    let mut grown = Vec::new();
+    for (l, counts) in loops.iter().zip(counts.as_chunks::<2>().0) {
+        let found = counts[1] - counts[0];
+        let said = format!(
+            "{}: {found} instructions, expected {}; {:.2} multiplications each",
+            l.name,
+            l.expected,
+            l.macs as f64 / found as f64
+        );
+        if found * 20 > l.expected * 21 {
+            grown.push(said.clone());
+        }
+        eprintln!("{said}");
+    }
+    assert!(grown.is_empty(), "more than a twentieth above the table:\n{}", grown.join("\n"));
+}

@@ -1,0 +1,93 @@
+//! `leyden pack`: keeps a model's packed weights.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use leyden::{LoadOptions, Make, ModelFile, PackCache};
+use serde_json::json;
+
+use super::failure::Failure;
+use super::text::bytes;
+use super::{knobs, model_file, packs, run};
+
+/// Packs the weights as the kernels read them and keeps them in a file, so that later starts skip this and, with
+/// `--mmap`, share one copy. The model's own file stays needed. A pack that no longer fits its model is noticed and
+/// made anew.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Model: a file, a folder, the name of a pulled model or its reference
+    model: PathBuf,
+    /// Folder of packed weights; by default leyden/packs in the user's cache folder
+    #[arg(long, value_name = "DIR")]
+    pack_cache: Option<PathBuf>,
+    /// Remove the model's pack
+    #[arg(long)]
+    remove: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Makes the pack, or removes it.
+pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let Some(path) = args.pack_cache.clone().or_else(knobs::pack_folder) else {
+        return Err(
+            Failure::new("there is no cache folder: HOME is not set").hint("name one: --pack-cache DIR")
+        );
+    };
+    let cache = PackCache::Folder { path, make: Make::Missing, map: false };
+    let model = model_file::locate(&args.model)?;
+    if args.remove {
+        return remove(args, &cache, &ModelFile::open(&model)?, out);
+    }
+    let start = Instant::now();
+    let options = LoadOptions { packs: cache, ..LoadOptions::default() };
+    let model = run::load(&model, &options)?;
+    let report = model.packs();
+    let (file, made) = match (&report.made, &report.read) {
+        (Some(file), _) => (file, true),
+        (None, Some(file)) => (file, false),
+        (None, None) => return Err(Failure::new(report.notes.join("; "))),
+    };
+    packs::tell(&model);
+    let size = std::fs::metadata(file).map_or(0, |m| m.len());
+    let seconds = start.elapsed().as_secs_f64();
+    if args.json {
+        let document = json!({
+            "model": model.metadata().file(),
+            "pack": file.display().to_string(),
+            "bytes": size,
+            "made": made,
+            "seconds": seconds,
+        });
+        serde_json::to_writer(&mut *out, &document)?;
+        writeln!(out)?;
+    } else if made {
+        writeln!(out, "{}: {}, made in {seconds:.1} s", file.display(), bytes(size))?;
+    } else {
+        writeln!(out, "{}: {}, up to date", file.display(), bytes(size))?;
+    }
+    Ok(())
+}
+
+/// Removes the pack of a model.
+fn remove(args: &Args, cache: &PackCache, model: &ModelFile, out: &mut dyn Write) -> Result<(), Failure> {
+    let file = cache.file_of(model.path()).ok_or_else(|| Failure::new("the model has no file"))?;
+    let size = match std::fs::metadata(&file).and_then(|m| std::fs::remove_file(&file).map(|()| m.len())) {
+        Ok(size) => size,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(Failure::new(format!("{}: there is no such pack", file.display())));
+        }
+        Err(error) => return Err(Failure::new(format!("{}: cannot remove: {error}", file.display()))),
+    };
+    if args.json {
+        let document = json!({ "pack": file.display().to_string(), "freed_bytes": size });
+        serde_json::to_writer(&mut *out, &document)?;
+        writeln!(out)?;
+    } else {
+        // Nobody is left to tell if this fails.
+        let _ = writeln!(io::stderr(), "removed {}, {} freed", file.display(), bytes(size));
+    }
+    Ok(())
+}

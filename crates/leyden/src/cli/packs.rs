@@ -1,0 +1,50 @@
+//! The options of commands that load a model: where packed weights are kept.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use leyden::{Make, Model, PackCache};
+use leyden_kernels::topology::Topology;
+
+use super::knobs;
+
+/// Packed weights between starts.
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct Packs {
+    /// Folder of packed weights, or `off`; a model that has none there gets them. By default those that `leyden pack`
+    /// made are used
+    #[arg(long, value_name = "DIR|off")]
+    pack_cache: Option<PathBuf>,
+    /// Compute with packed weights as they lie in their file: starts at once and shares memory with other processes,
+    /// but reads small pages
+    #[arg(long)]
+    mmap: bool,
+}
+
+impl Packs {
+    /// The cache that the options ask for.
+    pub(super) fn cache(&self) -> PackCache {
+        let (path, make) = match &self.pack_cache {
+            Some(path) if path == Path::new("off") => return PackCache::Off,
+            Some(path) => (Some(path.clone()), Make::Missing),
+            None => (knobs::pack_folder(), Make::Existing),
+        };
+        // On small pages a copy has nothing to offer.
+        let map = self.mmap || no_huge_pages();
+        path.map_or(PackCache::Off, |path| PackCache::Folder { path, make, map })
+    }
+}
+
+fn no_huge_pages() -> bool {
+    Topology::detect().huge_pages.transparent.as_deref() == Some("never")
+}
+
+/// Says on standard error what went wrong around the weights and was done without.
+pub(super) fn tell(model: &Model) {
+    // Nobody is left to tell if this fails.
+    let say = |text: &str| drop(writeln!(io::stderr(), "note: {text}"));
+    model.packs().notes.iter().for_each(|note| say(note));
+    if no_huge_pages() {
+        say("huge pages are off, which costs speed; `leyden doctor` says how to turn them on");
+    }
+}
