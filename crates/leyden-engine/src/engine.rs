@@ -1,11 +1,10 @@
 //! The engine: a model, a paged cache, open sequences, and the step that advances them.
 
-use crate::blocks::FreeBlocks;
 use crate::error::{Error, ErrorKind};
+use crate::tables::{BlockTables, Sequence, SequenceId};
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{BLOCK_TOKENS, KvCache, KvType};
 use leyden_models::{Batch, Decoder, Span, Workspace};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What an engine is made for.
@@ -20,10 +19,6 @@ pub struct EngineOptions {
     /// The most new tokens in one step.
     pub step_tokens: usize,
 }
-
-/// An open sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SequenceId(u64);
 
 /// Which logits of an entry are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,12 +78,6 @@ impl StepOutput<'_> {
     }
 }
 
-#[derive(Debug, Default)]
-struct Sequence {
-    blocks: Vec<u32>,
-    tokens: usize,
-}
-
 /// A model with room for sequences.
 #[derive(Debug)]
 pub struct Engine {
@@ -96,9 +85,7 @@ pub struct Engine {
     cpu: Arc<Cpu>,
     options: EngineOptions,
     cache: KvCache,
-    free: FreeBlocks,
-    sequences: HashMap<SequenceId, Sequence>,
-    next: u64,
+    tables: BlockTables,
     work: Workspace,
 }
 
@@ -111,16 +98,8 @@ impl Engine {
         let blocks = options.cache_tokens.div_ceil(BLOCK_TOKENS);
         let count = u32::try_from(blocks).map_err(|_| ErrorKind::CacheFull)?;
         let cache = KvCache::new(model.kv_shape(options.kv_type)?, blocks)?;
-        Ok(Engine {
-            model,
-            cpu,
-            options,
-            cache,
-            free: FreeBlocks::new(count),
-            sequences: HashMap::new(),
-            next: 0,
-            work: Workspace::default(),
-        })
+        let tables = BlockTables::new(count);
+        Ok(Engine { model, cpu, options, cache, tables, work: Workspace::default() })
     }
 
     /// The model.
@@ -141,19 +120,25 @@ impl Engine {
         &self.options
     }
 
-    /// Opens an empty sequence.
+    /// Which blocks hold which sequence's tokens.
+    #[must_use]
+    pub fn tables(&self) -> &BlockTables {
+        &self.tables
+    }
+
+    /// The same, to be changed; a scheduler opens and closes sequences here.
+    pub fn tables_mut(&mut self) -> &mut BlockTables {
+        &mut self.tables
+    }
+
+    /// Opens an empty sequence that shares nothing.
     pub fn open(&mut self) -> SequenceId {
-        let id = SequenceId(self.next);
-        self.next += 1;
-        self.sequences.insert(id, Sequence::default());
-        id
+        self.tables.open()
     }
 
     /// Closes a sequence and frees its blocks. Closing one that is not open does nothing.
     pub fn close(&mut self, id: SequenceId) {
-        if let Some(mut s) = self.sequences.remove(&id) {
-            self.free.give_back(&mut s.blocks, 0);
-        }
+        self.tables.close(id);
     }
 
     /// Tokens in a sequence.
@@ -161,24 +146,21 @@ impl Engine {
     /// # Errors
     /// The sequence is not open.
     pub fn tokens(&self, id: SequenceId) -> Result<usize, Error> {
-        Ok(self.sequences.get(&id).ok_or(ErrorKind::UnknownSequence)?.tokens)
+        self.tables.tokens(id)
     }
 
     /// Forgets all but the first `tokens` tokens of a sequence. A longer number changes nothing.
     ///
     /// # Errors
-    /// The sequence is not open.
+    /// As [`BlockTables::truncate`].
     pub fn truncate(&mut self, id: SequenceId, tokens: usize) -> Result<(), Error> {
-        let s = self.sequences.get_mut(&id).ok_or(ErrorKind::UnknownSequence)?;
-        s.tokens = s.tokens.min(tokens);
-        self.free.give_back(&mut s.blocks, s.tokens.div_ceil(BLOCK_TOKENS));
-        Ok(())
+        self.tables.truncate(id, tokens)
     }
 
-    /// Tokens that can still be stored in free blocks.
+    /// Tokens that can still be stored in blocks that no sequence holds.
     #[must_use]
     pub fn free_tokens(&self) -> usize {
-        self.free.len() * BLOCK_TOKENS
+        self.tables.available_blocks() * BLOCK_TOKENS
     }
 
     /// Runs one step. A token's logits do not depend on what else the plan holds, nor on how a prompt was cut
@@ -195,7 +177,7 @@ impl Engine {
         let mut rows = Vec::new();
         let mut spans = Vec::new();
         for e in &plan.entries {
-            let s = &self.sequences[&e.sequence];
+            let s = self.tables.get(e.sequence)?;
             let wanted = match e.outputs {
                 Outputs::None => e.tokens.len(),
                 Outputs::Last => e.tokens.len() - 1,
@@ -211,9 +193,7 @@ impl Engine {
         let batch = Batch { tokens: &tokens, spans: &spans, outputs: &outputs };
         self.model.forward(self.cpu.for_tokens(tokens.len()), &batch, &mut self.cache, &mut self.work)?;
         for e in &plan.entries {
-            if let Some(s) = self.sequences.get_mut(&e.sequence) {
-                s.tokens += e.tokens.len();
-            }
+            self.tables.advance(e.sequence, e.tokens.len());
         }
         Ok(StepOutput { rows, logits: self.work.logits(), vocabulary: self.model.vocabulary() })
     }
@@ -221,7 +201,7 @@ impl Engine {
     fn check(&self, plan: &StepPlan) -> Result<(), Error> {
         let mut total = 0_usize;
         for (i, e) in plan.entries.iter().enumerate() {
-            let s = self.sequences.get(&e.sequence).ok_or(ErrorKind::UnknownSequence)?;
+            let s = self.tables.get(e.sequence)?;
             if plan.entries[..i].iter().any(|o| o.sequence == e.sequence) {
                 return Err(ErrorKind::DuplicateSequence.into());
             }
@@ -249,18 +229,19 @@ impl Engine {
 
     /// Gives every sequence of the plan the blocks its new tokens need, or none of them.
     fn reserve(&mut self, plan: &StepPlan) -> Result<(), Error> {
-        let missing = |s: &Sequence, new: usize| (s.tokens + new).div_ceil(BLOCK_TOKENS) - s.blocks.len();
-        let needed: usize =
-            plan.entries.iter().map(|e| missing(&self.sequences[&e.sequence], e.tokens.len())).sum();
-        if needed > self.free.len() {
+        let missing =
+            |s: &Sequence, new: usize| (s.tokens + new).div_ceil(BLOCK_TOKENS).saturating_sub(s.blocks.len());
+        let mut needed = 0;
+        for e in &plan.entries {
+            needed += missing(self.tables.get(e.sequence)?, e.tokens.len());
+        }
+        if needed > self.tables.available_blocks() {
             return Err(ErrorKind::CacheFull.into());
         }
         for e in &plan.entries {
-            if let Some(s) = self.sequences.get_mut(&e.sequence) {
-                let n = missing(s, e.tokens.len());
-                if !self.free.take(n, &mut s.blocks) {
-                    return Err(ErrorKind::CacheFull.into());
-                }
+            let tokens = self.tables.tokens(e.sequence)? + e.tokens.len();
+            if !self.tables.reserve(e.sequence, tokens) {
+                return Err(ErrorKind::CacheFull.into());
             }
         }
         Ok(())

@@ -45,6 +45,20 @@ pub enum ErrorKind {
     },
     /// No free cache blocks.
     CacheFull,
+    /// A sequence was to be cut inside a block that others may share.
+    SharedBlock {
+        /// Tokens that were to remain.
+        tokens: usize,
+    },
+    /// A step was planned before the one under way was committed or abandoned.
+    StepUnderWay,
+    /// What was committed is not what was planned.
+    Commit {
+        /// The request's number.
+        request: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
     /// A sampling parameter outside its range.
     Parameter {
         /// Its name.
@@ -100,6 +114,11 @@ impl fmt::Display for Error {
                 write!(f, "{tokens} tokens do not fit the context of {context}")
             }
             ErrorKind::CacheFull => f.write_str("the key-value cache is full"),
+            ErrorKind::SharedBlock { tokens } => {
+                write!(f, "a cut at {tokens} tokens is inside a block that others may share")
+            }
+            ErrorKind::StepUnderWay => f.write_str("the step before is still under way"),
+            ErrorKind::Commit { request, what } => write!(f, "results of request {request}: {what}"),
             ErrorKind::Parameter { name, what } => write!(f, "{name}: {what}"),
             ErrorKind::NotFinite => f.write_str(
                 "the model produced values that are not numbers; its weights are damaged or overflow",

@@ -4,10 +4,14 @@
 //! each with any number of new tokens, and gives the logits asked for. Everything that generates text calls it.
 #![forbid(unsafe_code)]
 
-mod blocks;
 mod engine;
 mod error;
+mod prefix;
 pub mod sample;
+pub mod schedule;
+mod tables;
 
-pub use engine::{Engine, EngineOptions, OutputRow, Outputs, SequenceId, StepEntry, StepOutput, StepPlan};
+pub use engine::{Engine, EngineOptions, OutputRow, Outputs, StepEntry, StepOutput, StepPlan};
 pub use error::{Error, ErrorKind};
+pub use prefix::Scope;
+pub use tables::{BlockTables, Fit, SequenceId};

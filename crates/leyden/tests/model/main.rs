@@ -9,6 +9,7 @@ mod golden;
 mod invariance;
 mod replicas;
 mod samplers;
+mod scheduling;
 mod shared;
 mod tinystories;
 mod weight_types;

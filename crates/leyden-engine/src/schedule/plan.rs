@@ -1,0 +1,204 @@
+//! The next step.
+
+use super::Scheduler;
+use super::lookup::guess;
+use super::request::{Decision, Finish, RequestId, Step};
+use super::task::Task;
+use crate::engine::{Outputs, StepEntry};
+use crate::error::{Error, ErrorKind};
+use crate::tables::BlockTables;
+use std::cmp::Reverse;
+use std::time::Duration;
+
+/// Running tasks for each of which admission leaves a block free, so that they do not have to preempt at once.
+const TASKS_PER_SPARE_BLOCK: usize = 8;
+
+impl Scheduler {
+    /// Decides on the next step. `now` is the time on the clock of deadlines; `tables` are the engine's.
+    ///
+    /// # Errors
+    /// The step before has been neither committed nor abandoned.
+    pub fn plan(&mut self, now: Duration, tables: &mut BlockTables) -> Result<Step, Error> {
+        if self.under_way {
+            return Err(ErrorKind::StepUnderWay.into());
+        }
+        self.steps += 1;
+        self.expire(now, tables);
+        let mut decisions = std::mem::take(&mut self.ended);
+        let calm = self.decode(tables, &mut decisions);
+        self.fill(now, calm, tables, &mut decisions);
+        self.speculate(tables);
+        if self.queue.len() == 0 {
+            self.retry.drained();
+        }
+        let mut step = Step { decisions, ..Step::default() };
+        for task in &self.running {
+            let Some(s) = task.scheduled() else { continue };
+            let known = &task.tokens[task.computed..task.computed + task.part.tokens];
+            let outputs = match (s.samples, s.drafted) {
+                (false, _) => Outputs::None,
+                (true, 0) => Outputs::Last,
+                // Guesses come behind a single known token only.
+                (true, _) => Outputs::All,
+            };
+            let tokens = [known, &task.part.draft].concat();
+            step.plan.entries.push(StepEntry { sequence: s.sequence, tokens, outputs });
+            step.scheduled.push(s);
+        }
+        self.under_way = !step.scheduled.is_empty();
+        Ok(step)
+    }
+
+    /// Ends what is late.
+    fn expire(&mut self, now: Duration, tables: &mut BlockTables) {
+        let late = |t: &&Task| t.request.deadline.is_some_and(|d| d <= now);
+        let waiting: Vec<RequestId> = self.queue.iter().filter(late).map(|t| t.request.id).collect();
+        for task in waiting.into_iter().filter_map(|id| self.queue.remove(id)).collect::<Vec<_>>() {
+            self.end(&task, Finish::Deadline, tables);
+        }
+        let (late, rest): (Vec<Task>, Vec<Task>) =
+            std::mem::take(&mut self.running).into_iter().partition(|t| late(&t));
+        self.running = rest;
+        late.iter().for_each(|t| self.end(t, Finish::Deadline, tables));
+    }
+
+    /// Gives every task that decodes its token, and preempts where blocks are short. Returns whether none was.
+    fn decode(&mut self, tables: &mut BlockTables, decisions: &mut Vec<Decision>) -> bool {
+        self.rank(tables);
+        let mut calm = true;
+        let mut i = 0;
+        while i < self.running.len() {
+            let t = &self.running[i];
+            let room = t.sequence.is_some_and(|s| tables.reserve(s, t.tokens.len()));
+            if !room {
+                // The last in rank makes way, at worst this one.
+                calm = false;
+                self.preempt(self.running.len() - 1, tables, decisions);
+                continue;
+            }
+            if self.running[i].decodes() {
+                self.running[i].part.tokens = 1;
+            }
+            i += 1;
+        }
+        calm
+    }
+
+    /// Gives what is left of the budget to prompts, and admits requests as long as there is some.
+    fn fill(&mut self, now: Duration, calm: bool, tables: &mut BlockTables, decisions: &mut Vec<Decision>) {
+        let eldest = self.eldest();
+        let mut admits = calm;
+        // The eldest gets on in any case.
+        if let Some(t) = self.running.iter_mut().find(|t| Some(t.request.id) == eldest && !t.is_scheduled()) {
+            t.part.tokens = 1;
+        }
+        let mut served = Vec::new();
+        loop {
+            let rest = self.spare();
+            if rest == 0 {
+                break;
+            }
+            let rank = |t: &Task| (Reverse(t.request.priority), self.counters.get(t.request.key), t.order);
+            let open = |t: &&Task| !t.decodes() && !served.contains(&t.request.id);
+            let runs = self.running.iter().filter(open).min_by_key(|t| rank(t));
+            let waits = if admits { self.queue.next(&self.counters, |t| !self.follows(t)) } else { None };
+            let (id, waiting) = match (runs, waits) {
+                (None, None) => break,
+                (Some(r), Some(w)) if rank(w) < rank(r) => (w.request.id, true),
+                (None, Some(w)) => (w.request.id, true),
+                (Some(r), _) => (r.request.id, false),
+            };
+            if waiting && !self.admit(id, now, tables, decisions) {
+                // Nobody overtakes: room that becomes free is for this one.
+                admits = false;
+                continue;
+            }
+            if let Some(t) = self.running.iter_mut().find(|t| t.request.id == id) {
+                t.part.tokens += rest.min(t.missing() - t.part.tokens);
+            }
+            served.push(id);
+        }
+    }
+
+    /// Tokens that are left for prompts and guesses.
+    fn spare(&self) -> usize {
+        let o = &self.options;
+        let decodes = |t: &&Task| t.is_scheduled() && t.decodes() && t.admitted_in != self.steps;
+        let decodes = self.running.iter().filter(decodes).count();
+        let others: usize =
+            self.running.iter().map(|t| t.part.tokens + t.part.draft.len()).sum::<usize>() - decodes;
+        let most = if decodes > 0 { o.prompt_tokens_beside_decode } else { o.step_tokens };
+        most.saturating_sub(others).min(o.step_tokens.saturating_sub(decodes + others))
+    }
+
+    /// Whether another task of the same key is computing the request's beginning, and has blocks of it yet to compute.
+    fn follows(&self, task: &Task) -> bool {
+        self.running.iter().any(|t| {
+            let (a, b) = (&t.request, &task.request);
+            a.key == b.key && a.priority >= b.priority && !t.decodes() && task.shares(t) > t.computed
+        })
+    }
+
+    /// Moves a request from the queue to those that run, if there is room for its tokens.
+    fn admit(
+        &mut self,
+        id: RequestId,
+        now: Duration,
+        tables: &mut BlockTables,
+        decisions: &mut Vec<Decision>,
+    ) -> bool {
+        // Who has just made way does not come back in the same step.
+        let Some(task) = self.queue.get(id).filter(|t| t.preempted_in != self.steps) else { return false };
+        let (key, priority) = (task.request.key, task.request.priority);
+        let fit = tables.fit(task.request.scope.as_ref(), &task.tokens);
+        let blocks = fit.blocks + self.running.len().div_ceil(TASKS_PER_SPARE_BLOCK);
+        let full = self.running.len() >= self.options.running;
+        if (full || blocks > tables.available_blocks())
+            && !self.reclaim(priority, key, blocks, tables, decisions)
+        {
+            return false;
+        }
+        let Some(mut task) = self.queue.remove(id) else { return false };
+        let (sequence, cached) = match &task.request.scope {
+            Some(scope) => tables.open_shared(scope.clone(), &task.tokens),
+            None => (tables.open(), 0),
+        };
+        if !tables.reserve(sequence, task.tokens.len()) {
+            // Closing others cannot have made less room; yet nothing is lost if it has.
+            tables.close(sequence);
+            self.queue.push(task);
+            return false;
+        }
+        task.sequence = Some(sequence);
+        task.computed = cached;
+        task.paid = task.paid.max(cached.min(task.prompt_tokens));
+        task.admitted_in = self.steps;
+        self.running.push(task);
+        self.counters.admitted(key);
+        self.retry.departed(now);
+        decisions.push(Decision::Admitted { request: id, cached_tokens: cached });
+        true
+    }
+
+    /// Adds guesses where they are wanted, allowed, and there is room without taking it from anybody.
+    fn speculate(&mut self, tables: &mut BlockTables) {
+        if self.options.weights_read_tokens <= 0.0 {
+            return;
+        }
+        let mut rest = self.spare();
+        for t in &mut self.running {
+            if rest == 0 || !t.request.speculate || !t.is_scheduled() || !t.decodes() {
+                continue;
+            }
+            // One token is chosen besides the guesses.
+            let most = t.lookup.allowance().min(t.limit - t.tokens.len() - 1).min(rest);
+            let draft = if most == 0 { &[] } else { guess(&t.tokens, most) };
+            if !draft.is_empty()
+                && t.sequence.is_some_and(|s| tables.reserve(s, t.tokens.len() + draft.len()))
+            {
+                rest -= draft.len();
+                t.part.draft = draft.to_vec();
+            }
+        }
+    }
+}

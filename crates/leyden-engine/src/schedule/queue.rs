@@ -1,0 +1,86 @@
+//! The requests that wait: by priority, then by key, then in the order of their arrival.
+
+use super::counters::Counters;
+use super::request::{KeyId, RequestId};
+use super::task::Task;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+/// Where a request waits.
+type Place = (Reverse<i32>, KeyId, u64);
+
+/// The queue.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    tasks: BTreeMap<Place, Task>,
+    places: HashMap<RequestId, Place>,
+    keys: BTreeMap<KeyId, usize>,
+}
+
+impl Queue {
+    pub(crate) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// How many requests of a key wait.
+    pub(crate) fn of_key(&self, key: KeyId) -> usize {
+        self.keys.get(&key).copied().unwrap_or(0)
+    }
+
+    /// Keys with waiting requests.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = KeyId> {
+        self.keys.keys().copied()
+    }
+
+    pub(crate) fn contains(&self, id: RequestId) -> bool {
+        self.places.contains_key(&id)
+    }
+
+    pub(crate) fn get(&self, id: RequestId) -> Option<&Task> {
+        self.tasks.get(self.places.get(&id)?)
+    }
+
+    pub(crate) fn push(&mut self, task: Task) {
+        let place = (Reverse(task.request.priority), task.request.key, task.order);
+        self.places.insert(task.request.id, place);
+        *self.keys.entry(task.request.key).or_default() += 1;
+        self.tasks.insert(place, task);
+    }
+
+    pub(crate) fn remove(&mut self, id: RequestId) -> Option<Task> {
+        let place = self.places.remove(&id)?;
+        if let Some(n) = self.keys.get_mut(&place.1) {
+            *n -= 1;
+            if *n == 0 {
+                self.keys.remove(&place.1);
+            }
+        }
+        self.tasks.remove(&place)
+    }
+
+    /// The requests in the order of their places.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.values()
+    }
+
+    /// The request that goes next among those of the highest priority that are `ready`: of the key with the least
+    /// service the one that came first.
+    pub(crate) fn next(&self, counters: &Counters, ready: impl Fn(&Task) -> bool) -> Option<&Task> {
+        let mut best: Option<(&Task, (u64, u64))> = None;
+        let mut seen: Option<KeyId> = None;
+        for ((priority, key, order), task) in &self.tasks {
+            if best.is_some_and(|(b, _)| b.request.priority != priority.0) {
+                break;
+            }
+            if seen == Some(*key) || !ready(task) {
+                continue;
+            }
+            seen = Some(*key);
+            let rank = (counters.get(*key), *order);
+            if best.is_none_or(|(_, r)| rank < r) {
+                best = Some((task, rank));
+            }
+        }
+        best.map(|(task, _)| task)
+    }
+}

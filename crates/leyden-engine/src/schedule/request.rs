@@ -1,0 +1,187 @@
+//! What goes into the scheduler, and what it says about it.
+
+use crate::engine::StepPlan;
+use crate::prefix::Scope;
+use crate::tables::SequenceId;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Who calls a request what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId(pub u64);
+
+/// Among whom capacity is shared fairly: an API key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyId(pub u32);
+
+/// One answer to be generated. Several answers to one prompt are several requests: those that come later wait for the
+/// first to compute the prompt and then share its blocks.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Its number; not that of another request in the scheduler.
+    pub id: RequestId,
+    /// Whose it is.
+    pub key: KeyId,
+    /// Higher goes first, before any fairness; 0 is usual.
+    pub priority: i32,
+    /// The prompt; at least one token.
+    pub prompt: Vec<u32>,
+    /// The most tokens to generate; at least 1, clipped to what the context leaves.
+    pub max_tokens: usize,
+    /// Among whom blocks of the cache are shared; `None` shares with nobody.
+    pub scope: Option<Arc<Scope>>,
+    /// When it is given up, whatever has been generated; on the clock of `now`.
+    pub deadline: Option<Duration>,
+    /// Whether the repetitions in the text may be used to guess tokens ahead ([`super::Lookup`]).
+    pub speculate: bool,
+}
+
+/// Why a request is not taken. What concerns the request itself comes before what concerns the moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The prompt is empty.
+    EmptyPrompt,
+    /// No token is to be generated.
+    NothingToGenerate,
+    /// A token of the prompt is not in the vocabulary.
+    Token {
+        /// The id.
+        id: u32,
+        /// Ids below this exist.
+        vocabulary: usize,
+    },
+    /// The prompt is longer than the context.
+    PromptTooLong {
+        /// Its tokens.
+        tokens: usize,
+        /// The longest there may be.
+        context: usize,
+    },
+    /// Prompt and answer would not fit the cache even alone.
+    CacheTooSmall {
+        /// Tokens that would have to be stored.
+        tokens: usize,
+        /// Tokens that can be.
+        room: usize,
+    },
+    /// The number is in use.
+    Duplicate,
+    /// The deadline has passed.
+    Late,
+    /// Too many requests of this key wait.
+    KeyQueueFull {
+        /// When to try again: at least 1 s, at most 120 s.
+        retry_after: Duration,
+    },
+    /// Too many requests wait.
+    QueueFull {
+        /// When to try again: at least 1 s, at most 120 s.
+        retry_after: Duration,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::EmptyPrompt => f.write_str("the prompt is empty"),
+            Refusal::NothingToGenerate => f.write_str("no token is to be generated"),
+            Refusal::Token { id, vocabulary } => {
+                write!(f, "token {id} is outside the vocabulary of {vocabulary}")
+            }
+            Refusal::PromptTooLong { tokens, context } => {
+                write!(f, "a prompt of {tokens} tokens does not fit the context of {context}")
+            }
+            Refusal::CacheTooSmall { tokens, room } => {
+                write!(f, "prompt and answer of {tokens} tokens do not fit the cache of {room}")
+            }
+            Refusal::Duplicate => f.write_str("a request of this number exists"),
+            Refusal::Late => f.write_str("the deadline has passed"),
+            Refusal::KeyQueueFull { .. } => f.write_str("too many requests of this key are waiting"),
+            Refusal::QueueFull { .. } => f.write_str("too many requests are waiting"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Why a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// Whoever chose its tokens said so.
+    Stop,
+    /// It has `max_tokens`, or the context is full.
+    Length,
+    /// It was cancelled.
+    Cancelled,
+    /// Its deadline passed.
+    Deadline,
+    /// The step that it was in failed.
+    Failed,
+}
+
+/// What was decided about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It left the queue.
+    Admitted {
+        /// Which.
+        request: RequestId,
+        /// Leading tokens that are already in the cache.
+        cached_tokens: usize,
+    },
+    /// Its blocks were taken away and it is in the queue again; its tokens are kept and will be computed again.
+    Preempted {
+        /// Which.
+        request: RequestId,
+    },
+    /// It is over and forgotten.
+    Finished {
+        /// Which.
+        request: RequestId,
+        /// Why.
+        finish: Finish,
+        /// Tokens generated.
+        generated: usize,
+    },
+}
+
+/// One entry of a planned step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheduled {
+    /// Whose it is.
+    pub request: RequestId,
+    /// Its sequence.
+    pub sequence: SequenceId,
+    /// Position of its first token.
+    pub position: usize,
+    /// Tokens.
+    pub tokens: usize,
+    /// How many of them, at the end, are guesses. Their logits are wanted, and those before the first.
+    pub drafted: usize,
+    /// Whether a token is to be chosen after it: one, and one more for each guess that turns out right.
+    pub samples: bool,
+}
+
+/// A planned step.
+#[derive(Clone, Debug, Default)]
+pub struct Step {
+    /// What the engine is to run; nothing to do if it has no entries.
+    pub plan: StepPlan,
+    /// The entries of the plan, in the same order.
+    pub scheduled: Vec<Scheduled>,
+    /// What was decided on the way, in order.
+    pub decisions: Vec<Decision>,
+}
+
+/// Tokens chosen for a request after a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// The request.
+    pub request: RequestId,
+    /// One token, and one more for each guess that was right; see [`super::verify`].
+    pub tokens: Vec<u32>,
+    /// Whether the request ends here.
+    pub stop: bool,
+}

@@ -1,0 +1,113 @@
+//! A request on its way through the scheduler.
+
+use super::lookup::Lookup;
+use super::request::{Request, Scheduled};
+use crate::tables::SequenceId;
+use leyden_kernels::attention::BLOCK_TOKENS;
+use std::sync::Arc;
+
+/// What runs of a task in the step under way.
+#[derive(Debug, Default)]
+pub(crate) struct Part {
+    /// Known tokens; 0 if the task is not in the step.
+    pub(crate) tokens: usize,
+    /// Guesses behind them.
+    pub(crate) draft: Vec<u32>,
+}
+
+/// A request, its tokens, and how far they are computed.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) request: Request,
+    /// Counts arrivals.
+    pub(crate) order: u64,
+    /// The prompt, then what was generated.
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) prompt_tokens: usize,
+    /// The most tokens there will be.
+    pub(crate) limit: usize,
+    /// Leading tokens that the key has paid for, or need not.
+    pub(crate) paid: usize,
+    /// The sequence, while it runs.
+    pub(crate) sequence: Option<SequenceId>,
+    /// Tokens whose keys and values are stored.
+    pub(crate) computed: usize,
+    pub(crate) part: Part,
+    /// The step in which it was admitted.
+    pub(crate) admitted_in: u64,
+    /// The step in which it was preempted last.
+    pub(crate) preempted_in: u64,
+    /// Cancelled while in a step that is under way.
+    pub(crate) cancelled: bool,
+    pub(crate) lookup: Lookup,
+}
+
+impl Task {
+    pub(crate) fn new(request: Request, order: u64, limit: usize) -> Task {
+        let mut request = request;
+        let tokens = std::mem::take(&mut request.prompt);
+        Task {
+            order,
+            prompt_tokens: tokens.len(),
+            tokens,
+            limit,
+            paid: 0,
+            sequence: None,
+            computed: 0,
+            part: Part::default(),
+            admitted_in: 0,
+            preempted_in: 0,
+            cancelled: false,
+            lookup: Lookup::default(),
+            request,
+        }
+    }
+
+    /// Tokens generated so far.
+    pub(crate) fn generated(&self) -> usize {
+        self.tokens.len() - self.prompt_tokens
+    }
+
+    /// Known tokens that are still to be computed; the last one always is.
+    pub(crate) fn missing(&self) -> usize {
+        self.tokens.len() - self.computed
+    }
+
+    /// Whether only the token chosen last is to be computed.
+    pub(crate) fn decodes(&self) -> bool {
+        self.missing() == 1 && self.generated() > 0
+    }
+
+    /// Whether it is in the step.
+    pub(crate) fn is_scheduled(&self) -> bool {
+        self.part.tokens > 0
+    }
+
+    /// Leading tokens in whole blocks that this one, which waits, and `other` have in common.
+    pub(crate) fn shares(&self, other: &Task) -> usize {
+        let same_scope = match (&self.request.scope, &other.request.scope) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || a == b,
+            _ => false,
+        };
+        if !same_scope {
+            return 0;
+        }
+        let (a, b) = (self.tokens.chunks_exact(BLOCK_TOKENS), other.tokens.chunks_exact(BLOCK_TOKENS));
+        let same = a.zip(b).take_while(|(a, b)| a == b).count();
+        same.min((self.tokens.len() - 1) / BLOCK_TOKENS) * BLOCK_TOKENS
+    }
+
+    /// What of it runs in the step, if anything.
+    pub(crate) fn scheduled(&self) -> Option<Scheduled> {
+        let sequence = self.sequence.filter(|_| self.is_scheduled())?;
+        let drafted = self.part.draft.len();
+        Some(Scheduled {
+            request: self.request.id,
+            sequence,
+            position: self.computed,
+            tokens: self.part.tokens + drafted,
+            drafted,
+            samples: self.part.tokens == self.missing(),
+        })
+    }
+}

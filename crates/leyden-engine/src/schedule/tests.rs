@@ -1,0 +1,5 @@
+mod fairness;
+mod properties;
+mod rules;
+mod sim;
+mod traces;

@@ -1,0 +1,287 @@
+//! Which cache blocks hold which sequence's tokens.
+//!
+//! A block of [`BLOCK_TOKENS`] tokens is free, held by one or more sequences, or held by nobody and kept for its
+//! contents. Sequences opened with a [`Scope`] share full blocks; a shared block is never written, because new tokens
+//! only ever go behind the full blocks of a sequence.
+
+use crate::error::{Error, ErrorKind};
+use crate::prefix::{PrefixIndex, Scope};
+use leyden_kernels::attention::BLOCK_TOKENS;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// An open sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SequenceId(u64);
+
+/// A sequence's blocks.
+#[derive(Debug, Default)]
+pub(crate) struct Sequence {
+    /// The blocks in order; enough for `tokens`, possibly more.
+    pub(crate) blocks: Vec<u32>,
+    /// Tokens whose keys and values are stored.
+    pub(crate) tokens: usize,
+    scope: Option<Arc<Scope>>,
+    /// Leading blocks that are in the index.
+    published: usize,
+}
+
+/// What opening a sequence would take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fit {
+    /// Tokens whose keys and values are already in the cache.
+    pub cached_tokens: usize,
+    /// Blocks by which [`BlockTables::available_blocks`] would sink.
+    pub blocks: usize,
+}
+
+/// The tables of all open sequences. Plain bookkeeping: knows neither keys nor values.
+#[derive(Debug)]
+pub struct BlockTables {
+    total: usize,
+    /// Blocks without contents, the next one last.
+    free: Vec<u32>,
+    /// How many sequences hold each block.
+    holders: Vec<u32>,
+    index: PrefixIndex,
+    sequences: HashMap<SequenceId, Sequence>,
+    next: u64,
+}
+
+impl BlockTables {
+    /// Tables for blocks `0..count`, all free.
+    #[must_use]
+    pub fn new(count: u32) -> BlockTables {
+        BlockTables::with_index(count, PrefixIndex::default())
+    }
+
+    pub(crate) fn with_index(count: u32, index: PrefixIndex) -> BlockTables {
+        BlockTables {
+            total: count as usize,
+            free: (0..count).rev().collect(),
+            holders: vec![0; count as usize],
+            index,
+            sequences: HashMap::new(),
+            next: 0,
+        }
+    }
+
+    /// Blocks there are.
+    #[must_use]
+    pub fn total_blocks(&self) -> usize {
+        self.total
+    }
+
+    /// Blocks that no sequence holds.
+    #[must_use]
+    pub fn available_blocks(&self) -> usize {
+        self.free.len() + self.index.idle()
+    }
+
+    /// Blocks that no sequence holds and whose contents are kept for reuse.
+    #[must_use]
+    pub fn cached_blocks(&self) -> usize {
+        self.index.idle()
+    }
+
+    /// Opens an empty sequence that shares nothing.
+    pub fn open(&mut self) -> SequenceId {
+        self.insert(Sequence::default())
+    }
+
+    /// What [`BlockTables::open_shared`] and a reservation for all of `tokens` would take.
+    #[must_use]
+    pub fn fit(&self, scope: Option<&Arc<Scope>>, tokens: &[u32]) -> Fit {
+        let known = self.known(scope, tokens);
+        let idle = known.iter().filter(|b| self.index.is_idle(**b)).count();
+        let fresh = tokens.len().div_ceil(BLOCK_TOKENS) - known.len();
+        Fit { cached_tokens: known.len() * BLOCK_TOKENS, blocks: fresh + idle }
+    }
+
+    /// Opens a sequence that begins with the blocks that are known to hold the beginning of `tokens`; returns it and
+    /// the number of tokens in it. The last of `tokens` is never among them, for its logits are wanted.
+    pub fn open_shared(&mut self, scope: Arc<Scope>, tokens: &[u32]) -> (SequenceId, usize) {
+        let blocks = self.known(Some(&scope), tokens);
+        for &b in &blocks {
+            self.hold(b);
+        }
+        let (tokens, published) = (blocks.len() * BLOCK_TOKENS, blocks.len());
+        (self.insert(Sequence { blocks, tokens, scope: Some(scope), published }), tokens)
+    }
+
+    /// Closes a sequence. Closing one that is not open does nothing.
+    pub fn close(&mut self, id: SequenceId) {
+        if let Some(mut s) = self.sequences.remove(&id) {
+            self.release(&mut s.blocks, 0);
+        }
+    }
+
+    /// Tokens stored in a sequence.
+    ///
+    /// # Errors
+    /// The sequence is not open.
+    pub fn tokens(&self, id: SequenceId) -> Result<usize, Error> {
+        Ok(self.get(id)?.tokens)
+    }
+
+    /// Blocks that a sequence holds; 0 if it is not open.
+    #[must_use]
+    pub fn blocks_of(&self, id: SequenceId) -> usize {
+        self.sequences.get(&id).map_or(0, |s| s.blocks.len())
+    }
+
+    /// How many more blocks would be available if all of `ids` were closed.
+    #[must_use]
+    pub fn releasable(&self, ids: &[SequenceId]) -> usize {
+        let mut let_go: HashMap<u32, u32> = HashMap::new();
+        for s in ids.iter().filter_map(|id| self.sequences.get(id)) {
+            s.blocks.iter().for_each(|b| *let_go.entry(*b).or_default() += 1);
+        }
+        let_go.iter().filter(|&(b, n)| self.holders[*b as usize] <= *n).count()
+    }
+
+    /// Forgets all but the first `tokens` tokens of a sequence. A longer number changes nothing.
+    ///
+    /// # Errors
+    /// The sequence is not open, or the cut is inside a block that others may share.
+    pub fn truncate(&mut self, id: SequenceId, tokens: usize) -> Result<(), Error> {
+        let s = self.sequences.get_mut(&id).ok_or(ErrorKind::UnknownSequence)?;
+        let tokens = s.tokens.min(tokens);
+        let keep = tokens.div_ceil(BLOCK_TOKENS);
+        if keep <= s.published && !tokens.is_multiple_of(BLOCK_TOKENS) {
+            return Err(ErrorKind::SharedBlock { tokens }.into());
+        }
+        s.tokens = tokens;
+        s.published = s.published.min(keep);
+        let mut blocks = std::mem::take(&mut s.blocks);
+        self.release(&mut blocks, keep);
+        if let Some(s) = self.sequences.get_mut(&id) {
+            s.blocks = blocks;
+        }
+        Ok(())
+    }
+
+    /// Makes room for the first `tokens` tokens of a sequence, or does nothing and returns `false` if there is none or
+    /// no such sequence. Contents that nobody holds make way.
+    pub fn reserve(&mut self, id: SequenceId, tokens: usize) -> bool {
+        let Some(s) = self.sequences.get(&id) else { return false };
+        let missing = tokens.div_ceil(BLOCK_TOKENS).saturating_sub(s.blocks.len());
+        if missing > self.available_blocks() {
+            return false;
+        }
+        let blocks: Vec<u32> =
+            (0..missing).filter_map(|_| self.free.pop().or_else(|| self.index.evict())).collect();
+        blocks.iter().for_each(|b| self.holders[*b as usize] = 1);
+        if let Some(s) = self.sequences.get_mut(&id) {
+            s.blocks.extend(blocks);
+        }
+        true
+    }
+
+    /// Lets others share the full blocks of a sequence; `tokens` are those it stores. A block that the index already
+    /// has takes the place of the sequence's own: the same tokens give the same bits. Does nothing for a sequence
+    /// opened without a scope.
+    ///
+    /// # Errors
+    /// The sequence is not open.
+    pub fn publish(&mut self, id: SequenceId, tokens: &[u32]) -> Result<(), Error> {
+        let s = self.get(id)?;
+        let Some(scope) = s.scope.clone() else { return Ok(()) };
+        let full = s.tokens.min(tokens.len()) / BLOCK_TOKENS;
+        for i in s.published..full {
+            let part = &tokens[i * BLOCK_TOKENS..(i + 1) * BLOCK_TOKENS];
+            let s = self.get(id)?;
+            let own = s.blocks[i];
+            let parent = i.checked_sub(1).map(|p| s.blocks[p]);
+            match self.index.find(&scope, parent, part) {
+                Some(same) => {
+                    self.hold(same);
+                    self.let_go(own);
+                    self.get_mut(id)?.blocks[i] = same;
+                }
+                None => self.index.insert(own, &scope, parent, part),
+            }
+            self.get_mut(id)?.published = i + 1;
+        }
+        Ok(())
+    }
+
+    /// Records that a sequence's next `tokens` tokens are stored. There must be room for them.
+    pub(crate) fn advance(&mut self, id: SequenceId, tokens: usize) {
+        if let Some(s) = self.sequences.get_mut(&id) {
+            s.tokens += tokens;
+        }
+    }
+
+    /// A sequence.
+    pub(crate) fn get(&self, id: SequenceId) -> Result<&Sequence, Error> {
+        Ok(self.sequences.get(&id).ok_or(ErrorKind::UnknownSequence)?)
+    }
+
+    fn get_mut(&mut self, id: SequenceId) -> Result<&mut Sequence, Error> {
+        Ok(self.sequences.get_mut(&id).ok_or(ErrorKind::UnknownSequence)?)
+    }
+
+    fn insert(&mut self, sequence: Sequence) -> SequenceId {
+        let id = SequenceId(self.next);
+        self.next += 1;
+        self.sequences.insert(id, sequence);
+        id
+    }
+
+    /// Known blocks for the beginning of `tokens`, without the last token.
+    fn known(&self, scope: Option<&Arc<Scope>>, tokens: &[u32]) -> Vec<u32> {
+        let limit = tokens.len().saturating_sub(1) / BLOCK_TOKENS;
+        scope.map_or_else(Vec::new, |s| self.index.longest(s, tokens, limit))
+    }
+
+    fn hold(&mut self, block: u32) {
+        let n = &mut self.holders[block as usize];
+        *n += 1;
+        if *n == 1 {
+            self.index.wake(block);
+        }
+    }
+
+    fn let_go(&mut self, block: u32) {
+        let n = &mut self.holders[block as usize];
+        *n -= 1;
+        if *n == 0 {
+            if self.index.contains(block) { self.index.rest(block) } else { self.free.push(block) }
+        }
+    }
+
+    /// Lets go of all but the first `keep` blocks, last first.
+    fn release(&mut self, blocks: &mut Vec<u32>, keep: usize) {
+        while blocks.len() > keep
+            && let Some(block) = blocks.pop()
+        {
+            self.let_go(block);
+        }
+    }
+
+    /// What must hold between any two calls.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        let mut held = vec![0; self.total];
+        for s in self.sequences.values() {
+            assert!(s.blocks.len() * BLOCK_TOKENS >= s.tokens, "room for every token");
+            s.blocks.iter().for_each(|b| held[*b as usize] += 1);
+            for (i, b) in s.blocks.iter().enumerate() {
+                assert_eq!(i < s.published, self.index.contains(*b), "block {i} of a sequence");
+                assert!(i < s.published || held[*b as usize] == 1, "a block to be written has one holder");
+            }
+        }
+        assert_eq!(held, self.holders);
+        let unheld = held.iter().filter(|n| **n == 0).count();
+        assert_eq!(unheld, self.available_blocks(), "no block is lost");
+        assert!(self.free.iter().all(|b| held[*b as usize] == 0 && !self.index.contains(*b)));
+        self.index.check(&held);
+    }
+
+    /// Open sequences.
+    #[cfg(test)]
+    pub(crate) fn open_sequences(&self) -> usize {
+        self.sequences.len()
+    }
+}
