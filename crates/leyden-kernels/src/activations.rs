@@ -286,7 +286,7 @@ impl Activations {
     /// `row` gives for each column. It is read by [`tile_at`](Self::tile_at) alone.
     ///
     /// # Panics
-    /// If `k` is not a whole number of groups, or a row is not of `k` values.
+    /// If `k` is not a whole number of groups, a row is not of `k` values, or the tiles do not follow one another.
     pub(crate) fn fill_tiles<'x>(
         &mut self,
         tier: Tier,
@@ -298,7 +298,11 @@ impl Activations {
     ) {
         let group = grid.group().max(1);
         assert!(k.is_multiple_of(group), "row of {k} in groups of {group}");
-        let n = bounds.last().map_or(0, |last| last.1);
+        // Tasks write beside each other because of this.
+        let n = bounds.iter().fold(0, |at, &(start, end)| {
+            assert!(start == at && end >= start, "tiles follow one another");
+            end
+        });
         (self.grid, self.n, self.k) = (grid, n, k);
         let level = tier.level();
         let (codes, scales, sums, pairs, values) = sizes(grid, k);
