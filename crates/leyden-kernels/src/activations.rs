@@ -224,14 +224,32 @@ impl Activations {
     }
 
     fn bounds(&self, t: usize) -> (usize, usize) {
-        let m = self.tiles();
-        let units = self.n.div_ceil(self.together);
-        let at = |t: usize| (units * t / m * self.together).min(self.n);
+        Activations::bounds_in(self.n, (self.widest, self.together), t)
+    }
+
+    /// The columns of tile `t` of `n` columns.
+    fn bounds_in(n: usize, (widest, together): (usize, usize), t: usize) -> (usize, usize) {
+        let m = Activations::tiles_for(n, widest);
+        let units = n.div_ceil(together);
+        let at = |t: usize| (units * t / m * together).min(n);
         (at(t), at(t + 1))
     }
 
+    /// The tiles of `n` columns that begin at `first`, for batches that [`fill_tiles`](Self::fill_tiles) fills.
+    pub(crate) fn tiles_of(tier: Tier, first: usize, n: usize) -> impl Iterator<Item = (usize, usize)> {
+        let widths = (tier.level().columns(), tier.level().together());
+        (0..Activations::tiles_for(n, widths.0)).map(move |t| {
+            let (start, end) = Activations::bounds_in(n, widths, t);
+            (first + start, first + end)
+        })
+    }
+
     pub(crate) fn tile(&self, t: usize) -> Tile<'_> {
-        let (start, end) = self.bounds(t);
+        self.tile_at(self.bounds(t))
+    }
+
+    /// The tile of columns `start..end`, which was filled as one.
+    pub(crate) fn tile_at(&self, (start, end): (usize, usize)) -> Tile<'_> {
         let per = |values: usize| start * values..end * values;
         let (codes, scales, sums, pairs, values) = sizes(self.grid, self.k);
         Tile {
@@ -251,28 +269,55 @@ impl Activations {
     /// If `x.len()` is not `n * k`, or `k` is not a whole number of groups.
     pub fn fill(&mut self, tier: Tier, pool: &Pool, grid: Grid, x: &[f32], k: usize) {
         assert!(k > 0 && x.len().is_multiple_of(k), "{} activations in rows of {k}", x.len());
+        let n = x.len() / k;
+        let level = tier.level();
+        (self.n, self.widest, self.together) = (n, level.columns(), level.together());
+        let tiles = self.tiles();
+        let row = |column: usize| &x[column * k..][..k];
+        if tiles > 1 {
+            let bounds: Vec<(usize, usize)> = (0..tiles).map(|t| self.bounds(t)).collect();
+            self.fill_tiles(tier, pool, grid, k, &bounds, row);
+        } else {
+            self.fill_tiles(tier, pool, grid, k, &[(0, n)][..tiles], row);
+        }
+    }
+
+    /// Fills a batch of tiles, the columns `start..end` of each following those of the one before, from the row that
+    /// `row` gives for each column. It is read by [`tile_at`](Self::tile_at) alone.
+    ///
+    /// # Panics
+    /// If `k` is not a whole number of groups, a row is not of `k` values, or the tiles do not follow one another.
+    pub(crate) fn fill_tiles<'x>(
+        &mut self,
+        tier: Tier,
+        pool: &Pool,
+        grid: Grid,
+        k: usize,
+        bounds: &[(usize, usize)],
+        row: impl Fn(usize) -> &'x [f32] + Sync,
+    ) {
         let group = grid.group().max(1);
         assert!(k.is_multiple_of(group), "row of {k} in groups of {group}");
-        let n = x.len() / k;
+        // Tasks write beside each other because of this.
+        let n = bounds.iter().fold(0, |at, &(start, end)| {
+            assert!(start == at && end >= start, "tiles follow one another");
+            end
+        });
         (self.grid, self.n, self.k) = (grid, n, k);
         let level = tier.level();
-        (self.widest, self.together) = (level.columns(), level.together());
         let (codes, scales, sums, pairs, values) = sizes(grid, k);
         grow(&mut self.codes, codes * n);
         grow(&mut self.scales, scales * n);
         grow(&mut self.sums, sums * n);
         grow(&mut self.pairs, pairs * n);
         grow(&mut self.values, values * n);
-        let tiles = self.tiles();
-        let bounds: Vec<(usize, usize)> =
-            if tiles > 1 { (0..tiles).map(|t| self.bounds(t)).collect() } else { vec![] };
         let codes_out = Disjoint::new(&mut self.codes);
         let scales_out = Disjoint::new(&mut self.scales);
         let sums_out = Disjoint::new(&mut self.sums);
         let pairs_out = Disjoint::new(&mut self.pairs);
         let values_out = Disjoint::new(&mut self.values);
-        pool.run(tiles, |t| {
-            let (start, end) = bounds.get(t).copied().unwrap_or((0, n));
+        pool.run(bounds.len(), |t| {
+            let (start, end) = bounds[t];
             let c = end - start;
             // SAFETY: tiles are disjoint ranges of columns, and each task has its own tile.
             let codes = unsafe { codes_out.range(start * codes, c * codes) };
@@ -286,8 +331,9 @@ impl Activations {
             let values = unsafe { values_out.range(start * values, c * values) };
             let mut out = TileOut { codes, scales, sums, pairs, values, run: level.run(c) };
             for column in 0..c {
-                let row = &x[(start + column) * k..][..k];
-                quantise_column_on(tier, grid, row, column, c, &mut out);
+                let x = row(start + column);
+                assert_eq!(x.len(), k, "row of activations");
+                quantise_column_on(tier, grid, x, column, c, &mut out);
             }
         });
     }

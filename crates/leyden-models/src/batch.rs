@@ -1,6 +1,7 @@
 //! What one forward pass works on.
 
 use leyden_kernels::Activations;
+use leyden_kernels::matmul::{GroupedWork, Routing};
 use leyden_kernels::ops::Rotation;
 
 /// New tokens of one sequence.
@@ -40,6 +41,8 @@ pub struct Workspace {
     pub(crate) slots: Vec<(u32, u8)>,
     pub(crate) rotations: Vec<Rotation>,
     pub(crate) activations: Activations,
+    pub(crate) routing: Routing,
+    pub(crate) grouped: GroupedWork,
 }
 
 impl Workspace {

@@ -2,15 +2,17 @@
 //!
 //! Layers run eagerly, one after the other, on buffers of the workspace. A block is: normalise, multiply by Q, K
 //! and V, rotate, store keys and values, attend, multiply by O onto the residual stream; normalise, gated
-//! feed-forward, multiply by down onto the stream.
+//! feed-forward, multiply by down onto the stream. In a mixture of experts that is done by those of a token.
 
 use crate::batch::{Batch, Workspace};
 use crate::config::DecoderConfig;
 use crate::error::Error;
 use crate::frequencies::Frequencies;
-use crate::layers::{Layer, Linear, Parts};
+use crate::layers::{FeedForward, GatedFeedForward, Layer, Linear, Mixture, Parts};
 use leyden_kernels::attention::{AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, KvType, attention};
-use leyden_kernels::matmul::{PackedMatrix, Product, Write, multiply, multiply_gated};
+use leyden_kernels::matmul::{
+    Experts, PackedMatrix, Product, Write, multiply, multiply_experts, multiply_gated,
+};
 use leyden_kernels::ops::{rms_norm, rms_norm_in_place, rope, silu_mul};
 use leyden_kernels::{Activations, Cpu};
 use leyden_tensor::{Gguf, WeightSource, quant};
@@ -80,6 +82,19 @@ impl Decoder {
         self.layers.iter().map(layer).sum::<usize>() + self.head.bytes()
     }
 
+    /// Bytes of packed weights that a step of `tokens` tokens reads: all of them, except that of a mixture's experts
+    /// only those count that a token chose, as many as there would be if all were chosen equally often.
+    #[must_use]
+    pub fn step_bytes(&self, tokens: usize) -> usize {
+        let all = self.weight_bytes();
+        let Some(experts) = self.config.experts else { return all };
+        let stacks =
+            |l: &Layer| l.matrices().iter().filter(|m| m.count() > 1).map(|m| m.bytes()).sum::<usize>();
+        let stacked: usize = self.layers.iter().map(stacks).sum();
+        let passed_over = 1.0 - experts.used as f64 / experts.count as f64;
+        all - (stacked as f64 * passed_over.powi(i32::try_from(tokens).unwrap_or(i32::MAX))) as usize
+    }
+
     /// Runs a batch. Keys and values of its tokens go into `cache`; logits of `batch.outputs` are then in
     /// `work.logits()`.
     ///
@@ -112,7 +127,11 @@ impl Decoder {
             .collect();
         for (i, layer) in self.layers.iter().enumerate() {
             self.attend(cpu, i, layer, &spans, cache, work);
-            self.feed_forward(cpu, layer, work);
+            self.normalise(cpu, &layer.ffn_norm, work);
+            match &layer.ffn {
+                FeedForward::Gated(f) => self.feed_forward(cpu, f, work),
+                FeedForward::Mixture(m) => self.mix(cpu, m, work),
+            }
         }
         self.predict(cpu, batch.outputs, work);
         match &self.pack {
@@ -200,11 +219,9 @@ impl Decoder {
         apply(cpu, &mut work.activations, &work.mixed, Write::Add, products);
     }
 
-    fn feed_forward(&self, cpu: &Cpu, layer: &Layer, work: &mut Workspace) {
+    fn feed_forward(&self, cpu: &Cpu, f: &GatedFeedForward, work: &mut Workspace) {
         let n = work.slots.len();
-        self.normalise(cpu, &layer.ffn_norm, work);
         resize(&mut work.hidden, n * self.config.ffn);
-        let f = &layer.ffn;
         let plain = f.gate.bias.is_none() && f.up.bias.is_none();
         if plain && f.gate.weights.grid() == f.up.weights.grid() {
             let weights = &f.gate.weights;
@@ -221,6 +238,18 @@ impl Decoder {
         }
         let products = [(&f.down, &mut work.stream[..])];
         apply(cpu, &mut work.activations, &work.hidden, Write::Add, products);
+    }
+
+    fn mix(&self, cpu: &Cpu, m: &Mixture, work: &mut Workspace) {
+        let c = &m.config;
+        // The scores are not needed for longer than this.
+        resize(&mut work.other, work.slots.len() * c.count);
+        work.activations.fill(cpu.tier(), cpu.pool(), m.router.grid(), &work.normed, m.router.k());
+        let product = Product { weights: &m.router, bias: None, out: &mut work.other, write: Write::Set };
+        multiply(cpu, &work.activations, &mut [product]);
+        work.routing.choose(cpu, &work.other, c.count, c.used, c.normalise);
+        let experts = Experts { gate: &m.gate, up: &m.up, down: &m.down };
+        multiply_experts(cpu, &experts, &work.routing, &work.normed, &mut work.grouped, &mut work.stream);
     }
 
     /// Logits of the wanted rows.

@@ -1,5 +1,6 @@
 //! The weights of a decoder, layer by layer.
 
+use crate::config::ExpertsConfig;
 use crate::frequencies::Frequencies;
 use leyden_kernels::matmul::PackedMatrix;
 
@@ -21,9 +22,28 @@ pub(crate) struct Attention {
     pub(crate) output: Linear,
 }
 
+/// The second half of a block.
+#[derive(Debug)]
+pub(crate) enum FeedForward {
+    Gated(GatedFeedForward),
+    Mixture(Mixture),
+}
+
+/// A mixture of experts, each of which is a SwiGLU feed-forward.
+#[derive(Debug)]
+pub(crate) struct Mixture {
+    pub(crate) config: ExpertsConfig,
+    /// Gives every expert a score.
+    pub(crate) router: PackedMatrix,
+    /// Stacks of one matrix for each expert.
+    pub(crate) gate: PackedMatrix,
+    pub(crate) up: PackedMatrix,
+    pub(crate) down: PackedMatrix,
+}
+
 /// SwiGLU feed-forward (Shazeer, 2020).
 #[derive(Debug)]
-pub(crate) struct FeedForward {
+pub(crate) struct GatedFeedForward {
     pub(crate) gate: Linear,
     pub(crate) up: Linear,
     pub(crate) down: Linear,
@@ -40,9 +60,14 @@ pub(crate) struct Layer {
 
 impl Layer {
     /// Its matrices, in the order of the computation.
-    pub(crate) fn matrices(&self) -> [&PackedMatrix; 7] {
-        let (a, f) = (&self.attention, &self.ffn);
-        [&a.query, &a.key, &a.value, &a.output, &f.gate, &f.up, &f.down].map(|l| &l.weights)
+    pub(crate) fn matrices(&self) -> Vec<&PackedMatrix> {
+        let a = &self.attention;
+        let mut all = [&a.query, &a.key, &a.value, &a.output].map(|l| &l.weights).to_vec();
+        match &self.ffn {
+            FeedForward::Gated(f) => all.extend([&f.gate, &f.up, &f.down].map(|l| &l.weights)),
+            FeedForward::Mixture(m) => all.extend([&m.router, &m.gate, &m.up, &m.down]),
+        }
+        all
     }
 }
 

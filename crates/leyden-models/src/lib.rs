@@ -18,7 +18,7 @@ mod packs;
 
 pub use arch::{ARCHITECTURES, Architecture, config_of, config_of_json};
 pub use batch::{Batch, Span, Workspace};
-pub use config::{DecoderConfig, RopeConfig, RopeScaling, YarnRamp};
+pub use config::{DecoderConfig, ExpertsConfig, RopeConfig, RopeScaling, YarnRamp};
 pub use decoder::Decoder;
 pub use error::{Error, ErrorKind};
 pub use hf::HfModel;

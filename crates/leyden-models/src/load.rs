@@ -5,7 +5,7 @@ use crate::config::DecoderConfig;
 use crate::decoder::Decoder;
 use crate::error::Error;
 use crate::frequencies::Frequencies;
-use crate::layers::{Attention, FeedForward, Layer, Linear, Parts};
+use crate::layers::{Attention, FeedForward, GatedFeedForward, Layer, Linear, Mixture, Parts};
 use crate::packs::{PackCache, PackReport, Packs};
 use leyden_kernels::Cpu;
 use leyden_kernels::matmul::PackedMatrix;
@@ -123,10 +123,22 @@ impl Loader<'_> {
                 output: linear("attn_output", c.width, q)?,
             },
             ffn_norm: self.required_vector(&name("ffn_norm.weight"), c.width)?,
-            ffn: FeedForward {
-                gate: linear("ffn_gate", c.ffn, c.width)?,
-                up: linear("ffn_up", c.ffn, c.width)?,
-                down: linear("ffn_down", c.width, c.ffn)?,
+            ffn: match c.experts {
+                None => FeedForward::Gated(GatedFeedForward {
+                    gate: linear("ffn_gate", c.ffn, c.width)?,
+                    up: linear("ffn_up", c.ffn, c.width)?,
+                    down: linear("ffn_down", c.width, c.ffn)?,
+                }),
+                Some(config) => {
+                    let stack = |part, rows, k| self.packed(&name(part), &[config.count, rows, k]);
+                    FeedForward::Mixture(Mixture {
+                        config,
+                        router: self.matrix(&name("ffn_gate_inp.weight"), config.count, c.width)?,
+                        gate: stack("ffn_gate_exps.weight", c.ffn, c.width)?,
+                        up: stack("ffn_up_exps.weight", c.ffn, c.width)?,
+                        down: stack("ffn_down_exps.weight", c.width, c.ffn)?,
+                    })
+                }
             },
         })
     }
@@ -148,7 +160,12 @@ impl Loader<'_> {
     }
 
     fn matrix(&self, name: &str, rows: usize, k: usize) -> Result<PackedMatrix, Error> {
-        let view = self.checked(self.source.require(name)?, &[rows, k])?;
+        self.packed(name, &[rows, k])
+    }
+
+    /// A matrix, or a stack of them.
+    fn packed(&self, name: &str, shape: &[usize]) -> Result<PackedMatrix, Error> {
+        let view = self.checked(self.source.require(name)?, shape)?;
         let short = |e| Error::resources(&self.source.path().display().to_string(), e);
         let packed = match self.packs.borrow_mut().take(self.cpu, &view).map_err(short)? {
             Some(packed) => packed,

@@ -251,7 +251,7 @@ impl<'a> Packs<'a> {
     fn write(&self, path: &Path, cpu: &Cpu, matrices: &[&PackedMatrix]) -> Result<(), String> {
         let folder = path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(|e| format!("{}: cannot be created: {e}", folder.display()))?;
-        let shape = |m: &&PackedMatrix| format!("{} {} {}", m.dtype(), m.rows(), m.k());
+        let shape = |m: &&PackedMatrix| format!("{} {} {}", m.dtype(), m.count() * m.rows(), m.k());
         let checksums = |m: &&PackedMatrix| {
             let sums: Vec<String> = m.checksums(cpu).iter().map(|sum| format!("{sum:x}")).collect();
             sums.join(" ")

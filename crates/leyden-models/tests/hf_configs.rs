@@ -31,6 +31,7 @@ fn decoder(
         kv_heads,
         head_dim,
         ffn,
+        experts: None,
         context,
         norm_eps,
         head_norm: architecture == "qwen3",
@@ -213,6 +214,10 @@ fn what_would_change_the_result_is_refused_by_name() {
         (
             r#""model_type": "gemma3""#,
             "model_type: architecture `gemma3` is not supported; supported: llama, mistral, qwen2, qwen3",
+        ),
+        (
+            r#""model_type": "qwen3_moe""#,
+            "model_type: architecture `qwen3_moe` is not supported; supported: llama, mistral, qwen2, qwen3",
         ),
         (r#""model_type": null"#, "model_type: required metadata key is missing"),
         (r#""model_type": 7"#, "model_type: want string, found integer"),

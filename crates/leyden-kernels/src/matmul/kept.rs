@@ -3,7 +3,7 @@
 //! The panels of a format are the same on every instruction set, so a kept matrix suits every machine that reads
 //! numbers from their low byte on. [`LAYOUT`] is what changes when a panel does.
 
-use super::{Data, PackedMatrix, SLICE_BYTES, layout_of, sizes};
+use super::{Data, Extent, PackedMatrix, SLICE_BYTES, layout_of};
 use crate::Cpu;
 use crate::error::Error;
 use crate::memory::{Disjoint, HugeBuf};
@@ -54,8 +54,8 @@ impl PackedMatrix {
     ) -> Result<Option<PackedMatrix>, Error> {
         let format =
             layout_of(tensor.dtype()).ok_or_else(|| Error::no_kernel(tensor.name(), tensor.dtype()))?;
-        let (rows, k) = (tensor.rows(), tensor.cols());
-        let (panel_bytes, bytes) = sizes(format, rows, k).ok_or_else(|| Error::too_large(tensor.name()))?;
+        let extent = Extent::of(format, tensor).ok_or_else(|| Error::too_large(tensor.name()))?;
+        let Extent { count, rows, k, panel_bytes, bytes } = extent;
         let parts = bytes.div_ceil(CHECKED_BYTES);
         if kept.bytes.as_slice().len() != bytes || kept.checksums.len() != parts {
             return Ok(None);
@@ -90,7 +90,7 @@ impl PackedMatrix {
         };
         let whole = bad.into_inner() == 0;
         let name = tensor.name().to_owned();
-        Ok(whole.then_some(PackedMatrix { format, name, rows, k, panel_bytes, data }))
+        Ok(whole.then_some(PackedMatrix { format, name, count, rows, k, panel_bytes, data }))
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A [`PackedMatrix`] is made once from a tensor of the file. [`multiply`] runs several products that share a
 //! batch as one parallel job, so that Q, K and V cost one barrier; [`multiply_gated`] computes
-//! `silu(gate x) * (up x)` without storing either factor.
+//! `silu(gate x) * (up x)` without storing either factor. A mixture of experts, where every token chooses some of a
+//! stack of matrices, has its own driver, [`multiply_experts`].
 //!
 //! A task is a few panels times all columns. Columns are visited in groups whose activations fit the second
 //! cache beside the panels. Which task computes an element never changes its value.
@@ -19,9 +20,13 @@ use std::ops::Range;
 
 pub(crate) mod family;
 pub(crate) mod format;
+mod grouped;
 mod kept;
+mod routing;
 
+pub use grouped::{Experts, GroupedWork, multiply_experts};
 pub use kept::{CHECKED_BYTES, Kept, LAYOUT};
+pub use routing::Routing;
 
 /// The widest tile of any tier.
 pub(crate) const MAX_COLUMNS: usize = Level::MAX_COLUMNS;
@@ -41,17 +46,37 @@ pub(crate) fn layout_of(dtype: DType) -> Option<&'static Format> {
     FORMATS.iter().find(|f| f.dtype == dtype)
 }
 
-/// Bytes of a panel and of all panels of a matrix; `None` if they overflow.
-fn sizes(format: &Format, rows: usize, k: usize) -> Option<(usize, usize)> {
-    let panel = (format.panel_bytes)(k)?;
-    Some((panel, panel.checked_mul(rows.div_ceil(ROWS))?))
+/// What the panels of a tensor are: of how many matrices, of which shape, and their bytes.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    count: usize,
+    rows: usize,
+    k: usize,
+    panel_bytes: usize,
+    bytes: usize,
 }
 
-/// Weights of one matrix in the order the kernels read them. Holds the file's bits, none changed.
+impl Extent {
+    /// The panels of a tensor `[rows, k]` or `[matrices, rows, k]`; `None` if the size overflows.
+    fn of(format: &Format, tensor: &TensorView<'_>) -> Option<Extent> {
+        let (count, rows) = match tensor.shape() {
+            &[count, rows, _] => (count, rows),
+            _ => (1, tensor.rows()),
+        };
+        let k = tensor.cols();
+        let panel_bytes = (format.panel_bytes)(k)?;
+        let bytes = panel_bytes.checked_mul(rows.div_ceil(ROWS))?.checked_mul(count)?;
+        Some(Extent { count, rows, k, panel_bytes, bytes })
+    }
+}
+
+/// Weights of one matrix, or of a stack of matrices of one shape, in the order the kernels read them. Holds the file's
+/// bits, none changed. Every matrix of a stack begins with a panel of its own.
 #[derive(Debug)]
 pub struct PackedMatrix {
     format: &'static Format,
     name: String,
+    count: usize,
     rows: usize,
     k: usize,
     panel_bytes: usize,
@@ -66,7 +91,7 @@ enum Data {
 }
 
 impl PackedMatrix {
-    /// Packs a tensor of shape `[rows, k]`.
+    /// Packs a tensor of shape `[rows, k]`, or a stack of shape `[matrices, rows, k]`.
     ///
     /// # Errors
     /// No kernel computes with the tensor's type, no memory for the packed copy, or its size overflows.
@@ -86,10 +111,12 @@ impl PackedMatrix {
     ) -> Result<PackedMatrix, Error> {
         let format =
             layout_of(tensor.dtype()).ok_or_else(|| Error::no_kernel(tensor.name(), tensor.dtype()))?;
-        let (rows, k) = (tensor.rows(), tensor.cols());
-        let too_big = || Error::too_large(tensor.name());
-        let (panel_bytes, bytes) = sizes(format, rows, k).ok_or_else(too_big)?;
-        let panels = rows.div_ceil(ROWS);
+        let extent = Extent::of(format, tensor).ok_or_else(|| Error::too_large(tensor.name()))?;
+        let Extent { count, rows, k, panel_bytes, bytes } = extent;
+        let each = rows.div_ceil(ROWS);
+        let panels = each * count;
+        // The first row of a panel in the tensor.
+        let first_row = |p: usize| if p == panels { rows * count } else { p / each * rows + p % each * ROWS };
         let mut data = HugeBuf::zeroed(bytes).map_err(|e| Error::memory(tensor.name(), bytes, e))?;
         cpu.place(&mut data);
         let out = Disjoint::new(data.as_mut_slice());
@@ -97,9 +124,9 @@ impl PackedMatrix {
             // SAFETY: panels do not overlap, and each task has its own.
             let panel = unsafe { out.range(p * panel_bytes, panel_bytes) };
             let mut source: [&[u8]; ROWS] = [&[]; ROWS];
-            let n = ROWS.min(rows - p * ROWS);
+            let n = ROWS.min(rows - p % each * ROWS);
             for (i, row) in source[..n].iter_mut().enumerate() {
-                *row = tensor.row(p * ROWS + i);
+                *row = tensor.row(first_row(p) + i);
             }
             (format.pack)(&source[..n], k, panel);
         };
@@ -107,10 +134,10 @@ impl PackedMatrix {
         for first in (0..panels).step_by(slice) {
             let last = panels.min(first + slice);
             cpu.pool().run(last - first, |p| pack(first + p));
-            packed(first * ROWS * tensor.row_bytes()..rows.min(last * ROWS) * tensor.row_bytes());
+            packed(first_row(first) * tensor.row_bytes()..first_row(last) * tensor.row_bytes());
         }
         let name = tensor.name().to_owned();
-        Ok(PackedMatrix { format, name, rows, k, panel_bytes, data: Data::Memory(data) })
+        Ok(PackedMatrix { format, name, count, rows, k, panel_bytes, data: Data::Memory(data) })
     }
 
     /// The tensor's name in the file.
@@ -128,7 +155,13 @@ impl PackedMatrix {
         }
     }
 
-    /// Output values.
+    /// Matrices in the stack; 1 if it is none.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Output values, of each matrix in a stack.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
@@ -158,6 +191,7 @@ impl PackedMatrix {
         self.as_bytes().len()
     }
 
+    /// Panels of each matrix.
     fn panels(&self) -> usize {
         self.rows.div_ceil(ROWS)
     }
@@ -308,6 +342,7 @@ dispatch! {
 }
 
 fn check(w: &PackedMatrix, input: &Activations) {
+    assert_eq!(w.count, 1, "a stack is no matrix");
     assert_eq!((w.format.grid, w.k), (input.grid, input.k), "weights and activations belong together");
 }
 
@@ -318,15 +353,24 @@ fn chunk_panels(cpu: &Cpu, panels: usize, macs: usize) -> usize {
 
 /// Visits every (panel, tile) of a chunk, columns in groups that stay in cache.
 fn for_tiles(input: &Activations, panels: Range<usize>, mut visit: impl FnMut(usize, &Tile<'_>)) {
-    let tiles = input.tiles();
+    for_tile_indices(input, 0..input.tiles(), panels, |p, t| visit(p, &input.tile(t)));
+}
+
+/// As [`for_tiles`], of some tiles, by number.
+fn for_tile_indices(
+    input: &Activations,
+    tiles: Range<usize>,
+    panels: Range<usize>,
+    mut visit: impl FnMut(usize, usize),
+) {
     let bytes = input.k * MAX_COLUMNS * if input.grid == Grid::F32 { 4 } else { 1 };
     let group = (GROUP_BYTES / bytes).max(1);
-    let mut first = 0;
-    while first < tiles {
-        let last = (first + group).min(tiles);
+    let mut first = tiles.start;
+    while first < tiles.end {
+        let last = (first + group).min(tiles.end);
         for p in panels.clone() {
             for t in first..last {
-                visit(p, &input.tile(t));
+                visit(p, t);
             }
         }
         first = last;

@@ -19,7 +19,7 @@ pub(super) fn runs(level: Level, kernel: TileFn) {
 }
 
 /// A small deterministic generator.
-struct Rng(u64);
+pub(super) struct Rng(pub(super) u64);
 
 impl Rng {
     fn next(&mut self) -> u32 {
@@ -27,14 +27,14 @@ impl Rng {
         (self.0 >> 33) as u32
     }
 
-    fn float(&mut self) -> f32 {
+    pub(super) fn float(&mut self) -> f32 {
         self.next() as f32 / (1_u32 << 30) as f32 - 1.0
     }
 }
 
 /// How file bytes are made.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Fill {
+pub(super) enum Fill {
     /// Any bits, with scales kept finite.
     Random,
     /// Codes, scales and minima all at their largest magnitude.
@@ -53,7 +53,7 @@ fn factors(dtype: DType) -> &'static [usize] {
     }
 }
 
-fn weights(dtype: DType, rows: usize, k: usize, fill: Fill, rng: &mut Rng) -> Vec<u8> {
+pub(super) fn weights(dtype: DType, rows: usize, k: usize, fill: Fill, rng: &mut Rng) -> Vec<u8> {
     let n = dtype.row_bytes(k).unwrap() * rows;
     let mut bytes: Vec<u8> =
         (0..n).map(|_| if fill == Fill::Extreme { 0xff } else { rng.next() as u8 }).collect();

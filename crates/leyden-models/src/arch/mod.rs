@@ -7,6 +7,7 @@ use leyden_tensor::{Json, Metadata, WeightSource};
 mod llama;
 mod qwen2;
 mod qwen3;
+mod qwen3moe;
 
 /// One supported architecture.
 #[derive(Debug)]
@@ -33,7 +34,8 @@ pub(crate) struct HfClass {
 }
 
 /// Every supported architecture.
-pub static ARCHITECTURES: &[Architecture] = &[llama::ARCHITECTURE, qwen2::ARCHITECTURE, qwen3::ARCHITECTURE];
+pub static ARCHITECTURES: &[Architecture] =
+    &[llama::ARCHITECTURE, qwen2::ARCHITECTURE, qwen3::ARCHITECTURE, qwen3moe::ARCHITECTURE];
 
 impl Architecture {
     /// The values of `model_type` in a `config.json` that this architecture computes.

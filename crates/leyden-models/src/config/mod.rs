@@ -25,8 +25,10 @@ pub struct DecoderConfig {
     pub kv_heads: usize,
     /// Values per head.
     pub head_dim: usize,
-    /// Width of the feed-forward layer.
+    /// Width of the feed-forward layer, of each expert if there are several.
     pub ffn: usize,
+    /// The experts that the feed-forward layer consists of, if it is a mixture.
+    pub experts: Option<ExpertsConfig>,
     /// Longest sequence the model was made for, in tokens.
     pub context: usize,
     /// Added to the mean square in normalisations.
@@ -35,6 +37,18 @@ pub struct DecoderConfig {
     pub head_norm: bool,
     /// Position embedding.
     pub rope: RopeConfig,
+}
+
+/// A mixture of experts (Shazeer et al., 2017): every token goes through some of many feed-forward layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertsConfig {
+    /// How many there are.
+    pub count: usize,
+    /// How many each token goes through; at most `count`.
+    pub used: usize,
+    /// Whether the weights of a token's experts are shares in the softmax of their scores, and sum to one, rather than in
+    /// that of all scores.
+    pub normalise: bool,
 }
 
 /// Rotary position embedding.

@@ -4,7 +4,7 @@
 //! stands in the file.
 
 use super::hf::HfConfig;
-use super::{DecoderConfig, RopeConfig, gguf};
+use super::{DecoderConfig, ExpertsConfig, RopeConfig, gguf};
 use crate::error::Error;
 use leyden_kernels::attention::MAX_HEAD_DIM;
 use leyden_kernels::ops::RopePairs;
@@ -13,6 +13,7 @@ use leyden_tensor::Metadata;
 /// Bounds that keep arithmetic on sizes far from overflow. No published model comes near them.
 const MAX_LAYERS: u32 = 4096;
 const MAX_SIZE: u32 = 1 << 24;
+const MAX_EXPERTS: u32 = 1 << 16;
 
 /// A parameter: its key in GGUF without the architecture, and that in `config.json`; empty where there is none.
 #[derive(Clone, Copy)]
@@ -37,6 +38,8 @@ const ROPE_DIMS: Field = field("rope.dimension_count", "");
 const NORM_EPS: Field = field("attention.layer_norm_rms_epsilon", "rms_norm_eps");
 /// The number of experts; their presence is a matter of the architecture.
 pub(crate) const EXPERTS: Field = field("expert_count", "");
+const EXPERTS_USED: Field = field("expert_used_count", "");
+const EXPERT_FFN: Field = field("expert_feed_forward_length", "");
 
 /// Reads the parameters of one architecture.
 pub(crate) enum Reader<'a> {
@@ -155,8 +158,25 @@ impl Reader<'_> {
         Ok(head_dim)
     }
 
-    /// What all architectures share: sizes, heads, normalisation and rotation.
+    /// What all architectures share, with one feed-forward layer in each block.
     pub(crate) fn decoder(&self, pairs: RopePairs) -> Result<DecoderConfig, Error> {
+        self.blocks(pairs, self.size(FFN)?)
+    }
+
+    /// As [`decoder`](Self::decoder), with a mixture of experts in each block.
+    pub(crate) fn mixture(&self, pairs: RopePairs, normalise: bool) -> Result<DecoderConfig, Error> {
+        let count = self.required(EXPERTS, MAX_EXPERTS)?;
+        let used = self.required(EXPERTS_USED, MAX_EXPERTS)?;
+        if used > count {
+            let what = format!("{used} of {} {count}", self.short(EXPERTS));
+            return Err(self.invalid(EXPERTS_USED, what));
+        }
+        let experts = Some(ExpertsConfig { count, used, normalise });
+        Ok(DecoderConfig { experts, ..self.blocks(pairs, self.size(EXPERT_FFN)?)? })
+    }
+
+    /// Sizes, heads, normalisation and rotation. `ffn` is the width of a feed-forward layer.
+    fn blocks(&self, pairs: RopePairs, ffn: usize) -> Result<DecoderConfig, Error> {
         let width = self.size(WIDTH)?;
         let heads = self.size(HEADS)?;
         let kv_heads = self.opt_size(KV_HEADS)?.unwrap_or(heads);
@@ -172,7 +192,6 @@ impl Reader<'_> {
         }
         let norm_eps = self.norm_eps()?;
         let layers = self.required(LAYERS, MAX_LAYERS)?;
-        let ffn = self.size(FFN)?;
         let context = self.size(CONTEXT)?;
         let (base, scaling) = match self {
             Reader::Gguf(meta, prefix) => gguf::rope(meta, prefix, context)?,
@@ -186,6 +205,7 @@ impl Reader<'_> {
             kv_heads,
             head_dim,
             ffn,
+            experts: None,
             context,
             norm_eps,
             head_norm: false,

@@ -2,9 +2,10 @@
 //! formula (`tests/golden/make/architectures.py`).
 
 use super::shared::{engine, one, own};
-use leyden_engine::Outputs;
-use leyden_kernels::Tier;
+use leyden_engine::{Engine, EngineOptions, Outputs, StepEntry};
 use leyden_kernels::attention::KvType;
+use leyden_kernels::{Cpu, Tier};
+use leyden_models::{Make, PackCache, load_with};
 use leyden_tensor::{DType, Gguf, GgufWriter, Value};
 use serde_json::Value as Json;
 use std::sync::Arc;
@@ -16,6 +17,9 @@ const FF: usize = 64;
 const LAYERS: usize = 2;
 const VOCAB: usize = 128;
 const CONTEXT: u32 = 256;
+const EXPERTS: usize = 11;
+const USED: usize = 3;
+const EXPERT_FF: usize = 24;
 
 /// What differs between the models.
 #[derive(Default)]
@@ -27,6 +31,7 @@ struct Variant {
     freqs: bool,
     bias: bool,
     head_norm: bool,
+    experts: bool,
 }
 
 fn variants() -> Vec<Variant> {
@@ -39,7 +44,13 @@ fn variants() -> Vec<Variant> {
         Variant { head_dim: Some(32), ..llama("llama head_dim 32") },
         Variant { name: "qwen2", arch: "qwen2", bias: true, ..Variant::default() },
         Variant { name: "qwen3", arch: "qwen3", head_dim: Some(32), head_norm: true, ..Variant::default() },
+        mixture(),
     ]
+}
+
+fn mixture() -> Variant {
+    let (name, head_dim) = ("qwen3moe", Some(32));
+    Variant { name, arch: name, head_dim, head_norm: true, experts: true, ..Variant::default() }
 }
 
 /// Writes tensors of the formula's noise, counting seeds.
@@ -67,12 +78,20 @@ impl Writer {
         self.tensor(name, &[rows, cols], 0.0, 2.0 / (cols as f64).sqrt());
     }
 
+    fn stack(&mut self, name: &str, rows: usize, cols: usize) {
+        self.tensor(name, &[EXPERTS, rows, cols], 0.0, 2.0 / (cols as f64).sqrt());
+    }
+
     fn norm(&mut self, name: &str, n: usize) {
         self.tensor(name, &[n], 1.0, 0.2);
     }
 }
 
 fn model(v: &Variant) -> Vec<u8> {
+    model_of(v).file.to_vec().unwrap()
+}
+
+fn model_of(v: &Variant) -> Writer {
     let mut w = Writer::default();
     let dim = v.head_dim.unwrap_or(WIDTH / HEADS);
     let u = |n: usize| Value::U32(u32::try_from(n).unwrap());
@@ -97,6 +116,11 @@ fn model(v: &Variant) -> Vec<u8> {
         w.file.set(&format!("{}.rope.scaling.factor", v.arch), Value::F32(factor));
         w.file.set(&format!("{}.rope.scaling.original_context_length", v.arch), Value::U32(CONTEXT / 4));
     }
+    if v.experts {
+        w.file.set(&format!("{}.expert_count", v.arch), u(EXPERTS));
+        w.file.set(&format!("{}.expert_used_count", v.arch), u(USED));
+        w.file.set(&format!("{}.expert_feed_forward_length", v.arch), u(EXPERT_FF));
+    }
     w.tensor("token_embd.weight", &[VOCAB, WIDTH], 0.0, 2.0);
     for i in 0..LAYERS {
         let name = |part: &str| format!("blk.{i}.{part}");
@@ -113,6 +137,13 @@ fn model(v: &Variant) -> Vec<u8> {
         }
         w.matrix(&name("attn_output.weight"), WIDTH, HEADS * dim);
         w.norm(&name("ffn_norm.weight"), WIDTH);
+        if v.experts {
+            w.matrix(&name("ffn_gate_inp.weight"), EXPERTS, WIDTH);
+            w.stack(&name("ffn_gate_exps.weight"), EXPERT_FF, WIDTH);
+            w.stack(&name("ffn_up_exps.weight"), EXPERT_FF, WIDTH);
+            w.stack(&name("ffn_down_exps.weight"), WIDTH, EXPERT_FF);
+            continue;
+        }
         w.matrix(&name("ffn_gate.weight"), FF, WIDTH);
         w.matrix(&name("ffn_up.weight"), FF, WIDTH);
         w.matrix(&name("ffn_down.weight"), WIDTH, FF);
@@ -122,7 +153,7 @@ fn model(v: &Variant) -> Vec<u8> {
     if v.freqs {
         w.tensor("rope_freqs.weight", &[dim / 2], 4.0, 6.0);
     }
-    w.file.to_vec().unwrap()
+    w
 }
 
 #[test]
@@ -155,4 +186,106 @@ fn logits_are_llama_cpps_at_every_split_of_prompt_and_decode() {
             }
         }
     }
+}
+
+/// The bits of all logits of a text of one sequence, fed in pieces, with others in the same step.
+fn bits(file: &[u8], cpu: (Tier, usize), piece: usize, others: usize) -> Vec<u32> {
+    let mut e =
+        engine(Arc::new(Gguf::from_vec(file.to_vec(), "mixture").unwrap()), cpu.0, cpu.1, KvType::F16);
+    let tokens: Vec<u32> = (0..60).map(|i| (i * 37 + i * i) % 128).collect();
+    let sequences: Vec<_> = (0..=others).map(|_| e.open()).collect();
+    let mut bits = Vec::new();
+    for part in tokens.chunks(piece) {
+        let mut plan = one(sequences[others], part, Outputs::All);
+        for (i, &other) in sequences[..others].iter().enumerate() {
+            let tokens = part.iter().map(|t| (t * 3 + i as u32) % 128).collect();
+            plan.entries.insert(0, StepEntry { sequence: other, tokens, outputs: Outputs::None });
+        }
+        let output = e.step(&plan).unwrap();
+        output.rows().for_each(|r| bits.extend(r.logits.iter().map(|l| l.to_bits())));
+    }
+    bits
+}
+
+#[test]
+fn a_mixture_gives_the_same_bits_on_every_tier_with_any_team_and_batch() {
+    let file = model(&mixture());
+    let want = bits(&file, (Tier::SCALAR, 1), 60, 0);
+    assert_eq!(want.len(), 60 * VOCAB);
+    for tier in Tier::available() {
+        for (threads, piece, others) in [(1, 60, 0), (3, 60, 2), (2, 7, 0), (2, 1, 3)] {
+            let got = bits(&file, (tier, threads), piece, others);
+            assert!(got == want, "{} x{threads}, pieces of {piece}, {others} others", tier.level());
+        }
+    }
+}
+
+#[test]
+fn impossible_mixtures_are_errors_that_name_the_key() {
+    let open = |key: &str, value: Option<Value>| {
+        let mut w = model_of(&mixture());
+        match value {
+            Some(value) => w.file.set(&format!("qwen3moe.{key}"), value),
+            None => w.file.set("qwen3moe.nothing", Value::Bool(true)),
+        };
+        let file = Gguf::from_vec(w.file.to_vec().unwrap(), "m.gguf").unwrap();
+        let cpu = Cpu::new(Tier::best(), 1).unwrap();
+        leyden_models::load(Arc::new(file), &cpu, &mut |_, _| {}).map(|_| ()).map_err(|e| e.to_string())
+    };
+    assert_eq!(open("", None), Ok(()));
+    let used = EXPERTS as u32 + 1;
+    for (key, value, want) in [
+        ("expert_count", 0, "0 is not between 1 and 65536"),
+        ("expert_count", u32::MAX, "4294967295 is not between 1 and 65536"),
+        ("expert_used_count", 0, "0 is not between 1 and 65536"),
+        ("expert_used_count", used, "12 of expert_count 11"),
+        ("expert_used_count", u32::MAX, "4294967295 is not between 1 and 65536"),
+        ("expert_feed_forward_length", 0, "0 is not between 1 and 16777216"),
+        ("expert_feed_forward_length", u32::MAX, "4294967295 is not between 1 and 16777216"),
+    ] {
+        let error = open(key, Some(Value::U32(value))).unwrap_err();
+        assert_eq!(error, format!("m.gguf: qwen3moe.{key}: {want}"));
+    }
+    for key in ["expert_count", "expert_used_count", "expert_feed_forward_length"] {
+        let error = open(key, Some(Value::from("many"))).unwrap_err();
+        assert!(error.starts_with(&format!("m.gguf: qwen3moe.{key}: ")), "{error}");
+    }
+    // What the tensors do not bear out.
+    for (key, value, tensor) in [
+        ("expert_count", 65536, "blk.0.ffn_gate_inp.weight"),
+        ("expert_count", 12, "blk.0.ffn_gate_inp.weight"),
+        ("expert_feed_forward_length", 25, "blk.0.ffn_gate_exps.weight"),
+        ("expert_feed_forward_length", 1 << 24, "blk.0.ffn_gate_exps.weight"),
+    ] {
+        let error = open(key, Some(Value::U32(value))).unwrap_err();
+        assert!(error.starts_with(&format!("m.gguf: {tensor}: shape ")), "{error}");
+    }
+}
+
+#[test]
+fn stacks_of_experts_are_kept_between_starts() {
+    let folder = std::env::temp_dir().join(format!("leyden-mixture-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("mixture.gguf");
+    std::fs::write(&path, model(&mixture())).unwrap();
+    let cpu = Arc::new(Cpu::new(Tier::best(), 2).unwrap());
+    let load = |map| {
+        let cache = PackCache::Folder { path: folder.join("packs"), make: Make::Missing, map };
+        let source = Arc::new(Gguf::open(&path).unwrap());
+        let (model, report) = load_with(source, &cpu, &cache, &mut |_, _| {}).unwrap();
+        let options = EngineOptions { kv_type: KvType::F16, context: 64, cache_tokens: 64, step_tokens: 64 };
+        let mut e = Engine::new(Arc::new(model), Arc::clone(&cpu), options).unwrap();
+        let sequence = e.open();
+        let output = e.step(&one(sequence, &[1, 2, 3, 4, 5], Outputs::All)).unwrap();
+        let bits: Vec<u32> = output.rows().flat_map(|r| r.logits.iter().map(|l| l.to_bits())).collect();
+        (bits, report)
+    };
+    let (want, made) = load(false);
+    assert!(made.made.is_some() && made.notes.is_empty(), "{made:?}");
+    for map in [false, true] {
+        let (got, read) = load(map);
+        assert!(read.read.is_some() && read.mapped == map && read.notes.is_empty(), "{read:?}");
+        assert!(got == want, "mapped: {map}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -60,8 +60,6 @@ pub(super) struct Loaded {
     pub(super) head_macs: u64,
     /// Whether most weights are floats.
     pub(super) float: bool,
-    /// Bytes of the weights as they are computed with.
-    pub(super) weight_bytes: usize,
     pub(super) tier: Tier,
     topology: Topology,
     origin: Origin,
@@ -116,6 +114,11 @@ impl Loaded {
             let in_layers = t.name.starts_with("blk.") || t.name.contains(".layers.");
             match t.shape.len() {
                 2 if in_layers => layer_macs += count,
+                // A stack of experts, of which a token uses some.
+                3 if in_layers => {
+                    let experts = model.config().experts;
+                    layer_macs += experts.map_or(count, |e| count / e.count as u64 * e.used as u64);
+                }
                 2 => head_macs = head_macs.max(count),
                 _ => {}
             }
@@ -130,7 +133,6 @@ impl Loaded {
             layer_macs,
             head_macs,
             float: matches!(dtype, DType::F32 | DType::F16 | DType::BF16),
-            weight_bytes: model.decoder().weight_bytes(),
             tier: model.cpu().tier(),
             topology,
             origin,
@@ -156,6 +158,12 @@ impl Loaded {
         let cpu = |replica| Cpu::placed(self.tier, replica, &Pages::AsTouched).map(Arc::new);
         let cpus = placement.replicas.iter().map(cpu).collect::<Result<_, _>>();
         Ok((decoder, cpus.map_err(|error| Failure::new(format!("cannot start threads: {error}")))?))
+    }
+
+    /// Bytes of weights that a step of so many tokens reads.
+    pub(super) fn step_bytes(&self, tokens: usize) -> Option<usize> {
+        let placed = self.placed.borrow();
+        Some(placed.as_ref()?.decoder.step_bytes(tokens))
     }
 
     /// What a cache for this model holds.

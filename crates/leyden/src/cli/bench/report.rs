@@ -156,7 +156,6 @@ impl Report<'_> {
     /// come together.
     fn share(&self, test: &Test, rate: f64) -> Option<(f64, &'static str)> {
         let c = self.ceilings.as_ref()?;
-        let weights = self.model.weight_bytes;
         let macs = if self.model.float { c.f32_macs } else { c.int8_macs };
         if test.prompt > 0 && test.generate == 0 {
             let needed = rate * self.model.layer_macs as f64;
@@ -165,6 +164,7 @@ impl Report<'_> {
         if test.prompt > 0 {
             return None;
         }
+        let weights = self.model.step_bytes(test.parallel)?;
         let kept = (test.depth + test.generate / 2) * self.model.kv_token_bytes(self.args.kv_type)?;
         // Of all replicas: each reads the weights for itself.
         let steps = rate / test.parallel as f64;

@@ -17,6 +17,7 @@ import llama_cpp as L
 import numpy as np
 
 WIDTH, HEADS, KV, FF, LAYERS, VOCAB, CONTEXT, TOKENS = 32, 2, 1, 64, 2, 128, 256, 100
+EXPERTS, USED, EXPERT_FF = 11, 3, 24
 VARIANTS = {
     "llama": dict(arch="llama"),
     "llama rope_freqs": dict(arch="llama", freqs=True),
@@ -25,6 +26,7 @@ VARIANTS = {
     "llama head_dim 32": dict(arch="llama", head_dim=32),
     "qwen2": dict(arch="qwen2", bias=True),
     "qwen3": dict(arch="qwen3", head_dim=32, head_norm=True),
+    "qwen3moe": dict(arch="qwen3moe", head_dim=32, head_norm=True, experts=True),
 }
 
 
@@ -57,6 +59,10 @@ def write(path, v):
         w.add_rope_scaling_type(gguf.RopeScalingType(kind))
         w.add_rope_scaling_factor(factor)
         w.add_rope_scaling_orig_ctx_len(CONTEXT // 4)
+    if v.get("experts"):
+        w.add_expert_count(EXPERTS)
+        w.add_expert_used_count(USED)
+        w.add_expert_feed_forward_length(EXPERT_FF)
     seed = 0
 
     def tensor(name, rows, cols, scale=None):
@@ -64,6 +70,11 @@ def write(path, v):
         seed += 1
         x = noise(rows * cols, seed, scale or 2.0 / cols**0.5)
         w.add_tensor(name, x.reshape(rows, cols))
+
+    def stack(name, rows, cols):
+        nonlocal seed
+        seed += 1
+        w.add_tensor(name, noise(EXPERTS * rows * cols, seed, 2.0 / cols**0.5).reshape(EXPERTS, rows, cols))
 
     def vector(name, n, base=1.0, scale=0.2):
         nonlocal seed
@@ -83,6 +94,12 @@ def write(path, v):
             vector(b + "attn_k_norm.weight", hd)
         tensor(b + "attn_output.weight", WIDTH, HEADS * hd)
         vector(b + "ffn_norm.weight", WIDTH)
+        if v.get("experts"):
+            tensor(b + "ffn_gate_inp.weight", EXPERTS, WIDTH)
+            stack(b + "ffn_gate_exps.weight", EXPERT_FF, WIDTH)
+            stack(b + "ffn_up_exps.weight", EXPERT_FF, WIDTH)
+            stack(b + "ffn_down_exps.weight", WIDTH, EXPERT_FF)
+            continue
         tensor(b + "ffn_gate.weight", FF, WIDTH)
         tensor(b + "ffn_up.weight", FF, WIDTH)
         tensor(b + "ffn_down.weight", WIDTH, FF)

@@ -1,0 +1,166 @@
+//! [`multiply_experts`]: the feed-forward layer of a mixture of experts over a batch.
+//!
+//! Tokens are gathered by expert into tiles of its own, so that its weights are read once however many tokens use it,
+//! and those of an expert that nobody chose not at all. All experts are one job: a task of the first product is a few
+//! panels of one expert, one of the second the same few panels of every expert in turn. The latter owns its rows of
+//! the output, so a token's experts are added by one task, in ascending order of their indices, whatever the batch.
+
+use super::routing::Routing;
+use super::{ALONE, MAX_COLUMNS, PackedMatrix, ROWS, chunk_panels, for_tile_indices, gated_on};
+use crate::Cpu;
+use crate::activations::Activations;
+use crate::isa::{Isa, dispatch};
+use crate::memory::Disjoint;
+use std::ops::Range;
+
+/// The matrices of a mixture of experts with gated feed-forward layers: three stacks, one matrix for each expert.
+#[derive(Clone, Copy, Debug)]
+pub struct Experts<'a> {
+    /// `[experts, hidden, width]`.
+    pub gate: &'a PackedMatrix,
+    /// `[experts, hidden, width]`.
+    pub up: &'a PackedMatrix,
+    /// `[experts, width, hidden]`.
+    pub down: &'a PackedMatrix,
+}
+
+/// Buffers of [`multiply_experts`]. They grow to the largest batch seen.
+#[derive(Debug, Default)]
+pub struct GroupedWork {
+    /// For the gate, and for `up` where its grid is another.
+    inputs: [Activations; 2],
+    hidden: Vec<f32>,
+    hidden_codes: Activations,
+    /// The columns of every tile, and the tiles of every group.
+    tiles: Vec<(usize, usize)>,
+    tiles_of: Vec<Range<usize>>,
+}
+
+/// Adds `weight * down(silu(gate x) * (up x))` to every token's row of `out` for each of its experts, in ascending
+/// order of their indices and with one rounding each. `input` and `out` have one row of `width` values per token.
+///
+/// # Panics
+/// If the stacks do not fit each other or the routing, or `input` or `out` has the wrong length.
+pub fn multiply_experts(
+    cpu: &Cpu,
+    experts: &Experts<'_>,
+    routing: &Routing,
+    input: &[f32],
+    work: &mut GroupedWork,
+    out: &mut [f32],
+) {
+    let Experts { gate, up, down } = *experts;
+    let (count, hidden, width) = (gate.count(), gate.rows(), gate.k());
+    assert_eq!(
+        (up.count(), up.rows(), up.k(), down.count(), down.rows(), down.k()),
+        (count, hidden, width, count, width, hidden),
+        "the stacks of a mixture"
+    );
+    assert_eq!(routing.experts(), count, "experts of the routing");
+    assert_eq!((input.len(), out.len()), (routing.tokens() * width, routing.tokens() * width), "tokens");
+    let GroupedWork { inputs, hidden: values, hidden_codes, tiles, tiles_of } = work;
+    tiles.clear();
+    tiles_of.clear();
+    for group in routing.groups() {
+        let first = tiles.len();
+        tiles.extend(Activations::tiles_of(cpu.tier(), group.first, group.end - group.first));
+        tiles_of.push(first..tiles.len());
+    }
+    let row = |pair: usize| &input[routing.pair(pair).0 * width..][..width];
+    let [gate_input, up_input] = inputs;
+    gate_input.fill_tiles(cpu.tier(), cpu.pool(), gate.grid(), width, tiles, row);
+    let up_input = if up.grid() == gate.grid() {
+        &*gate_input
+    } else {
+        up_input.fill_tiles(cpu.tier(), cpu.pool(), up.grid(), width, tiles, row);
+        &*up_input
+    };
+    values.resize(routing.pairs() * hidden, 0.0);
+    multiply_gates(cpu, (gate, gate_input), (up, up_input), routing, (tiles, tiles_of), values);
+    let row = |pair: usize| &values[pair * hidden..][..hidden];
+    hidden_codes.fill_tiles(cpu.tier(), cpu.pool(), down.grid(), hidden, tiles, row);
+    multiply_down(cpu, (down, hidden_codes), routing, (tiles, tiles_of), out);
+}
+
+/// `out[pair] = silu(gate x) * (up x)`.
+fn multiply_gates(
+    cpu: &Cpu,
+    (gate, gate_input): (&PackedMatrix, &Activations),
+    (up, up_input): (&PackedMatrix, &Activations),
+    routing: &Routing,
+    (tiles, tiles_of): (&[(usize, usize)], &[Range<usize>]),
+    out: &mut [f32],
+) {
+    let (rows, panels, groups) = (gate.rows(), gate.panels(), routing.groups());
+    let macs = 2 * rows * gate.k() * routing.pairs();
+    let chunk = chunk_panels(cpu, 2 * panels * groups.len(), macs);
+    let chunks = panels.div_ceil(chunk);
+    let out = Disjoint::new(out);
+    let task = |task: usize| {
+        let (group, start) = (task / chunks, task % chunks * chunk);
+        let base = groups[group].expert * panels;
+        let mut g = [0.0; MAX_COLUMNS * ROWS];
+        let mut u = [0.0; MAX_COLUMNS * ROWS];
+        for_tile_indices(gate_input, tiles_of[group].clone(), start..(start + chunk).min(panels), |p, t| {
+            let (first, end) = tiles[t];
+            gate.tile(cpu.tier(), base + p, &gate_input.tile_at((first, end)), &mut g);
+            up.tile(cpu.tier(), base + p, &up_input.tile_at((first, end)), &mut u);
+            gated_on(cpu.tier(), &mut g, &u, end - first);
+            let n = ROWS.min(rows - p * ROWS);
+            for (c, g) in g.chunks_exact(ROWS).take(end - first).enumerate() {
+                // SAFETY: (pair, panel) pairs belong to one task each, so these ranges are disjoint.
+                let out = unsafe { out.range((first + c) * rows + p * ROWS, n) };
+                out.copy_from_slice(&g[..n]);
+            }
+        });
+    };
+    let tasks = chunks * groups.len();
+    if macs < ALONE { (0..tasks).for_each(task) } else { cpu.pool().run(tasks, task) }
+}
+
+/// `out[token] += weight * down h`, expert after expert.
+fn multiply_down(
+    cpu: &Cpu,
+    (down, input): (&PackedMatrix, &Activations),
+    routing: &Routing,
+    (tiles, tiles_of): (&[(usize, usize)], &[Range<usize>]),
+    out: &mut [f32],
+) {
+    let (rows, panels) = (down.rows(), down.panels());
+    let macs = rows * down.k() * routing.pairs();
+    let chunk = chunk_panels(cpu, panels, macs);
+    let out = Disjoint::new(out);
+    let task = |task: usize| {
+        let chunk = task * chunk..((task + 1) * chunk).min(panels);
+        let mut y = [0.0; MAX_COLUMNS * ROWS];
+        for (group, of_group) in routing.groups().iter().zip(tiles_of) {
+            for_tile_indices(input, of_group.clone(), chunk.clone(), |p, t| {
+                let (first, end) = tiles[t];
+                down.tile(cpu.tier(), group.expert * panels + p, &input.tile_at((first, end)), &mut y);
+                let n = ROWS.min(rows - p * ROWS);
+                for (c, y) in y.chunks_exact(ROWS).take(end - first).enumerate() {
+                    let (token, weight) = routing.pair(first + c);
+                    // SAFETY: a panel of the output belongs to one task, which visits one pair at a time.
+                    let out = unsafe { out.range(token * rows + p * ROWS, n) };
+                    add_weighted(cpu.tier(), weight, &y[..n], out);
+                }
+            });
+        }
+    };
+    let tasks = panels.div_ceil(chunk);
+    if macs < ALONE { (0..tasks).for_each(task) } else { cpu.pool().run(tasks, task) }
+}
+
+#[inline(always)]
+fn add_weighted_impl<I: Isa>(_isa: I, weight: f32, y: &[f32], out: &mut [f32]) {
+    for (o, y) in out.iter_mut().zip(y) {
+        *o = y.mul_add(weight, *o);
+    }
+}
+
+dispatch! {
+    fn add_weighted => add_weighted_impl(weight: f32, y: &[f32], out: &mut [f32])
+}
+
+#[cfg(test)]
+mod tests;
