@@ -23,9 +23,9 @@ const TIMES: usize = 80;
 const CONSTANT: usize = 1 << 20;
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// A limit of time; an emulator, behind which the tests may run, takes some twenty times as long.
+/// A limit of time; an emulator, behind which the tests may run, takes tens of times as long.
 fn patience(limit: Duration) -> Duration {
-    limit * if std::env::var_os("LEYDEN_TEST_RUNNER").is_some() { 20 } else { 1 }
+    limit * if std::env::var_os("LEYDEN_TEST_RUNNER").is_some() { 100 } else { 1 }
 }
 
 fn random(i: u64) -> u64 {

@@ -312,7 +312,7 @@ fn write_fuzz_seeds() {
     }
 }
 
-/// A limit of time; an emulator, behind which the tests may run, takes some twenty times as long.
+/// A limit of time; an emulator, behind which the tests may run, takes tens of times as long.
 fn patience(limit: Duration) -> Duration {
-    limit * if std::env::var_os("LEYDEN_TEST_RUNNER").is_some() { 20 } else { 1 }
+    limit * if std::env::var_os("LEYDEN_TEST_RUNNER").is_some() { 100 } else { 1 }
 }

@@ -12,6 +12,7 @@ use leyden_tensor::{DType, Gguf, GgufWriter, WeightSource, quant};
 use leyden_text::Special;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -84,19 +85,28 @@ fn every_type_gives_the_same_bits_on_every_tier_and_team() {
             }
             bits
         };
-        let want = bits(Tier::SCALAR, 3);
-        // What one processor gives is what every other gives, of whatever architecture.
-        let digest = hex(&want.iter().flat_map(|b| b.to_le_bytes()).collect::<Vec<u8>>());
-        if stored["digests"][dtype.name()] != digest {
-            others.push(format!("\"{dtype}\": \"{digest}\""));
-        }
-        for tier in Tier::available() {
-            // One thread everywhere, and three on the best tier as on the plain one.
-            let teams = if tier == Tier::best() { &[1, 3][..] } else { &[1] };
-            for &threads in teams {
-                assert!(bits(tier, threads) == want, "{dtype} on {} with {threads} threads", tier.level());
+        // An emulator skips the plain path, which is slow there: the digest has its bits.
+        let tiers = Tier::available().into_iter().filter(|tier| !emulated() || *tier != Tier::SCALAR);
+        let mut seen = BTreeSet::new();
+        for tier in tiers {
+            // One thread everywhere, and three on the best tier and the plain one.
+            let both = !emulated() && (tier == Tier::best() || tier == Tier::SCALAR);
+            for &threads in if both { &[1, 3][..] } else { &[1] } {
+                let bits = bits(tier, threads);
+                let digest = hex(&bits.iter().flat_map(|b| b.to_le_bytes()).collect::<Vec<u8>>());
+                if stored["digests"][dtype.name()] != digest {
+                    eprintln!("{dtype} differs on {} with {threads} threads", tier.level());
+                }
+                seen.insert(digest);
             }
         }
+        assert_eq!(seen.len(), 1, "{dtype}: the same logits on every tier and team");
+        // What one processor gives is what every other gives, of whatever architecture.
+        others.extend(
+            seen.iter()
+                .filter(|seen| stored["digests"][dtype.name()] != **seen)
+                .map(|seen| format!("\"{dtype}\": \"{seen}\"")),
+        );
     }
     let levels: Vec<&str> = Tier::available().iter().map(|t| t.level().name()).collect();
     eprintln!("{} weight types, the same logits on {}", types().count(), levels.join(", "));
