@@ -27,7 +27,7 @@ pub(crate) fn emulated() -> bool {
 
 /// Of the damaged files an emulator judges one in so many: it takes twenty times as long, and keeps some hundred KiB
 /// for every thread that has ended, of which a case has one. What a file does is not a question of the processor.
-const EMULATED_EVERY: u32 = 25;
+const EMULATED_EVERY: u32 = 80;
 
 /// The name that stands for every file.
 pub(crate) const FILE: &str = "damaged.gguf";

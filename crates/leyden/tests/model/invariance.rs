@@ -39,7 +39,8 @@ fn logits(engine: &mut Engine, tokens: &[u32], piece: usize) -> Vec<u32> {
 
 #[test]
 fn tiers_and_teams_give_the_same_bits() {
-    let tokens = text(70, 1);
+    // Past a block of 64; an emulator, for which that is long, gets a full tile and part of one.
+    let tokens = text(if emulated() { 25 } else { 70 }, 1);
     for file in FILES {
         let want = logits(&mut engine(open(file), Tier::SCALAR, 1, KvType::F16), &tokens, 70);
         for tier in Tier::available() {

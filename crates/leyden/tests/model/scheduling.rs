@@ -142,7 +142,8 @@ fn alone(which: &[u32], kv_type: KvType) -> BTreeMap<u32, Vec<u32>> {
 
 #[test]
 fn any_schedule_gives_the_same_tokens() {
-    let which: Vec<u32> = (0..32).collect();
+    let requests = if emulated() { 12 } else { 32 };
+    let which: Vec<u32> = (0..requests).collect();
     let want = alone(&which, KvType::F16);
     assert!(want.values().all(|a| a.len() == 30));
     // To cut work into shares is nothing that a processor does differently, so an emulator gets one team.
@@ -151,14 +152,14 @@ fn any_schedule_gives_the_same_tokens() {
         let mut server = Server::new(machine(threads, KvType::F16), wide(), ALL);
         let (got, events) = server.answer(&which, false);
         assert!(got == want, "together, {threads} threads");
-        assert_eq!((events.most_in_a_step, events.preemptions), (32, 0));
+        assert_eq!((events.most_in_a_step, events.preemptions), (requests as usize, 0));
         let (got, events) = server.answer(&which, false);
         assert!(got == want, "cached, {threads} threads");
-        assert!(events.cached_tokens >= 32 * 128, "{events:?}");
+        assert!(events.cached_tokens >= requests as usize * 128, "{events:?}");
         server.scheduler.tune(512, 400.0);
         let (got, events) = server.answer(&which, true);
         assert!(got == want, "guessed, {threads} threads");
-        assert!(events.right_guesses > 20, "{events:?}");
+        assert!(events.right_guesses > requests as usize / 2, "{events:?}");
         assert_eq!(server.tables().available_blocks(), ALL);
         // In small pieces, with so few blocks that answers outgrow them.
         let narrow =
@@ -173,7 +174,7 @@ fn any_schedule_gives_the_same_tokens() {
 
 #[test]
 fn any_way_of_storing_gives_its_own_tokens() {
-    let which: Vec<u32> = (0..12).collect();
+    let which: Vec<u32> = (0..if emulated() { 8 } else { 12 }).collect();
     for kv_type in [KvType::F32, KvType::Q8_0] {
         let want = alone(&which, kv_type);
         let narrow =
