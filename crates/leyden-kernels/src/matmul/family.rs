@@ -232,16 +232,24 @@ pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
         |i: usize| unsafe { (panel.as_ptr().add(i * ROWS * F::SIZE), t.values.as_ptr().add(i * columns)) };
     let mut done = 0;
     if C <= D::SIDE_BY_SIDE {
-        // All chains side by side.
-        while done + CHAINS * CHAIN <= k {
+        // All chains side by side, and so four streams of weights: what follows all of them is fetched ahead, as what
+        // follows one is where the next reads already.
+        const STEPS: usize = CHAINS * CHAIN;
+        while done + STEPS <= k {
             let (w, x) = at(done);
-            for i in 0..CHAIN {
+            // Steps whose weights share a cache line.
+            let together = const { 64 / (ROWS * F::SIZE) };
+            for line in (0..CHAIN).step_by(together) {
                 for (chain, y) in y.iter_mut().enumerate() {
-                    // SAFETY: the steps lie below k.
-                    unsafe { float_step::<D, F, C>(d, w, x, i + chain * CHAIN, y) };
+                    let first = line + chain * CHAIN;
+                    d.prefetch(w.wrapping_add((STEPS + first) * ROWS * F::SIZE));
+                    for i in first..first + together {
+                        // SAFETY: the steps lie below k.
+                        unsafe { float_step::<D, F, C>(d, w, x, i, y) };
+                    }
                 }
             }
-            done += CHAINS * CHAIN;
+            done += STEPS;
         }
     }
     while done < k {
@@ -252,6 +260,9 @@ pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
         // A number of steps that the compiler knows makes a loop without bookkeeping.
         if k - done >= CHAIN {
             for i in 0..CHAIN {
+                if C <= 2 {
+                    d.prefetch(w.wrapping_add(AHEAD + i * ROWS * F::SIZE));
+                }
                 // SAFETY: as above.
                 unsafe { float_step::<D, F, C>(d, w, x, i, &mut sum) };
             }
@@ -285,11 +296,7 @@ unsafe fn float_step<D: Dot, F: FloatRow, const C: usize>(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        let p = w.add(i * ROWS * F::SIZE);
-        if C <= 2 {
-            d.prefetch(p.wrapping_add(AHEAD));
-        }
-        let w = F::row(d, p);
+        let w = F::row(d, w.add(i * ROWS * F::SIZE));
         d.fma_columns(w, x.add(i * C * D::COLUMNS), y);
     }
 }

@@ -53,8 +53,8 @@ const PRODUCTS: &[Products] = &[
             (DType::Q8_0, [1032, 3472]),
             (DType::Q4_0, [808, 2496]),
             (DType::IQ4XS, [1404, 3835]),
-            (DType::F16, [1736, 4503]),
-            (DType::BF16, [2248, 5015]),
+            (DType::F16, [1512, 4503]),
+            (DType::BF16, [2024, 5015]),
         ],
     },
     Products {
@@ -67,8 +67,8 @@ const PRODUCTS: &[Products] = &[
             (DType::Q8_0, [328, 1592]),
             (DType::Q4_0, [360, 1656]),
             (DType::IQ4XS, [591, 1927]),
-            (DType::F16, [1224, 4800]),
-            (DType::BF16, [1224, 4800]),
+            (DType::F16, [968, 4800]),
+            (DType::BF16, [968, 4800]),
         ],
     },
 ];
