@@ -15,7 +15,8 @@
 //!
 //! Tile layout for `c` columns: codes `[k/4][c][4]`, scales `[k/group][c]`, sums `[k/32][c]`: the kernel
 //! broadcasts four consecutive k of a column with one load. Instructions that multiply matrices read codes as
-//! `[k/8][c][8]` (`Level::run`).
+//! `[k/8][c][8]` (`Level::run`). Where codes of weights are shifted to be unsigned (`Level::starts`), `starts` holds what
+//! the shift adds to a product, negated, once for all matrices: `[k/32][c]` or, of [`Grid::A128`], `[k/16][c]`.
 
 use crate::isa::{Isa, Tier, dispatch};
 use crate::memory::Disjoint;
@@ -68,12 +69,18 @@ pub(crate) fn quantise_group<I: Isa, const G: usize>(isa: I, x: &[f32; G], codes
     max / 127.0
 }
 
+/// The shift of codes that `starts` takes back.
+pub(crate) const SHIFT_A32: i32 = 128;
+pub(crate) const SHIFT_A128: i32 = 32;
+
 /// One tile's buffers, all of `c` columns.
 struct TileOut<'a> {
     codes: &'a mut [i8],
     scales: &'a mut [f32],
     sums: &'a mut [i32],
     pairs: &'a mut [i32],
+    /// Empty where nobody reads it.
+    starts: &'a mut [i32],
     values: &'a mut [f32],
     /// Codes of one column that lie side by side: 4 or 8.
     run: usize,
@@ -95,6 +102,9 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
         }
         Grid::A32 => {
             quantise_column_a32(isa, x, (column, c), out.run, out.codes, out.scales, out.sums);
+            for (b, start) in out.starts.chunks_exact_mut(c).enumerate() {
+                start[column] = -SHIFT_A32 * out.sums[b * c + column];
+            }
         }
         Grid::A128 => {
             for (b, group) in x.as_chunks::<128>().0.iter().enumerate() {
@@ -104,6 +114,11 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
                 let mut s16 = [0_i32; 8];
                 for (s, chunk) in s16.iter_mut().zip(codes.as_chunks::<16>().0) {
                     *s = isa.sum_codes(chunk);
+                }
+                if !out.starts.is_empty() {
+                    for (i, s) in s16.iter().enumerate() {
+                        out.starts[(b * 8 + i) * c + column] = -SHIFT_A128 * s;
+                    }
                 }
                 for i in 0..4 {
                     out.sums[(b * 4 + i) * c + column] = pair(s16[2 * i], s16[2 * i + 1]);
@@ -175,14 +190,14 @@ pub struct Activations {
     scales: Vec<f32>,
     sums: Vec<i32>,
     pairs: Vec<i32>,
+    starts: Vec<i32>,
     values: Vec<f32>,
 }
 
 /// What a kernel reads of one tile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tile<'a> {
-    /// First column and number of columns.
-    pub(crate) start: usize,
+    /// Number of columns.
     pub(crate) c: usize,
     pub(crate) codes: &'a [i8],
     pub(crate) scales: &'a [f32],
@@ -190,7 +205,11 @@ pub(crate) struct Tile<'a> {
     pub(crate) sums: &'a [i32],
     /// A128: the sums of each 32 codes, two in a word.
     pub(crate) pairs: &'a [i32],
+    /// What the sums of shifted codes begin at; empty where none are shifted alike.
+    pub(crate) starts: &'a [i32],
     pub(crate) values: &'a [f32],
+    /// The panel's codes, taken apart (`matmul::expanded`); empty for a kernel that does so itself.
+    pub(crate) expanded: &'a [u8],
 }
 
 impl Default for Activations {
@@ -205,6 +224,7 @@ impl Default for Activations {
             scales: Vec::new(),
             sums: Vec::new(),
             pairs: Vec::new(),
+            starts: Vec::new(),
             values: Vec::new(),
         }
     }
@@ -223,7 +243,8 @@ impl Activations {
         Activations::tiles_for(self.n, self.widest)
     }
 
-    fn bounds(&self, t: usize) -> (usize, usize) {
+    /// The columns of tile `t`.
+    pub(crate) fn bounds(&self, t: usize) -> (usize, usize) {
         Activations::bounds_in(self.n, (self.widest, self.together), t)
     }
 
@@ -252,14 +273,16 @@ impl Activations {
     pub(crate) fn tile_at(&self, (start, end): (usize, usize)) -> Tile<'_> {
         let per = |values: usize| start * values..end * values;
         let (codes, scales, sums, pairs, values) = sizes(self.grid, self.k);
+        let starts = starts(self.grid, self.k);
         Tile {
-            start,
             c: end - start,
             codes: &self.codes[per(codes)],
             scales: &self.scales[per(scales)],
             sums: &self.sums[per(sums)],
             pairs: &self.pairs[per(pairs)],
+            starts: self.starts.get(per(starts)).unwrap_or_default(),
             values: &self.values[per(values)],
+            expanded: &[],
         }
     }
 
@@ -311,11 +334,15 @@ impl Activations {
         grow(&mut self.sums, sums * n);
         grow(&mut self.pairs, pairs * n);
         grow(&mut self.values, values * n);
+        let starts = if level.starts() { starts(grid, k) } else { 0 };
+        self.starts.truncate(starts * n);
+        grow(&mut self.starts, starts * n);
         let codes_out = Disjoint::new(&mut self.codes);
         let scales_out = Disjoint::new(&mut self.scales);
         let sums_out = Disjoint::new(&mut self.sums);
         let pairs_out = Disjoint::new(&mut self.pairs);
         let values_out = Disjoint::new(&mut self.values);
+        let starts_out = Disjoint::new(&mut self.starts);
         pool.run(bounds.len(), |t| {
             let (start, end) = bounds[t];
             let c = end - start;
@@ -329,7 +356,9 @@ impl Activations {
             let pairs = unsafe { pairs_out.range(start * pairs, c * pairs) };
             // SAFETY: as above.
             let values = unsafe { values_out.range(start * values, c * values) };
-            let mut out = TileOut { codes, scales, sums, pairs, values, run: level.run(c) };
+            // SAFETY: as above.
+            let starts = unsafe { starts_out.range(start * starts, c * starts) };
+            let mut out = TileOut { codes, scales, sums, pairs, starts, values, run: level.run(c) };
             for column in 0..c {
                 let x = row(start + column);
                 assert_eq!(x.len(), k, "row of activations");
@@ -345,6 +374,15 @@ fn sizes(grid: Grid, k: usize) -> (usize, usize, usize, usize, usize) {
         Grid::F32 => (0, 0, 0, 0, k),
         Grid::A32 => (k, k / 32, k / 32, 0, 0),
         Grid::A128 => (k, k / 128, k / 32, k / 64, 0),
+    }
+}
+
+/// Elements per column of `starts`.
+fn starts(grid: Grid, k: usize) -> usize {
+    match grid {
+        Grid::F32 => 0,
+        Grid::A32 => k / 32,
+        Grid::A128 => k / 16,
     }
 }
 

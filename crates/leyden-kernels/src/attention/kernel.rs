@@ -136,7 +136,8 @@ fn scores<I: Isa, const R: usize, const G: usize>(
             for rows in tiles(task.visible.len(), task.tier) {
                 let at = |values: usize| rows.start * values..rows.end * values;
                 let tile = Tile {
-                    start: 0,
+                    starts: &[],
+                    expanded: &[],
                     c: rows.len(),
                     codes: &codes[at(dim)],
                     scales: &scales[at(dim / 32)],

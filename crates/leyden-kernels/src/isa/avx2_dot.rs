@@ -113,6 +113,10 @@ impl Dot for Avx2Dot {
     }
 
     #[inline(always)]
+    unsafe fn store_codes(self, a: V, p: *mut u8) {
+        both!(|h| _mm256_storeu_si256(p.add(32 * h).cast(), a[h]));
+    }
+    #[inline(always)]
     unsafe fn start(self, _sum: *const i32, _zero: i32) -> V {
         self.none()
     }

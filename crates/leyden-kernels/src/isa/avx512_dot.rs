@@ -33,11 +33,29 @@ macro_rules! with {
 impl Avx512Dot {
     /// Adds the products with the four activations at `word`.
     #[inline(always)]
-    unsafe fn dot<const SIGNED: bool>(self, part: __m512i, codes: __m512i, word: *const i8) -> __m512i {
+    unsafe fn dot<const SHIFT: bool>(self, part: __m512i, codes: __m512i, word: *const i8) -> __m512i {
         with!({
-            let codes = if SIGNED { _mm512_xor_si512(codes, _mm512_set1_epi8(i8::MIN)) } else { codes };
+            let codes = if SHIFT { _mm512_xor_si512(codes, _mm512_set1_epi8(i8::MIN)) } else { codes };
             _mm512_dpbusd_epi32(part, codes, _mm512_set1_epi32(word.cast::<i32>().read_unaligned()))
         })
+    }
+
+    /// As [`Avx512Dot::dot`], of codes that `U` gave.
+    #[inline(always)]
+    unsafe fn sum_of<U: Unpack, const SIGNED: bool>(
+        self,
+        part: __m512i,
+        codes: __m512i,
+        word: *const i8,
+    ) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if SIGNED && !U::SHIFTED {
+                self.dot::<true>(part, codes, word)
+            } else {
+                self.dot::<false>(part, codes, word)
+            }
+        }
     }
 }
 
@@ -54,6 +72,7 @@ impl Dot for Avx512Dot {
     const NARROW: bool = false;
     const SIGNED_ZERO: i32 = 128;
     const PARTS_TOGETHER: usize = 8;
+    const STARTS: bool = true;
 
     #[inline(always)]
     unsafe fn load(self, p: *const u8) -> __m512i {
@@ -88,6 +107,18 @@ impl Dot for Avx512Dot {
     }
 
     #[inline(always)]
+    unsafe fn store_codes(self, a: __m512i, p: *mut u8) {
+        with!(_mm512_storeu_si512(p.cast(), a));
+    }
+    #[inline(always)]
+    fn shift(self, a: __m512i, b: u8) -> __m512i {
+        with!(_mm512_add_epi8(a, _mm512_set1_epi8(b as i8)))
+    }
+    #[inline(always)]
+    unsafe fn begin(self, start: *const i32) -> __m512i {
+        with!(_mm512_set1_epi32(*start))
+    }
+    #[inline(always)]
     unsafe fn start(self, sum: *const i32, zero: i32) -> __m512i {
         if zero == 0 {
             return self.none();
@@ -112,11 +143,12 @@ impl Dot for Avx512Dot {
             let (low, high) = unsafe { U::pair(self, w, g) };
             for c in 0..C {
                 // SAFETY: the caller's activations hold C words at each of eight k-groups.
-                s[0][c] = unsafe { self.dot::<SIGNED>(s[0][c], low, a.add((g * C + c) * 4)) };
+                s[0][c] = unsafe { self.sum_of::<U, SIGNED>(s[0][c], low, a.add((g * C + c) * 4)) };
             }
             for c in 0..C {
                 // SAFETY: as above.
-                s[P - 1][c] = unsafe { self.dot::<SIGNED>(s[P - 1][c], high, a.add(((g + 4) * C + c) * 4)) };
+                s[P - 1][c] =
+                    unsafe { self.sum_of::<U, SIGNED>(s[P - 1][c], high, a.add(((g + 4) * C + c) * 4)) };
             }
         }
     }
@@ -124,17 +156,18 @@ impl Dot for Avx512Dot {
     #[inline(always)]
     unsafe fn products_of_part<U: Unpack, const SIGNED: bool, const C: usize, const HIGH: bool>(
         self,
+        from: [__m512i; C],
         w: *const u8,
         a: *const i8,
     ) -> [__m512i; C] {
-        let mut s = [self.none(); C];
+        let mut s = from;
         for g in 0..4 {
             // SAFETY: the caller's weights are those of 32 values.
             let (low, high) = unsafe { U::pair(self, w, g) };
             let (codes, group) = if HIGH { (high, g + 4) } else { (low, g) };
             for c in 0..C {
                 // SAFETY: the caller's activations hold C words at each of eight k-groups.
-                s[c] = unsafe { self.dot::<SIGNED>(s[c], codes, a.add((group * C + c) * 4)) };
+                s[c] = unsafe { self.sum_of::<U, SIGNED>(s[c], codes, a.add((group * C + c) * 4)) };
             }
         }
         s

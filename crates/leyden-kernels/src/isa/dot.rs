@@ -13,6 +13,9 @@ use std::ops::Range;
 
 /// How a format's codes of 32 values of 16 rows become bytes.
 pub(crate) trait Unpack {
+    /// Whether signed codes were made unsigned when they were taken apart.
+    const SHIFTED: bool = false;
+
     /// Codes of k-group `g` (0 to 3) and of k-group `g + 4`.
     ///
     /// # Safety
@@ -47,6 +50,9 @@ pub(crate) trait Dot: Copy {
     const NARROW: bool;
     /// What is added to signed codes to make them unsigned; its share leaves through the sums of activations.
     const SIGNED_ZERO: i32;
+    /// Whether codes that were taken apart ahead are all shifted alike, so that sums begin at what the batch says
+    /// (`activations::Tile::starts`), and whether scales are multiplied in floats where that is exact.
+    const STARTS: bool = false;
 
     /// 64 bytes of codes.
     unsafe fn load(self, p: *const u8) -> Self::Codes;
@@ -63,6 +69,16 @@ pub(crate) trait Dot: Copy {
     /// Every code (0 to 15) replaced by its entry.
     fn look_up(self, a: Self::Codes, table: &[u8; 16]) -> Self::Codes;
 
+    /// Writes 64 bytes of codes.
+    unsafe fn store_codes(self, a: Self::Codes, p: *mut u8);
+    /// Every code plus `b`, wrapping; with [`Dot::STARTS`] only.
+    fn shift(self, a: Self::Codes, _b: u8) -> Self::Codes {
+        a
+    }
+    /// No products yet, and the column's number at `start`; with [`Dot::STARTS`] only.
+    unsafe fn begin(self, _start: *const i32) -> Self::Part {
+        self.none()
+    }
     /// No products yet, less `zero` times the activations' sum at `sum` where the set subtracts it first.
     unsafe fn start(self, sum: *const i32, zero: i32) -> Self::Part;
     /// No products yet.
@@ -80,7 +96,7 @@ pub(crate) trait Dot: Copy {
         a: *const i8,
     );
 
-    /// Adds the products of k-groups 0 to 3, or with `HIGH` those of 4 to 7, alone: for tiles whose sums of both would not
+    /// Adds to `s` the products of k-groups 0 to 3, or with `HIGH` those of 4 to 7, alone: for tiles whose sums of both would not
     /// stay in registers. Codes are taken apart once for each.
     ///
     /// # Safety
@@ -88,10 +104,11 @@ pub(crate) trait Dot: Copy {
     #[inline(always)]
     unsafe fn products_of_part<U: Unpack, const SIGNED: bool, const C: usize, const HIGH: bool>(
         self,
+        from: [Self::Part; C],
         w: *const u8,
         a: *const i8,
     ) -> [Self::Part; C] {
-        let mut s = [[self.none(); C]; 2];
+        let mut s = [from; 2];
         // SAFETY: the caller's promise.
         unsafe { self.products::<U, SIGNED, C, 2>(&mut s, 0..4, w, a) };
         s[usize::from(HIGH)]

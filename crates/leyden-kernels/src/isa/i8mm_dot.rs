@@ -146,6 +146,14 @@ impl Dot for I8mmDot {
     }
 
     #[inline(always)]
+    unsafe fn store_codes(self, a: Self::Codes, p: *mut u8) {
+        let p = p.wrapping_add(self.first * 4);
+        with!({
+            vst1q_u8(p, a[0]);
+            vst1q_u8(p.add(16), a[1]);
+        });
+    }
+    #[inline(always)]
     unsafe fn start(self, sum: *const i32, zero: i32) -> Self::Part {
         if zero == 0 {
             return self.none();

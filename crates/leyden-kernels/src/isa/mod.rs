@@ -98,6 +98,11 @@ impl Level {
         }
     }
 
+    /// Whether codes of weights are shifted to be unsigned, and products begin at what takes that back.
+    pub(crate) const fn starts(self) -> bool {
+        matches!(self, Level::Avx512)
+    }
+
     /// Columns that one instruction multiplies: tiles hold a multiple where the batch allows it.
     pub(crate) const fn together(self) -> usize {
         if matches!(self, Level::I8mm) { 2 } else { 1 }
@@ -476,6 +481,50 @@ macro_rules! i8mm_tiles {
 }
 #[cfg(target_arch = "aarch64")]
 pub(crate) use i8mm_tiles;
+
+/// The kernels of a format that read expanded panels, on one level: `$tile` is compiled for the most columns of a tile
+/// and one fewer, `$expand` makes the panel.
+macro_rules! simd_expanded {
+    (avx2, $($rest:tt)*) => {
+        $crate::isa::simd_expanded!(
+            @ Avx2, "avx2,fma,f16c", $crate::isa::avx2_dot::Avx2Dot, [4, 3], $($rest)*
+        )
+    };
+    (avx512, $($rest:tt)*) => {
+        $crate::isa::simd_expanded!(
+            @ Avx512, "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni",
+            $crate::isa::avx512_dot::Avx512Dot, [12, 11], $($rest)*
+        )
+    };
+    (@ $level:ident, $features:literal, $token:path, [$most:literal, $fewer:literal],
+     |$d:ident, $c:ident, $panel:ident, $k:ident, $t:ident, $out:ident| $tile:expr,
+     |$de:ident, $pe:ident, $ke:ident, $oe:ident| $expand:expr) => {
+        |level| {
+            #[cfg(target_arch = "x86_64")]
+            {
+                use $crate::matmul::expanded::Expanded;
+                use $token as Token;
+                #[target_feature(enable = $features)]
+                fn tile<const $c: usize>($panel: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
+                    let $d = Token::in_feature_region();
+                    $tile
+                }
+                #[target_feature(enable = $features)]
+                fn expand($pe: &[u8], $ke: usize, $oe: &mut [u8]) {
+                    let $de = Token::in_feature_region();
+                    $expand
+                }
+                static KERNELS: Expanded = Expanded { expand, tiles: [tile::<$most>, tile::<$fewer>] };
+                if level == $crate::isa::Level::$level {
+                    return Some(&KERNELS);
+                }
+            }
+            let _ = level;
+            None
+        }
+    };
+}
+pub(crate) use simd_expanded;
 
 #[cfg(test)]
 mod tests {

@@ -402,6 +402,10 @@ impl<M: Multiply, const Q: usize> Dot for NeonDot<M, Q> {
     }
 
     #[inline(always)]
+    unsafe fn store_codes(self, a: Self::Codes, p: *mut u8) {
+        each!(|q| vst1q_u8(p.add(self.first * 4 + q * 16), a[q]));
+    }
+    #[inline(always)]
     unsafe fn start(self, sum: *const i32, zero: i32) -> Self::Part {
         if zero == 0 {
             return self.none();

@@ -12,6 +12,7 @@ use super::format::ROWS;
 use crate::activations::Tile;
 use crate::isa::dot::{Dot, Unpack};
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// Weights this far ahead are fetched while the current ones are used; about the latency of memory at the rate
 /// one core reads.
@@ -22,6 +23,8 @@ const A: i32 = 127;
 
 /// How a format stores the codes of 32 values of 16 rows.
 pub(crate) trait Codes {
+    /// Whether the codes are those of [`expanded`](super::expanded), in the tile and not in the panel.
+    const EXPANDED: bool = false;
     /// The largest unsigned code.
     const MAX: i32;
     /// Whether codes are signed bytes.
@@ -30,6 +33,8 @@ pub(crate) trait Codes {
     const ZERO: i32 = 0;
     /// Bytes of 32 values of 16 rows.
     const BYTES: usize;
+    /// Those in the panel.
+    const PACKED: usize = Self::BYTES;
 
     /// Codes of k-group `g` (0 to 3) and of k-group `g + 4`.
     ///
@@ -83,6 +88,9 @@ pub(crate) trait Super: Codes {
     const MINIMUM: bool = false;
     /// Whether scaled sums of 128 values stay below 2^24.
     const EXACT: bool;
+    /// Whether those of 64 values do. Then two of them in floats make, added and so rounded once, what the sum of 128 in
+    /// integers rounds to.
+    const EXACT_64: bool = Self::EXACT;
 
     /// Bytes of a panel of depth `k`.
     fn panel_bytes(k: usize) -> Option<usize>;
@@ -127,17 +135,20 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
 ) {
     let (blocks, columns) = (k / 32, C * D::COLUMNS);
     let (first, stride) = F::scale_bytes(k);
-    check(panel.len(), blocks.checked_mul(F::BYTES).and_then(|n| n.checked_add(first)), t, k, columns, out);
+    check(panel.len(), blocks.checked_mul(F::PACKED).and_then(|n| n.checked_add(first)), t, k, columns, out);
     assert!(
         t.scales.len() == blocks * columns && t.sums.len() == blocks * columns && first >= blocks * stride
     );
     let zero = if SIGNED { D::SIGNED_ZERO } else { F::ZERO };
+    let starts = F::EXPANDED && D::STARTS && zero != 0;
+    assert!(!starts || t.starts.len() == blocks * columns);
+    let all_codes = codes_of::<F>(panel, first, t, k);
     let steps = const { steps::<D, F>(2) };
     let mut y = [d.zeros(); C];
     for b in 0..blocks {
         // SAFETY: the lengths checked above cover block b of the panel and of the tile.
         unsafe {
-            let w = panel.as_ptr().add(first + b * F::BYTES);
+            let w = all_codes.add(b * F::BYTES);
             let a = t.codes.as_ptr().add(b * 32 * columns);
             let (scales, sums) = (t.scales.as_ptr().add(b * columns), t.sums.as_ptr().add(b * columns));
             let mut total = [d.ints(); C];
@@ -145,7 +156,11 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
                 let mut s = [d.none(); C];
                 if chunk == 0 {
                     for c in 0..C {
-                        s[c] = d.start(sums.add(c * D::COLUMNS), zero);
+                        s[c] = if starts {
+                            d.begin(t.starts.as_ptr().add(b * columns + c * D::COLUMNS))
+                        } else {
+                            d.start(sums.add(c * D::COLUMNS), zero)
+                        };
                     }
                 }
                 let groups = chunk * steps..(chunk + 1) * steps;
@@ -171,10 +186,23 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
     }
 }
 
+/// Where the codes of a panel begin: `first` bytes into it, or in the tile.
+#[inline(always)]
+fn codes_of<F: Codes>(panel: &[u8], first: usize, t: &Tile<'_>, k: usize) -> *const u8 {
+    if F::EXPANDED {
+        assert!(t.expanded.len() == k * ROWS);
+        t.expanded.as_ptr()
+    } else {
+        panel.as_ptr().wrapping_add(first)
+    }
+}
+
 /// The codes of a format, fetched ahead where a tile of `C` columns is done with them sooner than memory delivers.
 struct Stream<F, const C: usize>(PhantomData<F>);
 
 impl<F: Codes, const C: usize> Unpack for Stream<F, C> {
+    const SHIFTED: bool = F::EXPANDED;
+
     #[inline(always)]
     unsafe fn pair<D: Dot>(d: D, w: *const u8, g: usize) -> (D::Codes, D::Codes) {
         if C <= 2 {
@@ -314,32 +342,46 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const EXACT: boo
     check(panel.len(), F::panel_bytes(k), t, k, columns, out);
     assert!(t.scales.len() == n * columns && t.sums.len() == n * 4 * columns);
     assert!(t.pairs.len() == n * 2 * columns);
-    let zero = if SIGNED { D::SIGNED_ZERO } else { F::ZERO };
+    // What shifted codes add is either what sums begin at, or leaves with the scaled sums of activations.
+    let starts = F::EXPANDED && D::STARTS && F::PARTS == 2 && F::ZERO != 0;
+    assert!(!starts || t.starts.len() == k / 16 * columns);
+    let zero = match (SIGNED, starts) {
+        (true, _) => D::SIGNED_ZERO,
+        (_, true) => 0,
+        _ => F::ZERO,
+    };
+    let split = F::EXPANDED && D::STARTS && !EXACT && F::EXACT_64 && zero == 0;
+    let all_codes = codes_of::<F>(panel, 0, t, k);
     let mut y = [d.zeros(); C];
     for sb in 0..k / 256 {
         // SAFETY: the lengths checked above cover superblock sb of the panel and of the tile.
         unsafe {
-            let f = F::factors(d, panel.as_ptr(), k, sb);
+            let mut f = F::factors(d, panel.as_ptr(), k, sb);
+            if F::EXPANDED {
+                f.codes = all_codes.add(sb * 8 * F::BYTES);
+            }
             for half in 0..2 {
-                let mut total = [d.ints(); C];
-                for b in half * 4..half * 4 + 4 {
-                    let w = f.codes.add(b * F::BYTES);
-                    let a = t.codes.as_ptr().add((sb * 8 + b) * 32 * columns);
-                    if F::PARTS == 1 {
-                        let scale = [d.scale::<EXACT>(f.scales[b], F::SIGNED_SCALES); 1];
-                        block::<D, F, SIGNED, EXACT, C, 1>(d, w, a, scale, &mut total);
-                    } else {
-                        let scale = [
-                            d.scale::<EXACT>(f.scales[2 * b], F::SIGNED_SCALES),
-                            d.scale::<EXACT>(f.scales[2 * b + 1], F::SIGNED_SCALES),
-                        ];
-                        block::<D, F, SIGNED, EXACT, C, 2>(d, w, a, scale, &mut total);
+                let mut scaled = [d.zeros(); C];
+                if split {
+                    for quarter in 0..2 {
+                        let first = half * 4 + quarter * 2;
+                        let total = blocks::<D, F, SIGNED, true, C>(d, &f, t, sb, first..first + 2, starts);
+                        for c in 0..C {
+                            let sum = d.floats::<true>(total[c]);
+                            scaled[c] = if quarter == 0 { sum } else { d.sum(scaled[c], sum) };
+                        }
                     }
-                }
-                if zero != 0 {
-                    let shifted = weighted::<D, F, C>(d, &f.scales, F::SIGNED_SCALES, t, sb, half);
+                } else {
+                    let blocks_of_half = half * 4..half * 4 + 4;
+                    let mut total = blocks::<D, F, SIGNED, EXACT, C>(d, &f, t, sb, blocks_of_half, starts);
+                    if zero != 0 {
+                        let shifted = weighted::<D, F, C>(d, &f.scales, F::SIGNED_SCALES, t, sb, half);
+                        for c in 0..C {
+                            total[c] = d.sub_times(total[c], shifted[c], zero);
+                        }
+                    }
                     for c in 0..C {
-                        total[c] = d.sub_times(total[c], shifted[c], zero);
+                        scaled[c] = d.floats::<EXACT>(total[c]);
                     }
                 }
                 let minima = if F::MINIMUM {
@@ -348,7 +390,7 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const EXACT: boo
                     [d.ints(); C]
                 };
                 for c in 0..C {
-                    let mut u = d.mul(d.floats::<EXACT>(total[c]), f.d);
+                    let mut u = d.mul(scaled[c], f.d);
                     if F::MINIMUM {
                         u = d.fnma(d.floats::<false>(minima[c]), f.dmin, u);
                     }
@@ -364,26 +406,73 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const EXACT: boo
     }
 }
 
-/// Adds the scaled sums of 32 values: one scale for all, or one for each 16.
+/// Scaled sums of some blocks of 32 values of superblock `sb`.
 ///
 /// # Safety
-/// `w` points at the codes of 32 values of 16 rows, `a` at the activations of 32 values of the columns.
+/// `f` is the superblock's, which the tile covers; with `begin` the tile has starts.
+#[inline(always)]
+unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const EXACT: bool, const C: usize>(
+    d: D,
+    f: &Factors<D>,
+    t: &Tile<'_>,
+    sb: usize,
+    range: Range<usize>,
+    begin: bool,
+) -> [D::Ints; C] {
+    let columns = C * D::COLUMNS;
+    let mut total = [d.ints(); C];
+    for b in range {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let w = f.codes.add(b * F::BYTES);
+            let a = t.codes.as_ptr().add((sb * 8 + b) * 32 * columns);
+            if F::PARTS == 1 {
+                let scale = [d.scale::<EXACT>(f.scales[b], F::SIGNED_SCALES); 1];
+                block::<D, F, SIGNED, EXACT, C, 1>(d, w, a, scale, None, &mut total);
+            } else {
+                let scale = [
+                    d.scale::<EXACT>(f.scales[2 * b], F::SIGNED_SCALES),
+                    d.scale::<EXACT>(f.scales[2 * b + 1], F::SIGNED_SCALES),
+                ];
+                let starts = begin.then(|| t.starts.as_ptr().add((sb * 8 + b) * 2 * columns));
+                block::<D, F, SIGNED, EXACT, C, 2>(d, w, a, scale, starts, &mut total);
+            }
+        }
+    }
+    total
+}
+
+/// Adds the scaled sums of 32 values: one scale for all, or one for each 16. The sums begin at `starts`, if any.
+///
+/// # Safety
+/// `w` points at the codes of 32 values of 16 rows, `a` at the activations of 32 values of the columns, `starts` at the
+/// columns' numbers for 16 values and 16 more.
 #[inline(always)]
 unsafe fn block<D: Dot, F: Codes, const SIGNED: bool, const EXACT: bool, const C: usize, const P: usize>(
     d: D,
     w: *const u8,
     a: *const i8,
     scale: [D::Scale; P],
+    starts: Option<*const i32>,
     total: &mut [D::Ints; C],
 ) {
-    if P == 2 && C > D::PARTS_TOGETHER {
+    if P == 2 && (C > D::PARTS_TOGETHER || starts.is_some()) {
+        let mut from = [[d.none(); C]; 2];
+        if let Some(starts) = starts {
+            for (part, from) in from.iter_mut().enumerate() {
+                for (c, from) in from.iter_mut().enumerate() {
+                    // SAFETY: the caller's promise.
+                    *from = unsafe { d.begin(starts.add((part * C + c) * D::COLUMNS)) };
+                }
+            }
+        }
         // SAFETY: the caller's promise.
-        let low = unsafe { d.products_of_part::<Stream<F, C>, SIGNED, C, false>(w, a) };
+        let low = unsafe { d.products_of_part::<Stream<F, C>, SIGNED, C, false>(from[0], w, a) };
         for c in 0..C {
             total[c] = d.add_scaled::<SIGNED, EXACT>(total[c], low[c], scale[0]);
         }
         // SAFETY: the caller's promise.
-        let high = unsafe { d.products_of_part::<Stream<F, C>, SIGNED, C, true>(w, a) };
+        let high = unsafe { d.products_of_part::<Stream<F, C>, SIGNED, C, true>(from[1], w, a) };
         for c in 0..C {
             total[c] = d.add_scaled::<SIGNED, EXACT>(total[c], high[c], scale[P - 1]);
         }
@@ -429,6 +518,40 @@ unsafe fn weighted<D: Dot, F: Super, const C: usize>(
     }
     total
 }
+
+/// Makes the kernels of a format that read panels taken apart ahead, on one level.
+macro_rules! family_expanded {
+    ($level:ident simple $format:ty) => {
+        $crate::isa::simd_expanded!(
+            $level,
+            |d, C, panel, k, t, out| {
+                $crate::matmul::family::simple::<
+                    _,
+                    $crate::matmul::expanded::Codes32<$format>,
+                    { <$format as Codes>::SIGNED },
+                    C,
+                >(d, panel, k, t, out)
+            },
+            |d, panel, k, out| $crate::matmul::expanded::simple::<_, $format>(d, panel, k, out)
+        )
+    };
+    ($level:ident superblocks $format:ty) => {
+        $crate::isa::simd_expanded!(
+            $level,
+            |d, C, panel, k, t, out| {
+                $crate::matmul::family::superblocks::<
+                    _,
+                    $crate::matmul::expanded::Codes32<$format>,
+                    { <$format as Codes>::SIGNED },
+                    { <$format as Super>::EXACT },
+                    C,
+                >(d, panel, k, t, out)
+            },
+            |d, panel, k, out| $crate::matmul::expanded::superblocks::<_, $format>(d, panel, k, out)
+        )
+    };
+}
+pub(crate) use family_expanded;
 
 /// Makes the SIMD tiles of a format: `NAME` for each instruction set, through the loop of its family.
 macro_rules! family_tiles {

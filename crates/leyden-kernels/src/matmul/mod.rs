@@ -14,10 +14,12 @@ use crate::isa::{Isa, Level, Tier, dispatch};
 use crate::memory::{Disjoint, HugeBuf};
 use crate::ops::silu16;
 use crate::{Cpu, Grid};
+use expanded::Panels;
 use format::{FORMATS, Format, ROWS};
 use leyden_tensor::{DType, FileBytes, TensorView};
 use std::ops::Range;
 
+pub(crate) mod expanded;
 pub(crate) mod family;
 pub(crate) mod format;
 mod grouped;
@@ -202,7 +204,7 @@ impl PackedMatrix {
 
     /// Multiplies panel `p` with one tile into `out[c][16]`.
     #[inline(always)]
-    fn tile(&self, tier: Tier, p: usize, tile: &Tile<'_>, out: &mut [f32; MAX_COLUMNS * ROWS]) {
+    fn tile(&self, tier: Tier, p: usize, tile: &Tile<'_>, out: &mut [f32]) {
         let function = (self.format.tiles)(tier.level())[tile.c - 1];
         #[cfg(test)]
         tests::runs(tier.level(), function);
@@ -266,14 +268,16 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
         let w = part.weights;
         let start = (task - part.first_task) * chunk;
         let mut y = [0.0; MAX_COLUMNS * ROWS];
-        for_tiles(input, start..(start + chunk).min(w.panels()), |p, tile| {
-            w.tile(cpu.tier(), p, tile, &mut y);
+        let mut weights = Panels::new(w, cpu.tier(), group_tiles(input).min(input.tiles()));
+        for_tile_indices(input, 0..input.tiles(), start..(start + chunk).min(w.panels()), |p, t| {
+            weights.tile(p, input, t, &mut y);
+            let (first, end) = input.bounds(t);
             let row = p * ROWS;
             let n = ROWS.min(w.rows - row);
             let bias = part.bias.map(|b| &b[row..row + n]);
-            for c in 0..tile.c {
+            for c in 0..end - first {
                 // SAFETY: (column, panel) pairs belong to one task each, so these ranges are disjoint.
-                let out = unsafe { part.out.range((tile.start + c) * w.rows + row, n) };
+                let out = unsafe { part.out.range((first + c) * w.rows + row, n) };
                 let y = &mut y[c * ROWS..c * ROWS + n];
                 if let Some(bias) = bias {
                     y.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
@@ -306,20 +310,24 @@ pub fn multiply_gated(
     let rows = gate.rows;
     let macs = 2 * rows * gate.k * input.n;
     let chunk = chunk_panels(cpu, 2 * gate.panels(), macs);
-    let tasks = gate.panels().div_ceil(chunk);
+    let panels = gate.panels();
+    let tasks = panels.div_ceil(chunk);
     let out = Disjoint::new(out);
     let work = |task: usize| {
         let mut g = [0.0; MAX_COLUMNS * ROWS];
         let mut u = [0.0; MAX_COLUMNS * ROWS];
-        for_tiles(input, task * chunk..((task + 1) * chunk).min(gate.panels()), |p, tile| {
-            gate.tile(cpu.tier(), p, tile, &mut g);
-            up.tile(cpu.tier(), p, tile, &mut u);
-            gated_on(cpu.tier(), &mut g, &u, tile.c);
+        let tiles = group_tiles(input).min(input.tiles());
+        let (mut gate, mut up) = (Panels::new(gate, cpu.tier(), tiles), Panels::new(up, cpu.tier(), tiles));
+        for_tile_indices(input, 0..input.tiles(), task * chunk..((task + 1) * chunk).min(panels), |p, t| {
+            gate.tile(p, input, t, &mut g);
+            up.tile(p, input, t, &mut u);
+            let (first, end) = input.bounds(t);
+            gated_on(cpu.tier(), &mut g, &u, end - first);
             let row = p * ROWS;
             let n = ROWS.min(rows - row);
-            for c in 0..tile.c {
+            for c in 0..end - first {
                 // SAFETY: (column, panel) pairs belong to one task each, so these ranges are disjoint.
-                let out = unsafe { out.range((tile.start + c) * rows + row, n) };
+                let out = unsafe { out.range((first + c) * rows + row, n) };
                 out.copy_from_slice(&g[c * ROWS..c * ROWS + n]);
             }
         });
@@ -351,20 +359,21 @@ fn chunk_panels(cpu: &Cpu, panels: usize, macs: usize) -> usize {
     if macs < ALONE { panels.max(1) } else { (panels / (cpu.pool().members() * 16)).clamp(1, 8) }
 }
 
-/// Visits every (panel, tile) of a chunk, columns in groups that stay in cache.
-fn for_tiles(input: &Activations, panels: Range<usize>, mut visit: impl FnMut(usize, &Tile<'_>)) {
-    for_tile_indices(input, 0..input.tiles(), panels, |p, t| visit(p, &input.tile(t)));
+/// Tiles that are visited together.
+fn group_tiles(input: &Activations) -> usize {
+    let bytes = input.k * MAX_COLUMNS * if input.grid == Grid::F32 { 4 } else { 1 };
+    // Where panels are taken apart ahead, it pays even if the activations come from farther away.
+    (GROUP_BYTES / bytes).max(if input.grid == Grid::F32 { 1 } else { expanded::FEWEST })
 }
 
-/// As [`for_tiles`], of some tiles, by number.
+/// Visits every (panel, tile) of a chunk, both by number, columns in groups that stay in cache.
 fn for_tile_indices(
     input: &Activations,
     tiles: Range<usize>,
     panels: Range<usize>,
     mut visit: impl FnMut(usize, usize),
 ) {
-    let bytes = input.k * MAX_COLUMNS * if input.grid == Grid::F32 { 4 } else { 1 };
-    let group = (GROUP_BYTES / bytes).max(1);
+    let group = group_tiles(input);
     let mut first = tiles.start;
     while first < tiles.end {
         let last = (first + group).min(tiles.end);

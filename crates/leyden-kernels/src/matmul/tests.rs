@@ -189,7 +189,8 @@ fn every_format_agrees_with_its_definition_and_across_tiers() {
     let mut rng = Rng(7);
     let cpu = Cpu::new(Tier::SCALAR, 1).unwrap();
     // Every number of columns of a tile, alone and beside others, and rows and depths cut everywhere.
-    let shapes = [(7, 1, 2), (16, 3, 3), (17, 2, 4), (33, 5, 5), (48, 1, 7), (257, 2, 9), (64, 3, 33)];
+    let shapes =
+        [(7, 1, 2), (16, 3, 3), (17, 2, 4), (33, 5, 5), (48, 1, 7), (257, 2, 9), (64, 3, 33), (33, 2, 47)];
     let shapes: Vec<_> = (1..=Level::MAX_COLUMNS).map(|n| (1, 1, n)).chain(shapes).collect();
     for dtype in dtypes() {
         let unit = dtype.block_len().max(if dtype.block_len() == 1 { 1 } else { 32 });
@@ -245,6 +246,10 @@ fn every_kernel_ran() {
             let tiles = layout_of(dtype).unwrap().tiles;
             for (c, kernel) in tiles(level).iter().enumerate() {
                 assert!(ran.contains(&(level, address(kernel))), "{dtype} of {} columns on {level}", c + 1);
+            }
+            for kernel in (layout_of(dtype).unwrap().expanded)(level).iter().flat_map(|e| &e.tiles) {
+                assert!(ran.contains(&(level, address(kernel))), "expanded {dtype} on {level}");
+                own.insert(address(kernel));
             }
             let below: BTreeSet<usize> =
                 Level::native().filter(|l| *l < level).flat_map(|l| tiles(l).iter().map(address)).collect();

@@ -16,6 +16,7 @@ pub(crate) const F32: Format = Format {
     panel_bytes: |k| k.checked_mul(ROWS * 4),
     pack: pack::<4>,
     tiles: family_tiles!(scalar_f32, floats F32Row),
+    expanded: |_| None,
 };
 
 pub(crate) const F16: Format = Format {
@@ -24,6 +25,7 @@ pub(crate) const F16: Format = Format {
     panel_bytes: |k| k.checked_mul(ROWS * 2),
     pack: pack::<2>,
     tiles: family_tiles!(scalar_f16, floats F16Row),
+    expanded: |_| None,
 };
 
 pub(crate) const BF16: Format = Format {
@@ -32,6 +34,7 @@ pub(crate) const BF16: Format = Format {
     panel_bytes: |k| k.checked_mul(ROWS * 2),
     pack: pack::<2>,
     tiles: family_tiles!(scalar_bf16, floats Bf16Row),
+    expanded: |_| None,
 };
 
 /// Declares how a float format's weights are read.

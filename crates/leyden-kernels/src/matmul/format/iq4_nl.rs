@@ -16,6 +16,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| scales_bytes(k / 32)?.checked_add((k / 32).checked_mul(Iq4Nl::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Iq4Nl),
+    expanded: |_| None,
 };
 
 /// The values that the codes stand for, as bytes.

@@ -25,6 +25,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Iq4Xs::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Iq4Xs),
+    expanded: |_| None,
 };
 
 struct Iq4Xs;

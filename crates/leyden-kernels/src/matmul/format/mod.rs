@@ -12,6 +12,7 @@
 use crate::activations::{Grid, Tile};
 use crate::isa::Level;
 use crate::isa::dot::Dot;
+use crate::matmul::expanded::Expanded;
 use leyden_tensor::DType;
 
 mod float;
@@ -52,6 +53,8 @@ pub(crate) struct Format {
     pub(crate) pack: fn(rows: &[&[u8]], k: usize, panel: &mut [u8]),
     /// The tiles of a level, by number of columns less one.
     pub(crate) tiles: fn(Level) -> &'static [TileFn],
+    /// The kernels of a level for panels taken apart ahead, if it has such.
+    pub(crate) expanded: fn(Level) -> Option<&'static Expanded>,
 }
 
 /// Every weight format. A new one is a file here and a line there.

@@ -16,6 +16,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| scales_bytes(k / 32)?.checked_add((k / 32).checked_mul(Q4_0::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Q4_0),
+    expanded: |_| None,
 };
 
 struct Q4_0;

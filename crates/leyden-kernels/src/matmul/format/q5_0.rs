@@ -6,7 +6,7 @@ use super::scalar::{self, bit, nibble};
 use super::{Format, ROWS, TileFn, bits, half_at, nibbles, pack_bits, pack_nibbles, scales_bytes};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Simple, family_tiles};
+use crate::matmul::family::{Codes, Simple, family_expanded, family_tiles};
 use leyden_tensor::DType;
 
 pub(crate) const FORMAT: Format = Format {
@@ -15,6 +15,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| scales_bytes(k / 32)?.checked_add((k / 32).checked_mul(Q5_0::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Q5_0),
+    expanded: family_expanded!(avx2 simple Q5_0),
 };
 
 struct Q5_0;

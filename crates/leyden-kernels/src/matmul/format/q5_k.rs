@@ -8,11 +8,15 @@ use super::scalar::{self, SuperPanel, bit, nibble};
 use super::{Format, ROWS, TileFn, bits, half_at, nibbles, pack_bits};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Factors, Super, family_tiles};
+use crate::matmul::family::{Codes, Factors, Super, family_expanded, family_tiles};
 use leyden_tensor::DType;
 
 /// Bytes of 256 values of 16 rows.
 const BYTES: usize = 176 * ROWS;
+
+/// The largest scaled sum of 64 values: codes up to 31, activations up to 127, scales up to 63.
+const LARGEST_64: u32 = 64 * 31 * 127 * 63;
+const _: () = assert!(LARGEST_64 < 1 << 24, "the scaled sum of 64 values must be exact in f32");
 
 pub(crate) const FORMAT: Format = Format {
     dtype: DType::Q5K,
@@ -20,6 +24,10 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Q5K::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Q5K),
+    expanded: |level| {
+        let wide = family_expanded!(avx512 superblocks Q5K)(level);
+        wide.or_else(|| family_expanded!(avx2 superblocks Q5K)(level))
+    },
 };
 
 struct Q5K;
@@ -40,6 +48,7 @@ impl Super for Q5K {
     const PARTS: usize = 1;
     const MINIMUM: bool = true;
     const EXACT: bool = false;
+    const EXACT_64: bool = true;
 
     fn panel_bytes(k: usize) -> Option<usize> {
         (k / 256).checked_mul(BYTES)

@@ -16,6 +16,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| scales_bytes(k / 32)?.checked_add((k / 32).checked_mul(Q8_0::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Q8_0),
+    expanded: |_| None,
 };
 
 struct Q8_0;

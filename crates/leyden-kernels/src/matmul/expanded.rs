@@ -1,0 +1,199 @@
+//! Panels taken apart ahead, for batches of many tiles.
+//!
+//! A tile takes the codes of a panel apart on the fly, which costs a sixth of the instructions of a 5-bit format. Where
+//! many tiles meet a panel, a task first writes its codes as bytes into memory of its own that stays in the second
+//! cache, and the tiles read those. Scales stay where they are. Sums are the same integers, and so the results the same
+//! bits. A format and level has such kernels where `leyden hwbench --columns 516` shows that they pay: bytes are read
+//! from a farther cache than bits, which outweighs what taking simple formats apart costs.
+//!
+//! Where [`Dot::STARTS`] says so, codes are shifted to be unsigned, all of a grid by the same number, and sums begin
+//! at what takes that back: then neither the offset of a format nor its signs cost a tile anything.
+
+use super::PackedMatrix;
+use super::family::{Codes, Factors, Simple, Super};
+use super::format::{ROWS, TileFn};
+use crate::activations::{Activations, SHIFT_A32, SHIFT_A128};
+use crate::isa::Tier;
+use crate::isa::dot::Dot;
+use std::marker::PhantomData;
+
+/// Bytes of 32 codes of 16 rows.
+const BLOCK: usize = 32 * ROWS;
+
+/// Tiles that must meet a panel for taking it apart ahead to pay.
+pub(super) const FEWEST: usize = 4;
+
+/// Writes a panel's codes.
+///
+/// # Safety
+/// As of [`TileFn`]; `out` has [`ROWS`] bytes for each k.
+pub(crate) type ExpandFn = unsafe fn(panel: &[u8], k: usize, out: &mut [u8]);
+
+/// Kernels of a format and level that read expanded panels.
+#[derive(Debug)]
+pub(crate) struct Expanded {
+    pub(crate) expand: ExpandFn,
+    /// Tiles of the most columns and of one fewer, which is what many columns are divided into.
+    pub(crate) tiles: [TileFn; 2],
+}
+
+/// The codes of a format after they were taken apart.
+pub(crate) struct Codes32<F>(PhantomData<F>);
+
+impl<F: Codes> Codes for Codes32<F> {
+    const EXPANDED: bool = true;
+    const MAX: i32 = F::MAX;
+    const SIGNED: bool = F::SIGNED;
+    const ZERO: i32 = F::ZERO;
+    const BYTES: usize = BLOCK;
+    const PACKED: usize = F::BYTES;
+
+    #[inline(always)]
+    unsafe fn pair<D: Dot>(d: D, p: *const u8, g: usize) -> (D::Codes, D::Codes) {
+        // SAFETY: the caller gives eight vectors.
+        unsafe { (d.load(p.add(g * 64)), d.load(p.add((g + 4) * 64))) }
+    }
+}
+
+impl<F: Simple> Simple for Codes32<F> {
+    const MINIMUM: bool = F::MINIMUM;
+
+    fn scale_bytes(k: usize) -> (usize, usize) {
+        F::scale_bytes(k)
+    }
+
+    #[inline(always)]
+    unsafe fn scale<D: Dot>(d: D, p: *const u8) -> (D::Floats, D::Floats) {
+        // SAFETY: the caller's promise.
+        unsafe { F::scale(d, p) }
+    }
+}
+
+impl<F: Super> Super for Codes32<F> {
+    const PARTS: usize = F::PARTS;
+    const SIGNED_SCALES: bool = F::SIGNED_SCALES;
+    const MINIMUM: bool = F::MINIMUM;
+    const EXACT: bool = F::EXACT;
+    const EXACT_64: bool = F::EXACT_64;
+
+    fn panel_bytes(k: usize) -> Option<usize> {
+        F::panel_bytes(k)
+    }
+
+    #[inline(always)]
+    unsafe fn factors<D: Dot>(d: D, panel: *const u8, k: usize, sb: usize) -> Factors<D> {
+        // SAFETY: the caller's promise.
+        unsafe { F::factors(d, panel, k, sb) }
+    }
+}
+
+/// What is added to every code of a format whose sums begin at the batch's `starts` (of the grid's `shift`), or to signed
+/// codes to make them unsigned.
+const fn shift<D: Dot, F: Codes>(starts: bool, shift: i32) -> u8 {
+    if !D::STARTS {
+        0
+    } else if F::SIGNED {
+        D::SIGNED_ZERO as u8
+    } else if starts && F::ZERO != 0 {
+        (shift - F::ZERO) as u8
+    } else {
+        0
+    }
+}
+
+/// Takes 32 values of 16 rows apart.
+///
+/// # Safety
+/// `w` points at the codes of 32 values, and `out` at room for [`BLOCK`] bytes.
+#[inline(always)]
+unsafe fn block<D: Dot, F: Codes>(d: D, w: *const u8, out: *mut u8, shift: u8) {
+    for g in 0..4 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (low, high) = F::pair(d, w, g);
+            let (low, high) =
+                if shift == 0 { (low, high) } else { (d.shift(low, shift), d.shift(high, shift)) };
+            d.store_codes(low, out.add(g * 64));
+            d.store_codes(high, out.add((g + 4) * 64));
+        }
+    }
+}
+
+/// Takes a panel of a simple format apart.
+#[inline(always)]
+pub(crate) fn simple<D: Dot, F: Simple>(d: D, panel: &[u8], k: usize, out: &mut [u8]) {
+    let (first, _) = F::scale_bytes(k);
+    assert!(panel.len() == first + k / 32 * F::BYTES && out.len() == k * ROWS);
+    let by = const { shift::<D, F>(true, SHIFT_A32) };
+    for b in 0..k / 32 {
+        // SAFETY: the lengths checked above cover block b.
+        unsafe {
+            block::<D, F>(d, panel.as_ptr().add(first + b * F::BYTES), out.as_mut_ptr().add(b * BLOCK), by);
+        }
+    }
+}
+
+/// Takes a panel of a super format apart.
+#[inline(always)]
+pub(crate) fn superblocks<D: Dot, F: Super>(d: D, panel: &[u8], k: usize, out: &mut [u8]) {
+    assert!(F::panel_bytes(k) == Some(panel.len()) && out.len() == k * ROWS);
+    let by = const { shift::<D, F>(F::PARTS == 2, SHIFT_A128) };
+    for sb in 0..k / 256 {
+        // SAFETY: the lengths checked above cover superblock sb.
+        unsafe {
+            let codes = F::factors(d, panel.as_ptr(), k, sb).codes;
+            for b in 0..8 {
+                block::<D, F>(d, codes.add(b * F::BYTES), out.as_mut_ptr().add((sb * 8 + b) * BLOCK), by);
+            }
+        }
+    }
+}
+
+/// A matrix as one task meets it: panel after panel, each with all tiles of a group.
+pub(super) struct Panels<'a> {
+    weights: &'a PackedMatrix,
+    tier: Tier,
+    how: Option<&'static Expanded>,
+    /// The panel that lies in `bytes`, which begins at a multiple of 64 bytes.
+    current: Option<usize>,
+    bytes: Vec<u8>,
+    first: usize,
+}
+
+impl<'a> Panels<'a> {
+    /// For a task that gives every panel `tiles` tiles at a time.
+    pub(super) fn new(weights: &'a PackedMatrix, tier: Tier, tiles: usize) -> Panels<'a> {
+        let how = if tiles >= FEWEST { (weights.format.expanded)(tier.level()) } else { None };
+        let (mut bytes, mut first) = (Vec::new(), 0);
+        if how.is_some() {
+            bytes.resize(weights.k * ROWS + 63, 0);
+            first = bytes.as_ptr().align_offset(64).min(63);
+        }
+        Panels { weights, tier, how, current: None, bytes, first }
+    }
+
+    /// Multiplies panel `p` with tile `t` into `out[c][16]`.
+    #[inline(always)]
+    pub(super) fn tile(&mut self, p: usize, input: &Activations, t: usize, out: &mut [f32]) {
+        // Written once, field by field, and read so: a copy would read several fields at a time, and to do that wait
+        // until everything that was stored before has reached the cache, the results of the last tile among it.
+        let mut tile = input.tile(t);
+        let fewer = self.tier.level().columns().wrapping_sub(tile.c);
+        let Some((how, function)) = self.how.and_then(|how| Some((how, *how.tiles.get(fewer)?))) else {
+            return self.weights.tile(self.tier, p, &tile, out);
+        };
+        let (panel, k) = (self.weights.panel(p), self.weights.k);
+        let expanded = &mut self.bytes[self.first..][..k * ROWS];
+        if self.current != Some(p) {
+            // SAFETY: as of the tile below; the buffer was made for this format.
+            unsafe { (how.expand)(panel, k, expanded) };
+            self.current = Some(p);
+        }
+        tile.expanded = expanded;
+        #[cfg(test)]
+        super::tests::runs(self.tier.level(), function);
+        // SAFETY: the Tier proves the features; the panel is whole and of this format and depth, and so is what was
+        // made of it; the driver checked the tile's grid and depth; tile.c selected the function.
+        unsafe { function(panel, k, &tile, out) }
+    }
+}
