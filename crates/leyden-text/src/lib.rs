@@ -28,14 +28,16 @@
 //! by the version of Unicode, nor find special tokens in the order, that vocabularies in GGUF files go with.
 #![forbid(unsafe_code)]
 
+mod answer;
 mod detok;
 mod error;
 mod stop;
 mod template;
 mod tokenizer;
 
+pub use answer::AnswerText;
 pub use detok::Detokenizer;
 pub use error::{Error, ErrorKind};
 pub use stop::{StopEvent, StopMatcher};
 pub use template::{ChatTemplate, Message, RenderOptions, join_messages};
-pub use tokenizer::{Special, Tokenizer, from_gguf, from_hf, from_tokenizer_json};
+pub use tokenizer::{Special, Tokenizer, encode_prompt, from_gguf, from_hf, from_tokenizer_json};

@@ -8,7 +8,7 @@ use leyden_kernels::topology::Topology;
 use leyden_kernels::{Cpu, Level, Tier};
 use leyden_models::{Decoder, DecoderConfig, PackCache, PackReport};
 use leyden_tensor::{Gguf, Metadata, WeightSource};
-use leyden_text::{ChatTemplate, Message, RenderOptions, Special, Tokenizer};
+use leyden_text::{ChatTemplate, Message, RenderOptions, Tokenizer};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub struct Model {
     unplaced: Option<String>,
     source: Arc<dyn WeightSource>,
     tokenizer: Arc<dyn Tokenizer>,
-    template: Option<ChatTemplate>,
+    template: Option<Arc<ChatTemplate>>,
     load_time: Duration,
     packs: PackReport,
 }
@@ -103,6 +103,7 @@ impl Model {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Model, Error> {
         let Parts { source, tokenizer, template } = file.into_parts()?;
+        let template = template.map(Arc::new);
         let tier = tier(options)?;
         let (topology, request) = (Topology::detect(), request(options)?);
         let placement = placement(&topology, &request);
@@ -150,19 +151,24 @@ impl Model {
         self.tokenizer.as_ref()
     }
 
+    /// The same, to be shared.
+    #[must_use]
+    pub fn shared_tokenizer(&self) -> Arc<dyn Tokenizer> {
+        Arc::clone(&self.tokenizer)
+    }
+
+    /// The chat template, if the model comes with one.
+    #[must_use]
+    pub fn chat_template(&self) -> Option<&Arc<ChatTemplate>> {
+        self.template.as_ref()
+    }
+
     /// Token ids of a plain text, with the token that the model expects at the beginning.
     ///
     /// # Errors
     /// The text cannot be tokenized.
     pub fn tokenize(&self, text: &str) -> Result<Vec<u32>, Error> {
-        let mut ids = self.tokenizer.encode(text, Special::Parse)?;
-        if self.tokenizer.add_bos()
-            && let Some(bos) = self.tokenizer.bos()
-            && ids.first() != Some(&bos)
-        {
-            ids.insert(0, bos);
-        }
-        Ok(ids)
+        Ok(leyden_text::encode_prompt(self.tokenizer.as_ref(), text)?)
     }
 
     /// Token ids of a conversation whose next message is the assistant's: through the model's chat template, or,

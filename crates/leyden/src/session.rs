@@ -7,7 +7,7 @@ use leyden_engine::{Engine, EngineOptions, Outputs, SequenceId, StepEntry, StepP
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::KvType;
 use leyden_models::Decoder;
-use leyden_text::{Detokenizer, StopMatcher, Tokenizer};
+use leyden_text::{AnswerText, Tokenizer};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -320,10 +320,7 @@ impl Session {
 /// The answer's text as it grows.
 struct Answer<'a> {
     tokenizer: &'a dyn Tokenizer,
-    /// The last token, if the text does not begin after it.
-    previous: Option<u32>,
-    characters: Detokenizer,
-    stops: StopMatcher,
+    pieces: AnswerText,
     text: String,
 }
 
@@ -335,24 +332,11 @@ enum Pushed {
 
 impl<'a> Answer<'a> {
     fn new(tokenizer: &'a dyn Tokenizer, prompt: &[u32], stop: &[String]) -> Answer<'a> {
-        Answer {
-            tokenizer,
-            // Behind a special token, as at the end of a chat's prompt, a new text begins.
-            previous: prompt.last().copied().filter(|&last| !tokenizer.is_special(last)),
-            characters: Detokenizer::new(),
-            stops: StopMatcher::new(stop),
-            text: String::new(),
-        }
+        Answer { tokenizer, pieces: AnswerText::new(tokenizer, prompt, stop), text: String::new() }
     }
 
     fn push(&mut self, token: u32, on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Pushed {
-        let previous = self.previous.replace(token);
-        // Special tokens are structure, not text.
-        if self.tokenizer.is_special(token) {
-            return Pushed::Go;
-        }
-        let text = self.characters.push(&self.tokenizer.bytes_after(previous, token).unwrap_or_default());
-        let event = self.stops.push(&text);
+        let event = self.pieces.push(self.tokenizer, token);
         if self.say(&event.text, on_event).is_break() {
             return Pushed::Cancelled;
         }
@@ -361,10 +345,7 @@ impl<'a> Answer<'a> {
 
     /// What was held back because it might have become a character or a stop text.
     fn finish(&mut self, on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
-        let text = self.characters.finish();
-        let event = self.stops.push(&text);
-        self.say(&event.text, on_event)?;
-        let rest = self.stops.finish();
+        let rest = self.pieces.finish();
         self.say(&rest, on_event)
     }
 

@@ -147,6 +147,23 @@ impl From<leyden_hub::Error> for Failure {
     }
 }
 
+impl From<leyden_server::Error> for Failure {
+    fn from(error: leyden_server::Error) -> Self {
+        use leyden_server::ErrorKind;
+        let failure = if error.is_usage() { Self::usage(&error) } else { Self::new(&error) };
+        match error.kind() {
+            ErrorKind::Unprotected { .. } => failure.hint("name a file of keys with --api-keys, or say --no-auth"),
+            ErrorKind::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+                failure.hint("another program listens there; choose another --port")
+            }
+            ErrorKind::Keys { .. } => failure.hint(
+                "a line is {\"id\":\"NAME\",\"sha256\":\"DIGEST\"}; `printf %s KEY | sha256sum` gives the digest",
+            ),
+            _ => failure,
+        }
+    }
+}
+
 impl From<leyden::Error> for Failure {
     fn from(error: leyden::Error) -> Self {
         match error {

@@ -17,6 +17,7 @@ mod packs;
 mod pull;
 mod rm;
 mod run;
+mod serve;
 mod stored;
 mod text;
 mod tokenize;
@@ -57,6 +58,7 @@ macro_rules! commands {
 // COMMANDS, in the order of `leyden --help`.
 commands! {
     Run run "Answer a prompt, or hold a conversation",
+    Serve serve "Answer many users over HTTP, as OpenAI's servers do",
     Pull pull "Get a model from the hub",
     List list "Show the models that were pulled",
     Rm rm "Remove a pulled model",

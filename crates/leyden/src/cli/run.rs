@@ -228,7 +228,7 @@ fn standard_input(raw: bool) -> Result<String, Failure> {
 }
 
 /// A line for people, on standard error.
-fn note(text: &str) {
+pub(super) fn note(text: &str) {
     // Nobody is left to tell if this fails.
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -1,0 +1,87 @@
+//! Requests as the thread sees them.
+
+use super::logprobs::logprobs;
+use crate::mailbox::{Sender, TokenLogprob};
+use leyden_engine::Scope;
+use leyden_engine::sample::Sampler;
+use leyden_engine::schedule::KeyId;
+use leyden_text::{AnswerText, Tokenizer};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A request: one or more choices, all of which are taken or none.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) key: KeyId,
+    pub(crate) priority: i32,
+    /// Among whom the cache is shared.
+    pub(crate) scope: Arc<Scope>,
+    pub(crate) arrived: Instant,
+    pub(crate) deadline: Instant,
+    /// By the number of the choice.
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) mailbox: Arc<Sender>,
+}
+
+/// A choice and its prompt.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) prompt: Arc<Vec<u32>>,
+    /// The most tokens to generate; at least 1.
+    pub(crate) max_tokens: usize,
+    pub(crate) work: Work,
+}
+
+/// What is wanted.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// A text.
+    Text(Box<Choice>),
+    /// The last state of the prompt.
+    State,
+}
+
+/// How a text is generated.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    /// It has accepted the prompt.
+    pub(crate) sampler: Sampler,
+    pub(crate) text: AnswerText,
+    /// How many alternatives are wanted with each token, if logarithmic probabilities are.
+    pub(crate) logprobs: Option<usize>,
+    /// Whether the model's end does not end it.
+    pub(crate) ignore_end: bool,
+}
+
+/// What a token did.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) text: String,
+    pub(crate) logprob: Option<TokenLogprob>,
+    /// Whether it is part of the answer; the model's end is not.
+    pub(crate) counts: bool,
+    pub(crate) stops: bool,
+    /// What was held back is text: it was not a stop text that ended it.
+    pub(crate) releases: bool,
+}
+
+impl Choice {
+    /// Chooses the token for a position.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample`].
+    pub(crate) fn choose(&mut self, logits: &[f32], position: usize) -> Result<u32, leyden_engine::Error> {
+        self.sampler.sample(logits, position)
+    }
+
+    /// Takes the chosen token in.
+    pub(crate) fn say(&mut self, tokenizer: &dyn Tokenizer, token: u32, logits: &[f32]) -> Said {
+        if tokenizer.is_end(token) && !self.ignore_end {
+            return Said { stops: true, releases: true, ..Said::default() };
+        }
+        self.sampler.accept(&[token]);
+        let event = self.text.push(tokenizer, token);
+        let logprob = self.logprobs.map(|top| logprobs(logits, token, top));
+        Said { text: event.text, logprob, counts: true, stops: event.stopped, releases: false }
+    }
+}
