@@ -273,7 +273,8 @@ pub(crate) fn closing() -> ApiError {
 
 /// Only plain JSON is read: no other type, no compression.
 fn check_content(headers: &HeaderMap) -> Result<(), ApiError> {
-    let refuse = |message| Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message));
+    let refuse =
+        |message| Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message));
     let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let kind = value.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/json") {

@@ -181,7 +181,9 @@ impl ApiKeys {
         }
         let bytes = value.as_bytes();
         let key = match bytes.split_at_checked(7) {
-            Some((scheme, key)) if scheme.eq_ignore_ascii_case(b"bearer ") && key.len() <= MAX_KEY_BYTES => key,
+            Some((scheme, key)) if scheme.eq_ignore_ascii_case(b"bearer ") && key.len() <= MAX_KEY_BYTES => {
+                key
+            }
             _ => return Err(refuse("the Authorization header is not `Bearer KEY`")),
         };
         let digest: [u8; 32] = Sha256::digest(key).into();
@@ -243,7 +245,12 @@ impl ApiKeys {
         let Budget { requests, tokens } = &mut *budget;
         let mut headers = Vec::new();
         let rows = [
-            (requests, "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
+            (
+                requests,
+                "x-ratelimit-limit-requests",
+                "x-ratelimit-remaining-requests",
+                "x-ratelimit-reset-requests",
+            ),
             (tokens, "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
         ];
         for (bucket, limit, left, reset) in rows {
@@ -269,7 +276,12 @@ fn key(line: &str, now: Instant) -> Result<Key, ApiError> {
         scopes.push(match scope.as_str() {
             Some("inference") => Scope::Inference,
             Some("metrics") => Scope::Metrics,
-            _ => return Err(ApiError::field("scopes", "a scope is neither `inference` nor `metrics`".to_owned())),
+            _ => {
+                return Err(ApiError::field(
+                    "scopes",
+                    "a scope is neither `inference` nor `metrics`".to_owned(),
+                ));
+            }
         });
     }
     let rate = |n: Option<i64>| n.map(|n| Bucket::new(u32::try_from(n).unwrap_or(u32::MAX), now));

@@ -78,11 +78,7 @@ impl Fields {
     }
 
     /// Takes a number in a range.
-    pub(crate) fn number(
-        &mut self,
-        name: &str,
-        range: RangeInclusive<f64>,
-    ) -> Result<Option<f32>, ApiError> {
+    pub(crate) fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Result<Option<f32>, ApiError> {
         self.take(name).map(|v| number(&self.path(name), &v, range)).transpose()
     }
 

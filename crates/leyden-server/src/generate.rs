@@ -40,7 +40,8 @@ pub(crate) struct Common {
 }
 
 /// Fields that change nothing about an answer.
-const HARMLESS: [&str; 5] = ["user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"];
+const HARMLESS: [&str; 5] =
+    ["user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"];
 
 /// Takes them. `max_names` are the fields for the most tokens, of which at most one may be there.
 pub(crate) fn common(body: &mut Fields, app: &App, max_names: &[&str]) -> Result<Common, ApiError> {
@@ -204,7 +205,9 @@ pub(crate) async fn submit(
         f.prompt_tokens = Some(prompt);
     });
     model.worker.submit(job).map_err(|e| match e {
-        Unreachable::Busy => ApiError::unavailable("overloaded", "the server is overloaded", Duration::from_secs(1)),
+        Unreachable::Busy => {
+            ApiError::unavailable("overloaded", "the server is overloaded", Duration::from_secs(1))
+        }
         Unreachable::Dead => dead(),
     })?;
     match mailbox.verdict().await {

@@ -39,7 +39,8 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Value;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
-        let left = self.left.get().checked_sub(1).ok_or_else(|| D::Error::custom("it has too many values"))?;
+        let left =
+            self.left.get().checked_sub(1).ok_or_else(|| D::Error::custom("it has too many values"))?;
         self.left.set(left);
         reader.deserialize_any(self)
     }
@@ -139,7 +140,8 @@ mod tests {
         ];
         for (text, wanted) in cases {
             let error = parsed(text).unwrap_err();
-            let error = if wanted == "surrogate" { error.replace("end of hex escape", "surrogate") } else { error };
+            let error =
+                if wanted == "surrogate" { error.replace("end of hex escape", "surrogate") } else { error };
             assert!(error.contains(wanted), "{wanted}: {error}");
         }
     }

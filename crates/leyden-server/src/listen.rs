@@ -105,7 +105,12 @@ impl Signals {
 }
 
 /// Accepts connections until `stop`, then drains.
-pub(crate) async fn run(app: Arc<App>, listener: TcpListener, stop: impl Future<Output = ()>, drain: Duration) {
+pub(crate) async fn run(
+    app: Arc<App>,
+    listener: TcpListener,
+    stop: impl Future<Output = ()>,
+    drain: Duration,
+) {
     let limit = Arc::new(Semaphore::new(app.limits.connections));
     let (closing, _) = watch::channel(false);
     let mut stop = std::pin::pin!(stop);
@@ -132,7 +137,8 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, stop: impl Future<
                 });
             }
             // The client has gone already.
-            Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
+            Err(e)
+                if matches!(e.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
             // Out of descriptors or memory: trying again at once would only burn time.
             Err(_) => sleep(OUT_OF_DESCRIPTORS).await,
         }
@@ -157,8 +163,7 @@ async fn converse(app: &Arc<App>, stream: TcpStream, mut closing: watch::Receive
     let _ = stream.set_nodelay(true);
     let limits = &app.limits;
     let answering = Answering::default();
-    let deadlines =
-        Deadlines { head: limits.header_time, idle: limits.idle_time, write: limits.write_stall };
+    let deadlines = Deadlines { head: limits.header_time, idle: limits.idle_time, write: limits.write_stall };
     let socket = Socket::new(TokioIo::new(stream), deadlines, Arc::clone(&answering));
     let service = service_fn(|request| {
         let busy = Busy::new(&answering);

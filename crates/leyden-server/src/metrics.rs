@@ -275,9 +275,8 @@ mod tests {
         }
         let page = page(&[("a\"b", &m)], &HttpMetrics::default());
         let value = |bound: &str| {
-            let start = format!(
-                "vllm:request_queue_time_seconds_bucket{{model_name=\"a\\\"b\",le=\"{bound}\"}} "
-            );
+            let start =
+                format!("vllm:request_queue_time_seconds_bucket{{model_name=\"a\\\"b\",le=\"{bound}\"}} ");
             page.lines().find_map(|l| l.strip_prefix(&start)).unwrap().to_owned()
         };
         assert_eq!([value("0.005"), value("0.01"), value("1000"), value("+Inf")], ["2", "3", "3", "4"]);

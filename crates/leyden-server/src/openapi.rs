@@ -15,7 +15,8 @@ pub(crate) fn operation(name: &str, summary: &str, body: Option<&Value>, answer:
         }
     });
     if let Some(body) = body {
-        it["requestBody"] = json!({ "required": true, "content": { "application/json": { "schema": body } } });
+        it["requestBody"] =
+            json!({ "required": true, "content": { "application/json": { "schema": body } } });
     }
     it
 }

@@ -121,7 +121,9 @@ mod tests {
     #[test]
     fn what_was_not_asked_for_is_chosen() {
         let gib = |n: u64| Some(n << 30);
-        let plan = |need: &Need, available| plan_memory(need, available).map(|p| (p.context, p.kv_tokens, p.shortened));
+        let plan = |need: &Need, available| {
+            plan_memory(need, available).map(|p| (p.context, p.kv_tokens, p.shortened))
+        };
         assert_eq!(plan(&NEED, gib(100)), Ok((8192, 4 * 8192, false)));
         // Half of 0.9 · 10 GiB - 100 MiB, in whole blocks.
         assert_eq!(plan(&NEED, gib(10)), Ok((4544, 4544, true)));

@@ -58,7 +58,10 @@ fn message(path: &str, value: Value, limits: &Limits) -> Result<Message, ApiErro
     let has_calls = calls.is_some();
     if let Some(calls) = calls {
         if *role != "assistant" {
-            return Err(ApiError::field(fields.path("tool_calls"), "only an assistant's message has tool calls"));
+            return Err(ApiError::field(
+                fields.path("tool_calls"),
+                "only an assistant's message has tool calls",
+            ));
         }
         let base = fields.path("tool_calls");
         let read = |(i, call)| tool_call(&format!("{base}[{i}]"), call, limits);
@@ -101,7 +104,10 @@ fn content(path: &str, value: Value, limits: &Limits) -> Result<String, ApiError
         let kind = fields.required("type")?;
         if kind != "text" {
             let at = fields.path("type");
-            return Err(ApiError::unsupported(&at, format!("`{at}`: only parts of type `text` are supported")));
+            return Err(ApiError::unsupported(
+                &at,
+                format!("`{at}`: only parts of type `text` are supported"),
+            ));
         }
         let piece = fields.required("text")?;
         text += &fields::text(&fields.path("text"), piece, limits.body_bytes)?;
@@ -117,7 +123,10 @@ fn tool_call(path: &str, value: Value, limits: &Limits) -> Result<Value, ApiErro
     if let Some(kind) = fields.take("type")
         && kind != "function"
     {
-        return Err(ApiError::unsupported(fields.path("type"), "only calls of type `function` are supported"));
+        return Err(ApiError::unsupported(
+            fields.path("type"),
+            "only calls of type `function` are supported",
+        ));
     }
     fields.harmless(&["index"]);
     let function = fields.required("function")?;
@@ -136,7 +145,8 @@ fn tool_call(path: &str, value: Value, limits: &Limits) -> Result<Value, ApiErro
     };
     function.finish()?;
     fields.finish()?;
-    let mut call = serde_json::json!({ "type": "function", "function": { "name": name, "arguments": arguments } });
+    let mut call =
+        serde_json::json!({ "type": "function", "function": { "name": name, "arguments": arguments } });
     if let Some(id) = id {
         call["id"] = id.into();
     }
@@ -155,7 +165,9 @@ pub(crate) fn of_messages(model: &Served, messages: &[Message], chat: &Chat) -> 
             };
             template.render(messages, &options).map_err(|e| match e.kind() {
                 // What a template says to its user is about the messages.
-                ErrorKind::TemplateRaised(what) => ApiError::field("messages", format!("the chat template refuses: {what}")),
+                ErrorKind::TemplateRaised(what) => {
+                    ApiError::field("messages", format!("the chat template refuses: {what}"))
+                }
                 ErrorKind::Thread(_) => ApiError::internal("the request could not be prepared"),
                 _ => ApiError::field("messages", "the model's chat template cannot write these messages"),
             })?

@@ -45,7 +45,11 @@ static NUMBERS: &[NumberField] = &[
     NumberField { name: "xtc_probability", range: 0.0..=1.0, set: |p, x| p.xtc.probability = x },
     NumberField { name: "xtc_threshold", range: 0.0..=1.0, set: |p, x| p.xtc.threshold = x },
     NumberField { name: "dynatemp_range", range: 0.0..=100.0, set: |p, x| p.dynamic_temperature.range = x },
-    NumberField { name: "dynatemp_exponent", range: TINY..=100.0, set: |p, x| p.dynamic_temperature.exponent = x },
+    NumberField {
+        name: "dynatemp_exponent",
+        range: TINY..=100.0,
+        set: |p, x| p.dynamic_temperature.exponent = x,
+    },
     NumberField { name: "dry_multiplier", range: 0.0..=1000.0, set: |p, x| p.dry.multiplier = x },
     NumberField { name: "dry_base", range: 1.0..=1000.0, set: |p, x| p.dry.base = x },
 ];
@@ -138,14 +142,16 @@ fn order(value: &Value) -> Result<Vec<SamplingStep>, ApiError> {
 fn logit_bias(value: Value, model: &Served, limits: &Limits) -> Result<Vec<(u32, f32)>, ApiError> {
     let entries = Fields::at("logit_bias", value)?.rest();
     if entries.len() > limits.logit_biases {
-        let message = format!("`logit_bias` has {} entries; {} are the most", entries.len(), limits.logit_biases);
+        let message =
+            format!("`logit_bias` has {} entries; {} are the most", entries.len(), limits.logit_biases);
         return Err(ApiError::field("logit_bias", message));
     }
     let mut biases = Vec::new();
     for (id, bias) in entries {
         let shown: String = id.chars().take(32).collect();
         let path = format!("logit_bias.{shown}");
-        let token = id.parse::<u32>().ok().filter(|t| (*t as usize) < model.vocabulary && t.to_string() == id);
+        let token =
+            id.parse::<u32>().ok().filter(|t| (*t as usize) < model.vocabulary && t.to_string() == id);
         let Some(token) = token else {
             let message = format!("`{path}` does not name a token id below {}", model.vocabulary);
             return Err(ApiError::field(path, message));
@@ -158,7 +164,9 @@ fn logit_bias(value: Value, model: &Served, limits: &Limits) -> Result<Vec<(u32,
 /// What the sampler has against parameters.
 fn engine(error: leyden_engine::Error) -> ApiError {
     match error.kind() {
-        leyden_engine::ErrorKind::Parameter { name, what } => ApiError::field(*name, format!("{name}: {what}")),
+        leyden_engine::ErrorKind::Parameter { name, what } => {
+            ApiError::field(*name, format!("{name}: {what}"))
+        }
         _ => ApiError::internal("the sampler could not be made"),
     }
 }
@@ -184,7 +192,10 @@ impl Sampling {
             let pieces = |id| tokenizer.token_bytes(id);
             let tokens = SequenceBreakers::new(&self.breakers, tokenizer.vocab_size(), pieces, encode);
             let tokens = tokens.map_err(|_| {
-                ApiError::field("dry_sequence_breakers", "a breaker cannot be written in the model's vocabulary")
+                ApiError::field(
+                    "dry_sequence_breakers",
+                    "a breaker cannot be written in the model's vocabulary",
+                )
             })?;
             *known = (self.breakers.clone(), tokens);
         }

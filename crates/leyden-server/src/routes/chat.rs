@@ -141,11 +141,14 @@ impl Head {
         if !self.logprobs {
             return Value::Null;
         }
-        let content: Vec<Value> = tokens.iter().map(|t| {
-            let mut shown = self.logprob(t.token, t.logprob);
-            shown["top_logprobs"] = t.top.iter().map(|&(id, p)| self.logprob(id, p)).collect();
-            shown
-        }).collect();
+        let content: Vec<Value> = tokens
+            .iter()
+            .map(|t| {
+                let mut shown = self.logprob(t.token, t.logprob);
+                shown["top_logprobs"] = t.top.iter().map(|&(id, p)| self.logprob(id, p)).collect();
+                shown
+            })
+            .collect();
         json!({ "content": content, "refusal": null })
     }
 
@@ -167,7 +170,8 @@ struct Chunks {
 
 impl Chunks {
     fn chunk(&self, choice: usize, delta: Value, logprobs: Value, finish: Option<&str>) -> Value {
-        let choice = json!({ "index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": finish });
+        let choice =
+            json!({ "index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": finish });
         let mut chunk = self.head.json("chat.completion.chunk", vec![choice]);
         if self.usage {
             chunk["usage"] = Value::Null;

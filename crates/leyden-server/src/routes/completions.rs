@@ -229,7 +229,8 @@ pub(super) fn describe() -> Value {
     let limits = Limits::default();
     let mut properties = generate::schema(&limits);
     let ids = json!({ "type": "array", "minItems": 1, "items": { "type": "integer", "minimum": 0 } });
-    let texts = json!({ "type": "array", "minItems": 1, "maxItems": limits.prompts, "items": { "type": "string" } });
+    let texts =
+        json!({ "type": "array", "minItems": 1, "maxItems": limits.prompts, "items": { "type": "string" } });
     let lists = json!({ "type": "array", "minItems": 1, "maxItems": limits.prompts, "items": ids });
     let more = json!({
         "prompt": { "anyOf": [{ "type": "string" }, texts, ids, lists] },

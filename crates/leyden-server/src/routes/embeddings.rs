@@ -133,9 +133,7 @@ fn base64(vector: &[f32]) -> String {
 pub(super) fn describe() -> Value {
     let limits = Limits::default();
     let ids = json!({ "type": "array", "minItems": 1, "items": { "type": "integer", "minimum": 0 } });
-    let many = |items: &Value| {
-        json!({ "type": "array", "minItems": 1, "maxItems": limits.embedding_inputs, "items": items })
-    };
+    let many = |items: &Value| json!({ "type": "array", "minItems": 1, "maxItems": limits.embedding_inputs, "items": items });
     let text = json!({ "type": "string" });
     let body = json!({
         "type": "object",
@@ -149,7 +147,8 @@ pub(super) fn describe() -> Value {
             "user": {}
         }
     });
-    let vector = json!({ "anyOf": [{ "type": "array", "items": { "type": "number" } }, { "type": "string" }] });
+    let vector =
+        json!({ "anyOf": [{ "type": "array", "items": { "type": "number" } }, { "type": "string" }] });
     let item = json!({
         "type": "object",
         "required": ["object", "index", "embedding"],

@@ -128,11 +128,10 @@ mod tests {
     fn paths_lead_to_their_routes() {
         let path = |m: Method, p: &str| find(&m, p).map(|f| (f.route.path, f.variable));
         assert_eq!(path(Method::GET, "/health"), Some(("/health", String::new())));
-        assert_eq!(
-            path(Method::GET, "/v1/models/a/b%20c"),
-            Some(("/v1/models/{model}", "a/b c".to_owned()))
-        );
-        for wrong in ["/Health", "/health/", "//health", "/v1/models/", "/v1/models/%zz", "/v1/models/%+1", ""] {
+        assert_eq!(path(Method::GET, "/v1/models/a/b%20c"), Some(("/v1/models/{model}", "a/b c".to_owned())));
+        for wrong in
+            ["/Health", "/health/", "//health", "/v1/models/", "/v1/models/%zz", "/v1/models/%+1", ""]
+        {
             assert_eq!(path(Method::GET, wrong), None, "{wrong}");
         }
         assert_eq!(path(Method::GET, "/v1/completions"), None);

@@ -39,8 +39,7 @@ pub(super) fn describe_list() -> Value {
 
 pub(super) fn describe_one() -> Value {
     let mut it = operation("getModel", "One model", None, &model());
-    it["parameters"] =
-        json!([{ "name": "model", "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } }]);
+    it["parameters"] = json!([{ "name": "model", "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } }]);
     it
 }
 

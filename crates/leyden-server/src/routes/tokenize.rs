@@ -29,7 +29,9 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
                 let messages = prompt::messages(messages, &app.limits)?;
                 prompt::of_messages(model, &messages, &prompt::Chat::default())?
             }
-            (None, None) => return Err(ApiError::field("prompt", "one of `prompt` and `messages` is needed")),
+            (None, None) => {
+                return Err(ApiError::field("prompt", "one of `prompt` and `messages` is needed"));
+            }
             (Some(_), Some(_)) => {
                 return Err(ApiError::field("messages", "`prompt` and `messages` exclude each other"));
             }

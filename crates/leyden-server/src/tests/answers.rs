@@ -50,7 +50,9 @@ fn company_and_cache_change_nothing() {
             let mut all = tokio::task::JoinSet::new();
             for i in 0..32 {
                 let app = std::sync::Arc::clone(&app);
-                all.spawn(async move { (i, text(&ask(&app, COMPLETIONS, story(i, tokens)).await, 0).to_owned()) });
+                all.spawn(
+                    async move { (i, text(&ask(&app, COMPLETIONS, story(i, tokens)).await, 0).to_owned()) },
+                );
             }
             while let Some(done) = all.join_next().await {
                 let (i, got) = done.unwrap();
@@ -90,7 +92,8 @@ fn cached_tokens_are_counted() {
     run(async {
         let app = app();
         let request = json!({ "prompt": "The old woman said to the cat ".repeat(12), "max_tokens": 2 });
-        let cached = |answer: &Value| answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+        let cached =
+            |answer: &Value| answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
         let first = ask(&app, COMPLETIONS, request.clone()).await;
         assert!(first["usage"]["prompt_tokens"].as_u64().unwrap() > 64);
         assert_eq!(cached(&first), 0);
@@ -132,7 +135,10 @@ fn logarithmic_probabilities_are_those_of_the_model() {
         for token in &content {
             let top = token["top_logprobs"].as_array().unwrap();
             // Without temperature the best token is the one.
-            assert_eq!((top.len(), &top[0]["token"], &top[0]["logprob"]), (3, &token["token"], &token["logprob"]));
+            assert_eq!(
+                (top.len(), &top[0]["token"], &top[0]["logprob"]),
+                (3, &token["token"], &token["logprob"])
+            );
             assert!(top[0]["logprob"].as_f64().unwrap() <= 0.0);
             assert!(top[0]["logprob"].as_f64() >= top[1]["logprob"].as_f64());
             bytes.extend(token["bytes"].as_array().unwrap().iter().map(|b| b.as_u64().unwrap() as u8));
@@ -189,7 +195,8 @@ fn models_are_listed_and_found_by_any_name() {
         let (_, list) = get(&app, "/v1/models").await;
         let list: Value = serde_json::from_str(&list).unwrap();
         assert_eq!(list["data"][0]["id"], "storyteller");
-        for (name, status) in [("storyteller", 200), ("gpt-4o", 200), ("storyteller%20", 404), ("..%2f", 404)] {
+        for (name, status) in [("storyteller", 200), ("gpt-4o", 200), ("storyteller%20", 404), ("..%2f", 404)]
+        {
             assert_eq!(get(&app, &format!("/v1/models/{name}")).await.0, status, "{name}");
         }
         let request = |name: &str| json!({ "model": name, "prompt": "Once", "max_tokens": 1 });
@@ -208,7 +215,8 @@ fn embeddings_have_length_one_and_do_not_depend_on_company() {
             v["data"][i]["embedding"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
         };
         let alone = ask(&app, path, json!({ "input": "The fox ran into the wood." })).await;
-        let many = json!({ "input": ["A king.", "The fox ran into the wood.", "The fox ran into the woods."] });
+        let many =
+            json!({ "input": ["A king.", "The fox ran into the wood.", "The fox ran into the woods."] });
         let many = ask(&app, path, many).await;
         assert_eq!(vector(&alone, 0), vector(&many, 1));
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();

@@ -12,7 +12,8 @@ fn numbers(name: &'static str, low: f64, high: f64) -> Case {
 }
 
 fn integers(name: &'static str, low: i64, high: i64) -> Case {
-    let mut wrong = vec![json!(1.5), json!("1"), json!([]), json!(true), json!({}), json!(1e300), json!(u64::MAX)];
+    let mut wrong =
+        vec![json!(1.5), json!("1"), json!([]), json!(true), json!({}), json!(1e300), json!(u64::MAX)];
     wrong.extend([low.checked_sub(1), high.checked_add(1)].into_iter().flatten().map(Value::from));
     (name, vec![json!(low), json!(high), Value::Null], wrong)
 }
@@ -45,14 +46,42 @@ fn shared() -> Vec<Case> {
         integers("dry_penalty_last_n", 0, most),
         integers("n", 1, 8),
         integers("max_tokens", 1, most),
-        ("seed", vec![json!(i64::MIN), json!(i64::MAX)], vec![json!(1.5), json!(u64::MAX), json!("7"), json!(1e30)]),
-        ("stop", vec![text(256), json!([]), json!(vec!["x"; 16])], vec![text(257), json!(""), json!(vec!["x"; 17]), json!(1)]),
-        ("logit_bias", vec![json!({}), biases(1024), json!({"5": -100, "6": 100})], vec![
-            biases(1025), json!({"5": 100.5}), json!({"AI": 1}), json!({"-1": 1}), json!({"05": 1}), json!({"+5": 1}),
-            json!({"99999999": 1}), json!({"5": "1"}), json!([]), json!({"4294967296": 1}),
-        ]),
-        ("samplers", vec![json!([]), json!(["top_k", "temperature"])], vec![json!(["x"]), json!(["top_k", "top_k"]), json!("top_k")]),
-        ("dry_sequence_breakers", vec![json!([]), json!([text(40)])], vec![json!([text(41)]), json!([""]), json!([1])]),
+        (
+            "seed",
+            vec![json!(i64::MIN), json!(i64::MAX)],
+            vec![json!(1.5), json!(u64::MAX), json!("7"), json!(1e30)],
+        ),
+        (
+            "stop",
+            vec![text(256), json!([]), json!(vec!["x"; 16])],
+            vec![text(257), json!(""), json!(vec!["x"; 17]), json!(1)],
+        ),
+        (
+            "logit_bias",
+            vec![json!({}), biases(1024), json!({"5": -100, "6": 100})],
+            vec![
+                biases(1025),
+                json!({"5": 100.5}),
+                json!({"AI": 1}),
+                json!({"-1": 1}),
+                json!({"05": 1}),
+                json!({"+5": 1}),
+                json!({"99999999": 1}),
+                json!({"5": "1"}),
+                json!([]),
+                json!({"4294967296": 1}),
+            ],
+        ),
+        (
+            "samplers",
+            vec![json!([]), json!(["top_k", "temperature"])],
+            vec![json!(["x"]), json!(["top_k", "top_k"]), json!("top_k")],
+        ),
+        (
+            "dry_sequence_breakers",
+            vec![json!([]), json!([text(40)])],
+            vec![json!([text(41)]), json!([""]), json!([1])],
+        ),
         flag("stream"),
         flag("ignore_eos"),
         ("store", vec![json!(false)], vec![json!(true), json!("no")]),
@@ -80,11 +109,19 @@ async fn check(app: &std::sync::Arc<crate::app::App>, path: &str, base: Value, c
                 assert_eq!(status, 200, "{path} {name}={shown}: {answer}");
                 continue;
             }
-            assert_eq!(status, if name == "model" && value.is_string() && false { 404 } else { 400 }, "{path} {name}={shown}: {answer}");
+            assert_eq!(
+                status,
+                if name == "model" && value.is_string() && false { 404 } else { 400 },
+                "{path} {name}={shown}: {answer}"
+            );
             let error = &answer["error"];
             let param = error["param"].as_str().unwrap_or_default();
-            assert!(param == name || param.starts_with(&format!("{name}.")) || param.starts_with(&format!("{name}[")),
-                "{path} {name}={shown}: names {param}");
+            assert!(
+                param == name
+                    || param.starts_with(&format!("{name}."))
+                    || param.starts_with(&format!("{name}[")),
+                "{path} {name}={shown}: names {param}"
+            );
             assert_eq!(error["type"], "invalid_request_error");
             assert!(error["message"].as_str().unwrap().len() < 500);
         }
@@ -105,10 +142,25 @@ fn every_field_is_checked_at_its_edges() {
             ("echo", vec![json!(true)], vec![json!(1)]),
             ("best_of", vec![json!(1)], vec![json!(0), json!(2), json!(9)]),
             ("suffix", vec![Value::Null], vec![json!("x")]),
-            ("prompt", vec![json!("x"), json!(["x", "y"]), json!([5, 6]), json!([[5], [6]])], vec![
-                Value::Null, json!([]), json!([[]]), json!(5), json!({}), json!([5, "x"]), json!(["x", 5]), json!([-1]),
-                json!([1.5]), json!([99_999_999]), json!([true]), json!(vec!["x"; 65]), json!([[5], [u64::MAX]]),
-            ]),
+            (
+                "prompt",
+                vec![json!("x"), json!(["x", "y"]), json!([5, 6]), json!([[5], [6]])],
+                vec![
+                    Value::Null,
+                    json!([]),
+                    json!([[]]),
+                    json!(5),
+                    json!({}),
+                    json!([5, "x"]),
+                    json!(["x", 5]),
+                    json!([-1]),
+                    json!([1.5]),
+                    json!([99_999_999]),
+                    json!([true]),
+                    json!(vec!["x"; 65]),
+                    json!([[5], [u64::MAX]]),
+                ],
+            ),
         ]);
         done += check(&app, COMPLETIONS, json!({ "prompt": "x", "max_tokens": 1 }), cases).await;
 
@@ -148,9 +200,19 @@ fn every_field_is_checked_at_its_edges() {
         done += check(&app, CHAT, json!({ "messages": [user], "max_tokens": 1 }), cases).await;
 
         let cases = vec![
-            ("input", vec![json!("x"), json!(["x"]), json!([5]), json!([[5], [6]])], vec![
-                Value::Null, json!([]), json!(1), json!([[]]), json!([true]), json!([99_999_999]), json!(vec!["x"; 2049]),
-            ]),
+            (
+                "input",
+                vec![json!("x"), json!(["x"]), json!([5]), json!([[5], [6]])],
+                vec![
+                    Value::Null,
+                    json!([]),
+                    json!(1),
+                    json!([[]]),
+                    json!([true]),
+                    json!([99_999_999]),
+                    json!(vec!["x"; 2049]),
+                ],
+            ),
             ("encoding_format", vec![json!("float"), json!("base64")], vec![json!("int8"), json!(1)]),
             ("dimensions", vec![], vec![json!(0), json!(1), json!("x")]),
             ("user", vec![json!("x")], vec![]),
@@ -174,12 +236,28 @@ fn bodies_that_are_not_what_they_should_be() {
         let app = app();
         let deep = format!("{{\"prompt\":{}{}}}", "[".repeat(70), "]".repeat(70));
         let very_deep = format!("{{\"prompt\":{}", "[".repeat(500_000));
-        for body in ["", "{", "[]", "null", "\"x\"", "{\"prompt\":\"x\",\"prompt\":\"y\"}", "{\"prompt\":NaN}", &deep, &very_deep,
-            "{\"prompt\":\"\\ud800\"}", "{\"n\":1e999}", "\u{feff}{\"prompt\":\"x\"}", "{\"prompt\":\"x\"}{}"]
-        {
+        for body in [
+            "",
+            "{",
+            "[]",
+            "null",
+            "\"x\"",
+            "{\"prompt\":\"x\",\"prompt\":\"y\"}",
+            "{\"prompt\":NaN}",
+            &deep,
+            &very_deep,
+            "{\"prompt\":\"\\ud800\"}",
+            "{\"n\":1e999}",
+            "\u{feff}{\"prompt\":\"x\"}",
+            "{\"prompt\":\"x\"}{}",
+        ] {
             let (status, answer) = send(&app, COMPLETIONS, body).await;
             let shown: String = body.chars().take(60).collect();
-            assert_eq!((status, &answer["error"]["code"]), (400, &json!("invalid_json")), "{shown}: {answer}");
+            assert_eq!(
+                (status, &answer["error"]["code"]),
+                (400, &json!("invalid_json")),
+                "{shown}: {answer}"
+            );
         }
         let (status, answer) = send(&app, COMPLETIONS, &format!("\"{}\"", "x".repeat(8 << 20))).await;
         assert_eq!((status, &answer["error"]["code"]), (413, &json!("body_too_large")));

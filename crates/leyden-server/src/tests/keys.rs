@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 fn keys() -> ApiKeys {
     let line = |id: &str, more: &str| {
-        let digest: String = Sha256::digest(format!("secret of {id}")).iter().map(|b| format!("{b:02x}")).collect();
+        let digest: String =
+            Sha256::digest(format!("secret of {id}")).iter().map(|b| format!("{b:02x}")).collect();
         format!("{{\"id\":\"{id}\",\"sha256\":\"{digest}\"{more}}}\n")
     };
     let lines = [
@@ -29,7 +30,13 @@ fn guarded() -> (Arc<App>, Lines) {
     start(worker, ServerOptions { keys: Some(keys()), ..ServerOptions::default() })
 }
 
-async fn as_key(app: &Arc<App>, method: &str, path: &str, key: Option<&str>, body: &str) -> (u16, Value, Option<String>) {
+async fn as_key(
+    app: &Arc<App>,
+    method: &str,
+    path: &str,
+    key: Option<&str>,
+    body: &str,
+) -> (u16, Value, Option<String>) {
     let mut request = request(method, path, body);
     if let Some(key) = key {
         let value = format!("Bearer secret of {key}").parse().unwrap();
@@ -37,7 +44,8 @@ async fn as_key(app: &Arc<App>, method: &str, path: &str, key: Option<&str>, bod
     }
     let response = app.respond(request).await;
     let status = response.status().as_u16();
-    let left = response.headers().get("x-ratelimit-remaining-requests").map(|v| v.to_str().unwrap().to_owned());
+    let left =
+        response.headers().get("x-ratelimit-remaining-requests").map(|v| v.to_str().unwrap().to_owned());
     (status, serde_json::from_str(&whole(response).await).unwrap_or_default(), left)
 }
 
@@ -60,9 +68,17 @@ fn every_route_asks_for_what_its_row_says() {
             assert_eq!(status(Some("nobody")).await.0, expect(open, 401), "{path} with a wrong key");
             let any = open || route.access == Access::AnyKey;
             let metrics = any || route.path == "/metrics";
-            assert_eq!(status(Some("watcher")).await.0, expect(metrics, 403), "{path} with the scope metrics");
+            assert_eq!(
+                status(Some("watcher")).await.0,
+                expect(metrics, 403),
+                "{path} with the scope metrics"
+            );
             let inference = route.path != "/metrics";
-            assert_eq!(status(Some("ada")).await.0, expect(inference, 403), "{path} with the scope inference");
+            assert_eq!(
+                status(Some("ada")).await.0,
+                expect(inference, 403),
+                "{path} with the scope inference"
+            );
         }
         // What there is shows only to those who may ask.
         assert_eq!(as_key(&app, "GET", "/nothing", None, "").await.0, 401);
@@ -77,7 +93,8 @@ fn keys_share_no_cache_and_have_limits() {
         let mut long = story(1, 2);
         long["prompt"] = "The wolf came to the door and knocked ".repeat(12).into();
         let body = long.to_string();
-        let cached = |answer: &Value| answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+        let cached =
+            |answer: &Value| answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
         for (key, hit) in [("ada", false), ("ada", true), ("bob", false), ("bob", true)] {
             let (status, answer, left) = as_key(&app, "POST", COMPLETIONS, Some(key), &body).await;
             assert_eq!((status, cached(&answer) > 0, left), (200, hit, None), "{key}");
@@ -100,7 +117,9 @@ fn a_flood_of_one_key_does_not_drown_another() {
         let mut flood = tokio::task::JoinSet::new();
         for i in 0..24 {
             let app = Arc::clone(&app);
-            flood.spawn(async move { as_key(&app, "POST", COMPLETIONS, Some("ada"), &story(i, 60).to_string()).await.0 });
+            flood.spawn(async move {
+                as_key(&app, "POST", COMPLETIONS, Some("ada"), &story(i, 60).to_string()).await.0
+            });
         }
         let m = Arc::clone(&app.models[0].worker.metrics);
         super::until("the flood is there", || m.running.get() > 0).await;

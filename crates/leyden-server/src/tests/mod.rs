@@ -36,7 +36,8 @@ fn loaded() -> Loaded {
     static LOADED: OnceLock<Loaded> = OnceLock::new();
     let load = || {
         let file = Arc::new(Gguf::open(Path::new(STORYTELLER)).unwrap());
-        let tokenizer = leyden_text::from_gguf(leyden_tensor::WeightSource::metadata(&*file), "storyteller").unwrap();
+        let tokenizer =
+            leyden_text::from_gguf(leyden_tensor::WeightSource::metadata(&*file), "storyteller").unwrap();
         let cpu = Arc::new(Cpu::new(Tier::best(), 1).unwrap());
         let decoder = leyden_models::load(file, &cpu, &mut |_, _| {}).unwrap();
         (Arc::new(decoder), cpu, Arc::from(tokenizer))
@@ -160,7 +161,8 @@ async fn events(app: &Arc<App>, path: &str, mut body: Value) -> Vec<Value> {
     let response = app.respond(request("POST", path, &body.to_string())).await;
     assert_eq!(response.status().as_u16(), 200);
     let text = whole(response).await;
-    let mut events: Vec<&str> = text.split_terminator("\n\n").map(|e| e.strip_prefix("data: ").unwrap()).collect();
+    let mut events: Vec<&str> =
+        text.split_terminator("\n\n").map(|e| e.strip_prefix("data: ").unwrap()).collect();
     if events.last() == Some(&"[DONE]") {
         events.pop();
     } else {

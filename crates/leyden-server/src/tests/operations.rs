@@ -1,6 +1,6 @@
 //! Counters, logs, health.
 
-use super::{COMPLETIONS, CHAT, app, ask, events, get, post, run, start, story, worker_options};
+use super::{CHAT, COMPLETIONS, app, ask, events, get, post, run, start, story, worker_options};
 use crate::ServerOptions;
 use serde_json::json;
 
@@ -16,15 +16,24 @@ fn counters_count() {
         let (_, before) = get(&app, "/metrics").await;
         // All series are there from the start, so that rates have a beginning.
         let model = "{model_name=\"storyteller\"}";
-        for name in ["vllm:num_requests_waiting", "vllm:num_requests_running", "vllm:kv_cache_usage_perc",
-            "vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:prefix_cache_queries_total",
-            "vllm:prefix_cache_hits_total", "vllm:time_to_first_token_seconds_count",
-            "vllm:inter_token_latency_seconds_sum", "vllm:e2e_request_latency_seconds_count",
-            "vllm:request_queue_time_seconds_count", "leyden_engine_restarts_total"]
-        {
+        for name in [
+            "vllm:num_requests_waiting",
+            "vllm:num_requests_running",
+            "vllm:kv_cache_usage_perc",
+            "vllm:prompt_tokens_total",
+            "vllm:generation_tokens_total",
+            "vllm:prefix_cache_queries_total",
+            "vllm:prefix_cache_hits_total",
+            "vllm:time_to_first_token_seconds_count",
+            "vllm:inter_token_latency_seconds_sum",
+            "vllm:e2e_request_latency_seconds_count",
+            "vllm:request_queue_time_seconds_count",
+            "leyden_engine_restarts_total",
+        ] {
             assert_eq!(value(&before, &format!("{name}{model}")), 0.0, "{name}");
         }
-        let series: Vec<String> = before.lines().map(|l| l.rsplit_once(' ').map_or(l, |x| x.0).to_owned()).collect();
+        let series: Vec<String> =
+            before.lines().map(|l| l.rsplit_once(' ').map_or(l, |x| x.0).to_owned()).collect();
         let usage = ask(&app, COMPLETIONS, story(1, 10)).await["usage"].clone();
         events(&app, COMPLETIONS, story(2, 10)).await;
         let (_, page) = get(&app, "/metrics").await;
@@ -36,7 +45,8 @@ fn counters_count() {
         assert_eq!(value(&page, &format!("vllm:inter_token_latency_seconds_count{model}")), 18.0);
         assert_eq!(value(&page, &format!("vllm:time_to_first_token_seconds_count{model}")), 2.0);
         assert!(value(&page, "leyden_http_responses_total{class=\"2xx\"}") >= 3.0);
-        let after: Vec<String> = page.lines().map(|l| l.rsplit_once(' ').map_or(l, |x| x.0).to_owned()).collect();
+        let after: Vec<String> =
+            page.lines().map(|l| l.rsplit_once(' ').map_or(l, |x| x.0).to_owned()).collect();
         assert_eq!(series, after, "no series appears later");
     });
 }

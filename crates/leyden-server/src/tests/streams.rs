@@ -31,7 +31,8 @@ fn chats_begin_with_the_role_and_end_with_the_usage() {
         assert_eq!(usage["usage"]["completion_tokens"], 12);
         assert!(chunks.iter().all(|c| c["usage"].is_null()));
         for choice in 0..2 {
-            let own: Vec<&Value> = chunks.iter().map(|c| &c["choices"][0]).filter(|c| c["index"] == choice).collect();
+            let own: Vec<&Value> =
+                chunks.iter().map(|c| &c["choices"][0]).filter(|c| c["index"] == choice).collect();
             assert_eq!(own[0]["delta"], json!({ "role": "assistant", "content": "" }));
             assert_eq!(own.iter().filter(|c| !c["finish_reason"].is_null()).count(), 1);
             assert_eq!(own.last().unwrap()["finish_reason"], "length");

@@ -20,12 +20,19 @@ fn a_panic_fails_a_step_and_the_server_goes_on() {
             };
             let m = &app.models[0].worker.metrics;
             until("it runs", || m.running.get() > 0 || running.is_finished()).await;
-            let (status, answer) = post(&app, COMPLETIONS, json!({ "prompt": [77, 5], "max_tokens": 4 })).await;
+            let (status, answer) =
+                post(&app, COMPLETIONS, json!({ "prompt": [77, 5], "max_tokens": 4 })).await;
             assert_eq!((status, answer["error"]["code"].as_str()), (500, Some("internal_error")), "{answer}");
             let told = running.await.unwrap();
             let last: &Value = told.last().unwrap();
-            assert!(last["error"]["code"] == "internal_error" || last["choices"][0]["finish_reason"] == "length");
-            assert_eq!(ask(&app, COMPLETIONS, story(1, 12)).await["choices"][0]["text"], wanted, "round {round}");
+            assert!(
+                last["error"]["code"] == "internal_error" || last["choices"][0]["finish_reason"] == "length"
+            );
+            assert_eq!(
+                ask(&app, COMPLETIONS, story(1, 12)).await["choices"][0]["text"],
+                wanted,
+                "round {round}"
+            );
             assert_eq!(m.restarts.get(), round);
         }
         until("all is free", || at_rest(&app)).await;
@@ -54,7 +61,8 @@ fn a_full_queue_is_said_to_be_full() {
         for i in 0..12 {
             let app = Arc::clone(&app);
             all.spawn(async move {
-                let response = app.respond(super::request("POST", COMPLETIONS, &story(i, 60).to_string())).await;
+                let response =
+                    app.respond(super::request("POST", COMPLETIONS, &story(i, 60).to_string())).await;
                 (response.status().as_u16(), response.headers().contains_key("retry-after"))
             });
         }

@@ -5,8 +5,8 @@ use super::{Command, Parts};
 use crate::mailbox::{End, Sender};
 use crate::metrics::ModelMetrics;
 use leyden_engine::schedule::{
-    Chosen, Decision, Finish, Refusal, Request, RequestId, Scheduled, Scheduler, SchedulerOptions, Step, StepCost,
-    verify,
+    Chosen, Decision, Finish, Refusal, Request, RequestId, Scheduled, Scheduler, SchedulerOptions, Step,
+    StepCost, verify,
 };
 use leyden_engine::{Engine, ErrorKind, OutputRow};
 use std::collections::HashMap;
@@ -356,8 +356,7 @@ impl Loop {
         self.parts.log.event(&[("event", "engine_restart".into()), ("why", why.into())]);
         // First the memory of the old one is given back.
         self.engine = None;
-        let (ran, mut waits): (Vec<_>, Vec<_>) =
-            self.active.drain().partition(|(_, active)| active.admitted);
+        let (ran, mut waits): (Vec<_>, Vec<_>) = self.active.drain().partition(|(_, active)| active.admitted);
         ran.into_iter().for_each(|(_, active)| self.tell_end(active, End::Failed));
         match self.parts.engine() {
             Ok(engine) => {

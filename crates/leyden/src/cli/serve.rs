@@ -157,7 +157,9 @@ fn aliases(args: &Args) -> Result<HashMap<String, Vec<String>>, Failure> {
         let (model, name) = match alias.split_once('=') {
             Some((model, name)) => (model.to_owned(), name),
             None if args.models.len() <= 1 => (String::new(), alias.as_str()),
-            None => return Err(Failure::usage("--alias: of several models, say whose name it is: MODEL=NAME")),
+            None => {
+                return Err(Failure::usage("--alias: of several models, say whose name it is: MODEL=NAME"));
+            }
         };
         if name.is_empty() {
             return Err(Failure::usage("--alias: the name is empty"));
@@ -211,13 +213,15 @@ fn ready(
         let made_for = config.context;
         return Err(Failure::usage(format!("--ctx {ctx}: {name} was made for at most {made_for} tokens")));
     }
-    let (parallel, step) = ((args.parallel as usize).min(args.step_tokens as usize), args.step_tokens as usize);
+    let (parallel, step) =
+        ((args.parallel as usize).min(args.step_tokens as usize), args.step_tokens as usize);
     // In floats per token: the stream and its norm, queries, keys and values, what attention mixes, the two halves of
     // the feed-forward layer, and the activations of each in a product's form; then logits.
     let rows = step * 4 * (4 * config.width + 4 * config.heads * config.head_dim + 3 * config.ffn);
     let logits = parallel * model.decoder().vocabulary() * 4;
     let need = Need {
-        token_bytes: model.decoder().kv_shape(args.kv_type).map_err(leyden::Error::from)?.token_bytes() as u64,
+        token_bytes: model.decoder().kv_shape(args.kv_type).map_err(leyden::Error::from)?.token_bytes()
+            as u64,
         workspace_bytes: (rows + logits) as u64,
         model_context: config.context,
         context: size(args.ctx),
@@ -227,7 +231,10 @@ fn ready(
     let plan = plan_memory(&need, Topology::detect().memory.usable_bytes())
         .map_err(|what| Failure::new(format!("{name}: {what}")))?;
     if plan.shortened {
-        note(&format!("{name}: memory is short: texts of at most {} tokens, not {}", plan.context, config.context));
+        note(&format!(
+            "{name}: memory is short: texts of at most {} tokens, not {}",
+            plan.context, config.context
+        ));
     }
     if !model.has_chat_template() {
         note(&format!("{name} has no chat template: messages are joined and continued"));
@@ -251,7 +258,11 @@ fn ready(
             parallel,
             queue: args.queue as usize,
             // With keys, one of them can take half of the queue.
-            queue_per_key: if args.api_keys.is_some() { (args.queue as usize).div_ceil(2) } else { args.queue as usize },
+            queue_per_key: if args.api_keys.is_some() {
+                (args.queue as usize).div_ceil(2)
+            } else {
+                args.queue as usize
+            },
             prompt_stall: Duration::from_millis(args.prompt_stall),
             speculate: !args.no_speculation,
             panic_token: None,

@@ -14,5 +14,6 @@ mod models;
 mod pack;
 mod program;
 mod run;
+mod serve;
 mod streams;
 mod tokenize;
