@@ -27,6 +27,7 @@ mod openapi;
 mod options;
 mod preflight;
 mod prompt;
+mod request;
 mod routes;
 mod sampling;
 mod usage;

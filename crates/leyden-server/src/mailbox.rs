@@ -186,8 +186,8 @@ mod tests {
             let (sender, mut mailbox) = mailbox(2);
             sender.decide(Ok(()));
             assert_eq!(mailbox.verdict().await, Ok(Ok(())));
-            sender.update(1, |u| u.text.push_str("a"));
-            sender.update(1, |u| u.text.push_str("b"));
+            sender.update(1, |u| u.text.push('a'));
+            sender.update(1, |u| u.text.push('b'));
             let news = mailbox.next().await.unwrap();
             assert_eq!((news.len(), news[0].0, news[0].1.text.as_str()), (1, 1, "ab"));
             assert!(mailbox.next_within(Duration::from_millis(1)).await.is_none());

@@ -101,7 +101,7 @@ pub(crate) fn read(body: &mut Fields, model: &Served, limits: &Limits) -> Result
         }
     };
     SequenceBreakers::check(&breakers).map_err(|what| ApiError::field("dry_sequence_breakers", what))?;
-    params.check(model.vocabulary).map_err(engine)?;
+    params.check(model.vocabulary).map_err(|e| engine(&e))?;
     Ok(Sampling { params, breakers })
 }
 
@@ -162,7 +162,7 @@ fn logit_bias(value: Value, model: &Served, limits: &Limits) -> Result<Vec<(u32,
 }
 
 /// What the sampler has against parameters.
-fn engine(error: leyden_engine::Error) -> ApiError {
+fn engine(error: &leyden_engine::Error) -> ApiError {
     match error.kind() {
         leyden_engine::ErrorKind::Parameter { name, what } => {
             ApiError::field(*name, format!("{name}: {what}"))
@@ -179,7 +179,7 @@ impl Sampling {
             params.dry.breakers = self.breakers(model)?;
         }
         let mut sampler =
-            Sampler::new(params, choice as u64, model.tier, model.vocabulary).map_err(engine)?;
+            Sampler::new(params, choice as u64, model.tier, model.vocabulary).map_err(|e| engine(&e))?;
         sampler.accept(prompt);
         Ok(sampler)
     }

@@ -4,11 +4,12 @@ use crate::app::{App, Call, Served, document, unix_time};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::generate::{self, Common, Extras, Format, Wanted, common, finish_reason};
+use crate::generate::{self, Format, finish_reason};
 use crate::limits::Limits;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::openapi::{messages_schema, operation, usage_schema};
 use crate::prompt::{self, Chat};
+use crate::request::{self, Common, Extras, Wanted};
 use crate::usage::Usage;
 use crate::worker::Task;
 use hyper::{Response, StatusCode};
@@ -44,8 +45,8 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
         return Ok(running.stream(Chunks { head, begun, usage: common.usage_in_stream }));
     }
     let (answers, usage) = running.collect().await?;
-    let choices: Vec<Value> = answers.into_iter().enumerate().map(|(i, a)| head.choice(i, a)).collect();
-    let mut shown = head.json("chat.completion", choices);
+    let choices: Vec<Value> = answers.iter().enumerate().map(|(i, a)| head.choice(i, a)).collect();
+    let mut shown = head.json("chat.completion", &choices);
     shown["usage"] = usage.json();
     Ok(document(StatusCode::OK, &shown))
 }
@@ -53,7 +54,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let limits = &app.limits;
     let mut body = Fields::of_body(call.json(limits)?)?;
-    let common = common(&mut body, app, &["max_tokens", "max_completion_tokens"])?;
+    let common = request::read(&mut body, app, &["max_tokens", "max_completion_tokens"])?;
     let messages = match body.list("messages", 1, limits.messages)? {
         Some(messages) => prompt::messages(messages, limits)?,
         None => return Err(body.required("messages").err().unwrap_or_else(|| ApiError::body("no messages"))),
@@ -69,7 +70,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let tokens = prompt::of_messages(&common.model, &messages, &chat)?;
     let room = prompt::room(&common.model, "messages", tokens.len())?;
     let extras = Extras { logprobs: logprobs.then(|| top.unwrap_or(0)), ..Extras::default() };
-    let tasks = common.tasks(&[Wanted { prompt: Arc::new(tokens), room }], extras)?;
+    let tasks = common.tasks(&[Wanted { prompt: Arc::new(tokens), room }], &extras)?;
     Ok(Ready { common, tasks, logprobs })
 }
 
@@ -115,7 +116,7 @@ struct Head {
 }
 
 impl Head {
-    fn json(&self, object: &str, choices: Vec<Value>) -> Value {
+    fn json(&self, object: &str, choices: &[Value]) -> Value {
         json!({
             "id": self.id,
             "object": object,
@@ -128,7 +129,7 @@ impl Head {
     }
 
     /// A whole choice.
-    fn choice(&self, index: usize, answer: Update) -> Value {
+    fn choice(&self, index: usize, answer: &Update) -> Value {
         json!({
             "index": index,
             "message": { "role": "assistant", "content": answer.text, "refusal": null },
@@ -169,10 +170,10 @@ struct Chunks {
 }
 
 impl Chunks {
-    fn chunk(&self, choice: usize, delta: Value, logprobs: Value, finish: Option<&str>) -> Value {
+    fn chunk(&self, choice: usize, delta: &Value, logprobs: &Value, finish: Option<&str>) -> Value {
         let choice =
             json!({ "index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": finish });
-        let mut chunk = self.head.json("chat.completion.chunk", vec![choice]);
+        let mut chunk = self.head.json("chat.completion.chunk", &[choice]);
         if self.usage {
             chunk["usage"] = Value::Null;
         }
@@ -184,14 +185,19 @@ impl Format for Chunks {
     fn update(&mut self, choice: usize, update: Update) -> Vec<Value> {
         let mut chunks = Vec::new();
         if !std::mem::replace(&mut self.begun[choice], true) {
-            chunks.push(self.chunk(choice, json!({ "role": "assistant", "content": "" }), Value::Null, None));
+            chunks.push(self.chunk(
+                choice,
+                &json!({ "role": "assistant", "content": "" }),
+                &Value::Null,
+                None,
+            ));
         }
         if !update.text.is_empty() || !update.logprobs.is_empty() {
             let logprobs = self.head.logprobs(&update.logprobs);
-            chunks.push(self.chunk(choice, json!({ "content": update.text }), logprobs, None));
+            chunks.push(self.chunk(choice, &json!({ "content": update.text }), &logprobs, None));
         }
         if let Some(end @ (End::Stop | End::Length)) = update.end {
-            chunks.push(self.chunk(choice, json!({}), Value::Null, Some(finish_reason(end))));
+            chunks.push(self.chunk(choice, &json!({}), &Value::Null, Some(finish_reason(end))));
         }
         chunks
     }
@@ -200,7 +206,7 @@ impl Format for Chunks {
         if !self.usage {
             return Vec::new();
         }
-        let mut chunk = self.head.json("chat.completion.chunk", Vec::new());
+        let mut chunk = self.head.json("chat.completion.chunk", &[]);
         chunk["usage"] = usage.json();
         vec![chunk]
     }
@@ -208,7 +214,7 @@ impl Format for Chunks {
 
 pub(super) fn describe() -> Value {
     let limits = Limits::default();
-    let mut properties = generate::schema(&limits);
+    let mut properties = request::schema(&limits);
     let tokens = json!({ "type": "integer", "minimum": 1, "maximum": i32::MAX });
     let flags = json!({ "enable_thinking": { "type": "boolean" }, "thinking": { "type": "boolean" },
         "reasoning_effort": { "type": "string" } });

@@ -4,11 +4,12 @@ use crate::app::{App, Call, Served, document, unix_time};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::fields::{Fields, wrong};
-use crate::generate::{self, Common, Extras, Format, Wanted, common, finish_reason};
+use crate::generate::{self, Format, finish_reason};
 use crate::limits::Limits;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::openapi::{operation, usage_schema};
 use crate::prompt;
+use crate::request::{self, Common, Extras, Wanted};
 use crate::usage::Usage;
 use crate::worker::Task;
 use hyper::{Response, StatusCode};
@@ -55,7 +56,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
         a.text.insert_str(0, &echo[i]);
         head.choice(i, &a, &mut offset, a.end)
     });
-    let mut shown = head.json(choices.collect());
+    let mut shown = head.json(&choices.collect::<Vec<_>>());
     shown["usage"] = usage.json();
     Ok(document(StatusCode::OK, &shown))
 }
@@ -63,7 +64,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let limits = &app.limits;
     let mut body = Fields::of_body(call.json(limits)?)?;
-    let mut common = common(&mut body, app, &["max_tokens"])?;
+    let mut common = request::read(&mut body, app, &["max_tokens"])?;
     common.max_tokens.get_or_insert(DEFAULT_TOKENS);
     let prompts = prompts(&mut body, &common.model, limits)?;
     let top = body.size("logprobs", 0, limits.top_logprobs)?;
@@ -86,7 +87,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
         wanted.push(Wanted { prompt: Arc::new(tokens), room });
     }
     let extras = Extras { logprobs: top, ..Extras::default() };
-    let tasks = common.tasks(&wanted, extras)?;
+    let tasks = common.tasks(&wanted, &extras)?;
     Ok(Ready { common, tasks, logprobs: top.is_some(), echo })
 }
 
@@ -137,7 +138,7 @@ struct Head {
 }
 
 impl Head {
-    fn json(&self, choices: Vec<Value>) -> Value {
+    fn json(&self, choices: &[Value]) -> Value {
         json!({
             "id": self.id,
             "object": "text_completion",
@@ -208,7 +209,7 @@ impl Format for Chunks {
             return Vec::new();
         }
         let shown = self.head.choice(choice, &update, &mut self.offsets[choice], end);
-        let mut chunk = self.head.json(vec![shown]);
+        let mut chunk = self.head.json(&[shown]);
         if self.usage {
             chunk["usage"] = Value::Null;
         }
@@ -219,7 +220,7 @@ impl Format for Chunks {
         if !self.usage {
             return Vec::new();
         }
-        let mut chunk = self.head.json(Vec::new());
+        let mut chunk = self.head.json(&[]);
         chunk["usage"] = usage.json();
         vec![chunk]
     }
@@ -227,7 +228,7 @@ impl Format for Chunks {
 
 pub(super) fn describe() -> Value {
     let limits = Limits::default();
-    let mut properties = generate::schema(&limits);
+    let mut properties = request::schema(&limits);
     let ids = json!({ "type": "array", "minItems": 1, "items": { "type": "integer", "minimum": 0 } });
     let texts =
         json!({ "type": "array", "minItems": 1, "maxItems": limits.prompts, "items": { "type": "string" } });

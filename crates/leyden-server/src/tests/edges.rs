@@ -109,11 +109,7 @@ async fn check(app: &std::sync::Arc<crate::app::App>, path: &str, base: Value, c
                 assert_eq!(status, 200, "{path} {name}={shown}: {answer}");
                 continue;
             }
-            assert_eq!(
-                status,
-                if name == "model" && value.is_string() && false { 404 } else { 400 },
-                "{path} {name}={shown}: {answer}"
-            );
+            assert_eq!(status, 400, "{path} {name}={shown}: {answer}");
             let error = &answer["error"];
             let param = error["param"].as_str().unwrap_or_default();
             assert!(

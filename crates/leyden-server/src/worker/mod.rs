@@ -4,6 +4,7 @@
 //! about a request was found before it came here. A panic in a step fails the requests that run; the engine is then made
 //! anew, and those that wait stay in the queue.
 
+mod active;
 mod job;
 mod logprobs;
 mod step;
