@@ -8,7 +8,7 @@ use llguidance::{Logger, Matcher};
 use toktrie::InferenceCapabilities;
 
 use crate::error::{Error, ErrorKind};
-use crate::grammar::{Grammar, Limits};
+use crate::grammar::{Grammar, Limits, is_limit, plain};
 use crate::mask::TokenMask;
 use crate::own_stack::on_own_stack;
 use crate::vocabulary::Vocabulary;
@@ -40,9 +40,9 @@ impl Compiled {
             );
             let mut matcher = Matcher::new(parser);
             match matcher.get_error() {
-                Some(message) => Err(refused(&message)),
+                Some(message) => Err(grammar.refused(&message)),
                 // What a parser allows at its beginning shows whether anything follows the grammar at all.
-                None => matcher.compute_mask_or_eos().map(|_| matcher).map_err(|e| refused(&e.to_string())),
+                None => matcher.compute_mask_or_eos().map(|_| matcher).map_err(|e| grammar.refused(&e.to_string())),
             }
         })?;
         Ok(Compiled { vocabulary, matcher, marks: grammar.names_marks() })
@@ -226,32 +226,8 @@ impl Constraint {
     fn failed(&self, message: &str) -> Error {
         match self.matcher.stop_reason() {
             StopReason::NoExtensionBias => ErrorKind::DeadEnd.into(),
-            _ => classified(message, ErrorKind::Internal),
+            _ if is_limit(plain(message)) => ErrorKind::TooComplex(plain(message).into()).into(),
+            _ => ErrorKind::Internal(plain(message).into()).into(),
         }
     }
-}
-
-/// What is said without the state that llguidance prints behind it.
-fn plain(message: &str) -> &str {
-    let end = ["\n<state>", "\n<non-verbose/>", "\n<backtrace>"].iter().filter_map(|mark| message.find(mark)).min();
-    message[..end.unwrap_or(message.len())].trim()
-}
-
-/// An error of compiling.
-pub(crate) fn refused(message: &str) -> Error {
-    classified(message, ErrorKind::Grammar)
-}
-
-fn classified(message: &str, other: fn(String) -> ErrorKind) -> Error {
-    const LIMITS: &[&str] =
-        &["fuel", "too large", "too big", "too complex", "too many", "limit", "exceeded", "too deep", "stack level"];
-    let what = plain(message).to_owned();
-    let lower = what.to_lowercase();
-    if LIMITS.iter().any(|limit| lower.contains(limit)) {
-        return ErrorKind::TooComplex(what).into();
-    }
-    if what == "NoExtensionBias" {
-        return ErrorKind::DeadEnd.into();
-    }
-    other(what).into()
 }

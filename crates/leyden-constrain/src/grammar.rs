@@ -20,7 +20,7 @@ enum Source {
     /// A Lark grammar for llguidance.
     Lark(String),
     /// A schema that says only what is enforced.
-    Schema(Value),
+    Schema(schema::Lowered),
 }
 
 /// What compiling and following a grammar may cost.
@@ -74,7 +74,7 @@ impl Grammar {
     /// Any JSON object.
     #[must_use]
     pub fn json_object() -> Grammar {
-        Grammar { source: Source::Schema(serde_json::json!({ "type": "object" })) }
+        Grammar { source: Source::Schema(schema::Lowered::as_is(serde_json::json!({ "type": "object" }))) }
     }
 
     /// JSON that is valid after a schema.
@@ -132,10 +132,19 @@ impl Grammar {
                 TopLevelGrammar::from_lark(lark.clone())
             }
             Source::Schema(schema) => {
-                check_length(&schema.to_string(), limits.source_bytes)?;
-                TopLevelGrammar::from_json_schema(schema::with_options(schema))
+                check_length(&schema.value.to_string(), limits.source_bytes)?;
+                TopLevelGrammar::from_json_schema(schema::with_options(&schema.value))
             }
         })
+    }
+
+    /// An error of compiling, with the place it is about where that is known.
+    pub(crate) fn refused(&self, message: &str) -> Error {
+        let message = plain(message);
+        match &self.source {
+            Source::Schema(schema) => schema::blame(schema, message).unwrap_or_else(|| classified(message)),
+            Source::Lark(_) => classified(message),
+        }
     }
 }
 
@@ -145,4 +154,28 @@ fn check_length(source: &str, most: usize) -> Result<(), Error> {
         return Err(ErrorKind::TooComplex(what).into());
     }
     Ok(())
+}
+
+/// What is said without the state that llguidance prints behind it.
+pub(crate) fn plain(message: &str) -> &str {
+    let marks = ["\n<state>", "\n<non-verbose/>", "\n<backtrace>"];
+    let end = marks.iter().filter_map(|mark| message.find(mark)).min();
+    message[..end.unwrap_or(message.len())].trim()
+}
+
+fn classified(message: &str) -> Error {
+    if message == "NoExtensionBias" {
+        return ErrorKind::DeadEnd.into();
+    }
+    let what = message.to_owned();
+    if is_limit(message) { ErrorKind::TooComplex(what).into() } else { ErrorKind::Grammar(what).into() }
+}
+
+/// Whether an error of llguidance says that a limit was reached.
+pub(crate) fn is_limit(message: &str) -> bool {
+    const LIMITS: &[&str] = &[
+        "fuel", "too large", "too big", "too complex", "toocomplex", "too many", "limit", "exceeded", "too deep", "stack level",
+    ];
+    let lower = message.to_lowercase();
+    LIMITS.iter().any(|limit| lower.contains(limit))
 }

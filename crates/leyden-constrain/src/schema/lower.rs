@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::keywords::{EXACT, FORMATS, Keyword, Shape, TYPES, integer_range, keyword};
-use super::{one_of, work};
+use super::rewrite::{dependencies, negation, type_names};
+use super::{Lowered, one_of, work};
 use crate::error::{Error, ErrorKind};
 
 /// How deep schemas may nest, references followed.
@@ -24,7 +25,7 @@ const MOST_PATTERN_BYTES: usize = 4 << 10;
 pub(super) const ORIGIN: &str = "x-origin";
 
 /// Rewrites a schema.
-pub(crate) fn lower(schema: &Value) -> Result<Value, Error> {
+pub(crate) fn lower(schema: &Value) -> Result<Lowered, Error> {
     check_value_depth(schema)?;
     crate::own_stack::on_own_stack(|| {
         let id = ["$id", "id"].iter().find_map(|key| schema.get(key)?.as_str()).unwrap_or_default();
@@ -32,12 +33,14 @@ pub(crate) fn lower(schema: &Value) -> Result<Value, Error> {
             root: schema,
             id: id.trim_end_matches('#'),
             names: HashMap::new(),
+            origins: Vec::new(),
             defs: Vec::new(),
             schemas: 0,
         };
         let mut lowered = lowering.schema(schema, &Place { pointer: String::new(), depth: 0, own_id: false })?;
+        let defs = std::mem::take(&mut lowering.defs);
         let defs: Map<String, Value> =
-            lowering.defs.into_iter().enumerate().map(|(i, def)| (format!("r{i}"), def)).collect();
+            defs.into_iter().enumerate().map(|(i, def)| (format!("r{i}"), def)).collect();
         if let Value::Object(map) = &mut lowered
             && !defs.is_empty()
         {
@@ -45,7 +48,7 @@ pub(crate) fn lower(schema: &Value) -> Result<Value, Error> {
         }
         one_of::resolve(&mut lowered)?;
         work::check(&lowered)?;
-        Ok(lowered)
+        Ok(Lowered { value: lowered, origins: lowering.origins })
     })
 }
 
@@ -91,6 +94,8 @@ struct Lowering<'a> {
     id: &'a str,
     /// The number of the definition that each reference leads to.
     names: HashMap<String, usize>,
+    /// Where each of them stands.
+    origins: Vec<String>,
     defs: Vec<Value>,
     schemas: usize,
 }
@@ -116,10 +121,16 @@ impl Lowering<'_> {
         let has_id = ["$id", "id"].iter().filter_map(|key| map.get(*key)?.as_str()).any(|id| !id.starts_with('#'));
         let at = Place { pointer: at.pointer.clone(), depth: at.depth, own_id: at.own_id || has_id && at.depth > 0 };
         let mut out = Map::new();
+        // What keywords say that are put in other words.
+        let mut rewritten = Vec::new();
         for (name, value) in map {
             match keyword(name) {
                 Keyword::Annotation => {}
-                Keyword::Unsupported => check_harmless(name, value, map, &at.pointer)?,
+                Keyword::Unsupported => match (name.as_str(), negation(value), dependencies(value, map)) {
+                    ("not", Some(said), _) => rewritten.push(said),
+                    ("dependencies" | "dependentRequired", _, Some(said)) => rewritten.extend(said),
+                    _ => check_harmless(name, value, map, &at.pointer)?,
+                },
                 Keyword::Reference => {
                     out.insert(name.clone(), Value::from(self.reference(value, &at)?));
                 }
@@ -160,6 +171,15 @@ impl Lowering<'_> {
             }
         }
         apply_format(&mut out, &at.pointer)?;
+        self.drop_repeated_type(&mut out);
+        if !rewritten.is_empty() {
+            match out.get_mut("allOf") {
+                Some(Value::Array(all)) => all.extend(rewritten),
+                _ => {
+                    out.insert("allOf".into(), Value::Array(rewritten));
+                }
+            }
+        }
         Ok(Value::Object(out))
     }
 
@@ -169,6 +189,20 @@ impl Lowering<'_> {
             lowered.push(self.schema(item, &at.below(name, Some(&i.to_string())))?);
         }
         Ok(Value::Array(lowered))
+    }
+
+    /// Drops a type beside a reference to a schema that has it anyway: alone, a reference may lead around in circles.
+    fn drop_repeated_type(&self, out: &mut Map<String, Value>) {
+        let Some(Value::String(reference)) = out.get("$ref") else { return };
+        let index = reference.trim_start_matches("#/$defs/r").parse::<usize>();
+        let target = index.ok().and_then(|index| self.root.pointer(self.origins.get(index)?));
+        let there = target.and_then(|target| target.get("type")).and_then(type_names);
+        let here = out.get("type").and_then(type_names);
+        if let (Some(here), Some(there)) = (here, there)
+            && there.iter().all(|name| here.contains(name))
+        {
+            out.shift_remove("type");
+        }
     }
 
     /// What a reference becomes. Its target is rewritten at its first use, as deep as the reference stands, since that
@@ -196,6 +230,7 @@ impl Lowering<'_> {
             None => {
                 let index = self.defs.len();
                 self.names.insert(pointer.clone(), index);
+                self.origins.push(pointer.clone());
                 self.defs.push(Value::Bool(true));
                 let lowered = self.schema(target, &Place { pointer, depth: at.depth + 1, own_id: false })?;
                 self.defs[index] = lowered;
@@ -253,7 +288,6 @@ fn check_harmless(name: &str, value: &Value, map: &Map<String, Value>, pointer: 
             let at_most_one = map.get("maxItems").and_then(Value::as_u64).is_some_and(|most| most <= 1);
             value == &Value::Bool(false) || at_most_one
         }
-        "not" => value == &Value::Bool(false),
         "if" => !map.contains_key("then") && !map.contains_key("else"),
         "then" | "else" => !map.contains_key("if"),
         "minContains" | "maxContains" => !map.contains_key("contains"),
