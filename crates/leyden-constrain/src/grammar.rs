@@ -174,7 +174,16 @@ fn classified(message: &str) -> Error {
 /// Whether an error of llguidance says that a limit was reached.
 pub(crate) fn is_limit(message: &str) -> bool {
     const LIMITS: &[&str] = &[
-        "fuel", "too large", "too big", "too complex", "toocomplex", "too many", "limit", "exceeded", "too deep", "stack level",
+        "fuel",
+        "too large",
+        "too big",
+        "too complex",
+        "toocomplex",
+        "too many",
+        "limit",
+        "exceeded",
+        "too deep",
+        "stack level",
     ];
     let lower = message.to_lowercase();
     LIMITS.iter().any(|limit| lower.contains(limit))

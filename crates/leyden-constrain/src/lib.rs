@@ -48,8 +48,8 @@
 mod constraint;
 mod error;
 mod grammar;
-mod mask;
 mod marks;
+mod mask;
 mod own_stack;
 mod schema;
 mod vocabulary;

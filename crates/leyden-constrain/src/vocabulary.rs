@@ -38,7 +38,10 @@ pub struct Vocabulary {
 
 impl fmt::Debug for Vocabulary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Vocabulary").field("size", &self.size).field("ends", &self.ends).finish_non_exhaustive()
+        f.debug_struct("Vocabulary")
+            .field("size", &self.size)
+            .field("ends", &self.ends)
+            .finish_non_exhaustive()
     }
 }
 
@@ -50,14 +53,17 @@ impl Vocabulary {
     pub fn new(tokenizer: &dyn Tokenizer) -> Result<Arc<Vocabulary>, Error> {
         let size = tokenizer.vocab_size();
         if size == 0 || size > MOST_TOKENS {
-            return Err(ErrorKind::Vocabulary(format!("{size} tokens; 1 to {MOST_TOKENS} are possible")).into());
+            return Err(
+                ErrorKind::Vocabulary(format!("{size} tokens; 1 to {MOST_TOKENS} are possible")).into()
+            );
         }
         let ids = 0..size as u32;
         let marks: Vec<u32> = ids.clone().filter(|&id| is_mark(tokenizer, id)).collect();
         let ends: Vec<u32> = marks.iter().copied().filter(|&id| tokenizer.is_end(id)).collect();
         let marks = TokenMask::from_ids(marks, size);
-        let differs =
-            |&id: &u32| tokenizer.bytes_after(None, id).as_deref().unwrap_or_default() != bytes(tokenizer, id);
+        let differs = |&id: &u32| {
+            tokenizer.bytes_after(None, id).as_deref().unwrap_or_default() != bytes(tokenizer, id)
+        };
         let shorter_at_start = TokenMask::from_ids(ids.clone().filter(differs), size);
         let words: Vec<Vec<u8>> = ids.map(|id| word(tokenizer, id, marks.contains(id))).collect();
         check_nodes(&words)?;

@@ -4,6 +4,7 @@ use crate::auth::{Access, ApiKeys, Caller};
 use crate::body::{self, Reply};
 use crate::error::ApiError;
 use crate::failure::{Error, ErrorKind};
+use crate::grammars::Grammars;
 use crate::json;
 use crate::limits::Limits;
 use crate::log::{Entry, Log};
@@ -35,6 +36,7 @@ pub(crate) struct Served {
     pub(crate) sequence_breakers: Vec<String>,
     /// The last sequence breakers, as texts and as tokens: converting them reads the whole vocabulary.
     pub(crate) breakers: Mutex<(Vec<String>, SequenceBreakers)>,
+    pub(crate) grammars: Grammars,
     pub(crate) worker: Worker,
     pub(crate) kv_type: leyden_kernels::attention::KvType,
     pub(crate) context: usize,
@@ -71,6 +73,7 @@ impl Served {
             sampling: model.sampling,
             sequence_breakers: model.sequence_breakers,
             breakers: Mutex::default(),
+            grammars: Grammars::default(),
         })
     }
 }

@@ -117,6 +117,10 @@ fn failure(end: End) -> Option<ApiError> {
         End::Deadline => Some(deadline()),
         End::Closing => Some(closing()),
         End::Failed => Some(ApiError::internal("the step that computed this request failed")),
+        End::Stuck => {
+            let message = "no token of the model continues the grammar, or finding one takes too long";
+            Some(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "grammar_dead_end", message))
+        }
         End::NotFinite => Some(ApiError::internal("the model computed values that are not numbers")),
     }
 }

@@ -16,6 +16,7 @@ mod error;
 mod failure;
 mod fields;
 mod generate;
+mod grammars;
 mod json;
 mod limits;
 mod listen;

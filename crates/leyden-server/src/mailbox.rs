@@ -24,6 +24,8 @@ pub(crate) enum End {
     Failed,
     /// The model computed values that are not numbers.
     NotFinite,
+    /// No token continues what the text must look like.
+    Stuck,
 }
 
 /// A generated token with its logarithmic probabilities.

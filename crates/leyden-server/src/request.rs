@@ -3,9 +3,11 @@
 use crate::app::{App, Served};
 use crate::error::ApiError;
 use crate::fields::{self, Fields, wrong};
+use crate::grammars;
 use crate::limits::Limits;
 use crate::sampling::{self, Sampling};
 use crate::worker::{Choice, Task, Work};
+use leyden_constrain::Compiled;
 use leyden_text::AnswerText;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -113,6 +115,8 @@ pub(crate) struct Extras {
     pub(crate) logprobs: Option<usize>,
     /// Special tokens that are part of the text.
     pub(crate) visible: Arc<[u32]>,
+    /// What the text must look like.
+    pub(crate) shape: Option<Arc<Compiled>>,
 }
 
 impl Common {
@@ -127,7 +131,9 @@ impl Common {
                     sampler: self.sampling.sampler(&self.model, choice, &wanted.prompt)?,
                     text: text.with_visible(Arc::clone(&extras.visible)),
                     logprobs: extras.logprobs,
-                    ignore_end: self.ignore_end,
+                    // The end of a text with a form is part of it.
+                    ignore_end: self.ignore_end && extras.shape.is_none(),
+                    constraint: extras.shape.as_ref().map(|s| s.start()),
                 };
                 tasks.push(Task {
                     prompt: Arc::clone(&wanted.prompt),
@@ -166,8 +172,10 @@ pub(crate) fn schema(limits: &Limits) -> Value {
             "description": "Only requests with the same salt share cached prompts"
         },
     });
-    if let (Value::Object(all), Value::Object(more)) = (&mut all, more) {
-        all.extend(more);
+    for more in [more, grammars::schema(limits)] {
+        if let (Value::Object(all), Value::Object(more)) = (&mut all, more) {
+            all.extend(more);
+        }
     }
     all
 }

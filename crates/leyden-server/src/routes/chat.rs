@@ -5,6 +5,7 @@ use crate::body::Reply;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generate::{self, Format, finish_reason};
+use crate::grammars;
 use crate::limits::Limits;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::openapi::{messages_schema, operation, usage_schema};
@@ -66,10 +67,12 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     }
     modalities(&mut body)?;
     let chat = Chat { tools: None, variables: variables(&mut body, limits)? };
+    let shape = grammars::shape(&mut body, limits)?;
     body.finish()?;
     let tokens = prompt::of_messages(&common.model, &messages, &chat)?;
     let room = prompt::room(&common.model, "messages", tokens.len())?;
-    let extras = Extras { logprobs: logprobs.then(|| top.unwrap_or(0)), ..Extras::default() };
+    let shape = shape.map(|s| s.compiled(&common.model)).transpose()?;
+    let extras = Extras { shape, logprobs: logprobs.then(|| top.unwrap_or(0)), ..Extras::default() };
     let tasks = common.tasks(&[Wanted { prompt: Arc::new(tokens), room }], &extras)?;
     Ok(Ready { common, tasks, logprobs })
 }

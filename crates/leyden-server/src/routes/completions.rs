@@ -5,6 +5,7 @@ use crate::body::Reply;
 use crate::error::ApiError;
 use crate::fields::{Fields, wrong};
 use crate::generate::{self, Format, finish_reason};
+use crate::grammars;
 use crate::limits::Limits;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::openapi::{operation, usage_schema};
@@ -77,7 +78,9 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     {
         return Err(ApiError::unsupported("best_of", "`best_of` other than `n` is not supported"));
     }
+    let shape = grammars::shape(&mut body, limits)?;
     body.finish()?;
+    let shape = shape.map(|s| s.compiled(&common.model)).transpose()?;
     let mut wanted = Vec::new();
     let mut echo = Vec::new();
     for tokens in prompts {
@@ -86,7 +89,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
         echo.extend(std::iter::repeat_n(before, common.choices));
         wanted.push(Wanted { prompt: Arc::new(tokens), room });
     }
-    let extras = Extras { logprobs: top, ..Extras::default() };
+    let extras = Extras { shape, logprobs: top, ..Extras::default() };
     let tasks = common.tasks(&wanted, &extras)?;
     Ok(Ready { common, tasks, logprobs: top.is_some(), echo })
 }

@@ -5,6 +5,7 @@ mod connections;
 mod edges;
 mod keys;
 mod operations;
+mod shapes;
 mod streams;
 mod supervision;
 

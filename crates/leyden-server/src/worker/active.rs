@@ -1,7 +1,7 @@
 //! A choice that waits or runs.
 
 use super::Parts;
-use super::job::{Said, Work};
+use super::job::{Said, Stuck, Work};
 use crate::mailbox::{End, Sender};
 use crate::metrics::ModelMetrics;
 use leyden_engine::schedule::{Request, verify};
@@ -56,10 +56,13 @@ impl Active {
             said.push(what);
             if stops { Err(None) } else { Ok(token) }
         };
-        let failure = verify::<Option<leyden_engine::Error>>(guesses, choose).err().flatten();
-        if let Some(error) = failure {
-            let not_finite = matches!(error.kind(), ErrorKind::NotFinite);
-            self.end = Some(if not_finite { End::NotFinite } else { End::Failed });
+        if let Some(stuck) = verify::<Option<Stuck>>(guesses, choose).err().flatten() {
+            self.end = Some(match stuck {
+                Stuck::Sampler(error) if matches!(error.kind(), ErrorKind::NotFinite) => End::NotFinite,
+                Stuck::Sampler(error) if matches!(error.kind(), ErrorKind::NothingAllowed) => End::Stuck,
+                Stuck::Sampler(_) => End::Failed,
+                Stuck::Grammar => End::Stuck,
+            });
             return (vec![0], true);
         }
         let stop = said.iter().any(|s| s.stops);

@@ -2,10 +2,12 @@
 
 use super::logprobs::logprobs;
 use crate::mailbox::{Sender, TokenLogprob};
+use leyden_constrain::Constraint;
 use leyden_engine::Scope;
-use leyden_engine::sample::Sampler;
+use leyden_engine::sample::{Sampler, TokenSet};
 use leyden_engine::schedule::KeyId;
 use leyden_text::{AnswerText, Tokenizer};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -51,6 +53,17 @@ pub(crate) struct Choice {
     pub(crate) logprobs: Option<usize>,
     /// Whether the model's end does not end it.
     pub(crate) ignore_end: bool,
+    /// What the text must look like.
+    pub(crate) constraint: Option<Constraint>,
+}
+
+/// Why no token could be chosen.
+#[derive(Debug)]
+pub(crate) enum Stuck {
+    /// The sampler.
+    Sampler(leyden_engine::Error),
+    /// No token continues the grammar, or finding out takes too long.
+    Grammar,
 }
 
 /// What a token did.
@@ -69,9 +82,21 @@ impl Choice {
     /// Chooses the token for a position.
     ///
     /// # Errors
-    /// As [`Sampler::sample`].
-    pub(crate) fn choose(&mut self, logits: &[f32], position: usize) -> Result<u32, leyden_engine::Error> {
-        self.sampler.sample(logits, position)
+    /// As [`Sampler::sample`], or no token is allowed.
+    pub(crate) fn choose(&mut self, logits: &[f32], position: usize) -> Result<u32, Stuck> {
+        let Some(constraint) = &mut self.constraint else {
+            return self.sampler.sample(logits, position).map_err(Stuck::Sampler);
+        };
+        // A grammar comes from outside. Should it find a fault in the library that follows it, it costs its own request
+        // and no other.
+        let guarded = |work: &mut dyn FnMut() -> Result<u32, Stuck>| {
+            catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Stuck::Grammar))
+        };
+        guarded(&mut || constraint.mask().map(|_| 0).map_err(|_| Stuck::Grammar))?;
+        let mask = constraint.mask().map_err(|_| Stuck::Grammar)?;
+        let allowed = TokenSet::new(mask.words());
+        let token = self.sampler.sample_masked(logits, allowed, position).map_err(Stuck::Sampler)?;
+        guarded(&mut || constraint.accept(token).map(|()| token).map_err(|_| Stuck::Grammar))
     }
 
     /// Takes the chosen token in.
@@ -82,6 +107,8 @@ impl Choice {
         self.sampler.accept(&[token]);
         let event = self.text.push(tokenizer, token);
         let logprob = self.logprobs.map(|top| logprobs(logits, token, top));
-        Said { text: event.text, logprob, counts: true, stops: event.stopped, releases: false }
+        // Where nothing can follow, no end needs to be waited for.
+        let whole = self.constraint.as_ref().is_some_and(Constraint::is_complete) && !event.stopped;
+        Said { text: event.text, logprob, counts: true, stops: event.stopped || whole, releases: whole }
     }
 }

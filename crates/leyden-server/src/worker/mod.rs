@@ -28,6 +28,9 @@ use std::thread::JoinHandle;
 /// Requests on their way to the thread: it takes them all after each step.
 const SUBMISSIONS: usize = 1024;
 
+/// The thread's stack: following a grammar goes deeper than most code.
+const STACK_BYTES: usize = 16 << 20;
+
 /// What the thread is told.
 #[derive(Debug)]
 enum Command {
@@ -104,7 +107,7 @@ impl Worker {
             step::Loop::new(parts, engine, m, Arc::clone(&a)).run(&receiver);
             a.store(false, Ordering::SeqCst);
         };
-        let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(run);
+        let thread = std::thread::Builder::new().name("engine".to_owned()).stack_size(STACK_BYTES).spawn(run);
         let thread = Mutex::new(Some(thread.map_err(ErrorKind::System)?));
         Ok(Worker { commands, metrics, alive, thread })
     }

@@ -323,7 +323,7 @@ impl Loop {
             End::Length => 1,
             End::Closing => 2,
             End::Deadline => 3,
-            End::Failed | End::NotFinite => 4,
+            End::Failed | End::NotFinite | End::Stuck => 4,
         };
         self.metrics.finished[finished].add(1);
         self.metrics.end_to_end.observe(active.arrived.elapsed());
