@@ -28,8 +28,12 @@ impl fmt::Debug for Compiled {
 }
 
 impl Compiled {
-    pub(crate) fn new(vocabulary: Arc<Vocabulary>, grammar: &Grammar, limits: &Limits) -> Result<Compiled, Error> {
-        let source = grammar.top_level(limits)?;
+    pub(crate) fn new(
+        vocabulary: Arc<Vocabulary>,
+        grammar: &Grammar,
+        limits: &Limits,
+    ) -> Result<Compiled, Error> {
+        let source = grammar.top_level(&vocabulary, limits)?;
         let parser_limits = limits.parser();
         let matcher = on_own_stack(|| {
             let parser = vocabulary.factory.create_parser_from_init_ext(
@@ -42,7 +46,10 @@ impl Compiled {
             match matcher.get_error() {
                 Some(message) => Err(grammar.refused(&message)),
                 // What a parser allows at its beginning shows whether anything follows the grammar at all.
-                None => matcher.compute_mask_or_eos().map(|_| matcher).map_err(|e| grammar.refused(&e.to_string())),
+                None => matcher
+                    .compute_mask_or_eos()
+                    .map(|_| matcher)
+                    .map_err(|e| grammar.refused(&e.to_string())),
             }
         })?;
         Ok(Compiled { vocabulary, matcher, marks: grammar.names_marks() })

@@ -12,7 +12,8 @@ pub(crate) fn is_mark(tokenizer: &dyn Tokenizer, id: u32) -> bool {
         return true;
     }
     let Some(bytes) = tokenizer.token_bytes(id) else { return true };
-    let bracketed = matches!((bytes.first(), bytes.last()), (Some(b'<'), Some(b'>')) | (Some(b'['), Some(b']')));
+    let bracketed =
+        matches!((bytes.first(), bytes.last()), (Some(b'<'), Some(b'>')) | (Some(b'['), Some(b']')));
     if !bracketed || bytes.len() < 3 {
         return false;
     }

@@ -32,13 +32,18 @@ pub struct Vocabulary {
     ends: Vec<u32>,
     /// Structure of the model's format, the ends among it.
     marks: TokenMask,
+    /// Their texts, the longest first.
+    mark_texts: Vec<(Vec<u8>, u32)>,
     /// Tokens that say less at the beginning of a text than elsewhere.
     shorter_at_start: TokenMask,
 }
 
 impl fmt::Debug for Vocabulary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Vocabulary").field("size", &self.size).field("ends", &self.ends).finish_non_exhaustive()
+        f.debug_struct("Vocabulary")
+            .field("size", &self.size)
+            .field("ends", &self.ends)
+            .finish_non_exhaustive()
     }
 }
 
@@ -50,14 +55,23 @@ impl Vocabulary {
     pub fn new(tokenizer: &dyn Tokenizer) -> Result<Arc<Vocabulary>, Error> {
         let size = tokenizer.vocab_size();
         if size == 0 || size > MOST_TOKENS {
-            return Err(ErrorKind::Vocabulary(format!("{size} tokens; 1 to {MOST_TOKENS} are possible")).into());
+            return Err(
+                ErrorKind::Vocabulary(format!("{size} tokens; 1 to {MOST_TOKENS} are possible")).into()
+            );
         }
         let ids = 0..size as u32;
         let marks: Vec<u32> = ids.clone().filter(|&id| is_mark(tokenizer, id)).collect();
         let ends: Vec<u32> = marks.iter().copied().filter(|&id| tokenizer.is_end(id)).collect();
+        let mut mark_texts: Vec<(Vec<u8>, u32)> = marks
+            .iter()
+            .map(|&id| (bytes(tokenizer, id).to_vec(), id))
+            .filter(|(text, _)| !text.is_empty())
+            .collect();
+        mark_texts.sort_by_key(|(text, id)| (std::cmp::Reverse(text.len()), *id));
         let marks = TokenMask::from_ids(marks, size);
-        let differs =
-            |&id: &u32| tokenizer.bytes_after(None, id).as_deref().unwrap_or_default() != bytes(tokenizer, id);
+        let differs = |&id: &u32| {
+            tokenizer.bytes_after(None, id).as_deref().unwrap_or_default() != bytes(tokenizer, id)
+        };
         let shorter_at_start = TokenMask::from_ids(ids.clone().filter(differs), size);
         let words: Vec<Vec<u8>> = ids.map(|id| word(tokenizer, id, marks.contains(id))).collect();
         check_nodes(&words)?;
@@ -73,7 +87,7 @@ impl Vocabulary {
         let mut factory = ParserFactory::new(&environment, InferenceCapabilities::default(), &slices)
             .map_err(|e| ErrorKind::Vocabulary(e.to_string()))?;
         factory.quiet();
-        Ok(Arc::new(Vocabulary { factory, size, ends, marks, shorter_at_start }))
+        Ok(Arc::new(Vocabulary { factory, size, ends, marks, mark_texts, shorter_at_start }))
     }
 
     /// The number of tokens.
@@ -106,6 +120,30 @@ impl Vocabulary {
     /// As [`compile`](Self::compile).
     pub fn compile_within(self: &Arc<Self>, grammar: &Grammar, limits: &Limits) -> Result<Compiled, Error> {
         Compiled::new(Arc::clone(self), grammar, limits)
+    }
+
+    /// A text cut at the marks of this vocabulary: the text between, or a mark's token.
+    pub(crate) fn split_marks<'a>(&self, text: &'a str) -> Vec<Result<&'a str, u32>> {
+        let mut pieces = Vec::new();
+        let (mut from, mut at) = (0, 0);
+        while at < text.len() {
+            let mark = self.mark_texts.iter().find(|(mark, _)| text.as_bytes()[at..].starts_with(mark));
+            match mark {
+                Some((mark, id)) => {
+                    if from < at {
+                        pieces.push(Ok(&text[from..at]));
+                    }
+                    pieces.push(Err(*id));
+                    at += mark.len();
+                    from = at;
+                }
+                None => at = text.ceil_char_boundary(at + 1),
+            }
+        }
+        if from < text.len() {
+            pieces.push(Ok(&text[from..]));
+        }
+        pieces
     }
 
     pub(crate) fn marks(&self) -> &TokenMask {

@@ -34,7 +34,10 @@ fn real_schemas_compile_or_are_refused_by_name() {
                 compiled += 1;
             }
             Err(e) => {
-                let Some((keyword, pointer)) = blamed(&e) else { eprintln!("!!!! {}: {e}", row["name"]); continue };
+                let Some((keyword, pointer)) = blamed(&e) else {
+                    eprintln!("!!!! {}: {e}", row["name"]);
+                    continue;
+                };
                 eprintln!("{}: {e}", row["name"]);
                 assert!(row["json"].pointer(&pointer).is_some_and(|s| s.get(&keyword).is_some()), "{e}");
                 *refused.entry(keyword).or_default() += 1;

@@ -21,17 +21,18 @@ pub(crate) fn blame(schema: &Lowered, message: &str) -> Option<Error> {
         Some(index) => format!("/$defs/r{index}"),
         None => String::new(),
     };
-    let (pointer, name) = if message.contains("intersection stack level") || message.contains("circular reference") {
-        find(&schema.value, "", &|map, name| name == "$ref" && map.len() > 1)
-            .or_else(|| find(&schema.value, "", &|_, name| name == "$ref"))?
-    } else if message.contains("patternProperty") {
-        find(&schema.value, "", &|_, name| name == "patternProperties")?
-    } else if message.contains("incompatible types") {
-        find(start, &prefix, &|_, name| name == "type")?
-    } else {
-        find(start, &prefix, &|_, name| name.len() > 4 && message.contains(name))
-            .or_else(|| find(start, &prefix, &|_, _| message.contains("nsatisfiable")))?
-    };
+    let (pointer, name) =
+        if message.contains("intersection stack level") || message.contains("circular reference") {
+            find(&schema.value, "", &|map, name| name == "$ref" && map.len() > 1)
+                .or_else(|| find(&schema.value, "", &|_, name| name == "$ref"))?
+        } else if message.contains("patternProperty") {
+            find(&schema.value, "", &|_, name| name == "patternProperties")?
+        } else if message.contains("incompatible types") {
+            find(start, &prefix, &|_, name| name == "type")?
+        } else {
+            find(start, &prefix, &|_, name| name.len() > 4 && message.contains(name))
+                .or_else(|| find(start, &prefix, &|_, _| message.contains("nsatisfiable")))?
+        };
     Some(Error::schema(&schema.origin(&pointer), &name, message))
 }
 
@@ -50,9 +51,10 @@ fn find(
         let escaped = |name: &str| name.replace('~', "~0").replace('/', "~1");
         let parts: Vec<(String, &Value)> = match (name.as_str(), value) {
             ("const" | "enum", _) => continue,
-            ("properties" | "patternProperties" | "$defs", Value::Object(schemas)) => {
-                schemas.iter().map(|(key, schema)| (format!("{pointer}/{name}/{}", escaped(key)), schema)).collect()
-            }
+            ("properties" | "patternProperties" | "$defs", Value::Object(schemas)) => schemas
+                .iter()
+                .map(|(key, schema)| (format!("{pointer}/{name}/{}", escaped(key)), schema))
+                .collect(),
             (_, Value::Array(items)) => {
                 items.iter().enumerate().map(|(i, item)| (format!("{pointer}/{name}/{i}"), item)).collect()
             }

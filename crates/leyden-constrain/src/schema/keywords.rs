@@ -55,9 +55,25 @@ pub(super) fn keyword(name: &str) -> Keyword {
         "const" => Keyword::Plain(Shape::Value),
         "enum" => Keyword::Plain(Shape::Values),
         "$ref" => Keyword::Reference,
-        "if" | "then" | "else" | "not" | "contains" | "minContains" | "maxContains" | "uniqueItems"
-        | "propertyNames" | "dependencies" | "dependentRequired" | "dependentSchemas" | "unevaluatedItems"
-        | "unevaluatedProperties" | "$dynamicRef" | "$recursiveRef" | "extends" | "disallow" | "divisibleBy"
+        "if"
+        | "then"
+        | "else"
+        | "not"
+        | "contains"
+        | "minContains"
+        | "maxContains"
+        | "uniqueItems"
+        | "propertyNames"
+        | "dependencies"
+        | "dependentRequired"
+        | "dependentSchemas"
+        | "unevaluatedItems"
+        | "unevaluatedProperties"
+        | "$dynamicRef"
+        | "$recursiveRef"
+        | "extends"
+        | "disallow"
+        | "divisibleBy"
         | "x-guidance" => Keyword::Unsupported,
         _ => Keyword::Annotation,
     }

@@ -37,7 +37,8 @@ pub(crate) fn lower(schema: &Value) -> Result<Lowered, Error> {
             defs: Vec::new(),
             schemas: 0,
         };
-        let mut lowered = lowering.schema(schema, &Place { pointer: String::new(), depth: 0, own_id: false })?;
+        let mut lowered =
+            lowering.schema(schema, &Place { pointer: String::new(), depth: 0, own_id: false })?;
         let defs = std::mem::take(&mut lowering.defs);
         let defs: Map<String, Value> =
             defs.into_iter().enumerate().map(|(i, def)| (format!("r{i}"), def)).collect();
@@ -118,8 +119,13 @@ impl Lowering<'_> {
                 return Err(ErrorKind::Schema { pointer, keyword: None, what }.into());
             }
         };
-        let has_id = ["$id", "id"].iter().filter_map(|key| map.get(*key)?.as_str()).any(|id| !id.starts_with('#'));
-        let at = Place { pointer: at.pointer.clone(), depth: at.depth, own_id: at.own_id || has_id && at.depth > 0 };
+        let has_id =
+            ["$id", "id"].iter().filter_map(|key| map.get(*key)?.as_str()).any(|id| !id.starts_with('#'));
+        let at = Place {
+            pointer: at.pointer.clone(),
+            depth: at.depth,
+            own_id: at.own_id || has_id && at.depth > 0,
+        };
         let mut out = Map::new();
         // What keywords say that are put in other words.
         let mut rewritten = Vec::new();
@@ -248,7 +254,8 @@ fn anchor<'a>(root: &'a Value, name: &str) -> Option<(String, &'a Value)> {
         match value {
             Value::Object(map) => {
                 let named = |key: &str, prefix: &str| {
-                    map.get(key).and_then(Value::as_str).and_then(|text| text.strip_prefix(prefix)) == Some(name)
+                    map.get(key).and_then(Value::as_str).and_then(|text| text.strip_prefix(prefix))
+                        == Some(name)
                 };
                 if named("$anchor", "") || named("$id", "#") || named("id", "#") {
                     return Some((pointer, value));
@@ -282,7 +289,8 @@ fn percent_decoded(text: &str) -> Option<String> {
 
 /// Lets a keyword pass that is not enforced but says nothing where it stands.
 fn check_harmless(name: &str, value: &Value, map: &Map<String, Value>, pointer: &str) -> Result<(), Error> {
-    let anything = |value: &Value| value == &Value::Bool(true) || value.as_object().is_some_and(Map::is_empty);
+    let anything =
+        |value: &Value| value == &Value::Bool(true) || value.as_object().is_some_and(Map::is_empty);
     let says_nothing = match name {
         "uniqueItems" => {
             let at_most_one = map.get("maxItems").and_then(Value::as_u64).is_some_and(|most| most <= 1);
@@ -292,7 +300,9 @@ fn check_harmless(name: &str, value: &Value, map: &Map<String, Value>, pointer: 
         "then" | "else" => !map.contains_key("if"),
         "minContains" | "maxContains" => !map.contains_key("contains"),
         "propertyNames" | "unevaluatedItems" | "unevaluatedProperties" => anything(value),
-        "dependencies" | "dependentRequired" | "dependentSchemas" => value.as_object().is_some_and(Map::is_empty),
+        "dependencies" | "dependentRequired" | "dependentSchemas" => {
+            value.as_object().is_some_and(Map::is_empty)
+        }
         _ => false,
     };
     if says_nothing { Ok(()) } else { Err(Error::schema(pointer, name, "this keyword is not supported")) }
@@ -344,7 +354,11 @@ fn check_exact(name: &str, value: &Value, pointer: &str) -> Result<(), Error> {
             Value::Number(number) => {
                 let float = number.as_f64().unwrap_or(f64::INFINITY);
                 if !float.is_finite() || float.abs() > EXACT {
-                    return Err(Error::schema(pointer, name, format!("{number} is beyond the exact numbers")));
+                    return Err(Error::schema(
+                        pointer,
+                        name,
+                        format!("{number} is beyond the exact numbers"),
+                    ));
                 }
             }
             Value::Array(items) => rest.extend(items),

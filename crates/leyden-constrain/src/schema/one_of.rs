@@ -99,14 +99,22 @@ impl<'a> Comparing<'a> {
     }
 
     /// For two schemas of objects a property that only the first asks for, and one that only the second does.
-    fn tell_apart(&mut self, a: &Value, b: &Value, around: &Facts) -> Result<Option<(String, String)>, Error> {
+    fn tell_apart(
+        &mut self,
+        a: &Value,
+        b: &Value,
+        around: &Facts,
+    ) -> Result<Option<(String, String)>, Error> {
         let (Value::Object(a), Value::Object(b)) = (a, b) else { return Ok(None) };
         let (a, b) = (self.facts(a, 0)?, self.facts(b, 0)?);
         if a.types & b.types & around.types != OBJECT {
             return Ok(None);
         }
         let only = |x: &Facts, y: &Facts| {
-            x.required.iter().find(|name| !y.required.contains(name) && !around.required.contains(name)).cloned()
+            x.required
+                .iter()
+                .find(|name| !y.required.contains(name) && !around.required.contains(name))
+                .cloned()
         };
         Ok(only(&a, &b).zip(only(&b, &a)))
     }
@@ -126,8 +134,10 @@ impl<'a> Comparing<'a> {
     fn facts(&mut self, map: &Object, depth: usize) -> Result<Facts, Error> {
         self.spend()?;
         let required = map.get("required").and_then(Value::as_array).into_iter().flatten();
-        let mut facts =
-            Facts { types: types(map), required: required.filter_map(Value::as_str).map(str::to_owned).collect() };
+        let mut facts = Facts {
+            types: types(map),
+            required: required.filter_map(Value::as_str).map(str::to_owned).collect(),
+        };
         if depth > MOST_DEPTH {
             return Ok(facts);
         }
@@ -163,7 +173,9 @@ impl<'a> Comparing<'a> {
             return Ok(!a.iter().any(|a| b.iter().any(|b| same(a, b))));
         }
         Ok(match both {
-            OBJECT => self.objects_disjoint(a, b, around, depth)? || self.objects_disjoint(b, a, around, depth)?,
+            OBJECT => {
+                self.objects_disjoint(a, b, around, depth)? || self.objects_disjoint(b, a, around, depth)?
+            }
             ARRAY => {
                 let starts = |map: &Object| map.get("minItems").and_then(Value::as_u64) >= Some(1);
                 match (a.get("items"), b.get("items")) {
@@ -181,7 +193,13 @@ impl<'a> Comparing<'a> {
     }
 
     /// Whether what `a` says by its parts keeps it apart from `b`.
-    fn parts_disjoint(&mut self, a: &Object, b: &Object, around: &Facts, depth: usize) -> Result<bool, Error> {
+    fn parts_disjoint(
+        &mut self,
+        a: &Object,
+        b: &Object,
+        around: &Facts,
+        depth: usize,
+    ) -> Result<bool, Error> {
         let applied = ["allOf", "anyOf", "oneOf"];
         if !a.contains_key("$ref") && !applied.iter().any(|key| a.contains_key(*key)) {
             return Ok(false);
@@ -211,9 +229,16 @@ impl<'a> Comparing<'a> {
     }
 
     /// Whether a property that a value of both has cannot be had in `b`.
-    fn objects_disjoint(&mut self, a: &Object, b: &Object, around: &Facts, depth: usize) -> Result<bool, Error> {
+    fn objects_disjoint(
+        &mut self,
+        a: &Object,
+        b: &Object,
+        around: &Facts,
+        depth: usize,
+    ) -> Result<bool, Error> {
         let property = |map: &Object, name: &str| map.get("properties")?.get(name).cloned();
-        let closed = !b.contains_key("patternProperties") && b.get("additionalProperties") == Some(&Value::Bool(false));
+        let closed = !b.contains_key("patternProperties")
+            && b.get("additionalProperties") == Some(&Value::Bool(false));
         let mut required = self.facts(a, 0)?.required;
         required.extend(around.required.iter().cloned());
         for name in required {
@@ -221,7 +246,9 @@ impl<'a> Comparing<'a> {
             if there.is_none() && closed {
                 return Ok(true);
             }
-            let (here, Some(there)) = (property(a, &name).unwrap_or(Value::Bool(true)), there) else { continue };
+            let (here, Some(there)) = (property(a, &name).unwrap_or(Value::Bool(true)), there) else {
+                continue;
+            };
             if self.disjoint(&here, &there, &Facts::ANY, depth + 1)? {
                 return Ok(true);
             }

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::keywords::{TYPES, keyword};
 use super::keywords::Keyword;
+use super::keywords::{TYPES, keyword};
 
 /// What `not` says, where that can be said without it.
 pub(super) fn negation(value: &Value) -> Option<Value> {
@@ -25,7 +25,9 @@ pub(super) fn negation(value: &Value) -> Option<Value> {
             let rest: Vec<&str> = TYPES
                 .into_iter()
                 // Every number but the whole ones is more than a grammar of types can say.
-                .filter(|name| !excluded.contains(name) && (*name != "integer" || !excluded.contains(&"number")))
+                .filter(|name| {
+                    !excluded.contains(name) && (*name != "integer" || !excluded.contains(&"number"))
+                })
                 .collect();
             (!whole && !rest.is_empty()).then(|| json!({ "type": rest }))
         }

@@ -20,7 +20,8 @@ pub(super) fn check(schema: &Value) -> Result<(), Error> {
     let mut estimate = Estimate { defs, alternatives: HashMap::new() };
     let cost = estimate.cost(schema)?;
     if cost.work > MOST_WORK {
-        let what = format!("the JSON schema combines about {:.0} alternatives; {MOST_WORK} are the most", cost.work);
+        let what =
+            format!("the JSON schema combines about {:.0} alternatives; {MOST_WORK} are the most", cost.work);
         return Err(ErrorKind::TooComplex(what).into());
     }
     Ok(())
@@ -63,7 +64,9 @@ impl<'a> Estimate<'a> {
                     continue;
                 }
                 (_, Value::Array(items)) => items.iter().collect(),
-                ("properties" | "patternProperties" | "$defs", Value::Object(schemas)) => schemas.values().collect(),
+                ("properties" | "patternProperties" | "$defs", Value::Object(schemas)) => {
+                    schemas.values().collect()
+                }
                 (_, Value::Object(_)) => vec![value],
                 _ => continue,
             };
@@ -81,7 +84,8 @@ impl<'a> Estimate<'a> {
                 cost.alternatives *= any.max(1.0);
             }
         }
-        let combines = map.keys().filter(|key| matches!(key.as_str(), "anyOf" | "allOf" | "$ref" | "enum")).count();
+        let combines =
+            map.keys().filter(|key| matches!(key.as_str(), "anyOf" | "allOf" | "$ref" | "enum")).count();
         if combines > 0 && map.len() > 1 || combines > 1 || map.contains_key("allOf") {
             cost.work += cost.alternatives * cost.size;
         }
@@ -109,7 +113,12 @@ fn own_alternatives(map: &Map<String, Value>) -> f64 {
     let types = match map.get("type") {
         Some(Value::Array(types)) => types.len(),
         Some(_) => 1,
-        None if map.keys().all(|key| matches!(key.as_str(), "$ref" | "anyOf" | "allOf" | "enum" | "const")) => 1,
+        None if map
+            .keys()
+            .all(|key| matches!(key.as_str(), "$ref" | "anyOf" | "allOf" | "enum" | "const")) =>
+        {
+            1
+        }
         None => 6,
     };
     (listed * types) as f64

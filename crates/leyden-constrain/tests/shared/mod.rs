@@ -58,14 +58,20 @@ pub(crate) fn bytes_and_words() -> Box<dyn Tokenizer> {
         kinds.push(kind);
     }
     let eos = texts.iter().position(|t| t == "</s>").unwrap() as u32;
-    let meta = Metadata::new("m.gguf", [
-        ("tokenizer.ggml.model".to_string(), Value::from("gpt2")),
-        ("tokenizer.ggml.pre".to_string(), Value::from("gpt-2")),
-        ("tokenizer.ggml.tokens".to_string(), Value::Array(Array::from_strs(texts.iter().map(String::as_str)))),
-        ("tokenizer.ggml.token_type".to_string(), Value::Array(Array::from_i32(&kinds))),
-        ("tokenizer.ggml.merges".to_string(), Value::Array(Array::from_strs(["a b", "ab c"]))),
-        ("tokenizer.ggml.eos_token_id".to_string(), Value::from(eos)),
-    ])
+    let meta = Metadata::new(
+        "m.gguf",
+        [
+            ("tokenizer.ggml.model".to_string(), Value::from("gpt2")),
+            ("tokenizer.ggml.pre".to_string(), Value::from("gpt-2")),
+            (
+                "tokenizer.ggml.tokens".to_string(),
+                Value::Array(Array::from_strs(texts.iter().map(String::as_str))),
+            ),
+            ("tokenizer.ggml.token_type".to_string(), Value::Array(Array::from_i32(&kinds))),
+            ("tokenizer.ggml.merges".to_string(), Value::Array(Array::from_strs(["a b", "ab c"]))),
+            ("tokenizer.ggml.eos_token_id".to_string(), Value::from(eos)),
+        ],
+    )
     .unwrap();
     from_gguf(&meta, "m.gguf").unwrap()
 }
