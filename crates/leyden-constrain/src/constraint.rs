@@ -33,7 +33,7 @@ impl Compiled {
         grammar: &Grammar,
         limits: &Limits,
     ) -> Result<Compiled, Error> {
-        let source = grammar.top_level(limits)?;
+        let source = grammar.top_level(&vocabulary, limits)?;
         let parser_limits = limits.parser();
         let matcher = on_own_stack(|| {
             let parser = vocabulary.factory.create_parser_from_init_ext(

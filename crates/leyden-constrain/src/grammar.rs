@@ -1,10 +1,14 @@
 //! What a text shall be.
 
+use leyden_text::output::CallSyntax;
 use llguidance::api::{ParserLimits, TopLevelGrammar};
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind};
+use crate::gbnf;
 use crate::schema;
+use crate::tools::ToolCalls;
+use crate::vocabulary::Vocabulary;
 
 /// The longest regular expression, in bytes.
 const MOST_REGEX_BYTES: usize = 16 << 10;
@@ -21,6 +25,8 @@ enum Source {
     Lark(String),
     /// A schema that says only what is enforced.
     Schema(schema::Lowered),
+    /// Calls of tools, whose marks depend on the vocabulary.
+    Tools(Box<ToolCalls>),
 }
 
 /// What compiling and following a grammar may cost.
@@ -119,17 +125,58 @@ impl Grammar {
         Ok(Grammar { source: Source::Lark(lark.to_owned()) })
     }
 
+    /// Text of a grammar in GBNF, llama.cpp's notation, whose start is `root`. A character class that would need tokens
+    /// by name or number is not possible.
+    ///
+    /// A grammar without recursion is followed exactly. In one with recursion, what does not recur is read as far as it
+    /// goes before the next thing: some texts of an ambiguous grammar are not written then, and none that are not its.
+    ///
+    /// # Errors
+    /// The grammar is wrong, with the line, or too long.
+    pub fn gbnf(gbnf: &str) -> Result<Grammar, Error> {
+        check_length(gbnf, Limits::default().source_bytes)?;
+        Ok(Grammar { source: Source::Lark(gbnf::to_lark(gbnf)?) })
+    }
+
+    /// Nothing but calls of tools, as the model writes them: for `tool_choice` `required`, with `only` for a tool that
+    /// must be called. `tools` are the request's, and `parallel` lets several calls follow each other. Each call's
+    /// arguments are valid after its schema.
+    ///
+    /// The marks around calls are the model's; here alone they may be special tokens. What the model may think before is
+    /// not part of it: start the constraint behind the end of reasoning.
+    ///
+    /// # Errors
+    /// As [`json_schema`](Self::json_schema), with a pointer into `tools`; there is no tool of that name; or the model
+    /// writes arguments as plain text, and a parameter asks for more of a text than a list of values.
+    pub fn tools(
+        syntax: &CallSyntax,
+        tools: &Value,
+        only: Option<&str>,
+        parallel: bool,
+    ) -> Result<Grammar, Error> {
+        Ok(Grammar { source: Source::Tools(Box::new(ToolCalls::new(syntax, tools, only, parallel)?)) })
+    }
+
     /// Whether the grammar names marks of the model's format.
     pub(crate) fn names_marks(&self) -> bool {
-        false
+        matches!(self.source, Source::Tools(_))
     }
 
     /// The grammar as llguidance takes it.
-    pub(crate) fn top_level(&self, limits: &Limits) -> Result<TopLevelGrammar, Error> {
+    pub(crate) fn top_level(
+        &self,
+        vocabulary: &Vocabulary,
+        limits: &Limits,
+    ) -> Result<TopLevelGrammar, Error> {
         Ok(match &self.source {
             Source::Lark(lark) => {
                 check_length(lark, limits.source_bytes)?;
                 TopLevelGrammar::from_lark(lark.clone())
+            }
+            Source::Tools(tools) => {
+                let lark = tools.to_lark(vocabulary);
+                check_length(&lark, limits.source_bytes)?;
+                TopLevelGrammar::from_lark(lark)
             }
             Source::Schema(schema) => {
                 check_length(&schema.value.to_string(), limits.source_bytes)?;
@@ -143,7 +190,7 @@ impl Grammar {
         let message = plain(message);
         match &self.source {
             Source::Schema(schema) => schema::blame(schema, message).unwrap_or_else(|| classified(message)),
-            Source::Lark(_) => classified(message),
+            Source::Lark(_) | Source::Tools(_) => classified(message),
         }
     }
 }

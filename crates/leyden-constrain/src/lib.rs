@@ -47,11 +47,13 @@
 
 mod constraint;
 mod error;
+mod gbnf;
 mod grammar;
 mod marks;
 mod mask;
 mod own_stack;
 mod schema;
+mod tools;
 mod vocabulary;
 
 pub use constraint::{Compiled, Constraint};

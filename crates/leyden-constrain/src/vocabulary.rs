@@ -32,6 +32,8 @@ pub struct Vocabulary {
     ends: Vec<u32>,
     /// Structure of the model's format, the ends among it.
     marks: TokenMask,
+    /// Their texts, the longest first.
+    mark_texts: Vec<(Vec<u8>, u32)>,
     /// Tokens that say less at the beginning of a text than elsewhere.
     shorter_at_start: TokenMask,
 }
@@ -60,6 +62,12 @@ impl Vocabulary {
         let ids = 0..size as u32;
         let marks: Vec<u32> = ids.clone().filter(|&id| is_mark(tokenizer, id)).collect();
         let ends: Vec<u32> = marks.iter().copied().filter(|&id| tokenizer.is_end(id)).collect();
+        let mut mark_texts: Vec<(Vec<u8>, u32)> = marks
+            .iter()
+            .map(|&id| (bytes(tokenizer, id).to_vec(), id))
+            .filter(|(text, _)| !text.is_empty())
+            .collect();
+        mark_texts.sort_by_key(|(text, id)| (std::cmp::Reverse(text.len()), *id));
         let marks = TokenMask::from_ids(marks, size);
         let differs = |&id: &u32| {
             tokenizer.bytes_after(None, id).as_deref().unwrap_or_default() != bytes(tokenizer, id)
@@ -79,7 +87,7 @@ impl Vocabulary {
         let mut factory = ParserFactory::new(&environment, InferenceCapabilities::default(), &slices)
             .map_err(|e| ErrorKind::Vocabulary(e.to_string()))?;
         factory.quiet();
-        Ok(Arc::new(Vocabulary { factory, size, ends, marks, shorter_at_start }))
+        Ok(Arc::new(Vocabulary { factory, size, ends, marks, mark_texts, shorter_at_start }))
     }
 
     /// The number of tokens.
@@ -112,6 +120,30 @@ impl Vocabulary {
     /// As [`compile`](Self::compile).
     pub fn compile_within(self: &Arc<Self>, grammar: &Grammar, limits: &Limits) -> Result<Compiled, Error> {
         Compiled::new(Arc::clone(self), grammar, limits)
+    }
+
+    /// A text cut at the marks of this vocabulary: the text between, or a mark's token.
+    pub(crate) fn split_marks<'a>(&self, text: &'a str) -> Vec<Result<&'a str, u32>> {
+        let mut pieces = Vec::new();
+        let (mut from, mut at) = (0, 0);
+        while at < text.len() {
+            let mark = self.mark_texts.iter().find(|(mark, _)| text.as_bytes()[at..].starts_with(mark));
+            match mark {
+                Some((mark, id)) => {
+                    if from < at {
+                        pieces.push(Ok(&text[from..at]));
+                    }
+                    pieces.push(Err(*id));
+                    at += mark.len();
+                    from = at;
+                }
+                None => at = text.ceil_char_boundary(at + 1),
+            }
+        }
+        if from < text.len() {
+            pieces.push(Ok(&text[from..]));
+        }
+        pieces
     }
 
     pub(crate) fn marks(&self) -> &TokenMask {

@@ -4,6 +4,7 @@
 //!   [`Detokenizer`] joins the bytes of its tokens to whole characters.
 //! * [`ChatTemplate`] turns [`Message`]s into the prompt that a model was trained on; a model without one gets
 //!   [`join_messages`].
+//! * [`output`] tells the reasoning, the content and the calls of tools of an answer apart.
 //! * [`StopMatcher`] looks for stop strings in text that arrives in pieces.
 //!
 //! All of it comes from a file that nobody vouches for. So whatever the file says, the answer is a value or an
@@ -31,6 +32,7 @@
 mod answer;
 mod detok;
 mod error;
+pub mod output;
 mod stop;
 mod template;
 mod tokenizer;
