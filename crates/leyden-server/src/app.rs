@@ -18,6 +18,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use leyden_engine::sample::{SamplingParams, SequenceBreakers};
 use leyden_kernels::Tier;
+use leyden_text::output::OutputFormat;
 use leyden_text::{ChatTemplate, Tokenizer};
 use serde_json::Value;
 use std::fmt;
@@ -37,6 +38,10 @@ pub(crate) struct Served {
     /// The last sequence breakers, as texts and as tokens: converting them reads the whole vocabulary.
     pub(crate) breakers: Mutex<(Vec<String>, SequenceBreakers)>,
     pub(crate) grammars: Grammars,
+    /// How it writes what is not content.
+    pub(crate) format: OutputFormat,
+    /// Special tokens that mark it; ascending.
+    pub(crate) visible: Arc<[u32]>,
     pub(crate) worker: Worker,
     pub(crate) kv_type: leyden_kernels::attention::KvType,
     pub(crate) context: usize,
@@ -57,6 +62,8 @@ impl Served {
     fn start(model: Model, log: Arc<Log>) -> Result<Served, Error> {
         let worker = Worker::start(&model, log)?;
         let config = model.decoder.config();
+        let format = model.template.as_deref().map_or_else(OutputFormat::plain, OutputFormat::detect);
+        let visible = format.visible_tokens(model.tokenizer.as_ref()).into();
         let blocks = leyden_kernels::attention::BLOCK_TOKENS;
         Ok(Served {
             worker,
@@ -74,6 +81,8 @@ impl Served {
             sequence_breakers: model.sequence_breakers,
             breakers: Mutex::default(),
             grammars: Grammars::default(),
+            format,
+            visible,
         })
     }
 }

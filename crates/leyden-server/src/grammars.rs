@@ -65,6 +65,11 @@ impl Shape {
         Shape { param: param.into(), source, grammar }
     }
 
+    /// The field.
+    pub(crate) fn param(&self) -> &str {
+        &self.param
+    }
+
     /// Ready to be followed.
     pub(crate) fn compiled(self, model: &Served) -> Result<Arc<Compiled>, ApiError> {
         model.grammars.compiled(model, self)
@@ -123,6 +128,11 @@ pub(crate) fn json_schema(param: &str, schema: &Value, limits: &Limits) -> Resul
 }
 
 fn grammar(value: Value, limits: &Limits) -> Result<Shape, ApiError> {
+    if let Value::String(_) = value {
+        let text = fields::text("grammar", value, limits.schema_bytes)?;
+        let grammar = Grammar::gbnf(&text).map_err(|e| refused("grammar", &e))?;
+        return Ok(Shape::new("grammar", format!("gbnf {text}"), grammar));
+    }
     let mut fields = Fields::at("grammar", value)?;
     let kind = fields.required("type")?;
     let kind = fields::text("grammar.type", kind, limits.name_bytes)?;
@@ -130,9 +140,10 @@ fn grammar(value: Value, limits: &Limits) -> Result<Shape, ApiError> {
     let text = fields::text("grammar.value", text, limits.schema_bytes)?;
     fields.finish()?;
     let grammar = match kind.as_str() {
+        "gbnf" => Grammar::gbnf(&text),
         "lark" => Grammar::lark(&text),
         "regex" => Grammar::regex(&text),
-        _ => return Err(ApiError::field("grammar.type", "`grammar.type` is not one of lark, regex")),
+        _ => return Err(ApiError::field("grammar.type", "`grammar.type` is not one of gbnf, lark, regex")),
     };
     let grammar = grammar.map_err(|e| refused("grammar.value", &e))?;
     Ok(Shape::new("grammar.value", format!("{kind} {text}"), grammar))
@@ -147,7 +158,7 @@ fn check_length(param: &str, source: &str, limits: &Limits) -> Result<(), ApiErr
 }
 
 /// Why a grammar is not taken. The messages are made to be shown: bounded, escaped, with keyword and place.
-fn refused(param: &str, error: &leyden_constrain::Error) -> ApiError {
+pub(crate) fn refused(param: &str, error: &leyden_constrain::Error) -> ApiError {
     match error.kind() {
         ErrorKind::Internal(_) => ApiError::internal("the grammar could not be compiled"),
         _ => ApiError { code: "invalid_grammar", ..ApiError::field(param, error.to_string()) },
@@ -178,13 +189,16 @@ pub(crate) fn schema(limits: &Limits) -> Value {
     json!({
         "response_format": { "anyOf": [plain, by_schema] },
         "grammar": {
-            "type": "object",
-            "additionalProperties": false,
-            "required": ["type", "value"],
-            "properties": {
-                "type": { "enum": ["lark", "regex"] },
-                "value": { "type": "string", "maxLength": limits.schema_bytes }
-            }
+            "description": "A grammar in GBNF, or one whose notation is named",
+            "anyOf": [{ "type": "string", "maxLength": limits.schema_bytes }, {
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["type", "value"],
+                "properties": {
+                    "type": { "enum": ["gbnf", "lark", "regex"] },
+                    "value": { "type": "string", "maxLength": limits.schema_bytes }
+                }
+            }]
         }
     })
 }

@@ -31,6 +31,8 @@ mod prompt;
 mod request;
 mod routes;
 mod sampling;
+mod speech;
+mod tools;
 mod usage;
 mod worker;
 

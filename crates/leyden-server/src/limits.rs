@@ -47,6 +47,8 @@ pub struct Limits {
     pub top_logprobs: usize,
     /// Tools.
     pub tools: usize,
+    /// Bytes of all tools together, as JSON.
+    pub tools_bytes: usize,
     /// Bytes of a schema or a grammar.
     pub schema_bytes: usize,
     /// Bytes of texts that only name something: a model, a user.
@@ -77,6 +79,7 @@ impl Default for Limits {
             logit_biases: 1024,
             top_logprobs: 20,
             tools: 128,
+            tools_bytes: 256 << 10,
             schema_bytes: 64 << 10,
             name_bytes: 512,
         }

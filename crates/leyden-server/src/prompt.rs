@@ -153,8 +153,12 @@ fn tool_call(path: &str, value: Value, limits: &Limits) -> Result<Value, ApiErro
     Ok(call)
 }
 
-/// The tokens of a conversation whose next message is the assistant's.
-pub(crate) fn of_messages(model: &Served, messages: &[Message], chat: &Chat) -> Result<Vec<u32>, ApiError> {
+/// The text of a conversation whose next message is the assistant's, and its tokens.
+pub(crate) fn of_messages(
+    model: &Served,
+    messages: &[Message],
+    chat: &Chat,
+) -> Result<(String, Vec<u32>), ApiError> {
     let text = match &model.template {
         Some(template) => {
             let options = RenderOptions {
@@ -174,7 +178,8 @@ pub(crate) fn of_messages(model: &Served, messages: &[Message], chat: &Chat) -> 
         }
         None => leyden_text::join_messages(messages),
     };
-    of_text(model, "messages", &text)
+    let tokens = of_text(model, "messages", &text)?;
+    Ok((text, tokens))
 }
 
 /// The tokens of a text, with the token that the model expects at the beginning.

@@ -117,6 +117,8 @@ pub(crate) struct Extras {
     pub(crate) visible: Arc<[u32]>,
     /// What the text must look like.
     pub(crate) shape: Option<Arc<Compiled>>,
+    /// What must have been said before it has to.
+    pub(crate) gate: Option<String>,
 }
 
 impl Common {
@@ -134,6 +136,10 @@ impl Common {
                     // The end of a text with a form is part of it.
                     ignore_end: self.ignore_end && extras.shape.is_none(),
                     constraint: extras.shape.as_ref().map(|s| s.start()),
+                    gate: extras.gate.as_ref().map(|gate| {
+                        AnswerText::new(tokenizer, &wanted.prompt, std::slice::from_ref(gate))
+                            .with_visible(Arc::clone(&extras.visible))
+                    }),
                 };
                 tasks.push(Task {
                     prompt: Arc::clone(&wanted.prompt),

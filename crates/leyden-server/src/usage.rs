@@ -9,7 +9,6 @@ pub(crate) struct Usage {
     /// Those of the prompt that were in the cache.
     pub(crate) cached: usize,
     pub(crate) completion: usize,
-    pub(crate) reasoning: usize,
 }
 
 impl Usage {

@@ -11,9 +11,12 @@ use crate::mailbox::{End, TokenLogprob, Update};
 use crate::openapi::{messages_schema, operation, usage_schema};
 use crate::prompt::{self, Chat};
 use crate::request::{self, Common, Extras, Wanted};
+use crate::speech::Speech;
+use crate::tools;
 use crate::usage::Usage;
 use crate::worker::Task;
 use hyper::{Response, StatusCode};
+use leyden_text::output::OutputParser;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -22,6 +25,8 @@ struct Ready {
     common: Common,
     tasks: Vec<Task>,
     logprobs: bool,
+    /// What tells an answer's parts apart.
+    parser: OutputParser,
 }
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
@@ -31,7 +36,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
         Ok((body, ready))
     })
     .await?;
-    let Ready { common, tasks, logprobs } = ready;
+    let Ready { common, tasks, logprobs, parser } = ready;
     let salt = common.cache_salt.clone();
     let running = generate::submit(app, call, &common.model, tasks, salt).await?;
     let head = Head {
@@ -41,12 +46,15 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
         logprobs,
         model: Arc::clone(&common.model),
     };
+    let speech = |choice| Speech::new(parser.clone(), &running.id(), choice);
+    let mut speeches: Vec<Speech> = (0..common.choices).map(speech).collect();
     if common.stream {
         let begun = vec![false; common.choices];
-        return Ok(running.stream(Chunks { head, begun, usage: common.usage_in_stream }));
+        return Ok(running.stream(Chunks { head, speeches, begun, usage: common.usage_in_stream }));
     }
     let (answers, usage) = running.collect().await?;
-    let choices: Vec<Value> = answers.iter().enumerate().map(|(i, a)| head.choice(i, a)).collect();
+    let choices: Vec<Value> =
+        answers.iter().zip(&mut speeches).enumerate().map(|(i, (a, s))| head.choice(i, a, s)).collect();
     let mut shown = head.json("chat.completion", &choices);
     shown["usage"] = usage.json();
     Ok(document(StatusCode::OK, &shown))
@@ -66,15 +74,38 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
         return Err(ApiError::field("top_logprobs", "`top_logprobs` needs `logprobs`"));
     }
     modalities(&mut body)?;
-    let chat = Chat { tools: None, variables: variables(&mut body, limits)? };
+    let tools = tools::read(&mut body, &common.model, limits)?;
+    let list = tools.as_ref().map(|t| t.list.clone());
+    let chat = Chat { tools: list, variables: variables(&mut body, limits)? };
     let shape = grammars::shape(&mut body, limits)?;
     body.finish()?;
-    let tokens = prompt::of_messages(&common.model, &messages, &chat)?;
+    let shape = match (&tools, shape) {
+        (Some(_), Some(shape)) => {
+            let message = "a form of the answer and `tools` exclude each other";
+            return Err(ApiError::unsupported(shape.param(), message));
+        }
+        (Some(tools), None) => tools.shape(&common.model)?,
+        (None, shape) => shape,
+    };
+    let (text, tokens) = prompt::of_messages(&common.model, &messages, &chat)?;
     let room = prompt::room(&common.model, "messages", tokens.len())?;
     let shape = shape.map(|s| s.compiled(&common.model)).transpose()?;
-    let extras = Extras { shape, logprobs: logprobs.then(|| top.unwrap_or(0)), ..Extras::default() };
+    let gate = gate(&common.model, &text);
+    let visible = Arc::clone(&common.model.visible);
+    let extras =
+        Extras { gate, visible, shape, logprobs: logprobs.then(|| top.unwrap_or(0)), ..Extras::default() };
     let tasks = common.tasks(&[Wanted { prompt: Arc::new(tokens), room }], &extras)?;
-    Ok(Ready { common, tasks, logprobs })
+    let parser = common.model.format.parser(&text, chat.tools.as_ref());
+    Ok(Ready { common, tasks, logprobs, parser })
+}
+
+/// Where the message begins for whose form there are rules: behind what the model thinks before.
+fn gate(model: &Served, prompt: &str) -> Option<String> {
+    if model.format.is_harmony() {
+        return Some("<|channel|>final<|message|>".to_owned());
+    }
+    let (_, end) = model.format.reasoning()?;
+    model.format.begins_reasoning(prompt).then(|| end.to_owned())
 }
 
 fn modalities(body: &mut Fields) -> Result<(), ApiError> {
@@ -132,12 +163,13 @@ impl Head {
     }
 
     /// A whole choice.
-    fn choice(&self, index: usize, answer: &Update) -> Value {
+    fn choice(&self, index: usize, answer: &Update, speech: &mut Speech) -> Value {
+        let message = speech.message(&answer.text);
         json!({
             "index": index,
-            "message": { "role": "assistant", "content": answer.text, "refusal": null },
+            "message": message,
             "logprobs": self.logprobs(&answer.logprobs),
-            "finish_reason": finish_reason(answer.end.unwrap_or(End::Stop)),
+            "finish_reason": finish(answer.end.unwrap_or(End::Stop), speech),
         })
     }
 
@@ -164,9 +196,16 @@ impl Head {
     }
 }
 
+/// A whole answer that calls tools ends for them.
+fn finish(end: End, speech: &Speech) -> &'static str {
+    if end == End::Stop && speech.calls() { "tool_calls" } else { finish_reason(end) }
+}
+
 /// A stream of chunks.
 struct Chunks {
     head: Head,
+    /// By choice.
+    speeches: Vec<Speech>,
     /// Choices whose first chunk, which names the role, is out.
     begun: Vec<bool>,
     usage: bool,
@@ -195,12 +234,23 @@ impl Format for Chunks {
                 None,
             ));
         }
-        if !update.text.is_empty() || !update.logprobs.is_empty() {
-            let logprobs = self.head.logprobs(&update.logprobs);
-            chunks.push(self.chunk(choice, &json!({ "content": update.text }), &logprobs, None));
+        let mut deltas = self.speeches[choice].push(&update.text);
+        let end = update.end.filter(|end| matches!(end, End::Stop | End::Length));
+        if end.is_some() {
+            deltas.extend(self.speeches[choice].finish());
         }
-        if let Some(end @ (End::Stop | End::Length)) = update.end {
-            chunks.push(self.chunk(choice, &json!({}), &Value::Null, Some(finish_reason(end))));
+        if deltas.is_empty() && !update.logprobs.is_empty() {
+            // Tokens whose text is held back, or is none.
+            deltas.push(json!({ "content": "" }));
+        }
+        // The tokens come with the first piece of what they say.
+        let mut logprobs = self.head.logprobs(&update.logprobs);
+        for delta in deltas {
+            chunks.push(self.chunk(choice, &delta, &logprobs.take(), None));
+        }
+        if let Some(end) = end {
+            let reason = finish(end, &self.speeches[choice]);
+            chunks.push(self.chunk(choice, &json!({}), &Value::Null, Some(reason)));
         }
         chunks
     }
@@ -231,8 +281,10 @@ pub(super) fn describe() -> Value {
         "reasoning_effort": { "type": "string", "maxLength": limits.name_bytes },
         "chat_template_kwargs": { "type": "object", "additionalProperties": false, "properties": flags },
     });
-    if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
-        all.extend(more);
+    for more in [more, tools::schema(&limits)] {
+        if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
+            all.extend(more);
+        }
     }
     let body = json!({
         "type": "object", "additionalProperties": false, "required": ["messages"], "properties": properties
@@ -240,7 +292,9 @@ pub(super) fn describe() -> Value {
     let message = json!({
         "type": "object",
         "required": ["role", "content"],
-        "properties": { "role": { "const": "assistant" }, "content": { "type": ["string", "null"] } }
+        "properties": { "role": { "const": "assistant" }, "content": { "type": ["string", "null"] },
+            "reasoning_content": { "type": "string" }, "tool_calls": { "type": "array", "items": { "type": "object" } }
+        }
     });
     let choice = json!({
         "type": "object",

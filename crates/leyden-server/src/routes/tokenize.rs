@@ -27,7 +27,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
                 .map_err(|e| ApiError::field("prompt", e.to_string()))?,
             (None, Some(messages)) => {
                 let messages = prompt::messages(messages, &app.limits)?;
-                prompt::of_messages(model, &messages, &prompt::Chat::default())?
+                prompt::of_messages(model, &messages, &prompt::Chat::default())?.1
             }
             (None, None) => {
                 return Err(ApiError::field("prompt", "one of `prompt` and `messages` is needed"));

@@ -93,6 +93,7 @@ fn shared() -> Vec<Case> {
         ("stream_options", vec![], vec![json!({}), json!(1), json!({"include_usage": true})]),
         ("unknown", vec![Value::Null], vec![json!(1), json!("x"), json!({})]),
         ("functions", vec![], vec![json!([])]),
+        ("grammar", vec![json!("root ::= \"x\"")], vec![json!(1), json!("root ::= ("), json!({}), json!([])]),
     ]
 }
 

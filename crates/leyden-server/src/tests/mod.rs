@@ -8,6 +8,7 @@ mod operations;
 mod shapes;
 mod streams;
 mod supervision;
+mod tools;
 
 use crate::app::App;
 use crate::body::Reply;

@@ -55,6 +55,8 @@ pub(crate) struct Choice {
     pub(crate) ignore_end: bool,
     /// What the text must look like.
     pub(crate) constraint: Option<Constraint>,
+    /// What must have been said before that counts, such as the end of reasoning: a text whose stop text that is.
+    pub(crate) gate: Option<AnswerText>,
 }
 
 /// Why no token could be chosen.
@@ -84,7 +86,7 @@ impl Choice {
     /// # Errors
     /// As [`Sampler::sample`], or no token is allowed.
     pub(crate) fn choose(&mut self, logits: &[f32], position: usize) -> Result<u32, Stuck> {
-        let Some(constraint) = &mut self.constraint else {
+        let Some(constraint) = self.constraint.as_mut().filter(|_| self.gate.is_none()) else {
             return self.sampler.sample(logits, position).map_err(Stuck::Sampler);
         };
         // A grammar comes from outside. Should it find a fault in the library that follows it, it costs its own request
@@ -105,10 +107,15 @@ impl Choice {
             return Said { stops: true, releases: true, ..Said::default() };
         }
         self.sampler.accept(&[token]);
+        let bound = self.gate.is_none();
+        if self.gate.as_mut().is_some_and(|gate| gate.push(tokenizer, token).stopped) {
+            self.gate = None;
+        }
         let event = self.text.push(tokenizer, token);
         let logprob = self.logprobs.map(|top| logprobs(logits, token, top));
         // Where nothing can follow, no end needs to be waited for.
-        let whole = self.constraint.as_ref().is_some_and(Constraint::is_complete) && !event.stopped;
+        let complete = self.constraint.as_ref().is_some_and(Constraint::is_complete);
+        let whole = bound && complete && !event.stopped;
         Said { text: event.text, logprob, counts: true, stops: event.stopped || whole, releases: whole }
     }
 }
