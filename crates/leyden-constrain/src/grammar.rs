@@ -230,6 +230,7 @@ pub(crate) fn is_limit(message: &str) -> bool {
         "limit",
         "exceeded",
         "too deep",
+        "max is",
         "stack level",
     ];
     let lower = message.to_lowercase();

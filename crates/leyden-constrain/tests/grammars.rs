@@ -4,7 +4,6 @@
 mod shared;
 
 use leyden_constrain::{ErrorKind, Grammar};
-use leyden_text::Tokenizer;
 use leyden_text::output::{CallBody, CallSyntax};
 use serde_json::{Value, json};
 use shared::{bytes_and_words, follows, id, vocabulary};
@@ -142,8 +141,8 @@ fn gbnf_is_followed() {
     );
     check(
         &Grammar::gbnf("root ::= a{2,3} [^\\]a-c] .?\na ::= \"é\" |\n \"\\u4e2d\"").unwrap(),
-        &["éé]d", "é中éx\n"].map(|t| t)[1..].as_ref(),
-        &["éx", "éééa"],
+        &["éédx", "é中éx\n"],
+        &["éx", "ééa"],
     );
     check(&Grammar::gbnf("root ::= \"(\" root \")\" | \"x\"").unwrap(), &["x", "((x))"], &["(x", "x)"]);
     for (bad, line, what) in [

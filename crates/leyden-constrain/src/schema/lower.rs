@@ -18,6 +18,8 @@ const MOST_DEPTH: usize = 200;
 const MOST_VALUE_DEPTH: usize = 100;
 /// How many schemas there may be in all.
 const MOST_SCHEMAS: usize = 20_000;
+/// The most digits of a divisor, zeros at either end aside.
+const MOST_MULTIPLE_DIGITS: usize = 3;
 /// The longest pattern, in bytes.
 const MOST_PATTERN_BYTES: usize = 4 << 10;
 
@@ -321,6 +323,7 @@ fn check_shape(name: &str, value: &Value, shape: Shape, pointer: &str) -> Result
     let texts = |value: &Value| value.as_array().is_some_and(|items| items.iter().all(Value::is_string));
     match shape {
         Shape::Count if !value.is_u64() => wrong("must be a whole number that is not negative"),
+        Shape::Number if name == "multipleOf" && value.is_number() => check_multiple(value, pointer),
         Shape::Number | Shape::Bound if value.is_number() => check_exact(name, value, pointer),
         Shape::Number => wrong("must be a number"),
         Shape::Bound if !value.is_boolean() => wrong("must be a number"),
@@ -344,6 +347,19 @@ fn check_shape(name: &str, value: &Value, shape: Shape, pointer: &str) -> Result
         },
         _ => Ok(()),
     }
+}
+
+/// Refuses divisors of many digits: telling their multiples takes a state for each remainder.
+fn check_multiple(value: &Value, pointer: &str) -> Result<(), Error> {
+    let divisor = value.as_f64().unwrap_or_default();
+    let written = divisor.to_string();
+    let digits = written.replace('.', "");
+    if !(1e-9..=1e9).contains(&divisor) || digits.trim_matches('0').len() > MOST_MULTIPLE_DIGITS {
+        let what =
+            format!("{value}: only positive numbers of at most {MOST_MULTIPLE_DIGITS} digits are supported");
+        return Err(Error::schema(pointer, "multipleOf", what));
+    }
+    Ok(())
 }
 
 /// Refuses numbers that the compiler would round.
