@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -53,7 +53,7 @@ pub fn serve(
         let mut stop = Signals::install().map_err(ErrorKind::System)?;
         let address = format!("{}:{}", options.host, options.port);
         let listen = |source| ErrorKind::Listen { address, source };
-        let listener = TcpListener::bind(&addresses[..]).await.map_err(listen)?;
+        let listener = bind(&addresses).map_err(listen)?;
         let local = listener.local_addr().map_err(ErrorKind::System)?;
         let app = App::start(models, options, log)?;
         ready(local);
@@ -80,6 +80,28 @@ fn addresses(options: &ServerOptions) -> Result<Vec<SocketAddr>, Error> {
         return Err(ErrorKind::Unprotected { address }.into());
     }
     Ok(found)
+}
+
+/// Connections that the system keeps until they are accepted: a burst should wait, not be turned away.
+const BACKLOG: u32 = 4096;
+
+/// Listens on the first address on which that is possible.
+pub(crate) fn bind(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
+    let bind = |address: &SocketAddr| {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // A restarted server does not wait for the connections of the one before.
+        socket.set_reuseaddr(true)?;
+        socket.bind(*address)?;
+        socket.listen(BACKLOG)
+    };
+    let mut last = io::ErrorKind::AddrNotAvailable.into();
+    for address in addresses {
+        match bind(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// The signals that end a server.

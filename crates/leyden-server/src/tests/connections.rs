@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -22,7 +22,7 @@ struct Server {
 
 async fn server(limits: Limits, drain: Duration) -> Server {
     let (app, _) = start(worker_options(), ServerOptions { limits, ..ServerOptions::default() });
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = listen::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let task = tokio::spawn(listen::run(Arc::clone(&app), listener, async { drop(stopped.await) }, drain));

@@ -3,6 +3,7 @@
 Every check is an assertion; the last line of a run in which all held is `ok`.
 """
 
+import json
 import sys
 
 import openai
@@ -61,6 +62,31 @@ vectors = client.embeddings.create(model=MODEL, input=["A fox.", "A wolf."])
 assert len(vectors.data) == 2 and abs(sum(x * x for x in vectors.data[0].embedding) - 1) < 1e-4
 floats = client.embeddings.create(model=MODEL, input="A fox.", encoding_format="float")
 assert max(abs(a - b) for a, b in zip(floats.data[0].embedding, vectors.data[0].embedding)) < 1e-6
+
+# A form for the answer, and the client's own way to read it.
+schema = {
+    "type": "object",
+    "properties": {"animal": {"enum": ["fox", "wolf"]}, "legs": {"type": "integer", "minimum": 0, "maximum": 9}},
+    "required": ["animal", "legs"],
+    "additionalProperties": False,
+}
+form = {"type": "json_schema", "json_schema": {"name": "beast", "strict": True, "schema": schema}}
+answer = json.loads(client.chat.completions.create(**{**options, "max_tokens": 99}, response_format=form).choices[0].message.content)
+assert answer["animal"] in ("fox", "wolf") and 0 <= answer["legs"] <= 9
+
+# Tools: asked for, called, and answered.
+tools = [{"type": "function", "function": {"name": "count", "description": "Counts legs", "parameters": schema}}]
+called = client.chat.completions.create(**{**options, "max_tokens": 99}, tools=tools, tool_choice="required", parallel_tool_calls=False)
+assert called.choices[0].finish_reason == "tool_calls" and called.choices[0].message.content is None
+call = called.choices[0].message.tool_calls[0]
+assert call.function.name == "count" and json.loads(call.function.arguments)["animal"] in ("fox", "wolf")
+history = ONCE + [called.choices[0].message, {"role": "tool", "tool_call_id": call.id, "content": "4"}]
+assert client.chat.completions.create(model=MODEL, messages=history, tools=tools, max_tokens=3).usage.completion_tokens <= 3
+with client.chat.completions.stream(**{**options, "max_tokens": 99}, tools=tools, tool_choice="required") as stream:
+    final = stream.get_final_completion()
+assert json.loads(final.choices[0].message.tool_calls[0].function.arguments)["animal"] in ("fox", "wolf")
+error = failure(openai.BadRequestError, lambda: client.chat.completions.create(**options, tools=[{"type": "x"}]))
+assert error.param == "tools[0].type"
 
 # Errors arrive as the client's own kinds, with the field.
 error = failure(openai.BadRequestError, lambda: client.chat.completions.create(**{**options, "temperature": 3}))

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use sha2::{Digest, Sha256};
 
-use super::program::{Files, command, emulated, leyden};
+use super::program::{Files, command, emulated, leyden, storyteller_with_template};
 
 /// A server that runs.
 struct Server {
@@ -107,27 +107,47 @@ fn wrong_usage_is_explained() {
     }
 }
 
-#[test]
-fn the_official_client_is_content() {
+/// As Qwen's template writes calls of tools.
+const TEMPLATE: &str = "{% if tools %}{{ tools | tojson }}\n{% endif %}\
+    {% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}\
+    {% for c in m.tool_calls or [] %}<tool_call>\n\
+    {{ {'name': c.function.name, 'arguments': c.function.arguments} | tojson }}\n</tool_call>{% endfor %}\
+    <|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+/// Runs a Python script against a server whose model knows tools; nothing if the script's package is not there.
+fn client(script: &str, package: &str) {
     if emulated() {
-        let _ = writeln!(std::io::stderr(), "skipped: Python's client is the same on every processor");
+        let _ = writeln!(std::io::stderr(), "skipped: Python's clients are the same for every processor");
         return;
     }
-    let found = Command::new("python3").args(["-c", "import openai"]).output();
+    let found = Command::new("python3").args(["-c", &format!("import {package}")]).output();
     if !found.is_ok_and(|o| o.status.success()) {
-        assert!(std::env::var_os("LEYDEN_CI").is_none(), "python3 with the package openai");
+        assert!(std::env::var_os("LEYDEN_CI").is_none(), "python3 with the package {package}");
         // Not `eprintln!`, which a test that passes keeps to itself.
-        let _ = writeln!(std::io::stderr(), "skipped: no python3 with the package openai");
+        let _ = writeln!(std::io::stderr(), "skipped: no python3 with the package {package}");
         return;
     }
     let files = Files::new();
-    let server = Server::start(&["--api-keys", &key_file(&files)]);
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/openai_client.py");
-    let output =
-        Command::new("python3").arg(script).arg(format!("http://{}", server.address)).output().unwrap();
+    let model = files.add("storyteller.gguf", &storyteller_with_template(TEMPLATE));
+    let server = Server::start(&[&model, "--api-keys", &key_file(&files)]);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli").join(script);
+    let mut python = Command::new("python3");
+    // Neither does a client of the tests talk to anybody else.
+    python.env("LANGSMITH_TRACING", "false").env("LANGCHAIN_TRACING_V2", "false");
+    let output = python.arg(script).arg(format!("http://{}", server.address)).output().unwrap();
     let (code, log) = server.end();
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && output.stdout.ends_with(b"ok\n"), "{err}\n{log}");
     assert_eq!(code, Some(0));
     assert!(!log.contains("secret") && !log.contains("Once"), "{log}");
+}
+
+#[test]
+fn the_official_client_is_content() {
+    client("openai_client.py", "openai");
+}
+
+#[test]
+fn an_agent_of_langchain_calls_a_tool() {
+    client("langchain_agent.py", "langchain_openai");
 }
