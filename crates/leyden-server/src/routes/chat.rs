@@ -92,8 +92,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let shape = shape.map(|s| s.compiled(&common.model)).transpose()?;
     let gate = gate(&common.model, &text);
     let visible = Arc::clone(&common.model.visible);
-    let extras =
-        Extras { gate, visible, shape, logprobs: logprobs.then(|| top.unwrap_or(0)), ..Extras::default() };
+    let extras = Extras { gate, visible, shape, logprobs: logprobs.then(|| top.unwrap_or(0)) };
     let tasks = common.tasks(&[Wanted { prompt: Arc::new(tokens), room }], &extras)?;
     let parser = common.model.format.parser(&text, chat.tools.as_ref());
     Ok(Ready { common, tasks, logprobs, parser })

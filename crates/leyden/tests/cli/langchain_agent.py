@@ -5,17 +5,26 @@ tested is that requests, calls, results and answers pass between agent and serve
 """
 
 import sys
+from typing import Literal
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import wrap_model_call
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
+from pydantic import BaseModel, ConfigDict
 
 counted = []
 
 
-@tool
+class Animals(BaseModel):
+    """What is counted, and nothing else: the toy would go on inventing properties."""
+
+    model_config = ConfigDict(extra="forbid")
+    animals: Literal[1, 2, 3]
+
+
+@tool(args_schema=Animals)
 def count_legs(animals: int) -> int:
     """Counts the legs of so many animals."""
     counted.append(animals)
@@ -29,12 +38,18 @@ def first_a_call_then_an_answer(request, handler):
 
 
 model = ChatOpenAI(
-    model="storyteller", base_url=sys.argv[1] + "/v1", api_key="secret of ada", max_tokens=60, seed=1, max_retries=0
+    model="storyteller",
+    base_url=sys.argv[1] + "/v1",
+    api_key="secret of ada",
+    max_tokens=200,
+    seed=1,
+    max_retries=0,
+    model_kwargs={"parallel_tool_calls": False},
 )
 agent = create_agent(model, [count_legs], middleware=[first_a_call_then_an_answer])
 said = agent.invoke({"messages": [{"role": "user", "content": "How many legs have three foxes?"}]})["messages"]
 kinds = [type(m).__name__ for m in said]
-assert kinds == ["HumanMessage", "AIMessage", "ToolMessage", "AIMessage"], kinds
+assert kinds == ["HumanMessage", "AIMessage", "ToolMessage", "AIMessage"], said
 call = said[1].tool_calls[0]
 assert call["name"] == "count_legs" and counted == [call["args"]["animals"]]
 assert said[2].tool_call_id == call["id"] and said[2].content == str(4 * counted[0])

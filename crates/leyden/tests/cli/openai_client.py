@@ -38,9 +38,6 @@ pieces = list(client.chat.completions.create(**options, stream=True, stream_opti
 assert "".join(p.choices[0].delta.content or "" for p in pieces if p.choices) == text
 assert pieces[-1].usage.total_tokens == whole.usage.total_tokens and not pieces[-1].choices
 assert pieces[-1].usage.prompt_tokens_details.cached_tokens is not None
-with client.chat.completions.stream(**options) as stream:
-    final = stream.get_final_completion()
-assert final.choices[0].message.content == text
 
 # Choices, probabilities, stop texts.
 several = client.chat.completions.create(**options, n=3)
@@ -49,7 +46,11 @@ probable = client.chat.completions.create(**options, logprobs=True, top_logprobs
 content = probable.choices[0].logprobs.content
 assert len(content) == 12 and all(len(t.top_logprobs) == 2 and t.logprob <= 0 for t in content)
 word = text.split()[3]
-assert client.chat.completions.create(**options, stop=[word]).choices[0].message.content == text[: text.index(word)]
+before = text[: text.index(word)]
+assert client.chat.completions.create(**options, stop=[word]).choices[0].message.content == before
+with client.chat.completions.stream(**options, stop=[word]) as stream:
+    final = stream.get_final_completion()
+assert final.choices[0].message.content == before
 client.chat.completions.create(**options, extra_body={"min_p": 0.1, "top_k": 5})
 
 # Completions.
@@ -71,18 +72,20 @@ schema = {
     "additionalProperties": False,
 }
 form = {"type": "json_schema", "json_schema": {"name": "beast", "strict": True, "schema": schema}}
-answer = json.loads(client.chat.completions.create(**{**options, "max_tokens": 99}, response_format=form).choices[0].message.content)
+answer = client.chat.completions.create(**{**options, "max_tokens": 200}, response_format=form)
+answer = json.loads(answer.choices[0].message.content)
 assert answer["animal"] in ("fox", "wolf") and 0 <= answer["legs"] <= 9
 
 # Tools: asked for, called, and answered.
 tools = [{"type": "function", "function": {"name": "count", "description": "Counts legs", "parameters": schema}}]
-called = client.chat.completions.create(**{**options, "max_tokens": 99}, tools=tools, tool_choice="required", parallel_tool_calls=False)
+forced = dict(tools=tools, tool_choice="required", parallel_tool_calls=False)
+called = client.chat.completions.create(**{**options, "max_tokens": 200}, **forced)
 assert called.choices[0].finish_reason == "tool_calls" and called.choices[0].message.content is None
 call = called.choices[0].message.tool_calls[0]
 assert call.function.name == "count" and json.loads(call.function.arguments)["animal"] in ("fox", "wolf")
 history = ONCE + [called.choices[0].message, {"role": "tool", "tool_call_id": call.id, "content": "4"}]
 assert client.chat.completions.create(model=MODEL, messages=history, tools=tools, max_tokens=3).usage.completion_tokens <= 3
-with client.chat.completions.stream(**{**options, "max_tokens": 99}, tools=tools, tool_choice="required") as stream:
+with client.chat.completions.stream(**{**options, "max_tokens": 200}, **forced) as stream:
     final = stream.get_final_completion()
 assert json.loads(final.choices[0].message.tool_calls[0].function.arguments)["animal"] in ("fox", "wolf")
 error = failure(openai.BadRequestError, lambda: client.chat.completions.create(**options, tools=[{"type": "x"}]))

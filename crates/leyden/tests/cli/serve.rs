@@ -21,17 +21,18 @@ impl Server {
     fn start(args: &[&str]) -> Server {
         let all = [&["serve", "--port", "0", "--threads", "1"], args].concat();
         let mut child = command(&all).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut err = BufReader::new(child.stderr.take().unwrap());
+        let err = BufReader::new(child.stderr.take().unwrap());
+        let mut server = Server { child, err, address: String::new() };
         let mut said = String::new();
-        loop {
+        while server.address.is_empty() {
             let mut line = String::new();
-            assert!(err.read_line(&mut line).unwrap() > 0, "the server did not start: {said}");
+            assert!(server.err.read_line(&mut line).unwrap() > 0, "the server did not start: {said}");
             said += &line;
             if let Some((_, rest)) = line.split_once("listening on http://") {
-                let address = rest.split(',').next().unwrap().to_owned();
-                return Server { child, err, address };
+                rest.split(',').next().unwrap().clone_into(&mut server.address);
             }
         }
+        server
     }
 
     fn exchange(&self, request: &str) -> String {
