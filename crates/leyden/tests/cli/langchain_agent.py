@@ -12,20 +12,12 @@ from langchain.agents.middleware import wrap_model_call
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
-from pydantic import BaseModel, ConfigDict
 
 counted = []
 
 
-class Animals(BaseModel):
-    """What is counted, and nothing else: the toy would go on inventing properties."""
-
-    model_config = ConfigDict(extra="forbid")
-    animals: Literal[1, 2, 3]
-
-
-@tool(args_schema=Animals)
-def count_legs(animals: int) -> int:
+@tool
+def count_legs(animals: Literal[1, 2, 3]) -> int:
     """Counts the legs of so many animals."""
     counted.append(animals)
     return 4 * animals
@@ -34,7 +26,9 @@ def count_legs(animals: int) -> int:
 @wrap_model_call
 def first_a_call_then_an_answer(request, handler):
     called = any(isinstance(m, ToolMessage) for m in request.messages)
-    return handler(request.override(tool_choice="none" if called else "required"))
+    # Strict schemas have no further properties, which the toy would go on inventing.
+    settings = {"strict": True, "parallel_tool_calls": False}
+    return handler(request.override(tool_choice="none" if called else "required", model_settings=settings))
 
 
 model = ChatOpenAI(
@@ -44,7 +38,6 @@ model = ChatOpenAI(
     max_tokens=200,
     seed=1,
     max_retries=0,
-    model_kwargs={"parallel_tool_calls": False},
 )
 agent = create_agent(model, [count_legs], middleware=[first_a_call_then_an_answer])
 said = agent.invoke({"messages": [{"role": "user", "content": "How many legs have three foxes?"}]})["messages"]
