@@ -85,9 +85,18 @@ impl Grammar {
 
     /// JSON that is valid after a schema.
     ///
-    /// Enforced are the keywords that [`schema`](crate) lists; objects have their properties in the schema's order.
-    /// What else a schema may say is an error, never ignored, except for annotations such as `title`. Only references
-    /// within the schema are followed.
+    /// Enforced are `type`, `const`, `enum`, `anyOf`, `oneOf`, `allOf`, `$ref`; `properties`, `required`,
+    /// `additionalProperties`, `patternProperties`, `minProperties`, `maxProperties`; `items`, `prefixItems`,
+    /// `additionalItems`, `minItems`, `maxItems`; `minLength`, `maxLength`, `pattern`, `format`; `minimum`, `maximum`,
+    /// `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf`; and where they can be said by these, `not`, `dependencies`
+    /// and `dependentRequired`. The formats are `date-time`, `time`, `date`, `duration`, `email`, `hostname`, `ipv4`,
+    /// `ipv6`, `uuid` and `uri` of texts, and `int32`, `int64`, `uint32` and `uint64` of integers; `date` has a 29
+    /// February in every year.
+    ///
+    /// Objects have their properties in the schema's order. `oneOf` needs alternatives of which no two can hold at
+    /// once; where objects only ask for different properties, each is narrowed so that it lacks one of the others'.
+    /// What else a schema may say is an error, never ignored, except for annotations such as `title`, and names that
+    /// no draft of the standard knows. Only references within the schema are followed.
     ///
     /// # Errors
     /// The schema has a keyword that is not enforced, or is not a schema; the error says which and where.

@@ -37,7 +37,7 @@ fn check(vocabulary: &Arc<Vocabulary>, name: &str, grammar: impl FnOnce() -> Res
     let start = Instant::now();
     let result = follow(vocabulary, grammar());
     let took = start.elapsed();
-    println!("{name}: {took:?} {}", result.as_ref().err().map(ToString::to_string).unwrap_or_default());
+    eprintln!("{name}: {took:?} {}", result.as_ref().err().map(ToString::to_string).unwrap_or_default());
     assert!(took < guard(), "{name}: {took:?}");
     if let Err(e) = result {
         let text = e.to_string();

@@ -1,5 +1,7 @@
 //! Real schemas: how many compile, and that those which do not are refused with keyword and place.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod shared;
 
 use std::collections::BTreeMap;
@@ -34,16 +36,14 @@ fn real_schemas_compile_or_are_refused_by_name() {
                 compiled += 1;
             }
             Err(e) => {
-                let Some((keyword, pointer)) = blamed(&e) else {
-                    eprintln!("!!!! {}: {e}", row["name"]);
-                    continue;
-                };
-                eprintln!("{}: {e}", row["name"]);
+                let Some((keyword, pointer)) = blamed(&e) else { panic!("{}: {e}", row["name"]) };
                 assert!(row["json"].pointer(&pointer).is_some_and(|s| s.get(&keyword).is_some()), "{e}");
                 *refused.entry(keyword).or_default() += 1;
             }
         }
     }
     eprintln!("{compiled} of {all} compile; refused: {refused:?}");
-    assert!(compiled * 10 >= all * 9, "{compiled} of {all}; {refused:?}");
+    // 292 of 320, counted on 2026-11-21.
+    assert!(step > 1 || compiled >= 292, "{compiled} of {all}; {refused:?}");
+    assert!(compiled * 10 >= all * 8, "{compiled} of {all}; {refused:?}");
 }

@@ -246,14 +246,14 @@ fn most_templates_show_their_calls() {
             unknown.push(path.file_stem().unwrap().display().to_string());
         }
         if let Some(calls) = format.calls() {
-            println!("{}: {calls:?}", path.file_name().unwrap().display());
+            eprintln!("{}: {calls:?}", path.file_name().unwrap().display());
             assert!(
                 !format!("{calls:?}").contains("system") && !calls.start.contains("ACTION|>\""),
                 "{calls:?}"
             );
         }
     }
-    println!("{known} known, unknown: {unknown:?}");
+    eprintln!("{known} known, unknown: {unknown:?}");
     assert!(
         known >= 39 && unknown.iter().all(|name| UNKNOWN.contains(&name.as_str())),
         "{known}; {unknown:?}"

@@ -8,10 +8,10 @@ use crate::error::Error;
 /// The grammar in Lark.
 pub(super) fn write(rules: &Rules) -> Result<String, Error> {
     let recursive = recursive(rules);
-    let mut writer = Writer { rules, recursive: &recursive, out: String::new(), words: 0 };
+    let mut writer = Writer { recursive: &recursive, out: String::new(), words: 0 };
     let mut out = format!("start: {}\n", writer.name(0));
     for (number, body) in rules.bodies.iter().enumerate() {
-        let text = if recursive[number] { writer.rule(body) } else { word(rules, body) };
+        let text = if recursive[number] { writer.rule(body) } else { word(body) };
         let _ = writeln!(out, "{}: {text}", writer.name(number));
     }
     out.push_str(&writer.out);
@@ -55,7 +55,6 @@ fn collect(node: &Node, uses: &mut Vec<usize>) {
 }
 
 struct Writer<'a> {
-    rules: &'a Rules,
     recursive: &'a [bool],
     /// Words of rules that are not words as a whole.
     out: String,
@@ -118,14 +117,14 @@ impl Writer<'_> {
         }
         let name = format!("P{}", self.words);
         self.words += 1;
-        let text = word(self.rules, node);
+        let text = word(node);
         let _ = writeln!(self.out, "{name}: {text}");
         name
     }
 }
 
 /// A word's body.
-fn word(rules: &Rules, node: &Node) -> String {
+fn word(node: &Node) -> String {
     match node {
         Node::Literal(text) => serde_json::Value::from(text.as_str()).to_string(),
         Node::Class { negated, ranges } => {
@@ -140,14 +139,14 @@ fn word(rules: &Rules, node: &Node) -> String {
         Node::Rule(number) => format!("W{number}"),
         Node::Sequence(nodes) if nodes.is_empty() => "\"\"".into(),
         Node::Sequence(nodes) => {
-            let parts: Vec<String> = nodes.iter().map(|node| word(rules, node)).collect();
+            let parts: Vec<String> = nodes.iter().map(word).collect();
             format!("({})", parts.join(" "))
         }
         Node::Choice(options) => {
-            let options: Vec<String> = options.iter().map(|option| word(rules, option)).collect();
+            let options: Vec<String> = options.iter().map(word).collect();
             format!("({})", options.join(" | "))
         }
-        Node::Repeat { node, least, most } => format!("({}){}", word(rules, node), repeats(*least, *most)),
+        Node::Repeat { node, least, most } => format!("({}){}", word(node), repeats(*least, *most)),
     }
 }
 

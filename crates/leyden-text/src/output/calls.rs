@@ -359,7 +359,7 @@ impl Reading {
         };
         match reader.end.at(text, self.at) {
             Match::Yes(end) => Next::Out(Progress::Done(call(&self.values), end)),
-            Match::Partly if done && text[self.at..].trim_ascii().len() > 0 => {
+            Match::Partly if done && !text[self.at..].trim_ascii().is_empty() => {
                 Next::Out(Progress::Done(call(&self.values), text.len()))
             }
             Match::Partly => Next::more(),

@@ -159,10 +159,10 @@ fn marked(text: &str, i: usize, from: usize) -> Option<Marked<'_>> {
 fn syntax(one: &Turn, two: Option<&Turn>) -> Option<CallSyntax> {
     let call = marked(&one.text, 0, 0)?;
     if let Some((start, end, body)) = object(&call) {
-        return framed(one, two, (start, end), body, true);
+        return framed(one, two, (start, end), &body, true);
     }
     let (start, end, body) = named(&call).or_else(|| tagged(&call))?;
-    framed(one, two, (start, end), body, false)
+    framed(one, two, (start, end), &body, false)
 }
 
 /// A JSON object with name and arguments: where it begins and ends.
@@ -243,7 +243,7 @@ fn framed(
     one: &Turn,
     two: Option<&Turn>,
     (start, end): (usize, usize),
-    body: CallBody,
+    body: &CallBody,
     object: bool,
 ) -> Option<CallSyntax> {
     let clean = |text: &str| text.trim().to_owned();

@@ -72,7 +72,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    constraint: constraint::Args,
+    constraint: constraint::Constraining,
     // Last, because its heading in the help holds for everything after it.
     #[command(flatten)]
     sampling: Box<sampling::Sampling>,

@@ -4,6 +4,7 @@
 
 mod abuse;
 mod bench;
+mod constrained;
 mod conversation;
 mod doctor;
 mod examples;

@@ -83,13 +83,13 @@ fn generate(step: usize, seeds: std::ops::Range<u64>) -> Option<(Vec<Value>, usi
     }
     times.sort();
     // For docs/benchmarks.md; nothing depends on it.
-    println!(
+    eprintln!(
         "{} schemas compiled: p50 {:?}, p99 {:?}",
         times.len(),
         at(&times[1..], 0.5),
         at(&times[1..], 0.99)
     );
-    println!("{} answers finished, {unfinished} did not fit the context", rows.len());
+    eprintln!("{} answers finished, {unfinished} did not fit the context", rows.len());
     Some((rows, unfinished))
 }
 

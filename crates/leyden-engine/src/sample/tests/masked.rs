@@ -88,7 +88,7 @@ fn an_empty_set_is_an_error() {
 #[test]
 fn guesses_do_not_change_a_constrained_text() {
     // Allowed is what differs from the token before by one; the guesses are partly wrong.
-    let set = |last: u32| [1_u32 << (last + 1) % 8 | 1 << (last + 7) % 8];
+    let set = |last: u32| [(1_u32 << ((last + 1) % 8)) | (1 << ((last + 7) % 8))];
     let logits: Vec<Vec<f32>> =
         (0..6).map(|row| (0..8).map(|i| ((row * 5 + i * 3) as f32).sin() * 3.0).collect()).collect();
     let params = SamplingParams { seed: 9, ..open() };

@@ -9,7 +9,7 @@ use crate::cli::failure::Failure;
 
 /// The options that constrain an answer.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct Constraining {
     /// Answer with JSON that is valid after this schema: a file, or the schema itself
     #[arg(long, value_name = "SCHEMA", group = "constraint")]
     json_schema: Option<String>,
@@ -21,7 +21,7 @@ pub(super) struct Args {
     grammar: Option<PathBuf>,
 }
 
-impl Args {
+impl Constraining {
     /// The grammar, if one is asked for.
     pub(super) fn grammar(&self) -> Result<Option<Grammar>, Failure> {
         if self.json_object {
