@@ -20,13 +20,13 @@ fn check(grammar: &Grammar, good: &[&str], bad: &[&str]) {
     }
 }
 
-fn schema(value: Value) -> Grammar {
-    Grammar::json_schema(&value).unwrap()
+fn schema(value: &Value) -> Grammar {
+    Grammar::json_schema(value).unwrap()
 }
 
 #[test]
 fn schemas_let_through_what_they_say() {
-    let object = schema(json!({
+    let object = schema(&json!({
         "type": "object",
         "properties": { "name": { "type": "string", "maxLength": 3 }, "n": { "type": "integer", "minimum": 1, "maximum": 20 } },
         "required": ["name"],
@@ -45,27 +45,28 @@ fn schemas_let_through_what_they_say() {
         ],
     );
     check(&Grammar::json_object(), &["{}", r#"{"a": [1, null]}"#], &["[]", "1", ""]);
-    let one_of = schema(json!({ "oneOf": [{ "type": "string" }, { "type": "integer" }] }));
+    let one_of = schema(&json!({ "oneOf": [{ "type": "string" }, { "type": "integer" }] }));
     check(&one_of, &["1", "\"a\""], &["1.5", "null"]);
-    let tagged = schema(json!({ "type": "object", "required": ["k"], "oneOf": [
+    let tagged = schema(&json!({ "type": "object", "required": ["k"], "oneOf": [
         { "properties": { "k": { "const": "a" }, "x": { "type": "integer" } }, "required": ["x"] },
         { "properties": { "k": { "const": "b" } } },
     ] }));
     check(&tagged, &[r#"{"k":"a","x":1}"#, r#"{"k":"b"}"#], &[r#"{"k":"a"}"#, r#"{"k":"c"}"#]);
     let either = schema(
-        json!({ "type": "object", "properties": { "a": true, "b": true }, "additionalProperties": false,
+        &json!({ "type": "object", "properties": { "a": true, "b": true }, "additionalProperties": false,
         "oneOf": [{ "required": ["a"] }, { "required": ["b"] }] }),
     );
     check(&either, &[r#"{"a":1}"#, r#"{"b":1}"#], &["{}", r#"{"a":1,"b":1}"#]);
-    check(&schema(json!({ "not": { "type": "string" } })), &["1", "null", "[]"], &["\"a\""]);
-    let depends =
-        schema(json!({ "type": "object", "properties": { "a": { "type": "null" }, "b": { "type": "null" } },
-        "additionalProperties": false, "dependentRequired": { "a": ["b"] } }));
+    check(&schema(&json!({ "not": { "type": "string" } })), &["1", "null", "[]"], &["\"a\""]);
+    let depends = schema(
+        &json!({ "type": "object", "properties": { "a": { "type": "null" }, "b": { "type": "null" } },
+        "additionalProperties": false, "dependentRequired": { "a": ["b"] } }),
+    );
     check(&depends, &["{}", r#"{"b":null}"#, r#"{"a":null,"b":null}"#], &[r#"{"a":null}"#]);
-    check(&schema(json!({ "type": "integer", "format": "int32" })), &["2147483647"], &["2147483648"]);
+    check(&schema(&json!({ "type": "integer", "format": "int32" })), &["2147483647"], &["2147483648"]);
     let list = json!({ "$defs": { "list": { "type": "object", "properties": { "next": { "$ref": "#/$defs/list" } },
         "additionalProperties": false } }, "$ref": "#/$defs/list" });
-    check(&schema(list), &["{}", r#"{"next":{"next":{}}}"#], &[r#"{"next":1}"#]);
+    check(&schema(&list), &["{}", r#"{"next":{"next":{}}}"#], &[r#"{"next":1}"#]);
 }
 
 #[test]

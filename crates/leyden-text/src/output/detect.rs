@@ -19,6 +19,9 @@ const VALUES: [&str; 4] = ["zqvalone", "zqvaltwo", "zqvalthree", "zqvalfour"];
 /// Nine letters and digits: what the strictest template wants of an id.
 const IDS: [&str; 2] = ["zqid00001", "zqid00002"];
 
+/// The longest end of calls, in bytes.
+const MOST_END_BYTES: usize = 80;
+
 const PYTHON_TAG: &str = "<|python_tag|>";
 
 /// Texts around reasoning, the first that a template knows.
@@ -260,6 +263,11 @@ fn framed(
     let turn_end = turn_end.find('>').map_or(turn_end, |at| &turn_end[..=at]);
     let tail = match tail.find(turn_end) {
         Some(at) if !turn_end.is_empty() => &tail[..at],
+        _ => tail,
+    };
+    // More is the next turn, which some templates write at once.
+    let tail = match tail.trim_start().split_ascii_whitespace().next() {
+        Some(word) if tail.len() > MOST_END_BYTES => word.find('>').map_or(word, |at| &word[..=at]),
         _ => tail,
     };
     let whole = |section: (String, String), start: &str, end: &str| CallSyntax {
