@@ -40,6 +40,7 @@
 
 mod api;
 mod compare;
+mod control;
 mod error;
 mod http;
 mod lengths;
@@ -61,13 +62,14 @@ mod workload;
 
 pub use api::{Ask, Endpoint};
 pub use compare::{Comparison, Ratio};
+pub use control::Control;
 pub use error::{Error, ErrorKind, Result};
 pub use http::Authorities;
 pub use lengths::{Lengths, MOST_TOKENS, Pause, parse_duration};
 pub use page::{Page, write_page};
 pub use random::Random;
 pub use record::{Class, Fail, Record};
-pub use run::{Control, Progress, Run, run};
+pub use run::{Progress, Run, run};
 pub use search::Search;
 pub use server::{ApiKey, Server};
 pub use slo::{Limit, Metric, Outcome, Slo, Verdict};

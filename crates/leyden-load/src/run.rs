@@ -4,12 +4,13 @@
 //! it is due, sleeps, sends, and then only reads; so a busy generator shows as lag and not as latency of the server.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::api::Answer;
+use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::http::{Client, Gate};
 use crate::lengths::Pause;
@@ -31,37 +32,6 @@ const MOST_RETRIES: u32 = 100;
 const STRETCH: u32 = 4;
 /// Threads do little more than read and parse; encrypted connections need most of this.
 const STACK_BYTES: usize = 512 << 10;
-
-/// Stops whatever runs, from another thread: a handler of Ctrl-C, for instance.
-#[derive(Debug, Default)]
-pub struct Control {
-    stopped: AtomicBool,
-    gate: Mutex<Option<Arc<Gate>>>,
-}
-
-impl Control {
-    /// Ends what runs now, and everything after it.
-    pub fn stop(&self) {
-        self.stopped.store(true, Ordering::SeqCst);
-        if let Some(gate) = &*self.gate.lock().unwrap_or_else(PoisonError::into_inner) {
-            gate.cut();
-        }
-    }
-
-    /// Whether it was stopped.
-    #[must_use]
-    pub fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::SeqCst)
-    }
-
-    /// A gate that this can cut, in place of the one before.
-    pub(crate) fn enter(&self) -> Result<Arc<Gate>> {
-        let gate = Arc::new(Gate::default());
-        *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&gate));
-        // After the gate can be found, so that a stop meets it here or there.
-        if self.is_stopped() { Err(Error::new("", ErrorKind::Stopped)) } else { Ok(gate) }
-    }
-}
 
 /// How far a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,11 +174,13 @@ impl Shared<'_> {
                 return;
             }
             let record = self.send(&mut client, &request, &ticket, due);
+            // Not the end of the answer: what the server sends after it is still to be read.
+            let free = self.start.elapsed();
             let rest = record
                 .fail
                 .as_ref()
                 .map(|fail| fail.retry_after.map_or(AFTER_FAILURE, |t| t.min(LONGEST_WAIT)));
-            due = record.end + pause.draw(&mut random).max(rest.unwrap_or_default());
+            due = free + pause.draw(&mut random).max(rest.unwrap_or_default());
             self.keep(record);
         }
     }

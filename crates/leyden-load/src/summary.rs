@@ -42,6 +42,9 @@ pub struct Summary {
     pub cached_share: Option<f64>,
     /// Tokens in an event with content, on average; above 1, gaps are between groups of tokens.
     pub tokens_per_event: Option<f64>,
+    /// Share of the events with content that were there already when the one before was read: the server sent them
+    /// together, or the generator had no processor. Their gaps are 0.
+    pub together_share: Option<f64>,
     /// Complete answers that have fewer tokens than asked for.
     pub short_answers: usize,
     /// Seconds by which the generator itself sent requests too late.
@@ -141,6 +144,7 @@ impl Summary {
             output_tokens: of(complete.iter().map(|record| f64::from(record.tokens())).collect()),
             cached_share: cached_share(&complete),
             tokens_per_event: tokens_per_event(&complete),
+            together_share: together_share(&measured),
             short_answers: complete.iter().filter(|record| record.tokens() < record.wanted_output).count(),
             send_lag_s: of(measured.iter().map(|record| record.lag()).collect()),
             errors: errors(&measured),
@@ -224,6 +228,12 @@ fn tokens_per_event(complete: &[&Record]) -> Option<f64> {
     (events > 0.0).then(|| tokens / events)
 }
 
+fn together_share(measured: &[&Record]) -> Option<f64> {
+    let gaps = || measured.iter().flat_map(|record| record.gaps());
+    let (together, all) = (gaps().filter(|gap| *gap == 0.0).count(), gaps().count());
+    (all > 0).then(|| together as f64 / all as f64)
+}
+
 fn errors(measured: &[&Record]) -> Vec<ErrorRow> {
     let mut classes: BTreeMap<Class, (usize, &str)> = BTreeMap::new();
     for fail in measured.iter().filter_map(|record| record.fail.as_ref()) {
@@ -262,6 +272,7 @@ mod tests {
         assert!((summary.requests_per_s - 0.5).abs() < 1e-9);
         assert_eq!((summary.requests.measured, summary.requests.warmup), (1, 1));
         assert_eq!((summary.tokens_per_event, summary.short_answers), (Some(2.0), 1));
+        assert_eq!(summary.together_share, Some(0.0));
     }
 
     #[test]

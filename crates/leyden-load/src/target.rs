@@ -7,11 +7,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::api::{Answer, Ask, reason};
+use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::http::{Client, Gate};
 use crate::random::Random;
 use crate::record::Fail;
-use crate::run::Control;
 use crate::server::Server;
 use crate::words;
 

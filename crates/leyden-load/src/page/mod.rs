@@ -152,7 +152,8 @@ impl Page<'_> {
             put(html, format_args!("<th class=\"n\">{name}</th>"));
         }
         *html += "</tr></thead><tbody>";
-        let rows: [(&str, Option<Percentiles>, fn(f64) -> String); 6] = [
+        type Show = fn(f64) -> String;
+        let rows: [(&str, Option<Percentiles>, Show); 6] = [
             ("time to first token", s.ttft_s, seconds),
             ("inter-token", s.itl_s, seconds),
             ("end to end", s.e2e_s, seconds),
@@ -313,10 +314,10 @@ font:15px/1.45 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}
 main{max-width:1120px;margin:0 auto;padding:24px 20px 40px}h1{font-size:22px;margin:0 0 12px}
 dl{display:flex;flex-wrap:wrap;gap:4px 24px;margin:0 0 16px}dl div{display:flex;gap:6px}dt{color:var(--soft)}\
 dd{margin:0;overflow-wrap:anywhere}
-.tiles{display:flex;flex-wrap:wrap;gap:10px;margin:0 0 18px}.tiles div{background:var(--wash);border-radius:6px;\
-padding:8px 14px;min-width:112px}.tiles b{display:block;font-size:20px;font-variant-numeric:tabular-nums}\
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(118px,1fr));gap:10px;margin:0 0 18px}.tiles div{background:var(--wash);border-radius:6px;\
+padding:8px 12px}.tiles b{display:block;font-size:20px;font-variant-numeric:tabular-nums}\
 .tiles span{color:var(--soft);font-size:13px}
-table{border-collapse:collapse;margin:0 0 18px;width:100%}th,td{text-align:left;padding:4px 10px 4px 0;\
+table{border-collapse:collapse;margin:0 0 18px;width:100%}th,td{text-align:left;padding:4px 10px;\
 border-bottom:1px solid var(--line)}th{color:var(--soft);font-weight:500}.n{text-align:right;\
 font-variant-numeric:tabular-nums;white-space:nowrap}.good{color:var(--good);font-weight:600}.bad{color:var(--bad);\
 font-weight:600}
@@ -329,7 +330,8 @@ svg text{fill:var(--soft)}.grid{stroke:var(--line);stroke-width:1}.frame{stroke:
 .line{fill:none;stroke-width:1.8;stroke-linejoin:round}.line.a{stroke:var(--a)}.line.b{stroke:var(--b)}
 .area.a{fill:var(--a);fill-opacity:.18;stroke:none}.dot.a{fill:var(--a)}.dot.b{fill:var(--b)}.dot.bad{fill:var(--bad)}\
 .dot{fill-opacity:.75}.key i.a{background:var(--a)}.key i.b{background:var(--b)}.key i.bad{background:var(--bad)}
-.mark{stroke:var(--bad);stroke-width:1.2;stroke-dasharray:5 4}svg text.markname{fill:var(--bad)}
+.mark{stroke:var(--bad);stroke-width:1.2;stroke-dasharray:5 4}svg text.markname{fill:var(--bad);paint-order:stroke;stroke:var(--paper);\
+stroke-width:4px;stroke-linejoin:round}
 footer{color:var(--soft);font-size:13px;margin-top:20px}
 @media print{:root{--paper:#fff;--ink:#000}}
 ";

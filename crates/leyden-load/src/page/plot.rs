@@ -6,7 +6,7 @@ use super::{escape, number, put, seconds};
 const WIDTH: f64 = 560.0;
 const WIDE: f64 = 1100.0;
 const HEIGHT: f64 = 300.0;
-const LEFT: f64 = 62.0;
+const LEFT: f64 = 74.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 22.0;
 const BOTTOM: f64 = 44.0;
@@ -125,7 +125,7 @@ impl Range {
             return all.filter(|v| *v >= self.low && *v <= self.high).collect();
         }
         if self.scale == Scale::Share {
-            return vec![0.0, 25.0, 50.0, 75.0, 95.0, 100.0];
+            return vec![0.0, 25.0, 50.0, 75.0, 90.0, 100.0];
         }
         // Long times are named in minutes, so round ones are wanted.
         let unit = if self.in_minutes() { 60.0 } else { 1.0 };
@@ -225,7 +225,7 @@ impl Plot {
             format_args!(
                 "<path class=\"frame\" d=\"M{LEFT} {TOP}V{bottom}H{right}\"/>\
              <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\
-             <text transform=\"translate(13 {:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+             <text transform=\"translate(12 {:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
                 (LEFT + right) / 2.0,
                 HEIGHT - 8.0,
                 escape(self.x.label),

@@ -10,6 +10,7 @@ mod examples;
 mod folders;
 mod hwbench;
 mod inspect;
+mod load;
 mod models;
 mod pack;
 mod program;
