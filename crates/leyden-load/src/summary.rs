@@ -107,7 +107,7 @@ pub struct SloReport {
     pub limits: Vec<Outcome>,
     /// Share of the requests that met every limit by themselves.
     pub goodput: f64,
-    /// Such requests per second.
+    /// Such requests per second, of those that were complete in the measured time.
     pub goodput_per_s: f64,
 }
 
@@ -148,7 +148,7 @@ impl Summary {
             short_answers: complete.iter().filter(|record| record.tokens() < record.wanted_output).count(),
             send_lag_s: of(measured.iter().map(|record| record.lag()).collect()),
             errors: errors(&measured),
-            slo: slo.map(|slo| SloReport::new(slo, &measured, seconds)),
+            slo: slo.map(|slo| SloReport::new(slo, &measured, run)),
             interrupted: run.interrupted,
         }
     }
@@ -161,7 +161,7 @@ impl Summary {
 }
 
 impl SloReport {
-    fn new(slo: &Slo, measured: &[&Record], seconds: f64) -> Self {
+    fn new(slo: &Slo, measured: &[&Record], run: &Run) -> Self {
         let limits = slo.judge(measured);
         let any = |verdict| limits.iter().any(|outcome| outcome.verdict == verdict);
         let verdict = if any(Verdict::Fail) {
@@ -171,12 +171,14 @@ impl SloReport {
         } else {
             Verdict::Pass
         };
-        let good = measured.iter().filter(|record| slo.met_by(record)).count() as f64;
+        let good: Vec<&&Record> = measured.iter().filter(|record| slo.met_by(record)).collect();
+        let in_time = good.iter().filter(|record| record.end <= run.to).count() as f64;
+        let seconds = run.to.saturating_sub(run.from).as_secs_f64();
         Self {
             verdict,
             limits,
-            goodput: if measured.is_empty() { 0.0 } else { good / measured.len() as f64 },
-            goodput_per_s: if seconds > 0.0 { good / seconds } else { 0.0 },
+            goodput: if measured.is_empty() { 0.0 } else { good.len() as f64 / measured.len() as f64 },
+            goodput_per_s: if seconds > 0.0 { in_time / seconds } else { 0.0 },
         }
     }
 }

@@ -235,15 +235,21 @@ impl Plot {
         );
         for (n, mark) in self.vertical.iter().enumerate() {
             let at = at_x(mark.at);
-            // The name stands on the side that has room, and below the one before.
-            let (side, anchor) = if at > (LEFT + right) / 2.0 { (-5.0, "end") } else { (5.0, "start") };
+            // The name stands on the side that has room, and where a curve that rises is not: high on the left, low on
+            // the right.
+            let row = 15.0 * n as f64;
+            let (side, anchor, height) = if at > (LEFT + right) / 2.0 {
+                (-5.0, "end", bottom - 8.0 - row)
+            } else {
+                (5.0, "start", TOP + 14.0 + row)
+            };
             put(
                 &mut svg,
                 format_args!(
                     "<path class=\"mark\" d=\"M{at:.1} {TOP}V{bottom}\"/><text class=\"markname\" x=\"{:.1}\" y=\"{:.1}\" \
                  text-anchor=\"{anchor}\">{}</text>",
                     at + side,
-                    TOP + 14.0 + 15.0 * n as f64,
+                    height,
                     escape(&mark.label),
                 ),
             );

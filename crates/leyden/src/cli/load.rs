@@ -177,7 +177,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let (run, generator) = progress::measured(&target, &workload, &control, &bar, "")?;
     bar.finish();
     let summary = Summary::new(&run, args.slo.as_ref());
-    let report = report::Report { args, target: &target, workload: &workload };
+    let report = report::Report { args, target: &target, workload: &workload, search: false };
     if let Some(path) = &args.html {
         let facts = report.facts();
         let slo = args.slo.as_ref();

@@ -108,6 +108,7 @@ fn users_are_searched_for() {
     let users = json["users"].as_u64().unwrap();
     // On a machine that is slow enough fewer hold.
     assert!(json["kind"] == "find_users" && users <= 4, "{json}");
+    assert!(json["workload"]["arrivals"]["users"].is_null());
     let steps: Vec<u64> =
         json["steps"].as_array().unwrap().iter().map(|s| s["users"].as_u64().unwrap()).collect();
     assert!(steps[0] == 1 && steps.len() >= 2 || users == 0, "{steps:?}");

@@ -39,7 +39,7 @@ pub(super) fn execute(
     }
     bar.finish();
     let compared = Comparison::new(&blocks);
-    let report = Report { args, target: first, workload };
+    let report = Report { args, target: first, workload, search: false };
     if args.json {
         let turns = blocks.iter().map(|(a, b)| Ok(Value::Array(vec![report::value(a)?, report::value(b)?])));
         let turns = turns.collect::<Result<Vec<Value>, Failure>>()?;

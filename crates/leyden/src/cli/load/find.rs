@@ -53,7 +53,7 @@ pub(super) fn execute(
     // An answer is sure if the step that is the answer was.
     let answer = search.holds();
     let sure = steps.iter().any(|(users, _, verdict)| *users == answer && *verdict == Verdict::Pass);
-    let report = Report { args, target, workload };
+    let report = Report { args, target, workload, search: true };
     if let (Some(path), Some(run)) = (&args.html, &best) {
         page(&report, path, run, &steps, answer)?;
     }
@@ -140,7 +140,6 @@ fn page(
     let shown: Vec<(u32, Summary)> =
         steps.iter().map(|(users, summary, _)| (*users, summary.clone())).collect();
     let mut facts = report.facts();
-    facts.retain(|(label, _)| label != "load");
     let what = if answer == 0 { "1 user, which is too many".into() } else { plural(answer as usize, "user") };
     facts.push(("figures and plots".to_owned(), what));
     let title = format!("leyden load: this server holds {}", plural(answer as usize, "user"));

@@ -16,6 +16,8 @@ pub(super) struct Report<'a> {
     pub(super) args: &'a Args,
     pub(super) target: &'a Target,
     pub(super) workload: &'a Workload,
+    /// Whether users are searched for, so that their number is no part of the workload.
+    pub(super) search: bool,
 }
 
 impl Report<'_> {
@@ -25,7 +27,7 @@ impl Report<'_> {
         let mut facts = vec![
             ("server".to_owned(), target.server().base().to_string()),
             ("model".to_owned(), printable(target.model(), 100)),
-            ("load".to_owned(), arrivals(w)),
+            ("load".to_owned(), arrivals(w, self.search)),
         ];
         let calibration = target.calibration();
         let source = match calibration.source {
@@ -81,6 +83,7 @@ impl Report<'_> {
     fn workload(&self) -> Value {
         let w = self.workload;
         let arrivals = match &w.arrivals {
+            Arrivals::Users(..) if self.search => json!({ "users": null }),
             Arrivals::Users(n, _) => json!({ "users": n }),
             Arrivals::Rate(rate) => json!({ "rate": rate }),
             Arrivals::Trace { trace, scale, length_scale } => {
@@ -123,8 +126,9 @@ pub(super) fn value(figures: &impl Serialize) -> Result<Value, Failure> {
     Ok(serde_json::to_value(figures)?)
 }
 
-fn arrivals(w: &Workload) -> String {
+fn arrivals(w: &Workload, search: bool) -> String {
     let mut text = match &w.arrivals {
+        Arrivals::Users(..) if search => "as many users as hold".to_owned(),
         Arrivals::Users(n, _) => plural(*n as usize, "user"),
         Arrivals::Rate(rate) => format!("{rate} requests/s at random"),
         Arrivals::Trace { trace, scale, length_scale } => {
