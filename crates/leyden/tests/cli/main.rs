@@ -11,6 +11,7 @@ mod examples;
 mod folders;
 mod hwbench;
 mod inspect;
+mod load;
 mod models;
 mod pack;
 mod program;
