@@ -58,6 +58,8 @@ pub struct OutputRow<'a> {
     pub position: usize,
     /// One value per token of the vocabulary.
     pub logits: &'a [f32],
+    /// The state of the last layer behind its norm, from which the logits were computed.
+    pub state: &'a [f32],
 }
 
 /// The logits of a step, in the order of its entries and their tokens.
@@ -66,6 +68,8 @@ pub struct StepOutput<'a> {
     rows: Vec<(SequenceId, usize)>,
     logits: &'a [f32],
     vocabulary: usize,
+    states: &'a [f32],
+    width: usize,
 }
 
 impl StepOutput<'_> {
@@ -74,7 +78,8 @@ impl StepOutput<'_> {
         self.rows
             .iter()
             .zip(self.logits.chunks_exact(self.vocabulary))
-            .map(|(&(sequence, position), logits)| OutputRow { sequence, position, logits })
+            .zip(self.states.chunks_exact(self.width))
+            .map(|((&(sequence, position), logits), state)| OutputRow { sequence, position, logits, state })
     }
 }
 
@@ -195,7 +200,9 @@ impl Engine {
         for e in &plan.entries {
             self.tables.advance(e.sequence, e.tokens.len());
         }
-        Ok(StepOutput { rows, logits: self.work.logits(), vocabulary: self.model.vocabulary() })
+        let (logits, states) = (self.work.logits(), self.work.states());
+        let (vocabulary, width) = (self.model.vocabulary(), self.model.config().width);
+        Ok(StepOutput { rows, logits, vocabulary, states, width })
     }
 
     fn check(&self, plan: &StepPlan) -> Result<(), Error> {

@@ -68,6 +68,8 @@ pub enum ErrorKind {
     },
     /// The model produced logits that are not numbers.
     NotFinite,
+    /// No token is both allowed and possible.
+    NothingAllowed,
 }
 
 impl Error {
@@ -120,6 +122,9 @@ impl fmt::Display for Error {
             ErrorKind::StepUnderWay => f.write_str("the step before is still under way"),
             ErrorKind::Commit { request, what } => write!(f, "results of request {request}: {what}"),
             ErrorKind::Parameter { name, what } => write!(f, "{name}: {what}"),
+            ErrorKind::NothingAllowed => {
+                f.write_str("no token is both allowed by the constraint and possible for the model")
+            }
             ErrorKind::NotFinite => f.write_str(
                 "the model produced values that are not numbers; its weights are damaged or overflow",
             ),

@@ -1,6 +1,6 @@
 //! Models from the hub: a blocking client, a store on the disk, and what a command's MODEL means.
 //!
-//! [`pull`] is the only function of leyden that opens a connection. It lists a repository at one commit, chooses the
+//! [`pull`] is the only function here that opens a connection. It lists a repository at one commit, chooses the
 //! files of one model, and brings each into the [`Store`] with its length and checksum verified, resuming what an
 //! earlier pull left. [`resolve`] and everything else look at the disk alone.
 //!

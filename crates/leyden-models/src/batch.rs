@@ -51,4 +51,10 @@ impl Workspace {
     pub fn logits(&self) -> &[f32] {
         &self.logits
     }
+
+    /// The states that those logits were computed from: of each wanted token, the last layer's behind the norm.
+    #[must_use]
+    pub fn states(&self) -> &[f32] {
+        if self.logits.is_empty() { &[] } else { &self.normed }
+    }
 }

@@ -4,6 +4,7 @@
 //!   [`Detokenizer`] joins the bytes of its tokens to whole characters.
 //! * [`ChatTemplate`] turns [`Message`]s into the prompt that a model was trained on; a model without one gets
 //!   [`join_messages`].
+//! * [`output`] tells the reasoning, the content and the calls of tools of an answer apart.
 //! * [`StopMatcher`] looks for stop strings in text that arrives in pieces.
 //!
 //! All of it comes from a file that nobody vouches for. So whatever the file says, the answer is a value or an
@@ -28,14 +29,17 @@
 //! by the version of Unicode, nor find special tokens in the order, that vocabularies in GGUF files go with.
 #![forbid(unsafe_code)]
 
+mod answer;
 mod detok;
 mod error;
+pub mod output;
 mod stop;
 mod template;
 mod tokenizer;
 
+pub use answer::AnswerText;
 pub use detok::Detokenizer;
 pub use error::{Error, ErrorKind};
 pub use stop::{StopEvent, StopMatcher};
 pub use template::{ChatTemplate, Message, RenderOptions, join_messages};
-pub use tokenizer::{Special, Tokenizer, from_gguf, from_hf, from_tokenizer_json};
+pub use tokenizer::{Special, Tokenizer, encode_prompt, from_gguf, from_hf, from_tokenizer_json};

@@ -14,6 +14,8 @@ pub enum Error {
     Text(leyden_text::Error),
     /// The engine refused the request or failed.
     Engine(leyden_engine::Error),
+    /// A schema or grammar was refused, or an answer cannot follow it.
+    Constraint(leyden_constrain::Error),
     /// Memory or threads.
     Resources(leyden_kernels::Error),
     /// The prompt has no tokens and the model no token to begin with.
@@ -59,6 +61,7 @@ impl fmt::Display for Error {
             Error::Model(e) => write!(f, "{e}"),
             Error::Text(e) => write!(f, "{e}"),
             Error::Engine(e) => write!(f, "{e}"),
+            Error::Constraint(e) => write!(f, "{e}"),
             Error::Resources(e) => write!(f, "{e}"),
             Error::EmptyPrompt => f.write_str("the prompt is empty and the model has no token to begin with"),
             Error::PromptTooLong { tokens, context } => {
@@ -82,6 +85,7 @@ impl std::error::Error for Error {
             Error::Model(e) => Some(e),
             Error::Text(e) => Some(e),
             Error::Engine(e) => Some(e),
+            Error::Constraint(e) => Some(e),
             Error::Resources(e) => Some(e),
             _ => None,
         }
@@ -103,5 +107,6 @@ from! {
     Model leyden_models::Error,
     Text leyden_text::Error,
     Engine leyden_engine::Error,
+    Constraint leyden_constrain::Error,
     Resources leyden_kernels::Error,
 }

@@ -31,6 +31,7 @@ mod session;
 
 pub use breakers::{SEQUENCE_BREAKERS, sequence_breakers};
 pub use error::Error;
+pub use leyden_constrain::{Compiled, Constraint, Grammar, Vocabulary};
 pub use leyden_engine::sample::{
     Dry, DynamicTemperature, Mirostat, MirostatVersion, Penalties, SamplingParams, SamplingStep,
     SequenceBreakers, Xtc,

@@ -3,15 +3,16 @@
 use crate::error::Error;
 use crate::model_file::{ModelFile, Parts};
 use crate::session::{Session, SessionOptions};
+use leyden_constrain::{Compiled, Grammar, Vocabulary};
 use leyden_kernels::placement::{PlacementRequest, Replicas, placement};
 use leyden_kernels::topology::Topology;
 use leyden_kernels::{Cpu, Level, Tier};
 use leyden_models::{Decoder, DecoderConfig, PackCache, PackReport};
 use leyden_tensor::{Gguf, Metadata, WeightSource};
-use leyden_text::{ChatTemplate, Message, RenderOptions, Special, Tokenizer};
+use leyden_text::{ChatTemplate, Message, RenderOptions, Tokenizer};
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The embedded model: 4 million parameters, trained on public-domain stories; see `model/README.md`.
@@ -43,7 +44,9 @@ pub struct Model {
     unplaced: Option<String>,
     source: Arc<dyn WeightSource>,
     tokenizer: Arc<dyn Tokenizer>,
-    template: Option<ChatTemplate>,
+    /// Made when a grammar is first compiled.
+    vocabulary: OnceLock<Arc<Vocabulary>>,
+    template: Option<Arc<ChatTemplate>>,
     load_time: Duration,
     packs: PackReport,
 }
@@ -103,6 +106,7 @@ impl Model {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Model, Error> {
         let Parts { source, tokenizer, template } = file.into_parts()?;
+        let template = template.map(Arc::new);
         let tier = tier(options)?;
         let (topology, request) = (Topology::detect(), request(options)?);
         let placement = placement(&topology, &request);
@@ -119,7 +123,8 @@ impl Model {
             (loaded, loader.unplaced().or_else(|| cpus.iter().find_map(|cpu| cpu.unplaced())))
         };
         let (decoder, load_time) = (Arc::new(decoder), start.elapsed());
-        Ok(Model { decoder, cpus, unplaced, source, tokenizer, template, load_time, packs })
+        let vocabulary = OnceLock::new();
+        Ok(Model { decoder, cpus, unplaced, source, tokenizer, vocabulary, template, load_time, packs })
     }
 
     /// Opens a session: one conversation or one text.
@@ -144,10 +149,53 @@ impl Model {
         Session::new(decoder, Arc::clone(cpu), tokenizer, self.metadata().file(), options)
     }
 
+    /// Makes a schema or grammar ready for answers of this model.
+    ///
+    /// The first call arranges the vocabulary, which takes about half a second for 128,000 tokens; each takes about a
+    /// millisecond.
+    ///
+    /// # Errors
+    /// The grammar is refused, or the vocabulary cannot be used.
+    ///
+    /// ```
+    /// use leyden::{GenerateOptions, Grammar, LoadOptions, Model, SessionOptions};
+    ///
+    /// let model = Model::embedded(&LoadOptions::default())?;
+    /// let compiled = model.compile(&Grammar::regex("(yes|no)")?)?;
+    /// let options = GenerateOptions { constraint: Some(compiled.start()), ..Default::default() };
+    /// let prompt = model.tokenize("Was it so?")?;
+    /// let mut session = model.session(&SessionOptions::default())?;
+    /// let answer = session.generate(&prompt, &options, &mut |_| std::ops::ControlFlow::Continue(()))?;
+    /// assert!(answer.text == "yes" || answer.text == "no");
+    /// # Ok::<(), leyden::Error>(())
+    /// ```
+    pub fn compile(&self, grammar: &Grammar) -> Result<Compiled, Error> {
+        let vocabulary = match self.vocabulary.get() {
+            Some(vocabulary) => vocabulary,
+            None => {
+                let made = Vocabulary::new(self.tokenizer.as_ref())?;
+                self.vocabulary.get_or_init(|| made)
+            }
+        };
+        Ok(vocabulary.compile(grammar)?)
+    }
+
     /// The tokenizer.
     #[must_use]
     pub fn tokenizer(&self) -> &dyn Tokenizer {
         self.tokenizer.as_ref()
+    }
+
+    /// The same, to be shared.
+    #[must_use]
+    pub fn shared_tokenizer(&self) -> Arc<dyn Tokenizer> {
+        Arc::clone(&self.tokenizer)
+    }
+
+    /// The chat template, if the model comes with one.
+    #[must_use]
+    pub fn chat_template(&self) -> Option<&Arc<ChatTemplate>> {
+        self.template.as_ref()
     }
 
     /// Token ids of a plain text, with the token that the model expects at the beginning.
@@ -155,14 +203,7 @@ impl Model {
     /// # Errors
     /// The text cannot be tokenized.
     pub fn tokenize(&self, text: &str) -> Result<Vec<u32>, Error> {
-        let mut ids = self.tokenizer.encode(text, Special::Parse)?;
-        if self.tokenizer.add_bos()
-            && let Some(bos) = self.tokenizer.bos()
-            && ids.first() != Some(&bos)
-        {
-            ids.insert(0, bos);
-        }
-        Ok(ids)
+        Ok(leyden_text::encode_prompt(self.tokenizer.as_ref(), text)?)
     }
 
     /// Token ids of a conversation whose next message is the assistant's: through the model's chat template, or,

@@ -2,12 +2,13 @@
 
 use crate::breakers::{SEQUENCE_BREAKERS, sequence_breakers};
 use crate::error::Error;
-use leyden_engine::sample::{Sampler, SamplingParams, SequenceBreakers};
+use leyden_constrain::Constraint;
+use leyden_engine::sample::{Sampler, SamplingParams, SequenceBreakers, TokenSet};
 use leyden_engine::{Engine, EngineOptions, Outputs, SequenceId, StepEntry, StepPlan};
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::KvType;
 use leyden_models::Decoder;
-use leyden_text::{Detokenizer, StopMatcher, Tokenizer};
+use leyden_text::{AnswerText, Tokenizer};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -37,6 +38,9 @@ pub struct GenerateOptions {
     pub sequence_breakers: Vec<String>,
     /// Generation ends before the first of these texts.
     pub stop: Vec<String>,
+    /// What the answer must follow, from [`Model::compile`](crate::Model::compile) and
+    /// [`Compiled::start`](crate::Compiled::start). Generation ends when nothing can follow.
+    pub constraint: Option<Constraint>,
 }
 
 impl Default for GenerateOptions {
@@ -46,6 +50,7 @@ impl Default for GenerateOptions {
             sampling: SamplingParams::default(),
             sequence_breakers: SEQUENCE_BREAKERS.map(str::to_owned).to_vec(),
             stop: Vec::new(),
+            constraint: None,
         }
     }
 }
@@ -193,8 +198,8 @@ impl Session {
         if prompt.len() > self.context() {
             return Err(Error::PromptTooLong { tokens: prompt.len(), context: self.context() });
         }
-        let mut sampler = self.sampler(options)?;
-        sampler.accept(prompt);
+        let mut chooser = Chooser { sampler: self.sampler(options)?, constraint: options.constraint.clone() };
+        chooser.sampler.accept(prompt);
         let tokenizer = Arc::clone(&self.tokenizer);
         let mut answer = Answer::new(tokenizer.as_ref(), prompt, &options.stop);
         // The last token's logits are never cached, so at least it is computed again.
@@ -214,7 +219,7 @@ impl Session {
         if limit == 0 {
             return Ok(result);
         }
-        let mut next = match self.prefill(prompt, kept, &mut sampler, on_event)? {
+        let mut next = match self.prefill(prompt, kept, &mut chooser, on_event)? {
             ControlFlow::Continue(token) => token,
             ControlFlow::Break(()) => {
                 result.finish = Finish::Cancelled;
@@ -232,7 +237,7 @@ impl Session {
                 break;
             }
             result.tokens.push(next);
-            sampler.accept(&[next]);
+            let complete = chooser.accept(next)?;
             match answer.push(next, on_event) {
                 Pushed::Go => {}
                 Pushed::Stopped => {
@@ -245,10 +250,14 @@ impl Session {
                     break;
                 }
             }
+            if complete {
+                result.finish = Finish::Stop;
+                break;
+            }
             if result.tokens.len() >= limit || self.cached.len() >= self.context() {
                 break;
             }
-            next = self.advance(&[next], &mut sampler)?;
+            next = self.advance(&[next], &mut chooser)?;
         }
         result.decode = first.elapsed();
         if held && result.finish != Finish::Cancelled && answer.finish(on_event).is_break() {
@@ -275,7 +284,7 @@ impl Session {
         &mut self,
         prompt: &[u32],
         kept: usize,
-        sampler: &mut Sampler,
+        chooser: &mut Chooser,
         on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<(), u32>, Error> {
         self.engine.truncate(self.sequence, kept)?;
@@ -289,7 +298,7 @@ impl Session {
                 return Ok(ControlFlow::Break(()));
             }
         }
-        let token = self.advance(rest, sampler)?;
+        let token = self.advance(rest, chooser)?;
         let told = on_event(Event::Prompt(prompt.len(), prompt.len()));
         Ok(told.map_continue(|()| token))
     }
@@ -303,27 +312,52 @@ impl Session {
     }
 
     /// Computes `tokens` and chooses the one after them.
-    fn advance(&mut self, tokens: &[u32], sampler: &mut Sampler) -> Result<u32, Error> {
+    fn advance(&mut self, tokens: &[u32], chooser: &mut Chooser) -> Result<u32, Error> {
         let entry = StepEntry { sequence: self.sequence, tokens: tokens.to_vec(), outputs: Outputs::Last };
         let output = self.engine.step(&StepPlan { entries: vec![entry] })?;
         let row = output.rows().next().ok_or(Error::EmptyPrompt)?;
-        let token = sampler.sample(row.logits, row.position + 1);
-        let token = token.map_err(|error| match error.kind() {
-            leyden_engine::ErrorKind::NotFinite => Error::NotFinite { file: self.file.clone() },
-            _ => error.into(),
+        let token = chooser.choose(row.logits, row.position + 1);
+        let token = token.map_err(|error| match error {
+            Error::Engine(e) if matches!(e.kind(), leyden_engine::ErrorKind::NotFinite) => {
+                Error::NotFinite { file: self.file.clone() }
+            }
+            _ => error,
         })?;
         self.cached.extend_from_slice(tokens);
         Ok(token)
     }
 }
 
+/// What chooses the tokens of an answer.
+struct Chooser {
+    sampler: Sampler,
+    constraint: Option<Constraint>,
+}
+
+impl Chooser {
+    fn choose(&mut self, logits: &[f32], position: usize) -> Result<u32, Error> {
+        Ok(match &mut self.constraint {
+            None => self.sampler.sample(logits, position)?,
+            Some(constraint) => {
+                let allowed = TokenSet::new(constraint.mask()?.words());
+                self.sampler.sample_masked(logits, allowed, position)?
+            }
+        })
+    }
+
+    /// Goes on behind a chosen token. Returns whether nothing can follow.
+    fn accept(&mut self, token: u32) -> Result<bool, Error> {
+        self.sampler.accept(&[token]);
+        let Some(constraint) = &mut self.constraint else { return Ok(false) };
+        constraint.accept(token)?;
+        Ok(constraint.is_complete())
+    }
+}
+
 /// The answer's text as it grows.
 struct Answer<'a> {
     tokenizer: &'a dyn Tokenizer,
-    /// The last token, if the text does not begin after it.
-    previous: Option<u32>,
-    characters: Detokenizer,
-    stops: StopMatcher,
+    pieces: AnswerText,
     text: String,
 }
 
@@ -335,24 +369,11 @@ enum Pushed {
 
 impl<'a> Answer<'a> {
     fn new(tokenizer: &'a dyn Tokenizer, prompt: &[u32], stop: &[String]) -> Answer<'a> {
-        Answer {
-            tokenizer,
-            // Behind a special token, as at the end of a chat's prompt, a new text begins.
-            previous: prompt.last().copied().filter(|&last| !tokenizer.is_special(last)),
-            characters: Detokenizer::new(),
-            stops: StopMatcher::new(stop),
-            text: String::new(),
-        }
+        Answer { tokenizer, pieces: AnswerText::new(tokenizer, prompt, stop), text: String::new() }
     }
 
     fn push(&mut self, token: u32, on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Pushed {
-        let previous = self.previous.replace(token);
-        // Special tokens are structure, not text.
-        if self.tokenizer.is_special(token) {
-            return Pushed::Go;
-        }
-        let text = self.characters.push(&self.tokenizer.bytes_after(previous, token).unwrap_or_default());
-        let event = self.stops.push(&text);
+        let event = self.pieces.push(self.tokenizer, token);
         if self.say(&event.text, on_event).is_break() {
             return Pushed::Cancelled;
         }
@@ -361,10 +382,7 @@ impl<'a> Answer<'a> {
 
     /// What was held back because it might have become a character or a stop text.
     fn finish(&mut self, on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
-        let text = self.characters.finish();
-        let event = self.stops.push(&text);
-        self.say(&event.text, on_event)?;
-        let rest = self.stops.finish();
+        let rest = self.pieces.finish();
         self.say(&rest, on_event)
     }
 

@@ -3,6 +3,7 @@
 //! A vocabulary has up to some 200,000 tokens, of which a few dozen matter. So the logits stay in one array by
 //! token id until a step asks for a part of them, and nothing is ever sorted further than it is read.
 
+use super::TokenSet;
 use leyden_kernels::{Tier, ops};
 use std::cmp::Ordering;
 
@@ -87,6 +88,11 @@ impl Candidates {
         self.items.clear();
         (self.whole, self.sorted, self.temperature) = (true, 0, 1.0);
         logits.chunks(1024).all(|part| part.iter().fold(true, |good, l| good & (*l < f32::INFINITY)))
+    }
+
+    /// Takes out all tokens but these, right after [`fill`](Candidates::fill).
+    pub(super) fn allow(&mut self, allowed: TokenSet<'_>) {
+        allowed.mask(&mut self.logits);
     }
 
     /// Changes logits of distinct tokens by `change(id, logit)`, which must leave all others as they are. What was a

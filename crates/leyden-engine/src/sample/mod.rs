@@ -5,10 +5,14 @@
 //! top-p, min-p, XTC, temperature. With [`Mirostat`] the steps that drop tokens do not run; its bound takes their place
 //! just before the draw.
 //!
+//! With a [`TokenSet`] the other tokens are out from the start: no step sees them, and their probability is zero
+//! throughout.
+//!
 //! No step drops all tokens. Ties go to the lower id. The random numbers depend on (seed, choice, position) alone, and
 //! what a step remembers on the sequence's own tokens alone, so the same seed gives the same text whatever else runs,
 //! and when a part of it is computed again.
 
+mod allowed;
 mod breakers;
 mod candidates;
 mod dry;
@@ -27,6 +31,7 @@ mod typical;
 mod xtc;
 
 use crate::error::{Error, ErrorKind};
+pub use allowed::TokenSet;
 pub use breakers::SequenceBreakers;
 use candidates::{Candidates, Item};
 pub use dry::Dry;
@@ -99,7 +104,31 @@ impl Sampler {
     /// # Errors
     /// The logits are not numbers, or every token is forbidden.
     pub fn sample(&mut self, logits: &[f32], position: usize) -> Result<u32, Error> {
-        let mu = self.run(logits, position)?;
+        self.choose(logits, None, position)
+    }
+
+    /// The next token after `logits`, for position `position` of the sequence, chosen among `allowed` alone. With
+    /// guesses, where [`verify`](crate::schedule::verify) asks for one token after the other, the set must be
+    /// the one after the tokens accepted so far, as it is without.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample`]; also if no token is both allowed and possible.
+    pub fn sample_masked(
+        &mut self,
+        logits: &[f32],
+        allowed: TokenSet<'_>,
+        position: usize,
+    ) -> Result<u32, Error> {
+        self.choose(logits, Some(allowed), position)
+    }
+
+    fn choose(
+        &mut self,
+        logits: &[f32],
+        allowed: Option<TokenSet<'_>>,
+        position: usize,
+    ) -> Result<u32, Error> {
+        let mu = self.run(logits, allowed, position)?;
         let random = self.random(position).draw();
         let (token, probability) = self.draw(random)?;
         if let (Some(mu), Some(m)) = (mu, &self.params.mirostat) {
@@ -114,7 +143,7 @@ impl Sampler {
     /// # Errors
     /// As [`Sampler::sample`].
     pub fn distribution(&mut self, logits: &[f32], position: usize) -> Result<Vec<(u32, f64)>, Error> {
-        self.run(logits, position)?;
+        self.run(logits, None, position)?;
         let c = &mut self.candidates;
         c.sort_all();
         let weights = c.weights(self.tier);
@@ -127,11 +156,19 @@ impl Sampler {
     }
 
     /// Leaves what may be drawn in the candidates. With Mirostat gives its bound.
-    fn run(&mut self, logits: &[f32], position: usize) -> Result<Option<f64>, Error> {
+    fn run(
+        &mut self,
+        logits: &[f32],
+        allowed: Option<TokenSet<'_>>,
+        position: usize,
+    ) -> Result<Option<f64>, Error> {
         let random = self.random(position);
         let (p, c) = (&self.params, &mut self.candidates);
         if !c.fill(logits) {
             return Err(ErrorKind::NotFinite.into());
+        }
+        if let Some(allowed) = allowed {
+            c.allow(allowed);
         }
         for &(id, bias) in &p.logit_bias {
             if bias == f32::NEG_INFINITY {
@@ -141,6 +178,9 @@ impl Sampler {
             }
         }
         if c.best().is_none() {
+            if allowed.is_some() {
+                return Err(ErrorKind::NothingAllowed.into());
+            }
             if p.logit_bias.is_empty() {
                 return Err(ErrorKind::NotFinite.into());
             }

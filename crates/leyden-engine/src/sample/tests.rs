@@ -2,6 +2,7 @@
 
 use super::*;
 
+mod masked;
 mod mirostat;
 mod reference;
 
@@ -80,7 +81,7 @@ fn penalties_follow_their_definitions() {
     let left = |penalties, history: &[u32], logits: &[f32]| {
         let mut s = sampler(SamplingParams { penalties, ..open() }, logits.len());
         s.accept(history);
-        s.run(logits, 0).unwrap();
+        s.run(logits, None, 0).unwrap();
         s.candidates.items().to_vec()
     };
     let items =

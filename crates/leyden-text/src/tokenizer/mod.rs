@@ -84,6 +84,22 @@ pub trait Tokenizer: Send + Sync {
     fn add_eos(&self) -> bool;
 }
 
+/// The ids of a prompt: of a plain text or of what a chat template made, with the token that the model expects at the
+/// beginning.
+///
+/// # Errors
+/// As [`Tokenizer::encode`].
+pub fn encode_prompt(tokenizer: &dyn Tokenizer, text: &str) -> Result<Vec<u32>, Error> {
+    let mut ids = tokenizer.encode(text, Special::Parse)?;
+    if tokenizer.add_bos()
+        && let Some(bos) = tokenizer.bos()
+        && ids.first() != Some(&bos)
+    {
+        ids.insert(0, bos);
+    }
+    Ok(ids)
+}
+
 type Read = fn(&Metadata, &str) -> Result<Box<dyn Tokenizer>, Error>;
 
 /// The values of `tokenizer.ggml.model` and what reads them.

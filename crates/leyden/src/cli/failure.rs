@@ -28,6 +28,8 @@ enum Kind {
     Failed,
     /// The command line asks for something that cannot be meant: code 2.
     Usage,
+    /// There is too little evidence for the verdict that was asked for: code 3.
+    Inconclusive,
     /// The reader of standard output has gone. It got what it wanted, so this is no failure: silent, code 0.
     ClosedPipe,
     /// The user said stop. Silent, code 130.
@@ -43,6 +45,11 @@ impl Failure {
     /// What was asked makes no sense.
     pub(crate) fn usage(message: impl Display) -> Self {
         Self { kind: Kind::Usage, message: message.to_string(), hint: None }
+    }
+
+    /// It was done, and shows too little for a verdict.
+    pub(crate) fn inconclusive(message: impl Display) -> Self {
+        Self { kind: Kind::Inconclusive, message: message.to_string(), hint: None }
     }
 
     /// The user stopped it.
@@ -79,6 +86,7 @@ impl Failure {
         match self.kind {
             Kind::Failed => ExitCode::from(1),
             Kind::Usage => ExitCode::from(2),
+            Kind::Inconclusive => ExitCode::from(3),
             Kind::ClosedPipe => ExitCode::SUCCESS,
             Kind::Interrupted => ExitCode::from(INTERRUPTED),
         }
@@ -143,6 +151,33 @@ impl From<leyden_hub::Error> for Failure {
         match error.hint() {
             Some(hint) => failure.hint(hint),
             None => failure,
+        }
+    }
+}
+
+impl From<leyden_server::Error> for Failure {
+    fn from(error: leyden_server::Error) -> Self {
+        use leyden_server::ErrorKind;
+        let failure = if error.is_usage() { Self::usage(&error) } else { Self::new(&error) };
+        match error.kind() {
+            ErrorKind::Unprotected { .. } => failure.hint("name a file of keys with --api-keys, or say --no-auth"),
+            ErrorKind::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+                failure.hint("another program listens there; choose another --port")
+            }
+            ErrorKind::Keys { .. } => failure.hint(
+                "a line is {\"id\":\"NAME\",\"sha256\":\"DIGEST\"}; `printf %s KEY | sha256sum` gives the digest",
+            ),
+            _ => failure,
+        }
+    }
+}
+
+impl From<leyden_load::Error> for Failure {
+    fn from(error: leyden_load::Error) -> Self {
+        match error.kind() {
+            leyden_load::ErrorKind::Stopped => Self::interrupted(),
+            _ if error.is_usage() => Self::usage(&error),
+            _ => Self::new(&error),
         }
     }
 }

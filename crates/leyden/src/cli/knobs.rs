@@ -16,6 +16,9 @@ pub(super) const PACKS: Knob = Knob {
     help: "folder of packed weights; by default leyden/packs in the user's cache folder",
 };
 
+/// The key that `leyden load` sends. A secret, so it is not among [`KNOBS`].
+pub(super) const API_KEY: &str = "LEYDEN_API_KEY";
+
 /// All of them, those that `leyden pull` reads and that hold no secrets included.
 pub(super) static KNOBS: &[Knob] = &[
     HISTORY,
@@ -28,6 +31,11 @@ pub(super) static KNOBS: &[Knob] = &[
 
 const fn of_hub(knob: &leyden_hub::knobs::Knob) -> Knob {
     Knob { name: knob.name, help: knob.help }
+}
+
+/// The key that opens a server under load, if there is one.
+pub(super) fn api_key() -> Option<String> {
+    std::env::var(API_KEY).ok().filter(|value| !value.is_empty())
 }
 
 /// The file for the history, if there is to be one.

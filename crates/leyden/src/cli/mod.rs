@@ -11,12 +11,14 @@ mod hwbench;
 mod inspect;
 mod knobs;
 mod list;
+mod load;
 mod model_file;
 mod pack;
 mod packs;
 mod pull;
 mod rm;
 mod run;
+mod serve;
 mod stored;
 mod text;
 mod tokenize;
@@ -30,7 +32,9 @@ use failure::Failure;
 /// Language models on ordinary processors.
 #[derive(Debug, Parser)]
 #[command(name = "leyden", version, arg_required_else_help = true, disable_help_subcommand = true)]
-#[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")]
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 too little evidence for a verdict, 130 interrupted."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -41,7 +45,7 @@ macro_rules! commands {
     ($($name:ident $module:ident $help:literal,)*) => {
         #[derive(Debug, clap::Subcommand)]
         enum Command {
-            $(#[doc = $help] $name($module::Args),)*
+            $(#[doc = $help] $name(Box<$module::Args>),)*
         }
 
         impl Command {
@@ -57,6 +61,7 @@ macro_rules! commands {
 // COMMANDS, in the order of `leyden --help`.
 commands! {
     Run run "Answer a prompt, or hold a conversation",
+    Serve serve "Answer many users over HTTP, as OpenAI's servers do",
     Pull pull "Get a model from the hub",
     List list "Show the models that were pulled",
     Rm rm "Remove a pulled model",
@@ -64,6 +69,7 @@ commands! {
     Inspect inspect "Show what is in a model file",
     Tokenize tokenize "Turn text into token ids, or back",
     Bench bench "Measure how fast a model runs here, also against another llama-bench",
+    Load load "Load a server of any make, and measure what its users feel",
     Hwbench hwbench "Measure what this machine can do at most, and how near every kernel comes",
     Doctor doctor "Show what leyden sees of this machine, and what it chooses because of it",
 }

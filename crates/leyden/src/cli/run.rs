@@ -1,6 +1,7 @@
 //! `leyden run`: an answer to a prompt, or a conversation.
 
 mod chat;
+mod constraint;
 mod conversation;
 mod editor;
 mod interrupt;
@@ -70,6 +71,8 @@ pub(crate) struct Args {
     /// Print one JSON object instead of the text
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    constraint: constraint::Constraining,
     // Last, because its heading in the help holds for everything after it.
     #[command(flatten)]
     sampling: Box<sampling::Sampling>,
@@ -88,6 +91,8 @@ pub(super) fn level(name: &str) -> Result<Level, String> {
 /// Answers.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let request = request::resolve(args)?;
+    // Read before the model, which may take long.
+    let grammar = args.constraint.grammar()?;
     let interactive = request.input == Input::Standard && io::stdin().is_terminal();
     if interactive && args.json {
         return Err(Failure::usage("--json needs a PROMPT or text on standard input"));
@@ -122,7 +127,9 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if !args.raw && !model.has_chat_template() {
         note("the model has no chat template: messages are joined and continued");
     }
-    let options = args.sampling.options(args.max_tokens);
+    let mut options = args.sampling.options(args.max_tokens);
+    options.constraint =
+        grammar.map(|grammar| model.compile(&grammar)).transpose()?.map(|compiled| compiled.start());
     let mut conversation = Conversation::new(&model, session, mode, options);
 
     if interactive {
@@ -228,7 +235,7 @@ fn standard_input(raw: bool) -> Result<String, Failure> {
 }
 
 /// A line for people, on standard error.
-fn note(text: &str) {
+pub(super) fn note(text: &str) {
     // Nobody is left to tell if this fails.
     let _ = writeln!(io::stderr(), "{text}");
 }

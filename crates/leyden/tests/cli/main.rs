@@ -4,15 +4,18 @@
 
 mod abuse;
 mod bench;
+mod constrained;
 mod conversation;
 mod doctor;
 mod examples;
 mod folders;
 mod hwbench;
 mod inspect;
+mod load;
 mod models;
 mod pack;
 mod program;
 mod run;
+mod serve;
 mod streams;
 mod tokenize;

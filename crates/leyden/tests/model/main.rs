@@ -5,6 +5,7 @@
 
 mod architectures;
 mod checkpoints;
+mod constrained;
 mod golden;
 mod invariance;
 mod replicas;

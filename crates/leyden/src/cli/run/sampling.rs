@@ -129,7 +129,7 @@ impl Sampling {
             seed: self.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32),
         };
         let sequence_breakers = self.sequence_breakers();
-        GenerateOptions { max_tokens, sampling, sequence_breakers, stop: self.stop.clone() }
+        GenerateOptions { max_tokens, sampling, sequence_breakers, stop: self.stop.clone(), constraint: None }
     }
 
     fn mirostat(&self) -> Option<Mirostat> {

@@ -1,0 +1,247 @@
+//! What a text shall be.
+
+use leyden_text::output::CallSyntax;
+use llguidance::api::{ParserLimits, TopLevelGrammar};
+use serde_json::Value;
+
+use crate::error::{Error, ErrorKind};
+use crate::gbnf;
+use crate::schema;
+use crate::tools::ToolCalls;
+use crate::vocabulary::Vocabulary;
+
+/// The longest regular expression, in bytes.
+const MOST_REGEX_BYTES: usize = 16 << 10;
+
+/// A rule for the text of an answer, checked but not yet tied to a vocabulary.
+#[derive(Clone, Debug)]
+pub struct Grammar {
+    source: Source,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    /// A Lark grammar for llguidance.
+    Lark(String),
+    /// A schema that says only what is enforced.
+    Schema(schema::Lowered),
+    /// Calls of tools, whose marks depend on the vocabulary.
+    Tools(Box<ToolCalls>),
+}
+
+/// What compiling and following a grammar may cost.
+///
+/// They are counts of work and not times, so that the same grammar is taken or refused on every machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest source, in bytes.
+    pub source_bytes: usize,
+    /// Symbols of the grammar.
+    pub grammar_symbols: usize,
+    /// Nodes of regular expressions that compiling may make; about 50,000 take a millisecond.
+    pub lexer_fuel: u64,
+    /// States of the automaton, 1 to 2 kB each, that one answer may reach.
+    pub lexer_states: usize,
+    /// Steps of regular expressions for one mask; about 14,000 take a millisecond.
+    pub mask_fuel: u64,
+    /// Items of the parser for one mask; about 20,000 take a millisecond.
+    pub mask_items: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            source_bytes: 256 << 10,
+            grammar_symbols: 200_000,
+            lexer_fuel: 1_000_000,
+            lexer_states: 50_000,
+            mask_fuel: 200_000,
+            mask_items: 50_000,
+        }
+    }
+}
+
+impl Limits {
+    pub(crate) fn parser(&self) -> ParserLimits {
+        ParserLimits {
+            initial_lexer_fuel: self.lexer_fuel,
+            step_lexer_fuel: self.mask_fuel,
+            step_max_items: self.mask_items,
+            max_lexer_states: self.lexer_states,
+            max_grammar_size: self.grammar_symbols,
+            // Errors name what is wrong; the whole grammar in them helps nobody.
+            verbose_errors: false,
+            ..ParserLimits::default()
+        }
+    }
+}
+
+impl Grammar {
+    /// Any JSON object.
+    #[must_use]
+    pub fn json_object() -> Grammar {
+        Grammar { source: Source::Schema(schema::Lowered::as_is(serde_json::json!({ "type": "object" }))) }
+    }
+
+    /// JSON that is valid after a schema.
+    ///
+    /// Enforced are `type`, `const`, `enum`, `anyOf`, `oneOf`, `allOf`, `$ref`; `properties`, `required`,
+    /// `additionalProperties`, `patternProperties`, `minProperties`, `maxProperties`; `items`, `prefixItems`,
+    /// `additionalItems`, `minItems`, `maxItems`; `minLength`, `maxLength`, `pattern`, `format`; `minimum`, `maximum`,
+    /// `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf`; and where they can be said by these, `not`, `dependencies`
+    /// and `dependentRequired`. The formats are `date-time`, `time`, `date`, `duration`, `email`, `hostname`, `ipv4`,
+    /// `ipv6`, `uuid` and `uri` of texts, and `int32`, `int64`, `uint32` and `uint64` of integers; `date` has a 29
+    /// February in every year.
+    ///
+    /// Objects have their properties in the schema's order. `oneOf` needs alternatives of which no two can hold at
+    /// once; where objects only ask for different properties, each is narrowed so that it lacks one of the others'.
+    /// What else a schema may say is an error, never ignored, except for annotations such as `title`, and names that
+    /// no draft of the standard knows. Only references within the schema are followed.
+    ///
+    /// # Errors
+    /// The schema has a keyword that is not enforced, or is not a schema; the error says which and where.
+    pub fn json_schema(schema: &Value) -> Result<Grammar, Error> {
+        Ok(Grammar { source: Source::Schema(schema::lower(schema)?) })
+    }
+
+    /// Text that matches a regular expression as a whole, in the syntax of Rust's `regex` without anchors and
+    /// look-around.
+    ///
+    /// # Errors
+    /// The expression is too long.
+    pub fn regex(regex: &str) -> Result<Grammar, Error> {
+        check_length(regex, MOST_REGEX_BYTES)?;
+        // `/` ends an expression in Lark.
+        let lark = format!("start: /{}/", llguidance::regex_to_lark(regex, ""));
+        Ok(Grammar { source: Source::Lark(lark) })
+    }
+
+    /// Text of a grammar in llguidance's dialect of Lark, whose start is `start`.
+    ///
+    /// # Errors
+    /// The grammar is too long, or uses `%json` or `allow_invalid_utf8`: schemas come by
+    /// [`json_schema`](Self::json_schema), and text is always valid.
+    pub fn lark(lark: &str) -> Result<Grammar, Error> {
+        check_length(lark, Limits::default().source_bytes)?;
+        for (word, what) in [
+            ("%json", "a schema inside a grammar is not possible"),
+            ("allow_invalid_utf8", "text is always valid UTF-8"),
+        ] {
+            if lark.contains(word) {
+                return Err(ErrorKind::Grammar(format!("`{word}`: {what}")).into());
+            }
+        }
+        Ok(Grammar { source: Source::Lark(lark.to_owned()) })
+    }
+
+    /// Text of a grammar in GBNF, llama.cpp's notation, whose start is `root`. A character class that would need tokens
+    /// by name or number is not possible.
+    ///
+    /// A grammar without recursion is followed exactly. In one with recursion, what does not recur is read as far as it
+    /// goes before the next thing: some texts of an ambiguous grammar are not written then, and none that are not its.
+    ///
+    /// # Errors
+    /// The grammar is wrong, with the line, or too long.
+    pub fn gbnf(gbnf: &str) -> Result<Grammar, Error> {
+        check_length(gbnf, Limits::default().source_bytes)?;
+        Ok(Grammar { source: Source::Lark(gbnf::to_lark(gbnf)?) })
+    }
+
+    /// Nothing but calls of tools, as the model writes them: for `tool_choice` `required`, with `only` for a tool that
+    /// must be called. `tools` are the request's, and `parallel` lets several calls follow each other. Each call's
+    /// arguments are valid after its schema.
+    ///
+    /// The marks around calls are the model's; here alone they may be special tokens. What the model may think before is
+    /// not part of it: start the constraint behind the end of reasoning.
+    ///
+    /// # Errors
+    /// As [`json_schema`](Self::json_schema), with a pointer into `tools`; there is no tool of that name; or the model
+    /// writes arguments as plain text, and a parameter asks for more of a text than a list of values.
+    pub fn tools(
+        syntax: &CallSyntax,
+        tools: &Value,
+        only: Option<&str>,
+        parallel: bool,
+    ) -> Result<Grammar, Error> {
+        Ok(Grammar { source: Source::Tools(Box::new(ToolCalls::new(syntax, tools, only, parallel)?)) })
+    }
+
+    /// Whether the grammar names marks of the model's format.
+    pub(crate) fn names_marks(&self) -> bool {
+        matches!(self.source, Source::Tools(_))
+    }
+
+    /// The grammar as llguidance takes it.
+    pub(crate) fn top_level(
+        &self,
+        vocabulary: &Vocabulary,
+        limits: &Limits,
+    ) -> Result<TopLevelGrammar, Error> {
+        Ok(match &self.source {
+            Source::Lark(lark) => {
+                check_length(lark, limits.source_bytes)?;
+                TopLevelGrammar::from_lark(lark.clone())
+            }
+            Source::Tools(tools) => {
+                let lark = tools.to_lark(vocabulary);
+                check_length(&lark, limits.source_bytes)?;
+                TopLevelGrammar::from_lark(lark)
+            }
+            Source::Schema(schema) => {
+                check_length(&schema.value.to_string(), limits.source_bytes)?;
+                TopLevelGrammar::from_json_schema(schema::with_options(&schema.value))
+            }
+        })
+    }
+
+    /// An error of compiling, with the place it is about where that is known.
+    pub(crate) fn refused(&self, message: &str) -> Error {
+        let message = plain(message);
+        match &self.source {
+            Source::Schema(schema) => schema::blame(schema, message).unwrap_or_else(|| classified(message)),
+            Source::Lark(_) | Source::Tools(_) => classified(message),
+        }
+    }
+}
+
+fn check_length(source: &str, most: usize) -> Result<(), Error> {
+    if source.len() > most {
+        let what = format!("its source has {} bytes, {most} are the most", source.len());
+        return Err(ErrorKind::TooComplex(what).into());
+    }
+    Ok(())
+}
+
+/// What is said without the state that llguidance prints behind it.
+pub(crate) fn plain(message: &str) -> &str {
+    let marks = ["\n<state>", "\n<non-verbose/>", "\n<backtrace>"];
+    let end = marks.iter().filter_map(|mark| message.find(mark)).min();
+    message[..end.unwrap_or(message.len())].trim()
+}
+
+fn classified(message: &str) -> Error {
+    if message == "NoExtensionBias" {
+        return ErrorKind::DeadEnd.into();
+    }
+    let what = message.to_owned();
+    if is_limit(message) { ErrorKind::TooComplex(what).into() } else { ErrorKind::Grammar(what).into() }
+}
+
+/// Whether an error of llguidance says that a limit was reached.
+pub(crate) fn is_limit(message: &str) -> bool {
+    const LIMITS: &[&str] = &[
+        "fuel",
+        "too large",
+        "too big",
+        "too complex",
+        "toocomplex",
+        "too many",
+        "limit",
+        "exceeded",
+        "too deep",
+        "max is",
+        "stack level",
+    ];
+    let lower = message.to_lowercase();
+    LIMITS.iter().any(|limit| lower.contains(limit))
+}

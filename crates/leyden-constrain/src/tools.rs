@@ -1,0 +1,270 @@
+//! Grammars of tool calls: the model's own way of writing them, with the parameters' schemas enforced.
+
+use leyden_text::output::{CallBody, CallSyntax};
+use serde_json::{Map, Value, json};
+
+use crate::error::{Error, ErrorKind};
+use crate::schema::{self, Lowered};
+use crate::vocabulary::Vocabulary;
+
+/// The most tools.
+const MOST_TOOLS: usize = 256;
+/// Ids that models write have nine letters and digits, as the strictest format wants.
+const ID: &str = "/[a-zA-Z0-9]{9}/";
+
+/// Calls of tools that an answer must consist of.
+#[derive(Clone, Debug)]
+pub(crate) struct ToolCalls {
+    syntax: CallSyntax,
+    tools: Vec<Tool>,
+    parallel: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Tool {
+    name: String,
+    parameters: Lowered,
+}
+
+impl ToolCalls {
+    /// Reads the tools of a request: a list of `{"type": "function", "function": {"name": …, "parameters": …}}` or of
+    /// what stands in `function`.
+    pub(crate) fn new(
+        syntax: &CallSyntax,
+        tools: &Value,
+        only: Option<&str>,
+        parallel: bool,
+    ) -> Result<ToolCalls, Error> {
+        let wrong = |pointer: String, what: &str| -> Error {
+            ErrorKind::Schema { pointer, keyword: None, what: what.to_owned() }.into()
+        };
+        let Value::Array(list) = tools else { return Err(wrong(String::new(), "tools must be a list")) };
+        if list.len() > MOST_TOOLS {
+            return Err(
+                ErrorKind::TooComplex(format!("{} tools; {MOST_TOOLS} are the most", list.len())).into()
+            );
+        }
+        let mut read = Vec::new();
+        for (i, tool) in list.iter().enumerate() {
+            let (function, place) = match tool.get("function") {
+                Some(function) => (function, format!("/{i}/function")),
+                None => (tool, format!("/{i}")),
+            };
+            let name = function.get("name").and_then(Value::as_str);
+            let Some(name) = name.filter(|name| is_name(name)) else {
+                return Err(wrong(place, "a tool has a name of letters, digits, `_`, `-` and `.`"));
+            };
+            if only.is_some_and(|only| only != name) {
+                continue;
+            }
+            let any = json!({ "type": "object" });
+            let parameters =
+                function.get("parameters").filter(|p| !p.is_null() && **p != json!({})).unwrap_or(&any);
+            let parameters = schema::lower(&object_only(parameters))
+                .map_err(|e| within(e, &format!("{place}/parameters")))?;
+            if matches!(syntax.body, CallBody::Tagged { .. }) {
+                check_tagged(&parameters.value, &format!("{place}/parameters"))?;
+            }
+            read.push(Tool { name: name.to_owned(), parameters });
+        }
+        if read.is_empty() {
+            return Err(wrong(String::new(), "there is no such tool"));
+        }
+        Ok(ToolCalls { syntax: syntax.clone(), tools: read, parallel })
+    }
+
+    /// The grammar in Lark for a vocabulary, whose marks stand for themselves.
+    pub(crate) fn to_lark(&self, vocabulary: &Vocabulary) -> String {
+        let s = &self.syntax;
+        let mut lark = Lark { vocabulary, rules: String::from("BLANKS: /[ \\n]{1,4}/\n") };
+        let calls: Vec<String> = self
+            .tools
+            .iter()
+            .enumerate()
+            .map(|(i, tool)| {
+                let body = lark.body(&s.body, i, tool);
+                lark.rule(&format!("call_{i}"), &body);
+                format!("call_{i}")
+            })
+            .collect();
+        lark.rule("call", &calls.join(" | "));
+        let (start, end) = (lark.text(&s.start), lark.text(&s.end));
+        let around = |inner: &str, open: &str, close: &str| {
+            let blanks = |text: &str| if text.is_empty() { String::new() } else { "BLANKS?".to_owned() };
+            // A name follows its mark at once, and so does what ends in the middle of a tag.
+            let behind = if s.body_is_json() { blanks(open) } else { String::new() };
+            let close_blanks = blanks(close);
+            format!("{open} {behind} {inner} {close_blanks} {close}")
+        };
+        let list = matches!(s.body, CallBody::Object { list: true, .. });
+        let one = if list { "call".to_owned() } else { around("call", &start, &end) };
+        lark.rule("one", &one);
+        let several = match (self.parallel, list) {
+            (false, _) => "one".to_owned(),
+            (true, true) => "one (\",\" BLANKS? one)*".to_owned(),
+            // Without marks there is no telling where the next begins.
+            (true, false) if s.start.is_empty() && s.section.0.is_empty() => "one".to_owned(),
+            (true, false) => "one (BLANKS? one)*".to_owned(),
+        };
+        let all = if list { around(&format!("\"[\" {several} \"]\""), &start, &end) } else { several };
+        let (open, close) = (lark.text(&s.section.0), lark.text(&s.section.1));
+        let all = match open.is_empty() {
+            true => all,
+            false => format!("{open} BLANKS? {all} BLANKS? {close}"),
+        };
+        lark.rule("start", &all);
+        lark.rules
+    }
+}
+
+trait BodyKind {
+    fn body_is_json(&self) -> bool;
+}
+
+impl BodyKind for CallSyntax {
+    fn body_is_json(&self) -> bool {
+        matches!(self.body, CallBody::Object { .. })
+    }
+}
+
+struct Lark<'a> {
+    vocabulary: &'a Vocabulary,
+    rules: String,
+}
+
+impl Lark<'_> {
+    fn rule(&mut self, name: &str, body: &str) {
+        self.rules.push_str(name);
+        self.rules.push_str(": ");
+        self.rules.push_str(body);
+        self.rules.push('\n');
+    }
+
+    /// A fixed text: marks of the vocabulary as such, ends of an answer and what is behind them left out.
+    fn text(&self, text: &str) -> String {
+        let mut parts = Vec::new();
+        for piece in self.vocabulary.split_marks(text) {
+            match piece {
+                Ok(plain) if plain.trim().is_empty() && !parts.is_empty() => parts.push("BLANKS?".to_owned()),
+                Ok(plain) => parts.push(quoted(plain)),
+                Err(id) if self.vocabulary.ends().contains(&id) => break,
+                Err(id) => parts.push(format!("<[{id}]>")),
+            }
+        }
+        parts.join(" ")
+    }
+
+    fn body(&mut self, body: &CallBody, i: usize, tool: &Tool) -> String {
+        let parameters = schema::with_options(&tool.parameters.value);
+        match body {
+            CallBody::Object { name, arguments, id, .. } => {
+                self.rule(&format!("arguments_{i}"), &format!("%json {parameters}"));
+                let key = |name: &str| Value::from(name).to_string();
+                let before = format!("{{{}: {}, {}: ", key(name), key(&tool.name), key(arguments));
+                let id = match id {
+                    Some(id) => format!("{} {ID} {}", quoted(&format!(", {}: \"", key(id))), quoted("\"}")),
+                    None => quoted("}"),
+                };
+                format!("{} arguments_{i} {id}", quoted(&before))
+            }
+            CallBody::Named { separator, prefix, numbered, id } => {
+                self.rule(&format!("arguments_{i}"), &format!("%json {parameters}"));
+                let number = if *numbered { ":\" /[0-9]{1,3}/ \"" } else { "" };
+                let name = Value::from(format!("{prefix}{}", tool.name)).to_string();
+                let name = format!("{}{number}\"", &name[..name.len() - 1]);
+                let name = name.trim_end_matches("\"\"").trim_end().to_owned();
+                let id = id.as_ref().map(|id| format!("{} {ID}", self.text(id))).unwrap_or_default();
+                format!("{name} {id} {} BLANKS? arguments_{i}", self.text(separator))
+            }
+            CallBody::Tagged { separator, key_start, key_end, value_end } => {
+                let empty = Map::new();
+                let properties =
+                    tool.parameters.value.get("properties").and_then(Value::as_object).unwrap_or(&empty);
+                let required = tool.parameters.value.get("required").and_then(Value::as_array);
+                let mut parts = vec![quoted(&tool.name), self.text(separator)];
+                for (n, (key, value)) in properties.iter().enumerate() {
+                    let rule = format!("value_{i}_{n}");
+                    let value = self.value(value, tool.parameters.value.get("$defs"), &rule, value_end);
+                    self.rule(&rule, &value);
+                    let (start, between) = (self.text(key_start), self.text(key_end));
+                    let one = format!("BLANKS? {start} {} {between} {rule}", quoted(key));
+                    let needed = required.is_some_and(|names| names.iter().any(|name| name == key));
+                    parts.push(if needed { one } else { format!("({one})?") });
+                }
+                parts.join(" ")
+            }
+        }
+    }
+
+    /// A parameter's value as text, with what ends it.
+    fn value(&mut self, schema: &Value, defs: Option<&Value>, rule: &str, end: &str) -> String {
+        let close = self.text(end);
+        if schema.get("type") != Some(&Value::from("string")) {
+            let mut schema = schema.clone();
+            if let (Value::Object(map), Some(defs)) = (&mut schema, defs) {
+                map.insert("$defs".into(), defs.clone());
+            }
+            self.rule(&format!("{rule}_json"), &format!("%json {}", schema::with_options(&schema)));
+            return format!("BLANKS? {rule}_json BLANKS? {close}");
+        }
+        if let Some(Value::Array(values)) = schema.get("enum") {
+            let values: Vec<String> = values.iter().filter_map(Value::as_str).map(quoted).collect();
+            return format!("BLANKS? ({}) BLANKS? {close}", values.join(" | "));
+        }
+        // Any text, up to what ends it.
+        format!("{rule}_text\n{rule}_text[suffix={}]: /(?s:.*)/", quoted(end))
+    }
+}
+
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+fn is_name(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    !name.is_empty() && name.len() <= 128 && name.chars().all(fits)
+}
+
+/// Parameters are an object, whether or not the schema says so.
+fn object_only(parameters: &Value) -> Value {
+    match parameters {
+        Value::Object(map) if !map.contains_key("type") => {
+            let mut map = map.clone();
+            map.insert("type".into(), "object".into());
+            Value::Object(map)
+        }
+        other => other.clone(),
+    }
+}
+
+/// An error about a schema, which stands at `place`.
+fn within(e: Error, place: &str) -> Error {
+    match e.kind() {
+        ErrorKind::Schema { pointer, keyword, what } => ErrorKind::Schema {
+            pointer: format!("{place}{pointer}"),
+            keyword: keyword.clone(),
+            what: what.clone(),
+        }
+        .into(),
+        _ => e,
+    }
+}
+
+/// Refuses what cannot be enforced where each argument is plain text.
+fn check_tagged(schema: &Value, place: &str) -> Result<(), Error> {
+    let what = "is not supported in this model's way of writing calls";
+    let Value::Object(map) = schema else { return Ok(()) };
+    let known = ["type", "properties", "required", "additionalProperties", "$defs"];
+    if let Some(keyword) = map.keys().find(|key| !known.contains(&key.as_str())) {
+        return Err(Error::schema(place, keyword, what));
+    }
+    for (name, property) in map.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        let Value::Object(property) = property else { continue };
+        let is_text = property.get("type") == Some(&Value::from("string"));
+        let other = property.keys().find(|key| !matches!(key.as_str(), "type" | "enum"));
+        if let Some(keyword) = other.filter(|_| is_text) {
+            return Err(Error::schema(&format!("{place}/properties/{name}"), keyword, what));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,307 @@
+//! Languages: what schemas, expressions, grammars and tool calls let through, and what they do not.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod shared;
+
+use leyden_constrain::{ErrorKind, Grammar};
+use leyden_text::output::{CallBody, CallSyntax};
+use serde_json::{Value, json};
+use shared::{bytes_and_words, follows, id, vocabulary};
+
+fn check(grammar: &Grammar, good: &[&str], bad: &[&str]) {
+    let tokenizer = bytes_and_words();
+    let compiled = vocabulary(tokenizer.as_ref()).compile(grammar).unwrap();
+    let start = compiled.start();
+    for text in good {
+        assert!(follows(&start, tokenizer.as_ref(), text), "{text:?} should be allowed");
+    }
+    for text in bad {
+        assert!(!follows(&start, tokenizer.as_ref(), text), "{text:?} should not be allowed");
+    }
+}
+
+fn schema(value: &Value) -> Grammar {
+    Grammar::json_schema(value).unwrap()
+}
+
+#[test]
+fn schemas_let_through_what_they_say() {
+    let object = schema(&json!({
+        "type": "object",
+        "properties": { "name": { "type": "string", "maxLength": 3 }, "n": { "type": "integer", "minimum": 1, "maximum": 20 } },
+        "required": ["name"],
+        "additionalProperties": false
+    }));
+    check(
+        &object,
+        &[r#"{"name":"ab"}"#, r#"{"name": "abc", "n": 12}"#, "{\n  \"name\": \"ä\"\n}"],
+        &[
+            r#"{"n": 12}"#,
+            r#"{"name":"abcd"}"#,
+            r#"{"name":"a","n":21}"#,
+            r#"{"name":"a","x":1}"#,
+            r#"{"name":"a"} x"#,
+            "{  \"name\":\"a\"}",
+        ],
+    );
+    check(&Grammar::json_object(), &["{}", r#"{"a": [1, null]}"#], &["[]", "1", ""]);
+    let one_of = schema(&json!({ "oneOf": [{ "type": "string" }, { "type": "integer" }] }));
+    check(&one_of, &["1", "\"a\""], &["1.5", "null"]);
+    let tagged = schema(&json!({ "type": "object", "required": ["k"], "oneOf": [
+        { "properties": { "k": { "const": "a" }, "x": { "type": "integer" } }, "required": ["x"] },
+        { "properties": { "k": { "const": "b" } } },
+    ] }));
+    check(&tagged, &[r#"{"k":"a","x":1}"#, r#"{"k":"b"}"#], &[r#"{"k":"a"}"#, r#"{"k":"c"}"#]);
+    let either = schema(
+        &json!({ "type": "object", "properties": { "a": true, "b": true }, "additionalProperties": false,
+        "oneOf": [{ "required": ["a"] }, { "required": ["b"] }] }),
+    );
+    check(&either, &[r#"{"a":1}"#, r#"{"b":1}"#], &["{}", r#"{"a":1,"b":1}"#]);
+    check(&schema(&json!({ "not": { "type": "string" } })), &["1", "null", "[]"], &["\"a\""]);
+    let depends = schema(
+        &json!({ "type": "object", "properties": { "a": { "type": "null" }, "b": { "type": "null" } },
+        "additionalProperties": false, "dependentRequired": { "a": ["b"] } }),
+    );
+    check(&depends, &["{}", r#"{"b":null}"#, r#"{"a":null,"b":null}"#], &[r#"{"a":null}"#]);
+    check(&schema(&json!({ "type": "integer", "format": "int32" })), &["2147483647"], &["2147483648"]);
+    let list = json!({ "$defs": { "list": { "type": "object", "properties": { "next": { "$ref": "#/$defs/list" } },
+        "additionalProperties": false } }, "$ref": "#/$defs/list" });
+    check(&schema(&list), &["{}", r#"{"next":{"next":{}}}"#], &[r#"{"next":1}"#]);
+}
+
+#[test]
+fn what_is_not_enforced_is_refused_by_name() {
+    for (value, pointer, keyword) in [
+        (json!({ "type": "array", "uniqueItems": true }), "", "uniqueItems"),
+        (json!({ "properties": { "a/b": { "if": true, "then": false } } }), "/properties/a~1b", "if"),
+        (json!({ "anyOf": [{ "$ref": "http://example.com/schema.json" }] }), "/anyOf/0", "$ref"),
+        (json!({ "$ref": "#/nothing" }), "", "$ref"),
+        (json!({ "items": { "type": "string", "format": "regex" } }), "/items", "format"),
+        (json!({ "oneOf": [{ "type": "string" }, { "maxLength": 3 }] }), "", "oneOf"),
+        (json!({ "x-guidance": { "lenient": true } }), "", "x-guidance"),
+        (json!({ "type": "text" }), "", "type"),
+        (json!({ "minLength": -1 }), "", "minLength"),
+        (json!({ "enum": [] }), "", "enum"),
+        (json!({ "const": 1e300 }), "", "const"),
+        (
+            json!({ "$defs": { "a": { "contains": {} } }, "items": { "$ref": "#/$defs/a" } }),
+            "/$defs/a",
+            "contains",
+        ),
+        (
+            json!({ "patternProperties": { "^a": { "type": "null" }, "b$": { "type": "string" } }, "type": "object" }),
+            "",
+            "patternProperties",
+        ),
+    ] {
+        let tokenizer = bytes_and_words();
+        let e = Grammar::json_schema(&value)
+            .and_then(|g| vocabulary(tokenizer.as_ref()).compile(&g))
+            .unwrap_err();
+        let ErrorKind::Schema { pointer: p, keyword: Some(k), .. } = e.kind() else { panic!("{value}: {e}") };
+        assert_eq!((p.as_str(), k.as_str()), (pointer, keyword), "{e}");
+    }
+    assert!(Grammar::json_schema(&json!(3)).is_err());
+}
+
+#[test]
+fn expressions_and_lark() {
+    check(&Grammar::regex("(ab|abc)d/[0-9]{2}").unwrap(), &["abd/12", "abcd/00"], &["abd/1", "abd/123", "x"]);
+    let lark = "start: \"a\" rest | \"b\"\nrest: /[0-9]+/ \"!\"";
+    check(&Grammar::lark(lark).unwrap(), &["b", "a12!"], &["a12", "ab", ""]);
+    assert!(Grammar::lark("start: %json {}").is_err());
+    let tokenizer = bytes_and_words();
+    for bad in ["start: (", "start: nothing", "", "start: /(/"] {
+        let e = vocabulary(tokenizer.as_ref()).compile(&Grammar::lark(bad).unwrap()).unwrap_err();
+        assert!(matches!(e.kind(), ErrorKind::Grammar(_)), "{bad:?}: {e:?}");
+    }
+}
+
+#[test]
+fn gbnf_is_followed() {
+    let json = r##"
+        # JSON as llama.cpp's own example has it, in other words.
+        root   ::= object
+        value  ::= object | array | string | number | ("true" | "false" | "null") ws
+        object ::= "{" ws ( string ":" ws value ("," ws string ":" ws value)* )? "}" ws
+        array  ::= "[" ws ( value ("," ws value)* )? "]" ws
+        string ::= "\"" ( [^"\\\x7F\x00-\x1F] | "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4}) )* "\"" ws
+        number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ws
+        ws ::= | " " | "\n" [ \t]{0,20}
+    "##;
+    check(
+        &Grammar::gbnf(json).unwrap(),
+        &["{}", r#"{"a": [1, 2.5, {"b": "\n\u00e4ö"}], "c": true}"#, "{\n  \"a\": null\n}"],
+        &["[]", r#"{"a"}"#, r#"{"a": 01}"#, r#"{"a": 1,}"#],
+    );
+    // Without recursion the longest word does not matter.
+    check(
+        &Grammar::gbnf("root ::= (\"ab\" \"cd\" | \"abc\" \"x\")\n").unwrap(),
+        &["abcd", "abcx"],
+        &["abc", "abcdx"],
+    );
+    check(
+        &Grammar::gbnf("root ::= a{2,3} [^\\]a-c] .?\na ::= \"é\" |\n \"\\u4e2d\"").unwrap(),
+        &["éédx", "é中éx\n"],
+        &["éx", "ééa"],
+    );
+    check(&Grammar::gbnf("root ::= \"(\" root \")\" | \"x\"").unwrap(), &["x", "((x))"], &["(x", "x)"]);
+    for (bad, line, what) in [
+        ("root ::= a", 1, "no rule `a`"),
+        ("root ::= \"a\"\nroot ::= \"b\"", 2, "twice"),
+        ("root ::= \"a", 1, "was expected"),
+        ("root ::= (\"a\"\n", 2, "`)`"),
+        ("root ::= *", 1, "nothing to repeat"),
+        ("root ::= [b-a]", 1, "range"),
+        ("\n\nroot ::= <[12]>", 3, "tokens"),
+        ("a ::= \"x\"", 1, "no rule `root`"),
+        ("root ::= \"\\q\"", 1, "escape"),
+    ] {
+        let e = Grammar::gbnf(bad).unwrap_err().to_string();
+        assert!(e.contains(&format!("line {line}: ")) && e.contains(what), "{bad:?}: {e}");
+    }
+}
+
+#[test]
+fn ends_come_when_a_text_is_whole_and_marks_never() {
+    let tokenizer = bytes_and_words();
+    let t = tokenizer.as_ref();
+    let (eos, mark) = (id(t, "</s>"), id(t, "<|mark|>"));
+    let compiled = vocabulary(t).compile(&Grammar::regex("a*(</s>)?").unwrap()).unwrap();
+    let mut c = compiled.start();
+    assert!(c.may_stop() && c.mask().unwrap().contains(eos) && !c.mask().unwrap().contains(mark));
+    c.accept(id(t, "a")).unwrap();
+    let mut other = c.clone();
+    c.accept(eos).unwrap();
+    assert!(c.is_complete());
+    assert_eq!(c.mask().unwrap().iter().collect::<Vec<_>>(), [eos]);
+    assert!(matches!(other.accept(mark).unwrap_err().kind(), ErrorKind::Token(_)));
+    assert!(matches!(other.accept(9_999_999).unwrap_err().kind(), ErrorKind::Token(_)));
+    // The text of the end is text.
+    for byte in "</s>".chars() {
+        other.accept(id(t, &byte.to_string())).unwrap();
+    }
+    assert!(other.is_complete());
+
+    let object = vocabulary(t).compile(&Grammar::json_object()).unwrap();
+    let mut c = object.start();
+    assert!(!c.mask().unwrap().contains(eos) && c.accept(eos).is_err());
+    c.accept(id(t, "{")).unwrap();
+    c.accept(id(t, "}")).unwrap();
+    assert!(c.may_stop() && c.mask().unwrap().contains(eos));
+}
+
+#[test]
+fn what_is_taken_back_was_never_there() {
+    let tokenizer = bytes_and_words();
+    let t = tokenizer.as_ref();
+    let compiled = vocabulary(t).compile(&Grammar::json_object()).unwrap();
+    let ids = t.encode(r#"{"name": [12, true], "ab": {"abc": null}}"#, leyden_text::Special::AsText).unwrap();
+    for back in 1..ids.len() {
+        let mut c = compiled.start();
+        let mut masks = Vec::new();
+        for id in &ids {
+            masks.push(c.mask().unwrap().clone());
+            c.accept(*id).unwrap();
+        }
+        c.rollback(back).unwrap();
+        assert_eq!(c.accepted(), ids.len() - back);
+        for (id, mask) in ids.iter().zip(&masks).skip(ids.len() - back) {
+            assert_eq!(c.mask().unwrap(), mask);
+            c.accept(*id).unwrap();
+        }
+        assert!(c.may_stop());
+        c.accept(id(t, "</s>")).unwrap();
+        c.rollback(1).unwrap();
+        assert!(c.may_stop() && c.rollback(ids.len() + 1).is_err());
+        c.rollback(ids.len()).unwrap();
+        assert_eq!(c.mask().unwrap(), &masks[0]);
+    }
+}
+
+fn tools() -> Value {
+    json!([
+        { "type": "function", "function": { "name": "get", "parameters": { "type": "object",
+            "properties": { "city": { "type": "string" }, "n": { "type": "integer" } },
+            "required": ["city"], "additionalProperties": false } } },
+        { "type": "function", "function": { "name": "now" } },
+    ])
+}
+
+fn syntax(section: (&str, &str), start: &str, end: &str, body: CallBody) -> CallSyntax {
+    CallSyntax {
+        section: (section.0.into(), section.1.into()),
+        start: start.into(),
+        other_start: None,
+        end: end.into(),
+        body,
+    }
+}
+
+#[test]
+fn tool_calls_are_forced_in_the_models_own_way() {
+    let object = |list, id: Option<&str>| CallBody::Object {
+        name: "name".into(),
+        arguments: "arguments".into(),
+        id: id.map(str::to_owned),
+        list,
+    };
+    let hermes = syntax(("", ""), "<tool_call>", "</tool_call>", object(false, None));
+    let one = |only, parallel| Grammar::tools(&hermes, &tools(), only, parallel).unwrap();
+    let get = "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>";
+    let now = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+    check(
+        &one(None, false),
+        &[get, now],
+        &["{}", "hello", &format!("{get}\n{now}"), &get.replace("city", "town")],
+    );
+    check(&one(None, true), &[&format!("{get}\n{now}")], &[]);
+    check(&one(Some("now"), false), &[now], &[get]);
+    assert!(Grammar::tools(&hermes, &tools(), Some("other"), false).is_err());
+    let bad = json!([{ "name": "f", "parameters": { "properties": { "a": { "uniqueItems": true } } } }]);
+    let e = Grammar::tools(&hermes, &bad, None, false).unwrap_err().to_string();
+    assert!(e.contains("/0/parameters/properties/a: `uniqueItems`"), "{e}");
+
+    let bare = syntax(("", ""), "", "", object(false, None));
+    check(
+        &Grammar::tools(&bare, &tools(), None, true).unwrap(),
+        &["{\"name\": \"now\", \"arguments\": {}}"],
+        &[get],
+    );
+
+    let tagged = CallBody::Tagged {
+        separator: ">".into(),
+        key_start: "<parameter=".into(),
+        key_end: ">".into(),
+        value_end: "</parameter>".into(),
+    };
+    let coder = syntax(("", ""), "<tool_call>\n<function=", "</function>\n</tool_call>", tagged);
+    let call = "<tool_call>\n<function=get>\n<parameter=city>\nOslo\n</parameter>\n<parameter=n>\n2\n</parameter>\n</function>\n</tool_call>";
+    check(
+        &Grammar::tools(&coder, &tools(), None, false).unwrap(),
+        &[call, "<tool_call>\n<function=now>\n</function>\n</tool_call>"],
+        &[&call.replace("\n2\n", "\nx\n"), &call.replace("city", "n")],
+    );
+}
+
+#[test]
+fn marks_of_a_call_are_the_models_tokens() {
+    let tokenizer = bytes_and_words();
+    let t = tokenizer.as_ref();
+    let named =
+        CallBody::Named { separator: "<|mark|>".into(), prefix: String::new(), numbered: false, id: None };
+    let syntax = syntax(("", ""), "[CALLS]", "", named);
+    let compiled =
+        vocabulary(t).compile(&Grammar::tools(&syntax, &tools(), Some("now"), false).unwrap()).unwrap();
+    let mut c = compiled.start();
+    assert_eq!(c.mask().unwrap().iter().collect::<Vec<_>>(), [id(t, "[CALLS]")]);
+    c.accept(id(t, "[CALLS]")).unwrap();
+    for byte in ["n", "o", "w"] {
+        c.accept(id(t, byte)).unwrap();
+    }
+    assert_eq!(c.mask().unwrap().iter().collect::<Vec<_>>(), [id(t, "<|mark|>")]);
+    c.accept(id(t, "<|mark|>")).unwrap();
+    c.accept(id(t, "{")).unwrap();
+    c.accept(id(t, "}")).unwrap();
+    assert!(c.may_stop() && c.mask().unwrap().contains(id(t, "</s>")));
+}

@@ -1,0 +1,81 @@
+//! A load generator for servers that speak OpenAI's interface: workloads, measurements, verdicts.
+//!
+//! A [`Target`] is a model on a [`Server`], a [`Workload`] says what is sent and when, [`run`] sends it and keeps a
+//! [`Record`] of every request, and [`Summary`] makes figures of them, with the verdict on a [`Slo`]. All of it but
+//! `run` and the search for a target is pure.
+//!
+//! What is easy to get wrong in measuring a server, and how it is done here:
+//!
+//! * A moment is taken when the system hands over bytes, before they are read. Events that arrive in one read share it.
+//! * Where arrivals are given, latencies count from the moment when a request was due, so that a server which makes
+//!   requests wait cannot hide it (coordinated omission). The generator's own lateness is reported apart.
+//! * A request that failed is not left out of a promise: it took forever.
+//!
+//! ```no_run
+//! use leyden_load::*;
+//! use std::time::Duration;
+//! let control = Control::default();
+//! let server = Server::new("http://127.0.0.1:8080".parse()?, None, &Authorities::System)?;
+//! let target = Target::find(server, None, Ask::default(), Duration::from_secs(60), &control)?;
+//! let workload = Workload {
+//!     arrivals: Arrivals::Users(8, Pause::default()),
+//!     prompt: "30..200".parse()?,
+//!     output: "64".parse()?,
+//!     prefix: None,
+//!     duration: Some(Duration::from_secs(60)),
+//!     least: 0,
+//!     requests: None,
+//!     warmup: Duration::ZERO,
+//!     ramp: Duration::ZERO,
+//!     drain: Duration::from_secs(60),
+//!     timeout: Duration::from_secs(600),
+//!     retry: false,
+//!     seed: 1,
+//! };
+//! let run = run(&target, &workload, &control, &mut |_| {})?;
+//! println!("{:?}", Summary::new(&run, None).ttft_s);
+//! # Ok::<(), Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod api;
+mod compare;
+mod control;
+mod error;
+mod http;
+mod lengths;
+mod page;
+mod random;
+mod record;
+mod run;
+mod search;
+mod server;
+mod slo;
+mod sse;
+mod stats;
+mod summary;
+mod target;
+mod trace;
+mod url;
+mod words;
+mod workload;
+
+pub use api::{Ask, Endpoint};
+pub use compare::{Comparison, Ratio};
+pub use control::Control;
+pub use error::{Error, ErrorKind, Result};
+pub use http::Authorities;
+pub use lengths::{Lengths, MOST_TOKENS, Pause, parse_duration};
+pub use page::{Page, write_page};
+pub use random::Random;
+pub use record::{Class, Fail, Record};
+pub use run::{Progress, Run, run};
+pub use search::Search;
+pub use server::{ApiKey, Server};
+pub use slo::{Limit, Metric, Outcome, Slo, Verdict};
+pub use stats::{Percentiles, Samples, median};
+pub use summary::{Counts, ErrorRow, MOST_LAG, SloReport, Summary, UserRate};
+pub use target::{Calibration, Source, Target};
+pub use trace::{Arrival, Trace};
+pub use url::Base;
+pub use workload::{Arrivals, MOST_REQUESTS, MOST_USERS, SharedPrefix, Workload};

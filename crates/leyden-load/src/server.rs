@@ -1,0 +1,159 @@
+//! [`Server`]: where the server under test is and how it is spoken to.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::http::{Authorities, Client, Gate, Head, Sink, Tls, config};
+use crate::record::{Class, Fail};
+use crate::url::Base;
+
+/// The longest document that is not a stream of events: a list of models, tokens of a prompt, a refusal.
+const MOST_DOCUMENT_BYTES: usize = 16 << 20;
+/// The longest key.
+const MOST_KEY_BYTES: usize = 4096;
+
+/// A key that opens the server; not shown by `Debug`.
+#[derive(Clone)]
+pub struct ApiKey {
+    value: String,
+}
+
+impl std::fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ApiKey(…)")
+    }
+}
+
+impl ApiKey {
+    /// Takes a key as text; blanks around it are dropped. `at` says where it comes from.
+    ///
+    /// # Errors
+    /// It is empty, long beyond measure, or holds a character that no header may hold.
+    pub fn new(text: &str, at: &str) -> Result<Self> {
+        let value = text.trim();
+        if value.is_empty() || value.len() > MOST_KEY_BYTES || !value.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(Error::setting(
+                at,
+                "the key is empty, too long, or holds a blank or a character that is not ASCII",
+            ));
+        }
+        Ok(Self { value: value.to_owned() })
+    }
+}
+
+/// A server under test.
+#[derive(Debug)]
+pub struct Server {
+    base: Base,
+    addresses: Vec<SocketAddr>,
+    tls: Option<Tls>,
+    key: Option<ApiKey>,
+}
+
+impl Server {
+    /// Finds the addresses of a server; opens no connection.
+    ///
+    /// # Errors
+    /// Its name is not known, or encrypted connections are not possible.
+    pub fn new(base: Base, key: Option<ApiKey>, authorities: &Authorities) -> Result<Self> {
+        let failed = |why: String| Error::new(base.to_string(), ErrorKind::Server(why));
+        let found = (base.host(), base.port()).to_socket_addrs();
+        let addresses: Vec<SocketAddr> =
+            found.map_err(|error| failed(format!("no address of this host is known: {error}")))?.collect();
+        let tls = if base.is_https() { Some(config(&base, authorities)?) } else { None };
+        Ok(Self { base, addresses, tls, key })
+    }
+
+    /// Its address.
+    #[must_use]
+    pub fn base(&self) -> &Base {
+        &self.base
+    }
+
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
+    /// A request as it goes over the wire; with a body it is a POST.
+    pub(crate) fn request(&self, path: &str, body: Option<&[u8]>) -> Vec<u8> {
+        let method = if body.is_some() { "POST" } else { "GET" };
+        let mut head = format!(
+            "{method} {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: leyden-load/{}\r\nAccept: text/event-stream, application/json\r\n",
+            self.base.path(path),
+            self.base.authority(),
+            env!("CARGO_PKG_VERSION"),
+        );
+        if let Some(key) = &self.key {
+            head += &format!("Authorization: Bearer {}\r\n", key.value);
+        }
+        if let Some(body) = body {
+            head += &format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+        }
+        let mut bytes = (head + "\r\n").into_bytes();
+        bytes.extend_from_slice(body.unwrap_or_default());
+        bytes
+    }
+
+    /// Asks for a JSON document: the status and the document, null where it is none.
+    pub(crate) fn document(
+        self: &Arc<Self>,
+        gate: &Arc<Gate>,
+        path: &str,
+        body: Option<&Value>,
+        time: Duration,
+    ) -> std::result::Result<(u16, Value), Fail> {
+        let body = body.map(Value::to_string);
+        let request = self.request(path, body.as_deref().map(str::as_bytes));
+        let mut document = Document::default();
+        Client::new(Arc::clone(self), Arc::clone(gate)).exchange(
+            &request,
+            Instant::now() + time,
+            &mut document,
+        )?;
+        Ok((document.status, serde_json::from_slice(&document.bytes).unwrap_or(Value::Null)))
+    }
+}
+
+/// Keeps a document.
+#[derive(Debug, Default)]
+struct Document {
+    status: u16,
+    bytes: Vec<u8>,
+}
+
+impl Sink for Document {
+    fn head(&mut self, head: &Head) -> std::result::Result<(), Fail> {
+        self.status = head.status;
+        Ok(())
+    }
+
+    fn data(&mut self, _: Instant, bytes: &[u8]) -> std::result::Result<(), Fail> {
+        if self.bytes.len() + bytes.len() > MOST_DOCUMENT_BYTES {
+            return Err(Fail::new(Class::Protocol, "a document is longer than 16 MiB"));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_checked_and_not_shown() {
+        assert!(ApiKey::new(" sk-1\n", "file").is_ok());
+        for text in ["", "a b", "a\r\nX: y", "schl\u{fc}ssel"] {
+            assert!(ApiKey::new(text, "KEY").unwrap_err().to_string().starts_with("KEY: the key"));
+        }
+        assert_eq!(format!("{:?}", ApiKey::new("secret", "").unwrap()), "ApiKey(…)");
+    }
+}

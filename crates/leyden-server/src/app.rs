@@ -1,0 +1,351 @@
+//! From a request to a response: route, access, body, endpoint, and what every response has.
+
+use crate::auth::{Access, ApiKeys, Caller};
+use crate::body::{self, Reply};
+use crate::error::ApiError;
+use crate::failure::{Error, ErrorKind};
+use crate::grammars::Grammars;
+use crate::json;
+use crate::limits::Limits;
+use crate::log::{Entry, Log};
+use crate::metrics::HttpMetrics;
+use crate::model::Model;
+use crate::options::ServerOptions;
+use crate::routes::{self, Found};
+use crate::worker::Worker;
+use hyper::body::{Body, Bytes};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use leyden_engine::sample::{SamplingParams, SequenceBreakers};
+use leyden_kernels::Tier;
+use leyden_text::output::OutputFormat;
+use leyden_text::{ChatTemplate, Tokenizer};
+use serde_json::Value;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A model with its worker.
+pub(crate) struct Served {
+    pub(crate) name: String,
+    aliases: Vec<String>,
+    pub(crate) tokenizer: Arc<dyn Tokenizer>,
+    pub(crate) template: Option<Arc<ChatTemplate>>,
+    pub(crate) sampling: SamplingParams,
+    pub(crate) sequence_breakers: Vec<String>,
+    /// The last sequence breakers, as texts and as tokens: converting them reads the whole vocabulary.
+    pub(crate) breakers: Mutex<(Vec<String>, SequenceBreakers)>,
+    pub(crate) grammars: Grammars,
+    /// How it writes what is not content.
+    pub(crate) format: OutputFormat,
+    /// Special tokens that mark it; ascending.
+    pub(crate) visible: Arc<[u32]>,
+    pub(crate) worker: Worker,
+    pub(crate) kv_type: leyden_kernels::attention::KvType,
+    pub(crate) context: usize,
+    /// Tokens that the cache holds.
+    pub(crate) kv_tokens: usize,
+    pub(crate) vocabulary: usize,
+    pub(crate) tier: Tier,
+    pub(crate) width: usize,
+}
+
+impl fmt::Debug for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Served").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Served {
+    fn start(model: Model, log: Arc<Log>) -> Result<Served, Error> {
+        let worker = Worker::start(&model, log)?;
+        let config = model.decoder.config();
+        let format = model.template.as_deref().map_or_else(OutputFormat::plain, OutputFormat::detect);
+        let visible = format.visible_tokens(model.tokenizer.as_ref()).into();
+        let blocks = leyden_kernels::attention::BLOCK_TOKENS;
+        Ok(Served {
+            worker,
+            kv_type: model.worker.kv_type,
+            context: model.worker.context,
+            kv_tokens: model.worker.kv_tokens.div_ceil(blocks) * blocks,
+            vocabulary: model.decoder.vocabulary(),
+            tier: model.cpu.tier(),
+            width: config.width,
+            name: model.name,
+            aliases: model.aliases,
+            tokenizer: model.tokenizer,
+            template: model.template,
+            sampling: model.sampling,
+            sequence_breakers: model.sequence_breakers,
+            breakers: Mutex::default(),
+            grammars: Grammars::default(),
+            format,
+            visible,
+        })
+    }
+}
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) models: Vec<Arc<Served>>,
+    pub(crate) keys: Option<ApiKeys>,
+    pub(crate) limits: Limits,
+    pub(crate) http: HttpMetrics,
+    pub(crate) request_time: Duration,
+    /// When the server started, in seconds since 1970.
+    pub(crate) started: u64,
+    log: Arc<Log>,
+    closing: AtomicBool,
+    /// Numbers of requests begin with this.
+    series: u64,
+    next: AtomicU64,
+}
+
+/// A request on its way to an endpoint.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) caller: Caller,
+    pub(crate) entry: Arc<Entry>,
+    /// What the path has in the place of its variable.
+    pub(crate) variable: String,
+    body: Vec<u8>,
+}
+
+impl Call {
+    /// The body as JSON.
+    pub(crate) fn json(&self, limits: &Limits) -> Result<Value, ApiError> {
+        json::parse(&self.body, limits.json_depth, limits.json_values)
+    }
+}
+
+impl App {
+    /// Starts the workers.
+    ///
+    /// # Errors
+    /// There is no model, two have one name, or memory or threads are short.
+    pub(crate) fn start(models: Vec<Model>, options: ServerOptions, log: Log) -> Result<Arc<App>, Error> {
+        if models.is_empty() {
+            return Err(ErrorKind::NoModel.into());
+        }
+        let mut names: Vec<&String> = models.iter().flat_map(|m| m.aliases.iter().chain([&m.name])).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|p| p[0] == p[1]) {
+            return Err(ErrorKind::DuplicateModel { name: pair[0].clone() }.into());
+        }
+        let log = Arc::new(log);
+        let start = |m| Served::start(m, Arc::clone(&log)).map(Arc::new);
+        let models = models.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
+        Ok(Arc::new(App {
+            models,
+            keys: options.keys,
+            limits: options.limits,
+            http: HttpMetrics::default(),
+            request_time: options.request_time,
+            started: unix_time(),
+            log,
+            closing: AtomicBool::new(false),
+            // The standard library seeds its hashers from the system's random numbers.
+            series: RandomState::new().hash_one(0),
+            next: AtomicU64::new(0),
+        }))
+    }
+
+    /// The model that a request names; of one model any request without a name means that.
+    pub(crate) fn model(&self, name: Option<&str>) -> Result<&Arc<Served>, ApiError> {
+        let Some(name) = name else {
+            return match &self.models[..] {
+                [model] => Ok(model),
+                _ => Err(ApiError {
+                    code: "missing_required_parameter",
+                    ..ApiError::field("model", "`model` is missing, and there are several")
+                }),
+            };
+        };
+        let known = |m: &&Arc<Served>| m.name == name || m.aliases.iter().any(|a| a == name);
+        self.models.iter().find(known).ok_or_else(|| {
+            let have: Vec<&str> = self.models.iter().map(|m| m.name.as_str()).collect();
+            let message = format!("there is no model of this name; there is {}", have.join(", "));
+            let error = ApiError::new(StatusCode::NOT_FOUND, "model_not_found", message);
+            ApiError { param: Some("model".to_owned()), ..error }
+        })
+    }
+
+    /// Whether requests are no longer taken.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    /// From now on requests are refused.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+    }
+
+    /// Ends the requests that run.
+    pub(crate) fn end_requests(&self) {
+        self.models.iter().for_each(|m| m.worker.close());
+    }
+
+    pub(crate) fn log(&self) -> &Log {
+        &self.log
+    }
+
+    fn request_id(&self) -> String {
+        format!("{:016x}{:08x}", self.series, self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Answers a request.
+    pub(crate) async fn respond<B>(self: &Arc<App>, request: Request<B>) -> Response<Reply>
+    where
+        B: Body<Data = Bytes>,
+    {
+        let found = routes::find(request.method(), request.uri().path());
+        let name = found.as_ref().map_or("unknown", |f| f.route.path);
+        let entry = Arc::new(Entry::new(Arc::clone(&self.log), self.request_id(), name));
+        let mut caller = Caller::anybody();
+        let result = self.answer(found, request, &entry, &mut caller).await;
+        let mut response = result.unwrap_or_else(|error| {
+            entry.note(|f| f.code = Some(error.code));
+            failed(&error)
+        });
+        let status = response.status();
+        entry.note(|f| {
+            f.status = Some(status);
+            f.key = caller.key.map(|_| caller.id.clone());
+        });
+        self.http.answered(status.as_u16());
+        let headers = response.headers_mut();
+        set(headers, "x-request-id", entry.id());
+        set(headers, "x-content-type-options", "nosniff");
+        if let Some(keys) = &self.keys {
+            keys.headers(&caller, Instant::now()).iter().for_each(|(name, value)| set(headers, name, value));
+        }
+        response.body_mut().entry = Some(entry);
+        response
+    }
+
+    async fn answer<B>(
+        self: &Arc<App>,
+        found: Option<Found>,
+        request: Request<B>,
+        entry: &Arc<Entry>,
+        caller: &mut Caller,
+    ) -> Result<Response<Reply>, ApiError>
+    where
+        B: Body<Data = Bytes>,
+    {
+        let path_bytes = request.uri().path_and_query().map_or(0, |p| p.as_str().len());
+        if path_bytes > self.limits.path_bytes {
+            let message = format!("the path is longer than {} bytes", self.limits.path_bytes);
+            return Err(ApiError::new(StatusCode::URI_TOO_LONG, "path_too_long", message));
+        }
+        let Some(Found { route, variable }) = found else {
+            // Who may not ask does not learn what there is.
+            self.admit(request.headers(), Access::AnyKey)?;
+            let methods = routes::methods(request.uri().path());
+            if methods.is_empty() {
+                return Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is no such endpoint"));
+            }
+            let message = format!("this endpoint takes {} only", methods.join(", "));
+            return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message));
+        };
+        *caller = self.admit(request.headers(), route.access)?;
+        if self.is_closing() && route.method == Method::POST {
+            return Err(closing());
+        }
+        if route.generates
+            && let Some(keys) = &self.keys
+        {
+            keys.begin(caller, Instant::now())?;
+        }
+        let body = if route.method == Method::POST {
+            check_content(request.headers())?;
+            body::read(request.into_body(), &self.limits).await?
+        } else {
+            Vec::new()
+        };
+        let call = Call { caller: caller.clone(), entry: Arc::clone(entry), variable, body };
+        (route.answer)(Arc::clone(self), call).await
+    }
+
+    fn admit(&self, headers: &HeaderMap, access: Access) -> Result<Caller, ApiError> {
+        match (&self.keys, access) {
+            (None, _) | (_, Access::Open) => Ok(Caller::anybody()),
+            (Some(keys), access) => keys.check(headers, access),
+        }
+    }
+}
+
+/// The server is about to end.
+pub(crate) fn closing() -> ApiError {
+    ApiError::unavailable("server_closing", "the server is closing", Duration::from_secs(10))
+}
+
+/// Only plain JSON is read: no other type, no compression.
+fn check_content(headers: &HeaderMap) -> Result<(), ApiError> {
+    let refuse =
+        |message| Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message));
+    let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let kind = value.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        return refuse("the Content-Type must be application/json");
+    }
+    match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+        None => Ok(()),
+        Some(value) if value.eq_ignore_ascii_case(b"identity") => Ok(()),
+        Some(_) => refuse("a Content-Encoding is not supported"),
+    }
+}
+
+/// A response with a JSON document.
+pub(crate) fn document(status: StatusCode, value: &Value) -> Response<Reply> {
+    plain(status, "application/json", value.to_string())
+}
+
+/// A response with a text.
+pub(crate) fn plain(status: StatusCode, kind: &'static str, text: String) -> Response<Reply> {
+    let mut response = Response::new(Reply::whole(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+/// The response to a failed request.
+pub(crate) fn failed(error: &ApiError) -> Response<Reply> {
+    let mut response = document(error.status, &error.json());
+    let headers = response.headers_mut();
+    if let Some(seconds) = error.retry_seconds() {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    match error.status {
+        StatusCode::UNAUTHORIZED => {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        // What the client still sends is not read.
+        StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT | StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        StatusCode::METHOD_NOT_ALLOWED => {
+            let methods = error.message.trim_start_matches("this endpoint takes ").trim_end_matches(" only");
+            if let Ok(value) = HeaderValue::from_str(methods) {
+                headers.insert(header::ALLOW, value);
+            }
+        }
+        _ => {}
+    }
+    response
+}
+
+fn set(headers: &mut HeaderMap, name: &'static str, value: &str) {
+    // Numbers and names of our own, which are valid.
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(HeaderName::from_static(name), value);
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}

@@ -1,0 +1,388 @@
+//! API keys: who may ask what, and how much.
+//!
+//! A file has the keys' digests, never the keys. A key that is shown is hashed and its digest compared with all of them
+//! in a time that does not depend on how alike they are.
+
+use crate::error::ApiError;
+use crate::failure::{Error, ErrorKind};
+use crate::fields::Fields;
+use crate::json;
+use hyper::StatusCode;
+use hyper::header::{AUTHORIZATION, HeaderMap};
+use leyden_engine::schedule::KeyId;
+use sha2::{Digest, Sha256};
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What a key may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Generating, embedding, tokenizing, and the list of models.
+    Inference,
+    /// Reading the counters.
+    Metrics,
+}
+
+/// What it takes to use an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Nothing.
+    Open,
+    /// Any key.
+    AnyKey,
+    /// A key with this scope.
+    Needs(Scope),
+}
+
+impl Access {
+    /// The name in documents.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Access::Open => "open",
+            Access::AnyKey => "any key",
+            Access::Needs(Scope::Inference) => "inference",
+            Access::Needs(Scope::Metrics) => "metrics",
+        }
+    }
+}
+
+/// How much of something is left: it fills evenly and holds a minute's worth.
+#[derive(Debug)]
+struct Bucket {
+    per_minute: f64,
+    left: f64,
+    at: Instant,
+}
+
+impl Bucket {
+    fn new(per_minute: u32, now: Instant) -> Bucket {
+        Bucket { per_minute: f64::from(per_minute), left: f64::from(per_minute), at: now }
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let minutes = now.saturating_duration_since(self.at).as_secs_f64() / 60.0;
+        self.left = (self.left + minutes * self.per_minute).min(self.per_minute);
+        self.at = now;
+    }
+
+    /// Until `wanted` are there.
+    fn wait(&self, wanted: f64) -> Duration {
+        Duration::from_secs_f64(((wanted - self.left).max(0.0) / self.per_minute * 60.0).min(3600.0))
+    }
+
+    fn left(&self) -> u64 {
+        // Floored; negative becomes 0.
+        self.left as u64
+    }
+}
+
+/// Requests and tokens of a key.
+#[derive(Debug)]
+struct Budget {
+    requests: Option<Bucket>,
+    tokens: Option<Bucket>,
+}
+
+/// A key.
+#[derive(Debug)]
+struct Key {
+    id: String,
+    digest: [u8; 32],
+    scopes: Vec<Scope>,
+    priority: i32,
+    budget: Mutex<Budget>,
+}
+
+/// The keys of a server.
+#[derive(Debug)]
+pub struct ApiKeys {
+    keys: Vec<Key>,
+}
+
+/// Most bytes of a key that is shown.
+const MAX_KEY_BYTES: usize = 1024;
+/// Most bytes of a file of keys.
+const MAX_FILE_BYTES: u64 = 4 << 20;
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// The number of the key; `None` without keys.
+    pub(crate) key: Option<usize>,
+    /// The key's name, for logs and as the owner of cached prompts.
+    pub(crate) id: String,
+    pub(crate) priority: i32,
+}
+
+impl Caller {
+    /// Anybody.
+    pub(crate) fn anybody() -> Caller {
+        Caller { key: None, id: String::new(), priority: 0 }
+    }
+
+    /// Among whom capacity is shared fairly.
+    pub(crate) fn fairness(&self) -> KeyId {
+        KeyId(self.key.map_or(0, |k| u32::try_from(k).unwrap_or(u32::MAX)))
+    }
+}
+
+impl ApiKeys {
+    /// Reads a file with a JSON object per line: `id`, `sha256` (the key's digest in hexadecimal), and optionally
+    /// `scopes` (of `inference` and `metrics`; the former by default), `requests_per_minute`, `tokens_per_minute` and
+    /// `priority`. Empty lines and lines that begin with `#` are skipped.
+    ///
+    /// # Errors
+    /// The file cannot be read, has no key, or a line is wrong.
+    pub fn read(file: &Path) -> Result<ApiKeys, Error> {
+        let fail = |line, what: String| Error::from(ErrorKind::Keys { file: file.to_owned(), line, what });
+        let size = std::fs::metadata(file).map_err(|e| fail(0, format!("cannot read: {e}")))?.len();
+        if size > MAX_FILE_BYTES {
+            return Err(fail(0, format!("{size} bytes are too many; {MAX_FILE_BYTES} are the most")));
+        }
+        let text = std::fs::read_to_string(file).map_err(|e| fail(0, format!("cannot read: {e}")))?;
+        ApiKeys::parse(&text).map_err(|(line, what)| fail(line, what))
+    }
+
+    /// The keys in a text, or the line that is wrong and why.
+    pub(crate) fn parse(text: &str) -> Result<ApiKeys, (usize, String)> {
+        let now = Instant::now();
+        let mut keys: Vec<Key> = Vec::new();
+        for (i, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let key = key(line, now).map_err(|e| (i + 1, e.message))?;
+            if keys.iter().any(|k| k.id == key.id || k.digest == key.digest) {
+                return Err((i + 1, format!("`{}`, or its key, stands twice", key.id)));
+            }
+            keys.push(key);
+        }
+        if keys.is_empty() {
+            return Err((0, "there is no key in it".to_owned()));
+        }
+        Ok(ApiKeys { keys })
+    }
+
+    /// Who shows these headers.
+    ///
+    /// # Errors
+    /// 401 without a valid key, 403 if it may not do this.
+    pub(crate) fn check(&self, headers: &HeaderMap, access: Access) -> Result<Caller, ApiError> {
+        let refuse = |what: &str| ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", what);
+        let mut shown = headers.get_all(AUTHORIZATION).iter();
+        let Some(value) = shown.next() else {
+            return Err(refuse("there is no API key; send `Authorization: Bearer KEY`"));
+        };
+        if shown.next().is_some() {
+            return Err(refuse("there is more than one Authorization header"));
+        }
+        let bytes = value.as_bytes();
+        let key = match bytes.split_at_checked(7) {
+            Some((scheme, key)) if scheme.eq_ignore_ascii_case(b"bearer ") && key.len() <= MAX_KEY_BYTES => {
+                key
+            }
+            _ => return Err(refuse("the Authorization header is not `Bearer KEY`")),
+        };
+        let digest: [u8; 32] = Sha256::digest(key).into();
+        let mut found = None;
+        for (i, k) in self.keys.iter().enumerate() {
+            // All bytes of all keys are looked at, whatever they are.
+            let differs = k.digest.iter().zip(&digest).fold(0, |d, (a, b)| black_box(d | (a ^ b)));
+            found = if differs == 0 { Some(i) } else { found };
+        }
+        let Some(i) = found else { return Err(refuse("the API key is not valid")) };
+        let key = &self.keys[i];
+        if let Access::Needs(scope) = access
+            && !key.scopes.contains(&scope)
+        {
+            let what = format!("this API key lacks the scope `{}`", access.name());
+            return Err(ApiError::new(StatusCode::FORBIDDEN, "missing_scope", what));
+        }
+        Ok(Caller { key: Some(i), id: key.id.clone(), priority: key.priority })
+    }
+
+    /// Takes a request from a key's budget.
+    ///
+    /// # Errors
+    /// 429: requests or tokens are used up.
+    pub(crate) fn begin(&self, caller: &Caller, now: Instant) -> Result<(), ApiError> {
+        let Some(key) = caller.key.and_then(|i| self.keys.get(i)) else { return Ok(()) };
+        let mut budget = key.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tokens) = &mut budget.tokens {
+            tokens.refill(now);
+            if tokens.left < 1.0 {
+                let message = "this API key has used its tokens per minute";
+                return Err(ApiError::too_many("rate_limit_exceeded", message, tokens.wait(1.0)));
+            }
+        }
+        if let Some(requests) = &mut budget.requests {
+            requests.refill(now);
+            if requests.left < 1.0 {
+                let message = "this API key has used its requests per minute";
+                return Err(ApiError::too_many("rate_limit_exceeded", message, requests.wait(1.0)));
+            }
+            requests.left -= 1.0;
+        }
+        Ok(())
+    }
+
+    /// Takes tokens from a key's budget, which may become negative: how long an answer is shows at its end.
+    pub(crate) fn charge(&self, caller: &Caller, tokens: usize) {
+        let Some(key) = caller.key.and_then(|i| self.keys.get(i)) else { return };
+        let mut budget = key.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bucket) = &mut budget.tokens {
+            bucket.left -= tokens as f64;
+        }
+    }
+
+    /// `x-ratelimit-…` headers: names and values.
+    pub(crate) fn headers(&self, caller: &Caller, now: Instant) -> Vec<(&'static str, String)> {
+        let Some(key) = caller.key.and_then(|i| self.keys.get(i)) else { return Vec::new() };
+        let mut budget = key.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        let Budget { requests, tokens } = &mut *budget;
+        let mut headers = Vec::new();
+        let rows = [
+            (
+                requests,
+                "x-ratelimit-limit-requests",
+                "x-ratelimit-remaining-requests",
+                "x-ratelimit-reset-requests",
+            ),
+            (tokens, "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+        ];
+        for (bucket, limit, left, reset) in rows {
+            let Some(bucket) = bucket else { continue };
+            bucket.refill(now);
+            headers.push((limit, bucket.per_minute.to_string()));
+            headers.push((left, bucket.left().to_string()));
+            headers.push((reset, format!("{:.3}s", bucket.wait(bucket.per_minute).as_secs_f64())));
+        }
+        headers
+    }
+}
+
+fn key(line: &str, now: Instant) -> Result<Key, ApiError> {
+    let mut fields = Fields::of_body(json::parse(line.as_bytes(), 3, 64)?)?;
+    let missing = |name: &str| ApiError::field(name, format!("`{name}` is missing"));
+    let id = fields.text("id", 128)?.filter(|id| !id.is_empty()).ok_or_else(|| missing("id"))?;
+    let hex = fields.text("sha256", 64)?.ok_or_else(|| missing("sha256"))?;
+    let digest = digest(&hex)
+        .ok_or_else(|| ApiError::field("sha256", "`sha256` is not 64 hexadecimal digits".to_owned()))?;
+    let mut scopes = Vec::new();
+    for scope in fields.list("scopes", 1, 8)?.unwrap_or_else(|| vec!["inference".into()]) {
+        scopes.push(match scope.as_str() {
+            Some("inference") => Scope::Inference,
+            Some("metrics") => Scope::Metrics,
+            _ => {
+                return Err(ApiError::field(
+                    "scopes",
+                    "a scope is neither `inference` nor `metrics`".to_owned(),
+                ));
+            }
+        });
+    }
+    let rate = |n: Option<i64>| n.map(|n| Bucket::new(u32::try_from(n).unwrap_or(u32::MAX), now));
+    let most = i64::from(u32::MAX);
+    let requests = rate(fields.integer("requests_per_minute", 1..=most)?);
+    let tokens = rate(fields.integer("tokens_per_minute", 1..=most)?);
+    let priority = fields.integer("priority", -100..=100)?.unwrap_or(0);
+    fields.finish()?;
+    let priority = i32::try_from(priority).unwrap_or(0);
+    Ok(Key { id, digest, scopes, priority, budget: Mutex::new(Budget { requests, tokens }) })
+}
+
+fn digest(hex: &str) -> Option<[u8; 32]> {
+    let mut digest = [0; 32];
+    let pairs = hex.as_bytes().chunks_exact(2);
+    if hex.len() != 64 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (byte, pair) in digest.iter_mut().zip(pairs) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // printf %s secret-a | sha256sum
+    const A: &str = "c65bf10b6ac5ae83bcec1bf7fba2fcbab6a4bd5bc3ab10387af8a1b9e5ab0ba2";
+
+    fn hex(key: &str) -> String {
+        Sha256::digest(key.as_bytes()).iter().map(|b| format!("{b:02x}")).collect()
+    }
+
+    fn headers(value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())])
+    }
+
+    fn keys() -> ApiKeys {
+        let text = format!(
+            "# comment\n\n{{\"id\":\"a\",\"sha256\":\"{}\",\"requests_per_minute\":2,\"tokens_per_minute\":100}}\n\
+             {{\"id\":\"b\",\"sha256\":\"{}\",\"scopes\":[\"metrics\"],\"priority\":-1}}\n",
+            hex("key a"),
+            hex("key b")
+        );
+        ApiKeys::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn keys_are_told_apart() {
+        let keys = keys();
+        let inference = Access::Needs(Scope::Inference);
+        let a = keys.check(&headers("Bearer key a"), inference).unwrap();
+        assert_eq!((a.id.as_str(), a.key, a.fairness()), ("a", Some(0), KeyId(0)));
+        let status = |value: &str, access| keys.check(&headers(value), access).map_err(|e| e.status.as_u16());
+        assert_eq!(status("bearer key b", Access::AnyKey).unwrap().priority, -1);
+        assert_eq!(status("Bearer key b", inference), Err(403));
+        assert_eq!(status("Bearer key b", Access::Needs(Scope::Metrics)).unwrap().id, "b");
+        for wrong in ["Bearer key A", "Bearer ", "key a", "Basic key a", "Bearer  key a", "Bearer key a "] {
+            assert_eq!(status(wrong, inference), Err(401), "{wrong}");
+        }
+        assert_eq!(keys.check(&HeaderMap::new(), Access::AnyKey).unwrap_err().status.as_u16(), 401);
+        let mut two = headers("Bearer key a");
+        two.append(AUTHORIZATION, "Bearer key b".parse().unwrap());
+        assert_eq!(keys.check(&two, inference).unwrap_err().status.as_u16(), 401);
+    }
+
+    #[test]
+    fn budgets_run_out_and_fill_again() {
+        let keys = keys();
+        let a = keys.check(&headers("Bearer key a"), Access::AnyKey).unwrap();
+        let now = Instant::now();
+        assert!(keys.begin(&a, now).is_ok() && keys.begin(&a, now).is_ok());
+        let error = keys.begin(&a, now).unwrap_err();
+        assert_eq!((error.status.as_u16(), error.retry_seconds()), (429, Some(30)));
+        let later = now + Duration::from_secs(31);
+        keys.charge(&a, 250);
+        assert_eq!(keys.begin(&a, later).unwrap_err().status.as_u16(), 429, "tokens");
+        let names: Vec<_> = keys.headers(&a, later).into_iter().collect();
+        assert_eq!((names[1].1.as_str(), names[4].1.as_str()), ("1", "0"));
+        assert!(keys.begin(&a, now + Duration::from_secs(95)).is_ok());
+    }
+
+    #[test]
+    fn files_are_checked() {
+        let good = format!("{{\"id\":\"a\",\"sha256\":\"{A}\"}}");
+        assert!(ApiKeys::parse(&good).is_ok());
+        let cases = [
+            (String::new(), 0, "no key"),
+            (format!("{good}\n{good}"), 2, "twice"),
+            ("{".to_owned(), 1, "EOF"),
+            ("{\"id\":\"a\"}".to_owned(), 1, "`sha256` is missing"),
+            (format!("{{\"id\":\"a\",\"sha256\":\"{}\"}}", "é".repeat(32)), 1, "hexadecimal"),
+            (good.replace('}', ",\"scopes\":[\"all\"]}"), 1, "scope"),
+            (good.replace('}', ",\"key\":\"x\"}"), 1, "`key` is not supported"),
+            (good.replace('}', ",\"requests_per_minute\":0}"), 1, "not between"),
+        ];
+        for (text, line, wanted) in cases {
+            let (at, what) = ApiKeys::parse(&text).unwrap_err();
+            assert!(at == line && what.contains(wanted), "{text}: {at} {what}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Answers that say no: the one way from a failure to a client, in OpenAI's form.
+//!
+//! The codes are a closed set, and a message never holds more of what a client sent than a name or a number.
+
+use hyper::StatusCode;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A failed request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ApiError {
+    pub(crate) status: StatusCode,
+    pub(crate) code: &'static str,
+    /// The field at fault, as a path into the body.
+    pub(crate) param: Option<String>,
+    pub(crate) message: String,
+    /// When to try again.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl ApiError {
+    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> ApiError {
+        ApiError { status, code, param: None, message: message.into(), retry_after: None }
+    }
+
+    /// A field whose value cannot be served.
+    pub(crate) fn field(param: impl Into<String>, message: impl Into<String>) -> ApiError {
+        let error = ApiError::new(StatusCode::BAD_REQUEST, "invalid_value", message);
+        ApiError { param: Some(param.into()), ..error }
+    }
+
+    /// A field, or a value of it, that this server does not know.
+    pub(crate) fn unsupported(param: impl Into<String>, message: impl Into<String>) -> ApiError {
+        ApiError { code: "unsupported_parameter", ..ApiError::field(param, message) }
+    }
+
+    /// A body that cannot be read.
+    pub(crate) fn body(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::BAD_REQUEST, "invalid_json", message)
+    }
+
+    pub(crate) fn context_length(param: &str, tokens: usize, context: usize) -> ApiError {
+        let message = format!("the prompt has {tokens} tokens, which do not fit the context of {context}");
+        ApiError { code: "context_length_exceeded", ..ApiError::field(param, message) }
+    }
+
+    pub(crate) fn internal(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
+    }
+
+    /// The server as a whole cannot take it now.
+    pub(crate) fn unavailable(code: &'static str, message: impl Into<String>, retry: Duration) -> ApiError {
+        let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code, message);
+        ApiError { retry_after: Some(retry), ..error }
+    }
+
+    /// The caller's own limit is reached.
+    pub(crate) fn too_many(code: &'static str, message: impl Into<String>, retry: Duration) -> ApiError {
+        let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, code, message);
+        ApiError { retry_after: Some(retry), ..error }
+    }
+
+    /// OpenAI's name for the class of failures.
+    fn class(&self) -> &'static str {
+        match self.status.as_u16() {
+            401 => "authentication_error",
+            403 => "permission_error",
+            429 => "rate_limit_error",
+            500.. => "server_error",
+            _ => "invalid_request_error",
+        }
+    }
+
+    /// The body.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "error": {
+                "message": self.message,
+                "type": self.class(),
+                "param": self.param,
+                "code": self.code,
+            }
+        })
+    }
+
+    /// Whole seconds for `Retry-After`, at least 1.
+    pub(crate) fn retry_seconds(&self) -> Option<u64> {
+        self.retry_after.map(|d| d.as_millis().div_ceil(1000).max(1) as u64)
+    }
+}

@@ -1,0 +1,204 @@
+//! What an answer must look like: the fields that say so, and the compiled grammars of a model.
+
+use crate::app::Served;
+use crate::error::ApiError;
+use crate::fields::{self, Fields};
+use crate::limits::Limits;
+use leyden_constrain::{Compiled, ErrorKind, Grammar, Vocabulary};
+use serde_json::{Value, json};
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Compiled grammars that are kept; their sources are at most as long as a schema may be.
+const KEPT: usize = 64;
+
+/// A model's vocabulary as grammars need it, and the last grammars.
+#[derive(Default)]
+pub(crate) struct Grammars {
+    /// Made with the first request that needs it, half a second for a large one.
+    vocabulary: OnceLock<Option<Arc<Vocabulary>>>,
+    /// By source, the last one used first.
+    kept: Mutex<Vec<(String, Arc<Compiled>)>>,
+}
+
+impl fmt::Debug for Grammars {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grammars").finish_non_exhaustive()
+    }
+}
+
+impl Grammars {
+    fn compiled(&self, model: &Served, shape: Shape) -> Result<Arc<Compiled>, ApiError> {
+        {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(at) = kept.iter().position(|(source, _)| *source == shape.source) {
+                kept[..=at].rotate_right(1);
+                return Ok(Arc::clone(&kept[0].1));
+            }
+        }
+        let vocabulary = self.vocabulary.get_or_init(|| Vocabulary::new(model.tokenizer.as_ref()).ok());
+        let Some(vocabulary) = vocabulary else {
+            let message = "the model's vocabulary cannot be used with grammars";
+            return Err(ApiError::unsupported(shape.param, message));
+        };
+        let compiled = vocabulary.compile(&shape.grammar).map_err(|e| refused(&shape.param, &e))?;
+        let compiled = Arc::new(compiled);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.insert(0, (shape.source, Arc::clone(&compiled)));
+        kept.truncate(KEPT);
+        Ok(compiled)
+    }
+}
+
+/// A grammar and the field that it came in.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    param: String,
+    /// What tells it from others.
+    source: String,
+    grammar: Grammar,
+}
+
+impl Shape {
+    /// A grammar of the server's own making, for a field.
+    pub(crate) fn new(param: impl Into<String>, source: String, grammar: Grammar) -> Shape {
+        Shape { param: param.into(), source, grammar }
+    }
+
+    /// The field.
+    pub(crate) fn param(&self) -> &str {
+        &self.param
+    }
+
+    /// Ready to be followed.
+    pub(crate) fn compiled(self, model: &Served) -> Result<Arc<Compiled>, ApiError> {
+        model.grammars.compiled(model, self)
+    }
+}
+
+/// Takes `response_format` and `grammar`.
+pub(crate) fn shape(body: &mut Fields, limits: &Limits) -> Result<Option<Shape>, ApiError> {
+    let format = match body.take("response_format") {
+        None => None,
+        Some(value) => response_format(value, limits)?,
+    };
+    let grammar = body.take("grammar").map(|value| grammar(value, limits)).transpose()?;
+    match (format, grammar) {
+        (Some(_), Some(_)) => {
+            Err(ApiError::field("grammar", "`grammar` and `response_format` exclude each other"))
+        }
+        (format, grammar) => Ok(format.or(grammar)),
+    }
+}
+
+fn response_format(value: Value, limits: &Limits) -> Result<Option<Shape>, ApiError> {
+    let mut format = Fields::at("response_format", value)?;
+    let kind = format.required("type")?;
+    let shape = match fields::text("response_format.type", kind, limits.name_bytes)?.as_str() {
+        "text" => None,
+        "json_object" => {
+            Some(Shape::new("response_format", "json_object".to_owned(), Grammar::json_object()))
+        }
+        "json_schema" => {
+            let inner = format.required("json_schema")?;
+            let mut inner = Fields::at("response_format.json_schema", inner)?;
+            inner.text("name", limits.name_bytes)?;
+            inner.text("description", limits.schema_bytes)?;
+            // Whether it is asked for or not, an answer follows the schema.
+            inner.flag("strict")?;
+            let schema = inner.required("schema")?;
+            inner.finish()?;
+            Some(json_schema("response_format.json_schema.schema", &schema, limits)?)
+        }
+        _ => {
+            let message = "`response_format.type` is not one of text, json_object, json_schema";
+            return Err(ApiError::field("response_format.type", message));
+        }
+    };
+    format.finish()?;
+    Ok(shape)
+}
+
+/// JSON after a schema.
+pub(crate) fn json_schema(param: &str, schema: &Value, limits: &Limits) -> Result<Shape, ApiError> {
+    let source = schema.to_string();
+    check_length(param, &source, limits)?;
+    let grammar = Grammar::json_schema(schema).map_err(|e| refused(param, &e))?;
+    Ok(Shape::new(param, format!("schema {source}"), grammar))
+}
+
+fn grammar(value: Value, limits: &Limits) -> Result<Shape, ApiError> {
+    if let Value::String(_) = value {
+        let text = fields::text("grammar", value, limits.schema_bytes)?;
+        let grammar = Grammar::gbnf(&text).map_err(|e| refused("grammar", &e))?;
+        return Ok(Shape::new("grammar", format!("gbnf {text}"), grammar));
+    }
+    let mut fields = Fields::at("grammar", value)?;
+    let kind = fields.required("type")?;
+    let kind = fields::text("grammar.type", kind, limits.name_bytes)?;
+    let text = fields.required("value")?;
+    let text = fields::text("grammar.value", text, limits.schema_bytes)?;
+    fields.finish()?;
+    let grammar = match kind.as_str() {
+        "gbnf" => Grammar::gbnf(&text),
+        "lark" => Grammar::lark(&text),
+        "regex" => Grammar::regex(&text),
+        _ => return Err(ApiError::field("grammar.type", "`grammar.type` is not one of gbnf, lark, regex")),
+    };
+    let grammar = grammar.map_err(|e| refused("grammar.value", &e))?;
+    Ok(Shape::new("grammar.value", format!("{kind} {text}"), grammar))
+}
+
+fn check_length(param: &str, source: &str, limits: &Limits) -> Result<(), ApiError> {
+    if source.len() <= limits.schema_bytes {
+        return Ok(());
+    }
+    let message = format!("`{param}` has {} bytes; {} are the most", source.len(), limits.schema_bytes);
+    Err(ApiError::field(param, message))
+}
+
+/// Why a grammar is not taken. The messages are made to be shown: bounded, escaped, with keyword and place.
+pub(crate) fn refused(param: &str, error: &leyden_constrain::Error) -> ApiError {
+    match error.kind() {
+        ErrorKind::Internal(_) => ApiError::internal("the grammar could not be compiled"),
+        _ => ApiError { code: "invalid_grammar", ..ApiError::field(param, error.to_string()) },
+    }
+}
+
+/// The fields in the OpenAPI document.
+pub(crate) fn schema(limits: &Limits) -> Value {
+    let schema = json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["schema"],
+        "properties": {
+            "name": { "type": "string", "maxLength": limits.name_bytes },
+            "description": { "type": "string" },
+            "strict": { "type": "boolean" },
+            "schema": { "type": ["object", "boolean"], "description": "What is not enforced is refused by name" }
+        }
+    });
+    let plain = json!({
+        "type": "object", "additionalProperties": false, "required": ["type"],
+        "properties": { "type": { "enum": ["text", "json_object"] } }
+    });
+    let by_schema = json!({
+        "type": "object", "additionalProperties": false, "required": ["type", "json_schema"],
+        "properties": { "type": { "const": "json_schema" }, "json_schema": schema }
+    });
+    json!({
+        "response_format": { "anyOf": [plain, by_schema] },
+        "grammar": {
+            "description": "A grammar in GBNF, or one whose notation is named",
+            "anyOf": [{ "type": "string", "maxLength": limits.schema_bytes }, {
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["type", "value"],
+                "properties": {
+                    "type": { "enum": ["gbnf", "lark", "regex"] },
+                    "value": { "type": "string", "maxLength": limits.schema_bytes }
+                }
+            }]
+        }
+    })
+}

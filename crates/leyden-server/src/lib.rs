@@ -1,0 +1,49 @@
+//! Models over HTTP: an OpenAI-compatible server.
+//!
+//! [`serve`] blocks until the process is told to stop. Each [`Model`] has one supervised thread (`worker`) that drives
+//! the engine's scheduler and its one decode loop; the HTTP side checks and costs a whole request before it reaches that
+//! thread, and reads the answer from a mailbox. A request whose reader has gone ends within a step.
+//!
+//! There is no framework: `routes` has one table, in which every endpoint names its access, and one file per endpoint.
+//! This crate opens no connection of its own.
+#![forbid(unsafe_code)]
+
+mod app;
+mod auth;
+mod body;
+mod connection;
+mod error;
+mod failure;
+mod fields;
+mod generate;
+mod grammars;
+mod json;
+mod limits;
+mod listen;
+mod log;
+mod mailbox;
+mod metrics;
+mod model;
+mod openapi;
+mod options;
+mod preflight;
+mod prompt;
+mod request;
+mod routes;
+mod sampling;
+mod speech;
+mod tools;
+mod usage;
+mod worker;
+
+pub use auth::ApiKeys;
+pub use failure::{Error, ErrorKind};
+pub use limits::Limits;
+pub use listen::serve;
+pub use log::LogFormat;
+pub use model::Model;
+pub use options::{ServerOptions, WorkerOptions};
+pub use preflight::{MemoryPlan, Need, plan_memory};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! What a client may send, in one place.
+
+use std::time::Duration;
+
+/// Limits on connections and requests. Each is enforced before what it bounds is allocated or computed.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Open connections; more wait in the system's queue until one closes.
+    pub connections: usize,
+    /// Time for the request line and the headers, from their first byte; for the first request, from the connection.
+    pub header_time: Duration,
+    /// How long a connection may stay open between requests.
+    pub idle_time: Duration,
+    /// How long a client may refuse to take bytes.
+    pub write_stall: Duration,
+    /// How long it may send nothing while its body is due.
+    pub body_stall: Duration,
+    /// Bytes of the path with its query.
+    pub path_bytes: usize,
+    /// Bytes of the request line and all headers.
+    pub head_bytes: usize,
+    /// Headers.
+    pub headers: usize,
+    /// Bytes of a body.
+    pub body_bytes: usize,
+    /// How deep a JSON document may nest.
+    pub json_depth: usize,
+    /// Values in a JSON document.
+    pub json_values: usize,
+    /// Messages of a conversation.
+    pub messages: usize,
+    /// Parts of the content of a message.
+    pub content_parts: usize,
+    /// Prompts of a request for completions.
+    pub prompts: usize,
+    /// Inputs of a request for embeddings.
+    pub embedding_inputs: usize,
+    /// Choices per prompt.
+    pub choices: usize,
+    /// Stop texts.
+    pub stops: usize,
+    /// Bytes of a stop text.
+    pub stop_bytes: usize,
+    /// Biased tokens.
+    pub logit_biases: usize,
+    /// Alternatives per token.
+    pub top_logprobs: usize,
+    /// Tools.
+    pub tools: usize,
+    /// Bytes of all tools together, as JSON.
+    pub tools_bytes: usize,
+    /// Bytes of a schema or a grammar.
+    pub schema_bytes: usize,
+    /// Bytes of texts that only name something: a model, a user.
+    pub name_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 1024,
+            header_time: Duration::from_secs(10),
+            idle_time: Duration::from_secs(60),
+            write_stall: Duration::from_secs(30),
+            body_stall: Duration::from_secs(15),
+            path_bytes: 4 << 10,
+            head_bytes: 24 << 10,
+            headers: 64,
+            body_bytes: 8 << 20,
+            json_depth: 64,
+            json_values: 200_000,
+            messages: 1024,
+            content_parts: 256,
+            prompts: 64,
+            embedding_inputs: 2048,
+            choices: 8,
+            stops: 16,
+            stop_bytes: 256,
+            logit_biases: 1024,
+            top_logprobs: 20,
+            tools: 128,
+            tools_bytes: 256 << 10,
+            schema_bytes: 64 << 10,
+            name_bytes: 512,
+        }
+    }
+}

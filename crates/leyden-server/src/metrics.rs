@@ -1,0 +1,291 @@
+//! Counters, gauges and histograms, and their text form (Prometheus exposition format 0.0.4).
+//!
+//! Names that begin with `vllm:` mean what inference gateways read under them; ours begin with `leyden_`. Every series
+//! is there from the start, with 0.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A number that grows, or is set.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, n: usize) {
+        self.0.fetch_add(n as u64, Ordering::Relaxed);
+    }
+
+    /// For gauges.
+    pub(crate) fn sub(&self, n: usize) {
+        self.0.fetch_sub(n as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set(&self, n: usize) {
+        self.0.store(n as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Upper bounds of times in seconds, for prompts, queues and whole answers.
+const LONG: &[f64] =
+    &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0];
+/// The same for the time between two tokens.
+const SHORT: &[f64] = &[
+    0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0,
+];
+
+/// Times by size.
+#[derive(Debug)]
+pub(crate) struct Histogram {
+    bounds: &'static [f64],
+    /// One more than there are bounds.
+    counts: Vec<AtomicU64>,
+    sum_ns: AtomicU64,
+}
+
+impl Histogram {
+    fn new(bounds: &'static [f64]) -> Histogram {
+        let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
+        Histogram { bounds, counts, sum_ns: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn observe(&self, time: Duration) {
+        let seconds = time.as_secs_f64();
+        let at = self.bounds.partition_point(|b| *b < seconds);
+        self.counts[at].fetch_add(1, Ordering::Relaxed);
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.sum_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+}
+
+/// What one model's worker counts.
+#[derive(Debug)]
+pub(crate) struct ModelMetrics {
+    pub(crate) waiting: Counter,
+    pub(crate) running: Counter,
+    pub(crate) kv_blocks: Counter,
+    pub(crate) kv_blocks_used: Counter,
+    pub(crate) kv_blocks_cached: Counter,
+    pub(crate) prompt_tokens: Counter,
+    pub(crate) generated_tokens: Counter,
+    pub(crate) prefix_queries: Counter,
+    pub(crate) prefix_hits: Counter,
+    pub(crate) preemptions: Counter,
+    pub(crate) steps: Counter,
+    pub(crate) failed_steps: Counter,
+    pub(crate) restarts: Counter,
+    pub(crate) guesses: Counter,
+    pub(crate) right_guesses: Counter,
+    /// By [`FINISHES`].
+    pub(crate) finished: [Counter; FINISHES.len()],
+    /// By [`REFUSALS`].
+    pub(crate) refused: [Counter; REFUSALS.len()],
+    pub(crate) first_token: Histogram,
+    pub(crate) inter_token: Histogram,
+    pub(crate) end_to_end: Histogram,
+    pub(crate) queue: Histogram,
+    pub(crate) step: Histogram,
+}
+
+/// How requests end.
+pub(crate) const FINISHES: [&str; 5] = ["stop", "length", "abort", "deadline", "error"];
+/// Why they are not taken.
+pub(crate) const REFUSALS: [&str; 3] = ["queue_full", "key_queue_full", "other"];
+
+impl Default for ModelMetrics {
+    fn default() -> ModelMetrics {
+        ModelMetrics {
+            waiting: Counter::default(),
+            running: Counter::default(),
+            kv_blocks: Counter::default(),
+            kv_blocks_used: Counter::default(),
+            kv_blocks_cached: Counter::default(),
+            prompt_tokens: Counter::default(),
+            generated_tokens: Counter::default(),
+            prefix_queries: Counter::default(),
+            prefix_hits: Counter::default(),
+            preemptions: Counter::default(),
+            steps: Counter::default(),
+            failed_steps: Counter::default(),
+            restarts: Counter::default(),
+            guesses: Counter::default(),
+            right_guesses: Counter::default(),
+            finished: Default::default(),
+            refused: Default::default(),
+            first_token: Histogram::new(LONG),
+            inter_token: Histogram::new(SHORT),
+            end_to_end: Histogram::new(LONG),
+            queue: Histogram::new(LONG),
+            step: Histogram::new(SHORT),
+        }
+    }
+}
+
+impl ModelMetrics {
+    /// The part of the cache that running requests hold, 0 to 1.
+    fn kv_usage(&self) -> f64 {
+        self.kv_blocks_used.get() as f64 / self.kv_blocks.get().max(1) as f64
+    }
+}
+
+/// What the HTTP side counts.
+#[derive(Debug, Default)]
+pub(crate) struct HttpMetrics {
+    pub(crate) connections: Counter,
+    pub(crate) connections_total: Counter,
+    /// By hundreds: 2xx to 5xx.
+    pub(crate) responses: [Counter; 4],
+}
+
+impl HttpMetrics {
+    /// Counts a response.
+    pub(crate) fn answered(&self, status: u16) {
+        if let Some(c) = usize::from(status / 100).checked_sub(2).and_then(|i| self.responses.get(i)) {
+            c.add(1);
+        }
+    }
+}
+
+type Read = fn(&ModelMetrics) -> f64;
+
+/// Name, help, type, and where the value comes from.
+const VALUES: &[(&str, &str, &str, Read)] = &[
+    ("vllm:num_requests_waiting", "Requests that wait.", "gauge", |m| m.waiting.get() as f64),
+    ("vllm:num_requests_running", "Requests that run.", "gauge", |m| m.running.get() as f64),
+    ("vllm:kv_cache_usage_perc", "Part of the cache that is held, 0 to 1.", "gauge", ModelMetrics::kv_usage),
+    ("vllm:prompt_tokens_total", "Tokens of prompts taken.", "counter", |m| m.prompt_tokens.get() as f64),
+    ("vllm:generation_tokens_total", "Tokens generated.", "counter", |m| m.generated_tokens.get() as f64),
+    ("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the cache.", "counter", |m| {
+        m.prefix_queries.get() as f64
+    }),
+    ("vllm:prefix_cache_hits_total", "Prompt tokens found there.", "counter", |m| m.prefix_hits.get() as f64),
+    ("vllm:num_preemptions_total", "Requests that had to make way.", "counter", |m| {
+        m.preemptions.get() as f64
+    }),
+    ("leyden_kv_blocks", "Blocks of the cache.", "gauge", |m| m.kv_blocks.get() as f64),
+    ("leyden_kv_blocks_held", "Blocks that requests hold.", "gauge", |m| m.kv_blocks_used.get() as f64),
+    ("leyden_kv_blocks_kept", "Blocks kept for reuse.", "gauge", |m| m.kv_blocks_cached.get() as f64),
+    ("leyden_steps_total", "Steps computed.", "counter", |m| m.steps.get() as f64),
+    ("leyden_failed_steps_total", "Steps that failed.", "counter", |m| m.failed_steps.get() as f64),
+    ("leyden_engine_restarts_total", "Engines made anew after a panic.", "counter", |m| {
+        m.restarts.get() as f64
+    }),
+    ("leyden_guessed_tokens_total", "Tokens guessed ahead.", "counter", |m| m.guesses.get() as f64),
+    ("leyden_right_guesses_total", "Guesses that were right.", "counter", |m| m.right_guesses.get() as f64),
+];
+
+type Times = fn(&ModelMetrics) -> &Histogram;
+
+const HISTOGRAMS: &[(&str, &str, Times)] = &[
+    ("vllm:time_to_first_token_seconds", "From arrival to the first token.", |m| &m.first_token),
+    ("vllm:inter_token_latency_seconds", "Between two tokens of a request.", |m| &m.inter_token),
+    ("vllm:time_per_output_token_seconds", "The same, under its older name.", |m| &m.inter_token),
+    ("vllm:e2e_request_latency_seconds", "From arrival to the end.", |m| &m.end_to_end),
+    ("vllm:request_queue_time_seconds", "From arrival to the first step.", |m| &m.queue),
+    ("leyden_step_seconds", "Time of a step.", |m| &m.step),
+];
+
+/// The page for `/metrics`.
+pub(crate) fn page(models: &[(&str, &ModelMetrics)], http: &HttpMetrics) -> String {
+    let mut out = String::new();
+    for (name, help, kind, read) in VALUES {
+        head(&mut out, name, help, kind);
+        for (model, m) in models {
+            line(&mut out, name, &labels(model, None), read(m));
+        }
+    }
+    for (name, help, key, names, of) in [
+        ("vllm:request_success_total", "Requests that ended, by how.", "finished_reason", &FINISHES[..], {
+            let f: fn(&ModelMetrics, usize) -> u64 = |m, i| m.finished[i].get();
+            f
+        }),
+        ("leyden_requests_refused_total", "Requests not taken, by why.", "reason", &REFUSALS[..], |m, i| {
+            m.refused[i].get()
+        }),
+    ] {
+        head(&mut out, name, help, "counter");
+        for (model, m) in models {
+            for (i, value) in names.iter().enumerate() {
+                line(&mut out, name, &labels(model, Some((key, value))), of(m, i) as f64);
+            }
+        }
+    }
+    for (name, help, times) in HISTOGRAMS {
+        head(&mut out, name, help, "histogram");
+        for (model, m) in models {
+            histogram(&mut out, name, model, times(m));
+        }
+    }
+    head(&mut out, "leyden_http_responses_total", "Responses by class of status.", "counter");
+    for (i, class) in ["2xx", "3xx", "4xx", "5xx"].iter().enumerate() {
+        let labels = format!("{{class=\"{class}\"}}");
+        line(&mut out, "leyden_http_responses_total", &labels, http.responses[i].get() as f64);
+    }
+    head(&mut out, "leyden_http_connections", "Open connections.", "gauge");
+    line(&mut out, "leyden_http_connections", "", http.connections.get() as f64);
+    head(&mut out, "leyden_http_connections_total", "Connections accepted.", "counter");
+    line(&mut out, "leyden_http_connections_total", "", http.connections_total.get() as f64);
+    out
+}
+
+// Writing to a text cannot fail.
+
+fn head(out: &mut String, name: &str, help: &str, kind: &str) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn line(out: &mut String, name: &str, labels: &str, value: f64) {
+    let _ = writeln!(out, "{name}{labels} {value}");
+}
+
+fn labels(model: &str, more: Option<(&str, &str)>) -> String {
+    let model = model.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+    match more {
+        Some((key, value)) => format!("{{model_name=\"{model}\",{key}=\"{value}\"}}"),
+        None => format!("{{model_name=\"{model}\"}}"),
+    }
+}
+
+fn histogram(out: &mut String, name: &str, model: &str, h: &Histogram) {
+    let mut sum = 0;
+    for (i, count) in h.counts.iter().enumerate() {
+        sum += count.load(Ordering::Relaxed);
+        let bound = h.bounds.get(i).map_or_else(|| "+Inf".to_owned(), f64::to_string);
+        let labels = labels(model, Some(("le", &bound)));
+        line(out, &format!("{name}_bucket"), &labels, sum as f64);
+    }
+    let labels = labels(model, None);
+    line(out, &format!("{name}_sum"), &labels, h.sum_ns.load(Ordering::Relaxed) as f64 * 1e-9);
+    line(out, &format!("{name}_count"), &labels, sum as f64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn histograms_are_cumulative() {
+        let m = ModelMetrics::default();
+        for ms in [1, 5, 6, 2_000_000] {
+            m.queue.observe(Duration::from_millis(ms));
+        }
+        let page = page(&[("a\"b", &m)], &HttpMetrics::default());
+        let value = |bound: &str| {
+            let start =
+                format!("vllm:request_queue_time_seconds_bucket{{model_name=\"a\\\"b\",le=\"{bound}\"}} ");
+            page.lines().find_map(|l| l.strip_prefix(&start)).unwrap().to_owned()
+        };
+        assert_eq!([value("0.005"), value("0.01"), value("1000"), value("+Inf")], ["2", "3", "3", "4"]);
+        assert!(page.contains("vllm:request_queue_time_seconds_sum{model_name=\"a\\\"b\"} 2000.012"));
+        // Every name has a type, and nothing stands twice.
+        let names: Vec<&str> = page.lines().filter_map(|l| l.strip_prefix("# TYPE ")).collect();
+        let mut unique = names.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(names.len(), unique.len());
+    }
+}

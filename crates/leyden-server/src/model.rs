@@ -1,0 +1,37 @@
+//! A model that is served.
+
+use crate::options::WorkerOptions;
+use leyden_engine::sample::SamplingParams;
+use leyden_kernels::Cpu;
+use leyden_models::Decoder;
+use leyden_text::{ChatTemplate, Tokenizer};
+use std::fmt;
+use std::sync::Arc;
+
+/// The parts of a loaded model, and how to serve it.
+pub struct Model {
+    /// What clients call it.
+    pub name: String,
+    /// What else they may call it.
+    pub aliases: Vec<String>,
+    /// Its weights.
+    pub decoder: Arc<Decoder>,
+    /// The processor that it runs on.
+    pub cpu: Arc<Cpu>,
+    /// Its tokenizer.
+    pub tokenizer: Arc<dyn Tokenizer>,
+    /// Its chat template, if it has one.
+    pub template: Option<Arc<ChatTemplate>>,
+    /// How tokens are chosen where a request does not say.
+    pub sampling: SamplingParams,
+    /// Texts across which DRY sees no repetition where a request does not say.
+    pub sequence_breakers: Vec<String>,
+    /// Its engine.
+    pub worker: WorkerOptions,
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Model").field("name", &self.name).finish_non_exhaustive()
+    }
+}

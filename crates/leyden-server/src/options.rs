@@ -1,0 +1,85 @@
+//! What a server is made for.
+
+use crate::auth::ApiKeys;
+use crate::limits::Limits;
+use crate::log::LogFormat;
+use leyden_kernels::attention::KvType;
+use std::time::Duration;
+
+/// Of the server as a whole.
+#[derive(Debug)]
+pub struct ServerOptions {
+    /// The address to listen on.
+    pub host: String,
+    /// The port; 0 takes a free one.
+    pub port: u16,
+    /// Who may ask; without keys anybody may.
+    pub keys: Option<ApiKeys>,
+    /// Whether an address that others can reach is meant to be served without keys.
+    pub no_auth: bool,
+    /// How long running requests have to finish after the signal to end.
+    pub drain: Duration,
+    /// The longest that a request may take, waiting included.
+    pub request_time: Duration,
+    /// What requests may look like.
+    pub limits: Limits,
+    /// How requests are logged.
+    pub log: LogFormat,
+}
+
+impl Default for ServerOptions {
+    fn default() -> ServerOptions {
+        ServerOptions {
+            host: "127.0.0.1".to_owned(),
+            port: 8080,
+            keys: None,
+            no_auth: false,
+            drain: Duration::from_secs(30),
+            request_time: Duration::from_secs(3600),
+            limits: Limits::default(),
+            log: LogFormat::Text,
+        }
+    }
+}
+
+/// Of one model's engine.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerOptions {
+    /// How keys and values are stored.
+    pub kv_type: KvType,
+    /// The longest text in tokens, prompt and answer together.
+    pub context: usize,
+    /// Tokens that all running requests together can hold.
+    pub kv_tokens: usize,
+    /// The most tokens in one step.
+    pub step_tokens: usize,
+    /// The most requests that run at a time.
+    pub parallel: usize,
+    /// The most requests that wait.
+    pub queue: usize,
+    /// The most requests of one key that wait.
+    pub queue_per_key: usize,
+    /// By how much prompts may lengthen the time between two tokens of others.
+    pub prompt_stall: Duration,
+    /// Whether repetitions in a text are used to guess tokens ahead.
+    pub speculate: bool,
+    /// For tests: a request whose prompt begins with this token panics in its step.
+    pub panic_token: Option<u32>,
+}
+
+impl Default for WorkerOptions {
+    fn default() -> WorkerOptions {
+        WorkerOptions {
+            kv_type: KvType::default(),
+            context: 4096,
+            kv_tokens: 4096,
+            step_tokens: 512,
+            parallel: 64,
+            queue: 256,
+            queue_per_key: 128,
+            prompt_stall: Duration::from_millis(250),
+            speculate: true,
+            panic_token: None,
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! `/v1/chat/completions`: the next message of a conversation.
+
+use crate::app::{App, Call, Served, document, unix_time};
+use crate::body::Reply;
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::generate::{self, Format, finish_reason};
+use crate::grammars;
+use crate::limits::Limits;
+use crate::mailbox::{End, TokenLogprob, Update};
+use crate::openapi::{messages_schema, operation, usage_schema};
+use crate::prompt::{self, Chat};
+use crate::request::{self, Common, Extras, Wanted};
+use crate::speech::Speech;
+use crate::tools;
+use crate::usage::Usage;
+use crate::worker::Task;
+use hyper::{Response, StatusCode};
+use leyden_text::output::OutputParser;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// A request that can be served.
+struct Ready {
+    common: Common,
+    tasks: Vec<Task>,
+    logprobs: bool,
+    /// What tells an answer's parts apart.
+    parser: OutputParser,
+}
+
+pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (here, body) = (Arc::clone(&app), call);
+    let (call, ready) = prompt::aside(move || {
+        let ready = read(&here, &body)?;
+        Ok((body, ready))
+    })
+    .await?;
+    let Ready { common, tasks, logprobs, parser } = ready;
+    let salt = common.cache_salt.clone();
+    let running = generate::submit(app, call, &common.model, tasks, salt).await?;
+    let head = Head {
+        id: format!("chatcmpl-{}", running.id()),
+        created: unix_time(),
+        seed: common.sampling.params.seed.cast_signed(),
+        logprobs,
+        model: Arc::clone(&common.model),
+    };
+    let speech = |choice| Speech::new(parser.clone(), &running.id(), choice);
+    let mut speeches: Vec<Speech> = (0..common.choices).map(speech).collect();
+    if common.stream {
+        let begun = vec![false; common.choices];
+        return Ok(running.stream(Chunks { head, speeches, begun, usage: common.usage_in_stream }));
+    }
+    let (answers, usage) = running.collect().await?;
+    let choices: Vec<Value> =
+        answers.iter().zip(&mut speeches).enumerate().map(|(i, (a, s))| head.choice(i, a, s)).collect();
+    let mut shown = head.json("chat.completion", &choices);
+    shown["usage"] = usage.json();
+    Ok(document(StatusCode::OK, &shown))
+}
+
+fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
+    let limits = &app.limits;
+    let mut body = Fields::of_body(call.json(limits)?)?;
+    let common = request::read(&mut body, app, &["max_tokens", "max_completion_tokens"])?;
+    let messages = match body.list("messages", 1, limits.messages)? {
+        Some(messages) => prompt::messages(messages, limits)?,
+        None => return Err(body.required("messages").err().unwrap_or_else(|| ApiError::body("no messages"))),
+    };
+    let logprobs = body.flag("logprobs")?.unwrap_or(false);
+    let top = body.size("top_logprobs", 0, limits.top_logprobs)?;
+    if top.is_some() && !logprobs {
+        return Err(ApiError::field("top_logprobs", "`top_logprobs` needs `logprobs`"));
+    }
+    modalities(&mut body)?;
+    let tools = tools::read(&mut body, &common.model, limits)?;
+    let list = tools.as_ref().map(|t| t.list.clone());
+    let chat = Chat { tools: list, variables: variables(&mut body, limits)? };
+    let shape = grammars::shape(&mut body, limits)?;
+    body.finish()?;
+    let shape = match (&tools, shape) {
+        (Some(_), Some(shape)) => {
+            let message = "a form of the answer and `tools` exclude each other";
+            return Err(ApiError::unsupported(shape.param(), message));
+        }
+        (Some(tools), None) => tools.shape(&common.model)?,
+        (None, shape) => shape,
+    };
+    let (text, tokens) = prompt::of_messages(&common.model, &messages, &chat)?;
+    let room = prompt::room(&common.model, "messages", tokens.len())?;
+    let shape = shape.map(|s| s.compiled(&common.model)).transpose()?;
+    let gate = gate(&common.model, &text);
+    let visible = Arc::clone(&common.model.visible);
+    let extras = Extras { gate, visible, shape, logprobs: logprobs.then(|| top.unwrap_or(0)) };
+    let tasks = common.tasks(&[Wanted { prompt: Arc::new(tokens), room }], &extras)?;
+    let parser = common.model.format.parser(&text, chat.tools.as_ref());
+    Ok(Ready { common, tasks, logprobs, parser })
+}
+
+/// Where the message begins for whose form there are rules: behind what the model thinks before.
+fn gate(model: &Served, prompt: &str) -> Option<String> {
+    if model.format.is_harmony() {
+        return Some("<|channel|>final<|message|>".to_owned());
+    }
+    let (_, end) = model.format.reasoning()?;
+    model.format.begins_reasoning(prompt).then(|| end.to_owned())
+}
+
+fn modalities(body: &mut Fields) -> Result<(), ApiError> {
+    match body.list("modalities", 1, 8)? {
+        Some(kinds) if kinds.iter().any(|k| k != "text") => {
+            Err(ApiError::unsupported("modalities", "`modalities` other than `text` are not supported"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Variables that templates know and a client may set. No others: a template's own could be overwritten.
+const VARIABLES: [&str; 3] = ["enable_thinking", "thinking", "reasoning_effort"];
+
+fn variables(body: &mut Fields, limits: &Limits) -> Result<Map<String, Value>, ApiError> {
+    let mut variables = Map::new();
+    if let Some(effort) = body.text("reasoning_effort", limits.name_bytes)? {
+        variables.insert("reasoning_effort".to_owned(), effort.into());
+    }
+    if let Some(value) = body.take("chat_template_kwargs") {
+        let mut fields = Fields::at("chat_template_kwargs", value)?;
+        for name in VARIABLES {
+            let value = if name == "reasoning_effort" {
+                fields.text(name, limits.name_bytes)?.map(Value::from)
+            } else {
+                fields.flag(name)?.map(Value::from)
+            };
+            variables.extend(value.map(|v| (name.to_owned(), v)));
+        }
+        fields.finish()?;
+    }
+    Ok(variables)
+}
+
+/// What all documents of an answer have.
+struct Head {
+    id: String,
+    created: u64,
+    seed: i64,
+    logprobs: bool,
+    model: Arc<Served>,
+}
+
+impl Head {
+    fn json(&self, object: &str, choices: &[Value]) -> Value {
+        json!({
+            "id": self.id,
+            "object": object,
+            "created": self.created,
+            "model": self.model.name,
+            "choices": choices,
+            "seed": self.seed,
+            "system_fingerprint": concat!("leyden-", env!("CARGO_PKG_VERSION")),
+        })
+    }
+
+    /// A whole choice.
+    fn choice(&self, index: usize, answer: &Update, speech: &mut Speech) -> Value {
+        let message = speech.message(&answer.text);
+        json!({
+            "index": index,
+            "message": message,
+            "logprobs": self.logprobs(&answer.logprobs),
+            "finish_reason": finish(answer.end.unwrap_or(End::Stop), speech),
+        })
+    }
+
+    fn logprobs(&self, tokens: &[TokenLogprob]) -> Value {
+        if !self.logprobs {
+            return Value::Null;
+        }
+        let content: Vec<Value> = tokens
+            .iter()
+            .map(|t| {
+                let mut shown = self.logprob(t.token, t.logprob);
+                shown["top_logprobs"] = t.top.iter().map(|&(id, p)| self.logprob(id, p)).collect();
+                shown
+            })
+            .collect();
+        json!({ "content": content, "refusal": null })
+    }
+
+    fn logprob(&self, token: u32, logprob: f32) -> Value {
+        let bytes = self.model.tokenizer.token_bytes(token).unwrap_or_default();
+        // Minus infinity is not JSON; OpenAI's number for "nearly impossible" stands in for it.
+        let logprob = if logprob.is_finite() { f64::from(logprob) } else { -9999.0 };
+        json!({ "token": String::from_utf8_lossy(bytes), "logprob": logprob, "bytes": bytes })
+    }
+}
+
+/// A whole answer that calls tools ends for them.
+fn finish(end: End, speech: &Speech) -> &'static str {
+    if end == End::Stop && speech.calls() { "tool_calls" } else { finish_reason(end) }
+}
+
+/// A stream of chunks.
+struct Chunks {
+    head: Head,
+    /// By choice.
+    speeches: Vec<Speech>,
+    /// Choices whose first chunk, which names the role, is out.
+    begun: Vec<bool>,
+    usage: bool,
+}
+
+impl Chunks {
+    fn chunk(&self, choice: usize, delta: &Value, logprobs: &Value, finish: Option<&str>) -> Value {
+        let choice =
+            json!({ "index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": finish });
+        let mut chunk = self.head.json("chat.completion.chunk", &[choice]);
+        if self.usage {
+            chunk["usage"] = Value::Null;
+        }
+        chunk
+    }
+}
+
+impl Format for Chunks {
+    fn update(&mut self, choice: usize, update: Update) -> Vec<Value> {
+        let mut chunks = Vec::new();
+        if !std::mem::replace(&mut self.begun[choice], true) {
+            chunks.push(self.chunk(
+                choice,
+                &json!({ "role": "assistant", "content": "" }),
+                &Value::Null,
+                None,
+            ));
+        }
+        let mut deltas = self.speeches[choice].push(&update.text);
+        let end = update.end.filter(|end| matches!(end, End::Stop | End::Length));
+        if end.is_some() {
+            deltas.extend(self.speeches[choice].finish());
+        }
+        if deltas.is_empty() && !update.logprobs.is_empty() {
+            // Tokens whose text is held back, or is none.
+            deltas.push(json!({ "content": "" }));
+        }
+        // The tokens come with the first piece of what they say.
+        let mut logprobs = self.head.logprobs(&update.logprobs);
+        for delta in deltas {
+            chunks.push(self.chunk(choice, &delta, &logprobs.take(), None));
+        }
+        if let Some(end) = end {
+            let reason = finish(end, &self.speeches[choice]);
+            chunks.push(self.chunk(choice, &json!({}), &Value::Null, Some(reason)));
+        }
+        chunks
+    }
+
+    fn usage(&mut self, usage: Usage) -> Vec<Value> {
+        if !self.usage {
+            return Vec::new();
+        }
+        let mut chunk = self.head.json("chat.completion.chunk", &[]);
+        chunk["usage"] = usage.json();
+        vec![chunk]
+    }
+}
+
+pub(super) fn describe() -> Value {
+    let limits = Limits::default();
+    let mut properties = request::schema(&limits);
+    let tokens = json!({ "type": "integer", "minimum": 1, "maximum": i32::MAX });
+    let flags = json!({ "enable_thinking": { "type": "boolean" }, "thinking": { "type": "boolean" },
+        "reasoning_effort": { "type": "string" } });
+    let more = json!({
+        "messages": messages_schema(),
+        "max_tokens": tokens,
+        "max_completion_tokens": tokens,
+        "logprobs": { "type": "boolean" },
+        "top_logprobs": { "type": "integer", "minimum": 0, "maximum": limits.top_logprobs },
+        "modalities": { "type": "array", "minItems": 1, "maxItems": 8, "items": { "const": "text" } },
+        "reasoning_effort": { "type": "string", "maxLength": limits.name_bytes },
+        "chat_template_kwargs": { "type": "object", "additionalProperties": false, "properties": flags },
+    });
+    for more in [more, tools::schema(&limits)] {
+        if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
+            all.extend(more);
+        }
+    }
+    let body = json!({
+        "type": "object", "additionalProperties": false, "required": ["messages"], "properties": properties
+    });
+    let message = json!({
+        "type": "object",
+        "required": ["role", "content"],
+        "properties": { "role": { "const": "assistant" }, "content": { "type": ["string", "null"] },
+            "reasoning_content": { "type": "string" }, "tool_calls": { "type": "array", "items": { "type": "object" } }
+        }
+    });
+    let choice = json!({
+        "type": "object",
+        "required": ["index", "message", "finish_reason"],
+        "properties": {
+            "index": { "type": "integer" }, "message": message, "finish_reason": { "enum": ["stop", "length", "tool_calls"] }
+        }
+    });
+    let answer = json!({
+        "type": "object",
+        "required": ["id", "object", "created", "model", "choices", "usage"],
+        "properties": {
+            "id": { "type": "string" }, "object": { "const": "chat.completion" }, "created": { "type": "integer" },
+            "model": { "type": "string" }, "choices": { "type": "array", "items": choice }, "usage": usage_schema(),
+            "seed": { "type": "integer", "description": "With this seed the same request gives the same answer" },
+        }
+    });
+    let mut it = operation("chat", "The next message of a conversation", Some(&body), &answer);
+    it["responses"]["200"]["content"]["text/event-stream"] = json!({ "schema": { "type": "string" } });
+    it
+}

@@ -1,0 +1,48 @@
+//! `/detokenize`: the text of tokens.
+
+use crate::app::{App, Call, document};
+use crate::body::Reply;
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::openapi::operation;
+use crate::prompt;
+use hyper::{Response, StatusCode};
+use leyden_text::Detokenizer;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    prompt::aside(move || {
+        let mut body = Fields::of_body(call.json(&app.limits)?)?;
+        let model = app.model(body.text("model", app.limits.name_bytes)?.as_deref())?;
+        let tokens = body.required("tokens")?;
+        body.finish()?;
+        let tokens = prompt::tokens(model, "tokens", &tokens)?;
+        let mut characters = Detokenizer::new();
+        let mut text = String::new();
+        let mut previous = None;
+        for token in tokens {
+            let bytes = model.tokenizer.bytes_after(previous.replace(token), token).unwrap_or_default();
+            text += &characters.push(&bytes);
+        }
+        text += &characters.finish();
+        Ok(document(StatusCode::OK, &json!({ "prompt": text })))
+    })
+    .await
+}
+
+pub(super) fn describe() -> Value {
+    let body = json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["tokens"],
+        "properties": {
+            "model": { "type": "string" },
+            "tokens": { "type": "array", "items": { "type": "integer", "minimum": 0 } }
+        }
+    });
+    let schema = json!({
+        "type": "object", "required": ["prompt"], "properties": { "prompt": { "type": "string" } }
+    });
+    operation("detokenize", "The text of tokens", Some(&body), &schema)
+}

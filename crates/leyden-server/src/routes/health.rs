@@ -1,0 +1,45 @@
+//! `/health` and `/health/live`: whether requests would be answered, and whether the process runs.
+
+use crate::app::{App, Call, document};
+use crate::body::Reply;
+use crate::error::ApiError;
+use crate::openapi::operation;
+use hyper::{Response, StatusCode};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// 200 if all models can answer and the server does not close.
+pub(super) async fn ready(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    let status = if app.is_closing() {
+        "closing"
+    } else if app.models.iter().all(|m| m.worker.is_alive()) {
+        "ready"
+    } else {
+        "failed"
+    };
+    let code = if status == "ready" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Ok(document(code, &json!({ "status": status })))
+}
+
+/// Always 200.
+pub(super) async fn live(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    Ok(document(StatusCode::OK, &json!({ "status": "live" })))
+}
+
+pub(super) fn describe_ready() -> Value {
+    let mut it = operation("ready", "Whether requests would be answered", None, &health());
+    it["responses"]["503"] = json!({
+        "description": "The server closes, or a model has failed",
+        "content": { "application/json": { "schema": health() } }
+    });
+    it
+}
+
+pub(super) fn describe_live() -> Value {
+    operation("live", "Whether the process runs", None, &health())
+}
+
+fn health() -> Value {
+    let status = json!({ "type": "string", "enum": ["ready", "live", "closing", "failed"] });
+    json!({ "type": "object", "required": ["status"], "properties": { "status": status } })
+}

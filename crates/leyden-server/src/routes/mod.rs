@@ -1,0 +1,156 @@
+//! The endpoints: one file each, and one table that names for each its path, its access and its description.
+//!
+//! The access is that of the route which was found, so no other reading of a path can lead around it.
+
+mod chat;
+mod completions;
+mod detokenize;
+mod embeddings;
+mod health;
+mod metrics;
+mod models;
+mod openapi;
+mod tokenize;
+mod version;
+
+use crate::app::{App, Call};
+use crate::auth::{Access, Scope};
+use crate::body::Reply;
+use crate::error::ApiError;
+use hyper::{Method, Response};
+use serde_json::Value;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// What an endpoint returns.
+pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Response<Reply>, ApiError>> + Send>>;
+
+/// An endpoint.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    /// A last part in braces stands for anything, slashes included.
+    pub(crate) path: &'static str,
+    pub(crate) access: Access,
+    /// Whether it costs computing, and counts as a request of its key.
+    pub(crate) generates: bool,
+    pub(crate) answer: fn(Arc<App>, Call) -> Answering,
+    /// Its operation in the OpenAPI document.
+    pub(crate) describe: fn() -> Value,
+}
+
+/// Declares the endpoints: module, function, method, path, access, whether it computes.
+macro_rules! routes {
+    ($($module:ident::$answer:ident $describe:ident $method:ident $path:literal $access:expr, $generates:literal;)*) => {
+        /// All endpoints.
+        pub(crate) static ROUTES: &[Route] = &[$(Route {
+            method: Method::$method,
+            path: $path,
+            access: $access,
+            generates: $generates,
+            answer: |app, call| Box::pin($module::$answer(app, call)),
+            describe: $module::$describe,
+        },)*];
+    };
+}
+
+const INFERENCE: Access = Access::Needs(Scope::Inference);
+const METRICS: Access = Access::Needs(Scope::Metrics);
+
+// ROUTES
+routes! {
+    chat::answer describe POST "/v1/chat/completions" INFERENCE, true;
+    completions::answer describe POST "/v1/completions" INFERENCE, true;
+    embeddings::answer describe POST "/v1/embeddings" INFERENCE, true;
+    models::list describe_list GET "/v1/models" INFERENCE, false;
+    models::one describe_one GET "/v1/models/{model}" INFERENCE, false;
+    tokenize::answer describe POST "/tokenize" INFERENCE, false;
+    detokenize::answer describe POST "/detokenize" INFERENCE, false;
+    health::ready describe_ready GET "/health" Access::Open, false;
+    health::live describe_live GET "/health/live" Access::Open, false;
+    metrics::answer describe GET "/metrics" METRICS, false;
+    version::answer describe GET "/version" Access::AnyKey, false;
+    openapi::answer describe GET "/openapi.json" Access::AnyKey, false;
+}
+
+/// A route and what stands in the place of its variable.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) route: &'static Route,
+    pub(crate) variable: String,
+}
+
+/// The route for a request.
+pub(crate) fn find(method: &Method, path: &str) -> Option<Found> {
+    let of = |route: &'static Route| Some(Found { route, variable: variable(route.path, path)? });
+    ROUTES.iter().filter(|r| r.method == method).find_map(of)
+}
+
+/// The methods that a path knows.
+pub(crate) fn methods(path: &str) -> Vec<&'static str> {
+    ROUTES.iter().filter(|r| variable(r.path, path).is_some()).map(|r| r.method.as_str()).collect()
+}
+
+/// What stands in the place of a pattern's variable, or nothing if it has none; `None` if the path is another one.
+fn variable(pattern: &str, path: &str) -> Option<String> {
+    let Some((start, _)) = pattern.split_once('{') else {
+        return (pattern == path).then(String::new);
+    };
+    let rest = path.strip_prefix(start).filter(|rest| !rest.is_empty())?;
+    percent_decoded(rest)
+}
+
+/// `%41` as `A`. `None` if that is not UTF-8, or a `%` has no digits.
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        if byte != b'%' {
+            bytes.push(byte);
+            rest = after;
+            continue;
+        }
+        let (hex, after) = after.split_at_checked(2)?;
+        if !hex.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        bytes.push(u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()?);
+        rest = after;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lead_to_their_routes() {
+        let path = |m: Method, p: &str| find(&m, p).map(|f| (f.route.path, f.variable));
+        assert_eq!(path(Method::GET, "/health"), Some(("/health", String::new())));
+        assert_eq!(path(Method::GET, "/v1/models/a/b%20c"), Some(("/v1/models/{model}", "a/b c".to_owned())));
+        for wrong in
+            ["/Health", "/health/", "//health", "/v1/models/", "/v1/models/%zz", "/v1/models/%+1", ""]
+        {
+            assert_eq!(path(Method::GET, wrong), None, "{wrong}");
+        }
+        assert_eq!(path(Method::GET, "/v1/completions"), None);
+        assert_eq!(methods("/v1/completions"), ["POST"]);
+    }
+
+    /// Whoever adds an endpoint says here, too, who may use it.
+    #[test]
+    fn every_route_has_the_access_that_it_should_have() {
+        let open = ["/health", "/health/live"];
+        let any_key = ["/version", "/openapi.json"];
+        for route in ROUTES {
+            let wanted = match route.path {
+                p if open.contains(&p) => Access::Open,
+                p if any_key.contains(&p) => Access::AnyKey,
+                "/metrics" => METRICS,
+                _ => INFERENCE,
+            };
+            assert_eq!(route.access, wanted, "{}", route.path);
+        }
+    }
+}

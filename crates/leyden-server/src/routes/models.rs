@@ -1,0 +1,58 @@
+//! `/v1/models`: what is served.
+
+use crate::app::{App, Call, Served, document};
+use crate::body::Reply;
+use crate::error::ApiError;
+use crate::openapi::operation;
+use hyper::{Response, StatusCode};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+pub(super) async fn list(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    let data: Vec<Value> = app.models.iter().map(|m| shown(&app, m)).collect();
+    Ok(document(StatusCode::OK, &json!({ "object": "list", "data": data })))
+}
+
+pub(super) async fn one(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let model = app.model(Some(&call.variable))?;
+    Ok(document(StatusCode::OK, &shown(&app, model)))
+}
+
+fn shown(app: &App, model: &Served) -> Value {
+    json!({
+        "id": model.name,
+        "object": "model",
+        "created": app.started,
+        "owned_by": "leyden",
+        "max_model_len": model.context,
+    })
+}
+
+pub(super) fn describe_list() -> Value {
+    let schema = json!({
+        "type": "object",
+        "required": ["object", "data"],
+        "properties": { "object": { "const": "list" }, "data": { "type": "array", "items": model() } }
+    });
+    operation("listModels", "The models", None, &schema)
+}
+
+pub(super) fn describe_one() -> Value {
+    let mut it = operation("getModel", "One model", None, &model());
+    it["parameters"] = json!([{ "name": "model", "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } }]);
+    it
+}
+
+fn model() -> Value {
+    json!({
+        "type": "object",
+        "required": ["id", "object", "created", "owned_by", "max_model_len"],
+        "properties": {
+            "id": { "type": "string" },
+            "object": { "const": "model" },
+            "created": { "type": "integer" },
+            "owned_by": { "type": "string" },
+            "max_model_len": { "type": "integer", "description": "Longest text in tokens, prompt and answer together" }
+        }
+    })
+}

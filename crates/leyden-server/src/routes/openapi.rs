@@ -1,0 +1,17 @@
+//! `/openapi.json`: this interface, described.
+
+use crate::app::{App, Call, document};
+use crate::body::Reply;
+use crate::error::ApiError;
+use crate::openapi::{self, operation};
+use hyper::{Response, StatusCode};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+pub(super) async fn answer(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    Ok(document(StatusCode::OK, &openapi::document(super::ROUTES, app.keys.is_some())))
+}
+
+pub(super) fn describe() -> Value {
+    operation("openapi", "This document", None, &json!({ "type": "object" }))
+}

@@ -1,0 +1,20 @@
+//! `/version`: which program answers.
+
+use crate::app::{App, Call, document};
+use crate::body::Reply;
+use crate::error::ApiError;
+use crate::openapi::operation;
+use hyper::{Response, StatusCode};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+pub(super) async fn answer(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    Ok(document(StatusCode::OK, &json!({ "version": env!("CARGO_PKG_VERSION") })))
+}
+
+pub(super) fn describe() -> Value {
+    let schema = json!({
+        "type": "object", "required": ["version"], "properties": { "version": { "type": "string" } }
+    });
+    operation("version", "The program's version", None, &schema)
+}

@@ -1,0 +1,237 @@
+//! The fields that say how tokens are chosen.
+//!
+//! Ranges are checked here; for OpenAI's fields they are OpenAI's, for the others those of the sampler. What a request
+//! leaves out is as `leyden run` has it for the same model.
+
+use crate::app::Served;
+use crate::error::ApiError;
+use crate::fields::{self, Fields, wrong};
+use crate::limits::Limits;
+use leyden_engine::sample::{
+    Mirostat, MirostatVersion, Sampler, SamplingParams, SamplingStep, SequenceBreakers,
+};
+use leyden_text::Special;
+use serde_json::{Value, json};
+use std::hash::{BuildHasher, RandomState};
+use std::ops::RangeInclusive;
+use std::sync::PoisonError;
+
+/// A request's way of choosing tokens.
+#[derive(Clone, Debug)]
+pub(crate) struct Sampling {
+    pub(crate) params: SamplingParams,
+    breakers: Vec<String>,
+}
+
+/// A field that is a number: where it goes.
+struct NumberField {
+    name: &'static str,
+    range: RangeInclusive<f64>,
+    set: fn(&mut SamplingParams, f32),
+}
+
+const TINY: f64 = f32::MIN_POSITIVE as f64;
+
+static NUMBERS: &[NumberField] = &[
+    NumberField { name: "temperature", range: 0.0..=2.0, set: |p, x| p.temperature = x },
+    // 0 keeps the best token alone, as everything below its probability does.
+    NumberField { name: "top_p", range: 0.0..=1.0, set: |p, x| p.top_p = x.max(f32::MIN_POSITIVE) },
+    NumberField { name: "frequency_penalty", range: -2.0..=2.0, set: |p, x| p.penalties.frequency = x },
+    NumberField { name: "presence_penalty", range: -2.0..=2.0, set: |p, x| p.penalties.presence = x },
+    NumberField { name: "min_p", range: 0.0..=1.0, set: |p, x| p.min_p = x },
+    NumberField { name: "typical_p", range: TINY..=1.0, set: |p, x| p.typical = x },
+    NumberField { name: "top_n_sigma", range: -1.0..=1000.0, set: |p, x| p.top_n_sigma = x },
+    NumberField { name: "repeat_penalty", range: 0.01..=100.0, set: |p, x| p.penalties.repeat = x },
+    NumberField { name: "xtc_probability", range: 0.0..=1.0, set: |p, x| p.xtc.probability = x },
+    NumberField { name: "xtc_threshold", range: 0.0..=1.0, set: |p, x| p.xtc.threshold = x },
+    NumberField { name: "dynatemp_range", range: 0.0..=100.0, set: |p, x| p.dynamic_temperature.range = x },
+    NumberField {
+        name: "dynatemp_exponent",
+        range: TINY..=100.0,
+        set: |p, x| p.dynamic_temperature.exponent = x,
+    },
+    NumberField { name: "dry_multiplier", range: 0.0..=1000.0, set: |p, x| p.dry.multiplier = x },
+    NumberField { name: "dry_base", range: 1.0..=1000.0, set: |p, x| p.dry.base = x },
+];
+
+/// A field that is a size: where it goes.
+struct SizeField {
+    name: &'static str,
+    set: fn(&mut SamplingParams, usize),
+}
+
+/// The largest of them: more tokens than any context has.
+const MOST: usize = i32::MAX as usize;
+
+static SIZES: &[SizeField] = &[
+    SizeField { name: "top_k", set: |p, n| p.top_k = n },
+    SizeField { name: "repeat_last_n", set: |p, n| p.penalties.window = n },
+    SizeField { name: "dry_allowed_length", set: |p, n| p.dry.allowed_length = n },
+    SizeField { name: "dry_penalty_last_n", set: |p, n| p.dry.window = n },
+];
+
+/// Takes the fields.
+pub(crate) fn read(body: &mut Fields, model: &Served, limits: &Limits) -> Result<Sampling, ApiError> {
+    let mut params = model.sampling.clone();
+    for field in NUMBERS {
+        if let Some(x) = body.number(field.name, field.range.clone())? {
+            (field.set)(&mut params, x);
+        }
+    }
+    for field in SIZES {
+        if let Some(n) = body.size(field.name, 0, MOST)? {
+            (field.set)(&mut params, n);
+        }
+    }
+    mirostat(body, &mut params)?;
+    if let Some(value) = body.take("samplers") {
+        params.order = order(&value)?;
+    }
+    if let Some(value) = body.take("logit_bias") {
+        params.logit_bias = logit_bias(value, model, limits)?;
+    }
+    let seed = body.integer("seed", i64::MIN..=i64::MAX)?;
+    // The standard library seeds its hashers from the system's random numbers. 32 bits survive any client's numbers.
+    params.seed = seed.map_or_else(|| RandomState::new().hash_one(0) >> 32, i64::cast_unsigned);
+    let breakers = match body.list("dry_sequence_breakers", 0, 64)? {
+        None => model.sequence_breakers.clone(),
+        Some(items) => {
+            let read = |(i, v)| fields::text(&format!("dry_sequence_breakers[{i}]"), v, 40);
+            items.into_iter().enumerate().map(read).collect::<Result<_, _>>()?
+        }
+    };
+    SequenceBreakers::check(&breakers).map_err(|what| ApiError::field("dry_sequence_breakers", what))?;
+    params.check(model.vocabulary).map_err(|e| engine(&e))?;
+    Ok(Sampling { params, breakers })
+}
+
+fn mirostat(body: &mut Fields, params: &mut SamplingParams) -> Result<(), ApiError> {
+    let version = body.size("mirostat", 0, 2)?;
+    let entropy = body.number("mirostat_tau", 0.0..=100.0)?;
+    let rate = body.number("mirostat_eta", 0.0..=100.0)?;
+    let mut m = params.mirostat.unwrap_or_default();
+    m = Mirostat { entropy: entropy.unwrap_or(m.entropy), rate: rate.unwrap_or(m.rate), ..m };
+    params.mirostat = match version {
+        None => params.mirostat.map(|_| m),
+        Some(0) => None,
+        Some(1) => Some(Mirostat { version: MirostatVersion::V1, ..m }),
+        Some(_) => Some(Mirostat { version: MirostatVersion::V2, ..m }),
+    };
+    Ok(())
+}
+
+fn order(value: &Value) -> Result<Vec<SamplingStep>, ApiError> {
+    let Value::Array(names) = value else { return Err(wrong("samplers", "a list of names", value)) };
+    if names.len() > SamplingStep::ALL.len() {
+        return Err(ApiError::field("samplers", "`samplers` has more items than there are steps"));
+    }
+    let mut steps = Vec::new();
+    for (i, name) in names.iter().enumerate() {
+        let step = SamplingStep::ALL.iter().find(|s| name.as_str() == Some(s.name()));
+        let Some(step) = step.copied().filter(|s| !steps.contains(s)) else {
+            let known: Vec<&str> = SamplingStep::ALL.iter().map(|s| s.name()).collect();
+            let path = format!("samplers[{i}]");
+            let message = format!("`{path}` stands twice or is not one of {}", known.join(", "));
+            return Err(ApiError::field(path, message));
+        };
+        steps.push(step);
+    }
+    Ok(steps)
+}
+
+fn logit_bias(value: Value, model: &Served, limits: &Limits) -> Result<Vec<(u32, f32)>, ApiError> {
+    let entries = Fields::at("logit_bias", value)?.rest();
+    if entries.len() > limits.logit_biases {
+        let message =
+            format!("`logit_bias` has {} entries; {} are the most", entries.len(), limits.logit_biases);
+        return Err(ApiError::field("logit_bias", message));
+    }
+    let mut biases = Vec::new();
+    for (id, bias) in entries {
+        let shown: String = id.chars().take(32).collect();
+        let path = format!("logit_bias.{shown}");
+        let token =
+            id.parse::<u32>().ok().filter(|t| (*t as usize) < model.vocabulary && t.to_string() == id);
+        let Some(token) = token else {
+            let message = format!("`{path}` does not name a token id below {}", model.vocabulary);
+            return Err(ApiError::field(path, message));
+        };
+        biases.push((token, fields::number(&path, &bias, -100.0..=100.0)?));
+    }
+    Ok(biases)
+}
+
+/// What the sampler has against parameters.
+fn engine(error: &leyden_engine::Error) -> ApiError {
+    match error.kind() {
+        leyden_engine::ErrorKind::Parameter { name, what } => {
+            ApiError::field(*name, format!("{name}: {what}"))
+        }
+        _ => ApiError::internal("the sampler could not be made"),
+    }
+}
+
+impl Sampling {
+    /// The sampler of one choice, which knows the prompt.
+    pub(crate) fn sampler(&self, model: &Served, choice: usize, prompt: &[u32]) -> Result<Sampler, ApiError> {
+        let mut params = self.params.clone();
+        if params.dry.is_active() {
+            params.dry.breakers = self.breakers(model)?;
+        }
+        let mut sampler =
+            Sampler::new(params, choice as u64, model.tier, model.vocabulary).map_err(|e| engine(&e))?;
+        sampler.accept(prompt);
+        Ok(sampler)
+    }
+
+    fn breakers(&self, model: &Served) -> Result<SequenceBreakers, ApiError> {
+        let mut known = model.breakers.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.0 != self.breakers {
+            let tokenizer = model.tokenizer.as_ref();
+            let encode = |text: &str| tokenizer.encode(text, Special::AsText);
+            let pieces = |id| tokenizer.token_bytes(id);
+            let tokens = SequenceBreakers::new(&self.breakers, tokenizer.vocab_size(), pieces, encode);
+            let tokens = tokens.map_err(|_| {
+                ApiError::field(
+                    "dry_sequence_breakers",
+                    "a breaker cannot be written in the model's vocabulary",
+                )
+            })?;
+            *known = (self.breakers.clone(), tokens);
+        }
+        Ok(known.1.clone())
+    }
+}
+
+/// The fields in the OpenAPI document.
+pub(crate) fn schema() -> Value {
+    let mut all = serde_json::Map::new();
+    for field in NUMBERS {
+        let range = json!({ "type": "number", "minimum": field.range.start(), "maximum": field.range.end() });
+        all.insert(field.name.to_owned(), range);
+    }
+    for field in SIZES {
+        all.insert(field.name.to_owned(), json!({ "type": "integer", "minimum": 0, "maximum": MOST }));
+    }
+    let steps: Vec<&str> = SamplingStep::ALL.iter().map(|s| s.name()).collect();
+    let more = json!({
+        "mirostat": { "type": "integer", "minimum": 0, "maximum": 2 },
+        "mirostat_tau": { "type": "number", "minimum": 0, "maximum": 100 },
+        "mirostat_eta": { "type": "number", "minimum": 0, "maximum": 100 },
+        "samplers": { "type": "array", "uniqueItems": true, "items": { "type": "string", "enum": steps } },
+        "logit_bias": {
+            "type": "object",
+            "description": "Token ids and what is added to their logits",
+            "maxProperties": 1024,
+            "additionalProperties": { "type": "number", "minimum": -100, "maximum": 100 }
+        },
+        "seed": { "type": "integer", "minimum": i64::MIN, "maximum": i64::MAX },
+        "dry_sequence_breakers": {
+            "type": "array", "maxItems": 64, "items": { "type": "string", "minLength": 1, "maxLength": 40 }
+        },
+    });
+    if let Value::Object(more) = more {
+        all.extend(more);
+    }
+    Value::Object(all)
+}

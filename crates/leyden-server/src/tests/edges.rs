@@ -1,0 +1,284 @@
+//! Every field at its edges: inside it is taken, outside it is refused by name.
+
+use super::{CHAT, COMPLETIONS, app, get, post, run, send};
+use serde_json::{Map, Value, json};
+
+/// A field, values that are taken, values that are not.
+type Case = (&'static str, Vec<Value>, Vec<Value>);
+
+fn numbers(name: &'static str, low: f64, high: f64) -> Case {
+    let wrong = vec![json!(low - 0.001), json!(high + 0.001), json!("1"), json!([1]), json!(true), json!({})];
+    (name, vec![json!(low), json!(high), Value::Null], wrong)
+}
+
+fn integers(name: &'static str, low: i64, high: i64) -> Case {
+    let mut wrong =
+        vec![json!(1.5), json!("1"), json!([]), json!(true), json!({}), json!(1e300), json!(u64::MAX)];
+    wrong.extend([low.checked_sub(1), high.checked_add(1)].into_iter().flatten().map(Value::from));
+    (name, vec![json!(low), json!(high), Value::Null], wrong)
+}
+
+fn shared() -> Vec<Case> {
+    let most = i64::from(i32::MAX);
+    let text = |n: usize| Value::from("x".repeat(n));
+    let flag = |name| (name, vec![json!(false), Value::Null], vec![json!(0), json!("true"), json!([])]);
+    let biases = |n: usize| Value::Object((0..n).map(|i| (i.to_string(), json!(1))).collect::<Map<_, _>>());
+    vec![
+        numbers("temperature", 0.0, 2.0),
+        numbers("top_p", 0.0, 1.0),
+        numbers("frequency_penalty", -2.0, 2.0),
+        numbers("presence_penalty", -2.0, 2.0),
+        numbers("min_p", 0.0, 1.0),
+        ("typical_p", vec![json!(0.5), json!(1)], vec![json!(0), json!(1.01), json!("x")]),
+        numbers("top_n_sigma", -1.0, 1000.0),
+        numbers("repeat_penalty", 0.01, 100.0),
+        numbers("xtc_probability", 0.0, 1.0),
+        numbers("xtc_threshold", 0.0, 1.0),
+        numbers("dynatemp_range", 0.0, 100.0),
+        numbers("dry_multiplier", 0.0, 1000.0),
+        numbers("dry_base", 1.0, 1000.0),
+        numbers("mirostat_tau", 0.0, 100.0),
+        numbers("mirostat_eta", 0.0, 100.0),
+        integers("mirostat", 0, 2),
+        integers("top_k", 0, most),
+        integers("repeat_last_n", 0, most),
+        integers("dry_allowed_length", 0, most),
+        integers("dry_penalty_last_n", 0, most),
+        integers("n", 1, 8),
+        integers("max_tokens", 1, most),
+        (
+            "seed",
+            vec![json!(i64::MIN), json!(i64::MAX)],
+            vec![json!(1.5), json!(u64::MAX), json!("7"), json!(1e30)],
+        ),
+        (
+            "stop",
+            vec![text(256), json!([]), json!(vec!["x"; 16])],
+            vec![text(257), json!(""), json!(vec!["x"; 17]), json!(1)],
+        ),
+        (
+            "logit_bias",
+            vec![json!({}), biases(1024), json!({"5": -100, "6": 100})],
+            vec![
+                biases(1025),
+                json!({"5": 100.5}),
+                json!({"AI": 1}),
+                json!({"-1": 1}),
+                json!({"05": 1}),
+                json!({"+5": 1}),
+                json!({"99999999": 1}),
+                json!({"5": "1"}),
+                json!([]),
+                json!({"4294967296": 1}),
+            ],
+        ),
+        (
+            "samplers",
+            vec![json!([]), json!(["top_k", "temperature"])],
+            vec![json!(["x"]), json!(["top_k", "top_k"]), json!("top_k")],
+        ),
+        (
+            "dry_sequence_breakers",
+            vec![json!([]), json!([text(40)])],
+            vec![json!([text(41)]), json!([""]), json!([1])],
+        ),
+        flag("stream"),
+        flag("ignore_eos"),
+        ("store", vec![json!(false)], vec![json!(true), json!("no")]),
+        ("service_tier", vec![json!("auto"), json!("default")], vec![json!("priority"), json!(1)]),
+        ("model", vec![json!("storyteller"), json!("gpt-4o")], vec![json!(1), text(513), json!([])]),
+        ("cache_salt", vec![text(512)], vec![text(513), json!(1)]),
+        ("user", vec![text(10_000), json!(5)], vec![]),
+        ("metadata", vec![json!({"a": "b"})], vec![]),
+        ("stream_options", vec![], vec![json!({}), json!(1), json!({"include_usage": true})]),
+        ("unknown", vec![Value::Null], vec![json!(1), json!("x"), json!({})]),
+        ("functions", vec![], vec![json!([])]),
+        ("grammar", vec![json!("root ::= \"x\"")], vec![json!(1), json!("root ::= ("), json!({}), json!([])]),
+    ]
+}
+
+async fn check(app: &std::sync::Arc<crate::app::App>, path: &str, base: Value, cases: Vec<Case>) -> usize {
+    let mut done = 0;
+    for (name, good, bad) in cases {
+        for (value, taken) in good.into_iter().map(|v| (v, true)).chain(bad.into_iter().map(|v| (v, false))) {
+            let mut body = base.clone();
+            body[name] = value.clone();
+            let shown: String = value.to_string().chars().take(60).collect();
+            let (status, answer) = post(app, path, body).await;
+            done += 1;
+            if taken {
+                assert_eq!(status, 200, "{path} {name}={shown}: {answer}");
+                continue;
+            }
+            assert_eq!(status, 400, "{path} {name}={shown}: {answer}");
+            let error = &answer["error"];
+            let param = error["param"].as_str().unwrap_or_default();
+            assert!(
+                param == name
+                    || param.starts_with(&format!("{name}."))
+                    || param.starts_with(&format!("{name}[")),
+                "{path} {name}={shown}: names {param}"
+            );
+            assert_eq!(error["type"], "invalid_request_error");
+            assert!(error["message"].as_str().unwrap().len() < 500);
+        }
+    }
+    done
+}
+
+#[test]
+fn every_field_is_checked_at_its_edges() {
+    run(async {
+        let app = app();
+        let text = |n: usize| Value::from("x".repeat(n));
+        let mut done = 0;
+
+        let mut cases = shared();
+        cases.extend([
+            integers("logprobs", 0, 20),
+            ("echo", vec![json!(true)], vec![json!(1)]),
+            ("best_of", vec![json!(1)], vec![json!(0), json!(2), json!(9)]),
+            ("suffix", vec![Value::Null], vec![json!("x")]),
+            (
+                "prompt",
+                vec![json!("x"), json!(["x", "y"]), json!([5, 6]), json!([[5], [6]])],
+                vec![
+                    Value::Null,
+                    json!([]),
+                    json!([[]]),
+                    json!(5),
+                    json!({}),
+                    json!([5, "x"]),
+                    json!(["x", 5]),
+                    json!([-1]),
+                    json!([1.5]),
+                    json!([99_999_999]),
+                    json!([true]),
+                    json!(vec!["x"; 65]),
+                    json!([[5], [u64::MAX]]),
+                ],
+            ),
+        ]);
+        done += check(&app, COMPLETIONS, json!({ "prompt": "x", "max_tokens": 1 }), cases).await;
+
+        let user = json!({ "role": "user", "content": "x" });
+        let messages = |m: Value| json!([m]);
+        let mut cases = shared();
+        cases.extend([
+            ("max_completion_tokens", vec![json!(1)], vec![json!(0), json!(2)]),
+            ("logprobs", vec![json!(true), json!(false)], vec![json!(1)]),
+            ("top_logprobs", vec![], vec![json!(5)]),
+            ("modalities", vec![json!(["text"])], vec![json!(["audio"]), json!([]), json!("text")]),
+            ("chat_template_kwargs", vec![json!({"enable_thinking": false})], vec![json!({"messages": []}), json!([]), json!({"thinking": 1})]),
+            ("reasoning_effort", vec![json!("low")], vec![json!(1), text(513)]),
+            ("messages", vec![
+                messages(user.clone()),
+                json!([{ "role": "developer", "content": [{ "type": "text", "text": "x" }], "name": "n" }, user]),
+                json!([
+                    { "role": "assistant", "content": null, "refusal": null, "tool_calls": [
+                        { "id": "a", "type": "function", "function": { "name": "f", "arguments": "{\"x\":1}" } }] },
+                    { "role": "tool", "tool_call_id": "a", "content": "5" },
+                ]),
+                json!(vec![json!({ "role": "user", "content": "" }); 256]),
+            ], vec![
+                Value::Null, json!([]), json!("x"), json!([1]), messages(json!({})), messages(json!({ "role": "user" })),
+                messages(json!({ "role": "robot", "content": "x" })), messages(json!({ "role": 1, "content": "x" })),
+                messages(json!({ "role": "user", "content": 1 })), messages(json!({ "role": "user", "content": null })),
+                messages(json!({ "role": "user", "content": "x", "more": 1 })),
+                messages(json!({ "role": "user", "content": [{ "type": "image_url", "image_url": { "url": "http://x" } }] })),
+                messages(json!({ "role": "user", "content": [{ "type": "text" }] })),
+                messages(json!({ "role": "user", "content": vec![json!({ "type": "text", "text": "" }); 257] })),
+                messages(json!({ "role": "tool", "content": "x" })),
+                messages(json!({ "role": "user", "content": "x", "tool_calls": [{}] })),
+                messages(json!({ "role": "assistant", "content": "x", "tool_calls": [{ "function": { "name": "f", "arguments": "{" } }] })),
+                json!(vec![user.clone(); 1025]),
+            ]),
+        ]);
+        done += check(&app, CHAT, json!({ "messages": [user], "max_tokens": 1 }), cases).await;
+
+        let cases = vec![
+            (
+                "input",
+                vec![json!("x"), json!(["x"]), json!([5]), json!([[5], [6]])],
+                vec![
+                    Value::Null,
+                    json!([]),
+                    json!(1),
+                    json!([[]]),
+                    json!([true]),
+                    json!([99_999_999]),
+                    json!(vec!["x"; 2049]),
+                ],
+            ),
+            ("encoding_format", vec![json!("float"), json!("base64")], vec![json!("int8"), json!(1)]),
+            ("dimensions", vec![], vec![json!(0), json!(1), json!("x")]),
+            ("user", vec![json!("x")], vec![]),
+            ("unknown", vec![], vec![json!(1)]),
+        ];
+        done += check(&app, "/v1/embeddings", json!({ "input": "x" }), cases).await;
+        let cases = vec![
+            ("prompt", vec![json!("x"), json!("")], vec![json!(1), json!(["x"])]),
+            ("messages", vec![], vec![json!([user])]),
+            ("add_special_tokens", vec![json!(false)], vec![json!("x")]),
+            ("unknown", vec![], vec![json!(1)]),
+        ];
+        done += check(&app, "/tokenize", json!({ "prompt": "x" }), cases).await;
+        assert!(done > 400, "{done} cases");
+    });
+}
+
+#[test]
+fn bodies_that_are_not_what_they_should_be() {
+    run(async {
+        let app = app();
+        let deep = format!("{{\"prompt\":{}{}}}", "[".repeat(70), "]".repeat(70));
+        let very_deep = format!("{{\"prompt\":{}", "[".repeat(500_000));
+        for body in [
+            "",
+            "{",
+            "[]",
+            "null",
+            "\"x\"",
+            "{\"prompt\":\"x\",\"prompt\":\"y\"}",
+            "{\"prompt\":NaN}",
+            &deep,
+            &very_deep,
+            "{\"prompt\":\"\\ud800\"}",
+            "{\"n\":1e999}",
+            "\u{feff}{\"prompt\":\"x\"}",
+            "{\"prompt\":\"x\"}{}",
+        ] {
+            let (status, answer) = send(&app, COMPLETIONS, body).await;
+            let shown: String = body.chars().take(60).collect();
+            assert_eq!(
+                (status, &answer["error"]["code"]),
+                (400, &json!("invalid_json")),
+                "{shown}: {answer}"
+            );
+        }
+        let (status, answer) = send(&app, COMPLETIONS, &format!("\"{}\"", "x".repeat(8 << 20))).await;
+        assert_eq!((status, &answer["error"]["code"]), (413, &json!("body_too_large")));
+        // NUL and a noncharacter are characters.
+        let odd = json!({ "prompt": "a\u{0}b\u{fffe}", "max_tokens": 1 });
+        assert_eq!(post(&app, COMPLETIONS, odd).await.0, 200);
+        let (status, _) = get(&app, "/v1/completions").await;
+        assert_eq!(status, 405);
+        assert_eq!(get(&app, "/v1/nothing").await.0, 404);
+        assert_eq!(get(&app, &format!("/{}", "x".repeat(4096))).await.0, 414);
+    });
+}
+
+#[test]
+fn the_document_describes_every_route() {
+    run(async {
+        let app = app();
+        let (status, text) = get(&app, "/openapi.json").await;
+        let document: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((status, &document["openapi"]), (200, &json!("3.1.0")));
+        for route in crate::routes::ROUTES {
+            let it = &document["paths"][route.path][route.method.as_str().to_lowercase()];
+            assert_eq!(it["x-access"], route.access.name(), "{}", route.path);
+            assert!(it["operationId"].is_string() && it["responses"]["200"].is_object(), "{}", route.path);
+        }
+    });
+}

@@ -1,0 +1,133 @@
+//! Who may do what.
+
+use super::{COMPLETIONS, Lines, request, run, start, story, whole, worker_options};
+use crate::app::App;
+use crate::auth::{Access, ApiKeys};
+use crate::routes::ROUTES;
+use crate::{ServerOptions, WorkerOptions};
+use hyper::header::AUTHORIZATION;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+fn keys() -> ApiKeys {
+    let line = |id: &str, more: &str| {
+        let digest: String =
+            Sha256::digest(format!("secret of {id}")).iter().map(|b| format!("{b:02x}")).collect();
+        format!("{{\"id\":\"{id}\",\"sha256\":\"{digest}\"{more}}}\n")
+    };
+    let lines = [
+        line("ada", ""),
+        line("bob", ""),
+        line("watcher", ",\"scopes\":[\"metrics\"]"),
+        line("small", ",\"requests_per_minute\":1,\"tokens_per_minute\":1000000"),
+    ];
+    ApiKeys::parse(&lines.concat()).unwrap()
+}
+
+fn guarded() -> (Arc<App>, Lines) {
+    let worker = WorkerOptions { queue_per_key: 2, parallel: 4, ..worker_options() };
+    start(worker, ServerOptions { keys: Some(keys()), ..ServerOptions::default() })
+}
+
+async fn as_key(
+    app: &Arc<App>,
+    method: &str,
+    path: &str,
+    key: Option<&str>,
+    body: &str,
+) -> (u16, Value, Option<String>) {
+    let mut request = request(method, path, body);
+    if let Some(key) = key {
+        let value = format!("Bearer secret of {key}").parse().unwrap();
+        request.headers_mut().insert(AUTHORIZATION, value);
+    }
+    let response = app.respond(request).await;
+    let status = response.status().as_u16();
+    let left =
+        response.headers().get("x-ratelimit-remaining-requests").map(|v| v.to_str().unwrap().to_owned());
+    (status, serde_json::from_str(&whole(response).await).unwrap_or_default(), left)
+}
+
+#[test]
+fn every_route_asks_for_what_its_row_says() {
+    run(async {
+        let (app, _) = guarded();
+        for route in ROUTES {
+            let method = route.method.as_str();
+            let path = route.path.replace("{model}", "storyteller");
+            // A body that is refused for itself shows that the key was accepted.
+            let expect = |allowed: bool, denied: u16| match (allowed, route.method == hyper::Method::POST) {
+                (true, true) => 400,
+                (true, false) => 200,
+                (false, _) => denied,
+            };
+            let status = |key| as_key(&app, method, &path, key, "{}");
+            let open = route.access == Access::Open;
+            assert_eq!(status(None).await.0, expect(open, 401), "{path} without a key");
+            assert_eq!(status(Some("nobody")).await.0, expect(open, 401), "{path} with a wrong key");
+            let any = open || route.access == Access::AnyKey;
+            let metrics = any || route.path == "/metrics";
+            assert_eq!(
+                status(Some("watcher")).await.0,
+                expect(metrics, 403),
+                "{path} with the scope metrics"
+            );
+            let inference = route.path != "/metrics";
+            assert_eq!(
+                status(Some("ada")).await.0,
+                expect(inference, 403),
+                "{path} with the scope inference"
+            );
+        }
+        // What there is shows only to those who may ask.
+        assert_eq!(as_key(&app, "GET", "/nothing", None, "").await.0, 401);
+        assert_eq!(as_key(&app, "GET", "/nothing", Some("ada"), "").await.0, 404);
+    });
+}
+
+#[test]
+fn keys_share_no_cache_and_have_limits() {
+    run(async {
+        let (app, lines) = guarded();
+        let mut long = story(1, 2);
+        long["prompt"] = "The wolf came to the door and knocked ".repeat(12).into();
+        let body = long.to_string();
+        let cached =
+            |answer: &Value| answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+        for (key, hit) in [("ada", false), ("ada", true), ("bob", false), ("bob", true)] {
+            let (status, answer, left) = as_key(&app, "POST", COMPLETIONS, Some(key), &body).await;
+            assert_eq!((status, cached(&answer) > 0, left), (200, hit, None), "{key}");
+        }
+        let (status, _, left) = as_key(&app, "POST", COMPLETIONS, Some("small"), &body).await;
+        assert_eq!((status, left.as_deref()), (200, Some("0")));
+        let (status, answer, _) = as_key(&app, "POST", COMPLETIONS, Some("small"), &body).await;
+        assert_eq!((status, answer["error"]["type"].as_str()), (429, Some("rate_limit_error")));
+        let log = lines.text();
+        assert!(log.contains("\"key\":\"ada\"") && log.contains("\"status\":429"), "{log}");
+        assert!(!log.contains("secret") && !log.contains("wolf"), "neither keys nor prompts are logged");
+    });
+}
+
+/// A key with many requests does not keep another one waiting for all of them.
+#[test]
+fn a_flood_of_one_key_does_not_drown_another() {
+    run(async {
+        let (app, _) = guarded();
+        let mut flood = tokio::task::JoinSet::new();
+        for i in 0..24 {
+            let app = Arc::clone(&app);
+            flood.spawn(async move {
+                as_key(&app, "POST", COMPLETIONS, Some("ada"), &story(i, 60).to_string()).await.0
+            });
+        }
+        let m = Arc::clone(&app.models[0].worker.metrics);
+        super::until("the flood is there", || m.running.get() > 0).await;
+        let (status, ..) = as_key(&app, "POST", COMPLETIONS, Some("bob"), &story(50, 10).to_string()).await;
+        assert_eq!(status, 200);
+        let statuses: Vec<u16> = flood.join_all().await;
+        assert!(statuses.iter().all(|s| [200, 429].contains(s)), "{statuses:?}");
+        assert!(statuses.contains(&429), "a key's queue is bounded: {statuses:?}");
+        assert!(statuses.iter().filter(|s| **s == 200).count() >= 2);
+    });
+}

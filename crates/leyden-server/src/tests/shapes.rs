@@ -1,0 +1,140 @@
+//! Answers with a form.
+
+use super::{CHAT, COMPLETIONS, app, ask, events, post, run};
+use serde_json::{Value, json};
+
+fn chat(more: Value) -> Value {
+    let mut body = json!({
+        "messages": [{ "role": "user", "content": "The king" }], "max_tokens": 300, "seed": 3, "temperature": 1,
+    });
+    let (Value::Object(all), Value::Object(more)) = (&mut body, more) else { panic!("objects") };
+    all.extend(more);
+    body
+}
+
+fn said(answer: &Value) -> &str {
+    answer["choices"][0]["message"]["content"].as_str().unwrap()
+}
+
+/// A schema whose answers are short however a toy writes them.
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "name": { "type": "string", "maxLength": 12 },
+            "age": { "type": "integer", "minimum": 0, "maximum": 200 },
+            "kind": { "enum": ["king", "queen", "fox"] },
+            "likes": { "type": "array", "items": { "type": "boolean" }, "minItems": 1, "maxItems": 2 }
+        },
+        "required": ["name", "age", "kind", "likes"],
+        "additionalProperties": false
+    })
+}
+
+#[test]
+fn answers_follow_their_schema() {
+    run(async {
+        let app = app();
+        let format = json!({ "type": "json_schema", "json_schema": { "name": "a", "strict": true, "schema": schema() } });
+        for seed in 0..4 {
+            let request = chat(json!({ "response_format": format, "seed": seed }));
+            let answer = ask(&app, CHAT, request.clone()).await;
+            assert_eq!(answer["choices"][0]["finish_reason"], "stop", "{answer}");
+            let value: Value = serde_json::from_str(said(&answer)).unwrap();
+            assert!(value["name"].as_str().unwrap().chars().count() <= 12);
+            assert!(value["age"].as_u64().unwrap() <= 200);
+            assert!(["king", "queen", "fox"].contains(&value["kind"].as_str().unwrap()));
+            assert!((1..=2).contains(&value["likes"].as_array().unwrap().len()));
+            let pieces = events(&app, CHAT, request).await;
+            let text: String =
+                pieces.iter().filter_map(|e| e["choices"][0]["delta"]["content"].as_str()).collect();
+            assert_eq!(text, said(&answer));
+        }
+    });
+}
+
+#[test]
+fn grammars_are_followed_alone_and_in_company() {
+    run(async {
+        let app = app();
+        let grammar = |kind: &str, value: &str| json!({ "type": kind, "value": value });
+        let regex = chat(json!({ "grammar": grammar("regex", "(yes|no), [0-9]{2,4}!") }));
+        let wanted = said(&ask(&app, CHAT, regex.clone()).await).to_owned();
+        assert!(wanted.ends_with('!') && wanted.len() <= 10, "{wanted}");
+        let lark =
+            chat(json!({ "grammar": grammar("lark", "start: \"a\" b+ \"z\"\nb: \"b\" | \"c\" | \"z\"") }));
+        let text = said(&ask(&app, CHAT, lark).await).to_owned();
+        assert!(text.starts_with('a') && text[1..].chars().all(|c| "bcz".contains(c)), "{text}");
+        let mut all = tokio::task::JoinSet::new();
+        for i in 0..12 {
+            let (app, body) =
+                (std::sync::Arc::clone(&app), if i % 2 == 0 { regex.clone() } else { chat(json!({})) });
+            all.spawn(async move { (i, said(&ask(&app, CHAT, body).await).to_owned()) });
+        }
+        for (i, text) in all.join_all().await {
+            assert!(i % 2 == 1 || text == wanted, "{i}: {text}");
+        }
+        let plain =
+            json!({ "prompt": "Once", "max_tokens": 50, "response_format": { "type": "json_object" } });
+        let text = ask(&app, COMPLETIONS, plain).await["choices"][0]["text"].as_str().unwrap().to_owned();
+        assert!(text.trim_start().starts_with('{'), "{text}");
+    });
+}
+
+#[test]
+fn what_cannot_be_enforced_is_refused_by_name() {
+    run(async {
+        let app = app();
+        let schema = |schema: Value| {
+            chat(json!({ "response_format": { "type": "json_schema", "json_schema": { "schema": schema } } }))
+        };
+        let nested = (0..40).fold(json!(true), |inner, _| json!({ "items": inner }));
+        let long = "x".repeat(70_000);
+        let at = "response_format.json_schema.schema";
+        let cases = [
+            (
+                schema(json!({ "type": "object", "unevaluatedProperties": false })),
+                at,
+                "unevaluatedProperties",
+            ),
+            (schema(json!({ "$ref": "http://example.com/schema" })), at, "$ref"),
+            (schema(json!({ "type": 5 })), at, ""),
+            (schema(json!({ "description": long })), at, "bytes"),
+            (schema(json!("x")), at, ""),
+            (chat(json!({ "response_format": { "type": "xml" } })), "response_format.type", "json_object"),
+            (
+                chat(json!({ "response_format": { "type": "json_schema" } })),
+                "response_format.json_schema",
+                "",
+            ),
+            (chat(json!({ "response_format": "json" })), "response_format", "object"),
+            (
+                chat(json!({ "response_format": { "type": "text", "schema": {} } })),
+                "response_format.schema",
+                "",
+            ),
+            (chat(json!({ "grammar": { "type": "regex", "value": "(" } })), "grammar.value", ""),
+            (chat(json!({ "grammar": { "type": "lark", "value": "start: nothing" } })), "grammar.value", ""),
+            (chat(json!({ "grammar": { "type": "peg", "value": "x" } })), "grammar.type", ""),
+            (chat(json!({ "grammar": { "type": "lark", "value": long } })), "grammar.value", "bytes"),
+            (
+                chat(
+                    json!({ "grammar": { "type": "regex", "value": "a" }, "response_format": { "type": "json_object" } }),
+                ),
+                "grammar",
+                "exclude",
+            ),
+        ];
+        for (body, param, word) in cases {
+            let shown: String = body.to_string().chars().take(200).collect();
+            let (status, answer) = post(&app, CHAT, body).await;
+            assert_eq!((status, &answer["error"]["param"]), (400, &json!(param)), "{shown}: {answer}");
+            let message = answer["error"]["message"].as_str().unwrap();
+            assert!(message.contains(word) && message.len() < 1000, "{shown}: {message}");
+        }
+        // Deep, and yet a schema.
+        let (status, answer) = post(&app, CHAT, schema(nested)).await;
+        assert!([200, 400].contains(&status), "{answer}");
+        assert_eq!(ask(&app, CHAT, chat(json!({ "max_tokens": 2 }))).await["usage"]["completion_tokens"], 2);
+    });
+}

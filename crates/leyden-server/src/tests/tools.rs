@@ -1,0 +1,187 @@
+//! Tools and reasoning, with a template that has them.
+
+use super::{CHAT, Lines, ask, events, model, post, run, worker_options};
+use crate::app::App;
+use crate::log::{Log, LogFormat};
+use crate::{Model, ServerOptions};
+use leyden_text::ChatTemplate;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// As Qwen's templates write it.
+const TEMPLATE: &str = "{% if tools %}tools: {{ tools | tojson }}\n{% endif %}\
+    {% for m in messages %}<|im_start|>{{ m.role }}\n\
+    {% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ m.content }}\
+    {% for c in m.tool_calls or [] %}<tool_call>\n\
+    {{ {'name': c.function.name, 'arguments': c.function.arguments} | tojson }}\n</tool_call>{% endfor %}\
+    <|im_end|>\n{% endfor %}\
+    {% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking %}<think>\n{% endif %}{% endif %}";
+
+fn app() -> Arc<App> {
+    let template = ChatTemplate::new(TEMPLATE, "", "", "test").unwrap();
+    let worker = crate::WorkerOptions { context: 2048, ..worker_options() };
+    let model = Model { template: Some(Arc::new(template)), ..model(worker) };
+    let log = Log::new(LogFormat::Json, Box::new(Lines::default()));
+    App::start(vec![model], ServerOptions::default(), log).unwrap()
+}
+
+fn tools() -> Value {
+    let tool = |name: &str, parameter: Value| {
+        let parameters = json!({
+            "type": "object", "properties": { "of": parameter }, "required": ["of"], "additionalProperties": false
+        });
+        json!({ "type": "function", "function": { "name": name, "description": "d", "parameters": parameters } })
+    };
+    json!([
+        tool("weather", json!({ "enum": ["London", "Paris"] })),
+        tool("roll", json!({ "type": "integer", "minimum": 1, "maximum": 20 })),
+    ])
+}
+
+fn chat(more: Value) -> Value {
+    let mut body = json!({
+        "messages": [{ "role": "user", "content": "What now?" }], "tools": tools(), "max_tokens": 200, "seed": 1,
+    });
+    let (Value::Object(all), Value::Object(more)) = (&mut body, more) else { panic!("objects") };
+    all.extend(more);
+    body
+}
+
+#[test]
+fn calls_that_are_asked_for_are_made() {
+    run(async {
+        let app = app();
+        let named = json!({ "type": "function", "function": { "name": "roll" } });
+        for (choice, names) in [(json!("required"), &["weather", "roll"][..]), (named, &["roll"])] {
+            let request = chat(json!({ "tool_choice": choice, "parallel_tool_calls": false }));
+            let answer = ask(&app, CHAT, request.clone()).await;
+            let message = &answer["choices"][0]["message"];
+            assert_eq!(answer["choices"][0]["finish_reason"], "tool_calls", "{answer}");
+            assert_eq!(
+                (&message["content"], message["tool_calls"].as_array().unwrap().len()),
+                (&Value::Null, 1)
+            );
+            let call = &message["tool_calls"][0];
+            assert!(names.contains(&call["function"]["name"].as_str().unwrap()), "{call}");
+            let arguments: Value =
+                serde_json::from_str(call["function"]["arguments"].as_str().unwrap()).unwrap();
+            match call["function"]["name"].as_str() {
+                Some("roll") => assert!((1..=20).contains(&arguments["of"].as_i64().unwrap())),
+                _ => assert!(["London", "Paris"].contains(&arguments["of"].as_str().unwrap())),
+            }
+            // In pieces it is the same call.
+            let pieces = events(&app, CHAT, request).await;
+            let calls: Vec<&Value> = pieces
+                .iter()
+                .map(|p| &p["choices"][0]["delta"]["tool_calls"][0])
+                .filter(|c| !c.is_null())
+                .collect();
+            assert_eq!(calls[0]["function"]["name"], call["function"]["name"]);
+            assert!(calls[0]["id"].as_str().unwrap().starts_with("call_"));
+            let joined: String = calls.iter().map(|c| c["function"]["arguments"].as_str().unwrap()).collect();
+            assert_eq!(joined, call["function"]["arguments"]);
+            assert_eq!(pieces.last().unwrap()["choices"][0]["finish_reason"], "tool_calls");
+            // And back with the tool's answer.
+            let messages = json!([
+                { "role": "user", "content": "What now?" }, message,
+                { "role": "tool", "tool_call_id": call["id"], "content": "7" },
+            ]);
+            let request = chat(json!({ "messages": messages, "max_tokens": 2, "ignore_eos": true }));
+            assert_eq!(ask(&app, CHAT, request).await["usage"]["completion_tokens"], 2);
+        }
+    });
+}
+
+#[test]
+fn several_calls_are_told_apart() {
+    run(async {
+        let app = app();
+        for seed in 0..4 {
+            let request =
+                chat(json!({ "tool_choice": "required", "seed": seed, "temperature": 2, "max_tokens": 400 }));
+            let answer = ask(&app, CHAT, request).await;
+            if answer["choices"][0]["finish_reason"] == "length" {
+                continue;
+            }
+            let calls = answer["choices"][0]["message"]["tool_calls"].as_array().unwrap();
+            let mut ids: Vec<&str> = calls.iter().map(|c| c["id"].as_str().unwrap()).collect();
+            ids.dedup();
+            assert_eq!(ids.len(), calls.len());
+            for call in calls {
+                serde_json::from_str::<Value>(call["function"]["arguments"].as_str().unwrap()).unwrap();
+            }
+        }
+    });
+}
+
+/// The form binds what comes behind the reasoning, not the reasoning.
+#[test]
+fn reasoning_is_told_apart_and_free() {
+    run(async {
+        let app = app();
+        let said = |text: &str| json!({ "type": "regex", "value": text });
+        let plain = json!({
+            "messages": [{ "role": "user", "content": "Why?" }], "max_tokens": 12, "seed": 2, "ignore_eos": true,
+            "chat_template_kwargs": { "enable_thinking": true },
+        });
+        let answer = ask(&app, CHAT, plain.clone()).await;
+        let message = &answer["choices"][0]["message"];
+        assert_eq!(message["content"], "", "{message}");
+        assert!(!message["reasoning_content"].as_str().unwrap().is_empty());
+        let pieces = events(&app, CHAT, plain.clone()).await;
+        let joined: String =
+            pieces.iter().filter_map(|p| p["choices"][0]["delta"]["reasoning_content"].as_str()).collect();
+        assert_eq!(message["reasoning_content"], joined);
+        // A toy does not end its thoughts, so the grammar is never reached, and must not bind them.
+        let mut bound = plain.clone();
+        bound["grammar"] = said("[0-9]{3}");
+        assert_eq!(ask(&app, CHAT, bound).await["choices"][0]["message"]["reasoning_content"], joined);
+        // Without them it binds from the start.
+        let mut bound = plain;
+        bound["grammar"] = said("[0-9]{3}");
+        bound["chat_template_kwargs"] = json!({ "enable_thinking": false });
+        let answer = ask(&app, CHAT, bound).await;
+        let digits = answer["choices"][0]["message"]["content"].as_str().unwrap();
+        assert!(digits.len() == 3 && digits.bytes().all(|b| b.is_ascii_digit()), "{digits}");
+    });
+}
+
+#[test]
+fn tools_that_make_no_sense_are_refused_by_name() {
+    run(async {
+        let app = app();
+        let one = |function: Value| json!({ "tools": [{ "type": "function", "function": function }] });
+        let named =
+            |name: &str| json!({ "tool_choice": { "type": "function", "function": { "name": name } } });
+        let cases = [
+            (json!({ "tools": {} }), "tools"),
+            (json!({ "tools": [1] }), "tools[0]"),
+            (json!({ "tools": [{ "type": "web_search" }] }), "tools[0].type"),
+            (one(json!({})), "tools[0].function.name"),
+            (one(json!({ "name": "a b" })), "tools[0].function.name"),
+            (one(json!({ "name": "x".repeat(65) })), "tools[0].function.name"),
+            (one(json!({ "name": "a", "parameters": [] })), "tools[0].function.parameters"),
+            (one(json!({ "name": "a", "more": 1 })), "tools[0].function.more"),
+            (json!({ "tools": vec![tools()[0].clone(); 129] }), "tools"),
+            (one(json!({ "name": "a", "parameters": { "x": "y".repeat(300_000) } })), "tools"),
+            (named("other"), "tool_choice.function.name"),
+            (json!({ "tool_choice": "any" }), "tool_choice"),
+            (json!({ "tool_choice": { "type": "custom" } }), "tool_choice.type"),
+            (json!({ "tool_choice": 1 }), "tool_choice"),
+            (json!({ "tools": [], "tool_choice": "required" }), "tool_choice"),
+            (json!({ "parallel_tool_calls": "yes" }), "parallel_tool_calls"),
+            (json!({ "response_format": { "type": "json_object" } }), "response_format"),
+        ];
+        for (more, param) in cases {
+            let shown: String = more.to_string().chars().take(100).collect();
+            let (status, answer) = post(&app, CHAT, chat(more)).await;
+            assert_eq!((status, &answer["error"]["param"]), (400, &json!(param)), "{shown}: {answer}");
+        }
+        let (status, answer) = post(&super::app(), CHAT, chat(json!({}))).await;
+        assert_eq!((status, &answer["error"]["param"]), (400, &json!("tools")), "a model without a template");
+        let none = chat(json!({ "tool_choice": "none", "max_tokens": 1, "ignore_eos": true }));
+        let none = ask(&app, CHAT, none).await["usage"]["prompt_tokens"].as_u64();
+        let auto = chat(json!({ "max_tokens": 1, "ignore_eos": true }));
+        assert!(ask(&app, CHAT, auto).await["usage"]["prompt_tokens"].as_u64() > none);
+    });
+}

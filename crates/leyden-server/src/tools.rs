@@ -1,0 +1,179 @@
+//! Tools that a model may call: the fields that say so.
+
+use crate::app::Served;
+use crate::error::ApiError;
+use crate::fields::{self, Fields, wrong};
+use crate::grammars::{Shape, refused};
+use crate::limits::Limits;
+use leyden_constrain::Grammar;
+use serde_json::{Value, json};
+
+/// Which calls an answer may or must have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Choice {
+    /// The model decides.
+    Auto,
+    /// At least one, of any tool.
+    Required,
+    /// One of this tool.
+    Named(String),
+}
+
+/// The tools of a request that may be called.
+#[derive(Clone, Debug)]
+pub(crate) struct Tools {
+    /// As the client sent them, for the template.
+    pub(crate) list: Value,
+    choice: Choice,
+    parallel: bool,
+}
+
+/// Takes `tools`, `tool_choice` and `parallel_tool_calls`. `None` if none may be called.
+pub(crate) fn read(body: &mut Fields, model: &Served, limits: &Limits) -> Result<Option<Tools>, ApiError> {
+    let list = body.list("tools", 0, limits.tools)?.unwrap_or_default();
+    let choice = body.take("tool_choice");
+    let parallel = body.flag("parallel_tool_calls")?.unwrap_or(true);
+    let mut names = Vec::new();
+    for (i, tool) in list.iter().enumerate() {
+        names.push(check(&format!("tools[{i}]"), tool, limits)?);
+    }
+    let list = Value::Array(list);
+    let bytes = list.to_string().len();
+    if bytes > limits.tools_bytes {
+        let message = format!("`tools` has {bytes} bytes; {} are the most", limits.tools_bytes);
+        return Err(ApiError::field("tools", message));
+    }
+    let choice = match choice.map(|value| tool_choice(value, &names, limits)).transpose()? {
+        Some(None) => return Ok(None),
+        Some(Some(choice)) => choice,
+        None => Choice::Auto,
+    };
+    if names.is_empty() {
+        return match choice {
+            Choice::Auto => Ok(None),
+            _ => {
+                Err(ApiError::field("tool_choice", "`tool_choice` asks for a call, but there are no `tools`"))
+            }
+        };
+    }
+    if model.format.calls().is_none() && !model.format.is_harmony() {
+        let message = "the model's chat template does not say how tools are called";
+        return Err(ApiError::unsupported("tools", message));
+    }
+    Ok(Some(Tools { list, choice, parallel }))
+}
+
+impl Tools {
+    /// What an answer that must call a tool looks like; `None` if it need not.
+    pub(crate) fn shape(&self, model: &Served) -> Result<Option<Shape>, ApiError> {
+        let only = match &self.choice {
+            Choice::Auto => return Ok(None),
+            Choice::Required => None,
+            Choice::Named(name) => Some(name.as_str()),
+        };
+        let Some(syntax) = model.format.calls() else {
+            let message = "`tool_choice` other than `auto` and `none` is not supported for this model";
+            return Err(ApiError::unsupported("tool_choice", message));
+        };
+        let parallel = self.parallel && only.is_none();
+        let grammar = Grammar::tools(syntax, &self.list, only, parallel).map_err(|e| refused("tools", &e))?;
+        let source = format!("tools {only:?} {parallel} {}", self.list);
+        Ok(Some(Shape::new("tools", source, grammar)))
+    }
+}
+
+/// Checks a tool; its name.
+fn check(path: &str, tool: &Value, limits: &Limits) -> Result<String, ApiError> {
+    let mut fields = Fields::at(path, tool.clone())?;
+    let kind = fields.required("type")?;
+    if kind != "function" {
+        return Err(ApiError::unsupported(
+            fields.path("type"),
+            "only tools of type `function` are supported",
+        ));
+    }
+    let function = fields.required("function")?;
+    let mut function = Fields::at(&fields.path("function"), function)?;
+    let name = function.required("name")?;
+    let at = function.path("name");
+    let name = fields::text(&at, name, 64)?;
+    let good = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if name.is_empty() || !name.chars().all(good) {
+        return Err(ApiError::field(&at, format!("`{at}` is not made of letters, digits, `_`, `-` and `.`")));
+    }
+    function.text("description", limits.schema_bytes)?;
+    // Enforced where a call is asked for; where the model decides, its arguments are as it writes them.
+    function.flag("strict")?;
+    if let Some(parameters) = function.take("parameters")
+        && !parameters.is_object()
+    {
+        return Err(wrong(&function.path("parameters"), "an object", &parameters));
+    }
+    function.finish()?;
+    fields.finish()?;
+    Ok(name)
+}
+
+/// `None` for no calls.
+fn tool_choice(value: Value, names: &[String], limits: &Limits) -> Result<Option<Choice>, ApiError> {
+    let mut named = match value {
+        Value::String(word) => {
+            return match word.as_str() {
+                "none" => Ok(None),
+                "auto" => Ok(Some(Choice::Auto)),
+                "required" => Ok(Some(Choice::Required)),
+                _ => {
+                    let message =
+                        "`tool_choice` is not one of none, auto, required or an object that names a function";
+                    Err(ApiError::field("tool_choice", message))
+                }
+            };
+        }
+        other => Fields::at("tool_choice", other)?,
+    };
+    let kind = named.required("type")?;
+    if kind != "function" {
+        let path = "tool_choice.type";
+        return Err(ApiError::unsupported(path, format!("`{path}` other than `function` is not supported")));
+    }
+    let function = named.required("function")?;
+    let mut function = Fields::at("tool_choice.function", function)?;
+    let name = function.required("name")?;
+    let path = "tool_choice.function.name";
+    let name = fields::text(path, name, limits.name_bytes)?;
+    function.finish()?;
+    named.finish()?;
+    if !names.contains(&name) {
+        return Err(ApiError::field(path, format!("`{path}` is not among the `tools`")));
+    }
+    Ok(Some(Choice::Named(name)))
+}
+
+/// The fields in the OpenAPI document.
+pub(crate) fn schema(limits: &Limits) -> Value {
+    let name = json!({ "type": "string", "pattern": "^[a-zA-Z0-9_.-]{1,64}$" });
+    let function = json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["name"],
+        "properties": {
+            "name": name, "description": { "type": "string" }, "strict": { "type": "boolean" },
+            "parameters": { "type": "object", "description": "A JSON schema" }
+        }
+    });
+    let tool = json!({
+        "type": "object", "additionalProperties": false, "required": ["type", "function"],
+        "properties": { "type": { "const": "function" }, "function": function }
+    });
+    let named = json!({
+        "type": "object", "additionalProperties": false, "required": ["type", "function"],
+        "properties": { "type": { "const": "function" }, "function": {
+            "type": "object", "additionalProperties": false, "required": ["name"], "properties": { "name": name }
+        } }
+    });
+    json!({
+        "tools": { "type": "array", "maxItems": limits.tools, "items": tool },
+        "tool_choice": { "anyOf": [{ "enum": ["none", "auto", "required"] }, named] },
+        "parallel_tool_calls": { "type": "boolean" }
+    })
+}

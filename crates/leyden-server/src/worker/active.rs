@@ -1,0 +1,104 @@
+//! A choice that waits or runs.
+
+use super::Parts;
+use super::job::{Said, Stuck, Work};
+use crate::mailbox::{End, Sender};
+use crate::metrics::ModelMetrics;
+use leyden_engine::schedule::{Request, verify};
+use leyden_engine::{ErrorKind, OutputRow};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A choice in the scheduler.
+#[derive(Debug)]
+pub(super) struct Active {
+    pub(super) work: Work,
+    /// For another engine, should this one fail.
+    pub(super) request: Request,
+    pub(super) mailbox: Arc<Sender>,
+    pub(super) choice: usize,
+    pub(super) arrived: Instant,
+    pub(super) admitted: bool,
+    pub(super) generated: usize,
+    pub(super) last_token: Option<Instant>,
+    /// How it ended, if that was decided here.
+    pub(super) end: Option<End>,
+}
+
+impl Active {
+    /// Chooses the tokens at an entry's rows; they, and whether the answer ends.
+    pub(super) fn answer(
+        &mut self,
+        parts: &Parts,
+        rows: &[OutputRow<'_>],
+        guesses: &[u32],
+        now: Instant,
+        metrics: &ModelMetrics,
+    ) -> (Vec<u32>, bool) {
+        let choice = match &mut self.work {
+            Work::State => {
+                let state = rows.first().map(|r| r.state.to_vec()).unwrap_or_default();
+                self.end = Some(if state.iter().all(|x| x.is_finite()) { End::Stop } else { End::NotFinite });
+                self.mailbox.update(self.choice, |u| u.state = state);
+                return (vec![0], true);
+            }
+            Work::Text(choice) => choice,
+        };
+        let mut said = Vec::new();
+        let mut tokens = Vec::new();
+        // An error ends the choosing, also where it only means that the answer is complete.
+        let choose = |i: usize| {
+            let row = &rows[i];
+            let token = choice.choose(row.logits, row.position + 1).map_err(Some)?;
+            tokens.push(token);
+            let what = choice.say(parts.tokenizer.as_ref(), token, row.logits);
+            let stops = what.stops;
+            said.push(what);
+            if stops { Err(None) } else { Ok(token) }
+        };
+        if let Some(stuck) = verify::<Option<Stuck>>(guesses, choose).err().flatten() {
+            self.end = Some(match stuck {
+                Stuck::Sampler(error) if matches!(error.kind(), ErrorKind::NotFinite) => End::NotFinite,
+                Stuck::Sampler(error) if matches!(error.kind(), ErrorKind::NothingAllowed) => End::Stuck,
+                Stuck::Sampler(_) => End::Failed,
+                Stuck::Grammar => End::Stuck,
+            });
+            return (vec![0], true);
+        }
+        let stop = said.iter().any(|s| s.stops);
+        let mut held = String::new();
+        if said.iter().any(|s| s.releases) {
+            held = choice.text.finish();
+        }
+        self.measure(said.iter().filter(|s| s.counts).count(), now, metrics);
+        let generated = self.generated;
+        let quiet = |s: &Said| s.text.is_empty() && s.logprob.is_none() && !s.counts;
+        if !said.iter().all(quiet) || !held.is_empty() {
+            self.mailbox.update(self.choice, |u| {
+                for s in said {
+                    u.text.push_str(&s.text);
+                    u.logprobs.extend(s.logprob);
+                }
+                u.text.push_str(&held);
+                u.generated = generated;
+            });
+        }
+        (tokens, stop)
+    }
+
+    fn measure(&mut self, tokens: usize, now: Instant, metrics: &ModelMetrics) {
+        if tokens == 0 {
+            return;
+        }
+        match self.last_token {
+            None => metrics.first_token.observe(now - self.arrived),
+            Some(last) => {
+                let each = (now - last) / u32::try_from(tokens).unwrap_or(u32::MAX);
+                (0..tokens).for_each(|_| metrics.inter_token.observe(each));
+            }
+        }
+        self.last_token = Some(now);
+        self.generated += tokens;
+        metrics.generated_tokens.add(tokens);
+    }
+}

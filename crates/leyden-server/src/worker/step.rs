@@ -1,0 +1,389 @@
+//! The loop: take requests in, plan, compute, choose, tell.
+
+use super::active::Active;
+use super::job::{Job, Work};
+use super::{Command, Parts};
+use crate::mailbox::End;
+use crate::metrics::ModelMetrics;
+use leyden_engine::schedule::{
+    Chosen, Decision, Finish, Refusal, Request, RequestId, Scheduled, Scheduler, SchedulerOptions, Step,
+    StepCost,
+};
+use leyden_engine::{Engine, OutputRow};
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+/// Steps between two looks at what steps cost.
+const TUNE_EVERY: u64 = 32;
+/// The fewest prompt tokens beside those who decode: fewer would make long prompts endless.
+const LEAST_PROMPT_TOKENS: usize = 16;
+/// How long to wait for news when nothing can run although there are requests.
+const NOTHING_RUNS: Duration = Duration::from_millis(5);
+
+/// The thread's state.
+pub(super) struct Loop {
+    parts: Parts,
+    /// `None` while it is made anew, and after that failed.
+    engine: Option<Engine>,
+    scheduler: Scheduler,
+    active: HashMap<RequestId, Active>,
+    next: u64,
+    cost: StepCost,
+    steps: u64,
+    /// The zero of the scheduler's clock.
+    started: Instant,
+    metrics: Arc<ModelMetrics>,
+    alive: Arc<AtomicBool>,
+}
+
+impl Loop {
+    pub(super) fn new(
+        parts: Parts,
+        engine: Engine,
+        metrics: Arc<ModelMetrics>,
+        alive: Arc<AtomicBool>,
+    ) -> Loop {
+        let scheduler = scheduler(&parts, &engine);
+        metrics.kv_blocks.set(engine.tables().total_blocks());
+        Loop {
+            parts,
+            engine: Some(engine),
+            scheduler,
+            active: HashMap::new(),
+            next: 0,
+            cost: StepCost::default(),
+            steps: 0,
+            started: Instant::now(),
+            metrics,
+            alive,
+        }
+    }
+
+    /// Serves until told to stop, or until there is no engine and nobody left to tell.
+    pub(super) fn run(&mut self, commands: &Receiver<Command>) {
+        loop {
+            if self.active.is_empty() && self.scheduler.is_idle() {
+                // Here an idle server waits, and uses no time.
+                self.gauges();
+                match commands.recv() {
+                    Ok(Command::Stop) | Err(_) => return,
+                    Ok(command) => self.obey(command),
+                }
+            }
+            while let Ok(command) = commands.try_recv() {
+                if matches!(command, Command::Stop) {
+                    return;
+                }
+                self.obey(command);
+            }
+            if !self.advance() && !self.active.is_empty() {
+                match commands.recv_timeout(NOTHING_RUNS) {
+                    Ok(Command::Stop) => return,
+                    Ok(command) => self.obey(command),
+                    Err(_) => {}
+                }
+            }
+            self.gauges();
+        }
+    }
+
+    fn gauges(&self) {
+        let m = &self.metrics;
+        m.waiting.set(self.scheduler.waiting());
+        m.running.set(self.scheduler.running());
+        if let Some(tables) = self.engine.as_ref().map(Engine::tables) {
+            m.kv_blocks_used.set(tables.total_blocks() - tables.available_blocks());
+            m.kv_blocks_cached.set(tables.cached_blocks());
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Job(job) => self.take(*job),
+            Command::Close => {
+                for id in self.active.keys().copied().collect::<Vec<_>>() {
+                    self.drop_request(id, End::Closing);
+                }
+            }
+            Command::Stop => {}
+        }
+    }
+
+    /// Puts all choices of a request in the queue, or none.
+    fn take(&mut self, job: Job) {
+        let now = self.started.elapsed();
+        let mailbox = Arc::clone(&job.mailbox);
+        if self.engine.is_none() {
+            // The mailbox says so when it is dropped.
+            return;
+        }
+        let mut taken = Vec::new();
+        for (choice, task) in job.tasks.into_iter().enumerate() {
+            let id = RequestId(self.next);
+            self.next += 1;
+            let request = Request {
+                id,
+                key: job.key,
+                priority: job.priority,
+                prompt: task.prompt.to_vec(),
+                max_tokens: task.max_tokens,
+                scope: Some(Arc::clone(&job.scope)),
+                deadline: Some(job.deadline.saturating_duration_since(self.started)),
+                speculate: self.parts.options.speculate && matches!(task.work, Work::Text(_)),
+            };
+            if let Err(refusal) = self.scheduler.submit(request.clone(), now) {
+                for id in taken {
+                    self.forget(id);
+                }
+                self.metrics.refused[refusal_kind(&refusal)].add(1);
+                mailbox.decide(Err(refusal));
+                return;
+            }
+            let active = Active {
+                work: task.work,
+                request,
+                mailbox: Arc::clone(&mailbox),
+                choice,
+                arrived: job.arrived,
+                admitted: false,
+                generated: 0,
+                last_token: None,
+                end: None,
+            };
+            self.active.insert(id, active);
+            taken.push(id);
+        }
+        mailbox.decide(Ok(()));
+    }
+
+    /// Takes a request out of the scheduler without a word.
+    fn forget(&mut self, id: RequestId) {
+        self.active.remove(&id);
+        if let Some(engine) = &mut self.engine {
+            self.scheduler.cancel(id, engine.tables_mut());
+        }
+    }
+
+    /// Takes a request out of the scheduler and tells its reader.
+    fn drop_request(&mut self, id: RequestId, end: End) {
+        if let Some(active) = self.active.remove(&id) {
+            self.tell_end(active, end);
+        }
+        if let Some(engine) = &mut self.engine {
+            self.scheduler.cancel(id, engine.tables_mut());
+        }
+    }
+
+    /// Plans and computes a step. Returns whether there was anything to compute.
+    fn advance(&mut self) -> bool {
+        let gone = |(id, a): (&RequestId, &Active)| a.mailbox.is_closed().then_some(*id);
+        for id in self.active.iter().filter_map(gone).collect::<Vec<_>>() {
+            self.drop_request(id, End::Closing);
+        }
+        let Some(engine) = &mut self.engine else { return false };
+        let step = match self.scheduler.plan(self.started.elapsed(), engine.tables_mut()) {
+            Ok(step) => step,
+            Err(error) => {
+                self.restart(&error.to_string());
+                return true;
+            }
+        };
+        self.follow(&step.decisions);
+        if step.scheduled.is_empty() {
+            return false;
+        }
+        let begun = Instant::now();
+        let computed = catch_unwind(AssertUnwindSafe(|| self.compute(&step)));
+        let time = begun.elapsed();
+        let m = Arc::clone(&self.metrics);
+        match computed {
+            Ok(Ok(chosen)) => {
+                m.steps.add(1);
+                m.step.observe(time);
+                self.learn(step.plan.entries.iter().map(|e| e.tokens.len()).sum(), time);
+                self.commit(&chosen);
+            }
+            Ok(Err(_)) => {
+                m.failed_steps.add(1);
+                let Some(engine) = &mut self.engine else { return false };
+                let decisions = self.scheduler.abandon(engine.tables_mut());
+                self.follow(&decisions);
+            }
+            Err(panic) => {
+                m.failed_steps.add(1);
+                let what = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+                let what = what.or_else(|| panic.downcast_ref::<String>().cloned());
+                self.restart(&what.unwrap_or_else(|| "a panic".to_owned()));
+            }
+        }
+        true
+    }
+
+    fn commit(&mut self, chosen: &[Chosen]) {
+        let Some(engine) = &mut self.engine else { return };
+        match self.scheduler.commit(chosen, engine.tables_mut()) {
+            Ok(decisions) => self.follow(&decisions),
+            Err(error) => self.restart(&error.to_string()),
+        }
+    }
+
+    /// Adjusts the scheduler to what steps have cost.
+    fn learn(&mut self, tokens: usize, time: Duration) {
+        self.cost.observe(tokens, time);
+        self.steps += 1;
+        if !self.steps.is_multiple_of(TUNE_EVERY) {
+            return;
+        }
+        let o = &self.parts.options;
+        if let (Some(beside), Some(weights)) =
+            (self.cost.tokens_within(o.prompt_stall), self.cost.weights_read_tokens())
+        {
+            let beside = beside.clamp(LEAST_PROMPT_TOKENS.min(o.step_tokens), o.step_tokens);
+            self.scheduler.tune(beside, weights);
+        }
+    }
+
+    /// Runs the step and chooses tokens.
+    fn compute(&mut self, step: &Step) -> Result<Vec<Chosen>, leyden_engine::Error> {
+        let Some(engine) = &mut self.engine else { return Ok(Vec::new()) };
+        if let Some(token) = self.parts.options.panic_token {
+            let plants = |s: &Scheduled| {
+                self.active.get(&s.request).is_some_and(|a| a.request.prompt.first() == Some(&token))
+            };
+            assert!(!step.scheduled.iter().any(plants), "a panic that a test planted");
+        }
+        let output = engine.step(&step.plan)?;
+        let rows: Vec<OutputRow<'_>> = output.rows().collect();
+        let now = Instant::now();
+        let mut rest = &rows[..];
+        let mut chosen = Vec::new();
+        for (s, entry) in step.scheduled.iter().zip(&step.plan.entries).filter(|(s, _)| s.samples) {
+            let (own, others) = rest.split_at(s.drafted + 1);
+            rest = others;
+            let Some(active) = self.active.get_mut(&s.request) else {
+                // Cancelled; the scheduler wants a token all the same.
+                chosen.push(Chosen { request: s.request, tokens: vec![0], stop: true });
+                continue;
+            };
+            let guesses = &entry.tokens[s.tokens - s.drafted..];
+            let (tokens, stop) = active.answer(&self.parts, own, guesses, now, &self.metrics);
+            self.metrics.guesses.add(s.drafted);
+            self.metrics.right_guesses.add(tokens.len() - 1);
+            chosen.push(Chosen { request: s.request, tokens, stop });
+        }
+        Ok(chosen)
+    }
+
+    /// Passes on what the scheduler decided.
+    fn follow(&mut self, decisions: &[Decision]) {
+        for decision in decisions {
+            match *decision {
+                Decision::Admitted { request, cached_tokens } => {
+                    let Some(a) = self.active.get_mut(&request) else { continue };
+                    if a.admitted {
+                        continue;
+                    }
+                    a.admitted = true;
+                    let m = &self.metrics;
+                    m.queue.observe(a.arrived.elapsed());
+                    m.prompt_tokens.add(a.request.prompt.len());
+                    m.prefix_queries.add(a.request.prompt.len());
+                    m.prefix_hits.add(cached_tokens);
+                    a.mailbox.update(a.choice, |u| u.cached = Some(cached_tokens));
+                }
+                Decision::Preempted { .. } => self.metrics.preemptions.add(1),
+                Decision::Finished { request, finish, .. } => {
+                    let Some(a) = self.active.remove(&request) else { continue };
+                    let end = a.end.unwrap_or(match finish {
+                        Finish::Stop => End::Stop,
+                        Finish::Length => End::Length,
+                        Finish::Deadline => End::Deadline,
+                        Finish::Cancelled => End::Closing,
+                        Finish::Failed => End::Failed,
+                    });
+                    self.tell_end(a, end);
+                }
+            }
+        }
+    }
+
+    /// The last word on a choice.
+    fn tell_end(&self, mut active: Active, end: End) {
+        let held = match (&mut active.work, end) {
+            (Work::Text(choice), End::Length | End::Deadline) => choice.text.finish(),
+            _ => String::new(),
+        };
+        let finished = match end {
+            _ if active.mailbox.is_closed() => 2,
+            End::Stop => 0,
+            End::Length => 1,
+            End::Closing => 2,
+            End::Deadline => 3,
+            End::Failed | End::NotFinite | End::Stuck => 4,
+        };
+        self.metrics.finished[finished].add(1);
+        self.metrics.end_to_end.observe(active.arrived.elapsed());
+        active.mailbox.update(active.choice, |u| {
+            u.text.push_str(&held);
+            u.generated = active.generated;
+            u.end = Some(end);
+        });
+    }
+
+    /// Makes the engine anew after a panic or a broken promise between it and the scheduler. What ran has failed; what
+    /// waits goes on waiting.
+    fn restart(&mut self, why: &str) {
+        self.metrics.restarts.add(1);
+        self.parts.log.event(&[("event", "engine_restart".into()), ("why", why.into())]);
+        // First the memory of the old one is given back.
+        self.engine = None;
+        let (ran, mut waits): (Vec<_>, Vec<_>) = self.active.drain().partition(|(_, active)| active.admitted);
+        ran.into_iter().for_each(|(_, active)| self.tell_end(active, End::Failed));
+        match self.parts.engine() {
+            Ok(engine) => {
+                self.scheduler = scheduler(&self.parts, &engine);
+                self.engine = Some(engine);
+            }
+            Err(_) => {
+                self.alive.store(false, Ordering::SeqCst);
+                self.scheduler = Scheduler::new(SchedulerOptions::default(), 0);
+                waits.drain(..).for_each(|(_, active)| self.tell_end(active, End::Failed));
+                return;
+            }
+        }
+        waits.sort_by_key(|(id, _)| *id);
+        let now = self.started.elapsed();
+        for (id, active) in waits {
+            match self.scheduler.submit(active.request.clone(), now) {
+                Ok(()) => drop(self.active.insert(id, active)),
+                Err(_) => self.tell_end(active, End::Deadline),
+            }
+        }
+    }
+}
+
+fn refusal_kind(refusal: &Refusal) -> usize {
+    match refusal {
+        Refusal::QueueFull { .. } => 0,
+        Refusal::KeyQueueFull { .. } => 1,
+        _ => 2,
+    }
+}
+
+fn scheduler(parts: &Parts, engine: &Engine) -> Scheduler {
+    let o = &parts.options;
+    let options = SchedulerOptions {
+        step_tokens: o.step_tokens,
+        running: o.parallel,
+        waiting: o.queue,
+        waiting_per_key: o.queue_per_key,
+        context: o.context,
+        vocabulary: engine.model().vocabulary(),
+        ..SchedulerOptions::default()
+    };
+    Scheduler::new(options, engine.tables().total_blocks())
+}

@@ -1,0 +1,163 @@
+//! Answers in harmony's messages (OpenAI, "OpenAI Harmony Response Format", 2025): a header with a channel and perhaps a
+//! recipient, and a body. The channel `analysis` is reasoning, `final` is content, and a message to `functions.x` calls
+//! `x`.
+
+use super::calls::{Call, MOST_CALL_BYTES};
+use super::literal::beginning;
+use super::parser::Part;
+
+const START: &str = "<|start|>";
+const CHANNEL: &str = "<|channel|>";
+const MESSAGE: &str = "<|message|>";
+/// What may stand behind a body.
+const ENDS: [&str; 5] = ["<|end|>", "<|call|>", "<|return|>", START, CHANNEL];
+/// All marks of the format.
+pub(super) const MARKS: [&str; 7] =
+    [START, CHANNEL, MESSAGE, "<|constrain|>", "<|end|>", "<|call|>", "<|return|>"];
+/// The longest header, in bytes; what is longer is none.
+const MOST_HEADER_BYTES: usize = 1024;
+
+#[derive(Clone, Debug)]
+enum State {
+    Header,
+    Body(Body),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Body {
+    Reasoning,
+    Content,
+    /// To this tool.
+    Call(String),
+}
+
+/// The parser of such an answer.
+#[derive(Clone, Debug)]
+pub(super) struct Harmony {
+    state: State,
+    pending: String,
+    tools: bool,
+}
+
+impl Harmony {
+    pub(super) fn new(prompt: &str, tools: bool) -> Harmony {
+        // The prompt may have begun the message.
+        let header = prompt.rfind(START).map_or("", |at| &prompt[at..]);
+        let state = match header.split_once(MESSAGE) {
+            Some((header, body)) if !ENDS.iter().any(|end| body.contains(end)) => {
+                State::Body(kind(header, tools))
+            }
+            _ => State::Header,
+        };
+        Harmony { state, pending: String::new(), tools }
+    }
+
+    pub(super) fn run(&mut self, text: &str, done: bool, parts: &mut Vec<Part>) {
+        self.pending.push_str(text);
+        while self.step(done, parts) {}
+    }
+
+    fn step(&mut self, done: bool, parts: &mut Vec<Part>) -> bool {
+        if self.pending.is_empty() && !done {
+            return false;
+        }
+        match self.state.clone() {
+            State::Header => self.header(done, parts),
+            State::Body(body) => self.body(&body, done, parts),
+        }
+    }
+
+    fn header(&mut self, done: bool, parts: &mut Vec<Part>) -> bool {
+        let text = self.pending.trim_ascii_start();
+        let begins = |mark: &str| text.starts_with(mark) || mark.starts_with(text);
+        let is_header =
+            [START, CHANNEL, MESSAGE, "to=", "assistant", "<|constrain|>"].iter().any(|mark| begins(mark));
+        let end = self.pending.find(MESSAGE);
+        if !is_header || end.unwrap_or(self.pending.len()) > MOST_HEADER_BYTES {
+            self.state = State::Body(Body::Content);
+            return true;
+        }
+        match end {
+            Some(end) => {
+                self.state = State::Body(kind(&self.pending[..end], self.tools));
+                self.pending.drain(..end + MESSAGE.len());
+                true
+            }
+            None if done => {
+                // Only marks and roles, which are no text.
+                self.pending.clear();
+                let _ = parts;
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn body(&mut self, body: &Body, done: bool, parts: &mut Vec<Part>) -> bool {
+        let end = ENDS.iter().filter_map(|end| Some((self.pending.find(end)?, *end))).min();
+        if let Body::Call(name) = body {
+            if end.is_none() && !done && self.pending.len() <= MOST_CALL_BYTES {
+                return false;
+            }
+            let most = self.pending.floor_char_boundary(MOST_CALL_BYTES);
+            let (at, whole) = match end {
+                Some((at, _)) if at <= most => (at, true),
+                _ if self.pending.len() > most => {
+                    self.state = State::Body(Body::Content);
+                    return true;
+                }
+                _ => (self.pending.len(), false),
+            };
+            let text: String = self.pending.drain(..at).collect();
+            parts.push(call(name, &text, whole));
+            self.after(end.map(|(_, mark)| mark));
+            return end.is_some();
+        }
+        let (at, found) = match end {
+            Some((at, _)) => (at, true),
+            None if done => (self.pending.len(), false),
+            None => {
+                let held = ENDS.iter().map(|end| beginning(&self.pending, 0, end)).max().unwrap_or(0);
+                (self.pending.len() - held, false)
+            }
+        };
+        let text: String = self.pending.drain(..at).collect();
+        parts.push(if *body == Body::Reasoning { Part::Reasoning(text) } else { Part::Content(text) });
+        if found {
+            self.after(end.map(|(_, mark)| mark));
+        }
+        found
+    }
+
+    /// Behind a body: the mark that ended it goes, if it is not the beginning of a header.
+    fn after(&mut self, mark: Option<&str>) {
+        if let Some(mark) = mark.filter(|mark| ![START, CHANNEL].contains(mark)) {
+            self.pending.drain(..mark.len());
+        }
+        self.state = State::Header;
+    }
+}
+
+/// What the body behind a header is.
+fn kind(header: &str, tools: bool) -> Body {
+    let word = |text: &str| text.split([' ', '<', '\n']).next().unwrap_or_default().to_owned();
+    let recipient = header.find("to=").map(|at| word(&header[at + 3..]));
+    if let Some(name) = recipient.filter(|name| tools && !name.is_empty()) {
+        return Body::Call(name.strip_prefix("functions.").map_or(name.clone(), str::to_owned));
+    }
+    let channel = header.find(CHANNEL).map(|at| word(&header[at + CHANNEL.len()..]));
+    if channel.as_deref() == Some("analysis") { Body::Reasoning } else { Body::Content }
+}
+
+fn call(name: &str, text: &str, whole: bool) -> Part {
+    let trimmed = text.trim();
+    let call = |arguments: &str| Call { id: None, name: name.to_owned(), arguments: arguments.to_owned() };
+    match serde_json::from_str::<serde_json::Value>(trimmed) {
+        Ok(value) if value.is_object() => Part::Call(call(trimmed)),
+        _ if trimmed.is_empty() && whole => Part::Call(call("{}")),
+        Err(_) if !whole && (trimmed.is_empty() || trimmed.starts_with('{')) => {
+            Part::Unfinished(call(trimmed))
+        }
+        _ => Part::Content(text.to_owned()),
+    }
+}

@@ -1,0 +1,310 @@
+//! The parser of one answer.
+
+use serde_json::Value as Json;
+
+use super::calls::{Call, Progress, Reader, Reading};
+use super::harmony::Harmony;
+use super::literal::{Literal, Match, beginning};
+use super::tools::Tools;
+use super::{OutputEvent, OutputFormat};
+
+/// So many blanks before a call are left out; more are content.
+const MOST_BLANKS: usize = 256;
+
+/// Tells the parts of one answer apart.
+///
+/// It holds back what may become a mark, blanks before a call, and a call until it is whole; at most a mebibyte.
+#[derive(Clone, Debug)]
+pub struct OutputParser {
+    kind: Kind,
+    index: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Marked(Box<Marked>),
+    Harmony(Box<Harmony>),
+}
+
+/// What formats with marks in a text need.
+#[derive(Clone, Debug)]
+struct Marked {
+    open: Option<String>,
+    close: Option<String>,
+    calls: Option<Calls>,
+    tools: Tools,
+    state: State,
+    /// What is not decided yet.
+    pending: String,
+    /// Whether blanks at the beginning of what is pending do not count.
+    skip_blanks: bool,
+    /// Whether no content but blanks has been found.
+    at_start: bool,
+    /// Whether calls may follow without a beginning of their own.
+    in_section: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Calls {
+    reader: Reader,
+    section: (Literal, Literal),
+    /// Words with which a call or a section begins.
+    triggers: Vec<String>,
+    bare: bool,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Text,
+    Reasoning,
+    /// A call, and the blanks before it, which are content if it is none.
+    Call(Box<Reading>, String),
+}
+
+/// What a part of an answer turned out to be.
+#[derive(Clone, Debug)]
+pub(super) enum Part {
+    Reasoning(String),
+    Content(String),
+    Call(Call),
+    Unfinished(Call),
+}
+
+impl OutputParser {
+    pub(super) fn new(format: &OutputFormat, prompt: &str, tools: Option<&Json>) -> OutputParser {
+        let tools = Tools::new(tools);
+        if format.harmony {
+            return OutputParser {
+                kind: Kind::Harmony(Box::new(Harmony::new(prompt, !tools.is_empty()))),
+                index: 0,
+            };
+        }
+        let calls = format.calls.as_ref().filter(|_| !tools.is_empty()).map(|syntax| {
+            let reader = Reader::new(syntax);
+            let section = (Literal::new(&syntax.section.0), Literal::new(&syntax.section.1));
+            let mut triggers: Vec<String> = section.0.words().first().cloned().into_iter().collect();
+            triggers.extend(reader.start().words().iter().take(2).cloned());
+            triggers.extend(reader.other_start().words().first().cloned());
+            triggers.retain(|word| word.len() > 1);
+            Calls { reader, section, triggers, bare: syntax.is_bare() }
+        });
+        let reasoning = format.begins_reasoning(prompt);
+        let marks = format.reasoning.clone();
+        let marked = Marked {
+            open: marks.as_ref().map(|(open, _)| open.clone()),
+            close: marks.map(|(_, close)| close),
+            calls,
+            tools,
+            state: if reasoning { State::Reasoning } else { State::Text },
+            pending: String::new(),
+            skip_blanks: reasoning,
+            at_start: true,
+            in_section: false,
+        };
+        OutputParser { kind: Kind::Marked(Box::new(marked)), index: 0 }
+    }
+
+    /// Takes the next piece of the answer's text.
+    pub fn push(&mut self, text: &str) -> Vec<OutputEvent> {
+        self.run(text, false)
+    }
+
+    /// The answer has ended, for whatever reason: what was held back.
+    pub fn finish(&mut self) -> Vec<OutputEvent> {
+        self.run("", true)
+    }
+
+    fn run(&mut self, text: &str, done: bool) -> Vec<OutputEvent> {
+        let mut parts = Vec::new();
+        match &mut self.kind {
+            Kind::Marked(marked) => {
+                marked.pending.push_str(text);
+                while marked.step(done, &mut parts) {}
+            }
+            Kind::Harmony(harmony) => harmony.run(text, done, &mut parts),
+        }
+        let mut events = Vec::new();
+        for part in parts {
+            self.report(part, &mut events);
+        }
+        events
+    }
+
+    fn report(&mut self, part: Part, events: &mut Vec<OutputEvent>) {
+        let (call, whole) = match part {
+            Part::Reasoning(text) if text.is_empty() => return,
+            Part::Content(text) if text.is_empty() => return,
+            Part::Reasoning(text) => return events.push(OutputEvent::Reasoning(text)),
+            Part::Content(text) => return events.push(OutputEvent::Content(text)),
+            Part::Call(call) => (call, true),
+            Part::Unfinished(call) => (call, false),
+        };
+        let index = self.index;
+        self.index += 1;
+        events.push(OutputEvent::ToolCallStart { index, id: call.id, name: call.name });
+        if !call.arguments.is_empty() {
+            events.push(OutputEvent::ToolCallArguments { index, fragment: call.arguments });
+        }
+        events.push(if whole {
+            OutputEvent::ToolCallEnd { index }
+        } else {
+            OutputEvent::ToolCallUnfinished { index }
+        });
+    }
+}
+
+impl Marked {
+    /// Decides on a part of what is pending. Returns whether there may be more to decide.
+    fn step(&mut self, done: bool, parts: &mut Vec<Part>) -> bool {
+        if self.skip_blanks {
+            let blanks = self.pending.len() - self.pending.trim_ascii_start().len();
+            self.pending.drain(..blanks);
+            if self.pending.is_empty() {
+                return false;
+            }
+            self.skip_blanks = false;
+        }
+        match &mut self.state {
+            State::Reasoning => self.reasoning(done, parts),
+            State::Text => self.text(done, parts),
+            State::Call(..) => self.call(done, parts),
+        }
+    }
+
+    fn take(&mut self, to: usize) -> String {
+        self.pending.drain(..to).collect()
+    }
+
+    fn reasoning(&mut self, done: bool, parts: &mut Vec<Part>) -> bool {
+        let close = self.close.clone().unwrap_or_default();
+        if let Some(at) = self.pending.find(&close) {
+            let end = solid_end(&self.pending[..at]);
+            let text = self.take(end);
+            parts.push(Part::Reasoning(text));
+            self.pending.drain(..at - end + close.len());
+            (self.state, self.skip_blanks) = (State::Text, true);
+            return true;
+        }
+        let held = if done { 0 } else { beginning(&self.pending, 0, &close) };
+        let end = self.pending.len() - held;
+        // Blanks before the end of reasoning do not count.
+        let end = if done { end } else { solid_end(&self.pending[..end]) };
+        let text = self.take(end);
+        parts.push(Part::Reasoning(text));
+        false
+    }
+
+    fn text(&mut self, done: bool, parts: &mut Vec<Part>) -> bool {
+        if self.pending.is_empty() {
+            return false;
+        }
+        let blanks = self.pending.len() - self.pending.trim_ascii_start().len();
+        self.at_start = self.at_start && blanks <= MOST_BLANKS;
+        if self.at_start {
+            let rest = &self.pending[blanks..];
+            if let Some(open) = &self.open {
+                if rest.starts_with(open.as_str()) {
+                    let end = blanks + open.len();
+                    self.pending.drain(..end);
+                    (self.state, self.skip_blanks) = (State::Reasoning, true);
+                    return true;
+                }
+                if !done && open.starts_with(rest) {
+                    return false;
+                }
+            }
+            if rest.is_empty() && !done {
+                return false;
+            }
+        }
+        let Some(calls) = &self.calls else {
+            self.at_start = false;
+            let text = std::mem::take(&mut self.pending);
+            parts.push(Part::Content(text));
+            return false;
+        };
+        let rest = &self.pending[blanks..];
+        if self.in_section {
+            match calls.section.1.at(&self.pending, 0) {
+                Match::Yes(end) => {
+                    self.pending.drain(..end);
+                    (self.in_section, self.skip_blanks) = (false, true);
+                    return true;
+                }
+                Match::Partly => {
+                    // The end of the answer cut the mark off.
+                    if done {
+                        self.pending.clear();
+                    }
+                    return false;
+                }
+                Match::No => {}
+            }
+        }
+        let bare = calls.bare && self.at_start || self.in_section && calls.reader.start().is_empty();
+        if bare && rest.starts_with(['{', '[']) {
+            let before = self.take(blanks);
+            self.state = State::Call(Box::new(Reading::new()), before);
+            return true;
+        }
+        let first = calls.triggers.iter().filter_map(|word| self.pending.find(word.as_str())).min();
+        let (end, found) = match first {
+            Some(at) => (at, true),
+            None if done => (self.pending.len(), false),
+            None => {
+                let held = calls.triggers.iter().map(|word| beginning(&self.pending, 0, word)).max();
+                (self.pending.len() - held.unwrap_or(0), false)
+            }
+        };
+        // Blanks before a call are left out, so they wait.
+        let out = if done && !found { end } else { solid_end(&self.pending[..end]) };
+        let text = self.take(out);
+        self.at_start = self.at_start && text.trim_ascii().is_empty();
+        self.in_section = self.in_section && text.is_empty();
+        parts.push(Part::Content(text));
+        if found {
+            let before = self.take(end - out);
+            self.state = State::Call(Box::new(Reading::new()), before);
+        }
+        found
+    }
+
+    fn call(&mut self, done: bool, parts: &mut Vec<Part>) -> bool {
+        let has_section = self.calls.as_ref().is_some_and(|calls| !calls.section.0.is_empty());
+        let (Some(calls), State::Call(reading, before)) = (&self.calls, &mut self.state) else {
+            return false;
+        };
+        match reading.advance(&self.pending, &calls.reader, &self.tools, done) {
+            Progress::More if !done => return false,
+            Progress::More => {
+                let unfinished = reading.unfinished(&self.pending, &calls.reader);
+                let known = |call: &Call| !calls.bare || self.tools.has(&call.name);
+                let text = std::mem::take(before) + &std::mem::take(&mut self.pending);
+                parts.push(match unfinished.filter(known) {
+                    Some(call) => Part::Unfinished(call),
+                    None => Part::Content(text),
+                });
+                self.state = State::Text;
+            }
+            Progress::Done(read, end) => {
+                self.pending.drain(..end);
+                parts.extend(read.into_iter().map(Part::Call));
+                (self.state, self.skip_blanks, self.at_start) = (State::Text, true, false);
+                self.in_section = has_section;
+            }
+            Progress::Failed(at) => {
+                let text = std::mem::take(before) + &self.pending[..at];
+                self.pending.drain(..at);
+                (self.state, self.at_start, self.in_section) = (State::Text, false, false);
+                parts.push(Part::Content(text));
+            }
+        }
+        true
+    }
+}
+
+/// Where the blanks at a text's end begin that do not count if a mark follows.
+fn solid_end(text: &str) -> usize {
+    // Blanks are single bytes, so this is between characters.
+    text.trim_ascii_end().len().max(text.len().saturating_sub(MOST_BLANKS))
+}

@@ -1,0 +1,148 @@
+//! How many users a server holds under an SLO.
+
+use std::io::Write;
+
+use leyden_load::{Arrivals, Control, Page, Run, Search, Summary, Target, Verdict, Workload, write_page};
+use serde_json::{Value, json};
+
+use super::progress::{self, Bar};
+use super::report::{self, Report, rate, seconds};
+use super::{Args, Failure};
+use crate::cli::text::{Table, plural};
+
+/// A step: users, figures, and whether it held.
+type Step = (u32, Summary, Verdict);
+
+/// Searches and prints every step and the answer.
+pub(super) fn execute(
+    args: &Args,
+    target: &Target,
+    workload: &Workload,
+    control: &Control,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let (mut search, mut steps) = (Search::new(args.max_users), Vec::<Step>::new());
+    let mut best: Option<Run> = None;
+    let bar = Bar::new(workload);
+    while let Some(users) = search.next() {
+        let step = with_users(workload, users, steps.len() as u64);
+        bar.again();
+        let (run, _) = progress::measured(
+            target,
+            &step,
+            control,
+            &bar,
+            &format!("{}: ", plural(users as usize, "user")),
+        )?;
+        let summary = Summary::new(&run, args.slo.as_ref());
+        if run.interrupted {
+            bar.finish();
+            return Err(Failure::interrupted());
+        }
+        bar.suspend(|| report::warn(&summary));
+        let verdict = held(&summary);
+        // Too few requests in a step with a slow server show no failure; the answer will say that it is not sure.
+        search.tell(users, verdict != Verdict::Fail);
+        // The page shows the step that is the answer, or the first one where nothing holds.
+        if verdict != Verdict::Fail && users == search.holds() || best.is_none() {
+            best = Some(run);
+        }
+        steps.push((users, summary, verdict));
+    }
+    bar.finish();
+    // An answer is sure if the step that is the answer was.
+    let answer = search.holds();
+    let sure = steps.iter().any(|(users, _, verdict)| *users == answer && *verdict == Verdict::Pass);
+    let report = Report { args, target, workload, search: true };
+    if let (Some(path), Some(run)) = (&args.html, &best) {
+        page(&report, path, run, &steps, answer)?;
+    }
+    if args.json {
+        let all = steps.iter().map(|(users, summary, verdict)| {
+            Ok(json!({ "users": users, "verdict": report::value(verdict)?, "summary": report::value(summary)? }))
+        });
+        let all = all.collect::<Result<Vec<Value>, Failure>>()?;
+        let parts = [
+            ("users", answer.into()),
+            ("fails_at", search.fails().into()),
+            ("sure", sure.into()),
+            ("steps", all.into()),
+        ];
+        report.json(out, "find_users", &parts)?;
+    } else {
+        report.head(out)?;
+        table(out, &steps)?;
+        let beyond = match search.fails() {
+            Some(fails) => format!("{fails} are too many"),
+            None => format!("more were not tried (--max-users {})", args.max_users),
+        };
+        writeln!(out, "\nthis server holds {}; {beyond}", plural(answer as usize, "user"))?;
+    }
+    out.flush()?;
+    if answer == 0 {
+        return Err(Failure::new("not even one user has what the SLO promises"));
+    }
+    if !sure {
+        let why =
+            format!("too few requests in the step with {} for a verdict", plural(answer as usize, "user"));
+        return Err(Failure::inconclusive(why).hint("give the steps more time with --duration"));
+    }
+    Ok(())
+}
+
+/// The workload of a step. Every step has prompts of its own, which no cache has seen.
+fn with_users(workload: &Workload, users: u32, step: u64) -> Workload {
+    let mut changed = workload.clone();
+    if let Arrivals::Users(_, pause) = workload.arrivals {
+        changed.arrivals = Arrivals::Users(users, pause);
+    }
+    changed.seed = workload.seed.wrapping_add(step << 32);
+    changed
+}
+
+/// Whether a step held: no failure, and every promise kept.
+fn held(summary: &Summary) -> Verdict {
+    if summary.requests.failed > 0 {
+        return Verdict::Fail;
+    }
+    summary.slo.as_ref().map_or(Verdict::Unsure, |slo| slo.verdict)
+}
+
+fn table(out: &mut dyn Write, steps: &[Step]) -> Result<(), Failure> {
+    let head =
+        ["users", "ttft p95", "inter-token p99", "user t/s p5", "output t/s", "failed", "goodput", "verdict"];
+    let mut table = Table::new(&head, &[0, 1, 2, 3, 4, 5, 6]);
+    for (users, s, verdict) in steps {
+        let none = || "-".to_owned();
+        table.add(vec![
+            users.to_string(),
+            s.ttft_s.map_or_else(none, |p| seconds(p.p95)),
+            s.itl_s.map_or_else(none, |p| seconds(p.p99)),
+            s.user_tps.map_or_else(none, |user| rate(user.p5)),
+            rate(s.output_tps),
+            s.requests.failed.to_string(),
+            s.slo.as_ref().map_or_else(none, |slo| format!("{:.0} %", slo.goodput * 100.0)),
+            report::word(*verdict).to_owned(),
+        ]);
+    }
+    Ok(table.write(out)?)
+}
+
+fn page(
+    report: &Report<'_>,
+    path: &std::path::Path,
+    run: &Run,
+    steps: &[Step],
+    answer: u32,
+) -> Result<(), Failure> {
+    let slo = report.args.slo.as_ref();
+    let summary = Summary::new(run, slo);
+    let shown: Vec<(u32, Summary)> =
+        steps.iter().map(|(users, summary, _)| (*users, summary.clone())).collect();
+    let mut facts = report.facts();
+    let what = if answer == 0 { "1 user, which is too many".into() } else { plural(answer as usize, "user") };
+    facts.push(("figures and plots".to_owned(), what));
+    let title = format!("leyden load: this server holds {}", plural(answer as usize, "user"));
+    let page = Page { title: &title, facts: &facts, run, summary: &summary, slo, steps: &shown };
+    Ok(write_page(path, &page.html())?)
+}

@@ -1,0 +1,52 @@
+//! What the answer must follow.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use leyden::Grammar;
+
+use crate::cli::failure::Failure;
+
+/// The options that constrain an answer.
+#[derive(Debug, clap::Args)]
+pub(super) struct Constraining {
+    /// Answer with JSON that is valid after this schema: a file, or the schema itself
+    #[arg(long, value_name = "SCHEMA", group = "constraint")]
+    json_schema: Option<String>,
+    /// Answer with a JSON object
+    #[arg(long, group = "constraint")]
+    json_object: bool,
+    /// Answer with a text of the grammar in this file: GBNF, or Lark if its name ends in .lark
+    #[arg(long, value_name = "FILE", group = "constraint")]
+    grammar: Option<PathBuf>,
+}
+
+impl Constraining {
+    /// The grammar, if one is asked for.
+    pub(super) fn grammar(&self) -> Result<Option<Grammar>, Failure> {
+        if self.json_object {
+            return Ok(Some(Grammar::json_object()));
+        }
+        if let Some(schema) = &self.json_schema {
+            let is_text = schema.trim_start().starts_with('{');
+            let (name, text) = if is_text {
+                ("--json-schema".to_owned(), schema.clone())
+            } else {
+                (schema.clone(), read(Path::new(schema))?)
+            };
+            let value =
+                serde_json::from_str(&text).map_err(|e| Failure::new(format!("{name}: not JSON: {e}")))?;
+            let grammar = Grammar::json_schema(&value).map_err(|e| Failure::new(format!("{name}: {e}")))?;
+            return Ok(Some(grammar));
+        }
+        let Some(path) = &self.grammar else { return Ok(None) };
+        let text = read(path)?;
+        let lark = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("lark"));
+        let grammar = if lark { Grammar::lark(&text) } else { Grammar::gbnf(&text) };
+        grammar.map(Some).map_err(|e| Failure::new(format!("{}: {e}", path.display())))
+    }
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|e| Failure::new(format!("{}: cannot read: {e}", path.display())))
+}

@@ -1,0 +1,272 @@
+//! `leyden serve`: models over HTTP.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use leyden::{GenerateOptions, KvType, Level, LoadOptions, Model, ModelFile, PackCache};
+use leyden_kernels::topology::Topology;
+use leyden_server::{ApiKeys, LogFormat, Need, ServerOptions, WorkerOptions, plan_memory};
+
+use super::failure::Failure;
+use super::packs::{self, Packs};
+use super::run::{kv_type, level, load, note};
+use super::{model_file, text};
+
+/// Answers requests over HTTP as OpenAI's servers do, for many users at once, until Ctrl-C or SIGTERM.
+///
+/// Without MODEL the storyteller inside this program is served, a toy. Several models share the processor: each
+/// computes with all threads, and they take turns as the system lets them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Models: files, folders, names of pulled models or their references
+    #[arg(value_name = "MODEL")]
+    models: Vec<PathBuf>,
+    /// Another name for a model, as NAME or, of several models, MODEL=NAME; may be repeated
+    #[arg(long, value_name = "NAME")]
+    alias: Vec<String>,
+    /// Address to listen on
+    #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
+    host: String,
+    /// Port to listen on; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    port: u16,
+    /// File of API keys: a JSON object per line with id, sha256 and optionally scopes, requests_per_minute,
+    /// tokens_per_minute, priority
+    #[arg(long, value_name = "FILE")]
+    api_keys: Option<PathBuf>,
+    /// Answer anybody, also on an address that other machines can reach
+    #[arg(long, conflicts_with = "api_keys")]
+    no_auth: bool,
+    /// Longest text in tokens, prompt and answer together; by default what the model was made for, or what fits
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    ctx: Option<u32>,
+    /// Most requests that run at a time
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    parallel: u32,
+    /// Tokens that all running requests together can hold; by default as many as half the free memory holds, at most
+    /// `--ctx` times `--parallel`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    kv_tokens: Option<u32>,
+    /// Most requests that wait
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    queue: u32,
+    /// Most tokens in one step
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    step_tokens: u32,
+    /// By how many milliseconds prompts may lengthen the time between two tokens of others
+    #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60000))]
+    prompt_stall: u64,
+    /// Do not guess tokens ahead where a text repeats itself
+    #[arg(long)]
+    no_speculation: bool,
+    /// Longest time of a request in seconds, waiting included
+    #[arg(long, value_name = "S", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    request_timeout: u64,
+    /// Time in seconds that running requests have to finish after the signal to end
+    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=86400))]
+    drain_timeout: u64,
+    /// Most open connections
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    connections: u32,
+    /// Largest body of a request in bytes
+    #[arg(long, value_name = "N", default_value_t = 8 << 20, value_parser = clap::value_parser!(u32).range(1024..=1 << 30))]
+    max_body: u32,
+    /// Form of the line that is logged for every request: text, json or off
+    #[arg(long, value_name = "FORM", default_value = "text", value_parser = log_format)]
+    log_format: LogFormat,
+    /// Threads to generate with; by default one per physical core that may be used
+    #[arg(long, short, value_name = "T")]
+    threads: Option<usize>,
+    /// Threads to read prompts with (also `-tb`); by default as many as to generate with
+    #[arg(long, value_name = "T")]
+    threads_batch: Option<usize>,
+    /// Storage of keys and values: f32, f16 or q8_0
+    #[arg(long, value_name = "TYPE", default_value_t = KvType::default(), value_parser = kv_type)]
+    kv_type: KvType,
+    /// Instruction-set tier: scalar, avx2 or avx512; by default the best of this machine
+    #[arg(long, value_name = "TIER", value_parser = level)]
+    isa: Option<Level>,
+    #[command(flatten)]
+    packs: Packs,
+}
+
+fn log_format(name: &str) -> Result<LogFormat, String> {
+    LogFormat::from_name(name).ok_or_else(|| "no such form; known: text, json, off".to_owned())
+}
+
+/// Serves.
+pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
+    let keys = args.api_keys.as_deref().map(ApiKeys::read).transpose()?;
+    let mut aliases = aliases(args)?;
+    let mut models = Vec::new();
+    if args.models.is_empty() {
+        note("no model named: the embedded storyteller is served, a toy of 4 million parameters");
+        models.push(ready(args, &Model::embedded(&options(args))?, "storyteller".to_owned(), &mut aliases)?);
+    }
+    for named in &args.models {
+        let path = model_file::locate(named)?;
+        if !matches!(args.packs.cache(), PackCache::Folder { map: true, .. }) {
+            weights_fit(&path)?;
+        }
+        let model = load(&path, &options(args))?;
+        packs::tell(&model);
+        if let Some(unplaced) = model.unplaced() {
+            note(unplaced);
+        }
+        models.push(ready(args, &model, name(named, &path), &mut aliases)?);
+    }
+    if let Some(unknown) = aliases.keys().next() {
+        return Err(Failure::usage(format!("--alias: no model is called `{unknown}`")));
+    }
+    let mut server = ServerOptions {
+        host: args.host.clone(),
+        port: args.port,
+        keys,
+        no_auth: args.no_auth,
+        drain: Duration::from_secs(args.drain_timeout),
+        request_time: Duration::from_secs(args.request_timeout),
+        log: args.log_format,
+        ..ServerOptions::default()
+    };
+    server.limits.connections = args.connections as usize;
+    server.limits.body_bytes = args.max_body as usize;
+    let names: Vec<String> = models.iter().map(|m| m.name.clone()).collect();
+    leyden_server::serve(models, server, |address: SocketAddr| {
+        note(&format!("listening on http://{address}, serving {}", names.join(", ")));
+    })?;
+    Ok(())
+}
+
+fn options(args: &Args) -> LoadOptions {
+    LoadOptions {
+        threads: args.threads,
+        threads_batch: args.threads_batch,
+        isa: args.isa,
+        packs: args.packs.cache(),
+        ..LoadOptions::default()
+    }
+}
+
+/// The other names, by model; of one model without its name.
+fn aliases(args: &Args) -> Result<HashMap<String, Vec<String>>, Failure> {
+    let mut aliases: HashMap<String, Vec<String>> = HashMap::new();
+    for alias in &args.alias {
+        let (model, name) = match alias.split_once('=') {
+            Some((model, name)) => (model.to_owned(), name),
+            None if args.models.len() <= 1 => (String::new(), alias.as_str()),
+            None => {
+                return Err(Failure::usage("--alias: of several models, say whose name it is: MODEL=NAME"));
+            }
+        };
+        if name.is_empty() {
+            return Err(Failure::usage("--alias: the name is empty"));
+        }
+        aliases.entry(model).or_default().push(name.to_owned());
+    }
+    Ok(aliases)
+}
+
+/// What a model is called: the name it was pulled under, or that of its file or folder.
+fn name(named: &Path, path: &Path) -> String {
+    let stem = |p: &Path| {
+        let gguf = p.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"));
+        let name = if gguf { p.file_stem() } else { p.file_name() };
+        name.map(|n| n.to_string_lossy().into_owned())
+    };
+    if named == path {
+        stem(path).unwrap_or_else(|| path.display().to_string())
+    } else {
+        named.display().to_string()
+    }
+}
+
+/// Refuses weights that do not fit the memory, before they are read.
+fn weights_fit(path: &Path) -> Result<(), Failure> {
+    let bytes: u64 = ModelFile::open(path)?.weights().tensor_info().iter().map(|t| t.bytes as u64).sum();
+    match Topology::detect().memory.usable_bytes() {
+        Some(usable) if bytes > usable => Err(Failure::new(format!(
+            "{}: the weights take {}, but {} of memory are available",
+            path.display(),
+            text::bytes(bytes),
+            text::bytes(usable)
+        ))
+        .hint("choose a smaller model or a quantised one, or free memory")),
+        _ => Ok(()),
+    }
+}
+
+/// Plans a loaded model's memory.
+fn ready(
+    args: &Args,
+    model: &Model,
+    name: String,
+    aliases: &mut HashMap<String, Vec<String>>,
+) -> Result<leyden_server::Model, Failure> {
+    let config = model.config();
+    let size = |n: Option<u32>| n.map(|n| n as usize);
+    if let Some(ctx) = size(args.ctx)
+        && ctx > config.context
+    {
+        let made_for = config.context;
+        return Err(Failure::usage(format!("--ctx {ctx}: {name} was made for at most {made_for} tokens")));
+    }
+    let (parallel, step) =
+        ((args.parallel as usize).min(args.step_tokens as usize), args.step_tokens as usize);
+    // In floats per token: the stream and its norm, queries, keys and values, what attention mixes, the two halves of
+    // the feed-forward layer, and the activations of each in a product's form; then logits.
+    let rows = step * 4 * (4 * config.width + 4 * config.heads * config.head_dim + 3 * config.ffn);
+    let logits = parallel * model.decoder().vocabulary() * 4;
+    let need = Need {
+        token_bytes: model.decoder().kv_shape(args.kv_type).map_err(leyden::Error::from)?.token_bytes()
+            as u64,
+        workspace_bytes: (rows + logits) as u64,
+        model_context: config.context,
+        context: size(args.ctx),
+        parallel,
+        kv_tokens: size(args.kv_tokens),
+    };
+    let plan = plan_memory(&need, Topology::detect().memory.usable_bytes())
+        .map_err(|what| Failure::new(format!("{name}: {what}")))?;
+    if plan.shortened {
+        note(&format!(
+            "{name}: memory is short: texts of at most {} tokens, not {}",
+            plan.context, config.context
+        ));
+    }
+    if !model.has_chat_template() {
+        note(&format!("{name} has no chat template: messages are joined and continued"));
+    }
+    let generate = GenerateOptions::default();
+    let mut others = aliases.remove(&name).unwrap_or_default();
+    others.extend(aliases.remove("").unwrap_or_default());
+    Ok(leyden_server::Model {
+        aliases: others,
+        decoder: std::sync::Arc::clone(model.decoder()),
+        cpu: std::sync::Arc::clone(model.cpu()),
+        tokenizer: model.shared_tokenizer(),
+        template: model.chat_template().cloned(),
+        sampling: generate.sampling,
+        sequence_breakers: generate.sequence_breakers,
+        worker: WorkerOptions {
+            kv_type: args.kv_type,
+            context: plan.context,
+            kv_tokens: plan.kv_tokens,
+            step_tokens: step,
+            parallel,
+            queue: args.queue as usize,
+            // With keys, one of them can take half of the queue.
+            queue_per_key: if args.api_keys.is_some() {
+                (args.queue as usize).div_ceil(2)
+            } else {
+                args.queue as usize
+            },
+            prompt_stall: Duration::from_millis(args.prompt_stall),
+            speculate: !args.no_speculation,
+            panic_token: None,
+        },
+        name,
+    })
+}

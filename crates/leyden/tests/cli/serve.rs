@@ -1,0 +1,154 @@
+//! `leyden serve` as the system and clients see it: its options, its signals, and the official Python client of OpenAI.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use sha2::{Digest, Sha256};
+
+use super::program::{Files, command, emulated, leyden, storyteller_with_template};
+
+/// A server that runs.
+struct Server {
+    child: Child,
+    err: BufReader<ChildStderr>,
+    /// Such as `127.0.0.1:40123`.
+    address: String,
+}
+
+impl Server {
+    fn start(args: &[&str]) -> Server {
+        let all = [&["serve", "--port", "0", "--threads", "1"], args].concat();
+        let mut child = command(&all).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let err = BufReader::new(child.stderr.take().unwrap());
+        let mut server = Server { child, err, address: String::new() };
+        let mut said = String::new();
+        while server.address.is_empty() {
+            let mut line = String::new();
+            assert!(server.err.read_line(&mut line).unwrap() > 0, "the server did not start: {said}");
+            said += &line;
+            if let Some((_, rest)) = line.split_once("listening on http://") {
+                rest.split(',').next().unwrap().clone_into(&mut server.address);
+            }
+        }
+        server
+    }
+
+    fn exchange(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// Ends it with a signal; its exit code and what it logged.
+    fn end(mut self) -> (Option<i32>, String) {
+        // The emulator passes the signal on to the program.
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let mut log = String::new();
+        self.err.read_to_string(&mut log).unwrap();
+        (self.child.wait().unwrap().code(), log)
+    }
+}
+
+fn key_file(files: &Files) -> String {
+    let digest: String = Sha256::digest(b"secret of ada").iter().map(|b| format!("{b:02x}")).collect();
+    files.add("keys", format!("{{\"id\":\"ada\",\"sha256\":\"{digest}\"}}\n").as_bytes())
+}
+
+#[test]
+fn a_signal_ends_it_in_order() {
+    let server = Server::start(&["--log-format", "json", "--alias", "toy"]);
+    let health = server.exchange("GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert!(health.starts_with("HTTP/1.1 200") && health.ends_with("{\"status\":\"ready\"}"), "{health}");
+    let model = server.exchange("GET /v1/models/toy HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert!(model.contains("\"id\":\"storyteller\""), "{model}");
+    // A stream under way is finished.
+    let body = r#"{"prompt":"Once","max_tokens":40,"stream":true,"ignore_eos":true}"#;
+    let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    stream.read_exact(&mut [0; 16]).unwrap();
+    let (code, log) = server.end();
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("data: [DONE]"), "{rest}");
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.lines().all(|l| serde_json::from_str::<serde_json::Value>(l).is_ok()), "{log}");
+    assert!(log.contains("\"completion_tokens\":40") && log.contains("\"event\":\"closing\""), "{log}");
+}
+
+#[test]
+fn wrong_usage_is_explained() {
+    let files = Files::new();
+    let keys = key_file(&files);
+    let broken = files.add("broken", b"{\"id\":\"ada\"}\n");
+    let error = leyden(&["serve", "--host", "0.0.0.0", "--port", "0"]);
+    assert_eq!(error.code, Some(2), "{error:?}");
+    assert!(error.err.contains("no API keys") && error.err.contains("--no-auth"), "{error:?}");
+    for (args, code, what) in [
+        (&["--api-keys", &broken][..], 1, "line 1: `sha256` is missing"),
+        (&["--api-keys", "/nothing"], 1, "cannot read"),
+        (&["--api-keys", &keys, "--no-auth"], 2, "cannot be used with"),
+        (&["--ctx", "100000"], 2, "made for at most"),
+        (&["--kv-tokens", "4000000000"], 1, "what fits is"),
+        (&["--alias", "a=b"], 2, "no model is called `a`"),
+        (&["--parallel", "0"], 2, "--parallel"),
+        (&["--log-format", "xml"], 2, "no such form"),
+        (&["nothing.gguf"], 1, "nothing.gguf"),
+    ] {
+        let run = leyden(&[&["serve", "--port", "0"], args].concat());
+        assert!(
+            run.code == Some(code) && run.err.contains(what) && !run.err.contains("panicked"),
+            "{args:?}: {run:?}"
+        );
+    }
+}
+
+/// As Qwen's template writes calls of tools.
+const TEMPLATE: &str = "{% if tools %}{{ tools | tojson }}\n{% endif %}\
+    {% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}\
+    {% for c in m.tool_calls or [] %}<tool_call>\n\
+    {{ {'name': c.function.name, 'arguments': c.function.arguments} | tojson }}\n</tool_call>{% endfor %}\
+    <|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+/// Runs a Python script against a server whose model knows tools; nothing if the script's package is not there.
+fn client(script: &str, package: &str) {
+    if emulated() {
+        let _ = writeln!(std::io::stderr(), "skipped: Python's clients are the same for every processor");
+        return;
+    }
+    let found = Command::new("python3").args(["-c", &format!("import {package}")]).output();
+    if !found.is_ok_and(|o| o.status.success()) {
+        assert!(std::env::var_os("LEYDEN_CI").is_none(), "python3 with the package {package}");
+        // Not `eprintln!`, which a test that passes keeps to itself.
+        let _ = writeln!(std::io::stderr(), "skipped: no python3 with the package {package}");
+        return;
+    }
+    let files = Files::new();
+    let model = files.add("storyteller.gguf", &storyteller_with_template(TEMPLATE));
+    let server = Server::start(&[&model, "--api-keys", &key_file(&files)]);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli").join(script);
+    let mut python = Command::new("python3");
+    // Neither does a client of the tests talk to anybody else.
+    python.env("LANGSMITH_TRACING", "false").env("LANGCHAIN_TRACING_V2", "false");
+    let output = python.arg(script).arg(format!("http://{}", server.address)).output().unwrap();
+    let (code, log) = server.end();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && output.stdout.ends_with(b"ok\n"), "{err}\n{log}");
+    assert_eq!(code, Some(0));
+    assert!(!log.contains("secret") && !log.contains("Once"), "{log}");
+}
+
+#[test]
+fn the_official_client_is_content() {
+    client("openai_client.py", "openai");
+}
+
+#[test]
+fn an_agent_of_langchain_calls_a_tool() {
+    client("langchain_agent.py", "langchain_openai");
+}
