@@ -120,12 +120,13 @@ impl Record {
     }
 
     /// Tokens per second that its user saw once the answer had begun: all but the first, over the time from the first
-    /// event to the last. `None` where that time is nothing or the answer is not complete.
+    /// event to the last, which is counted in microseconds and is at least one. `None` where there is only one event, or
+    /// the answer is not complete.
     #[must_use]
     pub fn user_tps(&self) -> Option<f64> {
         let (first, last) = (self.events.first()?, self.events.last()?);
-        let seconds = f64::from(last.saturating_sub(*first)) / 1e6;
-        (self.fail.is_none() && seconds > 0.0 && self.tokens() > 1)
+        let seconds = f64::from(last.saturating_sub(*first).max(1)) / 1e6;
+        (self.fail.is_none() && self.events.len() > 1 && self.tokens() > 1)
             .then(|| f64::from(self.tokens() - 1) / seconds)
     }
 
