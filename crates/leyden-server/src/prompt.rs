@@ -188,6 +188,39 @@ pub(crate) fn of_text(model: &Served, param: &str, text: &str) -> Result<Vec<u32
         .map_err(|_| ApiError::field(param, format!("`{param}` cannot be written in the model's vocabulary")))
 }
 
+/// One text or more, each as text or as tokens, with the place of each in the request: a text, a list of token ids, or
+/// a list of up to `most` of either.
+pub(crate) fn several(
+    model: &Served,
+    name: &str,
+    value: Value,
+    most: usize,
+) -> Result<Vec<(String, Vec<u32>)>, ApiError> {
+    match value {
+        Value::String(text) => Ok(vec![(name.to_owned(), of_text(model, name, &text)?)]),
+        value @ Value::Array(_) if value[0].is_number() => {
+            Ok(vec![(name.to_owned(), tokens(model, name, &value)?)])
+        }
+        Value::Array(items) if (1..=most).contains(&items.len()) => {
+            let read = |(i, item): (usize, Value)| {
+                let path = format!("{name}[{i}]");
+                let tokens = match item {
+                    Value::String(text) => of_text(model, &path, &text)?,
+                    Value::Array(_) => tokens(model, &path, &item)?,
+                    other => return Err(wrong(&path, "a text or a list of token ids", &other)),
+                };
+                Ok((path, tokens))
+            };
+            items.into_iter().enumerate().map(read).collect()
+        }
+        Value::Array(items) => {
+            let message = format!("`{name}` has {} items, not 1 to {most}", items.len());
+            Err(ApiError::field(name, message))
+        }
+        other => Err(wrong(name, "a text, a list of texts, or token ids", &other)),
+    }
+}
+
 /// A list of token ids.
 pub(crate) fn tokens(model: &Served, path: &str, value: &Value) -> Result<Vec<u32>, ApiError> {
     let Value::Array(ids) = value else { return Err(wrong(path, "a list of token ids", value)) };

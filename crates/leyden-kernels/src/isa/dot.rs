@@ -96,8 +96,8 @@ pub(crate) trait Dot: Copy {
         a: *const i8,
     );
 
-    /// Adds to `s` the products of k-groups 0 to 3, or with `HIGH` those of 4 to 7, alone: for tiles whose sums of both would not
-    /// stay in registers. Codes are taken apart once for each.
+    /// Adds to `from` the products of k-groups 0 to 3, or with `HIGH` those of 4 to 7, alone: for tiles whose sums of
+    /// both would not stay in registers. Codes are taken apart once for each.
     ///
     /// # Safety
     /// As for [`Dot::products`].

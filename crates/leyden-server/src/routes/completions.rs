@@ -3,7 +3,7 @@
 use crate::app::{App, Call, Served, document, unix_time};
 use crate::body::Reply;
 use crate::error::ApiError;
-use crate::fields::{Fields, wrong};
+use crate::fields::Fields;
 use crate::generate::{self, Format, finish_reason};
 use crate::grammars;
 use crate::limits::Limits;
@@ -67,7 +67,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let mut body = Fields::of_body(call.json(limits)?)?;
     let mut common = request::read(&mut body, app, &["max_tokens"])?;
     common.max_tokens.get_or_insert(DEFAULT_TOKENS);
-    let prompts = prompts(&mut body, &common.model, limits)?;
+    let prompts = prompt::several(&common.model, "prompt", body.required("prompt")?, limits.prompts)?;
     let top = body.size("logprobs", 0, limits.top_logprobs)?;
     let echoes = body.flag("echo")?.unwrap_or(false);
     if echoes && top.is_some() {
@@ -83,7 +83,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let shape = shape.map(|s| s.compiled(&common.model)).transpose()?;
     let mut wanted = Vec::new();
     let mut echo = Vec::new();
-    for tokens in prompts {
+    for (_, tokens) in prompts {
         let room = prompt::room(&common.model, "prompt", tokens.len())?;
         let before = if echoes { text(&common.model, &tokens) } else { String::new() };
         echo.extend(std::iter::repeat_n(before, common.choices));
@@ -92,30 +92,6 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let extras = Extras { shape, logprobs: top, ..Extras::default() };
     let tasks = common.tasks(&wanted, &extras)?;
     Ok(Ready { common, tasks, logprobs: top.is_some(), echo })
-}
-
-/// The prompts: a text, tokens, or a list of either.
-fn prompts(body: &mut Fields, model: &Served, limits: &Limits) -> Result<Vec<Vec<u32>>, ApiError> {
-    match body.required("prompt")? {
-        Value::String(text) => Ok(vec![prompt::of_text(model, "prompt", &text)?]),
-        value @ Value::Array(_) if value[0].is_number() => Ok(vec![prompt::tokens(model, "prompt", &value)?]),
-        Value::Array(items) if (1..=limits.prompts).contains(&items.len()) => {
-            let read = |(i, item): (usize, Value)| {
-                let path = format!("prompt[{i}]");
-                match item {
-                    Value::String(text) => prompt::of_text(model, &path, &text),
-                    Value::Array(_) => prompt::tokens(model, &path, &item),
-                    other => Err(wrong(&path, "a text or a list of token ids", &other)),
-                }
-            };
-            items.into_iter().enumerate().map(read).collect()
-        }
-        Value::Array(items) => {
-            let message = format!("`prompt` has {} items, not 1 to {}", items.len(), limits.prompts);
-            Err(ApiError::field("prompt", message))
-        }
-        other => Err(wrong("prompt", "a text, a list of texts, or token ids", &other)),
-    }
 }
 
 /// The text of a prompt, without special tokens.

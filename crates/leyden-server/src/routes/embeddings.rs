@@ -6,7 +6,7 @@
 use crate::app::{App, Call, Served, document};
 use crate::body::Reply;
 use crate::error::ApiError;
-use crate::fields::{Fields, wrong};
+use crate::fields::Fields;
 use crate::generate;
 use crate::limits::Limits;
 use crate::openapi::operation;
@@ -73,38 +73,11 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let input = body.required("input")?;
     body.finish()?;
     let mut tasks = Vec::new();
-    for (path, tokens) in inputs(&model, input, limits)? {
+    for (path, tokens) in prompt::several(&model, "input", input, limits.embedding_inputs)? {
         prompt::room(&model, &path, tokens.len())?;
         tasks.push(Task { prompt: Arc::new(tokens), max_tokens: 1, work: Work::State });
     }
     Ok(Ready { model, tasks, packed })
-}
-
-fn inputs(model: &Served, value: Value, limits: &Limits) -> Result<Vec<(String, Vec<u32>)>, ApiError> {
-    let path = "input".to_owned();
-    match value {
-        Value::String(text) => Ok(vec![(path.clone(), prompt::of_text(model, &path, &text)?)]),
-        value @ Value::Array(_) if value[0].is_number() => {
-            Ok(vec![(path.clone(), prompt::tokens(model, &path, &value)?)])
-        }
-        Value::Array(items) if (1..=limits.embedding_inputs).contains(&items.len()) => {
-            let read = |(i, item): (usize, Value)| {
-                let path = format!("input[{i}]");
-                let tokens = match item {
-                    Value::String(text) => prompt::of_text(model, &path, &text)?,
-                    Value::Array(_) => prompt::tokens(model, &path, &item)?,
-                    other => return Err(wrong(&path, "a text or a list of token ids", &other)),
-                };
-                Ok((path, tokens))
-            };
-            items.into_iter().enumerate().map(read).collect()
-        }
-        Value::Array(items) => {
-            let message = format!("`input` has {} items, not 1 to {}", items.len(), limits.embedding_inputs);
-            Err(ApiError::field(path, message))
-        }
-        other => Err(wrong(&path, "a text, a list of texts, or token ids", &other)),
-    }
 }
 
 /// The vector of length 1 in the same direction; zeros stay zeros.
