@@ -12,7 +12,7 @@
 use super::PackedMatrix;
 use super::family::{Codes, Factors, Simple, Super};
 use super::format::{ROWS, TileFn};
-use crate::activations::{Activations, SHIFT_A32, SHIFT_A128};
+use crate::activations::{Activations, SHIFT};
 use crate::isa::Tier;
 use crate::isa::dot::Dot;
 use std::marker::PhantomData;
@@ -87,18 +87,10 @@ impl<F: Super> Super for Codes32<F> {
     }
 }
 
-/// What is added to every code of a format whose sums begin at the batch's `starts` (of the grid's `shift`), or to signed
-/// codes to make them unsigned.
-const fn shift<D: Dot, F: Codes>(starts: bool, shift: i32) -> u8 {
-    if !D::STARTS {
-        0
-    } else if F::SIGNED {
-        D::SIGNED_ZERO as u8
-    } else if starts && F::ZERO != 0 {
-        (shift - F::ZERO) as u8
-    } else {
-        0
-    }
+/// What is added to every code of a format whose sums begin at the batch's `starts`: those that are not unsigned and
+/// without offset from the beginning.
+const fn shift<D: Dot, F: Codes>() -> u8 {
+    if D::STARTS && (F::SIGNED || F::ZERO != 0) { (SHIFT - F::ZERO) as u8 } else { 0 }
 }
 
 /// Takes 32 values of 16 rows apart.
@@ -124,7 +116,7 @@ unsafe fn block<D: Dot, F: Codes>(d: D, w: *const u8, out: *mut u8, shift: u8) {
 pub(crate) fn simple<D: Dot, F: Simple>(d: D, panel: &[u8], k: usize, out: &mut [u8]) {
     let (first, _) = F::scale_bytes(k);
     assert!(panel.len() == first + k / 32 * F::BYTES && out.len() == k * ROWS);
-    let by = const { shift::<D, F>(true, SHIFT_A32) };
+    let by = const { shift::<D, F>() };
     for b in 0..k / 32 {
         // SAFETY: the lengths checked above cover block b.
         unsafe {
@@ -137,7 +129,7 @@ pub(crate) fn simple<D: Dot, F: Simple>(d: D, panel: &[u8], k: usize, out: &mut 
 #[inline(always)]
 pub(crate) fn superblocks<D: Dot, F: Super>(d: D, panel: &[u8], k: usize, out: &mut [u8]) {
     assert!(F::panel_bytes(k) == Some(panel.len()) && out.len() == k * ROWS);
-    let by = const { shift::<D, F>(F::PARTS == 2, SHIFT_A128) };
+    let by = const { shift::<D, F>() };
     for sb in 0..k / 256 {
         // SAFETY: the lengths checked above cover superblock sb.
         unsafe {
