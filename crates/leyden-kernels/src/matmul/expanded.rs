@@ -23,6 +23,9 @@ const BLOCK: usize = 32 * ROWS;
 /// Tiles that must meet a panel for taking it apart ahead to pay.
 pub(super) const FEWEST: usize = 4;
 
+/// Panels taken apart that lie in the second cache together, beside the activations of a group of tiles.
+const AT_ONCE_BYTES: usize = 256 << 10;
+
 /// Writes a panel's codes.
 ///
 /// # Safety
@@ -141,27 +144,35 @@ pub(crate) fn superblocks<D: Dot, F: Super>(d: D, panel: &[u8], k: usize, out: &
     }
 }
 
-/// A matrix as one task meets it: panel after panel, each with all tiles of a group.
+/// A matrix as one task meets it: some panels at a time, each with all tiles of a group after the other.
 pub(super) struct Panels<'a> {
     weights: &'a PackedMatrix,
     tier: Tier,
     how: Option<&'static Expanded>,
-    /// The panel that lies in `bytes`, which begins at a multiple of 64 bytes.
-    current: Option<usize>,
+    /// Room for the codes of [`at_once`](Self::at_once) panels, from a multiple of 64 bytes on.
     bytes: Vec<u8>,
     first: usize,
+    /// The panel that lies in each place, plus 1.
+    panels: Vec<usize>,
 }
 
 impl<'a> Panels<'a> {
-    /// For a task that gives every panel `tiles` tiles at a time.
-    pub(super) fn new(weights: &'a PackedMatrix, tier: Tier, tiles: usize) -> Panels<'a> {
+    /// For a task of up to `panels` panels, each of which meets `tiles` tiles.
+    pub(super) fn new(weights: &'a PackedMatrix, tier: Tier, panels: usize, tiles: usize) -> Panels<'a> {
         let how = if tiles >= FEWEST { (weights.format.expanded)(tier.level()) } else { None };
-        let (mut bytes, mut first) = (Vec::new(), 0);
+        let (mut bytes, mut first, mut places) = (Vec::new(), 0, Vec::new());
         if how.is_some() {
-            bytes.resize(weights.k * ROWS + 63, 0);
+            let at_once = (AT_ONCE_BYTES / (weights.k * ROWS)).clamp(1, panels.max(1));
+            places.resize(at_once, 0);
+            bytes.resize(weights.k * ROWS * at_once + 63, 0);
             first = bytes.as_ptr().align_offset(64).min(63);
         }
-        Panels { weights, tier, how, current: None, bytes, first }
+        Panels { weights, tier, how, bytes, first, panels: places }
+    }
+
+    /// The panels that should meet all tiles before the next do; `None` if it makes no difference.
+    pub(super) fn at_once(&self) -> Option<usize> {
+        self.how.map(|_| self.panels.len())
     }
 
     /// Multiplies panel `p` with tile `t` into `out[c][16]`.
@@ -175,11 +186,12 @@ impl<'a> Panels<'a> {
             return self.weights.tile(self.tier, p, &tile, out);
         };
         let (panel, k) = (self.weights.panel(p), self.weights.k);
-        let expanded = &mut self.bytes[self.first..][..k * ROWS];
-        if self.current != Some(p) {
+        let place = p % self.panels.len();
+        let expanded = &mut self.bytes[self.first + place * k * ROWS..][..k * ROWS];
+        if self.panels[place] != p + 1 {
             // SAFETY: as of the tile below; the buffer was made for this format.
             unsafe { (how.expand)(panel, k, expanded) };
-            self.current = Some(p);
+            self.panels[place] = p + 1;
         }
         tile.expanded = expanded;
         #[cfg(test)]
