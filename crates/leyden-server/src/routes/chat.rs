@@ -10,7 +10,7 @@ use crate::limits::Limits;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::openapi::{messages_schema, operation, usage_schema};
 use crate::prompt::{self, Chat};
-use crate::request::{self, Common, Extras, Wanted};
+use crate::request::{self, Common, Extras, Form, Wanted};
 use crate::speech::Speech;
 use crate::tools;
 use crate::usage::Usage;
@@ -79,20 +79,21 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let chat = Chat { tools: list, variables: variables(&mut body, limits)? };
     let shape = grammars::shape(&mut body, limits)?;
     body.finish()?;
-    let shape = match (&tools, shape) {
-        (Some(_), Some(shape)) => {
-            let message = "a form of the answer and `tools` exclude each other";
-            return Err(ApiError::unsupported(shape.param(), message));
-        }
-        (Some(tools), None) => tools.shape(&common.model)?,
-        (None, shape) => shape,
-    };
+    if let (Some(_), Some(shape)) = (&tools, &shape) {
+        let message = "a form of the answer and `tools` exclude each other";
+        return Err(ApiError::unsupported(shape.param(), message));
+    }
     let (text, tokens) = prompt::of_messages(&common.model, &messages, &chat)?;
     let room = prompt::room(&common.model, "messages", tokens.len())?;
-    let shape = shape.map(|s| s.compiled(&common.model)).transpose()?;
-    let gate = gate(&common.model, &text);
+    let form = match (tools, shape) {
+        (Some(tools), _) => tools.form(&common.model, &text)?,
+        (None, Some(shape)) => {
+            Form::Bound { compiled: shape.compiled(&common.model)?, gate: gate(&common.model, &text) }
+        }
+        (None, None) => Form::Free,
+    };
     let visible = Arc::clone(&common.model.visible);
-    let extras = Extras { gate, visible, shape, logprobs: logprobs.then(|| top.unwrap_or(0)) };
+    let extras = Extras { form, visible, logprobs: logprobs.then(|| top.unwrap_or(0)) };
     let tasks = common.tasks(&[Wanted { prompt: Arc::new(tokens), room }], &extras)?;
     let parser = common.model.format.parser(&text, chat.tools.as_ref());
     Ok(Ready { common, tasks, logprobs, parser })
@@ -100,11 +101,10 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
 
 /// Where the message begins for whose form there are rules: behind what the model thinks before.
 fn gate(model: &Served, prompt: &str) -> Option<String> {
-    if model.format.is_harmony() {
-        return Some("<|channel|>final<|message|>".to_owned());
+    match model.format.is_harmony() {
+        true => Some("<|channel|>final<|message|>".to_owned()),
+        false => tools::reasoning_end(model, prompt),
     }
-    let (_, end) = model.format.reasoning()?;
-    model.format.begins_reasoning(prompt).then(|| end.to_owned())
 }
 
 fn modalities(body: &mut Fields) -> Result<(), ApiError> {

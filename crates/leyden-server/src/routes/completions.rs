@@ -10,7 +10,7 @@ use crate::limits::Limits;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::openapi::{operation, usage_schema};
 use crate::prompt;
-use crate::request::{self, Common, Extras, Wanted};
+use crate::request::{self, Common, Extras, Form, Wanted};
 use crate::usage::Usage;
 use crate::worker::Task;
 use hyper::{Response, StatusCode};
@@ -80,7 +80,10 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     }
     let shape = grammars::shape(&mut body, limits)?;
     body.finish()?;
-    let shape = shape.map(|s| s.compiled(&common.model)).transpose()?;
+    let form = match shape {
+        Some(shape) => Form::Bound { compiled: shape.compiled(&common.model)?, gate: None },
+        None => Form::Free,
+    };
     let mut wanted = Vec::new();
     let mut echo = Vec::new();
     for (_, tokens) in prompts {
@@ -89,7 +92,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
         echo.extend(std::iter::repeat_n(before, common.choices));
         wanted.push(Wanted { prompt: Arc::new(tokens), room });
     }
-    let extras = Extras { shape, logprobs: top, ..Extras::default() };
+    let extras = Extras { form, logprobs: top, ..Extras::default() };
     let tasks = common.tasks(&wanted, &extras)?;
     Ok(Ready { common, tasks, logprobs: top.is_some(), echo })
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use leyden::{GenerateOptions, KvType, Level, LoadOptions, Model, ModelFile, PackCache};
+use leyden::{GenerateOptions, KvType, Level, LoadOptions, Model, ModelFile, PackCache, Pooling};
 use leyden_kernels::topology::Topology;
 use leyden_server::{ApiKeys, LogFormat, Need, ServerOptions, WorkerOptions, plan_memory};
 
@@ -59,6 +59,10 @@ pub(crate) struct Args {
     /// By how many milliseconds prompts may lengthen the time between two tokens of others
     #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60000))]
     prompt_stall: u64,
+    /// What the vectors of `/v1/embeddings` are made of: mean (of all tokens), cls (the first) or last; by default what
+    /// the model says, and mean for one that says nothing
+    #[arg(long, value_name = "POOLING")]
+    pooling: Option<Pooling>,
     /// Do not guess tokens ahead where a text repeats itself
     #[arg(long)]
     no_speculation: bool,
@@ -250,6 +254,7 @@ fn ready(
         template: model.chat_template().cloned(),
         sampling: generate.sampling,
         sequence_breakers: generate.sequence_breakers,
+        pooling: args.pooling.or(model.pooling()).unwrap_or_default(),
         worker: WorkerOptions {
             kv_type: args.kv_type,
             context: plan.context,
