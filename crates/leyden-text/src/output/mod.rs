@@ -23,6 +23,7 @@ mod harmony;
 mod json_scan;
 mod literal;
 mod parser;
+mod reading;
 mod tools;
 mod watch;
 
