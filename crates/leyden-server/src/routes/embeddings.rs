@@ -27,12 +27,7 @@ struct Ready {
 }
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (here, body) = (Arc::clone(&app), call);
-    let (call, ready) = prompt::aside(move || {
-        let ready = read(&here, &body)?;
-        Ok((body, ready))
-    })
-    .await?;
+    let (call, ready) = prompt::prepare(&app, call, read).await?;
     let Ready { model, tasks, packed, dimensions } = ready;
     let running = generate::submit(app, call, &model, tasks, String::new()).await?;
     let (answers, usage) = running.collect().await?;
