@@ -2,6 +2,7 @@
 
 mod answers;
 mod connections;
+mod costs;
 mod edges;
 mod keys;
 mod operations;
