@@ -13,7 +13,7 @@ const STREAMS: usize = 32;
 const STEPS: usize = 40;
 
 #[test]
-#[ignore = "prints times"]
+#[ignore = "prints times, and needs the shared data"]
 fn times_of_32_streams_under_schemas() {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let (schemas, vocabulary) = (
