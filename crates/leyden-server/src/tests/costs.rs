@@ -62,7 +62,7 @@ fn times_of_32_streams_under_schemas() {
         }
         times.sort();
         let at = |share: f64| times[((STEPS - 1) as f64 * share) as usize];
-        println!(
+        eprintln!(
             "{} streams, {threads} threads: a step's choices take p50 {:?}, p95 {:?}, most {:?}",
             streams.len(),
             at(0.5),
