@@ -3,12 +3,13 @@
 use crate::app::{App, Served};
 use crate::error::ApiError;
 use crate::fields::{self, Fields, wrong};
-use crate::grammars;
+use crate::grammars::{self, refused};
 use crate::limits::Limits;
 use crate::sampling::{self, Sampling};
-use crate::worker::{Choice, Task, Work};
-use leyden_constrain::Compiled;
+use crate::worker::{Choice, Rule, Task, Work};
+use leyden_constrain::{Compiled, Guide};
 use leyden_text::AnswerText;
+use leyden_text::output::CallWatch;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -115,10 +116,41 @@ pub(crate) struct Extras {
     pub(crate) logprobs: Option<usize>,
     /// Special tokens that are part of the text.
     pub(crate) visible: Arc<[u32]>,
-    /// What the text must look like.
-    pub(crate) shape: Option<Arc<Compiled>>,
-    /// What must have been said before it has to.
-    pub(crate) gate: Option<String>,
+    pub(crate) form: Form,
+}
+
+/// What a text must look like, for all choices of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Form {
+    /// As it comes.
+    #[default]
+    Free,
+    /// After a grammar, once the text of the gate has been said.
+    Bound { compiled: Arc<Compiled>, gate: Option<String> },
+    /// Free but for calls of tools; with `once` at most one.
+    Calls { compiled: Arc<Compiled>, watch: CallWatch, once: bool },
+    /// A call of a tool in harmony's messages.
+    Harmony { compiled: Arc<Compiled> },
+}
+
+impl Form {
+    /// Whether it says where the text ends.
+    fn ends(&self) -> bool {
+        matches!(self, Form::Bound { .. } | Form::Harmony { .. })
+    }
+
+    fn rule(&self, gate: impl FnOnce(&String) -> AnswerText) -> Result<Rule, leyden_constrain::Error> {
+        Ok(match self {
+            Form::Free => Rule::None,
+            Form::Bound { compiled, gate: text } => {
+                Rule::Grammar { constraint: Box::new(compiled.start()), gate: text.as_ref().map(gate) }
+            }
+            Form::Calls { compiled, watch, once } => {
+                Rule::Calls(Guide::new(Arc::clone(compiled), watch.clone(), *once)?)
+            }
+            Form::Harmony { compiled } => Rule::Calls(Guide::harmony(Arc::clone(compiled))?),
+        })
+    }
 }
 
 impl Common {
@@ -129,17 +161,18 @@ impl Common {
         for wanted in prompts {
             for choice in 0..self.choices {
                 let text = AnswerText::new(tokenizer, &wanted.prompt, &self.stop);
+                let gate = |text: &String| {
+                    AnswerText::new(tokenizer, &wanted.prompt, std::slice::from_ref(text))
+                        .with_visible(Arc::clone(&extras.visible))
+                };
                 let choice = Choice {
                     sampler: self.sampling.sampler(&self.model, choice, &wanted.prompt)?,
                     text: text.with_visible(Arc::clone(&extras.visible)),
                     logprobs: extras.logprobs,
                     // The end of a text with a form is part of it.
-                    ignore_end: self.ignore_end && extras.shape.is_none(),
-                    constraint: extras.shape.as_ref().map(|s| s.start()),
-                    gate: extras.gate.as_ref().map(|gate| {
-                        AnswerText::new(tokenizer, &wanted.prompt, std::slice::from_ref(gate))
-                            .with_visible(Arc::clone(&extras.visible))
-                    }),
+                    ignore_end: self.ignore_end && !extras.form.ends(),
+                    rule: extras.form.rule(gate).map_err(|e| refused("tools", &e))?,
+                    complete: false,
                 };
                 tasks.push(Task {
                     prompt: Arc::clone(&wanted.prompt),

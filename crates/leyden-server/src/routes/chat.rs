@@ -1,16 +1,17 @@
 //! `/v1/chat/completions`: the next message of a conversation.
 
-use crate::app::{App, Call, Served, document, unix_time};
+use crate::app::{App, Call, Served, document};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generate::{self, Format, finish_reason};
 use crate::grammars;
+use crate::head::{Head, Names, shown};
 use crate::limits::Limits;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::openapi::{messages_schema, operation, usage_schema};
 use crate::prompt::{self, Chat};
-use crate::request::{self, Common, Extras, Wanted};
+use crate::request::{self, Common, Extras, Form, Wanted};
 use crate::speech::Speech;
 use crate::tools;
 use crate::usage::Usage;
@@ -19,6 +20,8 @@ use hyper::{Response, StatusCode};
 use leyden_text::output::OutputParser;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+
+const NAMES: Names = Names { id: "chatcmpl", whole: "chat.completion", piece: "chat.completion.chunk" };
 
 /// A request that can be served.
 struct Ready {
@@ -30,34 +33,21 @@ struct Ready {
 }
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (here, body) = (Arc::clone(&app), call);
-    let (call, ready) = prompt::aside(move || {
-        let ready = read(&here, &body)?;
-        Ok((body, ready))
-    })
-    .await?;
+    let (call, ready) = prompt::prepare(&app, call, read).await?;
     let Ready { common, tasks, logprobs, parser } = ready;
     let salt = common.cache_salt.clone();
     let running = generate::submit(app, call, &common.model, tasks, salt).await?;
-    let head = Head {
-        id: format!("chatcmpl-{}", running.id()),
-        created: unix_time(),
-        seed: common.sampling.params.seed.cast_signed(),
-        logprobs,
-        model: Arc::clone(&common.model),
-    };
+    let head = Head::new(NAMES, &running, &common, logprobs);
     let speech = |choice| Speech::new(parser.clone(), &running.id(), choice);
     let mut speeches: Vec<Speech> = (0..common.choices).map(speech).collect();
     if common.stream {
         let begun = vec![false; common.choices];
-        return Ok(running.stream(Chunks { head, speeches, begun, usage: common.usage_in_stream }));
+        return Ok(running.stream(Chunks { head, speeches, begun }));
     }
     let (answers, usage) = running.collect().await?;
     let choices: Vec<Value> =
-        answers.iter().zip(&mut speeches).enumerate().map(|(i, (a, s))| head.choice(i, a, s)).collect();
-    let mut shown = head.json("chat.completion", &choices);
-    shown["usage"] = usage.json();
-    Ok(document(StatusCode::OK, &shown))
+        answers.iter().zip(&mut speeches).enumerate().map(|(i, (a, s))| choice(&head, i, a, s)).collect();
+    Ok(document(StatusCode::OK, &head.whole(&choices, usage)))
 }
 
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
@@ -79,20 +69,21 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let chat = Chat { tools: list, variables: variables(&mut body, limits)? };
     let shape = grammars::shape(&mut body, limits)?;
     body.finish()?;
-    let shape = match (&tools, shape) {
-        (Some(_), Some(shape)) => {
-            let message = "a form of the answer and `tools` exclude each other";
-            return Err(ApiError::unsupported(shape.param(), message));
-        }
-        (Some(tools), None) => tools.shape(&common.model)?,
-        (None, shape) => shape,
-    };
+    if let (Some(_), Some(shape)) = (&tools, &shape) {
+        let message = "a form of the answer and `tools` exclude each other";
+        return Err(ApiError::unsupported(shape.param(), message));
+    }
     let (text, tokens) = prompt::of_messages(&common.model, &messages, &chat)?;
     let room = prompt::room(&common.model, "messages", tokens.len())?;
-    let shape = shape.map(|s| s.compiled(&common.model)).transpose()?;
-    let gate = gate(&common.model, &text);
+    let form = match (tools, shape) {
+        (Some(tools), _) => tools.form(&common.model, &text)?,
+        (None, Some(shape)) => {
+            Form::Bound { compiled: shape.compiled(&common.model)?, gate: gate(&common.model, &text) }
+        }
+        (None, None) => Form::Free,
+    };
     let visible = Arc::clone(&common.model.visible);
-    let extras = Extras { gate, visible, shape, logprobs: logprobs.then(|| top.unwrap_or(0)) };
+    let extras = Extras { form, visible, logprobs: logprobs.then(|| top.unwrap_or(0)) };
     let tasks = common.tasks(&[Wanted { prompt: Arc::new(tokens), room }], &extras)?;
     let parser = common.model.format.parser(&text, chat.tools.as_ref());
     Ok(Ready { common, tasks, logprobs, parser })
@@ -100,11 +91,10 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
 
 /// Where the message begins for whose form there are rules: behind what the model thinks before.
 fn gate(model: &Served, prompt: &str) -> Option<String> {
-    if model.format.is_harmony() {
-        return Some("<|channel|>final<|message|>".to_owned());
+    match model.format.is_harmony() {
+        true => Some("<|channel|>final<|message|>".to_owned()),
+        false => tools::reasoning_end(model, prompt),
     }
-    let (_, end) = model.format.reasoning()?;
-    model.format.begins_reasoning(prompt).then(|| end.to_owned())
 }
 
 fn modalities(body: &mut Fields) -> Result<(), ApiError> {
@@ -139,60 +129,34 @@ fn variables(body: &mut Fields, limits: &Limits) -> Result<Map<String, Value>, A
     Ok(variables)
 }
 
-/// What all documents of an answer have.
-struct Head {
-    id: String,
-    created: u64,
-    seed: i64,
-    logprobs: bool,
-    model: Arc<Served>,
+/// A whole choice.
+fn choice(head: &Head, index: usize, answer: &Update, speech: &mut Speech) -> Value {
+    let message = speech.message(&answer.text);
+    json!({
+        "index": index,
+        "message": message,
+        "logprobs": logprobs(head, &answer.logprobs),
+        "finish_reason": finish(answer.end.unwrap_or(End::Stop), speech),
+    })
 }
 
-impl Head {
-    fn json(&self, object: &str, choices: &[Value]) -> Value {
-        json!({
-            "id": self.id,
-            "object": object,
-            "created": self.created,
-            "model": self.model.name,
-            "choices": choices,
-            "seed": self.seed,
-            "system_fingerprint": concat!("leyden-", env!("CARGO_PKG_VERSION")),
+fn logprobs(head: &Head, tokens: &[TokenLogprob]) -> Value {
+    if !head.logprobs {
+        return Value::Null;
+    }
+    let one = |token: u32, logprob: f32| {
+        let bytes = head.model.tokenizer.token_bytes(token).unwrap_or_default();
+        json!({ "token": String::from_utf8_lossy(bytes), "logprob": shown(logprob), "bytes": bytes })
+    };
+    let content: Vec<Value> = tokens
+        .iter()
+        .map(|t| {
+            let mut shown = one(t.token, t.logprob);
+            shown["top_logprobs"] = t.top.iter().map(|&(id, p)| one(id, p)).collect();
+            shown
         })
-    }
-
-    /// A whole choice.
-    fn choice(&self, index: usize, answer: &Update, speech: &mut Speech) -> Value {
-        let message = speech.message(&answer.text);
-        json!({
-            "index": index,
-            "message": message,
-            "logprobs": self.logprobs(&answer.logprobs),
-            "finish_reason": finish(answer.end.unwrap_or(End::Stop), speech),
-        })
-    }
-
-    fn logprobs(&self, tokens: &[TokenLogprob]) -> Value {
-        if !self.logprobs {
-            return Value::Null;
-        }
-        let content: Vec<Value> = tokens
-            .iter()
-            .map(|t| {
-                let mut shown = self.logprob(t.token, t.logprob);
-                shown["top_logprobs"] = t.top.iter().map(|&(id, p)| self.logprob(id, p)).collect();
-                shown
-            })
-            .collect();
-        json!({ "content": content, "refusal": null })
-    }
-
-    fn logprob(&self, token: u32, logprob: f32) -> Value {
-        let bytes = self.model.tokenizer.token_bytes(token).unwrap_or_default();
-        // Minus infinity is not JSON; OpenAI's number for "nearly impossible" stands in for it.
-        let logprob = if logprob.is_finite() { f64::from(logprob) } else { -9999.0 };
-        json!({ "token": String::from_utf8_lossy(bytes), "logprob": logprob, "bytes": bytes })
-    }
+        .collect();
+    json!({ "content": content, "refusal": null })
 }
 
 /// A whole answer that calls tools ends for them.
@@ -207,18 +171,13 @@ struct Chunks {
     speeches: Vec<Speech>,
     /// Choices whose first chunk, which names the role, is out.
     begun: Vec<bool>,
-    usage: bool,
 }
 
 impl Chunks {
     fn chunk(&self, choice: usize, delta: &Value, logprobs: &Value, finish: Option<&str>) -> Value {
-        let choice =
+        let fields =
             json!({ "index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": finish });
-        let mut chunk = self.head.json("chat.completion.chunk", &[choice]);
-        if self.usage {
-            chunk["usage"] = Value::Null;
-        }
-        chunk
+        self.head.piece(fields)
     }
 }
 
@@ -243,7 +202,7 @@ impl Format for Chunks {
             deltas.push(json!({ "content": "" }));
         }
         // The tokens come with the first piece of what they say.
-        let mut logprobs = self.head.logprobs(&update.logprobs);
+        let mut logprobs = logprobs(&self.head, &update.logprobs);
         for delta in deltas {
             chunks.push(self.chunk(choice, &delta, &logprobs.take(), None));
         }
@@ -255,12 +214,7 @@ impl Format for Chunks {
     }
 
     fn usage(&mut self, usage: Usage) -> Vec<Value> {
-        if !self.usage {
-            return Vec::new();
-        }
-        let mut chunk = self.head.json("chat.completion.chunk", &[]);
-        chunk["usage"] = usage.json();
-        vec![chunk]
+        self.head.last(usage)
     }
 }
 
