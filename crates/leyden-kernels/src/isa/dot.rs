@@ -15,6 +15,8 @@ use std::ops::Range;
 pub(crate) trait Unpack {
     /// Whether signed codes were made unsigned when they were taken apart.
     const SHIFTED: bool = false;
+    /// Whether one vector of codes is to meet all columns before the next does, as the program has it.
+    const IN_ORDER: bool = false;
 
     /// Codes of k-group `g` (0 to 3) and of k-group `g + 4`.
     ///

@@ -48,6 +48,7 @@ impl<F: Codes> Codes for Codes32<F> {
     const MAX: i32 = F::MAX;
     const SIGNED: bool = F::SIGNED;
     const ZERO: i32 = F::ZERO;
+    const IN_ORDER: bool = F::IN_ORDER;
     const BYTES: usize = BLOCK;
     const PACKED: usize = F::BYTES;
 

@@ -31,6 +31,10 @@ pub(crate) trait Codes {
     const SIGNED: bool = false;
     /// What the unsigned code of the value 0 is.
     const ZERO: i32 = 0;
+    /// Whether tiles of panels taken apart ahead are faster when one vector of codes meets all columns before the next
+    /// does. The compiler would compute a column's products one behind the other, each of which waits five cycles for
+    /// the one before; what it makes of that beside a format's scales only `leyden hwbench --columns 516` tells.
+    const IN_ORDER: bool = false;
     /// Bytes of 32 values of 16 rows.
     const BYTES: usize;
     /// Those in the panel.
@@ -204,6 +208,7 @@ struct Stream<F, const C: usize>(PhantomData<F>);
 
 impl<F: Codes, const C: usize> Unpack for Stream<F, C> {
     const SHIFTED: bool = F::EXPANDED;
+    const IN_ORDER: bool = F::EXPANDED && F::IN_ORDER;
 
     #[inline(always)]
     unsafe fn pair<D: Dot>(d: D, w: *const u8, g: usize) -> (D::Codes, D::Codes) {

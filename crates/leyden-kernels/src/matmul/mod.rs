@@ -320,19 +320,25 @@ pub fn multiply_gated(
         let [mut gate, mut up] = [gate, up].map(|w| Panels::new(w, cpu.tier(), chunk, input.tiles()));
         // Panels of two matrices share the cache.
         let at_once = [&gate, &up].iter().filter_map(|w| w.at_once()).min().map(|n| n.div_ceil(2));
-        for_tile_indices(input, 0..input.tiles(), task * chunk..((task + 1) * chunk).min(panels), at_once, |p, t| {
-            gate.tile(p, input, t, &mut g);
-            up.tile(p, input, t, &mut u);
-            let (first, end) = input.bounds(t);
-            gated_on(cpu.tier(), &mut g, &u, end - first);
-            let row = p * ROWS;
-            let n = ROWS.min(rows - row);
-            for c in 0..end - first {
-                // SAFETY: (column, panel) pairs belong to one task each, so these ranges are disjoint.
-                let out = unsafe { out.range((first + c) * rows + row, n) };
-                out.copy_from_slice(&g[c * ROWS..c * ROWS + n]);
-            }
-        });
+        for_tile_indices(
+            input,
+            0..input.tiles(),
+            task * chunk..((task + 1) * chunk).min(panels),
+            at_once,
+            |p, t| {
+                gate.tile(p, input, t, &mut g);
+                up.tile(p, input, t, &mut u);
+                let (first, end) = input.bounds(t);
+                gated_on(cpu.tier(), &mut g, &u, end - first);
+                let row = p * ROWS;
+                let n = ROWS.min(rows - row);
+                for c in 0..end - first {
+                    // SAFETY: (column, panel) pairs belong to one task each, so these ranges are disjoint.
+                    let out = unsafe { out.range((first + c) * rows + row, n) };
+                    out.copy_from_slice(&g[c * ROWS..c * ROWS + n]);
+                }
+            },
+        );
     };
     if macs < ALONE { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
 }

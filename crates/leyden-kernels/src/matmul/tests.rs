@@ -281,7 +281,11 @@ fn sums_around_the_edge_of_16_bits() {
                     let code = (sum - place * 127).clamp(0, 127) as f32;
                     // The largest value, so that codes are what they are; and both signs.
                     let sign = if i / k % 3 == 0 { -1.0 } else { 1.0 };
-                    if (i / block) % 2 == 0 { sign * code } else { f32::from(u8::from(i % 128 == 127)) * 127.0 }
+                    if (i / block) % 2 == 0 {
+                        sign * code
+                    } else {
+                        f32::from(u8::from(i % 128 == 127)) * 127.0
+                    }
                 })
                 .collect();
             for dtype in [DType::Q2K, DType::Q3K, DType::Q4K, DType::Q5K, DType::Q6K, DType::IQ4XS] {
@@ -290,7 +294,11 @@ fn sums_around_the_edge_of_16_bits() {
                     let mut bytes = weights(dtype, rows, k, Fill::Extreme, &mut Rng(1));
                     for block in bytes.chunks_mut(dtype.block_bytes()) {
                         // Codes come first in Q6_K and last elsewhere; scales stay the largest.
-                        if dtype == DType::Q6K { block[..192].fill(byte) } else { block[84..].fill(byte) }
+                        if dtype == DType::Q6K {
+                            block[..192].fill(byte)
+                        } else {
+                            block[84..].fill(byte)
+                        }
                         for &at in factors(dtype) {
                             block[at..at + 2].copy_from_slice(&quant::f32_to_f16(0.5).to_le_bytes());
                         }

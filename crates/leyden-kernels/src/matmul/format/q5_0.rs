@@ -15,12 +15,16 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| scales_bytes(k / 32)?.checked_add((k / 32).checked_mul(Q5_0::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Q5_0),
-    expanded: family_expanded!(avx2 simple Q5_0),
+    expanded: |level| {
+        let wide = family_expanded!(avx512 simple Q5_0)(level);
+        wide.or_else(|| family_expanded!(avx2 simple Q5_0)(level))
+    },
 };
 
 struct Q5_0;
 
 impl Codes for Q5_0 {
+    const IN_ORDER: bool = true;
     const MAX: i32 = 31;
     const ZERO: i32 = 16;
     const BYTES: usize = 20 * ROWS;

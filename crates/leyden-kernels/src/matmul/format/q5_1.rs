@@ -15,12 +15,16 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| (k / 32).checked_mul(4 * ROWS)?.checked_add((k / 32).checked_mul(Q5_1::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Q5_1),
-    expanded: family_expanded!(avx2 simple Q5_1),
+    expanded: |level| {
+        let wide = family_expanded!(avx512 simple Q5_1)(level);
+        wide.or_else(|| family_expanded!(avx2 simple Q5_1)(level))
+    },
 };
 
 struct Q5_1;
 
 impl Codes for Q5_1 {
+    const IN_ORDER: bool = true;
     const MAX: i32 = 31;
     const BYTES: usize = 20 * ROWS;
 
