@@ -20,7 +20,7 @@ use leyden_engine::sample::{SamplingParams, SequenceBreakers};
 use leyden_kernels::Tier;
 use leyden_text::output::OutputFormat;
 use leyden_text::{ChatTemplate, Tokenizer};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -171,6 +171,17 @@ impl App {
             let error = ApiError::new(StatusCode::NOT_FOUND, "model_not_found", message);
             ApiError { param: Some("model".to_owned()), ..error }
         })
+    }
+
+    /// The names of models in the OpenAPI document.
+    pub(crate) fn model_schema(&self) -> Value {
+        let names = self.models.iter().flat_map(|m| std::iter::once(&m.name).chain(&m.aliases));
+        json!({ "type": "string", "enum": names.collect::<Vec<_>>() })
+    }
+
+    /// Token ids below this are those of every model.
+    pub(crate) fn vocabulary(&self) -> usize {
+        self.models.iter().map(|m| m.vocabulary.min(m.tokenizer.vocab_size())).min().unwrap_or(0)
     }
 
     /// Whether requests are no longer taken.

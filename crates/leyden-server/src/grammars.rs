@@ -85,7 +85,7 @@ pub(crate) fn shape(body: &mut Fields, limits: &Limits) -> Result<Option<Shape>,
     let grammar = body.take("grammar").map(|value| grammar(value, limits)).transpose()?;
     match (format, grammar) {
         (Some(_), Some(_)) => {
-            Err(ApiError::field("grammar", "`grammar` and `response_format` exclude each other"))
+            Err(ApiError::conflict("grammar", "`grammar` and `response_format` exclude each other"))
         }
         (format, grammar) => Ok(format.or(grammar)),
     }
@@ -94,7 +94,7 @@ pub(crate) fn shape(body: &mut Fields, limits: &Limits) -> Result<Option<Shape>,
 fn response_format(value: Value, limits: &Limits) -> Result<Option<Shape>, ApiError> {
     let mut format = Fields::at("response_format", value)?;
     let kind = format.required("type")?;
-    let shape = match fields::text("response_format.type", kind, limits.name_bytes)?.as_str() {
+    let shape = match fields::text("response_format.type", kind, limits.name_chars)?.as_str() {
         "text" => None,
         "json_object" => {
             Some(Shape::new("response_format", "json_object".to_owned(), Grammar::json_object()))
@@ -102,7 +102,7 @@ fn response_format(value: Value, limits: &Limits) -> Result<Option<Shape>, ApiEr
         "json_schema" => {
             let inner = format.required("json_schema")?;
             let mut inner = Fields::at("response_format.json_schema", inner)?;
-            inner.text("name", limits.name_bytes)?;
+            inner.text("name", limits.name_chars)?;
             inner.text("description", limits.schema_bytes)?;
             // Whether it is asked for or not, an answer follows the schema.
             inner.flag("strict")?;
@@ -135,7 +135,7 @@ fn grammar(value: Value, limits: &Limits) -> Result<Shape, ApiError> {
     }
     let mut fields = Fields::at("grammar", value)?;
     let kind = fields.required("type")?;
-    let kind = fields::text("grammar.type", kind, limits.name_bytes)?;
+    let kind = fields::text("grammar.type", kind, limits.name_chars)?;
     let text = fields.required("value")?;
     let text = fields::text("grammar.value", text, limits.schema_bytes)?;
     fields.finish()?;
@@ -172,8 +172,8 @@ pub(crate) fn schema(limits: &Limits) -> Value {
         "additionalProperties": false,
         "required": ["schema"],
         "properties": {
-            "name": { "type": "string", "maxLength": limits.name_bytes },
-            "description": { "type": "string" },
+            "name": { "type": "string", "maxLength": limits.name_chars },
+            "description": { "type": "string", "maxLength": limits.schema_bytes },
             "strict": { "type": "boolean" },
             "schema": { "type": ["object", "boolean"], "description": "What is not enforced is refused by name" }
         }

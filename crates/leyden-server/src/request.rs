@@ -5,6 +5,7 @@ use crate::error::ApiError;
 use crate::fields::{self, Fields, wrong};
 use crate::grammars;
 use crate::limits::Limits;
+use crate::openapi::rule;
 use crate::sampling::{self, Sampling};
 use crate::worker::{Choice, Task, Work};
 use leyden_constrain::Compiled;
@@ -33,7 +34,7 @@ const HARMLESS: [&str; 5] =
 /// Takes them. `max_names` are the fields for the most tokens, of which at most one may be there.
 pub(crate) fn read(body: &mut Fields, app: &App, max_names: &[&str]) -> Result<Common, ApiError> {
     let limits = &app.limits;
-    let model = app.model(body.text("model", limits.name_bytes)?.as_deref())?;
+    let model = app.model(body.text("model", limits.name_chars)?.as_deref())?;
     let stream = body.flag("stream")?.unwrap_or(false);
     let usage_in_stream = stream_options(body, stream)?;
     let mut max_tokens = None;
@@ -41,10 +42,13 @@ pub(crate) fn read(body: &mut Fields, app: &App, max_names: &[&str]) -> Result<C
         if let Some(n) = body.size(name, 1, i32::MAX as usize)?
             && max_tokens.replace(n).is_some_and(|other| other != n)
         {
-            return Err(ApiError::field(*name, format!("{} contradict each other", max_names.join(" and "))));
+            return Err(ApiError::conflict(
+                *name,
+                format!("{} contradict each other", max_names.join(" and ")),
+            ));
         }
     }
-    if let Some(tier) = body.text("service_tier", limits.name_bytes)?
+    if let Some(tier) = body.text("service_tier", limits.name_chars)?
         && !["auto", "default"].contains(&tier.as_str())
     {
         return Err(ApiError::unsupported("service_tier", "`service_tier` is neither `auto` nor `default`"));
@@ -61,7 +65,7 @@ pub(crate) fn read(body: &mut Fields, app: &App, max_names: &[&str]) -> Result<C
         usage_in_stream,
         max_tokens,
         ignore_end: body.flag("ignore_eos")?.unwrap_or(false),
-        cache_salt: body.text("cache_salt", limits.name_bytes)?.unwrap_or_default(),
+        cache_salt: body.text("cache_salt", limits.name_chars)?.unwrap_or_default(),
         model: Arc::clone(model),
     })
 }
@@ -70,7 +74,7 @@ fn stream_options(body: &mut Fields, stream: bool) -> Result<bool, ApiError> {
     let Some(value) = body.take("stream_options") else { return Ok(false) };
     let mut options = Fields::at("stream_options", value)?;
     if !stream {
-        return Err(ApiError::field("stream_options", "`stream_options` needs `stream`"));
+        return Err(ApiError::conflict("stream_options", "`stream_options` needs `stream`"));
     }
     let usage = options.flag("include_usage")?.unwrap_or(false);
     // Pieces are not padded, so there is nothing to switch off.
@@ -84,7 +88,7 @@ fn stream_options(body: &mut Fields, stream: bool) -> Result<bool, ApiError> {
 
 fn stop(body: &mut Fields, limits: &Limits) -> Result<Vec<String>, ApiError> {
     let checked = |path: &str, value| {
-        let text = fields::text(path, value, limits.stop_bytes)?;
+        let text = fields::text(path, value, limits.stop_chars)?;
         if text.is_empty() { Err(ApiError::field(path, format!("`{path}` is empty"))) } else { Ok(text) }
     };
     match body.take("stop") {
@@ -152,12 +156,29 @@ impl Common {
     }
 }
 
+/// Which of the shared fields go together, for the OpenAPI document.
+pub(crate) fn rules() -> Vec<Value> {
+    let object = json!({ "type": "object" });
+    let some = json!({ "not": { "type": "null" } });
+    let plain = json!({ "anyOf": [{ "type": "null" }, {
+        "type": "object", "required": ["type"], "properties": { "type": { "const": "text" } }
+    }] });
+    vec![
+        rule("stream_options", &object, "stream", &json!({ "const": true })),
+        json!({
+            "if": { "required": ["grammar"], "properties": { "grammar": some } },
+            "then": { "properties": { "response_format": plain } }
+        }),
+    ]
+}
+
 /// Fields of requests in the OpenAPI document that chats and completions share.
-pub(crate) fn schema(limits: &Limits) -> Value {
-    let stop = json!({ "type": "string", "minLength": 1, "maxLength": limits.stop_bytes });
-    let mut all = sampling::schema();
+pub(crate) fn schema(app: &App) -> Value {
+    let limits = &app.limits;
+    let stop = json!({ "type": "string", "minLength": 1, "maxLength": limits.stop_chars });
+    let mut all = sampling::schema(app);
     let more = json!({
-        "model": { "type": "string", "maxLength": limits.name_bytes },
+        "model": app.model_schema(),
         "stream": { "type": "boolean" },
         "stream_options": {
             "type": "object",
@@ -174,7 +195,7 @@ pub(crate) fn schema(limits: &Limits) -> Value {
         "ignore_eos": { "type": "boolean", "description": "Whether the model's end does not end the answer" },
         "cache_salt": {
             "type": "string",
-            "maxLength": limits.name_bytes,
+            "maxLength": limits.name_chars,
             "description": "Only requests with the same salt share cached prompts"
         },
     });

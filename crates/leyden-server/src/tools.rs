@@ -51,9 +51,10 @@ pub(crate) fn read(body: &mut Fields, model: &Served, limits: &Limits) -> Result
     if names.is_empty() {
         return match choice {
             Choice::Auto => Ok(None),
-            _ => {
-                Err(ApiError::field("tool_choice", "`tool_choice` asks for a call, but there are no `tools`"))
-            }
+            _ => Err(ApiError::conflict(
+                "tool_choice",
+                "`tool_choice` asks for a call, but there are no `tools`",
+            )),
         };
     }
     if model.format.calls().is_none() && !model.format.is_harmony() {
@@ -140,11 +141,11 @@ fn tool_choice(value: Value, names: &[String], limits: &Limits) -> Result<Option
     let mut function = Fields::at("tool_choice.function", function)?;
     let name = function.required("name")?;
     let path = "tool_choice.function.name";
-    let name = fields::text(path, name, limits.name_bytes)?;
+    let name = fields::text(path, name, limits.name_chars)?;
     function.finish()?;
     named.finish()?;
     if !names.contains(&name) {
-        return Err(ApiError::field(path, format!("`{path}` is not among the `tools`")));
+        return Err(ApiError::conflict(path, format!("`{path}` is not among the `tools`")));
     }
     Ok(Some(Choice::Named(name)))
 }
@@ -157,7 +158,8 @@ pub(crate) fn schema(limits: &Limits) -> Value {
         "additionalProperties": false,
         "required": ["name"],
         "properties": {
-            "name": name, "description": { "type": "string" }, "strict": { "type": "boolean" },
+            "name": name, "description": { "type": "string", "maxLength": limits.schema_bytes },
+            "strict": { "type": "boolean" },
             "parameters": { "type": "object", "description": "A JSON schema" }
         }
     });

@@ -56,7 +56,9 @@ impl Server {
 
 fn key_file(files: &Files) -> String {
     let digest: String = Sha256::digest(b"secret of ada").iter().map(|b| format!("{b:02x}")).collect();
-    files.add("keys", format!("{{\"id\":\"ada\",\"sha256\":\"{digest}\"}}\n").as_bytes())
+    let scopes = "[\"inference\",\"metrics\"]";
+    let line = format!("{{\"id\":\"ada\",\"sha256\":\"{digest}\",\"scopes\":{scopes}}}\n");
+    files.add("keys", line.as_bytes())
 }
 
 #[test]
@@ -151,4 +153,10 @@ fn the_official_client_is_content() {
 #[test]
 fn an_agent_of_langchain_calls_a_tool() {
     client("langchain_agent.py", "langchain_openai");
+}
+
+/// Everything that the document allows is answered as it says, and what it does not allow is refused.
+#[test]
+fn the_document_of_the_interface_is_kept() {
+    client("openapi_check.py", "schemathesis");
 }
