@@ -12,6 +12,7 @@ use crate::metrics::HttpMetrics;
 use crate::model::Model;
 use crate::options::ServerOptions;
 use crate::routes::{self, Found};
+use crate::turns::Turns;
 use crate::worker::Worker;
 use hyper::body::{Body, Bytes};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -23,8 +24,10 @@ use leyden_text::{ChatTemplate, Tokenizer};
 use serde_json::{Value, json};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A model with its worker.
@@ -94,6 +97,8 @@ pub(crate) struct App {
     pub(crate) keys: Option<ApiKeys>,
     pub(crate) limits: Limits,
     pub(crate) http: HttpMetrics,
+    /// Turns at compiling grammars.
+    pub(crate) turns: Turns,
     pub(crate) request_time: Duration,
     /// When the server started, in seconds since 1970.
     pub(crate) started: u64,
@@ -115,6 +120,11 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// When its time is over.
+    pub(crate) fn deadline(&self, app: &App) -> Instant {
+        self.entry.started() + app.request_time
+    }
+
     /// The body as JSON.
     pub(crate) fn json(&self, limits: &Limits) -> Result<Value, ApiError> {
         json::parse(&self.body, limits.json_depth, limits.json_values)
@@ -139,6 +149,7 @@ impl App {
         let start = |m| Served::start(m, Arc::clone(&log)).map(Arc::new);
         let models = models.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
         Ok(Arc::new(App {
+            turns: Turns::new(available_parallelism().map_or(1, NonZero::get), options.keys.is_some()),
             models,
             keys: options.keys,
             limits: options.limits,

@@ -1,10 +1,12 @@
 //! What an answer must look like: the fields that say so, and the compiled grammars of a model.
 
-use crate::app::Served;
+use crate::app::{App, Call, Served};
 use crate::error::ApiError;
 use crate::fields::{self, Fields};
 use crate::limits::Limits;
+use crate::prompt;
 use leyden_constrain::{Compiled, ErrorKind, Grammar, Vocabulary};
+use leyden_text::output::CallSyntax;
 use serde_json::{Value, json};
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -28,20 +30,26 @@ impl fmt::Debug for Grammars {
 }
 
 impl Grammars {
-    fn compiled(&self, model: &Served, shape: Shape) -> Result<Arc<Compiled>, ApiError> {
-        {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(at) = kept.iter().position(|(source, _)| *source == shape.source) {
-                kept[..=at].rotate_right(1);
-                return Ok(Arc::clone(&kept[0].1));
-            }
+    /// A grammar that was compiled before.
+    fn known(&self, source: &str) -> Option<Arc<Compiled>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = kept.iter().position(|(s, _)| s == source)?;
+        kept[..=at].rotate_right(1);
+        Some(Arc::clone(&kept[0].1))
+    }
+
+    fn compile(&self, model: &Served, shape: Shape) -> Result<Arc<Compiled>, ApiError> {
+        // Somebody whose turn came before may have had the same.
+        if let Some(compiled) = self.known(&shape.source) {
+            return Ok(compiled);
         }
+        let grammar = shape.rule.grammar().map_err(|e| refused(&shape.param, &e))?;
         let vocabulary = self.vocabulary.get_or_init(|| Vocabulary::new(model.tokenizer.as_ref()).ok());
         let Some(vocabulary) = vocabulary else {
             let message = "the model's vocabulary cannot be used with grammars";
             return Err(ApiError::unsupported(shape.param, message));
         };
-        let compiled = vocabulary.compile(&shape.grammar).map_err(|e| refused(&shape.param, &e))?;
+        let compiled = vocabulary.compile(&grammar).map_err(|e| refused(&shape.param, &e))?;
         let compiled = Arc::new(compiled);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.insert(0, (shape.source, Arc::clone(&compiled)));
@@ -50,19 +58,50 @@ impl Grammars {
     }
 }
 
-/// A grammar and the field that it came in.
+/// What a grammar is made of. Making it takes time, too, so it has to wait for its turn.
+#[derive(Clone, Debug)]
+pub(crate) enum Rule {
+    /// Any JSON object.
+    Object,
+    /// JSON after a schema.
+    Schema(Value),
+    /// A text in GBNF.
+    Gbnf(String),
+    /// A text in Lark.
+    Lark(String),
+    /// A regular expression.
+    Regex(String),
+    /// Calls of these tools, or of the one that is named.
+    Tools { syntax: Box<CallSyntax>, tools: Value, only: Option<String>, parallel: bool },
+}
+
+impl Rule {
+    fn grammar(&self) -> Result<Grammar, leyden_constrain::Error> {
+        match self {
+            Rule::Object => Ok(Grammar::json_object()),
+            Rule::Schema(schema) => Grammar::json_schema(schema),
+            Rule::Gbnf(text) => Grammar::gbnf(text),
+            Rule::Lark(text) => Grammar::lark(text),
+            Rule::Regex(text) => Grammar::regex(text),
+            Rule::Tools { syntax, tools, only, parallel } => {
+                Grammar::tools(syntax, tools, only.as_deref(), *parallel)
+            }
+        }
+    }
+}
+
+/// A grammar to be made, and the field that it came in.
 #[derive(Debug)]
 pub(crate) struct Shape {
     param: String,
     /// What tells it from others.
     source: String,
-    grammar: Grammar,
+    rule: Rule,
 }
 
 impl Shape {
-    /// A grammar of the server's own making, for a field.
-    pub(crate) fn new(param: impl Into<String>, source: String, grammar: Grammar) -> Shape {
-        Shape { param: param.into(), source, grammar }
+    pub(crate) fn new(param: impl Into<String>, source: String, rule: Rule) -> Shape {
+        Shape { param: param.into(), source, rule }
     }
 
     /// The field.
@@ -70,9 +109,24 @@ impl Shape {
         &self.param
     }
 
-    /// Ready to be followed.
-    pub(crate) fn compiled(self, model: &Served) -> Result<Arc<Compiled>, ApiError> {
-        model.grammars.compiled(model, self)
+    /// Ready to be followed: it was compiled before, or is when it is its turn.
+    pub(crate) async fn compiled(
+        self,
+        app: &App,
+        model: &Arc<Served>,
+        call: &Call,
+    ) -> Result<Arc<Compiled>, ApiError> {
+        if let Some(compiled) = model.grammars.known(&self.source) {
+            return Ok(compiled);
+        }
+        let turn = app.turns.take(call.caller.fairness(), call.deadline(app).into()).await?;
+        let model = Arc::clone(model);
+        prompt::aside(move || {
+            // Whoever asked may have gone; the turn is over when the thread is free again.
+            let _turn = turn;
+            model.grammars.compile(&model, self)
+        })
+        .await
     }
 }
 
@@ -96,9 +150,7 @@ fn response_format(value: Value, limits: &Limits) -> Result<Option<Shape>, ApiEr
     let kind = format.required("type")?;
     let shape = match fields::text("response_format.type", kind, limits.name_chars)?.as_str() {
         "text" => None,
-        "json_object" => {
-            Some(Shape::new("response_format", "json_object".to_owned(), Grammar::json_object()))
-        }
+        "json_object" => Some(Shape::new("response_format", "json_object".to_owned(), Rule::Object)),
         "json_schema" => {
             let inner = format.required("json_schema")?;
             let mut inner = Fields::at("response_format.json_schema", inner)?;
@@ -108,7 +160,7 @@ fn response_format(value: Value, limits: &Limits) -> Result<Option<Shape>, ApiEr
             inner.flag("strict")?;
             let schema = inner.required("schema")?;
             inner.finish()?;
-            Some(json_schema("response_format.json_schema.schema", &schema, limits)?)
+            Some(json_schema("response_format.json_schema.schema", schema, limits)?)
         }
         _ => {
             let message = "`response_format.type` is not one of text, json_object, json_schema";
@@ -120,18 +172,16 @@ fn response_format(value: Value, limits: &Limits) -> Result<Option<Shape>, ApiEr
 }
 
 /// JSON after a schema.
-pub(crate) fn json_schema(param: &str, schema: &Value, limits: &Limits) -> Result<Shape, ApiError> {
+fn json_schema(param: &str, schema: Value, limits: &Limits) -> Result<Shape, ApiError> {
     let source = schema.to_string();
     check_length(param, &source, limits)?;
-    let grammar = Grammar::json_schema(schema).map_err(|e| refused(param, &e))?;
-    Ok(Shape::new(param, format!("schema {source}"), grammar))
+    Ok(Shape::new(param, format!("schema {source}"), Rule::Schema(schema)))
 }
 
 fn grammar(value: Value, limits: &Limits) -> Result<Shape, ApiError> {
     if let Value::String(_) = value {
         let text = fields::text("grammar", value, limits.schema_bytes)?;
-        let grammar = Grammar::gbnf(&text).map_err(|e| refused("grammar", &e))?;
-        return Ok(Shape::new("grammar", format!("gbnf {text}"), grammar));
+        return Ok(Shape::new("grammar", format!("gbnf {text}"), Rule::Gbnf(text)));
     }
     let mut fields = Fields::at("grammar", value)?;
     let kind = fields.required("type")?;
@@ -139,14 +189,14 @@ fn grammar(value: Value, limits: &Limits) -> Result<Shape, ApiError> {
     let text = fields.required("value")?;
     let text = fields::text("grammar.value", text, limits.schema_bytes)?;
     fields.finish()?;
-    let grammar = match kind.as_str() {
-        "gbnf" => Grammar::gbnf(&text),
-        "lark" => Grammar::lark(&text),
-        "regex" => Grammar::regex(&text),
+    let source = format!("{kind} {text}");
+    let rule = match kind.as_str() {
+        "gbnf" => Rule::Gbnf(text),
+        "lark" => Rule::Lark(text),
+        "regex" => Rule::Regex(text),
         _ => return Err(ApiError::field("grammar.type", "`grammar.type` is not one of gbnf, lark, regex")),
     };
-    let grammar = grammar.map_err(|e| refused("grammar.value", &e))?;
-    Ok(Shape::new("grammar.value", format!("{kind} {text}"), grammar))
+    Ok(Shape::new("grammar.value", source, rule))
 }
 
 fn check_length(param: &str, source: &str, limits: &Limits) -> Result<(), ApiError> {
@@ -158,7 +208,7 @@ fn check_length(param: &str, source: &str, limits: &Limits) -> Result<(), ApiErr
 }
 
 /// Why a grammar is not taken. The messages are made to be shown: bounded, escaped, with keyword and place.
-pub(crate) fn refused(param: &str, error: &leyden_constrain::Error) -> ApiError {
+fn refused(param: &str, error: &leyden_constrain::Error) -> ApiError {
     match error.kind() {
         ErrorKind::Internal(_) => ApiError::internal("the grammar could not be compiled"),
         _ => ApiError { code: "invalid_grammar", ..ApiError::field(param, error.to_string()) },

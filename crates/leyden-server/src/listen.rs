@@ -21,8 +21,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 /// Threads for sockets. The processors are for the models.
 const THREADS: usize = 2;
-/// Threads that prepare requests, which waits for a thread of its own only when many arrive at once.
-const BLOCKING_THREADS: usize = 8;
+/// Threads that prepare requests, which waits for a thread of its own only when many arrive at once, and more for the
+/// grammars that are compiled at a time.
+const BLOCKING_THREADS: usize = 8 + crate::turns::MOST;
 /// How long to wait when the system has no descriptor or memory for another connection.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 /// How long ended requests have to be told so.

@@ -1,11 +1,12 @@
 //! What requests for chats and for completions have in common.
 
-use crate::app::{App, Served};
+use crate::app::{App, Call, Served};
 use crate::error::ApiError;
 use crate::fields::{self, Fields, wrong};
-use crate::grammars;
+use crate::grammars::{self, Shape};
 use crate::limits::Limits;
 use crate::openapi::rule;
+use crate::prompt;
 use crate::sampling::{self, Sampling};
 use crate::worker::{Choice, Task, Work};
 use leyden_constrain::Compiled;
@@ -126,8 +127,27 @@ pub(crate) struct Extras {
 }
 
 impl Common {
+    /// The tasks for prompts whose answers have a form, once that is compiled.
+    pub(crate) async fn tasks_after(
+        self,
+        app: &App,
+        call: &Call,
+        prompts: Vec<Wanted>,
+        mut extras: Extras,
+        shape: Option<Shape>,
+    ) -> Result<(Common, Vec<Task>), ApiError> {
+        if let Some(shape) = shape {
+            extras.shape = Some(shape.compiled(app, &self.model, call).await?);
+        }
+        prompt::aside(move || {
+            let tasks = self.tasks(&prompts, &extras)?;
+            Ok((self, tasks))
+        })
+        .await
+    }
+
     /// The tasks for prompts: all choices of the first, then all of the second.
-    pub(crate) fn tasks(&self, prompts: &[Wanted], extras: &Extras) -> Result<Vec<Task>, ApiError> {
+    fn tasks(&self, prompts: &[Wanted], extras: &Extras) -> Result<Vec<Task>, ApiError> {
         let mut tasks = Vec::new();
         let tokenizer = self.model.tokenizer.as_ref();
         for wanted in prompts {

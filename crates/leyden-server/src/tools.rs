@@ -3,9 +3,8 @@
 use crate::app::Served;
 use crate::error::ApiError;
 use crate::fields::{self, Fields, wrong};
-use crate::grammars::{Shape, refused};
+use crate::grammars::{Rule, Shape};
 use crate::limits::Limits;
-use leyden_constrain::Grammar;
 use serde_json::{Value, json};
 
 /// Which calls an answer may or must have.
@@ -77,9 +76,9 @@ impl Tools {
             return Err(ApiError::unsupported("tool_choice", message));
         };
         let parallel = self.parallel && only.is_none();
-        let grammar = Grammar::tools(syntax, &self.list, only, parallel).map_err(|e| refused("tools", &e))?;
         let source = format!("tools {only:?} {parallel} {}", self.list);
-        Ok(Some(Shape::new("tools", source, grammar)))
+        let (syntax, tools, only) = (Box::new(syntax.clone()), self.list.clone(), only.map(str::to_owned));
+        Ok(Some(Shape::new("tools", source, Rule::Tools { syntax, tools, only, parallel })))
     }
 }
 

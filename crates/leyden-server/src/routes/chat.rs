@@ -5,7 +5,7 @@ use crate::body::Reply;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generate::{self, Format, finish_reason};
-use crate::grammars;
+use crate::grammars::{self, Shape};
 use crate::limits::Limits;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::openapi::{answer_schema, events_schema, messages_schema, operation, rule};
@@ -14,7 +14,6 @@ use crate::request::{self, Common, Extras, Wanted};
 use crate::speech::Speech;
 use crate::tools;
 use crate::usage::Usage;
-use crate::worker::Task;
 use hyper::{Response, StatusCode};
 use leyden_text::output::OutputParser;
 use serde_json::{Map, Value, json};
@@ -23,8 +22,9 @@ use std::sync::Arc;
 /// A request that can be served.
 struct Ready {
     common: Common,
-    tasks: Vec<Task>,
-    logprobs: bool,
+    wanted: Wanted,
+    extras: Extras,
+    shape: Option<Shape>,
     /// What tells an answer's parts apart.
     parser: OutputParser,
 }
@@ -36,7 +36,9 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
         Ok((body, ready))
     })
     .await?;
-    let Ready { common, tasks, logprobs, parser } = ready;
+    let Ready { common, wanted, extras, shape, parser } = ready;
+    let logprobs = extras.logprobs.is_some();
+    let (common, tasks) = common.tasks_after(&app, &call, vec![wanted], extras, shape).await?;
     let salt = common.cache_salt.clone();
     let running = generate::submit(app, call, &common.model, tasks, salt).await?;
     let head = Head {
@@ -89,13 +91,12 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     };
     let (text, tokens) = prompt::of_messages(&common.model, &messages, &chat)?;
     let room = prompt::room(&common.model, "messages", tokens.len())?;
-    let shape = shape.map(|s| s.compiled(&common.model)).transpose()?;
     let gate = gate(&common.model, &text);
     let visible = Arc::clone(&common.model.visible);
-    let extras = Extras { gate, visible, shape, logprobs: logprobs.then(|| top.unwrap_or(0)) };
-    let tasks = common.tasks(&[Wanted { prompt: Arc::new(tokens), room }], &extras)?;
+    let extras = Extras { gate, visible, shape: None, logprobs: logprobs.then(|| top.unwrap_or(0)) };
+    let wanted = Wanted { prompt: Arc::new(tokens), room };
     let parser = common.model.format.parser(&text, chat.tools.as_ref());
-    Ok(Ready { common, tasks, logprobs, parser })
+    Ok(Ready { common, wanted, extras, shape, parser })
 }
 
 /// Where the message begins for whose form there are rules: behind what the model thinks before.

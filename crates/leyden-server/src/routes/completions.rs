@@ -5,13 +5,12 @@ use crate::body::Reply;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generate::{self, Format, finish_reason};
-use crate::grammars;
+use crate::grammars::{self, Shape};
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::openapi::{answer_schema, events_schema, operation, several_schema};
 use crate::prompt;
 use crate::request::{self, Common, Extras, Wanted};
 use crate::usage::Usage;
-use crate::worker::Task;
 use hyper::{Response, StatusCode};
 use leyden_text::Detokenizer;
 use serde_json::{Map, Value, json};
@@ -22,8 +21,9 @@ const DEFAULT_TOKENS: usize = 16;
 
 struct Ready {
     common: Common,
-    tasks: Vec<Task>,
-    logprobs: bool,
+    wanted: Vec<Wanted>,
+    extras: Extras,
+    shape: Option<Shape>,
     /// By choice, what stands before it.
     echo: Vec<String>,
 }
@@ -35,7 +35,9 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
         Ok((body, ready))
     })
     .await?;
-    let Ready { common, tasks, logprobs, echo } = ready;
+    let Ready { common, wanted, extras, shape, echo } = ready;
+    let logprobs = extras.logprobs.is_some();
+    let (common, tasks) = common.tasks_after(&app, &call, wanted, extras, shape).await?;
     let choices = tasks.len();
     let salt = common.cache_salt.clone();
     let running = generate::submit(app, call, &common.model, tasks, salt).await?;
@@ -79,7 +81,6 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     }
     let shape = grammars::shape(&mut body, limits)?;
     body.finish()?;
-    let shape = shape.map(|s| s.compiled(&common.model)).transpose()?;
     let mut wanted = Vec::new();
     let mut echo = Vec::new();
     for (_, tokens) in prompts {
@@ -88,9 +89,8 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
         echo.extend(std::iter::repeat_n(before, common.choices));
         wanted.push(Wanted { prompt: Arc::new(tokens), room });
     }
-    let extras = Extras { shape, logprobs: top, ..Extras::default() };
-    let tasks = common.tasks(&wanted, &extras)?;
-    Ok(Ready { common, tasks, logprobs: top.is_some(), echo })
+    let extras = Extras { logprobs: top, ..Extras::default() };
+    Ok(Ready { common, wanted, extras, shape, echo })
 }
 
 /// The text of a prompt, without special tokens.

@@ -33,13 +33,15 @@ def filter_failure(context, failure, case, response):
     return error["code"] not in BEYOND_SCHEMAS and not arguments
 
 
+FOLLOWED = {"gbnf": "root ::= [a-z]+", "lark": 'start: "yes" | "no"', "regex": "[0-9]{1,3}"}
+
+
 def followed(grammar):
     """A grammar in the place of a random text, of which hardly one is a grammar."""
     if isinstance(grammar, str) and len(grammar) < 1000 and len(grammar) % 2 == 0:
         return 'root ::= "yes" | "no"'
     if isinstance(grammar, dict) and set(grammar) == {"type", "value"} and isinstance(grammar["value"], str):
-        rules = {"gbnf": 'root ::= [a-z]+', "lark": 'start: "yes" | "no"', "regex": "[0-9]{1,3}"}
-        return {**grammar, "value": rules.get(grammar["type"], grammar["value"])}
+        return {**grammar, "value": FOLLOWED.get(str(grammar["type"]), grammar["value"])}
     return grammar
 
 
