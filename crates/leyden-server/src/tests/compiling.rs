@@ -91,7 +91,7 @@ fn a_stream_goes_on_beside_hard_grammars() {
 #[test]
 fn keys_take_turns() {
     run(async {
-        for processors in [1, 4, 64] {
+        for processors in [1, 4] {
             let turns = Arc::new(Turns::new(processors, true));
             let held = turns.take_all().await;
             let order = Arc::new(Mutex::new(Vec::new()));
@@ -114,7 +114,7 @@ fn keys_take_turns() {
             all.join_all().await;
             let order = order.lock().unwrap();
             let before = |key| order.iter().position(|k| *k == key).unwrap();
-            assert!(before(2) <= 8 && before(3) <= 9, "{processors}: {order:?}");
+            assert!(before(2) <= 1 && before(3) <= 2, "{processors}: {order:?}");
         }
     });
 }

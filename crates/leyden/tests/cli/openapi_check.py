@@ -55,8 +55,6 @@ url, cases = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "25"
 arguments = ["run", url + "/openapi.json", "--checks", "all", "--max-examples", cases, "--seed", "1"]
 arguments += ["--continue-on-failure", "--generation-database", "none", "--no-color", "--request-timeout", "120"]
 arguments += ["--header", "Authorization: Bearer secret of ada", "--suppress-health-check", "all"]
-# Replies of models are slow; several requests at a time are not.
-arguments += ["--workers", "4"]
 with contextlib.suppress(SystemExit):
     command(arguments, standalone_mode=False)
     print("ok")
