@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
 
 use sha2::{Digest, Sha256};
 
@@ -12,7 +13,8 @@ use super::program::{Files, command, emulated, leyden, shared, storyteller_with_
 /// A server that runs.
 pub(crate) struct Server {
     child: Child,
-    err: BufReader<ChildStderr>,
+    /// Reads what it logs: a full pipe would stop it.
+    log: JoinHandle<String>,
     /// Such as `127.0.0.1:40123`.
     pub(crate) address: String,
 }
@@ -21,18 +23,23 @@ impl Server {
     pub(crate) fn start(args: &[&str]) -> Server {
         let all = [&["serve", "--port", "0", "--threads", "1"], args].concat();
         let mut child = command(&all).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let err = BufReader::new(child.stderr.take().unwrap());
-        let mut server = Server { child, err, address: String::new() };
+        let mut err = BufReader::new(child.stderr.take().unwrap());
+        let mut address = String::new();
         let mut said = String::new();
-        while server.address.is_empty() {
+        while address.is_empty() {
             let mut line = String::new();
-            assert!(server.err.read_line(&mut line).unwrap() > 0, "the server did not start: {said}");
+            assert!(err.read_line(&mut line).unwrap() > 0, "the server did not start: {said}");
             said += &line;
             if let Some((_, rest)) = line.split_once("listening on http://") {
-                rest.split(',').next().unwrap().clone_into(&mut server.address);
+                rest.split(',').next().unwrap().clone_into(&mut address);
             }
         }
-        server
+        let log = thread::spawn(move || {
+            let mut log = String::new();
+            err.read_to_string(&mut log).unwrap();
+            log
+        });
+        Server { child, log, address }
     }
 
     fn exchange(&self, request: &str) -> String {
@@ -53,8 +60,7 @@ impl Server {
         // The emulator passes the signal on to the program.
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        let mut log = String::new();
-        self.err.read_to_string(&mut log).unwrap();
+        let log = self.log.join().unwrap();
         (self.child.wait().unwrap().code(), log)
     }
 }
