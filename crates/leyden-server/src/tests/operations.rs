@@ -61,6 +61,8 @@ fn logs_have_numbers_and_no_texts() {
         });
         ask(&app, CHAT, request.clone()).await;
         events(&app, CHAT, request).await;
+        // A stream's line comes when the task that told it has ended, too.
+        super::until("the stream is logged", || lines.text().lines().count() == 2).await;
         post(&app, CHAT, json!({ "messages": [{ "role": secret, "content": secret }], secret: 1 })).await;
         get(&app, &format!("/{secret}")).await;
         let log = lines.text();
