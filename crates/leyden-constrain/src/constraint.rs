@@ -66,10 +66,33 @@ impl Compiled {
             // Whatever answers share is behind a lock.
             matcher: self.matcher.deep_clone(),
             marks: self.marks,
+            at_start: true,
             accepted: 0,
             ended: false,
             mask: None,
         }
+    }
+
+    /// The middle of an answer, behind `written` in the grammar's own spelling and `rest` as it came. `None` if that does
+    /// not follow the grammar.
+    ///
+    /// # Errors
+    /// It takes more than the limits allow.
+    pub fn start_behind(&self, written: &str, rest: &[u8]) -> Result<Option<Constraint>, Error> {
+        let mut tokens = Vec::new();
+        let pieces = self.vocabulary.split_marks(written).into_iter();
+        for piece in pieces.map(|piece| piece.map(str::as_bytes)).chain([Ok(rest)]) {
+            match piece.map(|plain| self.vocabulary.spell(plain)) {
+                Ok(Some(spelled)) => tokens.extend(spelled),
+                Ok(None) => return Ok(None),
+                Err(mark) => tokens.push(mark),
+            }
+        }
+        let mut constraint = self.start();
+        constraint.at_start = false;
+        let taken = constraint.matcher.try_consume_tokens(&tokens);
+        let taken = taken.map_err(|e| constraint.failed(&e.to_string()))?;
+        Ok((taken == tokens.len()).then_some(constraint))
     }
 
     /// The vocabulary it was compiled for.
@@ -86,6 +109,8 @@ pub struct Constraint {
     vocabulary: Arc<Vocabulary>,
     matcher: Matcher,
     marks: bool,
+    /// Whether its first token begins the answer.
+    at_start: bool,
     accepted: usize,
     /// Whether the last token accepted ended the answer.
     ended: bool,
@@ -104,6 +129,7 @@ impl Clone for Constraint {
             vocabulary: Arc::clone(&self.vocabulary),
             matcher: self.matcher.deep_clone(),
             marks: self.marks,
+            at_start: self.at_start,
             accepted: self.accepted,
             ended: self.ended,
             mask: self.mask.clone(),
@@ -144,7 +170,7 @@ impl Constraint {
             }
             mask.remove(&marks);
         }
-        if self.accepted == 0 {
+        if self.at_start && self.accepted == 0 {
             mask.remove(self.vocabulary.shorter_at_start());
         }
         if mask.is_empty() { Err(ErrorKind::DeadEnd.into()) } else { Ok(mask) }
@@ -182,7 +208,7 @@ impl Constraint {
             return Ok(true);
         }
         if !self.marks && self.vocabulary.marks().contains(token)
-            || self.accepted == 0 && self.vocabulary.shorter_at_start().contains(token)
+            || self.at_start && self.accepted == 0 && self.vocabulary.shorter_at_start().contains(token)
         {
             return Ok(false);
         }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::error::{Error, ErrorKind};
 use crate::gbnf;
 use crate::schema;
-use crate::tools::ToolCalls;
+use crate::tools::{Extent, Lenience, ToolCalls};
 use crate::vocabulary::Vocabulary;
 
 /// The longest regular expression, in bytes.
@@ -163,7 +163,39 @@ impl Grammar {
         only: Option<&str>,
         parallel: bool,
     ) -> Result<Grammar, Error> {
-        Ok(Grammar { source: Source::Tools(Box::new(ToolCalls::new(syntax, tools, only, parallel)?)) })
+        let extent = Extent::Answer { parallel };
+        let calls = ToolCalls::new(Some(syntax), tools, only, extent, Lenience::None)?;
+        Ok(Grammar { source: Source::Tools(Box::new(calls)) })
+    }
+
+    /// As [`tools`](Self::tools), for answers in harmony's messages: a call, or the header of a message that thinks, and
+    /// what follows such a message from `<|end|>` on. [`Guide::harmony`](crate::Guide::harmony) leads through it.
+    ///
+    /// # Errors
+    /// As [`tools`](Self::tools).
+    pub fn harmony_tools(tools: &Value, only: Option<&str>) -> Result<Grammar, Error> {
+        let extent = Extent::Answer { parallel: false };
+        let calls = ToolCalls::new(None, tools, only, extent, Lenience::None)?;
+        Ok(Grammar { source: Source::Tools(Box::new(calls)) })
+    }
+
+    /// A call in an answer that is otherwise free, from any of the [openings](leyden_text::output::CallWatch::openings)
+    /// of the format on: for `tool_choice` `auto`. `syntax` is `None` for harmony. A [`Guide`](crate::Guide) begins it
+    /// where the model does.
+    ///
+    /// A tool whose schema cannot be enforced gets any arguments, unless it says `strict`; with `loose` so do all others.
+    ///
+    /// # Errors
+    /// As [`tools`](Self::tools), for tools that say `strict`.
+    pub fn opened_tools(
+        syntax: Option<&CallSyntax>,
+        tools: &Value,
+        parallel: bool,
+        loose: bool,
+    ) -> Result<Grammar, Error> {
+        let lenience = if loose { Lenience::All } else { Lenience::Unenforced };
+        let calls = ToolCalls::new(syntax, tools, None, Extent::Opened { parallel }, lenience)?;
+        Ok(Grammar { source: Source::Tools(Box::new(calls)) })
     }
 
     /// Whether the grammar names marks of the model's format.

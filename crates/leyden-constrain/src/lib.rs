@@ -7,6 +7,7 @@
 //! * [`Vocabulary::compile`] turns it into [`Compiled`], which is immutable and may be kept for other requests.
 //! * [`Compiled::start`] gives a [`Constraint`], the state of one answer: [`mask`](Constraint::mask) before each choice,
 //!   [`accept`](Constraint::accept) after it.
+//! * [`Guide`] is the state of an answer that is free until the model begins a call of a tool.
 //!
 //! The sets come from llguidance. What stands around it here: a schema is rewritten into the part of the language that
 //! is enforced, and refused, with keyword and place, where it says something else; GBNF is translated; every input is
@@ -49,6 +50,7 @@ mod constraint;
 mod error;
 mod gbnf;
 mod grammar;
+mod guide;
 mod marks;
 mod mask;
 mod own_stack;
@@ -59,5 +61,6 @@ mod vocabulary;
 pub use constraint::{Compiled, Constraint};
 pub use error::{Error, ErrorKind};
 pub use grammar::{Grammar, Limits};
+pub use guide::Guide;
 pub use mask::TokenMask;
 pub use vocabulary::Vocabulary;

@@ -12,28 +12,52 @@ const MOST_TOOLS: usize = 256;
 /// Ids that models write have nine letters and digits, as the strictest format wants.
 const ID: &str = "/[a-zA-Z0-9]{9}/";
 
-/// Calls of tools that an answer must consist of.
+/// Calls of tools that an answer consists of, or that stand in it.
 #[derive(Clone, Debug)]
 pub(crate) struct ToolCalls {
-    syntax: CallSyntax,
+    /// How they are written; `None` is harmony.
+    syntax: Option<CallSyntax>,
     tools: Vec<Tool>,
-    parallel: bool,
+    extent: Extent,
+}
+
+/// What the grammar is the grammar of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// A whole answer, of one call or of several.
+    Answer { parallel: bool },
+    /// One call, or what stands around several, each from any of its openings on.
+    Opened { parallel: bool },
+}
+
+/// What becomes of a schema that cannot be enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lenience {
+    /// It is refused.
+    None,
+    /// The tool's arguments are free, if it does not say `strict`.
+    Unenforced,
+    /// So are those of all tools that do not say it.
+    All,
 }
 
 #[derive(Clone, Debug)]
 struct Tool {
     name: String,
     parameters: Lowered,
+    /// Whether arguments may have any names and values.
+    free: bool,
 }
 
 impl ToolCalls {
     /// Reads the tools of a request: a list of `{"type": "function", "function": {"name": …, "parameters": …}}` or of
     /// what stands in `function`.
     pub(crate) fn new(
-        syntax: &CallSyntax,
+        syntax: Option<&CallSyntax>,
         tools: &Value,
         only: Option<&str>,
-        parallel: bool,
+        extent: Extent,
+        lenience: Lenience,
     ) -> Result<ToolCalls, Error> {
         let wrong = |pointer: String, what: &str| -> Error {
             ErrorKind::Schema { pointer, keyword: None, what: what.to_owned() }.into()
@@ -60,23 +84,36 @@ impl ToolCalls {
             let any = json!({ "type": "object" });
             let parameters =
                 function.get("parameters").filter(|p| !p.is_null() && **p != json!({})).unwrap_or(&any);
-            let parameters = schema::lower(&object_only(parameters))
-                .map_err(|e| within(e, &format!("{place}/parameters")))?;
-            if matches!(syntax.body, CallBody::Tagged { .. }) {
-                check_tagged(&parameters.value, &format!("{place}/parameters"))?;
-            }
-            read.push(Tool { name: name.to_owned(), parameters });
+            let tagged = syntax.is_some_and(|s| matches!(s.body, CallBody::Tagged { .. }));
+            let strict = function.get("strict").and_then(Value::as_bool) == Some(true);
+            let lowered = match lenience {
+                Lenience::All if !strict => None,
+                Lenience::Unenforced if !strict => {
+                    enforced(parameters, &format!("{place}/parameters"), tagged).ok()
+                }
+                _ => Some(enforced(parameters, &format!("{place}/parameters"), tagged)?),
+            };
+            let free = lowered.is_none();
+            let parameters = lowered.unwrap_or_else(|| Lowered::as_is(any.clone()));
+            read.push(Tool { name: name.to_owned(), parameters, free });
         }
         if read.is_empty() {
             return Err(wrong(String::new(), "there is no such tool"));
         }
-        Ok(ToolCalls { syntax: syntax.clone(), tools: read, parallel })
+        Ok(ToolCalls { syntax: syntax.cloned(), tools: read, extent })
     }
 
     /// The grammar in Lark for a vocabulary, whose marks stand for themselves.
     pub(crate) fn to_lark(&self, vocabulary: &Vocabulary) -> String {
-        let s = &self.syntax;
         let mut lark = Lark { vocabulary, rules: String::from("BLANKS: /[ \\n]{1,4}/\n") };
+        match &self.syntax {
+            Some(syntax) => self.marked(syntax, &mut lark),
+            None => self.harmony(&mut lark),
+        }
+        lark.rules
+    }
+
+    fn marked(&self, s: &CallSyntax, lark: &mut Lark<'_>) {
         let calls: Vec<String> = self
             .tools
             .iter()
@@ -99,7 +136,8 @@ impl ToolCalls {
         let list = matches!(s.body, CallBody::Object { list: true, .. });
         let one = if list { "call".to_owned() } else { around("call", &start, &end) };
         lark.rule("one", &one);
-        let several = match (self.parallel, list) {
+        let (Extent::Answer { parallel } | Extent::Opened { parallel }) = self.extent;
+        let several = match (parallel, list) {
             (false, _) => "one".to_owned(),
             (true, true) => "one (\",\" BLANKS? one)*".to_owned(),
             // Without marks there is no telling where the next begins.
@@ -108,13 +146,64 @@ impl ToolCalls {
         };
         let all = if list { around(&format!("\"[\" {several} \"]\""), &start, &end) } else { several };
         let (open, close) = (lark.text(&s.section.0), lark.text(&s.section.1));
-        let all = match open.is_empty() {
-            true => all,
-            false => format!("{open} BLANKS? {all} BLANKS? {close}"),
-        };
-        lark.rule("start", &all);
-        lark.rules
+        let section = (!open.is_empty()).then(|| format!("{open} BLANKS? {all} BLANKS? {close}"));
+        let mut starts = Vec::new();
+        match self.extent {
+            Extent::Answer { .. } => starts.push(section.unwrap_or(all)),
+            Extent::Opened { .. } => {
+                if !s.start.is_empty() || section.is_none() {
+                    starts.push(if list { all } else { "one".to_owned() });
+                }
+                starts.extend(section);
+                if let Some(other) = &s.other_start {
+                    starts.push(format!("{} BLANKS? call {end}", lark.text(other)));
+                }
+            }
+        }
+        lark.rule("start", &starts.join(" | "));
     }
+
+    /// Calls in harmony's messages: the channel `commentary`, a recipient, and arguments in JSON.
+    fn harmony(&self, lark: &mut Lark<'_>) {
+        let (channel, message) = (lark.text("<|channel|>"), lark.text("<|message|>"));
+        let kind = format!("(\" \" {} \"json\" | \" json\")?", lark.text("<|constrain|>"));
+        let end = lark.text("<|call|>");
+        let (mut named, mut unnamed) = (Vec::new(), Vec::new());
+        for (i, tool) in self.tools.iter().enumerate() {
+            let name = quoted(&tool.name);
+            lark.rule(&format!("arguments_{i}"), &tool.json());
+            lark.rule(&format!("body_{i}"), &format!("{kind} {message} arguments_{i} {end}"));
+            named.push(format!("{name} body_{i}"));
+            unnamed.push(format!("{name} {channel} \"commentary\" body_{i}"));
+        }
+        let calls = format!("{channel} \"commentary to=functions.\" ({})", named.join(" | "));
+        lark.rule("call", &calls);
+        let start = match self.extent {
+            Extent::Opened { .. } => format!("call | \" to=functions.\" ({})", unnamed.join(" | ")),
+            // A message that thinks may come first; what is in it is not part of the grammar.
+            Extent::Answer { .. } => {
+                let (over, next) = (lark.text("<|end|>"), lark.text("<|start|>"));
+                format!("call | {channel} \"analysis\" {message} | {over} {next} \"assistant\" call")
+            }
+        };
+        lark.rule("start", &start);
+    }
+}
+
+impl Tool {
+    /// The rule of its arguments.
+    fn json(&self) -> String {
+        format!("%json {}", schema::with_options(&self.parameters.value))
+    }
+}
+
+/// What of a tool's parameters is enforced.
+fn enforced(parameters: &Value, place: &str, tagged: bool) -> Result<Lowered, Error> {
+    let lowered = schema::lower(&object_only(parameters)).map_err(|e| within(e, place))?;
+    if tagged {
+        check_tagged(&lowered.value, place)?;
+    }
+    Ok(lowered)
 }
 
 trait BodyKind {
@@ -155,10 +244,9 @@ impl Lark<'_> {
     }
 
     fn body(&mut self, body: &CallBody, i: usize, tool: &Tool) -> String {
-        let parameters = schema::with_options(&tool.parameters.value);
         match body {
             CallBody::Object { name, arguments, id, .. } => {
-                self.rule(&format!("arguments_{i}"), &format!("%json {parameters}"));
+                self.rule(&format!("arguments_{i}"), &tool.json());
                 let key = |name: &str| Value::from(name).to_string();
                 let before = format!("{{{}: {}, {}: ", key(name), key(&tool.name), key(arguments));
                 let id = match id {
@@ -168,13 +256,20 @@ impl Lark<'_> {
                 format!("{} arguments_{i} {id}", quoted(&before))
             }
             CallBody::Named { separator, prefix, numbered, id } => {
-                self.rule(&format!("arguments_{i}"), &format!("%json {parameters}"));
+                self.rule(&format!("arguments_{i}"), &tool.json());
                 let number = if *numbered { ":\" /[0-9]{1,3}/ \"" } else { "" };
                 let name = Value::from(format!("{prefix}{}", tool.name)).to_string();
                 let name = format!("{}{number}\"", &name[..name.len() - 1]);
                 let name = name.trim_end_matches("\"\"").trim_end().to_owned();
                 let id = id.as_ref().map(|id| format!("{} {ID}", self.text(id))).unwrap_or_default();
                 format!("{name} {id} {} BLANKS? arguments_{i}", self.text(separator))
+            }
+            CallBody::Tagged { separator, key_start, key_end, value_end } if tool.free => {
+                let (start, between) = (self.text(key_start), self.text(key_end));
+                let value = self.any_text(&format!("value_{i}"), value_end);
+                self.rule(&format!("value_{i}"), &value);
+                let one = format!("BLANKS? {start} /[a-zA-Z0-9_.-]{{1,64}}/ {between} value_{i}");
+                format!("{} {} ({one})*", quoted(&tool.name), self.text(separator))
             }
             CallBody::Tagged { separator, key_start, key_end, value_end } => {
                 let empty = Map::new();
@@ -211,7 +306,11 @@ impl Lark<'_> {
             let values: Vec<String> = values.iter().filter_map(Value::as_str).map(quoted).collect();
             return format!("BLANKS? ({}) BLANKS? {close}", values.join(" | "));
         }
-        // Any text, up to what ends it.
+        self.any_text(rule, end)
+    }
+
+    /// Any text, up to what ends it.
+    fn any_text(&self, rule: &str, end: &str) -> String {
         format!("{rule}_text\n{rule}_text[suffix={}]: /(?s:.*)/", quoted(end))
     }
 }

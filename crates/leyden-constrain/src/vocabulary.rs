@@ -146,6 +146,14 @@ impl Vocabulary {
         pieces
     }
 
+    /// Tokens that together have these bytes, however cut: a grammar of bytes sees no difference. `None` if there are
+    /// none.
+    pub(crate) fn spell(&self, bytes: &[u8]) -> Option<Vec<u32>> {
+        let trie = self.factory.tok_env().tok_trie();
+        let tokens = trie.greedy_tokenize(bytes);
+        (trie.decode(&tokens) == bytes).then_some(tokens)
+    }
+
     pub(crate) fn marks(&self) -> &TokenMask {
         &self.marks
     }

@@ -29,6 +29,8 @@ pub enum Outputs {
     Last,
     /// Those after every token.
     All,
+    /// None, but the states of all tokens.
+    States,
 }
 
 /// New tokens of one sequence.
@@ -62,7 +64,18 @@ pub struct OutputRow<'a> {
     pub state: &'a [f32],
 }
 
-/// The logits of a step, in the order of its entries and their tokens.
+/// The state of one token.
+#[derive(Clone, Copy, Debug)]
+pub struct StateRow<'a> {
+    /// Whose it is.
+    pub sequence: SequenceId,
+    /// Position of the token.
+    pub position: usize,
+    /// The state of the last layer behind its norm.
+    pub state: &'a [f32],
+}
+
+/// The logits and states of a step, in the order of its entries and their tokens.
 #[derive(Debug)]
 pub struct StepOutput<'a> {
     rows: Vec<(SequenceId, usize)>,
@@ -70,10 +83,18 @@ pub struct StepOutput<'a> {
     vocabulary: usize,
     states: &'a [f32],
     width: usize,
+    state_rows: Vec<(SequenceId, usize)>,
+    wanted_states: &'a [f32],
 }
 
 impl StepOutput<'_> {
-    /// The rows.
+    /// The states of entries that wanted [`Outputs::States`].
+    pub fn states(&self) -> impl Iterator<Item = StateRow<'_>> {
+        let rows = self.state_rows.iter().zip(self.wanted_states.chunks_exact(self.width));
+        rows.map(|(&(sequence, position), state)| StateRow { sequence, position, state })
+    }
+
+    /// The rows of logits.
     pub fn rows(&self) -> impl Iterator<Item = OutputRow<'_>> {
         self.rows
             .iter()
@@ -180,11 +201,16 @@ impl Engine {
         let mut tokens = Vec::new();
         let mut outputs = Vec::new();
         let mut rows = Vec::new();
+        let (mut states, mut state_rows) = (Vec::new(), Vec::new());
         let mut spans = Vec::new();
         for e in &plan.entries {
             let s = self.tables.get(e.sequence)?;
+            if e.outputs == Outputs::States {
+                states.extend(tokens.len()..tokens.len() + e.tokens.len());
+                state_rows.extend((s.tokens..s.tokens + e.tokens.len()).map(|at| (e.sequence, at)));
+            }
             let wanted = match e.outputs {
-                Outputs::None => e.tokens.len(),
+                Outputs::None | Outputs::States => e.tokens.len(),
                 Outputs::Last => e.tokens.len() - 1,
                 Outputs::All => 0,
             };
@@ -195,14 +221,15 @@ impl Engine {
             tokens.extend_from_slice(&e.tokens);
             spans.push(Span { tokens: e.tokens.len(), position: s.tokens, blocks: &s.blocks });
         }
-        let batch = Batch { tokens: &tokens, spans: &spans, outputs: &outputs };
+        let batch = Batch { tokens: &tokens, spans: &spans, outputs: &outputs, states: &states };
         self.model.forward(self.cpu.for_tokens(tokens.len()), &batch, &mut self.cache, &mut self.work)?;
         for e in &plan.entries {
             self.tables.advance(e.sequence, e.tokens.len());
         }
         let (logits, states) = (self.work.logits(), self.work.states());
+        let wanted_states = self.work.wanted_states();
         let (vocabulary, width) = (self.model.vocabulary(), self.model.config().width);
-        Ok(StepOutput { rows, logits, vocabulary, states, width })
+        Ok(StepOutput { rows, logits, vocabulary, states, width, state_rows, wanted_states })
     }
 
     fn check(&self, plan: &StepPlan) -> Result<(), Error> {

@@ -6,12 +6,15 @@
 
 mod engine;
 mod error;
+mod pooling;
 mod prefix;
 pub mod sample;
 pub mod schedule;
 mod tables;
 
-pub use engine::{Engine, EngineOptions, OutputRow, Outputs, StepEntry, StepOutput, StepPlan};
+pub use engine::{Engine, EngineOptions, OutputRow, Outputs, StateRow, StepEntry, StepOutput, StepPlan};
 pub use error::{Error, ErrorKind};
+pub use leyden_models::Pooling;
+pub use pooling::Pool;
 pub use prefix::Scope;
 pub use tables::{BlockTables, Fit, SequenceId};

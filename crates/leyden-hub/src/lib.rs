@@ -36,9 +36,9 @@ mod tls;
 
 pub use client::{Client, Stopper};
 pub use error::{Error, ErrorKind, Missing, Result};
+pub use leyden_tls::Authorities;
 pub use options::{DEFAULT_ENDPOINT, Options, PROGRESS, Proxies, Retries, SLOWEST, Timeouts, Token};
 pub use pull::{Event, Pulled, pull};
 pub use reference::{Reference, Repo, SCHEME};
 pub use resolve::resolve;
 pub use store::{Contents, Format, Model, ModelFile, Removed, Store};
-pub use tls::Authorities;

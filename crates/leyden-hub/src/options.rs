@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::knobs;
-use crate::tls::Authorities;
+use leyden_tls::Authorities;
 
 /// The hub's own address.
 pub const DEFAULT_ENDPOINT: &str = "https://huggingface.co";

@@ -24,6 +24,7 @@ const COMPANIONS: &[&str] = &[
     "chat_template.jinja",
     "chat_template.json",
     "additional_chat_templates/default.jinja",
+    "1_Pooling/config.json",
     "quantize_config.json",
     "hf_quant_config.json",
     "LICENSE",

@@ -16,7 +16,8 @@
 //! Tile layout for `c` columns: codes `[k/4][c][4]`, scales `[k/group][c]`, sums `[k/32][c]`: the kernel
 //! broadcasts four consecutive k of a column with one load. Instructions that multiply matrices read codes as
 //! `[k/8][c][8]` (`Level::run`). Where codes of weights are shifted to be unsigned (`Level::starts`), `starts` holds what
-//! the shift adds to a product, negated, once for all matrices: `[k/32][c]` or, of [`Grid::A128`], `[k/16][c]`.
+//! the shift adds to a product, negated, once for all matrices: `[k/32][c]` or, of [`Grid::A128`], `[k/32][3][c]`: for
+//! the 32 values, for the first 16 and for the last.
 
 use crate::isa::{Isa, Tier, dispatch};
 use crate::memory::Disjoint;
@@ -70,8 +71,12 @@ pub(crate) fn quantise_group<I: Isa, const G: usize>(isa: I, x: &[f32; G], codes
 }
 
 /// The shift of codes that `starts` takes back.
-pub(crate) const SHIFT_A32: i32 = 128;
-pub(crate) const SHIFT_A128: i32 = 32;
+pub(crate) const SHIFT: i32 = 128;
+
+/// How large the sums of products of 128 values can become, over all columns of a tile: the largest sum of magnitudes
+/// of 16 codes, the largest sum of those of one sign, and both of 32 codes. Times the largest magnitude of a weight's
+/// code the former bounds sums with signed codes, the latter those with unsigned.
+pub(crate) type Peaks = [i32; 4];
 
 /// One tile's buffers, all of `c` columns.
 struct TileOut<'a> {
@@ -81,6 +86,8 @@ struct TileOut<'a> {
     pairs: &'a mut [i32],
     /// Empty where nobody reads it.
     starts: &'a mut [i32],
+    /// Empty where nobody reads it.
+    peaks: &'a mut [Peaks],
     values: &'a mut [f32],
     /// Codes of one column that lie side by side: 4 or 8.
     run: usize,
@@ -103,7 +110,7 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
         Grid::A32 => {
             quantise_column_a32(isa, x, (column, c), out.run, out.codes, out.scales, out.sums);
             for (b, start) in out.starts.chunks_exact_mut(c).enumerate() {
-                start[column] = -SHIFT_A32 * out.sums[b * c + column];
+                start[column] = -SHIFT * out.sums[b * c + column];
             }
         }
         Grid::A128 => {
@@ -116,8 +123,27 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
                     *s = isa.sum_codes(chunk);
                 }
                 if !out.starts.is_empty() {
-                    for (i, s) in s16.iter().enumerate() {
-                        out.starts[(b * 8 + i) * c + column] = -SHIFT_A128 * s;
+                    for (i, s) in s16.as_chunks::<2>().0.iter().enumerate() {
+                        for (j, s) in [s[0] + s[1], s[0], s[1]].into_iter().enumerate() {
+                            out.starts[((b * 4 + i) * 3 + j) * c + column] = -SHIFT * s;
+                        }
+                    }
+                }
+                if let Some(peaks) = out.peaks.get_mut(b) {
+                    let of_signs = |magnitudes: i32, sum: i32| (magnitudes + sum.abs()) / 2;
+                    let mut most: Peaks = [0; 4];
+                    for (sums, chunks) in s16.as_chunks::<2>().0.iter().zip(codes.as_chunks::<32>().0) {
+                        let (a, b) = chunks.split_at(16);
+                        let [a, b] =
+                            [a, b].map(|half| isa.sum_magnitudes(half.as_array().unwrap_or(&[0; 16])));
+                        let signs = of_signs(a, sums[0]).max(of_signs(b, sums[1]));
+                        let of_32 = of_signs(a + b, sums[0] + sums[1]);
+                        for (most, one) in most.iter_mut().zip([a.max(b), signs, a + b, of_32]) {
+                            *most = one.max(*most);
+                        }
+                    }
+                    for (peak, most) in peaks.iter_mut().zip(most) {
+                        *peak = if column == 0 { most } else { most.max(*peak) };
                     }
                 }
                 for i in 0..4 {
@@ -191,6 +217,7 @@ pub struct Activations {
     sums: Vec<i32>,
     pairs: Vec<i32>,
     starts: Vec<i32>,
+    peaks: Vec<Peaks>,
     values: Vec<f32>,
 }
 
@@ -207,6 +234,8 @@ pub(crate) struct Tile<'a> {
     pub(crate) pairs: &'a [i32],
     /// What the sums of shifted codes begin at; empty where none are shifted alike.
     pub(crate) starts: &'a [i32],
+    /// A128: of each 128 values; empty where nobody reads it.
+    pub(crate) peaks: &'a [Peaks],
     pub(crate) values: &'a [f32],
     /// The panel's codes, taken apart (`matmul::expanded`); empty for a kernel that does so itself.
     pub(crate) expanded: &'a [u8],
@@ -225,6 +254,7 @@ impl Default for Activations {
             sums: Vec::new(),
             pairs: Vec::new(),
             starts: Vec::new(),
+            peaks: Vec::new(),
             values: Vec::new(),
         }
     }
@@ -273,7 +303,7 @@ impl Activations {
     pub(crate) fn tile_at(&self, (start, end): (usize, usize)) -> Tile<'_> {
         let per = |values: usize| start * values..end * values;
         let (codes, scales, sums, pairs, values) = sizes(self.grid, self.k);
-        let starts = starts(self.grid, self.k);
+        let (starts, peaks) = (starts(self.grid, self.k), peaks(self.grid, self.k));
         Tile {
             c: end - start,
             codes: &self.codes[per(codes)],
@@ -281,6 +311,8 @@ impl Activations {
             sums: &self.sums[per(sums)],
             pairs: &self.pairs[per(pairs)],
             starts: self.starts.get(per(starts)).unwrap_or_default(),
+            // One set of a whole tile lies where its first column's would.
+            peaks: self.peaks.get(start * peaks..(start + 1) * peaks).unwrap_or_default(),
             values: &self.values[per(values)],
             expanded: &[],
         }
@@ -334,15 +366,18 @@ impl Activations {
         grow(&mut self.sums, sums * n);
         grow(&mut self.pairs, pairs * n);
         grow(&mut self.values, values * n);
-        let starts = if level.starts() { starts(grid, k) } else { 0 };
+        let (starts, peaks) = if level.starts() { (starts(grid, k), peaks(grid, k)) } else { (0, 0) };
         self.starts.truncate(starts * n);
         grow(&mut self.starts, starts * n);
+        self.peaks.truncate(peaks * n);
+        grow(&mut self.peaks, peaks * n);
         let codes_out = Disjoint::new(&mut self.codes);
         let scales_out = Disjoint::new(&mut self.scales);
         let sums_out = Disjoint::new(&mut self.sums);
         let pairs_out = Disjoint::new(&mut self.pairs);
         let values_out = Disjoint::new(&mut self.values);
         let starts_out = Disjoint::new(&mut self.starts);
+        let peaks_out = Disjoint::new(&mut self.peaks);
         pool.run(bounds.len(), |t| {
             let (start, end) = bounds[t];
             let c = end - start;
@@ -358,7 +393,9 @@ impl Activations {
             let values = unsafe { values_out.range(start * values, c * values) };
             // SAFETY: as above.
             let starts = unsafe { starts_out.range(start * starts, c * starts) };
-            let mut out = TileOut { codes, scales, sums, pairs, starts, values, run: level.run(c) };
+            // SAFETY: as above.
+            let peaks = unsafe { peaks_out.range(start * peaks, peaks.min(c * peaks)) };
+            let mut out = TileOut { codes, scales, sums, pairs, starts, peaks, values, run: level.run(c) };
             for column in 0..c {
                 let x = row(start + column);
                 assert_eq!(x.len(), k, "row of activations");
@@ -382,8 +419,13 @@ fn starts(grid: Grid, k: usize) -> usize {
     match grid {
         Grid::F32 => 0,
         Grid::A32 => k / 32,
-        Grid::A128 => k / 16,
+        Grid::A128 => k / 32 * 3,
     }
+}
+
+/// Elements of `peaks` per tile.
+fn peaks(grid: Grid, k: usize) -> usize {
+    if grid == Grid::A128 { k / 128 } else { 0 }
 }
 
 fn grow<T: Clone + Default>(v: &mut Vec<T>, n: usize) {

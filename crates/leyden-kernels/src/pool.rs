@@ -32,6 +32,9 @@ const INSIDE: u64 = MEMBERS - 1;
 const MEMBERS: u64 = 1 << 12;
 const OPEN: u64 = 1 << 24;
 const GENERATION: u64 = 1 << 25;
+/// A member's stack. Kernels need little of it, but callers' jobs may follow grammars; what is not used is no memory.
+const STACK_BYTES: usize = 16 << 20;
+
 /// The most members; both counts of the state word hold it.
 const MOST_MEMBERS: usize = 1024;
 
@@ -213,7 +216,8 @@ impl Pool {
                 }
                 shared.member(me);
             };
-            handles.push(thread::Builder::new().name(format!("leyden-{me}")).spawn(body)?);
+            let builder = thread::Builder::new().name(format!("leyden-{me}")).stack_size(STACK_BYTES);
+            handles.push(builder.spawn(body)?);
         }
         let threads = handles.iter().map(|h| h.thread().clone()).collect();
         let ranges = ranges_of(&order);

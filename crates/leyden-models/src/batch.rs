@@ -24,6 +24,8 @@ pub struct Batch<'a> {
     pub spans: &'a [Span<'a>],
     /// Indices of the tokens whose logits are wanted, ascending.
     pub outputs: &'a [usize],
+    /// Indices of the tokens whose states are wanted without logits, ascending.
+    pub states: &'a [usize],
 }
 
 /// Buffers of a forward pass, reused from step to step. They grow to the largest batch seen.
@@ -38,6 +40,7 @@ pub struct Workspace {
     pub(crate) hidden: Vec<f32>,
     pub(crate) other: Vec<f32>,
     pub(crate) logits: Vec<f32>,
+    pub(crate) wanted_states: Vec<f32>,
     pub(crate) slots: Vec<(u32, u8)>,
     pub(crate) rotations: Vec<Rotation>,
     pub(crate) activations: Activations,
@@ -56,5 +59,11 @@ impl Workspace {
     #[must_use]
     pub fn states(&self) -> &[f32] {
         if self.logits.is_empty() { &[] } else { &self.normed }
+    }
+
+    /// The states that were wanted for themselves: of each such token, the last layer's behind the norm.
+    #[must_use]
+    pub fn wanted_states(&self) -> &[f32] {
+        &self.wanted_states
     }
 }

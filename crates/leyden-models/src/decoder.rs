@@ -133,6 +133,7 @@ impl Decoder {
                 FeedForward::Mixture(m) => self.mix(cpu, m, work),
             }
         }
+        self.show(cpu, batch.states, work);
         self.predict(cpu, batch.outputs, work);
         match &self.pack {
             Some(pack) => Ok(pack.check_intact()?),
@@ -250,6 +251,17 @@ impl Decoder {
         work.routing.choose(cpu, &work.other, c.count, c.used, c.normalise);
         let experts = Experts { gate: &m.gate, up: &m.up, down: &m.down };
         multiply_experts(cpu, &experts, &work.routing, &work.normed, &mut work.grouped, &mut work.stream);
+    }
+
+    /// States of the rows that are wanted for themselves.
+    fn show(&self, cpu: &Cpu, states: &[usize], work: &mut Workspace) {
+        let (width, eps) = (self.config.width, self.config.norm_eps);
+        resize(&mut work.wanted_states, states.len() * width);
+        let (stream, weight) = (&work.stream, &self.norm[..]);
+        cpu.for_rows(&mut work.wanted_states, width, |i, out| {
+            let from = states[i] * width;
+            rms_norm(cpu.tier(), &stream[from..from + width], weight, eps, out);
+        });
     }
 
     /// Logits of the wanted rows.

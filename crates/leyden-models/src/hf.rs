@@ -6,7 +6,10 @@
 use crate::arch::{HfClass, hf_model};
 use crate::config::DecoderConfig;
 use crate::error::Error;
-use leyden_tensor::{HfFolder, Json, Metadata, Safetensors, TensorInfo, TensorView, Value, WeightSource};
+use crate::pooling::Pooling;
+use leyden_tensor::{
+    HfFile, HfFolder, Json, Metadata, Safetensors, TensorInfo, TensorView, Value, WeightSource,
+};
 use std::fs;
 use std::io;
 use std::ops::Range;
@@ -46,7 +49,8 @@ impl HfModel {
     pub fn new(folder: HfFolder) -> Result<HfModel, Error> {
         let json = folder.config();
         let (config, class, biases) = hf_model(json)?;
-        let metadata = describe(&folder.path().display().to_string(), &config)?;
+        let pooling = folder.json(HfFile::Pooling)?.map(|json| Pooling::of_json(&json)).transpose()?;
+        let metadata = describe(&folder.path().display().to_string(), &config, pooling)?;
         let mut model = HfModel { class, biases, only_head: false, metadata, folder };
         model.tie()?;
         let table = model.require(EMBEDDING)?;
@@ -162,7 +166,7 @@ impl WeightSource for HfModel {
 }
 
 /// The configuration under GGUF's keys.
-fn describe(label: &str, config: &DecoderConfig) -> Result<Metadata, Error> {
+fn describe(label: &str, config: &DecoderConfig, pooling: Option<Pooling>) -> Result<Metadata, Error> {
     let sizes = [
         ("block_count", config.layers),
         ("context_length", config.context),
@@ -177,6 +181,7 @@ fn describe(label: &str, config: &DecoderConfig) -> Result<Metadata, Error> {
     let key = |name: &str| format!("{}.{name}", config.architecture);
     let entries = std::iter::once(("general.architecture".to_owned(), Value::from(config.architecture)))
         .chain(sizes.map(|(name, size)| (key(name), Value::U64(size as u64))))
-        .chain(floats.map(|(name, value)| (key(name), Value::F32(value))));
+        .chain(floats.map(|(name, value)| (key(name), Value::F32(value))))
+        .chain(pooling.map(|pooling| (key("pooling_type"), Value::U32(pooling.number()))));
     Ok(Metadata::new(label, entries)?)
 }

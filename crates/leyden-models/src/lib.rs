@@ -15,6 +15,7 @@ mod hf;
 mod layers;
 mod load;
 mod packs;
+mod pooling;
 
 pub use arch::{ARCHITECTURES, Architecture, config_of, config_of_json};
 pub use batch::{Batch, Span, Workspace};
@@ -24,3 +25,4 @@ pub use error::{Error, ErrorKind};
 pub use hf::HfModel;
 pub use load::{load, load_with};
 pub use packs::{Make, PackCache, PackReport};
+pub use pooling::Pooling;

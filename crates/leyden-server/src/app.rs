@@ -17,6 +17,7 @@ use crate::worker::Worker;
 use hyper::body::{Body, Bytes};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use leyden_engine::Pooling;
 use leyden_engine::sample::{SamplingParams, SequenceBreakers};
 use leyden_kernels::Tier;
 use leyden_text::output::OutputFormat;
@@ -53,6 +54,7 @@ pub(crate) struct Served {
     pub(crate) vocabulary: usize,
     pub(crate) tier: Tier,
     pub(crate) width: usize,
+    pub(crate) pooling: Pooling,
 }
 
 impl fmt::Debug for Served {
@@ -76,6 +78,7 @@ impl Served {
             vocabulary: model.decoder.vocabulary(),
             tier: model.cpu.tier(),
             width: config.width,
+            pooling: model.pooling,
             name: model.name,
             aliases: model.aliases,
             tokenizer: model.tokenizer,

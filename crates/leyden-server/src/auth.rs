@@ -214,8 +214,7 @@ impl ApiKeys {
         if let Some(tokens) = &mut budget.tokens {
             tokens.refill(now);
             if tokens.left < 1.0 {
-                let message = "this API key has used its tokens per minute";
-                return Err(ApiError::too_many("rate_limit_exceeded", message, tokens.wait(1.0)));
+                return Err(no_tokens(tokens));
             }
         }
         if let Some(requests) = &mut budget.requests {
@@ -229,12 +228,29 @@ impl ApiKeys {
         Ok(())
     }
 
-    /// Takes tokens from a key's budget, which may become negative: how long an answer is shows at its end.
-    pub(crate) fn charge(&self, caller: &Caller, tokens: usize) {
+    /// Sets the tokens aside that a request may take at most, which may be more than are left: then the key waits until
+    /// they have been made up for. So whatever runs at a time takes no more than is left, and one request.
+    ///
+    /// # Errors
+    /// 429: there are none.
+    pub(crate) fn reserve(&self, caller: &Caller, tokens: usize, now: Instant) -> Result<(), ApiError> {
+        let Some(key) = caller.key.and_then(|i| self.keys.get(i)) else { return Ok(()) };
+        let mut budget = key.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(bucket) = &mut budget.tokens else { return Ok(()) };
+        bucket.refill(now);
+        if bucket.left < 1.0 {
+            return Err(no_tokens(bucket));
+        }
+        bucket.left -= tokens as f64;
+        Ok(())
+    }
+
+    /// Gives back what was set aside and not taken.
+    pub(crate) fn settle(&self, caller: &Caller, reserved: usize, taken: usize) {
         let Some(key) = caller.key.and_then(|i| self.keys.get(i)) else { return };
         let mut budget = key.budget.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bucket) = &mut budget.tokens {
-            bucket.left -= tokens as f64;
+            bucket.left = (bucket.left + reserved as f64 - taken as f64).min(bucket.per_minute);
         }
     }
 
@@ -262,6 +278,11 @@ impl ApiKeys {
         }
         headers
     }
+}
+
+fn no_tokens(bucket: &Bucket) -> ApiError {
+    let message = "this API key has used its tokens per minute, or its running requests may use them";
+    ApiError::too_many("rate_limit_exceeded", message, bucket.wait(1.0))
 }
 
 fn key(line: &str, now: Instant) -> Result<Key, ApiError> {
@@ -359,11 +380,30 @@ mod tests {
         let error = keys.begin(&a, now).unwrap_err();
         assert_eq!((error.status.as_u16(), error.retry_seconds()), (429, Some(30)));
         let later = now + Duration::from_secs(31);
-        keys.charge(&a, 250);
+        keys.reserve(&a, 250, now).unwrap();
         assert_eq!(keys.begin(&a, later).unwrap_err().status.as_u16(), 429, "tokens");
         let names: Vec<_> = keys.headers(&a, later).into_iter().collect();
         assert_eq!((names[1].1.as_str(), names[4].1.as_str()), ("1", "0"));
         assert!(keys.begin(&a, now + Duration::from_secs(95)).is_ok());
+    }
+
+    #[test]
+    fn what_is_set_aside_is_settled() {
+        let keys = keys();
+        let a = keys.check(&headers("Bearer key a"), Access::AnyKey).unwrap();
+        let now = Instant::now();
+        let left = || keys.headers(&a, now)[4].1.clone();
+        keys.reserve(&a, 60, now).unwrap();
+        keys.reserve(&a, 60, now).unwrap();
+        // However many come at a time, they overdraw by one of them.
+        assert_eq!(keys.reserve(&a, 1, now).unwrap_err().retry_seconds(), Some(13));
+        keys.settle(&a, 60, 10);
+        assert_eq!(left(), "30");
+        keys.settle(&a, 60, 0);
+        assert_eq!(left(), "90");
+        keys.settle(&a, 60, 0);
+        assert_eq!(left(), "100", "never more than a minute's worth");
+        assert!(keys.reserve(&Caller::anybody(), usize::MAX, now).is_ok());
     }
 
     #[test]

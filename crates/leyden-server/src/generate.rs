@@ -1,11 +1,12 @@
 //! From a checked request to an answer, whole or in pieces.
 
 use crate::app::{App, Call, Served, closing};
+use crate::auth::Caller;
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::mailbox::{End, Mailbox, Update, mailbox};
 use crate::usage::Usage;
-use crate::worker::{Job, Task, Unreachable};
+use crate::worker::{Job, Task, Unreachable, Work};
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
@@ -23,13 +24,38 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// A request that runs.
 pub(crate) struct Running {
-    app: Arc<App>,
     call: Call,
     mailbox: Mailbox,
     pub(crate) usage: Usage,
     /// Tokens so far, by choice.
     generated: Vec<usize>,
     open: usize,
+    reserved: Reserved,
+}
+
+/// Tokens of a key's budget that are set aside for a request, and settled when it is over.
+struct Reserved {
+    app: Arc<App>,
+    caller: Caller,
+    tokens: usize,
+    taken: usize,
+}
+
+impl Reserved {
+    fn new(app: &Arc<App>, caller: &Caller, tokens: usize) -> Result<Reserved, ApiError> {
+        if let Some(keys) = &app.keys {
+            keys.reserve(caller, tokens, Instant::now())?;
+        }
+        Ok(Reserved { app: Arc::clone(app), caller: caller.clone(), tokens, taken: 0 })
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if let Some(keys) = &self.app.keys {
+            keys.settle(&self.caller, self.tokens, self.taken);
+        }
+    }
 }
 
 /// Hands a request to the model's worker.
@@ -48,6 +74,12 @@ pub(crate) async fn submit(
             prompt += task.prompt.len();
         }
     }
+    let answers = tasks.iter().map(|task| match task.work {
+        Work::Text(_) => task.max_tokens,
+        Work::State(_) => 0,
+    });
+    let most = answers.fold(prompt, usize::saturating_add);
+    let mut reserved = Reserved::new(&app, &call.caller, most)?;
     let scope = Scope {
         model: model.name.clone(),
         kv_type: model.kv_type,
@@ -81,11 +113,9 @@ pub(crate) async fn submit(
         Ok(Err(refusal)) => return Err(refused(&refusal)),
         Err(_) => return Err(dead()),
     }
-    if let Some(keys) = &app.keys {
-        keys.charge(&call.caller, prompt);
-    }
+    reserved.taken = prompt;
     let usage = Usage { prompt, ..Usage::default() };
-    Ok(Running { app, call, mailbox, usage, generated: vec![0; choices], open: choices })
+    Ok(Running { call, mailbox, usage, generated: vec![0; choices], open: choices, reserved })
 }
 
 fn dead() -> ApiError {
@@ -238,9 +268,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let tokens = self.usage.completion;
         self.call.entry.note(|f| f.completion_tokens = Some(tokens));
-        if let Some(keys) = &self.app.keys {
-            keys.charge(&self.call.caller, tokens);
-        }
+        self.reserved.taken += tokens;
     }
 }
 

@@ -49,7 +49,13 @@ impl Grammars {
             let message = "the model's vocabulary cannot be used with grammars";
             return Err(ApiError::unsupported(shape.param, message));
         };
-        let compiled = vocabulary.compile(&grammar).map_err(|e| refused(&shape.param, &e))?;
+        let mut compiled = vocabulary.compile(&grammar);
+        if compiled.is_err()
+            && let Some(loose) = shape.rule.loose()
+        {
+            compiled = loose.and_then(|grammar| vocabulary.compile(&grammar));
+        }
+        let compiled = compiled.map_err(|e| refused(&shape.param, &e))?;
         let compiled = Arc::new(compiled);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.insert(0, (shape.source, Arc::clone(&compiled)));
@@ -71,8 +77,10 @@ pub(crate) enum Rule {
     Lark(String),
     /// A regular expression.
     Regex(String),
-    /// Calls of these tools, or of the one that is named.
-    Tools { syntax: Box<CallSyntax>, tools: Value, only: Option<String>, parallel: bool },
+    /// Calls of these tools, or of the one that is named; without a syntax, in harmony's messages.
+    Tools { syntax: Option<Box<CallSyntax>>, tools: Value, only: Option<String>, parallel: bool },
+    /// What follows the opening of a call that the model has decided on.
+    Opened { syntax: Option<Box<CallSyntax>>, tools: Value, parallel: bool },
 }
 
 impl Rule {
@@ -83,9 +91,24 @@ impl Rule {
             Rule::Gbnf(text) => Grammar::gbnf(text),
             Rule::Lark(text) => Grammar::lark(text),
             Rule::Regex(text) => Grammar::regex(text),
-            Rule::Tools { syntax, tools, only, parallel } => {
+            Rule::Tools { syntax: Some(syntax), tools, only, parallel } => {
                 Grammar::tools(syntax, tools, only.as_deref(), *parallel)
             }
+            Rule::Tools { syntax: None, tools, only, .. } => Grammar::harmony_tools(tools, only.as_deref()),
+            Rule::Opened { syntax, tools, parallel } => {
+                Grammar::opened_tools(syntax.as_deref(), tools, *parallel, false)
+            }
+        }
+    }
+
+    /// What is enforced instead if that is too much: schemas that are too much together are not a reason to refuse what
+    /// nobody asked to be enforced.
+    fn loose(&self) -> Option<Result<Grammar, leyden_constrain::Error>> {
+        match self {
+            Rule::Opened { syntax, tools, parallel } => {
+                Some(Grammar::opened_tools(syntax.as_deref(), tools, *parallel, true))
+            }
+            _ => None,
         }
     }
 }
@@ -208,7 +231,7 @@ fn check_length(param: &str, source: &str, limits: &Limits) -> Result<(), ApiErr
 }
 
 /// Why a grammar is not taken. The messages are made to be shown: bounded, escaped, with keyword and place.
-fn refused(param: &str, error: &leyden_constrain::Error) -> ApiError {
+pub(crate) fn refused(param: &str, error: &leyden_constrain::Error) -> ApiError {
     match error.kind() {
         ErrorKind::Internal(_) => ApiError::internal("the grammar could not be compiled"),
         _ => ApiError { code: "invalid_grammar", ..ApiError::field(param, error.to_string()) },

@@ -17,6 +17,7 @@ mod failure;
 mod fields;
 mod generate;
 mod grammars;
+mod head;
 mod json;
 mod limits;
 mod listen;
@@ -26,6 +27,7 @@ mod metrics;
 mod model;
 mod openapi;
 mod options;
+mod peers;
 mod preflight;
 mod prompt;
 mod request;
@@ -44,7 +46,7 @@ pub use listen::serve;
 pub use log::LogFormat;
 pub use model::Model;
 pub use options::{ServerOptions, WorkerOptions};
-pub use preflight::{MemoryPlan, Need, plan_memory};
+pub use preflight::{MemoryPlan, Need, plan_memories, plan_memory};
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,8 @@ use std::time::Duration;
 pub struct Limits {
     /// Open connections; more wait in the system's queue until one closes.
     pub connections: usize,
+    /// Open connections of one address, the network of IPv6, other than this machine's own; more are closed.
+    pub connections_per_peer: usize,
     /// Time for the request line and the headers, from their first byte; for the first request, from the connection.
     pub header_time: Duration,
     /// How long a connection may stay open between requests.
@@ -59,6 +61,8 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections: 1024,
+            // One peer alone, a gateway, gets on with it; and one that is rude leaves half to the others.
+            connections_per_peer: 512,
             header_time: Duration::from_secs(10),
             idle_time: Duration::from_secs(60),
             write_stall: Duration::from_secs(30),

@@ -6,6 +6,7 @@ use crate::failure::{Error, ErrorKind};
 use crate::log::Log;
 use crate::model::Model;
 use crate::options::ServerOptions;
+use crate::peers::Peers;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -140,6 +141,7 @@ pub(crate) async fn run(
     drain: Duration,
 ) {
     let limit = Arc::new(Semaphore::new(app.limits.connections));
+    let peers = Arc::new(Peers::default());
     let (closing, _) = watch::channel(false);
     let (crowded, _) = watch::channel(());
     let mut stop = std::pin::pin!(stop);
@@ -159,14 +161,18 @@ pub(crate) async fn run(
         };
         let Some((accepted, permit)) = accepted else { break };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, address)) => {
+                let Some(guest) = peers.enter(address.ip(), app.limits.connections_per_peer) else {
+                    app.http.connections_refused.add(1);
+                    continue;
+                };
                 let (app, closing, crowded) = (Arc::clone(&app), closing.subscribe(), crowded.subscribe());
                 tokio::spawn(async move {
                     app.http.connections.add(1);
                     app.http.connections_total.add(1);
                     converse(&app, stream, closing, crowded).await;
                     app.http.connections.sub(1);
-                    drop(permit);
+                    drop((guest, permit));
                 });
             }
             // The client has gone already.

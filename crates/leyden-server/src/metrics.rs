@@ -137,6 +137,8 @@ impl ModelMetrics {
 pub(crate) struct HttpMetrics {
     pub(crate) connections: Counter,
     pub(crate) connections_total: Counter,
+    /// Closed at once, because their address has too many.
+    pub(crate) connections_refused: Counter,
     /// By hundreds: 2xx to 5xx.
     pub(crate) responses: [Counter; 4],
 }
@@ -229,6 +231,9 @@ pub(crate) fn page(models: &[(&str, &ModelMetrics)], http: &HttpMetrics) -> Stri
     line(&mut out, "leyden_http_connections", "", http.connections.get() as f64);
     head(&mut out, "leyden_http_connections_total", "Connections accepted.", "counter");
     line(&mut out, "leyden_http_connections_total", "", http.connections_total.get() as f64);
+    let refused = "leyden_http_connections_refused_total";
+    head(&mut out, refused, "Connections closed because their address had too many.", "counter");
+    line(&mut out, refused, "", http.connections_refused.get() as f64);
     out
 }
 

@@ -1,6 +1,7 @@
 //! A model that is served.
 
 use crate::options::WorkerOptions;
+use leyden_engine::Pooling;
 use leyden_engine::sample::SamplingParams;
 use leyden_kernels::Cpu;
 use leyden_models::Decoder;
@@ -26,6 +27,8 @@ pub struct Model {
     pub sampling: SamplingParams,
     /// Texts across which DRY sees no repetition where a request does not say.
     pub sequence_breakers: Vec<String>,
+    /// How the vectors of texts are made.
+    pub pooling: Pooling,
     /// Its engine.
     pub worker: WorkerOptions,
 }

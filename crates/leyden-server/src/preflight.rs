@@ -55,15 +55,64 @@ const BLOCK: usize = leyden_kernels::attention::BLOCK_TOKENS;
 /// assert!(plan_memory(&Need { kv_tokens: Some(1 << 24), ..need }, Some(1 << 30)).is_err());
 /// ```
 pub fn plan_memory(need: &Need, available: Option<u64>) -> Result<MemoryPlan, String> {
-    let context = need.context.unwrap_or(need.model_context);
-    let all = context.saturating_mul(need.parallel.max(1));
-    let Some(available) = available else {
+    let left = available.map(|available| spared(available).saturating_sub(need.workspace_bytes));
+    plan(need, left, &format!("{} MiB are available besides the weights", available.unwrap_or(0) >> 20))
+}
+
+/// Divides `available` bytes among several models whose weights are in memory already, in proportion to what each could
+/// use.
+///
+/// # Errors
+/// What one of them asked for does not fit; its number, and a text that says what would.
+pub fn plan_memories(needs: &[Need], available: Option<u64>) -> Result<Vec<MemoryPlan>, (usize, String)> {
+    if let [need] = needs {
+        return plan_memory(need, available).map(|plan| vec![plan]).map_err(|what| (0, what));
+    }
+    let workspaces = needs.iter().map(|need| need.workspace_bytes).fold(0, u64::saturating_add);
+    let left = available.map(|available| spared(available).saturating_sub(workspaces));
+    let all: f64 = needs.iter().map(Need::most_bytes).sum();
+    let divide = |(i, need): (usize, &Need)| {
+        let part = left.map(|left| (left as f64 * (need.most_bytes() / all.max(1.0))) as u64);
+        let what = format!(
+            "{} MiB are available besides the weights and workspaces of {} models, its part of that is {} MiB",
+            available.unwrap_or(0) >> 20,
+            needs.len(),
+            part.unwrap_or(0) >> 20,
+        );
+        plan(need, part, &what).map_err(|what| (i, what))
+    };
+    needs.iter().enumerate().map(divide).collect()
+}
+
+impl Need {
+    fn context(&self) -> usize {
+        self.context.unwrap_or(self.model_context)
+    }
+
+    /// Tokens that can be in use at a time.
+    fn most_tokens(&self) -> usize {
+        self.context().saturating_mul(self.parallel.max(1))
+    }
+
+    fn most_bytes(&self) -> f64 {
+        self.token_bytes as f64 * self.kv_tokens.unwrap_or_else(|| self.most_tokens()) as f64
+    }
+}
+
+/// What is left when others have theirs.
+fn spared(available: u64) -> u64 {
+    (available as f64 * (1.0 - SPARE)) as u64
+}
+
+/// A cache in `left` bytes, of which `what` says how many they are.
+fn plan(need: &Need, left: Option<u64>, what: &str) -> Result<MemoryPlan, String> {
+    let context = need.context();
+    let all = need.most_tokens();
+    let Some(left) = left else {
         // A machine that does not say gets what was asked for, or one text's worth.
         let kv_tokens = need.kv_tokens.unwrap_or(context);
         return Ok(MemoryPlan { context: context.min(kv_tokens), kv_tokens, shortened: false });
     };
-    let left = (available as f64 * (1.0 - SPARE)) as u64;
-    let left = left.saturating_sub(need.workspace_bytes);
     let blocks = |bytes: u64| {
         let tokens = usize::try_from(bytes / need.token_bytes.max(1)).unwrap_or(usize::MAX);
         tokens / BLOCK * BLOCK
@@ -71,7 +120,7 @@ pub fn plan_memory(need: &Need, available: Option<u64>) -> Result<MemoryPlan, St
     let fits = blocks(left);
     let refuse = |tokens: usize| {
         let mib = |bytes: u64| bytes >> 20;
-        let what = match fits {
+        let fitting = match fits {
             0 => "not even the shortest context".to_owned(),
             n => format!(
                 "at most {n} tokens: --kv-tokens {n}, such as {} requests of --ctx {}",
@@ -80,11 +129,9 @@ pub fn plan_memory(need: &Need, available: Option<u64>) -> Result<MemoryPlan, St
             ),
         };
         Err(format!(
-            "a cache of {tokens} tokens takes {} MiB and a step {} MiB, but {} MiB are available besides the weights; \
-             what fits is {what}",
+            "a cache of {tokens} tokens takes {} MiB and a step {} MiB, but {what}; what fits is {fitting}",
             mib(need.token_bytes.saturating_mul(tokens as u64)),
             mib(need.workspace_bytes),
-            mib(available),
         ))
     };
     if let Some(kv_tokens) = need.kv_tokens {
@@ -130,6 +177,25 @@ mod tests {
         assert_eq!(plan(&Need { context: Some(8192), ..NEED }, gib(10)), Ok((8192, 8192, false)));
         assert_eq!(plan(&Need { kv_tokens: Some(1000), ..NEED }, gib(10)), Ok((1000, 1000, true)));
         assert_eq!(plan(&NEED, None), Ok((8192, 8192, false)));
+    }
+
+    #[test]
+    fn models_divide_the_memory() {
+        let small = Need { token_bytes: 1 << 18, ..NEED };
+        let plans = plan_memories(&[NEED, small], Some(10 << 30)).unwrap();
+        let bytes = |need: &Need, plan: &MemoryPlan| need.token_bytes * plan.kv_tokens as u64;
+        let (a, b) = (bytes(&NEED, &plans[0]), bytes(&small, &plans[1]));
+        // Half of what is left, one part in five of it for the smaller.
+        assert!(a + b <= (9 << 30) / 2 && a + b > 4 << 30 && a / b == 4, "{a} {b}");
+        // Each alone would fit.
+        let asked = Need { kv_tokens: Some(4096), ..NEED };
+        assert!(plan_memory(&asked, Some(8 << 30)).is_ok());
+        let (which, what) = plan_memories(&[asked, asked], Some(8 << 30)).unwrap_err();
+        assert!(which == 0 && what.contains("of 2 models, its part of that is 3586 MiB"), "{what}");
+        assert!(what.contains("--kv-tokens 3584"), "{what}");
+        assert!(plan_memories(&[asked, asked], Some(16 << 30)).is_ok());
+        assert_eq!(plan_memories(&[asked], Some(8 << 30)).unwrap().len(), 1);
+        assert!(plan_memories(&[], None).unwrap().is_empty());
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! From what a client sent to the tokens of a prompt.
 
-use crate::app::Served;
+use crate::app::{App, Call, Served};
 use crate::error::ApiError;
 use crate::fields::{self, Fields, wrong};
 use crate::limits::Limits;
 use leyden_text::{ErrorKind, Message, RenderOptions, encode_prompt};
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 /// Runs something that computes for a while where it does not hold up other connections.
 pub(crate) async fn aside<T: Send + 'static>(
@@ -14,6 +15,20 @@ pub(crate) async fn aside<T: Send + 'static>(
     tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|_| Err(ApiError::internal("the request could not be prepared")))
+}
+
+/// Reads a request [aside](self::aside); it comes back with what was read.
+pub(crate) async fn prepare<T: Send + 'static>(
+    app: &Arc<App>,
+    call: Call,
+    read: fn(&App, &Call) -> Result<T, ApiError>,
+) -> Result<(Call, T), ApiError> {
+    let app = Arc::clone(app);
+    aside(move || {
+        let ready = read(&app, &call)?;
+        Ok((call, ready))
+    })
+    .await
 }
 
 /// What a chat template is given beside the messages.

@@ -3,14 +3,15 @@
 use crate::app::{App, Call, Served};
 use crate::error::ApiError;
 use crate::fields::{self, Fields, wrong};
-use crate::grammars::{self, Shape};
+use crate::grammars::{self, Shape, refused};
 use crate::limits::Limits;
 use crate::openapi::rule;
 use crate::prompt;
 use crate::sampling::{self, Sampling};
-use crate::worker::{Choice, Task, Work};
-use leyden_constrain::Compiled;
+use crate::worker::{Choice, Rule, Task, Work};
+use leyden_constrain::{Compiled, Guide};
 use leyden_text::AnswerText;
+use leyden_text::output::CallWatch;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -120,10 +121,46 @@ pub(crate) struct Extras {
     pub(crate) logprobs: Option<usize>,
     /// Special tokens that are part of the text.
     pub(crate) visible: Arc<[u32]>,
-    /// What the text must look like.
-    pub(crate) shape: Option<Arc<Compiled>>,
-    /// What must have been said before it has to.
-    pub(crate) gate: Option<String>,
+}
+
+/// What a text must look like, for all choices of it.
+pub(crate) struct Form {
+    pub(crate) shape: Shape,
+    pub(crate) binding: Binding,
+}
+
+/// Where a text follows its grammar.
+#[derive(Clone, Debug)]
+pub(crate) enum Binding {
+    /// From where the text of the gate has been said to the end.
+    Whole { gate: Option<String> },
+    /// In calls of tools; with `once` there is at most one.
+    Calls { watch: CallWatch, once: bool },
+    /// From the call of a tool in harmony's messages to the end.
+    Harmony,
+}
+
+impl Binding {
+    /// Whether the grammar says where the text ends.
+    fn ends(&self) -> bool {
+        matches!(self, Binding::Whole { .. } | Binding::Harmony)
+    }
+
+    fn rule(
+        &self,
+        compiled: &Arc<Compiled>,
+        gate: impl FnOnce(&String) -> AnswerText,
+    ) -> Result<Rule, leyden_constrain::Error> {
+        Ok(match self {
+            Binding::Whole { gate: text } => {
+                Rule::Grammar { constraint: Box::new(compiled.start()), gate: text.as_ref().map(gate) }
+            }
+            Binding::Calls { watch, once } => {
+                Rule::Calls(Guide::new(Arc::clone(compiled), watch.clone(), *once)?)
+            }
+            Binding::Harmony => Rule::Calls(Guide::harmony(Arc::clone(compiled))?),
+        })
+    }
 }
 
 impl Common {
@@ -133,37 +170,45 @@ impl Common {
         app: &App,
         call: &Call,
         prompts: Vec<Wanted>,
-        mut extras: Extras,
-        shape: Option<Shape>,
+        extras: Extras,
+        form: Option<Form>,
     ) -> Result<(Common, Vec<Task>), ApiError> {
-        if let Some(shape) = shape {
-            extras.shape = Some(shape.compiled(app, &self.model, call).await?);
-        }
+        let form = match form {
+            None => None,
+            Some(form) => Some((form.shape.compiled(app, &self.model, call).await?, form.binding)),
+        };
         prompt::aside(move || {
-            let tasks = self.tasks(&prompts, &extras)?;
+            let tasks = self.tasks(&prompts, &extras, form.as_ref())?;
             Ok((self, tasks))
         })
         .await
     }
 
     /// The tasks for prompts: all choices of the first, then all of the second.
-    fn tasks(&self, prompts: &[Wanted], extras: &Extras) -> Result<Vec<Task>, ApiError> {
+    fn tasks(
+        &self,
+        prompts: &[Wanted],
+        extras: &Extras,
+        form: Option<&(Arc<Compiled>, Binding)>,
+    ) -> Result<Vec<Task>, ApiError> {
         let mut tasks = Vec::new();
         let tokenizer = self.model.tokenizer.as_ref();
         for wanted in prompts {
             for choice in 0..self.choices {
                 let text = AnswerText::new(tokenizer, &wanted.prompt, &self.stop);
+                let gate = |text: &String| {
+                    AnswerText::new(tokenizer, &wanted.prompt, std::slice::from_ref(text))
+                        .with_visible(Arc::clone(&extras.visible))
+                };
+                let rule = form.map(|(compiled, binding)| binding.rule(compiled, gate)).transpose();
                 let choice = Choice {
                     sampler: self.sampling.sampler(&self.model, choice, &wanted.prompt)?,
                     text: text.with_visible(Arc::clone(&extras.visible)),
                     logprobs: extras.logprobs,
                     // The end of a text with a form is part of it.
-                    ignore_end: self.ignore_end && extras.shape.is_none(),
-                    constraint: extras.shape.as_ref().map(|s| s.start()),
-                    gate: extras.gate.as_ref().map(|gate| {
-                        AnswerText::new(tokenizer, &wanted.prompt, std::slice::from_ref(gate))
-                            .with_visible(Arc::clone(&extras.visible))
-                    }),
+                    ignore_end: self.ignore_end && !form.is_some_and(|(_, binding)| binding.ends()),
+                    rule: rule.map_err(|e| refused("tools", &e))?.unwrap_or(Rule::None),
+                    complete: false,
                 };
                 tasks.push(Task {
                     prompt: Arc::clone(&wanted.prompt),

@@ -5,6 +5,8 @@ use crate::error::ApiError;
 use crate::fields::{self, Fields, wrong};
 use crate::grammars::{Rule, Shape};
 use crate::limits::Limits;
+use crate::request::{Binding, Form};
+use leyden_text::output::{CallSyntax, CallWatch};
 use serde_json::{Value, json};
 
 /// Which calls an answer may or must have.
@@ -64,22 +66,50 @@ pub(crate) fn read(body: &mut Fields, model: &Served, limits: &Limits) -> Result
 }
 
 impl Tools {
-    /// What an answer that must call a tool looks like; `None` if it need not.
-    pub(crate) fn shape(&self, model: &Served) -> Result<Option<Shape>, ApiError> {
+    /// What an answer to this prompt looks like.
+    pub(crate) fn form(&self, model: &Served, prompt: &str) -> Form {
+        let syntax = model.format.calls();
         let only = match &self.choice {
-            Choice::Auto => return Ok(None),
+            Choice::Auto => return self.opened(syntax, model, prompt),
             Choice::Required => None,
             Choice::Named(name) => Some(name.as_str()),
         };
-        let Some(syntax) = model.format.calls() else {
-            let message = "`tool_choice` other than `auto` and `none` is not supported for this model";
-            return Err(ApiError::unsupported("tool_choice", message));
-        };
         let parallel = self.parallel && only.is_none();
         let source = format!("tools {only:?} {parallel} {}", self.list);
-        let (syntax, tools, only) = (Box::new(syntax.clone()), self.list.clone(), only.map(str::to_owned));
-        Ok(Some(Shape::new("tools", source, Rule::Tools { syntax, tools, only, parallel })))
+        let binding = match syntax {
+            Some(_) => Binding::Whole { gate: reasoning_end(model, prompt) },
+            None => Binding::Harmony,
+        };
+        let (syntax, tools, only) =
+            (syntax.cloned().map(Box::new), self.list.clone(), only.map(str::to_owned));
+        Form { shape: Shape::new("tools", source, Rule::Tools { syntax, tools, only, parallel }), binding }
     }
+
+    /// An answer in which the model may call tools: what it writes behind the opening of a call follows their schemas.
+    fn opened(&self, syntax: Option<&CallSyntax>, model: &Served, prompt: &str) -> Form {
+        let source = format!("opened tools {} {}", self.parallel, self.list);
+        let rule = Rule::Opened {
+            syntax: syntax.cloned().map(Box::new),
+            tools: self.list.clone(),
+            parallel: self.parallel,
+        };
+        let name = |tool: &Value| tool["function"]["name"].as_str().map(str::to_owned);
+        let names: Vec<String> = self.list.as_array().into_iter().flatten().filter_map(name).collect();
+        let watch = CallWatch::new(&model.format, prompt, &names);
+        // Calls without an end of their own run into what follows, and so only one can be told from it.
+        let endless = syntax.is_none_or(|s| {
+            let opens_anywhere = s.start.is_empty() && !s.section.0.is_empty();
+            opens_anywhere && s.section.1.is_empty()
+        });
+        let binding = Binding::Calls { watch, once: endless || !self.parallel };
+        Form { shape: Shape::new("tools", source, rule), binding }
+    }
+}
+
+/// What ends the reasoning that the prompt has opened, if it has.
+pub(crate) fn reasoning_end(model: &Served, prompt: &str) -> Option<String> {
+    let (_, end) = model.format.reasoning()?;
+    model.format.begins_reasoning(prompt).then(|| end.to_owned())
 }
 
 /// Checks a tool; its name.
@@ -102,7 +132,7 @@ fn check(path: &str, tool: &Value, limits: &Limits) -> Result<String, ApiError> 
         return Err(ApiError::field(&at, format!("`{at}` is not made of letters, digits, `_`, `-` and `.`")));
     }
     function.text("description", limits.schema_bytes)?;
-    // Enforced where a call is asked for; where the model decides, its arguments are as it writes them.
+    // Where the model decides whether to call it, a schema that cannot be enforced is refused only if it is `strict`.
     function.flag("strict")?;
     if let Some(parameters) = function.take("parameters")
         && !parameters.is_object()

@@ -3,6 +3,7 @@
 use crate::detok::Detokenizer;
 use crate::stop::{StopEvent, StopMatcher};
 use crate::tokenizer::Tokenizer;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Turns the tokens of an answer into text as they come: whole characters only, and none of a stop text.
@@ -38,17 +39,26 @@ impl AnswerText {
         self
     }
 
-    /// Takes the next token.
-    pub fn push(&mut self, tokenizer: &dyn Tokenizer, token: u32) -> StopEvent {
-        let previous = self.previous.replace(token);
+    /// What a token would add, in bytes; nothing if it is structure.
+    pub fn bytes<'a>(&self, tokenizer: &'a dyn Tokenizer, token: u32) -> Cow<'a, [u8]> {
         let bytes = if !tokenizer.is_special(token) {
-            tokenizer.bytes_after(previous, token)
+            tokenizer.bytes_after(self.previous, token)
         } else if self.visible.binary_search(&token).is_ok() {
             tokenizer.token_bytes(token).map(Into::into)
         } else {
-            return StopEvent::default();
+            None
         };
-        let text = self.characters.push(&bytes.unwrap_or_default());
+        bytes.unwrap_or_default()
+    }
+
+    /// Takes the next token.
+    pub fn push(&mut self, tokenizer: &dyn Tokenizer, token: u32) -> StopEvent {
+        let bytes = self.bytes(tokenizer, token);
+        self.previous = Some(token);
+        if bytes.is_empty() {
+            return StopEvent::default();
+        }
+        let text = self.characters.push(&bytes);
         self.stops.push(&text)
     }
 

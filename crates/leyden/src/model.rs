@@ -7,7 +7,7 @@ use leyden_constrain::{Compiled, Grammar, Vocabulary};
 use leyden_kernels::placement::{PlacementRequest, Replicas, placement};
 use leyden_kernels::topology::Topology;
 use leyden_kernels::{Cpu, Level, Tier};
-use leyden_models::{Decoder, DecoderConfig, PackCache, PackReport};
+use leyden_models::{Decoder, DecoderConfig, PackCache, PackReport, Pooling};
 use leyden_tensor::{Gguf, Metadata, WeightSource};
 use leyden_text::{ChatTemplate, Message, RenderOptions, Tokenizer};
 use std::fmt;
@@ -47,6 +47,7 @@ pub struct Model {
     /// Made when a grammar is first compiled.
     vocabulary: OnceLock<Arc<Vocabulary>>,
     template: Option<Arc<ChatTemplate>>,
+    pooling: Option<Pooling>,
     load_time: Duration,
     packs: PackReport,
 }
@@ -106,6 +107,7 @@ impl Model {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Model, Error> {
         let Parts { source, tokenizer, template } = file.into_parts()?;
+        let pooling = Pooling::of_metadata(source.metadata())?;
         let template = template.map(Arc::new);
         let tier = tier(options)?;
         let (topology, request) = (Topology::detect(), request(options)?);
@@ -124,7 +126,18 @@ impl Model {
         };
         let (decoder, load_time) = (Arc::new(decoder), start.elapsed());
         let vocabulary = OnceLock::new();
-        Ok(Model { decoder, cpus, unplaced, source, tokenizer, vocabulary, template, load_time, packs })
+        Ok(Model {
+            decoder,
+            cpus,
+            unplaced,
+            source,
+            tokenizer,
+            vocabulary,
+            template,
+            pooling,
+            load_time,
+            packs,
+        })
     }
 
     /// Opens a session: one conversation or one text.
@@ -226,6 +239,12 @@ impl Model {
     #[must_use]
     pub fn has_chat_template(&self) -> bool {
         self.template.is_some()
+    }
+
+    /// How the model makes vectors of texts, if it says so.
+    #[must_use]
+    pub fn pooling(&self) -> Option<Pooling> {
+        self.pooling
     }
 
     /// The model's parameters.

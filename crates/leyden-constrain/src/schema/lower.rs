@@ -7,7 +7,8 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::keywords::{EXACT, FORMATS, Keyword, Shape, TYPES, integer_range, keyword};
+use super::check::{apply_format, check_harmless, check_pattern, check_shape};
+use super::keywords::{Keyword, keyword};
 use super::rewrite::{dependencies, negation, type_names};
 use super::{Lowered, one_of, work};
 use crate::error::{Error, ErrorKind};
@@ -18,10 +19,6 @@ const MOST_DEPTH: usize = 200;
 const MOST_VALUE_DEPTH: usize = 100;
 /// How many schemas there may be in all.
 const MOST_SCHEMAS: usize = 20_000;
-/// The most digits of a divisor, zeros at either end aside.
-const MOST_MULTIPLE_DIGITS: usize = 3;
-/// The longest pattern, in bytes.
-const MOST_PATTERN_BYTES: usize = 4 << 10;
 
 /// Beside `oneOf` while a schema is rewritten: where it came from.
 pub(super) const ORIGIN: &str = "x-origin";
@@ -287,125 +284,4 @@ fn percent_decoded(text: &str) -> Option<String> {
         }
     }
     String::from_utf8(bytes).ok()
-}
-
-/// Lets a keyword pass that is not enforced but says nothing where it stands.
-fn check_harmless(name: &str, value: &Value, map: &Map<String, Value>, pointer: &str) -> Result<(), Error> {
-    let anything =
-        |value: &Value| value == &Value::Bool(true) || value.as_object().is_some_and(Map::is_empty);
-    let says_nothing = match name {
-        "uniqueItems" => {
-            let at_most_one = map.get("maxItems").and_then(Value::as_u64).is_some_and(|most| most <= 1);
-            value == &Value::Bool(false) || at_most_one
-        }
-        "if" => !map.contains_key("then") && !map.contains_key("else"),
-        "then" | "else" => !map.contains_key("if"),
-        "minContains" | "maxContains" => !map.contains_key("contains"),
-        "propertyNames" | "unevaluatedItems" | "unevaluatedProperties" => anything(value),
-        "dependencies" | "dependentRequired" | "dependentSchemas" => {
-            value.as_object().is_some_and(Map::is_empty)
-        }
-        _ => false,
-    };
-    if says_nothing { Ok(()) } else { Err(Error::schema(pointer, name, "this keyword is not supported")) }
-}
-
-fn check_pattern(name: &str, pattern: &str, pointer: &str) -> Result<(), Error> {
-    if pattern.len() > MOST_PATTERN_BYTES {
-        let what = format!("a pattern of {} bytes; {MOST_PATTERN_BYTES} are the most", pattern.len());
-        return Err(Error::schema(pointer, name, what));
-    }
-    Ok(())
-}
-
-fn check_shape(name: &str, value: &Value, shape: Shape, pointer: &str) -> Result<(), Error> {
-    let wrong = |what: &str| Err(Error::schema(pointer, name, what));
-    let texts = |value: &Value| value.as_array().is_some_and(|items| items.iter().all(Value::is_string));
-    match shape {
-        Shape::Count if !value.is_u64() => wrong("must be a whole number that is not negative"),
-        Shape::Number if name == "multipleOf" && value.is_number() => check_multiple(value, pointer),
-        Shape::Number | Shape::Bound if value.is_number() => check_exact(name, value, pointer),
-        Shape::Number => wrong("must be a number"),
-        Shape::Bound if !value.is_boolean() => wrong("must be a number"),
-        Shape::Text if !value.is_string() => wrong("must be a text"),
-        Shape::Text if name == "pattern" => check_pattern(name, value.as_str().unwrap_or_default(), pointer),
-        Shape::Texts if !texts(value) => wrong("must be a list of texts"),
-        Shape::Types => {
-            let known = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
-            match value {
-                Value::Array(types) if !types.is_empty() && types.iter().all(known) => Ok(()),
-                value if known(value) => Ok(()),
-                _ => wrong(&format!("must be one of {} or a list of them", TYPES.join(", "))),
-            }
-        }
-        Shape::Value => check_exact(name, value, pointer),
-        Shape::Values => match value {
-            Value::Array(values) if !values.is_empty() => {
-                values.iter().try_for_each(|value| check_exact(name, value, pointer))
-            }
-            _ => wrong("must be a list of at least one value"),
-        },
-        _ => Ok(()),
-    }
-}
-
-/// Refuses divisors of many digits: telling their multiples takes a state for each remainder.
-fn check_multiple(value: &Value, pointer: &str) -> Result<(), Error> {
-    let divisor = value.as_f64().unwrap_or_default();
-    let written = divisor.to_string();
-    let digits = written.replace('.', "");
-    if !(1e-9..=1e9).contains(&divisor) || digits.trim_matches('0').len() > MOST_MULTIPLE_DIGITS {
-        let what =
-            format!("{value}: only positive numbers of at most {MOST_MULTIPLE_DIGITS} digits are supported");
-        return Err(Error::schema(pointer, "multipleOf", what));
-    }
-    Ok(())
-}
-
-/// Refuses numbers that the compiler would round.
-fn check_exact(name: &str, value: &Value, pointer: &str) -> Result<(), Error> {
-    let mut rest = vec![value];
-    while let Some(value) = rest.pop() {
-        match value {
-            Value::Number(number) => {
-                let float = number.as_f64().unwrap_or(f64::INFINITY);
-                if !float.is_finite() || float.abs() > EXACT {
-                    return Err(Error::schema(
-                        pointer,
-                        name,
-                        format!("{number} is beyond the exact numbers"),
-                    ));
-                }
-            }
-            Value::Array(items) => rest.extend(items),
-            Value::Object(map) => rest.extend(map.values()),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Enforces `format` where it applies: texts by name, integers by their range.
-fn apply_format(out: &mut Map<String, Value>, pointer: &str) -> Result<(), Error> {
-    let Some(Value::String(format)) = out.get("format").cloned() else { return Ok(()) };
-    if FORMATS.contains(&format.as_str()) {
-        return Ok(());
-    }
-    out.remove("format");
-    let is = |name: &str| match out.get("type") {
-        Some(Value::String(only)) => only == name,
-        Some(Value::Array(types)) => types.iter().any(|t| t == name),
-        _ => true,
-    };
-    let constant = out.contains_key("const") || out.contains_key("enum");
-    if is("string") && !constant {
-        let what = format!("\"{format}\" is not supported; supported: {}", FORMATS.join(", "));
-        return Err(Error::schema(pointer, "format", what));
-    }
-    let Some((least, greatest)) = integer_range(&format) else { return Ok(()) };
-    let bound = |key: &str| out.get(key).and_then(Value::as_f64);
-    let (minimum, maximum) = (bound("minimum"), bound("maximum"));
-    out.insert("minimum".into(), Value::from(minimum.map_or(least, |m| m.max(least))));
-    out.insert("maximum".into(), Value::from(maximum.map_or(greatest, |m| m.min(greatest))));
-    Ok(())
 }

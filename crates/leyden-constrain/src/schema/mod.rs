@@ -1,6 +1,7 @@
 //! JSON schemas, rewritten into the part of the language that is enforced.
 
 mod blame;
+mod check;
 mod keywords;
 mod lower;
 mod one_of;

@@ -49,7 +49,7 @@ pub(crate) fn bytes_and_words() -> Box<dyn Tokenizer> {
     };
     let mut texts: Vec<String> = (0..=255).map(|b| byte(b).to_string()).collect();
     let mut kinds = vec![1_i32; 256];
-    for word in ["true", "{\"", "\":", "ab", "abc", "Ġ\"", "},", "12", "name"] {
+    for word in ["true", "{\"", "\":", "ab", "abc", "Ġ\"", "},", "12", "name", ">now", ">x"] {
         texts.push(word.into());
         kinds.push(1);
     }

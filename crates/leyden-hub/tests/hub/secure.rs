@@ -23,7 +23,7 @@ fn config() -> Arc<ServerConfig> {
     let make = || {
         let chain = vec![CertificateDer::from_pem_file(certificate("server.pem")).unwrap()];
         let key = PrivateKeyDer::from_pem_file(certificate("server.key")).unwrap();
-        let provider = Arc::new(rustls_graviola::default_provider());
+        let provider = leyden_tls::provider().unwrap();
         let builder =
             ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         Arc::new(builder.with_no_client_auth().with_single_cert(chain, key).unwrap())

@@ -137,6 +137,7 @@ fn scores<I: Isa, const R: usize, const G: usize>(
                 let at = |values: usize| rows.start * values..rows.end * values;
                 let tile = Tile {
                     starts: &[],
+                    peaks: &[],
                     expanded: &[],
                     c: rows.len(),
                     codes: &codes[at(dim)],

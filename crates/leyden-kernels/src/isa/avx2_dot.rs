@@ -165,11 +165,11 @@ impl Dot for Avx2Dot {
         both!(|h| _mm256_sub_epi32(total[h], _mm256_set1_epi32((*sum).wrapping_mul(zero))))
     }
     #[inline(always)]
-    fn scale<const EXACT: bool>(self, bytes: __m128i, signed: bool) -> V {
+    fn scale<const HOW: u8>(self, bytes: __m128i, signed: bool) -> V {
         self.pairs(bytes, bytes, signed)
     }
     #[inline(always)]
-    fn add_scaled<const SIGNED: bool, const EXACT: bool>(self, total: V, part: V, scale: V) -> V {
+    fn add_scaled<const SIGNED: bool, const HOW: u8>(self, total: V, part: V, scale: V) -> V {
         both!(|h| {
             let product = if SIGNED {
                 // The low half of each pair, sign extended, is the scale.
@@ -204,7 +204,7 @@ impl Dot for Avx2Dot {
         both!(|h| _mm256_sub_epi32(a[h], _mm256_mullo_epi32(b[h], _mm256_set1_epi32(k))))
     }
     #[inline(always)]
-    fn floats<const EXACT: bool>(self, a: V) -> [__m256; 2] {
+    fn floats<const HOW: u8>(self, a: V) -> [__m256; 2] {
         both!(|h| _mm256_cvtepi32_ps(a[h]))
     }
 

@@ -92,6 +92,11 @@ impl Isa for Avx512 {
         // SAFETY: the token proves AVX2.
         unsafe { super::x86::sum_codes(codes) }
     }
+    #[inline(always)]
+    fn sum_magnitudes(self, codes: &[i8; 16]) -> i32 {
+        // SAFETY: the token proves AVX2.
+        unsafe { super::x86::sum_magnitudes(codes) }
+    }
 
     super::vector_attention!(|token| token.0);
 }

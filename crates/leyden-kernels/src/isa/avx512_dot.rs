@@ -1,10 +1,11 @@
 //! [`Dot`] on AVX-512 with VNNI: 16 rows in one register, activations as embedded broadcasts.
 //!
 //! `vpdpbusd` multiplies unsigned codes with signed activations and adds four products without saturation, so
-//! signed codes are offset by 128. Where scaled totals stay below 2^24 they are kept in f32, exactly: a
-//! conversion and a fused multiply-add cost less than `vpmulld`.
+//! signed codes are offset by 128. `vpmulld` takes two instructions' time and wants an addition. Sums that fit 16 bits
+//! are scaled and added by one `vpdpwssd` instead; else, where scaled totals stay below 2^24, they are kept in f32,
+//! exactly, by a conversion and a fused multiply-add.
 
-use super::dot::{Dot, Unpack, Whole};
+use super::dot::{Dot, FLOATS, Unpack, WORDS, Whole};
 use super::x86::{join_max, join_sum};
 use std::arch::x86_64::*;
 use std::ops::Range;
@@ -73,6 +74,7 @@ impl Dot for Avx512Dot {
     const SIGNED_ZERO: i32 = 128;
     const PARTS_TOGETHER: usize = 8;
     const STARTS: bool = true;
+    const WORDS: bool = true;
 
     #[inline(always)]
     unsafe fn load(self, p: *const u8) -> __m512i {
@@ -186,24 +188,31 @@ impl Dot for Avx512Dot {
         total
     }
     #[inline(always)]
-    fn scale<const EXACT: bool>(self, bytes: __m128i, signed: bool) -> __m512i {
+    fn scale<const HOW: u8>(self, bytes: __m128i, signed: bool) -> __m512i {
         with!({
             let wide = if signed { _mm512_cvtepi8_epi32(bytes) } else { _mm512_cvtepu8_epi32(bytes) };
-            if EXACT { _mm512_castps_si512(_mm512_cvtepi32_ps(wide)) } else { wide }
+            match HOW {
+                FLOATS => _mm512_castps_si512(_mm512_cvtepi32_ps(wide)),
+                // The high half of a sum is its sign and counts for nothing.
+                WORDS => _mm512_and_si512(wide, _mm512_set1_epi32(0xffff)),
+                _ => wide,
+            }
         })
     }
     #[inline(always)]
-    fn add_scaled<const SIGNED: bool, const EXACT: bool>(
+    fn add_scaled<const SIGNED: bool, const HOW: u8>(
         self,
         total: __m512i,
         part: __m512i,
         scale: __m512i,
     ) -> __m512i {
-        with!(if EXACT {
-            let (scale, total) = (_mm512_castsi512_ps(scale), _mm512_castsi512_ps(total));
-            _mm512_castps_si512(_mm512_fmadd_ps(_mm512_cvtepi32_ps(part), scale, total))
-        } else {
-            _mm512_add_epi32(total, _mm512_mullo_epi32(part, scale))
+        with!(match HOW {
+            FLOATS => {
+                let (scale, total) = (_mm512_castsi512_ps(scale), _mm512_castsi512_ps(total));
+                _mm512_castps_si512(_mm512_fmadd_ps(_mm512_cvtepi32_ps(part), scale, total))
+            }
+            WORDS => _mm512_dpwssd_epi32(total, part, scale),
+            _ => _mm512_add_epi32(total, _mm512_mullo_epi32(part, scale)),
         })
     }
     #[inline(always)]
@@ -225,8 +234,8 @@ impl Dot for Avx512Dot {
         with!(_mm512_sub_epi32(a, _mm512_mullo_epi32(b, _mm512_set1_epi32(k))))
     }
     #[inline(always)]
-    fn floats<const EXACT: bool>(self, a: __m512i) -> __m512 {
-        with!(if EXACT { _mm512_castsi512_ps(a) } else { _mm512_cvtepi32_ps(a) })
+    fn floats<const HOW: u8>(self, a: __m512i) -> __m512 {
+        with!(if HOW == FLOATS { _mm512_castsi512_ps(a) } else { _mm512_cvtepi32_ps(a) })
     }
 
     super::x86::byte_operations!();

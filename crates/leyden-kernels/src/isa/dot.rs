@@ -23,6 +23,15 @@ pub(crate) trait Unpack {
     unsafe fn pair<D: Dot>(d: D, w: *const u8, g: usize) -> (D::Codes, D::Codes);
 }
 
+/// How a [`Dot`] with [`Dot::WORDS`] multiplies sums by their scales; the others have one way. All make the same totals.
+///
+/// In integers of 32 bits, whatever the sums.
+pub(crate) const INTEGERS: u8 = 0;
+/// In floats: totals stay below 2^24 in magnitude.
+pub(crate) const FLOATS: u8 = 1;
+/// In integers of 16 bits, which the sums of products fit.
+pub(crate) const WORDS: u8 = 2;
+
 /// Operations of one instruction set.
 pub(crate) trait Dot: Copy {
     /// 16 rows of 4 codes.
@@ -51,8 +60,10 @@ pub(crate) trait Dot: Copy {
     /// What is added to signed codes to make them unsigned; its share leaves through the sums of activations.
     const SIGNED_ZERO: i32;
     /// Whether codes that were taken apart ahead are all shifted alike, so that sums begin at what the batch says
-    /// (`activations::Tile::starts`), and whether scales are multiplied in floats where that is exact.
+    /// (`activations::Tile::starts`).
     const STARTS: bool = false;
+    /// Whether scaling sums that fit 16 bits is one instruction, so that it pays to know where they do.
+    const WORDS: bool = false;
 
     /// 64 bytes of codes.
     unsafe fn load(self, p: *const u8) -> Self::Codes;
@@ -120,11 +131,10 @@ pub(crate) trait Dot: Copy {
     fn add<const SIGNED: bool>(self, total: Self::Ints, part: Self::Part) -> Self::Ints;
     /// Subtracts `zero` times the activations' sum at `sum` where [`Dot::start`] did not.
     unsafe fn finish(self, total: Self::Ints, sum: *const i32, zero: i32) -> Self::Ints;
-    /// Scales from one signed or unsigned byte per row. With `EXACT` the total of [`Dot::add_scaled`] stays
-    /// below 2^24 in magnitude.
-    fn scale<const EXACT: bool>(self, bytes: Self::Bytes, signed: bool) -> Self::Scale;
+    /// Scales from one signed or unsigned byte per row.
+    fn scale<const HOW: u8>(self, bytes: Self::Bytes, signed: bool) -> Self::Scale;
     /// Adds a part times its scale.
-    fn add_scaled<const SIGNED: bool, const EXACT: bool>(
+    fn add_scaled<const SIGNED: bool, const HOW: u8>(
         self,
         total: Self::Ints,
         part: Self::Part,
@@ -137,7 +147,7 @@ pub(crate) trait Dot: Copy {
     /// `a - k * b`.
     fn sub_times(self, a: Self::Ints, b: Self::Ints, k: i32) -> Self::Ints;
     /// The totals of [`Dot::add_scaled`] as floats, rounded to nearest even.
-    fn floats<const EXACT: bool>(self, a: Self::Ints) -> Self::Floats;
+    fn floats<const HOW: u8>(self, a: Self::Ints) -> Self::Floats;
 
     /// 16 bytes.
     unsafe fn bytes(self, p: *const u8) -> Self::Bytes;

@@ -209,14 +209,14 @@ impl Dot for I8mmDot {
         total
     }
     #[inline(always)]
-    fn scale<const EXACT: bool>(self, bytes: uint8x16_t, signed: bool) -> Self::Scale {
+    fn scale<const HOW: u8>(self, bytes: uint8x16_t, signed: bool) -> Self::Scale {
         with!({
             let (a, b) = (widen_four(bytes, 0, signed), widen_four(bytes, 1, signed));
             [vzip1q_s32(a, a), vzip2q_s32(a, a), vzip1q_s32(b, b), vzip2q_s32(b, b)]
         })
     }
     #[inline(always)]
-    fn add_scaled<const SIGNED: bool, const EXACT: bool>(
+    fn add_scaled<const SIGNED: bool, const HOW: u8>(
         self,
         total: Self::Ints,
         part: Self::Part,
@@ -254,7 +254,7 @@ impl Dot for I8mmDot {
         each!(|q| vmlsq_n_s32(a[q], b[q], k))
     }
     #[inline(always)]
-    fn floats<const EXACT: bool>(self, a: Self::Ints) -> Self::Floats {
+    fn floats<const HOW: u8>(self, a: Self::Ints) -> Self::Floats {
         each!(|q| vcvtq_f32_s32(a[q]))
     }
 

@@ -286,6 +286,11 @@ pub(crate) trait Isa: Copy {
     fn sum_codes(self, codes: &[i8; 16]) -> i32 {
         codes.iter().map(|&v| i32::from(v)).sum()
     }
+    /// The sum of the magnitudes of sixteen codes.
+    #[inline(always)]
+    fn sum_magnitudes(self, codes: &[i8; 16]) -> i32 {
+        codes.iter().map(|&v| i32::from(v).abs()).sum()
+    }
     /// Sixteen half-precision bit patterns to f32.
     fn f16_to_f32(self, h: &[u16; 16]) -> [f32; 16];
     /// Sixteen f32 to half precision, rounding to nearest even.

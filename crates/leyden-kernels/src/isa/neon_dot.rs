@@ -473,11 +473,11 @@ impl<M: Multiply, const Q: usize> Dot for NeonDot<M, Q> {
         total
     }
     #[inline(always)]
-    fn scale<const EXACT: bool>(self, bytes: uint8x16_t, signed: bool) -> Self::Scale {
+    fn scale<const HOW: u8>(self, bytes: uint8x16_t, signed: bool) -> Self::Scale {
         each!(|q| widen_four(bytes, q, signed))
     }
     #[inline(always)]
-    fn add_scaled<const SIGNED: bool, const EXACT: bool>(
+    fn add_scaled<const SIGNED: bool, const HOW: u8>(
         self,
         total: Self::Ints,
         part: Self::Part,
@@ -507,7 +507,7 @@ impl<M: Multiply, const Q: usize> Dot for NeonDot<M, Q> {
         each!(|q| vmlsq_n_s32(a[q], b[q], k))
     }
     #[inline(always)]
-    fn floats<const EXACT: bool>(self, a: Self::Ints) -> Self::Floats {
+    fn floats<const HOW: u8>(self, a: Self::Ints) -> Self::Floats {
         each!(|q| vcvtq_f32_s32(a[q]))
     }
 

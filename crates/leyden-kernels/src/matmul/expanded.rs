@@ -12,7 +12,7 @@
 use super::PackedMatrix;
 use super::family::{Codes, Factors, Simple, Super};
 use super::format::{ROWS, TileFn};
-use crate::activations::{Activations, SHIFT_A32, SHIFT_A128};
+use crate::activations::{Activations, SHIFT};
 use crate::isa::Tier;
 use crate::isa::dot::Dot;
 use std::marker::PhantomData;
@@ -22,6 +22,9 @@ const BLOCK: usize = 32 * ROWS;
 
 /// Tiles that must meet a panel for taking it apart ahead to pay.
 pub(super) const FEWEST: usize = 4;
+
+/// Panels taken apart that lie in the second cache together, beside the activations of a group of tiles.
+const AT_ONCE_BYTES: usize = 256 << 10;
 
 /// Writes a panel's codes.
 ///
@@ -87,18 +90,10 @@ impl<F: Super> Super for Codes32<F> {
     }
 }
 
-/// What is added to every code of a format whose sums begin at the batch's `starts` (of the grid's `shift`), or to signed
-/// codes to make them unsigned.
-const fn shift<D: Dot, F: Codes>(starts: bool, shift: i32) -> u8 {
-    if !D::STARTS {
-        0
-    } else if F::SIGNED {
-        D::SIGNED_ZERO as u8
-    } else if starts && F::ZERO != 0 {
-        (shift - F::ZERO) as u8
-    } else {
-        0
-    }
+/// What is added to every code of a format whose sums begin at the batch's `starts`: those that are not unsigned and
+/// without offset from the beginning.
+const fn shift<D: Dot, F: Codes>() -> u8 {
+    if D::STARTS && (F::SIGNED || F::ZERO != 0) { (SHIFT - F::ZERO) as u8 } else { 0 }
 }
 
 /// Takes 32 values of 16 rows apart.
@@ -124,7 +119,7 @@ unsafe fn block<D: Dot, F: Codes>(d: D, w: *const u8, out: *mut u8, shift: u8) {
 pub(crate) fn simple<D: Dot, F: Simple>(d: D, panel: &[u8], k: usize, out: &mut [u8]) {
     let (first, _) = F::scale_bytes(k);
     assert!(panel.len() == first + k / 32 * F::BYTES && out.len() == k * ROWS);
-    let by = const { shift::<D, F>(true, SHIFT_A32) };
+    let by = const { shift::<D, F>() };
     for b in 0..k / 32 {
         // SAFETY: the lengths checked above cover block b.
         unsafe {
@@ -137,7 +132,7 @@ pub(crate) fn simple<D: Dot, F: Simple>(d: D, panel: &[u8], k: usize, out: &mut 
 #[inline(always)]
 pub(crate) fn superblocks<D: Dot, F: Super>(d: D, panel: &[u8], k: usize, out: &mut [u8]) {
     assert!(F::panel_bytes(k) == Some(panel.len()) && out.len() == k * ROWS);
-    let by = const { shift::<D, F>(F::PARTS == 2, SHIFT_A128) };
+    let by = const { shift::<D, F>() };
     for sb in 0..k / 256 {
         // SAFETY: the lengths checked above cover superblock sb.
         unsafe {
@@ -149,27 +144,35 @@ pub(crate) fn superblocks<D: Dot, F: Super>(d: D, panel: &[u8], k: usize, out: &
     }
 }
 
-/// A matrix as one task meets it: panel after panel, each with all tiles of a group.
+/// A matrix as one task meets it: some panels at a time, each with all tiles of a group after the other.
 pub(super) struct Panels<'a> {
     weights: &'a PackedMatrix,
     tier: Tier,
     how: Option<&'static Expanded>,
-    /// The panel that lies in `bytes`, which begins at a multiple of 64 bytes.
-    current: Option<usize>,
+    /// Room for the codes of [`at_once`](Self::at_once) panels, from a multiple of 64 bytes on.
     bytes: Vec<u8>,
     first: usize,
+    /// The panel that lies in each place, plus 1.
+    panels: Vec<usize>,
 }
 
 impl<'a> Panels<'a> {
-    /// For a task that gives every panel `tiles` tiles at a time.
-    pub(super) fn new(weights: &'a PackedMatrix, tier: Tier, tiles: usize) -> Panels<'a> {
+    /// For a task of up to `panels` panels, each of which meets `tiles` tiles.
+    pub(super) fn new(weights: &'a PackedMatrix, tier: Tier, panels: usize, tiles: usize) -> Panels<'a> {
         let how = if tiles >= FEWEST { (weights.format.expanded)(tier.level()) } else { None };
-        let (mut bytes, mut first) = (Vec::new(), 0);
+        let (mut bytes, mut first, mut places) = (Vec::new(), 0, Vec::new());
         if how.is_some() {
-            bytes.resize(weights.k * ROWS + 63, 0);
+            let at_once = (AT_ONCE_BYTES / (weights.k * ROWS)).clamp(1, panels.max(1));
+            places.resize(at_once, 0);
+            bytes.resize(weights.k * ROWS * at_once + 63, 0);
             first = bytes.as_ptr().align_offset(64).min(63);
         }
-        Panels { weights, tier, how, current: None, bytes, first }
+        Panels { weights, tier, how, bytes, first, panels: places }
+    }
+
+    /// The panels that should meet all tiles before the next do; `None` if it makes no difference.
+    pub(super) fn at_once(&self) -> Option<usize> {
+        self.how.map(|_| self.panels.len())
     }
 
     /// Multiplies panel `p` with tile `t` into `out[c][16]`.
@@ -183,11 +186,12 @@ impl<'a> Panels<'a> {
             return self.weights.tile(self.tier, p, &tile, out);
         };
         let (panel, k) = (self.weights.panel(p), self.weights.k);
-        let expanded = &mut self.bytes[self.first..][..k * ROWS];
-        if self.current != Some(p) {
+        let place = p % self.panels.len();
+        let expanded = &mut self.bytes[self.first + place * k * ROWS..][..k * ROWS];
+        if self.panels[place] != p + 1 {
             // SAFETY: as of the tile below; the buffer was made for this format.
             unsafe { (how.expand)(panel, k, expanded) };
-            self.current = Some(p);
+            self.panels[place] = p + 1;
         }
         tile.expanded = expanded;
         #[cfg(test)]

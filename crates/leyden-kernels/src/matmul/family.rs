@@ -10,7 +10,7 @@
 
 use super::format::ROWS;
 use crate::activations::Tile;
-use crate::isa::dot::{Dot, Unpack};
+use crate::isa::dot::{Dot, FLOATS, INTEGERS, Unpack, WORDS};
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -88,6 +88,8 @@ pub(crate) trait Super: Codes {
     const MINIMUM: bool = false;
     /// Whether scaled sums of 128 values stay below 2^24.
     const EXACT: bool;
+    /// What that allows.
+    const HOW: u8 = if Self::EXACT { FLOATS } else { INTEGERS };
     /// Whether those of 64 values do. Then two of them in floats make, added and so rounded once, what the sum of 128 in
     /// integers rounds to.
     const EXACT_64: bool = Self::EXACT;
@@ -171,7 +173,7 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
             }
             let (scale, minimum) = F::scale(d, panel.as_ptr().add(b * stride));
             for c in 0..C {
-                let s = d.floats::<false>(d.finish(total[c], sums.add(c * D::COLUMNS), zero));
+                let s = d.floats::<INTEGERS>(d.finish(total[c], sums.add(c * D::COLUMNS), zero));
                 let mut u = d.mul(s, scale);
                 if F::MINIMUM {
                     u = d.fma(minimum, d.splat_int(sums.add(c * D::COLUMNS)), u);
@@ -329,9 +331,21 @@ unsafe fn float_step<D: Dot, F: FloatRow, const C: usize>(
     }
 }
 
+/// The largest of a tile's [`Peaks`](crate::activations::Peaks) with which the sums of one block of a super format fit
+/// 16 bits, and which peak that is. With `starts` the sums are of codes as they are meant, else as they are stored.
+const fn fit<F: Super>(starts: bool) -> (i32, usize) {
+    let (codes, signed) = match (starts, F::SIGNED) {
+        (true, false) => (if F::ZERO > F::MAX - F::ZERO { F::ZERO } else { F::MAX - F::ZERO }, true),
+        // Those of signed bytes are of no use: they never fit.
+        (_, true) => (i16::MAX as i32, true),
+        (false, false) => (F::MAX, false),
+    };
+    (i16::MAX as i32 / codes, if F::PARTS == 2 { 0 } else { 2 } + if signed { 0 } else { 1 })
+}
+
 /// A panel of a super format times one tile of `C * D::COLUMNS` columns.
 #[inline(always)]
-pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const EXACT: bool, const C: usize>(
+pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: usize>(
     d: D,
     panel: &[u8],
     k: usize,
@@ -343,14 +357,13 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const EXACT: boo
     assert!(t.scales.len() == n * columns && t.sums.len() == n * 4 * columns);
     assert!(t.pairs.len() == n * 2 * columns);
     // What shifted codes add is either what sums begin at, or leaves with the scaled sums of activations.
-    let starts = F::EXPANDED && D::STARTS && F::PARTS == 2 && F::ZERO != 0;
-    assert!(!starts || t.starts.len() == k / 16 * columns);
-    let zero = match (SIGNED, starts) {
-        (true, _) => D::SIGNED_ZERO,
-        (_, true) => 0,
-        _ => F::ZERO,
-    };
-    let split = F::EXPANDED && D::STARTS && !EXACT && F::EXACT_64 && zero == 0;
+    let starts = F::EXPANDED && D::STARTS && (SIGNED || F::ZERO != 0);
+    assert!(!starts || t.starts.len() == k / 32 * 3 * columns);
+    // Whether sums fit 16 bits is known of the format, or seen of the tile, or not worth looking.
+    let (limit, peak) = if starts { const { fit::<F>(true) } } else { const { fit::<F>(false) } };
+    let always = D::WORDS && limit >= 32 / F::PARTS as i32 * A;
+    let look = D::WORDS && !always && limit > 32 / F::PARTS as i32 * A / 8;
+    assert!(!look || t.peaks.len() == n);
     let all_codes = codes_of::<F>(panel, 0, t, k);
     let mut y = [d.zeros(); C];
     for sb in 0..k / 256 {
@@ -361,29 +374,11 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const EXACT: boo
                 f.codes = all_codes.add(sb * 8 * F::BYTES);
             }
             for half in 0..2 {
-                let mut scaled = [d.zeros(); C];
-                if split {
-                    for quarter in 0..2 {
-                        let first = half * 4 + quarter * 2;
-                        let total = blocks::<D, F, SIGNED, true, C>(d, &f, t, sb, first..first + 2, starts);
-                        for c in 0..C {
-                            let sum = d.floats::<true>(total[c]);
-                            scaled[c] = if quarter == 0 { sum } else { d.sum(scaled[c], sum) };
-                        }
-                    }
+                let scaled = if always || look && t.peaks[sb * 2 + half][peak] <= limit {
+                    scaled_half::<D, F, SIGNED, WORDS, C>(d, &f, t, sb, half, starts)
                 } else {
-                    let blocks_of_half = half * 4..half * 4 + 4;
-                    let mut total = blocks::<D, F, SIGNED, EXACT, C>(d, &f, t, sb, blocks_of_half, starts);
-                    if zero != 0 {
-                        let shifted = weighted::<D, F, C>(d, &f.scales, F::SIGNED_SCALES, t, sb, half);
-                        for c in 0..C {
-                            total[c] = d.sub_times(total[c], shifted[c], zero);
-                        }
-                    }
-                    for c in 0..C {
-                        scaled[c] = d.floats::<EXACT>(total[c]);
-                    }
-                }
+                    scaled_half::<D, F, SIGNED, HOW, C>(d, &f, t, sb, half, starts)
+                };
                 let minima = if F::MINIMUM {
                     weighted::<D, F, C>(d, &f.minima, false, t, sb, half)
                 } else {
@@ -392,7 +387,7 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const EXACT: boo
                 for c in 0..C {
                     let mut u = d.mul(scaled[c], f.d);
                     if F::MINIMUM {
-                        u = d.fnma(d.floats::<false>(minima[c]), f.dmin, u);
+                        u = d.fnma(d.floats::<INTEGERS>(minima[c]), f.dmin, u);
                     }
                     let scale = t.scales.as_ptr().add((sb * 2 + half) * columns + c * D::COLUMNS);
                     y[c] = d.fma(u, d.splat(scale), y[c]);
@@ -406,12 +401,58 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const EXACT: boo
     }
 }
 
+/// Scaled sums of 128 values.
+///
+/// # Safety
+/// `f` is the superblock's, which the tile covers; with `starts` the tile has such.
+#[inline(always)]
+unsafe fn scaled_half<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: usize>(
+    d: D,
+    f: &Factors<D>,
+    t: &Tile<'_>,
+    sb: usize,
+    half: usize,
+    starts: bool,
+) -> [D::Floats; C] {
+    let zero = match (SIGNED, starts) {
+        (_, true) => 0,
+        (true, _) => D::SIGNED_ZERO,
+        _ => F::ZERO,
+    };
+    let mut scaled = [d.zeros(); C];
+    // SAFETY: the caller's promise.
+    unsafe {
+        if F::EXPANDED && D::STARTS && HOW == INTEGERS && F::EXACT_64 && zero == 0 {
+            for quarter in 0..2 {
+                let first = half * 4 + quarter * 2;
+                let total = blocks::<D, F, SIGNED, FLOATS, C>(d, f, t, sb, first..first + 2, starts);
+                for c in 0..C {
+                    let sum = d.floats::<FLOATS>(total[c]);
+                    scaled[c] = if quarter == 0 { sum } else { d.sum(scaled[c], sum) };
+                }
+            }
+        } else {
+            let mut total = blocks::<D, F, SIGNED, HOW, C>(d, f, t, sb, half * 4..half * 4 + 4, starts);
+            if zero != 0 {
+                let shifted = weighted::<D, F, C>(d, &f.scales, F::SIGNED_SCALES, t, sb, half);
+                for c in 0..C {
+                    total[c] = d.sub_times(total[c], shifted[c], zero);
+                }
+            }
+            for c in 0..C {
+                scaled[c] = d.floats::<HOW>(total[c]);
+            }
+        }
+    }
+    scaled
+}
+
 /// Scaled sums of some blocks of 32 values of superblock `sb`.
 ///
 /// # Safety
 /// `f` is the superblock's, which the tile covers; with `begin` the tile has starts.
 #[inline(always)]
-unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const EXACT: bool, const C: usize>(
+unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: usize>(
     d: D,
     f: &Factors<D>,
     t: &Tile<'_>,
@@ -426,16 +467,16 @@ unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const EXACT: bool, const 
         unsafe {
             let w = f.codes.add(b * F::BYTES);
             let a = t.codes.as_ptr().add((sb * 8 + b) * 32 * columns);
+            let starts = begin.then(|| t.starts.as_ptr().add((sb * 8 + b) * 3 * columns));
             if F::PARTS == 1 {
-                let scale = [d.scale::<EXACT>(f.scales[b], F::SIGNED_SCALES); 1];
-                block::<D, F, SIGNED, EXACT, C, 1>(d, w, a, scale, None, &mut total);
+                let scale = [d.scale::<HOW>(f.scales[b], F::SIGNED_SCALES); 1];
+                block::<D, F, SIGNED, HOW, C, 1>(d, w, a, scale, starts, &mut total);
             } else {
                 let scale = [
-                    d.scale::<EXACT>(f.scales[2 * b], F::SIGNED_SCALES),
-                    d.scale::<EXACT>(f.scales[2 * b + 1], F::SIGNED_SCALES),
+                    d.scale::<HOW>(f.scales[2 * b], F::SIGNED_SCALES),
+                    d.scale::<HOW>(f.scales[2 * b + 1], F::SIGNED_SCALES),
                 ];
-                let starts = begin.then(|| t.starts.as_ptr().add((sb * 8 + b) * 2 * columns));
-                block::<D, F, SIGNED, EXACT, C, 2>(d, w, a, scale, starts, &mut total);
+                block::<D, F, SIGNED, HOW, C, 2>(d, w, a, scale, starts, &mut total);
             }
         }
     }
@@ -446,9 +487,9 @@ unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const EXACT: bool, const 
 ///
 /// # Safety
 /// `w` points at the codes of 32 values of 16 rows, `a` at the activations of 32 values of the columns, `starts` at the
-/// columns' numbers for 16 values and 16 more.
+/// columns' numbers for the 32 values, for the first 16 and for the last.
 #[inline(always)]
-unsafe fn block<D: Dot, F: Codes, const SIGNED: bool, const EXACT: bool, const C: usize, const P: usize>(
+unsafe fn block<D: Dot, F: Codes, const SIGNED: bool, const HOW: u8, const C: usize, const P: usize>(
     d: D,
     w: *const u8,
     a: *const i8,
@@ -462,31 +503,37 @@ unsafe fn block<D: Dot, F: Codes, const SIGNED: bool, const EXACT: bool, const C
             for (part, from) in from.iter_mut().enumerate() {
                 for (c, from) in from.iter_mut().enumerate() {
                     // SAFETY: the caller's promise.
-                    *from = unsafe { d.begin(starts.add((part * C + c) * D::COLUMNS)) };
+                    *from = unsafe { d.begin(starts.add(((1 + part) * C + c) * D::COLUMNS)) };
                 }
             }
         }
         // SAFETY: the caller's promise.
         let low = unsafe { d.products_of_part::<Stream<F, C>, SIGNED, C, false>(from[0], w, a) };
         for c in 0..C {
-            total[c] = d.add_scaled::<SIGNED, EXACT>(total[c], low[c], scale[0]);
+            total[c] = d.add_scaled::<SIGNED, HOW>(total[c], low[c], scale[0]);
         }
         // SAFETY: the caller's promise.
         let high = unsafe { d.products_of_part::<Stream<F, C>, SIGNED, C, true>(from[1], w, a) };
         for c in 0..C {
-            total[c] = d.add_scaled::<SIGNED, EXACT>(total[c], high[c], scale[P - 1]);
+            total[c] = d.add_scaled::<SIGNED, HOW>(total[c], high[c], scale[P - 1]);
         }
         return;
     }
     let steps = if P == 1 { const { steps::<D, F>(2) } } else { const { steps::<D, F>(1) } };
     for chunk in 0..4 / steps {
         let mut s = [[d.none(); C]; P];
+        if let Some(starts) = starts.filter(|_| chunk == 0) {
+            for (c, s) in s[0].iter_mut().enumerate() {
+                // SAFETY: the caller's promise.
+                *s = unsafe { d.begin(starts.add(c * D::COLUMNS)) };
+            }
+        }
         let groups = chunk * steps..(chunk + 1) * steps;
         // SAFETY: the caller's promise covers every step.
         unsafe { d.products::<Stream<F, C>, SIGNED, C, P>(&mut s, groups, w, a) };
         for p in 0..P {
             for c in 0..C {
-                total[c] = d.add_scaled::<SIGNED, EXACT>(total[c], s[p][c], scale[p]);
+                total[c] = d.add_scaled::<SIGNED, HOW>(total[c], s[p][c], scale[p]);
             }
         }
     }
@@ -543,7 +590,7 @@ macro_rules! family_expanded {
                     _,
                     $crate::matmul::expanded::Codes32<$format>,
                     { <$format as Codes>::SIGNED },
-                    { <$format as Super>::EXACT },
+                    { <$format as Super>::HOW },
                     C,
                 >(d, panel, k, t, out)
             },
@@ -573,7 +620,7 @@ macro_rules! family_tiles {
                 _,
                 $format,
                 { <$format as Codes>::SIGNED },
-                { <$format as Super>::EXACT },
+                { <$format as Super>::HOW },
                 C,
             >(d, panel, k, t, out)
         })

@@ -101,18 +101,24 @@ fn multiply_gates(
         let base = groups[group].expert * panels;
         let mut g = [0.0; MAX_COLUMNS * ROWS];
         let mut u = [0.0; MAX_COLUMNS * ROWS];
-        for_tile_indices(gate_input, tiles_of[group].clone(), start..(start + chunk).min(panels), |p, t| {
-            let (first, end) = tiles[t];
-            gate.tile(cpu.tier(), base + p, &gate_input.tile_at((first, end)), &mut g);
-            up.tile(cpu.tier(), base + p, &up_input.tile_at((first, end)), &mut u);
-            gated_on(cpu.tier(), &mut g, &u, end - first);
-            let n = ROWS.min(rows - p * ROWS);
-            for (c, g) in g.chunks_exact(ROWS).take(end - first).enumerate() {
-                // SAFETY: (pair, panel) pairs belong to one task each, so these ranges are disjoint.
-                let out = unsafe { out.range((first + c) * rows + p * ROWS, n) };
-                out.copy_from_slice(&g[..n]);
-            }
-        });
+        for_tile_indices(
+            gate_input,
+            tiles_of[group].clone(),
+            start..(start + chunk).min(panels),
+            None,
+            |p, t| {
+                let (first, end) = tiles[t];
+                gate.tile(cpu.tier(), base + p, &gate_input.tile_at((first, end)), &mut g);
+                up.tile(cpu.tier(), base + p, &up_input.tile_at((first, end)), &mut u);
+                gated_on(cpu.tier(), &mut g, &u, end - first);
+                let n = ROWS.min(rows - p * ROWS);
+                for (c, g) in g.chunks_exact(ROWS).take(end - first).enumerate() {
+                    // SAFETY: (pair, panel) pairs belong to one task each, so these ranges are disjoint.
+                    let out = unsafe { out.range((first + c) * rows + p * ROWS, n) };
+                    out.copy_from_slice(&g[..n]);
+                }
+            },
+        );
     };
     let tasks = chunks * groups.len();
     if macs < ALONE { (0..tasks).for_each(task) } else { cpu.pool().run(tasks, task) }
@@ -134,7 +140,7 @@ fn multiply_down(
         let chunk = task * chunk..((task + 1) * chunk).min(panels);
         let mut y = [0.0; MAX_COLUMNS * ROWS];
         for (group, of_group) in routing.groups().iter().zip(tiles_of) {
-            for_tile_indices(input, of_group.clone(), chunk.clone(), |p, t| {
+            for_tile_indices(input, of_group.clone(), chunk.clone(), None, |p, t| {
                 let (first, end) = tiles[t];
                 down.tile(cpu.tier(), group.expert * panels + p, &input.tile_at((first, end)), &mut y);
                 let n = ROWS.min(rows - p * ROWS);

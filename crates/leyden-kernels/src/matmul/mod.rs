@@ -268,8 +268,9 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
         let w = part.weights;
         let start = (task - part.first_task) * chunk;
         let mut y = [0.0; MAX_COLUMNS * ROWS];
-        let mut weights = Panels::new(w, cpu.tier(), group_tiles(input).min(input.tiles()));
-        for_tile_indices(input, 0..input.tiles(), start..(start + chunk).min(w.panels()), |p, t| {
+        let mut weights = Panels::new(w, cpu.tier(), chunk, input.tiles());
+        let at_once = weights.at_once();
+        for_tile_indices(input, 0..input.tiles(), start..(start + chunk).min(w.panels()), at_once, |p, t| {
             weights.tile(p, input, t, &mut y);
             let (first, end) = input.bounds(t);
             let row = p * ROWS;
@@ -316,21 +317,28 @@ pub fn multiply_gated(
     let work = |task: usize| {
         let mut g = [0.0; MAX_COLUMNS * ROWS];
         let mut u = [0.0; MAX_COLUMNS * ROWS];
-        let tiles = group_tiles(input).min(input.tiles());
-        let (mut gate, mut up) = (Panels::new(gate, cpu.tier(), tiles), Panels::new(up, cpu.tier(), tiles));
-        for_tile_indices(input, 0..input.tiles(), task * chunk..((task + 1) * chunk).min(panels), |p, t| {
-            gate.tile(p, input, t, &mut g);
-            up.tile(p, input, t, &mut u);
-            let (first, end) = input.bounds(t);
-            gated_on(cpu.tier(), &mut g, &u, end - first);
-            let row = p * ROWS;
-            let n = ROWS.min(rows - row);
-            for c in 0..end - first {
-                // SAFETY: (column, panel) pairs belong to one task each, so these ranges are disjoint.
-                let out = unsafe { out.range((first + c) * rows + row, n) };
-                out.copy_from_slice(&g[c * ROWS..c * ROWS + n]);
-            }
-        });
+        let [mut gate, mut up] = [gate, up].map(|w| Panels::new(w, cpu.tier(), chunk, input.tiles()));
+        // Panels of two matrices share the cache.
+        let at_once = [&gate, &up].iter().filter_map(|w| w.at_once()).min().map(|n| n.div_ceil(2));
+        for_tile_indices(
+            input,
+            0..input.tiles(),
+            task * chunk..((task + 1) * chunk).min(panels),
+            at_once,
+            |p, t| {
+                gate.tile(p, input, t, &mut g);
+                up.tile(p, input, t, &mut u);
+                let (first, end) = input.bounds(t);
+                gated_on(cpu.tier(), &mut g, &u, end - first);
+                let row = p * ROWS;
+                let n = ROWS.min(rows - row);
+                for c in 0..end - first {
+                    // SAFETY: (column, panel) pairs belong to one task each, so these ranges are disjoint.
+                    let out = unsafe { out.range((first + c) * rows + row, n) };
+                    out.copy_from_slice(&g[c * ROWS..c * ROWS + n]);
+                }
+            },
+        );
     };
     if macs < ALONE { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
 }
@@ -362,27 +370,29 @@ fn chunk_panels(cpu: &Cpu, panels: usize, macs: usize) -> usize {
 /// Tiles that are visited together.
 fn group_tiles(input: &Activations) -> usize {
     let bytes = input.k * MAX_COLUMNS * if input.grid == Grid::F32 { 4 } else { 1 };
-    // Where panels are taken apart ahead, it pays even if the activations come from farther away.
-    (GROUP_BYTES / bytes).max(if input.grid == Grid::F32 { 1 } else { expanded::FEWEST })
+    (GROUP_BYTES / bytes).max(if input.grid == Grid::F32 { 1 } else { 4 })
 }
 
-/// Visits every (panel, tile) of a chunk, both by number, columns in groups that stay in cache.
+/// Visits every (panel, tile) of a chunk, both by number: columns in groups that stay in cache, and panels all at once
+/// or so many.
 fn for_tile_indices(
     input: &Activations,
     tiles: Range<usize>,
     panels: Range<usize>,
+    at_once: Option<usize>,
     mut visit: impl FnMut(usize, usize),
 ) {
     let group = group_tiles(input);
-    let mut first = tiles.start;
-    while first < tiles.end {
-        let last = (first + group).min(tiles.end);
-        for p in panels.clone() {
-            for t in first..last {
-                visit(p, t);
+    for start in panels.clone().step_by(at_once.unwrap_or(panels.len()).max(1)) {
+        let end = at_once.map_or(panels.end, |n| panels.end.min(start + n));
+        for first in tiles.clone().step_by(group) {
+            let last = (first + group).min(tiles.end);
+            for p in start..end {
+                for t in first..last {
+                    visit(p, t);
+                }
             }
         }
-        first = last;
     }
 }
 

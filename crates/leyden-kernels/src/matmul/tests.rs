@@ -201,8 +201,10 @@ fn every_format_agrees_with_its_definition_and_across_tiers() {
                 let shape = [rows, k];
                 let view = TensorView::new("w", dtype, &shape, &bytes).unwrap();
                 let extreme = [1.0, -1.0][rng.next() as usize % 2];
+                // Mostly small beside the largest, as real activations are, or not: the sums of the former fit 16 bits.
+                let power = [1, 3][rng.next() as usize % 2];
                 let x: Vec<f32> = (0..n * k)
-                    .map(|_| if fill == Fill::Extreme { extreme } else { rng.float() * 3.0 })
+                    .map(|_| if fill == Fill::Extreme { extreme } else { rng.float().powi(power) * 3.0 })
                     .collect();
                 let packed = PackedMatrix::pack(&cpu, &view).unwrap();
                 let want = product(&cpu, &packed, &x);
@@ -263,6 +265,56 @@ fn every_kernel_ran() {
 /// Prints what a passing test says too, which `eprintln!` would not.
 fn report(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[test]
+fn sums_around_the_edge_of_16_bits() {
+    let cpu = Cpu::new(Tier::SCALAR, 1).unwrap();
+    let (rows, k, n) = (16, 512, 48);
+    // Codes of the largest magnitude of Q6_K, Q5_K and Q4_K, whose blocks have 16, 32 and 32 values.
+    for (largest, block) in [(63, 16_usize), (32, 16), (31, 32), (15, 32)] {
+        for over in [0, 1] {
+            let sum = i32::from(i16::MAX) / largest + over;
+            let x: Vec<f32> = (0..n * k)
+                .map(|i| {
+                    let place = i32::try_from(i % block).unwrap();
+                    let code = (sum - place * 127).clamp(0, 127) as f32;
+                    // The largest value, so that codes are what they are; and both signs.
+                    let sign = if i / k % 3 == 0 { -1.0 } else { 1.0 };
+                    if (i / block) % 2 == 0 {
+                        sign * code
+                    } else {
+                        f32::from(u8::from(i % 128 == 127)) * 127.0
+                    }
+                })
+                .collect();
+            for dtype in [DType::Q2K, DType::Q3K, DType::Q4K, DType::Q5K, DType::Q6K, DType::IQ4XS] {
+                for byte in [0_u8, 0xff] {
+                    let shape = [rows, k];
+                    let mut bytes = weights(dtype, rows, k, Fill::Extreme, &mut Rng(1));
+                    for block in bytes.chunks_mut(dtype.block_bytes()) {
+                        // Codes come first in Q6_K and last elsewhere; scales stay the largest.
+                        if dtype == DType::Q6K {
+                            block[..192].fill(byte)
+                        } else {
+                            block[84..].fill(byte)
+                        }
+                        for &at in factors(dtype) {
+                            block[at..at + 2].copy_from_slice(&quant::f32_to_f16(0.5).to_le_bytes());
+                        }
+                    }
+                    let view = TensorView::new("w", dtype, &shape, &bytes).unwrap();
+                    let want = product(&cpu, &PackedMatrix::pack(&cpu, &view).unwrap(), &x);
+                    for tier in Tier::available() {
+                        let cpu = Cpu::new(tier, 1).unwrap();
+                        let got = product(&cpu, &PackedMatrix::pack(&cpu, &view).unwrap(), &x);
+                        let same = got.iter().zip(&want).all(|(a, b)| a.to_bits() == b.to_bits());
+                        assert!(same, "{dtype} of {byte:#x} with sums of {sum} on {}", tier.level());
+                    }
+                }
+            }
+        }
+    }
 }
 
 #[test]

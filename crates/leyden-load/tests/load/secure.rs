@@ -19,7 +19,7 @@ fn certificate(name: &str) -> PathBuf {
 fn encrypted_connections_and_keys_work() {
     let chain = vec![CertificateDer::from_pem_file(certificate("server.pem")).unwrap()];
     let key = PrivateKeyDer::from_pem_file(certificate("server.key")).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(rustls_graviola::default_provider()))
+    let config = ServerConfig::builder_with_provider(leyden_tls::provider().unwrap())
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()

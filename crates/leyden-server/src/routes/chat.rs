@@ -1,16 +1,17 @@
 //! `/v1/chat/completions`: the next message of a conversation.
 
-use crate::app::{App, Call, Served, document, unix_time};
+use crate::app::{App, Call, Served, document};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generate::{self, Format, finish_reason};
-use crate::grammars::{self, Shape};
+use crate::grammars;
+use crate::head::{Head, Names, shown};
 use crate::limits::Limits;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::openapi::{answer_schema, events_schema, messages_schema, operation, rule};
 use crate::prompt::{self, Chat};
-use crate::request::{self, Common, Extras, Wanted};
+use crate::request::{self, Binding, Common, Extras, Form, Wanted};
 use crate::speech::Speech;
 use crate::tools;
 use crate::usage::Usage;
@@ -19,47 +20,36 @@ use leyden_text::output::OutputParser;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
+const NAMES: Names = Names { id: "chatcmpl", whole: "chat.completion", piece: "chat.completion.chunk" };
+
 /// A request that can be served.
 struct Ready {
     common: Common,
     wanted: Wanted,
     extras: Extras,
-    shape: Option<Shape>,
+    form: Option<Form>,
     /// What tells an answer's parts apart.
     parser: OutputParser,
 }
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (here, body) = (Arc::clone(&app), call);
-    let (call, ready) = prompt::aside(move || {
-        let ready = read(&here, &body)?;
-        Ok((body, ready))
-    })
-    .await?;
-    let Ready { common, wanted, extras, shape, parser } = ready;
+    let (call, ready) = prompt::prepare(&app, call, read).await?;
+    let Ready { common, wanted, extras, form, parser } = ready;
     let logprobs = extras.logprobs.is_some();
-    let (common, tasks) = common.tasks_after(&app, &call, vec![wanted], extras, shape).await?;
+    let (common, tasks) = common.tasks_after(&app, &call, vec![wanted], extras, form).await?;
     let salt = common.cache_salt.clone();
     let running = generate::submit(app, call, &common.model, tasks, salt).await?;
-    let head = Head {
-        id: format!("chatcmpl-{}", running.id()),
-        created: unix_time(),
-        seed: common.sampling.params.seed.cast_signed(),
-        logprobs,
-        model: Arc::clone(&common.model),
-    };
+    let head = Head::new(NAMES, &running, &common, logprobs);
     let speech = |choice| Speech::new(parser.clone(), &running.id(), choice);
     let mut speeches: Vec<Speech> = (0..common.choices).map(speech).collect();
     if common.stream {
         let begun = vec![false; common.choices];
-        return Ok(running.stream(Chunks { head, speeches, begun, usage: common.usage_in_stream }));
+        return Ok(running.stream(Chunks { head, speeches, begun }));
     }
     let (answers, usage) = running.collect().await?;
     let choices: Vec<Value> =
-        answers.iter().zip(&mut speeches).enumerate().map(|(i, (a, s))| head.choice(i, a, s)).collect();
-    let mut shown = head.json("chat.completion", &choices);
-    shown["usage"] = usage.json();
-    Ok(document(StatusCode::OK, &shown))
+        answers.iter().zip(&mut speeches).enumerate().map(|(i, (a, s))| choice(&head, i, a, s)).collect();
+    Ok(document(StatusCode::OK, &head.whole(&choices, usage)))
 }
 
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
@@ -81,31 +71,32 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let chat = Chat { tools: list, variables: variables(&mut body, limits)? };
     let shape = grammars::shape(&mut body, limits)?;
     body.finish()?;
-    let shape = match (&tools, shape) {
-        (Some(_), Some(shape)) => {
-            let message = "a form of the answer and `tools` exclude each other";
-            return Err(ApiError::conflict(shape.param(), message));
-        }
-        (Some(tools), None) => tools.shape(&common.model)?,
-        (None, shape) => shape,
-    };
+    if let (Some(_), Some(shape)) = (&tools, &shape) {
+        let message = "a form of the answer and `tools` exclude each other";
+        return Err(ApiError::conflict(shape.param(), message));
+    }
     let (text, tokens) = prompt::of_messages(&common.model, &messages, &chat)?;
     let room = prompt::room(&common.model, "messages", tokens.len())?;
-    let gate = gate(&common.model, &text);
+    let form = match (tools, shape) {
+        (Some(tools), _) => Some(tools.form(&common.model, &text)),
+        (None, Some(shape)) => {
+            Some(Form { shape, binding: Binding::Whole { gate: gate(&common.model, &text) } })
+        }
+        (None, None) => None,
+    };
     let visible = Arc::clone(&common.model.visible);
-    let extras = Extras { gate, visible, shape: None, logprobs: logprobs.then(|| top.unwrap_or(0)) };
+    let extras = Extras { visible, logprobs: logprobs.then(|| top.unwrap_or(0)) };
     let wanted = Wanted { prompt: Arc::new(tokens), room };
     let parser = common.model.format.parser(&text, chat.tools.as_ref());
-    Ok(Ready { common, wanted, extras, shape, parser })
+    Ok(Ready { common, wanted, extras, form, parser })
 }
 
 /// Where the message begins for whose form there are rules: behind what the model thinks before.
 fn gate(model: &Served, prompt: &str) -> Option<String> {
-    if model.format.is_harmony() {
-        return Some("<|channel|>final<|message|>".to_owned());
+    match model.format.is_harmony() {
+        true => Some("<|channel|>final<|message|>".to_owned()),
+        false => tools::reasoning_end(model, prompt),
     }
-    let (_, end) = model.format.reasoning()?;
-    model.format.begins_reasoning(prompt).then(|| end.to_owned())
 }
 
 fn modalities(body: &mut Fields) -> Result<(), ApiError> {
@@ -140,60 +131,34 @@ fn variables(body: &mut Fields, limits: &Limits) -> Result<Map<String, Value>, A
     Ok(variables)
 }
 
-/// What all documents of an answer have.
-struct Head {
-    id: String,
-    created: u64,
-    seed: i64,
-    logprobs: bool,
-    model: Arc<Served>,
+/// A whole choice.
+fn choice(head: &Head, index: usize, answer: &Update, speech: &mut Speech) -> Value {
+    let message = speech.message(&answer.text);
+    json!({
+        "index": index,
+        "message": message,
+        "logprobs": logprobs(head, &answer.logprobs),
+        "finish_reason": finish(answer.end.unwrap_or(End::Stop), speech),
+    })
 }
 
-impl Head {
-    fn json(&self, object: &str, choices: &[Value]) -> Value {
-        json!({
-            "id": self.id,
-            "object": object,
-            "created": self.created,
-            "model": self.model.name,
-            "choices": choices,
-            "seed": self.seed,
-            "system_fingerprint": concat!("leyden-", env!("CARGO_PKG_VERSION")),
+fn logprobs(head: &Head, tokens: &[TokenLogprob]) -> Value {
+    if !head.logprobs {
+        return Value::Null;
+    }
+    let one = |token: u32, logprob: f32| {
+        let bytes = head.model.tokenizer.token_bytes(token).unwrap_or_default();
+        json!({ "token": String::from_utf8_lossy(bytes), "logprob": shown(logprob), "bytes": bytes })
+    };
+    let content: Vec<Value> = tokens
+        .iter()
+        .map(|t| {
+            let mut shown = one(t.token, t.logprob);
+            shown["top_logprobs"] = t.top.iter().map(|&(id, p)| one(id, p)).collect();
+            shown
         })
-    }
-
-    /// A whole choice.
-    fn choice(&self, index: usize, answer: &Update, speech: &mut Speech) -> Value {
-        let message = speech.message(&answer.text);
-        json!({
-            "index": index,
-            "message": message,
-            "logprobs": self.logprobs(&answer.logprobs),
-            "finish_reason": finish(answer.end.unwrap_or(End::Stop), speech),
-        })
-    }
-
-    fn logprobs(&self, tokens: &[TokenLogprob]) -> Value {
-        if !self.logprobs {
-            return Value::Null;
-        }
-        let content: Vec<Value> = tokens
-            .iter()
-            .map(|t| {
-                let mut shown = self.logprob(t.token, t.logprob);
-                shown["top_logprobs"] = t.top.iter().map(|&(id, p)| self.logprob(id, p)).collect();
-                shown
-            })
-            .collect();
-        json!({ "content": content, "refusal": null })
-    }
-
-    fn logprob(&self, token: u32, logprob: f32) -> Value {
-        let bytes = self.model.tokenizer.token_bytes(token).unwrap_or_default();
-        // Minus infinity is not JSON; OpenAI's number for "nearly impossible" stands in for it.
-        let logprob = if logprob.is_finite() { f64::from(logprob) } else { -9999.0 };
-        json!({ "token": String::from_utf8_lossy(bytes), "logprob": logprob, "bytes": bytes })
-    }
+        .collect();
+    json!({ "content": content, "refusal": null })
 }
 
 /// A whole answer that calls tools ends for them.
@@ -208,18 +173,13 @@ struct Chunks {
     speeches: Vec<Speech>,
     /// Choices whose first chunk, which names the role, is out.
     begun: Vec<bool>,
-    usage: bool,
 }
 
 impl Chunks {
     fn chunk(&self, choice: usize, delta: &Value, logprobs: &Value, finish: Option<&str>) -> Value {
-        let choice =
+        let fields =
             json!({ "index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": finish });
-        let mut chunk = self.head.json("chat.completion.chunk", &[choice]);
-        if self.usage {
-            chunk["usage"] = Value::Null;
-        }
-        chunk
+        self.head.piece(fields)
     }
 }
 
@@ -244,7 +204,7 @@ impl Format for Chunks {
             deltas.push(json!({ "content": "" }));
         }
         // The tokens come with the first piece of what they say.
-        let mut logprobs = self.head.logprobs(&update.logprobs);
+        let mut logprobs = logprobs(&self.head, &update.logprobs);
         for delta in deltas {
             chunks.push(self.chunk(choice, &delta, &logprobs.take(), None));
         }
@@ -256,12 +216,7 @@ impl Format for Chunks {
     }
 
     fn usage(&mut self, usage: Usage) -> Vec<Value> {
-        if !self.usage {
-            return Vec::new();
-        }
-        let mut chunk = self.head.json("chat.completion.chunk", &[]);
-        chunk["usage"] = usage.json();
-        vec![chunk]
+        self.head.last(usage)
     }
 }
 

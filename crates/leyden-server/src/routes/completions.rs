@@ -1,15 +1,16 @@
 //! `/v1/completions`: the continuation of texts.
 
-use crate::app::{App, Call, Served, document, unix_time};
+use crate::app::{App, Call, Served, document};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generate::{self, Format, finish_reason};
-use crate::grammars::{self, Shape};
+use crate::grammars;
+use crate::head::{Head, Names, shown};
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::openapi::{answer_schema, events_schema, operation, several_schema};
 use crate::prompt;
-use crate::request::{self, Common, Extras, Wanted};
+use crate::request::{self, Binding, Common, Extras, Form, Wanted};
 use crate::usage::Usage;
 use hyper::{Response, StatusCode};
 use leyden_text::Detokenizer;
@@ -19,48 +20,37 @@ use std::sync::Arc;
 /// The most tokens where a request does not say, as with OpenAI.
 const DEFAULT_TOKENS: usize = 16;
 
+const NAMES: Names = Names { id: "cmpl", whole: "text_completion", piece: "text_completion" };
+
 struct Ready {
     common: Common,
     wanted: Vec<Wanted>,
     extras: Extras,
-    shape: Option<Shape>,
+    form: Option<Form>,
     /// By choice, what stands before it.
     echo: Vec<String>,
 }
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (here, body) = (Arc::clone(&app), call);
-    let (call, ready) = prompt::aside(move || {
-        let ready = read(&here, &body)?;
-        Ok((body, ready))
-    })
-    .await?;
-    let Ready { common, wanted, extras, shape, echo } = ready;
+    let (call, ready) = prompt::prepare(&app, call, read).await?;
+    let Ready { common, wanted, extras, form, echo } = ready;
     let logprobs = extras.logprobs.is_some();
-    let (common, tasks) = common.tasks_after(&app, &call, wanted, extras, shape).await?;
+    let (common, tasks) = common.tasks_after(&app, &call, wanted, extras, form).await?;
     let choices = tasks.len();
     let salt = common.cache_salt.clone();
     let running = generate::submit(app, call, &common.model, tasks, salt).await?;
-    let head = Head {
-        id: format!("cmpl-{}", running.id()),
-        created: unix_time(),
-        seed: common.sampling.params.seed.cast_signed(),
-        logprobs,
-        model: Arc::clone(&common.model),
-    };
+    let head = Head::new(NAMES, &running, &common, logprobs);
     if common.stream {
         let offsets = vec![0; choices];
-        return Ok(running.stream(Chunks { head, echo, offsets, usage: common.usage_in_stream }));
+        return Ok(running.stream(Chunks { head, echo, offsets }));
     }
     let (answers, usage) = running.collect().await?;
     let choices = answers.into_iter().enumerate().map(|(i, mut a)| {
         let mut offset = echo[i].chars().count();
         a.text.insert_str(0, &echo[i]);
-        head.choice(i, &a, &mut offset, a.end)
+        choice(&head, i, &a, &mut offset, a.end)
     });
-    let mut shown = head.json(&choices.collect::<Vec<_>>());
-    shown["usage"] = usage.json();
-    Ok(document(StatusCode::OK, &shown))
+    Ok(document(StatusCode::OK, &head.whole(&choices.collect::<Vec<_>>(), usage)))
 }
 
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
@@ -81,6 +71,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     }
     let shape = grammars::shape(&mut body, limits)?;
     body.finish()?;
+    let form = shape.map(|shape| Form { shape, binding: Binding::Whole { gate: None } });
     let mut wanted = Vec::new();
     let mut echo = Vec::new();
     for (_, tokens) in prompts {
@@ -90,7 +81,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
         wanted.push(Wanted { prompt: Arc::new(tokens), room });
     }
     let extras = Extras { logprobs: top, ..Extras::default() };
-    Ok(Ready { common, wanted, extras, shape, echo })
+    Ok(Ready { common, wanted, extras, form, echo })
 }
 
 /// The text of a prompt, without special tokens.
@@ -107,66 +98,39 @@ fn text(model: &Served, tokens: &[u32]) -> String {
     text + &characters.finish()
 }
 
-struct Head {
-    id: String,
-    created: u64,
-    seed: i64,
-    logprobs: bool,
-    model: Arc<Served>,
+/// A choice or a piece of one. `offset` is where its tokens begin, in characters.
+fn choice(head: &Head, index: usize, piece: &Update, offset: &mut usize, end: Option<End>) -> Value {
+    json!({
+        "index": index,
+        "text": piece.text,
+        "logprobs": logprobs(head, &piece.logprobs, offset),
+        "finish_reason": end.map(finish_reason),
+    })
 }
 
-impl Head {
-    fn json(&self, choices: &[Value]) -> Value {
-        json!({
-            "id": self.id,
-            "object": "text_completion",
-            "created": self.created,
-            "model": self.model.name,
-            "choices": choices,
-            "seed": self.seed,
-            "system_fingerprint": concat!("leyden-", env!("CARGO_PKG_VERSION")),
-        })
+fn logprobs(head: &Head, tokens: &[TokenLogprob], offset: &mut usize) -> Value {
+    if !head.logprobs {
+        return Value::Null;
     }
-
-    /// A choice or a piece of one. `offset` is where its tokens begin, in characters.
-    fn choice(&self, index: usize, piece: &Update, offset: &mut usize, end: Option<End>) -> Value {
-        json!({
-            "index": index,
-            "text": piece.text,
-            "logprobs": self.logprobs(&piece.logprobs, offset),
-            "finish_reason": end.map(finish_reason),
-        })
+    let name = |id: u32| {
+        String::from_utf8_lossy(head.model.tokenizer.token_bytes(id).unwrap_or_default()).into_owned()
+    };
+    let mut offsets = Vec::new();
+    let mut names = Vec::new();
+    for t in tokens {
+        let name = name(t.token);
+        offsets.push(*offset);
+        *offset += name.chars().count();
+        names.push(name);
     }
-
-    fn token(&self, id: u32) -> String {
-        String::from_utf8_lossy(self.model.tokenizer.token_bytes(id).unwrap_or_default()).into_owned()
-    }
-
-    fn logprobs(&self, tokens: &[TokenLogprob], offset: &mut usize) -> Value {
-        if !self.logprobs {
-            return Value::Null;
-        }
-        // Minus infinity is not JSON; OpenAI's number for "nearly impossible" stands in for it.
-        let number = |p: f32| if p.is_finite() { json!(p) } else { json!(-9999.0) };
-        let mut offsets = Vec::new();
-        let mut names = Vec::new();
-        for t in tokens {
-            let name = self.token(t.token);
-            offsets.push(*offset);
-            *offset += name.chars().count();
-            names.push(name);
-        }
-        let top: Vec<Map<String, Value>> = tokens
-            .iter()
-            .map(|t| t.top.iter().map(|&(id, p)| (self.token(id), number(p))).collect())
-            .collect();
-        json!({
-            "tokens": names,
-            "token_logprobs": tokens.iter().map(|t| number(t.logprob)).collect::<Vec<_>>(),
-            "top_logprobs": top,
-            "text_offset": offsets,
-        })
-    }
+    let top: Vec<Map<String, Value>> =
+        tokens.iter().map(|t| t.top.iter().map(|&(id, p)| (name(id), shown(p))).collect()).collect();
+    json!({
+        "tokens": names,
+        "token_logprobs": tokens.iter().map(|t| shown(t.logprob)).collect::<Vec<_>>(),
+        "top_logprobs": top,
+        "text_offset": offsets,
+    })
 }
 
 struct Chunks {
@@ -174,7 +138,6 @@ struct Chunks {
     /// What stands before each choice, until it is out.
     echo: Vec<String>,
     offsets: Vec<usize>,
-    usage: bool,
 }
 
 impl Format for Chunks {
@@ -186,21 +149,11 @@ impl Format for Chunks {
         if update.text.is_empty() && update.logprobs.is_empty() && end.is_none() {
             return Vec::new();
         }
-        let shown = self.head.choice(choice, &update, &mut self.offsets[choice], end);
-        let mut chunk = self.head.json(&[shown]);
-        if self.usage {
-            chunk["usage"] = Value::Null;
-        }
-        vec![chunk]
+        vec![self.head.piece(self::choice(&self.head, choice, &update, &mut self.offsets[choice], end))]
     }
 
     fn usage(&mut self, usage: Usage) -> Vec<Value> {
-        if !self.usage {
-            return Vec::new();
-        }
-        let mut chunk = self.head.json(&[]);
-        chunk["usage"] = usage.json();
-        vec![chunk]
+        self.head.last(usage)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `/v1/embeddings`: vectors for texts.
 //!
-//! A text's vector is the state of the decoder's last layer behind its norm at the last token of the text, divided by
-//! its length. Models that were trained for this want it so; of others it is what they know about the next word.
+//! A text's vector is made of the states of the decoder's last layer behind its norm: their mean, that of the first token
+//! or that of the last, as the model says ([`leyden_engine::Pooling`]), divided by its length.
 
 use crate::app::{App, Call, Served, document};
 use crate::body::Reply;
@@ -12,6 +12,7 @@ use crate::openapi::{operation, several_schema};
 use crate::prompt;
 use crate::worker::{Task, Work};
 use hyper::{Response, StatusCode};
+use leyden_engine::Pool;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -20,23 +21,20 @@ struct Ready {
     tasks: Vec<Task>,
     /// Whether vectors are written as base64 of their bytes.
     packed: bool,
+    /// How many numbers of each are wanted.
+    dimensions: usize,
 }
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (here, body) = (Arc::clone(&app), call);
-    let (call, ready) = prompt::aside(move || {
-        let ready = read(&here, &body)?;
-        Ok((body, ready))
-    })
-    .await?;
-    let Ready { model, tasks, packed } = ready;
+    let (call, ready) = prompt::prepare(&app, call, read).await?;
+    let Ready { model, tasks, packed, dimensions } = ready;
     let running = generate::submit(app, call, &model, tasks, String::new()).await?;
     let (answers, usage) = running.collect().await?;
     let data: Vec<Value> = answers
         .into_iter()
         .enumerate()
         .map(|(i, a)| {
-            let vector = normalised(&a.state);
+            let vector = normalised(&a.state[..dimensions.min(a.state.len())]);
             let shown = if packed { base64(&vector).into() } else { json!(vector) };
             json!({ "object": "embedding", "index": i, "embedding": shown })
         })
@@ -62,11 +60,10 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
             return Err(ApiError::field("encoding_format", message));
         }
     };
-    if let Some(n) = body.size("dimensions", 1, i32::MAX as usize)?
-        && n != model.width
-    {
-        let message = format!("`dimensions`: the vectors have {}, and cannot be shortened", model.width);
-        return Err(ApiError::unsupported("dimensions", message));
+    let dimensions = body.size("dimensions", 1, i32::MAX as usize)?.unwrap_or(model.width);
+    if dimensions > model.width {
+        let message = format!("`dimensions` is {dimensions}, but the vectors have {}", model.width);
+        return Err(ApiError::field("dimensions", message));
     }
     body.harmless(&["user"]);
     let input = body.required("input")?;
@@ -74,9 +71,13 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let mut tasks = Vec::new();
     for (path, tokens) in prompt::several(&model, "input", input, limits.embedding_inputs)? {
         prompt::room(&model, &path, tokens.len())?;
-        tasks.push(Task { prompt: Arc::new(tokens), max_tokens: 1, work: Work::State });
+        tasks.push(Task {
+            prompt: Arc::new(tokens),
+            max_tokens: 1,
+            work: Work::State(Pool::new(model.pooling)),
+        });
     }
-    Ok(Ready { model, tasks, packed })
+    Ok(Ready { model, tasks, packed, dimensions })
 }
 
 /// The vector of length 1 in the same direction; zeros stay zeros.
@@ -103,8 +104,8 @@ fn base64(vector: &[f32]) -> String {
 }
 
 pub(super) fn describe(app: &App) -> Value {
-    let mut widths: Vec<usize> = app.models.iter().map(|m| m.width).collect();
-    widths.dedup();
+    // Each model takes its own width, too; this is what all take.
+    let narrowest = app.models.iter().map(|m| m.width).min();
     let body = json!({
         "type": "object",
         "additionalProperties": false,
@@ -113,7 +114,12 @@ pub(super) fn describe(app: &App) -> Value {
             "model": app.model_schema(),
             "input": several_schema(app, app.limits.embedding_inputs),
             "encoding_format": { "enum": ["float", "base64"] },
-            "dimensions": { "enum": widths, "description": "Only the model's own" },
+            "dimensions": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": narrowest,
+                "description": "At most the model's own; the first so many"
+            },
             "user": {}
         }
     });

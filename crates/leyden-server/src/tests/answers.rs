@@ -1,7 +1,13 @@
 //! What answers say.
 
-use super::{CHAT, COMPLETIONS, app, ask, get, post, run, story};
+use super::{CHAT, COMPLETIONS, Lines, app, ask, get, model, post, run, story, worker_options};
+use crate::app::App;
+use crate::log::{Log, LogFormat};
+use crate::{Model, ServerOptions, WorkerOptions};
+use leyden_engine::Pooling;
+use leyden_kernels::{Cpu, Tier};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 fn text(answer: &Value, choice: usize) -> &str {
     answer["choices"][choice]["text"].as_str().unwrap()
@@ -49,7 +55,7 @@ fn company_and_cache_change_nothing() {
             };
             let mut all = tokio::task::JoinSet::new();
             for i in 0..32 {
-                let app = std::sync::Arc::clone(&app);
+                let app = Arc::clone(&app);
                 all.spawn(
                     async move { (i, text(&ask(&app, COMPLETIONS, story(i, tokens)).await, 0).to_owned()) },
                 );
@@ -226,6 +232,62 @@ fn embeddings_have_length_one_and_do_not_depend_on_company() {
         let packed = ask(&app, path, json!({ "input": [[5, 6], [7]], "encoding_format": "base64" })).await;
         assert_eq!(packed["data"][1]["embedding"].as_str().unwrap().len(), (of(0).len() * 4).div_ceil(3) * 4);
         assert_eq!(packed["usage"]["prompt_tokens"], 3);
+        // The first numbers of a vector make a shorter one.
+        let short = json!({ "input": "The fox ran into the wood.", "dimensions": 4 });
+        let (short, whole) = (vector(&ask(&app, path, short).await, 0), vector(&alone, 0));
+        assert!(short.len() == 4 && (dot(&short, &short) - 1.0).abs() < 1e-5);
+        assert!((dot(&short, &whole[..4]) - dot(&whole[..4], &whole[..4]).sqrt()).abs() < 1e-5);
+    });
+}
+
+#[test]
+fn vectors_do_not_depend_on_how_a_text_is_cut() {
+    run(async {
+        let text = "A king had three daughters, and the youngest of them was so fair that the sun wondered. "
+            .repeat(3);
+        let input = json!({ "input": [text, "A king had three daughters."] });
+        let mut seen = Vec::new();
+        for (_, pooling) in Pooling::NAMES {
+            let of = async |step_tokens| {
+                let worker = WorkerOptions { step_tokens, ..worker_options() };
+                let log = Log::new(LogFormat::Json, Box::new(Lines::default()));
+                let model = Model { pooling, ..model(worker) };
+                let app = App::start(vec![model], ServerOptions::default(), log).unwrap();
+                // The second time parts of it could come from the cache.
+                let first = ask(&app, "/v1/embeddings", input.clone()).await["data"].clone();
+                assert_eq!(first, ask(&app, "/v1/embeddings", input.clone()).await["data"]);
+                first
+            };
+            let whole = of(256).await;
+            assert_eq!(whole, of(7).await, "{pooling}");
+            seen.push(whole);
+        }
+        assert!(seen[0] != seen[1] && seen[1] != seen[2] && seen[0] != seen[2]);
+    });
+}
+
+#[test]
+fn forms_are_the_same_on_any_number_of_threads() {
+    run(async {
+        let body = |seed: i32| {
+            let schema = json!({ "type": "object", "required": ["name", "age"], "additionalProperties": false,
+                "properties": { "name": { "type": "string", "maxLength": 12 }, "age": { "type": "integer", "maximum": 99 } } });
+            let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema } });
+            json!({ "prompt": "Who is it? ", "response_format": format, "max_tokens": 80, "seed": seed, "n": 4 })
+        };
+        let mut answers = Vec::new();
+        for threads in [1, 3] {
+            let cpu = Arc::new(Cpu::new(Tier::best(), threads).unwrap());
+            let log = Log::new(LogFormat::Json, Box::new(Lines::default()));
+            let model = Model { cpu, ..model(worker_options()) };
+            let app = App::start(vec![model], ServerOptions::default(), log).unwrap();
+            let (a, b) = tokio::join!(ask(&app, COMPLETIONS, body(1)), ask(&app, COMPLETIONS, body(2)));
+            let texts: Vec<Value> =
+                [a, b].iter().flat_map(|v| v["choices"].as_array().unwrap().clone()).collect();
+            assert!(texts.iter().any(|c| c["finish_reason"] == "stop"));
+            answers.push(texts);
+        }
+        assert_eq!(answers[0], answers[1]);
     });
 }
 

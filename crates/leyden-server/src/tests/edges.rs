@@ -211,7 +211,7 @@ fn every_field_is_checked_at_its_edges() {
                 ],
             ),
             ("encoding_format", vec![json!("float"), json!("base64")], vec![json!("int8"), json!(1)]),
-            ("dimensions", vec![], vec![json!(0), json!(1), json!("x")]),
+            ("dimensions", vec![json!(1)], vec![json!(0), json!(1 << 20), json!("x")]),
             ("user", vec![json!("x")], vec![]),
             ("unknown", vec![], vec![json!(1)]),
         ];

@@ -3,6 +3,7 @@
 mod answers;
 mod compiling;
 mod connections;
+mod costs;
 mod edges;
 mod keys;
 mod operations;
@@ -17,6 +18,7 @@ use crate::log::{Log, LogFormat};
 use crate::{Model, ServerOptions, WorkerOptions};
 use hyper::body::{Body, Bytes};
 use hyper::{Request, Response};
+use leyden_engine::Pooling;
 use leyden_engine::sample::SamplingParams;
 use leyden_kernels::{Cpu, Tier};
 use leyden_models::Decoder;
@@ -73,6 +75,7 @@ fn model(worker: WorkerOptions) -> Model {
         template: None,
         sampling: SamplingParams::default(),
         sequence_breakers: vec!["\n".to_owned()],
+        pooling: Pooling::default(),
         worker,
     }
 }

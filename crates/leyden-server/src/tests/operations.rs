@@ -1,6 +1,6 @@
 //! Counters, logs, health.
 
-use super::{CHAT, COMPLETIONS, app, ask, events, get, post, run, start, story, worker_options};
+use super::{CHAT, COMPLETIONS, app, ask, events, get, post, run, start, story, until, worker_options};
 use crate::ServerOptions;
 use serde_json::json;
 
@@ -61,8 +61,8 @@ fn logs_have_numbers_and_no_texts() {
         });
         ask(&app, CHAT, request.clone()).await;
         events(&app, CHAT, request).await;
-        // A stream's line comes when the task that told it has ended, too.
-        super::until("the stream is logged", || lines.text().lines().count() == 2).await;
+        // A stream's line is written when its task has ended, just behind its last event.
+        until("both lines", || lines.text().lines().count() == 2).await;
         post(&app, CHAT, json!({ "messages": [{ "role": secret, "content": secret }], secret: 1 })).await;
         get(&app, &format!("/{secret}")).await;
         let log = lines.text();

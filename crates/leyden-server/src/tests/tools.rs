@@ -18,7 +18,11 @@ const TEMPLATE: &str = "{% if tools %}tools: {{ tools | tojson }}\n{% endif %}\
     {% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking %}<think>\n{% endif %}{% endif %}";
 
 fn app() -> Arc<App> {
-    let template = ChatTemplate::new(TEMPLATE, "", "", "test").unwrap();
+    app_of(TEMPLATE)
+}
+
+fn app_of(template: &str) -> Arc<App> {
+    let template = ChatTemplate::new(template, "", "", "test").unwrap();
     let worker = crate::WorkerOptions { context: 2048, ..worker_options() };
     let model = Model { template: Some(Arc::new(template)), ..model(worker) };
     let log = Log::new(LogFormat::Json, Box::new(Lines::default()));
@@ -111,6 +115,96 @@ fn several_calls_are_told_apart() {
                 serde_json::from_str::<Value>(call["function"]["arguments"].as_str().unwrap()).unwrap();
             }
         }
+    });
+}
+
+/// The token of a text.
+fn token(app: &App, text: &str) -> String {
+    let t = &app.models[0].tokenizer;
+    let id = (0..t.vocab_size() as u32).find(|id| t.token_bytes(*id) == Some(text.as_bytes()));
+    id.unwrap_or_else(|| panic!("no token is {text:?}")).to_string()
+}
+
+fn arguments_are_valid(call: &Value) {
+    let arguments: Value = serde_json::from_str(call["function"]["arguments"].as_str().unwrap()).unwrap();
+    match call["function"]["name"].as_str() {
+        Some("roll") => assert!((1..=20).contains(&arguments["of"].as_i64().unwrap()), "{call}"),
+        Some("weather") => {
+            assert!(["London", "Paris"].contains(&arguments["of"].as_str().unwrap()), "{call}")
+        }
+        _ => panic!("{call}"),
+    }
+    assert_eq!(arguments.as_object().unwrap().len(), 1);
+}
+
+/// A template whose calls begin with a word that the model knows, so that a bias makes it call.
+const WORDS: &str = "{% if tools %}tools: {{ tools | tojson }}\n{% endif %}\
+    {% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}\
+    {% for c in m.tool_calls or [] %} king {{ {'name': c.function.name, 'arguments': c.function.arguments} | tojson }} queen{% endfor %}\
+    <|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+#[test]
+fn calls_that_the_model_begins_follow_their_schemas() {
+    run(async {
+        let app = app_of(WORDS);
+        assert_eq!(app.models[0].format.calls().unwrap().start, "king");
+        let king = token(&app, " king");
+        let ask_for = |parallel: bool, seed: i32| {
+            let bias = json!({ king.as_str(): 100 });
+            chat(
+                json!({ "logit_bias": bias, "parallel_tool_calls": parallel, "seed": seed, "temperature": 2 }),
+            )
+        };
+        for seed in 0..3 {
+            let answer = ask(&app, CHAT, ask_for(false, seed)).await;
+            assert_eq!(answer["choices"][0]["finish_reason"], "tool_calls", "{answer}");
+            let calls = answer["choices"][0]["message"]["tool_calls"].as_array().unwrap();
+            assert_eq!(calls.len(), 1);
+            arguments_are_valid(&calls[0]);
+        }
+        // One after the other, until the tokens are used up.
+        let answer = ask(&app, CHAT, ask_for(true, 1)).await;
+        let calls = answer["choices"][0]["message"]["tool_calls"].as_array().unwrap();
+        assert!(calls.len() > 1 && answer["choices"][0]["finish_reason"] == "length", "{answer}");
+        calls[..calls.len() - 1].iter().for_each(arguments_are_valid);
+        // Text is as it comes, with a schema that cannot be enforced, too.
+        let mut free =
+            chat(json!({ "max_tokens": 30, "ignore_eos": true, "logit_bias": { king.as_str(): -100 } }));
+        let said = ask(&app, CHAT, free.clone()).await;
+        assert_eq!(said["usage"]["completion_tokens"], 30);
+        free["tools"][0]["function"]["parameters"]["uniqueItems"] = true.into();
+        assert_eq!(ask(&app, CHAT, free.clone()).await["usage"]["completion_tokens"], 30);
+        free["tools"][0]["function"]["strict"] = true.into();
+        let (status, error) = post(&app, CHAT, free).await;
+        assert_eq!((status, &error["error"]["code"]), (400, &json!("invalid_grammar")), "{error}");
+    });
+}
+
+/// As GPT-OSS's: messages with channels.
+const CHANNELS: &str = "{% if tools %}tools: {{ tools | tojson }}\n{% endif %}\
+    {% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}\
+    {# <|channel|>analysis #}{% if add_generation_prompt %}<|start|>assistant{% endif %}";
+
+#[test]
+fn calls_in_channels_can_be_asked_for() {
+    run(async {
+        let app = app_of(CHANNELS);
+        assert!(app.models[0].format.is_harmony());
+        let (call, think) = (token(&app, "c"), token(&app, "a"));
+        let named = json!({ "type": "function", "function": { "name": "roll" } });
+        for choice in [json!("required"), named] {
+            let request = chat(json!({ "tool_choice": choice, "logit_bias": { call.as_str(): 100 } }));
+            let answer = ask(&app, CHAT, request).await;
+            assert_eq!(answer["choices"][0]["finish_reason"], "tool_calls", "{answer}");
+            arguments_are_valid(&answer["choices"][0]["message"]["tool_calls"][0]);
+        }
+        // It may think before, and may not end without a call.
+        let more =
+            json!({ "tool_choice": "required", "logit_bias": { think.as_str(): 30 }, "max_tokens": 60 });
+        let answer = ask(&app, CHAT, chat(more)).await;
+        let message = &answer["choices"][0]["message"];
+        assert_eq!(answer["choices"][0]["finish_reason"], "length", "{answer}");
+        assert!(message["reasoning_content"].as_str().unwrap().contains('a'), "{answer}");
     });
 }
 

@@ -5,7 +5,7 @@ use super::job::{Said, Stuck, Work};
 use crate::mailbox::{End, Sender};
 use crate::metrics::ModelMetrics;
 use leyden_engine::schedule::{Request, verify};
-use leyden_engine::{ErrorKind, OutputRow};
+use leyden_engine::{ErrorKind, OutputRow, StateRow};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ pub(super) struct Active {
 }
 
 impl Active {
-    /// Chooses the tokens at an entry's rows; they, and whether the answer ends.
+    /// Chooses the tokens of a text at an entry's rows; they, and whether the answer ends.
     pub(super) fn answer(
         &mut self,
         parts: &Parts,
@@ -35,21 +35,14 @@ impl Active {
         now: Instant,
         metrics: &ModelMetrics,
     ) -> (Vec<u32>, bool) {
-        let choice = match &mut self.work {
-            Work::State => {
-                let state = rows.first().map(|r| r.state.to_vec()).unwrap_or_default();
-                self.end = Some(if state.iter().all(|x| x.is_finite()) { End::Stop } else { End::NotFinite });
-                self.mailbox.update(self.choice, |u| u.state = state);
-                return (vec![0], true);
-            }
-            Work::Text(choice) => choice,
-        };
+        let Work::Text(choice) = &mut self.work else { return (vec![0], true) };
         let mut said = Vec::new();
         let mut tokens = Vec::new();
         // An error ends the choosing, also where it only means that the answer is complete.
         let choose = |i: usize| {
             let row = &rows[i];
-            let token = choice.choose(row.logits, row.position + 1).map_err(Some)?;
+            let token =
+                choice.choose(parts.tokenizer.as_ref(), row.logits, row.position + 1).map_err(Some)?;
             tokens.push(token);
             let what = choice.say(parts.tokenizer.as_ref(), token, row.logits);
             let stops = what.stops;
@@ -84,6 +77,19 @@ impl Active {
             });
         }
         (tokens, stop)
+    }
+
+    /// Takes the states of a part of the text; `whole` says that it was the last. Then a token stands in for an answer.
+    pub(super) fn pool(&mut self, states: &[StateRow<'_>], whole: bool) -> Option<(Vec<u32>, bool)> {
+        let Work::State(pool) = &mut self.work else { return None };
+        states.iter().for_each(|row| pool.push(row.position, row.state));
+        if !whole {
+            return None;
+        }
+        let state = pool.vector();
+        self.end = Some(if state.iter().all(|x| x.is_finite()) { End::Stop } else { End::NotFinite });
+        self.mailbox.update(self.choice, |u| u.state = state);
+        Some((vec![0], true))
     }
 
     fn measure(&mut self, tokens: usize, now: Instant, metrics: &ModelMetrics) {

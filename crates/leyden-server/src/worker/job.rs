@@ -2,10 +2,10 @@
 
 use super::logprobs::logprobs;
 use crate::mailbox::{Sender, TokenLogprob};
-use leyden_constrain::Constraint;
-use leyden_engine::Scope;
+use leyden_constrain::{Constraint, Guide};
 use leyden_engine::sample::{Sampler, TokenSet};
 use leyden_engine::schedule::KeyId;
+use leyden_engine::{Pool, Scope};
 use leyden_text::{AnswerText, Tokenizer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -39,8 +39,18 @@ pub(crate) struct Task {
 pub(crate) enum Work {
     /// A text.
     Text(Box<Choice>),
-    /// The last state of the prompt.
-    State,
+    /// A vector of the prompt.
+    State(Pool),
+}
+
+impl Work {
+    /// Whether what the cache has of the prompt need not be computed.
+    pub(super) fn shares(&self) -> bool {
+        match self {
+            Work::Text(_) => true,
+            Work::State(pool) => !pool.pooling().needs_all(),
+        }
+    }
 }
 
 /// How a text is generated.
@@ -53,10 +63,24 @@ pub(crate) struct Choice {
     pub(crate) logprobs: Option<usize>,
     /// Whether the model's end does not end it.
     pub(crate) ignore_end: bool,
-    /// What the text must look like.
-    pub(crate) constraint: Option<Constraint>,
-    /// What must have been said before that counts, such as the end of reasoning: a text whose stop text that is.
-    pub(crate) gate: Option<AnswerText>,
+    pub(crate) rule: Rule,
+    /// Whether nothing can follow what was chosen.
+    pub(crate) complete: bool,
+}
+
+/// What a text must look like.
+#[derive(Debug)]
+pub(crate) enum Rule {
+    /// As it comes.
+    None,
+    /// All of it follows a grammar.
+    Grammar {
+        constraint: Box<Constraint>,
+        /// What must have been said before that counts, such as the end of reasoning: a text whose stop text that is.
+        gate: Option<AnswerText>,
+    },
+    /// The calls of tools in it do.
+    Calls(Guide),
 }
 
 /// Why no token could be chosen.
@@ -85,20 +109,33 @@ impl Choice {
     ///
     /// # Errors
     /// As [`Sampler::sample`], or no token is allowed.
-    pub(crate) fn choose(&mut self, logits: &[f32], position: usize) -> Result<u32, Stuck> {
-        let Some(constraint) = self.constraint.as_mut().filter(|_| self.gate.is_none()) else {
-            return self.sampler.sample(logits, position).map_err(Stuck::Sampler);
-        };
-        // A grammar comes from outside. Should it find a fault in the library that follows it, it costs its own request
-        // and no other.
-        let guarded = |work: &mut dyn FnMut() -> Result<u32, Stuck>| {
-            catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Stuck::Grammar))
-        };
-        guarded(&mut || constraint.mask().map(|_| 0).map_err(|_| Stuck::Grammar))?;
-        let mask = constraint.mask().map_err(|_| Stuck::Grammar)?;
-        let allowed = TokenSet::new(mask.words());
-        let token = self.sampler.sample_masked(logits, allowed, position).map_err(Stuck::Sampler)?;
-        guarded(&mut || constraint.accept(token).map(|()| token).map_err(|_| Stuck::Grammar))
+    pub(crate) fn choose(
+        &mut self,
+        tokenizer: &dyn Tokenizer,
+        logits: &[f32],
+        position: usize,
+    ) -> Result<u32, Stuck> {
+        let Choice { sampler, text, rule, complete, .. } = self;
+        match rule {
+            Rule::None | Rule::Grammar { gate: Some(_), .. } => {
+                sampler.sample(logits, position).map_err(Stuck::Sampler)
+            }
+            Rule::Grammar { constraint, gate: None } => {
+                let token = masked(sampler, constraint, logits, position)?;
+                guarded(|| constraint.accept(token))?;
+                *complete = constraint.is_complete();
+                Ok(token)
+            }
+            Rule::Calls(guide) => {
+                let token = match guide.constraint() {
+                    Some(constraint) => masked(sampler, constraint, logits, position)?,
+                    None => outside_calls(sampler, guide, text, tokenizer, logits, position)?,
+                };
+                let bytes = text.bytes(tokenizer, token);
+                *complete = guarded(|| guide.accept(token, &bytes))?;
+                Ok(token)
+            }
+        }
     }
 
     /// Takes the chosen token in.
@@ -107,15 +144,55 @@ impl Choice {
             return Said { stops: true, releases: true, ..Said::default() };
         }
         self.sampler.accept(&[token]);
-        let bound = self.gate.is_none();
-        if self.gate.as_mut().is_some_and(|gate| gate.push(tokenizer, token).stopped) {
-            self.gate = None;
+        if let Rule::Grammar { gate, .. } = &mut self.rule
+            && gate.as_mut().is_some_and(|gate| gate.push(tokenizer, token).stopped)
+        {
+            *gate = None;
         }
         let event = self.text.push(tokenizer, token);
         let logprob = self.logprobs.map(|top| logprobs(logits, token, top));
         // Where nothing can follow, no end needs to be waited for.
-        let complete = self.constraint.as_ref().is_some_and(Constraint::is_complete);
-        let whole = bound && complete && !event.stopped;
+        let whole = self.complete && !event.stopped;
         Said { text: event.text, logprob, counts: true, stops: event.stopped || whole, releases: whole }
     }
+}
+
+/// Follows a grammar, which comes from outside. Should it find a fault in the library that does it, it costs its own
+/// request and no other.
+fn guarded<T>(work: impl FnOnce() -> Result<T, leyden_constrain::Error>) -> Result<T, Stuck> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(_)) | Err(_) => Err(Stuck::Grammar),
+    }
+}
+
+/// Chooses among the tokens that a grammar allows.
+fn masked(
+    sampler: &mut Sampler,
+    constraint: &mut Constraint,
+    logits: &[f32],
+    position: usize,
+) -> Result<u32, Stuck> {
+    let mask = guarded(move || constraint.mask())?;
+    sampler.sample_masked(logits, TokenSet::new(mask.words()), position).map_err(Stuck::Sampler)
+}
+
+/// Chooses where no call is open: among all tokens, and only if that gives one that no call goes on with, among those
+/// that may come.
+fn outside_calls(
+    sampler: &mut Sampler,
+    guide: &Guide,
+    text: &AnswerText,
+    tokenizer: &dyn Tokenizer,
+    logits: &[f32],
+    position: usize,
+) -> Result<u32, Stuck> {
+    let describe = |token| (text.bytes(tokenizer, token), tokenizer.is_end(token));
+    let token = sampler.sample(logits, position).map_err(Stuck::Sampler)?;
+    let (bytes, ends) = describe(token);
+    if !guarded(|| Ok(guide.refuses(&bytes, ends)))? {
+        return Ok(token);
+    }
+    let mask = guarded(|| Ok(guide.allowed(describe)))?;
+    sampler.sample_masked(logits, TokenSet::new(mask.words()), position).map_err(Stuck::Sampler)
 }

@@ -8,8 +8,9 @@ mod active;
 mod job;
 mod logprobs;
 mod step;
+mod turns;
 
-pub(crate) use job::{Choice, Job, Task, Work};
+pub(crate) use job::{Choice, Job, Rule, Task, Work};
 
 use crate::failure::{Error, ErrorKind};
 use crate::log::Log;
@@ -28,7 +29,7 @@ use std::thread::JoinHandle;
 /// Requests on their way to the thread: it takes them all after each step.
 const SUBMISSIONS: usize = 1024;
 
-/// The thread's stack: following a grammar goes deeper than most code.
+/// The thread's stack: following a grammar goes deeper than most code. The pool's threads have as much.
 const STACK_BYTES: usize = 16 << 20;
 
 /// What the thread is told.

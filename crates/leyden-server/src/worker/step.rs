@@ -2,14 +2,14 @@
 
 use super::active::Active;
 use super::job::{Job, Work};
-use super::{Command, Parts};
+use super::{Command, Parts, turns};
 use crate::mailbox::End;
 use crate::metrics::ModelMetrics;
 use leyden_engine::schedule::{
     Chosen, Decision, Finish, Refusal, Request, RequestId, Scheduled, Scheduler, SchedulerOptions, Step,
     StepCost,
 };
-use leyden_engine::{Engine, OutputRow};
+use leyden_engine::{Engine, Outputs};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -131,7 +131,8 @@ impl Loop {
                 priority: job.priority,
                 prompt: task.prompt.to_vec(),
                 max_tokens: task.max_tokens,
-                scope: Some(Arc::clone(&job.scope)),
+                // What is in the cache has no states.
+                scope: task.work.shares().then(|| Arc::clone(&job.scope)),
                 deadline: Some(job.deadline.saturating_duration_since(self.started)),
                 speculate: self.parts.options.speculate && matches!(task.work, Work::Text(_)),
             };
@@ -185,7 +186,7 @@ impl Loop {
             self.drop_request(id, End::Closing);
         }
         let Some(engine) = &mut self.engine else { return false };
-        let step = match self.scheduler.plan(self.started.elapsed(), engine.tables_mut()) {
+        let mut step = match self.scheduler.plan(self.started.elapsed(), engine.tables_mut()) {
             Ok(step) => step,
             Err(error) => {
                 self.restart(&error.to_string());
@@ -195,6 +196,11 @@ impl Loop {
         self.follow(&step.decisions);
         if step.scheduled.is_empty() {
             return false;
+        }
+        for (s, entry) in step.scheduled.iter().zip(&mut step.plan.entries) {
+            if self.active.get(&s.request).is_some_and(|a| matches!(a.work, Work::State(_))) {
+                entry.outputs = Outputs::States;
+            }
         }
         let begun = Instant::now();
         let computed = catch_unwind(AssertUnwindSafe(|| self.compute(&step)));
@@ -257,25 +263,7 @@ impl Loop {
             assert!(!step.scheduled.iter().any(plants), "a panic that a test planted");
         }
         let output = engine.step(&step.plan)?;
-        let rows: Vec<OutputRow<'_>> = output.rows().collect();
-        let now = Instant::now();
-        let mut rest = &rows[..];
-        let mut chosen = Vec::new();
-        for (s, entry) in step.scheduled.iter().zip(&step.plan.entries).filter(|(s, _)| s.samples) {
-            let (own, others) = rest.split_at(s.drafted + 1);
-            rest = others;
-            let Some(active) = self.active.get_mut(&s.request) else {
-                // Cancelled; the scheduler wants a token all the same.
-                chosen.push(Chosen { request: s.request, tokens: vec![0], stop: true });
-                continue;
-            };
-            let guesses = &entry.tokens[s.tokens - s.drafted..];
-            let (tokens, stop) = active.answer(&self.parts, own, guesses, now, &self.metrics);
-            self.metrics.guesses.add(s.drafted);
-            self.metrics.right_guesses.add(tokens.len() - 1);
-            chosen.push(Chosen { request: s.request, tokens, stop });
-        }
-        Ok(chosen)
+        Ok(turns::choose(&self.parts, step, &output, &mut self.active, &self.metrics))
     }
 
     /// Passes on what the scheduler decided.

@@ -32,10 +32,12 @@ pub enum HfFile {
     ChatTemplate,
     /// The chat template in JSON, as processors of images have it.
     ChatTemplateJson,
+    /// How sentence-transformers makes vectors of texts.
+    Pooling,
 }
 
 /// Name and most bytes of every file. The largest vocabularies take some 40 MB.
-const FILES: [(HfFile, &str, u64); 7] = [
+const FILES: [(HfFile, &str, u64); 8] = [
     (HfFile::Config, "config.json", 4 << 20),
     (HfFile::GenerationConfig, "generation_config.json", 1 << 20),
     (HfFile::Tokenizer, "tokenizer.json", 256 << 20),
@@ -43,6 +45,7 @@ const FILES: [(HfFile, &str, u64); 7] = [
     (HfFile::SpecialTokensMap, "special_tokens_map.json", 4 << 20),
     (HfFile::ChatTemplate, "chat_template.jinja", MAX_TEMPLATE_BYTES),
     (HfFile::ChatTemplateJson, "chat_template.json", MAX_TEMPLATE_BYTES),
+    (HfFile::Pooling, "1_Pooling/config.json", 1 << 20),
 ];
 
 const MAX_TEMPLATE_BYTES: u64 = 1 << 20;

@@ -16,6 +16,8 @@ pub(super) const MARKS: [&str; 7] =
     [START, CHANNEL, MESSAGE, "<|constrain|>", "<|end|>", "<|call|>", "<|return|>"];
 /// The longest header, in bytes; what is longer is none.
 const MOST_HEADER_BYTES: usize = 1024;
+/// How the header of a call begins, with a channel and without.
+pub(super) const OPENINGS: [&str; 2] = ["<|channel|>commentary to=functions.", " to=functions."];
 
 #[derive(Clone, Debug)]
 enum State {
@@ -41,14 +43,7 @@ pub(super) struct Harmony {
 
 impl Harmony {
     pub(super) fn new(prompt: &str, tools: bool) -> Harmony {
-        // The prompt may have begun the message.
-        let header = prompt.rfind(START).map_or("", |at| &prompt[at..]);
-        let state = match header.split_once(MESSAGE) {
-            Some((header, body)) if !ENDS.iter().any(|end| body.contains(end)) => {
-                State::Body(kind(header, tools))
-            }
-            _ => State::Header,
-        };
+        let state = begun(prompt).map_or(State::Header, |header| State::Body(kind(header, tools)));
         Harmony { state, pending: String::new(), tools }
     }
 
@@ -68,10 +63,7 @@ impl Harmony {
     }
 
     fn header(&mut self, done: bool, parts: &mut Vec<Part>) -> bool {
-        let text = self.pending.trim_ascii_start();
-        let begins = |mark: &str| text.starts_with(mark) || mark.starts_with(text);
-        let is_header =
-            [START, CHANNEL, MESSAGE, "to=", "assistant", "<|constrain|>"].iter().any(|mark| begins(mark));
+        let is_header = is_header(self.pending.as_bytes());
         let end = self.pending.find(MESSAGE);
         if !is_header || end.unwrap_or(self.pending.len()) > MOST_HEADER_BYTES {
             self.state = State::Body(Body::Content);
@@ -136,6 +128,62 @@ impl Harmony {
         }
         self.state = State::Header;
     }
+}
+
+/// The header of the message that the prompt has begun, if it has.
+fn begun(prompt: &str) -> Option<&str> {
+    let (header, body) = prompt[prompt.rfind(START)?..].split_once(MESSAGE)?;
+    (!ENDS.iter().any(|end| body.contains(end))).then_some(header)
+}
+
+/// Whether an answer to the prompt begins within a body.
+pub(super) fn in_body(prompt: &str) -> bool {
+    begun(prompt).is_some()
+}
+
+/// Whether a text may be the beginning of a header.
+fn is_header(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
+    let begins = |mark: &[u8]| text.starts_with(mark) || mark.starts_with(text);
+    [START, CHANNEL, MESSAGE, "to=", "assistant", "<|constrain|>"].iter().any(|mark| begins(mark.as_bytes()))
+}
+
+/// What a header came to.
+#[derive(Debug)]
+pub(super) enum Seen {
+    More,
+    /// It ends before this byte.
+    Body(usize),
+    /// It is one of the [`OPENINGS`], which ends before this byte.
+    Call(&'static str, usize),
+}
+
+/// The recipient of a call, up to the tool's name.
+const FUNCTIONS: &str = "to=functions.";
+
+/// Looks at a header, so far.
+pub(super) fn header(text: &[u8]) -> Seen {
+    let find = |word: &str| text.windows(word.len()).position(|window| window == word.as_bytes());
+    let end = find(MESSAGE);
+    if !is_header(text) || end.unwrap_or(text.len()) > MOST_HEADER_BYTES {
+        return Seen::Body(0);
+    }
+    let to = find("to=").filter(|to| end.is_none_or(|end| *to < end));
+    match (to, end) {
+        (Some(to), _) if text[to..].starts_with(FUNCTIONS.as_bytes()) => {
+            let channel = find(CHANNEL).is_some_and(|channel| channel < to);
+            Seen::Call(OPENINGS[usize::from(!channel)], to + FUNCTIONS.len())
+        }
+        (_, Some(end)) => Seen::Body(end + MESSAGE.len()),
+        (_, None) => Seen::More,
+    }
+}
+
+/// Where what ends a body ends, or begins if it belongs to the next header.
+pub(super) fn body_end(text: &[u8]) -> Option<usize> {
+    let find = |mark: &&str| text.windows(mark.len()).position(|window| window == mark.as_bytes());
+    let (at, mark) = ENDS.iter().filter_map(|mark| Some((find(mark)?, *mark))).min()?;
+    Some(if [START, CHANNEL].contains(&mark) { at } else { at + mark.len() })
 }
 
 /// What the body behind a header is.

@@ -3,6 +3,7 @@
 //! * [`OutputFormat::detect`] finds out from the chat template how a model writes these. It renders conversations with
 //!   known calls and reads off what stands around them, so that formats need no names here; only harmony, whose answers
 //!   are messages themselves, is known as such.
+//! * [`CallWatch`] says when a call opens, for those who choose the tokens behind that.
 //! * [`OutputParser`] turns text that arrives in pieces into [`OutputEvent`]s. The events, joined, are the same however
 //!   the text is cut.
 //!
@@ -22,10 +23,13 @@ mod harmony;
 mod json_scan;
 mod literal;
 mod parser;
+mod reading;
 mod tools;
+mod watch;
 
 pub use calls::{CallBody, CallSyntax};
 pub use parser::OutputParser;
+pub use watch::{CallWatch, Opening};
 
 use crate::template::ChatTemplate;
 use crate::tokenizer::Tokenizer;

@@ -2,9 +2,10 @@
 
 use serde_json::Value as Json;
 
-use super::calls::{Call, Progress, Reader, Reading};
+use super::calls::{Call, Progress, Reader};
 use super::harmony::Harmony;
 use super::literal::{Literal, Match, beginning};
+use super::reading::Reading;
 use super::tools::Tools;
 use super::{OutputEvent, OutputFormat};
 
@@ -83,8 +84,8 @@ impl OutputParser {
             let reader = Reader::new(syntax);
             let section = (Literal::new(&syntax.section.0), Literal::new(&syntax.section.1));
             let mut triggers: Vec<String> = section.0.words().first().cloned().into_iter().collect();
-            triggers.extend(reader.start().words().iter().take(2).cloned());
-            triggers.extend(reader.other_start().words().first().cloned());
+            triggers.extend(reader.start.words().iter().take(2).cloned());
+            triggers.extend(reader.other_start.words().first().cloned());
             triggers.retain(|word| word.len() > 1);
             Calls { reader, section, triggers, bare: syntax.is_bare() }
         });
@@ -241,7 +242,7 @@ impl Marked {
                 Match::No => {}
             }
         }
-        let bare = calls.bare && self.at_start || self.in_section && calls.reader.start().is_empty();
+        let bare = calls.bare && self.at_start || self.in_section && calls.reader.start.is_empty();
         if bare && rest.starts_with(['{', '[']) {
             let before = self.take(blanks);
             self.state = State::Call(Box::new(Reading::new()), before);

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use leyden::{GenerateOptions, KvType, Level, LoadOptions, Model, ModelFile, PackCache};
+use leyden::{GenerateOptions, KvType, Level, LoadOptions, Model, ModelFile, PackCache, Pooling};
 use leyden_kernels::topology::Topology;
-use leyden_server::{ApiKeys, LogFormat, Need, ServerOptions, WorkerOptions, plan_memory};
+use leyden_server::{ApiKeys, LogFormat, MemoryPlan, Need, ServerOptions, WorkerOptions, plan_memories};
 
 use super::connections;
 use super::failure::Failure;
@@ -60,6 +60,10 @@ pub(crate) struct Args {
     /// By how many milliseconds prompts may lengthen the time between two tokens of others
     #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60000))]
     prompt_stall: u64,
+    /// What the vectors of `/v1/embeddings` are made of: mean (of all tokens), cls (the first) or last; by default what
+    /// the model says, and mean for one that says nothing
+    #[arg(long, value_name = "POOLING")]
+    pooling: Option<Pooling>,
     /// Do not guess tokens ahead where a text repeats itself
     #[arg(long)]
     no_speculation: bool,
@@ -72,6 +76,10 @@ pub(crate) struct Args {
     /// Most open connections
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: u32,
+    /// Most open connections of one address, or of one /64 network of IPv6; by default half of `--connections`. Those from
+    /// this machine are not counted
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    connections_per_peer: Option<u32>,
     /// Largest body of a request in bytes
     #[arg(long, value_name = "N", default_value_t = 8 << 20, value_parser = clap::value_parser!(u32).range(1024..=1 << 30))]
     max_body: u32,
@@ -102,23 +110,33 @@ fn log_format(name: &str) -> Result<LogFormat, String> {
 pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     let keys = args.api_keys.as_deref().map(ApiKeys::read).transpose()?;
     let mut aliases = aliases(args)?;
-    let mut models = Vec::new();
+    let mut loaded = Vec::new();
     if args.models.is_empty() {
         note("no model named: the embedded storyteller is served, a toy of 4 million parameters");
-        models.push(ready(args, &Model::embedded(&options(args))?, "storyteller".to_owned(), &mut aliases)?);
+        loaded.push((Model::embedded(&options(args))?, "storyteller".to_owned()));
     }
-    for named in &args.models {
-        let path = model_file::locate(named)?;
-        if !matches!(args.packs.cache(), PackCache::Folder { map: true, .. }) {
-            weights_fit(&path)?;
-        }
-        let model = load(&path, &options(args))?;
+    let paths: Vec<PathBuf> =
+        args.models.iter().map(|named| model_file::locate(named)).collect::<Result<_, _>>()?;
+    if !matches!(args.packs.cache(), PackCache::Folder { map: true, .. }) {
+        weights_fit(&paths)?;
+    }
+    for (named, path) in args.models.iter().zip(&paths) {
+        let model = load(path, &options(args))?;
         packs::tell(&model);
         if let Some(unplaced) = model.unplaced() {
             note(unplaced);
         }
-        models.push(ready(args, &model, name(named, &path), &mut aliases)?);
+        loaded.push((model, name(named, path)));
     }
+    // All weights are there now: what is left is for the caches.
+    let needs = loaded.iter().map(|(model, name)| need(args, model, name)).collect::<Result<Vec<_>, _>>()?;
+    let plans = plan_memories(&needs, Topology::detect().memory.usable_bytes())
+        .map_err(|(i, what)| Failure::new(format!("{}: {what}", loaded[i].1)))?;
+    let models: Vec<leyden_server::Model> = loaded
+        .into_iter()
+        .zip(&plans)
+        .map(|((model, name), plan)| ready(args, &model, name, plan, &mut aliases))
+        .collect();
     if let Some(unknown) = aliases.keys().next() {
         return Err(Failure::usage(format!("--alias: no model is called `{unknown}`")));
     }
@@ -133,6 +151,8 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         ..ServerOptions::default()
     };
     server.limits.connections = args.connections as usize;
+    let per_peer = args.connections_per_peer.unwrap_or(args.connections.div_ceil(2));
+    server.limits.connections_per_peer = per_peer as usize;
     server.limits.body_bytes = args.max_body as usize;
     let names: Vec<String> = models.iter().map(|m| m.name.clone()).collect();
     connections::allow();
@@ -185,13 +205,17 @@ fn name(named: &Path, path: &Path) -> String {
     }
 }
 
-/// Refuses weights that do not fit the memory, before they are read.
-fn weights_fit(path: &Path) -> Result<(), Failure> {
-    let bytes: u64 = ModelFile::open(path)?.weights().tensor_info().iter().map(|t| t.bytes as u64).sum();
+/// Refuses weights that do not fit the memory together, before they are read.
+fn weights_fit(paths: &[PathBuf]) -> Result<(), Failure> {
+    let mut bytes = 0_u64;
+    for path in paths {
+        bytes += ModelFile::open(path)?.weights().tensor_info().iter().map(|t| t.bytes as u64).sum::<u64>();
+    }
+    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     match Topology::detect().memory.usable_bytes() {
         Some(usable) if bytes > usable => Err(Failure::new(format!(
             "{}: the weights take {}, but {} of memory are available",
-            path.display(),
+            names.join(", "),
             text::bytes(bytes),
             text::bytes(usable)
         ))
@@ -200,13 +224,8 @@ fn weights_fit(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Plans a loaded model's memory.
-fn ready(
-    args: &Args,
-    model: &Model,
-    name: String,
-    aliases: &mut HashMap<String, Vec<String>>,
-) -> Result<leyden_server::Model, Failure> {
+/// What a model needs besides its weights.
+fn need(args: &Args, model: &Model, name: &str) -> Result<Need, Failure> {
     let config = model.config();
     let size = |n: Option<u32>| n.map(|n| n as usize);
     if let Some(ctx) = size(args.ctx)
@@ -215,27 +234,39 @@ fn ready(
         let made_for = config.context;
         return Err(Failure::usage(format!("--ctx {ctx}: {name} was made for at most {made_for} tokens")));
     }
-    let (parallel, step) =
-        ((args.parallel as usize).min(args.step_tokens as usize), args.step_tokens as usize);
+    let (parallel, step) = (parallel(args), args.step_tokens as usize);
     // In floats per token: the stream and its norm, queries, keys and values, what attention mixes, the two halves of
     // the feed-forward layer, and the activations of each in a product's form; then logits.
     let rows = step * 4 * (4 * config.width + 4 * config.heads * config.head_dim + 3 * config.ffn);
     let logits = parallel * model.decoder().vocabulary() * 4;
-    let need = Need {
-        token_bytes: model.decoder().kv_shape(args.kv_type).map_err(leyden::Error::from)?.token_bytes()
-            as u64,
+    let token_bytes = model.decoder().kv_shape(args.kv_type).map_err(leyden::Error::from)?.token_bytes();
+    Ok(Need {
+        token_bytes: token_bytes as u64,
         workspace_bytes: (rows + logits) as u64,
         model_context: config.context,
         context: size(args.ctx),
         parallel,
         kv_tokens: size(args.kv_tokens),
-    };
-    let plan = plan_memory(&need, Topology::detect().memory.usable_bytes())
-        .map_err(|what| Failure::new(format!("{name}: {what}")))?;
+    })
+}
+
+fn parallel(args: &Args) -> usize {
+    (args.parallel as usize).min(args.step_tokens as usize)
+}
+
+/// A model with its place in memory.
+fn ready(
+    args: &Args,
+    model: &Model,
+    name: String,
+    plan: &MemoryPlan,
+    aliases: &mut HashMap<String, Vec<String>>,
+) -> leyden_server::Model {
     if plan.shortened {
         note(&format!(
             "{name}: memory is short: texts of at most {} tokens, not {}",
-            plan.context, config.context
+            plan.context,
+            model.config().context
         ));
     }
     if !model.has_chat_template() {
@@ -244,7 +275,7 @@ fn ready(
     let generate = GenerateOptions::default();
     let mut others = aliases.remove(&name).unwrap_or_default();
     others.extend(aliases.remove("").unwrap_or_default());
-    Ok(leyden_server::Model {
+    leyden_server::Model {
         aliases: others,
         decoder: std::sync::Arc::clone(model.decoder()),
         cpu: std::sync::Arc::clone(model.cpu()),
@@ -252,12 +283,13 @@ fn ready(
         template: model.chat_template().cloned(),
         sampling: generate.sampling,
         sequence_breakers: generate.sequence_breakers,
+        pooling: args.pooling.or(model.pooling()).unwrap_or_default(),
         worker: WorkerOptions {
             kv_type: args.kv_type,
             context: plan.context,
             kv_tokens: plan.kv_tokens,
-            step_tokens: step,
-            parallel,
+            step_tokens: args.step_tokens as usize,
+            parallel: parallel(args),
             queue: args.queue as usize,
             // With keys, one of them can take half of the queue.
             queue_per_key: if args.api_keys.is_some() {
@@ -270,5 +302,5 @@ fn ready(
             panic_token: None,
         },
         name,
-    })
+    }
 }

@@ -111,6 +111,8 @@ fn wrong_usage_is_explained() {
         (&["--alias", "a=b"], 2, "no model is called `a`"),
         (&["--parallel", "0"], 2, "--parallel"),
         (&["--log-format", "xml"], 2, "no such form"),
+        (&["--pooling", "max"], 2, "known: mean, cls, last"),
+        (&["--connections-per-peer", "0"], 2, "--connections-per-peer"),
         (&["nothing.gguf"], 1, "nothing.gguf"),
     ] {
         let run = leyden(&[&["serve", "--port", "0"], args].concat());

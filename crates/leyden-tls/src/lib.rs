@@ -1,0 +1,64 @@
+//! What encrypted connections of clients rest on: the processor's instructions, and whom they believe.
+//!
+//! The cryptography is compiled by rustc alone, without a C compiler, and is written for processors with AES and
+//! wide-multiplication instructions. It ends the program on others, so their absence is found out first.
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+
+/// Which certificate authorities are believed.
+#[derive(Debug, Clone, Default)]
+pub enum Authorities {
+    /// The system's, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`.
+    #[default]
+    System,
+    /// Those in a PEM file.
+    File(PathBuf),
+}
+
+/// Names of features as Linux writes them, by the line of `/proc/cpuinfo` that lists them.
+const NEEDED: &[(&str, &[&str])] = &[
+    ("flags", &["aes", "pclmulqdq", "bmi1", "bmi2", "adx", "avx", "avx2"]),
+    ("Features", &["asimd", "aes", "pmull", "sha2"]),
+];
+
+/// The cryptography.
+///
+/// # Errors
+/// This processor lacks the features named.
+pub fn provider() -> Result<Arc<CryptoProvider>, Vec<&'static str>> {
+    // Where the file does not exist the system is not Linux, and every processor that it runs on qualifies.
+    let missing = std::fs::read_to_string("/proc/cpuinfo").map(|text| missing(&text)).unwrap_or_default();
+    if missing.is_empty() { Ok(Arc::new(rustls_graviola::default_provider())) } else { Err(missing) }
+}
+
+/// What the first processor described lacks.
+fn missing(cpuinfo: &str) -> Vec<&'static str> {
+    let described = cpuinfo.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        let (_, needed) = NEEDED.iter().find(|(name, _)| *name == key.trim())?;
+        Some((*needed, value))
+    });
+    let Some((needed, value)) = described else { return Vec::new() };
+    needed.iter().copied().filter(|name| !value.split_whitespace().any(|found| found == *name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_features_are_named() {
+        let haswell = "processor\t: 0\nflags\t\t: fpu aes pclmulqdq bmi1 bmi2 avx avx2\nprocessor\t: 1\n";
+        assert_eq!(missing(haswell), ["adx"]);
+        let broadwell = "flags\t\t: fpu aes pclmulqdq bmi1 bmi2 adx avx avx2\n";
+        assert!(missing(broadwell).is_empty());
+        let cortex_a72 = "processor\t: 0\nFeatures\t: fp asimd evtstrm crc32 cpuid\n";
+        assert_eq!(missing(cortex_a72), ["aes", "pmull", "sha2"]);
+        assert!(missing("Features\t: fp asimd aes pmull sha1 sha2 crc32\n").is_empty());
+        assert!(missing("").is_empty());
+    }
+}
