@@ -12,6 +12,7 @@ use crate::metrics::HttpMetrics;
 use crate::model::Model;
 use crate::options::ServerOptions;
 use crate::routes::{self, Found};
+use crate::turns::Turns;
 use crate::worker::Worker;
 use hyper::body::{Body, Bytes};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -21,11 +22,13 @@ use leyden_engine::sample::{SamplingParams, SequenceBreakers};
 use leyden_kernels::Tier;
 use leyden_text::output::OutputFormat;
 use leyden_text::{ChatTemplate, Tokenizer};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A model with its worker.
@@ -97,6 +100,8 @@ pub(crate) struct App {
     pub(crate) keys: Option<ApiKeys>,
     pub(crate) limits: Limits,
     pub(crate) http: HttpMetrics,
+    /// Turns at compiling grammars.
+    pub(crate) turns: Turns,
     pub(crate) request_time: Duration,
     /// When the server started, in seconds since 1970.
     pub(crate) started: u64,
@@ -118,6 +123,11 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// When its time is over.
+    pub(crate) fn deadline(&self, app: &App) -> Instant {
+        self.entry.started() + app.request_time
+    }
+
     /// The body as JSON.
     pub(crate) fn json(&self, limits: &Limits) -> Result<Value, ApiError> {
         json::parse(&self.body, limits.json_depth, limits.json_values)
@@ -142,6 +152,7 @@ impl App {
         let start = |m| Served::start(m, Arc::clone(&log)).map(Arc::new);
         let models = models.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
         Ok(Arc::new(App {
+            turns: Turns::new(available_parallelism().map_or(1, NonZero::get), options.keys.is_some()),
             models,
             keys: options.keys,
             limits: options.limits,
@@ -174,6 +185,17 @@ impl App {
             let error = ApiError::new(StatusCode::NOT_FOUND, "model_not_found", message);
             ApiError { param: Some("model".to_owned()), ..error }
         })
+    }
+
+    /// The names of models in the OpenAPI document.
+    pub(crate) fn model_schema(&self) -> Value {
+        let names = self.models.iter().flat_map(|m| std::iter::once(&m.name).chain(&m.aliases));
+        json!({ "type": "string", "enum": names.collect::<Vec<_>>() })
+    }
+
+    /// Token ids below this are those of every model.
+    pub(crate) fn vocabulary(&self) -> usize {
+        self.models.iter().map(|m| m.vocabulary.min(m.tokenizer.vocab_size())).min().unwrap_or(0)
     }
 
     /// Whether requests are no longer taken.

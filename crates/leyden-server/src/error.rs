@@ -34,6 +34,11 @@ impl ApiError {
         ApiError { code: "unsupported_parameter", ..ApiError::field(param, message) }
     }
 
+    /// A field that another field forbids, or that lacks another one.
+    pub(crate) fn conflict(param: impl Into<String>, message: impl Into<String>) -> ApiError {
+        ApiError { code: "conflicting_parameters", ..ApiError::field(param, message) }
+    }
+
     /// A body that cannot be read.
     pub(crate) fn body(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "invalid_json", message)

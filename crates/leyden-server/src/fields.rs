@@ -1,7 +1,7 @@
 //! The fields of a JSON object, taken one by one; what nobody took is refused.
 
 use crate::error::ApiError;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 use std::ops::RangeInclusive;
 
 /// The fields of an object that have not been taken yet.
@@ -47,7 +47,7 @@ impl Fields {
         })
     }
 
-    /// Takes a text of at most `most` bytes.
+    /// Takes a text of at most `most` characters.
     pub(crate) fn text(&mut self, name: &str, most: usize) -> Result<Option<String>, ApiError> {
         self.take(name).map(|v| text(&self.path(name), v, most)).transpose()
     }
@@ -123,12 +123,12 @@ impl Fields {
     }
 }
 
-/// A text of at most `most` bytes.
+/// A text of at most `most` characters, as schemas count them.
 pub(crate) fn text(path: &str, value: Value, most: usize) -> Result<String, ApiError> {
     match value {
-        Value::String(s) if s.len() <= most => Ok(s),
+        Value::String(s) if s.len() <= most || s.chars().count() <= most => Ok(s),
         Value::String(s) => {
-            let message = format!("`{path}` has {} bytes; {most} are the most", s.len());
+            let message = format!("`{path}` has {} characters; {most} are the most", s.chars().count());
             Err(ApiError::field(path, message))
         }
         other => Err(wrong(path, "a text", &other)),
@@ -146,9 +146,16 @@ pub(crate) fn integer(path: &str, value: &Value, range: RangeInclusive<i64>) -> 
         Value::Number(n) if n.as_f64().is_some_and(|f| f.fract() != 0.0) => {
             Err(wrong(path, "a whole number", value))
         }
-        Value::Number(n) => n.as_i64().filter(|n| range.contains(n)).ok_or_else(outside),
+        Value::Number(n) => whole(n).filter(|n| range.contains(n)).ok_or_else(outside),
         other => Err(wrong(path, "a whole number", other)),
     }
+}
+
+/// The number as an integer. JSON Schema calls `1.0` one, too; beyond 53 bits a float does not say which it means.
+fn whole(number: &Number) -> Option<i64> {
+    const MOST: f64 = (1_u64 << 53) as f64;
+    let float = || number.as_f64().filter(|f| f.fract() == 0.0 && f.abs() <= MOST).map(|f| f as i64);
+    number.as_i64().or_else(float)
 }
 
 /// A number in a range.

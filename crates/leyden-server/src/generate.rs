@@ -136,7 +136,8 @@ fn refused(refusal: &Refusal) -> ApiError {
     }
 }
 
-fn deadline() -> ApiError {
+/// The request took too long.
+pub(crate) fn deadline() -> ApiError {
     ApiError::unavailable("deadline_exceeded", "the request took too long", Duration::from_secs(1))
 }
 

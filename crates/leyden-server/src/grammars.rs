@@ -1,10 +1,12 @@
 //! What an answer must look like: the fields that say so, and the compiled grammars of a model.
 
-use crate::app::Served;
+use crate::app::{App, Call, Served};
 use crate::error::ApiError;
 use crate::fields::{self, Fields};
 use crate::limits::Limits;
+use crate::prompt;
 use leyden_constrain::{Compiled, ErrorKind, Grammar, Vocabulary};
+use leyden_text::output::CallSyntax;
 use serde_json::{Value, json};
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -28,20 +30,32 @@ impl fmt::Debug for Grammars {
 }
 
 impl Grammars {
-    fn compiled(&self, model: &Served, shape: Shape) -> Result<Arc<Compiled>, ApiError> {
-        {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(at) = kept.iter().position(|(source, _)| *source == shape.source) {
-                kept[..=at].rotate_right(1);
-                return Ok(Arc::clone(&kept[0].1));
-            }
+    /// A grammar that was compiled before.
+    fn known(&self, source: &str) -> Option<Arc<Compiled>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = kept.iter().position(|(s, _)| s == source)?;
+        kept[..=at].rotate_right(1);
+        Some(Arc::clone(&kept[0].1))
+    }
+
+    fn compile(&self, model: &Served, shape: Shape) -> Result<Arc<Compiled>, ApiError> {
+        // Somebody whose turn came before may have had the same.
+        if let Some(compiled) = self.known(&shape.source) {
+            return Ok(compiled);
         }
+        let grammar = shape.rule.grammar().map_err(|e| refused(&shape.param, &e))?;
         let vocabulary = self.vocabulary.get_or_init(|| Vocabulary::new(model.tokenizer.as_ref()).ok());
         let Some(vocabulary) = vocabulary else {
             let message = "the model's vocabulary cannot be used with grammars";
             return Err(ApiError::unsupported(shape.param, message));
         };
-        let compiled = vocabulary.compile(&shape.grammar).map_err(|e| refused(&shape.param, &e))?;
+        let mut compiled = vocabulary.compile(&grammar);
+        if compiled.is_err()
+            && let Some(loose) = shape.rule.loose()
+        {
+            compiled = loose.and_then(|grammar| vocabulary.compile(&grammar));
+        }
+        let compiled = compiled.map_err(|e| refused(&shape.param, &e))?;
         let compiled = Arc::new(compiled);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.insert(0, (shape.source, Arc::clone(&compiled)));
@@ -50,19 +64,67 @@ impl Grammars {
     }
 }
 
-/// A grammar and the field that it came in.
+/// What a grammar is made of. Making it takes time, too, so it has to wait for its turn.
+#[derive(Clone, Debug)]
+pub(crate) enum Rule {
+    /// Any JSON object.
+    Object,
+    /// JSON after a schema.
+    Schema(Value),
+    /// A text in GBNF.
+    Gbnf(String),
+    /// A text in Lark.
+    Lark(String),
+    /// A regular expression.
+    Regex(String),
+    /// Calls of these tools, or of the one that is named; without a syntax, in harmony's messages.
+    Tools { syntax: Option<Box<CallSyntax>>, tools: Value, only: Option<String>, parallel: bool },
+    /// What follows the opening of a call that the model has decided on.
+    Opened { syntax: Option<Box<CallSyntax>>, tools: Value, parallel: bool },
+}
+
+impl Rule {
+    fn grammar(&self) -> Result<Grammar, leyden_constrain::Error> {
+        match self {
+            Rule::Object => Ok(Grammar::json_object()),
+            Rule::Schema(schema) => Grammar::json_schema(schema),
+            Rule::Gbnf(text) => Grammar::gbnf(text),
+            Rule::Lark(text) => Grammar::lark(text),
+            Rule::Regex(text) => Grammar::regex(text),
+            Rule::Tools { syntax: Some(syntax), tools, only, parallel } => {
+                Grammar::tools(syntax, tools, only.as_deref(), *parallel)
+            }
+            Rule::Tools { syntax: None, tools, only, .. } => Grammar::harmony_tools(tools, only.as_deref()),
+            Rule::Opened { syntax, tools, parallel } => {
+                Grammar::opened_tools(syntax.as_deref(), tools, *parallel, false)
+            }
+        }
+    }
+
+    /// What is enforced instead if that is too much: schemas that are too much together are not a reason to refuse what
+    /// nobody asked to be enforced.
+    fn loose(&self) -> Option<Result<Grammar, leyden_constrain::Error>> {
+        match self {
+            Rule::Opened { syntax, tools, parallel } => {
+                Some(Grammar::opened_tools(syntax.as_deref(), tools, *parallel, true))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A grammar to be made, and the field that it came in.
 #[derive(Debug)]
 pub(crate) struct Shape {
     param: String,
     /// What tells it from others.
     source: String,
-    grammar: Grammar,
+    rule: Rule,
 }
 
 impl Shape {
-    /// A grammar of the server's own making, for a field.
-    pub(crate) fn new(param: impl Into<String>, source: String, grammar: Grammar) -> Shape {
-        Shape { param: param.into(), source, grammar }
+    pub(crate) fn new(param: impl Into<String>, source: String, rule: Rule) -> Shape {
+        Shape { param: param.into(), source, rule }
     }
 
     /// The field.
@@ -70,9 +132,24 @@ impl Shape {
         &self.param
     }
 
-    /// Ready to be followed.
-    pub(crate) fn compiled(self, model: &Served) -> Result<Arc<Compiled>, ApiError> {
-        model.grammars.compiled(model, self)
+    /// Ready to be followed: it was compiled before, or is when it is its turn.
+    pub(crate) async fn compiled(
+        self,
+        app: &App,
+        model: &Arc<Served>,
+        call: &Call,
+    ) -> Result<Arc<Compiled>, ApiError> {
+        if let Some(compiled) = model.grammars.known(&self.source) {
+            return Ok(compiled);
+        }
+        let turn = app.turns.take(call.caller.fairness(), call.deadline(app).into()).await?;
+        let model = Arc::clone(model);
+        prompt::aside(move || {
+            // Whoever asked may have gone; the turn is over when the thread is free again.
+            let _turn = turn;
+            model.grammars.compile(&model, self)
+        })
+        .await
     }
 }
 
@@ -85,7 +162,7 @@ pub(crate) fn shape(body: &mut Fields, limits: &Limits) -> Result<Option<Shape>,
     let grammar = body.take("grammar").map(|value| grammar(value, limits)).transpose()?;
     match (format, grammar) {
         (Some(_), Some(_)) => {
-            Err(ApiError::field("grammar", "`grammar` and `response_format` exclude each other"))
+            Err(ApiError::conflict("grammar", "`grammar` and `response_format` exclude each other"))
         }
         (format, grammar) => Ok(format.or(grammar)),
     }
@@ -94,21 +171,19 @@ pub(crate) fn shape(body: &mut Fields, limits: &Limits) -> Result<Option<Shape>,
 fn response_format(value: Value, limits: &Limits) -> Result<Option<Shape>, ApiError> {
     let mut format = Fields::at("response_format", value)?;
     let kind = format.required("type")?;
-    let shape = match fields::text("response_format.type", kind, limits.name_bytes)?.as_str() {
+    let shape = match fields::text("response_format.type", kind, limits.name_chars)?.as_str() {
         "text" => None,
-        "json_object" => {
-            Some(Shape::new("response_format", "json_object".to_owned(), Grammar::json_object()))
-        }
+        "json_object" => Some(Shape::new("response_format", "json_object".to_owned(), Rule::Object)),
         "json_schema" => {
             let inner = format.required("json_schema")?;
             let mut inner = Fields::at("response_format.json_schema", inner)?;
-            inner.text("name", limits.name_bytes)?;
+            inner.text("name", limits.name_chars)?;
             inner.text("description", limits.schema_bytes)?;
             // Whether it is asked for or not, an answer follows the schema.
             inner.flag("strict")?;
             let schema = inner.required("schema")?;
             inner.finish()?;
-            Some(json_schema("response_format.json_schema.schema", &schema, limits)?)
+            Some(json_schema("response_format.json_schema.schema", schema, limits)?)
         }
         _ => {
             let message = "`response_format.type` is not one of text, json_object, json_schema";
@@ -120,33 +195,31 @@ fn response_format(value: Value, limits: &Limits) -> Result<Option<Shape>, ApiEr
 }
 
 /// JSON after a schema.
-pub(crate) fn json_schema(param: &str, schema: &Value, limits: &Limits) -> Result<Shape, ApiError> {
+fn json_schema(param: &str, schema: Value, limits: &Limits) -> Result<Shape, ApiError> {
     let source = schema.to_string();
     check_length(param, &source, limits)?;
-    let grammar = Grammar::json_schema(schema).map_err(|e| refused(param, &e))?;
-    Ok(Shape::new(param, format!("schema {source}"), grammar))
+    Ok(Shape::new(param, format!("schema {source}"), Rule::Schema(schema)))
 }
 
 fn grammar(value: Value, limits: &Limits) -> Result<Shape, ApiError> {
     if let Value::String(_) = value {
         let text = fields::text("grammar", value, limits.schema_bytes)?;
-        let grammar = Grammar::gbnf(&text).map_err(|e| refused("grammar", &e))?;
-        return Ok(Shape::new("grammar", format!("gbnf {text}"), grammar));
+        return Ok(Shape::new("grammar", format!("gbnf {text}"), Rule::Gbnf(text)));
     }
     let mut fields = Fields::at("grammar", value)?;
     let kind = fields.required("type")?;
-    let kind = fields::text("grammar.type", kind, limits.name_bytes)?;
+    let kind = fields::text("grammar.type", kind, limits.name_chars)?;
     let text = fields.required("value")?;
     let text = fields::text("grammar.value", text, limits.schema_bytes)?;
     fields.finish()?;
-    let grammar = match kind.as_str() {
-        "gbnf" => Grammar::gbnf(&text),
-        "lark" => Grammar::lark(&text),
-        "regex" => Grammar::regex(&text),
+    let source = format!("{kind} {text}");
+    let rule = match kind.as_str() {
+        "gbnf" => Rule::Gbnf(text),
+        "lark" => Rule::Lark(text),
+        "regex" => Rule::Regex(text),
         _ => return Err(ApiError::field("grammar.type", "`grammar.type` is not one of gbnf, lark, regex")),
     };
-    let grammar = grammar.map_err(|e| refused("grammar.value", &e))?;
-    Ok(Shape::new("grammar.value", format!("{kind} {text}"), grammar))
+    Ok(Shape::new("grammar.value", source, rule))
 }
 
 fn check_length(param: &str, source: &str, limits: &Limits) -> Result<(), ApiError> {
@@ -172,8 +245,8 @@ pub(crate) fn schema(limits: &Limits) -> Value {
         "additionalProperties": false,
         "required": ["schema"],
         "properties": {
-            "name": { "type": "string", "maxLength": limits.name_bytes },
-            "description": { "type": "string" },
+            "name": { "type": "string", "maxLength": limits.name_chars },
+            "description": { "type": "string", "maxLength": limits.schema_bytes },
             "strict": { "type": "boolean" },
             "schema": { "type": ["object", "boolean"], "description": "What is not enforced is refused by name" }
         }

@@ -35,6 +35,7 @@ mod routes;
 mod sampling;
 mod speech;
 mod tools;
+mod turns;
 mod usage;
 mod worker;
 

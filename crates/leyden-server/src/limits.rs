@@ -41,8 +41,8 @@ pub struct Limits {
     pub choices: usize,
     /// Stop texts.
     pub stops: usize,
-    /// Bytes of a stop text.
-    pub stop_bytes: usize,
+    /// Characters of a stop text.
+    pub stop_chars: usize,
     /// Biased tokens.
     pub logit_biases: usize,
     /// Alternatives per token.
@@ -51,10 +51,10 @@ pub struct Limits {
     pub tools: usize,
     /// Bytes of all tools together, as JSON.
     pub tools_bytes: usize,
-    /// Bytes of a schema or a grammar.
+    /// Bytes of a schema as JSON, characters of a grammar.
     pub schema_bytes: usize,
-    /// Bytes of texts that only name something: a model, a user.
-    pub name_bytes: usize,
+    /// Characters of texts that only name something: a model, a user.
+    pub name_chars: usize,
 }
 
 impl Default for Limits {
@@ -67,7 +67,7 @@ impl Default for Limits {
             idle_time: Duration::from_secs(60),
             write_stall: Duration::from_secs(30),
             body_stall: Duration::from_secs(15),
-            path_bytes: 4 << 10,
+            path_bytes: 8 << 10,
             head_bytes: 24 << 10,
             headers: 64,
             body_bytes: 8 << 20,
@@ -79,13 +79,13 @@ impl Default for Limits {
             embedding_inputs: 2048,
             choices: 8,
             stops: 16,
-            stop_bytes: 256,
+            stop_chars: 256,
             logit_biases: 1024,
             top_logprobs: 20,
             tools: 128,
             tools_bytes: 256 << 10,
             schema_bytes: 64 << 10,
-            name_bytes: 512,
+            name_chars: 512,
         }
     }
 }

@@ -14,18 +14,24 @@ use std::convert::Infallible;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Threads for sockets. The processors are for the models.
 const THREADS: usize = 2;
-/// Threads that prepare requests, which waits for a thread of its own only when many arrive at once.
-const BLOCKING_THREADS: usize = 8;
+/// Threads that prepare requests, which waits for a thread of its own only when many arrive at once, and more for the
+/// grammars that are compiled at a time.
+const BLOCKING_THREADS: usize = 8 + crate::turns::MOST;
 /// How long to wait when the system has no descriptor or memory for another connection.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
+/// How often connections that do nothing are asked to make room while others wait.
+const CROWDED: Duration = Duration::from_millis(50);
+/// How long they must have done nothing: what is on its way to them shall arrive.
+const MAKES_WAY: Duration = Duration::from_secs(1);
 /// How long ended requests have to be told so.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -137,12 +143,17 @@ pub(crate) async fn run(
     let limit = Arc::new(Semaphore::new(app.limits.connections));
     let peers = Arc::new(Peers::default());
     let (closing, _) = watch::channel(false);
+    let (crowded, _) = watch::channel(());
     let mut stop = std::pin::pin!(stop);
     loop {
         let accepted = async {
-            // Beyond the limit connections wait in the system's queue.
-            let permit = Arc::clone(&limit).acquire_owned().await.ok()?;
-            Some((listener.accept().await, permit))
+            let mut permit = Arc::clone(&limit).try_acquire_owned().ok();
+            // Beyond the limit connections wait in the system's queue, but not for those that do nothing.
+            while permit.is_none() {
+                let _ = crowded.send(());
+                permit = timeout(CROWDED, Arc::clone(&limit).acquire_owned()).await.ok().and_then(Result::ok);
+            }
+            Some((listener.accept().await, permit?))
         };
         let accepted = tokio::select! {
             () = &mut stop => break,
@@ -155,11 +166,11 @@ pub(crate) async fn run(
                     app.http.connections_refused.add(1);
                     continue;
                 };
-                let (app, closing) = (Arc::clone(&app), closing.subscribe());
+                let (app, closing, crowded) = (Arc::clone(&app), closing.subscribe(), crowded.subscribe());
                 tokio::spawn(async move {
                     app.http.connections.add(1);
                     app.http.connections_total.add(1);
-                    converse(&app, stream, closing).await;
+                    converse(&app, stream, closing, crowded).await;
                     app.http.connections.sub(1);
                     drop((guest, permit));
                 });
@@ -186,15 +197,22 @@ pub(crate) async fn run(
 }
 
 /// Answers the requests of a connection.
-async fn converse(app: &Arc<App>, stream: TcpStream, mut closing: watch::Receiver<bool>) {
+async fn converse(
+    app: &Arc<App>,
+    stream: TcpStream,
+    mut closing: watch::Receiver<bool>,
+    mut crowded: watch::Receiver<()>,
+) {
     // Tokens are small and should leave at once.
     let _ = stream.set_nodelay(true);
     let limits = &app.limits;
     let answering = Answering::default();
+    let requests = AtomicUsize::new(0);
     let deadlines = Deadlines { head: limits.header_time, idle: limits.idle_time, write: limits.write_stall };
     let socket = Socket::new(TokioIo::new(stream), deadlines, Arc::clone(&answering));
     let service = service_fn(|request| {
         let busy = Busy::new(&answering);
+        requests.fetch_add(1, Ordering::Relaxed);
         async move {
             let mut response = app.respond(request).await;
             response.body_mut().busy = Some(busy);
@@ -208,10 +226,23 @@ async fn converse(app: &Arc<App>, stream: TcpStream, mut closing: watch::Receive
         .max_buf_size(limits.head_bytes)
         .serve_connection(socket, service);
     let mut connection = std::pin::pin!(connection);
-    tokio::select! {
-        // Whatever went wrong, it went wrong with this connection alone.
-        _ = connection.as_mut() => return,
-        _ = closing.wait_for(|closing| *closing) => connection.as_mut().graceful_shutdown(),
+    // Since when it has been seen doing nothing, and how many requests it had had then.
+    let mut idle: Option<(Instant, usize)> = None;
+    loop {
+        tokio::select! {
+            // Whatever went wrong, it went wrong with this connection alone.
+            _ = connection.as_mut() => return,
+            _ = closing.wait_for(|closing| *closing) => break,
+            Ok(()) = crowded.changed() => {
+                let had = requests.load(Ordering::Relaxed);
+                let since = idle.filter(|(_, before)| *before == had).map_or_else(Instant::now, |i| i.0);
+                idle = (answering.load(Ordering::Relaxed) == 0).then_some((since, had));
+                if idle.is_some_and(|(since, _)| since.elapsed() >= MAKES_WAY) {
+                    break;
+                }
+            }
+        }
     }
+    connection.as_mut().graceful_shutdown();
     let _ = connection.await;
 }

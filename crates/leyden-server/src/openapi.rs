@@ -1,7 +1,10 @@
 //! The OpenAPI document: built from the table of routes, so that no endpoint is missing.
 
+use crate::app::App;
+use crate::auth::Access;
 use crate::limits::Limits;
 use crate::routes::Route;
+use hyper::Method;
 use serde_json::{Map, Value, json};
 
 /// An operation: its name, what it does, the schema of its body if it takes one, and that of its answer.
@@ -11,24 +14,105 @@ pub(crate) fn operation(name: &str, summary: &str, body: Option<&Value>, answer:
         "summary": summary,
         "responses": {
             "200": { "description": "The answer", "content": { "application/json": { "schema": answer } } },
-            "default": { "$ref": "#/components/responses/Error" },
         }
     });
     if let Some(body) = body {
+        let mut body = body.clone();
+        allow_null(&mut body);
         it["requestBody"] =
             json!({ "required": true, "content": { "application/json": { "schema": body } } });
     }
     it
 }
 
+/// Says of every object in a schema that `null` is the same as leaving a field out.
+fn allow_null(schema: &mut Value) {
+    let Value::Object(schema) = schema else { return };
+    if let Some(Value::Array(schemas)) = schema.get_mut("anyOf") {
+        schemas.iter_mut().for_each(allow_null);
+    }
+    if let Some(items) = schema.get_mut("items") {
+        allow_null(items);
+    }
+    let required = schema.get("required").cloned().unwrap_or_default();
+    let is_required = |name: &String| required.as_array().is_some_and(|all| all.iter().any(|n| n == name));
+    let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
+    for (name, property) in properties.iter_mut() {
+        allow_null(property);
+        if !is_required(name) && property != &json!({}) {
+            *property = or_null(property.take());
+        }
+    }
+    if schema.get("additionalProperties") == Some(&json!(false)) {
+        schema.insert("additionalProperties".to_owned(), json!({ "type": "null" }));
+    }
+}
+
+/// The schema of a value, or of none.
+fn or_null(mut schema: Value) -> Value {
+    let limited = schema.get("enum").is_some() || schema.get("const").is_some();
+    if let Some(Value::String(kind)) = schema.get("type").filter(|_| !limited) {
+        schema["type"] = json!([kind, "null"]);
+        return schema;
+    }
+    if let Some(Value::Array(schemas)) = schema.get_mut("anyOf") {
+        schemas.push(json!({ "type": "null" }));
+        return schema;
+    }
+    json!({ "anyOf": [schema, { "type": "null" }] })
+}
+
+/// The ways in which requests to a route fail: status, and what it means.
+fn failures(route: &Route, keys: bool) -> Vec<(&'static str, &'static str)> {
+    let mut all = vec![("414", "The path is too long")];
+    if keys && route.access != Access::Open {
+        all.push(("401", "There is no valid key"));
+    }
+    if keys && matches!(route.access, Access::Needs(_)) {
+        all.push(("403", "The key may not do this"));
+    }
+    if route.method == Method::POST {
+        all.extend([
+            ("400", "A field is invalid or not supported; `param` names it"),
+            ("408", "The body does not arrive"),
+            ("413", "The body is too large"),
+            ("415", "The body is not plain JSON"),
+            ("500", "A fault of the server"),
+            ("503", "The server closes, is overloaded, or took too long"),
+        ]);
+    }
+    if route.method == Method::POST || route.path.contains('{') {
+        all.push(("404", "There is no such model"));
+    }
+    if route.generates {
+        all.extend([
+            ("422", "No token continues the grammar"),
+            ("429", "The key's limit is reached, or too many requests wait"),
+        ]);
+    }
+    all
+}
+
 /// The document.
-pub(crate) fn document(routes: &[Route], keys: bool) -> Value {
+pub(crate) fn document(routes: &[Route], app: &App) -> Value {
+    let keys = app.keys.is_some();
     let mut paths = Map::new();
     for route in routes {
-        let mut operation = (route.describe)();
+        let mut operation = (route.describe)(app);
         operation["x-access"] = route.access.name().into();
-        if route.access == crate::auth::Access::Open {
+        if route.access == Access::Open {
             operation["security"] = json!([]);
+        }
+        for (status, description) in failures(route, keys) {
+            let mut response = json!({ "description": description, "content": { "application/json": { "schema": error_reference() } } });
+            match status {
+                "401" => response["headers"] = header("WWW-Authenticate", &json!({ "const": "Bearer" })),
+                "429" | "503" => {
+                    response["headers"] = header("Retry-After", &json!({ "type": "integer", "minimum": 1 }));
+                }
+                _ => {}
+            }
+            operation["responses"][status] = response;
         }
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.as_str().to_ascii_lowercase()] = operation;
@@ -42,7 +126,7 @@ pub(crate) fn document(routes: &[Route], keys: bool) -> Value {
             "properties": {
                 "message": { "type": "string" }, "type": { "type": "string" },
                 "param": { "type": ["string", "null"], "description": "The field at fault" },
-                "code": { "type": ["string", "null"] }
+                "code": { "type": "string" }
             }
         } }
     });
@@ -53,17 +137,22 @@ pub(crate) fn document(routes: &[Route], keys: bool) -> Value {
         "security": if keys { json!([{ "key": [] }]) } else { json!([]) },
         "components": {
             "securitySchemes": { "key": { "type": "http", "scheme": "bearer" } },
-            "responses": { "Error": {
-                "description": "The request failed", "content": { "application/json": { "schema": error } }
-            } }
+            "schemas": { "Error": error }
         }
     })
 }
 
+fn error_reference() -> Value {
+    json!({ "$ref": "#/components/schemas/Error" })
+}
+
+fn header(name: &str, schema: &Value) -> Value {
+    json!({ name: { "required": true, "schema": schema } })
+}
+
 /// The schema of a conversation.
-pub(crate) fn messages_schema() -> Value {
-    let limits = Limits::default();
-    let name = json!({ "type": "string", "maxLength": limits.name_bytes });
+pub(crate) fn messages_schema(limits: &Limits) -> Value {
+    let name = json!({ "type": "string", "maxLength": limits.name_chars });
     let part = json!({
         "type": "object",
         "additionalProperties": false,
@@ -83,25 +172,88 @@ pub(crate) fn messages_schema() -> Value {
                 "type": "object", "additionalProperties": false, "required": ["name"],
                 "properties": {
                     "name": name,
-                    "arguments": { "description": "An object, or a text with JSON", "type": ["string", "object"] }
+                    "arguments": { "anyOf": [
+                        { "type": "object" },
+                        { "type": "string", "contentMediaType": "application/json" }
+                    ] }
                 }
             }
         }
     });
-    let message = json!({
-        "type": "object",
-        "required": ["role", "content"],
-        "properties": {
-            "role": { "enum": ["system", "developer", "user", "assistant", "tool"] },
-            "content": content, "name": name, "tool_call_id": name, "reasoning_content": { "type": "string" },
-            "tool_calls": { "type": "array", "minItems": 1, "maxItems": limits.tools, "items": call }
+    let calls = json!({ "type": "array", "minItems": 1, "maxItems": limits.tools, "items": call });
+    let message = |roles: &[&str], required: &[&str], more: Value| {
+        let mut properties = json!({
+            "role": { "enum": roles }, "content": content, "name": name, "reasoning_content": { "type": "string" },
+            "annotations": {}
+        });
+        if let (Value::Object(properties), Value::Object(more)) = (&mut properties, more) {
+            properties.extend(more);
         }
-    });
-    json!({ "type": "array", "minItems": 1, "maxItems": limits.messages, "items": message })
+        json!({
+            "type": "object", "additionalProperties": false, "required": required, "properties": properties
+        })
+    };
+    let kinds = [
+        message(&["system", "developer", "user"], &["role", "content"], json!({})),
+        message(&["assistant"], &["role", "content"], json!({ "tool_calls": calls })),
+        message(&["assistant"], &["role", "tool_calls"], json!({ "tool_calls": calls })),
+        message(&["tool"], &["role", "content", "tool_call_id"], json!({ "tool_call_id": name })),
+    ];
+    json!({ "type": "array", "minItems": 1, "maxItems": limits.messages, "items": { "anyOf": kinds } })
+}
+
+/// The schema of one text or more, each as text or as tokens.
+pub(crate) fn several_schema(app: &App, most: usize) -> Value {
+    let id = json!({ "type": "integer", "minimum": 0, "maximum": app.vocabulary().saturating_sub(1) });
+    let ids = json!({ "type": "array", "minItems": 1, "items": id });
+    let item = json!({ "anyOf": [{ "type": "string" }, ids] });
+    json!({ "anyOf": [
+        { "type": "string" }, ids, { "type": "array", "minItems": 1, "maxItems": most, "items": item }
+    ] })
+}
+
+/// A schema for objects in which, where `field` is like the first schema, `other` is there and like the second.
+pub(crate) fn rule(field: &str, given: &Value, other: &str, needed: &Value) -> Value {
+    let has = |name: &str, schema: &Value| json!({ "required": [name], "properties": { name: schema } });
+    json!({ "if": has(field, given), "then": has(other, needed) })
+}
+
+/// The schema of the events of a stream, whose data are like `chunk` and, at the end, the word `[DONE]` or an error.
+pub(crate) fn events_schema(chunk: &Value) -> Value {
+    json!({ "schema": {
+        "type": "object",
+        "required": ["data"],
+        "properties": { "data": { "anyOf": [{ "const": "[DONE]" }, {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": { "anyOf": [chunk, error_reference()] }
+        }] } }
+    } })
+}
+
+/// The schema of an answer with choices, or of a piece of one.
+pub(crate) fn answer_schema(object: &str, choice: &Value, whole: bool) -> Value {
+    let mut required = vec!["id", "object", "created", "model", "choices"];
+    let mut usage = usage_schema();
+    if whole {
+        required.push("usage");
+    } else {
+        usage = or_null(usage);
+    }
+    json!({
+        "type": "object",
+        "required": required,
+        "properties": {
+            "id": { "type": "string" }, "object": { "const": object }, "created": { "type": "integer" },
+            "model": { "type": "string" }, "choices": { "type": "array", "items": choice }, "usage": usage,
+            "seed": { "type": "integer", "description": "With this seed the same request gives the same answer" },
+            "system_fingerprint": { "type": "string" }
+        }
+    })
 }
 
 /// The schema of a usage.
-pub(crate) fn usage_schema() -> Value {
+fn usage_schema() -> Value {
     json!({
         "type": "object",
         "required": ["prompt_tokens", "completion_tokens", "total_tokens"],

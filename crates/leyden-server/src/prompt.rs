@@ -59,14 +59,14 @@ pub(crate) fn messages(values: Vec<Value>, limits: &Limits) -> Result<Vec<Messag
 fn message(path: &str, value: Value, limits: &Limits) -> Result<Message, ApiError> {
     let mut fields = Fields::at(path, value)?;
     let role = fields.required("role")?;
-    let role = fields::text(&fields.path("role"), role, limits.name_bytes)?;
+    let role = fields::text(&fields.path("role"), role, limits.name_chars)?;
     let Some((_, role)) = ROLES.iter().find(|(name, _)| *name == role) else {
         let known: Vec<&str> = ROLES.iter().map(|r| r.0).collect();
         let message = format!("`{path}.role` is not one of {}", known.join(", "));
         return Err(ApiError::field(fields.path("role"), message));
     };
     let mut extra = Map::new();
-    if let Some(name) = fields.text("name", limits.name_bytes)? {
+    if let Some(name) = fields.text("name", limits.name_chars)? {
         extra.insert("name".to_owned(), name.into());
     }
     let calls = fields.list("tool_calls", 1, limits.tools)?;
@@ -85,7 +85,7 @@ fn message(path: &str, value: Value, limits: &Limits) -> Result<Message, ApiErro
     }
     if *role == "tool" {
         let id = fields.required("tool_call_id")?;
-        let id = fields::text(&fields.path("tool_call_id"), id, limits.name_bytes)?;
+        let id = fields::text(&fields.path("tool_call_id"), id, limits.name_chars)?;
         extra.insert("tool_call_id".to_owned(), id.into());
     }
     if let Some(text) = fields.text("reasoning_content", limits.body_bytes)? {
@@ -134,7 +134,7 @@ fn content(path: &str, value: Value, limits: &Limits) -> Result<String, ApiError
 /// A call as templates read it: its arguments as an object, not as a text with one.
 fn tool_call(path: &str, value: Value, limits: &Limits) -> Result<Value, ApiError> {
     let mut fields = Fields::at(path, value)?;
-    let id = fields.text("id", limits.name_bytes)?;
+    let id = fields.text("id", limits.name_chars)?;
     if let Some(kind) = fields.take("type")
         && kind != "function"
     {
@@ -147,7 +147,7 @@ fn tool_call(path: &str, value: Value, limits: &Limits) -> Result<Value, ApiErro
     let function = fields.required("function")?;
     let mut function = Fields::at(&fields.path("function"), function)?;
     let name = function.required("name")?;
-    let name = fields::text(&function.path("name"), name, limits.name_bytes)?;
+    let name = fields::text(&function.path("name"), name, limits.name_chars)?;
     let arguments = match function.take("arguments") {
         None => Value::Object(Map::new()),
         Some(Value::String(text)) => {

@@ -1,10 +1,12 @@
 //! What requests for chats and for completions have in common.
 
-use crate::app::{App, Served};
+use crate::app::{App, Call, Served};
 use crate::error::ApiError;
 use crate::fields::{self, Fields, wrong};
-use crate::grammars::{self, refused};
+use crate::grammars::{self, Shape, refused};
 use crate::limits::Limits;
+use crate::openapi::rule;
+use crate::prompt;
 use crate::sampling::{self, Sampling};
 use crate::worker::{Choice, Rule, Task, Work};
 use leyden_constrain::{Compiled, Guide};
@@ -34,7 +36,7 @@ const HARMLESS: [&str; 5] =
 /// Takes them. `max_names` are the fields for the most tokens, of which at most one may be there.
 pub(crate) fn read(body: &mut Fields, app: &App, max_names: &[&str]) -> Result<Common, ApiError> {
     let limits = &app.limits;
-    let model = app.model(body.text("model", limits.name_bytes)?.as_deref())?;
+    let model = app.model(body.text("model", limits.name_chars)?.as_deref())?;
     let stream = body.flag("stream")?.unwrap_or(false);
     let usage_in_stream = stream_options(body, stream)?;
     let mut max_tokens = None;
@@ -42,10 +44,13 @@ pub(crate) fn read(body: &mut Fields, app: &App, max_names: &[&str]) -> Result<C
         if let Some(n) = body.size(name, 1, i32::MAX as usize)?
             && max_tokens.replace(n).is_some_and(|other| other != n)
         {
-            return Err(ApiError::field(*name, format!("{} contradict each other", max_names.join(" and "))));
+            return Err(ApiError::conflict(
+                *name,
+                format!("{} contradict each other", max_names.join(" and ")),
+            ));
         }
     }
-    if let Some(tier) = body.text("service_tier", limits.name_bytes)?
+    if let Some(tier) = body.text("service_tier", limits.name_chars)?
         && !["auto", "default"].contains(&tier.as_str())
     {
         return Err(ApiError::unsupported("service_tier", "`service_tier` is neither `auto` nor `default`"));
@@ -62,7 +67,7 @@ pub(crate) fn read(body: &mut Fields, app: &App, max_names: &[&str]) -> Result<C
         usage_in_stream,
         max_tokens,
         ignore_end: body.flag("ignore_eos")?.unwrap_or(false),
-        cache_salt: body.text("cache_salt", limits.name_bytes)?.unwrap_or_default(),
+        cache_salt: body.text("cache_salt", limits.name_chars)?.unwrap_or_default(),
         model: Arc::clone(model),
     })
 }
@@ -71,7 +76,7 @@ fn stream_options(body: &mut Fields, stream: bool) -> Result<bool, ApiError> {
     let Some(value) = body.take("stream_options") else { return Ok(false) };
     let mut options = Fields::at("stream_options", value)?;
     if !stream {
-        return Err(ApiError::field("stream_options", "`stream_options` needs `stream`"));
+        return Err(ApiError::conflict("stream_options", "`stream_options` needs `stream`"));
     }
     let usage = options.flag("include_usage")?.unwrap_or(false);
     // Pieces are not padded, so there is nothing to switch off.
@@ -85,7 +90,7 @@ fn stream_options(body: &mut Fields, stream: bool) -> Result<bool, ApiError> {
 
 fn stop(body: &mut Fields, limits: &Limits) -> Result<Vec<String>, ApiError> {
     let checked = |path: &str, value| {
-        let text = fields::text(path, value, limits.stop_bytes)?;
+        let text = fields::text(path, value, limits.stop_chars)?;
         if text.is_empty() { Err(ApiError::field(path, format!("`{path}` is empty"))) } else { Ok(text) }
     };
     match body.take("stop") {
@@ -116,46 +121,76 @@ pub(crate) struct Extras {
     pub(crate) logprobs: Option<usize>,
     /// Special tokens that are part of the text.
     pub(crate) visible: Arc<[u32]>,
-    pub(crate) form: Form,
 }
 
 /// What a text must look like, for all choices of it.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum Form {
-    /// As it comes.
-    #[default]
-    Free,
-    /// After a grammar, once the text of the gate has been said.
-    Bound { compiled: Arc<Compiled>, gate: Option<String> },
-    /// Free but for calls of tools; with `once` at most one.
-    Calls { compiled: Arc<Compiled>, watch: CallWatch, once: bool },
-    /// A call of a tool in harmony's messages.
-    Harmony { compiled: Arc<Compiled> },
+pub(crate) struct Form {
+    pub(crate) shape: Shape,
+    pub(crate) binding: Binding,
 }
 
-impl Form {
-    /// Whether it says where the text ends.
+/// Where a text follows its grammar.
+#[derive(Clone, Debug)]
+pub(crate) enum Binding {
+    /// From where the text of the gate has been said to the end.
+    Whole { gate: Option<String> },
+    /// In calls of tools; with `once` there is at most one.
+    Calls { watch: CallWatch, once: bool },
+    /// From the call of a tool in harmony's messages to the end.
+    Harmony,
+}
+
+impl Binding {
+    /// Whether the grammar says where the text ends.
     fn ends(&self) -> bool {
-        matches!(self, Form::Bound { .. } | Form::Harmony { .. })
+        matches!(self, Binding::Whole { .. } | Binding::Harmony)
     }
 
-    fn rule(&self, gate: impl FnOnce(&String) -> AnswerText) -> Result<Rule, leyden_constrain::Error> {
+    fn rule(
+        &self,
+        compiled: &Arc<Compiled>,
+        gate: impl FnOnce(&String) -> AnswerText,
+    ) -> Result<Rule, leyden_constrain::Error> {
         Ok(match self {
-            Form::Free => Rule::None,
-            Form::Bound { compiled, gate: text } => {
+            Binding::Whole { gate: text } => {
                 Rule::Grammar { constraint: Box::new(compiled.start()), gate: text.as_ref().map(gate) }
             }
-            Form::Calls { compiled, watch, once } => {
+            Binding::Calls { watch, once } => {
                 Rule::Calls(Guide::new(Arc::clone(compiled), watch.clone(), *once)?)
             }
-            Form::Harmony { compiled } => Rule::Calls(Guide::harmony(Arc::clone(compiled))?),
+            Binding::Harmony => Rule::Calls(Guide::harmony(Arc::clone(compiled))?),
         })
     }
 }
 
 impl Common {
+    /// The tasks for prompts whose answers have a form, once that is compiled.
+    pub(crate) async fn tasks_after(
+        self,
+        app: &App,
+        call: &Call,
+        prompts: Vec<Wanted>,
+        extras: Extras,
+        form: Option<Form>,
+    ) -> Result<(Common, Vec<Task>), ApiError> {
+        let form = match form {
+            None => None,
+            Some(form) => Some((form.shape.compiled(app, &self.model, call).await?, form.binding)),
+        };
+        prompt::aside(move || {
+            let tasks = self.tasks(&prompts, &extras, form.as_ref())?;
+            Ok((self, tasks))
+        })
+        .await
+    }
+
     /// The tasks for prompts: all choices of the first, then all of the second.
-    pub(crate) fn tasks(&self, prompts: &[Wanted], extras: &Extras) -> Result<Vec<Task>, ApiError> {
+    fn tasks(
+        &self,
+        prompts: &[Wanted],
+        extras: &Extras,
+        form: Option<&(Arc<Compiled>, Binding)>,
+    ) -> Result<Vec<Task>, ApiError> {
         let mut tasks = Vec::new();
         let tokenizer = self.model.tokenizer.as_ref();
         for wanted in prompts {
@@ -165,13 +200,14 @@ impl Common {
                     AnswerText::new(tokenizer, &wanted.prompt, std::slice::from_ref(text))
                         .with_visible(Arc::clone(&extras.visible))
                 };
+                let rule = form.map(|(compiled, binding)| binding.rule(compiled, gate)).transpose();
                 let choice = Choice {
                     sampler: self.sampling.sampler(&self.model, choice, &wanted.prompt)?,
                     text: text.with_visible(Arc::clone(&extras.visible)),
                     logprobs: extras.logprobs,
                     // The end of a text with a form is part of it.
-                    ignore_end: self.ignore_end && !extras.form.ends(),
-                    rule: extras.form.rule(gate).map_err(|e| refused("tools", &e))?,
+                    ignore_end: self.ignore_end && !form.is_some_and(|(_, binding)| binding.ends()),
+                    rule: rule.map_err(|e| refused("tools", &e))?.unwrap_or(Rule::None),
                     complete: false,
                 };
                 tasks.push(Task {
@@ -185,12 +221,29 @@ impl Common {
     }
 }
 
+/// Which of the shared fields go together, for the OpenAPI document.
+pub(crate) fn rules() -> Vec<Value> {
+    let object = json!({ "type": "object" });
+    let some = json!({ "not": { "type": "null" } });
+    let plain = json!({ "anyOf": [{ "type": "null" }, {
+        "type": "object", "required": ["type"], "properties": { "type": { "const": "text" } }
+    }] });
+    vec![
+        rule("stream_options", &object, "stream", &json!({ "const": true })),
+        json!({
+            "if": { "required": ["grammar"], "properties": { "grammar": some } },
+            "then": { "properties": { "response_format": plain } }
+        }),
+    ]
+}
+
 /// Fields of requests in the OpenAPI document that chats and completions share.
-pub(crate) fn schema(limits: &Limits) -> Value {
-    let stop = json!({ "type": "string", "minLength": 1, "maxLength": limits.stop_bytes });
-    let mut all = sampling::schema();
+pub(crate) fn schema(app: &App) -> Value {
+    let limits = &app.limits;
+    let stop = json!({ "type": "string", "minLength": 1, "maxLength": limits.stop_chars });
+    let mut all = sampling::schema(app);
     let more = json!({
-        "model": { "type": "string", "maxLength": limits.name_bytes },
+        "model": app.model_schema(),
         "stream": { "type": "boolean" },
         "stream_options": {
             "type": "object",
@@ -207,7 +260,7 @@ pub(crate) fn schema(limits: &Limits) -> Value {
         "ignore_eos": { "type": "boolean", "description": "Whether the model's end does not end the answer" },
         "cache_salt": {
             "type": "string",
-            "maxLength": limits.name_bytes,
+            "maxLength": limits.name_chars,
             "description": "Only requests with the same salt share cached prompts"
         },
     });

@@ -3,7 +3,7 @@
 //! Ranges are checked here; for OpenAI's fields they are OpenAI's, for the others those of the sampler. What a request
 //! leaves out is as `leyden run` has it for the same model.
 
-use crate::app::Served;
+use crate::app::{App, Served};
 use crate::error::ApiError;
 use crate::fields::{self, Fields, wrong};
 use crate::limits::Limits;
@@ -204,7 +204,8 @@ impl Sampling {
 }
 
 /// The fields in the OpenAPI document.
-pub(crate) fn schema() -> Value {
+pub(crate) fn schema(app: &App) -> Value {
+    let ids = format!("^({})$", below(app.vocabulary()));
     let mut all = serde_json::Map::new();
     for field in NUMBERS {
         let range = json!({ "type": "number", "minimum": field.range.start(), "maximum": field.range.end() });
@@ -222,8 +223,9 @@ pub(crate) fn schema() -> Value {
         "logit_bias": {
             "type": "object",
             "description": "Token ids and what is added to their logits",
-            "maxProperties": 1024,
-            "additionalProperties": { "type": "number", "minimum": -100, "maximum": 100 }
+            "maxProperties": app.limits.logit_biases,
+            "additionalProperties": false,
+            "patternProperties": { ids: { "type": "number", "minimum": -100, "maximum": 100 } }
         },
         "seed": { "type": "integer", "minimum": i64::MIN, "maximum": i64::MAX },
         "dry_sequence_breakers": {
@@ -234,4 +236,66 @@ pub(crate) fn schema() -> Value {
         all.extend(more);
     }
     Value::Object(all)
+}
+
+/// A regular expression for the whole numbers below `most`, without leading zeros.
+fn below(most: usize) -> String {
+    let Some(last) = most.checked_sub(1) else { return "[]".to_owned() };
+    let digits = last.to_string();
+    let mut parts: Vec<String> = vec!["0".to_owned()];
+    // Fewer digits.
+    parts.extend((1..digits.len()).map(|n| format!("[1-9][0-9]{{{}}}", n - 1)));
+    // As many: equal to the last one up to a digit that is smaller, or throughout.
+    for (i, digit) in digits.bytes().enumerate() {
+        let least = if i == 0 { b'1' } else { b'0' };
+        if digit > least {
+            let (before, more) = (&digits[..i], digits.len() - i - 1);
+            parts.push(format!("{before}[{}-{}][0-9]{{{more}}}", char::from(least), char::from(digit - 1)));
+        }
+    }
+    if last > 0 {
+        parts.push(digits);
+    }
+    parts.join("|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_below_another_are_matched() {
+        // Parts such as `12[0-4][0-9]{2}`, read by hand.
+        let matches = |pattern: &str, text: &str| {
+            pattern.split('|').any(|part| {
+                let (mut rest, mut part) = (text, part);
+                while let Some(first) = part.chars().next() {
+                    let (class, after) = match part.split_once(']') {
+                        Some((class, after)) if first == '[' => (&class[1..], after),
+                        _ => part.split_at(1),
+                    };
+                    let (count, after) = match after.strip_prefix('{').and_then(|a| a.split_once('}')) {
+                        Some((n, after)) => (n.parse().unwrap(), after),
+                        None => (1, after),
+                    };
+                    let (low, high) = class.split_once('-').unwrap_or((class, class));
+                    for _ in 0..count {
+                        let Some(c) = rest.get(..1).filter(|c| (low..=high).contains(c)) else {
+                            return false;
+                        };
+                        rest = &rest[c.len()..];
+                    }
+                    part = after;
+                }
+                rest.is_empty()
+            })
+        };
+        for most in [1, 2, 9, 10, 11, 99, 100, 101, 110, 999, 1000, 1234, 2048] {
+            let pattern = below(most);
+            for n in 0..2500 {
+                assert_eq!(matches(&pattern, &n.to_string()), n < most, "{n} {pattern}");
+            }
+            assert!(!matches(&pattern, "01") && !matches(&pattern, ""));
+        }
+    }
 }

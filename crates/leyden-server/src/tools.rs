@@ -3,10 +3,9 @@
 use crate::app::Served;
 use crate::error::ApiError;
 use crate::fields::{self, Fields, wrong};
-use crate::grammars::{Shape, refused};
+use crate::grammars::{Rule, Shape};
 use crate::limits::Limits;
-use crate::request::Form;
-use leyden_constrain::Grammar;
+use crate::request::{Binding, Form};
 use leyden_text::output::{CallSyntax, CallWatch};
 use serde_json::{Value, json};
 
@@ -53,9 +52,10 @@ pub(crate) fn read(body: &mut Fields, model: &Served, limits: &Limits) -> Result
     if names.is_empty() {
         return match choice {
             Choice::Auto => Ok(None),
-            _ => {
-                Err(ApiError::field("tool_choice", "`tool_choice` asks for a call, but there are no `tools`"))
-            }
+            _ => Err(ApiError::conflict(
+                "tool_choice",
+                "`tool_choice` asks for a call, but there are no `tools`",
+            )),
         };
     }
     if model.format.calls().is_none() && !model.format.is_harmony() {
@@ -67,7 +67,7 @@ pub(crate) fn read(body: &mut Fields, model: &Served, limits: &Limits) -> Result
 
 impl Tools {
     /// What an answer to this prompt looks like.
-    pub(crate) fn form(&self, model: &Served, prompt: &str) -> Result<Form, ApiError> {
+    pub(crate) fn form(&self, model: &Served, prompt: &str) -> Form {
         let syntax = model.format.calls();
         let only = match &self.choice {
             Choice::Auto => return self.opened(syntax, model, prompt),
@@ -75,28 +75,24 @@ impl Tools {
             Choice::Named(name) => Some(name.as_str()),
         };
         let parallel = self.parallel && only.is_none();
-        let grammar = match syntax {
-            Some(syntax) => Grammar::tools(syntax, &self.list, only, parallel),
-            None => Grammar::harmony_tools(&self.list, only),
-        };
         let source = format!("tools {only:?} {parallel} {}", self.list);
-        let grammar = grammar.map_err(|e| refused("tools", &e))?;
-        let compiled = Shape::new("tools", source, grammar).compiled(model)?;
-        Ok(match syntax {
-            Some(_) => Form::Bound { compiled, gate: reasoning_end(model, prompt) },
-            None => Form::Harmony { compiled },
-        })
+        let binding = match syntax {
+            Some(_) => Binding::Whole { gate: reasoning_end(model, prompt) },
+            None => Binding::Harmony,
+        };
+        let (syntax, tools, only) =
+            (syntax.cloned().map(Box::new), self.list.clone(), only.map(str::to_owned));
+        Form { shape: Shape::new("tools", source, Rule::Tools { syntax, tools, only, parallel }), binding }
     }
 
     /// An answer in which the model may call tools: what it writes behind the opening of a call follows their schemas.
-    fn opened(&self, syntax: Option<&CallSyntax>, model: &Served, prompt: &str) -> Result<Form, ApiError> {
-        let grammar = |loose| {
-            let grammar = Grammar::opened_tools(syntax, &self.list, self.parallel, loose);
-            let source = format!("opened tools {} {loose} {}", self.parallel, self.list);
-            grammar.map(|g| Shape::new("tools", source, g)).map_err(|e| refused("tools", &e))
+    fn opened(&self, syntax: Option<&CallSyntax>, model: &Served, prompt: &str) -> Form {
+        let source = format!("opened tools {} {}", self.parallel, self.list);
+        let rule = Rule::Opened {
+            syntax: syntax.cloned().map(Box::new),
+            tools: self.list.clone(),
+            parallel: self.parallel,
         };
-        // Schemas that are too much together are not a reason to refuse what nobody asked to be enforced.
-        let compiled = grammar(false)?.compiled(model).or_else(|_| grammar(true)?.compiled(model))?;
         let name = |tool: &Value| tool["function"]["name"].as_str().map(str::to_owned);
         let names: Vec<String> = self.list.as_array().into_iter().flatten().filter_map(name).collect();
         let watch = CallWatch::new(&model.format, prompt, &names);
@@ -105,7 +101,8 @@ impl Tools {
             let opens_anywhere = s.start.is_empty() && !s.section.0.is_empty();
             opens_anywhere && s.section.1.is_empty()
         });
-        Ok(Form::Calls { compiled, watch, once: endless || !self.parallel })
+        let binding = Binding::Calls { watch, once: endless || !self.parallel };
+        Form { shape: Shape::new("tools", source, rule), binding }
     }
 }
 
@@ -173,11 +170,11 @@ fn tool_choice(value: Value, names: &[String], limits: &Limits) -> Result<Option
     let mut function = Fields::at("tool_choice.function", function)?;
     let name = function.required("name")?;
     let path = "tool_choice.function.name";
-    let name = fields::text(path, name, limits.name_bytes)?;
+    let name = fields::text(path, name, limits.name_chars)?;
     function.finish()?;
     named.finish()?;
     if !names.contains(&name) {
-        return Err(ApiError::field(path, format!("`{path}` is not among the `tools`")));
+        return Err(ApiError::conflict(path, format!("`{path}` is not among the `tools`")));
     }
     Ok(Some(Choice::Named(name)))
 }
@@ -190,7 +187,8 @@ pub(crate) fn schema(limits: &Limits) -> Value {
         "additionalProperties": false,
         "required": ["name"],
         "properties": {
-            "name": name, "description": { "type": "string" }, "strict": { "type": "boolean" },
+            "name": name, "description": { "type": "string", "maxLength": limits.schema_bytes },
+            "strict": { "type": "boolean" },
             "parameters": { "type": "object", "description": "A JSON schema" }
         }
     });

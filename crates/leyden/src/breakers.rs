@@ -21,7 +21,7 @@ pub const SEQUENCE_BREAKERS: [&str; 4] = ["\n", ":", "\"", "*"];
 /// ```
 ///
 /// # Errors
-/// A text is empty or longer than 40 bytes, there are more than 64, or the tokenizer fails.
+/// A text is empty or longer than 40 characters, there are more than 64, or the tokenizer fails.
 pub fn sequence_breakers(tokenizer: &dyn Tokenizer, texts: &[String]) -> Result<SequenceBreakers, Error> {
     SequenceBreakers::check(texts).map_err(|what| Error::Option { name: "dry_sequence_breaker", what })?;
     let encode = |text: &str| tokenizer.encode(text, Special::AsText).map_err(Error::from);

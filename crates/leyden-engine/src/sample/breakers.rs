@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Longest breaker in bytes. It bounds the work per token of the vocabulary.
-const MAX_BYTES: usize = 40;
+/// Longest breaker in characters. It bounds the work per token of the vocabulary.
+const MAX_CHARS: usize = 40;
 /// Most breakers, for the same reason.
 const MAX_TEXTS: usize = 64;
 /// Tokens compared behind the first one. It bounds the work per token of the text.
@@ -30,8 +30,9 @@ impl SequenceBreakers {
         if texts.len() > MAX_TEXTS {
             return Err(format!("{} sequence breakers; at most {MAX_TEXTS} are possible", texts.len()));
         }
-        if let Some(text) = texts.iter().find(|t| t.is_empty() || t.len() > MAX_BYTES) {
-            return Err(format!("{text:?} has {} bytes; 1 to {MAX_BYTES} are possible", text.len()));
+        if let Some(text) = texts.iter().find(|t| t.is_empty() || t.chars().count() > MAX_CHARS) {
+            let count = text.chars().count();
+            return Err(format!("{text:?} has {count} characters; 1 to {MAX_CHARS} are possible"));
         }
         Ok(())
     }

@@ -9,13 +9,12 @@ use crate::grammars;
 use crate::head::{Head, Names, shown};
 use crate::limits::Limits;
 use crate::mailbox::{End, TokenLogprob, Update};
-use crate::openapi::{messages_schema, operation, usage_schema};
+use crate::openapi::{answer_schema, events_schema, messages_schema, operation, rule};
 use crate::prompt::{self, Chat};
-use crate::request::{self, Common, Extras, Form, Wanted};
+use crate::request::{self, Binding, Common, Extras, Form, Wanted};
 use crate::speech::Speech;
 use crate::tools;
 use crate::usage::Usage;
-use crate::worker::Task;
 use hyper::{Response, StatusCode};
 use leyden_text::output::OutputParser;
 use serde_json::{Map, Value, json};
@@ -26,15 +25,18 @@ const NAMES: Names = Names { id: "chatcmpl", whole: "chat.completion", piece: "c
 /// A request that can be served.
 struct Ready {
     common: Common,
-    tasks: Vec<Task>,
-    logprobs: bool,
+    wanted: Wanted,
+    extras: Extras,
+    form: Option<Form>,
     /// What tells an answer's parts apart.
     parser: OutputParser,
 }
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, ready) = prompt::prepare(&app, call, read).await?;
-    let Ready { common, tasks, logprobs, parser } = ready;
+    let Ready { common, wanted, extras, form, parser } = ready;
+    let logprobs = extras.logprobs.is_some();
+    let (common, tasks) = common.tasks_after(&app, &call, vec![wanted], extras, form).await?;
     let salt = common.cache_salt.clone();
     let running = generate::submit(app, call, &common.model, tasks, salt).await?;
     let head = Head::new(NAMES, &running, &common, logprobs);
@@ -61,7 +63,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let logprobs = body.flag("logprobs")?.unwrap_or(false);
     let top = body.size("top_logprobs", 0, limits.top_logprobs)?;
     if top.is_some() && !logprobs {
-        return Err(ApiError::field("top_logprobs", "`top_logprobs` needs `logprobs`"));
+        return Err(ApiError::conflict("top_logprobs", "`top_logprobs` needs `logprobs`"));
     }
     modalities(&mut body)?;
     let tools = tools::read(&mut body, &common.model, limits)?;
@@ -71,22 +73,22 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     body.finish()?;
     if let (Some(_), Some(shape)) = (&tools, &shape) {
         let message = "a form of the answer and `tools` exclude each other";
-        return Err(ApiError::unsupported(shape.param(), message));
+        return Err(ApiError::conflict(shape.param(), message));
     }
     let (text, tokens) = prompt::of_messages(&common.model, &messages, &chat)?;
     let room = prompt::room(&common.model, "messages", tokens.len())?;
     let form = match (tools, shape) {
-        (Some(tools), _) => tools.form(&common.model, &text)?,
+        (Some(tools), _) => Some(tools.form(&common.model, &text)),
         (None, Some(shape)) => {
-            Form::Bound { compiled: shape.compiled(&common.model)?, gate: gate(&common.model, &text) }
+            Some(Form { shape, binding: Binding::Whole { gate: gate(&common.model, &text) } })
         }
-        (None, None) => Form::Free,
+        (None, None) => None,
     };
     let visible = Arc::clone(&common.model.visible);
-    let extras = Extras { form, visible, logprobs: logprobs.then(|| top.unwrap_or(0)) };
-    let tasks = common.tasks(&[Wanted { prompt: Arc::new(tokens), room }], &extras)?;
+    let extras = Extras { visible, logprobs: logprobs.then(|| top.unwrap_or(0)) };
+    let wanted = Wanted { prompt: Arc::new(tokens), room };
     let parser = common.model.format.parser(&text, chat.tools.as_ref());
-    Ok(Ready { common, tasks, logprobs, parser })
+    Ok(Ready { common, wanted, extras, form, parser })
 }
 
 /// Where the message begins for whose form there are rules: behind what the model thinks before.
@@ -111,14 +113,14 @@ const VARIABLES: [&str; 3] = ["enable_thinking", "thinking", "reasoning_effort"]
 
 fn variables(body: &mut Fields, limits: &Limits) -> Result<Map<String, Value>, ApiError> {
     let mut variables = Map::new();
-    if let Some(effort) = body.text("reasoning_effort", limits.name_bytes)? {
+    if let Some(effort) = body.text("reasoning_effort", limits.name_chars)? {
         variables.insert("reasoning_effort".to_owned(), effort.into());
     }
     if let Some(value) = body.take("chat_template_kwargs") {
         let mut fields = Fields::at("chat_template_kwargs", value)?;
         for name in VARIABLES {
             let value = if name == "reasoning_effort" {
-                fields.text(name, limits.name_bytes)?.map(Value::from)
+                fields.text(name, limits.name_chars)?.map(Value::from)
             } else {
                 fields.flag(name)?.map(Value::from)
             };
@@ -218,29 +220,35 @@ impl Format for Chunks {
     }
 }
 
-pub(super) fn describe() -> Value {
-    let limits = Limits::default();
-    let mut properties = request::schema(&limits);
+pub(super) fn describe(app: &App) -> Value {
+    let limits = &app.limits;
+    let mut properties = request::schema(app);
+    let mut rules = request::rules();
+    let integer = json!({ "type": "integer" });
+    rules.push(rule("top_logprobs", &integer, "logprobs", &json!({ "const": true })));
     let tokens = json!({ "type": "integer", "minimum": 1, "maximum": i32::MAX });
     let flags = json!({ "enable_thinking": { "type": "boolean" }, "thinking": { "type": "boolean" },
-        "reasoning_effort": { "type": "string" } });
+        "reasoning_effort": { "type": "string", "maxLength": limits.name_chars } });
     let more = json!({
-        "messages": messages_schema(),
+        "messages": messages_schema(limits),
         "max_tokens": tokens,
         "max_completion_tokens": tokens,
         "logprobs": { "type": "boolean" },
-        "top_logprobs": { "type": "integer", "minimum": 0, "maximum": limits.top_logprobs },
+        "top_logprobs": {
+            "type": "integer", "minimum": 0, "maximum": limits.top_logprobs, "description": "Needs `logprobs`"
+        },
         "modalities": { "type": "array", "minItems": 1, "maxItems": 8, "items": { "const": "text" } },
-        "reasoning_effort": { "type": "string", "maxLength": limits.name_bytes },
+        "reasoning_effort": { "type": "string", "maxLength": limits.name_chars },
         "chat_template_kwargs": { "type": "object", "additionalProperties": false, "properties": flags },
     });
-    for more in [more, tools::schema(&limits)] {
+    for more in [more, tools::schema(limits)] {
         if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
             all.extend(more);
         }
     }
     let body = json!({
-        "type": "object", "additionalProperties": false, "required": ["messages"], "properties": properties
+        "type": "object", "additionalProperties": false, "required": ["messages"], "properties": properties,
+        "allOf": rules
     });
     let message = json!({
         "type": "object",
@@ -256,16 +264,19 @@ pub(super) fn describe() -> Value {
             "index": { "type": "integer" }, "message": message, "finish_reason": { "enum": ["stop", "length", "tool_calls"] }
         }
     });
-    let answer = json!({
-        "type": "object",
-        "required": ["id", "object", "created", "model", "choices", "usage"],
-        "properties": {
-            "id": { "type": "string" }, "object": { "const": "chat.completion" }, "created": { "type": "integer" },
-            "model": { "type": "string" }, "choices": { "type": "array", "items": choice }, "usage": usage_schema(),
-            "seed": { "type": "integer", "description": "With this seed the same request gives the same answer" },
-        }
-    });
+    let answer = answer_schema("chat.completion", &choice, true);
     let mut it = operation("chat", "The next message of a conversation", Some(&body), &answer);
-    it["responses"]["200"]["content"]["text/event-stream"] = json!({ "schema": { "type": "string" } });
+    let delta = json!({ "type": "object", "properties": {
+        "role": { "const": "assistant" }, "content": { "type": "string" }, "reasoning_content": { "type": "string" },
+        "tool_calls": { "type": "array", "items": { "type": "object" } }
+    } });
+    let reason = json!({ "enum": ["stop", "length", "tool_calls", null] });
+    let piece = json!({
+        "type": "object",
+        "required": ["index", "delta", "finish_reason"],
+        "properties": { "index": { "type": "integer" }, "delta": delta, "finish_reason": reason }
+    });
+    it["responses"]["200"]["content"]["text/event-stream"] =
+        events_schema(&answer_schema("chat.completion.chunk", &piece, false));
     it
 }

@@ -7,13 +7,11 @@ use crate::fields::Fields;
 use crate::generate::{self, Format, finish_reason};
 use crate::grammars;
 use crate::head::{Head, Names, shown};
-use crate::limits::Limits;
 use crate::mailbox::{End, TokenLogprob, Update};
-use crate::openapi::{operation, usage_schema};
+use crate::openapi::{answer_schema, events_schema, operation, several_schema};
 use crate::prompt;
-use crate::request::{self, Common, Extras, Form, Wanted};
+use crate::request::{self, Binding, Common, Extras, Form, Wanted};
 use crate::usage::Usage;
-use crate::worker::Task;
 use hyper::{Response, StatusCode};
 use leyden_text::Detokenizer;
 use serde_json::{Map, Value, json};
@@ -26,15 +24,18 @@ const NAMES: Names = Names { id: "cmpl", whole: "text_completion", piece: "text_
 
 struct Ready {
     common: Common,
-    tasks: Vec<Task>,
-    logprobs: bool,
+    wanted: Vec<Wanted>,
+    extras: Extras,
+    form: Option<Form>,
     /// By choice, what stands before it.
     echo: Vec<String>,
 }
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, ready) = prompt::prepare(&app, call, read).await?;
-    let Ready { common, tasks, logprobs, echo } = ready;
+    let Ready { common, wanted, extras, form, echo } = ready;
+    let logprobs = extras.logprobs.is_some();
+    let (common, tasks) = common.tasks_after(&app, &call, wanted, extras, form).await?;
     let choices = tasks.len();
     let salt = common.cache_salt.clone();
     let running = generate::submit(app, call, &common.model, tasks, salt).await?;
@@ -61,19 +62,16 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let top = body.size("logprobs", 0, limits.top_logprobs)?;
     let echoes = body.flag("echo")?.unwrap_or(false);
     if echoes && top.is_some() {
-        return Err(ApiError::unsupported("echo", "`echo` together with `logprobs` is not supported"));
+        return Err(ApiError::conflict("echo", "`echo` together with `logprobs` is not supported"));
     }
     if let Some(best) = body.size("best_of", 1, limits.choices)?
         && best != common.choices
     {
-        return Err(ApiError::unsupported("best_of", "`best_of` other than `n` is not supported"));
+        return Err(ApiError::conflict("best_of", "`best_of` other than `n` is not supported"));
     }
     let shape = grammars::shape(&mut body, limits)?;
     body.finish()?;
-    let form = match shape {
-        Some(shape) => Form::Bound { compiled: shape.compiled(&common.model)?, gate: None },
-        None => Form::Free,
-    };
+    let form = shape.map(|shape| Form { shape, binding: Binding::Whole { gate: None } });
     let mut wanted = Vec::new();
     let mut echo = Vec::new();
     for (_, tokens) in prompts {
@@ -82,9 +80,8 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
         echo.extend(std::iter::repeat_n(before, common.choices));
         wanted.push(Wanted { prompt: Arc::new(tokens), room });
     }
-    let extras = Extras { form, logprobs: top, ..Extras::default() };
-    let tasks = common.tasks(&wanted, &extras)?;
-    Ok(Ready { common, tasks, logprobs: top.is_some(), echo })
+    let extras = Extras { logprobs: top, ..Extras::default() };
+    Ok(Ready { common, wanted, extras, form, echo })
 }
 
 /// The text of a prompt, without special tokens.
@@ -160,25 +157,27 @@ impl Format for Chunks {
     }
 }
 
-pub(super) fn describe() -> Value {
-    let limits = Limits::default();
-    let mut properties = request::schema(&limits);
-    let ids = json!({ "type": "array", "minItems": 1, "items": { "type": "integer", "minimum": 0 } });
-    let texts =
-        json!({ "type": "array", "minItems": 1, "maxItems": limits.prompts, "items": { "type": "string" } });
-    let lists = json!({ "type": "array", "minItems": 1, "maxItems": limits.prompts, "items": ids });
+pub(super) fn describe(app: &App) -> Value {
+    let limits = &app.limits;
+    let mut properties = request::schema(app);
+    let mut rules = request::rules();
+    rules.push(json!({
+        "if": { "required": ["echo"], "properties": { "echo": { "const": true } } },
+        "then": { "properties": { "logprobs": { "type": "null" } } }
+    }));
     let more = json!({
-        "prompt": { "anyOf": [{ "type": "string" }, texts, ids, lists] },
+        "prompt": several_schema(app, limits.prompts),
         "max_tokens": { "type": "integer", "minimum": 1, "maximum": i32::MAX, "default": DEFAULT_TOKENS },
         "logprobs": { "type": "integer", "minimum": 0, "maximum": limits.top_logprobs },
-        "echo": { "type": "boolean" },
-        "best_of": { "type": "integer", "minimum": 1, "maximum": limits.choices, "description": "As `n`" },
+        "echo": { "type": "boolean", "description": "Not together with `logprobs`" },
+        "best_of": { "type": "integer", "minimum": 1, "maximum": limits.choices, "description": "As `n`, nothing else" },
     });
     if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
         all.extend(more);
     }
     let body = json!({
-        "type": "object", "additionalProperties": false, "required": ["prompt"], "properties": properties
+        "type": "object", "additionalProperties": false, "required": ["prompt"], "properties": properties,
+        "allOf": rules
     });
     let choice = json!({
         "type": "object",
@@ -187,16 +186,11 @@ pub(super) fn describe() -> Value {
             "index": { "type": "integer" }, "text": { "type": "string" }, "finish_reason": { "enum": ["stop", "length"] }
         }
     });
-    let answer = json!({
-        "type": "object",
-        "required": ["id", "object", "created", "model", "choices", "usage"],
-        "properties": {
-            "id": { "type": "string" }, "object": { "const": "text_completion" }, "created": { "type": "integer" },
-            "model": { "type": "string" }, "choices": { "type": "array", "items": choice }, "usage": usage_schema(),
-            "seed": { "type": "integer", "description": "With this seed the same request gives the same answer" },
-        }
-    });
+    let answer = answer_schema("text_completion", &choice, true);
     let mut it = operation("complete", "The continuation of texts", Some(&body), &answer);
-    it["responses"]["200"]["content"]["text/event-stream"] = json!({ "schema": { "type": "string" } });
+    let mut piece = choice;
+    piece["properties"]["finish_reason"] = json!({ "enum": ["stop", "length", null] });
+    it["responses"]["200"]["content"]["text/event-stream"] =
+        events_schema(&answer_schema("text_completion", &piece, false));
     it
 }

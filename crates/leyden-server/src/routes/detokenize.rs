@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     prompt::aside(move || {
         let mut body = Fields::of_body(call.json(&app.limits)?)?;
-        let model = app.model(body.text("model", app.limits.name_bytes)?.as_deref())?;
+        let model = app.model(body.text("model", app.limits.name_chars)?.as_deref())?;
         let tokens = body.required("tokens")?;
         body.finish()?;
         let tokens = prompt::tokens(model, "tokens", &tokens)?;
@@ -31,14 +31,14 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     .await
 }
 
-pub(super) fn describe() -> Value {
+pub(super) fn describe(app: &App) -> Value {
     let body = json!({
         "type": "object",
         "additionalProperties": false,
         "required": ["tokens"],
         "properties": {
-            "model": { "type": "string" },
-            "tokens": { "type": "array", "items": { "type": "integer", "minimum": 0 } }
+            "model": app.model_schema(),
+            "tokens": { "type": "array", "items": { "type": "integer", "minimum": 0, "maximum": app.vocabulary().saturating_sub(1) } }
         }
     });
     let schema = json!({

@@ -8,8 +8,7 @@ use crate::body::Reply;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generate;
-use crate::limits::Limits;
-use crate::openapi::operation;
+use crate::openapi::{operation, several_schema};
 use crate::prompt;
 use crate::worker::{Task, Work};
 use hyper::{Response, StatusCode};
@@ -52,8 +51,8 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let limits = &app.limits;
     let mut body = Fields::of_body(call.json(limits)?)?;
-    let model = Arc::clone(app.model(body.text("model", limits.name_bytes)?.as_deref())?);
-    let packed = match body.text("encoding_format", limits.name_bytes)?.as_deref() {
+    let model = Arc::clone(app.model(body.text("model", limits.name_chars)?.as_deref())?);
+    let packed = match body.text("encoding_format", limits.name_chars)?.as_deref() {
         None | Some("float") => false,
         Some("base64") => true,
         Some(_) => {
@@ -104,20 +103,23 @@ fn base64(vector: &[f32]) -> String {
     text
 }
 
-pub(super) fn describe() -> Value {
-    let limits = Limits::default();
-    let ids = json!({ "type": "array", "minItems": 1, "items": { "type": "integer", "minimum": 0 } });
-    let many = |items: &Value| json!({ "type": "array", "minItems": 1, "maxItems": limits.embedding_inputs, "items": items });
-    let text = json!({ "type": "string" });
+pub(super) fn describe(app: &App) -> Value {
+    // Each model takes its own width, too; this is what all take.
+    let narrowest = app.models.iter().map(|m| m.width).min();
     let body = json!({
         "type": "object",
         "additionalProperties": false,
         "required": ["input"],
         "properties": {
-            "model": { "type": "string", "maxLength": limits.name_bytes },
-            "input": { "anyOf": [text, many(&text), ids, many(&ids)] },
+            "model": app.model_schema(),
+            "input": several_schema(app, app.limits.embedding_inputs),
             "encoding_format": { "enum": ["float", "base64"] },
-            "dimensions": { "type": "integer", "minimum": 1, "description": "At most the model's own; the first so many" },
+            "dimensions": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": narrowest,
+                "description": "At most the model's own; the first so many"
+            },
             "user": {}
         }
     });

@@ -26,7 +26,7 @@ pub(super) async fn live(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiErr
     Ok(document(StatusCode::OK, &json!({ "status": "live" })))
 }
 
-pub(super) fn describe_ready() -> Value {
+pub(super) fn describe_ready(_: &App) -> Value {
     let mut it = operation("ready", "Whether requests would be answered", None, &health());
     it["responses"]["503"] = json!({
         "description": "The server closes, or a model has failed",
@@ -35,7 +35,7 @@ pub(super) fn describe_ready() -> Value {
     it
 }
 
-pub(super) fn describe_live() -> Value {
+pub(super) fn describe_live(_: &App) -> Value {
     operation("live", "Whether the process runs", None, &health())
 }
 

@@ -14,7 +14,7 @@ pub(super) async fn answer(app: Arc<App>, _: Call) -> Result<Response<Reply>, Ap
     Ok(plain(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page(&models, &app.http)))
 }
 
-pub(super) fn describe() -> Value {
+pub(super) fn describe(_: &App) -> Value {
     let mut it = operation("metrics", "Counters in the text format of Prometheus", None, &json!({}));
     it["responses"]["200"]["content"] = json!({ "text/plain": { "schema": { "type": "string" } } });
     it

@@ -36,7 +36,7 @@ pub(crate) struct Route {
     pub(crate) generates: bool,
     pub(crate) answer: fn(Arc<App>, Call) -> Answering,
     /// Its operation in the OpenAPI document.
-    pub(crate) describe: fn() -> Value,
+    pub(crate) describe: fn(&App) -> Value,
 }
 
 /// Declares the endpoints: module, function, method, path, access, whether it computes.

@@ -28,7 +28,7 @@ fn shown(app: &App, model: &Served) -> Value {
     })
 }
 
-pub(super) fn describe_list() -> Value {
+pub(super) fn describe_list(_: &App) -> Value {
     let schema = json!({
         "type": "object",
         "required": ["object", "data"],
@@ -37,9 +37,10 @@ pub(super) fn describe_list() -> Value {
     operation("listModels", "The models", None, &schema)
 }
 
-pub(super) fn describe_one() -> Value {
+pub(super) fn describe_one(app: &App) -> Value {
     let mut it = operation("getModel", "One model", None, &model());
-    it["parameters"] = json!([{ "name": "model", "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } }]);
+    it["parameters"] =
+        json!([{ "name": "model", "in": "path", "required": true, "schema": app.model_schema() }]);
     it
 }
 

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub(super) async fn answer(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
-    Ok(document(StatusCode::OK, &openapi::document(super::ROUTES, app.keys.is_some())))
+    Ok(document(StatusCode::OK, &openapi::document(super::ROUTES, &app)))
 }
 
-pub(super) fn describe() -> Value {
+pub(super) fn describe(_: &App) -> Value {
     operation("openapi", "This document", None, &json!({ "type": "object" }))
 }

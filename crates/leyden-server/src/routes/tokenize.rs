@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     prompt::aside(move || {
         let mut body = Fields::of_body(call.json(&app.limits)?)?;
-        let model = app.model(body.text("model", app.limits.name_bytes)?.as_deref())?;
+        let model = app.model(body.text("model", app.limits.name_chars)?.as_deref())?;
         let text = body.text("prompt", app.limits.body_bytes)?;
         let special = body.flag("add_special_tokens")?.unwrap_or(true);
         let messages = body.list("messages", 1, app.limits.messages)?;
@@ -33,7 +33,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
                 return Err(ApiError::field("prompt", "one of `prompt` and `messages` is needed"));
             }
             (Some(_), Some(_)) => {
-                return Err(ApiError::field("messages", "`prompt` and `messages` exclude each other"));
+                return Err(ApiError::conflict("messages", "`prompt` and `messages` exclude each other"));
             }
         };
         let shown = json!({ "tokens": tokens, "count": tokens.len(), "max_model_len": model.context });
@@ -42,21 +42,22 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     .await
 }
 
-pub(super) fn describe() -> Value {
-    let body = json!({
-        "type": "object",
-        "additionalProperties": false,
-        "properties": {
-            "model": { "type": "string" },
-            "prompt": { "type": "string" },
-            "add_special_tokens": {
-                "type": "boolean",
-                "default": true,
-                "description": "Whether names of special tokens become these, and the text begins as the model expects"
-            },
-            "messages": messages_schema(),
-        }
+pub(super) fn describe(app: &App) -> Value {
+    let special = json!({
+        "type": "boolean",
+        "default": true,
+        "description": "Whether names of special tokens become these, and the text begins as the model expects"
     });
+    let of = |name: &str, schema: Value| {
+        json!({
+            "type": "object",
+            "additionalProperties": false,
+            "required": [name],
+            "properties": { "model": app.model_schema(), name: schema, "add_special_tokens": special }
+        })
+    };
+    let text = of("prompt", json!({ "type": "string" }));
+    let body = json!({ "anyOf": [text, of("messages", messages_schema(&app.limits))] });
     let schema = json!({
         "type": "object",
         "required": ["tokens", "count", "max_model_len"],

@@ -12,7 +12,7 @@ pub(super) async fn answer(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiE
     Ok(document(StatusCode::OK, &json!({ "version": env!("CARGO_PKG_VERSION") })))
 }
 
-pub(super) fn describe() -> Value {
+pub(super) fn describe(_: &App) -> Value {
     let schema = json!({
         "type": "object", "required": ["version"], "properties": { "version": { "type": "string" } }
     });

@@ -264,7 +264,7 @@ fn bodies_that_are_not_what_they_should_be() {
         let (status, _) = get(&app, "/v1/completions").await;
         assert_eq!(status, 405);
         assert_eq!(get(&app, "/v1/nothing").await.0, 404);
-        assert_eq!(get(&app, &format!("/{}", "x".repeat(4096))).await.0, 414);
+        assert_eq!(get(&app, &format!("/{}", "x".repeat(8192))).await.0, 414);
     });
 }
 

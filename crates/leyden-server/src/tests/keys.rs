@@ -8,7 +8,7 @@ use crate::{ServerOptions, WorkerOptions};
 use hyper::header::AUTHORIZATION;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 fn keys() -> ApiKeys {
     let line = |id: &str, more: &str| {
@@ -28,6 +28,30 @@ fn keys() -> ApiKeys {
 fn guarded() -> (Arc<App>, Lines) {
     let worker = WorkerOptions { queue_per_key: 2, parallel: 4, ..worker_options() };
     start(worker, ServerOptions { keys: Some(keys()), ..ServerOptions::default() })
+}
+
+/// What a key's stream brings, told as it comes: the key, and how many tokens.
+async fn stream_as(
+    app: Arc<App>,
+    key: &'static str,
+    mut body: Value,
+    told: Arc<Mutex<Vec<(&'static str, usize)>>>,
+) {
+    body["stream"] = true.into();
+    // Shows how many tokens a piece has.
+    body["logprobs"] = 0.into();
+    let mut request = request("POST", COMPLETIONS, &body.to_string());
+    request.headers_mut().insert(AUTHORIZATION, format!("Bearer secret of {key}").parse().unwrap());
+    let mut response = app.respond(request).await;
+    assert_eq!(response.status().as_u16(), 200);
+    while let Some(bytes) = super::next(response.body_mut()).await {
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let pieces = text
+            .split_terminator("\n\n")
+            .filter_map(|e| serde_json::from_str(e.strip_prefix("data: ")?).ok());
+        let tokens = |p: Value| p["choices"][0]["logprobs"]["tokens"].as_array().map_or(0, Vec::len);
+        told.lock().unwrap().push((key, pieces.map(tokens).sum()));
+    }
 }
 
 async fn as_key(
@@ -129,5 +153,40 @@ fn a_flood_of_one_key_does_not_drown_another() {
         assert!(statuses.iter().all(|s| [200, 429].contains(s)), "{statuses:?}");
         assert!(statuses.contains(&429), "a key's queue is bounded: {statuses:?}");
         assert!(statuses.iter().filter(|s| **s == 200).count() >= 2);
+    });
+}
+
+/// A key's one request beside forty of another: it starts at once, and advances in every step.
+#[test]
+fn one_request_has_its_share_beside_a_flood() {
+    run(async {
+        let slots = 4;
+        let worker = WorkerOptions { parallel: slots, queue: 256, queue_per_key: 128, ..worker_options() };
+        let (app, _) = start(worker, ServerOptions { keys: Some(keys()), ..ServerOptions::default() });
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let mut all = tokio::task::JoinSet::new();
+        for i in 0..40 {
+            all.spawn(stream_as(Arc::clone(&app), "ada", story(i, 60), Arc::clone(&told)));
+        }
+        let m = Arc::clone(&app.models[0].worker.metrics);
+        super::until("the flood waits", || m.running.get() + m.waiting.get() == 40).await;
+        super::until("the flood runs", || !told.lock().unwrap().is_empty()).await;
+        let came = told.lock().unwrap().len();
+        all.spawn(stream_as(Arc::clone(&app), "bob", story(50, 60), Arc::clone(&told)));
+        while let Some(done) = all.join_next().await {
+            done.unwrap();
+        }
+        let told = told.lock().unwrap();
+        let of = |key: &str, from: usize, to: usize| -> usize {
+            told[from..to].iter().filter(|(k, _)| *k == key).map(|(_, tokens)| tokens).sum()
+        };
+        let first = told.iter().position(|(k, _)| *k == "bob").unwrap();
+        let last = told.iter().rposition(|(k, tokens)| *k == "bob" && *tokens > 0).unwrap();
+        assert_eq!((of("bob", first, last + 1), of("ada", 0, told.len())), (60, 2400));
+        // The other key's slots bring a token each per step, until the readers' turns come a few more or less.
+        let (before, beside) = (of("ada", came, first), of("ada", first, last));
+        eprintln!("{before} tokens before it starts, {beside} beside its 60");
+        assert!(before <= 30 * slots, "{before} tokens of the flood before it starts");
+        assert!(beside <= 60 * slots * 3 / 2, "{beside} tokens of the flood beside its 60");
     });
 }

@@ -116,7 +116,7 @@ fn what_cannot_be_enforced_is_refused_by_name() {
             (chat(json!({ "grammar": { "type": "regex", "value": "(" } })), "grammar.value", ""),
             (chat(json!({ "grammar": { "type": "lark", "value": "start: nothing" } })), "grammar.value", ""),
             (chat(json!({ "grammar": { "type": "peg", "value": "x" } })), "grammar.type", ""),
-            (chat(json!({ "grammar": { "type": "lark", "value": long } })), "grammar.value", "bytes"),
+            (chat(json!({ "grammar": { "type": "lark", "value": long } })), "grammar.value", "characters"),
             (
                 chat(
                     json!({ "grammar": { "type": "regex", "value": "a" }, "response_format": { "type": "json_object" } }),

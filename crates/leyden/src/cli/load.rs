@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use leyden_load::{Base, Control, Endpoint, Lengths, Page, Pause, Slo, Summary, Verdict, parse_duration};
 
+use super::connections;
 use super::failure::{self, Failure};
 use progress::Bar;
 
@@ -166,7 +167,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     workload.check()?;
     let control = Arc::new(Control::default());
     on_interrupt(Arc::clone(&control))?;
-    allow_connections();
+    connections::allow();
     let target = settings::target(args, &args.url, false, &control)?;
     match goal {
         Goal::Find => return find::execute(args, &target, &workload, &control, out),
@@ -253,12 +254,4 @@ fn on_interrupt(control: Arc<Control>) -> Result<(), Failure> {
         control.stop();
     })
     .map_err(|error| Failure::new(format!("cannot take over Ctrl-C: {error}")))
-}
-
-/// Every user has a connection, and many systems allow few open files unless asked.
-fn allow_connections() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Where this is refused the connections beyond the limit fail, and say why.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

@@ -5,6 +5,7 @@
 //! exit code is decided in one place, [`main`].
 
 mod bench;
+mod connections;
 mod doctor;
 mod failure;
 mod hwbench;

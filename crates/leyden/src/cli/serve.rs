@@ -10,6 +10,7 @@ use leyden::{GenerateOptions, KvType, Level, LoadOptions, Model, ModelFile, Pack
 use leyden_kernels::topology::Topology;
 use leyden_server::{ApiKeys, LogFormat, MemoryPlan, Need, ServerOptions, WorkerOptions, plan_memories};
 
+use super::connections;
 use super::failure::Failure;
 use super::packs::{self, Packs};
 use super::run::{kv_type, level, load, note};
@@ -154,6 +155,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     server.limits.connections_per_peer = per_peer as usize;
     server.limits.body_bytes = args.max_body as usize;
     let names: Vec<String> = models.iter().map(|m| m.name.clone()).collect();
+    connections::allow();
     leyden_server::serve(models, server, |address: SocketAddr| {
         note(&format!("listening on http://{address}, serving {}", names.join(", ")));
     })?;

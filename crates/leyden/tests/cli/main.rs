@@ -17,5 +17,6 @@ mod pack;
 mod program;
 mod run;
 mod serve;
+mod serve_abuse;
 mod streams;
 mod tokenize;

@@ -3,36 +3,43 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
 
 use sha2::{Digest, Sha256};
 
-use super::program::{Files, command, emulated, leyden, storyteller_with_template};
+use super::program::{Files, command, emulated, leyden, shared, storyteller_with_template};
 
 /// A server that runs.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    err: BufReader<ChildStderr>,
+    /// Reads what it logs: a full pipe would stop it.
+    log: JoinHandle<String>,
     /// Such as `127.0.0.1:40123`.
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Server {
-    fn start(args: &[&str]) -> Server {
+    pub(crate) fn start(args: &[&str]) -> Server {
         let all = [&["serve", "--port", "0", "--threads", "1"], args].concat();
         let mut child = command(&all).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let err = BufReader::new(child.stderr.take().unwrap());
-        let mut server = Server { child, err, address: String::new() };
+        let mut err = BufReader::new(child.stderr.take().unwrap());
+        let mut address = String::new();
         let mut said = String::new();
-        while server.address.is_empty() {
+        while address.is_empty() {
             let mut line = String::new();
-            assert!(server.err.read_line(&mut line).unwrap() > 0, "the server did not start: {said}");
+            assert!(err.read_line(&mut line).unwrap() > 0, "the server did not start: {said}");
             said += &line;
             if let Some((_, rest)) = line.split_once("listening on http://") {
-                rest.split(',').next().unwrap().clone_into(&mut server.address);
+                rest.split(',').next().unwrap().clone_into(&mut address);
             }
         }
-        server
+        let log = thread::spawn(move || {
+            let mut log = String::new();
+            err.read_to_string(&mut log).unwrap();
+            log
+        });
+        Server { child, log, address }
     }
 
     fn exchange(&self, request: &str) -> String {
@@ -43,20 +50,26 @@ impl Server {
         answer
     }
 
+    /// The process, which may be an emulator.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it with a signal; its exit code and what it logged.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         // The emulator passes the signal on to the program.
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        let mut log = String::new();
-        self.err.read_to_string(&mut log).unwrap();
+        let log = self.log.join().unwrap();
         (self.child.wait().unwrap().code(), log)
     }
 }
 
 fn key_file(files: &Files) -> String {
     let digest: String = Sha256::digest(b"secret of ada").iter().map(|b| format!("{b:02x}")).collect();
-    files.add("keys", format!("{{\"id\":\"ada\",\"sha256\":\"{digest}\"}}\n").as_bytes())
+    let scopes = "[\"inference\",\"metrics\"]";
+    let line = format!("{{\"id\":\"ada\",\"sha256\":\"{digest}\",\"scopes\":{scopes}}}\n");
+    files.add("keys", line.as_bytes())
 }
 
 #[test]
@@ -118,7 +131,7 @@ const TEMPLATE: &str = "{% if tools %}{{ tools | tojson }}\n{% endif %}\
     <|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 /// Runs a Python script against a server whose model knows tools; nothing if the script's package is not there.
-fn client(script: &str, package: &str) {
+fn client(script: &str, package: &str, arguments: &[&str]) {
     if emulated() {
         let _ = writeln!(std::io::stderr(), "skipped: Python's clients are the same for every processor");
         return;
@@ -137,20 +150,51 @@ fn client(script: &str, package: &str) {
     let mut python = Command::new("python3");
     // Neither does a client of the tests talk to anybody else.
     python.env("LANGSMITH_TRACING", "false").env("LANGCHAIN_TRACING_V2", "false");
-    let output = python.arg(script).arg(format!("http://{}", server.address)).output().unwrap();
+    let output =
+        python.arg(&script).arg(format!("http://{}", server.address)).args(arguments).output().unwrap();
     let (code, log) = server.end();
+    let out = String::from_utf8_lossy(&output.stdout);
     let err = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && output.stdout.ends_with(b"ok\n"), "{err}\n{log}");
+    assert!(output.status.success() && out.ends_with("ok\n"), "{out}\n{err}\n{log}");
+    let _ = write!(std::io::stderr(), "{}: {out}", script.display());
     assert_eq!(code, Some(0));
     assert!(!log.contains("secret") && !log.contains("Once"), "{log}");
 }
 
 #[test]
 fn the_official_client_is_content() {
-    client("openai_client.py", "openai");
+    client("openai_client.py", "openai", &[]);
 }
 
 #[test]
 fn an_agent_of_langchain_calls_a_tool() {
-    client("langchain_agent.py", "langchain_openai");
+    client("langchain_agent.py", "langchain_openai", &[]);
+}
+
+/// Everything that the document allows is answered as it says, and what it does not allow is refused.
+#[test]
+fn the_document_of_the_interface_is_kept() {
+    client("openapi_check.py", "schemathesis", &[]);
+}
+
+#[test]
+#[ignore = "takes many minutes"]
+fn the_document_of_the_interface_is_kept_by_many_requests() {
+    client("openapi_check.py", "schemathesis", &["1000"]);
+}
+
+fn schemas(step: &str, seeds: &str) {
+    let Some(file) = shared("data/schemas/jsonschemabench-sample.jsonl") else { return };
+    client("schemas_check.py", "jsonschema", &[file.to_str().unwrap(), step, seeds]);
+}
+
+#[test]
+fn answers_follow_real_schemas_through_the_server() {
+    schemas("10", "1");
+}
+
+#[test]
+#[ignore = "takes minutes: every schema with three seeds"]
+fn answers_follow_all_real_schemas_through_the_server() {
+    schemas("1", "3");
 }
