@@ -2,12 +2,12 @@
 //!
 //! A tile takes the codes of a panel apart on the fly, which costs a sixth of the instructions of a 5-bit format. Where
 //! many tiles meet a panel, a task first writes its codes as bytes into memory of its own that stays in the second
-//! cache, and the tiles read those. Scales stay where they are. Sums are the same integers, and so the results the same
-//! bits. A format and level has such kernels where `leyden hwbench --columns 516` shows that they pay: bytes are read
-//! from a farther cache than bits, which outweighs what taking simple formats apart costs.
+//! cache, once for all tiles, and these read that. Scales stay where they are. Sums are the same integers, and so the
+//! results the same bits. A format and level has such kernels where `leyden hwbench --columns 516` shows that they pay:
+//! bytes are read from a farther cache than bits, which may outweigh what taking simple formats apart costs.
 //!
-//! Where [`Dot::STARTS`] says so, codes are shifted to be unsigned, all of a grid by the same number, and sums begin
-//! at what takes that back: then neither the offset of a format nor its signs cost a tile anything.
+//! Where [`Dot::STARTS`] says so, codes are shifted to be unsigned, all by the same number, and sums begin at what takes
+//! that back: then neither the offset of a format nor its signs cost a tile anything.
 
 use super::PackedMatrix;
 use super::family::{Codes, Factors, Simple, Super};
