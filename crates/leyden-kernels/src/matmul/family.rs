@@ -364,10 +364,11 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
     // What shifted codes add is either what sums begin at, or leaves with the scaled sums of activations.
     let starts = F::EXPANDED && D::STARTS && (SIGNED || F::ZERO != 0);
     assert!(!starts || t.starts.len() == k / 32 * 3 * columns);
-    // Whether sums fit 16 bits is known of the format, or seen of the tile, or not worth looking.
+    // Whether sums fit 16 bits is known of the format, or seen of the tile, or not worth looking: with few columns most
+    // instructions are about the weights.
     let (limit, peak) = if starts { const { fit::<F>(true) } } else { const { fit::<F>(false) } };
     let always = D::WORDS && limit >= 32 / F::PARTS as i32 * A;
-    let look = D::WORDS && !always && limit > 32 / F::PARTS as i32 * A / 8;
+    let look = D::WORDS && !always && C > 2 && limit > 32 / F::PARTS as i32 * A / 8;
     assert!(!look || t.peaks.len() == n);
     let all_codes = codes_of::<F>(panel, 0, t, k);
     let mut y = [d.zeros(); C];
