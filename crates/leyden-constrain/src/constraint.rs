@@ -19,7 +19,13 @@ pub struct Compiled {
     matcher: Matcher,
     /// Whether marks of the model's format may stand where the grammar names them.
     marks: bool,
+    /// About what it occupies.
+    bytes: usize,
 }
+
+/// What the tables of a grammar occupy beside its source and its automaton, for each byte of the source: measured on the
+/// schemas of `tests/real_schemas.rs` and rounded up.
+const BYTES_PER_SOURCE_BYTE: usize = 24;
 
 impl fmt::Debug for Compiled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,25 +40,36 @@ impl Compiled {
         limits: &Limits,
     ) -> Result<Compiled, Error> {
         let source = grammar.top_level(&vocabulary, limits)?;
+        let source_bytes = serde_json::to_string(&source).map_or(0, |text| text.len());
         let parser_limits = limits.parser();
-        let matcher = on_own_stack(|| {
+        let (matcher, automaton) = on_own_stack(|| {
             let parser = vocabulary.factory.create_parser_from_init_ext(
                 GrammarInit::Serialized(source),
                 Logger::new(0, 0),
                 InferenceCapabilities::default(),
                 parser_limits,
             );
+            // A clone shares the automaton, which the first mask makes larger.
+            let automaton = parser.as_ref().ok().map(|parser| parser.parser.clone());
             let mut matcher = Matcher::new(parser);
-            match matcher.get_error() {
+            let matcher = match matcher.get_error() {
                 Some(message) => Err(grammar.refused(&message)),
                 // What a parser allows at its beginning shows whether anything follows the grammar at all.
                 None => matcher
                     .compute_mask_or_eos()
                     .map(|_| matcher)
                     .map_err(|e| grammar.refused(&e.to_string())),
-            }
+            }?;
+            Ok((matcher, automaton.map_or(0, |parser| parser.lexer_stats().num_bytes)))
         })?;
-        Ok(Compiled { vocabulary, matcher, marks: grammar.names_marks() })
+        let bytes = automaton + source_bytes * BYTES_PER_SOURCE_BYTE;
+        Ok(Compiled { vocabulary, matcher, marks: grammar.names_marks(), bytes })
+    }
+
+    /// About how many bytes it occupies, the vocabulary apart: an estimate for those who keep several.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The beginning of an answer.

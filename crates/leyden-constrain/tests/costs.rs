@@ -59,3 +59,33 @@ fn times_on_two_vocabularies() {
     let Some(path) = shared("data/tokenizers/ggml-vocab/ggml-vocab-llama-bpe.gguf") else { return };
     measure("llama-bpe", gguf_tokenizer(&path).as_ref(), &schemas);
 }
+
+/// What [`leyden_constrain::Compiled::bytes`] estimates beside what the process grows by.
+#[test]
+#[ignore = "prints sizes, and needs the shared data"]
+fn sizes_of_compiled_schemas() {
+    let Some(path) = shared("data/schemas/jsonschemabench-sample.jsonl") else { return };
+    let vocabulary = Vocabulary::new(storyteller().as_ref()).unwrap();
+    let resident = || -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|l| l.starts_with("RssAnon:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() >> 10
+    };
+    let text = std::fs::read_to_string(path).unwrap();
+    let before = resident();
+    let mut kept = Vec::new();
+    let (mut estimate, mut source) = (0, 0);
+    for line in text.lines() {
+        let schema = serde_json::from_str::<Value>(line).unwrap()["json"].clone();
+        let Ok(grammar) = Grammar::json_schema(&schema) else { continue };
+        let Ok(compiled) = vocabulary.compile(&grammar) else { continue };
+        estimate += compiled.bytes();
+        source += schema.to_string().len();
+        kept.push(compiled);
+    }
+    eprintln!(
+        "{} schemas of {source} bytes: {estimate} bytes estimated, {} MiB grown",
+        kept.len(),
+        resident() - before
+    );
+}

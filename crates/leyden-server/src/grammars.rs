@@ -11,8 +11,10 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Compiled grammars that are kept; their sources are at most as long as a schema may be.
+/// Compiled grammars that are kept.
 const KEPT: usize = 64;
+/// What they may occupy together, as [`Compiled::bytes`] estimates it and with their sources; the last is kept in any case.
+const KEPT_BYTES: usize = 64 << 20;
 
 /// A model's vocabulary as grammars need it, and the last grammars.
 #[derive(Default)]
@@ -59,9 +61,19 @@ impl Grammars {
         let compiled = Arc::new(compiled);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.insert(0, (shape.source, Arc::clone(&compiled)));
-        kept.truncate(KEPT);
+        let most = within(kept.iter().map(|(source, compiled)| source.len() + compiled.bytes()));
+        kept.truncate(most);
         Ok(compiled)
     }
+}
+
+/// How many are kept of grammars of these sizes, the last first.
+fn within(sizes: impl Iterator<Item = usize>) -> usize {
+    let all = sizes.scan(0_usize, |sum, size| {
+        *sum = sum.saturating_add(size);
+        Some(*sum)
+    });
+    all.take(KEPT).take_while(|sum| *sum <= KEPT_BYTES).count().max(1)
 }
 
 /// What a grammar is made of. Making it takes time, too, so it has to wait for its turn.
@@ -274,4 +286,18 @@ pub(crate) fn schema(limits: &Limits) -> Value {
             }]
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let of = |size: usize| std::iter::repeat_n(size, 1000);
+        assert_eq!(within(of(1000)), KEPT);
+        assert_eq!(within(of(8 << 20)), 8);
+        assert_eq!(within(of(usize::MAX)), 1);
+        assert_eq!(within(std::iter::once(10).chain(of(KEPT_BYTES))), 1);
+    }
 }

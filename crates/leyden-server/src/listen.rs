@@ -7,14 +7,17 @@ use crate::log::Log;
 use crate::model::Model;
 use crate::options::ServerOptions;
 use crate::peers::Peers;
+use crate::turns;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::available_parallelism;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,9 +26,9 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Threads for sockets. The processors are for the models.
 const THREADS: usize = 2;
-/// Threads that prepare requests, which waits for a thread of its own only when many arrive at once, and more for the
-/// grammars that are compiled at a time.
-const BLOCKING_THREADS: usize = 8 + crate::turns::MOST;
+/// The fewest and the most threads that prepare requests; between these it is one for each processor. The allocator keeps
+/// memory for each thread, so there are not more than are of use.
+const PREPARING_THREADS: (usize, usize) = (4, 8);
 /// How long to wait when the system has no descriptor or memory for another connection.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 /// How often connections that do nothing are asked to make room while others wait.
@@ -45,12 +48,14 @@ pub fn serve(
     options: ServerOptions,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), Error> {
-    let log = Log::new(options.log, Box::new(io::stderr()));
+    let log = Log::new(options.log, Box::new(io::stderr())).map_err(ErrorKind::System)?;
     let addresses = addresses(&options)?;
     let drain = options.drain;
+    let processors = available_parallelism().map_or(1, NonZero::get);
+    let preparing = processors.clamp(PREPARING_THREADS.0, PREPARING_THREADS.1);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
-        .max_blocking_threads(BLOCKING_THREADS)
+        .max_blocking_threads(preparing + turns::places(processors))
         .thread_name("http")
         .enable_all()
         .build()
@@ -193,7 +198,7 @@ pub(crate) async fn run(
         app.end_requests();
         let _ = timeout_at(Instant::now() + LAST_WORDS, limit.acquire_many(all)).await;
     }
-    let _ = io::stderr().flush();
+    app.log().flush();
 }
 
 /// Answers the requests of a connection.

@@ -1,10 +1,15 @@
 //! One line per request on standard error, without anything that a client or a model wrote.
+//!
+//! A thread of its own writes the lines: standard error may be a pipe that nobody reads, and that must not stop the server.
+//! Lines that cannot wait any longer are dropped and counted.
 
+use crate::metrics::Counter;
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
-use std::io::Write;
+use std::io::{self, Write};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The form of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,10 +36,24 @@ impl LogFormat {
     }
 }
 
+/// Lines that may wait to be written, some hundred bytes each.
+const WAITING: usize = 4096;
+/// How long the last lines have to be written when the server ends.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// What the thread that writes is told.
+enum Order {
+    Line(String),
+    /// To say when everything before has been written.
+    Flush(SyncSender<()>),
+}
+
 /// Where lines go.
 pub(crate) struct Log {
     format: LogFormat,
-    out: Mutex<Box<dyn Write + Send>>,
+    /// `None` if there are no lines, or nobody to write them.
+    orders: Option<SyncSender<Order>>,
+    dropped: Arc<Counter>,
 }
 
 impl std::fmt::Debug for Log {
@@ -44,31 +63,86 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
-    pub(crate) fn new(format: LogFormat, out: Box<dyn Write + Send>) -> Log {
-        Log { format, out: Mutex::new(out) }
+    /// Starts the thread that writes. It ends when the log is dropped, as soon as its lines are written.
+    ///
+    /// # Errors
+    /// There can be no more threads.
+    pub(crate) fn new(format: LogFormat, out: Box<dyn Write + Send>) -> io::Result<Log> {
+        let dropped = Arc::new(Counter::default());
+        if format == LogFormat::Off {
+            return Ok(Log { format, orders: None, dropped });
+        }
+        let (orders, receiver) = mpsc::sync_channel(WAITING);
+        let counter = Arc::clone(&dropped);
+        std::thread::Builder::new()
+            .name("log".to_owned())
+            .spawn(move || write(format, out, &receiver, &counter))?;
+        Ok(Log { format, orders: Some(orders), dropped })
     }
 
-    /// Writes a line.
+    /// Has a line written, if not too many wait already.
     pub(crate) fn event(&self, fields: &[(&str, Value)]) {
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_millis() as f64 / 1e3);
-        let mut line = match self.format {
-            LogFormat::Off => return,
-            LogFormat::Json => {
-                let mut map = Map::new();
-                map.insert("time".to_owned(), json!(time));
-                map.extend(fields.iter().map(|(k, v)| ((*k).to_owned(), v.clone())));
-                Value::Object(map).to_string()
-            }
-            LogFormat::Text => {
-                let pairs = fields.iter().map(|(k, v)| format!(" {k}={v}"));
-                format!("time={time:.3}{}", pairs.collect::<String>())
-            }
-        };
-        line.push('\n');
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody is left to tell if this fails.
-        let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+        let Some(orders) = &self.orders else { return };
+        if orders.try_send(Order::Line(line(self.format, fields))).is_err() {
+            self.dropped.add(1);
+        }
     }
+
+    /// Lines that were dropped.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.get()
+    }
+
+    /// Waits a moment for the lines to be written.
+    pub(crate) fn flush(&self) {
+        let (done, written) = mpsc::sync_channel(1);
+        let deadline = Instant::now() + LAST_LINES;
+        let Some(orders) = &self.orders else { return };
+        let mut order = Order::Flush(done);
+        while let Err(TrySendError::Full(back)) = orders.try_send(order) {
+            if Instant::now() >= deadline {
+                return;
+            }
+            order = back;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = written.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// Writes lines until the log is dropped. Says how many were dropped as soon as there is room again.
+fn write(format: LogFormat, mut out: Box<dyn Write + Send>, orders: &Receiver<Order>, dropped: &Counter) {
+    let mut told = 0;
+    // Nobody is left to tell if writing fails.
+    let mut put = |line: &str| {
+        let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+    };
+    for order in orders {
+        let now = dropped.get();
+        if now > told {
+            put(&line(format, &[("event", "log_lines_dropped".into()), ("lines", (now - told).into())]));
+            told = now;
+        }
+        match order {
+            Order::Line(line) => put(&line),
+            Order::Flush(done) => drop(done.try_send(())),
+        }
+    }
+}
+
+fn line(format: LogFormat, fields: &[(&str, Value)]) -> String {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_millis() as f64 / 1e3);
+    let mut line = if format == LogFormat::Json {
+        let mut map = Map::new();
+        map.insert("time".to_owned(), json!(time));
+        map.extend(fields.iter().map(|(k, v)| ((*k).to_owned(), v.clone())));
+        Value::Object(map).to_string()
+    } else {
+        let pairs = fields.iter().map(|(k, v)| format!(" {k}={v}"));
+        format!("time={time:.3}{}", pairs.collect::<String>())
+    };
+    line.push('\n');
+    line
 }
 
 /// What is said about a request.
@@ -137,5 +211,60 @@ impl Drop for Entry {
         ];
         fields.extend(optional.into_iter().filter_map(|(k, v)| Some((k, v?))));
         self.log.event(&fields);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pipe whose reader takes nothing until it is told to.
+    #[derive(Clone, Default)]
+    struct Pipe {
+        open: Arc<(Mutex<bool>, std::sync::Condvar)>,
+        text: Arc<Mutex<String>>,
+    }
+
+    impl Write for Pipe {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let guard = self.open.0.lock().unwrap();
+            drop(self.open.1.wait_while(guard, |open| !*open).unwrap());
+            self.text.lock().unwrap().push_str(std::str::from_utf8(bytes).unwrap());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_stops_stops_nobody_else() {
+        let pipe = Pipe::default();
+        let log = Log::new(LogFormat::Json, Box::new(pipe.clone())).unwrap();
+        for i in 0..WAITING + 100 {
+            log.event(&[("number", i.into())]);
+        }
+        // One line may be on its way to the pipe beside those that wait.
+        let dropped = log.dropped();
+        assert!((99..=100).contains(&dropped), "{dropped}");
+        // Ends although nothing can be written.
+        log.flush();
+        assert!(pipe.text.lock().unwrap().is_empty());
+        *pipe.open.0.lock().unwrap() = true;
+        pipe.open.1.notify_all();
+        log.flush();
+        let text = pipe.text.lock().unwrap().clone();
+        let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let missing: Vec<&Value> = lines.iter().filter(|l| l["event"] == "log_lines_dropped").collect();
+        let told: u64 = missing.iter().map(|l| l["lines"].as_u64().unwrap()).sum();
+        assert_eq!(
+            (told, lines.len() - missing.len()),
+            (dropped, WAITING + 100 - dropped as usize),
+            "{text}"
+        );
+        log.event(&[("number", 0.into())]);
+        log.flush();
+        assert_eq!(pipe.text.lock().unwrap().lines().count(), lines.len() + 1);
     }
 }

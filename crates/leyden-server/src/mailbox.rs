@@ -28,6 +28,19 @@ pub(crate) enum End {
     Stuck,
 }
 
+impl End {
+    /// Its place among [`FINISHES`](crate::metrics::FINISHES).
+    pub(crate) fn finish(self) -> usize {
+        match self {
+            End::Stop => 0,
+            End::Length => 1,
+            End::Closing => 2,
+            End::Deadline => 3,
+            End::Failed | End::NotFinite | End::Stuck => 4,
+        }
+    }
+}
+
 /// A generated token with its logarithmic probabilities.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TokenLogprob {

@@ -192,7 +192,7 @@ const HISTOGRAMS: &[(&str, &str, Times)] = &[
 ];
 
 /// The page for `/metrics`.
-pub(crate) fn page(models: &[(&str, &ModelMetrics)], http: &HttpMetrics) -> String {
+pub(crate) fn page(models: &[(&str, &ModelMetrics)], http: &HttpMetrics, lines_dropped: u64) -> String {
     let mut out = String::new();
     for (name, help, kind, read) in VALUES {
         head(&mut out, name, help, kind);
@@ -234,6 +234,9 @@ pub(crate) fn page(models: &[(&str, &ModelMetrics)], http: &HttpMetrics) -> Stri
     let refused = "leyden_http_connections_refused_total";
     head(&mut out, refused, "Connections closed because their address had too many.", "counter");
     line(&mut out, refused, "", http.connections_refused.get() as f64);
+    let dropped = "leyden_log_lines_dropped_total";
+    head(&mut out, dropped, "Lines of the log that nobody took in time.", "counter");
+    line(&mut out, dropped, "", lines_dropped as f64);
     out
 }
 
@@ -278,7 +281,7 @@ mod tests {
         for ms in [1, 5, 6, 2_000_000] {
             m.queue.observe(Duration::from_millis(ms));
         }
-        let page = page(&[("a\"b", &m)], &HttpMetrics::default());
+        let page = page(&[("a\"b", &m)], &HttpMetrics::default(), 0);
         let value = |bound: &str| {
             let start =
                 format!("vllm:request_queue_time_seconds_bucket{{model_name=\"a\\\"b\",le=\"{bound}\"}} ");

@@ -14,11 +14,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 /// The most that are compiled at a time, on the largest machine.
-pub(crate) const MOST: usize = 8;
+const MOST: usize = 8;
 /// Processors for each that is compiled: the rest is the engine's.
 const PROCESSORS_EACH: usize = 4;
 /// The most requests of a key that wait for a turn.
 const MOST_WAITING: usize = 128;
+
+/// How many grammars are compiled at a time on so many processors.
+pub(crate) fn places(processors: usize) -> usize {
+    (processors / PROCESSORS_EACH).clamp(1, MOST)
+}
 
 /// Those of a key.
 #[derive(Debug)]
@@ -57,7 +62,7 @@ impl Drop for Waiting {
 impl Turns {
     /// For a machine with so many processors; `keys` says whether there are several users to tell apart.
     pub(crate) fn new(processors: usize, keys: bool) -> Turns {
-        let places = (processors / PROCESSORS_EACH).clamp(1, MOST);
+        let places = places(processors);
         let each = if keys { (places - 1).max(1) } else { places };
         Turns {
             places: Arc::new(Semaphore::new(places)),

@@ -156,6 +156,12 @@ impl Scheduler {
         self.counters.get(key)
     }
 
+    /// Whether the queue has room for another request of a key.
+    #[must_use]
+    pub fn has_place(&self, key: KeyId) -> bool {
+        self.queue.of_key(key) < self.options.waiting_per_key && self.queue.len() < self.options.waiting
+    }
+
     /// Puts a request in the queue.
     ///
     /// # Errors

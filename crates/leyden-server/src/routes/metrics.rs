@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 pub(super) async fn answer(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
     let models: Vec<_> = app.models.iter().map(|m| (m.name.as_str(), m.worker.metrics.as_ref())).collect();
-    Ok(plain(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page(&models, &app.http)))
+    let page = page(&models, &app.http, app.log().dropped());
+    Ok(plain(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page))
 }
 
 pub(super) fn describe(_: &App) -> Value {

@@ -250,7 +250,7 @@ fn vectors_do_not_depend_on_how_a_text_is_cut() {
         for (_, pooling) in Pooling::NAMES {
             let of = async |step_tokens| {
                 let worker = WorkerOptions { step_tokens, ..worker_options() };
-                let log = Log::new(LogFormat::Json, Box::new(Lines::default()));
+                let log = Log::new(LogFormat::Json, Box::new(Lines::default())).unwrap();
                 let model = Model { pooling, ..model(worker) };
                 let app = App::start(vec![model], ServerOptions::default(), log).unwrap();
                 // The second time parts of it could come from the cache.
@@ -278,7 +278,7 @@ fn forms_are_the_same_on_any_number_of_threads() {
         let mut answers = Vec::new();
         for threads in [1, 3] {
             let cpu = Arc::new(Cpu::new(Tier::best(), threads).unwrap());
-            let log = Log::new(LogFormat::Json, Box::new(Lines::default()));
+            let log = Log::new(LogFormat::Json, Box::new(Lines::default())).unwrap();
             let model = Model { cpu, ..model(worker_options()) };
             let app = App::start(vec![model], ServerOptions::default(), log).unwrap();
             let (a, b) = tokio::join!(ask(&app, COMPLETIONS, body(1)), ask(&app, COMPLETIONS, body(2)));

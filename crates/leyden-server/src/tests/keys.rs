@@ -127,6 +127,7 @@ fn keys_share_no_cache_and_have_limits() {
         assert_eq!((status, left.as_deref()), (200, Some("0")));
         let (status, answer, _) = as_key(&app, "POST", COMPLETIONS, Some("small"), &body).await;
         assert_eq!((status, answer["error"]["type"].as_str()), (429, Some("rate_limit_error")));
+        app.log().flush();
         let log = lines.text();
         assert!(log.contains("\"key\":\"ada\"") && log.contains("\"status\":429"), "{log}");
         assert!(!log.contains("secret") && !log.contains("wolf"), "neither keys nor prompts are logged");

@@ -103,7 +103,7 @@ impl Write for Lines {
 
 fn start(worker: WorkerOptions, options: ServerOptions) -> (Arc<App>, Lines) {
     let lines = Lines::default();
-    let log = Log::new(LogFormat::Json, Box::new(lines.clone()));
+    let log = Log::new(LogFormat::Json, Box::new(lines.clone())).unwrap();
     (App::start(vec![model(worker)], options, log).unwrap(), lines)
 }
 
@@ -202,3 +202,4 @@ fn story(i: usize, tokens: usize) -> Value {
 
 const COMPLETIONS: &str = "/v1/completions";
 const CHAT: &str = "/v1/chat/completions";
+const EMBEDDINGS: &str = "/v1/embeddings";

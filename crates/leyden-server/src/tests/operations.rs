@@ -65,6 +65,7 @@ fn logs_have_numbers_and_no_texts() {
         until("both lines", || lines.text().lines().count() == 2).await;
         post(&app, CHAT, json!({ "messages": [{ "role": secret, "content": secret }], secret: 1 })).await;
         get(&app, &format!("/{secret}")).await;
+        until("all lines", || lines.text().lines().count() == 4).await;
         let log = lines.text();
         assert!(!log.contains(secret), "{log}");
         let parsed: Vec<serde_json::Value> = log.lines().map(|l| serde_json::from_str(l).unwrap()).collect();

@@ -37,7 +37,7 @@ fn a_panic_fails_a_step_and_the_server_goes_on() {
         }
         until("all is free", || at_rest(&app)).await;
         assert_eq!(get(&app, "/health").await.0, 200);
-        assert!(lines.text().contains("engine_restart"));
+        until("the log tells it", || lines.text().contains("engine_restart")).await;
     });
 }
 
@@ -72,11 +72,49 @@ fn a_full_queue_is_said_to_be_full() {
         let m = &app.models[0].worker.metrics;
         let refused = answers.iter().filter(|a| a.0 == 429).count() as u64;
         assert_eq!(m.refused[0].get() + m.refused[1].get(), refused);
-        // All choices of a request or none.
+    });
+}
+
+/// A request of more choices than the queue has places is served: they take places as there are.
+#[test]
+fn choices_wait_for_places() {
+    run(async {
+        let worker = WorkerOptions { parallel: 2, queue: 2, queue_per_key: 2, ..worker_options() };
+        let (app, _) = start(worker, ServerOptions::default());
+        let m = Arc::clone(&app.models[0].worker.metrics);
         let mut many = story(1, 4);
-        many["n"] = 4.into();
-        let (status, _) = post(&app, COMPLETIONS, many).await;
-        assert_eq!(status, 429);
+        many["n"] = 8.into();
+        many["prompt"] = vec!["The king and the"; 3].into();
+        let answer = ask(&app, COMPLETIONS, many.clone()).await;
+        let choices = answer["choices"].as_array().unwrap();
+        assert_eq!(choices.len(), 24);
+        assert!(choices.iter().all(|c| c["finish_reason"] == "length"), "{choices:?}");
+        // Another is served beside it, and each goes on from where it was.
+        let texts: Vec<String> = (0..150).map(|i| format!("Text number {i}")).collect();
+        let batch = json!({ "input": texts });
+        let (batch, other) = tokio::join!(ask(&app, super::EMBEDDINGS, batch), ask(&app, COMPLETIONS, many));
+        assert_eq!(other["choices"], answer["choices"]);
+        assert_eq!(batch["data"].as_array().unwrap().len(), 150);
+        for i in [0, 77, 149] {
+            let alone = ask(&app, super::EMBEDDINGS, json!({ "input": texts[i] })).await;
+            assert_eq!(batch["data"][i]["embedding"], alone["data"][0]["embedding"], "{i}");
+        }
+        assert_eq!((m.refused[0].get(), m.refused[1].get()), (0, 0));
+        // A client that goes takes with it what waits.
+        let mut long = story(1, 400);
+        (long["n"], long["stream"]) = (8.into(), true.into());
+        let response = app.respond(super::request("POST", COMPLETIONS, &long.to_string())).await;
+        until("they wait", || m.waiting.get() == 6 && m.running.get() == 2).await;
+        drop(response);
+        until("nothing of it is left", || at_rest(&app)).await;
+        // The server's end ends them, too.
+        let events = {
+            let app = Arc::clone(&app);
+            tokio::spawn(async move { events(&app, COMPLETIONS, long).await })
+        };
+        until("they wait", || m.waiting.get() == 6 && m.running.get() == 2).await;
+        app.end_requests();
+        assert_eq!(events.await.unwrap().last().unwrap()["error"]["code"], "server_closing");
         until("nothing of it is left", || at_rest(&app)).await;
     });
 }

@@ -25,7 +25,7 @@ fn app_of(template: &str) -> Arc<App> {
     let template = ChatTemplate::new(template, "", "", "test").unwrap();
     let worker = crate::WorkerOptions { context: 2048, ..worker_options() };
     let model = Model { template: Some(Arc::new(template)), ..model(worker) };
-    let log = Log::new(LogFormat::Json, Box::new(Lines::default()));
+    let log = Log::new(LogFormat::Json, Box::new(Lines::default())).unwrap();
     App::start(vec![model], ServerOptions::default(), log).unwrap()
 }
 

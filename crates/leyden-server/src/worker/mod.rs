@@ -5,6 +5,7 @@
 //! anew, and those that wait stay in the queue.
 
 mod active;
+mod backlog;
 mod job;
 mod logprobs;
 mod step;

@@ -1,6 +1,7 @@
 //! The loop: take requests in, plan, compute, choose, tell.
 
 use super::active::Active;
+use super::backlog::{self, Rest};
 use super::job::{Job, Work};
 use super::{Command, Parts, turns};
 use crate::mailbox::End;
@@ -31,6 +32,8 @@ pub(super) struct Loop {
     engine: Option<Engine>,
     scheduler: Scheduler,
     active: HashMap<RequestId, Active>,
+    /// Requests whose choices are not all in the scheduler yet, the first first.
+    backlog: Vec<Rest>,
     next: u64,
     cost: StepCost,
     steps: u64,
@@ -54,6 +57,7 @@ impl Loop {
             engine: Some(engine),
             scheduler,
             active: HashMap::new(),
+            backlog: Vec::new(),
             next: 0,
             cost: StepCost::default(),
             steps: 0,
@@ -66,7 +70,7 @@ impl Loop {
     /// Serves until told to stop, or until there is no engine and nobody left to tell.
     pub(super) fn run(&mut self, commands: &Receiver<Command>) {
         loop {
-            if self.active.is_empty() && self.scheduler.is_idle() {
+            if self.active.is_empty() && self.backlog.is_empty() && self.scheduler.is_idle() {
                 // Here an idle server waits, and uses no time.
                 self.gauges();
                 match commands.recv() {
@@ -93,7 +97,7 @@ impl Loop {
 
     fn gauges(&self) {
         let m = &self.metrics;
-        m.waiting.set(self.scheduler.waiting());
+        m.waiting.set(self.scheduler.waiting() + self.backlog.iter().map(|r| r.tasks.len()).sum::<usize>());
         m.running.set(self.scheduler.running());
         if let Some(tables) = self.engine.as_ref().map(Engine::tables) {
             m.kv_blocks_used.set(tables.total_blocks() - tables.available_blocks());
@@ -108,64 +112,85 @@ impl Loop {
                 for id in self.active.keys().copied().collect::<Vec<_>>() {
                     self.drop_request(id, End::Closing);
                 }
+                self.backlog.drain(..).for_each(|rest| rest.give_up(End::Closing, &self.metrics));
             }
             Command::Stop => {}
         }
     }
 
-    /// Puts all choices of a request in the queue, or none.
+    /// Takes a request if there is a place in the queue for its first choice; the others follow as there are places.
     fn take(&mut self, job: Job) {
-        let now = self.started.elapsed();
-        let mailbox = Arc::clone(&job.mailbox);
         if self.engine.is_none() {
             // The mailbox says so when it is dropped.
             return;
         }
-        let mut taken = Vec::new();
-        for (choice, task) in job.tasks.into_iter().enumerate() {
-            let id = RequestId(self.next);
-            self.next += 1;
-            let request = Request {
-                id,
-                key: job.key,
-                priority: job.priority,
-                prompt: task.prompt.to_vec(),
-                max_tokens: task.max_tokens,
-                // What is in the cache has no states.
-                scope: task.work.shares().then(|| Arc::clone(&job.scope)),
-                deadline: Some(job.deadline.saturating_duration_since(self.started)),
-                speculate: self.parts.options.speculate && matches!(task.work, Work::Text(_)),
-            };
-            if let Err(refusal) = self.scheduler.submit(request.clone(), now) {
-                for id in taken {
-                    self.forget(id);
-                }
-                self.metrics.refused[refusal_kind(&refusal)].add(1);
-                mailbox.decide(Err(refusal));
-                return;
-            }
-            let active = Active {
-                work: task.work,
-                request,
-                mailbox: Arc::clone(&mailbox),
-                choice,
-                arrived: job.arrived,
-                admitted: false,
-                generated: 0,
-                last_token: None,
-                end: None,
-            };
-            self.active.insert(id, active);
-            taken.push(id);
+        let mut rest = Rest::new(job);
+        let verdict = self.enter(&mut rest);
+        if let Err(refusal) = &verdict {
+            self.metrics.refused[refusal_kind(refusal)].add(1);
         }
-        mailbox.decide(Ok(()));
+        let taken = verdict.is_ok();
+        rest.mailbox.decide(verdict);
+        if taken {
+            self.proceed_with(rest);
+        }
     }
 
-    /// Takes a request out of the scheduler without a word.
-    fn forget(&mut self, id: RequestId) {
-        self.active.remove(&id);
-        if let Some(engine) = &mut self.engine {
-            self.scheduler.cancel(id, engine.tables_mut());
+    /// Puts the next choice of a request in the queue.
+    fn enter(&mut self, rest: &mut Rest) -> Result<(), Refusal> {
+        let Some((choice, task)) = rest.tasks.pop_front() else { return Ok(()) };
+        let id = RequestId(self.next);
+        self.next += 1;
+        let request = Request {
+            id,
+            key: rest.key,
+            priority: rest.priority,
+            prompt: task.prompt.to_vec(),
+            max_tokens: task.max_tokens,
+            // What is in the cache has no states.
+            scope: task.work.shares().then(|| Arc::clone(&rest.scope)),
+            deadline: Some(rest.deadline.saturating_duration_since(self.started)),
+            speculate: self.parts.options.speculate && matches!(task.work, Work::Text(_)),
+        };
+        if let Err(refusal) = self.scheduler.submit(request.clone(), self.started.elapsed()) {
+            rest.tasks.push_front((choice, task));
+            return Err(refusal);
+        }
+        let active = Active {
+            work: task.work,
+            request,
+            mailbox: Arc::clone(&rest.mailbox),
+            choice,
+            arrived: rest.arrived,
+            admitted: false,
+            generated: 0,
+            last_token: None,
+            end: None,
+        };
+        self.active.insert(id, active);
+        Ok(())
+    }
+
+    /// Gives a request's next choices the places that it may have and that there are, and keeps the rest.
+    fn proceed_with(&mut self, mut rest: Rest) {
+        if rest.mailbox.is_closed() {
+            return rest.give_up(End::Closing, &self.metrics);
+        }
+        let waits = |a: &&Active| !a.admitted && Arc::ptr_eq(&a.mailbox, &rest.mailbox);
+        let waiting = if rest.tasks.is_empty() { 0 } else { self.active.values().filter(waits).count() };
+        for _ in waiting..backlog::places(self.parts.options.queue_per_key) {
+            if rest.tasks.is_empty() || !self.scheduler.has_place(rest.key) {
+                break;
+            }
+            match self.enter(&mut rest) {
+                Ok(()) => {}
+                Err(Refusal::Late) => return rest.give_up(End::Deadline, &self.metrics),
+                // It was checked before, and there is a place: a fault of the server.
+                Err(_) => return rest.give_up(End::Failed, &self.metrics),
+            }
+        }
+        if !rest.tasks.is_empty() {
+            self.backlog.push(rest);
         }
     }
 
@@ -184,6 +209,9 @@ impl Loop {
         let gone = |(id, a): (&RequestId, &Active)| a.mailbox.is_closed().then_some(*id);
         for id in self.active.iter().filter_map(gone).collect::<Vec<_>>() {
             self.drop_request(id, End::Closing);
+        }
+        for rest in std::mem::take(&mut self.backlog) {
+            self.proceed_with(rest);
         }
         let Some(engine) = &mut self.engine else { return false };
         let mut step = match self.scheduler.plan(self.started.elapsed(), engine.tables_mut()) {
@@ -305,14 +333,7 @@ impl Loop {
             (Work::Text(choice), End::Length | End::Deadline) => choice.text.finish(),
             _ => String::new(),
         };
-        let finished = match end {
-            _ if active.mailbox.is_closed() => 2,
-            End::Stop => 0,
-            End::Length => 1,
-            End::Closing => 2,
-            End::Deadline => 3,
-            End::Failed | End::NotFinite | End::Stuck => 4,
-        };
+        let finished = if active.mailbox.is_closed() { End::Closing } else { end }.finish();
         self.metrics.finished[finished].add(1);
         self.metrics.end_to_end.observe(active.arrived.elapsed());
         active.mailbox.update(active.choice, |u| {
@@ -340,6 +361,7 @@ impl Loop {
                 self.alive.store(false, Ordering::SeqCst);
                 self.scheduler = Scheduler::new(SchedulerOptions::default(), 0);
                 waits.drain(..).for_each(|(_, active)| self.tell_end(active, End::Failed));
+                self.backlog.drain(..).for_each(|rest| rest.give_up(End::Failed, &self.metrics));
                 return;
             }
         }
