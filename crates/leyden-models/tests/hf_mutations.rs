@@ -331,11 +331,12 @@ fn damaged_configurations_compute_or_are_refused_by_name() {
             let _ = judge.judge(&format!("random {i}"), &mutate(config, i));
         }
         eprintln!("{checkpoint}: {:?}", judge.tally);
-        let (computed, refused) = (500 / every(), 5000 / every());
-        assert!(judge.tally.computed > computed && judge.tally.refused > refused, "both outcomes are common");
+        let (computed, refused) = if emulated() { (10, 200) } else { (500, 5000) };
+        let both = judge.tally.computed > computed && judge.tally.refused > refused;
+        assert!(both, "both outcomes are common");
         total += judge.tally.computed + judge.tally.refused;
     }
-    assert!(total >= 20_000 / every(), "{total}");
+    assert!(total >= if emulated() { 800 } else { 20_000 }, "{total}");
 }
 
 #[test]
