@@ -132,10 +132,9 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
                 if let Some(peaks) = out.peaks.get_mut(b) {
                     let of_signs = |magnitudes: i32, sum: i32| (magnitudes + sum.abs()) / 2;
                     let mut most: Peaks = [0; 4];
-                    for (sums, chunks) in s16.as_chunks::<2>().0.iter().zip(codes.as_chunks::<32>().0) {
-                        let (a, b) = chunks.split_at(16);
-                        let [a, b] =
-                            [a, b].map(|half| isa.sum_magnitudes(half.as_array().unwrap_or(&[0; 16])));
+                    let halves = codes.as_chunks::<16>().0.as_chunks::<2>().0;
+                    for (sums, halves) in s16.as_chunks::<2>().0.iter().zip(halves) {
+                        let [a, b] = [0, 1].map(|i| isa.sum_magnitudes(&halves[i]));
                         let signs = of_signs(a, sums[0]).max(of_signs(b, sums[1]));
                         let of_32 = of_signs(a + b, sums[0] + sums[1]);
                         for (most, one) in most.iter_mut().zip([a.max(b), signs, a + b, of_32]) {

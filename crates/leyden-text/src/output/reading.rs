@@ -100,17 +100,27 @@ impl Reading {
         }
     }
 
-    fn object(&mut self, text: &str, reader: &Reader, tools: &Tools, done: bool) -> Next {
-        let end = match self.scan.scan(text, self.at) {
-            Scanned::End(end) => end,
+    /// Where the JSON value ends that begins at `from`, or what to do as long as it has no end.
+    fn value_end(&mut self, text: &str) -> Result<usize, Next> {
+        match self.scan.scan(text, self.at) {
+            Scanned::End(end) => {
+                // The scan stands behind the value; a second visit must find it there again.
+                (self.at, self.scan) = (self.from, JsonScan::default());
+                Ok(end)
+            }
             Scanned::More => {
                 self.at = text.len();
-                return Next::more();
+                Err(Next::more())
             }
-            Scanned::Wrong(at) => return Next::failed(text, at),
+            Scanned::Wrong(at) => Err(Next::failed(text, at)),
+        }
+    }
+
+    fn object(&mut self, text: &str, reader: &Reader, tools: &Tools, done: bool) -> Next {
+        let end = match self.value_end(text) {
+            Ok(end) => end,
+            Err(next) => return next,
         };
-        // The scan stands behind the value; a second visit must find it there again.
-        (self.at, self.scan) = (self.from, JsonScan::default());
         match object_calls(&text[self.from..end], &reader.body) {
             Some(calls) if !reader.known_only || calls.iter().all(|call| tools.has(&call.name)) => {
                 finish(calls, text, end, reader, done)
@@ -171,15 +181,10 @@ impl Reading {
     }
 
     fn arguments(&mut self, text: &str, reader: &Reader, done: bool) -> Next {
-        let end = match self.scan.scan(text, self.at) {
-            Scanned::End(end) => end,
-            Scanned::More => {
-                self.at = text.len();
-                return Next::more();
-            }
-            Scanned::Wrong(at) => return Next::failed(text, at),
+        let end = match self.value_end(text) {
+            Ok(end) => end,
+            Err(next) => return next,
         };
-        (self.at, self.scan) = (self.from, JsonScan::default());
         let Some(arguments) = as_object(&text[self.from..end]) else { return Next::failed(text, end) };
         finish(vec![Call { arguments, ..self.call.clone() }], text, end, reader, done)
     }
