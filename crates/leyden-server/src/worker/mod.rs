@@ -6,10 +6,10 @@
 
 mod active;
 mod backlog;
+mod choices;
 mod job;
 mod logprobs;
 mod step;
-mod turns;
 
 pub(crate) use job::{Choice, Job, Rule, Task, Work};
 

@@ -3,7 +3,7 @@
 use super::active::Active;
 use super::backlog::{self, Rest};
 use super::job::{Job, Work};
-use super::{Command, Parts, turns};
+use super::{Command, Parts, choices};
 use crate::mailbox::End;
 use crate::metrics::ModelMetrics;
 use leyden_engine::schedule::{
@@ -291,7 +291,7 @@ impl Loop {
             assert!(!step.scheduled.iter().any(plants), "a panic that a test planted");
         }
         let output = engine.step(&step.plan)?;
-        Ok(turns::choose(&self.parts, step, &output, &mut self.active, &self.metrics))
+        Ok(choices::choose(&self.parts, step, &output, &mut self.active, &self.metrics))
     }
 
     /// Passes on what the scheduler decided.
