@@ -75,8 +75,9 @@ pub(crate) const SHIFT: i32 = 128;
 
 /// How large the sums of products of 128 values can become, over all columns of a tile: the largest sum of magnitudes
 /// of 16 codes, the largest sum of those of one sign, and both of 32 codes. Times the largest magnitude of a weight's
-/// code the former bounds sums with signed codes, the latter those with unsigned.
-pub(crate) type Peaks = [i32; 4];
+/// code the former bounds sums with signed codes, the latter those with unsigned. And the largest sum of the squares of
+/// the first 96, which bounds sums beside a sum of weights' squares.
+pub(crate) type Peaks = [i32; 5];
 
 /// One tile's buffers, all of `c` columns.
 struct TileOut<'a> {
@@ -131,7 +132,8 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
                 }
                 if let Some(peaks) = out.peaks.get_mut(b) {
                     let of_signs = |magnitudes: i32, sum: i32| (magnitudes + sum.abs()) / 2;
-                    let mut most: Peaks = [0; 4];
+                    let mut most: Peaks = [0; 5];
+                    most[4] = codes[..96].iter().map(|c| i32::from(*c) * i32::from(*c)).sum();
                     let halves = codes.as_chunks::<16>().0.as_chunks::<2>().0;
                     for (sums, halves) in s16.as_chunks::<2>().0.iter().zip(halves) {
                         let [a, b] = [0, 1].map(|i| isa.sum_magnitudes(&halves[i]));
@@ -238,6 +240,8 @@ pub(crate) struct Tile<'a> {
     pub(crate) values: &'a [f32],
     /// The panel's codes, taken apart (`matmul::expanded`); empty for a kernel that does so itself.
     pub(crate) expanded: &'a [u8],
+    /// For each 128 values, what was found of the first 96 then; empty where nobody reads it.
+    pub(crate) norms: &'a [f32],
 }
 
 impl Default for Activations {
@@ -314,6 +318,7 @@ impl Activations {
             peaks: self.peaks.get(start * peaks..(start + 1) * peaks).unwrap_or_default(),
             values: &self.values[per(values)],
             expanded: &[],
+            norms: &[],
         }
     }
 

@@ -139,6 +139,7 @@ fn scores<I: Isa, const R: usize, const G: usize>(
                     starts: &[],
                     peaks: &[],
                     expanded: &[],
+                    norms: &[],
                     c: rows.len(),
                     codes: &codes[at(dim)],
                     scales: &scales[at(dim / 32)],

@@ -127,6 +127,13 @@ impl Dot for Avx512Dot {
         with!(_mm512_add_epi8(a, _mm512_set1_epi8(b as i8)))
     }
     #[inline(always)]
+    fn add_squares(self, total: __m512i, codes: __m512i) -> __m512i {
+        with!({
+            let magnitudes = _mm512_abs_epi8(codes);
+            _mm512_dpbusd_epi32(total, magnitudes, magnitudes)
+        })
+    }
+    #[inline(always)]
     unsafe fn begin(self, start: *const i32) -> __m512i {
         with!(_mm512_set1_epi32(*start))
     }

@@ -88,6 +88,10 @@ pub(crate) trait Dot: Copy {
     fn shift(self, a: Self::Codes, _b: u8) -> Self::Codes {
         a
     }
+    /// Adds to each row the squares of its signed codes, none of them -128; with [`Dot::WORDS`] only.
+    fn add_squares(self, total: Self::Ints, _codes: Self::Codes) -> Self::Ints {
+        total
+    }
     /// No products yet, and the column's number at `start`; with [`Dot::STARTS`] only.
     unsafe fn begin(self, _start: *const i32) -> Self::Part {
         self.none()

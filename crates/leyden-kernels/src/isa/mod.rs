@@ -503,7 +503,7 @@ macro_rules! simd_expanded {
     };
     (@ $level:ident, $features:literal, $token:path, [$most:literal, $fewer:literal],
      |$d:ident, $c:ident, $panel:ident, $k:ident, $t:ident, $out:ident| $tile:expr,
-     |$de:ident, $pe:ident, $ke:ident, $oe:ident| $expand:expr) => {
+     |$de:ident, $pe:ident, $ke:ident, $oe:ident, $ne:ident| $expand:expr) => {
         |level| {
             #[cfg(target_arch = "x86_64")]
             {
@@ -515,7 +515,7 @@ macro_rules! simd_expanded {
                     $tile
                 }
                 #[target_feature(enable = $features)]
-                fn expand($pe: &[u8], $ke: usize, $oe: &mut [u8]) {
+                fn expand($pe: &[u8], $ke: usize, $oe: &mut [u8], $ne: &mut [f32]) {
                     let $de = Token::in_feature_region();
                     $expand
                 }

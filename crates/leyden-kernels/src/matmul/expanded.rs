@@ -10,11 +10,11 @@
 //! that back: then neither the offset of a format nor its signs cost a tile anything.
 
 use super::PackedMatrix;
-use super::family::{Codes, Factors, Simple, Super};
+use super::family::{Codes, Factors, Simple, Super, bounded};
 use super::format::{ROWS, TileFn};
 use crate::activations::{Activations, SHIFT};
 use crate::isa::Tier;
-use crate::isa::dot::Dot;
+use crate::isa::dot::{Dot, INTEGERS, Whole};
 use std::marker::PhantomData;
 
 /// Bytes of 32 codes of 16 rows.
@@ -26,11 +26,12 @@ pub(super) const FEWEST: usize = 4;
 /// Panels taken apart that lie in the second cache together, beside the activations of a group of tiles.
 const AT_ONCE_BYTES: usize = 256 << 10;
 
-/// Writes a panel's codes.
+/// Writes a panel's codes, and for each 128 values the largest over its rows of the sum of the squares of the first 96, where
+/// the tile reads that.
 ///
 /// # Safety
-/// As of [`TileFn`]; `out` has [`ROWS`] bytes for each k.
-pub(crate) type ExpandFn = unsafe fn(panel: &[u8], k: usize, out: &mut [u8]);
+/// As of [`TileFn`]; `out` has [`ROWS`] bytes for each k, `norms` one number for each 128 values.
+pub(crate) type ExpandFn = unsafe fn(panel: &[u8], k: usize, out: &mut [u8], norms: &mut [f32]);
 
 /// Kernels of a format and level that read expanded panels.
 #[derive(Debug)]
@@ -131,18 +132,50 @@ pub(crate) fn simple<D: Dot, F: Simple>(d: D, panel: &[u8], k: usize, out: &mut 
 
 /// Takes a panel of a super format apart.
 #[inline(always)]
-pub(crate) fn superblocks<D: Dot, F: Super>(d: D, panel: &[u8], k: usize, out: &mut [u8]) {
-    assert!(F::panel_bytes(k) == Some(panel.len()) && out.len() == k * ROWS);
+pub(crate) fn superblocks<D: Whole, F: Super>(
+    d: D,
+    panel: &[u8],
+    k: usize,
+    out: &mut [u8],
+    norms: &mut [f32],
+) {
+    assert!(F::panel_bytes(k) == Some(panel.len()) && out.len() == k * ROWS && norms.len() == k / 128);
     let by = const { shift::<D, F>() };
     for sb in 0..k / 256 {
         // SAFETY: the lengths checked above cover superblock sb.
         unsafe {
-            let codes = F::factors(d, panel.as_ptr(), k, sb).codes;
+            let f = F::factors(d, panel.as_ptr(), k, sb);
             for b in 0..8 {
-                block::<D, F>(d, codes.add(b * F::BYTES), out.as_mut_ptr().add((sb * 8 + b) * BLOCK), by);
+                let out = out.as_mut_ptr().add((sb * 8 + b) * BLOCK);
+                block::<D, F>(d, f.codes.add(b * F::BYTES), out, by);
+            }
+            if const { bounded::<D, F>() } {
+                for half in 0..2 {
+                    norms[sb * 2 + half] = norm::<D, F>(d, &f, half);
+                }
             }
         }
     }
+}
+
+/// The largest over all rows of the sum of the squares of the first 96 of 128 scaled codes.
+///
+/// # Safety
+/// `f` is a superblock's.
+#[inline(always)]
+unsafe fn norm<D: Whole, F: Super>(d: D, f: &Factors<D>, half: usize) -> f32 {
+    let mut total = d.zeros();
+    for b in half * 4..half * 4 + 3 {
+        let mut squares = d.ints();
+        for g in 0..4 {
+            // SAFETY: the caller's promise.
+            let (low, high) = unsafe { F::pair(d, f.codes.add(b * F::BYTES), g) };
+            squares = d.add_squares(d.add_squares(squares, low), high);
+        }
+        let scale = d.signed_bytes(f.scales[b]);
+        total = d.fma(d.floats::<INTEGERS>(squares), d.mul(scale, scale), total);
+    }
+    d.join_max(total)
 }
 
 /// A matrix as one task meets it: some panels at a time, each with all tiles of a group after the other.
@@ -153,6 +186,8 @@ pub(super) struct Panels<'a> {
     /// Room for the codes of [`at_once`](Self::at_once) panels, from a multiple of 64 bytes on.
     bytes: Vec<u8>,
     first: usize,
+    /// What was found of them, `[place][k / 128]`.
+    norms: Vec<f32>,
     /// The panel that lies in each place, plus 1.
     panels: Vec<usize>,
 }
@@ -161,14 +196,15 @@ impl<'a> Panels<'a> {
     /// For a task of up to `panels` panels, each of which meets `tiles` tiles.
     pub(super) fn new(weights: &'a PackedMatrix, tier: Tier, panels: usize, tiles: usize) -> Panels<'a> {
         let how = if tiles >= FEWEST { (weights.format.expanded)(tier.level()) } else { None };
-        let (mut bytes, mut first, mut places) = (Vec::new(), 0, Vec::new());
+        let (mut bytes, mut first, mut norms, mut places) = (Vec::new(), 0, Vec::new(), Vec::new());
         if how.is_some() {
             let at_once = (AT_ONCE_BYTES / (weights.k * ROWS)).clamp(1, panels.max(1));
             places.resize(at_once, 0);
+            norms.resize(weights.k / 128 * at_once, 0.0);
             bytes.resize(weights.k * ROWS * at_once + 63, 0);
             first = bytes.as_ptr().align_offset(64).min(63);
         }
-        Panels { weights, tier, how, bytes, first, panels: places }
+        Panels { weights, tier, how, bytes, first, norms, panels: places }
     }
 
     /// The panels that should meet all tiles before the next do; `None` if it makes no difference.
@@ -189,12 +225,14 @@ impl<'a> Panels<'a> {
         let (panel, k) = (self.weights.panel(p), self.weights.k);
         let place = p % self.panels.len();
         let expanded = &mut self.bytes[self.first + place * k * ROWS..][..k * ROWS];
+        let norms = &mut self.norms[place * (k / 128)..][..k / 128];
         if self.panels[place] != p + 1 {
             // SAFETY: as of the tile below; the buffer was made for this format.
-            unsafe { (how.expand)(panel, k, expanded) };
+            unsafe { (how.expand)(panel, k, expanded, norms) };
             self.panels[place] = p + 1;
         }
         tile.expanded = expanded;
+        tile.norms = norms;
         #[cfg(test)]
         super::tests::runs(self.tier.level(), function);
         // SAFETY: the Tier proves the features; the panel is whole and of this format and depth, and so is what was

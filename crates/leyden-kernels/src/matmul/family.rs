@@ -348,6 +348,17 @@ const fn fit<F: Super>(starts: bool) -> (i32, usize) {
     (i16::MAX as i32 / codes, if F::PARTS == 2 { 0 } else { 2 } + if signed { 0 } else { 1 })
 }
 
+/// Whether a panel that is taken apart says how large the squares of its values are, as bytes whose sums never fit 16 bits
+/// have nothing else to go by.
+pub(crate) const fn bounded<D: Dot, F: Super>() -> bool {
+    D::WORDS && F::SIGNED && F::SIGNED_SCALES && !F::EXACT && F::PARTS == 1
+}
+
+/// The largest product of two sums of squares, of weights and activations of three blocks, with which every sum of their
+/// products is at most 2^24 (Cauchy and Schwarz) and so exact in floats: 2^48, less what the rounding of the two may hide.
+/// The sum of four is then rounded once, as that of integers is.
+const EXACT: f32 = 0.999 * (1_u64 << 48) as f32;
+
 /// A panel of a super format times one tile of `C * D::COLUMNS` columns.
 #[inline(always)]
 pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: usize>(
@@ -369,7 +380,10 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
     let (limit, peak) = if starts { const { fit::<F>(true) } } else { const { fit::<F>(false) } };
     let always = D::WORDS && limit >= 32 / F::PARTS as i32 * A;
     let look = D::WORDS && !always && C > 2 && limit > 32 / F::PARTS as i32 * A / 8;
-    assert!(!look || t.peaks.len() == n);
+    // Elsewhere whether floats hold totals exactly may be seen of both the tile and the panel.
+    let compare = F::EXPANDED && const { bounded::<D, F>() };
+    assert!(!(look || compare) || t.peaks.len() == n);
+    assert!(!compare || t.norms.len() == n);
     let all_codes = codes_of::<F>(panel, 0, t, k);
     let mut y = [d.zeros(); C];
     for sb in 0..k / 256 {
@@ -382,6 +396,8 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
             for half in 0..2 {
                 let scaled = if always || look && t.peaks[sb * 2 + half][peak] <= limit {
                     scaled_half::<D, F, SIGNED, WORDS, C>(d, &f, t, sb, half, starts)
+                } else if compare && t.norms[sb * 2 + half] * t.peaks[sb * 2 + half][4] as f32 <= EXACT {
+                    scaled_half::<D, F, SIGNED, FLOATS, C>(d, &f, t, sb, half, starts)
                 } else {
                     scaled_half::<D, F, SIGNED, HOW, C>(d, &f, t, sb, half, starts)
                 };
@@ -585,7 +601,7 @@ macro_rules! family_expanded {
                     C,
                 >(d, panel, k, t, out)
             },
-            |d, panel, k, out| $crate::matmul::expanded::simple::<_, $format>(d, panel, k, out)
+            |d, panel, k, out, _norms| $crate::matmul::expanded::simple::<_, $format>(d, panel, k, out)
         )
     };
     ($level:ident superblocks $format:ty) => {
@@ -600,7 +616,9 @@ macro_rules! family_expanded {
                     C,
                 >(d, panel, k, t, out)
             },
-            |d, panel, k, out| $crate::matmul::expanded::superblocks::<_, $format>(d, panel, k, out)
+            |d, panel, k, out, norms| $crate::matmul::expanded::superblocks::<_, $format>(
+                d, panel, k, out, norms
+            )
         )
     };
 }
