@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use leyden_kernels::Level;
 use leyden_kernels::attention::KvType;
 use leyden_kernels::placement::{PlacementRequest, Replicas, placement};
 use leyden_kernels::topology::Topology;
+use leyden_kernels::{Ceilings, Level};
 
 use super::failure::Failure;
 use measure::Test;
@@ -79,7 +79,7 @@ pub(crate) struct Args {
     /// Print one JSON object: results, what the machine could do at most, and comparisons
     #[arg(long, conflicts_with = "output")]
     json: bool,
-    /// Do not measure what the machine could do at most
+    /// Do not measure what the machine could do at most, which takes about a second before each repetition
     #[arg(long)]
     no_ceilings: bool,
     /// Another llama-bench, with options of its own: it runs in turn with every repetition
@@ -130,17 +130,14 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if let Some(unplaced) = model.unplaced() {
         eprintln!("{unplaced}");
     }
-    let ceilings = if args.no_ceilings || !args.json && args.output != Format::Md {
-        None
-    } else {
-        Some(model.ceilings(&tests)?)
-    };
+    let shares = !args.no_ceilings && (args.json || args.output == Format::Md);
+    let meter = if shares { Some(model.meter(&tests)?) } else { None };
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len}") {
         bar.set_style(style);
     }
     bar.set_length((tests.len() * args.repetitions) as u64);
-    let report = report::Report { args, model: &model, ceilings, cached: cache_bytes() };
+    let report = report::Report { args, model: &model, cached: cache_bytes() };
     let mut results = Vec::new();
     report.begin(out)?;
     for (i, test) in tests.iter().enumerate() {
@@ -149,6 +146,10 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         bench.warm_up()?;
         let mut result = measure::Measured::new(*test);
         for _ in 0..args.repetitions {
+            // In turn with the repetitions: what a shared machine leaves changes from one minute to the next.
+            if let Some(cpu) = &meter {
+                result.ceilings.push(Ceilings::measure(cpu).map_err(|e| Failure::new(e.to_string()))?);
+            }
             result.add(&bench.run()?);
             if let Some(versus) = &versus {
                 result.versus.push(versus.run(test)?);

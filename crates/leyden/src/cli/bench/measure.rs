@@ -5,6 +5,7 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 use leyden_engine::{Engine, EngineOptions, Outputs, SequenceId, StepEntry, StepPlan};
+use leyden_kernels::Ceilings;
 use leyden_kernels::attention::KvType;
 use leyden_kernels::placement::{PlacementRequest, Replicas};
 use leyden_kernels::topology::{EnergyMeter, SysFs};
@@ -77,12 +78,14 @@ pub(super) struct Measured {
     pub(super) joules: Vec<f64>,
     /// Tokens per second of the other program, in the same order.
     pub(super) versus: Vec<f64>,
+    /// What the machine could do at most, before each repetition; empty where nobody asked.
+    pub(super) ceilings: Vec<Ceilings>,
 }
 
 impl Measured {
     pub(super) fn new(test: Test) -> Measured {
-        let (nanoseconds, joules, versus) = Default::default();
-        Measured { test, time: super::clock::now(), nanoseconds, joules, versus }
+        let (nanoseconds, joules, versus, ceilings) = Default::default();
+        Measured { test, time: super::clock::now(), nanoseconds, joules, versus, ceilings }
     }
 
     pub(super) fn add(&mut self, sample: &Sample) {

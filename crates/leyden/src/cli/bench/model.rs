@@ -8,7 +8,7 @@ use leyden_kernels::attention::KvType;
 use leyden_kernels::memory::Pages;
 use leyden_kernels::placement::{PlacementRequest, placement};
 use leyden_kernels::topology::Topology;
-use leyden_kernels::{Ceilings, Cpu, Level, Tier};
+use leyden_kernels::{Cpu, Level, Tier};
 use leyden_models::Decoder;
 use leyden_tensor::DType;
 
@@ -187,8 +187,8 @@ impl Loaded {
         })
     }
 
-    /// What the machine could do at most with as many threads as the tests use at most.
-    pub(super) fn ceilings(&self, tests: &[Test]) -> Result<Ceilings, Failure> {
+    /// A team to measure what the machine could do at most, of as many threads as the tests use at most.
+    pub(super) fn meter(&self, tests: &[Test]) -> Result<Cpu, Failure> {
         let all = |test: &Test| {
             let threads = self.threads(test);
             test.replicas * threads.generate.max(threads.prompt)
@@ -197,9 +197,8 @@ impl Loaded {
         let most = tests.iter().map(all).max().unwrap_or(1);
         // Threads beyond the cores compute no more, unless a single team is asked to have them.
         let threads = most.min(cores.max(tests.iter().filter_map(|t| t.threads).max().unwrap_or(1)));
-        let cpu = Cpu::new(self.tier, threads)
-            .map_err(|error| Failure::new(format!("cannot start {threads} threads: {error}")))?;
-        Ceilings::measure(&cpu).map_err(|error| Failure::new(error.to_string()))
+        Cpu::new(self.tier, threads)
+            .map_err(|error| Failure::new(format!("cannot start {threads} threads: {error}")))
     }
 
     /// The file's name alone.

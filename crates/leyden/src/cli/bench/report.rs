@@ -17,7 +17,6 @@ use crate::cli::text::{Table, bytes, count};
 pub(super) struct Report<'a> {
     pub(super) args: &'a Args,
     pub(super) model: &'a Loaded,
-    pub(super) ceilings: Option<Ceilings>,
     /// Bytes that the caches hold at most.
     pub(super) cached: usize,
 }
@@ -152,10 +151,20 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// Share of a ceiling that a test reaches: the bandwidth where tokens come one by one, the products where many
-    /// come together.
-    fn share(&self, test: &Test, rate: f64) -> Option<(f64, &'static str)> {
-        let c = self.ceilings.as_ref()?;
+    /// Share of a ceiling that a test reaches, the median of its repetitions.
+    fn share(&self, m: &Measured) -> Option<(f64, &'static str)> {
+        let c = Median::of(&m.ceilings)?.0;
+        let (_, of) = self.share_of(&m.test, median(&m.rates()), &c)?;
+        let each = m.rates().into_iter().zip(&m.ceilings);
+        let shares: Vec<f64> = each
+            .filter_map(|(rate, c)| self.share_of(&m.test, rate, c))
+            .filter_map(|(share, what)| (what == of).then_some(share))
+            .collect();
+        Some((median(&shares), of))
+    }
+
+    /// Share of a ceiling: the bandwidth where tokens come one by one, the products where many come together.
+    fn share_of(&self, test: &Test, rate: f64, c: &Ceilings) -> Option<(f64, &'static str)> {
         let macs = if self.model.float { c.f32_macs } else { c.int8_macs };
         if test.prompt > 0 && test.generate == 0 {
             let needed = rate * self.model.layer_macs as f64;
@@ -201,7 +210,7 @@ impl Report<'_> {
             columns.push(Column::number("J/token", joules));
         }
         let share = move |m: &Measured| {
-            let share = self.share(&m.test, mean(m));
+            let share = self.share(m);
             share.map_or(String::new(), |(share, of)| format!("{:.0} % {of}", share * 100.0))
         };
         columns.push(Column { name: "share", right: false, cell: Box::new(share) });
@@ -236,10 +245,10 @@ impl Report<'_> {
             table.add(row);
         }
         table.write(out)?;
-        if let Some(c) = &self.ceilings {
+        if let Some(Median(c)) = Median::of(results.iter().flat_map(|m| &m.ceilings)) {
             writeln!(
                 out,
-                "\nat most, measured in this run: {:.1} GB/s read, {:.0} G products/s of int8, {:.0} G of f32",
+                "\nat most, medians of this run: {:.1} GB/s read, {:.0} G products/s of int8, {:.0} G of f32",
                 c.read_bytes / 1e9,
                 c.int8_macs / 1e9,
                 c.f32_macs / 1e9
@@ -252,7 +261,7 @@ impl Report<'_> {
     }
 
     fn document(&self, results: &[Measured]) -> Result<Value, Failure> {
-        let ceilings = self.ceilings.as_ref().map(|c| {
+        let ceilings = Median::of(results.iter().flat_map(|m| &m.ceilings)).map(|Median(c)| {
             json!({
                 "read_bytes_per_second": c.read_bytes,
                 "int8_products_per_second": c.int8_macs,
@@ -269,7 +278,7 @@ impl Report<'_> {
             value["per_user_ts"] = json!(mean / m.test.users() as f64);
             value["joules_per_token"] = json!(m.joules_per_token());
             value["tier"] = json!(self.model.tier.level().name());
-            if let Some((share, of)) = self.share(&m.test, mean) {
+            if let Some((share, of)) = self.share(m) {
                 value["share"] = json!(share);
                 value["share_of"] = json!(of.trim_start_matches("of "));
             }
@@ -285,6 +294,24 @@ impl Report<'_> {
             tests.push(value);
         }
         Ok(json!({ "version": env!("CARGO_PKG_VERSION"), "ceilings": ceilings, "tests": tests }))
+    }
+}
+
+/// The medians of some ceilings.
+struct Median(Ceilings);
+
+impl Median {
+    /// `None` of none.
+    fn of<'c>(all: impl IntoIterator<Item = &'c Ceilings>) -> Option<Median> {
+        let all: Vec<&Ceilings> = all.into_iter().collect();
+        let of = |what: fn(&Ceilings) -> f64| median(&all.iter().map(|c| what(c)).collect::<Vec<_>>());
+        (!all.is_empty()).then(|| {
+            Median(Ceilings {
+                read_bytes: of(|c| c.read_bytes),
+                int8_macs: of(|c| c.int8_macs),
+                f32_macs: of(|c| c.f32_macs),
+            })
+        })
     }
 }
 
