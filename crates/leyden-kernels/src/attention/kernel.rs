@@ -132,7 +132,8 @@ fn scores<I: Isa, const R: usize, const G: usize>(
             }
         }
         Queries::Codes { codes, scales, sums } => {
-            let panels = keys.bytes.chunks_exact(keys.bytes.len() / (BLOCK_TOKENS / KEY_TOKENS));
+            let size = keys.bytes.len() / (BLOCK_TOKENS / KEY_TOKENS);
+            let (panels, few) = (keys.bytes.chunks_exact(size), task.visible.len() < MANY);
             for rows in tiles(task.visible.len(), task.tier) {
                 let at = |values: usize| rows.start * values..rows.end * values;
                 let tile = Tile {
@@ -149,6 +150,9 @@ fn scores<I: Isa, const R: usize, const G: usize>(
                 };
                 let function = (q8_0::FORMAT.tiles)(task.tier.level())[rows.len() - 1];
                 for (group, panel) in panels.clone().take(tokens.div_ceil(KEY_TOKENS)).enumerate() {
+                    if few {
+                        fetch(isa, &keys.next[group * size..][..size]);
+                    }
                     let mut y = [0.0; MAX_COLUMNS * KEY_TOKENS];
                     // SAFETY: the Tier proves the features; a group of keys is a panel of Q8_0 weights of depth
                     // dim, the tile holds the queries on its grid, and y has room for every row.
@@ -160,6 +164,14 @@ fn scores<I: Isa, const R: usize, const G: usize>(
                 }
             }
         }
+    }
+}
+
+/// Asks for memory that the next tile will read.
+#[inline(always)]
+fn fetch<I: Isa>(isa: I, bytes: &[u8]) {
+    for line in bytes.chunks(64) {
+        isa.prefetch(line.as_ptr());
     }
 }
 
@@ -180,9 +192,12 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &
         let block = task.blocks[index];
         let tokens = (most - index * BLOCK_TOKENS).min(BLOCK_TOKENS);
         let bytes = task.cache.keys(task.layer, block, task.head);
-        let mut keys = Keys { kv_type, bytes, dim };
+        let ahead = task.blocks[..task.tiles.end].get(index + 1).copied().unwrap_or(block);
+        let next = task.cache.keys(task.layer, ahead, task.head);
+        let mut keys = Keys { kv_type, bytes, next, dim };
         let bytes = task.cache.values(task.layer, block, task.head);
-        let mut values = Values { kv_type, bytes, dim };
+        let next = task.cache.values(task.layer, ahead, task.head);
+        let mut values = Values { kv_type, bytes, next, dim };
         if convert {
             let [k, v] = &mut floats;
             if kv_type == KvType::F16 {

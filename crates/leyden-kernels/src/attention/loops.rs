@@ -12,6 +12,9 @@ use crate::ops::{Lanes, exp16, join};
 pub(crate) struct Keys<'a> {
     pub(crate) kv_type: KvType,
     pub(crate) bytes: &'a [u8],
+    /// Those of the next tile, as many: they lie anywhere, so no prefetcher of the processor foresees them. They are
+    /// asked for a tile ahead, each line while its counterpart is read.
+    pub(crate) next: &'a [u8],
     pub(crate) dim: usize,
 }
 
@@ -20,6 +23,8 @@ pub(crate) struct Keys<'a> {
 pub(crate) struct Values<'a> {
     pub(crate) kv_type: KvType,
     pub(crate) bytes: &'a [u8],
+    /// As of [`Keys`].
+    pub(crate) next: &'a [u8],
     pub(crate) dim: usize,
 }
 
@@ -40,7 +45,8 @@ impl Keys<'_> {
         for (x, h) in out.as_chunks_mut::<16>().0.iter_mut().zip(self.bytes.as_chunks::<32>().0) {
             *x = isa.f16_to_f32(&halves(h));
         }
-        Keys { kv_type: KvType::F32, bytes: as_bytes(out), dim: self.dim }
+        let bytes = as_bytes(out);
+        Keys { kv_type: KvType::F32, bytes, next: bytes, dim: self.dim }
     }
 
     /// Bytes of a value.
@@ -82,7 +88,8 @@ impl Values<'_> {
                 }
             }
         }
-        Values { kv_type: KvType::F32, bytes: as_bytes(out), dim: self.dim }
+        let bytes = as_bytes(out);
+        Values { kv_type: KvType::F32, bytes, next: bytes, dim: self.dim }
     }
 
     /// Bytes of the values before the scales of the quantised type.
@@ -161,14 +168,15 @@ pub(crate) fn vector_scores<D: Whole, const R: usize, const G: usize>(
     out: &mut [Row],
 ) {
     keys.check::<R, G>(queries, group, out);
-    let first = &keys.bytes[group * keys.dim * KEY_TOKENS * keys.size()..];
+    let at = group * keys.dim * KEY_TOKENS * keys.size();
+    let (first, next) = (&keys.bytes[at..], keys.next[at..].as_ptr());
     let sums = if keys.kv_type == KvType::F32 {
-        products::<D, R, G, 4>(d, first, keys.dim, queries, |p| {
+        products::<D, R, G, 4>(d, (first, next), keys.dim, queries, |p| {
             // SAFETY: `products` gives 16 floats.
             unsafe { d.load_floats(p) }
         })
     } else {
-        products::<D, R, G, 2>(d, first, keys.dim, queries, |p| {
+        products::<D, R, G, 2>(d, (first, next), keys.dim, queries, |p| {
             // SAFETY: `products` gives 16 halves.
             unsafe { d.halves(p) }
         })
@@ -189,7 +197,7 @@ pub(crate) fn vector_scores<D: Whole, const R: usize, const G: usize>(
 #[inline(always)]
 fn products<D: Whole, const R: usize, const G: usize, const SIZE: usize>(
     d: D,
-    keys: &[u8],
+    (keys, mut next): (&[u8], *const u8),
     dim: usize,
     queries: &[f32],
     load: impl Fn(*const u8) -> D::Floats,
@@ -210,9 +218,21 @@ fn products<D: Whole, const R: usize, const G: usize, const SIZE: usize>(
                 sums[r][g] = d.fma(vectors[g], x, sums[r][g]);
             }
         }
+        if SIZE < 4 {
+            next = ask(d, next, const { G * KEY_TOKENS * SIZE });
+        }
         (k, q) = (k.wrapping_add(KEY_TOKENS * SIZE), q.wrapping_add(R));
     }
     sums
+}
+
+/// Asks for the cache lines of `bytes` bytes; returns what follows them.
+#[inline(always)]
+fn ask<D: Whole>(d: D, p: *const u8, bytes: usize) -> *const u8 {
+    for line in (0..bytes).step_by(64) {
+        d.prefetch(p.wrapping_add(line));
+    }
+    p.wrapping_add(bytes)
 }
 
 /// Values of `tokens` tokens, weighted by the rows of `p` and added in order of token, at `16 * G` values from
@@ -271,19 +291,20 @@ pub(crate) fn vector_weigh<D: Whole, const R: usize, const G: usize>(
     values.check::<R, G>(tokens, at, p, out);
     let dim = values.dim;
     let (bytes, scales) = values.bytes.split_at(values.value_bytes());
+    let next = values.next.as_ptr();
     let sums = match values.kv_type {
-        KvType::F32 => sums::<D, R, G>(d, tokens, p, bytes, (at * 4, dim * 4), |v, g| {
+        KvType::F32 => sums::<D, R, G, 4>(d, tokens, p, (bytes, next), (at, dim), |v, g| {
             // SAFETY: `sums` gives a token's values from `at` on, of which the check left 16 * G.
             unsafe { d.load_floats(v.add(64 * g)) }
         }),
-        KvType::F16 => sums::<D, R, G>(d, tokens, p, bytes, (at * 2, dim * 2), |v, g| {
+        KvType::F16 => sums::<D, R, G, 2>(d, tokens, p, (bytes, next), (at, dim), |v, g| {
             // SAFETY: as above.
             unsafe { d.halves(v.add(32 * g)) }
         }),
         KvType::Q8_0 => {
             // The scales move with the tokens as the codes do, in steps of their own.
             let mut scale = scales.as_ptr();
-            sums::<D, R, G>(d, tokens, p, bytes, (at, dim), |v, g| {
+            sums::<D, R, G, 1>(d, tokens, p, (bytes, next), (at, dim), |v, g| {
                 // SAFETY: as above; a token has dim / 32 scales, and `g` counts up to G at every token.
                 unsafe {
                     let s = d.splat_half(scale.add((at / 16 + g) / 2 * 2));
@@ -303,20 +324,22 @@ pub(crate) fn vector_weigh<D: Whole, const R: usize, const G: usize>(
     }
 }
 
-/// Sums over `tokens` tokens of `G` vectors of values each, weighted by `R` rows of `p`. A token's values begin
-/// `offset` bytes into its `stride` bytes; `load` gets their place and the number of the vector, in order.
+/// Sums over `tokens` tokens of `G` vectors of values of `SIZE` bytes each, weighted by `R` rows of `p`, from value `at`
+/// of each token's `dim` on; `load` gets their place and the number of the vector, in order.
 #[inline(always)]
-fn sums<D: Whole, const R: usize, const G: usize>(
+fn sums<D: Whole, const R: usize, const G: usize, const SIZE: usize>(
     d: D,
     tokens: usize,
     p: &[Row],
-    bytes: &[u8],
-    (offset, stride): (usize, usize),
+    (bytes, next): (&[u8], *const u8),
+    (at, dim): (usize, usize),
     mut load: impl FnMut(*const u8, usize) -> D::Floats,
 ) -> [[D::Floats; G]; R] {
+    let stride = dim * SIZE;
     assert!(tokens <= BLOCK_TOKENS && p.len() >= R && bytes.len() == BLOCK_TOKENS * stride);
     let mut sums = [[d.zeros(); G]; R];
-    let (mut v, mut weights) = (bytes.as_ptr().wrapping_add(offset), p.as_ptr().cast::<f32>());
+    let (mut v, mut weights) = (bytes.as_ptr().wrapping_add(at * SIZE), p.as_ptr().cast::<f32>());
+    let mut next = next.wrapping_add(at * SIZE);
     for _ in 0..tokens {
         let mut vectors = [d.zeros(); G];
         for g in 0..G {
@@ -328,6 +351,10 @@ fn sums<D: Whole, const R: usize, const G: usize>(
             for g in 0..G {
                 sums[r][g] = d.fma(vectors[g], w, sums[r][g]);
             }
+        }
+        if SIZE < 4 {
+            ask(d, next, const { 16 * G * SIZE });
+            next = next.wrapping_add(stride);
         }
         (v, weights) = (v.wrapping_add(stride), weights.wrapping_add(1));
     }
