@@ -75,9 +75,9 @@ pub(crate) const SHIFT: i32 = 128;
 
 /// How large the sums of products of 128 values can become, over all columns of a tile: the largest sum of magnitudes
 /// of 16 codes, the largest sum of those of one sign, and both of 32 codes. Times the largest magnitude of a weight's
-/// code the former bounds sums with signed codes, the latter those with unsigned. And the largest sum of the squares of
-/// the first 96, which bounds sums beside a sum of weights' squares.
-pub(crate) type Peaks = [i32; 5];
+/// code the former bounds sums with signed codes, the latter those with unsigned. And the largest sums of the squares of
+/// the first 96 and of 16, which bound sums beside sums of weights' squares.
+pub(crate) type Peaks = [i32; 6];
 
 /// One tile's buffers, all of `c` columns.
 struct TileOut<'a> {
@@ -132,8 +132,10 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
                 }
                 if let Some(peaks) = out.peaks.get_mut(b) {
                     let of_signs = |magnitudes: i32, sum: i32| (magnitudes + sum.abs()) / 2;
-                    let mut most: Peaks = [0; 5];
-                    most[4] = codes[..96].iter().map(|c| i32::from(*c) * i32::from(*c)).sum();
+                    let mut most: Peaks = [0; 6];
+                    let squares = |codes: &[i8]| codes.iter().map(|c| i32::from(*c) * i32::from(*c)).sum();
+                    most[4] = squares(&codes[..96]);
+                    most[5] = codes.as_chunks::<16>().0.iter().map(|c| squares(c)).max().unwrap_or(0);
                     let halves = codes.as_chunks::<16>().0.as_chunks::<2>().0;
                     for (sums, halves) in s16.as_chunks::<2>().0.iter().zip(halves) {
                         let [a, b] = [0, 1].map(|i| isa.sum_magnitudes(&halves[i]));

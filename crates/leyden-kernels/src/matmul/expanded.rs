@@ -10,7 +10,7 @@
 //! that back: then neither the offset of a format nor its signs cost a tile anything.
 
 use super::PackedMatrix;
-use super::family::{Codes, Factors, Simple, Super, bounded};
+use super::family::{Codes, Factors, NO_NORMS, OF_BLOCKS, Simple, Super, norms_of};
 use super::format::{ROWS, TileFn};
 use crate::activations::{Activations, SHIFT};
 use crate::isa::Tier;
@@ -26,8 +26,7 @@ pub(super) const FEWEST: usize = 4;
 /// Panels taken apart that lie in the second cache together, beside the activations of a group of tiles.
 const AT_ONCE_BYTES: usize = 256 << 10;
 
-/// Writes a panel's codes, and for each 128 values the largest over its rows of the sum of the squares of the first 96, where
-/// the tile reads that.
+/// Writes a panel's codes, and for each 128 values what [`norms_of`] says, where the tile reads that.
 ///
 /// # Safety
 /// As of [`TileFn`]; `out` has [`ROWS`] bytes for each k, `norms` one number for each 128 values.
@@ -149,7 +148,7 @@ pub(crate) fn superblocks<D: Whole, F: Super>(
                 let out = out.as_mut_ptr().add((sb * 8 + b) * BLOCK);
                 block::<D, F>(d, f.codes.add(b * F::BYTES), out, by);
             }
-            if const { bounded::<D, F>() } {
+            if const { norms_of::<D, F>() != NO_NORMS } {
                 for half in 0..2 {
                     norms[sb * 2 + half] = norm::<D, F>(d, &f, half);
                 }
@@ -158,22 +157,29 @@ pub(crate) fn superblocks<D: Whole, F: Super>(
     }
 }
 
-/// The largest over all rows of the sum of the squares of the first 96 of 128 scaled codes.
+/// The largest over all rows, and over all blocks where `norms_of` says so, of the sum of squares that it names.
 ///
 /// # Safety
 /// `f` is a superblock's.
 #[inline(always)]
 unsafe fn norm<D: Whole, F: Super>(d: D, f: &Factors<D>, half: usize) -> f32 {
+    let of_blocks = const { norms_of::<D, F>() } == OF_BLOCKS;
     let mut total = d.zeros();
-    for b in half * 4..half * 4 + 3 {
-        let mut squares = d.ints();
+    for b in half * 4..half * 4 + if of_blocks { 4 } else { 3 } {
+        let mut squares = [d.ints(); 2];
         for g in 0..4 {
             // SAFETY: the caller's promise.
             let (low, high) = unsafe { F::pair(d, f.codes.add(b * F::BYTES), g) };
-            squares = d.add_squares(d.add_squares(squares, low), high);
+            let centred = |codes| if F::ZERO == 0 { codes } else { d.shift(codes, (-F::ZERO) as u8) };
+            squares = [d.add_squares(squares[0], centred(low)), d.add_squares(squares[1], centred(high))];
         }
-        let scale = d.signed_bytes(f.scales[b]);
-        total = d.fma(d.floats::<INTEGERS>(squares), d.mul(scale, scale), total);
+        let [low, high] = squares.map(|s| d.floats::<INTEGERS>(s));
+        if of_blocks {
+            total = d.max(d.max(total, low), high);
+        } else {
+            let scale = d.signed_bytes(f.scales[b]);
+            total = d.fma(d.sum(low, high), d.mul(scale, scale), total);
+        }
     }
     d.join_max(total)
 }

@@ -348,16 +348,31 @@ const fn fit<F: Super>(starts: bool) -> (i32, usize) {
     (i16::MAX as i32 / codes, if F::PARTS == 2 { 0 } else { 2 } + if signed { 0 } else { 1 })
 }
 
-/// Whether a panel that is taken apart says how large the squares of its values are, as bytes whose sums never fit 16 bits
-/// have nothing else to go by.
-pub(crate) const fn bounded<D: Dot, F: Super>() -> bool {
-    D::WORDS && F::SIGNED && F::SIGNED_SCALES && !F::EXACT && F::PARTS == 1
+/// What a panel that is taken apart says of the squares of each 128 values.
+pub(crate) const NO_NORMS: u8 = 0;
+/// Their sum over one block's codes.
+pub(crate) const OF_BLOCKS: u8 = 1;
+/// Their sum over the scaled codes of the first three blocks.
+pub(crate) const OF_TOTALS: u8 = 2;
+
+/// Which squares of a format's panels bound sums (Cauchy and Schwarz): those that often but not always fit 16 bits; and the
+/// totals of bytes, whose sums never do.
+pub(crate) const fn norms_of<D: Dot, F: Super>() -> u8 {
+    let of_magnitudes = fit::<F>(true).0;
+    match (D::WORDS, F::PARTS) {
+        (true, 1) if F::SIGNED && F::SIGNED_SCALES && !F::EXACT => OF_TOTALS,
+        (true, 2) if !F::SIGNED && of_magnitudes < 16 * A => OF_BLOCKS,
+        _ => NO_NORMS,
+    }
 }
 
 /// The largest product of two sums of squares, of weights and activations of three blocks, with which every sum of their
 /// products is at most 2^24 (Cauchy and Schwarz) and so exact in floats: 2^48, less what the rounding of the two may hide.
 /// The sum of four is then rounded once, as that of integers is.
 const EXACT: f32 = 0.999 * (1_u64 << 48) as f32;
+
+/// That with which every sum of a block's products fits 16 bits.
+const NARROW: f32 = 0.999 * (i16::MAX as f32) * (i16::MAX as f32);
 
 /// A panel of a super format times one tile of `C * D::COLUMNS` columns.
 #[inline(always)]
@@ -381,7 +396,8 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
     let always = D::WORDS && limit >= 32 / F::PARTS as i32 * A;
     let look = D::WORDS && !always && C > 2 && limit > 32 / F::PARTS as i32 * A / 8;
     // Elsewhere whether floats hold totals exactly may be seen of both the tile and the panel.
-    let compare = F::EXPANDED && const { bounded::<D, F>() };
+    let norms = if F::EXPANDED { const { norms_of::<D, F>() } } else { NO_NORMS };
+    let compare = norms != NO_NORMS;
     assert!(!(look || compare) || t.peaks.len() == n);
     assert!(!compare || t.norms.len() == n);
     let all_codes = codes_of::<F>(panel, 0, t, k);
@@ -394,9 +410,14 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
                 f.codes = all_codes.add(sb * 8 * F::BYTES);
             }
             for half in 0..2 {
-                let scaled = if always || look && t.peaks[sb * 2 + half][peak] <= limit {
+                let i = sb * 2 + half;
+                let under = |energy: usize, most: f32| t.norms[i] * t.peaks[i][energy] as f32 <= most;
+                let scaled = if always
+                    || look && t.peaks[i][peak] <= limit
+                    || norms == OF_BLOCKS && under(5, NARROW)
+                {
                     scaled_half::<D, F, SIGNED, WORDS, C>(d, &f, t, sb, half, starts)
-                } else if compare && t.norms[sb * 2 + half] * t.peaks[sb * 2 + half][4] as f32 <= EXACT {
+                } else if norms == OF_TOTALS && under(4, EXACT) {
                     scaled_half::<D, F, SIGNED, FLOATS, C>(d, &f, t, sb, half, starts)
                 } else {
                     scaled_half::<D, F, SIGNED, HOW, C>(d, &f, t, sb, half, starts)

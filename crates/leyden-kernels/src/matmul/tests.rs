@@ -318,36 +318,46 @@ fn sums_around_the_edge_of_16_bits() {
 }
 
 #[test]
-fn totals_around_the_edge_of_24_bits() {
+fn sums_of_aligned_codes_and_activations_around_the_edges() {
     let cpu = Cpu::new(Tier::SCALAR, 1).unwrap();
     let (rows, k, n) = (16, 512, 48);
     let mut rng = Rng(13);
-    // With the largest scales and codes throughout, activations of about 43 make sums over three blocks of 2^24.
-    for code in [0_u8, 0xff, 0x0f] {
-        let shape = [rows, k];
-        let mut bytes = weights(DType::IQ4XS, rows, k, Fill::Extreme, &mut rng);
-        for block in bytes.chunks_mut(DType::IQ4XS.block_bytes()) {
-            block[..2].copy_from_slice(&quant::f32_to_f16(0.5).to_le_bytes());
-            // Scales of -32, but a few.
-            block[2..8].fill(if rng.next().is_multiple_of(4) { 0xff } else { 0 });
-            block[8..].iter_mut().for_each(|b| *b = if rng.next().is_multiple_of(64) { 0x31 } else { code });
-        }
-        let view = TensorView::new("w", DType::IQ4XS, &shape, &bytes).unwrap();
-        let packed = PackedMatrix::pack(&cpu, &view).unwrap();
-        for about in 36..64 {
-            let x: Vec<f32> = (0..n * k)
-                .map(|i| {
-                    // The largest value, so that codes are what they are; and both signs.
-                    let code = if i % 128 == 127 { 127 } else { about + rng.next() as i32 % 2 };
-                    (if i / k % 3 == 0 { -code } else { code }) as f32
-                })
-                .collect();
-            let want = product(&cpu, &packed, &x);
-            for tier in Tier::available() {
-                let cpu = Cpu::new(tier, 1).unwrap();
-                let got = product(&cpu, &PackedMatrix::pack(&cpu, &view).unwrap(), &x);
-                let same = got.iter().zip(&want).all(|(a, b)| a.to_bits() == b.to_bits());
-                assert!(same, "{code:#x} with activations of {about} on {}", tier.level());
+    // With the largest codes throughout, and the largest scales, activations of about 43 make sums over three blocks of
+    // IQ4_XS of 2^24, and those of about 64 make sums over 16 values of Q6_K of 2^15.
+    for dtype in [DType::IQ4XS, DType::Q6K] {
+        for code in [0_u8, 0xff, 0x0f] {
+            let shape = [rows, k];
+            let mut bytes = weights(dtype, rows, k, Fill::Extreme, &mut rng);
+            for block in bytes.chunks_mut(dtype.block_bytes()) {
+                let codes = if dtype == DType::Q6K { 0..192 } else { 8..136 };
+                for byte in &mut block[codes] {
+                    *byte = if rng.next().is_multiple_of(64) { 0x31 } else { code };
+                }
+                if dtype == DType::IQ4XS {
+                    // Scales of -32, but a few.
+                    block[2..8].fill(if rng.next().is_multiple_of(4) { 0xff } else { 0 });
+                }
+                for &at in factors(dtype) {
+                    block[at..at + 2].copy_from_slice(&quant::f32_to_f16(0.5).to_le_bytes());
+                }
+            }
+            let view = TensorView::new("w", dtype, &shape, &bytes).unwrap();
+            let packed = PackedMatrix::pack(&cpu, &view).unwrap();
+            for about in 36..76 {
+                let x: Vec<f32> = (0..n * k)
+                    .map(|i| {
+                        // The largest value, so that codes are what they are; and both signs.
+                        let code = if i % 128 == 127 { 127 } else { about + rng.next() as i32 % 2 };
+                        (if i / k % 3 == 0 { -code } else { code }) as f32
+                    })
+                    .collect();
+                let want = product(&cpu, &packed, &x);
+                for tier in Tier::available() {
+                    let cpu = Cpu::new(tier, 1).unwrap();
+                    let got = product(&cpu, &PackedMatrix::pack(&cpu, &view).unwrap(), &x);
+                    let same = got.iter().zip(&want).all(|(a, b)| a.to_bits() == b.to_bits());
+                    assert!(same, "{dtype} of {code:#x}, activations of {about}, on {}", tier.level());
+                }
             }
         }
     }
