@@ -66,7 +66,7 @@ const PRODUCTS: &[Products] = &[
             (DType::Q6K, [698, 2275]),
             (DType::Q8_0, [312, 1560]),
             (DType::Q4_0, [344, 1624]),
-            (DType::IQ4XS, [591, 1927]),
+            (DType::IQ4XS, [468, 1926]),
             (DType::F16, [968, 4800]),
             (DType::BF16, [968, 4800]),
         ],
@@ -76,12 +76,12 @@ const PRODUCTS: &[Products] = &[
 /// Query rows and head size of attention, and what one tile of cached tokens takes: scores, softmax, weighted
 /// values and merging. A few rows read the cache as it is; with many it is turned into floats first.
 const ATTENTION: &[(Level, KvType, [usize; 2], u64)] = &[
-    (Level::Avx2, KvType::F16, [4, 64], 11753),
-    (Level::Avx2, KvType::Q8_0, [4, 64], 13610),
-    (Level::Avx2, KvType::F32, [16, 32], 26544),
-    (Level::Avx512, KvType::F16, [4, 64], 6110),
-    (Level::Avx512, KvType::Q8_0, [4, 64], 5999),
-    (Level::Avx512, KvType::F32, [16, 32], 11819),
+    (Level::Avx2, KvType::F16, [4, 64], 12614),
+    (Level::Avx2, KvType::Q8_0, [4, 64], 14618),
+    (Level::Avx2, KvType::F32, [16, 32], 26808),
+    (Level::Avx512, KvType::F16, [4, 64], 6820),
+    (Level::Avx512, KvType::Q8_0, [4, 64], 6879),
+    (Level::Avx512, KvType::F32, [16, 32], 12191),
 ];
 
 /// A loop whose instructions are counted.
