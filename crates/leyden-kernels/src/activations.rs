@@ -73,11 +73,27 @@ pub(crate) fn quantise_group<I: Isa, const G: usize>(isa: I, x: &[f32; G], codes
 /// The shift of codes that `starts` takes back.
 pub(crate) const SHIFT: i32 = 128;
 
-/// How large the sums of products of 128 values can become, over all columns of a tile: the largest sum of magnitudes
-/// of 16 codes, the largest sum of those of one sign, and both of 32 codes. Times the largest magnitude of a weight's
-/// code the former bounds sums with signed codes, the latter those with unsigned. And the largest sums of the squares of
-/// the first 96 and of 16, which bound sums beside sums of weights' squares.
-pub(crate) type Peaks = [i32; 6];
+/// How large the sums of products of 128 values can become, the largest over all columns of a tile.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Peaks {
+    /// The largest sum of magnitudes of 16 codes, the largest sum of those of one sign, and both of 32 codes. Times the
+    /// largest magnitude of a weight's code the former bounds sums with signed codes, the latter those with unsigned.
+    pub(crate) sums: [i32; 4],
+    /// The sum of the squares of the first 96 codes: beside that of the weights' it bounds the sum of their products.
+    pub(crate) squares_of_96: i32,
+    /// The largest sum of the squares of 16 codes.
+    pub(crate) squares_of_16: i32,
+}
+
+impl Peaks {
+    fn largest(self, other: Peaks) -> Peaks {
+        Peaks {
+            sums: std::array::from_fn(|i| self.sums[i].max(other.sums[i])),
+            squares_of_96: self.squares_of_96.max(other.squares_of_96),
+            squares_of_16: self.squares_of_16.max(other.squares_of_16),
+        }
+    }
+}
 
 /// One tile's buffers, all of `c` columns.
 struct TileOut<'a> {
@@ -132,22 +148,22 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
                 }
                 if let Some(peaks) = out.peaks.get_mut(b) {
                     let of_signs = |magnitudes: i32, sum: i32| (magnitudes + sum.abs()) / 2;
-                    let mut most: Peaks = [0; 6];
                     let squares = |codes: &[i8]| codes.iter().map(|c| i32::from(*c) * i32::from(*c)).sum();
-                    most[4] = squares(&codes[..96]);
-                    most[5] = codes.as_chunks::<16>().0.iter().map(|c| squares(c)).max().unwrap_or(0);
-                    let halves = codes.as_chunks::<16>().0.as_chunks::<2>().0;
-                    for (sums, halves) in s16.as_chunks::<2>().0.iter().zip(halves) {
+                    let chunks = codes.as_chunks::<16>().0;
+                    let mut most = Peaks {
+                        sums: [0; 4],
+                        squares_of_96: squares(&codes[..96]),
+                        squares_of_16: chunks.iter().map(|c| squares(c)).max().unwrap_or(0),
+                    };
+                    for (sums, halves) in s16.as_chunks::<2>().0.iter().zip(chunks.as_chunks::<2>().0) {
                         let [a, b] = [0, 1].map(|i| isa.sum_magnitudes(&halves[i]));
                         let signs = of_signs(a, sums[0]).max(of_signs(b, sums[1]));
                         let of_32 = of_signs(a + b, sums[0] + sums[1]);
-                        for (most, one) in most.iter_mut().zip([a.max(b), signs, a + b, of_32]) {
+                        for (most, one) in most.sums.iter_mut().zip([a.max(b), signs, a + b, of_32]) {
                             *most = one.max(*most);
                         }
                     }
-                    for (peak, most) in peaks.iter_mut().zip(most) {
-                        *peak = if column == 0 { most } else { most.max(*peak) };
-                    }
+                    *peaks = if column == 0 { most } else { most.largest(*peaks) };
                 }
                 for i in 0..4 {
                     out.sums[(b * 4 + i) * c + column] = pair(s16[2 * i], s16[2 * i + 1]);

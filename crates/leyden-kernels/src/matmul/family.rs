@@ -9,7 +9,7 @@
 //! them gives the same bits; the float operations are the definition's, one chain per row.
 
 use super::format::ROWS;
-use crate::activations::Tile;
+use crate::activations::{Peaks, Tile};
 use crate::isa::dot::{Dot, FLOATS, INTEGERS, Unpack, WORDS};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -336,8 +336,8 @@ unsafe fn float_step<D: Dot, F: FloatRow, const C: usize>(
     }
 }
 
-/// The largest of a tile's [`Peaks`](crate::activations::Peaks) with which the sums of one block of a super format fit
-/// 16 bits, and which peak that is. With `starts` the sums are of codes as they are meant, else as they are stored.
+/// The largest of a tile's [`Peaks::sums`] with which the sums of one block of a super format fit
+/// 16 bits, and which of them that is. With `starts` the sums are of codes as they are meant, else as they are stored.
 const fn fit<F: Super>(starts: bool) -> (i32, usize) {
     let (codes, signed) = match (starts, F::SIGNED) {
         (true, false) => (if F::ZERO > F::MAX - F::ZERO { F::ZERO } else { F::MAX - F::ZERO }, true),
@@ -395,7 +395,7 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
     let (limit, peak) = if starts { const { fit::<F>(true) } } else { const { fit::<F>(false) } };
     let always = D::WORDS && limit >= 32 / F::PARTS as i32 * A;
     let look = D::WORDS && !always && C > 2 && limit > 32 / F::PARTS as i32 * A / 8;
-    // Elsewhere whether floats hold totals exactly may be seen of both the tile and the panel.
+    // Elsewhere it, or whether floats hold totals exactly, may be seen of the tile and the panel together.
     let norms = if F::EXPANDED { const { norms_of::<D, F>() } } else { NO_NORMS };
     let compare = norms != NO_NORMS;
     assert!(!(look || compare) || t.peaks.len() == n);
@@ -411,13 +411,14 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
             }
             for half in 0..2 {
                 let i = sb * 2 + half;
-                let under = |energy: usize, most: f32| t.norms[i] * t.peaks[i][energy] as f32 <= most;
+                let under =
+                    |squares: fn(&Peaks) -> i32, most: f32| t.norms[i] * squares(&t.peaks[i]) as f32 <= most;
                 let scaled = if always
-                    || look && t.peaks[i][peak] <= limit
-                    || norms == OF_BLOCKS && under(5, NARROW)
+                    || look && t.peaks[i].sums[peak] <= limit
+                    || norms == OF_BLOCKS && under(|p| p.squares_of_16, NARROW)
                 {
                     scaled_half::<D, F, SIGNED, WORDS, C>(d, &f, t, sb, half, starts)
-                } else if norms == OF_TOTALS && under(4, EXACT) {
+                } else if norms == OF_TOTALS && under(|p| p.squares_of_96, EXACT) {
                     scaled_half::<D, F, SIGNED, FLOATS, C>(d, &f, t, sb, half, starts)
                 } else {
                     scaled_half::<D, F, SIGNED, HOW, C>(d, &f, t, sb, half, starts)

@@ -153,8 +153,7 @@ impl Report<'_> {
 
     /// Share of a ceiling that a test reaches, the median of its repetitions.
     fn share(&self, m: &Measured) -> Option<(f64, &'static str)> {
-        let c = Median::of(&m.ceilings)?.0;
-        let (_, of) = self.share_of(&m.test, median(&m.rates()), &c)?;
+        let (_, of) = self.share_of(&m.test, median(&m.rates()), &medians(&m.ceilings)?)?;
         let each = m.rates().into_iter().zip(&m.ceilings);
         let shares: Vec<f64> = each
             .filter_map(|(rate, c)| self.share_of(&m.test, rate, c))
@@ -245,7 +244,7 @@ impl Report<'_> {
             table.add(row);
         }
         table.write(out)?;
-        if let Some(Median(c)) = Median::of(results.iter().flat_map(|m| &m.ceilings)) {
+        if let Some(c) = medians(results.iter().flat_map(|m| &m.ceilings)) {
             writeln!(
                 out,
                 "\nat most, medians of this run: {:.1} GB/s read, {:.0} G products/s of int8, {:.0} G of f32",
@@ -261,7 +260,7 @@ impl Report<'_> {
     }
 
     fn document(&self, results: &[Measured]) -> Result<Value, Failure> {
-        let ceilings = Median::of(results.iter().flat_map(|m| &m.ceilings)).map(|Median(c)| {
+        let ceilings = medians(results.iter().flat_map(|m| &m.ceilings)).map(|c| {
             json!({
                 "read_bytes_per_second": c.read_bytes,
                 "int8_products_per_second": c.int8_macs,
@@ -297,22 +296,15 @@ impl Report<'_> {
     }
 }
 
-/// The medians of some ceilings.
-struct Median(Ceilings);
-
-impl Median {
-    /// `None` of none.
-    fn of<'c>(all: impl IntoIterator<Item = &'c Ceilings>) -> Option<Median> {
-        let all: Vec<&Ceilings> = all.into_iter().collect();
-        let of = |what: fn(&Ceilings) -> f64| median(&all.iter().map(|c| what(c)).collect::<Vec<_>>());
-        (!all.is_empty()).then(|| {
-            Median(Ceilings {
-                read_bytes: of(|c| c.read_bytes),
-                int8_macs: of(|c| c.int8_macs),
-                f32_macs: of(|c| c.f32_macs),
-            })
-        })
-    }
+/// The median of each of some ceilings; `None` of none.
+fn medians<'c>(all: impl IntoIterator<Item = &'c Ceilings>) -> Option<Ceilings> {
+    let all: Vec<&Ceilings> = all.into_iter().collect();
+    let of = |what: fn(&Ceilings) -> f64| median(&all.iter().map(|c| what(c)).collect::<Vec<_>>());
+    (!all.is_empty()).then(|| Ceilings {
+        read_bytes: of(|c| c.read_bytes),
+        int8_macs: of(|c| c.int8_macs),
+        f32_macs: of(|c| c.f32_macs),
+    })
 }
 
 /// A column of the table.
