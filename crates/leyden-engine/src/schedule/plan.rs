@@ -2,13 +2,18 @@
 
 use super::Scheduler;
 use super::lookup::guess;
-use super::request::{Decision, Finish, RequestId, Step};
+use super::request::{Decision, Finish, KeyId, RequestId, Step};
 use super::task::Task;
 use crate::engine::{Outputs, StepEntry};
 use crate::error::{Error, ErrorKind};
 use crate::tables::BlockTables;
+use leyden_kernels::attention::BLOCK_TOKENS;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// How many times [`super::SchedulerOptions::prompt_tokens_beside_decode`] a step may have where many prompts wait.
+pub(super) const MOST_PROMPTS: usize = 4;
 
 /// Running tasks for each of which admission leaves a block free, so that they do not have to preempt at once.
 const TASKS_PER_SPARE_BLOCK: usize = 8;
@@ -26,8 +31,9 @@ impl Scheduler {
         self.expire(now, tables);
         let mut decisions = std::mem::take(&mut self.ended);
         let calm = self.decode(tables, &mut decisions);
-        self.fill(now, calm, tables, &mut decisions);
-        self.speculate(tables);
+        let most = self.prompt_tokens(tables);
+        self.fill(now, calm, most, tables, &mut decisions);
+        self.speculate(most, tables);
         if self.queue.len() == 0 {
             self.retry.drained();
         }
@@ -84,8 +90,42 @@ impl Scheduler {
         calm
     }
 
-    /// Gives what is left of the budget to prompts, and admits requests as long as there is some.
-    fn fill(&mut self, now: Duration, calm: bool, tables: &mut BlockTables, decisions: &mut Vec<Decision>) {
+    /// The most tokens of prompts and guesses in this step. Where nobody decodes, all; else what the options say, and as
+    /// much again for as many further prompts, of those there is room for, as there are tasks that decode: every user
+    /// waits for a token, the first or the next, and a step that only few wait to end may take longer. Each key and
+    /// priority is asked by itself, and the least answer counts: nobody's answers wait for the prompts of others.
+    fn prompt_tokens(&self, tables: &BlockTables) -> usize {
+        let o = &self.options;
+        let mut blocks = tables.available_blocks();
+        let room = |task: &&Task| {
+            let needed = task.tokens.len().div_ceil(BLOCK_TOKENS);
+            needed <= blocks && {
+                blocks -= needed;
+                true
+            }
+        };
+        let places = o.running.saturating_sub(self.running.len());
+        let mut users: BTreeMap<(i32, KeyId), (usize, usize)> = BTreeMap::new();
+        for task in self.running.iter().chain(self.queue.iter().take(places).take_while(room)) {
+            let (decodes, prompts) = users.entry((task.request.priority, task.request.key)).or_default();
+            *if task.decodes() { decodes } else { prompts } += 1;
+        }
+        let most = users.into_values().filter(|(decodes, _)| *decodes > 0).map(|(decodes, prompts)| {
+            let further = prompts.saturating_sub(1).min((MOST_PROMPTS - 1) * decodes);
+            o.prompt_tokens_beside_decode.saturating_mul(decodes + further) / decodes
+        });
+        most.min().unwrap_or(o.step_tokens)
+    }
+
+    /// Gives what is left of the budget to prompts, `most` tokens, and admits requests as long as there is some.
+    fn fill(
+        &mut self,
+        now: Duration,
+        calm: bool,
+        most: usize,
+        tables: &mut BlockTables,
+        decisions: &mut Vec<Decision>,
+    ) {
         let eldest = self.eldest();
         let mut admits = calm;
         // The eldest gets on in any case.
@@ -94,7 +134,7 @@ impl Scheduler {
         }
         let mut served = Vec::new();
         loop {
-            let rest = self.spare();
+            let rest = self.spare(most);
             if rest == 0 {
                 break;
             }
@@ -120,15 +160,13 @@ impl Scheduler {
         }
     }
 
-    /// Tokens that are left for prompts and guesses.
-    fn spare(&self) -> usize {
-        let o = &self.options;
+    /// Tokens that are left for prompts and guesses, which have at most `most`.
+    fn spare(&self, most: usize) -> usize {
         let decodes = |t: &&Task| t.is_scheduled() && t.decodes() && t.admitted_in != self.steps;
         let decodes = self.running.iter().filter(decodes).count();
         let others: usize =
             self.running.iter().map(|t| t.part.tokens + t.part.draft.len()).sum::<usize>() - decodes;
-        let most = if decodes > 0 { o.prompt_tokens_beside_decode } else { o.step_tokens };
-        most.saturating_sub(others).min(o.step_tokens.saturating_sub(decodes + others))
+        most.saturating_sub(others).min(self.options.step_tokens.saturating_sub(decodes + others))
     }
 
     /// Whether another task of the same key is computing the request's beginning, and has blocks of it yet to compute.
@@ -181,18 +219,18 @@ impl Scheduler {
     }
 
     /// Adds guesses where they are wanted, allowed, and there is room without taking it from anybody.
-    fn speculate(&mut self, tables: &mut BlockTables) {
+    fn speculate(&mut self, most: usize, tables: &mut BlockTables) {
         if self.options.weights_read_tokens <= 0.0 {
             return;
         }
-        let mut rest = self.spare();
+        let mut rest = self.spare(most);
         for t in &mut self.running {
             if rest == 0 || !t.request.speculate || !t.is_scheduled() || !t.decodes() {
                 continue;
             }
             // One token is chosen besides the guesses.
-            let most = t.lookup.allowance().min(t.limit - t.tokens.len() - 1).min(rest);
-            let draft = if most == 0 { &[] } else { guess(&t.tokens, most) };
+            let guesses = t.lookup.allowance().min(t.limit - t.tokens.len() - 1).min(rest);
+            let draft = if guesses == 0 { &[] } else { guess(&t.tokens, guesses) };
             if !draft.is_empty()
                 && t.sequence.is_some_and(|s| tables.reserve(s, t.tokens.len() + draft.len()))
             {
