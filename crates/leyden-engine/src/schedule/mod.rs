@@ -7,7 +7,7 @@
 //! and every step gives out [`SchedulerOptions::step_tokens`] among tasks: first one to each that decodes, then the
 //! rest to prompts, in chunks, then to guesses ([`Lookup`]). While anybody decodes, prompts and guesses together get at
 //! most [`SchedulerOptions::prompt_tokens_beside_decode`], which bounds how much longer a step takes for the others, and
-//! some times that where more users wait for their first token than for the next.
+//! up to three times that where many wait for their first token.
 //!
 //! **Order.** Higher priority goes first. Within a priority the key that has received the least service goes next
 //! (virtual token counters, Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024), within a key

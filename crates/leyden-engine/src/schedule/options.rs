@@ -5,11 +5,11 @@
 pub struct SchedulerOptions {
     /// The most tokens in one step, of all kinds together.
     pub step_tokens: usize,
-    /// The most tokens of prompts (and guesses) in a step in which somebody decodes, as long as no more users of the same
-    /// key and priority wait for their first token than one; with each further one for each who decodes there may be as
-    /// many again, up to four times as many. This bounds what a prompt of any length costs the others: the time between
-    /// two tokens of a user grows by at most the time of this many prompt tokens, and by at most four times that in a
-    /// crowd of one's own.
+    /// The most tokens of prompts (and guesses) in a step in which somebody decodes, and one user of the same key and
+    /// priority waits for a first token; up to three times as many where further ones do, which is reached where these are
+    /// as many as those who decode. This bounds what a prompt of any length costs the others: the time between two
+    /// tokens of a user grows by at most the time of this many prompt tokens, or three times that in a crowd of the
+    /// user's own.
     pub prompt_tokens_beside_decode: usize,
     /// The most requests that run at a time; at most `step_tokens`, so that each of them can decode in every step.
     pub running: usize,

@@ -12,9 +12,6 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How many times [`super::SchedulerOptions::prompt_tokens_beside_decode`] a step may have where many prompts wait.
-pub(super) const MOST_PROMPTS: usize = 4;
-
 /// Running tasks for each of which admission leaves a block free, so that they do not have to preempt at once.
 const TASKS_PER_SPARE_BLOCK: usize = 8;
 
@@ -90,9 +87,9 @@ impl Scheduler {
         calm
     }
 
-    /// The most tokens of prompts and guesses in this step. Where nobody decodes, all; else what the options say, and as
-    /// much again for as many further prompts, of those there is room for, as there are tasks that decode: every user
-    /// waits for a token, the first or the next, and a step that only few wait to end may take longer. Each key and
+    /// The most tokens of prompts and guesses in this step. Where nobody decodes, all; else what the options say, and up to
+    /// three times that, which is reached where there is a further prompt for each task that decodes, of those there is
+    /// room for: every user waits for a token, the first or the next, of which the first takes longer. Each key and
     /// priority is asked by itself, and the least answer counts: nobody's answers wait for the prompts of others.
     fn prompt_tokens(&self, tables: &BlockTables) -> usize {
         let o = &self.options;
@@ -111,8 +108,8 @@ impl Scheduler {
             *if task.decodes() { decodes } else { prompts } += 1;
         }
         let most = users.into_values().filter(|(decodes, _)| *decodes > 0).map(|(decodes, prompts)| {
-            let further = prompts.saturating_sub(1).min((MOST_PROMPTS - 1) * decodes);
-            o.prompt_tokens_beside_decode.saturating_mul(decodes + further) / decodes
+            let further = prompts.saturating_sub(1).min(decodes);
+            o.prompt_tokens_beside_decode.saturating_mul(decodes + 2 * further) / decodes
         });
         most.min().unwrap_or(o.step_tokens)
     }

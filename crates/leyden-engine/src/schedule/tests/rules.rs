@@ -28,16 +28,19 @@ fn a_long_prompt_is_cut_beside_those_who_decode() {
 }
 
 #[test]
-fn a_step_takes_longer_where_more_wait_for_a_first_token_than_for_the_next() {
+fn a_step_takes_longer_where_many_wait_for_a_first_token() {
     let options = SchedulerOptions { prompt_tokens_beside_decode: 16, ..options() };
-    // One who decodes and so many of the same key that come: that much again for each but the first, four times at most.
-    for (prompts, tokens) in [(1, 16), (2, 32), (3, 48), (4, 64), (7, 64)] {
+    // Those who decode and those of the same key who come.
+    for (decoding, prompts, tokens) in
+        [(1, 1, 16), (1, 2, 48), (1, 7, 48), (4, 2, 24), (4, 3, 32), (4, 4, 40)]
+    {
         let mut sim = Sim::new(options, 64);
-        sim.submit(request(1, 1, prompt(1, 10), 100));
+        (0..decoding).for_each(|i| sim.submit(request(i, 1, prompt(i as u32, 10), 100)));
         sim.step();
         (0..prompts).for_each(|i| sim.submit(request(10 + i, 1, prompt(10 + i as u32, 200), 1)));
         let step = sim.step();
-        assert_eq!(step.scheduled.iter().map(|s| s.tokens).sum::<usize>(), 1 + tokens, "{prompts} prompts");
+        let sum = step.scheduled.iter().map(|s| s.tokens).sum::<usize>();
+        assert_eq!(sum, decoding as usize + tokens, "{prompts} prompts beside {decoding}");
     }
     // Those of another key or a lower priority, and those there is no place or no room for, take nobody's time.
     for (key, priority, running, blocks) in [(2, 0, 8, 64), (1, -1, 8, 64), (1, 0, 2, 64), (1, 0, 8, 6)] {

@@ -141,7 +141,7 @@ impl Sim {
         assert!(total <= o.step_tokens, "{total} tokens");
         let decodes: Vec<_> = step.scheduled.iter().filter(|s| decoding.contains(&s.request)).collect();
         if !decodes.is_empty() {
-            let most = o.prompt_tokens_beside_decode as f64 * (1.0 + self.crowd(decoding).min(3.0));
+            let most = o.prompt_tokens_beside_decode as f64 * (1.0 + 2.0 * self.crowd(decoding).min(1.0));
             let prompts = (total - decodes.len()) as f64;
             assert!(prompts < most + 0.001, "{prompts} of {most} beside those that decode");
         }
