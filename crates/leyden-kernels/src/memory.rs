@@ -6,6 +6,7 @@
 use serde::Serialize;
 use std::fmt;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 const HUGE: usize = 2 << 20;
@@ -198,6 +199,40 @@ impl Drop for HugeBuf {
 impl fmt::Debug for HugeBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HugeBuf").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+/// A block of values that begins at a multiple of 64 bytes, so that no vector of it lies in two cache lines, which would
+/// be read one after the other.
+pub(crate) struct Aligned<T> {
+    values: Vec<T>,
+    first: usize,
+    len: usize,
+}
+
+impl<T: Copy + Default> Aligned<T> {
+    /// So many zeros.
+    pub(crate) fn zeroed(len: usize) -> Self {
+        let spare = 64 / size_of::<T>() - 1;
+        let values = vec![T::default(); len + spare];
+        let first = values.as_ptr().align_offset(64).min(spare);
+        Aligned { values, first, len }
+    }
+}
+
+impl<T> Deref for Aligned<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        &self.values[self.first..self.first + self.len]
+    }
+}
+
+impl<T> DerefMut for Aligned<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.values[self.first..self.first + self.len]
     }
 }
 

@@ -8,8 +8,7 @@ use crate::activations::{Tile, quantise_column_a32};
 use crate::isa::{Isa, Tier, dispatch};
 use crate::matmul::MAX_COLUMNS;
 use crate::matmul::format::q8_0;
-use crate::memory::Disjoint;
-use crate::ops::Lanes;
+use crate::memory::{Aligned, Disjoint};
 use std::ops::Range;
 
 /// The largest head size.
@@ -134,6 +133,7 @@ fn scores<I: Isa, const R: usize, const G: usize>(
         Queries::Codes { codes, scales, sums } => {
             let size = keys.bytes.len() / (BLOCK_TOKENS / KEY_TOKENS);
             let (panels, few) = (keys.bytes.chunks_exact(size), task.visible.len() < MANY);
+            let Products(y) = &mut Products([0.0; MAX_COLUMNS * KEY_TOKENS]);
             for rows in tiles(task.visible.len(), task.tier) {
                 let at = |values: usize| rows.start * values..rows.end * values;
                 let tile = Tile {
@@ -153,19 +153,21 @@ fn scores<I: Isa, const R: usize, const G: usize>(
                     if few {
                         fetch(isa, &keys.next[group * size..][..size]);
                     }
-                    let mut y = [0.0; MAX_COLUMNS * KEY_TOKENS];
                     // SAFETY: the Tier proves the features; a group of keys is a panel of Q8_0 weights of depth
                     // dim, the tile holds the queries on its grid, and y has room for every row.
-                    unsafe { function(panel, dim, &tile, &mut y) };
+                    unsafe { function(panel, dim, &tile, y) };
                     for (row, y) in out[rows.clone()].iter_mut().zip(y.as_chunks::<KEY_TOKENS>().0) {
-                        let scaled: Lanes = std::array::from_fn(|i| y[i] * task.scale);
-                        row[group * KEY_TOKENS..][..KEY_TOKENS].copy_from_slice(&scaled);
+                        row.as_chunks_mut::<KEY_TOKENS>().0[group] = isa.scaled(y, task.scale);
                     }
                 }
             }
         }
     }
 }
+
+/// What a kernel of Q8_0 weights writes, with no vector in two cache lines.
+#[repr(align(64))]
+struct Products([f32; MAX_COLUMNS * KEY_TOKENS]);
 
 /// Asks for memory that the next tile will read.
 #[inline(always)]
@@ -183,21 +185,22 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &
     let kv_type = task.cache.shape().kv_type;
     let queries = Queries::new::<I, R>(isa, task);
     let padded = n.next_multiple_of(R);
-    let mut partial = vec![0.0; padded * dim];
-    let mut p = vec![[0.0; BLOCK_TOKENS]; padded];
+    let mut partial = Aligned::zeroed(padded * dim);
+    let mut p = Aligned::zeroed(padded * BLOCK_TOKENS);
+    let p = p.as_chunks_mut::<BLOCK_TOKENS>().0;
     let convert = n >= MANY && kv_type != KvType::F32;
-    let mut floats = [(); 2].map(|()| if convert { vec![0.0; BLOCK_TOKENS * dim] } else { Vec::new() });
+    let mut floats = [(); 2].map(|()| Aligned::zeroed(if convert { BLOCK_TOKENS * dim } else { 0 }));
     let most = task.visible.iter().copied().max().unwrap_or(0);
     for index in task.tiles.clone() {
         let block = task.blocks[index];
         let tokens = (most - index * BLOCK_TOKENS).min(BLOCK_TOKENS);
         let bytes = task.cache.keys(task.layer, block, task.head);
-        let ahead = task.blocks[..task.tiles.end].get(index + 1).copied().unwrap_or(block);
-        let next = task.cache.keys(task.layer, ahead, task.head);
-        let mut keys = Keys { kv_type, bytes, next, dim };
+        let next = task.blocks[..task.tiles.end].get(index + 1).copied().unwrap_or(block);
+        let ahead =
+            [task.cache.keys(task.layer, next, task.head), task.cache.values(task.layer, next, task.head)];
+        let mut keys = Keys { kv_type, bytes, next: ahead[0], dim };
         let bytes = task.cache.values(task.layer, block, task.head);
-        let next = task.cache.values(task.layer, ahead, task.head);
-        let mut values = Values { kv_type, bytes, next, dim };
+        let mut values = Values { kv_type, bytes, next: ahead[1], dim };
         if convert {
             let [k, v] = &mut floats;
             if kv_type == KvType::F16 {
@@ -205,7 +208,7 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &
             }
             values = values.to_floats(isa, tokens, v);
         }
-        scores::<I, R, G>(isa, task, keys, tokens, &queries, &mut p);
+        scores::<I, R, G>(isa, task, keys, tokens, &queries, p);
         let mut tops = [(f32::NEG_INFINITY, 0.0_f32); ROWS];
         for r in 0..n {
             let count = task.visible[r].saturating_sub(index * BLOCK_TOKENS).min(BLOCK_TOKENS);
@@ -215,10 +218,15 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &
                 p[r] = [0.0; BLOCK_TOKENS];
             }
         }
+        let pieces = padded / R * (dim / 16).div_ceil(G);
+        let mut parts = ahead.map(|next| next.chunks(next.len().div_ceil(pieces).next_multiple_of(64)));
         for r in (0..n).step_by(R) {
             let (p, partial) = (&p[r..], &mut partial[r * dim..]);
             let mut d = 0;
             while d + 16 * G <= dim {
+                if convert {
+                    parts.iter_mut().filter_map(Iterator::next).for_each(|part| fetch(isa, part));
+                }
                 isa.weigh::<R, G>(values, tokens, d, p, partial);
                 d += 16 * G;
             }
@@ -374,7 +382,7 @@ impl Driver<'_> {
     /// All tiles of some rows.
     fn whole(&self, rows: &Rows<'_>) {
         self.with_task(rows, 0..rows.tiles(), |task| {
-            let mut result = vec![0.0; rows.len() * self.dim];
+            let mut result = Aligned::zeroed(rows.len() * self.dim);
             attend_on(self.tier, task, &mut result);
             self.write(rows, &result);
         });

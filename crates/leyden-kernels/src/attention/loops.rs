@@ -81,9 +81,9 @@ impl Values<'_> {
             for ((row, codes), scales) in rows.zip(codes.chunks_exact(self.dim)).zip(scales) {
                 let blocks = row.as_chunks_mut::<32>().0.iter_mut().zip(codes.as_chunks::<32>().0);
                 for ((x, codes), s) in blocks.zip(scales.as_chunks::<2>().0) {
-                    let s = isa.f16_to_f32(&[u16::from_le_bytes(*s); 16]);
-                    for i in 0..32 {
-                        x[i] = f32::from(codes[i] as i8) * s[i % 16];
+                    let s = isa.f16_to_f32(&[u16::from_le_bytes(*s); 16])[0];
+                    for (x, codes) in x.as_chunks_mut::<16>().0.iter_mut().zip(codes.as_chunks::<16>().0) {
+                        *x = isa.scaled_bytes(codes, s);
                     }
                 }
             }
@@ -359,6 +359,28 @@ fn sums<D: Whole, const R: usize, const G: usize, const SIZE: usize>(
         (v, weights) = (v.wrapping_add(stride), weights.wrapping_add(1));
     }
     sums
+}
+
+/// Sixteen floats times one. Left to itself the compiler may take sixteen rows together, one gathered column after
+/// the other.
+#[inline(always)]
+pub(crate) fn vector_scaled<D: Whole>(d: D, x: &Lanes, by: f32) -> Lanes {
+    let mut y = [0.0; 16];
+    // SAFETY: sixteen floats each, and one.
+    unsafe { d.store(d.mul(d.load_floats(x.as_ptr().cast()), d.splat(&raw const by)), y.as_mut_ptr()) };
+    y
+}
+
+/// Sixteen signed bytes times a float, which the compiler may take one by one.
+#[inline(always)]
+pub(crate) fn vector_scaled_bytes<D: Whole>(d: D, x: &[u8; 16], by: f32) -> Lanes {
+    let mut y = [0.0; 16];
+    // SAFETY: sixteen bytes, one float, and sixteen floats.
+    unsafe {
+        let floats = d.signed_bytes(d.bytes(x.as_ptr()));
+        d.store(d.mul(floats, d.splat(&raw const by)), y.as_mut_ptr());
+    }
+    y
 }
 
 /// Softmax numerators of one row in a tile: returns their maximum score and their sum. Tokens from `count` on

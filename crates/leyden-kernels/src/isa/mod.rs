@@ -235,6 +235,16 @@ pub(crate) trait Isa: Copy {
     fn numerators(self, s: &mut Row, count: usize) -> (f32, f32) {
         loops::plain_numerators(s, count)
     }
+    /// Sixteen floats times one.
+    #[inline(always)]
+    fn scaled(self, x: &[f32; 16], by: f32) -> [f32; 16] {
+        x.map(|x| x * by)
+    }
+    /// Sixteen signed bytes times a float.
+    #[inline(always)]
+    fn scaled_bytes(self, x: &[u8; 16], by: f32) -> [f32; 16] {
+        x.map(|x| f32::from(x as i8) * by)
+    }
 
     /// Makes `rounds` rounds of independent products of 8-bit integers in registers, as many a cycle as the
     /// instruction set can; returns how many.
@@ -329,6 +339,16 @@ macro_rules! vector_attention {
         fn numerators(self, s: &mut Row, count: usize) -> (f32, f32) {
             let $token = self;
             loops::vector_numerators($dot, s, count)
+        }
+        #[inline(always)]
+        fn scaled(self, x: &[f32; 16], by: f32) -> [f32; 16] {
+            let $token = self;
+            loops::vector_scaled($dot, x, by)
+        }
+        #[inline(always)]
+        fn scaled_bytes(self, x: &[u8; 16], by: f32) -> [f32; 16] {
+            let $token = self;
+            loops::vector_scaled_bytes($dot, x, by)
         }
     };
 }

@@ -15,6 +15,7 @@ use super::format::{ROWS, TileFn};
 use crate::activations::{Activations, SHIFT};
 use crate::isa::Tier;
 use crate::isa::dot::{Dot, INTEGERS, Whole};
+use crate::memory::Aligned;
 use std::marker::PhantomData;
 
 /// Bytes of 32 codes of 16 rows.
@@ -189,9 +190,8 @@ pub(super) struct Panels<'a> {
     weights: &'a PackedMatrix,
     tier: Tier,
     how: Option<&'static Expanded>,
-    /// Room for the codes of [`at_once`](Self::at_once) panels, from a multiple of 64 bytes on.
-    bytes: Vec<u8>,
-    first: usize,
+    /// Room for the codes of [`at_once`](Self::at_once) panels.
+    bytes: Aligned<u8>,
     /// What was found of them, `[place][k / 128]`.
     norms: Vec<f32>,
     /// The panel that lies in each place, plus 1.
@@ -202,15 +202,15 @@ impl<'a> Panels<'a> {
     /// For a task of up to `panels` panels, each of which meets `tiles` tiles.
     pub(super) fn new(weights: &'a PackedMatrix, tier: Tier, panels: usize, tiles: usize) -> Panels<'a> {
         let how = if tiles >= FEWEST { (weights.format.expanded)(tier.level()) } else { None };
-        let (mut bytes, mut first, mut norms, mut places) = (Vec::new(), 0, Vec::new(), Vec::new());
-        if how.is_some() {
-            let at_once = (AT_ONCE_BYTES / (weights.k * ROWS)).clamp(1, panels.max(1));
-            places.resize(at_once, 0);
-            norms.resize(weights.k / 128 * at_once, 0.0);
-            bytes.resize(weights.k * ROWS * at_once + 63, 0);
-            first = bytes.as_ptr().align_offset(64).min(63);
+        let at_once = how.map_or(0, |_| (AT_ONCE_BYTES / (weights.k * ROWS)).clamp(1, panels.max(1)));
+        Panels {
+            weights,
+            tier,
+            how,
+            bytes: Aligned::zeroed(weights.k * ROWS * at_once),
+            norms: vec![0.0; weights.k / 128 * at_once],
+            panels: vec![0; at_once],
         }
-        Panels { weights, tier, how, bytes, first, norms, panels: places }
     }
 
     /// The panels that should meet all tiles before the next do; `None` if it makes no difference.
@@ -230,7 +230,7 @@ impl<'a> Panels<'a> {
         };
         let (panel, k) = (self.weights.panel(p), self.weights.k);
         let place = p % self.panels.len();
-        let expanded = &mut self.bytes[self.first + place * k * ROWS..][..k * ROWS];
+        let expanded = &mut self.bytes[place * k * ROWS..][..k * ROWS];
         let norms = &mut self.norms[place * (k / 128)..][..k / 128];
         if self.panels[place] != p + 1 {
             // SAFETY: as of the tile below; the buffer was made for this format.

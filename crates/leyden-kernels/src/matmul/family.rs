@@ -9,7 +9,7 @@
 //! them gives the same bits; the float operations are the definition's, one chain per row.
 
 use super::format::ROWS;
-use crate::activations::{Peaks, Tile};
+use crate::activations::Tile;
 use crate::isa::dot::{Dot, FLOATS, INTEGERS, Unpack, WORDS};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -411,14 +411,12 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
             }
             for half in 0..2 {
                 let i = sb * 2 + half;
-                let under =
-                    |squares: fn(&Peaks) -> i32, most: f32| t.norms[i] * squares(&t.peaks[i]) as f32 <= most;
                 let scaled = if always
                     || look && t.peaks[i].sums[peak] <= limit
-                    || norms == OF_BLOCKS && under(|p| p.squares_of_16, NARROW)
+                    || norms == OF_BLOCKS && t.norms[i] * t.peaks[i].squares_of_16 as f32 <= NARROW
                 {
                     scaled_half::<D, F, SIGNED, WORDS, C>(d, &f, t, sb, half, starts)
-                } else if norms == OF_TOTALS && under(|p| p.squares_of_96, EXACT) {
+                } else if norms == OF_TOTALS && t.norms[i] * t.peaks[i].squares_of_96 as f32 <= EXACT {
                     scaled_half::<D, F, SIGNED, FLOATS, C>(d, &f, t, sb, half, starts)
                 } else {
                     scaled_half::<D, F, SIGNED, HOW, C>(d, &f, t, sb, half, starts)

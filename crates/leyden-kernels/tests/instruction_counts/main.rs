@@ -49,7 +49,7 @@ const PRODUCTS: &[Products] = &[
         formats: &[
             (DType::Q4K, [914, 2343]),
             (DType::Q5K, [1418, 3821]),
-            (DType::Q6K, [1573, 3680]),
+            (DType::Q6K, [1573, 3678]),
             (DType::Q8_0, [1016, 3424]),
             (DType::Q4_0, [792, 2592]),
             (DType::IQ4XS, [1404, 3835]),
@@ -61,9 +61,9 @@ const PRODUCTS: &[Products] = &[
         level: Level::Avx512,
         columns: [1, 12],
         formats: &[
-            (DType::Q4K, [466, 1786]),
-            (DType::Q5K, [528, 1938]),
-            (DType::Q6K, [698, 2275]),
+            (DType::Q4K, [464, 1809]),
+            (DType::Q5K, [528, 1962]),
+            (DType::Q6K, [698, 2352]),
             (DType::Q8_0, [312, 1560]),
             (DType::Q4_0, [344, 1624]),
             (DType::IQ4XS, [468, 1926]),
@@ -76,12 +76,12 @@ const PRODUCTS: &[Products] = &[
 /// Query rows and head size of attention, and what one tile of cached tokens takes: scores, softmax, weighted
 /// values and merging. A few rows read the cache as it is; with many it is turned into floats first.
 const ATTENTION: &[(Level, KvType, [usize; 2], u64)] = &[
-    (Level::Avx2, KvType::F16, [4, 64], 12614),
-    (Level::Avx2, KvType::Q8_0, [4, 64], 14618),
-    (Level::Avx2, KvType::F32, [16, 32], 26808),
-    (Level::Avx512, KvType::F16, [4, 64], 6820),
-    (Level::Avx512, KvType::Q8_0, [4, 64], 6879),
-    (Level::Avx512, KvType::F32, [16, 32], 12191),
+    (Level::Avx2, KvType::F16, [4, 64], 12694),
+    (Level::Avx2, KvType::Q8_0, [4, 64], 14552),
+    (Level::Avx2, KvType::F32, [16, 32], 26967),
+    (Level::Avx512, KvType::F16, [4, 64], 6855),
+    (Level::Avx512, KvType::Q8_0, [4, 64], 6749),
+    (Level::Avx512, KvType::F32, [16, 32], 12151),
 ];
 
 /// A loop whose instructions are counted.
