@@ -2,7 +2,7 @@
 
 use super::cache::{BLOCK_TOKENS, KEY_TOKENS, KvCache, KvType};
 use super::loops::{Keys, Row, Values};
-use super::merge::{Merger, Piece, ROWS, Sink};
+use super::merge::{Merger, Piece, ROWS, Sink, padded};
 use crate::Cpu;
 use crate::activations::{Tile, quantise_column_a32};
 use crate::isa::{Isa, Tier, dispatch};
@@ -184,9 +184,7 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &
     let (n, dim) = (task.visible.len(), task.dim);
     let kv_type = task.cache.shape().kv_type;
     let queries = Queries::new::<I, R>(isa, task);
-    let padded = n.next_multiple_of(R);
-    let mut partial = Aligned::zeroed(padded * dim);
-    let mut p = Aligned::zeroed(padded * BLOCK_TOKENS);
+    let mut p = Aligned::zeroed(padded(n) * BLOCK_TOKENS);
     let p = p.as_chunks_mut::<BLOCK_TOKENS>().0;
     let convert = n >= MANY && kv_type != KvType::F32;
     let mut floats = [(); 2].map(|()| Aligned::zeroed(if convert { BLOCK_TOKENS * dim } else { 0 }));
@@ -218,24 +216,25 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &
                 p[r] = [0.0; BLOCK_TOKENS];
             }
         }
-        let pieces = padded / R * (dim / 16).div_ceil(G);
+        let pieces = n.div_ceil(R) * (dim / 16).div_ceil(G);
         let mut parts = ahead.map(|next| next.chunks(next.len().div_ceil(pieces).next_multiple_of(64)));
+        sink.begin(index, &tops);
         for r in (0..n).step_by(R) {
-            let (p, partial) = (&p[r..], &mut partial[r * dim..]);
+            let (p, mut out) = (&p[r..], sink.rows(r));
             let mut d = 0;
             while d + 16 * G <= dim {
                 if convert {
                     parts.iter_mut().filter_map(Iterator::next).for_each(|part| fetch(isa, part));
                 }
-                isa.weigh::<R, G>(values, tokens, d, p, partial);
+                isa.weigh::<R, G>(values, tokens, d, p, &mut out);
                 d += 16 * G;
             }
             while d < dim {
-                isa.weigh::<R, 1>(values, tokens, d, p, partial);
+                isa.weigh::<R, 1>(values, tokens, d, p, &mut out);
                 d += 16;
             }
         }
-        sink.tile(index, &tops, &partial);
+        sink.end();
     }
 }
 
@@ -255,7 +254,7 @@ fn go_over<I: Isa>(isa: I, task: &Task<'_>, sink: &mut impl Sink) {
     }
 }
 
-/// Attention of a task over all tiles; `out` has the shape of the queries.
+/// Attention of a task over all tiles; `out` has the shape of the queries, and [`padded`] rows.
 #[inline(always)]
 fn attend<I: Isa>(isa: I, task: &Task<'_>, out: &mut [f32]) {
     let mut merger = Merger::new(task.visible, task.dim, out);
@@ -382,7 +381,7 @@ impl Driver<'_> {
     /// All tiles of some rows.
     fn whole(&self, rows: &Rows<'_>) {
         self.with_task(rows, 0..rows.tiles(), |task| {
-            let mut result = Aligned::zeroed(rows.len() * self.dim);
+            let mut result = Aligned::zeroed(padded(rows.len()) * self.dim);
             attend_on(self.tier, task, &mut result);
             self.write(rows, &result);
         });
@@ -410,7 +409,7 @@ impl Driver<'_> {
             let tops = unsafe { kept_tops.range(start, count) };
             // SAFETY: as above.
             let partial = unsafe { kept.range(start * self.dim, count * self.dim) };
-            let mut piece = Piece { first, tops, partial, rows: n, dim: self.dim };
+            let mut piece = Piece::new(first, (n, self.dim), tops, partial);
             self.with_task(rows, first..last, |task| attend_piece_on(self.tier, task, &mut piece));
         });
         cpu.pool().run(all.len(), |i| {

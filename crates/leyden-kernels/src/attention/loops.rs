@@ -3,6 +3,7 @@
 //! the same, so both give the same bits.
 
 use super::cache::{BLOCK_TOKENS, KEY_TOKENS, KvType};
+use super::merge::{Destination, Factors};
 use crate::isa::Isa;
 use crate::isa::dot::Whole;
 use crate::ops::{Lanes, exp16, join};
@@ -99,11 +100,17 @@ impl Values<'_> {
     }
 
     #[inline(always)]
-    fn check<const R: usize, const G: usize>(&self, tokens: usize, d: usize, p: &[Row], out: &[f32]) {
+    fn check<const R: usize, const G: usize>(
+        &self,
+        tokens: usize,
+        d: usize,
+        p: &[Row],
+        (out, factors): (&[f32], Option<&[Factors]>),
+    ) {
         let scales = if self.kv_type == KvType::Q8_0 { BLOCK_TOKENS * self.dim / 32 * 2 } else { 0 };
         assert!(self.bytes.len() == self.value_bytes() + scales);
         assert!(tokens <= BLOCK_TOKENS && p.len() >= R && d + 16 * G <= self.dim && d.is_multiple_of(16));
-        assert!(out.len() >= R * self.dim);
+        assert!(out.len() >= R * self.dim && factors.is_none_or(|f| f.len() >= R));
     }
 }
 
@@ -236,7 +243,7 @@ fn ask<D: Whole>(d: D, p: *const u8, bytes: usize) -> *const u8 {
 }
 
 /// Values of `tokens` tokens, weighted by the rows of `p` and added in order of token, at `16 * G` values from
-/// `at` on; into rows of `dim` values.
+/// `at` on; into rows of `dim` values, as [`Destination`] says.
 #[inline(always)]
 pub(crate) fn plain_weigh<I: Isa, const R: usize, const G: usize>(
     isa: I,
@@ -244,9 +251,10 @@ pub(crate) fn plain_weigh<I: Isa, const R: usize, const G: usize>(
     tokens: usize,
     at: usize,
     p: &[Row],
-    out: &mut [f32],
+    to: &mut Destination<'_>,
 ) {
-    values.check::<R, G>(tokens, at, p, out);
+    let (out, factors) = to.parts();
+    values.check::<R, G>(tokens, at, p, (out, factors));
     let (dim, size) = (values.dim, values.kv_type.value_bytes());
     let scales = values.value_bytes();
     for d in (at..at + 16 * G).step_by(16) {
@@ -273,7 +281,11 @@ pub(crate) fn plain_weigh<I: Isa, const R: usize, const G: usize>(
             }
         }
         for r in 0..R {
-            out[r * dim + d..][..16].copy_from_slice(&sums[r]);
+            let out = &mut out[r * dim + d..][..16];
+            match factors {
+                None => out.copy_from_slice(&sums[r]),
+                Some(factors) => factors[r].merge(out, &sums[r]),
+            }
         }
     }
 }
@@ -286,9 +298,10 @@ pub(crate) fn vector_weigh<D: Whole, const R: usize, const G: usize>(
     tokens: usize,
     at: usize,
     p: &[Row],
-    out: &mut [f32],
+    to: &mut Destination<'_>,
 ) {
-    values.check::<R, G>(tokens, at, p, out);
+    let (out, factors) = to.parts();
+    values.check::<R, G>(tokens, at, p, (out, factors));
     let dim = values.dim;
     let (bytes, scales) = values.bytes.split_at(values.value_bytes());
     let next = values.next.as_ptr();
@@ -317,9 +330,25 @@ pub(crate) fn vector_weigh<D: Whole, const R: usize, const G: usize>(
         }
     };
     for r in 0..R {
-        for g in 0..G {
-            // SAFETY: out holds R rows of dim values.
-            unsafe { d.store(sums[r][g], out.as_mut_ptr().add(r * dim + at + 16 * g)) };
+        let out = out.as_mut_ptr().wrapping_add(r * dim + at);
+        match factors.map(|f| &f[r]) {
+            None => {
+                for g in 0..G {
+                    // SAFETY: out holds R rows of dim values.
+                    unsafe { d.store(sums[r][g], out.add(16 * g)) };
+                }
+            }
+            Some(Factors { sees: false, .. }) => {}
+            Some(Factors { before, now, .. }) => {
+                // SAFETY: as above; a factor is a readable float.
+                unsafe {
+                    let (before, now) = (d.splat(before), d.splat(now));
+                    for g in 0..G {
+                        let o = d.load_floats(out.add(16 * g).cast());
+                        d.store(d.fma(o, before, d.mul(sums[r][g], now)), out.add(16 * g));
+                    }
+                }
+            }
         }
     }
 }

@@ -12,7 +12,7 @@
 mod cache;
 mod kernel;
 pub(crate) mod loops;
-mod merge;
+pub(crate) mod merge;
 
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@
 //! the same bits on every tier.
 
 use crate::attention::loops::{self, Keys, Row, Values};
+use crate::attention::merge::Destination;
 use std::fmt;
 
 #[cfg(target_arch = "x86_64")]
@@ -226,9 +227,9 @@ pub(crate) trait Isa: Copy {
         tokens: usize,
         at: usize,
         p: &[Row],
-        out: &mut [f32],
+        to: &mut Destination<'_>,
     ) {
-        loops::plain_weigh::<Self, R, G>(self, values, tokens, at, p, out);
+        loops::plain_weigh::<Self, R, G>(self, values, tokens, at, p, to);
     }
     /// Softmax numerators of attention; see [`loops::plain_numerators`], which defines them.
     #[inline(always)]
@@ -330,10 +331,10 @@ macro_rules! vector_attention {
             tokens: usize,
             at: usize,
             p: &[Row],
-            out: &mut [f32],
+            to: &mut $crate::attention::merge::Destination<'_>,
         ) {
             let $token = self;
-            loops::vector_weigh::<_, R, G>($dot, values, tokens, at, p, out);
+            loops::vector_weigh::<_, R, G>($dot, values, tokens, at, p, to);
         }
         #[inline(always)]
         fn numerators(self, s: &mut Row, count: usize) -> (f32, f32) {
