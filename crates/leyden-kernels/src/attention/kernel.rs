@@ -208,12 +208,18 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &
         }
         scores::<I, R, G>(isa, task, keys, tokens, &queries, p);
         let mut tops = [(f32::NEG_INFINITY, 0.0_f32); ROWS];
-        for r in 0..n {
-            let count = task.visible[r].saturating_sub(index * BLOCK_TOKENS).min(BLOCK_TOKENS);
-            if count > 0 {
-                tops[r] = isa.numerators(&mut p[r], count);
+        let count = |r: usize| {
+            task.visible.get(r).map_or(0, |v| v.saturating_sub(index * BLOCK_TOKENS).min(BLOCK_TOKENS))
+        };
+        for (i, p) in p.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+            let first = i * 16;
+            if n - first >= 16 {
+                let all = isa.numerators_of_16(p, std::array::from_fn(|r| count(first + r)));
+                tops[first..first + 16].copy_from_slice(&all);
             } else {
-                p[r] = [0.0; BLOCK_TOKENS];
+                for r in first..n {
+                    tops[r] = isa.numerators(&mut p[r - first], count(r));
+                }
             }
         }
         let pieces = n.div_ceil(R) * (dim / 16).div_ceil(G);

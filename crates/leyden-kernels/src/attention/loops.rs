@@ -437,6 +437,34 @@ pub(crate) fn plain_numerators(s: &mut Row, count: usize) -> (f32, f32) {
 /// As [`plain_numerators`].
 #[inline(always)]
 pub(crate) fn vector_numerators<D: Whole>(d: D, s: &mut Row, count: usize) -> (f32, f32) {
+    let max = d.join_max(maxima(d, s, count));
+    exponentials(s, count, max);
+    (max, d.join_sum(sums_of(d, s)))
+}
+
+/// [`plain_numerators`] of sixteen rows, whose lanes are joined together.
+#[inline(always)]
+pub(crate) fn vector_numerators_of_16<D: Whole>(
+    d: D,
+    rows: &mut [Row; 16],
+    counts: [usize; 16],
+) -> [(f32, f32); 16] {
+    let mut joined = [d.zeros(); 16];
+    for r in 0..16 {
+        joined[r] = maxima(d, &mut rows[r], counts[r]);
+    }
+    let max = d.join_maxima(&joined);
+    for r in 0..16 {
+        exponentials(&mut rows[r], counts[r], max[r]);
+        joined[r] = sums_of(d, &rows[r]);
+    }
+    let sums = d.join_sums(&joined);
+    std::array::from_fn(|r| (max[r], sums[r]))
+}
+
+/// The greatest scores of each sixteenth token.
+#[inline(always)]
+fn maxima<D: Whole>(d: D, s: &mut Row, count: usize) -> D::Floats {
     if count < BLOCK_TOKENS {
         s[count..].fill(f32::NEG_INFINITY);
     }
@@ -447,14 +475,18 @@ pub(crate) fn vector_numerators<D: Whole>(d: D, s: &mut Row, count: usize) -> (f
         // SAFETY: sixteen floats.
         max = d.max(max, unsafe { d.load_floats(c.as_ptr().cast()) });
     }
-    let max = d.join_max(max);
-    exponentials(s, count, max);
+    max
+}
+
+/// The sums of each sixteenth token's number.
+#[inline(always)]
+fn sums_of<D: Whole>(d: D, s: &Row) -> D::Floats {
     let mut sum = d.zeros();
     for c in s.as_chunks::<16>().0 {
         // SAFETY: sixteen floats.
         sum = d.sum(sum, unsafe { d.load_floats(c.as_ptr().cast()) });
     }
-    (max, d.join_sum(sum))
+    sum
 }
 
 /// `e^(s - max)` of the first `count` tokens; the rest become zero.

@@ -210,6 +210,16 @@ pub(crate) trait Whole: Dot {
     fn join_sum(self, a: Self::Floats) -> f32;
     /// The maximum of all lanes in the same order, where a later lane wins by being greater.
     fn join_max(self, a: Self::Floats) -> f32;
+    /// [`Whole::join_sum`] of each of sixteen.
+    #[inline(always)]
+    fn join_sums(self, a: &[Self::Floats; 16]) -> [f32; 16] {
+        std::array::from_fn(|i| self.join_sum(a[i]))
+    }
+    /// [`Whole::join_max`] of each of sixteen.
+    #[inline(always)]
+    fn join_maxima(self, a: &[Self::Floats; 16]) -> [f32; 16] {
+        std::array::from_fn(|i| self.join_max(a[i]))
+    }
     /// One half for every row.
     unsafe fn splat_half(self, p: *const u8) -> Self::Floats;
     /// Signed bytes as floats.

@@ -236,6 +236,11 @@ pub(crate) trait Isa: Copy {
     fn numerators(self, s: &mut Row, count: usize) -> (f32, f32) {
         loops::plain_numerators(s, count)
     }
+    /// [`Isa::numerators`] of sixteen rows.
+    #[inline(always)]
+    fn numerators_of_16(self, s: &mut [Row; 16], counts: [usize; 16]) -> [(f32, f32); 16] {
+        std::array::from_fn(|r| self.numerators(&mut s[r], counts[r]))
+    }
     /// Sixteen floats times one.
     #[inline(always)]
     fn scaled(self, x: &[f32; 16], by: f32) -> [f32; 16] {
@@ -340,6 +345,11 @@ macro_rules! vector_attention {
         fn numerators(self, s: &mut Row, count: usize) -> (f32, f32) {
             let $token = self;
             loops::vector_numerators($dot, s, count)
+        }
+        #[inline(always)]
+        fn numerators_of_16(self, s: &mut [Row; 16], counts: [usize; 16]) -> [(f32, f32); 16] {
+            let $token = self;
+            loops::vector_numerators_of_16($dot, s, counts)
         }
         #[inline(always)]
         fn scaled(self, x: &[f32; 16], by: f32) -> [f32; 16] {
