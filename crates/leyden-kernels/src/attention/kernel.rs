@@ -247,7 +247,8 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &
 /// Attention of a task, with as many rows and vectors together as the instruction set has registers for.
 #[inline(always)]
 fn go_over<I: Isa>(isa: I, task: &Task<'_>, sink: &mut impl Sink) {
-    // Sixteen sums where they stay in registers, else four; a count between wastes a few rows.
+    // Sixteen sums where they stay in registers, else four; a count between wastes a few rows. Two vectors rather than one
+    // for many rows: a load of a weight for each product keeps both load ports busy.
     match (I::MANY_REGISTERS, task.visible.len()) {
         (false, 1) => rows::<I, 1, 4>(isa, task, sink),
         (false, 2) => rows::<I, 2, 2>(isa, task, sink),
@@ -255,8 +256,7 @@ fn go_over<I: Isa>(isa: I, task: &Task<'_>, sink: &mut impl Sink) {
         (true, 1) => rows::<I, 1, 4>(isa, task, sink),
         (true, 2) => rows::<I, 2, 4>(isa, task, sink),
         (true, 3 | 4) => rows::<I, 4, 4>(isa, task, sink),
-        (true, 5..=8) => rows::<I, 8, 2>(isa, task, sink),
-        (true, _) => rows::<I, 16, 1>(isa, task, sink),
+        (true, _) => rows::<I, 8, 2>(isa, task, sink),
     }
 }
 
