@@ -53,7 +53,7 @@ pub(crate) struct Factors {
 }
 
 impl Factors {
-    /// `values * now + before`, one rounding after the other, which is the definition for all instruction sets.
+    /// `fma(out, before, values * now)`: two roundings, which is the definition for all instruction sets.
     #[inline(always)]
     pub(crate) fn merge(self, out: &mut [f32], values: &[f32]) {
         if self.sees {

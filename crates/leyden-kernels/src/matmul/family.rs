@@ -336,8 +336,8 @@ unsafe fn float_step<D: Dot, F: FloatRow, const C: usize>(
     }
 }
 
-/// The largest of a tile's [`Peaks::sums`] with which the sums of one block of a super format fit
-/// 16 bits, and which of them that is. With `starts` the sums are of codes as they are meant, else as they are stored.
+/// The largest of a tile's [`Peaks::sums`](crate::activations::Peaks) with which the sums of one block of a super format
+/// fit 16 bits, and which of them that is. With `starts` the sums are of codes as they are meant, else as they are stored.
 const fn fit<F: Super>(starts: bool) -> (i32, usize) {
     let (codes, signed) = match (starts, F::SIGNED) {
         (true, false) => (if F::ZERO > F::MAX - F::ZERO { F::ZERO } else { F::MAX - F::ZERO }, true),

@@ -49,7 +49,7 @@ const PRODUCTS: &[Products] = &[
         formats: &[
             (DType::Q4K, [914, 2343]),
             (DType::Q5K, [1418, 3821]),
-            (DType::Q6K, [1573, 3678]),
+            (DType::Q6K, [1573, 3680]),
             (DType::Q8_0, [1016, 3424]),
             (DType::Q4_0, [792, 2592]),
             (DType::IQ4XS, [1404, 3835]),
@@ -61,9 +61,9 @@ const PRODUCTS: &[Products] = &[
         level: Level::Avx512,
         columns: [1, 12],
         formats: &[
-            (DType::Q4K, [464, 1809]),
-            (DType::Q5K, [528, 1962]),
-            (DType::Q6K, [698, 2352]),
+            (DType::Q4K, [466, 1786]),
+            (DType::Q5K, [528, 1938]),
+            (DType::Q6K, [698, 2275]),
             (DType::Q8_0, [312, 1560]),
             (DType::Q4_0, [344, 1624]),
             (DType::IQ4XS, [468, 1926]),
