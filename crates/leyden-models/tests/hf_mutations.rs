@@ -304,7 +304,7 @@ fn damaged_configurations_compute_or_are_refused_by_name() {
         let folder = folder.path().join(checkpoint);
         std::fs::create_dir(&folder).unwrap();
         let fixture =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../leyden/tests/fixtures/hf").join(checkpoint);
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../leyden-engine/tests/fixtures/hf").join(checkpoint);
         for file in std::fs::read_dir(fixture).unwrap() {
             let file = file.unwrap();
             std::fs::copy(file.path(), folder.join(file.file_name())).unwrap();

@@ -9,7 +9,7 @@ use crate::program::{Files, leyden, shared};
 
 /// A checkpoint of the fixtures.
 pub(crate) fn checkpoint(name: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hf").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../leyden-engine/tests/fixtures/hf").join(name)
 }
 
 /// A tokenizer with a token for every ASCII letter and mark, and two special ones: 97 of the 128 that the

@@ -4,7 +4,7 @@
 //! the same file: what is compared is the mean Kullback-Leibler divergence of the next token's distribution from that
 //! of the same weights with F32 activations (`tests/golden/make/divergence.py`).
 
-use super::shared::{emulated, engine, one, own, shared};
+use super::shared::{embedded, emulated, engine, one, own, shared};
 use leyden_engine::Outputs;
 use leyden_kernels::Tier;
 use leyden_kernels::attention::KvType;
@@ -32,7 +32,7 @@ struct Storyteller {
 }
 
 fn storyteller(dtype: DType) -> Storyteller {
-    let from = Gguf::open(&own("model/storyteller-q8_0.gguf")).unwrap();
+    let from = Gguf::open(&embedded()).unwrap();
     let (mut file, mut decoded) = (GgufWriter::new(), GgufWriter::new());
     for (key, value) in from.metadata().iter() {
         file.set(key, value.clone());
@@ -212,7 +212,7 @@ fn rounded_activations_diverge_no_more_than_llama_cpps() {
 }
 
 #[test]
-#[ignore = "the table of docs/benchmarks.md: cargo test --release -p leyden --test model -- --ignored --nocapture whole_text"]
+#[ignore = "the table of docs/benchmarks.md: cargo test --release -p leyden-engine --test model -- --ignored --nocapture whole_text"]
 fn divergence_over_the_whole_text() {
     compare(WINDOWS);
 }
@@ -222,7 +222,7 @@ fn divergence_over_the_whole_text() {
 fn write_divergence_files() {
     let Some(text) = shared("demo-model/heldout.txt") else { return };
     let text = std::fs::read_to_string(text).unwrap();
-    let from = Gguf::open(&own("model/storyteller-q8_0.gguf")).unwrap();
+    let from = Gguf::open(&embedded()).unwrap();
     let tokenizer = leyden_text::from_gguf(from.metadata(), "storyteller").unwrap();
     let ids = tokenizer.encode(&text, Special::AsText).unwrap();
     let bos = tokenizer.bos().unwrap();

@@ -13,6 +13,11 @@ pub(crate) fn own(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
+/// The model that the program carries.
+pub(crate) fn embedded() -> PathBuf {
+    own("../leyden/model/storyteller-q8_0.gguf")
+}
+
 /// A file beside the checkout; `None`, with the reason printed, where there is none.
 pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     let file = own("../../../shared").join(path);

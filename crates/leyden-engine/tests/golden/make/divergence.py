@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Divergence of llama.cpp's logits from F32 activations, per weight type: python3 divergence.py FOLDER OUT.json
 
-FOLDER is what `cargo test -p leyden --test model -- --ignored write_divergence_files --nocapture` names: for each type
+FOLDER is what `cargo test -p leyden-engine --test model -- --ignored write_divergence_files --nocapture` names: for each type
 TYPE.gguf, the embedded storyteller in that type; TYPE-decoded.gguf, the same numbers as F32; and TYPE.f32, our logits
 of the latter. tokens.u32 holds windows of 256 tokens. Keys and values F32, flash attention off, each window one batch.
 """

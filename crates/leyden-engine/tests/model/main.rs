@@ -5,10 +5,8 @@
 
 mod architectures;
 mod checkpoints;
-mod constrained;
 mod golden;
 mod invariance;
-mod replicas;
 mod samplers;
 mod scheduling;
 mod shared;

@@ -1,10 +1,10 @@
 //! Answers of the embedded model that follow real schemas: they must parse and validate.
 
-use crate::shared::{emulated, shared};
 use leyden::{GenerateOptions, Grammar, LoadOptions, Model, SamplingParams, SessionOptions};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -53,10 +53,23 @@ fn at(times: &[Duration], share: f64) -> Duration {
     times[((times.len() - 1) as f64 * share) as usize]
 }
 
+/// Real schemas, one a line; `None`, with the reason printed, where the file is absent.
+fn schemas() -> Option<String> {
+    const FILE: &str = "shared/data/schemas/jsonschemabench-sample.jsonl";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(FILE);
+    if path.exists() {
+        return Some(std::fs::read_to_string(path).unwrap());
+    }
+    assert!(std::env::var_os("LEYDEN_CI").is_none(), "{FILE} must exist in CI");
+    // Not `eprintln!`, which a test that passes keeps to itself.
+    let _ = writeln!(std::io::stderr(), "skipped: ../{FILE} is absent");
+    None
+}
+
 /// Generates after every `step`-th schema with each of these seeds; the answers that were finished, and how many were
 /// not.
 fn generate(step: usize, seeds: std::ops::Range<u64>) -> Option<(Vec<Value>, usize)> {
-    let text = std::fs::read_to_string(shared("data/schemas/jsonschemabench-sample.jsonl")?).unwrap();
+    let text = schemas()?;
     let model = Model::embedded(&LoadOptions::default()).unwrap();
     let mut session = model.session(&SessionOptions::default()).unwrap();
     let prompt = model.tokenize("Once").unwrap();
@@ -95,10 +108,8 @@ fn generate(step: usize, seeds: std::ops::Range<u64>) -> Option<(Vec<Value>, usi
 
 #[test]
 fn answers_follow_real_schemas() {
-    // The emulator needs a second for a token.
-    let step = if emulated() { 160 } else { 8 };
-    let Some((rows, _)) = generate(step, 0..1) else { return };
-    assert!(rows.len() >= if emulated() { 0 } else { 10 }, "{}", rows.len());
+    let Some((rows, _)) = generate(8, 0..1) else { return };
+    assert!(rows.len() >= 10, "{}", rows.len());
     validate(&rows);
 }
 

@@ -1,9 +1,8 @@
 //! What a request is answered does not depend on how it was scheduled: alone, in company, in chunks, from the cache,
 //! after preemption, with guesses, on any number of threads.
 
-use super::shared::{emulated, engine, own};
-use leyden::SamplingParams;
-use leyden_engine::sample::Sampler;
+use super::shared::{embedded, emulated, engine};
+use leyden_engine::sample::{Sampler, SamplingParams};
 use leyden_engine::schedule::{
     Chosen, Decision, KeyId, Request, RequestId, Scheduler, SchedulerOptions, verify,
 };
@@ -24,7 +23,7 @@ fn prompt(i: u32) -> Vec<u32> {
 }
 
 fn machine(threads: usize, kv_type: KvType) -> Engine {
-    engine(Arc::new(Gguf::open(&own("model/storyteller-q8_0.gguf")).unwrap()), Tier::best(), threads, kv_type)
+    engine(Arc::new(Gguf::open(&embedded()).unwrap()), Tier::best(), threads, kv_type)
 }
 
 /// What happened besides the answers.

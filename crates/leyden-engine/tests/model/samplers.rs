@@ -1,13 +1,14 @@
 //! The sampling steps against llama.cpp's: the same tokens are left, with the same probabilities
 //! (`tests/golden/make/samplers.py`).
 
-use super::shared::own;
-use leyden::{
-    Dry, DynamicTemperature, LoadOptions, Mirostat, MirostatVersion, Model, Penalties, SamplingParams,
-    SamplingStep, Xtc, sequence_breakers,
+use super::shared::{embedded, own};
+use leyden_engine::sample::{
+    Dry, DynamicTemperature, Mirostat, MirostatVersion, Penalties, Sampler, SamplingParams, SamplingStep,
+    SequenceBreakers, Xtc,
 };
-use leyden_engine::sample::Sampler;
 use leyden_kernels::Tier;
+use leyden_tensor::{Gguf, WeightSource};
+use leyden_text::{Special, Tokenizer};
 use serde_json::Value as Json;
 
 /// Random numbers tried until our draw is llama.cpp's.
@@ -43,7 +44,7 @@ fn logits(case: &Json, step: u64) -> Vec<f32> {
     some
 }
 
-fn params(case: &Json, model: &Model) -> SamplingParams {
+fn params(case: &Json, tokenizer: &dyn Tokenizer) -> SamplingParams {
     let mut p = SamplingParams { order: Vec::new(), ..SamplingParams::default() };
     for step in case["steps"].as_array().unwrap() {
         let step = step.as_array().unwrap();
@@ -63,7 +64,13 @@ fn params(case: &Json, model: &Model) -> SamplingParams {
                     base: v[1],
                     allowed_length: v[2] as usize,
                     window: v[3] as usize,
-                    breakers: sequence_breakers(model.tokenizer(), &texts).unwrap(),
+                    breakers: SequenceBreakers::new(
+                        &texts,
+                        tokenizer.vocab_size(),
+                        |id| tokenizer.token_bytes(id),
+                        |text| tokenizer.encode(text, Special::AsText),
+                    )
+                    .unwrap(),
                 };
             }
             "top_n_sigma" => p.top_n_sigma = v[0],
@@ -89,7 +96,8 @@ fn params(case: &Json, model: &Model) -> SamplingParams {
 fn the_same_tokens_are_left_with_the_same_probabilities() {
     let golden: Json =
         serde_json::from_str(&std::fs::read_to_string(own("tests/golden/samplers.json")).unwrap()).unwrap();
-    let model = Model::embedded(&LoadOptions::default()).unwrap();
+    let tokenizer =
+        leyden_text::from_gguf(Gguf::open(&embedded()).unwrap().metadata(), "storyteller").unwrap();
     let cases = golden["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 208);
     for case in cases {
@@ -98,7 +106,8 @@ fn the_same_tokens_are_left_with_the_same_probabilities() {
         let drawn = ids(&case["drawn"]);
         let sampler = |seed| {
             let mut s =
-                Sampler::new(SamplingParams { seed, ..params(case, &model) }, 0, Tier::best(), n).unwrap();
+                Sampler::new(SamplingParams { seed, ..params(case, tokenizer.as_ref()) }, 0, Tier::best(), n)
+                    .unwrap();
             s.accept(&ids(&case["history"]));
             s
         };

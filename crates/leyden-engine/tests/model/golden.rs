@@ -1,6 +1,6 @@
 //! The storyteller against llama.cpp; `tests/golden/README.md` says how the figures were made.
 
-use super::shared::{best, emulated, engine_of, greedy, one, own, shared};
+use super::shared::{best, embedded, emulated, engine_of, greedy, one, own, shared};
 use leyden_engine::{Engine, Outputs};
 use leyden_kernels::{Tier, ops};
 use leyden_tensor::{Gguf, WeightSource, quant};
@@ -26,7 +26,7 @@ fn floats(v: &Value) -> Vec<f64> {
 fn file(kind: &str) -> Option<PathBuf> {
     match kind {
         "f16" => shared("demo-model/storyteller-f16.gguf"),
-        "q8_0" => Some(own("model/storyteller-q8_0.gguf")),
+        "q8_0" => Some(embedded()),
         _ => Some(own("tests/fixtures").join(format!("storyteller-{kind}.gguf"))),
     }
 }
@@ -139,7 +139,7 @@ fn perplexity_is_within_half_a_percent_of_llama_cpp() {
 #[test]
 fn the_embedded_model_is_what_our_encoder_makes_of_the_f16_weights() {
     let Some(path) = file("f16") else { return };
-    let (from, to) = (Gguf::open(&path).unwrap(), Gguf::open(&own("model/storyteller-q8_0.gguf")).unwrap());
+    let (from, to) = (Gguf::open(&path).unwrap(), Gguf::open(&embedded()).unwrap());
     assert_eq!(from.tensor_names(), to.tensor_names());
     for name in from.tensor_names() {
         let (a, b) = (from.require(name).unwrap(), to.require(name).unwrap());

@@ -1,0 +1,7 @@
+//! The library as its users call it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod constrained;
+mod invariance;
+mod replicas;
