@@ -518,6 +518,29 @@ macro_rules! i8mm_tiles {
 #[cfg(target_arch = "aarch64")]
 pub(crate) use i8mm_tiles;
 
+/// The kernels of a format for two panels, on AVX-512: `$body` is compiled for the most columns of a tile and one fewer.
+macro_rules! simd_pairs {
+    (|$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $body:expr) => {
+        |level| {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+                fn pair<const $c: usize>($panels: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
+                    let $d = $crate::isa::avx512_dot::Avx512Dot::in_feature_region();
+                    $body
+                }
+                static PAIRS: [TileFn; 2] = [pair::<12>, pair::<11>];
+                if level == $crate::isa::Level::Avx512 {
+                    return Some(&PAIRS);
+                }
+            }
+            let _ = level;
+            None
+        }
+    };
+}
+pub(crate) use simd_pairs;
+
 /// The kernels of a format that read expanded panels, on one level: `$tile` is compiled for the most columns of a tile
 /// and one fewer, `$expand` makes the panel.
 macro_rules! simd_expanded {

@@ -12,11 +12,13 @@
 use super::PackedMatrix;
 use super::family::{Codes, Factors, NO_NORMS, OF_BLOCKS, Simple, Super, norms_of};
 use super::format::{ROWS, TileFn};
+use super::pair::PANELS;
 use crate::activations::{Activations, SHIFT};
 use crate::isa::Tier;
 use crate::isa::dot::{Dot, INTEGERS, Whole};
 use crate::memory::Aligned;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// Bytes of 32 codes of 16 rows.
 const BLOCK: usize = 32 * ROWS;
@@ -190,6 +192,7 @@ pub(super) struct Panels<'a> {
     weights: &'a PackedMatrix,
     tier: Tier,
     how: Option<&'static Expanded>,
+    pairs: Option<&'static [TileFn; 2]>,
     /// Room for the codes of [`at_once`](Self::at_once) panels.
     bytes: Aligned<u8>,
     /// What was found of them, `[place][k / 128]`.
@@ -207,6 +210,7 @@ impl<'a> Panels<'a> {
             weights,
             tier,
             how,
+            pairs: (weights.format.pairs)(tier.level()),
             bytes: Aligned::zeroed(weights.k * ROWS * at_once),
             norms: vec![0.0; weights.k / 128 * at_once],
             panels: vec![0; at_once],
@@ -218,9 +222,34 @@ impl<'a> Panels<'a> {
         self.how.map(|_| self.panels.len())
     }
 
+    /// How many panels meet a tile together.
+    pub(super) fn together(&self) -> usize {
+        if self.pairs.is_some() { PANELS } else { 1 }
+    }
+
+    /// Multiplies up to [`together`](Self::together) panels with tile `t` into `out[panel][c][16]`.
+    #[inline(always)]
+    pub(super) fn tile(&mut self, panels: Range<usize>, input: &Activations, t: usize, out: &mut [f32]) {
+        if panels.len() == PANELS
+            && let Some(pairs) = self.pairs
+        {
+            let tile = input.tile(t);
+            if let Some(function) = pairs.get(self.tier.level().columns() - tile.c) {
+                #[cfg(test)]
+                super::tests::runs(self.tier.level(), *function);
+                // SAFETY: as of one panel below; the two lie one behind the other.
+                return unsafe { function(self.weights.panels_at(panels), self.weights.k, &tile, out) };
+            }
+        }
+        let (first, end) = input.bounds(t);
+        for (p, out) in panels.zip(out.chunks_exact_mut((end - first) * ROWS)) {
+            self.one(p, input, t, out);
+        }
+    }
+
     /// Multiplies panel `p` with tile `t` into `out[c][16]`.
     #[inline(always)]
-    pub(super) fn tile(&mut self, p: usize, input: &Activations, t: usize, out: &mut [f32]) {
+    fn one(&mut self, p: usize, input: &Activations, t: usize, out: &mut [f32]) {
         // Written once, field by field, and read so: a copy would read several fields at a time, and to do that wait
         // until everything that was stored before has reached the cache, the results of the last tile among it.
         let mut tile = input.tile(t);

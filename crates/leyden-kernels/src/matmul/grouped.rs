@@ -6,7 +6,7 @@
 //! the output, so a token's experts are added by one task, in ascending order of their indices, whatever the batch.
 
 use super::routing::Routing;
-use super::{ALONE, MAX_COLUMNS, PackedMatrix, ROWS, chunk_panels, for_tile_indices, gated_on};
+use super::{ALONE, MAX_COLUMNS, PackedMatrix, ROWS, TILE, chunk_panels, for_tile_indices, gated_on};
 use crate::Cpu;
 use crate::activations::Activations;
 use crate::isa::{Isa, dispatch};
@@ -99,14 +99,15 @@ fn multiply_gates(
     let task = |task: usize| {
         let (group, start) = (task / chunks, task % chunks * chunk);
         let base = groups[group].expert * panels;
-        let mut g = [0.0; MAX_COLUMNS * ROWS];
-        let mut u = [0.0; MAX_COLUMNS * ROWS];
+        let mut g = [0.0; TILE];
+        let mut u = [0.0; TILE];
         for_tile_indices(
             gate_input,
             tiles_of[group].clone(),
             start..(start + chunk).min(panels),
-            None,
-            |p, t| {
+            (None, 1),
+            |one, t| {
+                let p = one.start;
                 let (first, end) = tiles[t];
                 gate.tile(cpu.tier(), base + p, &gate_input.tile_at((first, end)), &mut g);
                 up.tile(cpu.tier(), base + p, &up_input.tile_at((first, end)), &mut u);
@@ -140,7 +141,8 @@ fn multiply_down(
         let chunk = task * chunk..((task + 1) * chunk).min(panels);
         let mut y = [0.0; MAX_COLUMNS * ROWS];
         for (group, of_group) in routing.groups().iter().zip(tiles_of) {
-            for_tile_indices(input, of_group.clone(), chunk.clone(), None, |p, t| {
+            for_tile_indices(input, of_group.clone(), chunk.clone(), (None, 1), |one, t| {
+                let p = one.start;
                 let (first, end) = tiles[t];
                 down.tile(cpu.tier(), group.expert * panels + p, &input.tile_at((first, end)), &mut y);
                 let n = ROWS.min(rows - p * ROWS);

@@ -24,6 +24,7 @@ pub(crate) mod family;
 pub(crate) mod format;
 mod grouped;
 mod kept;
+pub(crate) mod pair;
 mod routing;
 
 pub use grouped::{Experts, GroupedWork, multiply_experts};
@@ -32,6 +33,9 @@ pub use routing::Routing;
 
 /// The widest tile of any tier.
 pub(crate) const MAX_COLUMNS: usize = Level::MAX_COLUMNS;
+
+/// Products of one tile with the panels that meet it together, at most: `[panel][c][16]`.
+const TILE: usize = pair::PANELS * MAX_COLUMNS * ROWS;
 
 /// Activation codes visited together, so that they stay in the second cache while panels pass.
 const GROUP_BYTES: usize = 128 << 10;
@@ -199,7 +203,12 @@ impl PackedMatrix {
     }
 
     fn panel(&self, p: usize) -> &[u8] {
-        &self.as_bytes()[p * self.panel_bytes..][..self.panel_bytes]
+        self.panels_at(p..p + 1)
+    }
+
+    /// Panels that lie one behind the other.
+    fn panels_at(&self, panels: Range<usize>) -> &[u8] {
+        &self.as_bytes()[panels.start * self.panel_bytes..panels.end * self.panel_bytes]
     }
 
     /// Multiplies panel `p` with one tile into `out[c][16]`.
@@ -267,28 +276,36 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
         let part = &parts[parts.partition_point(|p| p.first_task <= task) - 1];
         let w = part.weights;
         let start = (task - part.first_task) * chunk;
-        let mut y = [0.0; MAX_COLUMNS * ROWS];
+        let mut y = [0.0; TILE];
         let mut weights = Panels::new(w, cpu.tier(), chunk, input.tiles());
-        let at_once = weights.at_once();
-        for_tile_indices(input, 0..input.tiles(), start..(start + chunk).min(w.panels()), at_once, |p, t| {
-            weights.tile(p, input, t, &mut y);
-            let (first, end) = input.bounds(t);
-            let row = p * ROWS;
-            let n = ROWS.min(w.rows - row);
-            let bias = part.bias.map(|b| &b[row..row + n]);
-            for c in 0..end - first {
-                // SAFETY: (column, panel) pairs belong to one task each, so these ranges are disjoint.
-                let out = unsafe { part.out.range((first + c) * w.rows + row, n) };
-                let y = &mut y[c * ROWS..c * ROWS + n];
-                if let Some(bias) = bias {
-                    y.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
+        let visits = (weights.at_once(), weights.together());
+        for_tile_indices(
+            input,
+            0..input.tiles(),
+            start..(start + chunk).min(w.panels()),
+            visits,
+            |panels, t| {
+                weights.tile(panels.clone(), input, t, &mut y);
+                let (first, end) = input.bounds(t);
+                for (p, y) in panels.zip(y.chunks_exact_mut((end - first) * ROWS)) {
+                    let row = p * ROWS;
+                    let n = ROWS.min(w.rows - row);
+                    let bias = part.bias.map(|b| &b[row..row + n]);
+                    for (c, y) in y.chunks_exact_mut(ROWS).enumerate() {
+                        // SAFETY: (column, panel) pairs belong to one task each, so these ranges are disjoint.
+                        let out = unsafe { part.out.range((first + c) * w.rows + row, n) };
+                        let y = &mut y[..n];
+                        if let Some(bias) = bias {
+                            y.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
+                        }
+                        match part.write {
+                            Write::Set => out.copy_from_slice(y),
+                            Write::Add => out.iter_mut().zip(y).for_each(|(o, y)| *o += *y),
+                        }
+                    }
                 }
-                match part.write {
-                    Write::Set => out.copy_from_slice(y),
-                    Write::Add => out.iter_mut().zip(y).for_each(|(o, y)| *o += *y),
-                }
-            }
-        });
+            },
+        );
     };
     if macs < ALONE { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
 }
@@ -315,27 +332,30 @@ pub fn multiply_gated(
     let tasks = panels.div_ceil(chunk);
     let out = Disjoint::new(out);
     let work = |task: usize| {
-        let mut g = [0.0; MAX_COLUMNS * ROWS];
-        let mut u = [0.0; MAX_COLUMNS * ROWS];
+        let mut g = [0.0; TILE];
+        let mut u = [0.0; TILE];
         let [mut gate, mut up] = [gate, up].map(|w| Panels::new(w, cpu.tier(), chunk, input.tiles()));
         // Panels of two matrices share the cache.
         let at_once = [&gate, &up].iter().filter_map(|w| w.at_once()).min().map(|n| n.div_ceil(2));
+        let visits = (at_once, gate.together().min(up.together()));
         for_tile_indices(
             input,
             0..input.tiles(),
             task * chunk..((task + 1) * chunk).min(panels),
-            at_once,
-            |p, t| {
-                gate.tile(p, input, t, &mut g);
-                up.tile(p, input, t, &mut u);
+            visits,
+            |panels, t| {
+                gate.tile(panels.clone(), input, t, &mut g);
+                up.tile(panels.clone(), input, t, &mut u);
                 let (first, end) = input.bounds(t);
-                gated_on(cpu.tier(), &mut g, &u, end - first);
-                let row = p * ROWS;
-                let n = ROWS.min(rows - row);
-                for c in 0..end - first {
-                    // SAFETY: (column, panel) pairs belong to one task each, so these ranges are disjoint.
-                    let out = unsafe { out.range((first + c) * rows + row, n) };
-                    out.copy_from_slice(&g[c * ROWS..c * ROWS + n]);
+                gated_on(cpu.tier(), &mut g, &u, panels.len() * (end - first));
+                for (p, g) in panels.zip(g.chunks_exact((end - first) * ROWS)) {
+                    let row = p * ROWS;
+                    let n = ROWS.min(rows - row);
+                    for (c, g) in g.chunks_exact(ROWS).enumerate() {
+                        // SAFETY: (column, panel) pairs belong to one task each, so these ranges are disjoint.
+                        let out = unsafe { out.range((first + c) * rows + row, n) };
+                        out.copy_from_slice(&g[..n]);
+                    }
                 }
             },
         );
@@ -344,7 +364,7 @@ pub fn multiply_gated(
 }
 
 #[inline(always)]
-fn gated<I: Isa>(_isa: I, g: &mut [f32; MAX_COLUMNS * ROWS], u: &[f32; MAX_COLUMNS * ROWS], c: usize) {
+fn gated<I: Isa>(_isa: I, g: &mut [f32; TILE], u: &[f32; TILE], c: usize) {
     for (g, u) in g.as_chunks_mut::<16>().0.iter_mut().zip(u.as_chunks::<16>().0).take(c) {
         let s = silu16(g);
         for i in 0..16 {
@@ -354,7 +374,7 @@ fn gated<I: Isa>(_isa: I, g: &mut [f32; MAX_COLUMNS * ROWS], u: &[f32; MAX_COLUM
 }
 
 dispatch! {
-    fn gated_on => gated(g: &mut [f32; MAX_COLUMNS * ROWS], u: &[f32; MAX_COLUMNS * ROWS], c: usize)
+    fn gated_on => gated(g: &mut [f32; TILE], u: &[f32; TILE], c: usize)
 }
 
 fn check(w: &PackedMatrix, input: &Activations) {
@@ -373,23 +393,23 @@ fn group_tiles(input: &Activations) -> usize {
     (GROUP_BYTES / bytes).max(if input.grid == Grid::F32 { 1 } else { 4 })
 }
 
-/// Visits every (panel, tile) of a chunk, both by number: columns in groups that stay in cache, and panels all at once
-/// or so many.
+/// Visits every (panels, tile) of a chunk, both by number: columns in groups that stay in cache, panels all at once or so
+/// many, and so many of them together.
 fn for_tile_indices(
     input: &Activations,
     tiles: Range<usize>,
     panels: Range<usize>,
-    at_once: Option<usize>,
-    mut visit: impl FnMut(usize, usize),
+    (at_once, together): (Option<usize>, usize),
+    mut visit: impl FnMut(Range<usize>, usize),
 ) {
     let group = group_tiles(input);
     for start in panels.clone().step_by(at_once.unwrap_or(panels.len()).max(1)) {
         let end = at_once.map_or(panels.end, |n| panels.end.min(start + n));
         for first in tiles.clone().step_by(group) {
             let last = (first + group).min(tiles.end);
-            for p in start..end {
+            for p in (start..end).step_by(together) {
                 for t in first..last {
-                    visit(p, t);
+                    visit(p..end.min(p + together), t);
                 }
             }
         }

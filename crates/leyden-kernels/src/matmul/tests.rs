@@ -249,8 +249,10 @@ fn every_kernel_ran() {
             for (c, kernel) in tiles(level).iter().enumerate() {
                 assert!(ran.contains(&(level, address(kernel))), "{dtype} of {} columns on {level}", c + 1);
             }
-            for kernel in (layout_of(dtype).unwrap().expanded)(level).iter().flat_map(|e| &e.tiles) {
-                assert!(ran.contains(&(level, address(kernel))), "expanded {dtype} on {level}");
+            let format = layout_of(dtype).unwrap();
+            let expanded = (format.expanded)(level).into_iter().flat_map(|e| &e.tiles);
+            for kernel in expanded.chain((format.pairs)(level).into_iter().flatten()) {
+                assert!(ran.contains(&(level, address(kernel))), "{dtype}, expanded or in pairs, on {level}");
                 own.insert(address(kernel));
             }
             let below: BTreeSet<usize> =

@@ -29,7 +29,7 @@ static MEMORY: arena::Arena = arena::Arena::new();
 /// floats.
 const DEPTH: usize = 256;
 
-/// Rows of the matrix: one panel.
+/// Rows of a panel.
 const ROWS: usize = 16;
 
 /// What the products of one instruction set take.
@@ -73,6 +73,10 @@ const PRODUCTS: &[Products] = &[
     },
 ];
 
+/// Formats that have kernels for two panels: instructions for both by as many columns as a tile takes at most.
+const PAIRS: &[(Level, DType, usize, u64)] =
+    &[(Level::Avx512, DType::F16, 12, 8535), (Level::Avx512, DType::BF16, 12, 8535)];
+
 /// Query rows and head size of attention, and what one tile of cached tokens takes: scores, softmax, weighted
 /// values and merging. A few rows read the cache as it is; with many it is turned into floats first.
 const ATTENTION: &[(Level, KvType, [usize; 2], u64)] = &[
@@ -99,21 +103,27 @@ struct Loop {
 #[cfg_attr(debug_assertions, ignore = "the table is that of release builds")]
 fn products() {
     let mut loops = Vec::new();
+    let mut add = |level, dtype, [panels, columns]: [usize; 2], expected| {
+        let Some(tier) = tier(level) else { return };
+        loops.push(Loop {
+            name: format!("{level} {dtype} x {columns}, panels {panels}"),
+            macs: DEPTH * panels * ROWS * columns,
+            expected,
+            run: Box::new(move || {
+                product(tier, dtype, [panels, columns], DEPTH);
+                product(tier, dtype, [panels, columns], 2 * DEPTH);
+            }),
+        });
+    };
     for &Products { level, columns, formats } in PRODUCTS {
-        let Some(tier) = tier(level) else { continue };
         for &(dtype, expected) in formats {
             for (columns, expected) in columns.into_iter().zip(expected) {
-                loops.push(Loop {
-                    name: format!("{level} {dtype} x {columns}"),
-                    macs: DEPTH * ROWS * columns,
-                    expected,
-                    run: Box::new(move || {
-                        product(tier, dtype, columns, DEPTH);
-                        product(tier, dtype, columns, 2 * DEPTH);
-                    }),
-                });
+                add(level, dtype, [1, columns], expected);
             }
         }
+    }
+    for &(level, dtype, columns, expected) in PAIRS {
+        add(level, dtype, [2, columns], expected);
     }
     check("products", &loops);
 }
@@ -134,15 +144,16 @@ fn attention_tiles() {
     check("attention_tiles", &loops);
 }
 
-/// Multiplies a panel of depth `k`.
-fn product(tier: Tier, dtype: DType, columns: usize, k: usize) {
+/// Multiplies so many panels of depth `k`.
+fn product(tier: Tier, dtype: DType, [panels, columns]: [usize; 2], k: usize) {
     let cpu = Cpu::new(tier, 1).unwrap();
-    let bytes = vec![0x11; dtype.row_bytes(k).unwrap() * ROWS];
-    let shape = [ROWS, k];
+    let rows = panels * ROWS;
+    let bytes = vec![0x11; dtype.row_bytes(k).unwrap() * rows];
+    let shape = [rows, k];
     let weights = PackedMatrix::pack(&cpu, &TensorView::new("w", dtype, &shape, &bytes).unwrap()).unwrap();
     let mut input = Activations::default();
     input.fill(tier, cpu.pool(), weights.grid(), &vec![1.0; columns * k], k);
-    let mut out = vec![0.0; columns * ROWS];
+    let mut out = vec![0.0; columns * rows];
     let mut code = || {
         let write = Write::Set;
         multiply(&cpu, &input, &mut [Product { weights: &weights, bias: None, out: &mut out, write }]);

@@ -17,6 +17,7 @@ pub(crate) const FORMAT: Format = Format {
     pack,
     tiles: family_tiles!(scalar, simple Iq4Nl),
     expanded: family_expanded!(avx512 simple Iq4Nl),
+    pairs: |_| None,
 };
 
 /// The values that the codes stand for, as bytes.

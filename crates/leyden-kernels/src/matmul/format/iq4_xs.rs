@@ -26,6 +26,7 @@ pub(crate) const FORMAT: Format = Format {
     pack,
     tiles: family_tiles!(scalar, superblocks Iq4Xs),
     expanded: family_expanded!(avx512 superblocks Iq4Xs),
+    pairs: |_| None,
 };
 
 struct Iq4Xs;

@@ -55,6 +55,9 @@ pub(crate) struct Format {
     pub(crate) tiles: fn(Level) -> &'static [TileFn],
     /// The kernels of a level for panels taken apart ahead, if it has such.
     pub(crate) expanded: fn(Level) -> Option<&'static Expanded>,
+    /// The kernels of a level for two panels, one behind the other, if it has such: tiles of the most columns and of one
+    /// fewer, into `out[panel][c][16]`.
+    pub(crate) pairs: fn(Level) -> Option<&'static [TileFn; 2]>,
 }
 
 /// Every weight format. A new one is a file here and a line there.

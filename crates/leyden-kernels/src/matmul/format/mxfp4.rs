@@ -25,6 +25,7 @@ pub(crate) const FORMAT: Format = Format {
         let wide = family_expanded!(avx512 simple Mxfp4)(level);
         wide.or_else(|| family_expanded!(avx2 simple Mxfp4)(level))
     },
+    pairs: |_| None,
 };
 
 /// Twice the values that the codes stand for (0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives), plus [`ZERO`].

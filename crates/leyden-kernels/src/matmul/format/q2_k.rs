@@ -28,6 +28,7 @@ pub(crate) const FORMAT: Format = Format {
     pack,
     tiles: family_tiles!(scalar, superblocks Q2K),
     expanded: |_| None,
+    pairs: |_| None,
 };
 
 struct Q2K;

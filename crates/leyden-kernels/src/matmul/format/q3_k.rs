@@ -26,6 +26,7 @@ pub(crate) const FORMAT: Format = Format {
         let wide = family_expanded!(avx512 superblocks Q3K)(level);
         wide.or_else(|| family_expanded!(avx2 superblocks Q3K)(level))
     },
+    pairs: |_| None,
 };
 
 struct Q3K;

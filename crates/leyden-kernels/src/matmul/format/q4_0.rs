@@ -17,6 +17,7 @@ pub(crate) const FORMAT: Format = Format {
     pack,
     tiles: family_tiles!(scalar, simple Q4_0),
     expanded: family_expanded!(avx512 simple Q4_0),
+    pairs: |_| None,
 };
 
 struct Q4_0;

@@ -16,6 +16,7 @@ pub(crate) const FORMAT: Format = Format {
     pack,
     tiles: family_tiles!(scalar, simple Q4_1),
     expanded: |_| None,
+    pairs: |_| None,
 };
 
 struct Q4_1;

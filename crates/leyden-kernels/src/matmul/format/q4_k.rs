@@ -28,6 +28,7 @@ pub(crate) const FORMAT: Format = Format {
     pack,
     tiles: family_tiles!(scalar, superblocks Q4K),
     expanded: family_expanded!(avx2 superblocks Q4K),
+    pairs: |_| None,
 };
 
 struct Q4K;

@@ -19,6 +19,7 @@ pub(crate) const FORMAT: Format = Format {
         let wide = family_expanded!(avx512 simple Q5_0)(level);
         wide.or_else(|| family_expanded!(avx2 simple Q5_0)(level))
     },
+    pairs: |_| None,
 };
 
 struct Q5_0;

@@ -28,6 +28,7 @@ pub(crate) const FORMAT: Format = Format {
         let wide = family_expanded!(avx512 superblocks Q5K)(level);
         wide.or_else(|| family_expanded!(avx2 superblocks Q5K)(level))
     },
+    pairs: |_| None,
 };
 
 struct Q5K;

@@ -25,6 +25,7 @@ pub(crate) const FORMAT: Format = Format {
         let wide = family_expanded!(avx512 superblocks Q6K)(level);
         wide.or_else(|| family_expanded!(avx2 superblocks Q6K)(level))
     },
+    pairs: |_| None,
 };
 
 struct Q6K;

@@ -17,6 +17,7 @@ pub(crate) const FORMAT: Format = Format {
     pack,
     tiles: family_tiles!(scalar, simple Q8_0),
     expanded: |_| None,
+    pairs: |_| None,
 };
 
 struct Q8_0;
