@@ -1,7 +1,7 @@
 //! Every architecture and every scaling of positions against llama.cpp, on tiny models whose weights follow from a
 //! formula (`tests/golden/make/architectures.py`).
 
-use super::shared::{engine, one, own};
+use super::shared::{at_every_split, engine, numbers, one, own};
 use leyden_engine::{Engine, EngineOptions, Outputs, StepEntry};
 use leyden_kernels::attention::KvType;
 use leyden_kernels::{Cpu, Tier};
@@ -160,8 +160,6 @@ fn model_of(v: &Variant) -> Writer {
 fn logits_are_llama_cpps_at_every_split_of_prompt_and_decode() {
     let path = own("tests/golden/architectures.json");
     let golden: Json = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let numbers =
-        |v: &Json| -> Vec<f64> { v.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect() };
     let tokens: Vec<u32> = numbers(&golden["tokens"]).iter().map(|t| *t as u32).collect();
     let models = golden["models"].as_array().unwrap();
     assert_eq!(models.len(), variants().len());
@@ -169,22 +167,7 @@ fn logits_are_llama_cpps_at_every_split_of_prompt_and_decode() {
         let want = &models.iter().find(|m| m["name"] == v.name).unwrap()["logits"];
         let file = Gguf::from_vec(model(&v), v.name).unwrap();
         let mut e = engine(Arc::new(file), Tier::best(), 2, KvType::F32);
-        for prompt in [100, 50, 1] {
-            let sequence = e.open();
-            let mut rows: Vec<Vec<f32>> = Vec::new();
-            for part in [&tokens[..prompt]].into_iter().chain(tokens[prompt..].chunks(1)) {
-                let output = e.step(&one(sequence, part, Outputs::All)).unwrap();
-                rows.extend(output.rows().map(|r| r.logits.to_vec()));
-            }
-            e.close(sequence);
-            for at in [0, 49, 99] {
-                let want = numbers(&want[at.to_string()]);
-                let size = want.iter().map(|x| x * x).sum::<f64>().sqrt();
-                let error: f64 = want.iter().zip(&rows[at]).map(|(w, g)| (w - f64::from(*g)).powi(2)).sum();
-                let relative = error.sqrt() / size;
-                assert!(relative < 1e-4, "{} split {prompt} position {at}: {relative:e}", v.name);
-            }
-        }
+        at_every_split(&mut e, &tokens, want, v.name);
     }
 }
 

@@ -1,8 +1,7 @@
 //! Folders from the hub against transformers: tiny checkpoints of every class, in both dialects of `config.json`
 //! and with every scaling of positions (`tests/golden/make/hf_checkpoints.py`).
 
-use super::shared::{engine, one, own};
-use leyden_engine::Outputs;
+use super::shared::{at_every_split, engine, numbers, own};
 use leyden_kernels::Tier;
 use leyden_kernels::attention::KvType;
 use leyden_models::HfModel;
@@ -29,8 +28,6 @@ fn folder(checkpoint: &Path, config: &Json) -> tempfile::TempDir {
 #[test]
 fn logits_are_those_of_transformers_at_every_split_of_prompt_and_decode() {
     let golden = golden();
-    let numbers =
-        |v: &Json| -> Vec<f64> { v.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect() };
     let tokens: Vec<u32> = numbers(&golden["tokens"]).iter().map(|t| *t as u32).collect();
     let mut seen: Vec<&Json> = Vec::new();
     for model in golden["models"].as_array().unwrap() {
@@ -39,22 +36,7 @@ fn logits_are_those_of_transformers_at_every_split_of_prompt_and_decode() {
         let folder = folder(&checkpoint, &model["config"]);
         let source = Arc::new(HfModel::open(folder.path()).unwrap());
         let mut e = engine(source, Tier::best(), 2, KvType::F32);
-        for prompt in [100, 50, 1] {
-            let sequence = e.open();
-            let mut rows: Vec<Vec<f32>> = Vec::new();
-            for part in [&tokens[..prompt]].into_iter().chain(tokens[prompt..].chunks(1)) {
-                let output = e.step(&one(sequence, part, Outputs::All)).unwrap();
-                rows.extend(output.rows().map(|r| r.logits.to_vec()));
-            }
-            e.close(sequence);
-            for at in [0, 49, 99] {
-                let want = numbers(&model["logits"][at.to_string()]);
-                let size = want.iter().map(|x| x * x).sum::<f64>().sqrt();
-                let error: f64 = want.iter().zip(&rows[at]).map(|(w, g)| (w - f64::from(*g)).powi(2)).sum();
-                let relative = error.sqrt() / size;
-                assert!(relative < 1e-4, "{name} split {prompt} position {at}: {relative:e}");
-            }
-        }
+        at_every_split(&mut e, &tokens, &model["logits"], name);
         seen.push(&model["logits"]);
     }
     // A scaling that does nothing would prove nothing: only dialects and classes of the same model agree.

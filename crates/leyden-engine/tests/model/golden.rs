@@ -1,6 +1,6 @@
 //! The storyteller against llama.cpp; `tests/golden/README.md` says how the figures were made.
 
-use super::shared::{best, embedded, emulated, engine_of, greedy, one, own, shared};
+use super::shared::{best, embedded, emulated, engine_of, greedy, numbers, one, own, shared};
 use leyden_engine::{Engine, Outputs};
 use leyden_kernels::{Tier, ops};
 use leyden_tensor::{Gguf, WeightSource, quant};
@@ -16,10 +16,6 @@ fn golden(name: &str) -> Value {
 
 fn ids(v: &Value) -> Vec<u32> {
     v.as_array().unwrap().iter().map(|x| u32::try_from(x.as_u64().unwrap()).unwrap()).collect()
-}
-
-fn floats(v: &Value) -> Vec<f64> {
-    v.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
 }
 
 /// The file of each quantisation, where it is at hand.
@@ -66,7 +62,7 @@ fn quantised_files_agree_wherever_the_gap_is_wide_enough() {
             let text = texts["prompts"].as_array().unwrap().iter().find(|t| t["name"] == p["name"]).unwrap();
             let tokens = [ids(&text["ids"]), ids(&text["tokens"])].concat();
             let (first, high, low) =
-                (ids(&p["first"]), floats(&p["first_logit"]), floats(&p["second_logit"]));
+                (ids(&p["first"]), numbers(&p["first_logit"]), numbers(&p["second_logit"]));
             let sequence = engine.open();
             let output = engine.step(&one(sequence, &tokens, Outputs::All)).unwrap();
             for (i, row) in output.rows().enumerate() {

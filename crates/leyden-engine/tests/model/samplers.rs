@@ -1,7 +1,7 @@
 //! The sampling steps against llama.cpp's: the same tokens are left, with the same probabilities
 //! (`tests/golden/make/samplers.py`).
 
-use super::shared::{embedded, own};
+use super::shared::{embedded, numbers, own};
 use leyden_engine::sample::{
     Dry, DynamicTemperature, Mirostat, MirostatVersion, Penalties, Sampler, SamplingParams, SamplingStep,
     SequenceBreakers, Xtc,
@@ -16,10 +16,6 @@ const SEEDS: u64 = 200_000;
 
 /// Probabilities below are compared no further.
 const TINY: f64 = 1e-30;
-
-fn numbers(v: &Json) -> Vec<f64> {
-    v.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
-}
 
 fn ids(v: &Json) -> Vec<u32> {
     numbers(v).into_iter().map(|x| x as u32).collect()

@@ -4,6 +4,7 @@ use leyden_engine::{Engine, EngineOptions, Outputs, SequenceId, StepEntry, StepP
 use leyden_kernels::attention::KvType;
 use leyden_kernels::{Cpu, Tier};
 use leyden_tensor::{Gguf, WeightSource};
+use serde_json::Value as Json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,6 +66,32 @@ pub(crate) fn best(logits: &[f32]) -> (u32, f32, f32) {
         }
     }
     best
+}
+
+/// An array of numbers.
+pub(crate) fn numbers(v: &Json) -> Vec<f64> {
+    v.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
+}
+
+/// Feeds a text of 100 tokens, the first 100, 50 and 1 of them as a prompt and the rest one by one, and compares the logits
+/// after three of its tokens with those that `want` has under their positions.
+pub(crate) fn at_every_split(e: &mut Engine, tokens: &[u32], want: &Json, name: &str) {
+    for prompt in [100, 50, 1] {
+        let sequence = e.open();
+        let mut rows: Vec<Vec<f32>> = Vec::new();
+        for part in [&tokens[..prompt]].into_iter().chain(tokens[prompt..].chunks(1)) {
+            let output = e.step(&one(sequence, part, Outputs::All)).unwrap();
+            rows.extend(output.rows().map(|r| r.logits.to_vec()));
+        }
+        e.close(sequence);
+        for at in [0, 49, 99] {
+            let want = numbers(&want[at.to_string()]);
+            let size = want.iter().map(|x| x * x).sum::<f64>().sqrt();
+            let error: f64 = want.iter().zip(&rows[at]).map(|(w, g)| (w - f64::from(*g)).powi(2)).sum();
+            let relative = error.sqrt() / size;
+            assert!(relative < 1e-4, "{name} split {prompt} position {at}: {relative:e}");
+        }
+    }
 }
 
 /// Greedy continuation of a prompt in a sequence of its own.
