@@ -192,6 +192,7 @@ pub(super) struct Panels<'a> {
     weights: &'a PackedMatrix,
     tier: Tier,
     how: Option<&'static Expanded>,
+    /// Kernels for two panels.
     pairs: Option<&'static [TileFn; 2]>,
     /// Room for the codes of [`at_once`](Self::at_once) panels.
     bytes: Aligned<u8>,

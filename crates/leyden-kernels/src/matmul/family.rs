@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Weights this far ahead are fetched while the current ones are used; about the latency of memory at the rate
-/// one core reads, which a Zen 5 does three times as fast as the cores for which 2 KiB were enough. More does no harm as
+/// one core reads, and a Zen 5 core, which reads 34 GB/s, was kept waiting by 2 KiB. More does no harm as
 /// long as it is little of a first-level cache.
 const AHEAD: usize = 6 << 10;
 

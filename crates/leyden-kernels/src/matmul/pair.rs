@@ -1,4 +1,4 @@
-//! Two panels at a time, for batches of many tiles.
+//! Two panels at a time, for tiles of about as many columns as there can be.
 //!
 //! A tile of one panel loads an activation for every product. Processors that make as many products in a cycle as loads,
 //! such as Zen 5 with vectors of 512 bits, then wait for the loads; with two panels an activation serves two products.
