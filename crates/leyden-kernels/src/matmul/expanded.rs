@@ -10,7 +10,7 @@
 //! that back: then neither the offset of a format nor its signs cost a tile anything.
 
 use super::PackedMatrix;
-use super::family::{Codes, Factors, NO_NORMS, OF_BLOCKS, Simple, Super, norms_of};
+use super::family::{Codes, Factors, NO_NORMS, OF_BLOCKS, Simple, Super, norms_of, prefetch};
 use super::format::{ROWS, TileFn};
 use super::pair::PANELS;
 use crate::activations::{Activations, SHIFT};
@@ -107,6 +107,7 @@ const fn shift<D: Dot, F: Codes>() -> u8 {
 #[inline(always)]
 unsafe fn block<D: Dot, F: Codes>(d: D, w: *const u8, out: *mut u8, shift: u8) {
     for g in 0..4 {
+        prefetch::<D, F>(d, w, g);
         // SAFETY: the caller's promise.
         unsafe {
             let (low, high) = F::pair(d, w, g);

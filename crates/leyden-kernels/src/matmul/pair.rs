@@ -4,7 +4,7 @@
 //! such as Zen 5 with vectors of 512 bits, then wait for the loads; with two panels an activation serves two products.
 //! Every sum is what it is with one panel, in the same order.
 
-use super::family::{CHAIN, CHAINS, FloatRow};
+use super::family::{AHEAD, CHAIN, CHAINS, FloatRow, steps_of_line};
 use super::format::ROWS;
 use crate::activations::Tile;
 use crate::isa::dot::Dot;
@@ -30,9 +30,13 @@ pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
         let chain = done / CHAIN % CHAINS;
         let mut sums = y[chain];
         for i in done..k.min(done + CHAIN) {
+            let weights = [0, 1].map(|p| panels.as_ptr().wrapping_add((p * k + i) * row));
+            if i.is_multiple_of(const { steps_of_line::<F>() }) {
+                weights.iter().for_each(|w| d.prefetch(w.wrapping_add(AHEAD / PANELS)));
+            }
             // SAFETY: the lengths checked above cover step i < k of both panels and of the tile.
             unsafe {
-                let w = [0, 1].map(|p| F::row(d, panels.as_ptr().add((p * k + i) * row)));
+                let w = weights.map(|w| F::row(d, w));
                 for c in 0..C {
                     let x = d.splat(t.values.as_ptr().add(i * C + c));
                     for p in 0..PANELS {

@@ -47,35 +47,35 @@ const PRODUCTS: &[Products] = &[
         level: Level::Avx2,
         columns: [1, 4],
         formats: &[
-            (DType::Q4K, [914, 2343]),
-            (DType::Q5K, [1418, 3821]),
-            (DType::Q6K, [1573, 3680]),
-            (DType::Q8_0, [1016, 3424]),
-            (DType::Q4_0, [792, 2592]),
-            (DType::IQ4XS, [1404, 3835]),
-            (DType::F16, [1512, 4503]),
-            (DType::BF16, [2024, 5015]),
+            (DType::Q4K, [914, 2384]),
+            (DType::Q5K, [1418, 3951]),
+            (DType::Q6K, [1573, 3895]),
+            (DType::Q8_0, [1016, 3536]),
+            (DType::Q4_0, [792, 2496]),
+            (DType::IQ4XS, [1404, 3903]),
+            (DType::F16, [1512, 4240]),
+            (DType::BF16, [2024, 4752]),
         ],
     },
     Products {
         level: Level::Avx512,
         columns: [1, 12],
         formats: &[
-            (DType::Q4K, [466, 1786]),
-            (DType::Q5K, [528, 1938]),
-            (DType::Q6K, [698, 2275]),
-            (DType::Q8_0, [312, 1560]),
-            (DType::Q4_0, [344, 1624]),
-            (DType::IQ4XS, [468, 1926]),
-            (DType::F16, [968, 4800]),
-            (DType::BF16, [968, 4800]),
+            (DType::Q4K, [464, 1845]),
+            (DType::Q5K, [528, 2644]),
+            (DType::Q6K, [698, 2476]),
+            (DType::Q8_0, [312, 1640]),
+            (DType::Q4_0, [344, 1672]),
+            (DType::IQ4XS, [468, 2091]),
+            (DType::F16, [968, 4412]),
+            (DType::BF16, [968, 4412]),
         ],
     },
 ];
 
 /// Formats that have kernels for two panels: instructions for both by as many columns as a tile takes at most.
 const PAIRS: &[(Level, DType, usize, u64)] =
-    &[(Level::Avx512, DType::F16, 12, 8535), (Level::Avx512, DType::BF16, 12, 8535)];
+    &[(Level::Avx512, DType::F16, 12, 4935), (Level::Avx512, DType::BF16, 12, 4935)];
 
 /// Query rows and head size of attention, and what one tile of cached tokens takes: scores, softmax, weighted
 /// values and merging. A few rows read the cache as it is; with many it is turned into floats first.
