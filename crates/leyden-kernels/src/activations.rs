@@ -262,6 +262,25 @@ pub(crate) struct Tile<'a> {
     pub(crate) norms: &'a [f32],
 }
 
+impl Tile<'_> {
+    /// The tile from column `first` on, for what reads it by pointers: strides stay those of all columns.
+    #[inline(always)]
+    pub(crate) fn after(&self, first: usize) -> Self {
+        fn rest<T>(all: &[T], first: usize) -> &[T] {
+            all.get(first..).unwrap_or_default()
+        }
+        Tile {
+            codes: rest(self.codes, first * 4),
+            scales: rest(self.scales, first),
+            sums: rest(self.sums, first),
+            pairs: rest(self.pairs, first),
+            starts: rest(self.starts, first),
+            values: rest(self.values, first),
+            ..*self
+        }
+    }
+}
+
 impl Default for Activations {
     fn default() -> Self {
         Activations {

@@ -263,6 +263,24 @@ impl<'a, T> Disjoint<'a, T> {
         Disjoint { ptr: slice.as_mut_ptr(), len: slice.len(), _slice: std::marker::PhantomData }
     }
 
+    /// Asks for the cache line of an element that will be written.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, at: usize) {
+        let p = self.ptr.wrapping_add(at);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a hint, which no address makes fault.
+        unsafe {
+            std::arch::asm!("prefetchw [{0}]", in(reg) p, options(nostack, preserves_flags, readonly));
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        unsafe {
+            std::arch::asm!("prfm pstl1keep, [{0}]", in(reg) p, options(nostack, preserves_flags, readonly));
+        }
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let _ = p;
+    }
+
     /// The elements `start..start + n`.
     ///
     /// # Safety

@@ -7,7 +7,6 @@
 
 use super::dot::{Dot, FLOATS, Unpack, WORDS, Whole};
 use super::x86::{join_max, join_sum};
-use std::arch::asm;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
@@ -69,15 +68,6 @@ macro_rules! join_rows {
 }
 
 impl Avx512Dot {
-    /// Where `U` says so, keeps the products of all columns with one vector of codes together, as the program has them.
-    #[inline(always)]
-    fn in_order<U: Unpack>(self) {
-        if U::IN_ORDER {
-            // SAFETY: no instruction at all.
-            unsafe { asm!("", options(nostack, preserves_flags)) };
-        }
-    }
-
     /// Adds the products with the four activations at `word`.
     #[inline(always)]
     unsafe fn dot<const SHIFT: bool>(self, part: __m512i, codes: __m512i, word: *const i8) -> __m512i {
@@ -200,13 +190,11 @@ impl Dot for Avx512Dot {
                 // SAFETY: the caller's activations hold C words at each of eight k-groups.
                 s[0][c] = unsafe { self.sum_of::<U, SIGNED>(s[0][c], low, a.add((g * C + c) * 4)) };
             }
-            self.in_order::<U>();
             for c in 0..C {
                 // SAFETY: as above.
                 s[P - 1][c] =
                     unsafe { self.sum_of::<U, SIGNED>(s[P - 1][c], high, a.add(((g + 4) * C + c) * 4)) };
             }
-            self.in_order::<U>();
         }
     }
 

@@ -15,8 +15,6 @@ use std::ops::Range;
 pub(crate) trait Unpack {
     /// Whether signed codes were made unsigned when they were taken apart.
     const SHIFTED: bool = false;
-    /// Whether one vector of codes is to meet all columns before the next does, as the program has it.
-    const IN_ORDER: bool = false;
 
     /// Codes of k-group `g` (0 to 3) and of k-group `g + 4`.
     ///
@@ -53,6 +51,8 @@ pub(crate) trait Dot: Copy {
 
     /// Columns in one [`Dot::Part`].
     const COLUMNS: usize;
+    /// Panels that are multiplied together. Vectors then hold 16 rows of each, and a pointer is to those of the first.
+    const PANELS: usize = 1;
     /// Up to how many columns the chains of a float product are computed side by side: more sums have no registers.
     const SIDE_BY_SIDE: usize;
     /// Columns beyond which the sums of two parts and the totals would not all stay in registers.
@@ -66,6 +66,17 @@ pub(crate) trait Dot: Copy {
     const STARTS: bool = false;
     /// Whether scaling sums that fit 16 bits is one instruction, so that it pays to know where they do.
     const WORDS: bool = false;
+
+    /// Columns of the tile, of which `C` times [`Dot::COLUMNS`] are multiplied, all unless the token says otherwise.
+    #[inline(always)]
+    fn of<const C: usize>(self) -> usize {
+        C * Self::COLUMNS
+    }
+    /// The first of those that are multiplied.
+    #[inline(always)]
+    fn first(self) -> usize {
+        0
+    }
 
     /// 64 bytes of codes.
     unsafe fn load(self, p: *const u8) -> Self::Codes;

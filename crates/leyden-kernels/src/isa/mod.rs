@@ -20,6 +20,8 @@ pub(crate) mod avx2_dot;
 pub(crate) mod avx512;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512_dot;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512_pair;
 pub(crate) mod dot;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod i8mm_dot;
@@ -518,63 +520,94 @@ macro_rules! i8mm_tiles {
 #[cfg(target_arch = "aarch64")]
 pub(crate) use i8mm_tiles;
 
-/// The kernels of a format for two panels, on AVX-512: `$body` is compiled for the most columns of a tile and one fewer.
-macro_rules! simd_pairs {
-    (|$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $body:expr) => {
+/// The kernels of a format for many columns, on one level (`matmul::many`): `$tile` is compiled for the most columns of a
+/// tile and one fewer, `$expand` takes a panel apart ahead. AVX-512 has registers for the sums of two panels: of all columns
+/// with floats, whose chains take turns, and else of half of them beside their totals.
+macro_rules! simd_many {
+    (avx2, |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr,
+     |$de:ident, $pe:ident, $ke:ident, $oe:ident, $ne:ident| $expand:expr) => {
         |level| {
             #[cfg(target_arch = "x86_64")]
             {
-                #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-                fn pair<const $c: usize>($panels: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
-                    let $d = $crate::isa::avx512_dot::Avx512Dot::in_feature_region();
-                    $body
+                use $crate::isa::avx2_dot::Avx2Dot;
+                #[target_feature(enable = "avx2,fma,f16c")]
+                fn tile<const $c: usize>($panels: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
+                    let $d = Avx2Dot::in_feature_region();
+                    $tile
                 }
-                static PAIRS: [TileFn; 2] = [pair::<12>, pair::<11>];
-                if level == $crate::isa::Level::Avx512 {
-                    return Some(&PAIRS);
+                #[target_feature(enable = "avx2,fma,f16c")]
+                fn expand($pe: &[u8], $ke: usize, $oe: &mut [u8], $ne: &mut [f32]) {
+                    let $de = Avx2Dot::in_feature_region();
+                    $expand
+                }
+                static KERNELS: $crate::matmul::many::Many = $crate::matmul::many::Many {
+                    expand: Some(expand),
+                    panels: 1,
+                    tiles: [tile::<4>, tile::<3>],
+                };
+                if level == $crate::isa::Level::Avx2 {
+                    return Some(&KERNELS);
                 }
             }
             let _ = level;
             None
         }
     };
-}
-pub(crate) use simd_pairs;
-
-/// The kernels of a format that read expanded panels, on one level: `$tile` is compiled for the most columns of a tile
-/// and one fewer, `$expand` makes the panel.
-macro_rules! simd_expanded {
-    (avx2, $($rest:tt)*) => {
-        $crate::isa::simd_expanded!(
-            @ Avx2, "avx2,fma,f16c", $crate::isa::avx2_dot::Avx2Dot, [4, 3], $($rest)*
-        )
-    };
-    (avx512, $($rest:tt)*) => {
-        $crate::isa::simd_expanded!(
-            @ Avx512, "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni",
-            $crate::isa::avx512_dot::Avx512Dot, [12, 11], $($rest)*
-        )
-    };
-    (@ $level:ident, $features:literal, $token:path, [$most:literal, $fewer:literal],
-     |$d:ident, $c:ident, $panel:ident, $k:ident, $t:ident, $out:ident| $tile:expr,
+    (avx512, |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr,
      |$de:ident, $pe:ident, $ke:ident, $oe:ident, $ne:ident| $expand:expr) => {
         |level| {
             #[cfg(target_arch = "x86_64")]
             {
-                use $crate::matmul::expanded::Expanded;
-                use $token as Token;
-                #[target_feature(enable = $features)]
-                fn tile<const $c: usize>($panel: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
-                    let $d = Token::in_feature_region();
+                use $crate::isa::{avx512_dot::Avx512Dot, avx512_pair::Avx512Pair};
+                #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+                fn some<const $c: usize, const OF: usize>(
+                    $panels: &[u8],
+                    $k: usize,
+                    $t: &Tile<'_>,
+                    first: usize,
+                    $out: &mut [f32],
+                ) {
+                    let $d = Avx512Pair::in_feature_region($panels.len() / 2, $k * ROWS, OF, first);
                     $tile
                 }
-                #[target_feature(enable = $features)]
+                #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+                fn twelve(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                    some::<6, 12>(panels, k, t, 0, out);
+                    some::<6, 12>(panels, k, t, 6, out);
+                }
+                #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+                fn eleven(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                    some::<6, 11>(panels, k, t, 0, out);
+                    some::<5, 11>(panels, k, t, 6, out);
+                }
+                #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
                 fn expand($pe: &[u8], $ke: usize, $oe: &mut [u8], $ne: &mut [f32]) {
-                    let $de = Token::in_feature_region();
+                    let $de = Avx512Dot::in_feature_region();
                     $expand
                 }
-                static KERNELS: Expanded = Expanded { expand, tiles: [tile::<$most>, tile::<$fewer>] };
-                if level == $crate::isa::Level::$level {
+                static KERNELS: $crate::matmul::many::Many =
+                    $crate::matmul::many::Many { expand: Some(expand), panels: 2, tiles: [twelve, eleven] };
+                if level == $crate::isa::Level::Avx512 {
+                    return Some(&KERNELS);
+                }
+            }
+            let _ = level;
+            None
+        }
+    };
+    (avx512, |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr) => {
+        |level| {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+                fn tile<const $c: usize>($panels: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
+                    let $d =
+                        $crate::isa::avx512_pair::Avx512Pair::in_feature_region($panels.len() / 2, 0, $c, 0);
+                    $tile
+                }
+                static KERNELS: $crate::matmul::many::Many =
+                    $crate::matmul::many::Many { expand: None, panels: 2, tiles: [tile::<12>, tile::<11>] };
+                if level == $crate::isa::Level::Avx512 {
                     return Some(&KERNELS);
                 }
             }
@@ -583,7 +616,7 @@ macro_rules! simd_expanded {
         }
     };
 }
-pub(crate) use simd_expanded;
+pub(crate) use simd_many;
 
 #[cfg(test)]
 mod tests {

@@ -9,39 +9,14 @@
 //! Where [`Dot::STARTS`] says so, codes are shifted to be unsigned, all by the same number, and sums begin at what takes
 //! that back: then neither the offset of a format nor its signs cost a tile anything.
 
-use super::PackedMatrix;
 use super::family::{Codes, Factors, NO_NORMS, OF_BLOCKS, Simple, Super, norms_of, prefetch};
-use super::format::{ROWS, TileFn};
-use super::pair::PANELS;
-use crate::activations::{Activations, SHIFT};
-use crate::isa::Tier;
+use super::format::ROWS;
+use crate::activations::SHIFT;
 use crate::isa::dot::{Dot, INTEGERS, Whole};
-use crate::memory::Aligned;
 use std::marker::PhantomData;
-use std::ops::Range;
 
 /// Bytes of 32 codes of 16 rows.
 const BLOCK: usize = 32 * ROWS;
-
-/// Tiles that must meet a panel for taking it apart ahead to pay.
-pub(super) const FEWEST: usize = 4;
-
-/// Panels taken apart that lie in the second cache together, beside the activations of a group of tiles.
-const AT_ONCE_BYTES: usize = 256 << 10;
-
-/// Writes a panel's codes, and for each 128 values what [`norms_of`] says, where the tile reads that.
-///
-/// # Safety
-/// As of [`TileFn`]; `out` has [`ROWS`] bytes for each k, `norms` one number for each 128 values.
-pub(crate) type ExpandFn = unsafe fn(panel: &[u8], k: usize, out: &mut [u8], norms: &mut [f32]);
-
-/// Kernels of a format and level that read expanded panels.
-#[derive(Debug)]
-pub(crate) struct Expanded {
-    pub(crate) expand: ExpandFn,
-    /// Tiles of the most columns and of one fewer, which is what many columns are divided into.
-    pub(crate) tiles: [TileFn; 2],
-}
 
 /// The codes of a format after they were taken apart.
 pub(crate) struct Codes32<F>(PhantomData<F>);
@@ -51,7 +26,6 @@ impl<F: Codes> Codes for Codes32<F> {
     const MAX: i32 = F::MAX;
     const SIGNED: bool = F::SIGNED;
     const ZERO: i32 = F::ZERO;
-    const IN_ORDER: bool = F::IN_ORDER;
     const BYTES: usize = BLOCK;
     const PACKED: usize = F::BYTES;
 
@@ -133,7 +107,7 @@ pub(crate) fn simple<D: Dot, F: Simple>(d: D, panel: &[u8], k: usize, out: &mut 
     }
 }
 
-/// Takes a panel of a super format apart.
+/// Takes a panel of a super format apart, and raises `norms` to what [`norms_of`] says of each 128 values.
 #[inline(always)]
 pub(crate) fn superblocks<D: Whole, F: Super>(
     d: D,
@@ -154,7 +128,8 @@ pub(crate) fn superblocks<D: Whole, F: Super>(
             }
             if const { norms_of::<D, F>() != NO_NORMS } {
                 for half in 0..2 {
-                    norms[sb * 2 + half] = norm::<D, F>(d, &f, half);
+                    let most = &mut norms[sb * 2 + half];
+                    *most = most.max(norm::<D, F>(d, &f, half));
                 }
             }
         }
@@ -186,94 +161,4 @@ unsafe fn norm<D: Whole, F: Super>(d: D, f: &Factors<D>, half: usize) -> f32 {
         }
     }
     d.join_max(total)
-}
-
-/// A matrix as one task meets it: some panels at a time, each with all tiles of a group after the other.
-pub(super) struct Panels<'a> {
-    weights: &'a PackedMatrix,
-    tier: Tier,
-    how: Option<&'static Expanded>,
-    /// Kernels for two panels.
-    pairs: Option<&'static [TileFn; 2]>,
-    /// Room for the codes of [`at_once`](Self::at_once) panels.
-    bytes: Aligned<u8>,
-    /// What was found of them, `[place][k / 128]`.
-    norms: Vec<f32>,
-    /// The panel that lies in each place, plus 1.
-    panels: Vec<usize>,
-}
-
-impl<'a> Panels<'a> {
-    /// For a task of up to `panels` panels, each of which meets `tiles` tiles.
-    pub(super) fn new(weights: &'a PackedMatrix, tier: Tier, panels: usize, tiles: usize) -> Panels<'a> {
-        let how = if tiles >= FEWEST { (weights.format.expanded)(tier.level()) } else { None };
-        let at_once = how.map_or(0, |_| (AT_ONCE_BYTES / (weights.k * ROWS)).clamp(1, panels.max(1)));
-        Panels {
-            weights,
-            tier,
-            how,
-            pairs: (weights.format.pairs)(tier.level()),
-            bytes: Aligned::zeroed(weights.k * ROWS * at_once),
-            norms: vec![0.0; weights.k / 128 * at_once],
-            panels: vec![0; at_once],
-        }
-    }
-
-    /// The panels that should meet all tiles before the next do; `None` if it makes no difference.
-    pub(super) fn at_once(&self) -> Option<usize> {
-        self.how.map(|_| self.panels.len())
-    }
-
-    /// How many panels meet a tile together.
-    pub(super) fn together(&self) -> usize {
-        if self.pairs.is_some() { PANELS } else { 1 }
-    }
-
-    /// Multiplies up to [`together`](Self::together) panels with tile `t` into `out[panel][c][16]`.
-    #[inline(always)]
-    pub(super) fn tile(&mut self, panels: Range<usize>, input: &Activations, t: usize, out: &mut [f32]) {
-        if panels.len() == PANELS
-            && let Some(pairs) = self.pairs
-        {
-            let tile = input.tile(t);
-            if let Some(function) = pairs.get(self.tier.level().columns() - tile.c) {
-                #[cfg(test)]
-                super::tests::runs(self.tier.level(), *function);
-                // SAFETY: as of one panel below; the two lie one behind the other.
-                return unsafe { function(self.weights.panels_at(panels), self.weights.k, &tile, out) };
-            }
-        }
-        let (first, end) = input.bounds(t);
-        for (p, out) in panels.zip(out.chunks_exact_mut((end - first) * ROWS)) {
-            self.one(p, input, t, out);
-        }
-    }
-
-    /// Multiplies panel `p` with tile `t` into `out[c][16]`.
-    #[inline(always)]
-    fn one(&mut self, p: usize, input: &Activations, t: usize, out: &mut [f32]) {
-        // Written once, field by field, and read so: a copy would read several fields at a time, and to do that wait
-        // until everything that was stored before has reached the cache, the results of the last tile among it.
-        let mut tile = input.tile(t);
-        let fewer = self.tier.level().columns().wrapping_sub(tile.c);
-        let Some((how, function)) = self.how.and_then(|how| Some((how, *how.tiles.get(fewer)?))) else {
-            return self.weights.tile(self.tier, p, &tile, out);
-        };
-        let (panel, k) = (self.weights.panel(p), self.weights.k);
-        let place = p % self.panels.len();
-        let expanded = &mut self.bytes[place * k * ROWS..][..k * ROWS];
-        let norms = &mut self.norms[place * (k / 128)..][..k / 128];
-        if self.panels[place] != p + 1 {
-            // SAFETY: as of the tile below; the buffer was made for this format.
-            unsafe { (how.expand)(panel, k, expanded, norms) };
-            self.panels[place] = p + 1;
-        }
-        tile.expanded = expanded;
-        tile.norms = norms;
-        #[cfg(test)]
-        super::tests::runs(self.tier.level(), function);
-        // SAFETY: the Tier proves the features; the panel is whole and of this format and depth, and so is what was
-        // made of it; the driver checked the tile's grid and depth; tile.c selected the function.
-        unsafe { function(panel, k, &tile, out) }
-    }
 }

@@ -32,10 +32,6 @@ pub(crate) trait Codes {
     const SIGNED: bool = false;
     /// What the unsigned code of the value 0 is.
     const ZERO: i32 = 0;
-    /// Whether tiles of panels taken apart ahead are faster when one vector of codes meets all columns before the next
-    /// does. The compiler would compute a column's products one behind the other, each of which waits five cycles for
-    /// the one before; what it makes of that beside a format's scales only `leyden hwbench --columns 516` tells.
-    const IN_ORDER: bool = false;
     /// Bytes of 32 values of 16 rows.
     const BYTES: usize;
     /// Those in the panel.
@@ -127,11 +123,12 @@ const fn steps<D: Dot, F: Codes>(per_step: i32) -> usize {
 
 /// Checks that a tile's buffers are as long as the kernel will read. Cheap beside a panel.
 #[inline(always)]
-fn check(panel: usize, want: Option<usize>, t: &Tile<'_>, k: usize, c: usize, out: &[f32]) {
-    assert!(want == Some(panel) && t.c == c && out.len() >= c * ROWS && t.codes.len() == k * c);
+fn check<D: Dot>(panels: usize, panel: Option<usize>, t: &Tile<'_>, k: usize, c: usize, out: &[f32]) {
+    assert!(panel.and_then(|n| n.checked_mul(D::PANELS)) == Some(panels));
+    assert!(t.c == c && out.len() >= D::PANELS * c * ROWS && t.codes.len() == k * c);
 }
 
-/// A panel of a simple format times one tile of `C * D::COLUMNS` columns.
+/// A panel of a simple format, or as many as `D` takes together, times `C * D::COLUMNS` columns of a tile.
 #[inline(always)]
 pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
     d: D,
@@ -140,16 +137,18 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
     t: &Tile<'_>,
     out: &mut [f32],
 ) {
-    let (blocks, columns) = (k / 32, C * D::COLUMNS);
+    let (blocks, columns) = (k / 32, d.of::<C>());
     let (first, stride) = F::scale_bytes(k);
-    check(panel.len(), blocks.checked_mul(F::PACKED).and_then(|n| n.checked_add(first)), t, k, columns, out);
+    let want = blocks.checked_mul(F::PACKED).and_then(|n| n.checked_add(first));
+    check::<D>(panel.len(), want, t, k, columns, out);
     assert!(
         t.scales.len() == blocks * columns && t.sums.len() == blocks * columns && first >= blocks * stride
     );
     let zero = if SIGNED { D::SIGNED_ZERO } else { F::ZERO };
     let starts = F::EXPANDED && D::STARTS && zero != 0;
     assert!(!starts || t.starts.len() == blocks * columns);
-    let all_codes = codes_of::<F>(panel, first, t, k);
+    let all_codes = codes_of::<D, F>(panel, first, t, k);
+    let (t, out) = (&t.after(d.first()), &mut out[d.first() * ROWS..]);
     let steps = const { steps::<D, F>(2) };
     let mut y = [d.zeros(); C];
     for b in 0..blocks {
@@ -195,9 +194,9 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
 
 /// Where the codes of a panel begin: `first` bytes into it, or in the tile.
 #[inline(always)]
-fn codes_of<F: Codes>(panel: &[u8], first: usize, t: &Tile<'_>, k: usize) -> *const u8 {
+fn codes_of<D: Dot, F: Codes>(panel: &[u8], first: usize, t: &Tile<'_>, k: usize) -> *const u8 {
     if F::EXPANDED {
-        assert!(t.expanded.len() == k * ROWS);
+        assert!(t.expanded.len() == D::PANELS * k * ROWS);
         t.expanded.as_ptr()
     } else {
         panel.as_ptr().wrapping_add(first)
@@ -210,7 +209,6 @@ struct Stream<F>(PhantomData<F>);
 
 impl<F: Codes> Unpack for Stream<F> {
     const SHIFTED: bool = F::EXPANDED;
-    const IN_ORDER: bool = F::EXPANDED && F::IN_ORDER;
 
     #[inline(always)]
     unsafe fn pair<D: Dot>(d: D, w: *const u8, g: usize) -> (D::Codes, D::Codes) {
@@ -250,7 +248,7 @@ pub(crate) trait FloatRow {
 pub(crate) const CHAINS: usize = 4;
 pub(crate) const CHAIN: usize = 64;
 
-/// A panel of a float format times one tile of `C * D::COLUMNS` columns.
+/// A panel of a float format, or as many as `D` takes together, times `C * D::COLUMNS` columns of a tile.
 #[inline(always)]
 pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
     d: D,
@@ -259,9 +257,10 @@ pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
     t: &Tile<'_>,
     out: &mut [f32],
 ) {
-    let columns = C * D::COLUMNS;
-    assert!(k.checked_mul(ROWS * F::SIZE) == Some(panel.len()) && t.c == columns);
-    assert!(t.values.len() == k * columns && out.len() >= columns * ROWS);
+    let columns = d.of::<C>();
+    assert!(k.checked_mul(D::PANELS * ROWS * F::SIZE) == Some(panel.len()) && t.c == columns);
+    assert!(t.values.len() == k * columns && out.len() >= D::PANELS * columns * ROWS);
+    let (t, out) = (&t.after(d.first()), &mut out[d.first() * ROWS..]);
     let mut y = [[d.zeros(); C]; CHAINS];
     // Where the weights and activations of step i begin.
     // SAFETY: the lengths checked above cover every step up to k.
@@ -297,7 +296,7 @@ pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
         if k - done >= CHAIN {
             let together = const { steps_of_line::<F>() };
             for line in (0..CHAIN).step_by(together) {
-                d.prefetch(w.wrapping_add(AHEAD + line * ROWS * F::SIZE));
+                d.prefetch(w.wrapping_add(AHEAD / D::PANELS + line * ROWS * F::SIZE));
                 for i in line..line + together {
                     // SAFETY: as above.
                     unsafe { float_step::<D, F, C>(d, w, x, i, &mut sum) };
@@ -339,7 +338,7 @@ unsafe fn float_step<D: Dot, F: FloatRow, const C: usize>(
     // SAFETY: the caller's promise.
     unsafe {
         let w = F::row(d, w.add(i * ROWS * F::SIZE));
-        d.fma_columns(w, x.add(i * C * D::COLUMNS), y);
+        d.fma_columns(w, x.add(i * d.of::<C>()), y);
     }
 }
 
@@ -381,7 +380,7 @@ const EXACT: f32 = 0.999 * (1_u64 << 48) as f32;
 /// That with which every sum of a block's products fits 16 bits.
 const NARROW: f32 = 0.999 * (i16::MAX as f32) * (i16::MAX as f32);
 
-/// A panel of a super format times one tile of `C * D::COLUMNS` columns.
+/// A panel of a super format, or as many as `D` takes together, times `C * D::COLUMNS` columns of a tile.
 #[inline(always)]
 pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: usize>(
     d: D,
@@ -390,8 +389,8 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
     t: &Tile<'_>,
     out: &mut [f32],
 ) {
-    let (n, columns) = (k / 128, C * D::COLUMNS);
-    check(panel.len(), F::panel_bytes(k), t, k, columns, out);
+    let (n, columns) = (k / 128, d.of::<C>());
+    check::<D>(panel.len(), F::panel_bytes(k), t, k, columns, out);
     assert!(t.scales.len() == n * columns && t.sums.len() == n * 4 * columns);
     assert!(t.pairs.len() == n * 2 * columns);
     // What shifted codes add is either what sums begin at, or leaves with the scaled sums of activations.
@@ -407,7 +406,8 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
     let compare = norms != NO_NORMS;
     assert!(!(look || compare) || t.peaks.len() == n);
     assert!(!compare || t.norms.len() == n);
-    let all_codes = codes_of::<F>(panel, 0, t, k);
+    let all_codes = codes_of::<D, F>(panel, 0, t, k);
+    let (t, out) = (&t.after(d.first()), &mut out[d.first() * ROWS..]);
     let mut y = [d.zeros(); C];
     for sb in 0..k / 256 {
         // SAFETY: the lengths checked above cover superblock sb of the panel and of the tile.
@@ -509,7 +509,7 @@ unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: u
     range: Range<usize>,
     begin: bool,
 ) -> [D::Ints; C] {
-    let columns = C * D::COLUMNS;
+    let columns = d.of::<C>();
     let mut total = [d.ints(); C];
     for b in range {
         // SAFETY: the caller's promise.
@@ -552,7 +552,7 @@ unsafe fn block<D: Dot, F: Codes, const SIGNED: bool, const HOW: u8, const C: us
             for (part, from) in from.iter_mut().enumerate() {
                 for (c, from) in from.iter_mut().enumerate() {
                     // SAFETY: the caller's promise.
-                    *from = unsafe { d.begin(starts.add(((1 + part) * C + c) * D::COLUMNS)) };
+                    *from = unsafe { d.begin(starts.add((1 + part) * d.of::<C>() + c * D::COLUMNS)) };
                 }
             }
         }
@@ -607,7 +607,7 @@ unsafe fn weighted<D: Dot, F: Super, const C: usize>(
     for i in half * pairs..(half + 1) * pairs {
         let weights = d.pairs(bytes[2 * i], bytes[2 * i + 1], signed);
         for c in 0..C {
-            let word = ((sb * 2 * pairs + i) * C + c) * D::COLUMNS;
+            let word = (sb * 2 * pairs + i) * d.of::<C>() + c * D::COLUMNS;
             // SAFETY: the words of superblock sb are 2 * pairs per column.
             total[c] = unsafe { d.add_pairs(total[c], weights, words.as_ptr().add(word)) };
         }
@@ -615,41 +615,47 @@ unsafe fn weighted<D: Dot, F: Super, const C: usize>(
     total
 }
 
-/// Makes the kernels of a format that read panels taken apart ahead, on one level.
-macro_rules! family_expanded {
+/// Makes the kernels of a format for many columns, on one level: of floats from the panels as they are, of the others from
+/// panels taken apart ahead.
+macro_rules! family_many {
     ($level:ident simple $format:ty) => {
-        $crate::isa::simd_expanded!(
+        $crate::isa::simd_many!(
             $level,
-            |d, C, panel, k, t, out| {
+            |d, C, panels, k, t, out| {
                 $crate::matmul::family::simple::<
                     _,
                     $crate::matmul::expanded::Codes32<$format>,
                     { <$format as Codes>::SIGNED },
                     C,
-                >(d, panel, k, t, out)
+                >(d, panels, k, t, out)
             },
             |d, panel, k, out, _norms| $crate::matmul::expanded::simple::<_, $format>(d, panel, k, out)
         )
     };
     ($level:ident superblocks $format:ty) => {
-        $crate::isa::simd_expanded!(
+        $crate::isa::simd_many!(
             $level,
-            |d, C, panel, k, t, out| {
+            |d, C, panels, k, t, out| {
                 $crate::matmul::family::superblocks::<
                     _,
                     $crate::matmul::expanded::Codes32<$format>,
                     { <$format as Codes>::SIGNED },
                     { <$format as Super>::HOW },
                     C,
-                >(d, panel, k, t, out)
+                >(d, panels, k, t, out)
             },
             |d, panel, k, out, norms| $crate::matmul::expanded::superblocks::<_, $format>(
                 d, panel, k, out, norms
             )
         )
     };
+    ($level:ident floats $format:ty) => {
+        $crate::isa::simd_many!($level, |d, C, panels, k, t, out| {
+            $crate::matmul::family::floats::<_, $format, C>(d, panels, k, t, out)
+        })
+    };
 }
-pub(crate) use family_expanded;
+pub(crate) use family_many;
 
 /// Makes the SIMD tiles of a format: `NAME` for each instruction set, through the loop of its family.
 macro_rules! family_tiles {

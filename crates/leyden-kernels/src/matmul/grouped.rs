@@ -5,6 +5,7 @@
 //! panels of one expert, one of the second the same few panels of every expert in turn. The latter owns its rows of
 //! the output, so a token's experts are added by one task, in ascending order of their indices, whatever the batch.
 
+use super::output::Output;
 use super::routing::Routing;
 use super::{ALONE, MAX_COLUMNS, PackedMatrix, ROWS, TILE, chunk_panels, for_tile_indices, gated_on};
 use crate::Cpu;
@@ -93,9 +94,9 @@ fn multiply_gates(
 ) {
     let (rows, panels, groups) = (gate.rows(), gate.panels(), routing.groups());
     let macs = 2 * rows * gate.k() * routing.pairs();
-    let chunk = chunk_panels(cpu, 2 * panels * groups.len(), macs);
+    let chunk = chunk_panels(cpu, 2 * panels * groups.len(), 1, macs);
     let chunks = panels.div_ceil(chunk);
-    let out = Disjoint::new(out);
+    let out = Output::new(out, rows);
     let task = |task: usize| {
         let (group, start) = (task / chunks, task % chunks * chunk);
         let base = groups[group].expert * panels;
@@ -112,12 +113,8 @@ fn multiply_gates(
                 gate.tile(cpu.tier(), base + p, &gate_input.tile_at((first, end)), &mut g);
                 up.tile(cpu.tier(), base + p, &up_input.tile_at((first, end)), &mut u);
                 gated_on(cpu.tier(), &mut g, &u, end - first);
-                let n = ROWS.min(rows - p * ROWS);
-                for (c, g) in g.chunks_exact(ROWS).take(end - first).enumerate() {
-                    // SAFETY: (pair, panel) pairs belong to one task each, so these ranges are disjoint.
-                    let out = unsafe { out.range((first + c) * rows + p * ROWS, n) };
-                    out.copy_from_slice(&g[..n]);
-                }
+                // SAFETY: (pair, panel) pairs belong to one task each.
+                unsafe { out.write(one, first..end, &g, |_, out, g| out.copy_from_slice(&g[..out.len()])) };
             },
         );
     };
@@ -135,7 +132,7 @@ fn multiply_down(
 ) {
     let (rows, panels) = (down.rows(), down.panels());
     let macs = rows * down.k() * routing.pairs();
-    let chunk = chunk_panels(cpu, panels, macs);
+    let chunk = chunk_panels(cpu, panels, 1, macs);
     let out = Disjoint::new(out);
     let task = |task: usize| {
         let chunk = task * chunk..((task + 1) * chunk).min(panels);

@@ -14,9 +14,10 @@ use crate::isa::{Isa, Level, Tier, dispatch};
 use crate::memory::{Disjoint, HugeBuf};
 use crate::ops::silu16;
 use crate::{Cpu, Grid};
-use expanded::Panels;
 use format::{FORMATS, Format, ROWS};
 use leyden_tensor::{DType, FileBytes, TensorView};
+use many::{Panels, together};
+use output::Output;
 use std::ops::Range;
 
 pub(crate) mod expanded;
@@ -24,7 +25,8 @@ pub(crate) mod family;
 pub(crate) mod format;
 mod grouped;
 mod kept;
-pub(crate) mod pair;
+pub(crate) mod many;
+mod output;
 mod routing;
 
 pub use grouped::{Experts, GroupedWork, multiply_experts};
@@ -35,7 +37,7 @@ pub use routing::Routing;
 pub(crate) const MAX_COLUMNS: usize = Level::MAX_COLUMNS;
 
 /// Products of one tile with the panels that meet it together, at most: `[panel][c][16]`.
-const TILE: usize = pair::PANELS * MAX_COLUMNS * ROWS;
+const TILE: usize = many::MAX_PANELS * MAX_COLUMNS * ROWS;
 
 /// Activation codes visited together, so that they stay in the second cache while panels pass.
 const GROUP_BYTES: usize = 128 << 10;
@@ -253,13 +255,15 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
     struct Part<'a> {
         weights: &'a PackedMatrix,
         bias: Option<&'a [f32]>,
-        out: Disjoint<'a, f32>,
+        out: Output<'a>,
         write: Write,
         first_task: usize,
     }
     let panels: usize = products.iter().map(|p| p.weights.panels()).sum();
     let macs: usize = products.iter().map(|p| p.weights.rows * p.weights.k).sum::<usize>() * input.n;
-    let chunk = chunk_panels(cpu, panels, macs);
+    let together = |w| together(w, cpu.tier(), input.tiles());
+    let most = products.iter().map(|p| together(p.weights)).max().unwrap_or(1);
+    let chunk = chunk_panels(cpu, panels, most, macs);
     let mut tasks = 0;
     let parts: Vec<Part<'_>> = products
         .iter_mut()
@@ -269,43 +273,39 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
             assert!(p.bias.is_none_or(|b| b.len() == p.weights.rows), "bias of a product");
             let first_task = tasks;
             tasks += p.weights.panels().div_ceil(chunk);
-            Part { weights: p.weights, bias: p.bias, out: Disjoint::new(p.out), write: p.write, first_task }
+            let out = Output::new(p.out, p.weights.rows);
+            Part { weights: p.weights, bias: p.bias, out, write: p.write, first_task }
         })
         .collect();
     let work = |task: usize| {
         let part = &parts[parts.partition_point(|p| p.first_task <= task) - 1];
         let w = part.weights;
         let start = (task - part.first_task) * chunk;
+        let panels = start..(start + chunk).min(w.panels());
         let mut y = [0.0; TILE];
-        let mut weights = Panels::new(w, cpu.tier(), chunk, input.tiles());
-        let visits = (weights.at_once(), weights.together());
-        for_tile_indices(
-            input,
-            0..input.tiles(),
-            start..(start + chunk).min(w.panels()),
-            visits,
-            |panels, t| {
-                weights.tile(panels.clone(), input, t, &mut y);
-                let (first, end) = input.bounds(t);
-                for (p, y) in panels.zip(y.chunks_exact_mut((end - first) * ROWS)) {
-                    let row = p * ROWS;
-                    let n = ROWS.min(w.rows - row);
-                    let bias = part.bias.map(|b| &b[row..row + n]);
-                    for (c, y) in y.chunks_exact_mut(ROWS).enumerate() {
-                        // SAFETY: (column, panel) pairs belong to one task each, so these ranges are disjoint.
-                        let out = unsafe { part.out.range((first + c) * w.rows + row, n) };
-                        let y = &mut y[..n];
-                        if let Some(bias) = bias {
-                            y.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
+        let mut weights = Panels::new(w, cpu.tier(), panels.clone(), input.tiles());
+        let visits = (weights.at_once(), together(w));
+        for_tile_indices(input, 0..input.tiles(), panels, visits, |panels, t| {
+            let (first, end) = input.bounds(t);
+            part.out.fetch(&panels, first..end);
+            weights.tile(panels.clone(), input, t, &mut y);
+            // SAFETY: (column, panel) pairs belong to one task each.
+            unsafe {
+                part.out.write(panels, first..end, &y, |row, out, y| {
+                    let y = y.iter().take(out.len());
+                    match (part.bias.map(|b| &b[row..][..out.len()]), part.write) {
+                        (None, Write::Set) => out.iter_mut().zip(y).for_each(|(o, y)| *o = *y),
+                        (None, Write::Add) => out.iter_mut().zip(y).for_each(|(o, y)| *o += y),
+                        (Some(b), Write::Set) => {
+                            out.iter_mut().zip(y).zip(b).for_each(|((o, y), b)| *o = y + b);
                         }
-                        match part.write {
-                            Write::Set => out.copy_from_slice(y),
-                            Write::Add => out.iter_mut().zip(y).for_each(|(o, y)| *o += *y),
+                        (Some(b), Write::Add) => {
+                            out.iter_mut().zip(y).zip(b).for_each(|((o, y), b)| *o += y + b);
                         }
                     }
-                }
-            },
-        );
+                });
+            }
+        });
     };
     if macs < ALONE { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
 }
@@ -327,38 +327,30 @@ pub fn multiply_gated(
     assert_eq!(out.len(), gate.rows * input.n, "output of a gated product");
     let rows = gate.rows;
     let macs = 2 * rows * gate.k * input.n;
-    let chunk = chunk_panels(cpu, 2 * gate.panels(), macs);
+    // What one of them takes together the other may take one by one.
+    let together = [gate, up].map(|w| together(w, cpu.tier(), input.tiles())).into_iter().max().unwrap_or(1);
+    let chunk = chunk_panels(cpu, 2 * gate.panels(), together, macs);
     let panels = gate.panels();
     let tasks = panels.div_ceil(chunk);
-    let out = Disjoint::new(out);
+    let out = Output::new(out, rows);
     let work = |task: usize| {
+        let panels = task * chunk..((task + 1) * chunk).min(panels);
         let mut g = [0.0; TILE];
         let mut u = [0.0; TILE];
-        let [mut gate, mut up] = [gate, up].map(|w| Panels::new(w, cpu.tier(), chunk, input.tiles()));
+        let [mut gate, mut up] =
+            [gate, up].map(|w| Panels::new(w, cpu.tier(), panels.clone(), input.tiles()));
         // Panels of two matrices share the cache.
-        let at_once = [&gate, &up].iter().filter_map(|w| w.at_once()).min().map(|n| n.div_ceil(2));
-        let visits = (at_once, gate.together().min(up.together()));
-        for_tile_indices(
-            input,
-            0..input.tiles(),
-            task * chunk..((task + 1) * chunk).min(panels),
-            visits,
-            |panels, t| {
-                gate.tile(panels.clone(), input, t, &mut g);
-                up.tile(panels.clone(), input, t, &mut u);
-                let (first, end) = input.bounds(t);
-                gated_on(cpu.tier(), &mut g, &u, panels.len() * (end - first));
-                for (p, g) in panels.zip(g.chunks_exact((end - first) * ROWS)) {
-                    let row = p * ROWS;
-                    let n = ROWS.min(rows - row);
-                    for (c, g) in g.chunks_exact(ROWS).enumerate() {
-                        // SAFETY: (column, panel) pairs belong to one task each, so these ranges are disjoint.
-                        let out = unsafe { out.range((first + c) * rows + row, n) };
-                        out.copy_from_slice(&g[..n]);
-                    }
-                }
-            },
-        );
+        let at_once = [&gate, &up].iter().filter_map(|w| w.at_once()).min();
+        let visits = (at_once.map(|n| (n / 2).next_multiple_of(together)), together);
+        for_tile_indices(input, 0..input.tiles(), panels, visits, |panels, t| {
+            let (first, end) = input.bounds(t);
+            out.fetch(&panels, first..end);
+            gate.tile(panels.clone(), input, t, &mut g);
+            up.tile(panels.clone(), input, t, &mut u);
+            gated_on(cpu.tier(), &mut g, &u, panels.len() * (end - first));
+            // SAFETY: (column, panel) pairs belong to one task each.
+            unsafe { out.write(panels, first..end, &g, |_, out, g| out.copy_from_slice(&g[..out.len()])) };
+        });
     };
     if macs < ALONE { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
 }
@@ -382,9 +374,18 @@ fn check(w: &PackedMatrix, input: &Activations) {
     assert_eq!((w.format.grid, w.k), (input.grid, input.k), "weights and activations belong together");
 }
 
-/// Panels per task: enough tasks to balance a preempted core, few enough to amortise taking one.
-fn chunk_panels(cpu: &Cpu, panels: usize, macs: usize) -> usize {
-    if macs < ALONE { panels.max(1) } else { (panels / (cpu.pool().members() * 16)).clamp(1, 8) }
+/// Panels per task: enough tasks to balance a preempted core, few enough to amortise taking one; where there are some
+/// tasks for each member still, a multiple of those that meet a tile together.
+fn chunk_panels(cpu: &Cpu, panels: usize, together: usize, macs: usize) -> usize {
+    let members = cpu.pool().members();
+    let share = (panels / (members * 16)).clamp(1, 8);
+    if macs < ALONE {
+        panels.max(1)
+    } else if panels >= members * 4 * together {
+        share.next_multiple_of(together)
+    } else {
+        share
+    }
 }
 
 /// Tiles that are visited together.

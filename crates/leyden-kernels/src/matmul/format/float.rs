@@ -6,8 +6,7 @@
 use super::{Format, ROWS, TileFn};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{CHAIN, CHAINS, FloatRow, family_tiles};
-use crate::matmul::pair::float_pairs;
+use crate::matmul::family::{CHAIN, CHAINS, FloatRow, family_many, family_tiles};
 use leyden_tensor::DType;
 use leyden_tensor::quant::{bf16_to_f32, f16_to_f32};
 
@@ -17,8 +16,7 @@ pub(crate) const F32: Format = Format {
     panel_bytes: |k| k.checked_mul(ROWS * 4),
     pack: pack::<4>,
     tiles: family_tiles!(scalar_f32, floats F32Row),
-    expanded: |_| None,
-    pairs: float_pairs!(F32Row),
+    many: family_many!(avx512 floats F32Row),
 };
 
 pub(crate) const F16: Format = Format {
@@ -27,8 +25,7 @@ pub(crate) const F16: Format = Format {
     panel_bytes: |k| k.checked_mul(ROWS * 2),
     pack: pack::<2>,
     tiles: family_tiles!(scalar_f16, floats F16Row),
-    expanded: |_| None,
-    pairs: float_pairs!(F16Row),
+    many: family_many!(avx512 floats F16Row),
 };
 
 pub(crate) const BF16: Format = Format {
@@ -37,8 +34,7 @@ pub(crate) const BF16: Format = Format {
     panel_bytes: |k| k.checked_mul(ROWS * 2),
     pack: pack::<2>,
     tiles: family_tiles!(scalar_bf16, floats Bf16Row),
-    expanded: |_| None,
-    pairs: float_pairs!(Bf16Row),
+    many: family_many!(avx512 floats Bf16Row),
 };
 
 /// Declares how a float format's weights are read.

@@ -6,7 +6,7 @@ use super::scalar::{self, nibble};
 use super::{Format, ROWS, TileFn, half_at, nibbles, pack_nibbles, scales_bytes};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Simple, family_expanded, family_tiles};
+use crate::matmul::family::{Codes, Simple, family_many, family_tiles};
 use leyden_tensor::DType;
 use leyden_tensor::quant::IQ4_VALUES;
 
@@ -16,8 +16,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| scales_bytes(k / 32)?.checked_add((k / 32).checked_mul(Iq4Nl::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Iq4Nl),
-    expanded: family_expanded!(avx512 simple Iq4Nl),
-    pairs: |_| None,
+    many: family_many!(avx512 simple Iq4Nl),
 };
 
 /// The values that the codes stand for, as bytes.
@@ -34,7 +33,6 @@ pub(super) const TABLE: [u8; 16] = {
 struct Iq4Nl;
 
 impl Codes for Iq4Nl {
-    const IN_ORDER: bool = true;
     const MAX: i32 = 127;
     const SIGNED: bool = true;
     const BYTES: usize = 16 * ROWS;

@@ -9,7 +9,7 @@ use super::scalar::{self, SuperPanel, nibble};
 use super::{Format, ROWS, TileFn, half_at, nibbles, pack_nibbles};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Factors, Super, family_expanded, family_tiles};
+use crate::matmul::family::{Codes, Factors, Super, family_many, family_tiles};
 use leyden_tensor::DType;
 use leyden_tensor::quant::IQ4_VALUES;
 
@@ -25,8 +25,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Iq4Xs::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Iq4Xs),
-    expanded: family_expanded!(avx512 superblocks Iq4Xs),
-    pairs: |_| None,
+    many: family_many!(avx512 superblocks Iq4Xs),
 };
 
 struct Iq4Xs;

@@ -12,7 +12,7 @@
 use crate::activations::{Grid, Tile};
 use crate::isa::Level;
 use crate::isa::dot::Dot;
-use crate::matmul::expanded::Expanded;
+use crate::matmul::many::Many;
 use leyden_tensor::DType;
 
 mod float;
@@ -53,11 +53,8 @@ pub(crate) struct Format {
     pub(crate) pack: fn(rows: &[&[u8]], k: usize, panel: &mut [u8]),
     /// The tiles of a level, by number of columns less one.
     pub(crate) tiles: fn(Level) -> &'static [TileFn],
-    /// The kernels of a level for panels taken apart ahead, if it has such.
-    pub(crate) expanded: fn(Level) -> Option<&'static Expanded>,
-    /// The kernels of a level for two panels, one behind the other, if it has such: tiles of the most columns and of one
-    /// fewer, into `out[panel][c][16]`.
-    pub(crate) pairs: fn(Level) -> Option<&'static [TileFn; 2]>,
+    /// The kernels of a level for many columns, if it has such.
+    pub(crate) many: fn(Level) -> Option<&'static Many>,
 }
 
 /// Every weight format. A new one is a file here and a line there.

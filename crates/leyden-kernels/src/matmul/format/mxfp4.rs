@@ -7,7 +7,7 @@ use super::scalar::{self, nibble};
 use super::{Format, ROWS, TileFn, nibbles, pack_nibbles};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Simple, family_expanded, family_tiles};
+use crate::matmul::family::{Codes, Simple, family_many, family_tiles};
 use leyden_tensor::DType;
 
 pub(crate) const FORMAT: Format = Format {
@@ -21,11 +21,10 @@ pub(crate) const FORMAT: Format = Format {
     },
     pack,
     tiles: family_tiles!(scalar, simple Mxfp4),
-    expanded: |level| {
-        let wide = family_expanded!(avx512 simple Mxfp4)(level);
-        wide.or_else(|| family_expanded!(avx2 simple Mxfp4)(level))
+    many: |level| {
+        let wide = family_many!(avx512 simple Mxfp4)(level);
+        wide.or_else(|| family_many!(avx2 simple Mxfp4)(level))
     },
-    pairs: |_| None,
 };
 
 /// Twice the values that the codes stand for (0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives), plus [`ZERO`].

@@ -27,8 +27,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Q2K::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Q2K),
-    expanded: |_| None,
-    pairs: |_| None,
+    many: |_| None,
 };
 
 struct Q2K;

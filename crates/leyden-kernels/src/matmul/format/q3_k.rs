@@ -8,7 +8,7 @@ use super::scalar::{self, SuperPanel, bit, crumb};
 use super::{Format, ROWS, TileFn, bits, crumbs, half_at, pack_bits, pack_crumbs};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Factors, Super, family_expanded, family_tiles};
+use crate::matmul::family::{Codes, Factors, Super, family_many, family_tiles};
 use leyden_tensor::DType;
 
 /// Bytes of 256 values of 16 rows, and where their parts begin.
@@ -22,11 +22,10 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Q3K::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Q3K),
-    expanded: |level| {
-        let wide = family_expanded!(avx512 superblocks Q3K)(level);
-        wide.or_else(|| family_expanded!(avx2 superblocks Q3K)(level))
+    many: |level| {
+        let wide = family_many!(avx512 superblocks Q3K)(level);
+        wide.or_else(|| family_many!(avx2 superblocks Q3K)(level))
     },
-    pairs: |_| None,
 };
 
 struct Q3K;

@@ -7,7 +7,7 @@ use super::scalar::{self, nibble};
 use super::{Format, ROWS, TileFn, half_at, nibbles, pack_nibbles, scales_bytes};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Simple, family_expanded, family_tiles};
+use crate::matmul::family::{Codes, Simple, family_many, family_tiles};
 use leyden_tensor::DType;
 
 pub(crate) const FORMAT: Format = Format {
@@ -16,14 +16,12 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| scales_bytes(k / 32)?.checked_add((k / 32).checked_mul(Q4_0::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Q4_0),
-    expanded: family_expanded!(avx512 simple Q4_0),
-    pairs: |_| None,
+    many: family_many!(avx512 simple Q4_0),
 };
 
 struct Q4_0;
 
 impl Codes for Q4_0 {
-    const IN_ORDER: bool = true;
     const MAX: i32 = 15;
     const ZERO: i32 = 8;
     const BYTES: usize = 16 * ROWS;

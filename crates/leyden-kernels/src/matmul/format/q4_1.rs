@@ -6,7 +6,7 @@ use super::scalar::{self, nibble};
 use super::{Format, ROWS, TileFn, half_at, nibbles, pack_nibbles};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Simple, family_tiles};
+use crate::matmul::family::{Codes, Simple, family_many, family_tiles};
 use leyden_tensor::DType;
 
 pub(crate) const FORMAT: Format = Format {
@@ -15,8 +15,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| (k / 32).checked_mul(4 * ROWS)?.checked_add((k / 32).checked_mul(Q4_1::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Q4_1),
-    expanded: |_| None,
-    pairs: |_| None,
+    many: family_many!(avx512 simple Q4_1),
 };
 
 struct Q4_1;

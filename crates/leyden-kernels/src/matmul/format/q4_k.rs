@@ -8,7 +8,7 @@ use super::scalar::{self, SuperPanel, nibble};
 use super::{Format, ROWS, TileFn, half_at, nibbles};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Factors, Super, family_expanded, family_tiles};
+use crate::matmul::family::{Codes, Factors, Super, family_many, family_tiles};
 use leyden_tensor::DType;
 
 /// Bytes of 256 values of 16 rows, and where their parts begin; the head is the same in Q5_K.
@@ -27,8 +27,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Q4K::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Q4K),
-    expanded: family_expanded!(avx2 superblocks Q4K),
-    pairs: |_| None,
+    many: family_many!(avx2 superblocks Q4K),
 };
 
 struct Q4K;

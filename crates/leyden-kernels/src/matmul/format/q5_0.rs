@@ -6,7 +6,7 @@ use super::scalar::{self, bit, nibble};
 use super::{Format, ROWS, TileFn, bits, half_at, nibbles, pack_bits, pack_nibbles, scales_bytes};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Simple, family_expanded, family_tiles};
+use crate::matmul::family::{Codes, Simple, family_many, family_tiles};
 use leyden_tensor::DType;
 
 pub(crate) const FORMAT: Format = Format {
@@ -15,17 +15,15 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| scales_bytes(k / 32)?.checked_add((k / 32).checked_mul(Q5_0::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Q5_0),
-    expanded: |level| {
-        let wide = family_expanded!(avx512 simple Q5_0)(level);
-        wide.or_else(|| family_expanded!(avx2 simple Q5_0)(level))
+    many: |level| {
+        let wide = family_many!(avx512 simple Q5_0)(level);
+        wide.or_else(|| family_many!(avx2 simple Q5_0)(level))
     },
-    pairs: |_| None,
 };
 
 struct Q5_0;
 
 impl Codes for Q5_0 {
-    const IN_ORDER: bool = true;
     const MAX: i32 = 31;
     const ZERO: i32 = 16;
     const BYTES: usize = 20 * ROWS;

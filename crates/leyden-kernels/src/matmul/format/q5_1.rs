@@ -6,7 +6,7 @@ use super::scalar::{self, bit, nibble};
 use super::{Format, ROWS, TileFn, bits, half_at, nibbles, pack_bits, pack_nibbles};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Simple, family_expanded, family_tiles};
+use crate::matmul::family::{Codes, Simple, family_many, family_tiles};
 use leyden_tensor::DType;
 
 pub(crate) const FORMAT: Format = Format {
@@ -15,17 +15,15 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| (k / 32).checked_mul(4 * ROWS)?.checked_add((k / 32).checked_mul(Q5_1::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Q5_1),
-    expanded: |level| {
-        let wide = family_expanded!(avx512 simple Q5_1)(level);
-        wide.or_else(|| family_expanded!(avx2 simple Q5_1)(level))
+    many: |level| {
+        let wide = family_many!(avx512 simple Q5_1)(level);
+        wide.or_else(|| family_many!(avx2 simple Q5_1)(level))
     },
-    pairs: |_| None,
 };
 
 struct Q5_1;
 
 impl Codes for Q5_1 {
-    const IN_ORDER: bool = true;
     const MAX: i32 = 31;
     const BYTES: usize = 20 * ROWS;
 

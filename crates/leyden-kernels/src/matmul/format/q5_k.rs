@@ -8,7 +8,7 @@ use super::scalar::{self, SuperPanel, bit, nibble};
 use super::{Format, ROWS, TileFn, bits, half_at, nibbles, pack_bits};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Factors, Super, family_expanded, family_tiles};
+use crate::matmul::family::{Codes, Factors, Super, family_many, family_tiles};
 use leyden_tensor::DType;
 
 /// Bytes of 256 values of 16 rows.
@@ -24,11 +24,10 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Q5K::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Q5K),
-    expanded: |level| {
-        let wide = family_expanded!(avx512 superblocks Q5K)(level);
-        wide.or_else(|| family_expanded!(avx2 superblocks Q5K)(level))
+    many: |level| {
+        let wide = family_many!(avx512 superblocks Q5K)(level);
+        wide.or_else(|| family_many!(avx2 superblocks Q5K)(level))
     },
-    pairs: |_| None,
 };
 
 struct Q5K;

@@ -8,7 +8,7 @@ use super::scalar::{self, SuperPanel, crumb, nibble};
 use super::{Format, ROWS, TileFn, half_at, pack_crumbs, q4_k::pack_half_bytes, scales_bytes};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Factors, Super, family_expanded, family_tiles};
+use crate::matmul::family::{Codes, Factors, Super, family_many, family_tiles};
 use leyden_tensor::DType;
 
 /// Bytes of 256 values of 16 rows without d, and where the codes begin.
@@ -21,11 +21,10 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Q6K::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Q6K),
-    expanded: |level| {
-        let wide = family_expanded!(avx512 superblocks Q6K)(level);
-        wide.or_else(|| family_expanded!(avx2 superblocks Q6K)(level))
+    many: |level| {
+        let wide = family_many!(avx512 superblocks Q6K)(level);
+        wide.or_else(|| family_many!(avx2 superblocks Q6K)(level))
     },
-    pairs: |_| None,
 };
 
 struct Q6K;

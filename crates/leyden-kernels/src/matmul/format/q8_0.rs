@@ -7,7 +7,7 @@ use super::scalar::{self};
 use super::{Format, ROWS, TileFn, half_at, scales_bytes};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Simple, family_tiles};
+use crate::matmul::family::{Codes, Simple, family_many, family_tiles};
 use leyden_tensor::DType;
 
 pub(crate) const FORMAT: Format = Format {
@@ -16,8 +16,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| scales_bytes(k / 32)?.checked_add((k / 32).checked_mul(Q8_0::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Q8_0),
-    expanded: |_| None,
-    pairs: |_| None,
+    many: family_many!(avx512 simple Q8_0),
 };
 
 struct Q8_0;

@@ -1,0 +1,140 @@
+//! Many columns: the kernels that a format and level has for them, and how a task meets its panels with them.
+//!
+//! Where a tile has about as many columns as there can be, a level with registers for it multiplies two panels at a time:
+//! an activation is loaded once for both. Where many tiles meet a panel, its codes may be taken apart once for all of them
+//! ([`expanded`](super::expanded)).
+
+use super::PackedMatrix;
+use super::format::{ROWS, TileFn};
+use crate::activations::Activations;
+use crate::isa::Tier;
+use crate::memory::Aligned;
+use std::ops::Range;
+
+/// Panels that any level multiplies together, at most.
+pub(super) const MAX_PANELS: usize = 2;
+
+/// Tiles that must meet a panel for taking it apart ahead to pay.
+const FEWEST: usize = 4;
+
+/// Panels taken apart that lie in the second cache together, beside the activations of a group of tiles.
+const AT_ONCE_BYTES: usize = 256 << 10;
+
+/// Writes a panel's codes, and raises `norms` to what `family::norms_of` says of it, where the tile reads that.
+///
+/// # Safety
+/// As of [`TileFn`]; `out` has [`ROWS`] bytes for each k, `norms` one number for each 128 values.
+pub(crate) type ExpandFn = unsafe fn(panel: &[u8], k: usize, out: &mut [u8], norms: &mut [f32]);
+
+/// Kernels of a format and level for many columns.
+#[derive(Debug)]
+pub(crate) struct Many {
+    /// Takes a panel apart, which is what the tiles read; without it they read it as it is.
+    pub(crate) expand: Option<ExpandFn>,
+    /// Panels that a tile takes, one behind the other, into `out[panel][c][16]`.
+    pub(crate) panels: usize,
+    /// Tiles of the most columns and of one fewer, which is what many columns are divided into.
+    pub(crate) tiles: [TileFn; 2],
+}
+
+impl Many {
+    /// The kernels that a matrix has for so many tiles.
+    fn of(weights: &PackedMatrix, tier: Tier, tiles: usize) -> Option<&'static Many> {
+        (weights.format.many)(tier.level()).filter(|many| many.expand.is_none() || tiles >= FEWEST)
+    }
+}
+
+/// How many panels of a matrix meet each of so many tiles together.
+pub(super) fn together(weights: &PackedMatrix, tier: Tier, tiles: usize) -> usize {
+    Many::of(weights, tier, tiles).map_or(1, |many| many.panels)
+}
+
+/// A matrix as one task meets it: some panels at a time, each with all tiles of a group after the other.
+pub(super) struct Panels<'a> {
+    weights: &'a PackedMatrix,
+    tier: Tier,
+    many: Option<&'static Many>,
+    /// The task's first panel.
+    first: usize,
+    /// Room for the codes of [`at_once`](Self::at_once) panels.
+    bytes: Aligned<u8>,
+    /// What was found of them, `[place][k / 128]`.
+    norms: Vec<f32>,
+    /// For each place, the panel plus 1 that begins there, alone or with those that meet a tile together.
+    panels: Vec<usize>,
+}
+
+impl<'a> Panels<'a> {
+    /// For a task of some panels, each of which meets `tiles` tiles.
+    pub(super) fn new(
+        weights: &'a PackedMatrix,
+        tier: Tier,
+        panels: Range<usize>,
+        tiles: usize,
+    ) -> Panels<'a> {
+        let many = Many::of(weights, tier, tiles);
+        let k = weights.k;
+        let places = many.filter(|many| many.expand.is_some()).map_or(0, |many| {
+            let room = AT_ONCE_BYTES / (k * ROWS) / many.panels * many.panels;
+            room.min(panels.len().next_multiple_of(many.panels)).max(many.panels)
+        });
+        Panels {
+            weights,
+            tier,
+            many,
+            first: panels.start,
+            bytes: Aligned::zeroed(k * ROWS * places),
+            norms: vec![0.0; k / 128 * places],
+            panels: vec![0; places],
+        }
+    }
+
+    /// The panels that should meet all tiles before the next do; `None` if it makes no difference.
+    pub(super) fn at_once(&self) -> Option<usize> {
+        (!self.panels.is_empty()).then_some(self.panels.len())
+    }
+
+    /// Multiplies up to [`together`] panels with tile `t` into `out[panel][c][16]`.
+    #[inline(always)]
+    pub(super) fn tile(&mut self, panels: Range<usize>, input: &Activations, t: usize, out: &mut [f32]) {
+        // Written once, field by field, and read so: a copy would read several fields at a time, and to do that wait
+        // until everything that was stored before has reached the cache, the results of the last tile among it.
+        let mut tile = input.tile(t);
+        let (tier, weights, k) = (self.tier, self.weights, self.weights.k);
+        let fewer = tier.level().columns().wrapping_sub(tile.c);
+        if let Some(many) = self.many
+            && panels.len() == many.panels
+            && let Some(&function) = many.tiles.get(fewer)
+        {
+            if let Some(expand) = many.expand {
+                (tile.expanded, tile.norms) = self.expanded(expand, panels.clone());
+            }
+            #[cfg(test)]
+            super::tests::runs(tier.level(), function);
+            // SAFETY: the Tier proves the features; the panels are whole and of this format and depth, and so is what was
+            // made of them; the driver checked the tile's grid and depth; tile.c selected the function.
+            return unsafe { function(weights.panels_at(panels), k, &tile, out) };
+        }
+        for (p, out) in panels.zip(out.chunks_exact_mut(tile.c * ROWS)) {
+            weights.tile(tier, p, &tile, out);
+        }
+    }
+
+    /// The codes of panels that meet a tile together, taken apart, and what was found of them all.
+    #[inline(always)]
+    fn expanded(&mut self, expand: ExpandFn, panels: Range<usize>) -> (&[u8], &[f32]) {
+        let (weights, k) = (self.weights, self.weights.k);
+        let place = (panels.start - self.first) % self.panels.len();
+        let codes = &mut self.bytes[place * k * ROWS..][..panels.len() * k * ROWS];
+        let norms = &mut self.norms[place * (k / 128)..][..k / 128];
+        if self.panels[place] != panels.start + 1 {
+            self.panels[place] = panels.start + 1;
+            norms.fill(0.0);
+            for (p, codes) in panels.zip(codes.chunks_exact_mut(k * ROWS)) {
+                // SAFETY: the Tier proves the features; the panel is whole, and the buffers were made for its format.
+                unsafe { expand(weights.panel(p), k, codes, norms) };
+            }
+        }
+        (codes, norms)
+    }
+}
