@@ -256,8 +256,6 @@ pub(crate) struct Tile<'a> {
     /// A128: of each 128 values; empty where nobody reads it.
     pub(crate) peaks: &'a [Peaks],
     pub(crate) values: &'a [f32],
-    /// The panel's codes, taken apart (`matmul::expanded`); empty for a kernel that does so itself.
-    pub(crate) expanded: &'a [u8],
     /// For each 128 values, what was found of the first 96 then; empty where nobody reads it.
     pub(crate) norms: &'a [f32],
 }
@@ -354,7 +352,6 @@ impl Activations {
             // One set of a whole tile lies where its first column's would.
             peaks: self.peaks.get(start * peaks..(start + 1) * peaks).unwrap_or_default(),
             values: &self.values[per(values)],
-            expanded: &[],
             norms: &[],
         }
     }

@@ -139,7 +139,6 @@ fn scores<I: Isa, const R: usize, const G: usize>(
                 let tile = Tile {
                     starts: &[],
                     peaks: &[],
-                    expanded: &[],
                     norms: &[],
                     c: rows.len(),
                     codes: &codes[at(dim)],

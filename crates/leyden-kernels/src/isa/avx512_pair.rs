@@ -17,21 +17,20 @@ type Both<T> = [T; 2];
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512Pair {
     one: Avx512Dot,
-    /// Bytes from the beginning of one panel to that of the other, and so of their codes where those are taken apart.
+    /// Bytes from the beginning of one panel to that of the other.
     panel: usize,
-    codes: usize,
     /// Columns of the tile, and the first of them.
     of: usize,
     first: usize,
 }
 
 impl Avx512Pair {
-    /// The token, for panels of so many bytes with so many codes; being callable only inside such a function is what makes
+    /// The token, for panels of so many bytes and some columns `of` a tile from `first` on; being callable only inside such a function is what makes
     /// its methods sound.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     #[inline]
-    pub(crate) fn in_feature_region(panel: usize, codes: usize, of: usize, first: usize) -> Self {
-        Avx512Pair { one: Avx512Dot::in_feature_region(), panel, codes, of, first }
+    pub(crate) fn in_feature_region(panel: usize, of: usize, first: usize) -> Self {
+        Avx512Pair { one: Avx512Dot::in_feature_region(), panel, of, first }
     }
 }
 
@@ -89,7 +88,7 @@ impl Dot for Avx512Pair {
 
     #[inline(always)]
     unsafe fn load(self, p: *const u8) -> Self::Codes {
-        both_at!(self, |one, i| one.load(p.add(i * self.codes)))
+        both_at!(self, |one, i| one.load(p.add(i * self.panel)))
     }
     #[inline(always)]
     fn prefetch(self, p: *const u8) {
@@ -117,7 +116,7 @@ impl Dot for Avx512Pair {
     }
     #[inline(always)]
     unsafe fn store_codes(self, a: Self::Codes, p: *mut u8) {
-        both_at!(self, |one, i| one.store_codes(a[i], p.add(i * self.codes)));
+        both_at!(self, |one, i| one.store_codes(a[i], p.add(i * self.panel)));
     }
 
     #[inline(always)]

@@ -95,6 +95,16 @@ pub(crate) trait Dot: Copy {
 
     /// Writes 64 bytes of codes.
     unsafe fn store_codes(self, a: Self::Codes, p: *mut u8);
+    /// Writes 16 bytes.
+    ///
+    /// # Safety
+    /// `p` points at room for them.
+    #[inline(always)]
+    unsafe fn store_bytes(self, a: Self::Bytes, p: *mut u8) {
+        const { assert!(size_of::<Self::Bytes>() == 16, "a vector of bytes and nothing else") };
+        // SAFETY: the caller's promise; the vector is 16 bytes.
+        unsafe { p.cast::<Self::Bytes>().write_unaligned(a) };
+    }
     /// Every code plus `b`, wrapping; with [`Dot::STARTS`] only.
     fn shift(self, a: Self::Codes, _b: u8) -> Self::Codes {
         a

@@ -521,11 +521,11 @@ macro_rules! i8mm_tiles {
 pub(crate) use i8mm_tiles;
 
 /// The kernels of a format for many columns, on one level (`matmul::many`): `$tile` is compiled for the most columns of a
-/// tile and one fewer, `$expand` takes a panel apart ahead. AVX-512 has registers for the sums of two panels: of all columns
+/// tile and one fewer, `$expand` takes a panel apart ahead into `$bytes` bytes. AVX-512 has registers for the sums of two panels: of all columns
 /// with floats, whose chains take turns, and else of half of them beside their totals.
 macro_rules! simd_many {
     (avx2, |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr,
-     |$de:ident, $pe:ident, $ke:ident, $oe:ident, $ne:ident| $expand:expr) => {
+     $bytes:expr, |$de:ident, $pe:ident, $ke:ident, $oe:ident, $ne:ident| $expand:expr) => {
         |level| {
             #[cfg(target_arch = "x86_64")]
             {
@@ -541,7 +541,7 @@ macro_rules! simd_many {
                     $expand
                 }
                 static KERNELS: $crate::matmul::many::Many = $crate::matmul::many::Many {
-                    expand: Some(expand),
+                    expand: Some($crate::matmul::many::Expand { bytes: $bytes, panel: expand }),
                     panels: 1,
                     tiles: [tile::<4>, tile::<3>],
                 };
@@ -554,7 +554,7 @@ macro_rules! simd_many {
         }
     };
     (avx512, |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr,
-     |$de:ident, $pe:ident, $ke:ident, $oe:ident, $ne:ident| $expand:expr) => {
+     $bytes:expr, |$de:ident, $pe:ident, $ke:ident, $oe:ident, $ne:ident| $expand:expr) => {
         |level| {
             #[cfg(target_arch = "x86_64")]
             {
@@ -567,7 +567,7 @@ macro_rules! simd_many {
                     first: usize,
                     $out: &mut [f32],
                 ) {
-                    let $d = Avx512Pair::in_feature_region($panels.len() / 2, $k * ROWS, OF, first);
+                    let $d = Avx512Pair::in_feature_region($panels.len() / 2, OF, first);
                     $tile
                 }
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
@@ -585,8 +585,11 @@ macro_rules! simd_many {
                     let $de = Avx512Dot::in_feature_region();
                     $expand
                 }
-                static KERNELS: $crate::matmul::many::Many =
-                    $crate::matmul::many::Many { expand: Some(expand), panels: 2, tiles: [twelve, eleven] };
+                static KERNELS: $crate::matmul::many::Many = $crate::matmul::many::Many {
+                    expand: Some($crate::matmul::many::Expand { bytes: $bytes, panel: expand }),
+                    panels: 2,
+                    tiles: [twelve, eleven],
+                };
                 if level == $crate::isa::Level::Avx512 {
                     return Some(&KERNELS);
                 }
@@ -602,7 +605,7 @@ macro_rules! simd_many {
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
                 fn tile<const $c: usize>($panels: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
                     let $d =
-                        $crate::isa::avx512_pair::Avx512Pair::in_feature_region($panels.len() / 2, 0, $c, 0);
+                        $crate::isa::avx512_pair::Avx512Pair::in_feature_region($panels.len() / 2, $c, 0);
                     $tile
                 }
                 static KERNELS: $crate::matmul::many::Many =

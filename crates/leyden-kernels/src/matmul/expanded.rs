@@ -15,19 +15,20 @@ use crate::activations::SHIFT;
 use crate::isa::dot::{Dot, INTEGERS, Whole};
 use std::marker::PhantomData;
 
-/// Bytes of 32 codes of 16 rows.
+/// Bytes of 32 codes of 16 rows, and of 16 floats.
 const BLOCK: usize = 32 * ROWS;
+const FLOATS: usize = 4 * ROWS;
 
-/// The codes of a format after they were taken apart.
-pub(crate) struct Codes32<F>(PhantomData<F>);
+/// A format after its panels were taken apart, a format of its own: scales as floats, or as bytes where they are integers,
+/// and then codes as bytes.
+pub(crate) struct Apart<F>(PhantomData<F>);
 
-impl<F: Codes> Codes for Codes32<F> {
-    const EXPANDED: bool = true;
+impl<F: Codes> Codes for Apart<F> {
+    const APART: bool = true;
     const MAX: i32 = F::MAX;
     const SIGNED: bool = F::SIGNED;
     const ZERO: i32 = F::ZERO;
     const BYTES: usize = BLOCK;
-    const PACKED: usize = F::BYTES;
 
     #[inline(always)]
     unsafe fn pair<D: Dot>(d: D, p: *const u8, g: usize) -> (D::Codes, D::Codes) {
@@ -36,21 +37,36 @@ impl<F: Codes> Codes for Codes32<F> {
     }
 }
 
-impl<F: Simple> Simple for Codes32<F> {
+/// A panel: `[k/32][16]` scales, with each [16] minima if there are any, then codes.
+impl<F: Simple> Simple for Apart<F> {
     const MINIMUM: bool = F::MINIMUM;
 
     fn scale_bytes(k: usize) -> (usize, usize) {
-        F::scale_bytes(k)
+        let block = if F::MINIMUM { 2 * FLOATS } else { FLOATS };
+        (k / 32 * block, block)
     }
 
     #[inline(always)]
     unsafe fn scale<D: Dot>(d: D, p: *const u8) -> (D::Floats, D::Floats) {
-        // SAFETY: the caller's promise.
-        unsafe { F::scale(d, p) }
+        // SAFETY: the caller gives one block's scales.
+        unsafe { (d.load_floats(p), if F::MINIMUM { d.load_floats(p.add(FLOATS)) } else { d.zeros() }) }
     }
 }
 
-impl<F: Super> Super for Codes32<F> {
+/// Bytes of a panel of a simple format of depth `k`.
+pub(crate) fn simple_bytes<F: Simple>(k: usize) -> Option<usize> {
+    Apart::<F>::scale_bytes(k).0.checked_add(k.checked_mul(ROWS)?)
+}
+
+/// A panel, for each 256 values: `[16]` d, `[16]` dmin, the bytes of the blocks' scales and those of their minima, codes.
+impl<F: Super> Apart<F> {
+    const SCALES: usize = 2 * FLOATS;
+    const MINIMA: usize = Self::SCALES + 8 * F::PARTS * ROWS;
+    const CODES: usize = if F::MINIMUM { Self::MINIMA + 8 * F::PARTS * ROWS } else { Self::MINIMA };
+    const OF_256: usize = Self::CODES + 8 * BLOCK;
+}
+
+impl<F: Super> Super for Apart<F> {
     const PARTS: usize = F::PARTS;
     const SIGNED_SCALES: bool = F::SIGNED_SCALES;
     const MINIMUM: bool = F::MINIMUM;
@@ -58,13 +74,31 @@ impl<F: Super> Super for Codes32<F> {
     const EXACT_64: bool = F::EXACT_64;
 
     fn panel_bytes(k: usize) -> Option<usize> {
-        F::panel_bytes(k)
+        (k / 256).checked_mul(Self::OF_256)
     }
 
     #[inline(always)]
-    unsafe fn factors<D: Dot>(d: D, panel: *const u8, k: usize, sb: usize) -> Factors<D> {
-        // SAFETY: the caller's promise.
-        unsafe { F::factors(d, panel, k, sb) }
+    unsafe fn factors<D: Dot>(d: D, panel: *const u8, _k: usize, sb: usize) -> Factors<D> {
+        // SAFETY: the caller gives a whole panel, of which this is superblock sb.
+        unsafe {
+            let p = panel.add(sb * Self::OF_256);
+            // Read one by one by those below instead: so many do not stay in registers.
+            let unread = [d.bytes(p); 16];
+            let (factor, minimum) = (d.load_floats(p), d.load_floats(p.add(FLOATS)));
+            Factors { d: factor, dmin: minimum, scales: unread, minima: unread, codes: p.add(Self::CODES) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scale<D: Dot>(d: D, f: &Factors<D>, i: usize) -> D::Bytes {
+        // SAFETY: the factors' codes lie behind the scales of 256 values.
+        unsafe { d.bytes(f.codes.sub(Self::CODES - Self::SCALES).add(i * ROWS)) }
+    }
+
+    #[inline(always)]
+    unsafe fn minimum<D: Dot>(d: D, f: &Factors<D>, i: usize) -> D::Bytes {
+        // SAFETY: as above.
+        unsafe { d.bytes(f.codes.sub(Self::CODES - Self::MINIMA).add(i * ROWS)) }
     }
 }
 
@@ -96,13 +130,19 @@ unsafe fn block<D: Dot, F: Codes>(d: D, w: *const u8, out: *mut u8, shift: u8) {
 /// Takes a panel of a simple format apart.
 #[inline(always)]
 pub(crate) fn simple<D: Dot, F: Simple>(d: D, panel: &[u8], k: usize, out: &mut [u8]) {
-    let (first, _) = F::scale_bytes(k);
-    assert!(panel.len() == first + k / 32 * F::BYTES && out.len() == k * ROWS);
+    let ((first, stride), (first_out, stride_out)) = (F::scale_bytes(k), Apart::<F>::scale_bytes(k));
+    assert!(panel.len() == first + k / 32 * F::BYTES && Some(out.len()) == simple_bytes::<F>(k));
     let by = const { shift::<D, F>() };
+    let (from, to) = (panel.as_ptr(), out.as_mut_ptr());
     for b in 0..k / 32 {
         // SAFETY: the lengths checked above cover block b.
         unsafe {
-            block::<D, F>(d, panel.as_ptr().add(first + b * F::BYTES), out.as_mut_ptr().add(b * BLOCK), by);
+            let (scale, minimum) = F::scale(d, from.add(b * stride));
+            d.store(scale, to.add(b * stride_out).cast());
+            if F::MINIMUM {
+                d.store(minimum, to.add(b * stride_out + FLOATS).cast());
+            }
+            block::<D, F>(d, from.add(first + b * F::BYTES), to.add(first_out + b * BLOCK), by);
         }
     }
 }
@@ -116,15 +156,25 @@ pub(crate) fn superblocks<D: Whole, F: Super>(
     out: &mut [u8],
     norms: &mut [f32],
 ) {
-    assert!(F::panel_bytes(k) == Some(panel.len()) && out.len() == k * ROWS && norms.len() == k / 128);
+    assert!(F::panel_bytes(k) == Some(panel.len()) && norms.len() == k / 128);
+    assert!(Apart::<F>::panel_bytes(k) == Some(out.len()));
     let by = const { shift::<D, F>() };
     for sb in 0..k / 256 {
         // SAFETY: the lengths checked above cover superblock sb.
         unsafe {
             let f = F::factors(d, panel.as_ptr(), k, sb);
+            let to = out.as_mut_ptr().add(sb * Apart::<F>::OF_256);
+            d.store(f.d, to.cast());
+            d.store(f.dmin, to.add(FLOATS).cast());
+            for i in 0..8 * F::PARTS {
+                d.store_bytes(f.scales[i], to.add(Apart::<F>::SCALES + i * ROWS));
+                if F::MINIMUM {
+                    d.store_bytes(f.minima[i], to.add(Apart::<F>::MINIMA + i * ROWS));
+                }
+            }
             for b in 0..8 {
-                let out = out.as_mut_ptr().add((sb * 8 + b) * BLOCK);
-                block::<D, F>(d, f.codes.add(b * F::BYTES), out, by);
+                let to = to.add(Apart::<F>::CODES + b * BLOCK);
+                block::<D, F>(d, f.codes.add(b * F::BYTES), to, by);
             }
             if const { norms_of::<D, F>() != NO_NORMS } {
                 for half in 0..2 {

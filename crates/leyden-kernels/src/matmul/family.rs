@@ -24,8 +24,8 @@ const A: i32 = 127;
 
 /// How a format stores the codes of 32 values of 16 rows.
 pub(crate) trait Codes {
-    /// Whether the codes are those of [`expanded`](super::expanded), in the tile and not in the panel.
-    const EXPANDED: bool = false;
+    /// Whether panels were taken apart ahead ([`expanded`](super::expanded)).
+    const APART: bool = false;
     /// The largest unsigned code.
     const MAX: i32;
     /// Whether codes are signed bytes.
@@ -34,8 +34,6 @@ pub(crate) trait Codes {
     const ZERO: i32 = 0;
     /// Bytes of 32 values of 16 rows.
     const BYTES: usize;
-    /// Those in the panel.
-    const PACKED: usize = Self::BYTES;
 
     /// Codes of k-group `g` (0 to 3) and of k-group `g + 4`.
     ///
@@ -103,6 +101,24 @@ pub(crate) trait Super: Codes {
     /// # Safety
     /// `panel` points at a whole panel of depth `k`, and `sb < k / 256`.
     unsafe fn factors<D: Dot>(d: D, panel: *const u8, k: usize, sb: usize) -> Factors<D>;
+
+    /// The scale of the `i`-th block of 256 values.
+    ///
+    /// # Safety
+    /// `f` is what [`Super::factors`] gave.
+    #[inline(always)]
+    unsafe fn scale<D: Dot>(_d: D, f: &Factors<D>, i: usize) -> D::Bytes {
+        f.scales[i]
+    }
+
+    /// As [`Super::scale`], its minimum.
+    ///
+    /// # Safety
+    /// `f` is what [`Super::factors`] gave.
+    #[inline(always)]
+    unsafe fn minimum<D: Dot>(_d: D, f: &Factors<D>, i: usize) -> D::Bytes {
+        f.minima[i]
+    }
 }
 
 /// Products of one row that fit 16 bits, in calls of `vpmaddubsw` (two products each), when each step makes
@@ -139,22 +155,21 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
 ) {
     let (blocks, columns) = (k / 32, d.of::<C>());
     let (first, stride) = F::scale_bytes(k);
-    let want = blocks.checked_mul(F::PACKED).and_then(|n| n.checked_add(first));
+    let want = blocks.checked_mul(F::BYTES).and_then(|n| n.checked_add(first));
     check::<D>(panel.len(), want, t, k, columns, out);
     assert!(
         t.scales.len() == blocks * columns && t.sums.len() == blocks * columns && first >= blocks * stride
     );
     let zero = if SIGNED { D::SIGNED_ZERO } else { F::ZERO };
-    let starts = F::EXPANDED && D::STARTS && zero != 0;
+    let starts = F::APART && D::STARTS && zero != 0;
     assert!(!starts || t.starts.len() == blocks * columns);
-    let all_codes = codes_of::<D, F>(panel, first, t, k);
     let (t, out) = (&t.after(d.first()), &mut out[d.first() * ROWS..]);
     let steps = const { steps::<D, F>(2) };
     let mut y = [d.zeros(); C];
     for b in 0..blocks {
         // SAFETY: the lengths checked above cover block b of the panel and of the tile.
         unsafe {
-            let w = all_codes.add(b * F::BYTES);
+            let w = panel.as_ptr().add(first + b * F::BYTES);
             let a = t.codes.as_ptr().add(b * 32 * columns);
             let (scales, sums) = (t.scales.as_ptr().add(b * columns), t.sums.as_ptr().add(b * columns));
             let mut total = [d.ints(); C];
@@ -192,27 +207,16 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
     }
 }
 
-/// Where the codes of a panel begin: `first` bytes into it, or in the tile.
-#[inline(always)]
-fn codes_of<D: Dot, F: Codes>(panel: &[u8], first: usize, t: &Tile<'_>, k: usize) -> *const u8 {
-    if F::EXPANDED {
-        assert!(t.expanded.len() == D::PANELS * k * ROWS);
-        t.expanded.as_ptr()
-    } else {
-        panel.as_ptr().wrapping_add(first)
-    }
-}
-
 /// The codes of a format, fetched ahead unless they were taken apart just now. However many columns there are: without it a
 /// Zen 5 core multiplied eight columns at half the rate.
 struct Stream<F>(PhantomData<F>);
 
 impl<F: Codes> Unpack for Stream<F> {
-    const SHIFTED: bool = F::EXPANDED;
+    const SHIFTED: bool = F::APART;
 
     #[inline(always)]
     unsafe fn pair<D: Dot>(d: D, w: *const u8, g: usize) -> (D::Codes, D::Codes) {
-        if !F::EXPANDED {
+        if !F::APART {
             prefetch::<D, F>(d, w, g);
         }
         // SAFETY: the caller's promise.
@@ -394,7 +398,7 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
     assert!(t.scales.len() == n * columns && t.sums.len() == n * 4 * columns);
     assert!(t.pairs.len() == n * 2 * columns);
     // What shifted codes add is either what sums begin at, or leaves with the scaled sums of activations.
-    let starts = F::EXPANDED && D::STARTS && (SIGNED || F::ZERO != 0);
+    let starts = F::APART && D::STARTS && (SIGNED || F::ZERO != 0);
     assert!(!starts || t.starts.len() == k / 32 * 3 * columns);
     // Whether sums fit 16 bits is known of the format, or seen of the tile, or not worth looking: with few columns most
     // instructions are about the weights.
@@ -402,20 +406,16 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
     let always = D::WORDS && limit >= 32 / F::PARTS as i32 * A;
     let look = D::WORDS && !always && C > 2 && limit > 32 / F::PARTS as i32 * A / 8;
     // Elsewhere it, or whether floats hold totals exactly, may be seen of the tile and the panel together.
-    let norms = if F::EXPANDED { const { norms_of::<D, F>() } } else { NO_NORMS };
+    let norms = if F::APART { const { norms_of::<D, F>() } } else { NO_NORMS };
     let compare = norms != NO_NORMS;
     assert!(!(look || compare) || t.peaks.len() == n);
     assert!(!compare || t.norms.len() == n);
-    let all_codes = codes_of::<D, F>(panel, 0, t, k);
     let (t, out) = (&t.after(d.first()), &mut out[d.first() * ROWS..]);
     let mut y = [d.zeros(); C];
     for sb in 0..k / 256 {
         // SAFETY: the lengths checked above cover superblock sb of the panel and of the tile.
         unsafe {
-            let mut f = F::factors(d, panel.as_ptr(), k, sb);
-            if F::EXPANDED {
-                f.codes = all_codes.add(sb * 8 * F::BYTES);
-            }
+            let f = F::factors(d, panel.as_ptr(), k, sb);
             for half in 0..2 {
                 let i = sb * 2 + half;
                 let scaled = if always
@@ -429,7 +429,7 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
                     scaled_half::<D, F, SIGNED, HOW, C>(d, &f, t, sb, half, starts)
                 };
                 let minima = if F::MINIMUM {
-                    weighted::<D, F, C>(d, &f.minima, false, t, sb, half)
+                    weighted::<D, F, C>(d, |i| F::minimum(d, &f, i), false, t, sb, half)
                 } else {
                     [d.ints(); C]
                 };
@@ -471,7 +471,7 @@ unsafe fn scaled_half<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const
     let mut scaled = [d.zeros(); C];
     // SAFETY: the caller's promise.
     unsafe {
-        if F::EXPANDED && D::STARTS && HOW == INTEGERS && F::EXACT_64 && zero == 0 {
+        if F::APART && D::STARTS && HOW == INTEGERS && F::EXACT_64 && zero == 0 {
             for quarter in 0..2 {
                 let first = half * 4 + quarter * 2;
                 let total = blocks::<D, F, SIGNED, FLOATS, C>(d, f, t, sb, first..first + 2, starts);
@@ -483,7 +483,7 @@ unsafe fn scaled_half<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const
         } else {
             let mut total = blocks::<D, F, SIGNED, HOW, C>(d, f, t, sb, half * 4..half * 4 + 4, starts);
             if zero != 0 {
-                let shifted = weighted::<D, F, C>(d, &f.scales, F::SIGNED_SCALES, t, sb, half);
+                let shifted = weighted::<D, F, C>(d, |i| F::scale(d, f, i), F::SIGNED_SCALES, t, sb, half);
                 for c in 0..C {
                     total[c] = d.sub_times(total[c], shifted[c], zero);
                 }
@@ -518,12 +518,12 @@ unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: u
             let a = t.codes.as_ptr().add((sb * 8 + b) * 32 * columns);
             let starts = begin.then(|| t.starts.as_ptr().add((sb * 8 + b) * 3 * columns));
             if F::PARTS == 1 {
-                let scale = [d.scale::<HOW>(f.scales[b], F::SIGNED_SCALES); 1];
+                let scale = [d.scale::<HOW>(F::scale(d, f, b), F::SIGNED_SCALES); 1];
                 block::<D, F, SIGNED, HOW, C, 1>(d, w, a, scale, starts, &mut total);
             } else {
                 let scale = [
-                    d.scale::<HOW>(f.scales[2 * b], F::SIGNED_SCALES),
-                    d.scale::<HOW>(f.scales[2 * b + 1], F::SIGNED_SCALES),
+                    d.scale::<HOW>(F::scale(d, f, 2 * b), F::SIGNED_SCALES),
+                    d.scale::<HOW>(F::scale(d, f, 2 * b + 1), F::SIGNED_SCALES),
                 ];
                 block::<D, F, SIGNED, HOW, C, 2>(d, w, a, scale, starts, &mut total);
             }
@@ -595,7 +595,7 @@ unsafe fn block<D: Dot, F: Codes, const SIGNED: bool, const HOW: u8, const C: us
 #[inline(always)]
 unsafe fn weighted<D: Dot, F: Super, const C: usize>(
     d: D,
-    bytes: &[D::Bytes; 16],
+    bytes: impl Fn(usize) -> D::Bytes,
     signed: bool,
     t: &Tile<'_>,
     sb: usize,
@@ -605,7 +605,7 @@ unsafe fn weighted<D: Dot, F: Super, const C: usize>(
     // Two blocks at a time: of 16 values from `sums`, of 32 values from `pairs`.
     let (words, pairs) = if F::PARTS == 1 { (t.pairs, 2) } else { (t.sums, 4) };
     for i in half * pairs..(half + 1) * pairs {
-        let weights = d.pairs(bytes[2 * i], bytes[2 * i + 1], signed);
+        let weights = d.pairs(bytes(2 * i), bytes(2 * i + 1), signed);
         for c in 0..C {
             let word = (sb * 2 * pairs + i) * d.of::<C>() + c * D::COLUMNS;
             // SAFETY: the words of superblock sb are 2 * pairs per column.
@@ -624,11 +624,12 @@ macro_rules! family_many {
             |d, C, panels, k, t, out| {
                 $crate::matmul::family::simple::<
                     _,
-                    $crate::matmul::expanded::Codes32<$format>,
+                    $crate::matmul::expanded::Apart<$format>,
                     { <$format as Codes>::SIGNED },
                     C,
                 >(d, panels, k, t, out)
             },
+            $crate::matmul::expanded::simple_bytes::<$format>,
             |d, panel, k, out, _norms| $crate::matmul::expanded::simple::<_, $format>(d, panel, k, out)
         )
     };
@@ -638,12 +639,13 @@ macro_rules! family_many {
             |d, C, panels, k, t, out| {
                 $crate::matmul::family::superblocks::<
                     _,
-                    $crate::matmul::expanded::Codes32<$format>,
+                    $crate::matmul::expanded::Apart<$format>,
                     { <$format as Codes>::SIGNED },
                     { <$format as Super>::HOW },
                     C,
                 >(d, panels, k, t, out)
             },
+            <$crate::matmul::expanded::Apart<$format> as Super>::panel_bytes,
             |d, panel, k, out, norms| $crate::matmul::expanded::superblocks::<_, $format>(
                 d, panel, k, out, norms
             )

@@ -18,19 +18,28 @@ pub(super) const MAX_PANELS: usize = 2;
 const FEWEST: usize = 4;
 
 /// Panels taken apart that lie in the second cache together, beside the activations of a group of tiles.
-const AT_ONCE_BYTES: usize = 256 << 10;
+const AT_ONCE_BYTES: usize = 320 << 10;
 
-/// Writes a panel's codes, and raises `norms` to what `family::norms_of` says of it, where the tile reads that.
+/// Writes a panel as tiles of many columns read it, and raises `norms` to what `family::norms_of` says of it, where they
+/// read that.
 ///
 /// # Safety
-/// As of [`TileFn`]; `out` has [`ROWS`] bytes for each k, `norms` one number for each 128 values.
+/// As of [`TileFn`]; `out` has as many bytes as [`Expand::bytes`] says, `norms` one number for each 128 values.
 pub(crate) type ExpandFn = unsafe fn(panel: &[u8], k: usize, out: &mut [u8], norms: &mut [f32]);
+
+/// How panels are taken apart.
+#[derive(Debug)]
+pub(crate) struct Expand {
+    /// Bytes of what is made of a panel of depth `k`, whole cache lines; None on overflow.
+    pub(crate) bytes: fn(k: usize) -> Option<usize>,
+    pub(crate) panel: ExpandFn,
+}
 
 /// Kernels of a format and level for many columns.
 #[derive(Debug)]
 pub(crate) struct Many {
     /// Takes a panel apart, which is what the tiles read; without it they read it as it is.
-    pub(crate) expand: Option<ExpandFn>,
+    pub(crate) expand: Option<Expand>,
     /// Panels that a tile takes, one behind the other, into `out[panel][c][16]`.
     pub(crate) panels: usize,
     /// Tiles of the most columns and of one fewer, which is what many columns are divided into.
@@ -56,7 +65,8 @@ pub(super) struct Panels<'a> {
     many: Option<&'static Many>,
     /// The task's first panel.
     first: usize,
-    /// Room for the codes of [`at_once`](Self::at_once) panels.
+    /// Bytes of a panel taken apart, and room for [`at_once`](Self::at_once) of them.
+    each: usize,
     bytes: Aligned<u8>,
     /// What was found of them, `[place][k / 128]`.
     norms: Vec<f32>,
@@ -73,18 +83,21 @@ impl<'a> Panels<'a> {
         tiles: usize,
     ) -> Panels<'a> {
         let many = Many::of(weights, tier, tiles);
-        let k = weights.k;
-        let places = many.filter(|many| many.expand.is_some()).map_or(0, |many| {
-            let room = AT_ONCE_BYTES / (k * ROWS) / many.panels * many.panels;
-            room.min(panels.len().next_multiple_of(many.panels)).max(many.panels)
+        // None where there is nothing to take apart.
+        let each = many.and_then(|many| Some((many.panels, (many.expand.as_ref()?.bytes)(weights.k)?)));
+        let places = each.map_or(0, |(together, each)| {
+            let room = AT_ONCE_BYTES / each.max(1) / together * together;
+            room.min(panels.len().next_multiple_of(together)).max(together)
         });
+        let each = each.map_or(0, |(_, each)| each);
         Panels {
             weights,
             tier,
             many,
             first: panels.start,
-            bytes: Aligned::zeroed(k * ROWS * places),
-            norms: vec![0.0; k / 128 * places],
+            each,
+            bytes: Aligned::zeroed(each * places),
+            norms: vec![0.0; weights.k / 128 * places],
             panels: vec![0; places],
         }
     }
@@ -106,35 +119,40 @@ impl<'a> Panels<'a> {
             && panels.len() == many.panels
             && let Some(&function) = many.tiles.get(fewer)
         {
-            if let Some(expand) = many.expand {
-                (tile.expanded, tile.norms) = self.expanded(expand, panels.clone());
-            }
+            let bytes = match &many.expand {
+                Some(expand) => {
+                    let (bytes, norms) = self.expanded(expand.panel, panels);
+                    tile.norms = norms;
+                    bytes
+                }
+                None => weights.panels_at(panels),
+            };
             #[cfg(test)]
             super::tests::runs(tier.level(), function);
             // SAFETY: the Tier proves the features; the panels are whole and of this format and depth, and so is what was
             // made of them; the driver checked the tile's grid and depth; tile.c selected the function.
-            return unsafe { function(weights.panels_at(panels), k, &tile, out) };
+            return unsafe { function(bytes, k, &tile, out) };
         }
         for (p, out) in panels.zip(out.chunks_exact_mut(tile.c * ROWS)) {
             weights.tile(tier, p, &tile, out);
         }
     }
 
-    /// The codes of panels that meet a tile together, taken apart, and what was found of them all.
+    /// Panels that meet a tile together, taken apart, and what was found of them all.
     #[inline(always)]
     fn expanded(&mut self, expand: ExpandFn, panels: Range<usize>) -> (&[u8], &[f32]) {
         let (weights, k) = (self.weights, self.weights.k);
         let place = (panels.start - self.first) % self.panels.len();
-        let codes = &mut self.bytes[place * k * ROWS..][..panels.len() * k * ROWS];
+        let bytes = &mut self.bytes[place * self.each..][..panels.len() * self.each];
         let norms = &mut self.norms[place * (k / 128)..][..k / 128];
         if self.panels[place] != panels.start + 1 {
             self.panels[place] = panels.start + 1;
             norms.fill(0.0);
-            for (p, codes) in panels.zip(codes.chunks_exact_mut(k * ROWS)) {
+            for (p, out) in panels.zip(bytes.chunks_exact_mut(self.each)) {
                 // SAFETY: the Tier proves the features; the panel is whole, and the buffers were made for its format.
-                unsafe { expand(weights.panel(p), k, codes, norms) };
+                unsafe { expand(weights.panel(p), k, out, norms) };
             }
         }
-        (codes, norms)
+        (bytes, norms)
     }
 }

@@ -8,7 +8,7 @@ use super::scalar::{self, SuperPanel, crumb};
 use super::{Format, ROWS, TileFn, crumbs, half_at, pack_crumbs};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Factors, Super, family_tiles};
+use crate::matmul::family::{Codes, Factors, Super, family_many, family_tiles};
 use leyden_tensor::DType;
 
 /// Bytes of 256 values of 16 rows, and where their parts begin.
@@ -27,7 +27,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Q2K::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Q2K),
-    many: |_| None,
+    many: family_many!(avx512 superblocks Q2K),
 };
 
 struct Q2K;

@@ -27,7 +27,10 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Q4K::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Q4K),
-    many: family_many!(avx2 superblocks Q4K),
+    many: |level| {
+        let wide = family_many!(avx512 superblocks Q4K)(level);
+        wide.or_else(|| family_many!(avx2 superblocks Q4K)(level))
+    },
 };
 
 struct Q4K;
