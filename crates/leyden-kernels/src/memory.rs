@@ -266,19 +266,7 @@ impl<'a, T> Disjoint<'a, T> {
     /// Asks for the cache line of an element that will be written.
     #[inline(always)]
     pub(crate) fn fetch(&self, at: usize) {
-        let p = self.ptr.wrapping_add(at);
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a hint, which no address makes fault.
-        unsafe {
-            std::arch::asm!("prefetchw [{0}]", in(reg) p, options(nostack, preserves_flags, readonly));
-        }
-        #[cfg(target_arch = "aarch64")]
-        // SAFETY: as above.
-        unsafe {
-            std::arch::asm!("prfm pstl1keep, [{0}]", in(reg) p, options(nostack, preserves_flags, readonly));
-        }
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-        let _ = p;
+        crate::isa::fetch_for_writing(self.ptr.wrapping_add(at).cast());
     }
 
     /// The elements `start..start + n`.

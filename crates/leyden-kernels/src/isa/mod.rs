@@ -315,6 +315,23 @@ pub(crate) trait Isa: Copy {
     fn f32_to_f16(self, x: &[f32; 16]) -> [u16; 16];
 }
 
+/// Asks for the cache line at `p`, which need not be readable, in order to write to it.
+#[inline(always)]
+pub(crate) fn fetch_for_writing(p: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which no address makes fault, and which processors without it take for one that does nothing.
+    unsafe {
+        std::arch::asm!("prefetchw [{0}]", in(reg) p, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{0}]", in(reg) p, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = p;
+}
+
 /// The loops of attention over the vectors of `$dot`, an implementation of `Whole`.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! vector_attention {
