@@ -19,7 +19,7 @@
 //! the shift adds to a product, negated, once for all matrices: `[k/32][c]` or, of [`Grid::A128`], `[k/32][3][c]`: for
 //! the 32 values, for the first 16 and for the last.
 
-use crate::isa::{Isa, Tier, dispatch};
+use crate::isa::{Isa, Moments, Tier, dispatch};
 use crate::memory::Disjoint;
 use crate::pool::Pool;
 
@@ -86,6 +86,25 @@ pub(crate) struct Peaks {
 }
 
 impl Peaks {
+    /// Those of one column.
+    #[inline(always)]
+    fn of(m: &Moments) -> Peaks {
+        let of_signs = |magnitudes: i32, sum: i32| (magnitudes + sum.abs()) / 2;
+        let mut sums = [0; 4];
+        for (s, a) in m.sums.as_chunks::<2>().0.iter().zip(m.magnitudes.as_chunks::<2>().0) {
+            let signs = of_signs(a[0], s[0]).max(of_signs(a[1], s[1]));
+            let of_32 = of_signs(a[0] + a[1], s[0] + s[1]);
+            for (most, one) in sums.iter_mut().zip([a[0].max(a[1]), signs, a[0] + a[1], of_32]) {
+                *most = one.max(*most);
+            }
+        }
+        Peaks {
+            sums,
+            squares_of_96: m.squares[..6].iter().sum(),
+            squares_of_16: m.squares.iter().fold(0, |most, s| most.max(*s)),
+        }
+    }
+
     fn largest(self, other: Peaks) -> Peaks {
         Peaks {
             sums: std::array::from_fn(|i| self.sums[i].max(other.sums[i])),
@@ -135,35 +154,20 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
                 let mut codes = [0_i8; 128];
                 out.scales[b * c + column] = quantise_group(isa, group, &mut codes);
                 scatter(&codes, &mut out.codes[b * 128 * c..], (column, c), out.run);
-                let mut s16 = [0_i32; 8];
-                for (s, chunk) in s16.iter_mut().zip(codes.as_chunks::<16>().0) {
-                    *s = isa.sum_codes(chunk);
-                }
+                let s16 = if let Some(peaks) = out.peaks.get_mut(b) {
+                    let moments = isa.moments(&codes);
+                    let most = Peaks::of(&moments);
+                    *peaks = if column == 0 { most } else { most.largest(*peaks) };
+                    moments.sums
+                } else {
+                    std::array::from_fn(|i| isa.sum_codes(&codes.as_chunks::<16>().0[i]))
+                };
                 if !out.starts.is_empty() {
                     for (i, s) in s16.as_chunks::<2>().0.iter().enumerate() {
                         for (j, s) in [s[0] + s[1], s[0], s[1]].into_iter().enumerate() {
                             out.starts[((b * 4 + i) * 3 + j) * c + column] = -SHIFT * s;
                         }
                     }
-                }
-                if let Some(peaks) = out.peaks.get_mut(b) {
-                    let of_signs = |magnitudes: i32, sum: i32| (magnitudes + sum.abs()) / 2;
-                    let squares = |codes: &[i8]| codes.iter().map(|c| i32::from(*c) * i32::from(*c)).sum();
-                    let chunks = codes.as_chunks::<16>().0;
-                    let mut most = Peaks {
-                        sums: [0; 4],
-                        squares_of_96: squares(&codes[..96]),
-                        squares_of_16: chunks.iter().map(|c| squares(c)).max().unwrap_or(0),
-                    };
-                    for (sums, halves) in s16.as_chunks::<2>().0.iter().zip(chunks.as_chunks::<2>().0) {
-                        let [a, b] = [0, 1].map(|i| isa.sum_magnitudes(&halves[i]));
-                        let signs = of_signs(a, sums[0]).max(of_signs(b, sums[1]));
-                        let of_32 = of_signs(a + b, sums[0] + sums[1]);
-                        for (most, one) in most.sums.iter_mut().zip([a.max(b), signs, a + b, of_32]) {
-                            *most = one.max(*most);
-                        }
-                    }
-                    *peaks = if column == 0 { most } else { most.largest(*peaks) };
                 }
                 for i in 0..4 {
                     out.sums[(b * 4 + i) * c + column] = pair(s16[2 * i], s16[2 * i + 1]);

@@ -1,7 +1,7 @@
 //! AVX-512: lane conversions for the generic array code, and the loops of attention.
 
-use super::Isa;
 use super::avx512_dot::Avx512Dot;
+use super::{Isa, Moments};
 use crate::attention::loops::{self, Keys, Row, Values};
 use std::arch::x86_64::*;
 
@@ -15,6 +15,22 @@ impl Avx512 {
     #[inline]
     pub(crate) fn in_feature_region() -> Avx512 {
         Avx512(Avx512Dot::in_feature_region())
+    }
+}
+
+/// The sum of each four lanes.
+///
+/// # Safety
+/// AVX-512 F is there.
+#[inline(always)]
+unsafe fn store_sums_of_four(v: __m512i, out: &mut [i32; 4]) {
+    // SAFETY: the caller's promise; the array has room for a vector of 128 bits.
+    unsafe {
+        let pairs = _mm512_add_epi32(v, _mm512_shuffle_epi32::<0b10_11_00_01>(v));
+        let fours = _mm512_add_epi32(pairs, _mm512_shuffle_epi32::<0b01_00_11_10>(pairs));
+        let firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+        let firsts = _mm512_permutexvar_epi32(firsts, fours);
+        _mm_storeu_si128(out.as_mut_ptr().cast(), _mm512_castsi512_si128(firsts));
     }
 }
 
@@ -93,9 +109,26 @@ impl Isa for Avx512 {
         unsafe { super::x86::sum_codes(codes) }
     }
     #[inline(always)]
-    fn sum_magnitudes(self, codes: &[i8; 16]) -> i32 {
-        // SAFETY: the token proves AVX2.
-        unsafe { super::x86::sum_magnitudes(codes) }
+    fn moments(self, codes: &[i8; 128]) -> Moments {
+        let mut m = Moments::default();
+        let Moments { sums, magnitudes, squares } = &mut m;
+        for half in 0..2 {
+            // SAFETY: the token proves AVX-512 F, BW and VNNI; half the codes are a vector.
+            unsafe {
+                let (none, ones) = (_mm512_setzero_si512(), _mm512_set1_epi8(1));
+                let signed = _mm512_loadu_si512(codes.as_ptr().add(64 * half).cast());
+                let positive = _mm512_abs_epi8(signed);
+                store_sums_of_four(
+                    _mm512_dpbusd_epi32(none, ones, signed),
+                    &mut sums.as_chunks_mut().0[half],
+                );
+                let sum = _mm512_dpbusd_epi32(none, positive, ones);
+                store_sums_of_four(sum, &mut magnitudes.as_chunks_mut().0[half]);
+                let sum = _mm512_dpbusd_epi32(none, positive, positive);
+                store_sums_of_four(sum, &mut squares.as_chunks_mut().0[half]);
+            }
+        }
+        m
     }
 
     super::vector_attention!(|token| token.0);

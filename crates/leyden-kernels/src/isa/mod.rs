@@ -304,15 +304,27 @@ pub(crate) trait Isa: Copy {
     fn sum_codes(self, codes: &[i8; 16]) -> i32 {
         codes.iter().map(|&v| i32::from(v)).sum()
     }
-    /// The sum of the magnitudes of sixteen codes.
+    /// What each sixteen of 128 codes sum up to, their magnitudes and their squares; no code is -128.
     #[inline(always)]
-    fn sum_magnitudes(self, codes: &[i8; 16]) -> i32 {
-        codes.iter().map(|&v| i32::from(v).abs()).sum()
+    fn moments(self, codes: &[i8; 128]) -> Moments {
+        let sixteens = codes.as_chunks::<16>().0;
+        let each = |f: fn(i32) -> i32| {
+            std::array::from_fn(|i| sixteens[i].iter().fold(0_i32, |sum, &v| sum + f(i32::from(v))))
+        };
+        Moments { sums: each(|v| v), magnitudes: each(i32::abs), squares: each(|v| v * v) }
     }
     /// Sixteen half-precision bit patterns to f32.
     fn f16_to_f32(self, h: &[u16; 16]) -> [f32; 16];
     /// Sixteen f32 to half precision, rounding to nearest even.
     fn f32_to_f16(self, x: &[f32; 16]) -> [u16; 16];
+}
+
+/// Sums over each sixteen of 128 codes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moments {
+    pub(crate) sums: [i32; 8],
+    pub(crate) magnitudes: [i32; 8],
+    pub(crate) squares: [i32; 8],
 }
 
 /// Asks for the cache line at `p`, which need not be readable, in order to write to it.
@@ -649,6 +661,29 @@ mod tests {
         }
         assert_eq!(Tier::available()[0], Tier::SCALAR);
         assert!(Tier::best() >= Tier::SCALAR);
+    }
+
+    #[test]
+    fn moments_agree_on_every_tier() {
+        #[inline(always)]
+        fn of<I: Isa>(isa: I, codes: &[i8; 128]) -> Moments {
+            isa.moments(codes)
+        }
+        dispatch!(fn of_on => of(codes: &[i8; 128]) -> Moments);
+        let mut state = 1_u32;
+        for tier in Tier::available() {
+            for fill in 0..64 {
+                let codes = std::array::from_fn(|_| {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    match fill {
+                        0 => -127,
+                        1 => 127,
+                        _ => ((state >> 24) as i32 % 128 * if state & 1 << 20 == 0 { 1 } else { -1 }) as i8,
+                    }
+                });
+                assert_eq!(of_on(tier, &codes), of_on(Tier::SCALAR, &codes), "{}", tier.level());
+            }
+        }
     }
 
     #[test]

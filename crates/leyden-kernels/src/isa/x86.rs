@@ -81,20 +81,6 @@ pub(super) unsafe fn join_greatest(a: __m256i) -> u32 {
     }
 }
 
-/// The sum of the magnitudes of sixteen codes.
-///
-/// # Safety
-/// The processor has AVX2.
-#[inline(always)]
-pub(super) unsafe fn sum_magnitudes(codes: &[i8; 16]) -> i32 {
-    // SAFETY: the caller's promise; codes are sixteen bytes.
-    unsafe {
-        let magnitudes = _mm_abs_epi8(_mm_loadu_si128(codes.as_ptr().cast()));
-        let halves = _mm_sad_epu8(magnitudes, _mm_setzero_si128());
-        _mm_cvtsi128_si32(halves) + _mm_extract_epi32::<2>(halves)
-    }
-}
-
 /// The sum of sixteen codes.
 ///
 /// # Safety
