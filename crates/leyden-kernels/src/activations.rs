@@ -86,22 +86,22 @@ pub(crate) struct Peaks {
 }
 
 impl Peaks {
-    /// Those of one column.
+    /// Those of one column. No sum overflows, and additions that say so are made side by side.
     #[inline(always)]
     fn of(m: &Moments) -> Peaks {
-        let of_signs = |magnitudes: i32, sum: i32| (magnitudes + sum.abs()) / 2;
-        let mut sums = [0; 4];
-        for (s, a) in m.sums.as_chunks::<2>().0.iter().zip(m.magnitudes.as_chunks::<2>().0) {
-            let signs = of_signs(a[0], s[0]).max(of_signs(a[1], s[1]));
-            let of_32 = of_signs(a[0] + a[1], s[0] + s[1]);
-            for (most, one) in sums.iter_mut().zip([a[0].max(a[1]), signs, a[0] + a[1], of_32]) {
-                *most = one.max(*most);
-            }
+        fn most<const N: usize>(of: [i32; N]) -> i32 {
+            of.iter().fold(0, |most, v| most.max(*v))
         }
+        let pairs =
+            |of: &[i32; 8]| -> [i32; 4] { std::array::from_fn(|i| of[2 * i].wrapping_add(of[2 * i + 1])) };
+        let of_signs = |magnitudes: i32, sum: i32| magnitudes.wrapping_add(sum.wrapping_abs()) >> 1;
+        let (sums, magnitudes) = (pairs(&m.sums), pairs(&m.magnitudes));
+        let signs: [i32; 8] = std::array::from_fn(|i| of_signs(m.magnitudes[i], m.sums[i]));
+        let signs_of_32: [i32; 4] = std::array::from_fn(|i| of_signs(magnitudes[i], sums[i]));
         Peaks {
-            sums,
+            sums: [most(m.magnitudes), most(signs), most(magnitudes), most(signs_of_32)],
             squares_of_96: m.squares[..6].iter().sum(),
-            squares_of_16: m.squares.iter().fold(0, |most, s| most.max(*s)),
+            squares_of_16: most(m.squares),
         }
     }
 
