@@ -615,7 +615,7 @@ unsafe fn weighted<D: Dot, F: Super, const C: usize>(
     total
 }
 
-/// Makes the kernels of a format for many columns, on one level: of floats from the panels as they are, of the others from
+/// Makes the kernels of a format for many columns, on one level or on all that have such: of floats from the panels as they are, of the others from
 /// panels taken apart ahead.
 macro_rules! family_many {
     ($level:ident simple $format:ty) => {
@@ -655,6 +655,12 @@ macro_rules! family_many {
         $crate::isa::simd_many!($level, |d, C, panels, k, t, out| {
             $crate::matmul::family::floats::<_, $format, C>(d, panels, k, t, out)
         })
+    };
+    ($family:ident $format:ty) => {
+        |level| {
+            let wide = $crate::matmul::family::family_many!(avx512 $family $format)(level);
+            wide.or_else(|| $crate::matmul::family::family_many!(avx2 $family $format)(level))
+        }
     };
 }
 pub(crate) use family_many;

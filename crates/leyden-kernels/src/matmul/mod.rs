@@ -374,14 +374,14 @@ fn check(w: &PackedMatrix, input: &Activations) {
     assert_eq!((w.format.grid, w.k), (input.grid, input.k), "weights and activations belong together");
 }
 
-/// Panels per task: enough tasks to balance a preempted core, few enough to amortise taking one; where there are some
-/// tasks for each member still, a multiple of those that meet a tile together.
+/// Panels per task: enough tasks to balance a preempted core, few enough to amortise taking one; where each member
+/// has a second task still, a multiple of those that meet a tile together.
 fn chunk_panels(cpu: &Cpu, panels: usize, together: usize, macs: usize) -> usize {
     let members = cpu.pool().members();
     let share = (panels / (members * 16)).clamp(1, 8);
     if macs < ALONE {
         panels.max(1)
-    } else if panels >= members * 4 * together {
+    } else if panels >= members * 2 * together {
         share.next_multiple_of(together)
     } else {
         share

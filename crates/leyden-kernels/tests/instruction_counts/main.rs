@@ -53,8 +53,8 @@ const PRODUCTS: &[Products] = &[
             (DType::Q8_0, [1032, 3560]),
             (DType::Q4_0, [808, 2512]),
             (DType::IQ4XS, [1404, 3903]),
-            (DType::F16, [1512, 4233]),
-            (DType::BF16, [2024, 4745]),
+            (DType::F16, [1512, 4240]),
+            (DType::BF16, [2024, 4752]),
         ],
     },
     Products {
@@ -74,18 +74,12 @@ const PRODUCTS: &[Products] = &[
 ];
 
 /// Panels that are so many that some meet a tile together, and columns that are so many that panels of quantised types are
-/// taken apart ahead: instructions for all of them.
+/// taken apart ahead: instructions for all of them. One format of each loop, as counting so many takes seconds.
 const MANY: &[(Level, DType, [usize; 2], u64)] = &[
-    (Level::Avx2, DType::Q4K, [8, 16], 69008),
-    (Level::Avx2, DType::Q6K, [8, 16], 89960),
-    (Level::Avx512, DType::Q4K, [8, 48], 71272),
-    (Level::Avx512, DType::Q5K, [8, 48], 80376),
-    (Level::Avx512, DType::Q6K, [8, 48], 85216),
-    (Level::Avx512, DType::Q8_0, [8, 48], 63520),
-    (Level::Avx512, DType::Q4_0, [8, 48], 64224),
-    (Level::Avx512, DType::IQ4XS, [8, 48], 67448),
-    (Level::Avx512, DType::F16, [8, 12], 45200),
-    (Level::Avx512, DType::BF16, [8, 12], 45200),
+    (Level::Avx2, DType::Q4K, [4, 16], 34504),
+    (Level::Avx512, DType::Q5K, [4, 48], 40188),
+    (Level::Avx512, DType::Q4_0, [4, 48], 32112),
+    (Level::Avx512, DType::F16, [4, 12], 22600),
 ];
 
 /// Query rows and head size of attention, and what one tile of cached tokens takes: scores, softmax, weighted

@@ -21,10 +21,7 @@ pub(crate) const FORMAT: Format = Format {
     },
     pack,
     tiles: family_tiles!(scalar, simple Mxfp4),
-    many: |level| {
-        let wide = family_many!(avx512 simple Mxfp4)(level);
-        wide.or_else(|| family_many!(avx2 simple Mxfp4)(level))
-    },
+    many: family_many!(simple Mxfp4),
 };
 
 /// Twice the values that the codes stand for (0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives), plus [`ZERO`].

@@ -22,10 +22,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Q3K::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Q3K),
-    many: |level| {
-        let wide = family_many!(avx512 superblocks Q3K)(level);
-        wide.or_else(|| family_many!(avx2 superblocks Q3K)(level))
-    },
+    many: family_many!(superblocks Q3K),
 };
 
 struct Q3K;

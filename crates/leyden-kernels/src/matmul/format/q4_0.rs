@@ -16,7 +16,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| scales_bytes(k / 32)?.checked_add((k / 32).checked_mul(Q4_0::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Q4_0),
-    many: family_many!(avx512 simple Q4_0),
+    many: family_many!(simple Q4_0),
 };
 
 struct Q4_0;

@@ -15,7 +15,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| (k / 32).checked_mul(4 * ROWS)?.checked_add((k / 32).checked_mul(Q4_1::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Q4_1),
-    many: family_many!(avx512 simple Q4_1),
+    many: family_many!(simple Q4_1),
 };
 
 struct Q4_1;

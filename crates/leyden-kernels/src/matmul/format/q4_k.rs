@@ -27,10 +27,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Q4K::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Q4K),
-    many: |level| {
-        let wide = family_many!(avx512 superblocks Q4K)(level);
-        wide.or_else(|| family_many!(avx2 superblocks Q4K)(level))
-    },
+    many: family_many!(superblocks Q4K),
 };
 
 struct Q4K;

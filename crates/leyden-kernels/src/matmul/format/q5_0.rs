@@ -15,10 +15,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| scales_bytes(k / 32)?.checked_add((k / 32).checked_mul(Q5_0::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Q5_0),
-    many: |level| {
-        let wide = family_many!(avx512 simple Q5_0)(level);
-        wide.or_else(|| family_many!(avx2 simple Q5_0)(level))
-    },
+    many: family_many!(simple Q5_0),
 };
 
 struct Q5_0;

@@ -24,10 +24,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Q5K::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Q5K),
-    many: |level| {
-        let wide = family_many!(avx512 superblocks Q5K)(level);
-        wide.or_else(|| family_many!(avx2 superblocks Q5K)(level))
-    },
+    many: family_many!(superblocks Q5K),
 };
 
 struct Q5K;

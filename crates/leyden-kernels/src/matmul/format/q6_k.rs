@@ -21,10 +21,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Q6K::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Q6K),
-    many: |level| {
-        let wide = family_many!(avx512 superblocks Q6K)(level);
-        wide.or_else(|| family_many!(avx2 superblocks Q6K)(level))
-    },
+    many: family_many!(superblocks Q6K),
 };
 
 struct Q6K;
