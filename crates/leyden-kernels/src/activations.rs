@@ -260,7 +260,7 @@ pub(crate) struct Tile<'a> {
     /// A128: of each 128 values; empty where nobody reads it.
     pub(crate) peaks: &'a [Peaks],
     pub(crate) values: &'a [f32],
-    /// For each 128 values, what was found of the first 96 then; empty where nobody reads it.
+    /// For each 128 values, what was found of the panels when they were taken apart; empty where nobody reads it.
     pub(crate) norms: &'a [f32],
 }
 

@@ -549,9 +549,9 @@ macro_rules! i8mm_tiles {
 #[cfg(target_arch = "aarch64")]
 pub(crate) use i8mm_tiles;
 
-/// The kernels of a format for many columns, on one level (`matmul::many`): `$tile` is compiled for the most columns of a
-/// tile and one fewer, `$expand` takes a panel apart ahead into `$bytes` bytes. AVX-512 has registers for the sums of two panels: of all columns
-/// with floats, whose chains take turns, and else of half of them beside their totals.
+/// The kernels of a format for many columns, on one level (`matmul::many`): `$tile` is compiled for the most columns of
+/// a tile and one fewer, `$expand` takes a panel apart ahead into `$bytes` bytes. AVX-512 has registers for the sums of
+/// two panels: of all columns with floats, whose chains take turns, and else of half of them beside their totals.
 macro_rules! simd_many {
     (avx2, |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr,
      $bytes:expr, |$de:ident, $pe:ident, $ke:ident, $oe:ident, $ne:ident| $expand:expr) => {

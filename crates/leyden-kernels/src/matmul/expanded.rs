@@ -1,10 +1,10 @@
 //! Panels taken apart ahead, for batches of many tiles.
 //!
-//! A tile takes the codes of a panel apart on the fly, which costs a sixth of the instructions of a 5-bit format. Where
-//! many tiles meet a panel, a task first writes its codes as bytes into memory of its own that stays in the second
-//! cache, once for all tiles, and these read that. Scales stay where they are. Sums are the same integers, and so the
-//! results the same bits. A format and level has such kernels where `leyden hwbench --columns 516` shows that they pay:
-//! bytes are read from a farther cache than bits, which may outweigh what taking simple formats apart costs.
+//! A tile takes the codes and scales of a panel apart on the fly, which costs a sixth of the instructions of a 5-bit format
+//! for the codes alone. Where many tiles meet a panel, a task first writes it in a layout of bytes and floats ([`Apart`])
+//! into memory of its own that stays in the second cache, once for all tiles, and these read that. Sums are the same
+//! integers, and so the results the same bits. A format and level has such kernels where `leyden hwbench --columns 516`
+//! shows that they pay: bytes are read from a farther cache than bits, which may outweigh what taking formats apart costs.
 //!
 //! Where [`Dot::STARTS`] says so, codes are shifted to be unsigned, all by the same number, and sums begin at what takes
 //! that back: then neither the offset of a format nor its signs cost a tile anything.
@@ -19,8 +19,8 @@ use std::marker::PhantomData;
 const BLOCK: usize = 32 * ROWS;
 const FLOATS: usize = 4 * ROWS;
 
-/// A format after its panels were taken apart, a format of its own: scales as floats, or as bytes where they are integers,
-/// and then codes as bytes.
+/// A format after its panels were taken apart, a format of its own: scales as floats, or as bytes where they are
+/// integers, and then codes as bytes.
 pub(crate) struct Apart<F>(PhantomData<F>);
 
 impl<F: Codes> Codes for Apart<F> {
@@ -37,7 +37,7 @@ impl<F: Codes> Codes for Apart<F> {
     }
 }
 
-/// A panel: `[k/32][16]` scales, with each [16] minima if there are any, then codes.
+/// A panel: `[k/32][16]` scales, each with `[16]` minima if there are any, then codes.
 impl<F: Simple> Simple for Apart<F> {
     const MINIMUM: bool = F::MINIMUM;
 
@@ -58,7 +58,7 @@ pub(crate) fn simple_bytes<F: Simple>(k: usize) -> Option<usize> {
     Apart::<F>::scale_bytes(k).0.checked_add(k.checked_mul(ROWS)?)
 }
 
-/// A panel, for each 256 values: `[16]` d, `[16]` dmin, the bytes of the blocks' scales and those of their minima, codes.
+/// A panel, for each 256 values: `[16]` d, `[16]` dmin, the bytes of the blocks' scales and of their minima, codes.
 impl<F: Super> Apart<F> {
     const SCALES: usize = 2 * FLOATS;
     const MINIMA: usize = Self::SCALES + 8 * F::PARTS * ROWS;

@@ -34,12 +34,13 @@ mod scalar;
 /// Rows per panel.
 pub(crate) const ROWS: usize = 16;
 
-/// Multiplies one panel with one tile: `out[c][16]`, overwritten.
+/// Multiplies one panel with one tile: `out[c][16]`, overwritten. Functions for many columns may take several panels, one
+/// behind the other and perhaps taken apart: `out[panel][c][16]` (`matmul::many`).
 ///
 /// # Safety
 /// The processor supports the tier the function belongs to; `panel` is a whole panel of depth `k` in the
-/// format the function belongs to; `tile` has the format's grid, depth `k`, and the number of columns the
-/// function was made for; `out` has room for 16 values per column.
+/// format the function belongs to, or as many as it takes; `tile` has the format's grid, depth `k`, and the number of
+/// columns the function was made for; `out` has room for 16 values per column and panel.
 pub(crate) type TileFn = unsafe fn(panel: &[u8], k: usize, tile: &Tile<'_>, out: &mut [f32]);
 
 /// One weight format.
