@@ -341,7 +341,7 @@ pub fn multiply_gated(
             [gate, up].map(|w| Panels::new(w, cpu.tier(), panels.clone(), input.tiles()));
         // Panels of two matrices share the cache.
         let at_once = [&gate, &up].iter().filter_map(|w| w.at_once()).min();
-        let visits = (at_once.map(|n| (n / 2).next_multiple_of(together)), together);
+        let visits = (at_once.map(|n| n.div_ceil(2).next_multiple_of(together)), together);
         for_tile_indices(input, 0..input.tiles(), panels, visits, |panels, t| {
             let (first, end) = input.bounds(t);
             out.fetch(&panels, first..end);
@@ -404,8 +404,9 @@ fn for_tile_indices(
     mut visit: impl FnMut(Range<usize>, usize),
 ) {
     let group = group_tiles(input);
-    for start in panels.clone().step_by(at_once.unwrap_or(panels.len()).max(1)) {
-        let end = at_once.map_or(panels.end, |n| panels.end.min(start + n));
+    let at_once = at_once.unwrap_or(panels.len()).max(1);
+    for start in panels.clone().step_by(at_once) {
+        let end = panels.end.min(start + at_once);
         for first in tiles.clone().step_by(group) {
             let last = (first + group).min(tiles.end);
             for p in (start..end).step_by(together) {

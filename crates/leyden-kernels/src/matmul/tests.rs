@@ -262,6 +262,35 @@ fn shapes_that_are_no_multiple_of_anything_give_the_same_bits_on_every_tier() {
     }
 }
 
+#[test]
+fn gated_products_of_many_columns_have_the_same_bits_however_many_threads_share_them() {
+    let mut rng = Rng(29);
+    let (rows, k, n) = (257, 256, 47);
+    let shape = [rows, k];
+    let x: Vec<f32> = (0..n * k).map(|_| rng.float()).collect();
+    let types = [(DType::Q4_0, DType::Q4_0), (DType::Q4K, DType::Q6K), (DType::Q8_0, DType::Q5_1)];
+    for (gate, up) in types.into_iter().chain([(DType::F16, DType::F16)]) {
+        let files = [gate, up].map(|dtype| weights(dtype, rows, k, Fill::Random, &mut rng));
+        let gated = |tier: Tier, threads: usize| {
+            let cpu = Cpu::new(tier, threads).unwrap();
+            let packed = [(gate, &files[0]), (up, &files[1])].map(|(dtype, bytes)| {
+                PackedMatrix::pack(&cpu, &TensorView::new("w", dtype, &shape, bytes).unwrap()).unwrap()
+            });
+            let mut input = Activations::default();
+            input.fill(tier, cpu.pool(), packed[0].grid(), &x, k);
+            let mut out = vec![f32::NAN; rows * n];
+            multiply_gated(&cpu, &input, &packed[0], &packed[1], &mut out);
+            out.iter().map(|v| v.to_bits()).collect::<Vec<_>>()
+        };
+        let want = gated(Tier::SCALAR, 1);
+        for tier in Tier::available() {
+            for threads in [1, 2, 8] {
+                assert!(gated(tier, threads) == want, "{gate}, {up} on {} x{threads}", tier.level());
+            }
+        }
+    }
+}
+
 /// Fails if a kernel of a tier of this machine did not run, or a tier has none of its own. Says which tiers ran and
 /// which the machine lacks.
 fn every_kernel_ran() {
