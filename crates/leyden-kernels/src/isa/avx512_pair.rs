@@ -25,8 +25,8 @@ pub(crate) struct Avx512Pair {
 }
 
 impl Avx512Pair {
-    /// The token, for panels of so many bytes and some columns `of` a tile from `first` on; being callable only inside such a function is what makes
-    /// its methods sound.
+    /// The token, for panels of so many bytes and the columns from `first` on of a tile of `of`; being callable only inside
+    /// such a function is what makes its methods sound.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     #[inline]
     pub(crate) fn in_feature_region(panel: usize, of: usize, first: usize) -> Self {

@@ -17,7 +17,7 @@ use std::ops::Range;
 /// Weights this far ahead are fetched while the current ones are used; about the latency of memory at the rate
 /// one core reads, and a Zen 5 core, which reads 34 GB/s, was kept waiting by 2 KiB. More does no harm as
 /// long as it is little of a first-level cache.
-pub(super) const AHEAD: usize = 6 << 10;
+const AHEAD: usize = 6 << 10;
 
 /// Largest magnitude of an activation code.
 const A: i32 = 127;
@@ -323,7 +323,7 @@ pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
 }
 
 /// Steps whose weights share a cache line.
-pub(super) const fn steps_of_line<F: FloatRow>() -> usize {
+const fn steps_of_line<F: FloatRow>() -> usize {
     64 / (ROWS * F::SIZE)
 }
 

@@ -140,6 +140,19 @@ fn product(cpu: &Cpu, w: &PackedMatrix, x: &[f32]) -> Vec<f32> {
     out
 }
 
+/// Fails if a product differs by a bit on a tier from the plain path's.
+fn same_bits_on_every_tier(weights: &TensorView<'_>, x: &[f32], what: &str) {
+    let on = |tier| {
+        let cpu = Cpu::new(tier, 1).unwrap();
+        product(&cpu, &PackedMatrix::pack(&cpu, weights).unwrap(), x)
+    };
+    let want = on(Tier::SCALAR);
+    for tier in Tier::available() {
+        let same = on(tier).iter().zip(&want).all(|(a, b)| a.to_bits() == b.to_bits());
+        assert!(same, "{what} on {}", tier.level());
+    }
+}
+
 /// Every type of the tensor crate: one without a kernel fails the first test below.
 fn dtypes() -> impl Iterator<Item = DType> {
     DType::all()
@@ -236,7 +249,6 @@ fn every_format_agrees_with_its_definition_and_across_tiers() {
 #[test]
 fn shapes_that_are_no_multiple_of_anything_give_the_same_bits_on_every_tier() {
     let mut rng = Rng(23);
-    let plain = Cpu::new(Tier::SCALAR, 1).unwrap();
     // The last depth is that of a real model. Two of its panels fill the second cache, which matters where panels meet many
     // columns together.
     let many = (layout_of(DType::Q4_0).unwrap().many)(Tier::best().level()).is_some();
@@ -252,13 +264,7 @@ fn shapes_that_are_no_multiple_of_anything_give_the_same_bits_on_every_tier() {
             let shape = [rows, k];
             let view = TensorView::new("w", dtype, &shape, &bytes).unwrap();
             let x: Vec<f32> = (0..n * k).map(|_| rng.float()).collect();
-            let want = product(&plain, &PackedMatrix::pack(&plain, &view).unwrap(), &x);
-            for tier in Tier::available() {
-                let cpu = Cpu::new(tier, 1).unwrap();
-                let got = product(&cpu, &PackedMatrix::pack(&cpu, &view).unwrap(), &x);
-                let same = got.iter().zip(&want).all(|(a, b)| a.to_bits() == b.to_bits());
-                assert!(same, "{dtype} {rows}x{k} n {n} on {}", tier.level());
-            }
+            same_bits_on_every_tier(&view, &x, &format!("{dtype} {rows}x{k} n {n}"));
         }
     }
 }
@@ -329,7 +335,6 @@ fn report(line: &str) {
 
 #[test]
 fn sums_around_the_edge_of_16_bits() {
-    let cpu = Cpu::new(Tier::SCALAR, 1).unwrap();
     let (rows, k, n) = (16, 512, 48);
     // Codes of the largest magnitude of Q6_K, Q5_K and Q4_K, whose blocks have 16, 32 and 32 values.
     for (largest, block) in [(63, 16_usize), (32, 16), (31, 32), (15, 32)] {
@@ -364,13 +369,7 @@ fn sums_around_the_edge_of_16_bits() {
                         }
                     }
                     let view = TensorView::new("w", dtype, &shape, &bytes).unwrap();
-                    let want = product(&cpu, &PackedMatrix::pack(&cpu, &view).unwrap(), &x);
-                    for tier in Tier::available() {
-                        let cpu = Cpu::new(tier, 1).unwrap();
-                        let got = product(&cpu, &PackedMatrix::pack(&cpu, &view).unwrap(), &x);
-                        let same = got.iter().zip(&want).all(|(a, b)| a.to_bits() == b.to_bits());
-                        assert!(same, "{dtype} of {byte:#x} with sums of {sum} on {}", tier.level());
-                    }
+                    same_bits_on_every_tier(&view, &x, &format!("{dtype} of {byte:#x} with sums of {sum}"));
                 }
             }
         }
@@ -379,7 +378,6 @@ fn sums_around_the_edge_of_16_bits() {
 
 #[test]
 fn sums_of_aligned_codes_and_activations_around_the_edges() {
-    let cpu = Cpu::new(Tier::SCALAR, 1).unwrap();
     let (rows, k, n) = (16, 512, 48);
     let mut rng = Rng(13);
     // With the largest codes throughout, and the largest scales, activations of about 43 make sums over three blocks of
@@ -402,7 +400,6 @@ fn sums_of_aligned_codes_and_activations_around_the_edges() {
                 }
             }
             let view = TensorView::new("w", dtype, &shape, &bytes).unwrap();
-            let packed = PackedMatrix::pack(&cpu, &view).unwrap();
             for about in 36..76 {
                 let x: Vec<f32> = (0..n * k)
                     .map(|i| {
@@ -411,13 +408,7 @@ fn sums_of_aligned_codes_and_activations_around_the_edges() {
                         (if i / k % 3 == 0 { -code } else { code }) as f32
                     })
                     .collect();
-                let want = product(&cpu, &packed, &x);
-                for tier in Tier::available() {
-                    let cpu = Cpu::new(tier, 1).unwrap();
-                    let got = product(&cpu, &PackedMatrix::pack(&cpu, &view).unwrap(), &x);
-                    let same = got.iter().zip(&want).all(|(a, b)| a.to_bits() == b.to_bits());
-                    assert!(same, "{dtype} of {code:#x}, activations of {about}, on {}", tier.level());
-                }
+                same_bits_on_every_tier(&view, &x, &format!("{dtype} of {code:#x}, activations of {about}"));
             }
         }
     }
