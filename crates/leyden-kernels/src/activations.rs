@@ -2,7 +2,8 @@
 //!
 //! | grid | for weights | what a column becomes |
 //! |---|---|---|
-//! | [`Grid::F32`] | F32, F16, BF16 | itself |
+//! | [`Grid::F32`] | F32, F16 | itself |
+//! | [`Grid::BF16`] | BF16 | rounded to bfloat16 |
 //! | [`Grid::A32`] | blocks of 32 with one scale (Q4_0, Q8_0) | int8 codes, one f32 scale per 32 |
 //! | [`Grid::A128`] | 256-blocks with integer sub-scales (Q4_K, Q6_K) | int8 codes, one f32 scale per 128 |
 //!
@@ -14,12 +15,14 @@
 //! scale, which reaches every result that reads it; a group below 1e-30 throughout becomes zeros.
 //!
 //! Tile layout for `c` columns: codes `[k/4][c][4]`, scales `[k/group][c]`, sums `[k/32][c]`: the kernel
-//! broadcasts four consecutive k of a column with one load. Instructions that multiply matrices read codes as
+//! broadcasts four consecutive k of a column with one load. Values lie as `[k][c]` floats, or as `[k/2][c]` pairs of bfloat16
+//! in a word, the first in its lower half, where an instruction takes those (`Level::bf16_pairs`). Instructions that multiply matrices read codes as
 //! `[k/8][c][8]` (`Level::run`). Where codes of weights are shifted to be unsigned (`Level::starts`), `starts` holds what
 //! the shift adds to a product, negated, once for all matrices: `[k/32][c]` or, of [`Grid::A128`], `[k/32][3][c]`: for
 //! the 32 values, for the first 16 and for the last.
 
-use crate::isa::{Isa, Moments, Tier, dispatch};
+use crate::isa::{Isa, Level, Moments, Tier, dispatch};
+use crate::matmul::format::bf16::counted;
 use crate::memory::Disjoint;
 use crate::pool::Pool;
 
@@ -28,6 +31,8 @@ use crate::pool::Pool;
 pub enum Grid {
     /// Unquantised.
     F32,
+    /// Rounded to bfloat16, to nearest even; magnitudes below 2^-56 to zero.
+    BF16,
     /// Int8 with a scale per 32.
     A32,
     /// Int8 with a scale per 128.
@@ -39,7 +44,7 @@ impl Grid {
     #[must_use]
     pub fn group(self) -> usize {
         match self {
-            Grid::F32 => 0,
+            Grid::F32 | Grid::BF16 => 0,
             Grid::A32 => 32,
             Grid::A128 => 128,
         }
@@ -125,8 +130,18 @@ struct TileOut<'a> {
     /// Empty where nobody reads it.
     peaks: &'a mut [Peaks],
     values: &'a mut [f32],
-    /// Codes of one column that lie side by side: 4 or 8.
-    run: usize,
+    /// That the tile is made for.
+    level: Level,
+}
+
+/// The bits of the nearest bfloat16 as an f32, ties to the even one; of zero where it is too small to count.
+#[inline(always)]
+fn rounded_to_bf16(x: f32) -> u32 {
+    let bits = x.to_bits();
+    // Without a branch, so that many are rounded at once. A NaN stays one by its quiet bit.
+    let nearest = bits.wrapping_add(0x7fff).wrapping_add(bits >> 16 & 1);
+    let bits = if x.is_nan() { bits | 0x40_0000 } else { nearest };
+    u32::from(counted((bits >> 16) as u16)) << 16
 }
 
 /// Two 16-bit numbers in one word, low half first.
@@ -143,8 +158,27 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
                 out.values[k * c + column] = v;
             }
         }
+        Grid::BF16 => {
+            for (i, some) in x.chunks(32).enumerate() {
+                let mut all = [0.0; 32];
+                all[..some.len()].copy_from_slice(some);
+                let rounded = all.map(rounded_to_bf16);
+                let pairs = out.level.bf16_pairs();
+                let per_word = if pairs { 2 } else { 1 };
+                let words: [u32; 32] = std::array::from_fn(|j| match (pairs, j) {
+                    (true, 16..) => 0,
+                    (true, _) => rounded[2 * j] >> 16 | rounded[2 * j + 1],
+                    (false, _) => rounded[j],
+                });
+                let first = i * 32 / per_word * c + column;
+                let places = out.values[first..].iter_mut().step_by(c);
+                for (to, word) in places.zip(&words[..some.len().div_ceil(per_word)]) {
+                    *to = f32::from_bits(*word);
+                }
+            }
+        }
         Grid::A32 => {
-            quantise_column_a32(isa, x, (column, c), out.run, out.codes, out.scales, out.sums);
+            quantise_column_a32(isa, x, (column, c), out.level.run(c), out.codes, out.scales, out.sums);
             for (b, start) in out.starts.chunks_exact_mut(c).enumerate() {
                 start[column] = -SHIFT * out.sums[b * c + column];
             }
@@ -153,7 +187,7 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
             for (b, group) in x.as_chunks::<128>().0.iter().enumerate() {
                 let mut codes = [0_i8; 128];
                 out.scales[b * c + column] = quantise_group(isa, group, &mut codes);
-                scatter(&codes, &mut out.codes[b * 128 * c..], (column, c), out.run);
+                scatter(&codes, &mut out.codes[b * 128 * c..], (column, c), out.level.run(c));
                 let s16 = if let Some(peaks) = out.peaks.get_mut(b) {
                     let moments = isa.moments(&codes);
                     let most = Peaks::of(&moments);
@@ -232,9 +266,8 @@ pub struct Activations {
     pub(crate) grid: Grid,
     pub(crate) n: usize,
     pub(crate) k: usize,
-    /// Columns in the widest tile, and those that belong together in one.
-    widest: usize,
-    together: usize,
+    /// The level that tiles were made for.
+    level: Level,
     codes: Vec<i8>,
     scales: Vec<f32>,
     sums: Vec<i32>,
@@ -289,8 +322,7 @@ impl Default for Activations {
             grid: Grid::F32,
             n: 0,
             k: 0,
-            widest: 1,
-            together: 1,
+            level: Level::Scalar,
             codes: Vec::new(),
             scales: Vec::new(),
             sums: Vec::new(),
@@ -305,24 +337,30 @@ impl Default for Activations {
 impl Activations {
     /// Number of tiles for `n` columns: as few as the widest tile allows, all within one column of each other (or two
     /// of those that belong together).
-    fn tiles_for(n: usize, widest: usize) -> usize {
-        n.div_ceil(widest)
+    fn tiles_for(n: usize, level: Level) -> usize {
+        n.div_ceil(level.columns())
+    }
+
+    /// Bytes of the codes or values of one column.
+    pub(crate) fn column_bytes(&self) -> usize {
+        let (codes, _, _, _, values) = sizes(self.grid, self.k, self.level);
+        codes + values * size_of::<f32>()
     }
 
     /// The number of tiles.
     #[must_use]
     pub fn tiles(&self) -> usize {
-        Activations::tiles_for(self.n, self.widest)
+        Activations::tiles_for(self.n, self.level)
     }
 
     /// The columns of tile `t`.
     pub(crate) fn bounds(&self, t: usize) -> (usize, usize) {
-        Activations::bounds_in(self.n, (self.widest, self.together), t)
+        Activations::bounds_in(self.n, self.level, t)
     }
 
     /// The columns of tile `t` of `n` columns.
-    fn bounds_in(n: usize, (widest, together): (usize, usize), t: usize) -> (usize, usize) {
-        let m = Activations::tiles_for(n, widest);
+    fn bounds_in(n: usize, level: Level, t: usize) -> (usize, usize) {
+        let (m, together) = (Activations::tiles_for(n, level), level.together());
         let units = n.div_ceil(together);
         let at = |t: usize| (units * t / m * together).min(n);
         (at(t), at(t + 1))
@@ -330,9 +368,9 @@ impl Activations {
 
     /// The tiles of `n` columns that begin at `first`, for batches that [`fill_tiles`](Self::fill_tiles) fills.
     pub(crate) fn tiles_of(tier: Tier, first: usize, n: usize) -> impl Iterator<Item = (usize, usize)> {
-        let widths = (tier.level().columns(), tier.level().together());
-        (0..Activations::tiles_for(n, widths.0)).map(move |t| {
-            let (start, end) = Activations::bounds_in(n, widths, t);
+        let level = tier.level();
+        (0..Activations::tiles_for(n, level)).map(move |t| {
+            let (start, end) = Activations::bounds_in(n, level, t);
             (first + start, first + end)
         })
     }
@@ -344,7 +382,7 @@ impl Activations {
     /// The tile of columns `start..end`, which was filled as one.
     pub(crate) fn tile_at(&self, (start, end): (usize, usize)) -> Tile<'_> {
         let per = |values: usize| start * values..end * values;
-        let (codes, scales, sums, pairs, values) = sizes(self.grid, self.k);
+        let (codes, scales, sums, pairs, values) = sizes(self.grid, self.k, self.level);
         let (starts, peaks) = (starts(self.grid, self.k), peaks(self.grid, self.k));
         Tile {
             c: end - start,
@@ -367,8 +405,7 @@ impl Activations {
     pub fn fill(&mut self, tier: Tier, pool: &Pool, grid: Grid, x: &[f32], k: usize) {
         assert!(k > 0 && x.len().is_multiple_of(k), "{} activations in rows of {k}", x.len());
         let n = x.len() / k;
-        let level = tier.level();
-        (self.n, self.widest, self.together) = (n, level.columns(), level.together());
+        (self.n, self.level) = (n, tier.level());
         let tiles = self.tiles();
         let row = |column: usize| &x[column * k..][..k];
         if tiles > 1 {
@@ -400,9 +437,9 @@ impl Activations {
             assert!(start == at && end >= start, "tiles follow one another");
             end
         });
-        (self.grid, self.n, self.k) = (grid, n, k);
         let level = tier.level();
-        let (codes, scales, sums, pairs, values) = sizes(grid, k);
+        (self.grid, self.n, self.k, self.level) = (grid, n, k, level);
+        let (codes, scales, sums, pairs, values) = sizes(grid, k, level);
         grow(&mut self.codes, codes * n);
         grow(&mut self.scales, scales * n);
         grow(&mut self.sums, sums * n);
@@ -437,7 +474,7 @@ impl Activations {
             let starts = unsafe { starts_out.range(start * starts, c * starts) };
             // SAFETY: as above.
             let peaks = unsafe { peaks_out.range(start * peaks, peaks.min(c * peaks)) };
-            let mut out = TileOut { codes, scales, sums, pairs, starts, peaks, values, run: level.run(c) };
+            let mut out = TileOut { codes, scales, sums, pairs, starts, peaks, values, level };
             for column in 0..c {
                 let x = row(start + column);
                 assert_eq!(x.len(), k, "row of activations");
@@ -448,9 +485,10 @@ impl Activations {
 }
 
 /// Elements per column of codes, scales, sums, pairs and values.
-fn sizes(grid: Grid, k: usize) -> (usize, usize, usize, usize, usize) {
+fn sizes(grid: Grid, k: usize, level: Level) -> (usize, usize, usize, usize, usize) {
     match grid {
-        Grid::F32 => (0, 0, 0, 0, k),
+        Grid::BF16 if level.bf16_pairs() => (0, 0, 0, 0, k.div_ceil(2)),
+        Grid::F32 | Grid::BF16 => (0, 0, 0, 0, k),
         Grid::A32 => (k, k / 32, k / 32, 0, 0),
         Grid::A128 => (k, k / 128, k / 32, k / 64, 0),
     }
@@ -459,7 +497,7 @@ fn sizes(grid: Grid, k: usize) -> (usize, usize, usize, usize, usize) {
 /// Elements per column of `starts`.
 fn starts(grid: Grid, k: usize) -> usize {
     match grid {
-        Grid::F32 => 0,
+        Grid::F32 | Grid::BF16 => 0,
         Grid::A32 => k / 32,
         Grid::A128 => k / 32 * 3,
     }
@@ -510,11 +548,24 @@ mod tests {
     }
 
     #[test]
+    fn bfloat16_are_the_nearest_that_count() {
+        for i in 0..1 << 16 {
+            for low in [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff] {
+                let x = f32::from_bits(i << 16 | low);
+                let nearest = leyden_tensor::quant::f32_to_bf16(x);
+                let counts = x.is_nan() || f32::from_bits(u32::from(nearest) << 16).abs() >= 2_f32.powi(-56);
+                let want = if counts { u32::from(nearest) << 16 } else { 0 };
+                assert_eq!(rounded_to_bf16(x), want, "{x:e}");
+            }
+        }
+    }
+
+    #[test]
     fn tiles_cover_the_columns_and_pairs_stay_together() {
-        for level in crate::Level::ALL {
+        for level in Level::ALL {
             let (widest, together) = (level.columns(), level.together());
             for n in 1..50 {
-                let batch = Activations { n, widest, together, ..Activations::default() };
+                let batch = Activations { n, level, ..Activations::default() };
                 let tiles: Vec<(usize, usize)> = (0..batch.tiles()).map(|t| batch.bounds(t)).collect();
                 assert!(tiles[0].0 == 0 && tiles.last().unwrap().1 == n);
                 assert!(tiles.windows(2).all(|w| w[0].1 == w[1].0));
@@ -539,11 +590,11 @@ mod tests {
     fn every_tier_and_team_fills_the_same_bits() {
         let (n, k) = (11, 512);
         let x: Vec<f32> = (0..n * k).map(|i| ((i * 7919 % 1013) as f32 - 500.0) * 0.37).collect();
-        for grid in [Grid::F32, Grid::A32, Grid::A128] {
+        for grid in [Grid::F32, Grid::BF16, Grid::A32, Grid::A128] {
             let mut want = Activations::default();
             want.fill(Tier::SCALAR, &Pool::new(1).unwrap(), grid, &x, k);
             for tier in Tier::available() {
-                if tier.level().columns() != want.widest {
+                if tier.level().columns() != want.level.columns() {
                     continue;
                 }
                 let mut got = Activations::default();

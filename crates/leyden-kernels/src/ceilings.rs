@@ -1,10 +1,10 @@
 //! What this machine could do at most, measured: bytes read and products made per second. A figure of a kernel
 //! means little without the ceiling measured beside it, above all on machines that are shared.
 
-use crate::Cpu;
 use crate::error::Error;
-use crate::isa::{Isa, dispatch};
+use crate::isa::{Isa, bf16_products, dispatch};
 use crate::memory::{Disjoint, HugeBuf};
+use crate::{Cpu, Grid};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -18,6 +18,8 @@ pub struct Ceilings {
     pub int8_macs: f64,
     /// Multiplications of 32-bit floats, each with its addition, per second.
     pub f32_macs: f64,
+    /// Multiplications of bfloat16, each with its addition: of 32-bit floats where there are no instructions for them.
+    pub bf16_macs: f64,
 }
 
 /// Bytes that are read for the bandwidth: far more than any cache keeps of a single reader.
@@ -33,8 +35,17 @@ impl Ceilings {
     /// # Errors
     /// No memory for the bytes that are read.
     pub fn measure(cpu: &Cpu) -> Result<Ceilings, Error> {
-        let (int8_macs, f32_macs) = Ceilings::products(cpu);
-        Ok(Ceilings { read_bytes: Ceilings::bandwidth(cpu)?, int8_macs, f32_macs })
+        Ok(Ceilings { read_bytes: Ceilings::bandwidth(cpu)?, ..Ceilings::products(cpu) })
+    }
+
+    /// Multiplications per second of weights with activations of a grid.
+    #[must_use]
+    pub fn macs(&self, grid: Grid) -> f64 {
+        match grid {
+            Grid::F32 => self.f32_macs,
+            Grid::BF16 => self.bf16_macs,
+            Grid::A32 | Grid::A128 => self.int8_macs,
+        }
     }
 
     /// Bytes per second that the team reads from memory; takes about a second.
@@ -45,11 +56,15 @@ impl Ceilings {
         read_bytes(cpu)
     }
 
-    /// Multiplications per second, each with its addition, that the team makes on its tier: of 8-bit integers and of
-    /// 32-bit floats. Takes milliseconds.
+    /// Multiplications per second, each with its addition, that the team makes on its tier; bandwidth is left at zero.
+    /// Takes milliseconds.
     #[must_use]
-    pub fn products(cpu: &Cpu) -> (f64, f64) {
-        (macs(cpu, |n| int8_on(cpu.tier(), n)), macs(cpu, |n| f32_on(cpu.tier(), n)))
+    pub fn products(cpu: &Cpu) -> Ceilings {
+        let tier = cpu.tier();
+        let int8_macs = macs(cpu, |n| int8_on(tier, n));
+        let f32_macs = macs(cpu, |n| f32_on(tier, n));
+        let bf16_macs = bf16_products(tier).map_or(f32_macs, |products| macs(cpu, products));
+        Ceilings { read_bytes: 0.0, int8_macs, f32_macs, bf16_macs }
     }
 }
 

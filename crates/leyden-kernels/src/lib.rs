@@ -50,6 +50,9 @@ pub struct Cpu {
     few: Option<Box<Cpu>>,
     /// Where weights that are packed by this team lie.
     pages: Pages,
+    /// Whether weights that are packed by this team are multiplied with activations that are not rounded where that is no
+    /// part of their type.
+    exact: bool,
     /// The first refusal to place them so.
     refused: OnceLock<io::Error>,
     /// Where the thread that drives the team belongs.
@@ -81,7 +84,28 @@ impl Cpu {
     }
 
     fn on(tier: Tier, pool: Pool) -> Cpu {
-        Cpu { tier, pool, few: None, pages: Pages::AsTouched, refused: OnceLock::new(), home: None }
+        Cpu {
+            tier,
+            pool,
+            few: None,
+            pages: Pages::AsTouched,
+            exact: false,
+            refused: OnceLock::new(),
+            home: None,
+        }
+    }
+
+    /// The same processor, but with `exact` the BF16 matrices that it packs are multiplied with activations as they are, not
+    /// rounded to bfloat16: slower where there are instructions for the latter.
+    #[must_use]
+    pub fn with_exact(self, exact: bool) -> Cpu {
+        Cpu { exact, ..self }
+    }
+
+    /// What [`with_exact`](Self::with_exact) chose.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.exact
     }
 
     /// The processor for a step of so many tokens: with the threads for decoding up to [`FEW_TOKENS`].

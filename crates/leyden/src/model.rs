@@ -30,6 +30,9 @@ pub struct LoadOptions {
     pub threads_batch: Option<usize>,
     /// The instruction-set tier; by default the best of this machine.
     pub isa: Option<Level>,
+    /// Whether activations that meet BF16 weights stay as they are instead of being rounded to bfloat16 too, as they are by
+    /// default: slower where the processor has instructions for bfloat16.
+    pub exact: bool,
     /// Where packed weights are kept between starts; by default nowhere.
     pub packs: PackCache,
     /// Teams of threads that compute at the same time on the one copy of the weights; one by default.
@@ -112,7 +115,9 @@ impl Model {
         let tier = tier(options)?;
         let (topology, request) = (Topology::detect(), request(options)?);
         let placement = placement(&topology, &request);
-        let place = |replica| Ok(Arc::new(Cpu::placed(tier, replica, &placement.weights)?));
+        let placed =
+            |replica| Cpu::placed(tier, replica, &placement.weights).map(|c| c.with_exact(options.exact));
+        let place = |replica| Ok(Arc::new(placed(replica)?));
         let cpus: Vec<Arc<Cpu>> = placement.replicas.iter().map(place).collect::<Result<_, Error>>()?;
         let ((decoder, packs), unplaced) = if let [cpu] = &cpus[..] {
             let loaded = leyden_models::load_with(Arc::clone(&source), cpu, &options.packs, progress)?;
@@ -120,7 +125,7 @@ impl Model {
         } else {
             // All of them have to wait for the weights, so all processors prepare them.
             let whole = leyden_kernels::placement::placement(&topology, &PlacementRequest::default());
-            let loader = Cpu::placed(tier, &whole.replicas[0], &placement.weights)?;
+            let loader = placed(&whole.replicas[0])?;
             let loaded = leyden_models::load_with(Arc::clone(&source), &loader, &options.packs, progress)?;
             (loaded, loader.unplaced().or_else(|| cpus.iter().find_map(|cpu| cpu.unplaced())))
         };

@@ -1,9 +1,9 @@
 //! Folders from the hub against transformers: tiny checkpoints of every class, in both dialects of `config.json`
 //! and with every scaling of positions (`tests/golden/make/hf_checkpoints.py`).
 
-use super::shared::{at_every_split, engine, numbers, own};
-use leyden_kernels::Tier;
+use super::shared::{at_every_split, engine_on, numbers, own};
 use leyden_kernels::attention::KvType;
+use leyden_kernels::{Cpu, Tier};
 use leyden_models::HfModel;
 use serde_json::Value as Json;
 use std::path::Path;
@@ -35,7 +35,9 @@ fn logits_are_those_of_transformers_at_every_split_of_prompt_and_decode() {
         let checkpoint = own("tests/fixtures/hf").join(model["folder"].as_str().unwrap());
         let folder = folder(&checkpoint, &model["config"]);
         let source = Arc::new(HfModel::open(folder.path()).unwrap());
-        let mut e = engine(source, Tier::best(), 2, KvType::F32);
+        // As torch computes them: it rounds no activation of these in F32.
+        let cpu = Cpu::new(Tier::best(), 2).unwrap().with_exact(true);
+        let mut e = engine_on(source, cpu, KvType::F32);
         at_every_split(&mut e, &tokens, &model["logits"], name);
         seen.push(&model["logits"]);
     }

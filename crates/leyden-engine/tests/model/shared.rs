@@ -38,7 +38,12 @@ pub(crate) fn emulated() -> bool {
 
 /// An engine with room for several sequences.
 pub(crate) fn engine(source: Arc<dyn WeightSource>, tier: Tier, threads: usize, kv_type: KvType) -> Engine {
-    let cpu = Arc::new(Cpu::new(tier, threads).unwrap());
+    engine_on(source, Cpu::new(tier, threads).unwrap(), kv_type)
+}
+
+/// As [`engine`], on a processor that may be exact.
+pub(crate) fn engine_on(source: Arc<dyn WeightSource>, cpu: Cpu, kv_type: KvType) -> Engine {
+    let cpu = Arc::new(cpu);
     let model = Arc::new(leyden_models::load(source, &cpu, &mut |_, _| {}).unwrap());
     let context = model.config().context;
     let options = EngineOptions { kv_type, context, cache_tokens: 8 * context, step_tokens: 2048 };

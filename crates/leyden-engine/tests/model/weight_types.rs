@@ -4,10 +4,10 @@
 //! the same file: what is compared is the mean Kullback-Leibler divergence of the next token's distribution from that
 //! of the same weights with F32 activations (`tests/golden/make/divergence.py`).
 
-use super::shared::{embedded, emulated, engine, one, own, shared};
+use super::shared::{embedded, emulated, engine, engine_on, one, own, shared};
 use leyden_engine::Outputs;
-use leyden_kernels::Tier;
 use leyden_kernels::attention::KvType;
+use leyden_kernels::{Cpu, Tier};
 use leyden_tensor::{DType, Gguf, GgufWriter, WeightSource, quant};
 use leyden_text::Special;
 use serde_json::Value as Json;
@@ -72,10 +72,13 @@ fn every_type_gives_the_same_bits_on_every_tier_and_team() {
     let tokens: Vec<u32> = (0..13).map(|i| (i * 2_654_435 + i * i) % 4096).collect();
     let stored = json("tests/golden/logits.json");
     let mut others = Vec::new();
-    for dtype in types() {
+    let exact = [(DType::BF16, true)];
+    for (dtype, exact) in types().map(|dtype| (dtype, false)).chain(exact) {
+        let name = format!("{dtype}{}", if exact { " exact" } else { "" });
         let file = source(&storyteller(dtype).file, dtype.name());
         let bits = |tier, threads| {
-            let mut e = engine(Arc::clone(&file), tier, threads, KvType::F16);
+            let cpu = Cpu::new(tier, threads).unwrap().with_exact(exact);
+            let mut e = engine_on(Arc::clone(&file), cpu, KvType::F16);
             let s = e.open();
             // A batch, then tokens one by one.
             let mut bits: Vec<u32> = Vec::new();
@@ -94,18 +97,18 @@ fn every_type_gives_the_same_bits_on_every_tier_and_team() {
             for &threads in if both { &[1, 3][..] } else { &[1] } {
                 let bits = bits(tier, threads);
                 let digest = hex(&bits.iter().flat_map(|b| b.to_le_bytes()).collect::<Vec<u8>>());
-                if stored["digests"][dtype.name()] != digest {
-                    eprintln!("{dtype} differs on {} with {threads} threads", tier.level());
+                if stored["digests"][&name] != digest {
+                    eprintln!("{name} differs on {} with {threads} threads", tier.level());
                 }
                 seen.insert(digest);
             }
         }
-        assert_eq!(seen.len(), 1, "{dtype}: the same logits on every tier and team");
+        assert_eq!(seen.len(), 1, "{name}: the same logits on every tier and team");
         // What one processor gives is what every other gives, of whatever architecture.
         others.extend(
             seen.iter()
-                .filter(|seen| stored["digests"][dtype.name()] != **seen)
-                .map(|seen| format!("\"{dtype}\": \"{seen}\"")),
+                .filter(|seen| stored["digests"][&name] != **seen)
+                .map(|seen| format!("\"{name}\": \"{seen}\"")),
         );
     }
     let levels: Vec<&str> = Tier::available().iter().map(|t| t.level().name()).collect();

@@ -230,10 +230,12 @@ impl Dot for Avx2Dot {
         both!(|h| _mm256_cvtph_ps(_mm_loadu_si128(p.add(16 * h).cast())))
     }
     #[inline(always)]
-    unsafe fn brain_floats(self, p: *const u8) -> [__m256; 2] {
-        both!(|h| {
-            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(p.add(16 * h).cast()));
-            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
+    unsafe fn brain_floats<const COUNTED: bool>(self, p: *const u8) -> [__m256; 2] {
+        with!({
+            let bits = _mm256_loadu_si256(p.cast());
+            let bits = if COUNTED { super::x86::counted(bits) } else { bits };
+            [_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits)]
+                .map(|half| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(half))))
         })
     }
     #[inline(always)]

@@ -303,9 +303,14 @@ impl Dot for Avx512Dot {
         with!(_mm512_cvtph_ps(_mm256_loadu_si256(p.cast())))
     }
     #[inline(always)]
-    unsafe fn brain_floats(self, p: *const u8) -> __m512 {
+    unsafe fn brain_floats<const COUNTED: bool>(self, p: *const u8) -> __m512 {
         with!({
-            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()));
+            let bits = _mm256_loadu_si256(p.cast());
+            let wide = if COUNTED {
+                _mm512_cvtepu16_epi32(super::x86::counted(bits))
+            } else {
+                _mm512_cvtepu16_epi32(bits)
+            };
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
         })
     }

@@ -32,6 +32,11 @@ impl Avx512Pair {
     pub(crate) fn in_feature_region(panel: usize, of: usize, first: usize) -> Self {
         Avx512Pair { one: Avx512Dot::in_feature_region(), panel, of, first }
     }
+
+    /// Bytes from the beginning of one panel to that of the other.
+    pub(super) fn panel(self) -> usize {
+        self.panel
+    }
 }
 
 /// What one panel would have, for each: `$i` is 0 and 1, `$one` the token of one.
@@ -252,8 +257,8 @@ impl Dot for Avx512Pair {
         both_at!(self, |one, i| one.halves(p.add(i * self.panel)))
     }
     #[inline(always)]
-    unsafe fn brain_floats(self, p: *const u8) -> Self::Floats {
-        both_at!(self, |one, i| one.brain_floats(p.add(i * self.panel)))
+    unsafe fn brain_floats<const COUNTED: bool>(self, p: *const u8) -> Self::Floats {
+        both_at!(self, |one, i| one.brain_floats::<COUNTED>(p.add(i * self.panel)))
     }
     #[inline(always)]
     unsafe fn load_floats(self, p: *const u8) -> Self::Floats {

@@ -195,8 +195,8 @@ pub(crate) trait Dot: Copy {
     fn zeros(self) -> Self::Floats;
     /// 16 halves.
     unsafe fn halves(self, p: *const u8) -> Self::Floats;
-    /// 16 bfloat16.
-    unsafe fn brain_floats(self, p: *const u8) -> Self::Floats;
+    /// 16 bfloat16; with `COUNTED` those that are too small to count as zero (`matmul::format::bf16`).
+    unsafe fn brain_floats<const COUNTED: bool>(self, p: *const u8) -> Self::Floats;
     /// 16 floats.
     unsafe fn load_floats(self, p: *const u8) -> Self::Floats;
     /// One float for every row.

@@ -279,9 +279,10 @@ impl Dot for I8mmDot {
         })
     }
     #[inline(always)]
-    unsafe fn brain_floats(self, p: *const u8) -> Self::Floats {
+    unsafe fn brain_floats<const COUNTED: bool>(self, p: *const u8) -> Self::Floats {
         with!({
-            let (h, zero) = (vld1q_u16(p.cast::<u16>().add(self.first)), vdupq_n_u16(0));
+            let h = super::neon_dot::brain_floats::<COUNTED>(p.cast::<u16>().add(self.first));
+            let zero = vdupq_n_u16(0);
             both_columns([vzip1q_u16(zero, h), vzip2q_u16(zero, h)].map(|v| vreinterpretq_f32_u16(v)))
         })
     }

@@ -1,6 +1,7 @@
 //! Instruction-set tiers: what this machine can run, and the bridge from generic code to it.
 //!
-//! On x86-64 there are AVX2 and AVX-512, on 64-bit Arm NEON, its dot products and its int8 matrices.
+//! On x86-64 there are AVX2, AVX-512 and its products of bfloat16, on 64-bit Arm NEON, its dot products and its int8
+//! matrices.
 //!
 //! A [`Tier`] is a proof: holding `Tier` with level `Avx2` means that detection saw AVX2, FMA and F16C on this
 //! machine, so calling a function compiled for those features is sound. Elementwise code is written once
@@ -10,6 +11,8 @@
 
 use crate::attention::loops::{self, Keys, Row, Values};
 use crate::attention::merge::Destination;
+use crate::matmul::format::TileFn;
+use crate::matmul::many::Many;
 use std::fmt;
 
 #[cfg(target_arch = "x86_64")]
@@ -18,6 +21,8 @@ pub(crate) mod avx2;
 pub(crate) mod avx2_dot;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512_bf16;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512_dot;
 #[cfg(target_arch = "x86_64")]
@@ -42,6 +47,8 @@ pub enum Level {
     Avx2,
     /// AVX-512 F, BW, DQ, VL and VNNI.
     Avx512,
+    /// That and products of bfloat16 (Zen 4 and later, Xeon from Sapphire Rapids on).
+    Avx512Bf16,
     /// NEON, which every 64-bit Arm processor has.
     Neon,
     /// NEON with products of int8 (Armv8.2 and later: Cortex-A76, Neoverse N1, Apple M1).
@@ -52,8 +59,15 @@ pub enum Level {
 
 impl Level {
     /// The levels of every architecture.
-    pub const ALL: [Level; 6] =
-        [Level::Scalar, Level::Avx2, Level::Avx512, Level::Neon, Level::DotProd, Level::I8mm];
+    pub const ALL: [Level; 7] = [
+        Level::Scalar,
+        Level::Avx2,
+        Level::Avx512,
+        Level::Avx512Bf16,
+        Level::Neon,
+        Level::DotProd,
+        Level::I8mm,
+    ];
 
     /// The levels of the architecture that this program was built for, slowest first.
     pub fn native() -> impl DoubleEndedIterator<Item = Level> {
@@ -65,7 +79,7 @@ impl Level {
     pub fn architecture(self) -> Option<&'static str> {
         match self {
             Level::Scalar => None,
-            Level::Avx2 | Level::Avx512 => Some("x86_64"),
+            Level::Avx2 | Level::Avx512 | Level::Avx512Bf16 => Some("x86_64"),
             Level::Neon | Level::DotProd | Level::I8mm => Some("aarch64"),
         }
     }
@@ -77,6 +91,7 @@ impl Level {
             Level::Scalar => "scalar",
             Level::Avx2 => "avx2",
             Level::Avx512 => "avx512",
+            Level::Avx512Bf16 => "avx512bf16",
             Level::Neon => "neon",
             Level::DotProd => "dotprod",
             Level::I8mm => "i8mm",
@@ -89,6 +104,19 @@ impl Level {
         Level::ALL.into_iter().find(|l| l.name() == name)
     }
 
+    /// The level whose kernels this one uses where it has none of its own: of all but the products of BF16 weights.
+    pub(crate) const fn common(self) -> Level {
+        match self {
+            Level::Avx512Bf16 => Level::Avx512,
+            level => level,
+        }
+    }
+
+    /// Whether an instruction multiplies two bfloat16 of a row at once: tiles then hold pairs of them.
+    pub(crate) const fn bf16_pairs(self) -> bool {
+        matches!(self, Level::Avx512Bf16)
+    }
+
     /// Columns in the widest matrix tile of any level.
     pub(crate) const MAX_COLUMNS: usize = 12;
 
@@ -97,13 +125,13 @@ impl Level {
         match self {
             Level::Scalar | Level::Avx2 | Level::Neon => 4,
             Level::DotProd | Level::I8mm => 8,
-            Level::Avx512 => Level::MAX_COLUMNS,
+            Level::Avx512 | Level::Avx512Bf16 => Level::MAX_COLUMNS,
         }
     }
 
     /// Whether codes of weights are shifted to be unsigned, and products begin at what takes that back.
     pub(crate) const fn starts(self) -> bool {
-        matches!(self, Level::Avx512)
+        matches!(self.common(), Level::Avx512)
     }
 
     /// Columns that one instruction multiplies: tiles hold a multiple where the batch allows it.
@@ -123,6 +151,7 @@ impl Level {
             Level::Scalar => "none",
             Level::Avx2 => "avx2, fma, f16c",
             Level::Avx512 => "avx512f, avx512bw, avx512dq, avx512vl, avx512vnni",
+            Level::Avx512Bf16 => "avx512f, avx512bw, avx512dq, avx512vl, avx512vnni, avx512_bf16",
             Level::Neon => "asimd",
             Level::DotProd => "asimd, asimddp",
             Level::I8mm => "asimd, asimddp, i8mm",
@@ -173,16 +202,17 @@ impl Tier {
 fn supported(level: Level) -> bool {
     use std::arch::is_x86_feature_detected as has;
     let avx2 = has!("avx2") && has!("fma") && has!("f16c");
+    let avx512 = avx2
+        && has!("avx512f")
+        && has!("avx512bw")
+        && has!("avx512dq")
+        && has!("avx512vl")
+        && has!("avx512vnni");
     match level {
         Level::Scalar => true,
         Level::Avx2 => avx2,
-        Level::Avx512 => {
-            avx2 && has!("avx512f")
-                && has!("avx512bw")
-                && has!("avx512dq")
-                && has!("avx512vl")
-                && has!("avx512vnni")
-        }
+        Level::Avx512 => avx512,
+        Level::Avx512Bf16 => avx512 && has!("avx512bf16"),
         Level::Neon | Level::DotProd | Level::I8mm => false,
     }
 }
@@ -195,13 +225,41 @@ fn supported(level: Level) -> bool {
         Level::Neon => has!("neon"),
         Level::DotProd => has!("neon") && has!("dotprod"),
         Level::I8mm => has!("neon") && has!("dotprod") && has!("i8mm"),
-        Level::Avx2 | Level::Avx512 => false,
+        Level::Avx2 | Level::Avx512 | Level::Avx512Bf16 => false,
     }
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn supported(level: Level) -> bool {
     level == Level::Scalar
+}
+
+/// What a level has that multiplies pairs of bfloat16 by an instruction of their own.
+#[derive(Debug)]
+pub(crate) struct Bf16Kernels {
+    /// The tiles of BF16 weights, by number of columns less one.
+    pub(crate) tiles: [TileFn; Level::MAX_COLUMNS],
+    /// Those for many columns.
+    pub(crate) many: Many,
+    /// Makes so many rounds of independent products in registers, and says how many those were; to be called where the
+    /// level is there.
+    products: unsafe fn(rounds: u64) -> u64,
+}
+
+/// The kernels of BF16 weights of a level with instructions for them.
+pub(crate) fn bf16_kernels(level: Level) -> Option<&'static Bf16Kernels> {
+    #[cfg(target_arch = "x86_64")]
+    if level.bf16_pairs() {
+        return Some(&avx512_bf16::KERNELS);
+    }
+    let _ = level;
+    None
+}
+
+/// As [`Isa::f32_products`], of bfloat16, where the tier has instructions for them.
+pub(crate) fn bf16_products(tier: Tier) -> Option<impl Fn(u64) -> u64 + Sync> {
+    // SAFETY: the Tier proves the features.
+    bf16_kernels(tier.level()).map(|kernels| |rounds| unsafe { (kernels.products)(rounds) })
 }
 
 /// The operations whose fast form needs intrinsics. Everything else is plain array code.
@@ -413,7 +471,7 @@ macro_rules! dispatch {
                 fn avx512($($arg: $ty),*) $(-> $ret)? {
                     $body($crate::isa::avx512::Avx512::in_feature_region(), $($arg),*)
                 }
-                match tier.level() {
+                match tier.level().common() {
                     // SAFETY: a Tier of this level exists only where detection saw these features.
                     $crate::isa::Level::Avx512 => return unsafe { avx512($($arg),*) },
                     // SAFETY: as above.
@@ -444,7 +502,7 @@ pub(crate) use dispatch;
 /// `$c` in units of [`dot::Dot::COLUMNS`]. `ints` or `floats` says what is multiplied.
 macro_rules! simd_tiles {
     ($kind:ident $scalar:path, |$d:ident, $c:ident, $panel:ident, $k:ident, $t:ident, $out:ident| $body:expr) => {
-        |level| {
+        |level: $crate::isa::Level| -> &'static [TileFn] {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,fma,f16c")]
@@ -472,7 +530,7 @@ macro_rules! simd_tiles {
                     avx512::<11>,
                     avx512::<12>,
                 ];
-                match level {
+                match level.common() {
                     $crate::isa::Level::Avx2 => return &AVX2,
                     $crate::isa::Level::Avx512 => return &AVX512,
                     _ => {}
@@ -555,7 +613,7 @@ pub(crate) use i8mm_tiles;
 macro_rules! simd_many {
     (avx2, |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr,
      $bytes:expr, |$de:ident, $pe:ident, $ke:ident, $oe:ident, $ne:ident| $expand:expr) => {
-        |level| {
+        |level: $crate::isa::Level| {
             #[cfg(target_arch = "x86_64")]
             {
                 use $crate::isa::avx2_dot::Avx2Dot;
@@ -584,7 +642,7 @@ macro_rules! simd_many {
     };
     (avx512, |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr,
      $bytes:expr, |$de:ident, $pe:ident, $ke:ident, $oe:ident, $ne:ident| $expand:expr) => {
-        |level| {
+        |level: $crate::isa::Level| {
             #[cfg(target_arch = "x86_64")]
             {
                 use $crate::isa::{avx512_dot::Avx512Dot, avx512_pair::Avx512Pair};
@@ -619,7 +677,7 @@ macro_rules! simd_many {
                     panels: 2,
                     tiles: [twelve, eleven],
                 };
-                if level == $crate::isa::Level::Avx512 {
+                if level.common() == $crate::isa::Level::Avx512 {
                     return Some(&KERNELS);
                 }
             }
@@ -628,7 +686,7 @@ macro_rules! simd_many {
         }
     };
     (avx512, |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr) => {
-        |level| {
+        |level: $crate::isa::Level| {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
@@ -639,7 +697,7 @@ macro_rules! simd_many {
                 }
                 static KERNELS: $crate::matmul::many::Many =
                     $crate::matmul::many::Many { expand: None, panels: 2, tiles: [tile::<12>, tile::<11>] };
-                if level == $crate::isa::Level::Avx512 {
+                if level.common() == $crate::isa::Level::Avx512 {
                     return Some(&KERNELS);
                 }
             }

@@ -10,6 +10,7 @@
 //! its half of the panel begins.
 
 use super::dot::{Dot, Unpack, Whole};
+use crate::matmul::format::bf16::LEAST;
 use std::arch::aarch64::*;
 use std::arch::asm;
 use std::ops::Range;
@@ -359,6 +360,23 @@ fn brain_half_of(h: uint16x8_t, high: bool) -> float32x4_t {
     })
 }
 
+/// Eight bfloat16; with `COUNTED` those that are too small to count as zero.
+///
+/// # Safety
+/// NEON is there, and `p` points at eight.
+#[inline(always)]
+pub(super) unsafe fn brain_floats<const COUNTED: bool>(p: *const u16) -> uint16x8_t {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let bits = vld1q_u16(p);
+        if !COUNTED {
+            return bits;
+        }
+        let magnitudes = vandq_u16(bits, vdupq_n_u16(0x7fff));
+        vandq_u16(bits, vcgeq_u16(magnitudes, vdupq_n_u16(LEAST)))
+    }
+}
+
 impl<M: Multiply, const Q: usize> NeonDot<M, Q> {
     /// Adds the products of one k-group with every column.
     #[inline(always)]
@@ -530,9 +548,9 @@ impl<M: Multiply, const Q: usize> Dot for NeonDot<M, Q> {
         each!(|q| half_of(vld1q_u16(p.add(self.first + q / 2 * 8)), q % 2 == 1))
     }
     #[inline(always)]
-    unsafe fn brain_floats(self, p: *const u8) -> Self::Floats {
+    unsafe fn brain_floats<const COUNTED: bool>(self, p: *const u8) -> Self::Floats {
         let p = p.cast::<u16>();
-        each!(|q| brain_half_of(vld1q_u16(p.add(self.first + q / 2 * 8)), q % 2 == 1))
+        each!(|q| brain_half_of(brain_floats::<COUNTED>(p.add(self.first + q / 2 * 8)), q % 2 == 1))
     }
     #[inline(always)]
     unsafe fn load_floats(self, p: *const u8) -> Self::Floats {

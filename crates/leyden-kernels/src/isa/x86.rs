@@ -1,5 +1,6 @@
 //! What AVX2 and AVX-512 share: sixteen bytes, one per row, are one 128-bit register; and the joining of lanes.
 
+use crate::matmul::format::bf16::LEAST;
 use std::arch::x86_64::*;
 
 /// The byte operations of [`super::dot::Dot`], for a token that proves at least AVX2.
@@ -38,6 +39,19 @@ macro_rules! byte_operations {
     };
 }
 pub(super) use byte_operations;
+
+/// Sixteen bfloat16, those that are too small to count as zero.
+///
+/// # Safety
+/// AVX2 is there.
+#[inline(always)]
+pub(super) unsafe fn counted(bits: __m256i) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let magnitudes = _mm256_and_si256(bits, _mm256_set1_epi16(i16::MAX));
+        _mm256_and_si256(bits, _mm256_cmpgt_epi16(magnitudes, _mm256_set1_epi16(LEAST as i16 - 1)))
+    }
+}
 
 /// The sum of eight lanes by halves.
 ///

@@ -235,16 +235,27 @@ pub(super) fn prefetch<D: Dot, F: Codes>(d: D, w: *const u8, g: usize) {
     }
 }
 
-/// How a float format stores 16 weights of one k.
-pub(crate) trait FloatRow {
+/// How the products of a float format are made, step by step along the depth.
+pub(crate) trait Steps<D: Dot>: Copy {
     /// Bytes of a weight.
     const SIZE: usize;
+    /// Weights of a row in one step.
+    const DEPTH: usize = 1;
+    /// Numbers of a column in one step.
+    const VALUES: usize = Self::DEPTH;
 
-    /// The weights at `p`.
+    /// Adds the products of one step to each column; without `WHOLE` of its first weights alone, as the others lie
+    /// behind an odd depth.
     ///
     /// # Safety
-    /// `p` points at 16 weights.
-    unsafe fn row<D: Dot>(d: D, p: *const u8) -> D::Floats;
+    /// `w` and `x` point at the weights and activations of a step.
+    unsafe fn step<const WHOLE: bool, const C: usize>(
+        self,
+        d: D,
+        w: *const u8,
+        x: *const f32,
+        y: &mut [D::Floats; C],
+    );
 }
 
 /// Chains of multiply-adds in a product of float weights, and how many k one chain takes before the next does.
@@ -254,66 +265,77 @@ pub(crate) const CHAIN: usize = 64;
 
 /// A panel of a float format, or as many as `D` takes together, times `C * D::COLUMNS` columns of a tile.
 #[inline(always)]
-pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
+pub(crate) fn floats<D: Dot, F: Steps<D>, const C: usize>(
     d: D,
+    f: F,
     panel: &[u8],
     k: usize,
     t: &Tile<'_>,
     out: &mut [f32],
 ) {
     let columns = d.of::<C>();
+    let (all, odd) = (k / F::DEPTH, k % F::DEPTH);
     assert!(k.checked_mul(D::PANELS * ROWS * F::SIZE) == Some(panel.len()) && t.c == columns);
-    assert!(t.values.len() == k * columns && out.len() >= D::PANELS * columns * ROWS);
+    // A last step of fewer weights has as many numbers of a column as it has weights, at least one.
+    assert!(t.values.len() == (all * F::VALUES + odd) * columns);
+    assert!(out.len() >= D::PANELS * columns * ROWS);
     let (t, out) = (&t.after(d.first()), &mut out[d.first() * ROWS..]);
+    let chain_steps = const { CHAIN / F::DEPTH };
+    let step_bytes = ROWS * F::SIZE * F::DEPTH;
     let mut y = [[d.zeros(); C]; CHAINS];
     // Where the weights and activations of step i begin.
-    // SAFETY: the lengths checked above cover every step up to k.
-    let at =
-        |i: usize| unsafe { (panel.as_ptr().add(i * ROWS * F::SIZE), t.values.as_ptr().add(i * columns)) };
+    // SAFETY: the lengths checked above cover every step, the last, odd one among them.
+    let at = |i: usize| unsafe {
+        (panel.as_ptr().add(i * step_bytes), t.values.as_ptr().add(i * F::VALUES * columns))
+    };
+    // Steps whose weights share a cache line.
+    let together = const { 64 / (ROWS * F::SIZE * F::DEPTH) };
     let mut done = 0;
     if C <= D::SIDE_BY_SIDE {
         // All chains side by side, and so four streams of weights: what follows all of them is fetched ahead, as what
         // follows one is where the next reads already.
-        const STEPS: usize = CHAINS * CHAIN;
-        while done + STEPS <= k {
+        while done + CHAINS * chain_steps <= all {
             let (w, x) = at(done);
-            let together = const { steps_of_line::<F>() };
-            for line in (0..CHAIN).step_by(together) {
+            for line in (0..chain_steps).step_by(together) {
                 for (chain, y) in y.iter_mut().enumerate() {
-                    let first = line + chain * CHAIN;
-                    d.prefetch(w.wrapping_add((STEPS + first) * ROWS * F::SIZE));
+                    let first = line + chain * chain_steps;
+                    d.prefetch(w.wrapping_add((CHAINS * chain_steps + first) * step_bytes));
                     for i in first..first + together {
-                        // SAFETY: the steps lie below k.
-                        unsafe { float_step::<D, F, C>(d, w, x, i, y) };
+                        // SAFETY: the steps lie below the last whole one.
+                        unsafe { float_step(d, f, w, x, i, y) };
                     }
                 }
             }
-            done += STEPS;
+            done += CHAINS * chain_steps;
         }
     }
-    while done < k {
+    while done < all {
         // The columns keep the multipliers busy, so the chains take turns.
-        let chain = done / CHAIN % CHAINS;
+        let chain = done / chain_steps % CHAINS;
         let (w, x) = at(done);
         let mut sum = y[chain];
         // A number of steps that the compiler knows makes a loop without bookkeeping.
-        if k - done >= CHAIN {
-            let together = const { steps_of_line::<F>() };
-            for line in (0..CHAIN).step_by(together) {
-                d.prefetch(w.wrapping_add(AHEAD / D::PANELS + line * ROWS * F::SIZE));
+        if all - done >= chain_steps {
+            for line in (0..chain_steps).step_by(together) {
+                d.prefetch(w.wrapping_add(AHEAD / D::PANELS + line * step_bytes));
                 for i in line..line + together {
                     // SAFETY: as above.
-                    unsafe { float_step::<D, F, C>(d, w, x, i, &mut sum) };
+                    unsafe { float_step(d, f, w, x, i, &mut sum) };
                 }
             }
         } else {
-            for i in 0..k - done {
+            for i in 0..all - done {
                 // SAFETY: as above.
-                unsafe { float_step::<D, F, C>(d, w, x, i, &mut sum) };
+                unsafe { float_step(d, f, w, x, i, &mut sum) };
             }
         }
         y[chain] = sum;
-        done = k.min(done + CHAIN);
+        done = all.min(done + chain_steps);
+    }
+    if odd > 0 {
+        let (w, x) = at(all);
+        // SAFETY: the weights and activations end with this step.
+        unsafe { f.step::<false, C>(d, w, x, &mut y[all / chain_steps % CHAINS]) };
     }
     for c in 0..C {
         let sum = d.sum(d.sum(y[0][c], y[1][c]), d.sum(y[2][c], y[3][c]));
@@ -322,18 +344,14 @@ pub(crate) fn floats<D: Dot, F: FloatRow, const C: usize>(
     }
 }
 
-/// Steps whose weights share a cache line.
-const fn steps_of_line<F: FloatRow>() -> usize {
-    64 / (ROWS * F::SIZE)
-}
-
-/// Step `i` of a float product from `w` and `x` on.
+/// Step `i` of a float product from `w` and `x` on. A function, as a closure would not be compiled for the instruction set.
 ///
 /// # Safety
 /// Weights and activations go on for more than `i` steps.
 #[inline(always)]
-unsafe fn float_step<D: Dot, F: FloatRow, const C: usize>(
+unsafe fn float_step<D: Dot, F: Steps<D>, const C: usize>(
     d: D,
+    f: F,
     w: *const u8,
     x: *const f32,
     i: usize,
@@ -341,8 +359,8 @@ unsafe fn float_step<D: Dot, F: FloatRow, const C: usize>(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        let w = F::row(d, w.add(i * ROWS * F::SIZE));
-        d.fma_columns(w, x.add(i * d.of::<C>()), y);
+        let w = w.add(i * ROWS * F::SIZE * F::DEPTH);
+        f.step::<true, C>(d, w, x.add(i * F::VALUES * d.of::<C>()), y);
     }
 }
 
@@ -651,13 +669,13 @@ macro_rules! family_many {
             )
         )
     };
-    ($level:ident floats $format:ty) => {
+    ($level:ident floats $format:expr) => {
         $crate::isa::simd_many!($level, |d, C, panels, k, t, out| {
-            $crate::matmul::family::floats::<_, $format, C>(d, panels, k, t, out)
+            $crate::matmul::family::floats::<_, _, C>(d, $format, panels, k, t, out)
         })
     };
     ($family:ident $format:ty) => {
-        |level| {
+        |level: $crate::isa::Level| {
             let wide = $crate::matmul::family::family_many!(avx512 $family $format)(level);
             wide.or_else(|| $crate::matmul::family::family_many!(avx2 $family $format)(level))
         }
@@ -674,9 +692,9 @@ macro_rules! family_tiles {
             )
         })
     };
-    ($scalar:path, floats $format:ty) => {
+    ($scalar:path, floats $format:expr) => {
         $crate::isa::simd_tiles!(floats $scalar, |d, C, panel, k, t, out| {
-            $crate::matmul::family::floats::<_, $format, C>(d, panel, k, t, out)
+            $crate::matmul::family::floats::<_, _, C>(d, $format, panel, k, t, out)
         })
     };
     ($scalar:path, superblocks $format:ty) => {

@@ -52,8 +52,8 @@ impl PackedMatrix {
         kept: &Kept,
         in_place: bool,
     ) -> Result<Option<PackedMatrix>, Error> {
-        let format =
-            layout_of(tensor.dtype()).ok_or_else(|| Error::no_kernel(tensor.name(), tensor.dtype()))?;
+        let format = layout_of(tensor.dtype(), cpu.is_exact())
+            .ok_or_else(|| Error::no_kernel(tensor.name(), tensor.dtype()))?;
         let extent = Extent::of(format, tensor).ok_or_else(|| Error::too_large(tensor.name()))?;
         let Extent { count, rows, k, panel_bytes, bytes } = extent;
         let parts = bytes.div_ceil(CHECKED_BYTES);

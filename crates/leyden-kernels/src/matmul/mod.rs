@@ -14,7 +14,7 @@ use crate::isa::{Isa, Level, Tier, dispatch};
 use crate::memory::{Disjoint, HugeBuf};
 use crate::ops::silu16;
 use crate::{Cpu, Grid};
-use format::{FORMATS, Format, ROWS};
+use format::{EXACT, FORMATS, Format, ROWS};
 use leyden_tensor::{DType, FileBytes, TensorView};
 use many::{Panels, together};
 use output::Output;
@@ -39,7 +39,7 @@ pub(crate) const MAX_COLUMNS: usize = Level::MAX_COLUMNS;
 /// Products of one tile with the panels that meet it together, at most: `[panel][c][16]`.
 const TILE: usize = many::MAX_PANELS * MAX_COLUMNS * ROWS;
 
-/// Activation codes visited together, so that they stay in the second cache while panels pass.
+/// Codes or values of activations visited together, so that they stay in the second cache while panels pass.
 const GROUP_BYTES: usize = 128 << 10;
 
 /// Packed at once before the pages they came from are given back: little beside a model, much beside the cost of
@@ -50,8 +50,16 @@ const SLICE_BYTES: usize = 16 << 20;
 const ALONE: usize = 160 << 10;
 
 /// The format row of a data type; `None` for types that files may hold and no kernel computes with.
-pub(crate) fn layout_of(dtype: DType) -> Option<&'static Format> {
-    FORMATS.iter().find(|f| f.dtype == dtype)
+pub(crate) fn layout_of(dtype: DType, exact: bool) -> Option<&'static Format> {
+    let exact = EXACT.iter().filter(|_| exact);
+    exact.chain(FORMATS).find(|f| f.dtype == dtype)
+}
+
+/// What activations become that are multiplied with weights of a type, by default or exactly ([`Cpu::with_exact`]); `None`
+/// for types that no kernel computes with.
+#[must_use]
+pub fn grid_of(dtype: DType, exact: bool) -> Option<Grid> {
+    layout_of(dtype, exact).map(|format| format.grid)
 }
 
 /// What the panels of a tensor are: of how many matrices, of which shape, and their bytes.
@@ -117,8 +125,8 @@ impl PackedMatrix {
         tensor: &TensorView<'_>,
         packed: &mut dyn FnMut(Range<usize>),
     ) -> Result<PackedMatrix, Error> {
-        let format =
-            layout_of(tensor.dtype()).ok_or_else(|| Error::no_kernel(tensor.name(), tensor.dtype()))?;
+        let format = layout_of(tensor.dtype(), cpu.is_exact())
+            .ok_or_else(|| Error::no_kernel(tensor.name(), tensor.dtype()))?;
         let extent = Extent::of(format, tensor).ok_or_else(|| Error::too_large(tensor.name()))?;
         let Extent { count, rows, k, panel_bytes, bytes } = extent;
         let each = rows.div_ceil(ROWS);
@@ -390,8 +398,7 @@ fn chunk_panels(cpu: &Cpu, panels: usize, together: usize, macs: usize) -> usize
 
 /// Tiles that are visited together.
 fn group_tiles(input: &Activations) -> usize {
-    let bytes = input.k * MAX_COLUMNS * if input.grid == Grid::F32 { 4 } else { 1 };
-    (GROUP_BYTES / bytes).max(if input.grid == Grid::F32 { 1 } else { 4 })
+    (GROUP_BYTES / (input.column_bytes() * MAX_COLUMNS)).max(if input.grid.group() == 0 { 1 } else { 4 })
 }
 
 /// Visits every (panels, tile) of a chunk, both by number: columns in groups that stay in cache, panels all at once or so

@@ -106,11 +106,15 @@ pub(super) fn weights(dtype: DType, rows: usize, k: usize, fill: Fill, rng: &mut
 
 /// The definition of a product, from the file's rows alone: decoded codes times quantised activations.
 /// Returns the exact-arithmetic value of the same grid and a bound on the rounding of the f32 chain.
-fn definition(dtype: DType, row: &[u8], x: &[f32]) -> (f64, f64) {
+fn definition((dtype, exact): (DType, bool), row: &[u8], x: &[f32]) -> (f64, f64) {
     let mut w = vec![0.0; x.len()];
     quant::decode_row(dtype, row, &mut w);
     let mut a: Vec<f64> = x.iter().map(|v| f64::from(*v)).collect();
-    let group = layout_of(dtype).unwrap().grid.group();
+    let grid = layout_of(dtype, exact).unwrap().grid;
+    if grid == Grid::BF16 {
+        a = x.iter().map(|v| f64::from(quant::bf16_to_f32(quant::f32_to_bf16(*v)))).collect();
+    }
+    let group = grid.group();
     if group > 0 {
         for (a, x) in a.chunks_mut(group).zip(x.chunks(group)) {
             let mut codes = [0; 128];
@@ -158,10 +162,15 @@ fn dtypes() -> impl Iterator<Item = DType> {
     DType::all()
 }
 
+/// Every type, and those that have kernels of their own for exactness again with it.
+fn kinds() -> impl Iterator<Item = (DType, bool)> {
+    dtypes().map(|dtype| (dtype, false)).chain(EXACT.iter().map(|f| (f.dtype, true)))
+}
+
 #[test]
 fn every_dtype_has_a_format_and_panels_hold_the_files_bits() {
     for dtype in dtypes() {
-        let f = layout_of(dtype).unwrap();
+        let f = layout_of(dtype, false).unwrap();
         let k = dtype.block_len() * 2;
         let file = dtype.row_bytes(k).unwrap() * ROWS;
         let panel = (f.panel_bytes)(k).unwrap();
@@ -173,15 +182,17 @@ fn every_dtype_has_a_format_and_panels_hold_the_files_bits() {
 fn every_tier_runs_kernels_of_its_own() {
     for tier in Tier::available().into_iter().filter(|t| *t != Tier::SCALAR) {
         let level = tier.level();
-        for dtype in dtypes() {
-            let format = layout_of(dtype).unwrap();
+        for (dtype, exact) in kinds() {
+            let format = layout_of(dtype, exact).unwrap();
             let own = (format.tiles)(level);
             assert_eq!(own.len(), level.columns(), "{dtype} on {level}");
             for below in Level::native().filter(|l| *l < level) {
                 // Odd numbers of columns and floats have nothing to gain from products of matrices.
                 let every = if level == Level::I8mm && below == Level::DotProd { 2 } else { 1 };
-                let shared = level == Level::DotProd && below == Level::Neon && format.grid == Grid::F32;
-                if every == 2 && format.grid == Grid::F32 || shared {
+                let floats = format.grid.group() == 0;
+                let shared = level == Level::DotProd && below == Level::Neon && floats
+                    || level.common() == below && format.grid != Grid::BF16;
+                if every == 2 && floats || shared {
                     continue;
                 }
                 for (c, (a, b)) in own.iter().zip((format.tiles)(below)).enumerate() {
@@ -200,12 +211,12 @@ fn every_tier_runs_kernels_of_its_own() {
 #[test]
 fn every_format_agrees_with_its_definition_and_across_tiers() {
     let mut rng = Rng(7);
-    let cpu = Cpu::new(Tier::SCALAR, 1).unwrap();
     // Every number of columns of a tile, alone and beside others, and rows and depths cut everywhere.
     let shapes =
         [(7, 1, 2), (16, 3, 3), (17, 2, 4), (33, 5, 5), (48, 1, 7), (257, 2, 9), (64, 3, 33), (130, 2, 47)];
     let shapes: Vec<_> = (1..=Level::MAX_COLUMNS).map(|n| (1, 1, n)).chain(shapes).collect();
-    for dtype in dtypes() {
+    for (dtype, exact) in kinds() {
+        let cpu = Cpu::new(Tier::SCALAR, 1).unwrap().with_exact(exact);
         let unit = dtype.block_len().max(if dtype.block_len() == 1 { 1 } else { 32 });
         for &(rows, blocks, n) in &shapes {
             let k = unit * blocks;
@@ -223,7 +234,7 @@ fn every_format_agrees_with_its_definition_and_across_tiers() {
                 let want = product(&cpu, &packed, &x);
                 for (c, x) in x.chunks(k).enumerate() {
                     for r in 0..rows {
-                        let (exact, bound) = definition(dtype, view.row(r), x);
+                        let (exact, bound) = definition((dtype, exact), view.row(r), x);
                         let got = f64::from(want[c * rows + r]);
                         assert!(
                             (got - exact).abs() <= bound || got.is_infinite() && exact.abs() > 3.4e38,
@@ -233,7 +244,7 @@ fn every_format_agrees_with_its_definition_and_across_tiers() {
                 }
                 for tier in Tier::available() {
                     for threads in [1, 3] {
-                        let cpu = Cpu::new(tier, threads).unwrap();
+                        let cpu = Cpu::new(tier, threads).unwrap().with_exact(exact);
                         let packed = PackedMatrix::pack(&cpu, &view).unwrap();
                         let got = product(&cpu, &packed, &x);
                         let same = got.iter().zip(&want).all(|(a, b)| a.to_bits() == b.to_bits());
@@ -251,10 +262,18 @@ fn shapes_that_are_no_multiple_of_anything_give_the_same_bits_on_every_tier() {
     let mut rng = Rng(23);
     // The last depth is that of a real model. Two of its panels fill the second cache, which matters where panels meet many
     // columns together.
-    let many = (layout_of(DType::Q4_0).unwrap().many)(Tier::best().level()).is_some();
+    let many = (layout_of(DType::Q4_0, false).unwrap().many)(Tier::best().level()).is_some();
     let deep = if many { (49, 29_568, 45) } else { (17, 29_568, 5) };
-    let shapes: [(usize, usize, usize); 6] =
-        [(1, 32, 45), (257, 96, 1), (257, 96, 45), (1, 29_568, 1), (7, 29_568, 1), deep];
+    let shapes: [(usize, usize, usize); 8] = [
+        (1, 32, 45),
+        (257, 96, 1),
+        (257, 96, 45),
+        (33, 641, 1),
+        (33, 641, 47),
+        (1, 29_568, 1),
+        (7, 29_568, 1),
+        deep,
+    ];
     for dtype in dtypes() {
         for (rows, k, n) in shapes {
             if !k.is_multiple_of(dtype.block_len()) {
@@ -265,6 +284,40 @@ fn shapes_that_are_no_multiple_of_anything_give_the_same_bits_on_every_tier() {
             let view = TensorView::new("w", dtype, &shape, &bytes).unwrap();
             let x: Vec<f32> = (0..n * k).map(|_| rng.float()).collect();
             same_bits_on_every_tier(&view, &x, &format!("{dtype} {rows}x{k} n {n}"));
+        }
+    }
+}
+
+/// Rounded activations and weights of every magnitude, among them those that are too small to count, infinite and no
+/// numbers, which become no numbers everywhere.
+#[test]
+fn bfloat16_of_any_bits_gives_the_same_bits_on_every_tier() {
+    let mut rng = Rng(31);
+    // Rows of an odd depth, and columns for tiles of one panel and of two.
+    for (rows, k, n) in [(16, 129, 1), (48, 515, 47)] {
+        // The lowest exponents, those about the least that counts, whose sums would cancel to subnormal numbers if a few less
+        // counted, more about it, many, all that are finite, and all.
+        for (least, most) in [(0, 20), (69, 72), (64, 78), (64, 190), (0, 255), (0, 256)] {
+            let mut bits = || (rng.next() << 1 & 0x807f_ffff) | (least + rng.next() % (most - least)) << 23;
+            let bytes: Vec<u8> = (0..rows * k).flat_map(|_| ((bits() >> 16) as u16).to_le_bytes()).collect();
+            let x: Vec<f32> = (0..n * k).map(|_| f32::from_bits(bits())).collect();
+            let shape = [rows, k];
+            let view = TensorView::new("w", DType::BF16, &shape, &bytes).unwrap();
+            let on = |tier| {
+                let cpu = Cpu::new(tier, 1).unwrap();
+                product(&cpu, &PackedMatrix::pack(&cpu, &view).unwrap(), &x)
+            };
+            let want = on(Tier::SCALAR);
+            // Else nothing would be said of the bits.
+            let numbers = want.iter().filter(|y| !y.is_nan()).count();
+            assert!(numbers > 0 || most > 190, "{least}..{most}: {numbers} of {}", want.len());
+            for tier in Tier::available() {
+                let same = on(tier)
+                    .iter()
+                    .zip(&want)
+                    .all(|(a, b)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan());
+                assert!(same, "exponents {least}..{most}, {rows}x{k}, n {n} on {}", tier.level());
+            }
         }
     }
 }
@@ -309,19 +362,19 @@ fn every_kernel_ran() {
             continue;
         }
         let mut own = BTreeSet::new();
-        for dtype in dtypes() {
-            let tiles = layout_of(dtype).unwrap().tiles;
+        for (dtype, exact) in kinds() {
+            let format = layout_of(dtype, exact).unwrap();
+            let tiles = format.tiles;
             for (c, kernel) in tiles(level).iter().enumerate() {
                 assert!(ran.contains(&(level, address(kernel))), "{dtype} of {} columns on {level}", c + 1);
             }
-            let format = layout_of(dtype).unwrap();
-            for kernel in (format.many)(level).into_iter().flat_map(|many| &many.tiles) {
+            let many = |level| (format.many)(level).into_iter().flat_map(|many| &many.tiles);
+            for kernel in many(level) {
                 assert!(ran.contains(&(level, address(kernel))), "{dtype} of many columns on {level}");
-                own.insert(address(kernel));
             }
-            let below: BTreeSet<usize> =
-                Level::native().filter(|l| *l < level).flat_map(|l| tiles(l).iter().map(address)).collect();
-            own.extend(tiles(level).iter().map(address).filter(|kernel| !below.contains(kernel)));
+            let all = |level| tiles(level).iter().chain(many(level)).map(address);
+            let below: BTreeSet<usize> = Level::native().filter(|l| *l < level).flat_map(all).collect();
+            own.extend(all(level).filter(|kernel| !below.contains(kernel)));
         }
         assert!(!own.is_empty(), "{level} has no kernel of its own");
         report(&format!("conformance: {level} ran {} kernels of its own", own.len()));
@@ -418,8 +471,8 @@ fn sums_of_aligned_codes_and_activations_around_the_edges() {
 fn a_column_does_not_depend_on_its_batch() {
     let mut rng = Rng(11);
     for tier in Tier::available() {
-        let cpu = Cpu::new(tier, 2).unwrap();
-        for dtype in dtypes() {
+        for (dtype, exact) in kinds() {
+            let cpu = Cpu::new(tier, 2).unwrap().with_exact(exact);
             let (rows, k, n) = (40, 512, 19);
             let bytes = weights(dtype, rows, k, Fill::Random, &mut rng);
             let shape = [rows, k];

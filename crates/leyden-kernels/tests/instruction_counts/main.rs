@@ -54,7 +54,7 @@ const PRODUCTS: &[Products] = &[
             (DType::Q4_0, [808, 2512]),
             (DType::IQ4XS, [1404, 3903]),
             (DType::F16, [1512, 4240]),
-            (DType::BF16, [2024, 4752]),
+            (DType::BF16, [3274, 6041]),
         ],
     },
     Products {
@@ -68,9 +68,10 @@ const PRODUCTS: &[Products] = &[
             (DType::Q4_0, [360, 1688]),
             (DType::IQ4XS, [468, 2091]),
             (DType::F16, [968, 4412]),
-            (DType::BF16, [968, 4412]),
+            (DType::BF16, [1994, 5452]),
         ],
     },
+    Products { level: Level::Avx512Bf16, columns: [1, 12], formats: &[(DType::BF16, [1004, 3024])] },
 ];
 
 /// Panels that are so many that some meet a tile together, and columns that are so many that panels of quantised types are
@@ -80,6 +81,7 @@ const MANY: &[(Level, DType, [usize; 2], u64)] = &[
     (Level::Avx512, DType::Q5K, [4, 48], 40188),
     (Level::Avx512, DType::Q4_0, [4, 48], 32112),
     (Level::Avx512, DType::F16, [4, 12], 22600),
+    (Level::Avx512Bf16, DType::BF16, [4, 12], 13912),
 ];
 
 /// Query rows and head size of attention, and what one tile of cached tokens takes: scores, softmax, weighted

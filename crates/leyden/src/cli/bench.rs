@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use leyden_kernels::Ceilings;
 use leyden_kernels::attention::KvType;
 use leyden_kernels::placement::{PlacementRequest, Replicas, placement};
 use leyden_kernels::topology::Topology;
-use leyden_kernels::{Ceilings, Level};
 
 use super::failure::Failure;
 use measure::Test;
@@ -65,9 +65,8 @@ pub(crate) struct Args {
     /// How keys and values are stored: f32, f16 or q8_0
     #[arg(long, value_name = "TYPE", default_value_t = KvType::default(), value_parser = super::run::kv_type)]
     kv_type: KvType,
-    /// Instruction-set tier, not faster than what the machine has; by default its best
-    #[arg(long, value_name = "TIER", value_parser = super::run::level)]
-    isa: Option<Level>,
+    #[command(flatten)]
+    arithmetic: super::arithmetic::Arithmetic,
     #[command(flatten)]
     packs: super::packs::Packs,
     /// How often each test is repeated

@@ -37,8 +37,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = dtype)]
     types: Vec<DType>,
     /// Instruction-set tiers; by default all that the machine has
-    #[arg(long, value_name = "TIER", value_delimiter = ',', value_parser = super::run::level)]
+    #[arg(long, value_name = "TIER", value_delimiter = ',', value_parser = super::arithmetic::level)]
     isa: Vec<Level>,
+    /// Multiply BF16 weights with activations as they are instead of rounded to BF16
+    #[arg(long)]
+    exact: bool,
     /// Threads
     #[arg(short, long, value_name = "N")]
     threads: Option<usize>,
@@ -147,7 +150,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     for dtype in types {
         bar.next(format!("{dtype} packed"));
         let shape = [args.shape.rows, args.shape.k];
-        let weights = Weights::new(&start(picked, threads)?, dtype, shape, weights_mib << 20)?;
+        let cpu = start(picked, threads)?.with_exact(args.exact);
+        let weights = Weights::new(&cpu, dtype, shape, weights_mib << 20)?;
         for &tier in &tiers {
             let cpu = start(tier, threads)?;
             for &columns in &args.columns {
@@ -239,8 +243,10 @@ impl Report {
             facts.add("bandwidth", format!("{rate:.1} GB/s read by {}", count(b.threads)));
         }
         for p in &self.machine.peaks {
-            let (int8, f32) = (p.int8_macs_per_second / 1e9, p.f32_macs_per_second / 1e9);
-            facts.add("products", format!("{}: {int8:.1} GMAC/s of int8, {f32:.1} of f32", p.tier));
+            let [int8, f32, bf16] = [p.int8_macs_per_second, p.f32_macs_per_second, p.bf16_macs_per_second]
+                .map(|rate| rate / 1e9);
+            let rates = format!("{}: {int8:.1} GMAC/s of int8, {f32:.1} of f32, {bf16:.1} of bf16", p.tier);
+            facts.add("products", rates);
         }
         for b in &self.machine.barriers {
             facts.add("empty job", format!("{:.2} us with {}", b.microseconds, count(b.threads)));

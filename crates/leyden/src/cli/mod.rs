@@ -4,6 +4,7 @@
 //! generated or requested data to that writer and everything else to standard error. What a failure means for the
 //! exit code is decided in one place, [`main`].
 
+mod arithmetic;
 mod bench;
 mod connections;
 mod doctor;

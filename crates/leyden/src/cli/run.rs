@@ -15,8 +15,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use leyden::{KvType, Level, LoadOptions, Model, SessionOptions};
+use leyden::{KvType, LoadOptions, Model, SessionOptions};
 
+use super::arithmetic::Arithmetic;
 use super::failure::Failure;
 use super::model_file;
 use super::packs::{self, Packs};
@@ -63,9 +64,8 @@ pub(crate) struct Args {
     /// Storage of keys and values: f32, f16 or q8_0
     #[arg(long, value_name = "TYPE", default_value_t = KvType::default(), value_parser = kv_type)]
     kv_type: KvType,
-    /// Instruction-set tier: scalar, avx2 or avx512; by default the best of this machine
-    #[arg(long, value_name = "TIER", value_parser = level)]
-    isa: Option<Level>,
+    #[command(flatten)]
+    arithmetic: Arithmetic,
     #[command(flatten)]
     packs: Packs,
     /// Print one JSON object instead of the text
@@ -83,11 +83,6 @@ pub(super) fn kv_type(name: &str) -> Result<KvType, String> {
     KvType::from_name(name).ok_or_else(|| format!("no such type; known: {known}"))
 }
 
-pub(super) fn level(name: &str) -> Result<Level, String> {
-    let known = Level::ALL.map(Level::name).join(", ");
-    Level::from_name(name).ok_or_else(|| format!("no such tier; known: {known}"))
-}
-
 /// Answers.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let request = request::resolve(args)?;
@@ -103,7 +98,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let options = LoadOptions {
         threads: args.threads,
         threads_batch: args.threads_batch,
-        isa: args.isa,
+        isa: args.arithmetic.isa,
+        exact: args.arithmetic.exact,
         packs: args.packs.cache(),
         ..LoadOptions::default()
     };

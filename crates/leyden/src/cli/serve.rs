@@ -6,14 +6,15 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use leyden::{GenerateOptions, KvType, Level, LoadOptions, Model, ModelFile, PackCache, Pooling};
+use leyden::{GenerateOptions, KvType, LoadOptions, Model, ModelFile, PackCache, Pooling};
 use leyden_kernels::topology::Topology;
 use leyden_server::{ApiKeys, LogFormat, MemoryPlan, Need, ServerOptions, WorkerOptions, plan_memories};
 
+use super::arithmetic::Arithmetic;
 use super::connections;
 use super::failure::Failure;
 use super::packs::{self, Packs};
-use super::run::{kv_type, level, load, note};
+use super::run::{kv_type, load, note};
 use super::{model_file, text};
 
 /// Answers requests over HTTP as OpenAI's servers do, for many users at once, until Ctrl-C or SIGTERM.
@@ -96,9 +97,8 @@ pub(crate) struct Args {
     /// Storage of keys and values: f32, f16 or q8_0
     #[arg(long, value_name = "TYPE", default_value_t = KvType::default(), value_parser = kv_type)]
     kv_type: KvType,
-    /// Instruction-set tier: scalar, avx2 or avx512; by default the best of this machine
-    #[arg(long, value_name = "TIER", value_parser = level)]
-    isa: Option<Level>,
+    #[command(flatten)]
+    arithmetic: Arithmetic,
     #[command(flatten)]
     packs: Packs,
 }
@@ -167,7 +167,8 @@ fn options(args: &Args) -> LoadOptions {
     LoadOptions {
         threads: args.threads,
         threads_batch: args.threads_batch,
-        isa: args.isa,
+        isa: args.arithmetic.isa,
+        exact: args.arithmetic.exact,
         packs: args.packs.cache(),
         ..LoadOptions::default()
     }

@@ -1,4 +1,4 @@
-//! F32, F16 and BF16: panels `[k][16]` of the file's own values; activations stay f32.
+//! F32, F16 and, where exactness is asked for, BF16: panels `[k][16]` of the file's own values; activations stay f32.
 //!
 //! Row r of column c is the sum of four chains `fma(w[k][r], x[k][c], chain)`, k ascending, from zero; k belongs to
 //! chain `k / 64 % 4`, and chains are added as (0 + 1) + (2 + 3).
@@ -6,7 +6,7 @@
 use super::{Format, ROWS, TileFn};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{CHAIN, CHAINS, FloatRow, family_many, family_tiles};
+use crate::matmul::family::{CHAIN, CHAINS, Steps, family_many, family_tiles};
 use leyden_tensor::DType;
 use leyden_tensor::quant::{bf16_to_f32, f16_to_f32};
 
@@ -39,16 +39,23 @@ pub(crate) const BF16: Format = Format {
 
 /// Declares how a float format's weights are read.
 macro_rules! rows {
-    ($($name:ident $size:literal $read:ident,)*) => {
-        $(struct $name;
+    ($($name:ident $size:literal $read:ident $(::<$counted:literal>)?,)*) => {
+        $(#[derive(Clone, Copy)]
+        struct $name;
 
-        impl FloatRow for $name {
+        impl<D: Dot> Steps<D> for $name {
             const SIZE: usize = $size;
 
             #[inline(always)]
-            unsafe fn row<D: Dot>(d: D, p: *const u8) -> D::Floats {
-                // SAFETY: the caller gives 16 weights.
-                unsafe { d.$read(p) }
+            unsafe fn step<const WHOLE: bool, const C: usize>(
+                self,
+                d: D,
+                w: *const u8,
+                x: *const f32,
+                y: &mut [D::Floats; C],
+            ) {
+                // SAFETY: the caller gives 16 weights, and a number of each column.
+                unsafe { d.fma_columns(d.$read$(::<$counted>)?(w), x, y) };
             }
         })*
     };
@@ -57,7 +64,7 @@ macro_rules! rows {
 rows! {
     F32Row 4 load_floats,
     F16Row 2 halves,
-    Bf16Row 2 brain_floats,
+    Bf16Row 2 brain_floats::<false>,
 }
 
 fn pack<const SIZE: usize>(rows: &[&[u8]], _k: usize, panel: &mut [u8]) {

@@ -15,6 +15,7 @@ use crate::isa::dot::Dot;
 use crate::matmul::many::Many;
 use leyden_tensor::DType;
 
+pub(crate) mod bf16;
 mod float;
 mod iq4_nl;
 mod iq4_xs;
@@ -62,7 +63,7 @@ pub(crate) struct Format {
 pub(crate) static FORMATS: &[Format] = &[
     float::F32,
     float::F16,
-    float::BF16,
+    bf16::FORMAT,
     q4_0::FORMAT,
     q4_1::FORMAT,
     q5_0::FORMAT,
@@ -77,6 +78,10 @@ pub(crate) static FORMATS: &[Format] = &[
     q6_k::FORMAT,
     iq4_xs::FORMAT,
 ];
+
+/// The formats that are used instead where exactness is asked for: those of types whose activations would be rounded though
+/// weights are no codes. The panels are the same.
+pub(crate) static EXACT: &[Format] = &[float::BF16];
 
 /// Reads one little-endian half at a byte offset.
 #[inline(always)]

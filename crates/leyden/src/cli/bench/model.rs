@@ -5,15 +5,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use leyden_kernels::attention::KvType;
+use leyden_kernels::matmul::grid_of;
 use leyden_kernels::memory::Pages;
 use leyden_kernels::placement::{PlacementRequest, placement};
 use leyden_kernels::topology::Topology;
-use leyden_kernels::{Cpu, Level, Tier};
+use leyden_kernels::{Cpu, Grid, Tier};
 use leyden_models::Decoder;
 use leyden_tensor::DType;
 
 use super::measure::Test;
 use super::{Args, loading};
+use crate::cli::arithmetic::Arithmetic;
 use crate::cli::failure::Failure;
 use crate::cli::{model_file, packs};
 use leyden::{LoadOptions, Model, PackCache};
@@ -22,7 +24,8 @@ use leyden::{LoadOptions, Model, PackCache};
 fn load(origin: &Origin, request: &PlacementRequest) -> Result<Model, Failure> {
     let PlacementRequest { replicas, threads, threads_batch } = *request;
     let packs = origin.packs.clone();
-    let options = LoadOptions { threads, threads_batch, isa: origin.isa, replicas, packs };
+    let Arithmetic { isa, exact } = origin.arithmetic;
+    let options = LoadOptions { threads, threads_batch, isa, exact, replicas, packs };
     let bar = loading();
     let mut progress = |done, all| {
         bar.set_length(all);
@@ -58,8 +61,8 @@ pub(super) struct Loaded {
     pub(super) layer_macs: u64,
     /// Those of the output matrix.
     pub(super) head_macs: u64,
-    /// Whether most weights are floats.
-    pub(super) float: bool,
+    /// What activations become for most weights.
+    pub(super) grid: Grid,
     pub(super) tier: Tier,
     topology: Topology,
     origin: Origin,
@@ -69,7 +72,7 @@ pub(super) struct Loaded {
 /// How to open the model.
 struct Origin {
     path: Option<PathBuf>,
-    isa: Option<Level>,
+    arithmetic: Arithmetic,
     packs: PackCache,
 }
 
@@ -91,7 +94,7 @@ impl Loaded {
     /// Opens and packs the model, with the weights where the first of the tests has them.
     pub(super) fn open(args: &Args, topology: Topology, tests: &[Test]) -> Result<Loaded, Failure> {
         let path = args.model.as_deref().map(model_file::locate).transpose()?;
-        let origin = Origin { path, isa: args.isa, packs: args.packs.cache() };
+        let origin = Origin { path, arithmetic: args.arithmetic, packs: args.packs.cache() };
         let request = tests.first().map(Test::request).unwrap_or_default();
         let model = load(&origin, &request)?;
         Ok(Loaded::new(&model, placement(&topology, &request).weights, topology, origin))
@@ -132,7 +135,7 @@ impl Loaded {
             parameters,
             layer_macs,
             head_macs,
-            float: matches!(dtype, DType::F32 | DType::F16 | DType::BF16),
+            grid: grid_of(dtype, origin.arithmetic.exact).unwrap_or(Grid::F32),
             tier: model.cpu().tier(),
             topology,
             origin,

@@ -164,7 +164,7 @@ impl Report<'_> {
 
     /// Share of a ceiling: the bandwidth where tokens come one by one, the products where many come together.
     fn share_of(&self, test: &Test, rate: f64, c: &Ceilings) -> Option<(f64, &'static str)> {
-        let macs = if self.model.float { c.f32_macs } else { c.int8_macs };
+        let macs = c.macs(self.model.grid);
         if test.prompt > 0 && test.generate == 0 {
             let needed = rate * self.model.layer_macs as f64;
             return Some((needed / macs, "of products"));
@@ -247,10 +247,12 @@ impl Report<'_> {
         if let Some(c) = medians(results.iter().flat_map(|m| &m.ceilings)) {
             writeln!(
                 out,
-                "\nat most, medians of this run: {:.1} GB/s read, {:.0} G products/s of int8, {:.0} G of f32",
+                "\nat most, medians of this run: {:.1} GB/s read, {:.0} G products/s of int8, {:.0} G of f32, {:.0} G of \
+                 bf16",
                 c.read_bytes / 1e9,
                 c.int8_macs / 1e9,
-                c.f32_macs / 1e9
+                c.f32_macs / 1e9,
+                c.bf16_macs / 1e9
             )?;
         }
         if versus {
@@ -265,6 +267,7 @@ impl Report<'_> {
                 "read_bytes_per_second": c.read_bytes,
                 "int8_products_per_second": c.int8_macs,
                 "f32_products_per_second": c.f32_macs,
+                "bf16_products_per_second": c.bf16_macs,
             })
         });
         let mut tests = Vec::new();
@@ -304,6 +307,7 @@ fn medians<'c>(all: impl IntoIterator<Item = &'c Ceilings>) -> Option<Ceilings> 
         read_bytes: of(|c| c.read_bytes),
         int8_macs: of(|c| c.int8_macs),
         f32_macs: of(|c| c.f32_macs),
+        bf16_macs: of(|c| c.bf16_macs),
     })
 }
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use leyden_kernels::matmul::{PackedMatrix, Product, Write, multiply};
-use leyden_kernels::{Activations, Cpu, Grid, Level};
+use leyden_kernels::{Activations, Cpu, Level};
 use leyden_tensor::{DType, TensorView, quant};
 use serde::Serialize;
 
@@ -133,7 +133,7 @@ impl Weights {
         let beyond_caches = weight_bytes.saturating_mul(copies.len()) > crate::cli::bench::cache_bytes();
         let macs = (rows * self.k) as f64 * columns as f64 / seconds;
         let read = weight_bytes as f64 / seconds;
-        let peak = machine.macs(cpu.tier().level(), copies[0].grid() == Grid::F32);
+        let peak = machine.macs(cpu.tier().level(), copies[0].grid());
         Timed {
             dtype: self.dtype.name(),
             tier: cpu.tier().level().name(),

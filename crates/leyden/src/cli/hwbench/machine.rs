@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use leyden_kernels::{Ceilings, Cpu, Level, Pool, Tier};
+use leyden_kernels::{Ceilings, Cpu, Grid, Level, Pool, Tier};
 use serde::Serialize;
 
 use super::{Bar, median, start};
@@ -34,6 +34,7 @@ pub(super) struct Peaks {
     pub(super) tier: &'static str,
     pub(super) int8_macs_per_second: f64,
     pub(super) f32_macs_per_second: f64,
+    pub(super) bf16_macs_per_second: f64,
 }
 
 /// A job without work.
@@ -59,11 +60,12 @@ impl Machine {
         let mut peaks = Vec::new();
         for &tier in tiers {
             bar.next(format!("{} products", tier.level()));
-            let (int8, f32) = Ceilings::products(&start(tier, threads)?);
+            let Ceilings { int8_macs, f32_macs, bf16_macs, .. } = Ceilings::products(&start(tier, threads)?);
             peaks.push(Peaks {
                 tier: tier.level().name(),
-                int8_macs_per_second: int8,
-                f32_macs_per_second: f32,
+                int8_macs_per_second: int8_macs,
+                f32_macs_per_second: f32_macs,
+                bf16_macs_per_second: bf16_macs,
             });
         }
         let mut barriers = Vec::new();
@@ -79,10 +81,14 @@ impl Machine {
         self.bandwidth.iter().map(|b| b.bytes_per_second).fold(0.0, f64::max)
     }
 
-    /// Products per second of a tier.
-    pub(super) fn macs(&self, level: Level, float: bool) -> f64 {
+    /// Products per second of a tier with activations of a grid.
+    pub(super) fn macs(&self, level: Level, grid: Grid) -> f64 {
         let peaks = self.peaks.iter().find(|p| p.tier == level.name());
-        peaks.map_or(0.0, |p| if float { p.f32_macs_per_second } else { p.int8_macs_per_second })
+        peaks.map_or(0.0, |p| match grid {
+            Grid::F32 => p.f32_macs_per_second,
+            Grid::BF16 => p.bf16_macs_per_second,
+            Grid::A32 | Grid::A128 => p.int8_macs_per_second,
+        })
     }
 }
 

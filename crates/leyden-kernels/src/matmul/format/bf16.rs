@@ -1,0 +1,83 @@
+//! BF16: panels `[k][16]` of the file's own values; activations are rounded to bfloat16, as the file's weights were.
+//!
+//! Row r of column c is the sum of four chains of `fma(w[k][r], x[k][c], chain)` from zero. Of each two k, from an even
+//! one on, the second comes first; k belongs to chain `k / 64 % 4`, and chains are added as (0 + 1) + (2 + 3).
+//! Weights and activations smaller in magnitude than [`LEAST`] count as zero.
+//!
+//! This is what `VDPBF16PS` does (Intel, Software Developer's Manual, volume 2: two multiply-adds, the upper halves' first,
+//! each rounded to nearest even; the same on Zen 5 for two hundred million random products), but for its subnormal numbers,
+//! which it takes for zero: with [`LEAST`] there are none. Products of two bfloat16 of eight significant bits each are
+//! multiples of 2^-126, the least normal f32, and so are sums of such, rounded or not. Hence one definition, and the same
+//! bits, with the instruction and without.
+
+use super::{Format, ROWS, TileFn, float};
+use crate::activations::{Grid, Tile};
+use crate::isa::bf16_kernels;
+use crate::isa::dot::Dot;
+use crate::matmul::family::{CHAIN, CHAINS, Steps, family_many, family_tiles};
+use leyden_tensor::quant::bf16_to_f32;
+
+pub(crate) const FORMAT: Format = Format {
+    grid: Grid::BF16,
+    tiles: |level| match bf16_kernels(level) {
+        Some(kernels) => &kernels.tiles,
+        None => family_tiles!(scalar, floats Pairs)(level),
+    },
+    many: |level| match bf16_kernels(level) {
+        Some(kernels) => Some(&kernels.many),
+        None => family_many!(avx512 floats Pairs)(level),
+    },
+    ..float::BF16
+};
+
+/// Magnitudes of bfloat16 below this, 2^-56, count as zero: by its bits, which order like the numbers.
+pub(crate) const LEAST: u16 = (127 - 56) << 7;
+
+/// A bfloat16, or zero if it is too small to count.
+#[inline(always)]
+pub(crate) const fn counted(bits: u16) -> u16 {
+    if bits & 0x7fff < LEAST { 0 } else { bits }
+}
+
+/// Pairs of weights one by one, where no instruction takes two.
+#[derive(Clone, Copy)]
+struct Pairs;
+
+impl<D: Dot> Steps<D> for Pairs {
+    const SIZE: usize = 2;
+    const DEPTH: usize = 2;
+
+    #[inline(always)]
+    unsafe fn step<const WHOLE: bool, const C: usize>(
+        self,
+        d: D,
+        w: *const u8,
+        x: *const f32,
+        y: &mut [D::Floats; C],
+    ) {
+        // SAFETY: the caller's promise; there is a second k if the step is whole.
+        unsafe {
+            if WHOLE {
+                d.fma_columns(d.brain_floats::<true>(w.add(ROWS * 2)), x.add(d.of::<C>()), y);
+            }
+            d.fma_columns(d.brain_floats::<true>(w), x, y);
+        }
+    }
+}
+
+fn scalar(panel: &[u8], k: usize, tile: &Tile<'_>, out: &mut [f32]) {
+    let rows = panel.as_chunks::<2>().0;
+    for r in 0..ROWS {
+        for col in 0..tile.c {
+            let mut y = [0.0_f32; CHAINS];
+            for i in 0..k.div_ceil(2) {
+                let y = &mut y[2 * i / CHAIN % CHAINS];
+                for k in (2 * i..k.min(2 * i + 2)).rev() {
+                    let w = counted(u16::from_le_bytes(rows[k * ROWS + r]));
+                    *y = bf16_to_f32(w).mul_add(tile.values[k * tile.c + col], *y);
+                }
+            }
+            out[col * ROWS + r] = (y[0] + y[1]) + (y[2] + y[3]);
+        }
+    }
+}

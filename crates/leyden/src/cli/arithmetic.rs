@@ -1,0 +1,20 @@
+//! The options of commands that compute: which instructions, and how exactly.
+
+use leyden_kernels::Level;
+
+/// How products are computed.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(super) struct Arithmetic {
+    /// Instruction-set tier, such as avx2, not faster than what the machine has; by default its best
+    #[arg(long, value_name = "TIER", value_parser = level)]
+    pub(super) isa: Option<Level>,
+    /// Multiply BF16 weights with activations as they are instead of rounded to BF16
+    #[arg(long)]
+    pub(super) exact: bool,
+}
+
+/// An instruction-set tier by its name.
+pub(super) fn level(name: &str) -> Result<Level, String> {
+    let known = Level::ALL.map(Level::name).join(", ");
+    Level::from_name(name).ok_or_else(|| format!("no such tier; known: {known}"))
+}
