@@ -1,13 +1,15 @@
 //! The storyteller against llama.cpp; `tests/golden/README.md` says how the figures were made.
 
-use super::shared::{best, embedded, emulated, engine_of, greedy, numbers, one, own, shared};
+use super::shared::{best, embedded, emulated, engine, engine_of, greedy, numbers, one, own, shared};
 use leyden_engine::{Engine, Outputs};
+use leyden_kernels::attention::KvType;
 use leyden_kernels::{Tier, ops};
 use leyden_tensor::{Gguf, WeightSource, quant};
 use leyden_text::Special;
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 fn golden(name: &str) -> Value {
     let path = own("tests/golden").join(name);
@@ -101,13 +103,14 @@ fn perplexity(engine: &mut Engine, tokens: &[u32], bos: u32) -> f64 {
     (sum / f64::from(count)).exp()
 }
 
-fn heldout(path: &Path) -> Option<(Vec<u32>, u32)> {
-    let file = Gguf::open(path).unwrap();
+/// The tokens of the first bytes of a text, begin-of-text in front.
+fn tokens(model: &Path, text: &Path, bytes: usize) -> (Vec<u32>, u32) {
+    let file = Gguf::open(model).unwrap();
     let tokenizer = leyden_text::from_gguf(file.metadata(), "storyteller").unwrap();
-    let text = std::fs::read(shared("demo-model/heldout.txt")?).unwrap();
-    let text = std::str::from_utf8(&text[..120_000]).unwrap();
+    let text = std::fs::read(text).unwrap();
+    let text = std::str::from_utf8(&text[..bytes.min(text.len())]).unwrap();
     let bos = tokenizer.bos().unwrap();
-    Some(([vec![bos], tokenizer.encode(text, Special::AsText).unwrap()].concat(), bos))
+    ([vec![bos], tokenizer.encode(text, Special::AsText).unwrap()].concat(), bos)
 }
 
 #[test]
@@ -119,17 +122,53 @@ fn perplexity_is_within_half_a_percent_of_llama_cpp() {
         let _ = writeln!(std::io::stderr(), "skipped: {why}");
         return;
     }
+    let Some(text) = shared("demo-model/heldout.txt") else { return };
     let g = golden("perplexity.json");
     for f in g["files"].as_array().unwrap() {
         let kind = f["kind"].as_str().unwrap();
         let Some(path) = file(kind) else { continue };
-        let Some((tokens, bos)) = heldout(&path) else { return };
+        let (tokens, bos) = tokens(&path, &text, 120_000);
         assert_eq!(tokens.len() as u64, g["tokens"].as_u64().unwrap());
         let ours = perplexity(&mut engine_of(&path), &tokens, bos);
         let theirs = f["perplexity"].as_f64().unwrap();
         eprintln!("{kind}: perplexity {ours:.4}, llama.cpp {theirs:.4}, ratio {:.5}", ours / theirs);
         assert!((ours / theirs - 1.0).abs() < 0.005, "{kind}: {ours}, llama.cpp {theirs}");
     }
+}
+
+/// Perplexity on the first bytes of wikitext-2's test text is the plain path's on every tier, in all digits.
+fn perplexity_on_wikitext(bytes: usize) {
+    let Some(text) = shared("data/text/wikitext-2/test.txt") else { return };
+    for kind in ["q8_0", "q4_k_m"] {
+        let path = file(kind).unwrap();
+        let (tokens, bos) = tokens(&path, &text, bytes);
+        let on = |tier: Tier| {
+            let source = Arc::new(Gguf::open(&path).unwrap());
+            let mut e = engine(source, tier, 2, KvType::F16);
+            let perplexity = perplexity(&mut e, &tokens, bos);
+            eprintln!("{kind}, {} tokens on {}: perplexity {perplexity}", tokens.len(), tier.level());
+            perplexity
+        };
+        let plain = on(Tier::SCALAR);
+        for tier in Tier::available().into_iter().skip(1) {
+            assert_eq!(on(tier).to_bits(), plain.to_bits(), "{kind} on {}", tier.level());
+        }
+    }
+}
+
+#[test]
+fn perplexity_on_wikitext_is_the_plain_paths_on_every_tier() {
+    if emulated() {
+        let _ = writeln!(std::io::stderr(), "skipped: the plain path takes an emulator too long");
+        return;
+    }
+    perplexity_on_wikitext(3_000);
+}
+
+#[test]
+#[ignore = "takes the plain path an hour: cargo test --release -p leyden-engine --test model -- --ignored --nocapture whole_wikitext"]
+fn perplexity_on_the_whole_wikitext_is_the_plain_paths() {
+    perplexity_on_wikitext(usize::MAX);
 }
 
 #[test]
