@@ -266,8 +266,9 @@ pub struct Activations {
     pub(crate) grid: Grid,
     pub(crate) n: usize,
     pub(crate) k: usize,
-    /// The level that tiles were made for.
+    /// The level that tiles were made for, and the columns of each.
     level: Level,
+    bounds: Vec<(usize, usize)>,
     codes: Vec<i8>,
     scales: Vec<f32>,
     sums: Vec<i32>,
@@ -323,6 +324,7 @@ impl Default for Activations {
             n: 0,
             k: 0,
             level: Level::Scalar,
+            bounds: Vec::new(),
             codes: Vec::new(),
             scales: Vec::new(),
             sums: Vec::new(),
@@ -335,12 +337,6 @@ impl Default for Activations {
 }
 
 impl Activations {
-    /// Number of tiles for `n` columns: as few as the widest tile allows, all within one column of each other (or two
-    /// of those that belong together).
-    fn tiles_for(n: usize, level: Level) -> usize {
-        n.div_ceil(level.columns())
-    }
-
     /// Bytes of the codes or values of one column.
     pub(crate) fn column_bytes(&self) -> usize {
         let (codes, _, _, _, values) = sizes(self.grid, self.k, self.level);
@@ -350,37 +346,27 @@ impl Activations {
     /// The number of tiles.
     #[must_use]
     pub fn tiles(&self) -> usize {
-        Activations::tiles_for(self.n, self.level)
+        self.bounds.len()
     }
 
     /// The columns of tile `t`.
+    #[inline(always)]
     pub(crate) fn bounds(&self, t: usize) -> (usize, usize) {
-        Activations::bounds_in(self.n, self.level, t)
+        self.bounds[t]
     }
 
-    /// The columns of tile `t` of `n` columns.
-    fn bounds_in(n: usize, level: Level, t: usize) -> (usize, usize) {
-        let (m, together) = (Activations::tiles_for(n, level), level.together());
+    /// The tiles of `n` columns that begin at `first`: as few as the widest tile allows, all within one column of each
+    /// other (or two of those that belong together).
+    pub(crate) fn tiles_of(level: Level, first: usize, n: usize) -> impl Iterator<Item = (usize, usize)> {
+        let (tiles, together) = (n.div_ceil(level.columns()), level.together());
         let units = n.div_ceil(together);
-        let at = |t: usize| (units * t / m * together).min(n);
-        (at(t), at(t + 1))
+        let at = move |t: usize| first + (units * t / tiles * together).min(n);
+        (0..tiles).map(move |t| (at(t), at(t + 1)))
     }
 
-    /// The tiles of `n` columns that begin at `first`, for batches that [`fill_tiles`](Self::fill_tiles) fills.
-    pub(crate) fn tiles_of(tier: Tier, first: usize, n: usize) -> impl Iterator<Item = (usize, usize)> {
-        let level = tier.level();
-        (0..Activations::tiles_for(n, level)).map(move |t| {
-            let (start, end) = Activations::bounds_in(n, level, t);
-            (first + start, first + end)
-        })
-    }
-
+    #[inline(always)]
     pub(crate) fn tile(&self, t: usize) -> Tile<'_> {
-        self.tile_at(self.bounds(t))
-    }
-
-    /// The tile of columns `start..end`, which was filled as one.
-    pub(crate) fn tile_at(&self, (start, end): (usize, usize)) -> Tile<'_> {
+        let (start, end) = self.bounds(t);
         let per = |values: usize| start * values..end * values;
         let (codes, scales, sums, pairs, values) = sizes(self.grid, self.k, self.level);
         let (starts, peaks) = (starts(self.grid, self.k), peaks(self.grid, self.k));
@@ -404,20 +390,12 @@ impl Activations {
     /// If `x.len()` is not `n * k`, or `k` is not a whole number of groups.
     pub fn fill(&mut self, tier: Tier, pool: &Pool, grid: Grid, x: &[f32], k: usize) {
         assert!(k > 0 && x.len().is_multiple_of(k), "{} activations in rows of {k}", x.len());
-        let n = x.len() / k;
-        (self.n, self.level) = (n, tier.level());
-        let tiles = self.tiles();
-        let row = |column: usize| &x[column * k..][..k];
-        if tiles > 1 {
-            let bounds: Vec<(usize, usize)> = (0..tiles).map(|t| self.bounds(t)).collect();
-            self.fill_tiles(tier, pool, grid, k, &bounds, row);
-        } else {
-            self.fill_tiles(tier, pool, grid, k, &[(0, n)][..tiles], row);
-        }
+        let tiles = Activations::tiles_of(tier.level(), 0, x.len() / k);
+        self.fill_tiles(tier, pool, grid, k, tiles, |column| &x[column * k..][..k]);
     }
 
     /// Fills a batch of tiles, the columns `start..end` of each following those of the one before, from the row that
-    /// `row` gives for each column. It is read by [`tile_at`](Self::tile_at) alone.
+    /// `row` gives for each column.
     ///
     /// # Panics
     /// If `k` is not a whole number of groups, a row is not of `k` values, or the tiles do not follow one another.
@@ -427,13 +405,15 @@ impl Activations {
         pool: &Pool,
         grid: Grid,
         k: usize,
-        bounds: &[(usize, usize)],
+        tiles: impl Iterator<Item = (usize, usize)>,
         row: impl Fn(usize) -> &'x [f32] + Sync,
     ) {
         let group = grid.group().max(1);
         assert!(k.is_multiple_of(group), "row of {k} in groups of {group}");
         // Tasks write beside each other because of this.
-        let n = bounds.iter().fold(0, |at, &(start, end)| {
+        self.bounds.clear();
+        self.bounds.extend(tiles);
+        let n = self.bounds.iter().fold(0, |at, &(start, end)| {
             assert!(start == at && end >= start, "tiles follow one another");
             end
         });
@@ -457,6 +437,7 @@ impl Activations {
         let values_out = Disjoint::new(&mut self.values);
         let starts_out = Disjoint::new(&mut self.starts);
         let peaks_out = Disjoint::new(&mut self.peaks);
+        let bounds = &self.bounds;
         pool.run(bounds.len(), |t| {
             let (start, end) = bounds[t];
             let c = end - start;
@@ -565,8 +546,7 @@ mod tests {
         for level in Level::ALL {
             let (widest, together) = (level.columns(), level.together());
             for n in 1..50 {
-                let batch = Activations { n, level, ..Activations::default() };
-                let tiles: Vec<(usize, usize)> = (0..batch.tiles()).map(|t| batch.bounds(t)).collect();
+                let tiles: Vec<(usize, usize)> = Activations::tiles_of(level, 0, n).collect();
                 assert!(tiles[0].0 == 0 && tiles.last().unwrap().1 == n);
                 assert!(tiles.windows(2).all(|w| w[0].1 == w[1].0));
                 assert!(tiles.iter().all(|(a, b)| (1..=widest).contains(&(b - a))));

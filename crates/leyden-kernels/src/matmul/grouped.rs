@@ -64,23 +64,23 @@ pub fn multiply_experts(
     tiles_of.clear();
     for group in routing.groups() {
         let first = tiles.len();
-        tiles.extend(Activations::tiles_of(cpu.tier(), group.first, group.end - group.first));
+        tiles.extend(Activations::tiles_of(cpu.tier().level(), group.first, group.end - group.first));
         tiles_of.push(first..tiles.len());
     }
     let row = |pair: usize| &input[routing.pair(pair).0 * width..][..width];
     let [gate_input, up_input] = inputs;
-    gate_input.fill_tiles(cpu.tier(), cpu.pool(), gate.grid(), width, tiles, row);
+    gate_input.fill_tiles(cpu.tier(), cpu.pool(), gate.grid(), width, tiles.iter().copied(), row);
     let up_input = if up.grid() == gate.grid() {
         &*gate_input
     } else {
-        up_input.fill_tiles(cpu.tier(), cpu.pool(), up.grid(), width, tiles, row);
+        up_input.fill_tiles(cpu.tier(), cpu.pool(), up.grid(), width, tiles.iter().copied(), row);
         &*up_input
     };
     values.resize(routing.pairs() * hidden, 0.0);
-    multiply_gates(cpu, (gate, gate_input), (up, up_input), routing, (tiles, tiles_of), values);
+    multiply_gates(cpu, (gate, gate_input), (up, up_input), routing, tiles_of, values);
     let row = |pair: usize| &values[pair * hidden..][..hidden];
-    hidden_codes.fill_tiles(cpu.tier(), cpu.pool(), down.grid(), hidden, tiles, row);
-    multiply_down(cpu, (down, hidden_codes), routing, (tiles, tiles_of), out);
+    hidden_codes.fill_tiles(cpu.tier(), cpu.pool(), down.grid(), hidden, tiles.iter().copied(), row);
+    multiply_down(cpu, (down, hidden_codes), routing, tiles_of, out);
 }
 
 /// `out[pair] = silu(gate x) * (up x)`.
@@ -89,7 +89,7 @@ fn multiply_gates(
     (gate, gate_input): (&PackedMatrix, &Activations),
     (up, up_input): (&PackedMatrix, &Activations),
     routing: &Routing,
-    (tiles, tiles_of): (&[(usize, usize)], &[Range<usize>]),
+    tiles_of: &[Range<usize>],
     out: &mut [f32],
 ) {
     let (rows, panels, groups) = (gate.rows(), gate.panels(), routing.groups());
@@ -109,9 +109,9 @@ fn multiply_gates(
             (None, 1),
             |one, t| {
                 let p = one.start;
-                let (first, end) = tiles[t];
-                gate.tile(cpu.tier(), base + p, &gate_input.tile_at((first, end)), &mut g);
-                up.tile(cpu.tier(), base + p, &up_input.tile_at((first, end)), &mut u);
+                let (first, end) = gate_input.bounds(t);
+                gate.tile(cpu.tier(), base + p, &gate_input.tile(t), &mut g);
+                up.tile(cpu.tier(), base + p, &up_input.tile(t), &mut u);
                 gated_on(cpu.tier(), &mut g, &u, end - first);
                 // SAFETY: (pair, panel) pairs belong to one task each.
                 unsafe { out.write(one, first..end, &g, |_, out, g| out.copy_from_slice(&g[..out.len()])) };
@@ -127,7 +127,7 @@ fn multiply_down(
     cpu: &Cpu,
     (down, input): (&PackedMatrix, &Activations),
     routing: &Routing,
-    (tiles, tiles_of): (&[(usize, usize)], &[Range<usize>]),
+    tiles_of: &[Range<usize>],
     out: &mut [f32],
 ) {
     let (rows, panels) = (down.rows(), down.panels());
@@ -140,8 +140,8 @@ fn multiply_down(
         for (group, of_group) in routing.groups().iter().zip(tiles_of) {
             for_tile_indices(input, of_group.clone(), chunk.clone(), (None, 1), |one, t| {
                 let p = one.start;
-                let (first, end) = tiles[t];
-                down.tile(cpu.tier(), group.expert * panels + p, &input.tile_at((first, end)), &mut y);
+                let (first, end) = input.bounds(t);
+                down.tile(cpu.tier(), group.expert * panels + p, &input.tile(t), &mut y);
                 let n = ROWS.min(rows - p * ROWS);
                 for (c, y) in y.chunks_exact(ROWS).take(end - first).enumerate() {
                     let (token, weight) = routing.pair(first + c);
