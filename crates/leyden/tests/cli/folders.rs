@@ -73,6 +73,19 @@ fn a_folder_runs_as_it_is() {
 }
 
 #[test]
+fn exact_products_of_bf16_weights_are_other_ones_and_the_same_on_every_tier() {
+    let files = Files::new();
+    let folder = model(&files);
+    let answer = |more: &[&str]| {
+        let prompt = ["run", &folder, "Hello", "--raw", "-n", "200", "--temp", "0"];
+        leyden(&[&prompt, more].concat()).ok()
+    };
+    let exact = answer(&["--exact"]);
+    assert_eq!(exact, answer(&["--exact", "--isa", "scalar"]));
+    assert_ne!(exact, answer(&[]));
+}
+
+#[test]
 fn a_folder_is_inspected() {
     let files = Files::new();
     let folder = model(&files);
