@@ -357,8 +357,13 @@ impl Activations {
 
     /// The tiles of `n` columns that begin at `first`: as few as the widest tile allows, all within one column of each
     /// other (or two of those that belong together).
-    pub(crate) fn tiles_of(level: Level, first: usize, n: usize) -> impl Iterator<Item = (usize, usize)> {
-        let (tiles, together) = (n.div_ceil(level.columns()), level.together());
+    pub(crate) fn tiles_of(
+        level: Level,
+        grid: Grid,
+        first: usize,
+        n: usize,
+    ) -> impl Iterator<Item = (usize, usize)> {
+        let (tiles, together) = (n.div_ceil(level.columns(grid)), level.together());
         let units = n.div_ceil(together);
         let at = move |t: usize| first + (units * t / tiles * together).min(n);
         (0..tiles).map(move |t| (at(t), at(t + 1)))
@@ -390,7 +395,7 @@ impl Activations {
     /// If `x.len()` is not `n * k`, or `k` is not a whole number of groups.
     pub fn fill(&mut self, tier: Tier, pool: &Pool, grid: Grid, x: &[f32], k: usize) {
         assert!(k > 0 && x.len().is_multiple_of(k), "{} activations in rows of {k}", x.len());
-        let tiles = Activations::tiles_of(tier.level(), 0, x.len() / k);
+        let tiles = Activations::tiles_of(tier.level(), grid, 0, x.len() / k);
         self.fill_tiles(tier, pool, grid, k, tiles, |column| &x[column * k..][..k]);
     }
 
@@ -543,10 +548,10 @@ mod tests {
 
     #[test]
     fn tiles_cover_the_columns_and_pairs_stay_together() {
-        for level in Level::ALL {
-            let (widest, together) = (level.columns(), level.together());
+        for (level, grid) in Level::ALL.into_iter().flat_map(|l| [(l, Grid::F32), (l, Grid::A32)]) {
+            let (widest, together) = (level.columns(grid), level.together());
             for n in 1..50 {
-                let tiles: Vec<(usize, usize)> = Activations::tiles_of(level, 0, n).collect();
+                let tiles: Vec<(usize, usize)> = Activations::tiles_of(level, grid, 0, n).collect();
                 assert!(tiles[0].0 == 0 && tiles.last().unwrap().1 == n);
                 assert!(tiles.windows(2).all(|w| w[0].1 == w[1].0));
                 assert!(tiles.iter().all(|(a, b)| (1..=widest).contains(&(b - a))));
@@ -574,7 +579,7 @@ mod tests {
             let mut want = Activations::default();
             want.fill(Tier::SCALAR, &Pool::new(1).unwrap(), grid, &x, k);
             for tier in Tier::available() {
-                if tier.level().columns() != want.level.columns() {
+                if tier.level().columns(grid) != want.level.columns(grid) {
                     continue;
                 }
                 let mut got = Activations::default();

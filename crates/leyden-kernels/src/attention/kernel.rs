@@ -4,6 +4,7 @@ use super::cache::{BLOCK_TOKENS, KEY_TOKENS, KvCache, KvType};
 use super::loops::{Keys, Row, Values};
 use super::merge::{Merger, Piece, ROWS, Sink, padded};
 use crate::Cpu;
+use crate::Grid;
 use crate::activations::{Tile, quantise_column_a32};
 use crate::isa::{Isa, Tier, dispatch};
 use crate::matmul::MAX_COLUMNS;
@@ -107,7 +108,7 @@ impl Queries {
 /// Ranges of rows that are multiplied with quantised keys together, as few and as even as the tier's tiles allow.
 #[inline(always)]
 fn tiles(rows: usize, tier: Tier) -> impl Iterator<Item = Range<usize>> {
-    let many = rows.div_ceil(tier.level().columns()).max(1);
+    let many = rows.div_ceil(tier.level().columns(Grid::A32)).max(1);
     (0..many).map(move |t| rows * t / many..rows * (t + 1) / many)
 }
 

@@ -9,6 +9,7 @@
 //! Rust never reassociates floating-point arithmetic and `f32::mul_add` is always fused, so one source gives
 //! the same bits on every tier.
 
+use crate::activations::Grid;
 use crate::attention::loops::{self, Keys, Row, Values};
 use crate::attention::merge::Destination;
 use crate::matmul::format::TileFn;
@@ -120,9 +121,10 @@ impl Level {
     /// Columns in the widest matrix tile of any level.
     pub(crate) const MAX_COLUMNS: usize = 12;
 
-    /// Columns in the widest matrix tile: as many as registers hold sums for.
-    pub(crate) const fn columns(self) -> usize {
+    /// Columns in the widest matrix tile: as many as registers hold sums for. Those of integers lie beside their totals.
+    pub(crate) const fn columns(self, grid: Grid) -> usize {
         match self {
+            Level::Avx2 if matches!(grid, Grid::F32 | Grid::BF16) => 6,
             Level::Scalar | Level::Avx2 | Level::Neon => 4,
             Level::DotProd | Level::I8mm => 8,
             Level::Avx512 | Level::Avx512Bf16 => Level::MAX_COLUMNS,
@@ -515,7 +517,7 @@ macro_rules! simd_tiles {
                     let $d = $crate::isa::avx512_dot::Avx512Dot::in_feature_region();
                     $body
                 }
-                static AVX2: [TileFn; 4] = [avx2::<1>, avx2::<2>, avx2::<3>, avx2::<4>];
+                static AVX2: &[TileFn] = $crate::isa::avx2_tiles!($kind);
                 static AVX512: [TileFn; 12] = [
                     avx512::<1>,
                     avx512::<2>,
@@ -531,7 +533,7 @@ macro_rules! simd_tiles {
                     avx512::<12>,
                 ];
                 match level.common() {
-                    $crate::isa::Level::Avx2 => return &AVX2,
+                    $crate::isa::Level::Avx2 => return AVX2,
                     $crate::isa::Level::Avx512 => return &AVX512,
                     _ => {}
                 }
@@ -583,6 +585,19 @@ macro_rules! simd_tiles {
     };
 }
 pub(crate) use simd_tiles;
+
+/// The tiles of the AVX2 level, inside [`simd_tiles`].
+#[cfg(target_arch = "x86_64")]
+macro_rules! avx2_tiles {
+    (ints) => {
+        &[avx2::<1>, avx2::<2>, avx2::<3>, avx2::<4>]
+    };
+    (floats) => {
+        &[avx2::<1>, avx2::<2>, avx2::<3>, avx2::<4>, avx2::<5>, avx2::<6>]
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx2_tiles;
 
 /// The tiles of the I8MM level, inside [`simd_tiles`]: of an even number of columns by products of matrices, of an
 /// odd number as without the extension. It has nothing for floats.

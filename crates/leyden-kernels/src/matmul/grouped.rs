@@ -62,9 +62,13 @@ pub fn multiply_experts(
     let GroupedWork { inputs, hidden: values, hidden_codes, tiles, tiles_of } = work;
     tiles.clear();
     tiles_of.clear();
+    // One division into tiles for all three products, so the narrower of their widths.
+    let level = cpu.tier().level();
+    let grids = [gate, up, down].map(PackedMatrix::grid);
+    let narrowest = grids.into_iter().min_by_key(|grid| level.columns(*grid)).unwrap_or(grids[0]);
     for group in routing.groups() {
         let first = tiles.len();
-        tiles.extend(Activations::tiles_of(cpu.tier().level(), group.first, group.end - group.first));
+        tiles.extend(Activations::tiles_of(level, narrowest, group.first, group.end - group.first));
         tiles_of.push(first..tiles.len());
     }
     let row = |pair: usize| &input[routing.pair(pair).0 * width..][..width];

@@ -114,7 +114,7 @@ impl<'a> Panels<'a> {
         // until everything that was stored before has reached the cache, the results of the last tile among it.
         let mut tile = input.tile(t);
         let (tier, weights, k) = (self.tier, self.weights, self.weights.k);
-        let fewer = tier.level().columns().wrapping_sub(tile.c);
+        let fewer = tier.level().columns(weights.format.grid).wrapping_sub(tile.c);
         if let Some(many) = self.many
             && panels.len() == many.panels
             && let Some(&function) = many.tiles.get(fewer)

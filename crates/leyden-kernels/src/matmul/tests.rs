@@ -185,7 +185,7 @@ fn every_tier_runs_kernels_of_its_own() {
         for (dtype, exact) in kinds() {
             let format = layout_of(dtype, exact).unwrap();
             let own = (format.tiles)(level);
-            assert_eq!(own.len(), level.columns(), "{dtype} on {level}");
+            assert_eq!(own.len(), level.columns(format.grid), "{dtype} on {level}");
             for below in Level::native().filter(|l| *l < level) {
                 // Odd numbers of columns and floats have nothing to gain from products of matrices.
                 let every = if level == Level::I8mm && below == Level::DotProd { 2 } else { 1 };

@@ -53,9 +53,12 @@ const PRODUCTS: &[Products] = &[
             (DType::Q8_0, [1032, 3560]),
             (DType::Q4_0, [808, 2512]),
             (DType::IQ4XS, [1404, 3903]),
-            (DType::F16, [1512, 4240]),
-            (DType::BF16, [3274, 6041]),
         ],
+    },
+    Products {
+        level: Level::Avx2,
+        columns: [1, 6],
+        formats: &[(DType::F16, [1512, 5948]), (DType::BF16, [3307, 7873])],
     },
     Products {
         level: Level::Avx512,

@@ -5,7 +5,7 @@
 //! Weights and activations smaller in magnitude than [`LEAST`] count as zero.
 //!
 //! This is what `VDPBF16PS` does (Intel, Software Developer's Manual, volume 2: two multiply-adds, the upper halves' first,
-//! each rounded to nearest even; the same on Zen 5 for two hundred million random products), but for its subnormal numbers,
+//! each rounded to nearest even; Zen 5 does the same, as the tests show), but for its subnormal numbers,
 //! which it takes for zero: with [`LEAST`] there are none. Products of two bfloat16 of eight significant bits each are
 //! multiples of 2^-126, the least normal f32, and so are sums of such, rounded or not. Hence one definition, and the same
 //! bits, with the instruction and without.
