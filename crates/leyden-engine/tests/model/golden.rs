@@ -166,7 +166,7 @@ fn perplexity_on_wikitext_is_the_plain_paths_on_every_tier() {
 }
 
 #[test]
-#[ignore = "takes the plain path an hour: cargo test --release -p leyden-engine --test model -- --ignored --nocapture whole_wikitext"]
+#[ignore = "takes the plain path long: cargo test --release -p leyden-engine --test model -- --ignored --nocapture whole_wikitext"]
 fn perplexity_on_the_whole_wikitext_is_the_plain_paths() {
     perplexity_on_wikitext(usize::MAX);
 }
