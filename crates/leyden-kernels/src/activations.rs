@@ -15,8 +15,9 @@
 //! scale, which reaches every result that reads it; a group below 1e-30 throughout becomes zeros.
 //!
 //! Tile layout for `c` columns: codes `[k/4][c][4]`, scales `[k/group][c]`, sums `[k/32][c]`: the kernel
-//! broadcasts four consecutive k of a column with one load. Values lie as `[k][c]` floats, or as `[k/2][c]` pairs of bfloat16
-//! in a word, the first in its lower half, where an instruction takes those (`Level::bf16_pairs`). Instructions that multiply matrices read codes as
+//! broadcasts four consecutive k of a column with one load. Values lie as `[k][c]` floats, or as `[k/2][c]` pairs of
+//! bfloat16 in a word, the first in its lower half, where an instruction takes those (`Level::bf16_pairs`).
+//! Instructions that multiply matrices read codes as
 //! `[k/8][c][8]` (`Level::run`). Where codes of weights are shifted to be unsigned (`Level::starts`), `starts` holds what
 //! the shift adds to a product, negated, once for all matrices: `[k/32][c]` or, of [`Grid::A128`], `[k/32][3][c]`: for
 //! the 32 values, for the first 16 and for the last.
@@ -48,6 +49,11 @@ impl Grid {
             Grid::A32 => 32,
             Grid::A128 => 128,
         }
+    }
+
+    /// Whether values stay floats, rounded or not.
+    pub(crate) const fn is_float(self) -> bool {
+        matches!(self, Grid::F32 | Grid::BF16)
     }
 }
 

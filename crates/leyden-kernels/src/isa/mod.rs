@@ -124,7 +124,7 @@ impl Level {
     /// Columns in the widest matrix tile: as many as registers hold sums for. Those of integers lie beside their totals.
     pub(crate) const fn columns(self, grid: Grid) -> usize {
         match self {
-            Level::Avx2 if matches!(grid, Grid::F32 | Grid::BF16) => 6,
+            Level::Avx2 if grid.is_float() => 6,
             Level::Scalar | Level::Avx2 | Level::Neon => 4,
             Level::DotProd | Level::I8mm => 8,
             Level::Avx512 | Level::Avx512Bf16 => Level::MAX_COLUMNS,

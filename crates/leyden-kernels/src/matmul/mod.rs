@@ -398,7 +398,7 @@ fn chunk_panels(cpu: &Cpu, panels: usize, together: usize, macs: usize) -> usize
 
 /// Tiles that are visited together.
 fn group_tiles(input: &Activations) -> usize {
-    (GROUP_BYTES / (input.column_bytes() * MAX_COLUMNS)).max(if input.grid.group() == 0 { 1 } else { 4 })
+    (GROUP_BYTES / (input.column_bytes() * MAX_COLUMNS)).max(if input.grid.is_float() { 1 } else { 4 })
 }
 
 /// Visits every (panels, tile) of a chunk, both by number: columns in groups that stay in cache, panels all at once or so
