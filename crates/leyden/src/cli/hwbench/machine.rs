@@ -84,10 +84,10 @@ impl Machine {
     /// Products per second of a tier with activations of a grid.
     pub(super) fn macs(&self, level: Level, grid: Grid) -> f64 {
         let peaks = self.peaks.iter().find(|p| p.tier == level.name());
-        peaks.map_or(0.0, |p| match grid {
-            Grid::F32 => p.f32_macs_per_second,
-            Grid::BF16 => p.bf16_macs_per_second,
-            Grid::A32 | Grid::A128 => p.int8_macs_per_second,
+        peaks.map_or(0.0, |p| {
+            let (int8_macs, f32_macs) = (p.int8_macs_per_second, p.f32_macs_per_second);
+            let bf16_macs = p.bf16_macs_per_second;
+            Ceilings { read_bytes: self.read_bytes(), int8_macs, f32_macs, bf16_macs }.macs(grid)
         })
     }
 }
