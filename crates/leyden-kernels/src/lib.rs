@@ -32,7 +32,7 @@ use topology::CpuList;
 
 pub use activations::{Activations, Grid};
 pub use affinity::bind_thread;
-pub use ceilings::Ceilings;
+pub use ceilings::{Ceilings, Meter};
 pub use error::{Error, ErrorKind};
 pub use isa::{Level, Tier};
 pub use pool::{MemberGroup, Pool};

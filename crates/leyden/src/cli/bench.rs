@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use leyden_kernels::Ceilings;
+use leyden_kernels::Meter;
 use leyden_kernels::attention::KvType;
 use leyden_kernels::placement::{PlacementRequest, Replicas, placement};
 use leyden_kernels::topology::Topology;
@@ -146,9 +146,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         let mut result = measure::Measured::new(*test);
         for _ in 0..args.repetitions {
             // In turn with the repetitions: what a shared machine leaves changes from one minute to the next.
-            if let Some(cpu) = &meter {
-                result.ceilings.push(Ceilings::measure(cpu).map_err(|e| Failure::new(e.to_string()))?);
-            }
+            result.ceilings.extend(meter.as_ref().map(Meter::measure));
             result.add(&bench.run()?);
             if let Some(versus) = &versus {
                 result.versus.push(versus.run(test)?);

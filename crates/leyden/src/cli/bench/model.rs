@@ -9,7 +9,7 @@ use leyden_kernels::matmul::grid_of;
 use leyden_kernels::memory::Pages;
 use leyden_kernels::placement::{PlacementRequest, placement};
 use leyden_kernels::topology::Topology;
-use leyden_kernels::{Cpu, Grid, Tier};
+use leyden_kernels::{Cpu, Grid, Meter, Tier};
 use leyden_models::Decoder;
 use leyden_tensor::DType;
 
@@ -190,8 +190,8 @@ impl Loaded {
         })
     }
 
-    /// A team to measure what the machine could do at most, of as many threads as the tests use at most.
-    pub(super) fn meter(&self, tests: &[Test]) -> Result<Cpu, Failure> {
+    /// What measures what the machine could do at most, with as many threads as the tests use at most.
+    pub(super) fn meter(&self, tests: &[Test]) -> Result<Meter, Failure> {
         let all = |test: &Test| {
             let threads = self.threads(test);
             test.replicas * threads.generate.max(threads.prompt)
@@ -200,8 +200,9 @@ impl Loaded {
         let most = tests.iter().map(all).max().unwrap_or(1);
         // Threads beyond the cores compute no more, unless a single team is asked to have them.
         let threads = most.min(cores.max(tests.iter().filter_map(|t| t.threads).max().unwrap_or(1)));
-        Cpu::new(self.tier, threads)
-            .map_err(|error| Failure::new(format!("cannot start {threads} threads: {error}")))
+        let cpu = Cpu::new(self.tier, threads)
+            .map_err(|error| Failure::new(format!("cannot start {threads} threads: {error}")))?;
+        Meter::new(cpu).map_err(|error| Failure::new(error.to_string()))
     }
 
     /// The file's name alone.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use leyden_kernels::{Ceilings, Cpu, Grid, Level, Pool, Tier};
+use leyden_kernels::{Ceilings, Cpu, Grid, Level, Meter, Pool, Tier};
 use serde::Serialize;
 
 use super::{Bar, median, start};
@@ -54,7 +54,7 @@ impl Machine {
         let mut bandwidth = Vec::new();
         for threads in if threads > 1 { vec![1, threads] } else { vec![1] } {
             bar.next(format!("bandwidth x{threads}"));
-            let bytes_per_second = Ceilings::bandwidth(&start(best, threads)?).map_err(Failure::new)?;
+            let bytes_per_second = Meter::new(start(best, threads)?).map_err(Failure::new)?.bandwidth();
             bandwidth.push(Bandwidth { threads, bytes_per_second });
         }
         let mut peaks = Vec::new();
