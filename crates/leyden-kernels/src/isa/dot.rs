@@ -80,8 +80,13 @@ pub(crate) trait Dot: Copy {
 
     /// 64 bytes of codes.
     unsafe fn load(self, p: *const u8) -> Self::Codes;
-    /// Asks for the cache line at `p`, which need not be readable.
+    /// Asks for the cache line at `p`, which need not be readable, of the weights.
     fn prefetch(self, p: *const u8);
+    /// As [`Dot::prefetch`], of the activations.
+    #[inline(always)]
+    fn prefetch_values(self, p: *const u8) {
+        self.prefetch(p);
+    }
     /// Bits of every code under `mask`.
     fn and(self, a: Self::Codes, mask: u8) -> Self::Codes;
     /// Bits of either.

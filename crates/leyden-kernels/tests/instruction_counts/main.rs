@@ -58,7 +58,7 @@ const PRODUCTS: &[Products] = &[
     Products {
         level: Level::Avx2,
         columns: [1, 6],
-        formats: &[(DType::F16, [1512, 5948]), (DType::BF16, [3307, 7873])],
+        formats: &[(DType::F16, [1512, 6076]), (DType::BF16, [3274, 8005])],
     },
     Products {
         level: Level::Avx512,
@@ -70,11 +70,11 @@ const PRODUCTS: &[Products] = &[
             (DType::Q8_0, [328, 1656]),
             (DType::Q4_0, [360, 1688]),
             (DType::IQ4XS, [468, 2091]),
-            (DType::F16, [968, 4412]),
-            (DType::BF16, [1994, 5452]),
+            (DType::F16, [968, 4668]),
+            (DType::BF16, [1994, 5708]),
         ],
     },
-    Products { level: Level::Avx512Bf16, columns: [1, 12], formats: &[(DType::BF16, [1004, 3024])] },
+    Products { level: Level::Avx512Bf16, columns: [1, 12], formats: &[(DType::BF16, [1004, 3152])] },
 ];
 
 /// Panels that are so many that some meet a tile together, and columns that are so many that panels of quantised types are
@@ -83,8 +83,8 @@ const MANY: &[(Level, DType, [usize; 2], u64)] = &[
     (Level::Avx2, DType::Q4K, [4, 16], 34504),
     (Level::Avx512, DType::Q5K, [4, 48], 40188),
     (Level::Avx512, DType::Q4_0, [4, 48], 32112),
-    (Level::Avx512, DType::F16, [4, 12], 22600),
-    (Level::Avx512Bf16, DType::BF16, [4, 12], 13912),
+    (Level::Avx512, DType::F16, [4, 12], 23112),
+    (Level::Avx512Bf16, DType::BF16, [4, 12], 14168),
 ];
 
 /// Query rows and head size of attention, and what one tile of cached tokens takes: scores, softmax, weighted
