@@ -224,12 +224,18 @@ impl PackedMatrix {
     /// Multiplies panel `p` with one tile into `out[c][16]`.
     #[inline(always)]
     fn tile(&self, tier: Tier, p: usize, tile: &Tile<'_>, out: &mut [f32]) {
+        self.by_tile(tier, tile)(p, out);
+    }
+
+    /// [`tile`](Self::tile) for many panels.
+    #[inline(always)]
+    fn by_tile<'a>(&'a self, tier: Tier, tile: &'a Tile<'a>) -> impl Fn(usize, &mut [f32]) + 'a {
         let function = (self.format.tiles)(tier.level())[tile.c - 1];
         #[cfg(test)]
         tests::runs(tier.level(), function);
         // SAFETY: the Tier proves the features; the panel is whole and of this format and depth; the driver
         // checked the tile's grid and depth against this matrix, and tile.c selected the function.
-        unsafe { function(self.panel(p), self.k, tile, out) }
+        move |p, out| unsafe { function(self.panel(p), self.k, tile, out) }
     }
 }
 
@@ -290,6 +296,29 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
         let w = part.weights;
         let start = (task - part.first_task) * chunk;
         let panels = start..(start + chunk).min(w.panels());
+        let write = |row: usize, out: &mut [f32], y: &[f32]| {
+            let y = y.iter().take(out.len());
+            match (part.bias.map(|b| &b[row..][..out.len()]), part.write) {
+                (None, Write::Set) => out.iter_mut().zip(y).for_each(|(o, y)| *o = *y),
+                (None, Write::Add) => out.iter_mut().zip(y).for_each(|(o, y)| *o += y),
+                (Some(b), Write::Set) => {
+                    out.iter_mut().zip(y).zip(b).for_each(|((o, y), b)| *o = y + b);
+                }
+                (Some(b), Write::Add) => {
+                    out.iter_mut().zip(y).zip(b).for_each(|((o, y), b)| *o += y + b);
+                }
+            }
+        };
+        if let Some(tile) = only_tile(input, together(w)) {
+            let mut y = [0.0; MAX_COLUMNS * ROWS];
+            let multiply = w.by_tile(cpu.tier(), &tile);
+            for p in panels {
+                multiply(p, &mut y);
+                // SAFETY: (column, panel) pairs belong to one task each.
+                unsafe { part.out.write(p..p + 1, 0..tile.c, &y, write) };
+            }
+            return;
+        }
         let mut y = [0.0; TILE];
         let mut weights = Panels::new(w, cpu.tier(), panels.clone(), input.tiles());
         let visits = (weights.at_once(), together(w));
@@ -297,22 +326,8 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
             let (first, end) = input.bounds(t);
             part.out.fetch(&panels, first..end);
             weights.tile(panels.clone(), input, t, &mut y);
-            // SAFETY: (column, panel) pairs belong to one task each.
-            unsafe {
-                part.out.write(panels, first..end, &y, |row, out, y| {
-                    let y = y.iter().take(out.len());
-                    match (part.bias.map(|b| &b[row..][..out.len()]), part.write) {
-                        (None, Write::Set) => out.iter_mut().zip(y).for_each(|(o, y)| *o = *y),
-                        (None, Write::Add) => out.iter_mut().zip(y).for_each(|(o, y)| *o += y),
-                        (Some(b), Write::Set) => {
-                            out.iter_mut().zip(y).zip(b).for_each(|((o, y), b)| *o = y + b);
-                        }
-                        (Some(b), Write::Add) => {
-                            out.iter_mut().zip(y).zip(b).for_each(|((o, y), b)| *o += y + b);
-                        }
-                    }
-                });
-            }
+            // SAFETY: as above.
+            unsafe { part.out.write(panels, first..end, &y, write) };
         });
     };
     if macs < ALONE { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
@@ -343,6 +358,19 @@ pub fn multiply_gated(
     let out = Output::new(out, rows);
     let work = |task: usize| {
         let panels = task * chunk..((task + 1) * chunk).min(panels);
+        let write = |_: usize, out: &mut [f32], g: &[f32]| out.copy_from_slice(&g[..out.len()]);
+        if let Some(tile) = only_tile(input, together) {
+            let (mut g, mut u) = ([0.0; MAX_COLUMNS * ROWS], [0.0; MAX_COLUMNS * ROWS]);
+            let [gate, up] = [gate, up].map(|w| w.by_tile(cpu.tier(), &tile));
+            for p in panels {
+                gate(p, &mut g);
+                up(p, &mut u);
+                gated_on(cpu.tier(), &mut g, &u, tile.c);
+                // SAFETY: (column, panel) pairs belong to one task each.
+                unsafe { out.write(p..p + 1, 0..tile.c, &g, write) };
+            }
+            return;
+        }
         let mut g = [0.0; TILE];
         let mut u = [0.0; TILE];
         let [mut gate, mut up] =
@@ -356,15 +384,15 @@ pub fn multiply_gated(
             gate.tile(panels.clone(), input, t, &mut g);
             up.tile(panels.clone(), input, t, &mut u);
             gated_on(cpu.tier(), &mut g, &u, panels.len() * (end - first));
-            // SAFETY: (column, panel) pairs belong to one task each.
-            unsafe { out.write(panels, first..end, &g, |_, out, g| out.copy_from_slice(&g[..out.len()])) };
+            // SAFETY: as above.
+            unsafe { out.write(panels, first..end, &g, write) };
         });
     };
     if macs < ALONE { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
 }
 
 #[inline(always)]
-fn gated<I: Isa>(_isa: I, g: &mut [f32; TILE], u: &[f32; TILE], c: usize) {
+fn gated<I: Isa>(_isa: I, g: &mut [f32], u: &[f32], c: usize) {
     for (g, u) in g.as_chunks_mut::<16>().0.iter_mut().zip(u.as_chunks::<16>().0).take(c) {
         let s = silu16(g);
         for i in 0..16 {
@@ -374,7 +402,7 @@ fn gated<I: Isa>(_isa: I, g: &mut [f32; TILE], u: &[f32; TILE], c: usize) {
 }
 
 dispatch! {
-    fn gated_on => gated(g: &mut [f32; TILE], u: &[f32; TILE], c: usize)
+    fn gated_on => gated(g: &mut [f32], u: &[f32], c: usize)
 }
 
 fn check(w: &PackedMatrix, input: &Activations) {
@@ -394,6 +422,12 @@ fn chunk_panels(cpu: &Cpu, panels: usize, together: usize, macs: usize) -> usize
     } else {
         share
     }
+}
+
+/// The tile that is the whole batch, where panels meet it one by one. It has a loop of its own: with one column a panel of
+/// depth 2,048 takes three times as long as finding its way through the loop over panels and tiles.
+fn only_tile(input: &Activations, together: usize) -> Option<Tile<'_>> {
+    (input.tiles() == 1 && together == 1).then(|| input.tile(0))
 }
 
 /// Tiles that are visited together.
