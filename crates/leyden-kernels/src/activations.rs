@@ -140,6 +140,31 @@ struct TileOut<'a> {
     level: Level,
 }
 
+/// Values of a column that are written before those of the next: columns lie side by side, and so much of all stays in the
+/// first cache. A whole number of groups and pairs.
+const PART: usize = 512;
+
+impl TileOut<'_> {
+    /// What values `first` to `last` of `c` columns become.
+    fn part(&mut self, grid: Grid, c: usize, first: usize, last: usize) -> TileOut<'_> {
+        let [from, to] = [first, last].map(|k| {
+            let (codes, scales, sums, pairs, values) = sizes(grid, k, self.level);
+            [codes, scales, sums, pairs, values, starts(grid, k)].map(|of_column| of_column * c)
+        });
+        let peaks = peaks(grid, first)..peaks(grid, last);
+        TileOut {
+            codes: &mut self.codes[from[0]..to[0]],
+            scales: &mut self.scales[from[1]..to[1]],
+            sums: &mut self.sums[from[2]..to[2]],
+            pairs: &mut self.pairs[from[3]..to[3]],
+            values: &mut self.values[from[4]..to[4]],
+            starts: self.starts.get_mut(from[5]..to[5]).unwrap_or_default(),
+            peaks: self.peaks.get_mut(peaks).unwrap_or_default(),
+            level: self.level,
+        }
+    }
+}
+
 /// The bits of the nearest bfloat16 as an f32, ties to the even one; of zero where it is too small to count.
 #[inline(always)]
 fn rounded_to_bf16(x: f32) -> u32 {
@@ -467,10 +492,14 @@ impl Activations {
             // SAFETY: as above.
             let peaks = unsafe { peaks_out.range(start * peaks, peaks.min(c * peaks)) };
             let mut out = TileOut { codes, scales, sums, pairs, starts, peaks, values, level };
-            for column in 0..c {
-                let x = row(start + column);
-                assert_eq!(x.len(), k, "row of activations");
-                quantise_column_on(tier, grid, x, column, c, &mut out);
+            for first in (0..k).step_by(PART) {
+                let last = k.min(first + PART);
+                let mut part = out.part(grid, c, first, last);
+                for column in 0..c {
+                    let x = row(start + column);
+                    assert_eq!(x.len(), k, "row of activations");
+                    quantise_column_on(tier, grid, &x[first..last], column, c, &mut part);
+                }
             }
         });
     }
@@ -579,7 +608,7 @@ mod tests {
 
     #[test]
     fn every_tier_and_team_fills_the_same_bits() {
-        let (n, k) = (11, 512);
+        let (n, k) = (11, 2 * PART + 256);
         let x: Vec<f32> = (0..n * k).map(|i| ((i * 7919 % 1013) as f32 - 500.0) * 0.37).collect();
         for grid in [Grid::F32, Grid::BF16, Grid::A32, Grid::A128] {
             let mut want = Activations::default();
