@@ -58,7 +58,7 @@ const PRODUCTS: &[Products] = &[
     Products {
         level: Level::Avx2,
         columns: [1, 6],
-        formats: &[(DType::F16, [1512, 6076]), (DType::BF16, [3274, 8005])],
+        formats: &[(DType::F16, [1545, 6076]), (DType::BF16, [3340, 8005])],
     },
     Products {
         level: Level::Avx512,
@@ -70,11 +70,11 @@ const PRODUCTS: &[Products] = &[
             (DType::Q8_0, [328, 1656]),
             (DType::Q4_0, [360, 1688]),
             (DType::IQ4XS, [468, 2091]),
-            (DType::F16, [968, 4668]),
-            (DType::BF16, [1994, 5708]),
+            (DType::F16, [1033, 4668]),
+            (DType::BF16, [2060, 5708]),
         ],
     },
-    Products { level: Level::Avx512Bf16, columns: [1, 12], formats: &[(DType::BF16, [1004, 3152])] },
+    Products { level: Level::Avx512Bf16, columns: [1, 12], formats: &[(DType::BF16, [1036, 3152])] },
 ];
 
 /// Panels that are so many that some meet a tile together, and columns that are so many that panels of quantised types are
