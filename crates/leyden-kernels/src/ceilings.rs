@@ -51,8 +51,8 @@ impl Ceilings {
     }
 }
 
-/// What measures ceilings with one team. It keeps the memory that it reads: on a virtual machine the kernel was seen to
-/// take a tenth of the speed of what ran next for pages that were taken and given back each time.
+/// What measures ceilings with one team. It keeps the memory that it reads: on a virtual machine pages that were
+/// taken and given back each time were seen to make what ran next slower by an eighth.
 #[derive(Debug)]
 pub struct Meter {
     cpu: Cpu,

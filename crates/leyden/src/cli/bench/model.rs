@@ -202,7 +202,7 @@ impl Loaded {
         let threads = most.min(cores.max(tests.iter().filter_map(|t| t.threads).max().unwrap_or(1)));
         let cpu = Cpu::new(self.tier, threads)
             .map_err(|error| Failure::new(format!("cannot start {threads} threads: {error}")))?;
-        Meter::new(cpu).map_err(|error| Failure::new(error.to_string()))
+        Meter::new(cpu).map_err(Failure::new)
     }
 
     /// The file's name alone.
