@@ -1,5 +1,6 @@
 //! The paged key-value cache: storage of keys and values by block.
 
+use super::codes;
 use crate::Cpu;
 use crate::error::Error;
 use crate::isa::{Isa, dispatch};
@@ -85,9 +86,10 @@ impl KvShape {
 
     /// Bytes of one head's values in one block.
     pub(crate) fn value_bytes(&self) -> usize {
-        let values = BLOCK_TOKENS * self.head_dim;
-        let scales = if self.kv_type == KvType::Q8_0 { values / 32 * 2 } else { 0 };
-        values * self.kv_type.value_bytes() + scales
+        match self.kv_type {
+            KvType::Q8_0 => self.head_dim / codes::VALUES * codes::BYTES,
+            t => BLOCK_TOKENS * self.head_dim * t.value_bytes(),
+        }
     }
 
     /// Bytes of one block in one layer: keys of all heads, then values of all heads.
@@ -227,8 +229,6 @@ fn store<I: Isa>(isa: I, t: KvType, place: usize, key: &[f32], value: &[f32], k:
             }
         }
         KvType::Q8_0 => {
-            // Scales of values follow the codes: [token][dim / 32].
-            let scales = BLOCK_TOKENS * dim;
             let panel = q8_0::panel_bytes(dim);
             let panel = &mut k[group * panel..][..panel];
             for (b, (key, value)) in key.as_chunks::<32>().0.iter().zip(value.as_chunks::<32>().0).enumerate()
@@ -237,10 +237,7 @@ fn store<I: Isa>(isa: I, t: KvType, place: usize, key: &[f32], value: &[f32], k:
                 let s = quantise(isa, key, &mut codes);
                 q8_0::pack_block(panel, dim, b, lane, s.to_le_bytes(), &codes);
                 let s = quantise(isa, value, &mut codes);
-                v[scales + (place * (dim / 32) + b) * 2..][..2].copy_from_slice(&s.to_le_bytes());
-                for i in 0..32 {
-                    v[place * dim + b * 32 + i] = codes[i] as u8;
-                }
+                codes::store(&mut v[b * codes::BYTES..][..codes::BYTES], place, &codes, s);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Scores, softmax and weighted values of query rows over the tiles of one key-value head.
 
 use super::cache::{BLOCK_TOKENS, KEY_TOKENS, KvCache, KvType};
+use super::codes;
 use super::loops::{Keys, Row, Values};
 use super::merge::{Merger, Piece, ROWS, Sink, padded};
 use crate::Cpu;
@@ -133,7 +134,7 @@ fn scores<I: Isa, const R: usize, const G: usize>(
         }
         Queries::Codes { codes, scales, sums } => {
             let size = keys.bytes.len() / (BLOCK_TOKENS / KEY_TOKENS);
-            let (panels, few) = (keys.bytes.chunks_exact(size), task.visible.len() < MANY);
+            let panels = keys.bytes.chunks_exact(size);
             let Products(y) = &mut Products([0.0; MAX_COLUMNS * KEY_TOKENS]);
             for rows in tiles(task.visible.len(), task.tier) {
                 let at = |values: usize| rows.start * values..rows.end * values;
@@ -150,7 +151,7 @@ fn scores<I: Isa, const R: usize, const G: usize>(
                 };
                 let function = (q8_0::FORMAT.tiles)(task.tier.level())[rows.len() - 1];
                 for (group, panel) in panels.clone().take(tokens.div_ceil(KEY_TOKENS)).enumerate() {
-                    if few {
+                    if rows.start == 0 {
                         fetch(isa, &keys.next[group * size..][..size]);
                     }
                     // SAFETY: the Tier proves the features; a group of keys is a panel of Q8_0 weights of depth
@@ -177,6 +178,37 @@ fn fetch<I: Isa>(isa: I, bytes: &[u8]) {
     }
 }
 
+/// Weighs the quantised values of a tile, of which a row sees as many tokens as `count` says. `weights` is where the
+/// rows' weights become integers.
+#[inline(always)]
+fn weigh_codes<'a, I: Isa, const R: usize>(
+    isa: I,
+    values: impl Iterator<Item = codes::Block<'a>>,
+    tokens: usize,
+    (p, weights): (&[Row], &mut [codes::Weights]),
+    (n, dim): (usize, usize),
+    count: impl Fn(usize) -> usize,
+    sink: &mut impl Sink,
+) {
+    for (block, values) in values.enumerate() {
+        let mut units = [0.0; ROWS];
+        // The heads of a token see the same, and the rows of most tiles all of it.
+        let mut shares = (count(0), values.shares(isa, count(0)));
+        for r in 0..n {
+            if shares.0 != count(r) {
+                shares = (count(r), values.shares(isa, count(r)));
+            }
+            let (_, (shares, unit)) = &shares;
+            isa.code_weights(&p[r], shares, &mut weights[r]);
+            units[r] = *unit;
+        }
+        for r in (0..n).step_by(R) {
+            let (weights, place) = ((&weights[r..], &units[r..]), (block * codes::VALUES, dim));
+            isa.weigh_codes::<R>(values, tokens, weights, place, &mut sink.rows(r));
+        }
+    }
+}
+
 /// Goes over the tiles of a task. `R` rows and `G` vectors of tokens or values are
 /// computed together, in registers.
 #[inline(always)]
@@ -186,7 +218,9 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &
     let queries = Queries::new::<I, R>(isa, task);
     let mut p = Aligned::zeroed(padded(n) * BLOCK_TOKENS);
     let p = p.as_chunks_mut::<BLOCK_TOKENS>().0;
-    let convert = n >= MANY && kv_type != KvType::F32;
+    let convert = n >= MANY && kv_type == KvType::F16;
+    let mut weights = Aligned::zeroed(if kv_type == KvType::Q8_0 { padded(n) * BLOCK_TOKENS } else { 0 });
+    let weights = weights.as_chunks_mut::<BLOCK_TOKENS>().0;
     let mut floats = [(); 2].map(|()| Aligned::zeroed(if convert { BLOCK_TOKENS * dim } else { 0 }));
     let most = task.visible.iter().copied().max().unwrap_or(0);
     for index in task.tiles.clone() {
@@ -198,12 +232,11 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &
             [task.cache.keys(task.layer, next, task.head), task.cache.values(task.layer, next, task.head)];
         let mut keys = Keys { kv_type, bytes, next: ahead[0], dim };
         let bytes = task.cache.values(task.layer, block, task.head);
+        let codes = codes::Block::all(bytes, ahead[1]);
         let mut values = Values { kv_type, bytes, next: ahead[1], dim };
         if convert {
             let [k, v] = &mut floats;
-            if kv_type == KvType::F16 {
-                keys = keys.to_floats(isa, k);
-            }
+            keys = keys.to_floats(isa, k);
             values = values.to_floats(isa, tokens, v);
         }
         scores::<I, R, G>(isa, task, keys, tokens, &queries, p);
@@ -222,22 +255,26 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &
                 }
             }
         }
-        let pieces = n.div_ceil(R) * (dim / 16).div_ceil(G);
-        let mut parts = ahead.map(|next| next.chunks(next.len().div_ceil(pieces).next_multiple_of(64)));
         sink.begin(index, &tops);
-        for r in (0..n).step_by(R) {
-            let (p, mut out) = (&p[r..], sink.rows(r));
-            let mut d = 0;
-            while d + 16 * G <= dim {
-                if convert {
-                    parts.iter_mut().filter_map(Iterator::next).for_each(|part| fetch(isa, part));
+        if kv_type == KvType::Q8_0 {
+            weigh_codes::<I, R>(isa, codes, tokens, (p, weights), (n, dim), count, sink);
+        } else {
+            let pieces = n.div_ceil(R) * (dim / 16).div_ceil(G);
+            let mut parts = ahead.map(|next| next.chunks(next.len().div_ceil(pieces).next_multiple_of(64)));
+            for r in (0..n).step_by(R) {
+                let (p, mut out) = (&p[r..], sink.rows(r));
+                let mut d = 0;
+                while d + 16 * G <= dim {
+                    if convert {
+                        parts.iter_mut().filter_map(Iterator::next).for_each(|part| fetch(isa, part));
+                    }
+                    isa.weigh::<R, G>(values, tokens, d, p, &mut out);
+                    d += 16 * G;
                 }
-                isa.weigh::<R, G>(values, tokens, d, p, &mut out);
-                d += 16 * G;
-            }
-            while d < dim {
-                isa.weigh::<R, 1>(values, tokens, d, p, &mut out);
-                d += 16;
+                while d < dim {
+                    isa.weigh::<R, 1>(values, tokens, d, p, &mut out);
+                    d += 16;
+                }
             }
         }
         sink.end();

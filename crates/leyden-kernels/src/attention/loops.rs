@@ -19,7 +19,7 @@ pub(crate) struct Keys<'a> {
     pub(crate) dim: usize,
 }
 
-/// Values of one tile.
+/// Values of one tile, of a type that is not quantised.
 #[derive(Clone, Copy)]
 pub(crate) struct Values<'a> {
     pub(crate) kv_type: KvType,
@@ -66,37 +66,15 @@ impl Keys<'_> {
 }
 
 impl Values<'_> {
-    /// The first `tokens` tokens' values as floats.
+    /// The first `tokens` tokens' values as floats: halves turned into floats, in the same places.
     #[inline(always)]
     pub(crate) fn to_floats<'f, I: Isa>(self, isa: I, tokens: usize, out: &'f mut [f32]) -> Values<'f> {
-        let rows = out.chunks_exact_mut(self.dim).take(tokens);
-        if self.kv_type == KvType::F16 {
-            for (row, bytes) in rows.zip(self.bytes.chunks_exact(self.dim * 2)) {
-                for (x, h) in row.as_chunks_mut::<16>().0.iter_mut().zip(bytes.as_chunks::<32>().0) {
-                    *x = isa.f16_to_f32(&halves(h));
-                }
-            }
-        } else {
-            let (codes, scales) = self.bytes.split_at(self.value_bytes());
-            let scales = scales.chunks_exact(self.dim / 32 * 2);
-            for ((row, codes), scales) in rows.zip(codes.chunks_exact(self.dim)).zip(scales) {
-                let blocks = row.as_chunks_mut::<32>().0.iter_mut().zip(codes.as_chunks::<32>().0);
-                for ((x, codes), s) in blocks.zip(scales.as_chunks::<2>().0) {
-                    let s = isa.f16_to_f32(&[u16::from_le_bytes(*s); 16])[0];
-                    for (x, codes) in x.as_chunks_mut::<16>().0.iter_mut().zip(codes.as_chunks::<16>().0) {
-                        *x = isa.scaled_bytes(codes, s);
-                    }
-                }
-            }
+        let halves_of = self.bytes.as_chunks::<32>().0.iter().take(tokens * self.dim / 16);
+        for (x, h) in out.as_chunks_mut::<16>().0.iter_mut().zip(halves_of) {
+            *x = isa.f16_to_f32(&halves(h));
         }
         let bytes = as_bytes(out);
         Values { kv_type: KvType::F32, bytes, next: bytes, dim: self.dim }
-    }
-
-    /// Bytes of the values before the scales of the quantised type.
-    #[inline(always)]
-    fn value_bytes(&self) -> usize {
-        BLOCK_TOKENS * self.dim * self.kv_type.value_bytes()
     }
 
     #[inline(always)]
@@ -107,8 +85,8 @@ impl Values<'_> {
         p: &[Row],
         (out, factors): (&[f32], Option<&[Factors]>),
     ) {
-        let scales = if self.kv_type == KvType::Q8_0 { BLOCK_TOKENS * self.dim / 32 * 2 } else { 0 };
-        assert!(self.bytes.len() == self.value_bytes() + scales);
+        assert!(self.kv_type != KvType::Q8_0);
+        assert!(self.bytes.len() == BLOCK_TOKENS * self.dim * self.kv_type.value_bytes());
         assert!(tokens <= BLOCK_TOKENS && p.len() >= R && d + 16 * G <= self.dim && d.is_multiple_of(16));
         assert!(out.len() >= R * self.dim && factors.is_none_or(|f| f.len() >= R));
     }
@@ -256,24 +234,11 @@ pub(crate) fn plain_weigh<I: Isa, const R: usize, const G: usize>(
     let (out, factors) = to.parts();
     values.check::<R, G>(tokens, at, p, (out, factors));
     let (dim, size) = (values.dim, values.kv_type.value_bytes());
-    let scales = values.value_bytes();
     for d in (at..at + 16 * G).step_by(16) {
         let mut sums = [[0.0_f32; 16]; R];
         for j in 0..tokens {
             let v = &values.bytes[(j * dim + d) * size..][..16 * size];
-            let v = match values.kv_type {
-                KvType::F32 => floats(v),
-                KvType::F16 => isa.f16_to_f32(&halves(v)),
-                KvType::Q8_0 => {
-                    let s = &values.bytes[scales + (j * (dim / 32) + d / 32) * 2..];
-                    let s = isa.f16_to_f32(&[u16::from_le_bytes([s[0], s[1]]); 16]);
-                    let mut x = [0.0; 16];
-                    for i in 0..16 {
-                        x[i] = f32::from(v[i] as i8) * s[i];
-                    }
-                    x
-                }
-            };
+            let v = if values.kv_type == KvType::F32 { floats(v) } else { isa.f16_to_f32(&halves(v)) };
             for r in 0..R {
                 for i in 0..16 {
                     sums[r][i] = v[i].mul_add(p[r][j], sums[r][i]);
@@ -303,51 +268,41 @@ pub(crate) fn vector_weigh<D: Whole, const R: usize, const G: usize>(
     let (out, factors) = to.parts();
     values.check::<R, G>(tokens, at, p, (out, factors));
     let dim = values.dim;
-    let (bytes, scales) = values.bytes.split_at(values.value_bytes());
-    let next = values.next.as_ptr();
-    let sums = match values.kv_type {
-        KvType::F32 => sums::<D, R, G, 4>(d, tokens, p, (bytes, next), (at, dim), |v, g| {
+    let (bytes, next) = (values.bytes, values.next.as_ptr());
+    let sums = if values.kv_type == KvType::F32 {
+        sums::<D, R, G, 4>(d, tokens, p, (bytes, next), (at, dim), |v, g| {
             // SAFETY: `sums` gives a token's values from `at` on, of which the check left 16 * G.
             unsafe { d.load_floats(v.add(64 * g)) }
-        }),
-        KvType::F16 => sums::<D, R, G, 2>(d, tokens, p, (bytes, next), (at, dim), |v, g| {
+        })
+    } else {
+        sums::<D, R, G, 2>(d, tokens, p, (bytes, next), (at, dim), |v, g| {
             // SAFETY: as above.
             unsafe { d.halves(v.add(32 * g)) }
-        }),
-        KvType::Q8_0 => {
-            // The scales move with the tokens as the codes do, in steps of their own.
-            let mut scale = scales.as_ptr();
-            sums::<D, R, G, 1>(d, tokens, p, (bytes, next), (at, dim), |v, g| {
-                // SAFETY: as above; a token has dim / 32 scales, and `g` counts up to G at every token.
-                unsafe {
-                    let s = d.splat_half(scale.add((at / 16 + g) / 2 * 2));
-                    if g == G - 1 {
-                        scale = scale.wrapping_add(dim / 32 * 2);
-                    }
-                    d.mul(d.signed_bytes(d.bytes(v.add(16 * g))), s)
-                }
-            })
-        }
+        })
     };
     for r in 0..R {
         let out = out.as_mut_ptr().wrapping_add(r * dim + at);
-        match factors.map(|f| &f[r]) {
-            None => {
-                for g in 0..G {
-                    // SAFETY: out holds R rows of dim values.
-                    unsafe { d.store(sums[r][g], out.add(16 * g)) };
-                }
-            }
+        for g in 0..G {
+            // SAFETY: out holds R rows of dim values.
+            unsafe { write(d, sums[r][g], factors.map(|f| &f[r]), out.wrapping_add(16 * g)) };
+        }
+    }
+}
+
+/// Writes sixteen weighted values as [`Destination`] says, merged with those before where there are factors.
+///
+/// # Safety
+/// `out` is sixteen floats.
+#[inline(always)]
+pub(super) unsafe fn write<D: Whole>(d: D, values: D::Floats, factors: Option<&Factors>, out: *mut f32) {
+    // SAFETY: the caller's promise; a factor is a readable float.
+    unsafe {
+        match factors {
+            None => d.store(values, out),
             Some(Factors { sees: false, .. }) => {}
             Some(Factors { before, now, .. }) => {
-                // SAFETY: as above; a factor is a readable float.
-                unsafe {
-                    let (before, now) = (d.splat(before), d.splat(now));
-                    for g in 0..G {
-                        let o = d.load_floats(out.add(16 * g).cast());
-                        d.store(d.fma(o, before, d.mul(sums[r][g], now)), out.add(16 * g));
-                    }
-                }
+                let values = d.mul(values, d.splat(now));
+                d.store(d.fma(d.load_floats(out.cast_const().cast()), d.splat(before), values), out);
             }
         }
     }
@@ -397,18 +352,6 @@ pub(crate) fn vector_scaled<D: Whole>(d: D, x: &Lanes, by: f32) -> Lanes {
     let mut y = [0.0; 16];
     // SAFETY: sixteen floats each, and one.
     unsafe { d.store(d.mul(d.load_floats(x.as_ptr().cast()), d.splat(&raw const by)), y.as_mut_ptr()) };
-    y
-}
-
-/// Sixteen signed bytes times a float, which the compiler may take one by one.
-#[inline(always)]
-pub(crate) fn vector_scaled_bytes<D: Whole>(d: D, x: &[u8; 16], by: f32) -> Lanes {
-    let mut y = [0.0; 16];
-    // SAFETY: sixteen bytes, one float, and sixteen floats.
-    unsafe {
-        let floats = d.signed_bytes(d.bytes(x.as_ptr()));
-        d.store(d.mul(floats, d.splat(&raw const by)), y.as_mut_ptr());
-    }
     y
 }
 

@@ -164,3 +164,35 @@ fn a_token_does_not_depend_on_those_computed_with_it() {
         }
     }
 }
+
+#[test]
+fn a_quantised_value_that_is_no_number_is_seen_by_later_tokens_only() {
+    let case = Case { kv_type: KvType::Q8_0, heads: 1, group: 1, dim: 64, tokens: 70, new: 70 };
+    let (keys, vals, queries) = case.inputs();
+    let run = |tier, broken: Option<f32>| {
+        let cpu = Cpu::new(tier, 1).unwrap();
+        let shape = KvShape { layers: 1, heads: 1, head_dim: 64, kv_type: case.kv_type };
+        let mut cache = KvCache::new(shape, 2).unwrap();
+        let slots: Vec<(u32, u8)> = (0..70).map(|i| (i / 64, (i % 64) as u8)).collect();
+        let mut vals = vals.clone();
+        if let Some(broken) = broken {
+            vals[40 * 64 + 35] = broken;
+        }
+        cache.append(&cpu, 0, &slots, &keys, &vals);
+        let mut out = vec![0.0; queries.len()];
+        let span = AttentionSpan { first: 0, tokens: 70, position: 0, blocks: &[0, 1] };
+        attention(&cpu, &cache, 0, &[span], &queries, 0.3, &mut out);
+        out
+    };
+    for tier in Tier::available() {
+        let want = run(tier, None);
+        for broken in [f32::NAN, f32::INFINITY, f32::MAX] {
+            for (i, (got, want)) in run(tier, Some(broken)).iter().zip(&want).enumerate() {
+                // The other block of 32 values has a scale of its own.
+                let (token, hit) = (i / 64, i % 64 >= 32);
+                let right = if token >= 40 && hit { !got.is_finite() } else { got == want };
+                assert!(right, "{tier:?} with {broken}: value {} of token {token} is {got}", i % 64);
+            }
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::Isa;
 use super::avx2_dot::Avx2Dot;
+use crate::attention::codes::{self, Block, Weights};
 use crate::attention::loops::{self, Keys, Row, Values};
 use std::arch::x86_64::*;
 

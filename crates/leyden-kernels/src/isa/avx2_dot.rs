@@ -289,14 +289,22 @@ impl Whole for Avx2Dot {
         with!(join_max(_mm256_max_ps(a[1], a[0])))
     }
     #[inline(always)]
-    unsafe fn splat_half(self, p: *const u8) -> [__m256; 2] {
-        with!([_mm256_cvtph_ps(_mm_set1_epi16(p.cast::<i16>().read_unaligned())); 2])
-    }
-    #[inline(always)]
     fn signed_bytes(self, a: __m128i) -> [__m256; 2] {
         both!(|h| {
             let half = if h == 0 { a } else { _mm_srli_si128::<8>(a) };
             _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(half))
         })
+    }
+    #[inline(always)]
+    unsafe fn code_pairs(self, p: *const u8) -> V {
+        with!([0, 1].map(|h| _mm256_cvtepi8_epi16(p.cast::<__m128i>().add(h).read_unaligned())))
+    }
+    #[inline(always)]
+    unsafe fn store_words(self, a: [__m256; 2], p: *mut i16) {
+        with!({
+            // Halves of each vector, which are then put in order.
+            let words = _mm256_packs_epi32(_mm256_cvtps_epi32(a[0]), _mm256_cvtps_epi32(a[1]));
+            p.cast::<__m256i>().write_unaligned(_mm256_permute4x64_epi64::<0b11_01_10_00>(words));
+        });
     }
 }

@@ -2,6 +2,7 @@
 
 use super::avx512_dot::Avx512Dot;
 use super::{Isa, Moments};
+use crate::attention::codes::{self, Block, Weights};
 use crate::attention::loops::{self, Keys, Row, Values};
 use std::arch::x86_64::*;
 

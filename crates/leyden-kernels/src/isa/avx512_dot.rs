@@ -370,11 +370,15 @@ impl Whole for Avx512Dot {
         join_rows!(a, |low, high| _mm512_max_ps(high, low))
     }
     #[inline(always)]
-    unsafe fn splat_half(self, p: *const u8) -> __m512 {
-        with!(_mm512_cvtph_ps(_mm256_set1_epi16(p.cast::<i16>().read_unaligned())))
-    }
-    #[inline(always)]
     fn signed_bytes(self, a: __m128i) -> __m512 {
         with!(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(a)))
+    }
+    #[inline(always)]
+    unsafe fn code_pairs(self, p: *const u8) -> __m512i {
+        with!(_mm512_cvtepi8_epi16(p.cast::<__m256i>().read_unaligned()))
+    }
+    #[inline(always)]
+    unsafe fn store_words(self, a: __m512, p: *mut i16) {
+        with!(p.cast::<__m256i>().write_unaligned(_mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(a))));
     }
 }

@@ -246,8 +246,16 @@ pub(crate) trait Whole: Dot {
     fn join_maxima(self, a: &[Self::Floats; 16]) -> [f32; 16] {
         std::array::from_fn(|i| self.join_max(a[i]))
     }
-    /// One half for every row.
-    unsafe fn splat_half(self, p: *const u8) -> Self::Floats;
     /// Signed bytes as floats.
     fn signed_bytes(self, a: Self::Bytes) -> Self::Floats;
+    /// Pairs from 32 signed bytes, two by two.
+    ///
+    /// # Safety
+    /// `p` points at them.
+    unsafe fn code_pairs(self, p: *const u8) -> Self::Pairs;
+    /// Writes 16 integers of 16 bits: floats rounded to nearest even, none of them beyond such an integer by one or more.
+    ///
+    /// # Safety
+    /// `p` points at room for them.
+    unsafe fn store_words(self, a: Self::Floats, p: *mut i16);
 }

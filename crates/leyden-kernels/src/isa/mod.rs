@@ -10,6 +10,7 @@
 //! the same bits on every tier.
 
 use crate::activations::Grid;
+use crate::attention::codes::{self, Block, Weights};
 use crate::attention::loops::{self, Keys, Row, Values};
 use crate::attention::merge::Destination;
 use crate::matmul::format::TileFn;
@@ -308,10 +309,22 @@ pub(crate) trait Isa: Copy {
     fn scaled(self, x: &[f32; 16], by: f32) -> [f32; 16] {
         x.map(|x| x * by)
     }
-    /// Sixteen signed bytes times a float.
+    /// Weights of quantised values; see [`codes::plain_weights`], which defines them.
     #[inline(always)]
-    fn scaled_bytes(self, x: &[u8; 16], by: f32) -> [f32; 16] {
-        x.map(|x| f32::from(x as i8) * by)
+    fn code_weights(self, p: &Row, shares: &Row, out: &mut Weights) {
+        codes::plain_weights(p, shares, out);
+    }
+    /// Weighted quantised values; see [`codes::plain_weigh`], which defines them.
+    #[inline(always)]
+    fn weigh_codes<const R: usize>(
+        self,
+        values: Block<'_>,
+        tokens: usize,
+        weights: (&[Weights], &[f32]),
+        place: (usize, usize),
+        to: &mut Destination<'_>,
+    ) {
+        codes::plain_weigh::<R>(values, tokens, weights, place, to);
     }
 
     /// Makes `rounds` rounds of independent products of 8-bit integers in registers, as many a cycle as the
@@ -448,9 +461,27 @@ macro_rules! vector_attention {
             loops::vector_scaled($dot, x, by)
         }
         #[inline(always)]
-        fn scaled_bytes(self, x: &[u8; 16], by: f32) -> [f32; 16] {
+        fn code_weights(self, p: &Row, shares: &Row, out: &mut Weights) {
             let $token = self;
-            loops::vector_scaled_bytes($dot, x, by)
+            codes::vector_weights($dot, p, shares, out)
+        }
+        #[inline(always)]
+        fn weigh_codes<const R: usize>(
+            self,
+            values: Block<'_>,
+            tokens: usize,
+            weights: (&[Weights], &[f32]),
+            (at, dim): (usize, usize),
+            to: &mut $crate::attention::merge::Destination<'_>,
+        ) {
+            let $token = self;
+            if Self::MANY_REGISTERS || R <= 2 {
+                codes::vector_weigh::<_, R, 2>($dot, values, tokens, weights, (at, dim), to);
+            } else {
+                for at in [at, at + codes::VALUES / 2] {
+                    codes::vector_weigh::<_, R, 1>($dot, values, tokens, weights, (at, dim), to);
+                }
+            }
         }
     };
 }

@@ -2,6 +2,7 @@
 
 use super::Isa;
 use super::neon_dot::{NeonDot, Widen};
+use crate::attention::codes::{self, Block, Weights};
 use crate::attention::loops::{self, Keys, Row, Values};
 use std::arch::aarch64::*;
 

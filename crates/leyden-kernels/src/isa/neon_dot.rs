@@ -623,12 +623,21 @@ impl<M: Multiply> Whole for NeonDot<M, 4> {
         })
     }
     #[inline(always)]
-    unsafe fn splat_half(self, p: *const u8) -> [float32x4_t; 4] {
-        with!([half_of(vdupq_n_u16(p.cast::<u16>().read_unaligned()), false); 4])
-    }
-    #[inline(always)]
     fn signed_bytes(self, a: uint8x16_t) -> [float32x4_t; 4] {
         with!([0, 1, 2, 3].map(|q| vcvtq_f32_s32(widen_four(a, q, true))))
+    }
+    #[inline(always)]
+    unsafe fn code_pairs(self, p: *const u8) -> Self::Pairs {
+        let uint8x16x2_t(low, high) = with!(vld2q_u8(p));
+        self.pairs(low, high, true)
+    }
+    #[inline(always)]
+    unsafe fn store_words(self, a: [float32x4_t; 4], p: *mut i16) {
+        with!({
+            let words = a.map(|a| vqmovn_s32(vcvtnq_s32_f32(a)));
+            vst1q_s16(p, vcombine_s16(words[0], words[1]));
+            vst1q_s16(p.add(8), vcombine_s16(words[2], words[3]));
+        });
     }
 }
 
