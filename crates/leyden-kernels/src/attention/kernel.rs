@@ -3,7 +3,7 @@
 use super::cache::{BLOCK_TOKENS, KEY_TOKENS, KvCache, KvType};
 use super::codes;
 use super::loops::{Keys, Row, Values};
-use super::merge::{Merger, Piece, ROWS, Sink, padded};
+use super::merge::{Merger, Piece, ROWS, Sink, Tops, padded};
 use crate::Cpu;
 use crate::Grid;
 use crate::activations::{Tile, quantise_column_a32};
@@ -240,18 +240,19 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &
             values = values.to_floats(isa, tokens, v);
         }
         scores::<I, R, G>(isa, task, keys, tokens, &queries, p);
-        let mut tops = [(f32::NEG_INFINITY, 0.0_f32); ROWS];
+        let mut tops = Tops::none();
         let count = |r: usize| {
             task.visible.get(r).map_or(0, |v| v.saturating_sub(index * BLOCK_TOKENS).min(BLOCK_TOKENS))
         };
         for (i, p) in p.as_chunks_mut::<16>().0.iter_mut().enumerate() {
             let first = i * 16;
             if n - first >= 16 {
-                let all = isa.numerators_of_16(p, std::array::from_fn(|r| count(first + r)));
-                tops[first..first + 16].copy_from_slice(&all);
+                [tops.greatest[i], tops.sums[i]] =
+                    isa.numerators_of_16(p, std::array::from_fn(|r| count(first + r)));
             } else {
                 for r in first..n {
-                    tops[r] = isa.numerators(&mut p[r - first], count(r));
+                    (tops.greatest[i][r - first], tops.sums[i][r - first]) =
+                        isa.numerators(&mut p[r - first], count(r));
                 }
             }
         }

@@ -6,7 +6,7 @@ use super::cache::{BLOCK_TOKENS, KEY_TOKENS, KvType};
 use super::merge::{Destination, Factors};
 use crate::isa::Isa;
 use crate::isa::dot::Whole;
-use crate::ops::{Lanes, exp16, join};
+use crate::ops::{Lanes, exp_side_by_side, exp16, join};
 
 /// Keys of one tile, of a type that is not quantised.
 #[derive(Clone, Copy)]
@@ -385,24 +385,45 @@ pub(crate) fn vector_numerators<D: Whole>(d: D, s: &mut Row, count: usize) -> (f
     (max, d.join_sum(sums_of(d, s)))
 }
 
-/// [`plain_numerators`] of sixteen rows, whose lanes are joined together.
+/// [`plain_numerators`] of sixteen rows, whose lanes are joined together; `N` exponentials are computed side by side.
 #[inline(always)]
-pub(crate) fn vector_numerators_of_16<D: Whole>(
+pub(crate) fn vector_numerators_of_16<D: Whole, const N: usize>(
     d: D,
     rows: &mut [Row; 16],
     counts: [usize; 16],
-) -> [(f32, f32); 16] {
+) -> [[f32; 16]; 2] {
     let mut joined = [d.zeros(); 16];
     for r in 0..16 {
         joined[r] = maxima(d, &mut rows[r], counts[r]);
     }
     let max = d.join_maxima(&joined);
-    for r in 0..16 {
-        exponentials(&mut rows[r], counts[r], max[r]);
-        joined[r] = sums_of(d, &rows[r]);
+    if counts == [BLOCK_TOKENS; 16] {
+        let less = max.map(|max| -max);
+        joined = [d.zeros(); 16];
+        let vectors = rows.as_flattened_mut().as_chunks_mut::<16>().0;
+        for (group, vectors) in vectors.as_chunks_mut::<N>().0.iter_mut().enumerate() {
+            let row = |i: usize| (group * N + i) / (BLOCK_TOKENS / 16);
+            let mut x = [d.zeros(); N];
+            for i in 0..N {
+                // SAFETY: sixteen floats, and one.
+                x[i] = unsafe {
+                    d.sum(d.load_floats(vectors[i].as_ptr().cast()), d.splat(&raw const less[row(i)]))
+                };
+            }
+            let x = exp_side_by_side(d, x);
+            for i in 0..N {
+                // SAFETY: sixteen floats.
+                unsafe { d.store(x[i], vectors[i].as_mut_ptr()) };
+                joined[row(i)] = d.sum(joined[row(i)], x[i]);
+            }
+        }
+    } else {
+        for r in 0..16 {
+            exponentials(&mut rows[r], counts[r], max[r]);
+            joined[r] = sums_of(d, &rows[r]);
+        }
     }
-    let sums = d.join_sums(&joined);
-    std::array::from_fn(|r| (max[r], sums[r]))
+    [max, d.join_sums(&joined)]
 }
 
 /// The greatest scores of each sixteenth token.

@@ -2,7 +2,7 @@
 
 use super::cache::BLOCK_TOKENS;
 use crate::memory::Aligned;
-use crate::ops::exp16;
+use crate::ops::{Lanes, exp16};
 
 /// Query rows (token, head) of one task; they share each load of a key or value.
 pub(super) const ROWS: usize = 64;
@@ -15,12 +15,26 @@ pub(super) fn padded(rows: usize) -> usize {
 /// What the tiles of a task give, one after the other: for each row the greatest score, the sum of the exponentials of
 /// the differences from it, and the values weighted by these.
 pub(super) trait Sink {
-    /// Takes the scores and sums of the rows in tile `index`.
-    fn begin(&mut self, index: usize, tops: &[(f32, f32)]);
+    /// Takes what the rows have in tile `index`.
+    fn begin(&mut self, index: usize, tops: &Tops);
     /// Where the weighted values of the rows from `first` on go.
     fn rows(&mut self, first: usize) -> Destination<'_>;
     /// All values are there.
     fn end(&mut self) {}
+}
+
+/// The greatest score of each row, and the sum of the exponentials of the differences from it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tops {
+    pub(super) greatest: [Lanes; ROWS / 16],
+    pub(super) sums: [Lanes; ROWS / 16],
+}
+
+impl Tops {
+    /// Of rows that have seen nothing.
+    pub(super) fn none() -> Tops {
+        Tops { greatest: [[f32::NEG_INFINITY; 16]; ROWS / 16], sums: [[0.0; 16]; ROWS / 16] }
+    }
 }
 
 /// Where weighted values go; buffers are `[row][dim]`.
@@ -68,8 +82,8 @@ impl Factors {
 pub(super) struct Merger<'a> {
     visible: &'a [usize],
     dim: usize,
-    /// Greatest score and sum of the tiles so far.
-    running: [(f32, f32); ROWS],
+    /// Of the tiles so far.
+    running: Tops,
     /// Of this tile.
     factors: [Factors; ROWS],
     /// `[row][dim]`, with as many rows as are computed together, at least.
@@ -80,14 +94,17 @@ impl<'a> Merger<'a> {
     #[inline(always)]
     pub(super) fn new(visible: &'a [usize], dim: usize, out: &'a mut [f32]) -> Self {
         out.fill(0.0);
-        let (running, factors) = ([(f32::NEG_INFINITY, 0.0); ROWS], [Factors::default(); ROWS]);
-        Merger { visible, dim, running, factors, out }
+        Merger { visible, dim, running: Tops::none(), factors: [Factors::default(); ROWS], out }
     }
 
     /// Takes all of a tile at once.
     #[inline(always)]
     pub(super) fn tile(&mut self, index: usize, tops: &[(f32, f32)], values: &[f32]) {
-        self.begin(index, tops);
+        let mut all = Tops::none();
+        for (r, (greatest, sum)) in tops.iter().enumerate() {
+            (all.greatest[r / 16][r % 16], all.sums[r / 16][r % 16]) = (*greatest, *sum);
+        }
+        self.begin(index, &all);
         let rows = self.out.chunks_exact_mut(self.dim).zip(values.chunks_exact(self.dim));
         for ((out, values), factors) in rows.zip(self.factors) {
             factors.merge(out, values);
@@ -97,7 +114,9 @@ impl<'a> Merger<'a> {
     /// Divides by the sums.
     #[inline(always)]
     pub(super) fn finish(self) {
-        for (o, (_, sum)) in self.out.chunks_exact_mut(self.dim).zip(self.running).take(self.visible.len()) {
+        for (o, sum) in
+            self.out.chunks_exact_mut(self.dim).zip(self.running.sums.as_flattened()).take(self.visible.len())
+        {
             let inverse = 1.0 / sum;
             o.iter_mut().for_each(|o| *o *= inverse);
         }
@@ -106,27 +125,28 @@ impl<'a> Merger<'a> {
 
 impl Sink for Merger<'_> {
     #[inline(always)]
-    fn begin(&mut self, index: usize, tops: &[(f32, f32)]) {
+    fn begin(&mut self, index: usize, tops: &Tops) {
         let n = self.visible.len();
         for first in (0..n).step_by(16) {
-            // Factors of what came before and of this tile, for sixteen rows at once.
-            let mut factors = [[0.0_f32; 16]; 2];
-            let rows = first..n.min(first + 16);
-            for (i, r) in rows.clone().enumerate() {
-                let (old, top) = (self.running[r].0, tops[r].0);
-                let max = if top > old { top } else { old };
-                (factors[0][i], factors[1][i]) = (old - max, top - max);
-                self.running[r].0 = max;
+            let group = first / 16;
+            let (top, sum) = (&tops.greatest[group], &tops.sums[group]);
+            let (running, total) = (&mut self.running.greatest[group], &mut self.running.sums[group]);
+            let (mut before, mut now): (Lanes, Lanes) = ([0.0; 16], [0.0; 16]);
+            for i in 0..16 {
+                let max = if top[i] > running[i] { top[i] } else { running[i] };
+                (before[i], now[i]) = (running[i] - max, top[i] - max);
+                running[i] = max;
             }
-            let factors = [exp16(&factors[0]), exp16(&factors[1])];
-            for (i, r) in rows.enumerate() {
-                // The first tile has nothing before it.
-                let (before, now) = (if index == 0 { 0.0 } else { factors[0][i] }, factors[1][i]);
+            // The first tile has nothing before it.
+            before = if index == 0 { [0.0; 16] } else { exp16(&before) };
+            now = exp16(&now);
+            for i in 0..16 {
+                // A row that sees nothing of the tile keeps its sum: it is multiplied by one, and none is added.
+                total[i] = total[i].mul_add(before[i], sum[i] * now[i]);
+            }
+            for (i, r) in (first..n.min(first + 16)).enumerate() {
                 let sees = self.visible[r] > index * BLOCK_TOKENS;
-                if sees {
-                    self.running[r].1 = self.running[r].1.mul_add(before, tops[r].1 * now);
-                }
-                self.factors[r] = Factors { before, now, sees };
+                self.factors[r] = Factors { before: before[i], now: now[i], sees };
             }
         }
     }
@@ -167,9 +187,13 @@ impl<'a> Piece<'a> {
 
 impl Sink for Piece<'_> {
     #[inline(always)]
-    fn begin(&mut self, index: usize, tops: &[(f32, f32)]) {
+    fn begin(&mut self, index: usize, tops: &Tops) {
         self.place = index - self.first;
-        self.tops[self.place * self.rows..][..self.rows].copy_from_slice(&tops[..self.rows]);
+        let to = &mut self.tops[self.place * self.rows..][..self.rows];
+        let tops = tops.greatest.as_flattened().iter().zip(tops.sums.as_flattened());
+        for (to, (greatest, sum)) in to.iter_mut().zip(tops) {
+            *to = (*greatest, *sum);
+        }
     }
 
     #[inline(always)]

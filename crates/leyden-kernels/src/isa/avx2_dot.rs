@@ -296,6 +296,13 @@ impl Whole for Avx2Dot {
         })
     }
     #[inline(always)]
+    fn add_exponent(self, a: [__m256; 2], n: [__m256; 2]) -> [__m256; 2] {
+        both!(|h| {
+            let n = _mm256_slli_epi32::<23>(_mm256_castps_si256(n[h]));
+            _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a[h]), n))
+        })
+    }
+    #[inline(always)]
     unsafe fn code_pairs(self, p: *const u8) -> V {
         with!([0, 1].map(|h| _mm256_cvtepi8_epi16(p.cast::<__m128i>().add(h).read_unaligned())))
     }

@@ -374,6 +374,13 @@ impl Whole for Avx512Dot {
         with!(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(a)))
     }
     #[inline(always)]
+    fn add_exponent(self, a: __m512, n: __m512) -> __m512 {
+        with!({
+            let n = _mm512_slli_epi32::<23>(_mm512_castps_si512(n));
+            _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), n))
+        })
+    }
+    #[inline(always)]
     unsafe fn code_pairs(self, p: *const u8) -> __m512i {
         with!(_mm512_cvtepi8_epi16(p.cast::<__m256i>().read_unaligned()))
     }

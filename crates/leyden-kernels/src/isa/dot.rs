@@ -248,6 +248,8 @@ pub(crate) trait Whole: Dot {
     }
     /// Signed bytes as floats.
     fn signed_bytes(self, a: Self::Bytes) -> Self::Floats;
+    /// Adds the low bits of `n` to the exponents of `a`: the bits of `a` plus those of `n`, shifted up by 23.
+    fn add_exponent(self, a: Self::Floats, n: Self::Floats) -> Self::Floats;
     /// Pairs from 32 signed bytes, two by two.
     ///
     /// # Safety

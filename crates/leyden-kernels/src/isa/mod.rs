@@ -299,10 +299,14 @@ pub(crate) trait Isa: Copy {
     fn numerators(self, s: &mut Row, count: usize) -> (f32, f32) {
         loops::plain_numerators(s, count)
     }
-    /// [`Isa::numerators`] of sixteen rows.
+    /// [`Isa::numerators`] of sixteen rows: all maximum scores, and all sums.
     #[inline(always)]
-    fn numerators_of_16(self, s: &mut [Row; 16], counts: [usize; 16]) -> [(f32, f32); 16] {
-        std::array::from_fn(|r| self.numerators(&mut s[r], counts[r]))
+    fn numerators_of_16(self, s: &mut [Row; 16], counts: [usize; 16]) -> [[f32; 16]; 2] {
+        let mut tops = [[0.0; 16]; 2];
+        for r in 0..16 {
+            (tops[0][r], tops[1][r]) = self.numerators(&mut s[r], counts[r]);
+        }
+        tops
     }
     /// Sixteen floats times one.
     #[inline(always)]
@@ -451,9 +455,13 @@ macro_rules! vector_attention {
             loops::vector_numerators($dot, s, count)
         }
         #[inline(always)]
-        fn numerators_of_16(self, s: &mut [Row; 16], counts: [usize; 16]) -> [(f32, f32); 16] {
+        fn numerators_of_16(self, s: &mut [Row; 16], counts: [usize; 16]) -> [[f32; 16]; 2] {
             let $token = self;
-            loops::vector_numerators_of_16($dot, s, counts)
+            if Self::MANY_REGISTERS {
+                loops::vector_numerators_of_16::<_, 8>($dot, s, counts)
+            } else {
+                loops::vector_numerators_of_16::<_, 2>($dot, s, counts)
+            }
         }
         #[inline(always)]
         fn scaled(self, x: &[f32; 16], by: f32) -> [f32; 16] {

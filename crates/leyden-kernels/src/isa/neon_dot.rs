@@ -627,6 +627,13 @@ impl<M: Multiply> Whole for NeonDot<M, 4> {
         with!([0, 1, 2, 3].map(|q| vcvtq_f32_s32(widen_four(a, q, true))))
     }
     #[inline(always)]
+    fn add_exponent(self, a: [float32x4_t; 4], n: [float32x4_t; 4]) -> [float32x4_t; 4] {
+        with!([0, 1, 2, 3].map(|q| {
+            let n = vshlq_n_s32::<23>(vreinterpretq_s32_f32(n[q]));
+            vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(a[q]), n))
+        }))
+    }
+    #[inline(always)]
     unsafe fn code_pairs(self, p: *const u8) -> Self::Pairs {
         let uint8x16x2_t(low, high) = with!(vld2q_u8(p));
         self.pairs(low, high, true)

@@ -17,7 +17,7 @@ pub use softmax::{exp, log_sum_exp};
 pub use trigonometry::{ln, pow, sin_cos};
 
 pub(crate) use silu::silu16;
-pub(crate) use softmax::exp16;
+pub(crate) use softmax::{exp_side_by_side, exp16};
 
 /// Sixteen lanes.
 pub(crate) type Lanes = [f32; 16];

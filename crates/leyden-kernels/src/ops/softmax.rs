@@ -1,6 +1,7 @@
 //! The exponential and sums of exponentials.
 
 use super::{Lanes, join};
+use crate::isa::dot::Whole;
 use crate::isa::{Isa, dispatch};
 
 /// Below, the result would be subnormal; above, infinite. Arguments are held inside.
@@ -35,6 +36,54 @@ pub(crate) fn exp16(x: &Lanes) -> Lanes {
         y[i] = f32::from_bits(p.to_bits().wrapping_add(bits << 23));
     }
     y
+}
+
+/// [`exp16`] of `N` vectors whose values are at most zero, step by step, so that none waits for its own step before.
+#[inline(always)]
+pub(crate) fn exp_side_by_side<D: Whole, const N: usize>(d: D, x: [D::Floats; N]) -> [D::Floats; N] {
+    macro_rules! splat {
+        ($x:expr) => {
+            // SAFETY: one readable float.
+            unsafe { d.splat(&raw const *const { &$x }) }
+        };
+    }
+    let (low, ln2) = (splat!(LOW), [splat!(LN2_HIGH), splat!(LN2_LOW)]);
+    let (log2_e, round, less_round) = (splat!(std::f32::consts::LOG2_E), splat!(ROUND), splat!(-ROUND));
+    // Loops, as closures over vectors are not sure to be compiled for the instruction set.
+    let (mut r, mut bits, mut n) = (x, x, x);
+    for i in 0..N {
+        r[i] = d.max(x[i], low);
+    }
+    for i in 0..N {
+        bits[i] = d.fma(r[i], log2_e, round);
+    }
+    for i in 0..N {
+        n[i] = d.sum(bits[i], less_round);
+    }
+    for part in ln2 {
+        for i in 0..N {
+            r[i] = d.fnma(n[i], part, r[i]);
+        }
+    }
+    let mut p = [splat!(SERIES[0]); N];
+    for c in &SERIES[1..] {
+        // SAFETY: one readable float.
+        let c = unsafe { d.splat(c) };
+        for i in 0..N {
+            p[i] = d.fma(p[i], r[i], c);
+        }
+    }
+    let one = splat!(1.0);
+    for i in 0..N {
+        p[i] = d.mul(p[i], r[i]);
+    }
+    for i in 0..N {
+        p[i] = d.sum(d.fma(p[i], r[i], r[i]), one);
+    }
+    for i in 0..N {
+        p[i] = d.add_exponent(p[i], bits[i]);
+    }
+    p
 }
 
 #[inline(always)]
