@@ -13,6 +13,7 @@ use crate::activations::Tile;
 use crate::isa::dot::{Dot, FLOATS, INTEGERS, Unpack, WORDS};
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Weights this far ahead are fetched while the current ones are used; about the latency of memory at the rate
 /// one core reads, and a Zen 5 core, which reads 34 GB/s, was kept waiting by 2 KiB. More does no harm as
@@ -444,6 +445,13 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
         // SAFETY: the lengths checked above cover superblock sb of the panel and of the tile.
         unsafe {
             let f = F::factors(d, panel.as_ptr(), k, sb);
+            if !F::APART {
+                // The factors lie before the codes, which are fetched as they are used.
+                let factors = F::panel_bytes(256).unwrap_or(0).saturating_sub(8 * F::BYTES);
+                for at in (0..factors).step_by(64) {
+                    d.prefetch(f.codes.wrapping_sub(factors).wrapping_add(AHEAD + at));
+                }
+            }
             for half in 0..2 {
                 let i = sb * 2 + half;
                 let scaled = if always
@@ -555,6 +563,11 @@ unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: u
                 ];
                 block::<D, F, SIGNED, HOW, C, 2>(d, w, a, scale, starts, &mut total);
             }
+        }
+        if !F::APART && C == 1 {
+            // Lest the compiler unroll the loop and move what is fetched ahead to its end: 64 lines at once kept those
+            // that are read next waiting, and Q5_K took up to half as much time again. More columns take longer than memory.
+            compiler_fence(Ordering::SeqCst);
         }
     }
     total
