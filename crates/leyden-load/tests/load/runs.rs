@@ -1,6 +1,7 @@
 //! What a run sends and what it measures.
 
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,20 @@ use serde_json::json;
 
 #[test]
 fn users_get_their_answers_and_every_one_is_counted() {
-    let server = Server::good();
+    // The first request of each user is answered when all users have sent theirs: else the third might come when the two
+    // others have had all twenty.
+    let (all, probed) = (Arc::new(Barrier::new(3)), Arc::new(AtomicBool::new(false)));
+    let server = Server::start({
+        let (all, probed) = (Arc::clone(&all), Arc::clone(&probed));
+        move |request| {
+            if probed.load(Ordering::SeqCst) && request.nth == 0 {
+                all.wait();
+            }
+            Vec::new()
+        }
+    });
     let target = target(&server, Ask { ignore_eos: true, ..Ask::default() }).unwrap();
+    probed.store(true, Ordering::SeqCst);
     let calibration = target.calibration();
     assert_eq!(
         (target.model(), calibration.source, calibration.tokens_per_word),
