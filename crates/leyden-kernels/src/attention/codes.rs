@@ -2,7 +2,7 @@
 //!
 //! A block is 32 values of all 64 tokens: codes `[32 token pairs][32 values][2 tokens]`, so that one instruction
 //! multiplies a pair of tokens with a pair of weights, then a scale for each token. For each row a token's weight times
-//! its scale becomes an integer of 15 bits, its share of the largest scale that the row sees: two hundred times finer
+//! its scale becomes an integer of 15 bits, its share of the largest scale that the row sees: two hundred and fifty times finer
 //! than the codes that it is multiplied by. Sums of a whole tile fit 32 bits, so they are exact.
 
 use super::cache::BLOCK_TOKENS;
@@ -142,19 +142,15 @@ pub(crate) fn vector_weigh<D: Whole, const R: usize, const H: usize>(
     let mut sums = [[d.ints(); H]; R];
     let (mut codes, mut next) = (values.bytes.as_ptr().wrapping_add(2 * first), values.next.as_ptr());
     let mut pair = weights.as_ptr().cast::<i32>();
+    assert!(pair.is_aligned(), "pairs of weights are read as one");
     for _ in 0..tokens.div_ceil(2) {
-        let mut vectors = [None; H];
         for h in 0..H {
             // SAFETY: a block has 32 pairs of tokens, each with 32 values, of which the check left 16 * H.
-            vectors[h] = Some(unsafe { d.code_pairs(codes.wrapping_add(32 * h)) });
-        }
-        for r in 0..R {
-            for h in 0..H {
-                if let Some(vector) = vectors[h] {
-                    // SAFETY: weights has R rows of 32 pairs, at addresses that are multiples of four.
-                    sums[r][h] =
-                        unsafe { d.add_pairs(sums[r][h], vector, pair.wrapping_add(r * BLOCK_TOKENS / 2)) };
-                }
+            let vector = unsafe { d.code_pairs(codes.wrapping_add(32 * h)) };
+            for r in 0..R {
+                // SAFETY: weights has R rows of 32 pairs, at addresses that were seen to be multiples of four.
+                sums[r][h] =
+                    unsafe { d.add_pairs(sums[r][h], vector, pair.wrapping_add(r * BLOCK_TOKENS / 2)) };
             }
         }
         d.prefetch(next);

@@ -3,7 +3,7 @@
 //! A block holds 64 tokens of one layer. Keys lie `[head][4 groups][head_dim][16 tokens]`, so that a vector lane
 //! belongs to one token and scores need no horizontal sums; quantised keys are panels of Q8_0 weights, 16 tokens
 //! for 16 rows, and queries are quantised to the grid of such weights. Values lie `[head][64 tokens][head_dim]`, quantised
-//! ones as [`codes`] says.
+//! ones as `codes.rs` says.
 //!
 //! The result is defined tile by tile, a tile being the block at a fixed position: scores, their maximum, the
 //! exponentials and their weighted values are computed within the tile, and tiles are merged in order of
