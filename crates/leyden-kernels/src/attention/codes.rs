@@ -2,8 +2,8 @@
 //!
 //! A block is 32 values of all 64 tokens: codes `[32 token pairs][32 values][2 tokens]`, so that one instruction
 //! multiplies a pair of tokens with a pair of weights, then a scale for each token. For each row a token's weight times
-//! its scale becomes an integer of 15 bits, its share of the largest scale that the row sees: two hundred and fifty times finer
-//! than the codes that it is multiplied by. Sums of a whole tile fit 32 bits, so they are exact.
+//! its scale becomes an integer of 15 bits, its share of the largest scale that the row sees: two hundred and fifty
+//! times finer than the codes that it is multiplied by. Sums of a whole tile fit 32 bits, so they are exact.
 
 use super::cache::BLOCK_TOKENS;
 use super::loops::Row;
