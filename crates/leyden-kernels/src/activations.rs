@@ -60,7 +60,7 @@ impl Grid {
 /// Below this a group counts as zero: 127 / max would overflow far earlier than any real activation is.
 const TINY: f32 = 1e-30;
 /// Adding 1.5 * 2^23 leaves the value, rounded to nearest even, in the low mantissa bits.
-const ROUND: f32 = 12_582_912.0;
+pub(crate) const ROUND: f32 = 12_582_912.0;
 
 /// Quantises one group; returns its scale.
 #[inline(always)]

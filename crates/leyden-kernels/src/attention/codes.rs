@@ -8,6 +8,7 @@
 use super::cache::BLOCK_TOKENS;
 use super::loops::Row;
 use super::merge::Destination;
+use crate::activations::ROUND;
 use crate::isa::Isa;
 use crate::isa::dot::{INTEGERS, Whole};
 
@@ -24,9 +25,6 @@ pub(crate) type Weights = [i16; BLOCK_TOKENS];
 /// The largest weight.
 const MOST: f32 = i16::MAX as f32;
 const _: () = assert!(BLOCK_TOKENS as i64 * i16::MAX as i64 * 127 <= i32::MAX as i64);
-
-/// Adding it leaves an integer, rounded to nearest even, in the low mantissa bits.
-const ROUND: f32 = 12_582_912.0;
 
 /// Stores codes and scale of the token at `place`.
 pub(super) fn store(block: &mut [u8], place: usize, codes: &[i8; VALUES], scale: u16) {
