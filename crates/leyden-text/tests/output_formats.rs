@@ -187,7 +187,41 @@ const CASES: &[Case] = &[
         "<|channel|>commentary to=functions.now<|message|>{\"a\": ",
         ("", "", &["now({\"a\":…"]),
     ),
+    (
+        "Qwen3-Coder",
+        "",
+        "<function=weather><parameter=city>\nOslo \"S\"\n</para",
+        ("", "", &[r#"weather({"city":"Oslo \"S\"…"#]),
+    ),
+    (
+        "Qwen3-Coder",
+        "",
+        "<function=weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n12",
+        ("", "", &[r#"weather({"city":"Oslo","days":12…"#]),
+    ),
+    ("Qwen3-Coder", "", "<function=now><parameter=a>wor", ("", "", &[r#"now({"a":"wor…"#])),
+    ("Qwen3-Coder", "", "<function=now><parameter=a>[1, tr", ("", "", &[r#"now({"a":[1, tr…"#])),
+    (
+        "Qwen3-Coder",
+        "",
+        "<function=now><parameter=a>1</parameter><parameter=wor",
+        ("", "", &[r#"now({"a":1,"wor…"#]),
+    ),
+    ("Qwen3-Coder", "", "<function=now><parameter=a>1</parameter>\n<param", ("", "", &[r#"now({"a":1…"#])),
+    // Given twice, as JSON's calls keep it.
+    (
+        "Qwen3-Coder",
+        "",
+        "<function=now><parameter=a>1</parameter><parameter=a>2</parameter></function>",
+        ("", "", &[r#"now({"a":1,"a":2})"#]),
+    ),
     // Not JSON.
+    (
+        "Qwen-Qwen3-0.6B",
+        "",
+        "<tool_call>{see [{\"name\": \"now\"}]",
+        ("", "<tool_call>{see [{\"name\": \"now\"}]", &[]),
+    ),
     (
         "Qwen-Qwen2.5-7B-Instruct",
         "",

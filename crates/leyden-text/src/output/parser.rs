@@ -278,7 +278,7 @@ impl Marked {
         match reading.advance(&self.pending, &calls.reader, &self.tools, done) {
             Progress::More if !done => return false,
             Progress::More => {
-                let unfinished = reading.unfinished(&self.pending, &calls.reader);
+                let unfinished = reading.unfinished(&self.pending, &calls.reader, &self.tools);
                 let known = |call: &Call| !calls.bare || self.tools.has(&call.name);
                 let text = std::mem::take(before) + &std::mem::take(&mut self.pending);
                 parts.push(match unfinished.filter(known) {

@@ -1,13 +1,13 @@
 //! The reading of one call.
 
+use serde_json::Value as Json;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value as Json};
 use std::collections::HashMap;
 
 use super::calls::{Call, CallBody, MOST_CALL_BYTES, Progress, Reader};
 use super::json_scan::{JsonScan, Scanned};
 use super::literal::{Found, Literal, Match};
-use super::tools::Tools;
+use super::tools::{Tools, is_begun, unclosed_string};
 
 /// The longest name of a tool or parameter, in bytes.
 const MOST_NAME_BYTES: usize = 256;
@@ -23,7 +23,8 @@ pub(super) struct Reading {
     /// Where the current part begins.
     from: usize,
     call: Call,
-    values: Map<String, Json>,
+    /// The parameters so far of a call that is not JSON, and the key of the next.
+    parameters: Vec<(String, Json)>,
     key: String,
     scan: JsonScan,
 }
@@ -46,7 +47,7 @@ impl Reading {
             at: 0,
             from: 0,
             call: Call { id: None, name: String::new(), arguments: String::new() },
-            values: Map::new(),
+            parameters: Vec::new(),
             key: String::new(),
             scan: JsonScan::default(),
         }
@@ -192,20 +193,20 @@ impl Reading {
     fn key_or_end(&mut self, text: &str, reader: &Reader, done: bool) -> Next {
         let key = reader.key_start.at(text, self.at);
         if let Match::Yes(end) = key {
-            if self.values.len() >= MOST_PARAMETERS {
+            if self.parameters.len() >= MOST_PARAMETERS {
                 return Next::failed(text, end);
             }
             (self.at, self.from) = (end, end);
             return Next::Stage(Stage::Key);
         }
-        let call = |values: &Map<String, Json>| {
-            let arguments = Json::Object(values.clone()).to_string();
+        let call = || {
+            let arguments = unclosed_object(&self.parameters) + "}";
             vec![Call { arguments, ..self.call.clone() }]
         };
         match reader.end.at(text, self.at) {
-            Match::Yes(end) => Next::Out(Progress::Done(call(&self.values), end)),
+            Match::Yes(end) => Next::Out(Progress::Done(call(), end)),
             Match::Partly if done && !text[self.at..].trim_ascii().is_empty() => {
-                Next::Out(Progress::Done(call(&self.values), text.len()))
+                Next::Out(Progress::Done(call(), text.len()))
             }
             Match::Partly => Next::more(),
             Match::No if key == Match::Partly => Next::more(),
@@ -213,7 +214,7 @@ impl Reading {
             Match::No => {
                 let first = reader.end.words().first().map(|word| Literal::new(word));
                 match first.map(|first| first.at(text, self.at)) {
-                    Some(Match::Yes(end)) => Next::Out(Progress::Done(call(&self.values), end)),
+                    Some(Match::Yes(end)) => Next::Out(Progress::Done(call(), end)),
                     _ => Next::failed(text, self.at),
                 }
             }
@@ -238,11 +239,8 @@ impl Reading {
     fn value(&mut self, text: &str, reader: &Reader, tools: &Tools) -> Next {
         match reader.value_end.find(text, self.at) {
             Found::At(at, end) => {
-                let value = &text[self.from..at];
-                let value = value.strip_prefix('\n').unwrap_or(value);
-                let value = value.strip_suffix('\n').unwrap_or(value);
-                let value = tools.value(&self.call.name, &self.key, value);
-                self.values.insert(std::mem::take(&mut self.key), value);
+                let value = tools.value(&self.call.name, &self.key, unframed(&text[self.from..at]));
+                self.parameters.push((std::mem::take(&mut self.key), value));
                 (self.at, self.from) = (end, end);
                 Next::Stage(Stage::KeyOrEnd)
             }
@@ -254,7 +252,9 @@ impl Reading {
     }
 
     /// What is known of a call that the end of the answer cut off.
-    pub(super) fn unfinished(&self, text: &str, reader: &Reader) -> Option<Call> {
+    pub(super) fn unfinished(&self, text: &str, reader: &Reader, tools: &Tools) -> Option<Call> {
+        // Behind `at` stands what may be a mark.
+        let part = || &text[self.from..self.at];
         match self.stage {
             Stage::Object => unfinished_object(&text[self.from..], &reader.body),
             Stage::Arguments => {
@@ -262,9 +262,16 @@ impl Reading {
                 Some(Call { arguments, ..self.call.clone() })
             }
             Stage::KeyOrEnd | Stage::Key | Stage::Value => {
-                let mut arguments = Json::Object(self.values.clone()).to_string();
-                // More was to come.
-                arguments.pop();
+                let mut arguments = unclosed_object(&self.parameters);
+                let comma = if self.parameters.is_empty() { "" } else { "," };
+                match self.stage {
+                    Stage::Key => arguments += &format!("{comma}{}", unclosed_string(part().trim_start())),
+                    Stage::Value => {
+                        let value = tools.unfinished_value(&self.call.name, &self.key, unframed(part()));
+                        arguments += &format!("{comma}{}:{value}", Json::from(self.key.as_str()));
+                    }
+                    _ => {}
+                }
                 Some(Call { arguments, ..self.call.clone() })
             }
             Stage::Start | Stage::Name => None,
@@ -308,6 +315,19 @@ fn is_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/')
 }
 
+/// A value without the line breaks that stand between it and its marks.
+fn unframed(value: &str) -> &str {
+    let value = value.strip_prefix('\n').unwrap_or(value);
+    value.strip_suffix('\n').unwrap_or(value)
+}
+
+/// The object of these parameters without its last brace. What the model said twice stands there twice, as in the
+/// formats whose calls are JSON.
+fn unclosed_object(parameters: &[(String, Json)]) -> String {
+    let members = parameters.iter().map(|(key, value)| format!("{}:{value}", Json::from(key.as_str())));
+    format!("{{{}", members.collect::<Vec<_>>().join(","))
+}
+
 /// The text of a JSON object; arguments that are such a text in a string are taken out of it.
 fn as_object(text: &str) -> Option<String> {
     let text = text.trim();
@@ -348,9 +368,12 @@ fn other_key(arguments: &str) -> &'static str {
     if arguments == "arguments" { "parameters" } else { "arguments" }
 }
 
-/// Name and arguments of an object that is not whole.
+/// Name and arguments of an object that is not whole; none where the text is no beginning of JSON.
 fn unfinished_object(text: &str, body: &CallBody) -> Option<Call> {
     let CallBody::Object { name, arguments, .. } = body else { return None };
+    if !is_begun(text) {
+        return None;
+    }
     let behind = |key: &str| {
         let at = text.find(&format!("\"{key}\""))? + key.len() + 2;
         Some(text[at..].trim_start().strip_prefix(':')?.trim_start())
