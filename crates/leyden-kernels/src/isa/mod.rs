@@ -9,13 +9,11 @@
 //! Rust never reassociates floating-point arithmetic and `f32::mul_add` is always fused, so one source gives
 //! the same bits on every tier.
 
-use crate::activations::Grid;
 use crate::attention::codes::{self, Block, Weights};
 use crate::attention::loops::{self, Keys, Row, Values};
 use crate::attention::merge::Destination;
 use crate::matmul::format::TileFn;
 use crate::matmul::many::Many;
-use std::fmt;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
@@ -32,6 +30,7 @@ pub(crate) mod avx512_pair;
 pub(crate) mod dot;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod i8mm_dot;
+mod level;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
 #[cfg(target_arch = "aarch64")]
@@ -40,202 +39,7 @@ pub(crate) mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-/// The instruction-set tiers, those of one architecture after another, each slowest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
-    /// Plain Rust without explicit SIMD; the reference every other tier must equal bit for bit.
-    Scalar,
-    /// AVX2, FMA and F16C.
-    Avx2,
-    /// AVX-512 F, BW, DQ, VL and VNNI.
-    Avx512,
-    /// That and products of bfloat16 (Zen 4 and later, Xeon from Sapphire Rapids on).
-    Avx512Bf16,
-    /// NEON, which every 64-bit Arm processor has.
-    Neon,
-    /// NEON with products of int8 (Armv8.2 and later: Cortex-A76, Neoverse N1, Apple M1).
-    DotProd,
-    /// That and products of int8 matrices (Armv8.6 and later: Neoverse V1 and N2, Apple M2).
-    I8mm,
-}
-
-impl Level {
-    /// The levels of every architecture.
-    pub const ALL: [Level; 7] = [
-        Level::Scalar,
-        Level::Avx2,
-        Level::Avx512,
-        Level::Avx512Bf16,
-        Level::Neon,
-        Level::DotProd,
-        Level::I8mm,
-    ];
-
-    /// The levels of the architecture that this program was built for, slowest first.
-    pub fn native() -> impl DoubleEndedIterator<Item = Level> {
-        Level::ALL.into_iter().filter(|l| l.architecture().is_none_or(|a| a == std::env::consts::ARCH))
-    }
-
-    /// The architecture that the level belongs to, as [`std::env::consts::ARCH`] has it; `None` for the plain path.
-    #[must_use]
-    pub fn architecture(self) -> Option<&'static str> {
-        match self {
-            Level::Scalar => None,
-            Level::Avx2 | Level::Avx512 | Level::Avx512Bf16 => Some("x86_64"),
-            Level::Neon | Level::DotProd | Level::I8mm => Some("aarch64"),
-        }
-    }
-
-    /// The name used on the command line and in reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Level::Scalar => "scalar",
-            Level::Avx2 => "avx2",
-            Level::Avx512 => "avx512",
-            Level::Avx512Bf16 => "avx512bf16",
-            Level::Neon => "neon",
-            Level::DotProd => "dotprod",
-            Level::I8mm => "i8mm",
-        }
-    }
-
-    /// The level called `name`, if there is one.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Level> {
-        Level::ALL.into_iter().find(|l| l.name() == name)
-    }
-
-    /// The level whose kernels this one uses where it has none of its own: of all but the products of BF16 weights.
-    pub(crate) const fn common(self) -> Level {
-        match self {
-            Level::Avx512Bf16 => Level::Avx512,
-            level => level,
-        }
-    }
-
-    /// Whether an instruction multiplies two bfloat16 of a row at once: tiles then hold pairs of them.
-    pub(crate) const fn bf16_pairs(self) -> bool {
-        matches!(self, Level::Avx512Bf16)
-    }
-
-    /// Columns in the widest matrix tile of any level.
-    pub(crate) const MAX_COLUMNS: usize = 12;
-
-    /// Columns in the widest matrix tile: as many as registers hold sums for. Those of integers lie beside their totals.
-    pub(crate) const fn columns(self, grid: Grid) -> usize {
-        match self {
-            Level::Avx2 if grid.is_float() => 6,
-            Level::Scalar | Level::Avx2 | Level::Neon => 4,
-            Level::DotProd | Level::I8mm => 8,
-            Level::Avx512 | Level::Avx512Bf16 => Level::MAX_COLUMNS,
-        }
-    }
-
-    /// Whether codes of weights are shifted to be unsigned, and products begin at what takes that back.
-    pub(crate) const fn starts(self) -> bool {
-        matches!(self.common(), Level::Avx512)
-    }
-
-    /// Columns that one instruction multiplies: tiles hold a multiple where the batch allows it.
-    pub(crate) const fn together(self) -> usize {
-        if matches!(self, Level::I8mm) { 2 } else { 1 }
-    }
-
-    /// How many consecutive codes of one column lie side by side in a tile of `c` columns.
-    pub(crate) const fn run(self, c: usize) -> usize {
-        if matches!(self, Level::I8mm) && c.is_multiple_of(2) { 8 } else { 4 }
-    }
-
-    /// The processor features the level needs, as Linux spells them.
-    #[must_use]
-    pub fn features(self) -> &'static str {
-        match self {
-            Level::Scalar => "none",
-            Level::Avx2 => "avx2, fma, f16c",
-            Level::Avx512 => "avx512f, avx512bw, avx512dq, avx512vl, avx512vnni",
-            Level::Avx512Bf16 => "avx512f, avx512bw, avx512dq, avx512vl, avx512vnni, avx512_bf16",
-            Level::Neon => "asimd",
-            Level::DotProd => "asimd, asimddp",
-            Level::I8mm => "asimd, asimddp, i8mm",
-        }
-    }
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A tier this machine was seen to support. Only detection makes one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tier(Level);
-
-impl Tier {
-    /// The tier that runs everywhere.
-    pub const SCALAR: Tier = Tier(Level::Scalar);
-
-    /// The tier for `level`, or `None` where this machine lacks it.
-    #[must_use]
-    pub fn new(level: Level) -> Option<Tier> {
-        supported(level).then_some(Tier(level))
-    }
-
-    /// The best tier of this machine.
-    #[must_use]
-    pub fn best() -> Tier {
-        Level::ALL.into_iter().rev().find_map(Tier::new).unwrap_or(Tier::SCALAR)
-    }
-
-    /// Every tier of this machine, slowest first.
-    #[must_use]
-    pub fn available() -> Vec<Tier> {
-        Level::ALL.into_iter().filter_map(Tier::new).collect()
-    }
-
-    /// The level this tier proves.
-    #[must_use]
-    pub fn level(self) -> Level {
-        self.0
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn supported(level: Level) -> bool {
-    use std::arch::is_x86_feature_detected as has;
-    let avx2 = has!("avx2") && has!("fma") && has!("f16c");
-    let avx512 = avx2
-        && has!("avx512f")
-        && has!("avx512bw")
-        && has!("avx512dq")
-        && has!("avx512vl")
-        && has!("avx512vnni");
-    match level {
-        Level::Scalar => true,
-        Level::Avx2 => avx2,
-        Level::Avx512 => avx512,
-        Level::Avx512Bf16 => avx512 && has!("avx512bf16"),
-        Level::Neon | Level::DotProd | Level::I8mm => false,
-    }
-}
-
-#[cfg(target_arch = "aarch64")]
-fn supported(level: Level) -> bool {
-    use std::arch::is_aarch64_feature_detected as has;
-    match level {
-        Level::Scalar => true,
-        Level::Neon => has!("neon"),
-        Level::DotProd => has!("neon") && has!("dotprod"),
-        Level::I8mm => has!("neon") && has!("dotprod") && has!("i8mm"),
-        Level::Avx2 | Level::Avx512 | Level::Avx512Bf16 => false,
-    }
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn supported(level: Level) -> bool {
-    level == Level::Scalar
-}
+pub use level::{Level, Tier};
 
 /// What a level has that multiplies pairs of bfloat16 by an instruction of their own.
 #[derive(Debug)]
@@ -765,15 +569,6 @@ pub(crate) use simd_many;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_round_trip_and_scalar_is_always_there() {
-        for l in Level::ALL {
-            assert_eq!(Level::from_name(l.name()), Some(l));
-        }
-        assert_eq!(Tier::available()[0], Tier::SCALAR);
-        assert!(Tier::best() >= Tier::SCALAR);
-    }
 
     #[test]
     fn moments_agree_on_every_tier() {

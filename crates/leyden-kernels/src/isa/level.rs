@@ -1,0 +1,278 @@
+//! The instruction-set tiers: one row of a table each, and the proof that this machine has one.
+
+use crate::activations::Grid;
+use std::fmt;
+
+/// The instruction-set tiers, those of one architecture after another, each slowest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// Plain Rust without explicit SIMD; the reference every other tier must equal bit for bit.
+    Scalar,
+    /// AVX2, FMA and F16C.
+    Avx2,
+    /// AVX-512 F, BW, DQ, VL and VNNI.
+    Avx512,
+    /// That and products of bfloat16 (Zen 4 and later, Xeon from Sapphire Rapids on).
+    Avx512Bf16,
+    /// NEON, which every 64-bit Arm processor has.
+    Neon,
+    /// NEON with products of int8 (Armv8.2 and later: Cortex-A76, Neoverse N1, Apple M1).
+    DotProd,
+    /// That and products of int8 matrices (Armv8.6 and later: Neoverse V1 and N2, Apple M2).
+    I8mm,
+}
+
+/// What a level is and how its kernels read.
+struct About {
+    level: Level,
+    name: &'static str,
+    architecture: Option<&'static str>,
+    /// As Linux spells them.
+    features: &'static str,
+    detected: fn() -> bool,
+    common: Level,
+    /// Columns in the widest tile of integers and of floats: as many as registers hold sums for. Those of integers lie
+    /// beside their totals.
+    columns: [usize; 2],
+    starts: bool,
+    together: usize,
+    bf16_pairs: bool,
+}
+
+/// What the rows of the table that do not differ have.
+const PLAIN: About = About {
+    level: Level::Scalar,
+    name: "scalar",
+    architecture: None,
+    features: "none",
+    detected: || true,
+    common: Level::Scalar,
+    columns: [4; 2],
+    starts: false,
+    together: 1,
+    bf16_pairs: false,
+};
+
+/// Whether the processor has some features, as the compiler spells them; never on another architecture.
+macro_rules! detected {
+    ($architecture:literal $detected:ident $($feature:tt)*) => {
+        || {
+            #[cfg(target_arch = $architecture)]
+            let has = true $(&& std::arch::$detected!($feature))*;
+            #[cfg(not(target_arch = $architecture))]
+            let has = false;
+            has
+        }
+    };
+    (x86 $($feature:tt)*) => {
+        detected!("x86_64" is_x86_feature_detected "avx2" "fma" "f16c" $($feature)*)
+    };
+    (avx512 $($feature:tt)*) => {
+        detected!(x86 "avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512vnni" $($feature)*)
+    };
+    (arm $($feature:tt)*) => {
+        detected!("aarch64" is_aarch64_feature_detected "neon" $($feature)*)
+    };
+}
+
+/// The levels, in order.
+const TABLE: [About; Level::ALL.len()] = {
+    let x86 = About { architecture: Some("x86_64"), ..PLAIN };
+    let arm = About { architecture: Some("aarch64"), ..PLAIN };
+    let avx512 = About { common: Level::Avx512, columns: [Level::MAX_COLUMNS; 2], starts: true, ..x86 };
+    [
+        PLAIN,
+        About {
+            level: Level::Avx2,
+            name: "avx2",
+            features: "avx2, fma, f16c",
+            detected: detected!(x86),
+            common: Level::Avx2,
+            columns: [4, 6],
+            ..x86
+        },
+        About {
+            level: Level::Avx512,
+            name: "avx512",
+            features: "avx512f, avx512bw, avx512dq, avx512vl, avx512vnni",
+            detected: detected!(avx512),
+            ..avx512
+        },
+        About {
+            level: Level::Avx512Bf16,
+            name: "avx512bf16",
+            features: "avx512f, avx512bw, avx512dq, avx512vl, avx512vnni, avx512_bf16",
+            detected: detected!(avx512 "avx512bf16"),
+            bf16_pairs: true,
+            ..avx512
+        },
+        About {
+            level: Level::Neon,
+            name: "neon",
+            features: "asimd",
+            detected: detected!(arm),
+            common: Level::Neon,
+            ..arm
+        },
+        About {
+            level: Level::DotProd,
+            name: "dotprod",
+            features: "asimd, asimddp",
+            detected: detected!(arm "dotprod"),
+            common: Level::DotProd,
+            columns: [8; 2],
+            ..arm
+        },
+        About {
+            level: Level::I8mm,
+            name: "i8mm",
+            features: "asimd, asimddp, i8mm",
+            detected: detected!(arm "dotprod" "i8mm"),
+            common: Level::I8mm,
+            columns: [8; 2],
+            together: 2,
+            ..arm
+        },
+    ]
+};
+
+const _: () = {
+    let mut i = 0;
+    while i < TABLE.len() {
+        assert!(TABLE[i].level as usize == i && Level::ALL[i] as usize == i, "rows stand in order");
+        assert!(TABLE[i].columns[0] <= Level::MAX_COLUMNS && TABLE[i].columns[1] <= Level::MAX_COLUMNS);
+        i += 1;
+    }
+};
+
+impl Level {
+    /// The levels of every architecture.
+    pub const ALL: [Level; 7] = [
+        Level::Scalar,
+        Level::Avx2,
+        Level::Avx512,
+        Level::Avx512Bf16,
+        Level::Neon,
+        Level::DotProd,
+        Level::I8mm,
+    ];
+
+    /// Columns in the widest matrix tile of any level.
+    pub(crate) const MAX_COLUMNS: usize = 12;
+
+    const fn about(self) -> &'static About {
+        &TABLE[self as usize]
+    }
+
+    /// The levels of the architecture that this program was built for, slowest first.
+    pub fn native() -> impl DoubleEndedIterator<Item = Level> {
+        Level::ALL.into_iter().filter(|l| l.architecture().is_none_or(|a| a == std::env::consts::ARCH))
+    }
+
+    /// The architecture that the level belongs to, as [`std::env::consts::ARCH`] has it; `None` for the plain path.
+    #[must_use]
+    pub fn architecture(self) -> Option<&'static str> {
+        self.about().architecture
+    }
+
+    /// The name used on the command line and in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.about().name
+    }
+
+    /// The level called `name`, if there is one.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Level> {
+        Level::ALL.into_iter().find(|l| l.name() == name)
+    }
+
+    /// The processor features the level needs, as Linux spells them.
+    #[must_use]
+    pub fn features(self) -> &'static str {
+        self.about().features
+    }
+
+    /// The level whose kernels this one uses where it has none of its own.
+    pub(crate) const fn common(self) -> Level {
+        self.about().common
+    }
+
+    /// Whether an instruction multiplies two bfloat16 of a row at once: tiles then hold pairs of them.
+    pub(crate) const fn bf16_pairs(self) -> bool {
+        self.about().bf16_pairs
+    }
+
+    /// Columns in the widest matrix tile.
+    pub(crate) const fn columns(self, grid: Grid) -> usize {
+        self.about().columns[grid.is_float() as usize]
+    }
+
+    /// Whether codes of weights are shifted to be unsigned, and products begin at what takes that back.
+    pub(crate) const fn starts(self) -> bool {
+        self.about().starts
+    }
+
+    /// Columns that one instruction multiplies: tiles hold a multiple where the batch allows it.
+    pub(crate) const fn together(self) -> usize {
+        self.about().together
+    }
+
+    /// How many consecutive codes of one column lie side by side in a tile of `c` columns.
+    pub(crate) const fn run(self, c: usize) -> usize {
+        if self.together() == 2 && c.is_multiple_of(2) { 8 } else { 4 }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A tier this machine was seen to support: a proof that its level's features are there. Only detection makes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tier(Level);
+
+impl Tier {
+    /// The tier that runs everywhere.
+    pub const SCALAR: Tier = Tier(Level::Scalar);
+
+    /// The tier for `level`, or `None` where this machine lacks it.
+    #[must_use]
+    pub fn new(level: Level) -> Option<Tier> {
+        (level.about().detected)().then_some(Tier(level))
+    }
+
+    /// The best tier of this machine.
+    #[must_use]
+    pub fn best() -> Tier {
+        Level::ALL.into_iter().rev().find_map(Tier::new).unwrap_or(Tier::SCALAR)
+    }
+
+    /// Every tier of this machine, slowest first.
+    #[must_use]
+    pub fn available() -> Vec<Tier> {
+        Level::ALL.into_iter().filter_map(Tier::new).collect()
+    }
+
+    /// The level this tier proves.
+    #[must_use]
+    pub fn level(self) -> Level {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_and_scalar_is_always_there() {
+        for l in Level::ALL {
+            assert_eq!(Level::from_name(l.name()), Some(l));
+        }
+        assert_eq!(Tier::available()[0], Tier::SCALAR);
+        assert!(Tier::best() >= Tier::SCALAR);
+    }
+}
