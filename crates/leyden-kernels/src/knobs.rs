@@ -9,10 +9,10 @@ pub struct Knob {
     pub help: &'static str,
 }
 
-/// The tier that detection may not exceed: `scalar`; `avx2` or `avx512`; `neon`, `dotprod` or `i8mm`.
+/// The tier that detection may not exceed: a level's name (`leyden hwbench` lists them).
 pub const MAX_ISA: Knob = Knob {
     name: "LEYDEN_MAX_ISA",
-    help: "highest instruction-set tier to use: scalar; avx2, avx512, avx512bf16; neon, dotprod, i8mm",
+    help: "highest instruction-set tier to use: scalar; avx2, avxvnni, avx512, avx512bf16; neon, dotprod, i8mm",
 };
 
 /// All knobs.

@@ -1,7 +1,7 @@
 //! AVX2 + FMA + F16C: lane conversions for the generic array code, and the loops of attention.
 
-use super::Isa;
 use super::avx2_dot::Avx2Dot;
+use super::{Isa, Moments};
 use crate::attention::codes::{self, Block, Weights};
 use crate::attention::loops::{self, Keys, Row, Values};
 use std::arch::x86_64::*;
@@ -99,6 +99,51 @@ impl Isa for Avx2 {
         // SAFETY: the token proves AVX2.
         unsafe { super::x86::sum_codes(codes) }
     }
+    #[inline(always)]
+    fn moments(self, codes: &[i8; 128]) -> Moments {
+        // SAFETY: the token proves AVX2; a quarter of the codes is a vector.
+        unsafe {
+            let ones = _mm256_set1_epi8(1);
+            let mut all = [[_mm256_setzero_si256(); 4]; 3];
+            for q in 0..4 {
+                let signed = _mm256_loadu_si256(codes.as_ptr().add(32 * q).cast());
+                let positive = _mm256_abs_epi8(signed);
+                all[0][q] = fours(ones, signed);
+                all[1][q] = fours(positive, ones);
+                all[2][q] = fours(positive, positive);
+            }
+            let [sums, magnitudes, squares] = all;
+            Moments {
+                sums: sums_of_fours(sums),
+                magnitudes: sums_of_fours(magnitudes),
+                squares: sums_of_fours(squares),
+            }
+        }
+    }
 
     super::vector_attention!(|token| token.0);
+}
+
+/// The sums of each four products of unsigned and signed codes, none beyond 127: sums of two fit 16 bits.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn fours(unsigned: __m256i, signed: __m256i) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe { _mm256_madd_epi16(_mm256_maddubs_epi16(unsigned, signed), _mm256_set1_epi16(1)) }
+}
+
+/// The sums of each four numbers, of the low halves and the high halves in turn.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn sums_of_fours(v: [__m256i; 4]) -> [i32; 8] {
+    // SAFETY: the caller's promise; the result is one vector.
+    unsafe {
+        let low_then_high = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
+        let in_order = _mm256_permutevar8x32_epi32(low_then_high, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+        std::mem::transmute(in_order)
+    }
 }

@@ -22,7 +22,8 @@ impl Avx2Dot {
     }
 }
 
-type V = [__m256i; 2];
+/// 16 rows of 32 bits.
+pub(super) type V = [__m256i; 2];
 
 /// Runs an expression of intrinsics on both halves.
 macro_rules! both {
@@ -42,6 +43,7 @@ macro_rules! both {
         }
     }};
 }
+pub(super) use both;
 
 /// An expression of intrinsics.
 macro_rules! with {
@@ -50,6 +52,7 @@ macro_rules! with {
         unsafe { $e }
     }};
 }
+pub(super) use with;
 
 impl Avx2Dot {
     /// Adds the products with the four activations at `word`.
@@ -67,62 +70,205 @@ impl Avx2Dot {
     }
 }
 
+/// What tokens of AVX2 share whatever multiplies integers: vectors of 16 rows as two registers of 8, their bytes and their
+/// floats.
+macro_rules! halves {
+    () => {
+        type Codes = V;
+        type Part = V;
+        type Ints = V;
+        type Scale = V;
+        type Pairs = V;
+        type Bytes = __m128i;
+        type Floats = [__m256; 2];
+        const COLUMNS: usize = 1;
+        const SIDE_BY_SIDE: usize = 2;
+
+        #[inline(always)]
+        unsafe fn load(self, p: *const u8) -> V {
+            both!(|h| _mm256_loadu_si256(p.add(32 * h).cast()))
+        }
+        #[inline(always)]
+        fn prefetch(self, p: *const u8) {
+            with!(_mm_prefetch::<_MM_HINT_T0>(p.cast()));
+        }
+        #[inline(always)]
+        fn and(self, a: V, mask: u8) -> V {
+            both!(|h| _mm256_and_si256(a[h], _mm256_set1_epi8(mask as i8)))
+        }
+        #[inline(always)]
+        fn or(self, a: V, b: V) -> V {
+            both!(|h| _mm256_or_si256(a[h], b[h]))
+        }
+        #[inline(always)]
+        fn shr<const N: u32>(self, a: V) -> V {
+            both!(|h| _mm256_srl_epi16(a[h], _mm_cvtsi32_si128(N as i32)))
+        }
+        #[inline(always)]
+        fn shl<const N: u32>(self, a: V) -> V {
+            both!(|h| _mm256_sll_epi16(a[h], _mm_cvtsi32_si128(N as i32)))
+        }
+        #[inline(always)]
+        fn look_up(self, a: V, table: &[u8; 16]) -> V {
+            both!(|h| {
+                let t = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+                _mm256_shuffle_epi8(t, a[h])
+            })
+        }
+        #[inline(always)]
+        unsafe fn store_codes(self, a: V, p: *mut u8) {
+            both!(|h| _mm256_storeu_si256(p.add(32 * h).cast(), a[h]));
+        }
+        #[inline(always)]
+        fn none(self) -> V {
+            with!([_mm256_setzero_si256(); 2])
+        }
+        #[inline(always)]
+        fn ints(self) -> V {
+            self.none()
+        }
+        #[inline(always)]
+        fn pairs(self, low: __m128i, high: __m128i, signed: bool) -> V {
+            with!({
+                let (a, b) = (_mm_unpacklo_epi8(low, high), _mm_unpackhi_epi8(low, high));
+                if signed {
+                    [_mm256_cvtepi8_epi16(a), _mm256_cvtepi8_epi16(b)]
+                } else {
+                    [_mm256_cvtepu8_epi16(a), _mm256_cvtepu8_epi16(b)]
+                }
+            })
+        }
+        #[inline(always)]
+        fn sub_times(self, a: V, b: V, k: i32) -> V {
+            if k == 0 {
+                return a;
+            }
+            both!(|h| _mm256_sub_epi32(a[h], _mm256_mullo_epi32(b[h], _mm256_set1_epi32(k))))
+        }
+
+        super::x86::byte_operations!();
+
+        #[inline(always)]
+        fn half_powers(self, a: __m128i) -> [__m256; 2] {
+            both!(|h| {
+                let e = _mm256_cvtepu8_epi32(if h == 0 { a } else { _mm_srli_si128::<8>(a) });
+                let normal = _mm256_slli_epi32::<23>(_mm256_sub_epi32(e, _mm256_set1_epi32(1)));
+                let small = _mm256_sllv_epi32(_mm256_set1_epi32(0x0020_0000), e);
+                let is_small = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
+                _mm256_castsi256_ps(_mm256_blendv_epi8(normal, small, is_small))
+            })
+        }
+
+        #[inline(always)]
+        fn zeros(self) -> [__m256; 2] {
+            with!([_mm256_setzero_ps(); 2])
+        }
+        #[inline(always)]
+        unsafe fn halves(self, p: *const u8) -> [__m256; 2] {
+            both!(|h| _mm256_cvtph_ps(_mm_loadu_si128(p.add(16 * h).cast())))
+        }
+        #[inline(always)]
+        unsafe fn brain_floats<const COUNTED: bool>(self, p: *const u8) -> [__m256; 2] {
+            with!({
+                let bits = _mm256_loadu_si256(p.cast());
+                let bits = if COUNTED { super::x86::counted(bits) } else { bits };
+                [_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits)]
+                    .map(|half| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(half))))
+            })
+        }
+        #[inline(always)]
+        unsafe fn load_floats(self, p: *const u8) -> [__m256; 2] {
+            both!(|h| _mm256_loadu_ps(p.add(32 * h).cast()))
+        }
+        #[inline(always)]
+        unsafe fn splat(self, p: *const f32) -> [__m256; 2] {
+            with!([_mm256_set1_ps(*p); 2])
+        }
+        #[inline(always)]
+        unsafe fn splat_int(self, p: *const i32) -> [__m256; 2] {
+            with!([_mm256_cvtepi32_ps(_mm256_set1_epi32(*p)); 2])
+        }
+        #[inline(always)]
+        fn mul(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            both!(|h| _mm256_mul_ps(a[h], b[h]))
+        }
+        #[inline(always)]
+        fn sum(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            both!(|h| _mm256_add_ps(a[h], b[h]))
+        }
+        #[inline(always)]
+        fn fma(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
+            both!(|h| _mm256_fmadd_ps(a[h], b[h], c[h]))
+        }
+        #[inline(always)]
+        fn fnma(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
+            both!(|h| _mm256_fnmadd_ps(a[h], b[h], c[h]))
+        }
+        #[inline(always)]
+        unsafe fn store(self, a: [__m256; 2], p: *mut f32) {
+            with!({
+                _mm256_storeu_ps(p, a[0]);
+                _mm256_storeu_ps(p.add(8), a[1]);
+            });
+        }
+    };
+}
+pub(super) use halves;
+
+/// As [`halves`], what attention computes with.
+macro_rules! halves_whole {
+    () => {
+        #[inline(always)]
+        fn max(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            both!(|h| _mm256_max_ps(b[h], a[h]))
+        }
+        #[inline(always)]
+        fn join_sum(self, a: [__m256; 2]) -> f32 {
+            with!(join_sum(_mm256_add_ps(a[0], a[1])))
+        }
+        #[inline(always)]
+        fn join_max(self, a: [__m256; 2]) -> f32 {
+            with!(join_max(_mm256_max_ps(a[1], a[0])))
+        }
+        #[inline(always)]
+        fn signed_bytes(self, a: __m128i) -> [__m256; 2] {
+            both!(|h| {
+                let half = if h == 0 { a } else { _mm_srli_si128::<8>(a) };
+                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(half))
+            })
+        }
+        #[inline(always)]
+        fn add_exponent(self, a: [__m256; 2], n: [__m256; 2]) -> [__m256; 2] {
+            both!(|h| {
+                let n = _mm256_slli_epi32::<23>(_mm256_castps_si256(n[h]));
+                _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a[h]), n))
+            })
+        }
+        #[inline(always)]
+        unsafe fn code_pairs(self, p: *const u8) -> V {
+            with!([0, 1].map(|h| _mm256_cvtepi8_epi16(p.cast::<__m128i>().add(h).read_unaligned())))
+        }
+        #[inline(always)]
+        unsafe fn store_words(self, a: [__m256; 2], p: *mut i16) {
+            with!({
+                // Halves of each vector, which are then put in order.
+                let words = _mm256_packs_epi32(_mm256_cvtps_epi32(a[0]), _mm256_cvtps_epi32(a[1]));
+                p.cast::<__m256i>().write_unaligned(_mm256_permute4x64_epi64::<0b11_01_10_00>(words));
+            });
+        }
+    };
+}
+pub(super) use halves_whole;
+
 impl Dot for Avx2Dot {
-    type Codes = V;
-    type Part = V;
-    type Ints = V;
-    type Scale = V;
-    type Pairs = V;
-    type Bytes = __m128i;
-    type Floats = [__m256; 2];
-    const COLUMNS: usize = 1;
-    const SIDE_BY_SIDE: usize = 2;
+    super::avx2_dot::halves!();
+
     const NARROW: bool = true;
     const SIGNED_ZERO: i32 = 0;
 
     #[inline(always)]
-    unsafe fn load(self, p: *const u8) -> V {
-        both!(|h| _mm256_loadu_si256(p.add(32 * h).cast()))
-    }
-    #[inline(always)]
-    fn prefetch(self, p: *const u8) {
-        with!(_mm_prefetch::<_MM_HINT_T0>(p.cast()));
-    }
-    #[inline(always)]
-    fn and(self, a: V, mask: u8) -> V {
-        both!(|h| _mm256_and_si256(a[h], _mm256_set1_epi8(mask as i8)))
-    }
-    #[inline(always)]
-    fn or(self, a: V, b: V) -> V {
-        both!(|h| _mm256_or_si256(a[h], b[h]))
-    }
-    #[inline(always)]
-    fn shr<const N: u32>(self, a: V) -> V {
-        both!(|h| _mm256_srl_epi16(a[h], _mm_cvtsi32_si128(N as i32)))
-    }
-    #[inline(always)]
-    fn shl<const N: u32>(self, a: V) -> V {
-        both!(|h| _mm256_sll_epi16(a[h], _mm_cvtsi32_si128(N as i32)))
-    }
-    #[inline(always)]
-    fn look_up(self, a: V, table: &[u8; 16]) -> V {
-        both!(|h| {
-            let t = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
-            _mm256_shuffle_epi8(t, a[h])
-        })
-    }
-
-    #[inline(always)]
-    unsafe fn store_codes(self, a: V, p: *mut u8) {
-        both!(|h| _mm256_storeu_si256(p.add(32 * h).cast(), a[h]));
-    }
-    #[inline(always)]
     unsafe fn start(self, _sum: *const i32, _zero: i32) -> V {
         self.none()
-    }
-    #[inline(always)]
-    fn none(self) -> V {
-        with!([_mm256_setzero_si256(); 2])
     }
     #[inline(always)]
     unsafe fn products<U: Unpack, const SIGNED: bool, const C: usize, const P: usize>(
@@ -146,10 +292,6 @@ impl Dot for Avx2Dot {
         }
     }
 
-    #[inline(always)]
-    fn ints(self) -> V {
-        self.none()
-    }
     #[inline(always)]
     fn add<const SIGNED: bool>(self, total: V, part: V) -> V {
         both!(|h| {
@@ -182,136 +324,15 @@ impl Dot for Avx2Dot {
         })
     }
     #[inline(always)]
-    fn pairs(self, low: __m128i, high: __m128i, signed: bool) -> V {
-        with!({
-            let (a, b) = (_mm_unpacklo_epi8(low, high), _mm_unpackhi_epi8(low, high));
-            if signed {
-                [_mm256_cvtepi8_epi16(a), _mm256_cvtepi8_epi16(b)]
-            } else {
-                [_mm256_cvtepu8_epi16(a), _mm256_cvtepu8_epi16(b)]
-            }
-        })
-    }
-    #[inline(always)]
     unsafe fn add_pairs(self, total: V, pairs: V, word: *const i32) -> V {
         both!(|h| _mm256_add_epi32(total[h], _mm256_madd_epi16(pairs[h], _mm256_set1_epi32(*word))))
-    }
-    #[inline(always)]
-    fn sub_times(self, a: V, b: V, k: i32) -> V {
-        if k == 0 {
-            return a;
-        }
-        both!(|h| _mm256_sub_epi32(a[h], _mm256_mullo_epi32(b[h], _mm256_set1_epi32(k))))
     }
     #[inline(always)]
     fn floats<const HOW: u8>(self, a: V) -> [__m256; 2] {
         both!(|h| _mm256_cvtepi32_ps(a[h]))
     }
-
-    super::x86::byte_operations!();
-
-    #[inline(always)]
-    fn half_powers(self, a: __m128i) -> [__m256; 2] {
-        both!(|h| {
-            let e = _mm256_cvtepu8_epi32(if h == 0 { a } else { _mm_srli_si128::<8>(a) });
-            let normal = _mm256_slli_epi32::<23>(_mm256_sub_epi32(e, _mm256_set1_epi32(1)));
-            let small = _mm256_sllv_epi32(_mm256_set1_epi32(0x0020_0000), e);
-            let is_small = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
-            _mm256_castsi256_ps(_mm256_blendv_epi8(normal, small, is_small))
-        })
-    }
-
-    #[inline(always)]
-    fn zeros(self) -> [__m256; 2] {
-        with!([_mm256_setzero_ps(); 2])
-    }
-    #[inline(always)]
-    unsafe fn halves(self, p: *const u8) -> [__m256; 2] {
-        both!(|h| _mm256_cvtph_ps(_mm_loadu_si128(p.add(16 * h).cast())))
-    }
-    #[inline(always)]
-    unsafe fn brain_floats<const COUNTED: bool>(self, p: *const u8) -> [__m256; 2] {
-        with!({
-            let bits = _mm256_loadu_si256(p.cast());
-            let bits = if COUNTED { super::x86::counted(bits) } else { bits };
-            [_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits)]
-                .map(|half| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(half))))
-        })
-    }
-    #[inline(always)]
-    unsafe fn load_floats(self, p: *const u8) -> [__m256; 2] {
-        both!(|h| _mm256_loadu_ps(p.add(32 * h).cast()))
-    }
-    #[inline(always)]
-    unsafe fn splat(self, p: *const f32) -> [__m256; 2] {
-        with!([_mm256_set1_ps(*p); 2])
-    }
-    #[inline(always)]
-    unsafe fn splat_int(self, p: *const i32) -> [__m256; 2] {
-        with!([_mm256_cvtepi32_ps(_mm256_set1_epi32(*p)); 2])
-    }
-    #[inline(always)]
-    fn mul(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        both!(|h| _mm256_mul_ps(a[h], b[h]))
-    }
-    #[inline(always)]
-    fn sum(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        both!(|h| _mm256_add_ps(a[h], b[h]))
-    }
-    #[inline(always)]
-    fn fma(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
-        both!(|h| _mm256_fmadd_ps(a[h], b[h], c[h]))
-    }
-    #[inline(always)]
-    fn fnma(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
-        both!(|h| _mm256_fnmadd_ps(a[h], b[h], c[h]))
-    }
-    #[inline(always)]
-    unsafe fn store(self, a: [__m256; 2], p: *mut f32) {
-        with!({
-            _mm256_storeu_ps(p, a[0]);
-            _mm256_storeu_ps(p.add(8), a[1]);
-        });
-    }
 }
 
 impl Whole for Avx2Dot {
-    #[inline(always)]
-    fn max(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        both!(|h| _mm256_max_ps(b[h], a[h]))
-    }
-    #[inline(always)]
-    fn join_sum(self, a: [__m256; 2]) -> f32 {
-        with!(join_sum(_mm256_add_ps(a[0], a[1])))
-    }
-    #[inline(always)]
-    fn join_max(self, a: [__m256; 2]) -> f32 {
-        with!(join_max(_mm256_max_ps(a[1], a[0])))
-    }
-    #[inline(always)]
-    fn signed_bytes(self, a: __m128i) -> [__m256; 2] {
-        both!(|h| {
-            let half = if h == 0 { a } else { _mm_srli_si128::<8>(a) };
-            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(half))
-        })
-    }
-    #[inline(always)]
-    fn add_exponent(self, a: [__m256; 2], n: [__m256; 2]) -> [__m256; 2] {
-        both!(|h| {
-            let n = _mm256_slli_epi32::<23>(_mm256_castps_si256(n[h]));
-            _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a[h]), n))
-        })
-    }
-    #[inline(always)]
-    unsafe fn code_pairs(self, p: *const u8) -> V {
-        with!([0, 1].map(|h| _mm256_cvtepi8_epi16(p.cast::<__m128i>().add(h).read_unaligned())))
-    }
-    #[inline(always)]
-    unsafe fn store_words(self, a: [__m256; 2], p: *mut i16) {
-        with!({
-            // Halves of each vector, which are then put in order.
-            let words = _mm256_packs_epi32(_mm256_cvtps_epi32(a[0]), _mm256_cvtps_epi32(a[1]));
-            p.cast::<__m256i>().write_unaligned(_mm256_permute4x64_epi64::<0b11_01_10_00>(words));
-        });
-    }
+    super::avx2_dot::halves_whole!();
 }

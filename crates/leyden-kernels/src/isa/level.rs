@@ -10,6 +10,8 @@ pub enum Level {
     Scalar,
     /// AVX2, FMA and F16C.
     Avx2,
+    /// That and products of int8 (AVX-VNNI: Intel's client processors from Alder Lake on, Sierra Forest, Zen 5).
+    AvxVnni,
     /// AVX-512 F, BW, DQ, VL and VNNI.
     Avx512,
     /// That and products of bfloat16 (Zen 4 and later, Xeon from Sapphire Rapids on).
@@ -92,6 +94,16 @@ const TABLE: [About; Level::ALL.len()] = {
             ..x86
         },
         About {
+            level: Level::AvxVnni,
+            name: "avxvnni",
+            features: "avx2, fma, f16c, avx_vnni",
+            detected: detected!(x86 "avxvnni"),
+            common: Level::Avx2,
+            columns: [6; 2],
+            starts: true,
+            ..x86
+        },
+        About {
             level: Level::Avx512,
             name: "avx512",
             features: "avx512f, avx512bw, avx512dq, avx512vl, avx512vnni",
@@ -147,9 +159,10 @@ const _: () = {
 
 impl Level {
     /// The levels of every architecture.
-    pub const ALL: [Level; 7] = [
+    pub const ALL: [Level; 8] = [
         Level::Scalar,
         Level::Avx2,
+        Level::AvxVnni,
         Level::Avx512,
         Level::Avx512Bf16,
         Level::Neon,

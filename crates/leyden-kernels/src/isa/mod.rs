@@ -1,7 +1,7 @@
 //! Instruction-set tiers: what this machine can run, and the bridge from generic code to it.
 //!
-//! On x86-64 there are AVX2, AVX-512 and its products of bfloat16, on 64-bit Arm NEON, its dot products and its int8
-//! matrices.
+//! On x86-64 there are AVX2, its products of int8, AVX-512 and its products of bfloat16, on 64-bit Arm NEON, its dot products
+//! and its int8 matrices.
 //!
 //! A [`Tier`] is a proof: holding `Tier` with level `Avx2` means that detection saw AVX2, FMA and F16C on this
 //! machine, so calling a function compiled for those features is sound. Elementwise code is written once
@@ -27,6 +27,8 @@ mod avx512_bf16;
 pub(crate) mod avx512_dot;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512_pair;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avxvnni_dot;
 pub(crate) mod dot;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod i8mm_dot;
@@ -375,9 +377,12 @@ macro_rules! simd_tiles {
                     avx512::<11>,
                     avx512::<12>,
                 ];
-                match level.common() {
+                match level {
                     $crate::isa::Level::Avx2 => return AVX2,
-                    $crate::isa::Level::Avx512 => return &AVX512,
+                    $crate::isa::Level::AvxVnni => {
+                        $crate::isa::avxvnni_tiles!($kind, |$d, $c, $panel, $k, $t, $out| $body)
+                    }
+                    $crate::isa::Level::Avx512 | $crate::isa::Level::Avx512Bf16 => return &AVX512,
                     _ => {}
                 }
             }
@@ -442,6 +447,26 @@ macro_rules! avx2_tiles {
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2_tiles;
 
+/// The tiles of the AVX-VNNI level, inside [`simd_tiles`]. It has nothing for floats.
+#[cfg(target_arch = "x86_64")]
+macro_rules! avxvnni_tiles {
+    (ints, |$d:ident, $c:ident, $panel:ident, $k:ident, $t:ident, $out:ident| $body:expr) => {{
+        #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+        fn avxvnni<const $c: usize>($panel: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
+            let $d = $crate::isa::avxvnni_dot::AvxVnniDot::in_feature_region();
+            $body
+        }
+        static AVXVNNI: [TileFn; 6] =
+            [avxvnni::<1>, avxvnni::<2>, avxvnni::<3>, avxvnni::<4>, avxvnni::<5>, avxvnni::<6>];
+        return &AVXVNNI;
+    }};
+    (floats, $($body:tt)*) => {
+        return AVX2
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avxvnni_tiles;
+
 /// The tiles of the I8MM level, inside [`simd_tiles`]: of an even number of columns by products of matrices, of an
 /// odd number as without the extension. It has nothing for floats.
 #[cfg(target_arch = "aarch64")]
@@ -469,28 +494,39 @@ pub(crate) use i8mm_tiles;
 /// a tile and one fewer, `$expand` takes a panel apart ahead into `$bytes` bytes. AVX-512 has registers for the sums of
 /// two panels: of all columns with floats, whose chains take turns, and else of half of them beside their totals.
 macro_rules! simd_many {
-    (avx2, |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr,
+    (avx2, $($kernels:tt)*) => {
+        $crate::isa::simd_many!(
+            @one "avx2,fma,f16c", avx2_dot::Avx2Dot, Avx2, [tile::<4>, tile::<3>], $($kernels)*
+        )
+    };
+    (avxvnni, $($kernels:tt)*) => {
+        $crate::isa::simd_many!(
+            @one "avx2,fma,f16c,avxvnni", avxvnni_dot::AvxVnniDot, AvxVnni, [tile::<6>, tile::<5>], $($kernels)*
+        )
+    };
+    (@one $features:literal, $file:ident::$token:ident, $level:ident, $tiles:expr,
+     |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr,
      $bytes:expr, |$de:ident, $pe:ident, $ke:ident, $oe:ident, $ne:ident| $expand:expr) => {
         |level: $crate::isa::Level| {
             #[cfg(target_arch = "x86_64")]
             {
-                use $crate::isa::avx2_dot::Avx2Dot;
-                #[target_feature(enable = "avx2,fma,f16c")]
+                use $crate::isa::$file::$token;
+                #[target_feature(enable = $features)]
                 fn tile<const $c: usize>($panels: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
-                    let $d = Avx2Dot::in_feature_region();
+                    let $d = $token::in_feature_region();
                     $tile
                 }
-                #[target_feature(enable = "avx2,fma,f16c")]
+                #[target_feature(enable = $features)]
                 fn expand($pe: &[u8], $ke: usize, $oe: &mut [u8], $ne: &mut [f32]) {
-                    let $de = Avx2Dot::in_feature_region();
+                    let $de = $token::in_feature_region();
                     $expand
                 }
                 static KERNELS: $crate::matmul::many::Many = $crate::matmul::many::Many {
                     expand: Some($crate::matmul::many::Expand { bytes: $bytes, panel: expand }),
                     panels: 1,
-                    tiles: [tile::<4>, tile::<3>],
+                    tiles: $tiles,
                 };
-                if level == $crate::isa::Level::Avx2 {
+                if level == $crate::isa::Level::$level {
                     return Some(&KERNELS);
                 }
             }

@@ -656,7 +656,7 @@ unsafe fn weighted<D: Dot, F: Super, const C: usize>(
     total
 }
 
-/// Makes the kernels of a format for many columns, on one level or on all that have such: of floats from the panels as
+/// Makes the kernels of a format for many columns, on one level, on some or on all that have such: of floats from the panels as
 /// they are, of the others from panels taken apart ahead.
 macro_rules! family_many {
     ($level:ident simple $format:ty) => {
@@ -697,11 +697,15 @@ macro_rules! family_many {
             $crate::matmul::family::floats::<_, _, C>(d, $format, panels, k, t, out)
         })
     };
-    ($family:ident $format:ty) => {
+    ([$first:ident $($level:ident)*] $family:ident $format:ty) => {
         |level: $crate::isa::Level| {
-            let wide = $crate::matmul::family::family_many!(avx512 $family $format)(level);
-            wide.or_else(|| $crate::matmul::family::family_many!(avx2 $family $format)(level))
+            let many = $crate::matmul::family::family_many!($first $family $format)(level);
+            $(let many = many.or_else(|| $crate::matmul::family::family_many!($level $family $format)(level));)*
+            many
         }
+    };
+    ($family:ident $format:ty) => {
+        $crate::matmul::family::family_many!([avx512 avxvnni avx2] $family $format)
     };
 }
 pub(crate) use family_many;

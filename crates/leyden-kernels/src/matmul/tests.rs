@@ -200,8 +200,10 @@ fn every_tier_runs_kernels_of_its_own() {
                 // Odd numbers of columns and floats have nothing to gain from products of matrices.
                 let every = if level == Level::I8mm && below == Level::DotProd { 2 } else { 1 };
                 let floats = format.grid.is_float();
-                let shared = level == Level::DotProd && below == Level::Neon && floats
-                    || level.common() == below && format.grid != Grid::BF16;
+                let shared = match (level, below) {
+                    (Level::DotProd, Level::Neon) | (Level::AvxVnni, Level::Avx2) => floats,
+                    _ => level.common() == below && format.grid != Grid::BF16,
+                };
                 if every == 2 && floats || shared {
                     continue;
                 }

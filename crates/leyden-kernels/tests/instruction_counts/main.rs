@@ -61,6 +61,18 @@ const PRODUCTS: &[Products] = &[
         formats: &[(DType::F16, [1545, 6076]), (DType::BF16, [3340, 8005])],
     },
     Products {
+        level: Level::AvxVnni,
+        columns: [1, 6],
+        formats: &[
+            (DType::Q4K, [824, 2880]),
+            (DType::Q5K, [1282, 3731]),
+            (DType::Q6K, [1416, 4091]),
+            (DType::Q8_0, [584, 2192]),
+            (DType::Q4_0, [680, 2480]),
+            (DType::IQ4XS, [1086, 3174]),
+        ],
+    },
+    Products {
         level: Level::Avx512,
         columns: [1, 12],
         formats: &[
@@ -81,6 +93,8 @@ const PRODUCTS: &[Products] = &[
 /// taken apart ahead: instructions for all of them. One format of each loop, as counting so many takes seconds.
 const MANY: &[(Level, DType, [usize; 2], u64)] = &[
     (Level::Avx2, DType::Q4K, [4, 16], 34504),
+    (Level::AvxVnni, DType::Q5K, [4, 24], 45156),
+    (Level::AvxVnni, DType::Q8_0, [4, 24], 32576),
     (Level::Avx512, DType::Q5K, [4, 48], 40188),
     (Level::Avx512, DType::Q4_0, [4, 48], 32112),
     (Level::Avx512, DType::F16, [4, 12], 23112),

@@ -1,0 +1,166 @@
+//! [`Dot`] on AVX2 with VNNI: 16 rows as two registers of 8, as without, but unsigned codes are multiplied with signed
+//! activations and four products added by one instruction, without saturation.
+//!
+//! Like AVX-512's, so signed codes are offset by 128, and sums that fit 16 bits are scaled and added by one `vpdpwssd`. Six
+//! columns have their sums in twelve of the sixteen registers: as many as two multipliers of five cycles want.
+
+use super::avx2_dot::{V, both, with};
+use super::dot::{Dot, FLOATS, Unpack, WORDS, Whole};
+use super::x86::{join_max, join_sum};
+use std::arch::x86_64::*;
+use std::ops::Range;
+
+/// Token that code runs inside a function compiled for AVX2, FMA, F16C and AVX-VNNI.
+#[derive(Clone, Copy)]
+pub(crate) struct AvxVnniDot(());
+
+impl AvxVnniDot {
+    /// The token; being callable only inside such a function is what makes its methods sound.
+    #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+    #[inline]
+    pub(crate) fn in_feature_region() -> Self {
+        AvxVnniDot(())
+    }
+
+    /// Adds the products with the four activations at `word`.
+    #[inline(always)]
+    unsafe fn dot<const SHIFT: bool>(self, part: V, codes: V, word: *const i8) -> V {
+        let y = with!(_mm256_set1_epi32(word.cast::<i32>().read_unaligned()));
+        both!(|h| {
+            let codes = if SHIFT { _mm256_xor_si256(codes[h], _mm256_set1_epi8(i8::MIN)) } else { codes[h] };
+            _mm256_dpbusd_avx_epi32(part[h], codes, y)
+        })
+    }
+
+    /// As [`AvxVnniDot::dot`], of codes that `U` gave.
+    #[inline(always)]
+    unsafe fn sum_of<U: Unpack, const SIGNED: bool>(self, part: V, codes: V, word: *const i8) -> V {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if SIGNED && !U::SHIFTED {
+                self.dot::<true>(part, codes, word)
+            } else {
+                self.dot::<false>(part, codes, word)
+            }
+        }
+    }
+}
+
+impl Dot for AvxVnniDot {
+    super::avx2_dot::halves!();
+
+    const NARROW: bool = false;
+    const SIGNED_ZERO: i32 = 128;
+    const PARTS_TOGETHER: usize = 3;
+    const STARTS: bool = true;
+    const WORDS: bool = true;
+
+    #[inline(always)]
+    fn shift(self, a: V, b: u8) -> V {
+        both!(|h| _mm256_add_epi8(a[h], _mm256_set1_epi8(b as i8)))
+    }
+    #[inline(always)]
+    fn add_squares(self, total: V, codes: V) -> V {
+        both!(|h| {
+            let magnitudes = _mm256_abs_epi8(codes[h]);
+            _mm256_dpbusd_avx_epi32(total[h], magnitudes, magnitudes)
+        })
+    }
+    #[inline(always)]
+    unsafe fn begin(self, start: *const i32) -> V {
+        with!([_mm256_set1_epi32(*start); 2])
+    }
+    #[inline(always)]
+    unsafe fn start(self, sum: *const i32, zero: i32) -> V {
+        if zero == 0 {
+            return self.none();
+        }
+        with!([_mm256_set1_epi32((*sum).wrapping_mul(-zero)); 2])
+    }
+    #[inline(always)]
+    unsafe fn products<U: Unpack, const SIGNED: bool, const C: usize, const P: usize>(
+        self,
+        s: &mut [[V; C]; P],
+        groups: Range<usize>,
+        w: *const u8,
+        a: *const i8,
+    ) {
+        // Long chains: the other columns' products lie between two additions to one sum.
+        for g in groups {
+            // SAFETY: the caller's weights are those of 32 values.
+            let (low, high) = unsafe { U::pair(self, w, g) };
+            for c in 0..C {
+                // SAFETY: the caller's activations hold C words at each of eight k-groups.
+                s[0][c] = unsafe { self.sum_of::<U, SIGNED>(s[0][c], low, a.add((g * C + c) * 4)) };
+            }
+            for c in 0..C {
+                // SAFETY: as above.
+                s[P - 1][c] =
+                    unsafe { self.sum_of::<U, SIGNED>(s[P - 1][c], high, a.add(((g + 4) * C + c) * 4)) };
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn products_of_part<U: Unpack, const SIGNED: bool, const C: usize, const HIGH: bool>(
+        self,
+        from: [V; C],
+        w: *const u8,
+        a: *const i8,
+    ) -> [V; C] {
+        let mut s = from;
+        for g in 0..4 {
+            // SAFETY: the caller's weights are those of 32 values.
+            let (low, high) = unsafe { U::pair(self, w, g) };
+            let (codes, group) = if HIGH { (high, g + 4) } else { (low, g) };
+            for c in 0..C {
+                // SAFETY: the caller's activations hold C words at each of eight k-groups.
+                s[c] = unsafe { self.sum_of::<U, SIGNED>(s[c], codes, a.add((group * C + c) * 4)) };
+            }
+        }
+        s
+    }
+    #[inline(always)]
+    fn add<const SIGNED: bool>(self, total: V, part: V) -> V {
+        both!(|h| _mm256_add_epi32(total[h], part[h]))
+    }
+    #[inline(always)]
+    unsafe fn finish(self, total: V, _sum: *const i32, _zero: i32) -> V {
+        total
+    }
+    #[inline(always)]
+    fn scale<const HOW: u8>(self, bytes: __m128i, signed: bool) -> V {
+        both!(|h| {
+            let half = if h == 0 { bytes } else { _mm_srli_si128::<8>(bytes) };
+            let wide = if signed { _mm256_cvtepi8_epi32(half) } else { _mm256_cvtepu8_epi32(half) };
+            match HOW {
+                FLOATS => _mm256_castps_si256(_mm256_cvtepi32_ps(wide)),
+                // The high half of a sum is its sign and counts for nothing.
+                WORDS => _mm256_and_si256(wide, _mm256_set1_epi32(0xffff)),
+                _ => wide,
+            }
+        })
+    }
+    #[inline(always)]
+    fn add_scaled<const SIGNED: bool, const HOW: u8>(self, total: V, part: V, scale: V) -> V {
+        both!(|h| match HOW {
+            FLOATS => {
+                let (scale, total) = (_mm256_castsi256_ps(scale[h]), _mm256_castsi256_ps(total[h]));
+                _mm256_castps_si256(_mm256_fmadd_ps(_mm256_cvtepi32_ps(part[h]), scale, total))
+            }
+            WORDS => _mm256_dpwssd_avx_epi32(total[h], part[h], scale[h]),
+            _ => _mm256_add_epi32(total[h], _mm256_mullo_epi32(part[h], scale[h])),
+        })
+    }
+    #[inline(always)]
+    unsafe fn add_pairs(self, total: V, pairs: V, word: *const i32) -> V {
+        both!(|h| _mm256_dpwssd_avx_epi32(total[h], pairs[h], _mm256_set1_epi32(*word)))
+    }
+    #[inline(always)]
+    fn floats<const HOW: u8>(self, a: V) -> [__m256; 2] {
+        both!(|h| if HOW == FLOATS { _mm256_castsi256_ps(a[h]) } else { _mm256_cvtepi32_ps(a[h]) })
+    }
+}
+
+impl Whole for AvxVnniDot {
+    super::avx2_dot::halves_whole!();
+}
