@@ -68,31 +68,13 @@ macro_rules! join_rows {
 }
 
 impl Avx512Dot {
-    /// Adds the products with the four activations at `word`.
+    /// Adds the products with the four activations at `word`; with `shift` codes are signed.
     #[inline(always)]
-    unsafe fn dot<const SHIFT: bool>(self, part: __m512i, codes: __m512i, word: *const i8) -> __m512i {
+    unsafe fn dot(self, shift: bool, part: __m512i, codes: __m512i, word: *const i8) -> __m512i {
         with!({
-            let codes = if SHIFT { _mm512_xor_si512(codes, _mm512_set1_epi8(i8::MIN)) } else { codes };
+            let codes = if shift { _mm512_xor_si512(codes, _mm512_set1_epi8(i8::MIN)) } else { codes };
             _mm512_dpbusd_epi32(part, codes, _mm512_set1_epi32(word.cast::<i32>().read_unaligned()))
         })
-    }
-
-    /// As [`Avx512Dot::dot`], of codes that `U` gave.
-    #[inline(always)]
-    unsafe fn sum_of<U: Unpack, const SIGNED: bool>(
-        self,
-        part: __m512i,
-        codes: __m512i,
-        word: *const i8,
-    ) -> __m512i {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if SIGNED && !U::SHIFTED {
-                self.dot::<true>(part, codes, word)
-            } else {
-                self.dot::<false>(part, codes, word)
-            }
-        }
     }
 }
 
@@ -106,11 +88,9 @@ impl Dot for Avx512Dot {
     type Floats = __m512;
     const COLUMNS: usize = 1;
     const SIDE_BY_SIDE: usize = 2;
-    const NARROW: bool = false;
-    const SIGNED_ZERO: i32 = 128;
     const PARTS_TOGETHER: usize = 8;
-    const STARTS: bool = true;
-    const WORDS: bool = true;
+
+    super::x86::unsigned_products!();
 
     #[inline(always)]
     unsafe fn load(self, p: *const u8) -> __m512i {
@@ -164,60 +144,9 @@ impl Dot for Avx512Dot {
         with!(_mm512_set1_epi32(*start))
     }
     #[inline(always)]
-    unsafe fn start(self, sum: *const i32, zero: i32) -> __m512i {
-        if zero == 0 {
-            return self.none();
-        }
-        with!(_mm512_set1_epi32((*sum).wrapping_mul(-zero)))
-    }
-    #[inline(always)]
     fn none(self) -> __m512i {
         with!(_mm512_setzero_si512())
     }
-    #[inline(always)]
-    unsafe fn products<U: Unpack, const SIGNED: bool, const C: usize, const P: usize>(
-        self,
-        s: &mut [[__m512i; C]; P],
-        groups: Range<usize>,
-        w: *const u8,
-        a: *const i8,
-    ) {
-        // Long chains: the other columns' products lie between two additions to one sum.
-        for g in groups {
-            // SAFETY: the caller's weights are those of 32 values.
-            let (low, high) = unsafe { U::pair(self, w, g) };
-            for c in 0..C {
-                // SAFETY: the caller's activations hold C words at each of eight k-groups.
-                s[0][c] = unsafe { self.sum_of::<U, SIGNED>(s[0][c], low, a.add((g * C + c) * 4)) };
-            }
-            for c in 0..C {
-                // SAFETY: as above.
-                s[P - 1][c] =
-                    unsafe { self.sum_of::<U, SIGNED>(s[P - 1][c], high, a.add(((g + 4) * C + c) * 4)) };
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn products_of_part<U: Unpack, const SIGNED: bool, const C: usize, const HIGH: bool>(
-        self,
-        from: [__m512i; C],
-        w: *const u8,
-        a: *const i8,
-    ) -> [__m512i; C] {
-        let mut s = from;
-        for g in 0..4 {
-            // SAFETY: the caller's weights are those of 32 values.
-            let (low, high) = unsafe { U::pair(self, w, g) };
-            let (codes, group) = if HIGH { (high, g + 4) } else { (low, g) };
-            for c in 0..C {
-                // SAFETY: the caller's activations hold C words at each of eight k-groups.
-                s[c] = unsafe { self.sum_of::<U, SIGNED>(s[c], codes, a.add((group * C + c) * 4)) };
-            }
-        }
-        s
-    }
-
     #[inline(always)]
     fn ints(self) -> __m512i {
         self.none()
@@ -225,10 +154,6 @@ impl Dot for Avx512Dot {
     #[inline(always)]
     fn add<const SIGNED: bool>(self, total: __m512i, part: __m512i) -> __m512i {
         with!(_mm512_add_epi32(total, part))
-    }
-    #[inline(always)]
-    unsafe fn finish(self, total: __m512i, _sum: *const i32, _zero: i32) -> __m512i {
-        total
     }
     #[inline(always)]
     fn scale<const HOW: u8>(self, bytes: __m128i, signed: bool) -> __m512i {

@@ -22,38 +22,23 @@ impl AvxVnniDot {
         AvxVnniDot(())
     }
 
-    /// Adds the products with the four activations at `word`.
+    /// Adds the products with the four activations at `word`; with `shift` codes are signed.
     #[inline(always)]
-    unsafe fn dot<const SHIFT: bool>(self, part: V, codes: V, word: *const i8) -> V {
+    unsafe fn dot(self, shift: bool, part: V, codes: V, word: *const i8) -> V {
         let y = with!(_mm256_set1_epi32(word.cast::<i32>().read_unaligned()));
         both!(|h| {
-            let codes = if SHIFT { _mm256_xor_si256(codes[h], _mm256_set1_epi8(i8::MIN)) } else { codes[h] };
+            let codes = if shift { _mm256_xor_si256(codes[h], _mm256_set1_epi8(i8::MIN)) } else { codes[h] };
             _mm256_dpbusd_avx_epi32(part[h], codes, y)
         })
-    }
-
-    /// As [`AvxVnniDot::dot`], of codes that `U` gave.
-    #[inline(always)]
-    unsafe fn sum_of<U: Unpack, const SIGNED: bool>(self, part: V, codes: V, word: *const i8) -> V {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if SIGNED && !U::SHIFTED {
-                self.dot::<true>(part, codes, word)
-            } else {
-                self.dot::<false>(part, codes, word)
-            }
-        }
     }
 }
 
 impl Dot for AvxVnniDot {
     super::avx2_dot::halves!();
 
-    const NARROW: bool = false;
-    const SIGNED_ZERO: i32 = 128;
     const PARTS_TOGETHER: usize = 3;
-    const STARTS: bool = true;
-    const WORDS: bool = true;
+
+    super::x86::unsigned_products!();
 
     #[inline(always)]
     fn shift(self, a: V, b: u8) -> V {
@@ -71,61 +56,8 @@ impl Dot for AvxVnniDot {
         with!([_mm256_set1_epi32(*start); 2])
     }
     #[inline(always)]
-    unsafe fn start(self, sum: *const i32, zero: i32) -> V {
-        if zero == 0 {
-            return self.none();
-        }
-        with!([_mm256_set1_epi32((*sum).wrapping_mul(-zero)); 2])
-    }
-    #[inline(always)]
-    unsafe fn products<U: Unpack, const SIGNED: bool, const C: usize, const P: usize>(
-        self,
-        s: &mut [[V; C]; P],
-        groups: Range<usize>,
-        w: *const u8,
-        a: *const i8,
-    ) {
-        // Long chains: the other columns' products lie between two additions to one sum.
-        for g in groups {
-            // SAFETY: the caller's weights are those of 32 values.
-            let (low, high) = unsafe { U::pair(self, w, g) };
-            for c in 0..C {
-                // SAFETY: the caller's activations hold C words at each of eight k-groups.
-                s[0][c] = unsafe { self.sum_of::<U, SIGNED>(s[0][c], low, a.add((g * C + c) * 4)) };
-            }
-            for c in 0..C {
-                // SAFETY: as above.
-                s[P - 1][c] =
-                    unsafe { self.sum_of::<U, SIGNED>(s[P - 1][c], high, a.add(((g + 4) * C + c) * 4)) };
-            }
-        }
-    }
-    #[inline(always)]
-    unsafe fn products_of_part<U: Unpack, const SIGNED: bool, const C: usize, const HIGH: bool>(
-        self,
-        from: [V; C],
-        w: *const u8,
-        a: *const i8,
-    ) -> [V; C] {
-        let mut s = from;
-        for g in 0..4 {
-            // SAFETY: the caller's weights are those of 32 values.
-            let (low, high) = unsafe { U::pair(self, w, g) };
-            let (codes, group) = if HIGH { (high, g + 4) } else { (low, g) };
-            for c in 0..C {
-                // SAFETY: the caller's activations hold C words at each of eight k-groups.
-                s[c] = unsafe { self.sum_of::<U, SIGNED>(s[c], codes, a.add((group * C + c) * 4)) };
-            }
-        }
-        s
-    }
-    #[inline(always)]
     fn add<const SIGNED: bool>(self, total: V, part: V) -> V {
         both!(|h| _mm256_add_epi32(total[h], part[h]))
-    }
-    #[inline(always)]
-    unsafe fn finish(self, total: V, _sum: *const i32, _zero: i32) -> V {
-        total
     }
     #[inline(always)]
     fn scale<const HOW: u8>(self, bytes: __m128i, signed: bool) -> V {

@@ -40,6 +40,74 @@ macro_rules! byte_operations {
 }
 pub(super) use byte_operations;
 
+/// How [`super::dot::Dot`] multiplies by `vpdpbusd`, which adds the products of unsigned codes and signed activations without
+/// saturation: signed codes are offset by 128, and no sum is narrow. The token's own `dot` adds four products to each lane.
+macro_rules! unsigned_products {
+    () => {
+        const NARROW: bool = false;
+        const SIGNED_ZERO: i32 = 128;
+        const STARTS: bool = true;
+        const WORDS: bool = true;
+
+        #[inline(always)]
+        unsafe fn start(self, sum: *const i32, zero: i32) -> Self::Part {
+            if zero == 0 {
+                return self.none();
+            }
+            // SAFETY: the caller's promise.
+            unsafe { self.begin(&(*sum).wrapping_mul(-zero)) }
+        }
+        #[inline(always)]
+        unsafe fn products<U: Unpack, const SIGNED: bool, const C: usize, const P: usize>(
+            self,
+            s: &mut [[Self::Part; C]; P],
+            groups: Range<usize>,
+            w: *const u8,
+            a: *const i8,
+        ) {
+            let shift = SIGNED && !U::SHIFTED;
+            // Long chains: the other columns' products lie between two additions to one sum.
+            for g in groups {
+                // SAFETY: the caller's weights are those of 32 values.
+                let (low, high) = unsafe { U::pair(self, w, g) };
+                for c in 0..C {
+                    // SAFETY: the caller's activations hold C words at each of eight k-groups.
+                    s[0][c] = unsafe { self.dot(shift, s[0][c], low, a.add((g * C + c) * 4)) };
+                }
+                for c in 0..C {
+                    // SAFETY: as above.
+                    s[P - 1][c] = unsafe { self.dot(shift, s[P - 1][c], high, a.add(((g + 4) * C + c) * 4)) };
+                }
+            }
+        }
+        #[inline(always)]
+        unsafe fn products_of_part<U: Unpack, const SIGNED: bool, const C: usize, const HIGH: bool>(
+            self,
+            from: [Self::Part; C],
+            w: *const u8,
+            a: *const i8,
+        ) -> [Self::Part; C] {
+            let shift = SIGNED && !U::SHIFTED;
+            let mut s = from;
+            for g in 0..4 {
+                // SAFETY: the caller's weights are those of 32 values.
+                let (low, high) = unsafe { U::pair(self, w, g) };
+                let (codes, group) = if HIGH { (high, g + 4) } else { (low, g) };
+                for c in 0..C {
+                    // SAFETY: the caller's activations hold C words at each of eight k-groups.
+                    s[c] = unsafe { self.dot(shift, s[c], codes, a.add((group * C + c) * 4)) };
+                }
+            }
+            s
+        }
+        #[inline(always)]
+        unsafe fn finish(self, total: Self::Ints, _sum: *const i32, _zero: i32) -> Self::Ints {
+            total
+        }
+    };
+}
+pub(super) use unsigned_products;
+
 /// Sixteen bfloat16, those that are too small to count as zero.
 ///
 /// # Safety
