@@ -1,6 +1,7 @@
+use super::loops::Row;
 use super::*;
 use crate::Cpu;
-use crate::isa::Tier;
+use crate::isa::{Isa, Tier, dispatch};
 
 fn values(n: usize, seed: u32) -> Vec<f32> {
     let mut state = seed;
@@ -192,6 +193,33 @@ fn a_quantised_value_that_is_no_number_is_seen_by_later_tokens_only() {
                 let (token, hit) = (i / 64, i % 64 >= 32);
                 let right = if token >= 40 && hit { !got.is_finite() } else { got == want };
                 assert!(right, "{tier:?} with {broken}: value {} of token {token} is {got}", i % 64);
+            }
+        }
+    }
+}
+
+#[test]
+fn exponentials_of_sixteen_rows_are_those_of_one_by_one_over_the_whole_range() {
+    #[inline(always)]
+    fn of<I: Isa>(isa: I, rows: &mut [Row; 16]) -> [[f32; 16]; 2] {
+        isa.numerators_of_16(rows, [BLOCK_TOKENS; 16])
+    }
+    dispatch!(fn of_on => of(rows: &mut [Row; 16]) -> [[f32; 16]; 2]);
+    // Bits of the differences to a row's greatest score: every 4,097th from none to the largest float, and infinity.
+    let mut bits = (0..=f32::INFINITY.to_bits()).step_by(4097).chain([f32::INFINITY.to_bits()]).peekable();
+    while bits.peek().is_some() {
+        let rows: [Row; 16] = std::array::from_fn(|_| {
+            let mut row = [0.0; BLOCK_TOKENS];
+            row[1..].fill_with(|| -f32::from_bits(bits.next().unwrap_or(0)));
+            row
+        });
+        let mut want = rows;
+        let tops = of_on(Tier::SCALAR, &mut want);
+        for tier in Tier::available() {
+            let mut got = rows;
+            assert_eq!(of_on(tier, &mut got), tops, "{}", tier.level());
+            for (got, want) in got.as_flattened().iter().zip(want.as_flattened()) {
+                assert_eq!(got.to_bits(), want.to_bits(), "{}", tier.level());
             }
         }
     }
