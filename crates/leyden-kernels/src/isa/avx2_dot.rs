@@ -72,7 +72,7 @@ impl Avx2Dot {
 
 /// What tokens of AVX2 share whatever multiplies integers: vectors of 16 rows as two registers of 8, their bytes and their
 /// floats.
-macro_rules! halves {
+macro_rules! two_registers {
     () => {
         type Codes = V;
         type Part = V;
@@ -213,10 +213,10 @@ macro_rules! halves {
         }
     };
 }
-pub(super) use halves;
+pub(super) use two_registers;
 
-/// As [`halves`], what attention computes with.
-macro_rules! halves_whole {
+/// As [`two_registers`], what attention computes with.
+macro_rules! two_registers_whole {
     () => {
         #[inline(always)]
         fn max(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
@@ -258,10 +258,10 @@ macro_rules! halves_whole {
         }
     };
 }
-pub(super) use halves_whole;
+pub(super) use two_registers_whole;
 
 impl Dot for Avx2Dot {
-    super::avx2_dot::halves!();
+    super::avx2_dot::two_registers!();
 
     const NARROW: bool = true;
     const SIGNED_ZERO: i32 = 0;
@@ -334,5 +334,5 @@ impl Dot for Avx2Dot {
 }
 
 impl Whole for Avx2Dot {
-    super::avx2_dot::halves_whole!();
+    super::avx2_dot::two_registers_whole!();
 }

@@ -34,7 +34,7 @@ impl AvxVnniDot {
 }
 
 impl Dot for AvxVnniDot {
-    super::avx2_dot::halves!();
+    super::avx2_dot::two_registers!();
 
     const PARTS_TOGETHER: usize = 3;
 
@@ -94,5 +94,5 @@ impl Dot for AvxVnniDot {
 }
 
 impl Whole for AvxVnniDot {
-    super::avx2_dot::halves_whole!();
+    super::avx2_dot::two_registers_whole!();
 }

@@ -656,8 +656,8 @@ unsafe fn weighted<D: Dot, F: Super, const C: usize>(
     total
 }
 
-/// Makes the kernels of a format for many columns, on one level, on some or on all that have such: of floats from the panels as
-/// they are, of the others from panels taken apart ahead.
+/// Makes the kernels of a format for many columns, on one level, on some or on all that have such: of floats from the
+/// panels as they are, of the others from panels taken apart ahead.
 macro_rules! family_many {
     ($level:ident simple $format:ty) => {
         $crate::isa::simd_many!(
