@@ -208,6 +208,25 @@ const CASES: &[Case] = &[
         ("", "", &[r#"now({"a":1,"wor…"#]),
     ),
     ("Qwen3-Coder", "", "<function=now><parameter=a>1</parameter>\n<param", ("", "", &[r#"now({"a":1…"#])),
+    // Lists that the end cut off, within a call, between two and behind one.
+    (
+        "mistralai-Mistral-Nemo-Instruct-2407",
+        "",
+        "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"weather\", \"arguments\": {\"city\": \"Os",
+        ("", "", &["now({})", "weather({\"city\": \"Os…"]),
+    ),
+    (
+        "mistralai-Mistral-Nemo-Instruct-2407",
+        "",
+        "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}, ",
+        ("", "", &["now({})"]),
+    ),
+    (
+        "mistralai-Mistral-Nemo-Instruct-2407",
+        "",
+        "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}, \"id\": \"12",
+        ("", "", &["now({}…"]),
+    ),
     // Given twice, as JSON's calls keep it.
     (
         "Qwen3-Coder",

@@ -278,13 +278,15 @@ impl Marked {
         match reading.advance(&self.pending, &calls.reader, &self.tools, done) {
             Progress::More if !done => return false,
             Progress::More => {
-                let unfinished = reading.unfinished(&self.pending, &calls.reader, &self.tools);
+                let (whole, last) = reading.unfinished(&self.pending, &calls.reader, &self.tools);
                 let known = |call: &Call| !calls.bare || self.tools.has(&call.name);
                 let text = std::mem::take(before) + &std::mem::take(&mut self.pending);
-                parts.push(match unfinished.filter(known) {
-                    Some(call) => Part::Unfinished(call),
-                    None => Part::Content(text),
-                });
+                if whole.is_empty() && last.is_none() || !whole.iter().chain(&last).all(known) {
+                    parts.push(Part::Content(text));
+                } else {
+                    parts.extend(whole.into_iter().map(Part::Call));
+                    parts.extend(last.map(Part::Unfinished));
+                }
                 self.state = State::Text;
             }
             Progress::Done(read, end) => {

@@ -251,12 +251,12 @@ impl Reading {
         }
     }
 
-    /// What is known of a call that the end of the answer cut off.
-    pub(super) fn unfinished(&self, text: &str, reader: &Reader, tools: &Tools) -> Option<Call> {
+    /// What is known of calls that the end of the answer cut off: those that are whole, and the last.
+    pub(super) fn unfinished(&self, text: &str, reader: &Reader, tools: &Tools) -> (Vec<Call>, Option<Call>) {
         // Behind `at` stands what may be a mark.
         let part = || &text[self.from..self.at];
-        match self.stage {
-            Stage::Object => unfinished_object(&text[self.from..], &reader.body),
+        let last = match self.stage {
+            Stage::Object => return unfinished_objects(&text[self.from..], &reader.body),
             Stage::Arguments => {
                 let arguments = text[self.from..].trim_ascii_start().to_owned();
                 Some(Call { arguments, ..self.call.clone() })
@@ -275,7 +275,8 @@ impl Reading {
                 Some(Call { arguments, ..self.call.clone() })
             }
             Stage::Start | Stage::Name => None,
-        }
+        };
+        (Vec::new(), last)
     }
 }
 
@@ -368,12 +369,27 @@ fn other_key(arguments: &str) -> &'static str {
     if arguments == "arguments" { "parameters" } else { "arguments" }
 }
 
-/// Name and arguments of an object that is not whole; none where the text is no beginning of JSON.
+/// The calls of an object or list that is not whole, the last of them apart; none where it is no beginning of JSON.
+fn unfinished_objects(text: &str, body: &CallBody) -> (Vec<Call>, Option<Call>) {
+    if !is_begun(text) {
+        return (Vec::new(), None);
+    }
+    let (mut whole, mut rest) = (Vec::new(), text.trim_ascii_start());
+    if let Some(list) = rest.strip_prefix('[') {
+        let between = [' ', '\t', '\n', '\r', ','];
+        rest = list.trim_start_matches(between);
+        while let Scanned::End(end) = JsonScan::default().scan(rest, 0) {
+            let Some(calls) = object_calls(&rest[..end], body) else { return (Vec::new(), None) };
+            whole.extend(calls);
+            rest = rest[end..].trim_start_matches(between);
+        }
+    }
+    (whole, unfinished_object(rest, body))
+}
+
+/// Name and arguments of an object that is not whole.
 fn unfinished_object(text: &str, body: &CallBody) -> Option<Call> {
     let CallBody::Object { name, arguments, .. } = body else { return None };
-    if !is_begun(text) {
-        return None;
-    }
     let behind = |key: &str| {
         let at = text.find(&format!("\"{key}\""))? + key.len() + 2;
         Some(text[at..].trim_start().strip_prefix(':')?.trim_start())
@@ -383,5 +399,9 @@ fn unfinished_object(text: &str, body: &CallBody) -> Option<Call> {
         rest[..rest.find('"')?].to_owned()
     };
     let arguments = behind(arguments).filter(|rest| rest.starts_with('{')).unwrap_or_default();
+    let arguments = match JsonScan::default().scan(arguments, 0) {
+        Scanned::End(end) => &arguments[..end],
+        _ => arguments,
+    };
     Some(Call { id: None, name, arguments: arguments.to_owned() })
 }
