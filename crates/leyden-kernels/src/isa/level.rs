@@ -32,7 +32,8 @@ struct About {
     /// As Linux spells them.
     features: &'static str,
     detected: fn() -> bool,
-    common: Level,
+    /// The level whose kernels it uses where it has none of its own, if any.
+    shares: Option<Level>,
     /// Columns in the widest tile of integers and of floats: as many as registers hold sums for. Those of integers lie
     /// beside their totals.
     columns: [usize; 2],
@@ -41,19 +42,29 @@ struct About {
     bf16_pairs: bool,
 }
 
-/// What the rows of the table that do not differ have.
-const PLAIN: About = About {
-    level: Level::Scalar,
-    name: "scalar",
-    architecture: None,
-    features: "none",
-    detected: || true,
-    common: Level::Scalar,
-    columns: [4; 2],
-    starts: false,
-    together: 1,
-    bf16_pairs: false,
-};
+impl About {
+    /// What every row says itself, what it needs above all, and for the rest what most have.
+    const fn new(
+        level: Level,
+        name: &'static str,
+        architecture: Option<&'static str>,
+        features: &'static str,
+        detected: fn() -> bool,
+    ) -> About {
+        About {
+            level,
+            name,
+            architecture,
+            features,
+            detected,
+            shares: None,
+            columns: [4; 2],
+            starts: false,
+            together: 1,
+            bf16_pairs: false,
+        }
+    }
+}
 
 /// Whether the processor has some features, as the compiler spells them; never on another architecture.
 macro_rules! detected {
@@ -79,71 +90,57 @@ macro_rules! detected {
 
 /// The levels, in order.
 const TABLE: [About; Level::ALL.len()] = {
-    let x86 = About { architecture: Some("x86_64"), ..PLAIN };
-    let arm = About { architecture: Some("aarch64"), ..PLAIN };
-    let avx512 = About { common: Level::Avx512, columns: [Level::MAX_COLUMNS; 2], starts: true, ..x86 };
+    const X86: Option<&str> = Some("x86_64");
+    const ARM: Option<&str> = Some("aarch64");
+    const MOST: [usize; 2] = [Level::MAX_COLUMNS; 2];
     [
-        PLAIN,
+        About::new(Level::Scalar, "scalar", None, "none", || true),
+        About { columns: [4, 6], ..About::new(Level::Avx2, "avx2", X86, "avx2, fma, f16c", detected!(x86)) },
         About {
-            level: Level::Avx2,
-            name: "avx2",
-            features: "avx2, fma, f16c",
-            detected: detected!(x86),
-            common: Level::Avx2,
-            columns: [4, 6],
-            ..x86
-        },
-        About {
-            level: Level::AvxVnni,
-            name: "avxvnni",
-            features: "avx2, fma, f16c, avx_vnni",
-            detected: detected!(x86 "avxvnni"),
-            common: Level::Avx2,
+            shares: Some(Level::Avx2),
             columns: [6; 2],
             starts: true,
-            ..x86
+            ..About::new(
+                Level::AvxVnni,
+                "avxvnni",
+                X86,
+                "avx2, fma, f16c, avx_vnni",
+                detected!(x86 "avxvnni"),
+            )
         },
         About {
-            level: Level::Avx512,
-            name: "avx512",
-            features: "avx512f, avx512bw, avx512dq, avx512vl, avx512vnni",
-            detected: detected!(avx512),
-            ..avx512
+            columns: MOST,
+            starts: true,
+            ..About::new(
+                Level::Avx512,
+                "avx512",
+                X86,
+                "avx512f, avx512bw, avx512dq, avx512vl, avx512vnni",
+                detected!(avx512),
+            )
         },
         About {
-            level: Level::Avx512Bf16,
-            name: "avx512bf16",
-            features: "avx512f, avx512bw, avx512dq, avx512vl, avx512vnni, avx512_bf16",
-            detected: detected!(avx512 "avx512bf16"),
+            shares: Some(Level::Avx512),
+            columns: MOST,
+            starts: true,
             bf16_pairs: true,
-            ..avx512
+            ..About::new(
+                Level::Avx512Bf16,
+                "avx512bf16",
+                X86,
+                "avx512f, avx512bw, avx512dq, avx512vl, avx512vnni, avx512_bf16",
+                detected!(avx512 "avx512bf16"),
+            )
         },
+        About::new(Level::Neon, "neon", ARM, "asimd", detected!(arm)),
         About {
-            level: Level::Neon,
-            name: "neon",
-            features: "asimd",
-            detected: detected!(arm),
-            common: Level::Neon,
-            ..arm
-        },
-        About {
-            level: Level::DotProd,
-            name: "dotprod",
-            features: "asimd, asimddp",
-            detected: detected!(arm "dotprod"),
-            common: Level::DotProd,
             columns: [8; 2],
-            ..arm
+            ..About::new(Level::DotProd, "dotprod", ARM, "asimd, asimddp", detected!(arm "dotprod"))
         },
         About {
-            level: Level::I8mm,
-            name: "i8mm",
-            features: "asimd, asimddp, i8mm",
-            detected: detected!(arm "dotprod" "i8mm"),
-            common: Level::I8mm,
             columns: [8; 2],
             together: 2,
-            ..arm
+            ..About::new(Level::I8mm, "i8mm", ARM, "asimd, asimddp, i8mm", detected!(arm "dotprod" "i8mm"))
         },
     ]
 };
@@ -208,7 +205,10 @@ impl Level {
 
     /// The level whose kernels this one uses where it has none of its own.
     pub(crate) const fn common(self) -> Level {
-        self.about().common
+        match self.about().shares {
+            Some(level) => level,
+            None => self,
+        }
     }
 
     /// Whether an instruction multiplies two bfloat16 of a row at once: tiles then hold pairs of them.
