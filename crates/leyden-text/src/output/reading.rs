@@ -23,8 +23,9 @@ pub(super) struct Reading {
     /// Where the current part begins.
     from: usize,
     call: Call,
-    /// The parameters so far of a call that is not JSON, and the key of the next.
-    parameters: Vec<(String, Json)>,
+    /// The parameters so far of a call that is not JSON, each as a member of a JSON object, and the key of the next. What
+    /// the model said twice stands there twice, as in the formats whose calls are JSON.
+    members: Vec<String>,
     key: String,
     scan: JsonScan,
 }
@@ -47,7 +48,7 @@ impl Reading {
             at: 0,
             from: 0,
             call: Call { id: None, name: String::new(), arguments: String::new() },
-            parameters: Vec::new(),
+            members: Vec::new(),
             key: String::new(),
             scan: JsonScan::default(),
         }
@@ -193,14 +194,14 @@ impl Reading {
     fn key_or_end(&mut self, text: &str, reader: &Reader, done: bool) -> Next {
         let key = reader.key_start.at(text, self.at);
         if let Match::Yes(end) = key {
-            if self.parameters.len() >= MOST_PARAMETERS {
+            if self.members.len() >= MOST_PARAMETERS {
                 return Next::failed(text, end);
             }
             (self.at, self.from) = (end, end);
             return Next::Stage(Stage::Key);
         }
         let call = || {
-            let arguments = unclosed_object(&self.parameters) + "}";
+            let arguments = format!("{{{}}}", self.members.join(","));
             vec![Call { arguments, ..self.call.clone() }]
         };
         match reader.end.at(text, self.at) {
@@ -240,7 +241,7 @@ impl Reading {
         match reader.value_end.find(text, self.at) {
             Found::At(at, end) => {
                 let value = tools.value(&self.call.name, &self.key, unframed(&text[self.from..at]));
-                self.parameters.push((std::mem::take(&mut self.key), value));
+                self.members.push(member(&self.key, &value.to_string()));
                 (self.at, self.from) = (end, end);
                 Next::Stage(Stage::KeyOrEnd)
             }
@@ -262,16 +263,16 @@ impl Reading {
                 Some(Call { arguments, ..self.call.clone() })
             }
             Stage::KeyOrEnd | Stage::Key | Stage::Value => {
-                let mut arguments = unclosed_object(&self.parameters);
-                let comma = if self.parameters.is_empty() { "" } else { "," };
+                let mut members = self.members.clone();
                 match self.stage {
-                    Stage::Key => arguments += &format!("{comma}{}", unclosed_string(part().trim_start())),
+                    Stage::Key => members.push(unclosed_string(part().trim_start())),
                     Stage::Value => {
                         let value = tools.unfinished_value(&self.call.name, &self.key, unframed(part()));
-                        arguments += &format!("{comma}{}:{value}", Json::from(self.key.as_str()));
+                        members.push(member(&self.key, &value));
                     }
                     _ => {}
                 }
+                let arguments = format!("{{{}", members.join(","));
                 Some(Call { arguments, ..self.call.clone() })
             }
             Stage::Start | Stage::Name => None,
@@ -322,11 +323,9 @@ fn unframed(value: &str) -> &str {
     value.strip_suffix('\n').unwrap_or(value)
 }
 
-/// The object of these parameters without its last brace. What the model said twice stands there twice, as in the
-/// formats whose calls are JSON.
-fn unclosed_object(parameters: &[(String, Json)]) -> String {
-    let members = parameters.iter().map(|(key, value)| format!("{}:{value}", Json::from(key.as_str())));
-    format!("{{{}", members.collect::<Vec<_>>().join(","))
+/// A member of a JSON object.
+fn member(key: &str, value: &str) -> String {
+    format!("{}:{value}", Json::from(key))
 }
 
 /// The text of a JSON object; arguments that are such a text in a string are taken out of it.
