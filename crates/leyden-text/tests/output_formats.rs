@@ -224,6 +224,12 @@ const CASES: &[Case] = &[
     (
         "mistralai-Mistral-Nemo-Instruct-2407",
         "",
+        "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}, {\"na",
+        ("", "{\"na", &["now({})"]),
+    ),
+    (
+        "mistralai-Mistral-Nemo-Instruct-2407",
+        "",
         "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}, \"id\": \"12",
         ("", "", &["now({}…"]),
     ),

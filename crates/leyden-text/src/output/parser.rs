@@ -278,14 +278,16 @@ impl Marked {
         match reading.advance(&self.pending, &calls.reader, &self.tools, done) {
             Progress::More if !done => return false,
             Progress::More => {
-                let (whole, last) = reading.unfinished(&self.pending, &calls.reader, &self.tools);
-                let known = |call: &Call| !calls.bare || self.tools.has(&call.name);
+                let unfinished = reading.unfinished(&self.pending, &calls.reader, &self.tools);
+                let known = |part: &Part| match part {
+                    Part::Call(call) | Part::Unfinished(call) => !calls.bare || self.tools.has(&call.name),
+                    Part::Reasoning(_) | Part::Content(_) => true,
+                };
                 let text = std::mem::take(before) + &std::mem::take(&mut self.pending);
-                if whole.is_empty() && last.is_none() || !whole.iter().chain(&last).all(known) {
+                if unfinished.is_empty() || !unfinished.iter().all(known) {
                     parts.push(Part::Content(text));
                 } else {
-                    parts.extend(whole.into_iter().map(Part::Call));
-                    parts.extend(last.map(Part::Unfinished));
+                    parts.extend(unfinished);
                 }
                 self.state = State::Text;
             }

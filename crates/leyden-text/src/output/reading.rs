@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use super::calls::{Call, CallBody, MOST_CALL_BYTES, Progress, Reader};
 use super::json_scan::{JsonScan, Scanned};
 use super::literal::{Found, Literal, Match};
+use super::parser::Part;
 use super::tools::{Tools, is_begun, unclosed_string};
 
 /// The longest name of a tool or parameter, in bytes.
@@ -252,8 +253,9 @@ impl Reading {
         }
     }
 
-    /// What is known of calls that the end of the answer cut off: those that are whole, and the last.
-    pub(super) fn unfinished(&self, text: &str, reader: &Reader, tools: &Tools) -> (Vec<Call>, Option<Call>) {
+    /// What is known of calls that the end of the answer cut off: those that are whole, then the last. Nothing where no
+    /// call is to be seen.
+    pub(super) fn unfinished(&self, text: &str, reader: &Reader, tools: &Tools) -> Vec<Part> {
         // Behind `at` stands what may be a mark.
         let part = || &text[self.from..self.at];
         let last = match self.stage {
@@ -277,7 +279,7 @@ impl Reading {
             }
             Stage::Start | Stage::Name => None,
         };
-        (Vec::new(), last)
+        last.map(Part::Unfinished).into_iter().collect()
     }
 }
 
@@ -368,22 +370,28 @@ fn other_key(arguments: &str) -> &'static str {
     if arguments == "arguments" { "parameters" } else { "arguments" }
 }
 
-/// The calls of an object or list that is not whole, the last of them apart; none where it is no beginning of JSON.
-fn unfinished_objects(text: &str, body: &CallBody) -> (Vec<Call>, Option<Call>) {
+/// The calls of an object or list that is not whole, then the last or, where that does not say which tool it calls, its
+/// text. Nothing where it is no beginning of JSON or no call is to be seen.
+fn unfinished_objects(text: &str, body: &CallBody) -> Vec<Part> {
     if !is_begun(text) {
-        return (Vec::new(), None);
+        return Vec::new();
     }
-    let (mut whole, mut rest) = (Vec::new(), text.trim_ascii_start());
+    let (mut parts, mut rest) = (Vec::new(), text.trim_ascii_start());
     if let Some(list) = rest.strip_prefix('[') {
         let between = [' ', '\t', '\n', '\r', ','];
         rest = list.trim_start_matches(between);
         while let Scanned::End(end) = JsonScan::default().scan(rest, 0) {
-            let Some(calls) = object_calls(&rest[..end], body) else { return (Vec::new(), None) };
-            whole.extend(calls);
+            let Some(calls) = object_calls(&rest[..end], body) else { return Vec::new() };
+            parts.extend(calls.into_iter().map(Part::Call));
             rest = rest[end..].trim_start_matches(between);
         }
     }
-    (whole, unfinished_object(rest, body))
+    match unfinished_object(rest, body) {
+        Some(call) => parts.push(Part::Unfinished(call)),
+        None if !parts.is_empty() => parts.push(Part::Content(rest.to_owned())),
+        None => {}
+    }
+    parts
 }
 
 /// Name and arguments of an object that is not whole.
