@@ -10,6 +10,7 @@
 
 use super::format::ROWS;
 use crate::activations::Tile;
+use crate::isa::align_spilled;
 use crate::isa::dot::{Dot, FLOATS, INTEGERS, Unpack, WORDS};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -422,6 +423,7 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
     t: &Tile<'_>,
     out: &mut [f32],
 ) {
+    align_spilled();
     let (n, columns) = (k / 128, d.of::<C>());
     check::<D>(panel.len(), F::panel_bytes(k), t, k, columns, out);
     assert!(t.scales.len() == n * columns && t.sums.len() == n * 4 * columns);
