@@ -18,11 +18,12 @@
 //! broadcasts four consecutive k of a column with one load. Values lie as `[k][c]` floats, or as `[k/2][c]` pairs of
 //! bfloat16 in a word, the first in its lower half, where an instruction takes those (`Level::bf16_pairs`).
 //! Instructions that multiply matrices read codes as
-//! `[k/8][c][8]` (`Level::run`). Where codes of weights are shifted to be unsigned (`Level::starts`), `starts` holds what
-//! the shift adds to a product, negated, once for all matrices: `[k/32][c]` or, of [`Grid::A128`], `[k/32][3][c]`: for
-//! the 32 values, for the first 16 and for the last.
+//! `[k/8][c][8]` (`Level::run`). Where sums of products do not begin at nothing (`Level::starts`), `starts` holds what they
+//! begin at, once for all matrices: `[k/32][c]` or, of [`Grid::A128`], `[k/32][3][c]`: for the 32 values, for the first 16
+//! and for the last. Where codes of weights are shifted to be unsigned that is what the shift adds to a product, negated;
+//! where sums have two lanes of 16 bits, the sums of the codes that each multiplies, two in a word.
 
-use crate::isa::{Isa, Level, Moments, Tier, dispatch};
+use crate::isa::{Isa, Level, Moments, Starts, Tier, dispatch};
 use crate::matmul::format::bf16::counted;
 use crate::memory::Disjoint;
 use crate::pool::Pool;
@@ -149,7 +150,7 @@ impl TileOut<'_> {
     fn part(&mut self, grid: Grid, c: usize, first: usize, last: usize) -> TileOut<'_> {
         let [from, to] = [first, last].map(|k| {
             let (codes, scales, sums, pairs, values) = sizes(grid, k, self.level);
-            [codes, scales, sums, pairs, values, starts(grid, k)].map(|of_column| of_column * c)
+            [codes, scales, sums, pairs, values, starts(grid, k, self.level)].map(|of_column| of_column * c)
         });
         let peaks = peaks(grid, first)..peaks(grid, last);
         TileOut {
@@ -215,6 +216,7 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
             }
         }
         Grid::A128 => {
+            let lanes = out.level.starts() == Starts::Lanes;
             for (b, group) in x.as_chunks::<128>().0.iter().enumerate() {
                 let mut codes = [0_i8; 128];
                 out.scales[b * c + column] = quantise_group(isa, group, &mut codes);
@@ -228,9 +230,20 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
                     std::array::from_fn(|i| isa.sum_codes(&codes.as_chunks::<16>().0[i]))
                 };
                 if !out.starts.is_empty() {
-                    for (i, s) in s16.as_chunks::<2>().0.iter().enumerate() {
-                        for (j, s) in [s[0] + s[1], s[0], s[1]].into_iter().enumerate() {
-                            out.starts[((b * 4 + i) * 3 + j) * c + column] = -SHIFT * s;
+                    let starts = &mut out.starts[b * 12 * c + column..];
+                    if lanes {
+                        for (i, codes) in codes.as_chunks::<32>().0.iter().enumerate() {
+                            let [low, high] = isa.sums_of_lanes(codes);
+                            let both = [low[0] + high[0], low[1] + high[1]];
+                            for (j, [one, other]) in [both, low, high].into_iter().enumerate() {
+                                starts[(i * 3 + j) * c] = pair(one, other);
+                            }
+                        }
+                    } else {
+                        for (i, s) in s16.as_chunks::<2>().0.iter().enumerate() {
+                            for (j, s) in [s[0] + s[1], s[0], s[1]].into_iter().enumerate() {
+                                starts[(i * 3 + j) * c] = -SHIFT * s;
+                            }
                         }
                     }
                 }
@@ -320,7 +333,7 @@ pub(crate) struct Tile<'a> {
     pub(crate) sums: &'a [i32],
     /// A128: the sums of each 32 codes, two in a word.
     pub(crate) pairs: &'a [i32],
-    /// What the sums of shifted codes begin at; empty where none are shifted alike.
+    /// What sums of codes that were taken apart begin at; empty where that is nothing.
     pub(crate) starts: &'a [i32],
     /// A128: of each 128 values; empty where nobody reads it.
     pub(crate) peaks: &'a [Peaks],
@@ -405,7 +418,7 @@ impl Activations {
         let (start, end) = self.bounds(t);
         let per = |values: usize| start * values..end * values;
         let (codes, scales, sums, pairs, values) = sizes(self.grid, self.k, self.level);
-        let (starts, peaks) = (starts(self.grid, self.k), peaks(self.grid, self.k));
+        let (starts, peaks) = (starts(self.grid, self.k, self.level), peaks(self.grid, self.k));
         Tile {
             c: end - start,
             codes: &self.codes[per(codes)],
@@ -461,7 +474,8 @@ impl Activations {
         grow(&mut self.sums, sums * n);
         grow(&mut self.pairs, pairs * n);
         grow(&mut self.values, values * n);
-        let (starts, peaks) = if level.starts() { (starts(grid, k), peaks(grid, k)) } else { (0, 0) };
+        let starts = starts(grid, k, level);
+        let peaks = if level.starts() == Starts::Shift { peaks(grid, k) } else { 0 };
         self.starts.truncate(starts * n);
         grow(&mut self.starts, starts * n);
         self.peaks.truncate(peaks * n);
@@ -515,12 +529,12 @@ fn sizes(grid: Grid, k: usize, level: Level) -> (usize, usize, usize, usize, usi
     }
 }
 
-/// Elements per column of `starts`.
-fn starts(grid: Grid, k: usize) -> usize {
-    match grid {
-        Grid::F32 | Grid::BF16 => 0,
-        Grid::A32 => k / 32,
-        Grid::A128 => k / 32 * 3,
+/// Elements per column of `starts`. Lanes are of use to formats with a scale for each 16 values only.
+fn starts(grid: Grid, k: usize, level: Level) -> usize {
+    match (grid, level.starts()) {
+        (Grid::A32, Starts::Shift) => k / 32,
+        (Grid::A128, Starts::Shift | Starts::Lanes) => k / 32 * 3,
+        _ => 0,
     }
 }
 

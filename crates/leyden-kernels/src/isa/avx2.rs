@@ -100,6 +100,17 @@ impl Isa for Avx2 {
         unsafe { super::x86::sum_codes(codes) }
     }
     #[inline(always)]
+    fn sums_of_lanes(self, codes: &[i8; 32]) -> [[i32; 2]; 2] {
+        // SAFETY: the token proves AVX2; codes are a vector.
+        unsafe {
+            let twos = _mm256_maddubs_epi16(_mm256_set1_epi8(1), _mm256_loadu_si256(codes.as_ptr().cast()));
+            let fours = _mm256_add_epi16(twos, _mm256_shuffle_epi32::<0b1110>(twos));
+            let sums = _mm256_add_epi16(fours, _mm256_shuffle_epi32::<1>(fours));
+            [_mm256_extract_epi32::<0>(sums), _mm256_extract_epi32::<4>(sums)]
+                .map(|s| [i32::from(s as i16), s >> 16])
+        }
+    }
+    #[inline(always)]
     fn moments(self, codes: &[i8; 128]) -> Moments {
         // SAFETY: the token proves AVX2; a quarter of the codes is a vector.
         unsafe {

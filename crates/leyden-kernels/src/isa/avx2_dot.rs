@@ -1,9 +1,11 @@
 //! [`Dot`] on AVX2: 16 rows as two registers of 8.
 //!
 //! Unsigned codes are multiplied by `vpmaddubsw` and summed in 16 bits as long as they fit (`matmul::family`
-//! counts); the scale rides on the widening `vpmaddwd`. Signed codes go through absolute values and `vpsignb`,
-//! which shares the multiply ports, and are widened at once.
+//! counts); the scale rides on the widening `vpmaddwd`. Codes with an offset have smaller sums without it, and those of 16
+//! values of Q6_K fit: they begin at the offset's share, negated, and may wrap on the way. Signed codes go through absolute
+//! values and `vpsignb`, which shares the multiply ports, and are widened at once.
 
+use super::Starts;
 use super::dot::{Dot, Unpack, Whole};
 use super::x86::{join_max, join_sum};
 use std::arch::x86_64::*;
@@ -265,6 +267,13 @@ impl Dot for Avx2Dot {
 
     const NARROW: bool = true;
     const SIGNED_ZERO: i32 = 0;
+    const STARTS: Starts = Starts::Lanes;
+    const PARTS_TOGETHER: usize = 2;
+
+    #[inline(always)]
+    unsafe fn begin(self, start: *const i32, zero: i32) -> V {
+        with!([_mm256_mullo_epi16(_mm256_set1_epi32(*start), _mm256_set1_epi16(-zero as i16)); 2])
+    }
 
     #[inline(always)]
     unsafe fn start(self, _sum: *const i32, _zero: i32) -> V {
@@ -290,6 +299,26 @@ impl Dot for Avx2Dot {
                 }
             }
         }
+    }
+
+    #[inline(always)]
+    unsafe fn products_of_part<U: Unpack, const SIGNED: bool, const C: usize, const HIGH: bool>(
+        self,
+        from: [V; C],
+        w: *const u8,
+        a: *const i8,
+    ) -> [V; C] {
+        let mut s = from;
+        for g in 0..4 {
+            // SAFETY: the caller's weights are those of 32 values.
+            let (low, high) = unsafe { U::pair(self, w, g) };
+            let (codes, group) = if HIGH { (high, g + 4) } else { (low, g) };
+            for c in 0..C {
+                // SAFETY: the caller's activations hold C words at each of eight k-groups.
+                s[c] = unsafe { self.dot::<SIGNED>(s[c], codes, a.add((group * C + c) * 4)) };
+            }
+        }
+        s
     }
 
     #[inline(always)]

@@ -140,7 +140,7 @@ impl Dot for Avx512Dot {
         })
     }
     #[inline(always)]
-    unsafe fn begin(self, start: *const i32) -> __m512i {
+    unsafe fn begin(self, start: *const i32, _zero: i32) -> __m512i {
         with!(_mm512_set1_epi32(*start))
     }
     #[inline(always)]

@@ -4,6 +4,7 @@
 //! such as Zen 5 with vectors of 512 bits, then wait for the loads. Everything is the two values that one panel each would
 //! have, in the same order.
 
+use super::Starts;
 use super::avx512_dot::Avx512Dot;
 use super::dot::{Dot, Unpack};
 use crate::matmul::format::ROWS;
@@ -79,7 +80,7 @@ impl Dot for Avx512Pair {
     const PARTS_TOGETHER: usize = 0;
     const NARROW: bool = Avx512Dot::NARROW;
     const SIGNED_ZERO: i32 = Avx512Dot::SIGNED_ZERO;
-    const STARTS: bool = Avx512Dot::STARTS;
+    const STARTS: Starts = Avx512Dot::STARTS;
     const WORDS: bool = Avx512Dot::WORDS;
 
     #[inline(always)]
@@ -129,9 +130,9 @@ impl Dot for Avx512Pair {
     }
 
     #[inline(always)]
-    unsafe fn begin(self, start: *const i32) -> Self::Part {
+    unsafe fn begin(self, start: *const i32, zero: i32) -> Self::Part {
         // SAFETY: the caller's promise.
-        [unsafe { self.one.begin(start) }; 2]
+        [unsafe { self.one.begin(start, zero) }; 2]
     }
     #[inline(always)]
     unsafe fn start(self, sum: *const i32, zero: i32) -> Self::Part {

@@ -52,7 +52,7 @@ impl Dot for AvxVnniDot {
         })
     }
     #[inline(always)]
-    unsafe fn begin(self, start: *const i32) -> V {
+    unsafe fn begin(self, start: *const i32, _zero: i32) -> V {
         with!([_mm256_set1_epi32(*start); 2])
     }
     #[inline(always)]

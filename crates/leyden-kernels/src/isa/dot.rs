@@ -9,6 +9,7 @@
 //!
 //! Every method is `#[inline(always)]` and is only called inside a function compiled for the instruction set.
 
+use super::Starts;
 use std::ops::Range;
 
 /// How a format's codes of 32 values of 16 rows become bytes.
@@ -61,9 +62,8 @@ pub(crate) trait Dot: Copy {
     const NARROW: bool;
     /// What is added to signed codes to make them unsigned; its share leaves through the sums of activations.
     const SIGNED_ZERO: i32;
-    /// Whether codes that were taken apart ahead are all shifted alike, so that sums begin at what the batch says
-    /// (`activations::Tile::starts`).
-    const STARTS: bool = false;
+    /// What sums of codes that were taken apart ahead begin at, as the batch says (`activations::Tile::starts`).
+    const STARTS: Starts = Starts::None;
     /// Whether scaling sums that fit 16 bits is one instruction, so that it pays to know where they do.
     const WORDS: bool = false;
 
@@ -110,7 +110,7 @@ pub(crate) trait Dot: Copy {
         // SAFETY: the caller's promise; the vector is 16 bytes.
         unsafe { p.cast::<Self::Bytes>().write_unaligned(a) };
     }
-    /// Every code plus `b`, wrapping; with [`Dot::STARTS`] only.
+    /// Every code plus `b`, wrapping; with [`Starts::Shift`] only.
     fn shift(self, a: Self::Codes, _b: u8) -> Self::Codes {
         a
     }
@@ -118,8 +118,9 @@ pub(crate) trait Dot: Copy {
     fn add_squares(self, total: Self::Ints, _codes: Self::Codes) -> Self::Ints {
         total
     }
-    /// No products yet, and the column's number at `start`; with [`Dot::STARTS`] only.
-    unsafe fn begin(self, _start: *const i32) -> Self::Part {
+    /// No products yet, and the column's number at `start`, of a format in which `zero` is the code of 0; with
+    /// [`Dot::STARTS`] only.
+    unsafe fn begin(self, _start: *const i32, _zero: i32) -> Self::Part {
         self.none()
     }
     /// No products yet, less `zero` times the activations' sum at `sum` where the set subtracts it first.

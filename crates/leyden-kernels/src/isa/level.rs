@@ -24,6 +24,18 @@ pub enum Level {
     I8mm,
 }
 
+/// What the sums of products with codes that were taken apart ahead begin at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Starts {
+    /// Nothing.
+    None,
+    /// Codes are all shifted to be unsigned by the same number; what takes the products of that number back.
+    Shift,
+    /// Sums are of 16 bits, two a row, and hold those of a format with an offset only without it; the sums of the
+    /// activations that each of the two multiplies. Of formats with a scale for each 16 values.
+    Lanes,
+}
+
 /// What a level is and how its kernels read.
 struct About {
     level: Level,
@@ -37,7 +49,7 @@ struct About {
     /// Columns in the widest tile of integers and of floats: as many as registers hold sums for. Those of integers lie
     /// beside their totals.
     columns: [usize; 2],
-    starts: bool,
+    starts: Starts,
     together: usize,
     bf16_pairs: bool,
 }
@@ -59,7 +71,7 @@ impl About {
             detected,
             shares: None,
             columns: [4; 2],
-            starts: false,
+            starts: Starts::None,
             together: 1,
             bf16_pairs: false,
         }
@@ -95,11 +107,15 @@ const TABLE: [About; Level::ALL.len()] = {
     const MOST: [usize; 2] = [Level::MAX_COLUMNS; 2];
     [
         About::new(Level::Scalar, "scalar", None, "none", || true),
-        About { columns: [4, 6], ..About::new(Level::Avx2, "avx2", X86, "avx2, fma, f16c", detected!(x86)) },
+        About {
+            columns: [4, 6],
+            starts: Starts::Lanes,
+            ..About::new(Level::Avx2, "avx2", X86, "avx2, fma, f16c", detected!(x86))
+        },
         About {
             shares: Some(Level::Avx2),
             columns: [6; 2],
-            starts: true,
+            starts: Starts::Shift,
             ..About::new(
                 Level::AvxVnni,
                 "avxvnni",
@@ -110,7 +126,7 @@ const TABLE: [About; Level::ALL.len()] = {
         },
         About {
             columns: MOST,
-            starts: true,
+            starts: Starts::Shift,
             ..About::new(
                 Level::Avx512,
                 "avx512",
@@ -122,7 +138,7 @@ const TABLE: [About; Level::ALL.len()] = {
         About {
             shares: Some(Level::Avx512),
             columns: MOST,
-            starts: true,
+            starts: Starts::Shift,
             bf16_pairs: true,
             ..About::new(
                 Level::Avx512Bf16,
@@ -221,8 +237,8 @@ impl Level {
         self.about().columns[grid.is_float() as usize]
     }
 
-    /// Whether codes of weights are shifted to be unsigned, and products begin at what takes that back.
-    pub(crate) const fn starts(self) -> bool {
+    /// What sums of products begin at where panels were taken apart.
+    pub(crate) const fn starts(self) -> Starts {
         self.about().starts
     }
 

@@ -41,6 +41,7 @@ pub(crate) mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub(crate) use level::Starts;
 pub use level::{Level, Tier};
 
 /// What a level has that multiplies pairs of bfloat16 by an instruction of their own.
@@ -187,6 +188,15 @@ pub(crate) trait Isa: Copy {
     fn sum_codes(self, codes: &[i8; 16]) -> i32 {
         codes.iter().map(|&v| i32::from(v)).sum()
     }
+    /// The sums of the first and of the last 16 of 32 codes: of the first two of each four, and of the others.
+    #[inline(always)]
+    fn sums_of_lanes(self, codes: &[i8; 32]) -> [[i32; 2]; 2] {
+        let mut sums = [[0; 2]; 2];
+        for (i, &code) in codes.iter().enumerate() {
+            sums[i / 16][i / 2 % 2] += i32::from(code);
+        }
+        sums
+    }
     /// What each sixteen of 128 codes sum up to, their magnitudes and their squares; no code is -128.
     #[inline(always)]
     fn moments(self, codes: &[i8; 128]) -> Moments {
@@ -219,11 +229,11 @@ pub(crate) fn align_spilled() {
     #[cfg(target_arch = "x86_64")]
     {
         #[repr(align(64))]
-        struct Line(#[allow(dead_code)] [u8; 64]);
+        struct Line(#[expect(dead_code, reason = "room, never read")] [u8; 64]);
         let line = std::mem::MaybeUninit::<Line>::uninit();
         // SAFETY: no instruction; it takes the address so that there is one.
         unsafe {
-            std::arch::asm!("/* {0} */", in(reg) line.as_ptr(), options(nomem, nostack, preserves_flags));
+            std::arch::asm!("/* {0} */", in(reg) line.as_ptr(), options(readonly, nostack, preserves_flags));
         }
     }
 }
@@ -645,6 +655,22 @@ mod tests {
                 assert_eq!(of_on(tier, &codes), of_on(Tier::SCALAR, &codes), "{}", tier.level());
             }
         }
+    }
+
+    #[test]
+    fn sums_of_lanes_agree_on_every_tier() {
+        #[inline(always)]
+        fn of<I: Isa>(isa: I, codes: &[i8; 32]) -> [[i32; 2]; 2] {
+            isa.sums_of_lanes(codes)
+        }
+        dispatch!(fn of_on => of(codes: &[i8; 32]) -> [[i32; 2]; 2]);
+        for codes in [[-127; 32], [127; 32], std::array::from_fn(|i| ((i * 89) % 255) as u8 as i8)] {
+            for tier in Tier::available() {
+                assert_eq!(of_on(tier, &codes), of_on(Tier::SCALAR, &codes), "{}", tier.level());
+            }
+        }
+        let codes: [i8; 32] = std::array::from_fn(|i| i as i8);
+        assert_eq!(of_on(Tier::SCALAR, &codes), [[52, 68], [180, 196]]);
     }
 
     #[test]

@@ -46,7 +46,7 @@ macro_rules! unsigned_products {
     () => {
         const NARROW: bool = false;
         const SIGNED_ZERO: i32 = 128;
-        const STARTS: bool = true;
+        const STARTS: $crate::isa::Starts = $crate::isa::Starts::Shift;
         const WORDS: bool = true;
 
         #[inline(always)]
@@ -55,7 +55,7 @@ macro_rules! unsigned_products {
                 return self.none();
             }
             // SAFETY: the caller's promise.
-            unsafe { self.begin(&(*sum).wrapping_mul(-zero)) }
+            unsafe { self.begin(&(*sum).wrapping_mul(-zero), zero) }
         }
         #[inline(always)]
         unsafe fn products<U: Unpack, const SIGNED: bool, const C: usize, const P: usize>(

@@ -6,12 +6,14 @@
 //! integers, and so the results the same bits. A format and level has such kernels where `leyden hwbench --columns 516`
 //! shows that they pay: bytes are read from a farther cache than bits, which may outweigh what taking formats apart costs.
 //!
-//! Where [`Dot::STARTS`] says so, codes are shifted to be unsigned, all by the same number, and sums begin at what takes
-//! that back: then neither the offset of a format nor its signs cost a tile anything.
+//! With [`Starts::Shift`] codes are shifted to be unsigned, all by the same number, and sums begin at what takes that back:
+//! then neither the offset of a format nor its signs cost a tile anything. With [`Starts::Lanes`] they stay what they are,
+//! and sums begin at what takes the offset back.
 
 use super::family::{Codes, Factors, NO_NORMS, OF_BLOCKS, Simple, Super, norms_of, prefetch};
 use super::format::ROWS;
 use crate::activations::SHIFT;
+use crate::isa::Starts;
 use crate::isa::dot::{Dot, INTEGERS, Whole};
 use std::marker::PhantomData;
 
@@ -105,7 +107,10 @@ impl<F: Super> Super for Apart<F> {
 /// What is added to every code of a format whose sums begin at the batch's `starts`: those that are not unsigned and
 /// without offset from the beginning.
 const fn shift<D: Dot, F: Codes>() -> u8 {
-    if D::STARTS && (F::SIGNED || F::ZERO != 0) { (SHIFT - F::ZERO) as u8 } else { 0 }
+    match D::STARTS {
+        Starts::Shift if F::SIGNED || F::ZERO != 0 => (SHIFT - F::ZERO) as u8,
+        _ => 0,
+    }
 }
 
 /// Takes 32 values of 16 rows apart.

@@ -10,8 +10,8 @@
 
 use super::format::ROWS;
 use crate::activations::Tile;
-use crate::isa::align_spilled;
 use crate::isa::dot::{Dot, FLOATS, INTEGERS, Unpack, WORDS};
+use crate::isa::{Starts, align_spilled};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -143,6 +143,13 @@ const fn steps<D: Dot, F: Codes>(per_step: i32) -> usize {
     }
 }
 
+/// Whether a format has a scale for each 16 values and codes that mean numbers of both signs, the sums of whose products fit
+/// 16 bits: eight a lane. Sums on the way may wrap.
+const fn fit_without_offset<F: Super>() -> bool {
+    let most = if F::ZERO > F::MAX - F::ZERO { F::ZERO } else { F::MAX - F::ZERO };
+    F::PARTS == 2 && !F::SIGNED && F::ZERO != 0 && 8 * most * A <= i16::MAX as i32
+}
+
 /// Checks that a tile's buffers are as long as the kernel will read. Cheap beside a panel.
 #[inline(always)]
 fn check<D: Dot>(panels: usize, panel: Option<usize>, t: &Tile<'_>, k: usize, c: usize, out: &[f32]) {
@@ -167,7 +174,7 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
         t.scales.len() == blocks * columns && t.sums.len() == blocks * columns && first >= blocks * stride
     );
     let zero = if SIGNED { D::SIGNED_ZERO } else { F::ZERO };
-    let starts = F::APART && D::STARTS && zero != 0;
+    let starts = F::APART && matches!(D::STARTS, Starts::Shift) && zero != 0;
     assert!(!starts || t.starts.len() == blocks * columns);
     let (t, out) = (&t.after(d.first()), &mut out[d.first() * ROWS..]);
     let steps = const { steps::<D, F>(2) };
@@ -184,7 +191,7 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
                 if chunk == 0 {
                     for c in 0..C {
                         s[c] = if starts {
-                            d.begin(t.starts.as_ptr().add(b * columns + c * D::COLUMNS))
+                            d.begin(t.starts.as_ptr().add(b * columns + c * D::COLUMNS), zero)
                         } else {
                             d.start(sums.add(c * D::COLUMNS), zero)
                         };
@@ -429,7 +436,12 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
     assert!(t.scales.len() == n * columns && t.sums.len() == n * 4 * columns);
     assert!(t.pairs.len() == n * 2 * columns);
     // What shifted codes add is either what sums begin at, or leaves with the scaled sums of activations.
-    let starts = F::APART && D::STARTS && (SIGNED || F::ZERO != 0);
+    let starts = F::APART
+        && match D::STARTS {
+            Starts::None => false,
+            Starts::Shift => SIGNED || F::ZERO != 0,
+            Starts::Lanes => const { fit_without_offset::<F>() },
+        };
     assert!(!starts || t.starts.len() == k / 32 * 3 * columns);
     // Whether sums fit 16 bits is known of the format, or seen of the tile, or not worth looking: with few columns most
     // instructions are about the weights.
@@ -509,7 +521,7 @@ unsafe fn scaled_half<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const
     let mut scaled = [d.zeros(); C];
     // SAFETY: the caller's promise.
     unsafe {
-        if F::APART && D::STARTS && HOW == INTEGERS && F::EXACT_64 && zero == 0 {
+        if F::APART && D::WORDS && HOW == INTEGERS && F::EXACT_64 && zero == 0 {
             for quarter in 0..2 {
                 let first = half * 4 + quarter * 2;
                 let total = blocks::<D, F, SIGNED, FLOATS, C>(d, f, t, sb, first..first + 2, starts);
@@ -589,13 +601,15 @@ unsafe fn block<D: Dot, F: Codes, const SIGNED: bool, const HOW: u8, const C: us
     starts: Option<*const i32>,
     total: &mut [D::Ints; C],
 ) {
-    if P == 2 && (C > D::PARTS_TOGETHER || starts.is_some()) {
+    let apart = C > D::PARTS_TOGETHER && const { steps::<D, F>(1) == 4 };
+    if P == 2 && (apart || starts.is_some()) {
         let mut from = [[d.none(); C]; 2];
         if let Some(starts) = starts {
             for (part, from) in from.iter_mut().enumerate() {
                 for (c, from) in from.iter_mut().enumerate() {
                     // SAFETY: the caller's promise.
-                    *from = unsafe { d.begin(starts.add((1 + part) * d.of::<C>() + c * D::COLUMNS)) };
+                    *from =
+                        unsafe { d.begin(starts.add((1 + part) * d.of::<C>() + c * D::COLUMNS), F::ZERO) };
                 }
             }
         }
@@ -617,7 +631,7 @@ unsafe fn block<D: Dot, F: Codes, const SIGNED: bool, const HOW: u8, const C: us
         if let Some(starts) = starts.filter(|_| chunk == 0) {
             for (c, s) in s[0].iter_mut().enumerate() {
                 // SAFETY: the caller's promise.
-                *s = unsafe { d.begin(starts.add(c * D::COLUMNS)) };
+                *s = unsafe { d.begin(starts.add(c * D::COLUMNS), F::ZERO) };
             }
         }
         let groups = chunk * steps..(chunk + 1) * steps;

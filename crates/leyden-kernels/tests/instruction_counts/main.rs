@@ -93,9 +93,10 @@ const PRODUCTS: &[Products] = &[
 /// taken apart ahead: instructions for all of them. One format of each loop, as counting so many takes seconds.
 const MANY: &[(Level, DType, [usize; 2], u64)] = &[
     (Level::Avx2, DType::Q4K, [4, 16], 34504),
-    (Level::AvxVnni, DType::Q5K, [4, 24], 45156),
+    (Level::Avx2, DType::Q6K, [4, 16], 39940),
+    (Level::AvxVnni, DType::Q5K, [4, 24], 45220),
     (Level::AvxVnni, DType::Q8_0, [4, 24], 32576),
-    (Level::Avx512, DType::Q5K, [4, 48], 40188),
+    (Level::Avx512, DType::Q5K, [4, 48], 40204),
     (Level::Avx512, DType::Q4_0, [4, 48], 32112),
     (Level::Avx512, DType::F16, [4, 12], 23112),
     (Level::Avx512Bf16, DType::BF16, [4, 12], 14168),
