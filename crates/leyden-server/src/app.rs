@@ -11,9 +11,9 @@ use crate::log::{Entry, Log};
 use crate::metrics::HttpMetrics;
 use crate::model::Model;
 use crate::options::ServerOptions;
+use crate::replicas::Replicas;
 use crate::routes::{self, Found};
 use crate::turns::Turns;
-use crate::worker::Worker;
 use hyper::body::{Body, Bytes};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A model with its worker.
+/// A model with its workers.
 pub(crate) struct Served {
     pub(crate) name: String,
     aliases: Vec<String>,
@@ -46,7 +46,7 @@ pub(crate) struct Served {
     pub(crate) format: OutputFormat,
     /// Special tokens that mark it; ascending.
     pub(crate) visible: Arc<[u32]>,
-    pub(crate) worker: Worker,
+    pub(crate) replicas: Replicas,
     pub(crate) kv_type: leyden_kernels::attention::KvType,
     pub(crate) context: usize,
     /// Tokens that the cache holds.
@@ -64,19 +64,19 @@ impl fmt::Debug for Served {
 }
 
 impl Served {
-    fn start(model: Model, log: Arc<Log>) -> Result<Served, Error> {
-        let worker = Worker::start(&model, log)?;
+    fn start(model: Model, log: &Arc<Log>) -> Result<Served, Error> {
+        let replicas = Replicas::start(&model, log)?;
         let config = model.decoder.config();
         let format = model.template.as_deref().map_or_else(OutputFormat::plain, OutputFormat::detect);
         let visible = format.visible_tokens(model.tokenizer.as_ref()).into();
         let blocks = leyden_kernels::attention::BLOCK_TOKENS;
         Ok(Served {
-            worker,
+            replicas,
             kv_type: model.worker.kv_type,
             context: model.worker.context,
             kv_tokens: model.worker.kv_tokens.div_ceil(blocks) * blocks,
             vocabulary: model.decoder.vocabulary(),
-            tier: model.cpu.tier(),
+            tier: model.cpus[0].tier(),
             width: config.width,
             pooling: model.pooling,
             name: model.name,
@@ -149,7 +149,7 @@ impl App {
             return Err(ErrorKind::DuplicateModel { name: pair[0].clone() }.into());
         }
         let log = Arc::new(log);
-        let start = |m| Served::start(m, Arc::clone(&log)).map(Arc::new);
+        let start = |m| Served::start(m, &log).map(Arc::new);
         let models = models.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
         Ok(Arc::new(App {
             turns: Turns::new(available_parallelism().map_or(1, NonZero::get), options.keys.is_some()),
@@ -210,7 +210,7 @@ impl App {
 
     /// Ends the requests that run.
     pub(crate) fn end_requests(&self) {
-        self.models.iter().for_each(|m| m.worker.close());
+        self.models.iter().for_each(|m| m.replicas.close());
     }
 
     pub(crate) fn log(&self) -> &Log {

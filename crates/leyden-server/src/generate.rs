@@ -58,7 +58,7 @@ impl Drop for Reserved {
     }
 }
 
-/// Hands a request to the model's worker.
+/// Hands a request to one of the model's workers.
 pub(crate) async fn submit(
     app: Arc<App>,
     call: Call,
@@ -102,7 +102,7 @@ pub(crate) async fn submit(
         f.model = Some(model.name.clone());
         f.prompt_tokens = Some(prompt);
     });
-    model.worker.submit(job).map_err(|e| match e {
+    model.replicas.submit(job).map_err(|e| match e {
         Unreachable::Busy => {
             ApiError::unavailable("overloaded", "the server is overloaded", Duration::from_secs(1))
         }

@@ -62,7 +62,7 @@ impl Histogram {
     }
 }
 
-/// What one model's worker counts.
+/// What one worker of a model counts.
 #[derive(Debug)]
 pub(crate) struct ModelMetrics {
     pub(crate) waiting: Counter,
@@ -191,13 +191,37 @@ const HISTOGRAMS: &[(&str, &str, Times)] = &[
     ("leyden_step_seconds", "Time of a step.", |m| &m.step),
 ];
 
+/// What one worker counts, and whose it is.
+pub(crate) struct Series<'a> {
+    pub(crate) model: &'a str,
+    /// Its number, where the model has several.
+    pub(crate) engine: Option<usize>,
+    pub(crate) metrics: &'a ModelMetrics,
+}
+
+impl Series<'_> {
+    /// Labels; the number has the name that vLLM gives it.
+    fn labels(&self, more: Option<(&str, &str)>) -> String {
+        let model = self.model.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+        let mut labels = format!("{{model_name=\"{model}\"");
+        if let Some(engine) = self.engine {
+            let _ = write!(labels, ",engine=\"{engine}\"");
+        }
+        if let Some((key, value)) = more {
+            let _ = write!(labels, ",{key}=\"{value}\"");
+        }
+        labels.push('}');
+        labels
+    }
+}
+
 /// The page for `/metrics`.
-pub(crate) fn page(models: &[(&str, &ModelMetrics)], http: &HttpMetrics, lines_dropped: u64) -> String {
+pub(crate) fn page(engines: &[Series<'_>], http: &HttpMetrics, lines_dropped: u64) -> String {
     let mut out = String::new();
     for (name, help, kind, read) in VALUES {
         head(&mut out, name, help, kind);
-        for (model, m) in models {
-            line(&mut out, name, &labels(model, None), read(m));
+        for one in engines {
+            line(&mut out, name, &one.labels(None), read(one.metrics));
         }
     }
     for (name, help, key, names, of) in [
@@ -210,16 +234,16 @@ pub(crate) fn page(models: &[(&str, &ModelMetrics)], http: &HttpMetrics, lines_d
         }),
     ] {
         head(&mut out, name, help, "counter");
-        for (model, m) in models {
+        for one in engines {
             for (i, value) in names.iter().enumerate() {
-                line(&mut out, name, &labels(model, Some((key, value))), of(m, i) as f64);
+                line(&mut out, name, &one.labels(Some((key, value))), of(one.metrics, i) as f64);
             }
         }
     }
     for (name, help, times) in HISTOGRAMS {
         head(&mut out, name, help, "histogram");
-        for (model, m) in models {
-            histogram(&mut out, name, model, times(m));
+        for one in engines {
+            histogram(&mut out, name, one, times(one.metrics));
         }
     }
     head(&mut out, "leyden_http_responses_total", "Responses by class of status.", "counter");
@@ -250,23 +274,15 @@ fn line(out: &mut String, name: &str, labels: &str, value: f64) {
     let _ = writeln!(out, "{name}{labels} {value}");
 }
 
-fn labels(model: &str, more: Option<(&str, &str)>) -> String {
-    let model = model.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
-    match more {
-        Some((key, value)) => format!("{{model_name=\"{model}\",{key}=\"{value}\"}}"),
-        None => format!("{{model_name=\"{model}\"}}"),
-    }
-}
-
-fn histogram(out: &mut String, name: &str, model: &str, h: &Histogram) {
+fn histogram(out: &mut String, name: &str, of: &Series<'_>, h: &Histogram) {
     let mut sum = 0;
     for (i, count) in h.counts.iter().enumerate() {
         sum += count.load(Ordering::Relaxed);
         let bound = h.bounds.get(i).map_or_else(|| "+Inf".to_owned(), f64::to_string);
-        let labels = labels(model, Some(("le", &bound)));
+        let labels = of.labels(Some(("le", &bound)));
         line(out, &format!("{name}_bucket"), &labels, sum as f64);
     }
-    let labels = labels(model, None);
+    let labels = of.labels(None);
     line(out, &format!("{name}_sum"), &labels, h.sum_ns.load(Ordering::Relaxed) as f64 * 1e-9);
     line(out, &format!("{name}_count"), &labels, sum as f64);
 }
@@ -281,7 +297,8 @@ mod tests {
         for ms in [1, 5, 6, 2_000_000] {
             m.queue.observe(Duration::from_millis(ms));
         }
-        let page = page(&[("a\"b", &m)], &HttpMetrics::default(), 0);
+        let one = Series { model: "a\"b", engine: None, metrics: &m };
+        let page = page(&[one], &HttpMetrics::default(), 0);
         let value = |bound: &str| {
             let start =
                 format!("vllm:request_queue_time_seconds_bucket{{model_name=\"a\\\"b\",le=\"{bound}\"}} ");

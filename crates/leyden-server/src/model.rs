@@ -17,8 +17,8 @@ pub struct Model {
     pub aliases: Vec<String>,
     /// Its weights.
     pub decoder: Arc<Decoder>,
-    /// The processor that it runs on.
-    pub cpu: Arc<Cpu>,
+    /// The processors that it runs on: an engine on each, at least one.
+    pub cpus: Vec<Arc<Cpu>>,
     /// Its tokenizer.
     pub tokenizer: Arc<dyn Tokenizer>,
     /// Its chat template, if it has one.
@@ -29,7 +29,7 @@ pub struct Model {
     pub sequence_breakers: Vec<String>,
     /// How the vectors of texts are made.
     pub pooling: Pooling,
-    /// Its engine.
+    /// Each of its engines.
     pub worker: WorkerOptions,
 }
 

@@ -42,7 +42,7 @@ impl Default for ServerOptions {
     }
 }
 
-/// Of one model's engine.
+/// Of each engine of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerOptions {
     /// How keys and values are stored.

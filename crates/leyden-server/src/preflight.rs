@@ -59,7 +59,7 @@ pub fn plan_memory(need: &Need, available: Option<u64>) -> Result<MemoryPlan, St
     plan(need, left, &format!("{} MiB are available besides the weights", available.unwrap_or(0) >> 20))
 }
 
-/// Divides `available` bytes among several models whose weights are in memory already, in proportion to what each could
+/// Divides `available` bytes among several engines whose weights are in memory already, in proportion to what each could
 /// use.
 ///
 /// # Errors
@@ -74,7 +74,7 @@ pub fn plan_memories(needs: &[Need], available: Option<u64>) -> Result<Vec<Memor
     let divide = |(i, need): (usize, &Need)| {
         let part = left.map(|left| (left as f64 * (need.most_bytes() / all.max(1.0))) as u64);
         let what = format!(
-            "{} MiB are available besides the weights and workspaces of {} models, its part of that is {} MiB",
+            "{} MiB are available besides the weights and workspaces of {} engines, its part of that is {} MiB",
             available.unwrap_or(0) >> 20,
             needs.len(),
             part.unwrap_or(0) >> 20,
@@ -191,7 +191,7 @@ mod tests {
         let asked = Need { kv_tokens: Some(4096), ..NEED };
         assert!(plan_memory(&asked, Some(8 << 30)).is_ok());
         let (which, what) = plan_memories(&[asked, asked], Some(8 << 30)).unwrap_err();
-        assert!(which == 0 && what.contains("of 2 models, its part of that is 3586 MiB"), "{what}");
+        assert!(which == 0 && what.contains("of 2 engines, its part of that is 3586 MiB"), "{what}");
         assert!(what.contains("--kv-tokens 3584"), "{what}");
         assert!(plan_memories(&[asked, asked], Some(16 << 30)).is_ok());
         assert_eq!(plan_memories(&[asked], Some(8 << 30)).unwrap().len(), 1);

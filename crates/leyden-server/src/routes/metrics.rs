@@ -3,15 +3,19 @@
 use crate::app::{App, Call, plain};
 use crate::body::Reply;
 use crate::error::ApiError;
-use crate::metrics::page;
+use crate::metrics::{Series, page};
 use crate::openapi::operation;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub(super) async fn answer(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
-    let models: Vec<_> = app.models.iter().map(|m| (m.name.as_str(), m.worker.metrics.as_ref())).collect();
-    let page = page(&models, &app.http, app.log().dropped());
+    let engines = app.models.iter().flat_map(|m| {
+        let several = m.replicas.metrics().count() > 1;
+        let series = move |(i, metrics)| Series { model: &m.name, engine: several.then_some(i), metrics };
+        m.replicas.metrics().map(Arc::as_ref).enumerate().map(series)
+    });
+    let page = page(&engines.collect::<Vec<_>>(), &app.http, app.log().dropped());
     Ok(plain(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page))
 }
 

@@ -279,7 +279,7 @@ fn forms_are_the_same_on_any_number_of_threads() {
         for threads in [1, 3] {
             let cpu = Arc::new(Cpu::new(Tier::best(), threads).unwrap());
             let log = Log::new(LogFormat::Json, Box::new(Lines::default())).unwrap();
-            let model = Model { cpu, ..model(worker_options()) };
+            let model = Model { cpus: vec![cpu], ..model(worker_options()) };
             let app = App::start(vec![model], ServerOptions::default(), log).unwrap();
             let (a, b) = tokio::join!(ask(&app, COMPLETIONS, body(1)), ask(&app, COMPLETIONS, body(2)));
             let texts: Vec<Value> =

@@ -146,7 +146,7 @@ fn a_flood_of_one_key_does_not_drown_another() {
                 as_key(&app, "POST", COMPLETIONS, Some("ada"), &story(i, 60).to_string()).await.0
             });
         }
-        let m = Arc::clone(&app.models[0].worker.metrics);
+        let m = super::metrics(&app);
         super::until("the flood is there", || m.running.get() > 0).await;
         let (status, ..) = as_key(&app, "POST", COMPLETIONS, Some("bob"), &story(50, 10).to_string()).await;
         assert_eq!(status, 200);
@@ -169,7 +169,7 @@ fn one_request_has_its_share_beside_a_flood() {
         for i in 0..40 {
             all.spawn(stream_as(Arc::clone(&app), "ada", story(i, 60), Arc::clone(&told)));
         }
-        let m = Arc::clone(&app.models[0].worker.metrics);
+        let m = super::metrics(&app);
         super::until("the flood waits", || m.running.get() + m.waiting.get() == 40).await;
         super::until("the flood runs", || !told.lock().unwrap().is_empty()).await;
         let came = told.lock().unwrap().len();

@@ -7,6 +7,7 @@ mod costs;
 mod edges;
 mod keys;
 mod operations;
+mod replicas;
 mod shapes;
 mod streams;
 mod supervision;
@@ -15,6 +16,7 @@ mod tools;
 use crate::app::App;
 use crate::body::Reply;
 use crate::log::{Log, LogFormat};
+use crate::metrics::ModelMetrics;
 use crate::{Model, ServerOptions, WorkerOptions};
 use hyper::body::{Body, Bytes};
 use hyper::{Request, Response};
@@ -70,7 +72,7 @@ fn model(worker: WorkerOptions) -> Model {
         name: "storyteller".to_owned(),
         aliases: vec!["gpt-4o".to_owned()],
         decoder,
-        cpu,
+        cpus: vec![cpu],
         tokenizer,
         template: None,
         sampling: SamplingParams::default(),
@@ -186,9 +188,14 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// What the first engine counts.
+fn metrics(app: &App) -> Arc<ModelMetrics> {
+    Arc::clone(app.models[0].replicas.metrics().next().unwrap())
+}
+
 /// Whether no request is left in the worker and all of the cache is free.
 fn at_rest(app: &App) -> bool {
-    let m = &app.models[0].worker.metrics;
+    let m = metrics(app);
     m.waiting.get() + m.running.get() + m.kv_blocks_used.get() == 0
 }
 

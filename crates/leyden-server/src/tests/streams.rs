@@ -86,7 +86,7 @@ fn who_goes_gives_everything_back() {
         }
         assert_eq!(other.await.unwrap(), wanted);
         until("blocks come back", || at_rest(&app)).await;
-        let m = &app.models[0].worker.metrics;
+        let m = super::metrics(&app);
         assert!(m.generated_tokens.get() < 400 * rounds as u64, "they did not run to their ends");
     });
 }

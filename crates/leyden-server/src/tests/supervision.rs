@@ -18,7 +18,7 @@ fn a_panic_fails_a_step_and_the_server_goes_on() {
                 let app = Arc::clone(&app);
                 tokio::spawn(async move { events(&app, COMPLETIONS, story(5, 400)).await })
             };
-            let m = &app.models[0].worker.metrics;
+            let m = super::metrics(&app);
             until("it runs", || m.running.get() > 0 || running.is_finished()).await;
             let (status, answer) =
                 post(&app, COMPLETIONS, json!({ "prompt": [77, 5], "max_tokens": 4 })).await;
@@ -69,7 +69,7 @@ fn a_full_queue_is_said_to_be_full() {
         let answers = all.join_all().await;
         assert!(answers.iter().all(|a| [(200, false), (429, true)].contains(a)), "{answers:?}");
         assert!(answers.contains(&(429, true)) && answers.contains(&(200, false)), "{answers:?}");
-        let m = &app.models[0].worker.metrics;
+        let m = super::metrics(&app);
         let refused = answers.iter().filter(|a| a.0 == 429).count() as u64;
         assert_eq!(m.refused[0].get() + m.refused[1].get(), refused);
     });
@@ -81,7 +81,7 @@ fn choices_wait_for_places() {
     run(async {
         let worker = WorkerOptions { parallel: 2, queue: 2, queue_per_key: 2, ..worker_options() };
         let (app, _) = start(worker, ServerOptions::default());
-        let m = Arc::clone(&app.models[0].worker.metrics);
+        let m = super::metrics(&app);
         let mut many = story(1, 4);
         many["n"] = 8.into();
         many["prompt"] = vec!["The king and the"; 3].into();

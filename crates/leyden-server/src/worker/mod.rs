@@ -1,4 +1,4 @@
-//! The thread that computes: one per model.
+//! The thread that computes: one for each replica of a model.
 //!
 //! It drives the engine's scheduler and step, chooses tokens, and puts text into mailboxes. Everything that can be wrong
 //! about a request was found before it came here. A panic in a step fails the requests that run; the engine is then made
@@ -90,10 +90,10 @@ impl Worker {
     ///
     /// # Errors
     /// Memory or threads are short.
-    pub(crate) fn start(model: &crate::Model, log: Arc<Log>) -> Result<Worker, Error> {
+    pub(crate) fn start(model: &crate::Model, cpu: Arc<Cpu>, log: Arc<Log>) -> Result<Worker, Error> {
         let parts = Parts {
             decoder: Arc::clone(&model.decoder),
-            cpu: Arc::clone(&model.cpu),
+            cpu,
             tokenizer: Arc::clone(&model.tokenizer),
             options: model.worker,
             log,

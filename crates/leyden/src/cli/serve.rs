@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::io::Write;
+use std::iter;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use leyden::{GenerateOptions, KvType, LoadOptions, Model, ModelFile, PackCache, Pooling};
+use leyden::{GenerateOptions, KvType, LoadOptions, Model, ModelFile, PackCache, Pooling, Replicas};
 use leyden_kernels::topology::Topology;
 use leyden_server::{ApiKeys, LogFormat, MemoryPlan, Need, ServerOptions, WorkerOptions, plan_memories};
 
@@ -94,6 +95,10 @@ pub(crate) struct Args {
     /// Threads to read prompts with (also `-tb`); by default as many as to generate with
     #[arg(long, value_name = "T")]
     threads_batch: Option<usize>,
+    /// Engines that compute at the same time on one copy of the weights, each on a part of the processors: a number, or
+    /// `auto` for one per NUMA node. What is said of requests, tokens and threads is of each
+    #[arg(long, value_name = "N", default_value_t = Replicas::default())]
+    replicas: Replicas,
     /// Storage of keys and values: f32, f16 or q8_0
     #[arg(long, value_name = "TYPE", default_value_t = KvType::default(), value_parser = kv_type)]
     kv_type: KvType,
@@ -129,15 +134,21 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         }
         loaded.push((model, name(named, path)));
     }
-    // All weights are there now: what is left is for the caches.
-    let needs = loaded.iter().map(|(model, name)| need(args, model, name)).collect::<Result<Vec<_>, _>>()?;
-    let plans = plan_memories(&needs, Topology::detect().memory.usable_bytes())
-        .map_err(|(i, what)| Failure::new(format!("{}: {what}", loaded[i].1)))?;
-    let models: Vec<leyden_server::Model> = loaded
-        .into_iter()
-        .zip(&plans)
-        .map(|((model, name), plan)| ready(args, &model, name, plan, &mut aliases))
-        .collect();
+    // All weights are there now: what is left is for the caches, one for each engine.
+    let engines = || loaded.iter().flat_map(|of| iter::repeat_n(of, of.0.replicas().len()));
+    let needs = engines().map(|(model, name)| need(args, model, name)).collect::<Result<Vec<_>, _>>()?;
+    let plans = plan_memories(&needs, Topology::detect().memory.usable_bytes()).map_err(|(i, what)| {
+        let name = engines().nth(i).map_or("", |(_, name)| name);
+        Failure::new(format!("{name}: {what}"))
+    })?;
+    let mut models: Vec<leyden_server::Model> = Vec::new();
+    let mut plans = &plans[..];
+    for (model, name) in loaded {
+        // Engines of one model need the same, and so have the same plan.
+        let (of_model, rest) = plans.split_at(model.replicas().len());
+        plans = rest;
+        models.push(ready(args, &model, name, &of_model[0], &mut aliases));
+    }
     if let Some(unknown) = aliases.keys().next() {
         return Err(Failure::usage(format!("--alias: no model is called `{unknown}`")));
     }
@@ -170,7 +181,7 @@ fn options(args: &Args) -> LoadOptions {
         isa: args.arithmetic.isa,
         exact: args.arithmetic.exact,
         packs: args.packs.cache(),
-        ..LoadOptions::default()
+        replicas: args.replicas,
     }
 }
 
@@ -280,7 +291,7 @@ fn ready(
     leyden_server::Model {
         aliases: others,
         decoder: std::sync::Arc::clone(model.decoder()),
-        cpu: std::sync::Arc::clone(model.cpu()),
+        cpus: model.replicas().to_vec(),
         tokenizer: model.shared_tokenizer(),
         template: model.chat_template().cloned(),
         sampling: generate.sampling,

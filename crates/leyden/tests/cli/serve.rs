@@ -95,6 +95,45 @@ fn a_signal_ends_it_in_order() {
 }
 
 #[test]
+fn engines_of_one_model_answer_at_one_address() {
+    let ask = |server: &Server, path: &str, body: &str| {
+        let method = if body.is_empty() { "GET" } else { "POST" };
+        server.exchange(&format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+    };
+    let texts = |server: &Server| {
+        let text = |prompt: &str| {
+            let body = format!(
+                "{{\"prompt\":\"{prompt}\",\"max_tokens\":200,\"temperature\":0,\"ignore_eos\":true}}"
+            );
+            let answer = ask(server, "/v1/completions", &body);
+            let answer: serde_json::Value =
+                serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+            answer["choices"][0]["text"].clone()
+        };
+        thread::scope(|scope| {
+            let text = &text;
+            let all = ["Once upon", "The king", "A fox", "In winter"].map(|p| scope.spawn(move || text(p)));
+            all.map(|text| text.join().unwrap())
+        })
+    };
+    let one = Server::start(&["--log-format", "off"]);
+    let two = Server::start(&["--log-format", "off", "--replicas", "2", "--parallel", "1"]);
+    assert_eq!(texts(&two), texts(&one));
+    let metrics = ask(&two, "/metrics", "");
+    for engine in [0, 1] {
+        let steps = format!("leyden_steps_total{{model_name=\"storyteller\",engine=\"{engine}\"}} ");
+        let steps =
+            metrics.lines().find_map(|line| line.strip_prefix(&steps)).expect("each engine has its own");
+        assert_ne!(steps, "0", "engine {engine}");
+    }
+    assert_eq!((one.end().0, two.end().0), (Some(0), Some(0)));
+}
+
+#[test]
 fn wrong_usage_is_explained() {
     let files = Files::new();
     let keys = key_file(&files);
@@ -110,6 +149,7 @@ fn wrong_usage_is_explained() {
         (&["--kv-tokens", "4000000000"], 1, "what fits is"),
         (&["--alias", "a=b"], 2, "no model is called `a`"),
         (&["--parallel", "0"], 2, "--parallel"),
+        (&["--replicas", "0"], 2, "neither `auto` nor a number"),
         (&["--log-format", "xml"], 2, "no such form"),
         (&["--pooling", "max"], 2, "known: mean, cls, last"),
         (&["--connections-per-peer", "0"], 2, "--connections-per-peer"),
