@@ -59,9 +59,9 @@ pub(super) use with;
 impl Avx2Dot {
     /// Adds the products with the four activations at `word`.
     #[inline(always)]
-    unsafe fn dot<const SIGNED: bool>(self, part: V, codes: V, word: *const i8) -> V {
+    unsafe fn dot(self, signed: bool, part: V, codes: V, word: *const i8) -> V {
         let y = with!(_mm256_set1_epi32(word.cast::<i32>().read_unaligned()));
-        if SIGNED {
+        if signed {
             both!(|h| {
                 let p = _mm256_maddubs_epi16(_mm256_abs_epi8(codes[h]), _mm256_sign_epi8(y, codes[h]));
                 _mm256_add_epi32(part[h], _mm256_madd_epi16(p, _mm256_set1_epi16(1)))
@@ -294,32 +294,14 @@ impl Dot for Avx2Dot {
             for c in 0..C {
                 // SAFETY: the caller's activations hold C words at each of eight k-groups.
                 unsafe {
-                    s[0][c] = self.dot::<SIGNED>(s[0][c], low, a.add((g * C + c) * 4));
-                    s[P - 1][c] = self.dot::<SIGNED>(s[P - 1][c], high, a.add(((g + 4) * C + c) * 4));
+                    s[0][c] = self.dot(SIGNED, s[0][c], low, a.add((g * C + c) * 4));
+                    s[P - 1][c] = self.dot(SIGNED, s[P - 1][c], high, a.add(((g + 4) * C + c) * 4));
                 }
             }
         }
     }
 
-    #[inline(always)]
-    unsafe fn products_of_part<U: Unpack, const SIGNED: bool, const C: usize, const HIGH: bool>(
-        self,
-        from: [V; C],
-        w: *const u8,
-        a: *const i8,
-    ) -> [V; C] {
-        let mut s = from;
-        for g in 0..4 {
-            // SAFETY: the caller's weights are those of 32 values.
-            let (low, high) = unsafe { U::pair(self, w, g) };
-            let (codes, group) = if HIGH { (high, g + 4) } else { (low, g) };
-            for c in 0..C {
-                // SAFETY: the caller's activations hold C words at each of eight k-groups.
-                s[c] = unsafe { self.dot::<SIGNED>(s[c], codes, a.add((group * C + c) * 4)) };
-            }
-        }
-        s
-    }
+    super::x86::products_of_part!(SIGNED);
 
     #[inline(always)]
     fn add<const SIGNED: bool>(self, total: V, part: V) -> V {

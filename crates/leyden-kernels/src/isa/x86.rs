@@ -40,6 +40,32 @@ macro_rules! byte_operations {
 }
 pub(super) use byte_operations;
 
+/// [`super::dot::Dot::products_of_part`] by the token's own `dot`, which is told whether codes are `$signed`.
+macro_rules! products_of_part {
+    ($signed:expr) => {
+        #[inline(always)]
+        unsafe fn products_of_part<U: Unpack, const SIGNED: bool, const C: usize, const HIGH: bool>(
+            self,
+            from: [Self::Part; C],
+            w: *const u8,
+            a: *const i8,
+        ) -> [Self::Part; C] {
+            let mut s = from;
+            for g in 0..4 {
+                // SAFETY: the caller's weights are those of 32 values.
+                let (low, high) = unsafe { U::pair(self, w, g) };
+                let (codes, group) = if HIGH { (high, g + 4) } else { (low, g) };
+                for c in 0..C {
+                    // SAFETY: the caller's activations hold C words at each of eight k-groups.
+                    s[c] = unsafe { self.dot($signed, s[c], codes, a.add((group * C + c) * 4)) };
+                }
+            }
+            s
+        }
+    };
+}
+pub(super) use products_of_part;
+
 /// How [`super::dot::Dot`] multiplies by `vpdpbusd`, which adds the products of unsigned codes and signed activations without
 /// saturation: signed codes are offset by 128, and no sum is narrow. The token's own `dot` adds four products to each lane.
 macro_rules! unsigned_products {
@@ -80,26 +106,8 @@ macro_rules! unsigned_products {
                 }
             }
         }
-        #[inline(always)]
-        unsafe fn products_of_part<U: Unpack, const SIGNED: bool, const C: usize, const HIGH: bool>(
-            self,
-            from: [Self::Part; C],
-            w: *const u8,
-            a: *const i8,
-        ) -> [Self::Part; C] {
-            let shift = SIGNED && !U::SHIFTED;
-            let mut s = from;
-            for g in 0..4 {
-                // SAFETY: the caller's weights are those of 32 values.
-                let (low, high) = unsafe { U::pair(self, w, g) };
-                let (codes, group) = if HIGH { (high, g + 4) } else { (low, g) };
-                for c in 0..C {
-                    // SAFETY: the caller's activations hold C words at each of eight k-groups.
-                    s[c] = unsafe { self.dot(shift, s[c], codes, a.add((group * C + c) * 4)) };
-                }
-            }
-            s
-        }
+        super::x86::products_of_part!(SIGNED && !U::SHIFTED);
+
         #[inline(always)]
         unsafe fn finish(self, total: Self::Ints, _sum: *const i32, _zero: i32) -> Self::Ints {
             total
