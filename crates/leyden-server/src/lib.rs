@@ -1,7 +1,7 @@
 //! Models over HTTP: an OpenAI-compatible server.
 //!
-//! [`serve`] blocks until the process is told to stop. Each [`Model`] has a supervised thread (`worker`) for each of its
-//! replicas that drives the engine's scheduler and its one decode loop; the HTTP side checks and costs a whole request before it reaches that
+//! [`serve`] blocks until the process is told to stop. Each engine of a [`Model`] has one supervised thread (`worker`) that
+//! drives its scheduler and its one decode loop; the HTTP side checks and costs a whole request before it reaches that
 //! thread, and reads the answer from a mailbox. A request whose reader has gone ends within a step.
 //!
 //! There is no framework: `routes` has one table, in which every endpoint names its access, and one file per endpoint.

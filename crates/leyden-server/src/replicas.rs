@@ -20,8 +20,8 @@ const PLACES: usize = 1 << 16;
 
 /// One engine, and what it has been given.
 #[derive(Debug)]
-pub(crate) struct Replica {
-    pub(crate) worker: Worker,
+struct Replica {
+    worker: Worker,
     /// Requests that have not ended, by their mailboxes, and how many choices each has.
     given: Mutex<Vec<(Weak<Sender>, usize)>>,
 }
@@ -115,9 +115,8 @@ impl Replicas {
         // Whom it could join at once, and who have little more to do than the idlest.
         let near = |load: usize| load < self.parallel && load <= least + 1 + least / 4;
         let had = |place: &usize| usize::from(self.beginnings[*place].load(Ordering::Relaxed)).checked_sub(1);
-        let known = places.iter().rev().filter_map(had);
-        let chosen = known.into_iter().find(|had| loads.iter().any(|(load, i)| i == had && near(*load)));
-        let chosen = chosen.unwrap_or(idlest);
+        let can = |had: &usize| loads.iter().any(|(load, i)| i == had && near(*load));
+        let chosen = places.iter().rev().filter_map(had).find(can).unwrap_or(idlest);
         for place in places {
             self.beginnings[*place].store(chosen as u16 + 1, Ordering::Relaxed);
         }

@@ -393,8 +393,9 @@ fn report(line: &str) {
 #[test]
 fn sums_around_the_edge_of_16_bits() {
     let (rows, k, n) = (16, 512, 48);
-    // Codes of the largest magnitude of Q6_K, Q5_K and Q4_K, whose blocks have 16, 32 and 32 values.
-    for (largest, block) in [(63, 16_usize), (32, 16), (31, 32), (15, 32)] {
+    // Codes of the largest magnitude of Q6_K, Q5_K and Q4_K, whose blocks have 16, 32 and 32 values; and activations that
+    // are the largest throughout.
+    for (largest, block) in [(63, 16_usize), (32, 16), (16, 16), (31, 32), (15, 32)] {
         for over in [0, 1] {
             let sum = i32::from(i16::MAX) / largest + over;
             let x: Vec<f32> = (0..n * k)
