@@ -146,8 +146,7 @@ const fn steps<D: Dot, F: Codes>(per_step: i32) -> usize {
 /// Whether a format has a scale for each 16 values and codes that mean numbers of both signs, the sums of whose products fit
 /// 16 bits: eight a lane. Sums on the way may wrap.
 const fn fit_without_offset<F: Super>() -> bool {
-    let most = if F::ZERO > F::MAX - F::ZERO { F::ZERO } else { F::MAX - F::ZERO };
-    F::PARTS == 2 && !F::SIGNED && F::ZERO != 0 && 8 * most * A <= i16::MAX as i32
+    F::PARTS == 2 && !F::SIGNED && F::ZERO != 0 && fit::<F>(true).0 >= 8 * A
 }
 
 /// Checks that a tile's buffers are as long as the kernel will read. Cheap beside a panel.
@@ -435,7 +434,7 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
     check::<D>(panel.len(), F::panel_bytes(k), t, k, columns, out);
     assert!(t.scales.len() == n * columns && t.sums.len() == n * 4 * columns);
     assert!(t.pairs.len() == n * 2 * columns);
-    // What shifted codes add is either what sums begin at, or leaves with the scaled sums of activations.
+    // What a shift or an offset adds is either what sums begin at, or leaves with the scaled sums of activations.
     let starts = F::APART
         && match D::STARTS {
             Starts::None => false,
@@ -601,8 +600,9 @@ unsafe fn block<D: Dot, F: Codes, const SIGNED: bool, const HOW: u8, const C: us
     starts: Option<*const i32>,
     total: &mut [D::Ints; C],
 ) {
-    let apart = C > D::PARTS_TOGETHER && const { steps::<D, F>(1) == 4 };
-    if P == 2 && (apart || starts.is_some()) {
+    // Sums that need not be widened on the way can be those of one part after the other.
+    let in_turn = C > D::PARTS_TOGETHER && const { steps::<D, F>(1) == 4 };
+    if P == 2 && (in_turn || starts.is_some()) {
         let mut from = [[d.none(); C]; 2];
         if let Some(starts) = starts {
             for (part, from) in from.iter_mut().enumerate() {
