@@ -10,6 +10,13 @@ use sha2::{Digest, Sha256};
 
 use super::program::{Files, command, emulated, leyden, shared, storyteller_with_template};
 
+/// A request with a JSON body, the only one of its connection.
+pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {
+    let head =
+        format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n");
+    format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
 /// A server that runs.
 pub(crate) struct Server {
     child: Child,
@@ -42,9 +49,9 @@ impl Server {
         Server { child, log, address }
     }
 
-    fn exchange(&self, request: &str) -> String {
+    fn exchange(&self, request: impl AsRef<[u8]>) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
+        stream.write_all(request.as_ref()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
@@ -96,20 +103,12 @@ fn a_signal_ends_it_in_order() {
 
 #[test]
 fn engines_of_one_model_answer_at_one_address() {
-    let ask = |server: &Server, path: &str, body: &str| {
-        let method = if body.is_empty() { "GET" } else { "POST" };
-        server.exchange(&format!(
-            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\n\r\n{body}",
-            body.len()
-        ))
-    };
     let texts = |server: &Server| {
         let text = |prompt: &str| {
             let body = format!(
                 "{{\"prompt\":\"{prompt}\",\"max_tokens\":200,\"temperature\":0,\"ignore_eos\":true}}"
             );
-            let answer = ask(server, "/v1/completions", &body);
+            let answer = server.exchange(post("/v1/completions", &body));
             let answer: serde_json::Value =
                 serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
             answer["choices"][0]["text"].clone()
@@ -123,7 +122,7 @@ fn engines_of_one_model_answer_at_one_address() {
     let one = Server::start(&["--log-format", "off"]);
     let two = Server::start(&["--log-format", "off", "--replicas", "2", "--parallel", "1"]);
     assert_eq!(texts(&two), texts(&one));
-    let metrics = ask(&two, "/metrics", "");
+    let metrics = two.exchange("GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     for engine in [0, 1] {
         let steps = format!("leyden_steps_total{{model_name=\"storyteller\",engine=\"{engine}\"}} ");
         let steps =

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::program::emulated;
-use super::serve::Server;
+use super::serve::{Server, post};
 
 /// So many natively, few behind an emulator.
 fn many(n: usize) -> usize {
@@ -27,12 +27,6 @@ fn connect(address: &str) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(patience())).unwrap();
     stream
-}
-
-fn post(path: &str, body: &str) -> Vec<u8> {
-    let head =
-        format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n");
-    format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
 /// Sends bytes and reads to the end; what came, however it ended.
