@@ -310,8 +310,8 @@ pub struct Activations {
     pub(crate) grid: Grid,
     pub(crate) n: usize,
     pub(crate) k: usize,
-    /// The level that tiles were made for, and the columns of each.
-    level: Level,
+    /// The tier that tiles were made for, whose kernels multiply them, and the columns of each.
+    tier: Tier,
     bounds: Vec<(usize, usize)>,
     codes: Vec<i8>,
     scales: Vec<f32>,
@@ -367,7 +367,7 @@ impl Default for Activations {
             grid: Grid::F32,
             n: 0,
             k: 0,
-            level: Level::Scalar,
+            tier: Tier::SCALAR,
             bounds: Vec::new(),
             codes: Vec::new(),
             scales: Vec::new(),
@@ -383,7 +383,7 @@ impl Default for Activations {
 impl Activations {
     /// Bytes of the codes or values of one column.
     pub(crate) fn column_bytes(&self) -> usize {
-        let (codes, _, _, _, values) = sizes(self.grid, self.k, self.level);
+        let (codes, _, _, _, values) = sizes(self.grid, self.k, self.tier.level());
         codes + values * size_of::<f32>()
     }
 
@@ -391,6 +391,20 @@ impl Activations {
     #[must_use]
     pub fn tiles(&self) -> usize {
         self.bounds.len()
+    }
+
+    /// The tier whose kernels multiply the tiles.
+    #[inline(always)]
+    pub(crate) fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    /// The tier whose kernels multiply a batch of `n` columns for weights of `grid` on a processor limited to `tier`: for
+    /// BF16 it may be another.
+    #[must_use]
+    pub fn tier_of(tier: Tier, grid: Grid, n: usize) -> Tier {
+        let tiles = Activations::tiles_of(tier.level(), grid, 0, n);
+        tier.for_tiles(grid, tiles.map(|(start, end)| end - start).max().unwrap_or(0))
     }
 
     /// The columns of tile `t`.
@@ -417,8 +431,8 @@ impl Activations {
     pub(crate) fn tile(&self, t: usize) -> Tile<'_> {
         let (start, end) = self.bounds(t);
         let per = |values: usize| start * values..end * values;
-        let (codes, scales, sums, pairs, values) = sizes(self.grid, self.k, self.level);
-        let (starts, peaks) = (starts(self.grid, self.k, self.level), peaks(self.grid, self.k));
+        let (codes, scales, sums, pairs, values) = sizes(self.grid, self.k, self.tier.level());
+        let (starts, peaks) = (starts(self.grid, self.k, self.tier.level()), peaks(self.grid, self.k));
         Tile {
             c: end - start,
             codes: &self.codes[per(codes)],
@@ -466,8 +480,10 @@ impl Activations {
             assert!(start == at && end >= start, "tiles follow one another");
             end
         });
+        let widest = self.bounds.iter().map(|(start, end)| end - start).max().unwrap_or(0);
+        let tier = tier.for_tiles(grid, widest);
         let level = tier.level();
-        (self.grid, self.n, self.k, self.level) = (grid, n, k, level);
+        (self.grid, self.n, self.k, self.tier) = (grid, n, k, tier);
         let (codes, scales, sums, pairs, values) = sizes(grid, k, level);
         grow(&mut self.codes, codes * n);
         grow(&mut self.scales, scales * n);
@@ -628,7 +644,7 @@ mod tests {
             let mut want = Activations::default();
             want.fill(Tier::SCALAR, &Pool::new(1).unwrap(), grid, &x, k);
             for tier in Tier::available() {
-                if tier.level().columns(grid) != want.level.columns(grid) {
+                if tier.level().columns(grid) != want.tier.level().columns(grid) {
                     continue;
                 }
                 let mut got = Activations::default();

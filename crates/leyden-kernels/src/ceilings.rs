@@ -18,7 +18,8 @@ pub struct Ceilings {
     pub int8_macs: f64,
     /// Multiplications of 32-bit floats, each with its addition, per second.
     pub f32_macs: f64,
-    /// Multiplications of bfloat16, each with its addition: of 32-bit floats where there are no instructions for them.
+    /// Multiplications of bfloat16, each with its addition: of 32-bit floats where there are no instructions for them, or
+    /// slower ones.
     pub bf16_macs: f64,
 }
 
@@ -46,7 +47,7 @@ impl Ceilings {
         let tier = cpu.tier();
         let int8_macs = macs(cpu, |n| int8_on(tier, n));
         let f32_macs = macs(cpu, |n| f32_on(tier, n));
-        let bf16_macs = bf16_products(tier).map_or(f32_macs, |products| macs(cpu, products));
+        let bf16_macs = bf16_products(tier).map_or(0.0, |products| macs(cpu, products)).max(f32_macs);
         Ceilings { read_bytes: 0.0, int8_macs, f32_macs, bf16_macs }
     }
 }

@@ -150,8 +150,12 @@ impl Cpu {
             let arch = std::env::consts::ARCH;
             format!("{}={name}: no such tier on {arch}; known: {}", knobs::MAX_ISA.name, known.join(", "))
         })?;
-        let best = Tier::available().into_iter().rfind(|t| t.level() <= level);
-        Ok(best.unwrap_or(Tier::SCALAR))
+        let best = Tier::best();
+        if best.level() <= level {
+            return Ok(best);
+        }
+        let below = Tier::available().into_iter().rfind(|t| t.level() <= level);
+        Ok(below.unwrap_or(Tier::SCALAR))
     }
 
     /// The tier kernels run on.

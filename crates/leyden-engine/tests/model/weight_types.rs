@@ -93,7 +93,7 @@ fn every_type_gives_the_same_bits_on_every_tier_and_team() {
         let mut seen = BTreeSet::new();
         for tier in tiers {
             // One thread everywhere, and three on the best tier and the plain one.
-            let both = !emulated() && (tier == Tier::best() || tier == Tier::SCALAR);
+            let both = !emulated() && (tier.level() == Tier::best().level() || tier == Tier::SCALAR);
             for &threads in if both { &[1, 3][..] } else { &[1] } {
                 let bits = bits(tier, threads);
                 let digest = hex(&bits.iter().flat_map(|b| b.to_le_bytes()).collect::<Vec<u8>>());

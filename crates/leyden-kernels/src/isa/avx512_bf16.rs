@@ -7,7 +7,6 @@ use super::avx512_pair::Avx512Pair;
 use super::dot::Dot;
 use crate::activations::Tile;
 use crate::matmul::family::{Steps, floats};
-use crate::matmul::format::bf16::LEAST;
 use crate::matmul::many::Many;
 use std::arch::x86_64::*;
 
@@ -41,13 +40,8 @@ impl Pairs {
                 0x1f_000f, 0x1e_000e, 0x1d_000d, 0x1c_000c, 0x1b_000b, 0x1a_000a, 0x19_0009, 0x18_0008,
                 0x17_0007, 0x16_0006, 0x15_0005, 0x14_0004, 0x13_0003, 0x12_0002, 0x11_0001, 0x10_0000,
             );
-            let pairs = _mm512_permutexvar_epi16(low, rows);
-            // Twice the bits have no sign.
-            let counted = _mm512_cmpge_epu16_mask(
-                _mm512_add_epi16(pairs, pairs),
-                _mm512_set1_epi16((LEAST << 1) as i16),
-            );
-            std::mem::transmute::<__m512i, __m512bh>(_mm512_maskz_mov_epi16(counted, pairs))
+            let pairs = super::avx512_dot::counted(_mm512_permutexvar_epi16(low, rows));
+            std::mem::transmute::<__m512i, __m512bh>(pairs)
         }
     }
 

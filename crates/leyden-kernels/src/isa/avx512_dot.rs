@@ -7,6 +7,7 @@
 
 use super::dot::{Dot, FLOATS, Unpack, WORDS, Whole};
 use super::x86::{join_max, join_sum};
+use crate::matmul::format::bf16::LEAST;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
@@ -29,6 +30,20 @@ macro_rules! with {
         // SAFETY: the token proves the features; pointers are the caller's promise.
         unsafe { $e }
     }};
+}
+
+/// Thirty-two bfloat16, those that are too small to count as zero.
+///
+/// # Safety
+/// AVX-512 BW is there.
+#[inline(always)]
+pub(super) unsafe fn counted(bits: __m512i) -> __m512i {
+    with!({
+        // Twice the bits have no sign.
+        let magnitudes = _mm512_add_epi16(bits, bits);
+        let counted = _mm512_cmpge_epu16_mask(magnitudes, _mm512_set1_epi16((LEAST << 1) as i16));
+        _mm512_maskz_mov_epi16(counted, bits)
+    })
 }
 
 /// Joins the lanes of sixteen vectors, lane i and i + 8, then + 4, + 2, + 1, and turns them into the lanes of one: after
@@ -237,6 +252,24 @@ impl Dot for Avx512Dot {
                 _mm512_cvtepu16_epi32(bits)
             };
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+        })
+    }
+    #[inline(always)]
+    unsafe fn brain_float_pair(self, p: *const u8) -> [__m512; 2] {
+        /// The upper halves of the lanes.
+        const UPPER: u32 = 0xaaaa_aaaa;
+        with!({
+            let words = counted(_mm512_loadu_si512(p.cast()));
+            // Row r's word, of one k or the other, to the upper half of lane r, with zeros below: its float.
+            let first = _mm512_set_epi32(
+                0xf_0000, 0xe_0000, 0xd_0000, 0xc_0000, 0xb_0000, 0xa_0000, 0x9_0000, 0x8_0000, 0x7_0000,
+                0x6_0000, 0x5_0000, 0x4_0000, 0x3_0000, 0x2_0000, 0x1_0000, 0,
+            );
+            let second = _mm512_or_si512(first, _mm512_set1_epi32(0x10_0000));
+            [
+                _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(UPPER, first, words)),
+                _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(UPPER, second, words)),
+            ]
         })
     }
     #[inline(always)]

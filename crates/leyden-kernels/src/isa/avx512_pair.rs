@@ -266,6 +266,11 @@ impl Dot for Avx512Pair {
         both_at!(self, |one, i| one.brain_floats::<COUNTED>(p.add(i * self.panel)))
     }
     #[inline(always)]
+    unsafe fn brain_float_pair(self, p: *const u8) -> [Self::Floats; 2] {
+        let [a, b] = both_at!(self, |one, i| one.brain_float_pair(p.add(i * self.panel)));
+        [[a[0], b[0]], [a[1], b[1]]]
+    }
+    #[inline(always)]
     unsafe fn load_floats(self, p: *const u8) -> Self::Floats {
         both_at!(self, |one, i| one.load_floats(p.add(i * self.panel)))
     }

@@ -203,6 +203,12 @@ pub(crate) trait Dot: Copy {
     unsafe fn halves(self, p: *const u8) -> Self::Floats;
     /// 16 bfloat16; with `COUNTED` those that are too small to count as zero (`matmul::format::bf16`).
     unsafe fn brain_floats<const COUNTED: bool>(self, p: *const u8) -> Self::Floats;
+    /// 16 bfloat16 of each of two k, those that are too small to count as zero.
+    #[inline(always)]
+    unsafe fn brain_float_pair(self, p: *const u8) -> [Self::Floats; 2] {
+        // SAFETY: the caller's promise.
+        unsafe { [self.brain_floats::<true>(p), self.brain_floats::<true>(p.add(32))] }
+    }
     /// 16 floats.
     unsafe fn load_floats(self, p: *const u8) -> Self::Floats;
     /// One float for every row.

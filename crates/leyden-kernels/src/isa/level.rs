@@ -259,24 +259,51 @@ impl fmt::Display for Level {
     }
 }
 
-/// A tier this machine was seen to support: a proof that its level's features are there. Only detection makes one.
+/// Columns of a tile of BF16 weights from which a level without products of pairs is faster where those are slow. On a
+/// Xeon of 2023 eight columns were 1.1 times as fast with them, twelve 1.2 times as fast without, and 96 1.6 times.
+const WIDE: usize = 10;
+
+/// A tier this machine was seen to support: a proof that its level's features are there, and those of the other level whose
+/// kernels it may prefer. Only detection makes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tier(Level);
+pub struct Tier {
+    level: Level,
+    /// The level whose kernels multiply wide tiles of BF16 weights.
+    wide_bf16: Level,
+}
 
 impl Tier {
     /// The tier that runs everywhere.
-    pub const SCALAR: Tier = Tier(Level::Scalar);
+    pub const SCALAR: Tier = Tier::only(Level::Scalar);
 
-    /// The tier for `level`, or `None` where this machine lacks it.
-    #[must_use]
-    pub fn new(level: Level) -> Option<Tier> {
-        (level.about().detected)().then_some(Tier(level))
+    const fn only(level: Level) -> Tier {
+        Tier { level, wide_bf16: level }
     }
 
-    /// The best tier of this machine.
+    /// The tier for `level` and its kernels alone, or `None` where this machine lacks it.
+    #[must_use]
+    pub fn new(level: Level) -> Option<Tier> {
+        (level.about().detected)().then_some(Tier::only(level))
+    }
+
+    /// The best tier of this machine, with the kernels of the level below for what that is faster at.
     #[must_use]
     pub fn best() -> Tier {
-        Level::ALL.into_iter().rev().find_map(Tier::new).unwrap_or(Tier::SCALAR)
+        Tier::best_where(slow_pairs())
+    }
+
+    /// [`best`](Self::best), if products of pairs of bfloat16 are slow here.
+    pub(crate) fn best_where(slow_pairs: bool) -> Tier {
+        let best = Level::ALL.into_iter().rev().find_map(Tier::new).unwrap_or(Tier::SCALAR);
+        match best.level {
+            level if slow_pairs && level.bf16_pairs() => Tier { wide_bf16: level.common(), ..best },
+            _ => best,
+        }
+    }
+
+    /// The tier whose kernels multiply tiles of up to so many columns on a grid.
+    pub(crate) fn for_tiles(self, grid: Grid, columns: usize) -> Tier {
+        if grid == Grid::BF16 && columns >= WIDE { Tier::only(self.wide_bf16) } else { self }
     }
 
     /// Every tier of this machine, slowest first.
@@ -288,8 +315,25 @@ impl Tier {
     /// The level this tier proves.
     #[must_use]
     pub fn level(self) -> Level {
-        self.0
+        self.level
     }
+}
+
+/// Whether two multiply-adds of floats are faster than one product of pairs of bfloat16. `VDPBF16PS` of 512 bits takes
+/// Intel's cores two cycles (Sapphire and Emerald Rapids, measured by `leyden hwbench`), in which they make four of the
+/// former; Zen 4 and 5 make as many products of bfloat16 as of float, and twice as many.
+fn slow_pairs() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // Asked once: a virtual machine is left for the answer.
+        static INTEL: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
+            let vendor = std::arch::x86_64::__cpuid(0);
+            [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() == b"GenuineIntel"
+        });
+        *INTEL
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 #[cfg(test)]
@@ -303,5 +347,19 @@ mod tests {
         }
         assert_eq!(Tier::available()[0], Tier::SCALAR);
         assert!(Tier::best() >= Tier::SCALAR);
+    }
+
+    #[test]
+    fn only_the_best_tier_leaves_wide_tiles_of_bf16_to_another_level() {
+        let best = Tier::best_where(true);
+        let level = best.level();
+        let wide = if level.bf16_pairs() { level.common() } else { level };
+        assert_eq!(best.for_tiles(Grid::BF16, WIDE).level(), wide);
+        for (grid, columns) in [(Grid::BF16, WIDE - 1), (Grid::F32, WIDE), (Grid::A32, WIDE)] {
+            assert_eq!(best.for_tiles(grid, columns), best);
+        }
+        for tier in Tier::available().into_iter().chain([Tier::best_where(false)]) {
+            assert_eq!(tier.for_tiles(Grid::BF16, WIDE), tier);
+        }
     }
 }

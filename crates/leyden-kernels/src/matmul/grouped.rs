@@ -114,8 +114,8 @@ fn multiply_gates(
             |one, t| {
                 let p = one.start;
                 let (first, end) = gate_input.bounds(t);
-                gate.tile(cpu.tier(), base + p, &gate_input.tile(t), &mut g);
-                up.tile(cpu.tier(), base + p, &up_input.tile(t), &mut u);
+                gate.tile(gate_input.tier(), base + p, &gate_input.tile(t), &mut g);
+                up.tile(up_input.tier(), base + p, &up_input.tile(t), &mut u);
                 gated_on(cpu.tier(), &mut g, &u, end - first);
                 // SAFETY: (pair, panel) pairs belong to one task each.
                 unsafe { out.write(one, first..end, &g, |_, out, g| out.copy_from_slice(&g[..out.len()])) };
@@ -145,7 +145,7 @@ fn multiply_down(
             for_tile_indices(input, of_group.clone(), chunk.clone(), (None, 1), |one, t| {
                 let p = one.start;
                 let (first, end) = input.bounds(t);
-                down.tile(cpu.tier(), group.expert * panels + p, &input.tile(t), &mut y);
+                down.tile(input.tier(), group.expert * panels + p, &input.tile(t), &mut y);
                 let n = ROWS.min(rows - p * ROWS);
                 for (c, y) in y.chunks_exact(ROWS).take(end - first).enumerate() {
                     let (token, weight) = routing.pair(first + c);

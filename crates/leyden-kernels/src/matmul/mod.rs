@@ -275,7 +275,7 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
     }
     let panels: usize = products.iter().map(|p| p.weights.panels()).sum();
     let macs: usize = products.iter().map(|p| p.weights.rows * p.weights.k).sum::<usize>() * input.n;
-    let together = |w| together(w, cpu.tier(), input.tiles());
+    let together = |w| together(w, input.tier(), input.tiles());
     let most = products.iter().map(|p| together(p.weights)).max().unwrap_or(1);
     let chunk = chunk_panels(cpu, panels, most, macs);
     let mut tasks = 0;
@@ -311,7 +311,7 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
         };
         if let Some(tile) = only_tile(input, together(w)) {
             let mut y = [0.0; MAX_COLUMNS * ROWS];
-            let multiply = w.by_tile(cpu.tier(), &tile);
+            let multiply = w.by_tile(input.tier(), &tile);
             for p in panels {
                 multiply(p, &mut y);
                 // SAFETY: (column, panel) pairs belong to one task each.
@@ -320,7 +320,7 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
             return;
         }
         let mut y = [0.0; TILE];
-        let mut weights = Panels::new(w, cpu.tier(), panels.clone(), input.tiles());
+        let mut weights = Panels::new(w, input.tier(), panels.clone(), input.tiles());
         let visits = (weights.at_once(), together(w));
         for_tile_indices(input, 0..input.tiles(), panels, visits, |panels, t| {
             let (first, end) = input.bounds(t);
@@ -351,7 +351,7 @@ pub fn multiply_gated(
     let rows = gate.rows;
     let macs = 2 * rows * gate.k * input.n;
     // What one of them takes together the other may take one by one.
-    let together = [gate, up].map(|w| together(w, cpu.tier(), input.tiles())).into_iter().max().unwrap_or(1);
+    let together = [gate, up].map(|w| together(w, input.tier(), input.tiles())).into_iter().max().unwrap_or(1);
     let chunk = chunk_panels(cpu, 2 * gate.panels(), together, macs);
     let panels = gate.panels();
     let tasks = panels.div_ceil(chunk);
@@ -361,7 +361,7 @@ pub fn multiply_gated(
         let write = |_: usize, out: &mut [f32], g: &[f32]| out.copy_from_slice(&g[..out.len()]);
         if let Some(tile) = only_tile(input, together) {
             let (mut g, mut u) = ([0.0; MAX_COLUMNS * ROWS], [0.0; MAX_COLUMNS * ROWS]);
-            let [gate, up] = [gate, up].map(|w| w.by_tile(cpu.tier(), &tile));
+            let [gate, up] = [gate, up].map(|w| w.by_tile(input.tier(), &tile));
             for p in panels {
                 gate(p, &mut g);
                 up(p, &mut u);
@@ -374,7 +374,7 @@ pub fn multiply_gated(
         let mut g = [0.0; TILE];
         let mut u = [0.0; TILE];
         let [mut gate, mut up] =
-            [gate, up].map(|w| Panels::new(w, cpu.tier(), panels.clone(), input.tiles()));
+            [gate, up].map(|w| Panels::new(w, input.tier(), panels.clone(), input.tiles()));
         // Panels of two matrices share the cache.
         let at_once = [&gate, &up].iter().filter_map(|w| w.at_once()).min();
         let visits = (at_once.map(|n| n.div_ceil(2).next_multiple_of(together)), together);

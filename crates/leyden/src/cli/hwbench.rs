@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leyden_kernels::topology::{Topology, default_threads};
-use leyden_kernels::{Cpu, Level, Tier};
+use leyden_kernels::{Activations, Cpu, Level, Tier};
 use leyden_tensor::DType;
 use serde::Serialize;
 
@@ -157,7 +157,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             for &columns in &args.columns {
                 bar.next(format!("{dtype} {} x {columns}", tier.level()));
                 let timed = weights.time(&cpu, columns, args, &machine);
-                kernels.push(Timed { picked: tier == picked, ..timed });
+                let picked = Activations::tier_of(picked, weights.grid(), columns).level();
+                kernels.push(Timed { picked: tier.level() == picked, ..timed });
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use leyden_kernels::matmul::{PackedMatrix, Product, Write, multiply};
-use leyden_kernels::{Activations, Cpu, Level};
+use leyden_kernels::{Activations, Cpu, Grid, Level};
 use leyden_tensor::{DType, TensorView, quant};
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ pub(super) struct Timed {
     #[serde(rename = "type")]
     pub(super) dtype: &'static str,
     pub(super) tier: &'static str,
-    /// Whether the dispatcher takes this tier.
+    /// Whether the dispatcher takes this tier for so many columns.
     pub(super) picked: bool,
     pub(super) rows: usize,
     pub(super) k: usize,
@@ -96,6 +96,11 @@ impl Weights {
         Ok(Weights { dtype, rows, k, copies, few })
     }
 
+    /// The grid of activations.
+    pub(super) fn grid(&self) -> Grid {
+        self.copies[0].grid()
+    }
+
     /// Times products with `columns` columns on the tier of `cpu`.
     pub(super) fn time(&self, cpu: &Cpu, columns: usize, args: &Args, machine: &Machine) -> Timed {
         let plain = cpu.tier().level() == Level::Scalar;
@@ -104,7 +109,7 @@ impl Weights {
         let mut state = 2_u32;
         let x: Vec<f32> = (0..columns * self.k).map(|_| random(&mut state)).collect();
         let mut input = Activations::default();
-        input.fill(cpu.tier(), cpu.pool(), copies[0].grid(), &x, self.k);
+        input.fill(cpu.tier(), cpu.pool(), self.grid(), &x, self.k);
         let mut out = vec![0.0; rows * columns];
         let mut turn = 0;
         let mut sample = |calls: usize| {
@@ -133,7 +138,7 @@ impl Weights {
         let beyond_caches = weight_bytes.saturating_mul(copies.len()) > crate::cli::bench::cache_bytes();
         let macs = (rows * self.k) as f64 * columns as f64 / seconds;
         let read = weight_bytes as f64 / seconds;
-        let peak = machine.macs(cpu.tier().level(), copies[0].grid());
+        let peak = machine.macs(cpu.tier().level(), self.grid());
         Timed {
             dtype: self.dtype.name(),
             tier: cpu.tier().level().name(),
