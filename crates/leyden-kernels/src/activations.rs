@@ -23,6 +23,7 @@
 //! and for the last. Where codes of weights are shifted to be unsigned that is what the shift adds to a product, negated;
 //! where sums have two lanes of 16 bits, the sums of the codes that each multiplies, two in a word.
 
+use crate::isa::dot::BIAS_BITS;
 use crate::isa::{Isa, Level, Moments, Starts, Tier, dispatch};
 use crate::matmul::format::bf16::counted;
 use crate::memory::Disjoint;
@@ -212,7 +213,7 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
         Grid::A32 => {
             quantise_column_a32(isa, x, (column, c), out.level.run(c), out.codes, out.scales, out.sums);
             for (b, start) in out.starts.chunks_exact_mut(c).enumerate() {
-                start[column] = -SHIFT * out.sums[b * c + column];
+                start[column] = BIAS_BITS - SHIFT * out.sums[b * c + column];
             }
         }
         Grid::A128 => {

@@ -104,6 +104,7 @@ impl Dot for Avx512Dot {
     const COLUMNS: usize = 1;
     const SIDE_BY_SIDE: usize = 2;
     const PARTS_TOGETHER: usize = 8;
+    const BRAIN_PAIRS: bool = true;
 
     super::x86::unsigned_products!();
 
@@ -165,6 +166,10 @@ impl Dot for Avx512Dot {
     #[inline(always)]
     fn ints(self) -> __m512i {
         self.none()
+    }
+    #[inline(always)]
+    fn biased_floats(self, a: __m512i) -> __m512 {
+        with!(_mm512_castsi512_ps(a))
     }
     #[inline(always)]
     fn add<const SIGNED: bool>(self, total: __m512i, part: __m512i) -> __m512i {

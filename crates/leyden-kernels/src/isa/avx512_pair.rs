@@ -82,6 +82,8 @@ impl Dot for Avx512Pair {
     const SIGNED_ZERO: i32 = Avx512Dot::SIGNED_ZERO;
     const STARTS: Starts = Avx512Dot::STARTS;
     const WORDS: bool = Avx512Dot::WORDS;
+    const BIASED: bool = Avx512Dot::BIASED;
+    const BRAIN_PAIRS: bool = Avx512Dot::BRAIN_PAIRS;
 
     #[inline(always)]
     fn of<const C: usize>(self) -> usize {
@@ -185,6 +187,10 @@ impl Dot for Avx512Pair {
     #[inline(always)]
     fn ints(self) -> Self::Ints {
         [self.one.ints(); 2]
+    }
+    #[inline(always)]
+    fn biased_floats(self, a: Self::Ints) -> Self::Floats {
+        both!(self, |one, i| one.biased_floats(a[i]))
     }
     #[inline(always)]
     fn add<const SIGNED: bool>(self, total: Self::Ints, part: Self::Part) -> Self::Ints {

@@ -41,6 +41,10 @@ impl Dot for AvxVnniDot {
     super::x86::unsigned_products!();
 
     #[inline(always)]
+    fn biased_floats(self, a: V) -> [__m256; 2] {
+        with!([_mm256_castsi256_ps(a[0]), _mm256_castsi256_ps(a[1])])
+    }
+    #[inline(always)]
     fn shift(self, a: V, b: u8) -> V {
         both!(|h| _mm256_add_epi8(a[h], _mm256_set1_epi8(b as i8)))
     }

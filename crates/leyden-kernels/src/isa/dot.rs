@@ -33,6 +33,12 @@ pub(crate) const FLOATS: u8 = 1;
 /// In integers of 16 bits, which the sums of products fit.
 pub(crate) const WORDS: u8 = 2;
 
+/// The number whose bits, as an integer, sums of [`Dot::BIASED`] sets begin at. Its last bit is worth one, so a sum of
+/// magnitude below 2^22 that is added to the bits is added to the number: no conversion to floats is needed.
+pub(crate) const BIAS: f32 = 12_582_912.0;
+/// Its bits.
+pub(crate) const BIAS_BITS: i32 = BIAS.to_bits().cast_signed();
+
 /// Operations of one instruction set.
 pub(crate) trait Dot: Copy {
     /// 16 rows of 4 codes.
@@ -64,6 +70,11 @@ pub(crate) trait Dot: Copy {
     const SIGNED_ZERO: i32;
     /// What sums of codes that were taken apart ahead begin at, as the batch says (`activations::Tile::starts`).
     const STARTS: Starts = Starts::None;
+    /// Whether the sums of 32 products that [`Dot::start`] or the batch's `starts` begin do so at [`BIAS_BITS`]. Narrow sums
+    /// cannot, and that their totals did took AVX2 more registers than it has.
+    const BIASED: bool = false;
+    /// Whether [`Dot::brain_float_pair`] has instructions of its own; else two vectors at once only take registers.
+    const BRAIN_PAIRS: bool = false;
     /// Whether scaling sums that fit 16 bits is one instruction, so that it pays to know where they do.
     const WORDS: bool = false;
 
@@ -123,7 +134,7 @@ pub(crate) trait Dot: Copy {
     unsafe fn begin(self, _start: *const i32, _zero: i32) -> Self::Part {
         self.none()
     }
-    /// No products yet, less `zero` times the activations' sum at `sum` where the set subtracts it first.
+    /// No products of 32 values yet, less `zero` times the activations' sum at `sum` where the set subtracts it first.
     unsafe fn start(self, sum: *const i32, zero: i32) -> Self::Part;
     /// No products yet.
     fn none(self) -> Self::Part;
@@ -160,6 +171,10 @@ pub(crate) trait Dot: Copy {
 
     /// Zeros.
     fn ints(self) -> Self::Ints;
+    /// The floats that biased totals are the bits of; with [`Dot::BIASED`] only, whose [`Dot::COLUMNS`] is 1.
+    fn biased_floats(self, a: Self::Ints) -> Self::Floats {
+        self.floats::<INTEGERS>(a)
+    }
     /// Adds a part as it is.
     fn add<const SIGNED: bool>(self, total: Self::Ints, part: Self::Part) -> Self::Ints;
     /// Subtracts `zero` times the activations' sum at `sum` where [`Dot::start`] did not.

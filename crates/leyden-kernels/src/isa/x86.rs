@@ -74,14 +74,12 @@ macro_rules! unsigned_products {
         const SIGNED_ZERO: i32 = 128;
         const STARTS: $crate::isa::Starts = $crate::isa::Starts::Shift;
         const WORDS: bool = true;
+        const BIASED: bool = true;
 
         #[inline(always)]
         unsafe fn start(self, sum: *const i32, zero: i32) -> Self::Part {
-            if zero == 0 {
-                return self.none();
-            }
             // SAFETY: the caller's promise.
-            unsafe { self.begin(&(*sum).wrapping_mul(-zero), zero) }
+            unsafe { self.begin(&(*sum).wrapping_mul(-zero).wrapping_add($crate::isa::dot::BIAS_BITS), zero) }
         }
         #[inline(always)]
         unsafe fn products<U: Unpack, const SIGNED: bool, const C: usize, const P: usize>(

@@ -42,6 +42,7 @@ impl<F: Codes> Codes for Apart<F> {
 /// A panel: `[k/32][16]` scales, each with `[16]` minima if there are any, then codes.
 impl<F: Simple> Simple for Apart<F> {
     const MINIMUM: bool = F::MINIMUM;
+    const HALVES: bool = F::HALVES;
 
     fn scale_bytes(k: usize) -> (usize, usize) {
         let block = if F::MINIMUM { 2 * FLOATS } else { FLOATS };

@@ -10,7 +10,7 @@
 
 use super::format::ROWS;
 use crate::activations::Tile;
-use crate::isa::dot::{Dot, FLOATS, INTEGERS, Unpack, WORDS};
+use crate::isa::dot::{BIAS, Dot, FLOATS, INTEGERS, Unpack, WORDS};
 use crate::isa::{Starts, align_spilled};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -52,6 +52,8 @@ pub(crate) trait Codes {
 pub(crate) trait Simple: Codes {
     /// Whether a block also has a minimum, added to each of its values.
     const MINIMUM: bool = false;
+    /// Whether scales are half-precision numbers.
+    const HALVES: bool = true;
 
     /// Bytes of the scales before the codes in a panel of depth `k`, and of one block's scales: by default 16
     /// halves per block, and 16 more for minima.
@@ -203,9 +205,17 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
                 }
             }
             let (scale, minimum) = F::scale(d, panel.as_ptr().add(b * stride));
+            // The product with the scale is exact, as a half has eleven significant bits: so the multiply-add below rounds
+            // the product of sum and scale, once.
+            let bias = if D::BIASED { d.splat(&-BIAS) } else { d.zeros() };
+            let share = if F::HALVES { d.mul(scale, bias) } else { d.zeros() };
             for c in 0..C {
-                let s = d.floats::<INTEGERS>(d.finish(total[c], sums.add(c * D::COLUMNS), zero));
-                let mut u = d.mul(s, scale);
+                let s = d.finish(total[c], sums.add(c * D::COLUMNS), zero);
+                let mut u = match (D::BIASED, F::HALVES) {
+                    (true, true) => d.fma(d.biased_floats(s), scale, share),
+                    (true, false) => d.mul(d.sum(d.biased_floats(s), bias), scale),
+                    (false, _) => d.mul(d.floats::<INTEGERS>(s), scale),
+                };
                 if F::MINIMUM {
                     u = d.fma(minimum, d.splat_int(sums.add(c * D::COLUMNS)), u);
                 }

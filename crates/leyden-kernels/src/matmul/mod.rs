@@ -351,7 +351,8 @@ pub fn multiply_gated(
     let rows = gate.rows;
     let macs = 2 * rows * gate.k * input.n;
     // What one of them takes together the other may take one by one.
-    let together = [gate, up].map(|w| together(w, input.tier(), input.tiles())).into_iter().max().unwrap_or(1);
+    let together =
+        [gate, up].map(|w| together(w, input.tier(), input.tiles())).into_iter().max().unwrap_or(1);
     let chunk = chunk_panels(cpu, 2 * gate.panels(), together, macs);
     let panels = gate.panels();
     let tasks = panels.div_ceil(chunk);

@@ -83,7 +83,7 @@ const PRODUCTS: &[Products] = &[
             (DType::Q4_0, [360, 1688]),
             (DType::IQ4XS, [468, 2091]),
             (DType::F16, [1033, 4668]),
-            (DType::BF16, [2060, 5708]),
+            (DType::BF16, [1548, 5196]),
         ],
     },
     Products { level: Level::Avx512Bf16, columns: [1, 12], formats: &[(DType::BF16, [1036, 3152])] },
@@ -97,7 +97,7 @@ const MANY: &[(Level, DType, [usize; 2], u64)] = &[
     (Level::AvxVnni, DType::Q5K, [4, 24], 45220),
     (Level::AvxVnni, DType::Q8_0, [4, 24], 32576),
     (Level::Avx512, DType::Q5K, [4, 48], 40204),
-    (Level::Avx512, DType::Q4_0, [4, 48], 32112),
+    (Level::Avx512, DType::Q4_0, [4, 48], 30832),
     (Level::Avx512, DType::F16, [4, 12], 23112),
     (Level::Avx512Bf16, DType::BF16, [4, 12], 14168),
 ];

@@ -57,14 +57,16 @@ impl<D: Dot> Steps<D> for Pairs {
     ) {
         // SAFETY: the caller's promise; there is a second k if the step is whole.
         unsafe {
-            let first = if WHOLE {
+            if WHOLE && D::BRAIN_PAIRS {
                 let [first, second] = d.brain_float_pair(w);
                 d.fma_columns(second, x.add(d.of::<C>()), y);
-                first
-            } else {
-                d.brain_floats::<true>(w)
-            };
-            d.fma_columns(first, x, y);
+                d.fma_columns(first, x, y);
+                return;
+            }
+            if WHOLE {
+                d.fma_columns(d.brain_floats::<true>(w.add(ROWS * 2)), x.add(d.of::<C>()), y);
+            }
+            d.fma_columns(d.brain_floats::<true>(w), x, y);
         }
     }
 }

@@ -50,6 +50,8 @@ impl Codes for Mxfp4 {
 }
 
 impl Simple for Mxfp4 {
+    const HALVES: bool = false;
+
     fn scale_bytes(k: usize) -> (usize, usize) {
         ((k / 32 * ROWS).next_multiple_of(64), ROWS)
     }
