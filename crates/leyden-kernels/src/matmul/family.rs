@@ -206,7 +206,7 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
             }
             let (scale, minimum) = F::scale(d, panel.as_ptr().add(b * stride));
             // The product with the scale is exact, as a half has eleven significant bits: so the multiply-add below rounds
-            // the product of sum and scale, once.
+            // the product of sum and scale, once. (Of an infinite scale, which no encoder writes, it makes no number.)
             let bias = if D::BIASED { d.splat(&-BIAS) } else { d.zeros() };
             let share = if F::HALVES { d.mul(scale, bias) } else { d.zeros() };
             for c in 0..C {
