@@ -20,7 +20,8 @@
 //! Instructions that multiply matrices read codes as
 //! `[k/8][c][8]` (`Level::run`). Where sums of products do not begin at nothing (`Level::starts`), `starts` holds what they
 //! begin at, once for all matrices: `[k/32][c]` or, of [`Grid::A128`], `[k/32][3][c]`: for the 32 values, for the first 16
-//! and for the last. Where codes of weights are shifted to be unsigned that is what the shift adds to a product, negated;
+//! and for the last. Where codes of weights are shifted to be unsigned that is what the shift adds to a product, negated,
+//! in groups of 32 plus what biased sums begin at (`Dot::BIASED`);
 //! where sums have two lanes of 16 bits, the sums of the codes that each multiplies, two in a word.
 
 use crate::isa::dot::BIAS_BITS;

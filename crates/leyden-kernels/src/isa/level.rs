@@ -260,7 +260,7 @@ impl fmt::Display for Level {
 }
 
 /// Columns of a tile of BF16 weights from which a level without products of pairs is faster where those are slow. On a
-/// Xeon of 2023 eight columns were 1.1 times as fast with them, twelve 1.2 times as fast without, and 96 1.6 times.
+/// Xeon of 2023 eight columns were 1.1 times as fast with them, twelve 1.2 times as fast without, and 96 1.7 times.
 const WIDE: usize = 10;
 
 /// A tier this machine was seen to support: a proof that its level's features are there, and those of the other level whose
@@ -320,8 +320,8 @@ impl Tier {
 }
 
 /// Whether two multiply-adds of floats are faster than one product of pairs of bfloat16. `VDPBF16PS` of 512 bits takes
-/// Intel's cores two cycles (Sapphire and Emerald Rapids, measured by `leyden hwbench`), in which they make four of the
-/// former; Zen 4 and 5 make as many products of bfloat16 as of float, and twice as many.
+/// Intel's cores two cycles (Emerald Rapids, measured by `leyden hwbench`; taken to be so of the others), in which they make
+/// four of the former. Zen 5 makes nearly twice as many products of bfloat16 as of floats.
 fn slow_pairs() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
