@@ -406,7 +406,7 @@ impl Activations {
     #[must_use]
     pub fn tier_of(tier: Tier, grid: Grid, n: usize) -> Tier {
         let tiles = Activations::tiles_of(tier.level(), grid, 0, n);
-        tier.for_tiles(grid, tiles.map(|(start, end)| end - start).max().unwrap_or(0))
+        tier.for_tiles(grid, widest(tiles))
     }
 
     /// The columns of tile `t`.
@@ -482,8 +482,7 @@ impl Activations {
             assert!(start == at && end >= start, "tiles follow one another");
             end
         });
-        let widest = self.bounds.iter().map(|(start, end)| end - start).max().unwrap_or(0);
-        let tier = tier.for_tiles(grid, widest);
+        let tier = tier.for_tiles(grid, widest(self.bounds.iter().copied()));
         let level = tier.level();
         (self.grid, self.n, self.k, self.tier) = (grid, n, k, tier);
         let (codes, scales, sums, pairs, values) = sizes(grid, k, level);
@@ -535,6 +534,11 @@ impl Activations {
             }
         });
     }
+}
+
+/// The columns of the widest tile.
+fn widest(tiles: impl Iterator<Item = (usize, usize)>) -> usize {
+    tiles.map(|(start, end)| end - start).max().unwrap_or(0)
 }
 
 /// Elements per column of codes, scales, sums, pairs and values.
