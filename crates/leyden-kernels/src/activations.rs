@@ -23,10 +23,14 @@
 //! and for the last. Where codes of weights are shifted to be unsigned that is what the shift adds to a product, negated,
 //! in groups of 32 plus what biased sums begin at (`Dot::BIASED`);
 //! where sums have two lanes of 16 bits, the sums of the codes that each multiplies, two in a word.
+//!
+//! Where signed codes are multiplied as integers of 16 bits (`Level::words`), `words` holds all codes so in batches of many
+//! tiles, `[k/4][2][c][2]`: the first and third of each four, then the second and fourth.
 
 use crate::isa::dot::BIAS_BITS;
 use crate::isa::{Isa, Level, Moments, Starts, Tier, dispatch};
 use crate::matmul::format::bf16::counted;
+use crate::matmul::many::FEWEST;
 use crate::memory::Disjoint;
 use crate::pool::Pool;
 
@@ -138,6 +142,8 @@ struct TileOut<'a> {
     starts: &'a mut [i32],
     /// Empty where nobody reads it.
     peaks: &'a mut [Peaks],
+    /// Empty where nobody reads it.
+    words: &'a mut [i16],
     values: &'a mut [f32],
     /// That the tile is made for.
     level: Level,
@@ -163,7 +169,18 @@ impl TileOut<'_> {
             values: &mut self.values[from[4]..to[4]],
             starts: self.starts.get_mut(from[5]..to[5]).unwrap_or_default(),
             peaks: self.peaks.get_mut(peaks).unwrap_or_default(),
+            words: self.words.get_mut(from[0]..to[0]).unwrap_or_default(),
             level: self.level,
+        }
+    }
+
+    /// Makes the words of the codes of `c` columns, if anybody reads them.
+    fn widen(&mut self, c: usize) {
+        for (codes, words) in self.codes.chunks_exact(4 * c).zip(self.words.chunks_exact_mut(4 * c)) {
+            let (even, odd) = words.split_at_mut(2 * c);
+            for ((two, even), odd) in codes.as_chunks::<2>().0.iter().zip(even).zip(odd) {
+                [*even, *odd] = two.map(i16::from);
+            }
         }
     }
 }
@@ -321,6 +338,7 @@ pub struct Activations {
     pairs: Vec<i32>,
     starts: Vec<i32>,
     peaks: Vec<Peaks>,
+    words: Vec<i16>,
     values: Vec<f32>,
 }
 
@@ -339,6 +357,8 @@ pub(crate) struct Tile<'a> {
     pub(crate) starts: &'a [i32],
     /// A128: of each 128 values; empty where nobody reads it.
     pub(crate) peaks: &'a [Peaks],
+    /// The codes as integers of 16 bits; empty where nobody reads it.
+    pub(crate) words: &'a [i16],
     pub(crate) values: &'a [f32],
     /// For each 128 values, what was found of the panels when they were taken apart; empty where nobody reads it.
     pub(crate) norms: &'a [f32],
@@ -357,6 +377,7 @@ impl Tile<'_> {
             sums: rest(self.sums, first),
             pairs: rest(self.pairs, first),
             starts: rest(self.starts, first),
+            words: rest(self.words, first * 2),
             values: rest(self.values, first),
             ..*self
         }
@@ -377,6 +398,7 @@ impl Default for Activations {
             pairs: Vec::new(),
             starts: Vec::new(),
             peaks: Vec::new(),
+            words: Vec::new(),
             values: Vec::new(),
         }
     }
@@ -444,6 +466,7 @@ impl Activations {
             starts: self.starts.get(per(starts)).unwrap_or_default(),
             // One set of a whole tile lies where its first column's would.
             peaks: self.peaks.get(start * peaks..(start + 1) * peaks).unwrap_or_default(),
+            words: self.words.get(per(codes)).unwrap_or_default(),
             values: &self.values[per(values)],
             norms: &[],
         }
@@ -497,6 +520,9 @@ impl Activations {
         grow(&mut self.starts, starts * n);
         self.peaks.truncate(peaks * n);
         grow(&mut self.peaks, peaks * n);
+        let words = if level.words() && self.bounds.len() >= FEWEST { codes } else { 0 };
+        self.words.truncate(words * n);
+        grow(&mut self.words, words * n);
         let codes_out = Disjoint::new(&mut self.codes);
         let scales_out = Disjoint::new(&mut self.scales);
         let sums_out = Disjoint::new(&mut self.sums);
@@ -504,6 +530,7 @@ impl Activations {
         let values_out = Disjoint::new(&mut self.values);
         let starts_out = Disjoint::new(&mut self.starts);
         let peaks_out = Disjoint::new(&mut self.peaks);
+        let words_out = Disjoint::new(&mut self.words);
         let bounds = &self.bounds;
         pool.run(bounds.len(), |t| {
             let (start, end) = bounds[t];
@@ -522,7 +549,9 @@ impl Activations {
             let starts = unsafe { starts_out.range(start * starts, c * starts) };
             // SAFETY: as above.
             let peaks = unsafe { peaks_out.range(start * peaks, peaks.min(c * peaks)) };
-            let mut out = TileOut { codes, scales, sums, pairs, starts, peaks, values, level };
+            // SAFETY: as above.
+            let words = unsafe { words_out.range(start * words, c * words) };
+            let mut out = TileOut { codes, scales, sums, pairs, starts, peaks, words, values, level };
             for first in (0..k).step_by(PART) {
                 let last = k.min(first + PART);
                 let mut part = out.part(grid, c, first, last);
@@ -531,6 +560,7 @@ impl Activations {
                     assert_eq!(x.len(), k, "row of activations");
                     quantise_column_on(tier, grid, &x[first..last], column, c, &mut part);
                 }
+                part.widen(c);
             }
         });
     }

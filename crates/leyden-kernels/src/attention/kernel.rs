@@ -141,6 +141,7 @@ fn scores<I: Isa, const R: usize, const G: usize>(
                 let tile = Tile {
                     starts: &[],
                     peaks: &[],
+                    words: &[],
                     norms: &[],
                     c: rows.len(),
                     codes: &codes[at(dim)],

@@ -50,6 +50,8 @@ struct About {
     /// beside their totals.
     columns: [usize; 2],
     starts: Starts,
+    /// Whether tiles of many columns multiply signed codes as integers of 16 bits.
+    words: bool,
     together: usize,
     bf16_pairs: bool,
 }
@@ -72,6 +74,7 @@ impl About {
             shares: None,
             columns: [4; 2],
             starts: Starts::None,
+            words: false,
             together: 1,
             bf16_pairs: false,
         }
@@ -110,6 +113,7 @@ const TABLE: [About; Level::ALL.len()] = {
         About {
             columns: [4, 6],
             starts: Starts::Lanes,
+            words: true,
             ..About::new(Level::Avx2, "avx2", X86, "avx2, fma, f16c", detected!(x86))
         },
         About {
@@ -240,6 +244,11 @@ impl Level {
     /// What sums of products begin at where panels were taken apart.
     pub(crate) const fn starts(self) -> Starts {
         self.about().starts
+    }
+
+    /// Whether tiles of many columns multiply signed codes as integers of 16 bits.
+    pub(crate) const fn words(self) -> bool {
+        self.about().words
     }
 
     /// Columns that one instruction multiplies: tiles hold a multiple where the batch allows it.

@@ -20,6 +20,8 @@ pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2_dot;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2_words;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512_bf16;
@@ -525,6 +527,11 @@ macro_rules! simd_many {
     (avx2, $($kernels:tt)*) => {
         $crate::isa::simd_many!(
             @one "avx2,fma,f16c", avx2_dot::Avx2Dot, Avx2, [tile::<4>, tile::<3>], $($kernels)*
+        )
+    };
+    (words, $($kernels:tt)*) => {
+        $crate::isa::simd_many!(
+            @one "avx2,fma,f16c", avx2_words::Avx2Words, Avx2, [tile::<4>, tile::<3>], $($kernels)*
         )
     };
     (avxvnni, $($kernels:tt)*) => {

@@ -8,9 +8,10 @@
 //!
 //! With [`Starts::Shift`] codes are shifted to be unsigned, all by the same number, and sums begin at what takes that back:
 //! then neither the offset of a format nor its signs cost a tile anything. With [`Starts::Lanes`] they stay what they are,
-//! and sums begin at what takes the offset back.
+//! and sums begin at what takes the offset back. Of signed codes AVX2 makes integers of 16 bits ([`Dot::WIDTH`]), multiplied
+//! by their scales where those are integers: a sum of 128 products is then one chain.
 
-use super::family::{Codes, Factors, NO_NORMS, OF_BLOCKS, Simple, Super, norms_of, prefetch};
+use super::family::{A, Codes, Factors, NO_NORMS, OF_BLOCKS, Simple, Super, norms_of, prefetch};
 use super::format::ROWS;
 use crate::activations::SHIFT;
 use crate::isa::Starts;
@@ -22,25 +23,27 @@ const BLOCK: usize = 32 * ROWS;
 const FLOATS: usize = 4 * ROWS;
 
 /// A format after its panels were taken apart, a format of its own: scales as floats, or as bytes where they are
-/// integers, and then codes as bytes.
-pub(crate) struct Apart<F>(PhantomData<F>);
+/// integers, and then codes of `WIDTH` bytes.
+pub(crate) struct Apart<F, const WIDTH: usize = 1>(PhantomData<F>);
 
-impl<F: Codes> Codes for Apart<F> {
+impl<F: Codes, const WIDTH: usize> Codes for Apart<F, WIDTH> {
     const APART: bool = true;
     const MAX: i32 = F::MAX;
     const SIGNED: bool = F::SIGNED;
     const ZERO: i32 = F::ZERO;
-    const BYTES: usize = BLOCK;
+    const BYTES: usize = WIDTH * BLOCK;
 
+    /// Of codes of two bytes those of 2 instead of 4 values of a row, `g` 0 to 7, and those of the other half.
     #[inline(always)]
     unsafe fn pair<D: Dot>(d: D, p: *const u8, g: usize) -> (D::Codes, D::Codes) {
-        // SAFETY: the caller gives eight vectors.
-        unsafe { (d.load(p.add(g * 64)), d.load(p.add((g + 4) * 64))) }
+        const { assert!(WIDTH == D::WIDTH) };
+        // SAFETY: the caller gives eight vectors for each byte of a code.
+        unsafe { (d.load(p.add(g * 64)), d.load(p.add((g + 4 * WIDTH) * 64))) }
     }
 }
 
 /// A panel: `[k/32][16]` scales, each with `[16]` minima if there are any, then codes.
-impl<F: Simple> Simple for Apart<F> {
+impl<F: Simple, const WIDTH: usize> Simple for Apart<F, WIDTH> {
     const MINIMUM: bool = F::MINIMUM;
     const HALVES: bool = F::HALVES;
 
@@ -57,19 +60,19 @@ impl<F: Simple> Simple for Apart<F> {
 }
 
 /// Bytes of a panel of a simple format of depth `k`.
-pub(crate) fn simple_bytes<F: Simple>(k: usize) -> Option<usize> {
-    Apart::<F>::scale_bytes(k).0.checked_add(k.checked_mul(ROWS)?)
+pub(crate) fn simple_bytes<F: Simple, const WIDTH: usize>(k: usize) -> Option<usize> {
+    Apart::<F, WIDTH>::scale_bytes(k).0.checked_add(k.checked_mul(WIDTH * ROWS)?)
 }
 
 /// A panel, for each 256 values: `[16]` d, `[16]` dmin, the bytes of the blocks' scales and of their minima, codes.
-impl<F: Super> Apart<F> {
+impl<F: Super, const WIDTH: usize> Apart<F, WIDTH> {
     const SCALES: usize = 2 * FLOATS;
     const MINIMA: usize = Self::SCALES + 8 * F::PARTS * ROWS;
     const CODES: usize = if F::MINIMUM { Self::MINIMA + 8 * F::PARTS * ROWS } else { Self::MINIMA };
-    const OF_256: usize = Self::CODES + 8 * BLOCK;
+    const OF_256: usize = Self::CODES + 8 * Self::BYTES;
 }
 
-impl<F: Super> Super for Apart<F> {
+impl<F: Super, const WIDTH: usize> Super for Apart<F, WIDTH> {
     const PARTS: usize = F::PARTS;
     const SIGNED_SCALES: bool = F::SIGNED_SCALES;
     const MINIMUM: bool = F::MINIMUM;
@@ -114,17 +117,29 @@ const fn shift<D: Dot, F: Codes>() -> u8 {
     }
 }
 
-/// Takes 32 values of 16 rows apart.
+/// Takes 32 values of 16 rows apart; codes of two bytes are multiplied by `scales`, if any.
 ///
 /// # Safety
-/// `w` points at the codes of 32 values, and `out` at room for [`BLOCK`] bytes.
+/// `w` points at the codes of 32 values, and `out` at room for [`BLOCK`] times [`Dot::WIDTH`] bytes.
 #[inline(always)]
-unsafe fn block<D: Dot, F: Codes>(d: D, w: *const u8, out: *mut u8, shift: u8) {
+unsafe fn block<D: Dot, F: Codes>(d: D, w: *const u8, out: *mut u8, shift: u8, scales: Option<D::Pairs>) {
     for g in 0..4 {
         prefetch::<D, F>(d, w, g);
         // SAFETY: the caller's promise.
         unsafe {
             let (low, high) = F::pair(d, w, g);
+            if D::WIDTH == 2 {
+                for (codes, g) in [(low, g), (high, g + 4)] {
+                    for (i, codes) in d.widen(codes).into_iter().enumerate() {
+                        let codes = match scales {
+                            Some(scales) => d.times(codes, scales),
+                            None => codes,
+                        };
+                        d.store_codes(codes, out.add((2 * g + i) * 64));
+                    }
+                }
+                continue;
+            }
             let (low, high) =
                 if shift == 0 { (low, high) } else { (d.shift(low, shift), d.shift(high, shift)) };
             d.store_codes(low, out.add(g * 64));
@@ -135,9 +150,10 @@ unsafe fn block<D: Dot, F: Codes>(d: D, w: *const u8, out: *mut u8, shift: u8) {
 
 /// Takes a panel of a simple format apart.
 #[inline(always)]
-pub(crate) fn simple<D: Dot, F: Simple>(d: D, panel: &[u8], k: usize, out: &mut [u8]) {
-    let ((first, stride), (first_out, stride_out)) = (F::scale_bytes(k), Apart::<F>::scale_bytes(k));
-    assert!(panel.len() == first + k / 32 * F::BYTES && Some(out.len()) == simple_bytes::<F>(k));
+pub(crate) fn simple<D: Dot, F: Simple, const WIDTH: usize>(d: D, panel: &[u8], k: usize, out: &mut [u8]) {
+    const { assert!(WIDTH == D::WIDTH && (WIDTH == 1 || F::SIGNED)) };
+    let ((first, stride), (first_out, stride_out)) = (F::scale_bytes(k), Apart::<F, WIDTH>::scale_bytes(k));
+    assert!(panel.len() == first + k / 32 * F::BYTES && Some(out.len()) == simple_bytes::<F, WIDTH>(k));
     let by = const { shift::<D, F>() };
     let (from, to) = (panel.as_ptr(), out.as_mut_ptr());
     for b in 0..k / 32 {
@@ -148,39 +164,45 @@ pub(crate) fn simple<D: Dot, F: Simple>(d: D, panel: &[u8], k: usize, out: &mut 
             if F::MINIMUM {
                 d.store(minimum, to.add(b * stride_out + FLOATS).cast());
             }
-            block::<D, F>(d, from.add(first + b * F::BYTES), to.add(first_out + b * BLOCK), by);
+            let to = to.add(first_out + b * Apart::<F, WIDTH>::BYTES);
+            block::<D, F>(d, from.add(first + b * F::BYTES), to, by, None);
         }
     }
 }
 
 /// Takes a panel of a super format apart, and raises `norms` to what [`norms_of`] says of each 128 values.
 #[inline(always)]
-pub(crate) fn superblocks<D: Whole, F: Super>(
+pub(crate) fn superblocks<D: Whole, F: Super, const WIDTH: usize>(
     d: D,
     panel: &[u8],
     k: usize,
     out: &mut [u8],
     norms: &mut [f32],
 ) {
+    const { assert!(WIDTH == D::WIDTH && (WIDTH == 1 || F::SIGNED && F::PARTS == 1)) };
+    // Codes times scales, both of them signed bytes, and the sum of 128 products of theirs.
+    const { assert!(1 << 14 <= i16::MAX && 128 * (1 << 14) * A <= i32::MAX) };
     assert!(F::panel_bytes(k) == Some(panel.len()) && norms.len() == k / 128);
-    assert!(Apart::<F>::panel_bytes(k) == Some(out.len()));
+    assert!(Apart::<F, WIDTH>::panel_bytes(k) == Some(out.len()));
     let by = const { shift::<D, F>() };
     for sb in 0..k / 256 {
         // SAFETY: the lengths checked above cover superblock sb.
         unsafe {
             let f = F::factors(d, panel.as_ptr(), k, sb);
-            let to = out.as_mut_ptr().add(sb * Apart::<F>::OF_256);
+            let to = out.as_mut_ptr().add(sb * Apart::<F, WIDTH>::OF_256);
             d.store(f.d, to.cast());
             d.store(f.dmin, to.add(FLOATS).cast());
             for i in 0..8 * F::PARTS {
-                d.store_bytes(f.scales[i], to.add(Apart::<F>::SCALES + i * ROWS));
+                d.store_bytes(f.scales[i], to.add(Apart::<F, WIDTH>::SCALES + i * ROWS));
                 if F::MINIMUM {
-                    d.store_bytes(f.minima[i], to.add(Apart::<F>::MINIMA + i * ROWS));
+                    d.store_bytes(f.minima[i], to.add(Apart::<F, WIDTH>::MINIMA + i * ROWS));
                 }
             }
             for b in 0..8 {
-                let to = to.add(Apart::<F>::CODES + b * BLOCK);
-                block::<D, F>(d, f.codes.add(b * F::BYTES), to, by);
+                let to = to.add(Apart::<F, WIDTH>::CODES + b * Apart::<F, WIDTH>::BYTES);
+                // Read only where codes have two bytes, and then there is one scale for each 32 values.
+                let scales = d.pairs(f.scales[b], f.scales[b], F::SIGNED_SCALES);
+                block::<D, F>(d, f.codes.add(b * F::BYTES), to, by, Some(scales));
             }
             if const { norms_of::<D, F>() != NO_NORMS } {
                 for half in 0..2 {

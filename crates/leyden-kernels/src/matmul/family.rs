@@ -26,7 +26,7 @@ const AHEAD: usize = 6 << 10;
 const VALUES_AHEAD: usize = 4 << 10;
 
 /// Largest magnitude of an activation code.
-const A: i32 = 127;
+pub(super) const A: i32 = 127;
 
 /// How a format stores the codes of 32 values of 16 rows.
 pub(crate) trait Codes {
@@ -155,7 +155,19 @@ const fn fit_without_offset<F: Super>() -> bool {
 #[inline(always)]
 fn check<D: Dot>(panels: usize, panel: Option<usize>, t: &Tile<'_>, k: usize, c: usize, out: &[f32]) {
     assert!(panel.and_then(|n| n.checked_mul(D::PANELS)) == Some(panels));
-    assert!(t.c == c && out.len() >= D::PANELS * c * ROWS && t.codes.len() == k * c);
+    let codes = if D::WIDTH == 2 { t.words.len() } else { t.codes.len() };
+    assert!(t.c == c && out.len() >= D::PANELS * c * ROWS && codes == k * c);
+}
+
+/// The activations' codes of the blocks of 32 values from `b` on, for `columns` columns.
+///
+/// # Safety
+/// The tile was [`check`]ed, and has that block.
+#[inline(always)]
+unsafe fn codes_at<D: Dot>(t: &Tile<'_>, b: usize, columns: usize) -> *const i8 {
+    let codes = if D::WIDTH == 2 { t.words.as_ptr().cast() } else { t.codes.as_ptr() };
+    // SAFETY: the caller's promise.
+    unsafe { codes.add(b * 32 * D::WIDTH * columns) }
 }
 
 /// A panel of a simple format, or as many as `D` takes together, times `C * D::COLUMNS` columns of a tile.
@@ -184,7 +196,7 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
         // SAFETY: the lengths checked above cover block b of the panel and of the tile.
         unsafe {
             let w = panel.as_ptr().add(first + b * F::BYTES);
-            let a = t.codes.as_ptr().add(b * 32 * columns);
+            let a = codes_at::<D>(t, b, columns);
             let (scales, sums) = (t.scales.as_ptr().add(b * columns), t.sums.as_ptr().add(b * columns));
             let mut total = [d.ints(); C];
             for chunk in 0..4 / steps {
@@ -570,11 +582,17 @@ unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: u
 ) -> [D::Ints; C] {
     let columns = d.of::<C>();
     let mut total = [d.ints(); C];
+    // Of codes that hold their scales.
+    let mut sums = [d.none(); C];
     for b in range {
         // SAFETY: the caller's promise.
         unsafe {
             let w = f.codes.add(b * F::BYTES);
-            let a = t.codes.as_ptr().add((sb * 8 + b) * 32 * columns);
+            let a = codes_at::<D>(t, sb * 8 + b, columns);
+            if D::WIDTH == 2 {
+                d.products::<Stream<F>, SIGNED, C, 1>(std::array::from_mut(&mut sums), 0..4, w, a);
+                continue;
+            }
             let starts = begin.then(|| t.starts.as_ptr().add((sb * 8 + b) * 3 * columns));
             if F::PARTS == 1 {
                 let scale = [d.scale::<HOW>(F::scale(d, f, b), F::SIGNED_SCALES); 1];
@@ -591,6 +609,11 @@ unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: u
             // Lest the compiler unroll the loop and move what is fetched ahead to its end: 64 lines at once kept those
             // that are read next waiting, and Q5_K took up to half as much time again. More columns take longer than memory.
             compiler_fence(Ordering::SeqCst);
+        }
+    }
+    if D::WIDTH == 2 {
+        for c in 0..C {
+            total[c] = d.add::<SIGNED>(total[c], sums[c]);
         }
     }
     total
@@ -683,37 +706,42 @@ unsafe fn weighted<D: Dot, F: Super, const C: usize>(
 }
 
 /// Makes the kernels of a format for many columns, on one level, on some or on all that have such: of floats from the
-/// panels as they are, of the others from panels taken apart ahead.
+/// panels as they are, of the others from panels taken apart ahead. `words` is AVX2, with codes of two bytes.
 macro_rules! family_many {
-    ($level:ident simple $format:ty) => {
+    (words $family:ident $format:ty) => {
+        $crate::matmul::family::family_many!(@apart words 2 $family $format)
+    };
+    (@apart $level:ident $width:literal simple $format:ty) => {
         $crate::isa::simd_many!(
             $level,
             |d, C, panels, k, t, out| {
                 $crate::matmul::family::simple::<
                     _,
-                    $crate::matmul::expanded::Apart<$format>,
+                    $crate::matmul::expanded::Apart<$format, $width>,
                     { <$format as Codes>::SIGNED },
                     C,
                 >(d, panels, k, t, out)
             },
-            $crate::matmul::expanded::simple_bytes::<$format>,
-            |d, panel, k, out, _norms| $crate::matmul::expanded::simple::<_, $format>(d, panel, k, out)
+            $crate::matmul::expanded::simple_bytes::<$format, $width>,
+            |d, panel, k, out, _norms| $crate::matmul::expanded::simple::<_, $format, $width>(
+                d, panel, k, out
+            )
         )
     };
-    ($level:ident superblocks $format:ty) => {
+    (@apart $level:ident $width:literal superblocks $format:ty) => {
         $crate::isa::simd_many!(
             $level,
             |d, C, panels, k, t, out| {
                 $crate::matmul::family::superblocks::<
                     _,
-                    $crate::matmul::expanded::Apart<$format>,
+                    $crate::matmul::expanded::Apart<$format, $width>,
                     { <$format as Codes>::SIGNED },
                     { <$format as Super>::HOW },
                     C,
                 >(d, panels, k, t, out)
             },
-            <$crate::matmul::expanded::Apart<$format> as Super>::panel_bytes,
-            |d, panel, k, out, norms| $crate::matmul::expanded::superblocks::<_, $format>(
+            <$crate::matmul::expanded::Apart<$format, $width> as Super>::panel_bytes,
+            |d, panel, k, out, norms| $crate::matmul::expanded::superblocks::<_, $format, $width>(
                 d, panel, k, out, norms
             )
         )
@@ -732,6 +760,9 @@ macro_rules! family_many {
     };
     ($family:ident $format:ty) => {
         $crate::matmul::family::family_many!([avx512 avxvnni avx2] $family $format)
+    };
+    ($level:ident $family:ident $format:ty) => {
+        $crate::matmul::family::family_many!(@apart $level 1 $family $format)
     };
 }
 pub(crate) use family_many;

@@ -15,7 +15,7 @@ use std::ops::Range;
 pub(super) const MAX_PANELS: usize = 2;
 
 /// Tiles that must meet a panel for taking it apart ahead to pay.
-const FEWEST: usize = 4;
+pub(crate) const FEWEST: usize = 4;
 
 /// Panels taken apart that lie in the second cache together, beside the activations of a group of tiles.
 const AT_ONCE_BYTES: usize = 320 << 10;

@@ -94,6 +94,8 @@ const PRODUCTS: &[Products] = &[
 const MANY: &[(Level, DType, [usize; 2], u64)] = &[
     (Level::Avx2, DType::Q4K, [4, 16], 34504),
     (Level::Avx2, DType::Q6K, [4, 16], 39940),
+    (Level::Avx2, DType::Q8_0, [4, 16], 62144),
+    (Level::Avx2, DType::IQ4XS, [4, 16], 59280),
     (Level::AvxVnni, DType::Q5K, [4, 24], 45220),
     (Level::AvxVnni, DType::Q8_0, [4, 24], 32576),
     (Level::Avx512, DType::Q5K, [4, 48], 40204),

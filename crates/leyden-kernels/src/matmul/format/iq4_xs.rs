@@ -25,7 +25,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Iq4Xs::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Iq4Xs),
-    many: family_many!(superblocks Iq4Xs),
+    many: family_many!([avx512 avxvnni words] superblocks Iq4Xs),
 };
 
 struct Iq4Xs;

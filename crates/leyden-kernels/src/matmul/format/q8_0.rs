@@ -16,7 +16,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| scales_bytes(k / 32)?.checked_add((k / 32).checked_mul(Q8_0::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Q8_0),
-    many: family_many!([avx512 avxvnni] simple Q8_0),
+    many: family_many!([avx512 avxvnni words] simple Q8_0),
 };
 
 struct Q8_0;
