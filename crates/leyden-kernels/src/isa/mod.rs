@@ -557,9 +557,9 @@ macro_rules! simd_many {
                     $expand
                 }
                 static KERNELS: $crate::matmul::many::Many = $crate::matmul::many::Many {
-                    expand: Some($crate::matmul::many::Expand { bytes: $bytes, panel: expand }),
+                    expand: Some($crate::matmul::many::Expand { bytes: $bytes, panel: expand, tiles: $tiles }),
                     panels: 1,
-                    tiles: $tiles,
+                    tiles: None,
                 };
                 if level == $crate::isa::Level::$level {
                     return Some(&KERNELS);
@@ -602,9 +602,13 @@ macro_rules! simd_many {
                     $expand
                 }
                 static KERNELS: $crate::matmul::many::Many = $crate::matmul::many::Many {
-                    expand: Some($crate::matmul::many::Expand { bytes: $bytes, panel: expand }),
+                    expand: Some($crate::matmul::many::Expand {
+                        bytes: $bytes,
+                        panel: expand,
+                        tiles: [twelve, eleven],
+                    }),
                     panels: 2,
-                    tiles: [twelve, eleven],
+                    tiles: None,
                 };
                 if level.common() == $crate::isa::Level::Avx512 {
                     return Some(&KERNELS);
@@ -624,8 +628,11 @@ macro_rules! simd_many {
                         $crate::isa::avx512_pair::Avx512Pair::in_feature_region($panels.len() / 2, $c, 0);
                     $tile
                 }
-                static KERNELS: $crate::matmul::many::Many =
-                    $crate::matmul::many::Many { expand: None, panels: 2, tiles: [tile::<12>, tile::<11>] };
+                static KERNELS: $crate::matmul::many::Many = $crate::matmul::many::Many {
+                    expand: None,
+                    panels: 2,
+                    tiles: Some([tile::<12>, tile::<11>]),
+                };
                 if level.common() == $crate::isa::Level::Avx512 {
                     return Some(&KERNELS);
                 }

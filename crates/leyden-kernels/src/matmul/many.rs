@@ -33,29 +33,37 @@ pub(crate) struct Expand {
     /// Bytes of what is made of a panel of depth `k`, whole cache lines; None on overflow.
     pub(crate) bytes: fn(k: usize) -> Option<usize>,
     pub(crate) panel: ExpandFn,
+    /// Tiles that read what was made, of as many columns as [`Many::tiles`].
+    pub(crate) tiles: [TileFn; 2],
 }
 
 /// Kernels of a format and level for many columns.
 #[derive(Debug)]
 pub(crate) struct Many {
-    /// Takes a panel apart, which is what the tiles read; without it they read it as it is.
+    /// Takes panels apart where enough tiles meet them.
     pub(crate) expand: Option<Expand>,
     /// Panels that a tile takes, one behind the other, into `out[panel][c][16]`.
     pub(crate) panels: usize,
-    /// Tiles of the most columns and of one fewer, which is what many columns are divided into.
-    pub(crate) tiles: [TileFn; 2],
+    /// Tiles of the most columns and of one fewer, which is what many columns are divided into, that read panels as they are.
+    pub(crate) tiles: Option<[TileFn; 2]>,
 }
 
 impl Many {
-    /// The kernels that a matrix has for so many tiles.
-    fn of(weights: &PackedMatrix, tier: Tier, tiles: usize) -> Option<&'static Many> {
-        (weights.format.many)(tier.level()).filter(|many| many.expand.is_none() || tiles >= FEWEST)
+    /// The kernels that a matrix has for so many tiles, and how its panels are taken apart for them, if they are.
+    fn of(
+        weights: &PackedMatrix,
+        tier: Tier,
+        tiles: usize,
+    ) -> Option<(&'static Many, Option<&'static Expand>)> {
+        let many = (weights.format.many)(tier.level())?;
+        let expand = many.expand.as_ref().filter(|_| tiles >= FEWEST);
+        (expand.is_some() || many.tiles.is_some()).then_some((many, expand))
     }
 }
 
 /// How many panels of a matrix meet each of so many tiles together.
 pub(super) fn together(weights: &PackedMatrix, tier: Tier, tiles: usize) -> usize {
-    Many::of(weights, tier, tiles).map_or(1, |many| many.panels)
+    Many::of(weights, tier, tiles).map_or(1, |(many, _)| many.panels)
 }
 
 /// A matrix as one task meets it: some panels at a time, each with all tiles of a group after the other.
@@ -63,6 +71,7 @@ pub(super) struct Panels<'a> {
     weights: &'a PackedMatrix,
     tier: Tier,
     many: Option<&'static Many>,
+    expand: Option<&'static Expand>,
     /// The task's first panel.
     first: usize,
     /// Bytes of a panel taken apart, and room for [`at_once`](Self::at_once) of them.
@@ -82,9 +91,10 @@ impl<'a> Panels<'a> {
         panels: Range<usize>,
         tiles: usize,
     ) -> Panels<'a> {
-        let many = Many::of(weights, tier, tiles);
+        let (many, expand) = Many::of(weights, tier, tiles).unzip();
+        let expand = expand.flatten();
         // None where there is nothing to take apart.
-        let each = many.and_then(|many| Some((many.panels, (many.expand.as_ref()?.bytes)(weights.k)?)));
+        let each = many.and_then(|many| Some((many.panels, (expand?.bytes)(weights.k)?)));
         let places = each.map_or(0, |(together, each)| {
             let room = AT_ONCE_BYTES / each.max(1) / together * together;
             room.min(panels.len().next_multiple_of(together)).max(together)
@@ -94,6 +104,7 @@ impl<'a> Panels<'a> {
             weights,
             tier,
             many,
+            expand,
             first: panels.start,
             each,
             bytes: Aligned::zeroed(each * places),
@@ -117,9 +128,10 @@ impl<'a> Panels<'a> {
         let fewer = tier.level().columns(weights.format.grid).wrapping_sub(tile.c);
         if let Some(many) = self.many
             && panels.len() == many.panels
-            && let Some(&function) = many.tiles.get(fewer)
+            && let Some(tiles) = self.expand.map(|expand| &expand.tiles).or(many.tiles.as_ref())
+            && let Some(&function) = tiles.get(fewer)
         {
-            let bytes = match &many.expand {
+            let bytes = match self.expand {
                 Some(expand) => {
                     let (bytes, norms) = self.expanded(expand.panel, panels);
                     tile.norms = norms;

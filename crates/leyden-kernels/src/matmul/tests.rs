@@ -6,6 +6,7 @@ use crate::activations::quantise_group;
 use crate::isa::scalar::Scalar;
 use format::TileFn;
 use leyden_tensor::quant;
+use many::Many;
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::sync::Mutex;
@@ -225,8 +226,17 @@ fn every_tier_runs_kernels_of_its_own() {
 fn every_format_agrees_with_its_definition_and_across_tiers() {
     let mut rng = Rng(7);
     // Every number of columns of a tile, alone and beside others, and rows and depths cut everywhere.
-    let shapes =
-        [(7, 1, 2), (16, 3, 3), (17, 2, 4), (33, 5, 5), (48, 1, 7), (257, 2, 9), (64, 3, 33), (130, 2, 47)];
+    let shapes = [
+        (7, 1, 2),
+        (16, 3, 3),
+        (17, 2, 4),
+        (33, 5, 5),
+        (48, 1, 7),
+        (257, 2, 9),
+        (40, 1, 24),
+        (64, 3, 33),
+        (130, 2, 47),
+    ];
     let shapes: Vec<_> = (1..=Level::MAX_COLUMNS).map(|n| (1, 1, n)).chain(shapes).collect();
     for (dtype, exact) in kinds() {
         let cpu = Cpu::new(Tier::SCALAR, 1).unwrap().with_exact(exact);
@@ -373,7 +383,13 @@ fn every_kernel_ran() {
             for (c, kernel) in tiles(level).iter().enumerate() {
                 assert!(ran.contains(&(level, address(kernel))), "{dtype} of {} columns on {level}", c + 1);
             }
-            let many = |level| (format.many)(level).into_iter().flat_map(|many| &many.tiles);
+            let many = |level| {
+                let apart = |many: &'static Many| many.expand.as_ref().map(|expand| &expand.tiles);
+                (format.many)(level)
+                    .into_iter()
+                    .flat_map(move |many| many.tiles.iter().chain(apart(many)))
+                    .flatten()
+            };
             for kernel in many(level) {
                 assert!(ran.contains(&(level, address(kernel))), "{dtype} of many columns on {level}");
             }
