@@ -521,9 +521,12 @@ macro_rules! i8mm_tiles {
 pub(crate) use i8mm_tiles;
 
 /// The kernels of a format for many columns, on one level (`matmul::many`): `$tile` is compiled for the most columns of
-/// a tile and one fewer, `$expand` takes a panel apart ahead into `$bytes` bytes. AVX-512 has registers for the sums of
+/// a tile and one fewer, `$expand` takes a panel apart ahead into `$bytes` bytes, which are what `$tile` reads, or `$apart`
+/// where `$tile` reads panels as they are. AVX-512 has registers for the sums of
 /// two panels: of all columns with floats, whose chains take turns, and else of half of them beside their totals.
 macro_rules! simd_many {
+    (@expand) => { None };
+    (@expand $expand:block) => { Some($expand) };
     (avx2, $($kernels:tt)*) => {
         $crate::isa::simd_many!(
             @one "avx2,fma,f16c", avx2_dot::Avx2Dot, Avx2, [tile::<4>, tile::<3>], $($kernels)*
@@ -618,7 +621,9 @@ macro_rules! simd_many {
             None
         }
     };
-    (avx512, |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr) => {
+    (avx512, |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr
+     $(, $bytes:expr, |$de:ident, $pe:ident, $ke:ident, $oe:ident| $expand:expr,
+     |$da:ident, $ca:ident, $pa:ident, $ka:ident, $ta:ident, $outa:ident| $apart:expr)?) => {
         |level: $crate::isa::Level| {
             #[cfg(target_arch = "x86_64")]
             {
@@ -629,7 +634,24 @@ macro_rules! simd_many {
                     $tile
                 }
                 static KERNELS: $crate::matmul::many::Many = $crate::matmul::many::Many {
-                    expand: None,
+                    expand: $crate::isa::simd_many!(@expand $({
+                        #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+                        fn expand($pe: &[u8], $ke: usize, $oe: &mut [u8], _norms: &mut [f32]) {
+                            let $de = $crate::isa::avx512_dot::Avx512Dot::in_feature_region();
+                            $expand
+                        }
+                        #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+                        fn apart<const $ca: usize>($pa: &[u8], $ka: usize, $ta: &Tile<'_>, $outa: &mut [f32]) {
+                            let $da =
+                                $crate::isa::avx512_pair::Avx512Pair::in_feature_region($pa.len() / 2, $ca, 0);
+                            $apart
+                        }
+                        $crate::matmul::many::Expand {
+                            bytes: $bytes,
+                            panel: expand,
+                            tiles: [apart::<12>, apart::<11>],
+                        }
+                    })?),
                     panels: 2,
                     tiles: Some([tile::<12>, tile::<11>]),
                 };

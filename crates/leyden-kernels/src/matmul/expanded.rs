@@ -59,6 +59,11 @@ impl<F: Simple, const WIDTH: usize> Simple for Apart<F, WIDTH> {
     }
 }
 
+/// Bytes of a panel of depth `k` of floats.
+pub(crate) fn float_bytes(k: usize) -> Option<usize> {
+    k.checked_mul(FLOATS)
+}
+
 /// Bytes of a panel of a simple format of depth `k`.
 pub(crate) fn simple_bytes<F: Simple, const WIDTH: usize>(k: usize) -> Option<usize> {
     Apart::<F, WIDTH>::scale_bytes(k).0.checked_add(k.checked_mul(WIDTH * ROWS)?)

@@ -329,7 +329,8 @@ pub(crate) fn floats<D: Dot, F: Steps<D>, const C: usize>(
         (panel.as_ptr().add(i * step_bytes), t.values.as_ptr().add(i * F::VALUES * columns))
     };
     // Steps whose weights share a cache line.
-    let together = const { 64 / (ROWS * F::SIZE * F::DEPTH) };
+    let together =
+        const { if ROWS * F::SIZE * F::DEPTH < 64 { 64 / (ROWS * F::SIZE * F::DEPTH) } else { 1 } };
     let mut done = 0;
     if C <= D::SIDE_BY_SIDE {
         // All chains side by side, and so four streams of weights: what follows all of them is fetched ahead, as what
@@ -712,7 +713,8 @@ unsafe fn weighted<D: Dot, F: Super, const C: usize>(
 }
 
 /// Makes the kernels of a format for many columns, on one level, on some or on all that have such: of floats from the
-/// panels as they are, of the others from panels taken apart ahead. `words` is AVX2, with codes of two bytes.
+/// panels as they are, and if it is said how their halves are read and what multiplies floats of 32 bits, from such too; of the
+/// others from panels taken apart ahead. `words` is AVX2, with codes of two bytes.
 macro_rules! family_many {
     (words $family:ident $format:ty) => {
         $crate::matmul::family::family_many!(@apart words 2 $family $format)
@@ -756,6 +758,28 @@ macro_rules! family_many {
         $crate::isa::simd_many!($level, |d, C, panels, k, t, out| {
             $crate::matmul::family::floats::<_, _, C>(d, $format, panels, k, t, out)
         })
+    };
+    ($level:ident floats $format:ident of $read:ident $(::<$counted:literal>)?, apart $apart:expr) => {
+        $crate::isa::simd_many!(
+            $level,
+            |d, C, panels, k, t, out| {
+                $crate::matmul::family::floats::<_, _, C>(d, $format, panels, k, t, out)
+            },
+            $crate::matmul::expanded::float_bytes,
+            |d, panel, k, out| {
+                assert!(panel.len() == k * 2 * ROWS && out.len() == k * 4 * ROWS);
+                for i in 0..k {
+                    // SAFETY: both have room for sixteen values of each k.
+                    unsafe {
+                        let values = d.$read$(::<$counted>)?(panel.as_ptr().add(i * 2 * ROWS));
+                        d.store(values, out.as_mut_ptr().add(i * 4 * ROWS).cast());
+                    }
+                }
+            },
+            |d, C, panels, k, t, out| {
+                $crate::matmul::family::floats::<_, _, C>(d, $apart, panels, k, t, out)
+            }
+        )
     };
     ([$first:ident $($level:ident)*] $family:ident $format:ty) => {
         |level: $crate::isa::Level| {

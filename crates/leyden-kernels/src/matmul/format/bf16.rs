@@ -25,7 +25,7 @@ pub(crate) const FORMAT: Format = Format {
     },
     many: |level| match bf16_kernels(level) {
         Some(kernels) => Some(&kernels.many),
-        None => family_many!(avx512 floats Pairs)(level),
+        None => family_many!(avx512 floats Pairs of brain_floats::<true>, apart FloatPairs)(level),
     },
     ..float::BF16
 };
@@ -67,6 +67,32 @@ impl<D: Dot> Steps<D> for Pairs {
                 d.fma_columns(d.brain_floats::<true>(w.add(ROWS * 2)), x.add(d.of::<C>()), y);
             }
             d.fma_columns(d.brain_floats::<true>(w), x, y);
+        }
+    }
+}
+
+/// [`Pairs`] of weights that were made floats.
+#[derive(Clone, Copy)]
+struct FloatPairs;
+
+impl<D: Dot> Steps<D> for FloatPairs {
+    const SIZE: usize = 4;
+    const DEPTH: usize = 2;
+
+    #[inline(always)]
+    unsafe fn step<const WHOLE: bool, const C: usize>(
+        self,
+        d: D,
+        w: *const u8,
+        x: *const f32,
+        y: &mut [D::Floats; C],
+    ) {
+        // SAFETY: the caller's promise; there is a second k if the step is whole.
+        unsafe {
+            if WHOLE {
+                d.fma_columns(d.load_floats(w.add(ROWS * 4)), x.add(d.of::<C>()), y);
+            }
+            d.fma_columns(d.load_floats(w), x, y);
         }
     }
 }

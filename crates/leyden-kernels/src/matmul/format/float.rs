@@ -25,7 +25,7 @@ pub(crate) const F16: Format = Format {
     panel_bytes: |k| k.checked_mul(ROWS * 2),
     pack: pack::<2>,
     tiles: family_tiles!(scalar_f16, floats F16Row),
-    many: family_many!(avx512 floats F16Row),
+    many: family_many!(avx512 floats F16Row of halves, apart F32Row),
 };
 
 pub(crate) const BF16: Format = Format {
@@ -34,7 +34,7 @@ pub(crate) const BF16: Format = Format {
     panel_bytes: |k| k.checked_mul(ROWS * 2),
     pack: pack::<2>,
     tiles: family_tiles!(scalar_bf16, floats Bf16Row),
-    many: family_many!(avx512 floats Bf16Row),
+    many: family_many!(avx512 floats Bf16Row of brain_floats::<false>, apart F32Row),
 };
 
 /// Declares how a float format's weights are read.
