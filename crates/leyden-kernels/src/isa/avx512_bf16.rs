@@ -204,6 +204,7 @@ pub(super) static KERNELS: Bf16Kernels = Bf16Kernels {
         expand: Some(Expand {
             bytes: Interleaved::panel_bytes,
             panel: interleave,
+            most: usize::MAX,
             tiles: [two_interleaved::<12>, two_interleaved::<11>],
         }),
         panels: 2,

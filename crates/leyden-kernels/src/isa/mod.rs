@@ -521,28 +521,30 @@ macro_rules! i8mm_tiles {
 pub(crate) use i8mm_tiles;
 
 /// The kernels of a format for many columns, on one level (`matmul::many`): `$tile` is compiled for the most columns of
-/// a tile and one fewer, `$expand` takes a panel apart ahead into `$bytes` bytes, which are what `$tile` reads, or `$apart`
-/// where `$tile` reads panels as they are. AVX-512 has registers for the sums of
-/// two panels: of all columns with floats, whose chains take turns, and else of half of them beside their totals.
+/// a tile and one fewer, `$expand` takes a panel apart ahead into `$bytes` bytes, if at most `$most`, which are what `$tile`
+/// reads, or `$apart` where `$tile` reads panels as they are. AVX-512 has registers for the sums of two panels: of all columns
+/// with floats, whose chains take turns, and else of half of them beside their totals.
 macro_rules! simd_many {
     (@expand) => { None };
     (@expand $expand:block) => { Some($expand) };
     (avx2, $($kernels:tt)*) => {
         $crate::isa::simd_many!(
-            @one "avx2,fma,f16c", avx2_dot::Avx2Dot, Avx2, [tile::<4>, tile::<3>], $($kernels)*
+            @one "avx2,fma,f16c", avx2_dot::Avx2Dot, Avx2, usize::MAX, [tile::<4>, tile::<3>], $($kernels)*
         )
     };
     (words, $($kernels:tt)*) => {
         $crate::isa::simd_many!(
-            @one "avx2,fma,f16c", avx2_words::Avx2Words, Avx2, [tile::<4>, tile::<3>], $($kernels)*
+            @one "avx2,fma,f16c", avx2_words::Avx2Words, Avx2, $crate::matmul::many::MOST_WORDS,
+            [tile::<4>, tile::<3>], $($kernels)*
         )
     };
     (avxvnni, $($kernels:tt)*) => {
         $crate::isa::simd_many!(
-            @one "avx2,fma,f16c,avxvnni", avxvnni_dot::AvxVnniDot, AvxVnni, [tile::<6>, tile::<5>], $($kernels)*
+            @one "avx2,fma,f16c,avxvnni", avxvnni_dot::AvxVnniDot, AvxVnni, usize::MAX,
+            [tile::<6>, tile::<5>], $($kernels)*
         )
     };
-    (@one $features:literal, $file:ident::$token:ident, $level:ident, $tiles:expr,
+    (@one $features:literal, $file:ident::$token:ident, $level:ident, $most:expr, $tiles:expr,
      |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr,
      $bytes:expr, |$de:ident, $pe:ident, $ke:ident, $oe:ident, $ne:ident| $expand:expr) => {
         |level: $crate::isa::Level| {
@@ -560,7 +562,12 @@ macro_rules! simd_many {
                     $expand
                 }
                 static KERNELS: $crate::matmul::many::Many = $crate::matmul::many::Many {
-                    expand: Some($crate::matmul::many::Expand { bytes: $bytes, panel: expand, tiles: $tiles }),
+                    expand: Some($crate::matmul::many::Expand {
+                        bytes: $bytes,
+                        panel: expand,
+                        most: $most,
+                        tiles: $tiles,
+                    }),
                     panels: 1,
                     tiles: None,
                 };
@@ -608,6 +615,7 @@ macro_rules! simd_many {
                     expand: Some($crate::matmul::many::Expand {
                         bytes: $bytes,
                         panel: expand,
+                        most: usize::MAX,
                         tiles: [twelve, eleven],
                     }),
                     panels: 2,
@@ -649,6 +657,7 @@ macro_rules! simd_many {
                         $crate::matmul::many::Expand {
                             bytes: $bytes,
                             panel: expand,
+                            most: usize::MAX,
                             tiles: [apart::<12>, apart::<11>],
                         }
                     })?),
