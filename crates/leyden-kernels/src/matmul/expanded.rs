@@ -10,6 +10,8 @@
 //! then neither the offset of a format nor its signs cost a tile anything. With [`Starts::Lanes`] they stay what they are,
 //! and sums begin at what takes the offset back. Of signed codes AVX2 makes integers of 16 bits ([`Dot::WIDTH`]), multiplied
 //! by their scales where those are integers: a sum of 128 products is then one chain.
+//!
+//! Floats of 16 bits become floats of 32, which a tile's loop then multiplies as it does those of F32.
 
 use super::family::{A, Codes, Factors, NO_NORMS, OF_BLOCKS, Simple, Super, norms_of, prefetch};
 use super::format::ROWS;
@@ -56,6 +58,29 @@ impl<F: Simple, const WIDTH: usize> Simple for Apart<F, WIDTH> {
     unsafe fn scale<D: Dot>(d: D, p: *const u8) -> (D::Floats, D::Floats) {
         // SAFETY: the caller gives one block's scales.
         unsafe { (d.load_floats(p), if F::MINIMUM { d.load_floats(p.add(FLOATS)) } else { d.zeros() }) }
+    }
+}
+
+/// How the weights of a float format are read.
+pub(crate) trait Read: Copy {
+    /// Sixteen of them.
+    ///
+    /// # Safety
+    /// `p` points at them.
+    unsafe fn read<D: Dot>(self, d: D, p: *const u8) -> D::Floats;
+}
+
+/// Makes the weights of 16 bits of a panel floats of 32.
+#[inline(always)]
+pub(crate) fn floats<D: Dot, F: Read>(d: D, f: F, panel: &[u8], k: usize, out: &mut [u8]) {
+    const HALVES: usize = 2 * ROWS;
+    assert!(k.checked_mul(HALVES) == Some(panel.len()) && float_bytes(k) == Some(out.len()));
+    for i in 0..k {
+        // SAFETY: the lengths checked above cover sixteen values of each k.
+        unsafe {
+            let values = f.read(d, panel.as_ptr().add(i * HALVES));
+            d.store(values, out.as_mut_ptr().add(i * FLOATS).cast());
+        }
     }
 }
 

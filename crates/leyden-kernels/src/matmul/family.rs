@@ -713,8 +713,8 @@ unsafe fn weighted<D: Dot, F: Super, const C: usize>(
 }
 
 /// Makes the kernels of a format for many columns, on one level, on some or on all that have such: of floats from the
-/// panels as they are, and if it is said how their halves are read and what multiplies floats of 32 bits, from such too; of the
-/// others from panels taken apart ahead. `words` is AVX2, with codes of two bytes.
+/// panels as they are, and where it is said what multiplies them as floats of 32 bits, from such too; of the others from panels
+/// taken apart ahead. `words` is AVX2, with codes of two bytes.
 macro_rules! family_many {
     (words $family:ident $format:ty) => {
         $crate::matmul::family::family_many!(@apart words 2 $family $format)
@@ -759,23 +759,14 @@ macro_rules! family_many {
             $crate::matmul::family::floats::<_, _, C>(d, $format, panels, k, t, out)
         })
     };
-    ($level:ident floats $format:ident of $read:ident $(::<$counted:literal>)?, apart $apart:expr) => {
+    ($level:ident floats $format:expr, apart $apart:ident) => {
         $crate::isa::simd_many!(
             $level,
             |d, C, panels, k, t, out| {
                 $crate::matmul::family::floats::<_, _, C>(d, $format, panels, k, t, out)
             },
             $crate::matmul::expanded::float_bytes,
-            |d, panel, k, out| {
-                assert!(panel.len() == k * 2 * ROWS && out.len() == k * 4 * ROWS);
-                for i in 0..k {
-                    // SAFETY: both have room for sixteen values of each k.
-                    unsafe {
-                        let values = d.$read$(::<$counted>)?(panel.as_ptr().add(i * 2 * ROWS));
-                        d.store(values, out.as_mut_ptr().add(i * 4 * ROWS).cast());
-                    }
-                }
-            },
+            |d, panel, k, out| $crate::matmul::expanded::floats(d, $format, panel, k, out),
             |d, C, panels, k, t, out| {
                 $crate::matmul::family::floats::<_, _, C>(d, $apart, panels, k, t, out)
             }

@@ -14,6 +14,7 @@ use super::{Format, ROWS, TileFn, float};
 use crate::activations::{Grid, Tile};
 use crate::isa::bf16_kernels;
 use crate::isa::dot::Dot;
+use crate::matmul::expanded::Read;
 use crate::matmul::family::{CHAIN, CHAINS, Steps, family_many, family_tiles};
 use leyden_tensor::quant::bf16_to_f32;
 
@@ -25,7 +26,7 @@ pub(crate) const FORMAT: Format = Format {
     },
     many: |level| match bf16_kernels(level) {
         Some(kernels) => Some(&kernels.many),
-        None => family_many!(avx512 floats Pairs of brain_floats::<true>, apart FloatPairs)(level),
+        None => family_many!(avx512 floats Pairs, apart FloatPairs)(level),
     },
     ..float::BF16
 };
@@ -64,10 +65,18 @@ impl<D: Dot> Steps<D> for Pairs {
                 return;
             }
             if WHOLE {
-                d.fma_columns(d.brain_floats::<true>(w.add(ROWS * 2)), x.add(d.of::<C>()), y);
+                d.fma_columns(self.read(d, w.add(ROWS * 2)), x.add(d.of::<C>()), y);
             }
-            d.fma_columns(d.brain_floats::<true>(w), x, y);
+            d.fma_columns(self.read(d, w), x, y);
         }
+    }
+}
+
+impl Read for Pairs {
+    #[inline(always)]
+    unsafe fn read<D: Dot>(self, d: D, p: *const u8) -> D::Floats {
+        // SAFETY: the caller's promise.
+        unsafe { d.brain_floats::<true>(p) }
     }
 }
 

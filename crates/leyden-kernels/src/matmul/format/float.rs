@@ -6,6 +6,7 @@
 use super::{Format, ROWS, TileFn};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
+use crate::matmul::expanded::Read;
 use crate::matmul::family::{CHAIN, CHAINS, Steps, family_many, family_tiles};
 use leyden_tensor::DType;
 use leyden_tensor::quant::{bf16_to_f32, f16_to_f32};
@@ -25,7 +26,7 @@ pub(crate) const F16: Format = Format {
     panel_bytes: |k| k.checked_mul(ROWS * 2),
     pack: pack::<2>,
     tiles: family_tiles!(scalar_f16, floats F16Row),
-    many: family_many!(avx512 floats F16Row of halves, apart F32Row),
+    many: family_many!(avx512 floats F16Row, apart F32Row),
 };
 
 pub(crate) const BF16: Format = Format {
@@ -34,7 +35,7 @@ pub(crate) const BF16: Format = Format {
     panel_bytes: |k| k.checked_mul(ROWS * 2),
     pack: pack::<2>,
     tiles: family_tiles!(scalar_bf16, floats Bf16Row),
-    many: family_many!(avx512 floats Bf16Row of brain_floats::<false>, apart F32Row),
+    many: family_many!(avx512 floats Bf16Row, apart F32Row),
 };
 
 /// Declares how a float format's weights are read.
@@ -55,7 +56,15 @@ macro_rules! rows {
                 y: &mut [D::Floats; C],
             ) {
                 // SAFETY: the caller gives 16 weights, and a number of each column.
-                unsafe { d.fma_columns(d.$read$(::<$counted>)?(w), x, y) };
+                unsafe { d.fma_columns(self.read(d, w), x, y) };
+            }
+        }
+
+        impl Read for $name {
+            #[inline(always)]
+            unsafe fn read<D: Dot>(self, d: D, p: *const u8) -> D::Floats {
+                // SAFETY: the caller's promise.
+                unsafe { d.$read$(::<$counted>)?(p) }
             }
         })*
     };
