@@ -1,6 +1,6 @@
 //! AVX-512 with products of bfloat16: everything is [`Avx512Dot`]'s and [`Avx512Pair`]'s but the step of a product of BF16
-//! weights, for which two rows of the panel are interleaved. Where many tiles meet a panel that is done once for all of them:
-//! beside the 24 products of a step of two panels it keeps the ports of a Zen 4 core busy for a third of the time.
+//! weights, for which two rows of the panel are interleaved. Where many tiles meet a panel that is done once for all of them: a
+//! Zen 4 core lost a sixth of its rate to doing it for each.
 
 use super::Bf16Kernels;
 use super::avx512_dot::Avx512Dot;
