@@ -211,7 +211,8 @@ pub(crate) fn superblocks<D: Whole, F: Super, const WIDTH: usize>(
 ) {
     const { assert!(WIDTH == D::WIDTH && (WIDTH == 1 || F::SIGNED && F::PARTS == 1)) };
     // Codes times scales, both of them signed bytes, and the sum of 128 products of theirs.
-    const { assert!(1 << 14 <= i16::MAX && 128 * (1 << 14) * A <= i32::MAX) };
+    const WORD: i64 = 128 * 128;
+    const { assert!(WORD <= i16::MAX as i64 && 128 * WORD * A as i64 <= i32::MAX as i64) };
     assert!(F::panel_bytes(k) == Some(panel.len()) && norms.len() == k / 128);
     assert!(Apart::<F, WIDTH>::panel_bytes(k) == Some(out.len()));
     let by = const { shift::<D, F>() };
