@@ -7,7 +7,7 @@ use super::avx512_dot::Avx512Dot;
 use super::avx512_pair::Avx512Pair;
 use super::dot::Dot;
 use crate::activations::Tile;
-use crate::matmul::family::{Steps, floats};
+use crate::matmul::floats::{Steps, floats};
 use crate::matmul::format::ROWS;
 use crate::matmul::many::{Expand, Many};
 use std::arch::x86_64::*;

@@ -1,6 +1,6 @@
 //! What an instruction set offers to the matrix kernels: vectors of 16 rows, one lane per row.
 //!
-//! The loops in `matmul::family` and the unpacking in `matmul::format` are written once against [`Dot`]; an
+//! The loops in `matmul::family` and `matmul::floats` and the unpacking in `matmul::format` are written once against [`Dot`]; an
 //! instruction set is one implementation of it. Four consecutive codes of a row fill one 32-bit lane.
 //!
 //! Where an instruction multiplies several columns at once, a [`Dot::Part`] and all that is made of it holds

@@ -19,11 +19,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 /// Weights this far ahead are fetched while the current ones are used; about the latency of memory at the rate
 /// one core reads, and a Zen 5 core, which reads 34 GB/s, was kept waiting by 2 KiB. More does no harm as
 /// long as it is little of a first-level cache.
-const AHEAD: usize = 6 << 10;
-
-/// As [`AHEAD`], the activations of a float product with many columns: a tile of twelve columns of depth 8,192 has 384 KiB,
-/// which do not stay in a second cache beside the panels.
-const VALUES_AHEAD: usize = 4 << 10;
+pub(super) const AHEAD: usize = 6 << 10;
 
 /// Largest magnitude of an activation code.
 pub(super) const A: i32 = 127;
@@ -266,148 +262,6 @@ pub(super) fn prefetch<D: Dot, F: Codes>(d: D, w: *const u8, g: usize) {
     while at < share {
         d.prefetch(w.wrapping_add(AHEAD + g * share + at));
         at += 64;
-    }
-}
-
-/// How the products of a float format are made, step by step along the depth.
-pub(crate) trait Steps<D: Dot>: Copy {
-    /// Bytes of a weight.
-    const SIZE: usize;
-    /// Weights of a row in one step.
-    const DEPTH: usize = 1;
-    /// Numbers of a column in one step.
-    const VALUES: usize = Self::DEPTH;
-
-    /// Bytes of a panel of depth `k`; None on overflow.
-    fn panel_bytes(k: usize) -> Option<usize> {
-        k.checked_mul(ROWS * Self::SIZE)
-    }
-
-    /// Adds the products of one step to each column; without `WHOLE` of its first weights alone, as the others lie
-    /// behind an odd depth.
-    ///
-    /// # Safety
-    /// `w` and `x` point at the weights and activations of a step.
-    unsafe fn step<const WHOLE: bool, const C: usize>(
-        self,
-        d: D,
-        w: *const u8,
-        x: *const f32,
-        y: &mut [D::Floats; C],
-    );
-}
-
-/// Chains of multiply-adds in a product of float weights, and how many k one chain takes before the next does.
-/// Several, because a single one would wait four cycles for each addition when there is one column.
-pub(crate) const CHAINS: usize = 4;
-pub(crate) const CHAIN: usize = 64;
-
-/// A panel of a float format, or as many as `D` takes together, times `C * D::COLUMNS` columns of a tile.
-#[inline(always)]
-pub(crate) fn floats<D: Dot, F: Steps<D>, const C: usize>(
-    d: D,
-    f: F,
-    panel: &[u8],
-    k: usize,
-    t: &Tile<'_>,
-    out: &mut [f32],
-) {
-    let columns = d.of::<C>();
-    let (all, odd) = (k / F::DEPTH, k % F::DEPTH);
-    let bytes = F::panel_bytes(k).and_then(|one| one.checked_mul(D::PANELS));
-    assert!(bytes == Some(panel.len()) && t.c == columns);
-    // A last step of fewer weights has as many numbers of a column as it has weights, at least one.
-    assert!(t.values.len() == (all * F::VALUES + odd) * columns);
-    assert!(out.len() >= D::PANELS * columns * ROWS);
-    let (t, out) = (&t.after(d.first()), &mut out[d.first() * ROWS..]);
-    let chain_steps = const { CHAIN / F::DEPTH };
-    let step_bytes = ROWS * F::SIZE * F::DEPTH;
-    let mut y = [[d.zeros(); C]; CHAINS];
-    // Where the weights and activations of step i begin.
-    // SAFETY: the lengths checked above cover every step, the last, odd one among them.
-    let at = |i: usize| unsafe {
-        (panel.as_ptr().add(i * step_bytes), t.values.as_ptr().add(i * F::VALUES * columns))
-    };
-    // Steps whose weights share a cache line.
-    let together =
-        const { if ROWS * F::SIZE * F::DEPTH < 64 { 64 / (ROWS * F::SIZE * F::DEPTH) } else { 1 } };
-    let mut done = 0;
-    if C <= D::SIDE_BY_SIDE {
-        // All chains side by side, and so four streams of weights: what follows all of them is fetched ahead, as what
-        // follows one is where the next reads already. In order of addresses, which memory gives faster than the four
-        // streams' own.
-        while done + CHAINS * chain_steps <= all {
-            let (w, x) = at(done);
-            for line in (0..chain_steps).step_by(together) {
-                for (chain, y) in y.iter_mut().enumerate() {
-                    let first = line + chain * chain_steps;
-                    let ahead = CHAINS * (chain_steps + line) + chain * together;
-                    d.prefetch(w.wrapping_add(ahead * step_bytes));
-                    for i in first..first + together {
-                        // SAFETY: the steps lie below the last whole one.
-                        unsafe { float_step(d, f, w, x, i, y) };
-                    }
-                }
-            }
-            done += CHAINS * chain_steps;
-        }
-    }
-    while done < all {
-        // The columns keep the multipliers busy, so the chains take turns.
-        let chain = done / chain_steps % CHAINS;
-        let (w, x) = at(done);
-        let mut sum = y[chain];
-        // A number of steps that the compiler knows makes a loop without bookkeeping.
-        if all - done >= chain_steps {
-            for line in (0..chain_steps).step_by(together) {
-                d.prefetch(w.wrapping_add(AHEAD / D::PANELS + line * step_bytes));
-                let x_line = x.wrapping_add(line * F::VALUES * columns).cast::<u8>();
-                for at in (0..together * F::VALUES * columns * 4).step_by(64) {
-                    d.prefetch_values(x_line.wrapping_add(VALUES_AHEAD + at));
-                }
-                for i in line..line + together {
-                    // SAFETY: as above.
-                    unsafe { float_step(d, f, w, x, i, &mut sum) };
-                }
-            }
-        } else {
-            for i in 0..all - done {
-                // SAFETY: as above.
-                unsafe { float_step(d, f, w, x, i, &mut sum) };
-            }
-        }
-        y[chain] = sum;
-        done = all.min(done + chain_steps);
-    }
-    if odd > 0 {
-        let (w, x) = at(all);
-        // SAFETY: the weights and activations end with this step.
-        unsafe { f.step::<false, C>(d, w, x, &mut y[all / chain_steps % CHAINS]) };
-    }
-    for c in 0..C {
-        let sum = d.sum(d.sum(y[0][c], y[1][c]), d.sum(y[2][c], y[3][c]));
-        // SAFETY: out holds 16 values for each of C * COLUMNS.
-        unsafe { d.store(sum, out.as_mut_ptr().add(c * D::COLUMNS * ROWS)) };
-    }
-}
-
-/// Step `i` of a float product from `w` and `x` on. A function, as a closure would not be compiled for the instruction set.
-///
-/// # Safety
-/// Weights and activations go on for more than `i` steps.
-#[inline(always)]
-unsafe fn float_step<D: Dot, F: Steps<D>, const C: usize>(
-    d: D,
-    f: F,
-    w: *const u8,
-    x: *const f32,
-    i: usize,
-    y: &mut [D::Floats; C],
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let w = w.add(i * ROWS * F::SIZE * F::DEPTH);
-        f.step::<true, C>(d, w, x.add(i * F::VALUES * d.of::<C>()), y);
     }
 }
 
@@ -756,19 +610,19 @@ macro_rules! family_many {
     };
     ($level:ident floats $format:expr) => {
         $crate::isa::simd_many!($level, |d, C, panels, k, t, out| {
-            $crate::matmul::family::floats::<_, _, C>(d, $format, panels, k, t, out)
+            $crate::matmul::floats::floats::<_, _, C>(d, $format, panels, k, t, out)
         })
     };
     ($level:ident floats $format:expr, apart $apart:ident) => {
         $crate::isa::simd_many!(
             $level,
             |d, C, panels, k, t, out| {
-                $crate::matmul::family::floats::<_, _, C>(d, $format, panels, k, t, out)
+                $crate::matmul::floats::floats::<_, _, C>(d, $format, panels, k, t, out)
             },
             $crate::matmul::expanded::float_bytes,
             |d, panel, k, out| $crate::matmul::expanded::floats(d, $format, panel, k, out),
             |d, C, panels, k, t, out| {
-                $crate::matmul::family::floats::<_, _, C>(d, $apart, panels, k, t, out)
+                $crate::matmul::floats::floats::<_, _, C>(d, $apart, panels, k, t, out)
             }
         )
     };
@@ -799,7 +653,7 @@ macro_rules! family_tiles {
     };
     ($scalar:path, floats $format:expr) => {
         $crate::isa::simd_tiles!(floats $scalar, |d, C, panel, k, t, out| {
-            $crate::matmul::family::floats::<_, _, C>(d, $format, panel, k, t, out)
+            $crate::matmul::floats::floats::<_, _, C>(d, $format, panel, k, t, out)
         })
     };
     ($scalar:path, superblocks $format:ty) => {

@@ -22,6 +22,7 @@ use std::ops::Range;
 
 pub(crate) mod expanded;
 pub(crate) mod family;
+pub(crate) mod floats;
 pub(crate) mod format;
 mod grouped;
 mod kept;

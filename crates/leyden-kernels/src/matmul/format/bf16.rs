@@ -15,7 +15,8 @@ use crate::activations::{Grid, Tile};
 use crate::isa::bf16_kernels;
 use crate::isa::dot::Dot;
 use crate::matmul::expanded::Read;
-use crate::matmul::family::{CHAIN, CHAINS, Steps, family_many, family_tiles};
+use crate::matmul::family::{family_many, family_tiles};
+use crate::matmul::floats::{CHAIN, CHAINS, Steps};
 use leyden_tensor::quant::bf16_to_f32;
 
 pub(crate) const FORMAT: Format = Format {

@@ -7,7 +7,8 @@ use super::{Format, ROWS, TileFn};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
 use crate::matmul::expanded::Read;
-use crate::matmul::family::{CHAIN, CHAINS, Steps, family_many, family_tiles};
+use crate::matmul::family::{family_many, family_tiles};
+use crate::matmul::floats::{CHAIN, CHAINS, Steps};
 use leyden_tensor::DType;
 use leyden_tensor::quant::{bf16_to_f32, f16_to_f32};
 
