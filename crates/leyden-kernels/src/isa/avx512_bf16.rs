@@ -120,10 +120,8 @@ impl Steps<Avx512Pair> for Interleaved {
     const DEPTH: usize = 2;
     const VALUES: usize = 1;
 
-    /// An odd depth's last weights lie beside zeros.
-    fn panel_bytes(k: usize) -> Option<usize> {
-        k.checked_next_multiple_of(2)?.checked_mul(ROWS * 2)
-    }
+    // An odd depth's last weights lie beside zeros.
+    const PADDED: bool = true;
 
     #[inline(always)]
     unsafe fn step<const WHOLE: bool, const C: usize>(
@@ -141,6 +139,13 @@ impl Steps<Avx512Pair> for Interleaved {
                 y[c] = [self.0.add(y[c][0], w[0], x), self.0.add(y[c][1], w[1], x)];
             }
         }
+    }
+}
+
+impl Interleaved {
+    /// Bytes of a panel of depth `k`; None on overflow.
+    fn panel_bytes(k: usize) -> Option<usize> {
+        k.checked_next_multiple_of(2)?.checked_mul(ROWS * 2)
     }
 }
 

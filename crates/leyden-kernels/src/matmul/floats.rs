@@ -21,10 +21,8 @@ pub(crate) trait Steps<D: Dot>: Copy {
     /// Numbers of a column in one step.
     const VALUES: usize = Self::DEPTH;
 
-    /// Bytes of a panel of depth `k`; None on overflow.
-    fn panel_bytes(k: usize) -> Option<usize> {
-        k.checked_mul(ROWS * Self::SIZE)
-    }
+    /// Whether a panel ends with a whole step, though its depth does not.
+    const PADDED: bool = false;
 
     /// Adds the products of one step to each column; without `WHOLE` of its first weights alone, as the others lie
     /// behind an odd depth.
@@ -57,8 +55,8 @@ pub(crate) fn floats<D: Dot, F: Steps<D>, const C: usize>(
 ) {
     let columns = d.of::<C>();
     let (all, odd) = (k / F::DEPTH, k % F::DEPTH);
-    let bytes = F::panel_bytes(k).and_then(|one| one.checked_mul(D::PANELS));
-    assert!(bytes == Some(panel.len()) && t.c == columns);
+    let depth = if F::PADDED { k.next_multiple_of(F::DEPTH) } else { k };
+    assert!(depth.checked_mul(D::PANELS * ROWS * F::SIZE) == Some(panel.len()) && t.c == columns);
     // A last step of fewer weights has as many numbers of a column as it has weights, at least one.
     assert!(t.values.len() == (all * F::VALUES + odd) * columns);
     assert!(out.len() >= D::PANELS * columns * ROWS);
