@@ -30,7 +30,7 @@
 use crate::isa::dot::BIAS_BITS;
 use crate::isa::{Isa, Level, Moments, Starts, Tier, dispatch};
 use crate::matmul::format::bf16::counted;
-use crate::matmul::many::FEWEST;
+use crate::matmul::many::FEWEST_AVX2;
 use crate::memory::Disjoint;
 use crate::pool::Pool;
 
@@ -520,7 +520,7 @@ impl Activations {
         grow(&mut self.starts, starts * n);
         self.peaks.truncate(peaks * n);
         grow(&mut self.peaks, peaks * n);
-        let words = if level.words() && self.bounds.len() >= FEWEST { codes } else { 0 };
+        let words = if level.words() && self.bounds.len() >= FEWEST_AVX2 { codes } else { 0 };
         self.words.truncate(words * n);
         grow(&mut self.words, words * n);
         let codes_out = Disjoint::new(&mut self.codes);

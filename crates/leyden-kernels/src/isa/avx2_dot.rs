@@ -2,12 +2,13 @@
 //!
 //! Unsigned codes are multiplied by `vpmaddubsw` and summed in 16 bits as long as they fit (`matmul::family`
 //! counts); the scale rides on the widening `vpmaddwd`. Codes with an offset have smaller sums without it, and those of 16
-//! values of Q6_K fit: they begin at the offset's share, negated, and may wrap on the way. Signed codes go through absolute
+//! values of Q6_K fit: they begin at the offset's share, negated, and may wrap on the way. Tiles of five and six columns of
+//! unsigned codes that were taken apart have steps of their own ([`avx2_steps`]). Signed codes go through absolute
 //! values and `vpsignb`, which shares the multiply ports, and are widened at once.
 
-use super::Starts;
 use super::dot::{Dot, Unpack, Whole};
 use super::x86::{join_max, join_sum};
+use super::{Starts, avx2_steps};
 use std::arch::x86_64::*;
 use std::ops::Range;
 
@@ -68,6 +69,20 @@ impl Avx2Dot {
             })
         } else {
             both!(|h| _mm256_add_epi16(part[h], _mm256_maddubs_epi16(codes[h], y)))
+        }
+    }
+}
+
+impl Avx2Dot {
+    /// As [`avx2_steps::step`] of unsigned bytes, where the compiler can see whether sums begin at nothing.
+    #[inline(always)]
+    unsafe fn first<const C: usize>(self, s: &mut [V; C], step: usize, w: *const u8, a: *const i8) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let codes = self.load(w.add(step * 64));
+            for c in 0..C {
+                s[c] = self.dot(false, s[c], codes, a.add((step * C + c) * 4));
+            }
         }
     }
 }
@@ -287,6 +302,17 @@ impl Dot for Avx2Dot {
         w: *const u8,
         a: *const i8,
     ) {
+        if U::APART && !SIGNED && P == 1 && avx2_steps::has(C) {
+            // As many steps as there are groups in both halves; which of them is all the same where one sum takes all.
+            let steps = 2 * groups.start..2 * groups.end;
+            // SAFETY: the caller's promise.
+            unsafe {
+                self.first(&mut s[0], steps.start, w, a);
+                let steps = steps.start + 1..steps.end;
+                avx2_steps::steps!(false, &mut s[0], w, a, steps, 1 2 3 4 5 6 7);
+            }
+            return;
+        }
         // Few registers: a column's sums are touched once for both groups.
         for g in groups {
             // SAFETY: the caller's weights are those of 32 values.
@@ -301,7 +327,15 @@ impl Dot for Avx2Dot {
         }
     }
 
-    super::x86::products_of_part!(SIGNED);
+    super::x86::products_of_part!(SIGNED, |_d, s, w, a| {
+        let wide = U::APART && !SIGNED && avx2_steps::has(C);
+        if wide {
+            let part = if HIGH { 4..8 } else { 0..4 };
+            // SAFETY: the caller's promise.
+            unsafe { avx2_steps::steps!(false, s, w, a, part, 0 1 2 3 4 5 6 7) };
+        }
+        wide
+    });
 
     #[inline(always)]
     fn add<const SIGNED: bool>(self, total: V, part: V) -> V {

@@ -6,6 +6,7 @@
 //! products, all of which share the multiply ports. `vpmaddwd` alone multiplies 16 words and widens them: two.
 
 use super::avx2_dot::{V, both, with};
+use super::avx2_steps;
 use super::dot::{Dot, Unpack, Whole};
 use super::x86::{join_max, join_sum};
 use std::arch::x86_64::*;
@@ -55,20 +56,14 @@ impl Dot for Avx2Words {
         a: *const i8,
     ) {
         const { assert!(SIGNED, "what is widened is signed") };
-        for g in groups {
-            // Pairs of codes instead of fours.
-            for g in [2 * g, 2 * g + 1] {
-                // SAFETY: the caller's weights are those of 32 values.
-                let (low, high) = unsafe { U::pair(self, w, g) };
-                for (part, codes, g) in [(0, low, g), (P - 1, high, g + 8)] {
-                    for c in 0..C {
-                        // SAFETY: the caller's activations hold C words at each of sixteen pairs.
-                        let y = unsafe { a.add((g * C + c) * 4).cast::<i32>().read_unaligned() };
-                        let (sum, y) = (s[part][c], with!(_mm256_set1_epi32(y)));
-                        s[part][c] = both!(|h| _mm256_add_epi32(sum[h], _mm256_madd_epi16(codes[h], y)));
-                    }
-                }
-            }
+        const { assert!(U::APART && avx2_steps::has(C)) };
+        // Two steps for each group; those of the last 16 values follow those of the first.
+        let steps = 2 * groups.start..2 * groups.end;
+        // SAFETY: the caller's promise.
+        unsafe {
+            avx2_steps::steps!(true, &mut s[0], w, a, steps, 0 1 2 3 4 5 6 7);
+            let steps = steps.start + 8..steps.end + 8;
+            avx2_steps::steps!(true, &mut s[P - 1], w, a, steps, 8 9 10 11 12 13 14 15);
         }
     }
     #[inline(always)]

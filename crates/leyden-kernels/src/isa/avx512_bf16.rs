@@ -9,7 +9,7 @@ use super::dot::Dot;
 use crate::activations::Tile;
 use crate::matmul::floats::{Steps, floats};
 use crate::matmul::format::ROWS;
-use crate::matmul::many::{Expand, Many};
+use crate::matmul::many::{Expand, FEWEST, Many};
 use std::arch::x86_64::*;
 
 /// Token that code runs inside a function compiled for AVX-512 with BF16.
@@ -209,7 +209,7 @@ pub(super) static KERNELS: Bf16Kernels = Bf16Kernels {
         expand: Some(Expand {
             bytes: Interleaved::panel_bytes,
             panel: interleave,
-            most: usize::MAX,
+            fewest: FEWEST,
             tiles: [two_interleaved::<12>, two_interleaved::<11>],
         }),
         panels: 2,

@@ -153,7 +153,7 @@ impl Dot for Avx512Pair {
         w: *const u8,
         a: *const i8,
     ) {
-        const { assert!(U::SHIFTED || !SIGNED, "codes of several panels are unsigned") };
+        const { assert!(U::APART || !SIGNED, "codes of several panels are unsigned") };
         for g in groups {
             // SAFETY: the caller's weights are those of 32 values, its activations hold a word of each column at each of
             // eight k-groups.
@@ -171,7 +171,7 @@ impl Dot for Avx512Pair {
         w: *const u8,
         a: *const i8,
     ) -> [Self::Part; C] {
-        const { assert!(U::SHIFTED || !SIGNED, "codes of several panels are unsigned") };
+        const { assert!(U::APART || !SIGNED, "codes of several panels are unsigned") };
         let mut s = from;
         for g in 0..4 {
             // SAFETY: as of `products`.

@@ -20,6 +20,8 @@ pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2_dot;
 #[cfg(target_arch = "x86_64")]
+mod avx2_steps;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2_words;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
@@ -392,7 +394,7 @@ macro_rules! simd_tiles {
                     let $d = $crate::isa::avx512_dot::Avx512Dot::in_feature_region();
                     $body
                 }
-                static AVX2: &[TileFn] = $crate::isa::avx2_tiles!($kind);
+                static AVX2: [TileFn; 6] = [avx2::<1>, avx2::<2>, avx2::<3>, avx2::<4>, avx2::<5>, avx2::<6>];
                 static AVX512: [TileFn; 12] = [
                     avx512::<1>,
                     avx512::<2>,
@@ -408,7 +410,7 @@ macro_rules! simd_tiles {
                     avx512::<12>,
                 ];
                 match level {
-                    $crate::isa::Level::Avx2 => return AVX2,
+                    $crate::isa::Level::Avx2 => return &AVX2,
                     $crate::isa::Level::AvxVnni => {
                         $crate::isa::avxvnni_tiles!($kind, |$d, $c, $panel, $k, $t, $out| $body)
                     }
@@ -464,19 +466,6 @@ macro_rules! simd_tiles {
 }
 pub(crate) use simd_tiles;
 
-/// The tiles of the AVX2 level, inside [`simd_tiles`].
-#[cfg(target_arch = "x86_64")]
-macro_rules! avx2_tiles {
-    (ints) => {
-        &[avx2::<1>, avx2::<2>, avx2::<3>, avx2::<4>]
-    };
-    (floats) => {
-        &[avx2::<1>, avx2::<2>, avx2::<3>, avx2::<4>, avx2::<5>, avx2::<6>]
-    };
-}
-#[cfg(target_arch = "x86_64")]
-pub(crate) use avx2_tiles;
-
 /// The tiles of the AVX-VNNI level, inside [`simd_tiles`]. It has nothing for floats.
 #[cfg(target_arch = "x86_64")]
 macro_rules! avxvnni_tiles {
@@ -491,7 +480,7 @@ macro_rules! avxvnni_tiles {
         return &AVXVNNI;
     }};
     (floats, $($body:tt)*) => {
-        return AVX2
+        return &AVX2
     };
 }
 #[cfg(target_arch = "x86_64")]
@@ -521,30 +510,35 @@ macro_rules! i8mm_tiles {
 pub(crate) use i8mm_tiles;
 
 /// The kernels of a format for many columns, on one level (`matmul::many`): `$tile` is compiled for the most columns of
-/// a tile and one fewer, `$expand` takes a panel apart ahead into `$bytes` bytes, if at most `$most`, which are what `$tile`
-/// reads, or `$apart` where `$tile` reads panels as they are. AVX-512 has registers for the sums of two panels: of all columns
-/// with floats, whose chains take turns, and else of half of them beside their totals.
+/// a tile and one fewer, `$expand` takes a panel apart ahead into `$bytes` bytes where at least `$fewest` tiles meet it, which
+/// are what `$tile` reads, or `$apart` where `$tile` reads panels as they are. AVX-512 has registers for the sums of two panels:
+/// of all columns with floats, whose chains take turns, and else of half of them beside their totals.
 macro_rules! simd_many {
     (@expand) => { None };
     (@expand $expand:block) => { Some($expand) };
     (avx2, $($kernels:tt)*) => {
         $crate::isa::simd_many!(
-            @one "avx2,fma,f16c", avx2_dot::Avx2Dot, Avx2, usize::MAX, [tile::<4>, tile::<3>], $($kernels)*
+            @one "avx2,fma,f16c", avx2_dot::Avx2Dot, Avx2, FEWEST_AVX2, [tile::<6>, tile::<5>], $($kernels)*
+        )
+    };
+    (avx2_soon, $($kernels:tt)*) => {
+        $crate::isa::simd_many!(
+            @one "avx2,fma,f16c", avx2_dot::Avx2Dot, Avx2, FEWEST_WITHOUT_REGISTERS, [tile::<6>, tile::<5>],
+            $($kernels)*
         )
     };
     (words, $($kernels:tt)*) => {
         $crate::isa::simd_many!(
-            @one "avx2,fma,f16c", avx2_words::Avx2Words, Avx2, $crate::matmul::many::MOST_WORDS,
-            [tile::<4>, tile::<3>], $($kernels)*
+            @one "avx2,fma,f16c", avx2_words::Avx2Words, Avx2, FEWEST_AVX2, [tile::<6>, tile::<5>], $($kernels)*
         )
     };
     (avxvnni, $($kernels:tt)*) => {
         $crate::isa::simd_many!(
-            @one "avx2,fma,f16c,avxvnni", avxvnni_dot::AvxVnniDot, AvxVnni, usize::MAX,
-            [tile::<6>, tile::<5>], $($kernels)*
+            @one "avx2,fma,f16c,avxvnni", avxvnni_dot::AvxVnniDot, AvxVnni, FEWEST, [tile::<6>, tile::<5>],
+            $($kernels)*
         )
     };
-    (@one $features:literal, $file:ident::$token:ident, $level:ident, $most:expr, $tiles:expr,
+    (@one $features:literal, $file:ident::$token:ident, $level:ident, $fewest:ident, $tiles:expr,
      |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr,
      $bytes:expr, |$de:ident, $pe:ident, $ke:ident, $oe:ident, $ne:ident| $expand:expr) => {
         |level: $crate::isa::Level| {
@@ -565,7 +559,7 @@ macro_rules! simd_many {
                     expand: Some($crate::matmul::many::Expand {
                         bytes: $bytes,
                         panel: expand,
-                        most: $most,
+                        fewest: $crate::matmul::many::$fewest,
                         tiles: $tiles,
                     }),
                     panels: 1,
@@ -615,7 +609,7 @@ macro_rules! simd_many {
                     expand: Some($crate::matmul::many::Expand {
                         bytes: $bytes,
                         panel: expand,
-                        most: usize::MAX,
+                        fewest: $crate::matmul::many::FEWEST,
                         tiles: [twelve, eleven],
                     }),
                     panels: 2,
@@ -657,7 +651,7 @@ macro_rules! simd_many {
                         $crate::matmul::many::Expand {
                             bytes: $bytes,
                             panel: expand,
-                            most: usize::MAX,
+                            fewest: $crate::matmul::many::FEWEST,
                             tiles: [apart::<12>, apart::<11>],
                         }
                     })?),

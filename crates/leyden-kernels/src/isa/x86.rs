@@ -40,9 +40,10 @@ macro_rules! byte_operations {
 }
 pub(super) use byte_operations;
 
-/// [`super::dot::Dot::products_of_part`] by the token's own `dot`, which is told whether codes are `$signed`.
+/// [`super::dot::Dot::products_of_part`] by the token's own `dot`, which is told whether codes are `$signed`, or by `$steps`
+/// where it says that it made them.
 macro_rules! products_of_part {
-    ($signed:expr) => {
+    ($signed:expr $(, |$token:ident, $s:ident, $w:ident, $a:ident| $steps:expr)?) => {
         #[inline(always)]
         unsafe fn products_of_part<U: Unpack, const SIGNED: bool, const C: usize, const HIGH: bool>(
             self,
@@ -51,6 +52,12 @@ macro_rules! products_of_part {
             a: *const i8,
         ) -> [Self::Part; C] {
             let mut s = from;
+            $(
+                let ($token, $s, $w, $a) = (self, &mut s, w, a);
+                if $steps {
+                    return s;
+                }
+            )?
             for g in 0..4 {
                 // SAFETY: the caller's weights are those of 32 values.
                 let (low, high) = unsafe { U::pair(self, w, g) };
@@ -89,7 +96,7 @@ macro_rules! unsigned_products {
             w: *const u8,
             a: *const i8,
         ) {
-            let shift = SIGNED && !U::SHIFTED;
+            let shift = SIGNED && !U::APART;
             // Long chains: the other columns' products lie between two additions to one sum.
             for g in groups {
                 // SAFETY: the caller's weights are those of 32 values.
@@ -104,7 +111,7 @@ macro_rules! unsigned_products {
                 }
             }
         }
-        super::x86::products_of_part!(SIGNED && !U::SHIFTED);
+        super::x86::products_of_part!(SIGNED && !U::APART);
 
         #[inline(always)]
         unsafe fn finish(self, total: Self::Ints, _sum: *const i32, _zero: i32) -> Self::Ints {

@@ -242,7 +242,7 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
 struct Stream<F>(PhantomData<F>);
 
 impl<F: Codes> Unpack for Stream<F> {
-    const SHIFTED: bool = F::APART;
+    const APART: bool = F::APART;
 
     #[inline(always)]
     unsafe fn pair<D: Dot>(d: D, w: *const u8, g: usize) -> (D::Codes, D::Codes) {

@@ -14,12 +14,10 @@ use std::ops::Range;
 /// Panels that any level multiplies together, at most.
 pub(super) const MAX_PANELS: usize = 2;
 
-/// [`Expand::most`] of signed codes that become two bytes on AVX2: such a panel comes from the second cache again for every four
-/// columns, and of depth 8,192 a Zen 4 core multiplied bytes a tenth faster.
-pub(crate) const MOST_WORDS: usize = 160 << 10;
-
-/// Tiles that must meet a panel for taking it apart ahead to pay.
+/// [`Expand::fewest`] of most levels, of AVX2, and there of formats whose packed tiles hold more sums than registers.
 pub(crate) const FEWEST: usize = 4;
+pub(crate) const FEWEST_AVX2: usize = 3;
+pub(crate) const FEWEST_WITHOUT_REGISTERS: usize = 2;
 
 /// Panels taken apart that lie in the second cache together, beside the activations of a group of tiles.
 const AT_ONCE_BYTES: usize = 320 << 10;
@@ -37,8 +35,8 @@ pub(crate) struct Expand {
     /// Bytes of what is made of a panel of depth `k`, whole cache lines; None on overflow.
     pub(crate) bytes: fn(k: usize) -> Option<usize>,
     pub(crate) panel: ExpandFn,
-    /// The most of those bytes for which that pays.
-    pub(crate) most: usize,
+    /// Tiles that must meet a panel for that to pay.
+    pub(crate) fewest: usize,
     /// Tiles that read what was made, of as many columns as [`Many::tiles`].
     pub(crate) tiles: [TileFn; 2],
 }
@@ -62,8 +60,7 @@ impl Many {
         tiles: usize,
     ) -> Option<(&'static Many, Option<&'static Expand>)> {
         let many = (weights.format.many)(tier.level())?;
-        let pays = |expand: &&Expand| (expand.bytes)(weights.k).is_some_and(|bytes| bytes <= expand.most);
-        let expand = many.expand.as_ref().filter(|_| tiles >= FEWEST).filter(pays);
+        let expand = many.expand.as_ref().filter(|expand| tiles >= expand.fewest);
         (expand.is_some() || many.tiles.is_some()).then_some((many, expand))
     }
 }

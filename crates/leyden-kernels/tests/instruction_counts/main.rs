@@ -45,14 +45,14 @@ struct Products {
 const PRODUCTS: &[Products] = &[
     Products {
         level: Level::Avx2,
-        columns: [1, 4],
+        columns: [1, 6],
         formats: &[
-            (DType::Q4K, [914, 2384]),
+            (DType::Q4K, [914, 3550]),
             (DType::Q5K, [1418, 3951]),
-            (DType::Q6K, [1571, 3895]),
-            (DType::Q8_0, [1032, 3560]),
-            (DType::Q4_0, [808, 2512]),
-            (DType::IQ4XS, [1404, 3903]),
+            (DType::Q6K, [1571, 6767]),
+            (DType::Q8_0, [1032, 4968]),
+            (DType::Q4_0, [808, 3624]),
+            (DType::IQ4XS, [1404, 5500]),
         ],
     },
     Products {
@@ -92,10 +92,10 @@ const PRODUCTS: &[Products] = &[
 /// Panels that are so many that some meet a tile together, and columns that are so many that panels of quantised types are
 /// taken apart ahead: instructions for all of them. One format of each loop, as counting so many takes seconds.
 const MANY: &[(Level, DType, [usize; 2], u64)] = &[
-    (Level::Avx2, DType::Q4K, [4, 16], 34504),
-    (Level::Avx2, DType::Q6K, [4, 16], 39940),
-    (Level::Avx2, DType::Q8_0, [4, 16], 62144),
-    (Level::Avx2, DType::IQ4XS, [4, 16], 59280),
+    (Level::Avx2, DType::Q4K, [4, 24], 48920),
+    (Level::Avx2, DType::Q6K, [4, 24], 61332),
+    (Level::Avx2, DType::Q8_0, [4, 24], 80064),
+    (Level::Avx2, DType::IQ4XS, [4, 24], 75728),
     (Level::AvxVnni, DType::Q5K, [4, 24], 45220),
     (Level::AvxVnni, DType::Q8_0, [4, 24], 32576),
     (Level::Avx512, DType::Q5K, [4, 48], 40204),

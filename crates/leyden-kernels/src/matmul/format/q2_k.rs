@@ -27,7 +27,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Q2K::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Q2K),
-    many: family_many!([avx512 avxvnni] superblocks Q2K),
+    many: family_many!(superblocks Q2K),
 };
 
 struct Q2K;

@@ -21,7 +21,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Q6K::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Q6K),
-    many: family_many!(superblocks Q6K),
+    many: family_many!([avx512 avxvnni avx2_soon] superblocks Q6K),
 };
 
 struct Q6K;
