@@ -18,6 +18,8 @@ use crate::matmul::many::Many;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
+mod avx2_bf16;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2_dot;
 #[cfg(target_arch = "x86_64")]
 mod avx2_steps;
@@ -65,6 +67,16 @@ pub(crate) fn bf16_kernels(level: Level) -> Option<&'static Bf16Kernels> {
     #[cfg(target_arch = "x86_64")]
     if level.bf16_pairs() {
         return Some(&avx512_bf16::KERNELS);
+    }
+    let _ = level;
+    None
+}
+
+/// The kernels of BF16 weights for many columns of a level without such instructions.
+pub(crate) fn bf16_many(level: Level) -> Option<&'static Many> {
+    #[cfg(target_arch = "x86_64")]
+    if level.common() == Level::Avx2 {
+        return Some(&avx2_bf16::MANY);
     }
     let _ = level;
     None

@@ -48,7 +48,7 @@ const PRODUCTS: &[Products] = &[
         columns: [1, 6],
         formats: &[
             (DType::Q4K, [914, 3550]),
-            (DType::Q5K, [1418, 3951]),
+            (DType::Q5K, [1418, 3857]),
             (DType::Q6K, [1571, 6767]),
             (DType::Q8_0, [1032, 4968]),
             (DType::Q4_0, [808, 3624]),
@@ -96,6 +96,7 @@ const MANY: &[(Level, DType, [usize; 2], u64)] = &[
     (Level::Avx2, DType::Q6K, [4, 24], 61332),
     (Level::Avx2, DType::Q8_0, [4, 24], 80064),
     (Level::Avx2, DType::IQ4XS, [4, 24], 75728),
+    (Level::Avx2, DType::BF16, [4, 24], 113888),
     (Level::AvxVnni, DType::Q5K, [4, 24], 45220),
     (Level::AvxVnni, DType::Q8_0, [4, 24], 32576),
     (Level::Avx512, DType::Q5K, [4, 48], 40204),

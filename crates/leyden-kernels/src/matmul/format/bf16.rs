@@ -12,8 +12,8 @@
 
 use super::{Format, ROWS, TileFn, float};
 use crate::activations::{Grid, Tile};
-use crate::isa::bf16_kernels;
 use crate::isa::dot::Dot;
+use crate::isa::{bf16_kernels, bf16_many};
 use crate::matmul::expanded::Read;
 use crate::matmul::family::{family_many, family_tiles};
 use crate::matmul::floats::{CHAIN, CHAINS, Steps};
@@ -27,7 +27,7 @@ pub(crate) const FORMAT: Format = Format {
     },
     many: |level| match bf16_kernels(level) {
         Some(kernels) => Some(&kernels.many),
-        None => family_many!(avx512 floats Pairs, apart FloatPairs)(level),
+        None => bf16_many(level).or_else(|| family_many!(avx512 floats Pairs, apart FloatPairs)(level)),
     },
     ..float::BF16
 };
