@@ -7,6 +7,7 @@ use super::avx2_dot::{Avx2Dot, with};
 use super::dot::Dot;
 use super::x86::counted;
 use crate::activations::Tile;
+use crate::matmul::expanded::pair_bytes;
 use crate::matmul::floats::{Steps, floats};
 use crate::matmul::format::ROWS;
 use crate::matmul::many::{Expand, FEWEST_AVX2, Many};
@@ -87,16 +88,11 @@ fn tile<const C: usize>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
     floats::<_, _, C>(Avx2Dot::in_feature_region(), Interleaved, panel, k, t, out);
 }
 
-/// Bytes of a panel of depth `k`; None on overflow.
-fn panel_bytes(k: usize) -> Option<usize> {
-    k.checked_next_multiple_of(2)?.checked_mul(ROWS * 2)
-}
-
 /// Writes a panel as [`Interleaved`] reads it.
 #[target_feature(enable = "avx2,fma,f16c")]
 fn interleave(panel: &[u8], k: usize, out: &mut [u8], _norms: &mut [f32]) {
     const OF_K: usize = ROWS * 2;
-    assert!(panel.len() == k * OF_K && Some(out.len()) == panel_bytes(k));
+    assert!(panel.len() == k * OF_K && Some(out.len()) == pair_bytes(k));
     let (pairs, _) = out.as_chunks_mut::<{ 2 * OF_K }>();
     for (two, to) in panel.chunks(2 * OF_K).zip(pairs) {
         let (first, second) = two.split_at(OF_K);
@@ -119,7 +115,7 @@ fn interleave(panel: &[u8], k: usize, out: &mut [u8], _norms: &mut [f32]) {
 /// For the levels that multiply floats by AVX2.
 pub(crate) static MANY: Many = Many {
     expand: Some(Expand {
-        bytes: panel_bytes,
+        bytes: pair_bytes,
         panel: interleave,
         fewest: FEWEST_AVX2,
         tiles: [tile::<6>, tile::<5>],

@@ -71,9 +71,6 @@ impl Avx2Dot {
             both!(|h| _mm256_add_epi16(part[h], _mm256_maddubs_epi16(codes[h], y)))
         }
     }
-}
-
-impl Avx2Dot {
     /// As [`avx2_steps::step`] of unsigned bytes, where the compiler can see whether sums begin at nothing.
     #[inline(always)]
     unsafe fn first<const C: usize>(self, s: &mut [V; C], step: usize, w: *const u8, a: *const i8) {

@@ -5,6 +5,9 @@
 use super::avx2_dot::V;
 use std::arch::asm;
 
+// The compiler is not told that a step writes no memory: it would read ahead what the sums of later ones begin at, and keep that
+// in memory again.
+
 /// Makes a function that adds to the sums of so many columns the products of step `G` of a panel whose codes fill a lane in
 /// turn, `[step][16][4 bytes]`, and of activations `[step][columns][4 bytes]`.
 macro_rules! step {

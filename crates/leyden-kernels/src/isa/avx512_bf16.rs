@@ -7,6 +7,7 @@ use super::avx512_dot::Avx512Dot;
 use super::avx512_pair::Avx512Pair;
 use super::dot::Dot;
 use crate::activations::Tile;
+use crate::matmul::expanded::pair_bytes;
 use crate::matmul::floats::{Steps, floats};
 use crate::matmul::format::ROWS;
 use crate::matmul::many::{Expand, FEWEST, Many};
@@ -142,13 +143,6 @@ impl Steps<Avx512Pair> for Interleaved {
     }
 }
 
-impl Interleaved {
-    /// Bytes of a panel of depth `k`; None on overflow.
-    fn panel_bytes(k: usize) -> Option<usize> {
-        k.checked_next_multiple_of(2)?.checked_mul(ROWS * 2)
-    }
-}
-
 /// The features of the level, as the compiler spells them.
 macro_rules! compiled {
     ($($function:item)*) => {
@@ -171,7 +165,7 @@ compiled! {
     }
     /// Writes a panel as [`Interleaved`] reads it.
     fn interleave(panel: &[u8], k: usize, out: &mut [u8], _norms: &mut [f32]) {
-        assert!(panel.len() == k * ROWS * 2 && Some(out.len()) == Interleaved::panel_bytes(k));
+        assert!(panel.len() == k * ROWS * 2 && Some(out.len()) == pair_bytes(k));
         let token = Pairs::in_feature_region();
         for i in 0..k.div_ceil(2) {
             let (from, to) = (panel[i * 64..].as_ptr(), out[i * 64..][..64].as_mut_ptr());
@@ -207,7 +201,7 @@ pub(super) static KERNELS: Bf16Kernels = Bf16Kernels {
     ],
     many: Many {
         expand: Some(Expand {
-            bytes: Interleaved::panel_bytes,
+            bytes: pair_bytes,
             panel: interleave,
             fewest: FEWEST,
             tiles: [two_interleaved::<12>, two_interleaved::<11>],

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// How a format's codes of 32 values of 16 rows become bytes.
 pub(crate) trait Unpack {
-    /// Whether signed codes were made unsigned when they were taken apart.
+    /// Whether codes were taken apart ahead, with [`Starts::Shift`] signed ones made unsigned.
     const APART: bool = false;
 
     /// Codes of k-group `g` (0 to 3) and of k-group `g + 4`.

@@ -89,6 +89,11 @@ pub(crate) fn float_bytes(k: usize) -> Option<usize> {
     k.checked_mul(FLOATS)
 }
 
+/// Bytes of a panel of depth `k` of bfloat16 in pairs, an odd depth's last ones beside zeros.
+pub(crate) fn pair_bytes(k: usize) -> Option<usize> {
+    k.checked_next_multiple_of(2)?.checked_mul(2 * ROWS)
+}
+
 /// Bytes of a panel of a simple format of depth `k`.
 pub(crate) fn simple_bytes<F: Simple, const WIDTH: usize>(k: usize) -> Option<usize> {
     Apart::<F, WIDTH>::scale_bytes(k).0.checked_add(k.checked_mul(WIDTH * ROWS)?)

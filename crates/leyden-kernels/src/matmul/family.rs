@@ -568,7 +568,8 @@ unsafe fn weighted<D: Dot, F: Super, const C: usize>(
 
 /// Makes the kernels of a format for many columns, on one level, on some or on all that have such: of floats from the
 /// panels as they are, and where it is said what multiplies them as floats of 32 bits, from such too; of the others from panels
-/// taken apart ahead. `words` is AVX2, with codes of two bytes.
+/// taken apart ahead. `words` is AVX2, with codes of two bytes, `avx2_soon` takes
+/// panels apart for fewer tiles.
 macro_rules! family_many {
     (words $family:ident $format:ty) => {
         $crate::matmul::family::family_many!(@apart words 2 $family $format)
