@@ -324,7 +324,7 @@ impl Dot for Avx2Dot {
         }
     }
 
-    super::x86::products_of_part!(SIGNED, |_d, s, w, a| {
+    super::x86::products_of_part!(SIGNED, |s, w, a| {
         let wide = U::APART && !SIGNED && avx2_steps::has(C);
         if wide {
             let part = if HIGH { 4..8 } else { 0..4 };

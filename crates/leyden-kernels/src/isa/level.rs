@@ -111,7 +111,7 @@ const TABLE: [About; Level::ALL.len()] = {
     [
         About::new(Level::Scalar, "scalar", None, "none", || true),
         About {
-            columns: [6, 6],
+            columns: [6; 2],
             starts: Starts::Lanes,
             words: true,
             ..About::new(Level::Avx2, "avx2", X86, "avx2, fma, f16c", detected!(x86))

@@ -43,7 +43,7 @@ pub(super) use byte_operations;
 /// [`super::dot::Dot::products_of_part`] by the token's own `dot`, which is told whether codes are `$signed`, or by `$steps`
 /// where it says that it made them.
 macro_rules! products_of_part {
-    ($signed:expr $(, |$token:ident, $s:ident, $w:ident, $a:ident| $steps:expr)?) => {
+    ($signed:expr $(, |$s:ident, $w:ident, $a:ident| $steps:expr)?) => {
         #[inline(always)]
         unsafe fn products_of_part<U: Unpack, const SIGNED: bool, const C: usize, const HIGH: bool>(
             self,
@@ -53,7 +53,7 @@ macro_rules! products_of_part {
         ) -> [Self::Part; C] {
             let mut s = from;
             $(
-                let ($token, $s, $w, $a) = (self, &mut s, w, a);
+                let ($s, $w, $a) = (&mut s, w, a);
                 if $steps {
                     return s;
                 }
