@@ -204,7 +204,8 @@ impl fmt::Debug for HugeBuf {
 
 /// A block of values that begins at a multiple of 64 bytes, so that no vector of it lies in two cache lines, which would
 /// be read one after the other.
-pub(crate) struct Aligned<T> {
+#[derive(Debug)]
+pub struct Aligned<T> {
     values: Vec<T>,
     first: usize,
     len: usize,
@@ -212,11 +213,26 @@ pub(crate) struct Aligned<T> {
 
 impl<T: Copy + Default> Aligned<T> {
     /// So many zeros.
-    pub(crate) fn zeroed(len: usize) -> Self {
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
         let spare = 64 / size_of::<T>() - 1;
         let values = vec![T::default(); len + spare];
         let first = values.as_ptr().align_offset(64).min(spare);
         Aligned { values, first, len }
+    }
+
+    /// Sets the length. Of more values than there was ever room for none is kept, of others the first are.
+    pub fn resize(&mut self, len: usize) {
+        if self.first + len > self.values.len() {
+            *self = Aligned::zeroed(len);
+        }
+        self.len = len;
+    }
+}
+
+impl<T: Copy + Default> Default for Aligned<T> {
+    fn default() -> Self {
+        Aligned::zeroed(0)
     }
 }
 
@@ -302,6 +318,17 @@ mod tests {
         }
         assert!(HugeBuf::zeroed_sparse(HUGE).unwrap().as_slice().iter().all(|&x| x == 0));
         assert!(HugeBuf::zeroed(usize::MAX - 5).is_err());
+    }
+
+    #[test]
+    fn aligned_blocks_stay_so_and_keep_what_fits() {
+        let mut a = Aligned::<f32>::default();
+        for (len, kept) in [(3, 0), (100, 0), (7, 7), (100, 100), (0, 0), (200, 0)] {
+            a.resize(len);
+            assert!(a.len() == len && a.as_ptr().addr().is_multiple_of(64));
+            assert!(a[..kept].iter().all(|&v| v == 1.0) && a[kept..].iter().all(|&v| v == 0.0));
+            a.fill(1.0);
+        }
     }
 
     /// Node 0 exists everywhere. A kernel or sandbox without the call refuses it, and the buffer works all the same.

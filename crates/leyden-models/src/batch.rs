@@ -2,6 +2,7 @@
 
 use leyden_kernels::Activations;
 use leyden_kernels::matmul::{GroupedWork, Routing};
+use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::Rotation;
 
 /// New tokens of one sequence.
@@ -31,16 +32,16 @@ pub struct Batch<'a> {
 /// Buffers of a forward pass, reused from step to step. They grow to the largest batch seen.
 #[derive(Debug, Default)]
 pub struct Workspace {
-    pub(crate) stream: Vec<f32>,
-    pub(crate) normed: Vec<f32>,
-    pub(crate) queries: Vec<f32>,
-    pub(crate) keys: Vec<f32>,
-    pub(crate) values: Vec<f32>,
-    pub(crate) mixed: Vec<f32>,
-    pub(crate) hidden: Vec<f32>,
-    pub(crate) other: Vec<f32>,
-    pub(crate) logits: Vec<f32>,
-    pub(crate) wanted_states: Vec<f32>,
+    pub(crate) stream: Aligned<f32>,
+    pub(crate) normed: Aligned<f32>,
+    pub(crate) queries: Aligned<f32>,
+    pub(crate) keys: Aligned<f32>,
+    pub(crate) values: Aligned<f32>,
+    pub(crate) mixed: Aligned<f32>,
+    pub(crate) hidden: Aligned<f32>,
+    pub(crate) other: Aligned<f32>,
+    pub(crate) logits: Aligned<f32>,
+    pub(crate) wanted_states: Aligned<f32>,
     pub(crate) slots: Vec<(u32, u8)>,
     pub(crate) rotations: Vec<Rotation>,
     pub(crate) activations: Activations,

@@ -145,7 +145,7 @@ impl Decoder {
     fn embed(&self, tokens: &[u32], work: &mut Workspace) -> Result<(), Error> {
         let table = self.source.require("token_embd.weight")?;
         let width = self.config.width;
-        resize(&mut work.stream, tokens.len() * width);
+        work.stream.resize(tokens.len() * width);
         for (&token, out) in tokens.iter().zip(work.stream.chunks_exact_mut(width)) {
             quant::decode_row(table.dtype(), table.row(token as usize), out);
         }
@@ -172,7 +172,7 @@ impl Decoder {
     /// Normalises every row of the stream into `work.normed`.
     fn normalise(&self, cpu: &Cpu, weight: &[f32], work: &mut Workspace) {
         let (width, eps) = (self.config.width, self.config.norm_eps);
-        resize(&mut work.normed, work.stream.len());
+        work.normed.resize(work.stream.len());
         let stream = &work.stream;
         cpu.for_rows(&mut work.normed, width, |i, out| {
             rms_norm(cpu.tier(), &stream[i * width..(i + 1) * width], weight, eps, out);
@@ -191,9 +191,9 @@ impl Decoder {
         let c = &self.config;
         let n = work.slots.len();
         self.normalise(cpu, &layer.attention_norm, work);
-        resize(&mut work.queries, n * c.heads * c.head_dim);
-        resize(&mut work.keys, n * c.kv_heads * c.head_dim);
-        resize(&mut work.values, n * c.kv_heads * c.head_dim);
+        work.queries.resize(n * c.heads * c.head_dim);
+        work.keys.resize(n * c.kv_heads * c.head_dim);
+        work.values.resize(n * c.kv_heads * c.head_dim);
         let a = &layer.attention;
         let products = [
             (&a.query, &mut work.queries[..]),
@@ -213,7 +213,7 @@ impl Decoder {
             });
         }
         cache.append(cpu, index, &work.slots, &work.keys, &work.values);
-        resize(&mut work.mixed, work.queries.len());
+        work.mixed.resize(work.queries.len());
         let scale = 1.0 / (c.head_dim as f32).sqrt();
         attention(cpu, cache, index, spans, &work.queries, scale, &mut work.mixed);
         let products = [(&a.output, &mut work.stream[..])];
@@ -222,14 +222,14 @@ impl Decoder {
 
     fn feed_forward(&self, cpu: &Cpu, f: &GatedFeedForward, work: &mut Workspace) {
         let n = work.slots.len();
-        resize(&mut work.hidden, n * self.config.ffn);
+        work.hidden.resize(n * self.config.ffn);
         let plain = f.gate.bias.is_none() && f.up.bias.is_none();
         if plain && f.gate.weights.grid() == f.up.weights.grid() {
             let weights = &f.gate.weights;
             work.activations.fill(cpu.tier(), cpu.pool(), weights.grid(), &work.normed, weights.k());
             multiply_gated(cpu, &work.activations, weights, &f.up.weights, &mut work.hidden);
         } else {
-            resize(&mut work.other, work.hidden.len());
+            work.other.resize(work.hidden.len());
             let products = [(&f.gate, &mut work.hidden[..]), (&f.up, &mut work.other[..])];
             apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
             let (up, ffn) = (&work.other, self.config.ffn);
@@ -244,7 +244,7 @@ impl Decoder {
     fn mix(&self, cpu: &Cpu, m: &Mixture, work: &mut Workspace) {
         let c = &m.config;
         // The scores are not needed for longer than this.
-        resize(&mut work.other, work.slots.len() * c.count);
+        work.other.resize(work.slots.len() * c.count);
         work.activations.fill(cpu.tier(), cpu.pool(), m.router.grid(), &work.normed, m.router.k());
         let product = Product { weights: &m.router, bias: None, out: &mut work.other, write: Write::Set };
         multiply(cpu, &work.activations, &mut [product]);
@@ -256,7 +256,7 @@ impl Decoder {
     /// States of the rows that are wanted for themselves.
     fn show(&self, cpu: &Cpu, states: &[usize], work: &mut Workspace) {
         let (width, eps) = (self.config.width, self.config.norm_eps);
-        resize(&mut work.wanted_states, states.len() * width);
+        work.wanted_states.resize(states.len() * width);
         let (stream, weight) = (&work.stream, &self.norm[..]);
         cpu.for_rows(&mut work.wanted_states, width, |i, out| {
             let from = states[i] * width;
@@ -267,7 +267,7 @@ impl Decoder {
     /// Logits of the wanted rows.
     fn predict(&self, cpu: &Cpu, outputs: &[usize], work: &mut Workspace) {
         let width = self.config.width;
-        resize(&mut work.logits, outputs.len() * self.vocabulary);
+        work.logits.resize(outputs.len() * self.vocabulary);
         if outputs.is_empty() {
             return;
         }
@@ -275,7 +275,7 @@ impl Decoder {
         for (to, &from) in outputs.iter().enumerate() {
             work.stream.copy_within(from * width..(from + 1) * width, to * width);
         }
-        work.stream.truncate(outputs.len() * width);
+        work.stream.resize(outputs.len() * width);
         self.normalise(cpu, &self.norm, work);
         work.activations.fill(cpu.tier(), cpu.pool(), self.head.grid(), &work.normed, width);
         let product = Product { weights: &self.head, bias: None, out: &mut work.logits, write: Write::Set };
@@ -302,9 +302,4 @@ fn apply<const N: usize>(
         multiply(cpu, activations, &mut same);
         rest = others;
     }
-}
-
-/// Sets the length; contents are unspecified and overwritten by the caller.
-fn resize(v: &mut Vec<f32>, n: usize) {
-    if v.len() > n { v.truncate(n) } else { v.resize(n, 0.0) }
 }

@@ -271,6 +271,32 @@ pub(crate) fn fetch_for_writing(p: *const u8) {
     let _ = p;
 }
 
+/// Writes sixteen values past the caches where they are a whole line of memory, and else as usual: no cache fetches first what is
+/// overwritten anyhow. Other threads see them only after [`publish`].
+#[inline(always)]
+pub(crate) fn write_past_caches(out: &mut [f32; 16], values: &[f32; 16]) {
+    #[cfg(target_arch = "x86_64")]
+    if out.as_ptr().addr().is_multiple_of(64) {
+        use std::arch::x86_64::{_mm_loadu_ps, _mm_stream_ps};
+        for i in (0..16).step_by(4) {
+            // SAFETY: every x86-64 has SSE; four values from i on are in bounds, and those written are aligned to 16 bytes.
+            unsafe { _mm_stream_ps(out.as_mut_ptr().add(i), _mm_loadu_ps(values.as_ptr().add(i))) };
+        }
+        return;
+    }
+    *out = *values;
+}
+
+/// Orders what this thread wrote past the caches before what it writes next, the word that its work is done among it.
+#[inline(always)]
+pub(crate) fn publish() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has SSE.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
+
 /// The loops of attention over the vectors of `$dot`, an implementation of `Whole`.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! vector_attention {

@@ -7,11 +7,11 @@
 
 use super::output::Output;
 use super::routing::Routing;
-use super::{ALONE, MAX_COLUMNS, PackedMatrix, ROWS, TILE, chunk_panels, for_tile_indices, gated_on};
+use super::{ALONE, MAX_COLUMNS, PackedMatrix, ROWS, TILE, Write, chunk_panels, for_tile_indices, gated_on};
 use crate::Cpu;
 use crate::activations::Activations;
 use crate::isa::{Isa, dispatch};
-use crate::memory::Disjoint;
+use crate::memory::{Aligned, Disjoint};
 use std::ops::Range;
 
 /// The matrices of a mixture of experts with gated feed-forward layers: three stacks, one matrix for each expert.
@@ -30,7 +30,7 @@ pub struct Experts<'a> {
 pub struct GroupedWork {
     /// For the gate, and for `up` where its grid is another.
     inputs: [Activations; 2],
-    hidden: Vec<f32>,
+    hidden: Aligned<f32>,
     hidden_codes: Activations,
     /// The columns of every tile, and the tiles of every group.
     tiles: Vec<(usize, usize)>,
@@ -80,7 +80,7 @@ pub fn multiply_experts(
         up_input.fill_tiles(cpu.tier(), cpu.pool(), up.grid(), width, tiles.iter().copied(), row);
         &*up_input
     };
-    values.resize(routing.pairs() * hidden, 0.0);
+    values.resize(routing.pairs() * hidden);
     multiply_gates(cpu, (gate, gate_input), (up, up_input), routing, tiles_of, values);
     let row = |pair: usize| &values[pair * hidden..][..hidden];
     hidden_codes.fill_tiles(cpu.tier(), cpu.pool(), down.grid(), hidden, tiles.iter().copied(), row);
@@ -100,10 +100,11 @@ fn multiply_gates(
     let macs = 2 * rows * gate.k() * routing.pairs();
     let chunk = chunk_panels(cpu, 2 * panels * groups.len(), 1, macs);
     let chunks = panels.div_ceil(chunk);
-    let out = Output::new(out, rows);
+    let out = Output::new(out, rows, Write::Set);
     let task = |task: usize| {
         let (group, start) = (task / chunks, task % chunks * chunk);
         let base = groups[group].expert * panels;
+        let out = out.of_task();
         let mut g = [0.0; TILE];
         let mut u = [0.0; TILE];
         for_tile_indices(

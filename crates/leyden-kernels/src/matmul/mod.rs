@@ -288,13 +288,13 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
             assert!(p.bias.is_none_or(|b| b.len() == p.weights.rows), "bias of a product");
             let first_task = tasks;
             tasks += p.weights.panels().div_ceil(chunk);
-            let out = Output::new(p.out, p.weights.rows);
+            let out = Output::new(p.out, p.weights.rows, p.write);
             Part { weights: p.weights, bias: p.bias, out, write: p.write, first_task }
         })
         .collect();
     let work = |task: usize| {
         let part = &parts[parts.partition_point(|p| p.first_task <= task) - 1];
-        let w = part.weights;
+        let (w, results) = (part.weights, part.out.of_task());
         let start = (task - part.first_task) * chunk;
         let panels = start..(start + chunk).min(w.panels());
         let write = |row: usize, out: &mut [f32], y: &[f32]| {
@@ -316,7 +316,7 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
             for p in panels {
                 multiply(p, &mut y);
                 // SAFETY: (column, panel) pairs belong to one task each.
-                unsafe { part.out.write(p..p + 1, 0..tile.c, &y, write) };
+                unsafe { results.write(p..p + 1, 0..tile.c, &y, write) };
             }
             return;
         }
@@ -325,10 +325,10 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
         let visits = (weights.at_once(), together(w));
         for_tile_indices(input, 0..input.tiles(), panels, visits, |panels, t| {
             let (first, end) = input.bounds(t);
-            part.out.fetch(&panels, first..end);
+            results.fetch(&panels, first..end);
             weights.tile(panels.clone(), input, t, &mut y);
             // SAFETY: as above.
-            unsafe { part.out.write(panels, first..end, &y, write) };
+            unsafe { results.write(panels, first..end, &y, write) };
         });
     };
     if macs < ALONE { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
@@ -357,9 +357,10 @@ pub fn multiply_gated(
     let chunk = chunk_panels(cpu, 2 * gate.panels(), together, macs);
     let panels = gate.panels();
     let tasks = panels.div_ceil(chunk);
-    let out = Output::new(out, rows);
+    let out = Output::new(out, rows, Write::Set);
     let work = |task: usize| {
         let panels = task * chunk..((task + 1) * chunk).min(panels);
+        let out = out.of_task();
         let write = |_: usize, out: &mut [f32], g: &[f32]| out.copy_from_slice(&g[..out.len()]);
         if let Some(tile) = only_tile(input, together) {
             let (mut g, mut u) = ([0.0; MAX_COLUMNS * ROWS], [0.0; MAX_COLUMNS * ROWS]);

@@ -4,6 +4,7 @@ use super::*;
 use crate::Activations;
 use crate::activations::quantise_group;
 use crate::isa::scalar::Scalar;
+use crate::memory::Aligned;
 use format::TileFn;
 use leyden_tensor::quant;
 use many::Many;
@@ -363,6 +364,40 @@ fn gated_products_have_the_same_bits_however_many_threads_share_them() {
                 assert!(gated(tier, threads) == want, "{gate}, {up} x {n} on {} x{threads}", tier.level());
             }
         }
+    }
+}
+
+#[test]
+fn results_are_the_same_past_the_caches() {
+    let mut rng = Rng(31);
+    let (rows, k, n) = (1024, 32, 520);
+    let shape = [rows, k];
+    let cpu = Cpu::new(Tier::best(), 4).unwrap();
+    let [gate, up] = ["gate", "up"].map(|name| {
+        let bytes = weights(DType::Q8_0, rows, k, Fill::Random, &mut rng);
+        PackedMatrix::pack(&cpu, &TensorView::new(name, DType::Q8_0, &shape, &bytes).unwrap()).unwrap()
+    });
+    let [x, bias] = [n * k, rows].map(|len| (0..len).map(|_| rng.float()).collect::<Vec<_>>());
+    let mut input = Activations::default();
+    input.fill(cpu.tier(), cpu.pool(), gate.grid(), &x, k);
+    let mut room = Aligned::zeroed(rows * n + 1);
+    let mut results = |first: usize, bias: Option<&[f32]>, gated: bool| {
+        let out = &mut room[first..first + rows * n];
+        assert_eq!(Output::new(out, rows, Write::Set).is_past_caches(), first == 0, "whole lines alone");
+        assert!(
+            !Output::new(out, rows, Write::Add).is_past_caches()
+                && !Output::new(out, 8, Write::Set).is_past_caches()
+        );
+        out.fill(f32::NAN);
+        if gated {
+            multiply_gated(&cpu, &input, &gate, &up, out);
+        } else {
+            multiply(&cpu, &input, &mut [Product { weights: &gate, bias, out, write: Write::Set }]);
+        }
+        out.iter().map(|v| v.to_bits()).collect::<Vec<_>>()
+    };
+    for (bias, gated) in [(None, false), (Some(&bias[..]), false), (None, true)] {
+        assert!(results(0, bias, gated) == results(1, bias, gated), "bias {}, gated {gated}", bias.is_some());
     }
 }
 

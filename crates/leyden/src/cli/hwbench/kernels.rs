@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use leyden_kernels::matmul::{PackedMatrix, Product, Write, multiply};
+use leyden_kernels::memory::Aligned;
 use leyden_kernels::{Activations, Cpu, Grid, Level};
 use leyden_tensor::{DType, TensorView, quant};
 use serde::Serialize;
@@ -110,7 +111,7 @@ impl Weights {
         let x: Vec<f32> = (0..columns * self.k).map(|_| random(&mut state)).collect();
         let mut input = Activations::default();
         input.fill(cpu.tier(), cpu.pool(), self.grid(), &x, self.k);
-        let mut out = vec![0.0; rows * columns];
+        let mut out = Aligned::zeroed(rows * columns);
         let mut turn = 0;
         let mut sample = |calls: usize| {
             let start = Instant::now();
