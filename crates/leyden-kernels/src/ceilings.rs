@@ -2,7 +2,7 @@
 //! means little without the ceiling measured beside it, above all on machines that are shared.
 
 use crate::error::Error;
-use crate::isa::{Isa, bf16_products, dispatch};
+use crate::isa::{Isa, bf16_products, dispatch, prefetch};
 use crate::memory::{Disjoint, HugeBuf};
 use crate::{Cpu, Grid};
 use std::hint::black_box;
@@ -108,11 +108,11 @@ impl Meter {
 
 /// Sums words, and asks for lines ahead as the kernels do.
 #[inline(always)]
-fn read<I: Isa>(isa: I, bytes: &[u8]) -> u64 {
+fn read<I: Isa>(_isa: I, bytes: &[u8]) -> u64 {
     let mut sums = [0_u64; 32];
     for line in bytes.as_chunks::<256>().0 {
         for at in 0..4 {
-            isa.prefetch(line.as_ptr().wrapping_add(2048 + 64 * at));
+            prefetch(line.as_ptr().wrapping_add(2048 + 64 * at));
         }
         for (sum, word) in sums.iter_mut().zip(line.as_chunks::<8>().0) {
             *sum = sum.wrapping_add(u64::from_le_bytes(*word));

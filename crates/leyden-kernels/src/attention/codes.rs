@@ -9,8 +9,8 @@ use super::cache::BLOCK_TOKENS;
 use super::loops::Row;
 use super::merge::Destination;
 use crate::activations::ROUND;
-use crate::isa::Isa;
 use crate::isa::dot::{INTEGERS, Whole};
+use crate::isa::{Isa, prefetch};
 
 /// Values that share a scale.
 pub(crate) const VALUES: usize = 32;
@@ -151,12 +151,12 @@ pub(crate) fn vector_weigh<D: Whole, const R: usize, const H: usize>(
                     unsafe { d.add_pairs(sums[r][h], vector, pair.wrapping_add(r * BLOCK_TOKENS / 2)) };
             }
         }
-        d.prefetch(next);
+        prefetch(next);
         codes = codes.wrapping_add(2 * VALUES);
         next = next.wrapping_add(2 * VALUES);
         pair = pair.wrapping_add(1);
     }
-    d.prefetch(values.next[CODES..].as_ptr());
+    prefetch(values.next[CODES..].as_ptr());
     for r in 0..R {
         let out = out.as_mut_ptr().wrapping_add(r * dim + at);
         for h in 0..H {

@@ -7,7 +7,7 @@ use super::merge::{Merger, Piece, ROWS, Sink, Tops, padded};
 use crate::Cpu;
 use crate::Grid;
 use crate::activations::{Tile, quantise_column_a32};
-use crate::isa::{Isa, Tier, dispatch};
+use crate::isa::{Isa, Tier, dispatch, prefetch};
 use crate::matmul::MAX_COLUMNS;
 use crate::matmul::format::q8_0;
 use crate::memory::{Aligned, Disjoint};
@@ -153,7 +153,7 @@ fn scores<I: Isa, const R: usize, const G: usize>(
                 let function = (q8_0::FORMAT.tiles)(task.tier.level())[rows.len() - 1];
                 for (group, panel) in panels.clone().take(tokens.div_ceil(KEY_TOKENS)).enumerate() {
                     if rows.start == 0 {
-                        fetch(isa, &keys.next[group * size..][..size]);
+                        fetch(&keys.next[group * size..][..size]);
                     }
                     // SAFETY: the Tier proves the features; a group of keys is a panel of Q8_0 weights of depth
                     // dim, the tile holds the queries on its grid, and y has room for every row.
@@ -173,9 +173,9 @@ struct Products([f32; MAX_COLUMNS * KEY_TOKENS]);
 
 /// Asks for memory that the next tile will read.
 #[inline(always)]
-fn fetch<I: Isa>(isa: I, bytes: &[u8]) {
+fn fetch(bytes: &[u8]) {
     for line in bytes.chunks(64) {
-        isa.prefetch(line.as_ptr());
+        prefetch(line.as_ptr());
     }
 }
 
@@ -268,7 +268,7 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &
                 let mut d = 0;
                 while d + 16 * G <= dim {
                     if convert {
-                        parts.iter_mut().filter_map(Iterator::next).for_each(|part| fetch(isa, part));
+                        parts.iter_mut().filter_map(Iterator::next).for_each(fetch);
                     }
                     isa.weigh::<R, G>(values, tokens, d, p, &mut out);
                     d += 16 * G;

@@ -4,8 +4,8 @@
 
 use super::cache::{BLOCK_TOKENS, KEY_TOKENS, KvType};
 use super::merge::{Destination, Factors};
-use crate::isa::Isa;
 use crate::isa::dot::Whole;
+use crate::isa::{Isa, prefetch};
 use crate::ops::{Lanes, exp_side_by_side, exp16, join};
 
 /// Keys of one tile, of a type that is not quantised.
@@ -204,7 +204,7 @@ fn products<D: Whole, const R: usize, const G: usize, const SIZE: usize>(
             }
         }
         if SIZE < 4 {
-            next = ask(d, next, const { G * KEY_TOKENS * SIZE });
+            next = ask(next, const { G * KEY_TOKENS * SIZE });
         }
         (k, q) = (k.wrapping_add(KEY_TOKENS * SIZE), q.wrapping_add(R));
     }
@@ -213,9 +213,9 @@ fn products<D: Whole, const R: usize, const G: usize, const SIZE: usize>(
 
 /// Asks for the cache lines of `bytes` bytes; returns what follows them.
 #[inline(always)]
-fn ask<D: Whole>(d: D, p: *const u8, bytes: usize) -> *const u8 {
+fn ask(p: *const u8, bytes: usize) -> *const u8 {
     for line in (0..bytes).step_by(64) {
-        d.prefetch(p.wrapping_add(line));
+        prefetch(p.wrapping_add(line));
     }
     p.wrapping_add(bytes)
 }
@@ -337,7 +337,7 @@ fn sums<D: Whole, const R: usize, const G: usize, const SIZE: usize>(
             }
         }
         if SIZE < 4 {
-            ask(d, next, const { 16 * G * SIZE });
+            ask(next, const { 16 * G * SIZE });
             next = next.wrapping_add(stride);
         }
         (v, weights) = (v.wrapping_add(stride), weights.wrapping_add(1));

@@ -75,12 +75,6 @@ impl Isa for Avx2 {
         rounds * (CHAINS * 8) as u64
     }
     #[inline(always)]
-    fn prefetch(self, p: *const u8) {
-        // SAFETY: the token proves SSE; a prefetch reads nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) };
-    }
-
-    #[inline(always)]
     fn greatest_magnitude(self, x: &[f32]) -> u32 {
         // SAFETY: the token proves AVX2; every chunk is two whole vectors.
         unsafe {

@@ -103,10 +103,6 @@ macro_rules! two_registers {
             both!(|h| _mm256_loadu_si256(p.add(32 * h).cast()))
         }
         #[inline(always)]
-        fn prefetch(self, p: *const u8) {
-            with!(_mm_prefetch::<_MM_HINT_T0>(p.cast()));
-        }
-        #[inline(always)]
         fn and(self, a: V, mask: u8) -> V {
             both!(|h| _mm256_and_si256(a[h], _mm256_set1_epi8(mask as i8)))
         }

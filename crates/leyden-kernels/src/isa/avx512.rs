@@ -86,12 +86,6 @@ impl Isa for Avx512 {
         rounds * (CHAINS * 16) as u64
     }
     #[inline(always)]
-    fn prefetch(self, p: *const u8) {
-        // SAFETY: the token proves SSE; a prefetch reads nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) };
-    }
-
-    #[inline(always)]
     fn greatest_magnitude(self, x: &[f32]) -> u32 {
         // SAFETY: the token proves AVX-512 F and DQ; every chunk is a whole vector.
         unsafe {

@@ -113,10 +113,6 @@ impl Dot for Avx512Dot {
         with!(_mm512_loadu_si512(p.cast()))
     }
     #[inline(always)]
-    fn prefetch(self, p: *const u8) {
-        with!(_mm_prefetch::<_MM_HINT_T0>(p.cast()));
-    }
-    #[inline(always)]
     fn and(self, a: __m512i, mask: u8) -> __m512i {
         with!(_mm512_and_si512(a, _mm512_set1_epi8(mask as i8)))
     }

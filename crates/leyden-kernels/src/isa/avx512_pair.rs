@@ -103,10 +103,6 @@ impl Dot for Avx512Pair {
         both!(self, |one, i| one.prefetch(p.wrapping_add(i * self.panel)));
     }
     #[inline(always)]
-    fn prefetch_values(self, p: *const u8) {
-        self.one.prefetch(p);
-    }
-    #[inline(always)]
     fn and(self, a: Self::Codes, mask: u8) -> Self::Codes {
         both!(self, |one, i| one.and(a[i], mask))
     }

@@ -9,7 +9,7 @@
 //!
 //! Every method is `#[inline(always)]` and is only called inside a function compiled for the instruction set.
 
-use super::Starts;
+use super::{Starts, prefetch};
 use std::ops::Range;
 
 /// How a format's codes of 32 values of 16 rows become bytes.
@@ -95,12 +95,10 @@ pub(crate) trait Dot: Copy {
 
     /// 64 bytes of codes.
     unsafe fn load(self, p: *const u8) -> Self::Codes;
-    /// Asks for the cache line at `p`, which need not be readable, of the weights.
-    fn prefetch(self, p: *const u8);
-    /// As [`Dot::prefetch`], of the activations.
+    /// As [`prefetch`], of the weights of every panel.
     #[inline(always)]
-    fn prefetch_values(self, p: *const u8) {
-        self.prefetch(p);
+    fn prefetch(self, p: *const u8) {
+        prefetch(p);
     }
     /// Bits of every code under `mask`.
     fn and(self, a: Self::Codes, mask: u8) -> Self::Codes;

@@ -182,11 +182,6 @@ pub(crate) trait Isa: Copy {
         std::hint::black_box(sums);
         rounds * CHAINS as u64
     }
-    /// Asks for the cache line at `p`, which need not be readable.
-    #[inline(always)]
-    fn prefetch(self, p: *const u8) {
-        let _ = p;
-    }
     /// The greatest bit pattern of the magnitudes of whole vectors of values: bit patterns of non-negative floats order
     /// like the floats, and NaN sorts above all.
     #[inline(always)]
@@ -252,6 +247,39 @@ pub(crate) fn align_spilled() {
             std::arch::asm!("/* {0} */", in(reg) line.as_ptr(), options(readonly, nostack, preserves_flags));
         }
     }
+}
+
+/// Asks for the cache line at `p`, which need not be readable. On x86 into the second cache: only so many lines can be on their
+/// way into the first at a time, too few for the latency of memory, and from the second they come soon enough. A core of Zen 4
+/// read keys and values in half the time.
+#[inline(always)]
+pub(crate) fn prefetch(p: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has SSE; a hint, which no address makes fault.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(p.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) p, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = p;
+}
+
+/// As [`prefetch`], into the first cache: of what comes from the second.
+#[inline(always)]
+pub(crate) fn prefetch_first(p: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has SSE; a hint, which no address makes fault.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(p.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    prefetch(p);
 }
 
 /// Asks for the cache line at `p`, which need not be readable, in order to write to it.

@@ -192,13 +192,6 @@ pub(super) use shift;
 macro_rules! byte_operations {
     () => {
         #[inline(always)]
-        fn prefetch(self, p: *const u8) {
-            // SAFETY: a hint, which no address makes fault.
-            unsafe {
-                asm!("prfm pldl1keep, [{0}]", in(reg) p, options(nostack, preserves_flags, readonly));
-            }
-        }
-        #[inline(always)]
         fn and(self, a: Self::Codes, mask: u8) -> Self::Codes {
             a.map(|a| with!(vandq_u8(a, vdupq_n_u8(mask))))
         }

@@ -7,6 +7,7 @@ use super::family::AHEAD;
 use super::format::ROWS;
 use crate::activations::Tile;
 use crate::isa::dot::Dot;
+use crate::isa::prefetch_first;
 
 /// As [`AHEAD`], the activations of a float product with many columns: a tile of twelve columns of depth 8,192 has 384 KiB,
 /// which do not stay in a second cache beside the panels.
@@ -104,7 +105,7 @@ pub(crate) fn floats<D: Dot, F: Steps<D>, const C: usize>(
                 d.prefetch(w.wrapping_add(AHEAD / D::PANELS + line * step_bytes));
                 let x_line = x.wrapping_add(line * F::VALUES * columns).cast::<u8>();
                 for at in (0..together * F::VALUES * columns * 4).step_by(64) {
-                    d.prefetch_values(x_line.wrapping_add(VALUES_AHEAD + at));
+                    prefetch_first(x_line.wrapping_add(VALUES_AHEAD + at));
                 }
                 for i in line..line + together {
                     // SAFETY: as above.
