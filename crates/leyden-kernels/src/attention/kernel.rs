@@ -150,7 +150,7 @@ fn scores<I: Isa, const R: usize, const G: usize>(
                     pairs: &[],
                     values: &[],
                 };
-                let function = (q8_0::FORMAT.tiles)(task.tier.level())[rows.len() - 1];
+                let function = (q8_0::FORMAT.tiles)(task.tier)[rows.len() - 1];
                 for (group, panel) in panels.clone().take(tokens.div_ceil(KEY_TOKENS)).enumerate() {
                     if rows.start == 0 {
                         fetch(&keys.next[group * size..][..size]);

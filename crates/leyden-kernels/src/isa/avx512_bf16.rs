@@ -9,7 +9,7 @@ use super::dot::Dot;
 use crate::activations::Tile;
 use crate::matmul::expanded::pair_bytes;
 use crate::matmul::floats::{Steps, floats};
-use crate::matmul::format::ROWS;
+use crate::matmul::format::{ROWS, TileFn};
 use crate::matmul::many::{Expand, FEWEST, Many};
 use std::arch::x86_64::*;
 
@@ -65,7 +65,7 @@ impl Pairs {
     }
 }
 
-impl Steps<Avx512Dot> for Pairs {
+impl<const NEAR: bool> Steps<Avx512Dot<NEAR>> for Pairs {
     const SIZE: usize = 2;
     const DEPTH: usize = 2;
     const VALUES: usize = 1;
@@ -73,7 +73,7 @@ impl Steps<Avx512Dot> for Pairs {
     #[inline(always)]
     unsafe fn step<const WHOLE: bool, const C: usize>(
         self,
-        _d: Avx512Dot,
+        _d: Avx512Dot<NEAR>,
         w: *const u8,
         x: *const f32,
         y: &mut [__m512; C],
@@ -152,8 +152,8 @@ macro_rules! compiled {
 }
 
 compiled! {
-    fn one<const C: usize>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
-        floats::<_, _, C>(Avx512Dot::in_feature_region(), Pairs::in_feature_region(), panel, k, t, out);
+    fn one<const C: usize, const NEAR: bool>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+        floats::<_, _, C>(Avx512Dot::<NEAR>::in_feature_region(), Pairs::in_feature_region(), panel, k, t, out);
     }
     fn two<const C: usize>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
         let d = Avx512Pair::in_feature_region(panels.len() / 2, C, 0);
@@ -183,7 +183,7 @@ compiled! {
         let token = Pairs::in_feature_region();
         // SAFETY: any bits are bfloat16.
         let x = unsafe { token.activations(std::hint::black_box(&1.0)) };
-        let mut sums = std::hint::black_box([Avx512Dot::in_feature_region().zeros(); CHAINS]);
+        let mut sums = std::hint::black_box([Avx512Dot::<false>::in_feature_region().zeros(); CHAINS]);
         for _ in 0..rounds {
             for sum in &mut sums {
                 *sum = token.add(*sum, x, x);
@@ -194,11 +194,25 @@ compiled! {
     }
 }
 
+const fn tiles<const NEAR: bool>() -> [TileFn; 12] {
+    [
+        one::<1, NEAR>,
+        one::<2, NEAR>,
+        one::<3, NEAR>,
+        one::<4, NEAR>,
+        one::<5, NEAR>,
+        one::<6, NEAR>,
+        one::<7, NEAR>,
+        one::<8, NEAR>,
+        one::<9, NEAR>,
+        one::<10, NEAR>,
+        one::<11, NEAR>,
+        one::<12, NEAR>,
+    ]
+}
+
 pub(super) static KERNELS: Bf16Kernels = Bf16Kernels {
-    tiles: [
-        one::<1>, one::<2>, one::<3>, one::<4>, one::<5>, one::<6>, one::<7>, one::<8>, one::<9>, one::<10>,
-        one::<11>, one::<12>,
-    ],
+    tiles: [tiles::<false>(), tiles::<true>()],
     many: Many {
         expand: Some(Expand {
             bytes: pair_bytes,

@@ -11,11 +11,12 @@ use crate::matmul::format::bf16::LEAST;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// Token that code runs inside a function compiled for AVX-512 F, BW, DQ, VL and VNNI.
+/// Token that code runs inside a function compiled for AVX-512 F, BW, DQ, VL and VNNI. With `NEAR` weights are fetched into the
+/// first cache.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512Dot(());
+pub(crate) struct Avx512Dot<const NEAR: bool = false>(());
 
-impl Avx512Dot {
+impl<const NEAR: bool> Avx512Dot<NEAR> {
     /// The token; being callable only inside such a function is what makes its methods sound.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     #[inline]
@@ -82,7 +83,7 @@ macro_rules! join_rows {
     };
 }
 
-impl Avx512Dot {
+impl<const NEAR: bool> Avx512Dot<NEAR> {
     /// Adds the products with the four activations at `word`; with `shift` codes are signed.
     #[inline(always)]
     unsafe fn dot(self, shift: bool, part: __m512i, codes: __m512i, word: *const i8) -> __m512i {
@@ -93,7 +94,7 @@ impl Avx512Dot {
     }
 }
 
-impl Dot for Avx512Dot {
+impl<const NEAR: bool> Dot for Avx512Dot<NEAR> {
     type Codes = __m512i;
     type Part = __m512i;
     type Ints = __m512i;
@@ -105,6 +106,7 @@ impl Dot for Avx512Dot {
     const SIDE_BY_SIDE: usize = 2;
     const PARTS_TOGETHER: usize = 8;
     const BRAIN_PAIRS: bool = true;
+    const NEAR: bool = NEAR;
 
     super::x86::unsigned_products!();
 
@@ -307,7 +309,7 @@ impl Dot for Avx512Dot {
     }
 }
 
-impl Whole for Avx512Dot {
+impl<const NEAR: bool> Whole for Avx512Dot<NEAR> {
     #[inline(always)]
     fn max(self, a: __m512, b: __m512) -> __m512 {
         with!(_mm512_max_ps(b, a))

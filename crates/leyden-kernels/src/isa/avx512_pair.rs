@@ -5,6 +5,7 @@
 //! have, in the same order.
 
 use super::Starts;
+use super::ahead::prefetch_following;
 use super::avx512_dot::Avx512Dot;
 use super::dot::{Dot, Unpack};
 use crate::matmul::format::ROWS;
@@ -78,12 +79,12 @@ impl Dot for Avx512Pair {
     // Two streams, and the chains of one column of both fill the registers as those of two columns of one do.
     const SIDE_BY_SIDE: usize = 0;
     const PARTS_TOGETHER: usize = 0;
-    const NARROW: bool = Avx512Dot::NARROW;
-    const SIGNED_ZERO: i32 = Avx512Dot::SIGNED_ZERO;
-    const STARTS: Starts = Avx512Dot::STARTS;
-    const WORDS: bool = Avx512Dot::WORDS;
-    const BIASED: bool = Avx512Dot::BIASED;
-    const BRAIN_PAIRS: bool = Avx512Dot::BRAIN_PAIRS;
+    const NARROW: bool = <Avx512Dot>::NARROW;
+    const SIGNED_ZERO: i32 = <Avx512Dot>::SIGNED_ZERO;
+    const STARTS: Starts = <Avx512Dot>::STARTS;
+    const WORDS: bool = <Avx512Dot>::WORDS;
+    const BIASED: bool = <Avx512Dot>::BIASED;
+    const BRAIN_PAIRS: bool = <Avx512Dot>::BRAIN_PAIRS;
 
     #[inline(always)]
     fn of<const C: usize>(self) -> usize {
@@ -99,8 +100,10 @@ impl Dot for Avx512Pair {
         both_at!(self, |one, i| one.load(p.add(i * self.panel)))
     }
     #[inline(always)]
-    fn prefetch(self, p: *const u8) {
-        both!(self, |one, i| one.prefetch(p.wrapping_add(i * self.panel)));
+    fn prefetch_following(self, p: *const u8) {
+        for panel in 0..Self::PANELS {
+            prefetch_following(Self::NEAR, p.wrapping_add(panel * self.panel), Self::PANELS);
+        }
     }
     #[inline(always)]
     fn and(self, a: Self::Codes, mask: u8) -> Self::Codes {

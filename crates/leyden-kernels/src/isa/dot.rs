@@ -9,7 +9,8 @@
 //!
 //! Every method is `#[inline(always)]` and is only called inside a function compiled for the instruction set.
 
-use super::{Starts, prefetch};
+use super::Starts;
+use super::ahead::{prefetch_following, prefetch_weights};
 use std::ops::Range;
 
 /// How a format's codes of 32 values of 16 rows become bytes.
@@ -56,6 +57,8 @@ pub(crate) trait Dot: Copy {
     /// 16 floats.
     type Floats: Copy;
 
+    /// Whether weights are fetched ahead into the first cache ([`super::Tier`]).
+    const NEAR: bool = false;
     /// Columns in one [`Dot::Part`].
     const COLUMNS: usize;
     /// Panels that are multiplied together. Vectors then hold 16 rows of each, and a pointer is to those of the first.
@@ -95,10 +98,15 @@ pub(crate) trait Dot: Copy {
 
     /// 64 bytes of codes.
     unsafe fn load(self, p: *const u8) -> Self::Codes;
-    /// As [`prefetch`], of the weights of every panel.
+    /// Asks for the line of weights at `p`.
     #[inline(always)]
     fn prefetch(self, p: *const u8) {
-        prefetch(p);
+        prefetch_weights(Self::NEAR, p);
+    }
+    /// Asks for what follows the line of weights at `p`, of every panel.
+    #[inline(always)]
+    fn prefetch_following(self, p: *const u8) {
+        prefetch_following(Self::NEAR, p, 1);
     }
     /// Bits of every code under `mask`.
     fn and(self, a: Self::Codes, mask: u8) -> Self::Codes;

@@ -15,6 +15,7 @@ use crate::attention::merge::Destination;
 use crate::matmul::format::TileFn;
 use crate::matmul::many::Many;
 
+mod ahead;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -44,17 +45,20 @@ pub(crate) mod neon;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon_dot;
 pub(crate) mod scalar;
+mod vendor;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub(crate) use ahead::{fetch_for_writing, prefetch, prefetch_near};
 pub(crate) use level::Starts;
 pub use level::{Level, Tier};
 
 /// What a level has that multiplies pairs of bfloat16 by an instruction of their own.
 #[derive(Debug)]
 pub(crate) struct Bf16Kernels {
-    /// The tiles of BF16 weights, by number of columns less one.
-    pub(crate) tiles: [TileFn; Level::MAX_COLUMNS],
+    /// The tiles of BF16 weights, by number of columns less one: those that fetch weights into the second cache, and those that
+    /// do so into the first.
+    pub(crate) tiles: [[TileFn; Level::MAX_COLUMNS]; 2],
     /// Those for many columns.
     pub(crate) many: Many,
     /// Makes so many rounds of independent products in registers, and says how many those were; to be called where the
@@ -249,56 +253,6 @@ pub(crate) fn align_spilled() {
     }
 }
 
-/// Asks for the cache line at `p`, which need not be readable. On x86 into the second cache: only so many lines can be on their
-/// way into the first at a time, too few for the latency of memory, and from the second they come soon enough. A core of Zen 4
-/// read keys and values in half the time.
-#[inline(always)]
-pub(crate) fn prefetch(p: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 has SSE; a hint, which no address makes fault.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T1>(p.cast());
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) p, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = p;
-}
-
-/// As [`prefetch`], into the first cache: of what comes from the second.
-#[inline(always)]
-pub(crate) fn prefetch_first(p: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 has SSE; a hint, which no address makes fault.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(p.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    prefetch(p);
-}
-
-/// Asks for the cache line at `p`, which need not be readable, in order to write to it.
-#[inline(always)]
-pub(crate) fn fetch_for_writing(p: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which no address makes fault, and which processors without it take for one that does nothing.
-    unsafe {
-        std::arch::asm!("prefetchw [{0}]", in(reg) p, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!("prfm pstl1keep, [{0}]", in(reg) p, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = p;
-}
-
 /// Writes sixteen values past the caches where they are a whole line of memory, and else as usual: no cache fetches first what is
 /// overwritten anyhow. Other threads see them only after [`publish`].
 #[inline(always)]
@@ -447,7 +401,7 @@ pub(crate) use dispatch;
 /// `$c` in units of [`dot::Dot::COLUMNS`]. `ints` or `floats` says what is multiplied.
 macro_rules! simd_tiles {
     ($kind:ident $scalar:path, |$d:ident, $c:ident, $panel:ident, $k:ident, $t:ident, $out:ident| $body:expr) => {
-        |level: $crate::isa::Level| -> &'static [TileFn] {
+        |tier: $crate::isa::Tier| -> &'static [TileFn] {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,fma,f16c")]
@@ -456,31 +410,41 @@ macro_rules! simd_tiles {
                     $body
                 }
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-                fn avx512<const $c: usize>($panel: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
-                    let $d = $crate::isa::avx512_dot::Avx512Dot::in_feature_region();
+                fn avx512<const $c: usize, const NEAR: bool>(
+                    $panel: &[u8],
+                    $k: usize,
+                    $t: &Tile<'_>,
+                    $out: &mut [f32],
+                ) {
+                    let $d = $crate::isa::avx512_dot::Avx512Dot::<NEAR>::in_feature_region();
                     $body
                 }
                 static AVX2: [TileFn; 6] = [avx2::<1>, avx2::<2>, avx2::<3>, avx2::<4>, avx2::<5>, avx2::<6>];
-                static AVX512: [TileFn; 12] = [
-                    avx512::<1>,
-                    avx512::<2>,
-                    avx512::<3>,
-                    avx512::<4>,
-                    avx512::<5>,
-                    avx512::<6>,
-                    avx512::<7>,
-                    avx512::<8>,
-                    avx512::<9>,
-                    avx512::<10>,
-                    avx512::<11>,
-                    avx512::<12>,
-                ];
-                match level {
+                const fn avx512_tiles<const NEAR: bool>() -> [TileFn; 12] {
+                    [
+                        avx512::<1, NEAR>,
+                        avx512::<2, NEAR>,
+                        avx512::<3, NEAR>,
+                        avx512::<4, NEAR>,
+                        avx512::<5, NEAR>,
+                        avx512::<6, NEAR>,
+                        avx512::<7, NEAR>,
+                        avx512::<8, NEAR>,
+                        avx512::<9, NEAR>,
+                        avx512::<10, NEAR>,
+                        avx512::<11, NEAR>,
+                        avx512::<12, NEAR>,
+                    ]
+                }
+                static AVX512: [[TileFn; 12]; 2] = [avx512_tiles::<false>(), avx512_tiles::<true>()];
+                match tier.level() {
                     $crate::isa::Level::Avx2 => return &AVX2,
                     $crate::isa::Level::AvxVnni => {
                         $crate::isa::avxvnni_tiles!($kind, |$d, $c, $panel, $k, $t, $out| $body)
                     }
-                    $crate::isa::Level::Avx512 | $crate::isa::Level::Avx512Bf16 => return &AVX512,
+                    $crate::isa::Level::Avx512 | $crate::isa::Level::Avx512Bf16 => {
+                        return &AVX512[usize::from(tier.near())];
+                    }
                     _ => {}
                 }
             }
@@ -516,7 +480,7 @@ macro_rules! simd_tiles {
                     wide::<7>,
                     wide::<8>,
                 ];
-                match level {
+                match tier.level() {
                     $crate::isa::Level::Neon => return &NEON,
                     $crate::isa::Level::DotProd => return &DOTPROD,
                     $crate::isa::Level::I8mm => {
@@ -525,7 +489,7 @@ macro_rules! simd_tiles {
                     _ => {}
                 }
             }
-            let _ = level;
+            let _ = tier;
             &[$scalar as TileFn; 4]
         }
     };
@@ -668,7 +632,7 @@ macro_rules! simd_many {
                 }
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
                 fn expand($pe: &[u8], $ke: usize, $oe: &mut [u8], $ne: &mut [f32]) {
-                    let $de = Avx512Dot::in_feature_region();
+                    let $de = Avx512Dot::<false>::in_feature_region();
                     $expand
                 }
                 static KERNELS: $crate::matmul::many::Many = $crate::matmul::many::Many {
@@ -705,7 +669,7 @@ macro_rules! simd_many {
                     expand: $crate::isa::simd_many!(@expand $({
                         #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
                         fn expand($pe: &[u8], $ke: usize, $oe: &mut [u8], _norms: &mut [f32]) {
-                            let $de = $crate::isa::avx512_dot::Avx512Dot::in_feature_region();
+                            let $de = $crate::isa::avx512_dot::Avx512Dot::<false>::in_feature_region();
                             $expand
                         }
                         #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]

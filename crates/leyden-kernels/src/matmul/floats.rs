@@ -3,13 +3,12 @@
 //! A format says how its weights are read and how many a step takes ([`Steps`]). What is computed is defined by the scalar tile
 //! beside each format: four chains of fused multiply-adds per row, in turns along the depth.
 
-use super::family::AHEAD;
 use super::format::ROWS;
 use crate::activations::Tile;
 use crate::isa::dot::Dot;
-use crate::isa::prefetch_first;
+use crate::isa::prefetch_near;
 
-/// As [`AHEAD`], the activations of a float product with many columns: a tile of twelve columns of depth 8,192 has 384 KiB,
+/// As the weights, the activations of a float product with many columns: a tile of twelve columns of depth 8,192 has 384 KiB,
 /// which do not stay in a second cache beside the panels.
 const VALUES_AHEAD: usize = 4 << 10;
 
@@ -102,10 +101,10 @@ pub(crate) fn floats<D: Dot, F: Steps<D>, const C: usize>(
         // A number of steps that the compiler knows makes a loop without bookkeeping.
         if all - done >= chain_steps {
             for line in (0..chain_steps).step_by(together) {
-                d.prefetch(w.wrapping_add(AHEAD / D::PANELS + line * step_bytes));
+                d.prefetch_following(w.wrapping_add(line * step_bytes));
                 let x_line = x.wrapping_add(line * F::VALUES * columns).cast::<u8>();
                 for at in (0..together * F::VALUES * columns * 4).step_by(64) {
-                    prefetch_first(x_line.wrapping_add(VALUES_AHEAD + at));
+                    prefetch_near(x_line.wrapping_add(VALUES_AHEAD + at));
                 }
                 for i in line..line + together {
                     // SAFETY: as above.

@@ -231,7 +231,7 @@ impl PackedMatrix {
     /// [`tile`](Self::tile) for many panels.
     #[inline(always)]
     fn by_tile<'a>(&'a self, tier: Tier, tile: &'a Tile<'a>) -> impl Fn(usize, &mut [f32]) + 'a {
-        let function = (self.format.tiles)(tier.level())[tile.c - 1];
+        let function = (self.format.tiles)(tier)[tile.c - 1];
         #[cfg(test)]
         tests::runs(tier.level(), function);
         // SAFETY: the Tier proves the features; the panel is whole and of this format and depth; the driver

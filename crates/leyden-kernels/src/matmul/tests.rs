@@ -146,6 +146,13 @@ fn product(cpu: &Cpu, w: &PackedMatrix, x: &[f32]) -> Vec<f32> {
     out
 }
 
+/// Every tier of this machine, and what tiers are on others: one that takes wide tiles of BF16 to another level's kernels, and
+/// those that fetch weights into the other cache.
+fn tiers() -> impl Iterator<Item = Tier> {
+    let others = Tier::available().into_iter().filter_map(Tier::other_cache);
+    Tier::available().into_iter().chain(others).chain([Tier::best_where(true)])
+}
+
 /// Fails if a product is on a tier not the `same` as the plain path's, which it returns.
 fn same_on_every_tier(
     weights: &TensorView<'_>,
@@ -158,8 +165,7 @@ fn same_on_every_tier(
         product(&cpu, &PackedMatrix::pack(&cpu, weights).unwrap(), x)
     };
     let want = on(Tier::SCALAR);
-    // The last takes wide tiles of BF16 to another level's kernels, as the best tier does on some processors.
-    for tier in Tier::available().into_iter().chain([Tier::best_where(true)]) {
+    for tier in tiers() {
         assert!(on(tier).iter().zip(&want).all(|(a, b)| same(*a, *b)), "{what} on {}", tier.level());
     }
     want
@@ -197,9 +203,10 @@ fn every_tier_runs_kernels_of_its_own() {
         let level = tier.level();
         for (dtype, exact) in kinds() {
             let format = layout_of(dtype, exact).unwrap();
-            let own = (format.tiles)(level);
+            let own = (format.tiles)(tier);
             assert_eq!(own.len(), level.columns(format.grid), "{dtype} on {level}");
             for below in Level::native().filter(|l| *l < level) {
+                let lower = Tier::unproved(below);
                 // Odd numbers of columns and floats have nothing to gain from products of matrices.
                 let every = if level == Level::I8mm && below == Level::DotProd { 2 } else { 1 };
                 let floats = format.grid.is_float();
@@ -210,7 +217,7 @@ fn every_tier_runs_kernels_of_its_own() {
                 if every == 2 && floats || shared {
                     continue;
                 }
-                for (c, (a, b)) in own.iter().zip((format.tiles)(below)).enumerate() {
+                for (c, (a, b)) in own.iter().zip((format.tiles)(lower)).enumerate() {
                     let same = std::ptr::fn_addr_eq(*a, *b);
                     assert!(
                         !same || (c + 1) % every != 0,
@@ -266,7 +273,7 @@ fn every_format_agrees_with_its_definition_and_across_tiers() {
                         );
                     }
                 }
-                for tier in Tier::available() {
+                for tier in tiers() {
                     for threads in [1, 3] {
                         let cpu = Cpu::new(tier, threads).unwrap().with_exact(exact);
                         let packed = PackedMatrix::pack(&cpu, &view).unwrap();
@@ -407,17 +414,26 @@ fn every_kernel_ran() {
     let ran = RAN.lock().unwrap();
     let address = |kernel: &TileFn| *kernel as usize;
     for level in Level::native() {
-        if Tier::new(level).is_none() {
+        let Some(tier) = Tier::new(level) else {
             report(&format!("conformance: {level} did not run, the machine lacks {}", level.features()));
             continue;
-        }
+        };
         let mut own = BTreeSet::new();
         for (dtype, exact) in kinds() {
             let format = layout_of(dtype, exact).unwrap();
-            let tiles = format.tiles;
-            for (c, kernel) in tiles(level).iter().enumerate() {
-                assert!(ran.contains(&(level, address(kernel))), "{dtype} of {} columns on {level}", c + 1);
+            for tier in [tier].into_iter().chain(tier.other_cache()) {
+                for (c, kernel) in (format.tiles)(tier).iter().enumerate() {
+                    assert!(
+                        ran.contains(&(level, address(kernel))),
+                        "{dtype} of {} columns on {level}",
+                        c + 1
+                    );
+                }
             }
+            let tiles = |level| {
+                let tier = Tier::unproved(level);
+                [tier].into_iter().chain(tier.other_cache()).flat_map(format.tiles)
+            };
             let many = |level| {
                 let apart = |many: &'static Many| many.expand.as_ref().map(|expand| &expand.tiles);
                 (format.many)(level)
@@ -428,7 +444,7 @@ fn every_kernel_ran() {
             for kernel in many(level) {
                 assert!(ran.contains(&(level, address(kernel))), "{dtype} of many columns on {level}");
             }
-            let all = |level| tiles(level).iter().chain(many(level)).map(address);
+            let all = |level| tiles(level).chain(many(level)).map(address);
             let below: BTreeSet<usize> = Level::native().filter(|l| *l < level).flat_map(all).collect();
             own.extend(all(level).filter(|kernel| !below.contains(kernel)));
         }

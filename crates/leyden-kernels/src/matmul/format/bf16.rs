@@ -21,9 +21,9 @@ use leyden_tensor::quant::bf16_to_f32;
 
 pub(crate) const FORMAT: Format = Format {
     grid: Grid::BF16,
-    tiles: |level| match bf16_kernels(level) {
-        Some(kernels) => &kernels.tiles,
-        None => family_tiles!(scalar, floats Pairs)(level),
+    tiles: |tier| match bf16_kernels(tier.level()) {
+        Some(kernels) => &kernels.tiles[usize::from(tier.near())],
+        None => family_tiles!(scalar, floats Pairs)(tier),
     },
     many: |level| match bf16_kernels(level) {
         Some(kernels) => Some(&kernels.many),

@@ -10,8 +10,8 @@
 //! chain over k per row; integer sums inside a block are exact.
 
 use crate::activations::{Grid, Tile};
-use crate::isa::Level;
 use crate::isa::dot::Dot;
+use crate::isa::{Level, Tier};
 use crate::matmul::many::Many;
 use leyden_tensor::DType;
 
@@ -53,8 +53,8 @@ pub(crate) struct Format {
     pub(crate) panel_bytes: fn(k: usize) -> Option<usize>,
     /// Packs up to 16 rows of file bytes into one zeroed panel.
     pub(crate) pack: fn(rows: &[&[u8]], k: usize, panel: &mut [u8]),
-    /// The tiles of a level, by number of columns less one.
-    pub(crate) tiles: fn(Level) -> &'static [TileFn],
+    /// The tiles of a tier, by number of columns less one.
+    pub(crate) tiles: fn(Tier) -> &'static [TileFn],
     /// The kernels of a level for many columns, if it has such.
     pub(crate) many: fn(Level) -> Option<&'static Many>,
 }
