@@ -28,7 +28,7 @@
 //! tiles, `[k/4][2][c][2]`: the first and third of each four, then the second and fourth.
 
 use crate::isa::dot::BIAS_BITS;
-use crate::isa::{Isa, Level, Moments, Starts, Tier, dispatch};
+use crate::isa::{Isa, Level, Moments, Starts, Tier, dispatch, prefetch};
 use crate::matmul::format::bf16::counted;
 use crate::matmul::many::FEWEST_AVX2;
 use crate::memory::Disjoint;
@@ -311,10 +311,9 @@ fn scatter(codes: &[i8], out: &mut [i8], (column, c): (usize, usize), run: usize
 
 #[inline(always)]
 fn scatter_runs<const RUN: usize>(codes: &[i8], out: &mut [i8], column: usize, c: usize) {
-    let (mut rest, step) = (&mut out[column * RUN..], c * RUN);
-    for run in codes.as_chunks::<RUN>().0 {
-        rest[..RUN].copy_from_slice(run);
-        rest = rest.get_mut(step..).unwrap_or_default();
+    let (out, place) = (&mut out[..codes.len() * c], column * RUN..(column + 1) * RUN);
+    for (run, group) in codes.as_chunks::<RUN>().0.iter().zip(out.chunks_exact_mut(c * RUN)) {
+        group[place.clone()].copy_from_slice(run);
     }
 }
 
@@ -558,6 +557,11 @@ impl Activations {
                 for column in 0..c {
                     let x = row(start + column);
                     assert_eq!(x.len(), k, "row of activations");
+                    if column + 1 < c {
+                        // What comes next lies elsewhere, and in memory if a product of many columns wrote it.
+                        let next = row(start + column + 1).get(first..last).unwrap_or_default();
+                        next.chunks(16).for_each(|line| prefetch(line.as_ptr().cast()));
+                    }
                     quantise_column_on(tier, grid, &x[first..last], column, c, &mut part);
                 }
                 part.widen(c);
