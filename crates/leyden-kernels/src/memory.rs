@@ -298,6 +298,60 @@ impl<'a, T> Disjoint<'a, T> {
         // SAFETY: in bounds (checked above) and not aliased (caller).
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(start), n) }
     }
+
+    /// `count` times `n` elements, `stride` apart, the first at `start`.
+    ///
+    /// # Safety
+    /// No two live ranges given out may overlap.
+    ///
+    /// # Panics
+    /// If one of the ranges lies outside the slice, or they overlap each other.
+    pub(crate) unsafe fn strided(
+        &self,
+        start: usize,
+        n: usize,
+        stride: usize,
+        count: usize,
+    ) -> Strided<'_, T> {
+        let end = count
+            .checked_sub(1)
+            .map_or(Some(0), |last| last.checked_mul(stride)?.checked_add(start)?.checked_add(n));
+        assert!(
+            n <= stride && end.is_some_and(|end| end <= self.len),
+            "{count} ranges {start}+{n} of each {stride} outside {}",
+            self.len
+        );
+        Strided {
+            next: self.ptr.wrapping_add(start),
+            n,
+            stride,
+            left: count,
+            _slice: std::marker::PhantomData,
+        }
+    }
+}
+
+/// What [`Disjoint::strided`] gives out, range after range.
+pub(crate) struct Strided<'a, T> {
+    next: *mut T,
+    n: usize,
+    stride: usize,
+    left: usize,
+    _slice: std::marker::PhantomData<&'a mut [T]>,
+}
+
+impl<'a, T> Iterator for Strided<'a, T> {
+    type Item = &'a mut [T];
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<&'a mut [T]> {
+        self.left = self.left.checked_sub(1)?;
+        // SAFETY: ranges that are left are in bounds and apart from each other (checked by `strided`), and not aliased
+        // otherwise (its caller).
+        let range = unsafe { std::slice::from_raw_parts_mut(self.next, self.n) };
+        self.next = self.next.wrapping_add(self.stride);
+        Some(range)
+    }
 }
 
 #[cfg(test)]
@@ -318,6 +372,30 @@ mod tests {
         }
         assert!(HugeBuf::zeroed_sparse(HUGE).unwrap().as_slice().iter().all(|&x| x == 0));
         assert!(HugeBuf::zeroed(usize::MAX - 5).is_err());
+    }
+
+    #[test]
+    fn strided_ranges_are_apart_and_inside() {
+        let mut values = [0; 11];
+        let all = Disjoint::new(&mut values);
+        let strided = |start, n, stride, count| {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                // SAFETY: what is given out ends with each call.
+                unsafe { all.strided(start, n, stride, count) }.map(|range| range.len()).collect::<Vec<_>>()
+            }))
+        };
+        assert_eq!(strided(1, 2, 4, 3).unwrap(), [2; 3], "the last ends with the slice");
+        assert_eq!(strided(0, 0, 4, 0).unwrap(), [0; 0]);
+        for (start, n, stride, count) in
+            [(2, 2, 4, 3), (0, 5, 4, 1), (12, 1, 1, 1), (0, 1, usize::MAX, 3), (usize::MAX, 1, 1, 2)]
+        {
+            assert!(strided(start, n, stride, count).is_err(), "{count} ranges {start}+{n} of each {stride}");
+        }
+        // SAFETY: nothing else is given out.
+        for (i, range) in unsafe { all.strided(1, 2, 4, 3) }.enumerate() {
+            range.fill(i + 1);
+        }
+        assert_eq!(values, [0, 1, 1, 0, 0, 2, 2, 0, 0, 3, 3]);
     }
 
     #[test]

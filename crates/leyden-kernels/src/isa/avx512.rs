@@ -54,6 +54,16 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
+    fn write_past_caches(self, out: &mut [f32; 16], values: &[f32; 16]) {
+        if out.as_ptr().addr().is_multiple_of(64) {
+            // SAFETY: the token proves AVX-512 F; both are a vector, and what is written is aligned to its size.
+            unsafe { _mm512_stream_ps(out.as_mut_ptr(), _mm512_loadu_ps(values.as_ptr())) };
+        } else {
+            *out = *values;
+        }
+    }
+
+    #[inline(always)]
     fn int8_products(self, rounds: u64) -> u64 {
         const CHAINS: usize = 16;
         // SAFETY: the token proves AVX-512 F and VNNI.

@@ -225,6 +225,22 @@ pub(crate) trait Isa: Copy {
     fn f16_to_f32(self, h: &[u16; 16]) -> [f32; 16];
     /// Sixteen f32 to half precision, rounding to nearest even.
     fn f32_to_f16(self, x: &[f32; 16]) -> [u16; 16];
+    /// Writes sixteen values past the caches where they are a whole line of memory, and else as usual: no cache fetches first
+    /// what is overwritten anyhow. Other threads see them only after [`publish`].
+    #[inline(always)]
+    fn write_past_caches(self, out: &mut [f32; 16], values: &[f32; 16]) {
+        #[cfg(target_arch = "x86_64")]
+        if out.as_ptr().addr().is_multiple_of(64) {
+            use std::arch::x86_64::{_mm_loadu_ps, _mm_stream_ps};
+            for i in (0..16).step_by(4) {
+                // SAFETY: every x86-64 has SSE; four values from i on are in bounds, and those written are aligned to 16
+                // bytes.
+                unsafe { _mm_stream_ps(out.as_mut_ptr().add(i), _mm_loadu_ps(values.as_ptr().add(i))) };
+            }
+            return;
+        }
+        *out = *values;
+    }
 }
 
 /// Sums over each sixteen of 128 codes.
@@ -253,23 +269,7 @@ pub(crate) fn align_spilled() {
     }
 }
 
-/// Writes sixteen values past the caches where they are a whole line of memory, and else as usual: no cache fetches first what is
-/// overwritten anyhow. Other threads see them only after [`publish`].
-#[inline(always)]
-pub(crate) fn write_past_caches(out: &mut [f32; 16], values: &[f32; 16]) {
-    #[cfg(target_arch = "x86_64")]
-    if out.as_ptr().addr().is_multiple_of(64) {
-        use std::arch::x86_64::{_mm_loadu_ps, _mm_stream_ps};
-        for i in (0..16).step_by(4) {
-            // SAFETY: every x86-64 has SSE; four values from i on are in bounds, and those written are aligned to 16 bytes.
-            unsafe { _mm_stream_ps(out.as_mut_ptr().add(i), _mm_loadu_ps(values.as_ptr().add(i))) };
-        }
-        return;
-    }
-    *out = *values;
-}
-
-/// Orders what this thread wrote past the caches before what it writes next, the word that its work is done among it.
+/// Orders what this thread wrote past the caches ([`Isa::write_past_caches`]) before what it writes next, the word that its work is done among it.
 #[inline(always)]
 pub(crate) fn publish() {
     #[cfg(target_arch = "x86_64")]

@@ -100,7 +100,7 @@ fn multiply_gates(
     let macs = 2 * rows * gate.k() * routing.pairs();
     let chunk = chunk_panels(cpu, 2 * panels * groups.len(), 1, macs);
     let chunks = panels.div_ceil(chunk);
-    let out = Output::new(out, rows, Write::Set);
+    let out = Output::new(out, rows, None, Write::Set);
     let task = |task: usize| {
         let (group, start) = (task / chunks, task % chunks * chunk);
         let base = groups[group].expert * panels;
@@ -119,7 +119,7 @@ fn multiply_gates(
                 up.tile(up_input.tier(), base + p, &up_input.tile(t), &mut u);
                 gated_on(cpu.tier(), &mut g, &u, end - first);
                 // SAFETY: (pair, panel) pairs belong to one task each.
-                unsafe { out.write(one, first..end, &g, |_, out, g| out.copy_from_slice(&g[..out.len()])) };
+                unsafe { out.write(cpu.tier(), one, first..end, &g) };
             },
         );
     };

@@ -269,9 +269,7 @@ pub struct Product<'a> {
 pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
     struct Part<'a> {
         weights: &'a PackedMatrix,
-        bias: Option<&'a [f32]>,
         out: Output<'a>,
-        write: Write,
         first_task: usize,
     }
     let panels: usize = products.iter().map(|p| p.weights.panels()).sum();
@@ -288,8 +286,8 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
             assert!(p.bias.is_none_or(|b| b.len() == p.weights.rows), "bias of a product");
             let first_task = tasks;
             tasks += p.weights.panels().div_ceil(chunk);
-            let out = Output::new(p.out, p.weights.rows, p.write);
-            Part { weights: p.weights, bias: p.bias, out, write: p.write, first_task }
+            let out = Output::new(p.out, p.weights.rows, p.bias, p.write);
+            Part { weights: p.weights, out, first_task }
         })
         .collect();
     let work = |task: usize| {
@@ -297,26 +295,15 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
         let (w, results) = (part.weights, part.out.of_task());
         let start = (task - part.first_task) * chunk;
         let panels = start..(start + chunk).min(w.panels());
-        let write = |row: usize, out: &mut [f32], y: &[f32]| {
-            let y = y.iter().take(out.len());
-            match (part.bias.map(|b| &b[row..][..out.len()]), part.write) {
-                (None, Write::Set) => out.iter_mut().zip(y).for_each(|(o, y)| *o = *y),
-                (None, Write::Add) => out.iter_mut().zip(y).for_each(|(o, y)| *o += y),
-                (Some(b), Write::Set) => {
-                    out.iter_mut().zip(y).zip(b).for_each(|((o, y), b)| *o = y + b);
-                }
-                (Some(b), Write::Add) => {
-                    out.iter_mut().zip(y).zip(b).for_each(|((o, y), b)| *o += y + b);
-                }
-            }
-        };
         if let Some(tile) = only_tile(input, together(w)) {
             let mut y = [0.0; MAX_COLUMNS * ROWS];
             let multiply = w.by_tile(input.tier(), &tile);
-            for p in panels {
-                multiply(p, &mut y);
+            for panels in several(panels, tile.c) {
+                for (p, y) in panels.clone().zip(y.chunks_exact_mut(tile.c * ROWS)) {
+                    multiply(p, y);
+                }
                 // SAFETY: (column, panel) pairs belong to one task each.
-                unsafe { results.write(p..p + 1, 0..tile.c, &y, write) };
+                unsafe { results.write(cpu.tier(), panels, 0..tile.c, &y) };
             }
             return;
         }
@@ -328,7 +315,7 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
             results.fetch(&panels, first..end);
             weights.tile(panels.clone(), input, t, &mut y);
             // SAFETY: as above.
-            unsafe { results.write(panels, first..end, &y, write) };
+            unsafe { results.write(cpu.tier(), panels, first..end, &y) };
         });
     };
     if macs < ALONE { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
@@ -357,20 +344,22 @@ pub fn multiply_gated(
     let chunk = chunk_panels(cpu, 2 * gate.panels(), together, macs);
     let panels = gate.panels();
     let tasks = panels.div_ceil(chunk);
-    let out = Output::new(out, rows, Write::Set);
+    let out = Output::new(out, rows, None, Write::Set);
     let work = |task: usize| {
         let panels = task * chunk..((task + 1) * chunk).min(panels);
         let out = out.of_task();
-        let write = |_: usize, out: &mut [f32], g: &[f32]| out.copy_from_slice(&g[..out.len()]);
         if let Some(tile) = only_tile(input, together) {
             let (mut g, mut u) = ([0.0; MAX_COLUMNS * ROWS], [0.0; MAX_COLUMNS * ROWS]);
             let [gate, up] = [gate, up].map(|w| w.by_tile(input.tier(), &tile));
-            for p in panels {
-                gate(p, &mut g);
-                up(p, &mut u);
-                gated_on(cpu.tier(), &mut g, &u, tile.c);
+            for panels in several(panels, tile.c) {
+                let [g_of, u_of] = [&mut g, &mut u].map(|y| y.chunks_exact_mut(tile.c * ROWS));
+                for ((p, g), u) in panels.clone().zip(g_of).zip(u_of) {
+                    gate(p, g);
+                    up(p, u);
+                }
+                gated_on(cpu.tier(), &mut g, &u, panels.len() * tile.c);
                 // SAFETY: (column, panel) pairs belong to one task each.
-                unsafe { out.write(p..p + 1, 0..tile.c, &g, write) };
+                unsafe { out.write(cpu.tier(), panels, 0..tile.c, &g) };
             }
             return;
         }
@@ -388,7 +377,7 @@ pub fn multiply_gated(
             up.tile(panels.clone(), input, t, &mut u);
             gated_on(cpu.tier(), &mut g, &u, panels.len() * (end - first));
             // SAFETY: as above.
-            unsafe { out.write(panels, first..end, &g, write) };
+            unsafe { out.write(cpu.tier(), panels, first..end, &g) };
         });
     };
     if macs < ALONE { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
@@ -431,6 +420,13 @@ fn chunk_panels(cpu: &Cpu, panels: usize, together: usize, macs: usize) -> usize
 /// depth 2,048 took 230 ns, and finding its way through the loop over panels and tiles 90 more.
 fn only_tile(input: &Activations, together: usize) -> Option<Tile<'_>> {
     (input.tiles() == 1 && together == 1).then(|| input.tile(0))
+}
+
+/// Panels by as many as have room for so many columns of theirs in that of one tile, so that what follows their products is
+/// called less often.
+fn several(panels: Range<usize>, columns: usize) -> impl Iterator<Item = Range<usize>> {
+    let (each, end) = (MAX_COLUMNS / columns, panels.end);
+    panels.step_by(each).map(move |first| first..end.min(first + each))
 }
 
 /// Tiles that are visited together.

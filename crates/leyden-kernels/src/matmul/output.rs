@@ -2,8 +2,8 @@
 
 use super::Write;
 use super::format::ROWS;
-use crate::isa;
-use crate::memory::Disjoint;
+use crate::isa::{self, Isa, Tier, dispatch};
+use crate::memory::{Disjoint, Strided};
 use std::ops::Range;
 
 /// Results of so many bytes do not stay in a second cache beside what they are computed from. They are written past it: each of a
@@ -14,15 +14,23 @@ const BEYOND_CACHES: usize = 2 << 20;
 pub(super) struct Output<'a> {
     values: Disjoint<'a, f32>,
     rows: usize,
+    /// Added to every column, one value per row.
+    bias: Option<&'a [f32]>,
+    write: Write,
     past_caches: bool,
 }
 
 impl<'a> Output<'a> {
     /// Results that are replaced, or that are added to.
-    pub(super) fn new(values: &'a mut [f32], rows: usize, write: Write) -> Output<'a> {
+    pub(super) fn new(
+        values: &'a mut [f32],
+        rows: usize,
+        bias: Option<&'a [f32]>,
+        write: Write,
+    ) -> Output<'a> {
         let whole_lines = values.as_ptr().addr().is_multiple_of(64) && rows.is_multiple_of(ROWS);
         let past_caches = whole_lines && write == Write::Set && size_of_val(values) >= BEYOND_CACHES;
-        Output { values: Disjoint::new(values), rows, past_caches }
+        Output { values: Disjoint::new(values), rows, bias, write, past_caches }
     }
 
     #[cfg(test)]
@@ -64,37 +72,102 @@ impl TaskOutput<'_> {
         }
     }
 
-    /// Calls `write(row, out, y)` with the results of each panel and column, from row `row` on, and what was computed of
-    /// them: `y` is `[panel][column][16]`. Where results are replaced, `out` need not hold the old ones.
+    /// Writes or adds the results of some panels and columns, `y` in `[panel][column][16]`.
     ///
     /// # Safety
     /// No other task writes to these panels and columns.
     #[inline(always)]
-    pub(super) unsafe fn write(
-        &self,
-        panels: Range<usize>,
-        columns: Range<usize>,
-        y: &[f32],
-        write: impl Fn(usize, &mut [f32], &[f32]),
-    ) {
+    pub(super) unsafe fn write(&self, tier: Tier, panels: Range<usize>, columns: Range<usize>, y: &[f32]) {
+        let Output { values, rows, bias, write, past_caches } = self.0;
         let first = panels.start * ROWS;
-        let n = (panels.end * ROWS).min(self.0.rows) - first;
-        for (c, column) in columns.clone().enumerate() {
-            // SAFETY: the caller's promise.
-            let out = unsafe { self.0.values.range(column * self.0.rows + first, n) };
-            for (p, out) in out.chunks_mut(ROWS).enumerate() {
-                let (row, y) = (first + p * ROWS, &y[(p * columns.len() + c) * ROWS..][..ROWS]);
-                // A number that the compiler knows makes vectors.
-                match <&mut [f32; ROWS]>::try_from(&mut *out) {
-                    Ok(out) if self.0.past_caches => {
-                        let mut line = [0.0; ROWS];
-                        write(row, &mut line, y);
-                        isa::write_past_caches(out, &line);
-                    }
-                    Ok(out) => write(row, out, y),
-                    Err(_) => write(row, out, y),
-                }
-            }
+        let n = (panels.end * ROWS).min(*rows) - first;
+        // SAFETY: the caller's promise.
+        let out = unsafe { values.strided(columns.start * rows + first, n, *rows, columns.len()) };
+        let bias = bias.map(|bias| &bias[first..first + n]);
+        write_on(tier, out, columns.len(), y, bias, *write, *past_caches);
+    }
+}
+
+/// Writes or adds `[panel][column][16]` to the rows of each column.
+#[inline(always)]
+fn write_lines<I: Isa>(
+    isa: I,
+    out: Strided<'_, f32>,
+    columns: usize,
+    y: &[f32],
+    bias: Option<&[f32]>,
+    write: Write,
+    past_caches: bool,
+) {
+    let bias_of = |bias: &[f32], p: usize| line(&bias[p * ROWS..]);
+    match (bias, write) {
+        (None, Write::Set) if past_caches => {
+            lines(out, columns, y, |_, out, y| isa.write_past_caches(out, y));
+        }
+        (None, Write::Set) => lines(out, columns, y, |_, out, y| *out = *y),
+        (None, Write::Add) => lines(out, columns, y, |_, out, y| *out = sum(out, y)),
+        (Some(bias), Write::Set) if past_caches => lines(out, columns, y, |p, out, y| {
+            isa.write_past_caches(out, &sum(y, &bias_of(bias, p)));
+        }),
+        (Some(bias), Write::Set) => {
+            lines(out, columns, y, |p, out, y| *out = sum(y, &bias_of(bias, p)));
+        }
+        (Some(bias), Write::Add) => {
+            lines(out, columns, y, |p, out, y| *out = sum(out, &sum(y, &bias_of(bias, p))));
         }
     }
+}
+
+dispatch! {
+    fn write_on => write_lines(
+        out: Strided<'_, f32>,
+        columns: usize,
+        y: &[f32],
+        bias: Option<&[f32]>,
+        write: Write,
+        past_caches: bool,
+    )
+}
+
+/// Calls `f(panel, out, y)` with each panel's rows of each column, sixteen that the compiler makes vectors of; of rows that
+/// a matrix lacks with zeros that go nowhere.
+#[inline(always)]
+fn lines(
+    out: Strided<'_, f32>,
+    columns: usize,
+    y: &[f32],
+    f: impl Fn(usize, &mut [f32; ROWS], &[f32; ROWS]),
+) {
+    let y = y.as_chunks::<ROWS>().0;
+    for (c, out) in out.enumerate() {
+        let (whole, rest) = out.as_chunks_mut::<ROWS>();
+        let mut y = y[c..].iter().step_by(columns);
+        let mut next = |p, out: &mut _| {
+            let y = y.next().expect("results of every panel and column");
+            f(p, out, y);
+        };
+        for (p, out) in whole.iter_mut().enumerate() {
+            next(p, out);
+        }
+        if !rest.is_empty() {
+            let mut out = line(rest);
+            next(whole.len(), &mut out);
+            rest.copy_from_slice(&out[..rest.len()]);
+        }
+    }
+}
+
+/// The first sixteen values, or as many as there are and zeros.
+#[inline(always)]
+fn line(values: &[f32]) -> [f32; ROWS] {
+    values.first_chunk().copied().unwrap_or_else(|| {
+        let mut line = [0.0; ROWS];
+        line[..values.len()].copy_from_slice(values);
+        line
+    })
+}
+
+#[inline(always)]
+fn sum(a: &[f32; ROWS], b: &[f32; ROWS]) -> [f32; ROWS] {
+    std::array::from_fn(|i| a[i] + b[i])
 }

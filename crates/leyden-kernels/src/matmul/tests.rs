@@ -379,32 +379,42 @@ fn results_are_the_same_past_the_caches() {
     let mut rng = Rng(31);
     let (rows, k, n) = (1024, 32, 520);
     let shape = [rows, k];
-    let cpu = Cpu::new(Tier::best(), 4).unwrap();
+    let cpus = tiers().map(|tier| Cpu::new(tier, 4).unwrap()).collect::<Vec<_>>();
     let [gate, up] = ["gate", "up"].map(|name| {
         let bytes = weights(DType::Q8_0, rows, k, Fill::Random, &mut rng);
-        PackedMatrix::pack(&cpu, &TensorView::new(name, DType::Q8_0, &shape, &bytes).unwrap()).unwrap()
+        PackedMatrix::pack(&cpus[0], &TensorView::new(name, DType::Q8_0, &shape, &bytes).unwrap()).unwrap()
     });
     let [x, bias] = [n * k, rows].map(|len| (0..len).map(|_| rng.float()).collect::<Vec<_>>());
     let mut input = Activations::default();
-    input.fill(cpu.tier(), cpu.pool(), gate.grid(), &x, k);
     let mut room = Aligned::zeroed(rows * n + 1);
-    let mut results = |first: usize, bias: Option<&[f32]>, gated: bool| {
+    let mut results = |cpu: &Cpu, first: usize, bias: Option<&[f32]>, gated: bool| {
         let out = &mut room[first..first + rows * n];
-        assert_eq!(Output::new(out, rows, Write::Set).is_past_caches(), first == 0, "whole lines alone");
+        assert_eq!(
+            Output::new(out, rows, None, Write::Set).is_past_caches(),
+            first == 0,
+            "whole lines alone"
+        );
         assert!(
-            !Output::new(out, rows, Write::Add).is_past_caches()
-                && !Output::new(out, 8, Write::Set).is_past_caches()
+            !Output::new(out, rows, None, Write::Add).is_past_caches()
+                && !Output::new(out, 8, None, Write::Set).is_past_caches()
         );
         out.fill(f32::NAN);
+        input.fill(cpu.tier(), cpu.pool(), gate.grid(), &x, k);
         if gated {
-            multiply_gated(&cpu, &input, &gate, &up, out);
+            multiply_gated(cpu, &input, &gate, &up, out);
         } else {
-            multiply(&cpu, &input, &mut [Product { weights: &gate, bias, out, write: Write::Set }]);
+            multiply(cpu, &input, &mut [Product { weights: &gate, bias, out, write: Write::Set }]);
         }
         out.iter().map(|v| v.to_bits()).collect::<Vec<_>>()
     };
     for (bias, gated) in [(None, false), (Some(&bias[..]), false), (None, true)] {
-        assert!(results(0, bias, gated) == results(1, bias, gated), "bias {}, gated {gated}", bias.is_some());
+        let want = results(&cpus[0], 1, bias, gated);
+        for cpu in &cpus {
+            for first in [0, 1] {
+                let what = format!("{}, bias {}, gated {gated}", cpu.tier().level(), bias.is_some());
+                assert!(results(cpu, first, bias, gated) == want, "{what}, from {first} on");
+            }
+        }
     }
 }
 
