@@ -182,6 +182,13 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
     assert!(!starts || t.starts.len() == blocks * columns);
     let (t, out) = (&t.after(d.first()), &mut out[d.first() * ROWS..]);
     let steps = const { steps::<D, F>(2) };
+    if !F::APART {
+        // As the codes' lines ask for what follows them, so must those of the scales, or as many of the codes' are asked for by
+        // none: a core of Zen 5 then read Q4_0 at three quarters of the rate of Q4_K.
+        for at in (0..first).step_by(64) {
+            d.prefetch_following(panel.as_ptr().wrapping_add(at));
+        }
+    }
     let mut y = [d.zeros(); C];
     for b in 0..blocks {
         // SAFETY: the lengths checked above cover block b of the panel and of the tile.
