@@ -29,6 +29,16 @@ pub struct Batch<'a> {
     pub states: &'a [usize],
 }
 
+impl Batch<'_> {
+    /// Indices of the tokens of which more is wanted than that their keys and values are kept, ascending.
+    pub(crate) fn wanted(&self) -> Vec<usize> {
+        let mut all = [self.outputs, self.states].concat();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
 /// Buffers of a forward pass, reused from step to step. They grow to the largest batch seen.
 #[derive(Debug, Default)]
 pub struct Workspace {

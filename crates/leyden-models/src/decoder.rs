@@ -3,6 +3,9 @@
 //! Layers run eagerly, one after the other, on buffers of the workspace. A block is: normalise, multiply by Q, K
 //! and V, rotate, store keys and values, attend, multiply by O onto the residual stream; normalise, gated
 //! feed-forward, multiply by down onto the stream. In a mixture of experts that is done by those of a token.
+//!
+//! Of the last block's output only the rows that are asked for are of use, for most of a prompt none: the others end with
+//! their keys and values.
 
 use crate::batch::{Batch, Workspace};
 use crate::config::DecoderConfig;
@@ -13,7 +16,8 @@ use leyden_kernels::attention::{AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, K
 use leyden_kernels::matmul::{
     Experts, PackedMatrix, Product, Write, multiply, multiply_experts, multiply_gated,
 };
-use leyden_kernels::ops::{rms_norm, rms_norm_in_place, rope, silu_mul};
+use leyden_kernels::memory::Aligned;
+use leyden_kernels::ops::{Rotation, rms_norm, rms_norm_in_place, rope, silu_mul};
 use leyden_kernels::{Activations, Cpu};
 use leyden_tensor::{Gguf, WeightSource, quant};
 use std::fmt;
@@ -95,6 +99,21 @@ impl Decoder {
         all - (stacked as f64 * passed_over.powi(i32::try_from(tokens).unwrap_or(i32::MAX))) as usize
     }
 
+    /// Multiplications with weights in a step of `tokens` tokens, of which as many go through the whole model as `outputs`
+    /// says: of the others the last layer takes keys and values alone.
+    #[must_use]
+    pub fn step_macs(&self, tokens: usize, outputs: usize) -> u64 {
+        let used = self.config.experts.map_or(1, |e| e.used);
+        let macs = |m: &PackedMatrix| (m.rows() * m.k() * if m.count() > 1 { used } else { 1 }) as u64;
+        let layer = |l: &Layer| l.matrices().into_iter().map(macs).sum::<u64>();
+        let skipped = self
+            .layers
+            .last()
+            .map_or(0, |l| layer(l) - macs(&l.attention.key.weights) - macs(&l.attention.value.weights));
+        let whole = self.layers.iter().map(layer).sum::<u64>() + macs(&self.head);
+        outputs as u64 * whole + tokens.saturating_sub(outputs) as u64 * (whole - skipped - macs(&self.head))
+    }
+
     /// Runs a batch. Keys and values of its tokens go into `cache`; logits of `batch.outputs` are then in
     /// `work.logits()`.
     ///
@@ -125,16 +144,24 @@ impl Decoder {
                 span
             })
             .collect();
+        let (all, wanted) = ((0..n).collect::<Vec<_>>(), batch.wanted());
+        let wanted_spans = spans_of(&wanted, &spans);
         for (i, layer) in self.layers.iter().enumerate() {
-            self.attend(cpu, i, layer, &spans, cache, work);
+            let last = i + 1 == self.layers.len();
+            let (rows, spans) = if last { (&wanted, &wanted_spans) } else { (&all, &spans) };
+            self.store(cpu, i, layer, rows, cache, work);
+            if rows.is_empty() {
+                break;
+            }
+            self.attend(cpu, i, layer, spans, cache, work);
             self.normalise(cpu, &layer.ffn_norm, work);
             match &layer.ffn {
                 FeedForward::Gated(f) => self.feed_forward(cpu, f, work),
                 FeedForward::Mixture(m) => self.mix(cpu, m, work),
             }
         }
-        self.show(cpu, batch.states, work);
-        self.predict(cpu, batch.outputs, work);
+        self.show(cpu, &places(&wanted, batch.states), work);
+        self.predict(cpu, &places(&wanted, batch.outputs), work);
         match &self.pack {
             Some(pack) => Ok(pack.check_intact()?),
             None => Ok(()),
@@ -179,50 +206,77 @@ impl Decoder {
         });
     }
 
-    fn attend(
+    /// Keys and values of all rows, into the cache. The stream then holds `rows` alone, whose queries are in `work.queries`.
+    fn store(
         &self,
         cpu: &Cpu,
         index: usize,
         layer: &Layer,
-        spans: &[AttentionSpan<'_>],
+        rows: &[usize],
         cache: &mut KvCache,
         work: &mut Workspace,
     ) {
         let c = &self.config;
         let n = work.slots.len();
         self.normalise(cpu, &layer.attention_norm, work);
-        work.queries.resize(n * c.heads * c.head_dim);
+        work.queries.resize(rows.len() * c.heads * c.head_dim);
         work.keys.resize(n * c.kv_heads * c.head_dim);
         work.values.resize(n * c.kv_heads * c.head_dim);
         let a = &layer.attention;
-        let products = [
-            (&a.query, &mut work.queries[..]),
-            (&a.key, &mut work.keys[..]),
-            (&a.value, &mut work.values[..]),
-        ];
-        apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
-        let rotations = &work.rotations;
-        let sides = [(&mut work.queries, c.heads), (&mut work.keys, c.kv_heads)];
-        for (side, (rows, heads)) in sides.into_iter().enumerate() {
-            let norm = a.head_norm.as_ref().map(|weights| &weights[side][..]);
-            cpu.for_rows(rows, heads * c.head_dim, |i, row| {
-                if let Some(weight) = norm {
-                    rms_norm_in_place(cpu.tier(), row, weight, c.norm_eps);
-                }
-                rope(cpu.tier(), row, c.head_dim, c.rope.pairs, &rotations[i]);
-            });
+        let query = (&a.query, &mut work.queries[..]);
+        let [key, value] = [(&a.key, &mut work.keys[..]), (&a.value, &mut work.values[..])];
+        if rows.len() == n {
+            apply(cpu, &mut work.activations, &work.normed, Write::Set, [query, key, value]);
+        } else {
+            apply(cpu, &mut work.activations, &work.normed, Write::Set, [key, value]);
+            keep(rows, c.width, &mut work.normed);
+            keep(rows, c.width, &mut work.stream);
+            apply(cpu, &mut work.activations, &work.normed, Write::Set, [query]);
         }
+        let (rotations, norms) = (&work.rotations, &a.head_norm);
+        let norm = |side: usize| norms.as_ref().map(|norms| &norms[side][..]);
+        self.turn(cpu, &mut work.queries, c.heads, norm(0), |i| &rotations[rows[i]]);
+        self.turn(cpu, &mut work.keys, c.kv_heads, norm(1), |i| &rotations[i]);
         cache.append(cpu, index, &work.slots, &work.keys, &work.values);
+    }
+
+    /// Normalises, if `norm` says how, and rotates the heads of every row.
+    fn turn<'r>(
+        &self,
+        cpu: &Cpu,
+        vectors: &mut [f32],
+        heads: usize,
+        norm: Option<&[f32]>,
+        rotation: impl Fn(usize) -> &'r Rotation + Sync,
+    ) {
+        let c = &self.config;
+        cpu.for_rows(vectors, heads * c.head_dim, |i, row| {
+            if let Some(weight) = norm {
+                rms_norm_in_place(cpu.tier(), row, weight, c.norm_eps);
+            }
+            rope(cpu.tier(), row, c.head_dim, c.rope.pairs, rotation(i));
+        });
+    }
+
+    /// Attention of the rows of the stream, which `spans` describe, onto the stream.
+    fn attend(
+        &self,
+        cpu: &Cpu,
+        index: usize,
+        layer: &Layer,
+        spans: &[AttentionSpan<'_>],
+        cache: &KvCache,
+        work: &mut Workspace,
+    ) {
         work.mixed.resize(work.queries.len());
-        let scale = 1.0 / (c.head_dim as f32).sqrt();
+        let scale = 1.0 / (self.config.head_dim as f32).sqrt();
         attention(cpu, cache, index, spans, &work.queries, scale, &mut work.mixed);
-        let products = [(&a.output, &mut work.stream[..])];
+        let products = [(&layer.attention.output, &mut work.stream[..])];
         apply(cpu, &mut work.activations, &work.mixed, Write::Add, products);
     }
 
     fn feed_forward(&self, cpu: &Cpu, f: &GatedFeedForward, work: &mut Workspace) {
-        let n = work.slots.len();
-        work.hidden.resize(n * self.config.ffn);
+        work.hidden.resize(work.stream.len() / self.config.width * self.config.ffn);
         let plain = f.gate.bias.is_none() && f.up.bias.is_none();
         if plain && f.gate.weights.grid() == f.up.weights.grid() {
             let weights = &f.gate.weights;
@@ -244,7 +298,7 @@ impl Decoder {
     fn mix(&self, cpu: &Cpu, m: &Mixture, work: &mut Workspace) {
         let c = &m.config;
         // The scores are not needed for longer than this.
-        work.other.resize(work.slots.len() * c.count);
+        work.other.resize(work.stream.len() / self.config.width * c.count);
         work.activations.fill(cpu.tier(), cpu.pool(), m.router.grid(), &work.normed, m.router.k());
         let product = Product { weights: &m.router, bias: None, out: &mut work.other, write: Write::Set };
         multiply(cpu, &work.activations, &mut [product]);
@@ -253,7 +307,7 @@ impl Decoder {
         multiply_experts(cpu, &experts, &work.routing, &work.normed, &mut work.grouped, &mut work.stream);
     }
 
-    /// States of the rows that are wanted for themselves.
+    /// States of the rows of the stream that are wanted for themselves.
     fn show(&self, cpu: &Cpu, states: &[usize], work: &mut Workspace) {
         let (width, eps) = (self.config.width, self.config.norm_eps);
         work.wanted_states.resize(states.len() * width);
@@ -264,23 +318,48 @@ impl Decoder {
         });
     }
 
-    /// Logits of the wanted rows.
+    /// Logits of the wanted rows of the stream.
     fn predict(&self, cpu: &Cpu, outputs: &[usize], work: &mut Workspace) {
         let width = self.config.width;
         work.logits.resize(outputs.len() * self.vocabulary);
         if outputs.is_empty() {
             return;
         }
-        // Outputs ascend, so each row moves to a place at or before its own.
-        for (to, &from) in outputs.iter().enumerate() {
-            work.stream.copy_within(from * width..(from + 1) * width, to * width);
-        }
-        work.stream.resize(outputs.len() * width);
+        keep(outputs, width, &mut work.stream);
         self.normalise(cpu, &self.norm, work);
         work.activations.fill(cpu.tier(), cpu.pool(), self.head.grid(), &work.normed, width);
         let product = Product { weights: &self.head, bias: None, out: &mut work.logits, write: Write::Set };
         multiply(cpu, &work.activations, &mut [product]);
     }
+}
+
+/// Keeps some rows of `width` values, which ascend.
+fn keep(rows: &[usize], width: usize, values: &mut Aligned<f32>) {
+    // Each moves to a place at or before its own.
+    for (to, &from) in rows.iter().enumerate() {
+        values.copy_within(from * width..(from + 1) * width, to * width);
+    }
+    values.resize(rows.len() * width);
+}
+
+/// Where each of `some` stands among `rows`, which it is one of; both ascend.
+fn places(rows: &[usize], some: &[usize]) -> Vec<usize> {
+    some.iter().map(|row| rows.partition_point(|r| r < row)).collect()
+}
+
+/// What `spans` are of `rows` alone, which ascend: a span for those of a sequence that follow one another.
+fn spans_of<'a>(rows: &[usize], spans: &[AttentionSpan<'a>]) -> Vec<AttentionSpan<'a>> {
+    let mut of_rows = Vec::new();
+    let mut first = 0;
+    for span in spans {
+        let end = rows.partition_point(|row| *row < span.first + span.tokens);
+        for run in rows[first..end].chunk_by(|a, b| a + 1 == *b) {
+            let position = span.position + run[0] - span.first;
+            of_rows.push(AttentionSpan { first, tokens: run.len(), position, blocks: span.blocks });
+            first += run.len();
+        }
+    }
+    of_rows
 }
 
 /// Multiplies one batch with several matrices: one job per activation grid among them.

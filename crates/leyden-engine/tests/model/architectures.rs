@@ -191,6 +191,22 @@ fn bits(file: &[u8], cpu: (Tier, usize), piece: usize, others: usize) -> Vec<u32
 }
 
 #[test]
+fn multiplications_are_those_of_the_shapes() {
+    for v in variants() {
+        let source = Arc::new(Gguf::from_vec(model(&v), v.name).unwrap());
+        let e = engine(source, Tier::best(), 1, KvType::F16);
+        let dim = v.head_dim.unwrap_or(WIDTH / HEADS);
+        let keys_and_values = 2 * KV * dim * WIDTH;
+        let ffn = if v.experts { EXPERTS * WIDTH + USED * 3 * EXPERT_FF * WIDTH } else { 3 * FF * WIDTH };
+        let rest = 2 * HEADS * dim * WIDTH + ffn;
+        let stored = (LAYERS * keys_and_values + (LAYERS - 1) * rest) as u64;
+        let whole = stored + (rest + VOCAB * WIDTH) as u64;
+        assert_eq!(e.model().step_macs(1, 1), whole, "{}", v.name);
+        assert_eq!(e.model().step_macs(9, 2), 7 * stored + 2 * whole, "{}", v.name);
+    }
+}
+
+#[test]
 fn a_mixture_gives_the_same_bits_on_every_tier_with_any_team_and_batch() {
     let file = model(&mixture());
     let want = bits(&file, (Tier::SCALAR, 1), 60, 0);

@@ -2,7 +2,7 @@
 //! batch, however the prompt is cut, cached or not.
 
 use super::shared::{emulated, engine, one, own};
-use leyden_engine::{Engine, Outputs, StepEntry, StepPlan};
+use leyden_engine::{Engine, Outputs, SequenceId, StepEntry, StepPlan};
 use leyden_kernels::Tier;
 use leyden_kernels::attention::KvType;
 use leyden_tensor::{Gguf, WeightSource};
@@ -94,6 +94,43 @@ fn company_in_the_batch_changes_nothing() {
         }
     }
     assert!(together == alone);
+}
+
+/// A row of logits, or of a state, with the sequence that it is of and the position.
+fn bits_of(sequence: SequenceId, position: usize, values: &[f32]) -> (SequenceId, usize, Vec<u32>) {
+    (sequence, position, values.iter().map(|x| x.to_bits()).collect())
+}
+
+#[test]
+fn what_is_asked_of_the_others_changes_nothing() {
+    let wanted = [Outputs::Last, Outputs::None, Outputs::States, Outputs::All, Outputs::None, Outputs::Last];
+    for file in &FILES[1..3] {
+        let mut e = engine(open(file), Tier::best(), 2, KvType::F16);
+        let sequences = wanted.map(|_| e.open());
+        // Each time the first step is what a prompt's first part is, and the second what is asked for.
+        let step = |e: &mut Engine, range: std::ops::Range<usize>, wanted: [Outputs; 6]| {
+            let entry = |(i, sequence): (usize, &SequenceId)| StepEntry {
+                sequence: *sequence,
+                tokens: text(70, i as u32)[range.clone()].to_vec(),
+                outputs: wanted[i],
+            };
+            let plan = StepPlan { entries: sequences.iter().enumerate().map(entry).collect() };
+            let output = e.step(&plan).unwrap();
+            let logits: Vec<_> = output.rows().map(|r| bits_of(r.sequence, r.position, r.logits)).collect();
+            let behind = output.rows().map(|r| bits_of(r.sequence, r.position, r.state));
+            let states: Vec<_> =
+                output.states().map(|r| bits_of(r.sequence, r.position, r.state)).chain(behind).collect();
+            (logits, states)
+        };
+        step(&mut e, 0..30, [Outputs::All; 6]);
+        let (all_logits, all_states) = step(&mut e, 30..70, [Outputs::All; 6]);
+        sequences.iter().for_each(|s| e.truncate(*s, 0).unwrap());
+        step(&mut e, 0..30, [Outputs::None; 6]);
+        let (logits, states) = step(&mut e, 30..70, wanted);
+        assert_eq!((logits.len(), states.len()), (1 + 40 + 1, 40 + 1 + 40 + 1));
+        assert!(logits.iter().all(|row| all_logits.contains(row)), "{file}");
+        assert!(states.iter().all(|row| all_states.contains(row)), "{file}");
+    }
 }
 
 #[test]

@@ -57,10 +57,6 @@ pub(super) struct Loaded {
     pub(super) bytes: u64,
     /// Numbers in them.
     pub(super) parameters: u64,
-    /// Multiplications of one token in all layers, without the output matrix and attention.
-    pub(super) layer_macs: u64,
-    /// Those of the output matrix.
-    pub(super) head_macs: u64,
     /// What activations become for most weights.
     pub(super) grid: Grid,
     pub(super) tier: Tier,
@@ -104,7 +100,7 @@ impl Loaded {
         let weights = model.weights();
         let info = weights.tensor_info();
         let mut by_type: Vec<(DType, u64)> = Vec::new();
-        let (mut bytes, mut parameters, mut layer_macs, mut head_macs) = (0, 0, 0, 0);
+        let (mut bytes, mut parameters) = (0, 0);
         for t in info {
             let count = t.shape.iter().map(|n| *n as u64).product::<u64>();
             bytes += t.bytes as u64;
@@ -114,17 +110,6 @@ impl Loaded {
                 Some((_, n)) => *n += count,
                 None => by_type.push((found, count)),
             }
-            let in_layers = t.name.starts_with("blk.") || t.name.contains(".layers.");
-            match t.shape.len() {
-                2 if in_layers => layer_macs += count,
-                // A stack of experts, of which a token uses some.
-                3 if in_layers => {
-                    let experts = model.config().experts;
-                    layer_macs += experts.map_or(count, |e| count / e.count as u64 * e.used as u64);
-                }
-                2 => head_macs = head_macs.max(count),
-                _ => {}
-            }
         }
         by_type.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
         let dtype = by_type.first().map_or(DType::F32, |(dtype, _)| *dtype);
@@ -133,8 +118,6 @@ impl Loaded {
             kind: format!("{} {dtype}", model.config().architecture),
             bytes,
             parameters,
-            layer_macs,
-            head_macs,
             grid: grid_of(dtype, origin.arithmetic.exact).unwrap_or(Grid::F32),
             tier: model.cpu().tier(),
             topology,
@@ -167,6 +150,12 @@ impl Loaded {
     pub(super) fn step_bytes(&self, tokens: usize) -> Option<usize> {
         let placed = self.placed.borrow();
         Some(placed.as_ref()?.decoder.step_bytes(tokens))
+    }
+
+    /// Multiplications with weights in a step of so many tokens, of which `outputs` have their logits computed.
+    pub(super) fn step_macs(&self, tokens: usize, outputs: usize) -> Option<u64> {
+        let placed = self.placed.borrow();
+        Some(placed.as_ref()?.decoder.step_macs(tokens, outputs))
     }
 
     /// What a cache for this model holds.

@@ -166,8 +166,8 @@ impl Report<'_> {
     fn share_of(&self, test: &Test, rate: f64, c: &Ceilings) -> Option<(f64, &'static str)> {
         let macs = c.macs(self.model.grid);
         if test.prompt > 0 && test.generate == 0 {
-            let needed = rate * self.model.layer_macs as f64;
-            return Some((needed / macs, "of products"));
+            let needed = self.model.step_macs(test.prompt, 1)? as f64 / test.prompt as f64;
+            return Some((rate * needed / macs, "of products"));
         }
         if test.prompt > 0 {
             return None;
@@ -177,7 +177,7 @@ impl Report<'_> {
         // Of all replicas: each reads the weights for itself.
         let steps = rate / test.parallel as f64;
         let read = steps * (weights + kept * test.parallel) as f64 / c.read_bytes;
-        let made = rate * (self.model.layer_macs + self.model.head_macs) as f64 / macs;
+        let made = steps * self.model.step_macs(test.parallel, test.parallel)? as f64 / macs;
         if weights < self.cached && read > made {
             // The caches hold the weights, so memory bounds nothing.
             return None;
