@@ -166,7 +166,9 @@ impl Report<'_> {
     fn share_of(&self, test: &Test, rate: f64, c: &Ceilings) -> Option<(f64, &'static str)> {
         let macs = c.macs(self.model.grid);
         if test.prompt > 0 && test.generate == 0 {
-            let needed = self.model.step_macs(test.prompt, 1)? as f64 / test.prompt as f64;
+            // Every step ends with the logits of its last token.
+            let outputs = test.prompt.div_ceil(test.batch);
+            let needed = self.model.step_macs(test.prompt, outputs)? as f64 / test.prompt as f64;
             return Some((rate * needed / macs, "of products"));
         }
         if test.prompt > 0 {
