@@ -352,9 +352,11 @@ pub fn multiply_gated(
             let (mut g, mut u) = ([0.0; MAX_COLUMNS * ROWS], [0.0; MAX_COLUMNS * ROWS]);
             let [gate, up] = [gate, up].map(|w| w.by_tile(input.tier(), &tile));
             for panels in several(panels, tile.c) {
-                let [g_of, u_of] = [&mut g, &mut u].map(|y| y.chunks_exact_mut(tile.c * ROWS));
-                for ((p, g), u) in panels.clone().zip(g_of).zip(u_of) {
+                // One matrix and then the other: memory gives one stream of weights faster than two in turns.
+                for (p, g) in panels.clone().zip(g.chunks_exact_mut(tile.c * ROWS)) {
                     gate(p, g);
+                }
+                for (p, u) in panels.clone().zip(u.chunks_exact_mut(tile.c * ROWS)) {
                     up(p, u);
                 }
                 gated_on(cpu.tier(), &mut g, &u, panels.len() * tile.c);
