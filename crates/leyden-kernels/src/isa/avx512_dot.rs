@@ -8,6 +8,7 @@
 use super::dot::{Dot, FLOATS, Unpack, WORDS, Whole};
 use super::x86::{join_max, join_sum};
 use crate::matmul::format::bf16::LEAST;
+use std::arch::asm;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
@@ -24,6 +25,10 @@ impl<const NEAR: bool> Avx512Dot<NEAR> {
         Avx512Dot(())
     }
 }
+
+/// What makes a signed number of 16 bits an unsigned one in the same order, by addition, and that a signed one again, by
+/// exclusive or.
+const MIDDLE: i32 = 1 << 15;
 
 /// An expression of intrinsics.
 macro_rules! with {
@@ -45,6 +50,29 @@ pub(super) unsafe fn counted(bits: __m512i) -> __m512i {
         let counted = _mm512_cmpge_epu16_mask(magnitudes, _mm512_set1_epi16((LEAST << 1) as i16));
         _mm512_maskz_mov_epi16(counted, bits)
     })
+}
+
+/// `total` plus the products of each lane's two integers of 16 bits with those of the word at `word`. In assembly: of the
+/// intrinsic the compiler makes a multiplication and an addition, which is done sooner but takes twice the instructions, and
+/// it is their number that bounds a tile.
+///
+/// # Safety
+/// `word` can be read.
+#[target_feature(enable = "avx512f,avx512vnni")]
+#[inline]
+unsafe fn add_products(total: __m512i, pairs: __m512i, word: *const i32) -> __m512i {
+    let mut sums = total;
+    // SAFETY: this function's features; the word is the caller's promise.
+    unsafe {
+        asm!(
+            "vpdpwssd {sums}, {pairs}, dword ptr [{word}]{{1to16}}",
+            sums = inout(zmm_reg) sums,
+            pairs = in(zmm_reg) pairs,
+            word = in(reg) word,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    sums
 }
 
 /// Joins the lanes of sixteen vectors, lane i and i + 8, then + 4, + 2, + 1, and turns them into the lanes of one: after
@@ -202,6 +230,18 @@ impl<const NEAR: bool> Dot for Avx512Dot<NEAR> {
         })
     }
     #[inline(always)]
+    unsafe fn make_room(self, part: __m512i, start: *const i32) -> __m512i {
+        with!({
+            // The lower half begins in the middle of what it holds, so that no sum borrows from the upper one.
+            let moved = _mm512_add_epi32(_mm512_slli_epi32::<16>(part), _mm512_set1_epi32(MIDDLE));
+            if start.is_null() { moved } else { _mm512_add_epi32(moved, _mm512_set1_epi32(*start)) }
+        })
+    }
+    #[inline(always)]
+    fn add_shared(self, total: __m512i, part: __m512i, scales: __m512i) -> __m512i {
+        with!(_mm512_dpwssd_epi32(total, _mm512_xor_si512(part, _mm512_set1_epi32(MIDDLE)), scales))
+    }
+    #[inline(always)]
     fn pairs(self, low: __m128i, high: __m128i, signed: bool) -> __m512i {
         with!({
             let bytes = _mm256_set_m128i(_mm_unpackhi_epi8(low, high), _mm_unpacklo_epi8(low, high));
@@ -210,7 +250,7 @@ impl<const NEAR: bool> Dot for Avx512Dot<NEAR> {
     }
     #[inline(always)]
     unsafe fn add_pairs(self, total: __m512i, pairs: __m512i, word: *const i32) -> __m512i {
-        with!(_mm512_dpwssd_epi32(total, pairs, _mm512_set1_epi32(*word)))
+        with!(add_products(total, pairs, word))
     }
     #[inline(always)]
     fn sub_times(self, a: __m512i, b: __m512i, k: i32) -> __m512i {

@@ -15,9 +15,10 @@ use std::ops::Range;
 /// Both panels' values.
 type Both<T> = [T; 2];
 
-/// Token for two panels and some columns of a tile, as [`Avx512Dot`] is for one panel and all of them.
+/// Token for two panels and some columns of a tile, as [`Avx512Dot`] is for one panel and all of them. With `SHARED` the sums
+/// of two blocks share a lane.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512Pair {
+pub(crate) struct Avx512Pair<const SHARED: bool = false> {
     one: Avx512Dot,
     /// Bytes from the beginning of one panel to that of the other.
     panel: usize,
@@ -26,7 +27,7 @@ pub(crate) struct Avx512Pair {
     first: usize,
 }
 
-impl Avx512Pair {
+impl<const SHARED: bool> Avx512Pair<SHARED> {
     /// The token, for panels of so many bytes and the columns from `first` on of a tile of `of`; being callable only inside
     /// such a function is what makes its methods sound.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
@@ -66,7 +67,7 @@ macro_rules! both_at {
     };
 }
 
-impl Dot for Avx512Pair {
+impl<const SHARED: bool> Dot for Avx512Pair<SHARED> {
     type Codes = Both<__m512i>;
     type Part = Both<__m512i>;
     type Ints = Both<__m512i>;
@@ -83,6 +84,7 @@ impl Dot for Avx512Pair {
     const SIGNED_ZERO: i32 = <Avx512Dot>::SIGNED_ZERO;
     const STARTS: Starts = <Avx512Dot>::STARTS;
     const WORDS: bool = <Avx512Dot>::WORDS;
+    const SHARED: bool = SHARED;
     const BIASED: bool = <Avx512Dot>::BIASED;
     const BRAIN_PAIRS: bool = <Avx512Dot>::BRAIN_PAIRS;
 
@@ -213,6 +215,14 @@ impl Dot for Avx512Pair {
         both!(self, |one, i| one.add_scaled::<SIGNED, HOW>(total[i], part[i], scale[i]))
     }
     #[inline(always)]
+    unsafe fn make_room(self, part: Self::Part, start: *const i32) -> Self::Part {
+        both_at!(self, |one, i| one.make_room(part[i], start))
+    }
+    #[inline(always)]
+    fn add_shared(self, total: Self::Ints, part: Self::Part, scales: Self::Pairs) -> Self::Ints {
+        both!(self, |one, i| one.add_shared(total[i], part[i], scales[i]))
+    }
+    #[inline(always)]
     fn pairs(self, low: Self::Bytes, high: Self::Bytes, signed: bool) -> Self::Pairs {
         both!(self, |one, i| one.pairs(low[i], high[i], signed))
     }
@@ -311,7 +321,7 @@ impl Dot for Avx512Pair {
     }
 }
 
-impl Avx512Pair {
+impl<const SHARED: bool> Avx512Pair<SHARED> {
     /// Adds the products of one k-group of both panels with the words of the columns at `a`.
     ///
     /// # Safety

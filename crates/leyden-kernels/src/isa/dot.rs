@@ -80,6 +80,9 @@ pub(crate) trait Dot: Copy {
     const BRAIN_PAIRS: bool = false;
     /// Whether scaling sums that fit 16 bits is one instruction, so that it pays to know where they do.
     const WORDS: bool = false;
+    /// Whether the sums of two blocks that fit 16 bits share a lane, so that one instruction scales and adds both: what makes
+    /// room in a lane costs nothing where multiplications are all that is scarce. With [`Dot::WORDS`] only.
+    const SHARED: bool = false;
     /// Bytes of a code of a panel that was taken apart ahead, and of those of the activations that it is multiplied with: 1,
     /// or 2 where products of bytes take more instructions. A lane then holds two codes of a row, integer scales are factors
     /// of the weights' already, and the activations' are `activations::Tile::words`.
@@ -207,6 +210,19 @@ pub(crate) trait Dot: Copy {
         part: Self::Part,
         scale: Self::Scale,
     ) -> Self::Ints;
+    /// Moves sums that fit 16 bits to the upper halves of their lanes, where those of a second block, which begin at its number
+    /// at `start` if any, will not change them until [`Dot::add_shared`]; with [`Dot::SHARED`] only.
+    ///
+    /// # Safety
+    /// `start` is null or points at the columns' numbers.
+    unsafe fn make_room(self, part: Self::Part, _start: *const i32) -> Self::Part {
+        part
+    }
+    /// Adds the two sums of each lane, both of 16 bits, times their scales: those of the second block are the lower of each pair;
+    /// with [`Dot::SHARED`] only.
+    fn add_shared(self, total: Self::Ints, _part: Self::Part, _scales: Self::Pairs) -> Self::Ints {
+        total
+    }
     /// 16-bit pairs of two bytes per row.
     fn pairs(self, low: Self::Bytes, high: Self::Bytes, signed: bool) -> Self::Pairs;
     /// Adds each row's pair times the pair at `word`.

@@ -337,6 +337,12 @@ impl Tier {
         Tier::only(level)
     }
 
+    /// Whether one unit multiplies vectors of 512 bits, be it integers or floats, while others are idle: of the processors whose
+    /// weights are fetched into the second cache.
+    pub(crate) fn one_multiplier(self) -> bool {
+        self.level.has_near() && !self.near
+    }
+
     /// Whether tiles are those that fetch weights ahead into the first cache.
     pub(crate) fn near(self) -> bool {
         self.near

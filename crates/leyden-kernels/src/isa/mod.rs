@@ -571,7 +571,7 @@ macro_rules! simd_many {
     (@one $features:literal, $file:ident::$token:ident, $level:ident, $fewest:ident, $tiles:expr,
      |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr,
      $bytes:expr, |$de:ident, $pe:ident, $ke:ident, $oe:ident, $ne:ident| $expand:expr) => {
-        |level: $crate::isa::Level| {
+        |tier: $crate::isa::Tier| {
             #[cfg(target_arch = "x86_64")]
             {
                 use $crate::isa::$file::$token;
@@ -595,74 +595,77 @@ macro_rules! simd_many {
                     panels: 1,
                     tiles: None,
                 };
-                if level == $crate::isa::Level::$level {
+                if tier.level() == $crate::isa::Level::$level {
                     return Some(&KERNELS);
                 }
             }
-            let _ = level;
+            let _ = tier;
             None
         }
     };
     (avx512, |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr,
      $bytes:expr, |$de:ident, $pe:ident, $ke:ident, $oe:ident, $ne:ident| $expand:expr) => {
-        |level: $crate::isa::Level| {
+        |tier: $crate::isa::Tier| {
             #[cfg(target_arch = "x86_64")]
             {
                 use $crate::isa::{avx512_dot::Avx512Dot, avx512_pair::Avx512Pair};
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-                fn some<const $c: usize, const OF: usize>(
+                fn some<const $c: usize, const OF: usize, const SHARED: bool>(
                     $panels: &[u8],
                     $k: usize,
                     $t: &Tile<'_>,
                     first: usize,
                     $out: &mut [f32],
                 ) {
-                    let $d = Avx512Pair::in_feature_region($panels.len() / 2, OF, first);
+                    let $d = Avx512Pair::<SHARED>::in_feature_region($panels.len() / 2, OF, first);
                     $tile
                 }
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-                fn twelve(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
-                    some::<6, 12>(panels, k, t, 0, out);
-                    some::<6, 12>(panels, k, t, 6, out);
+                fn twelve<const SHARED: bool>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                    some::<6, 12, SHARED>(panels, k, t, 0, out);
+                    some::<6, 12, SHARED>(panels, k, t, 6, out);
                 }
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-                fn eleven(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
-                    some::<6, 11>(panels, k, t, 0, out);
-                    some::<5, 11>(panels, k, t, 6, out);
+                fn eleven<const SHARED: bool>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                    some::<6, 11, SHARED>(panels, k, t, 0, out);
+                    some::<5, 11, SHARED>(panels, k, t, 6, out);
                 }
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
                 fn expand($pe: &[u8], $ke: usize, $oe: &mut [u8], $ne: &mut [f32]) {
                     let $de = Avx512Dot::<false>::in_feature_region();
                     $expand
                 }
-                static KERNELS: $crate::matmul::many::Many = $crate::matmul::many::Many {
-                    expand: Some($crate::matmul::many::Expand {
-                        bytes: $bytes,
-                        panel: expand,
-                        fewest: $crate::matmul::many::FEWEST,
-                        tiles: [twelve, eleven],
-                    }),
-                    panels: 2,
-                    tiles: None,
-                };
-                if level.common() == $crate::isa::Level::Avx512 {
-                    return Some(&KERNELS);
+                const fn kernels<const SHARED: bool>() -> $crate::matmul::many::Many {
+                    $crate::matmul::many::Many {
+                        expand: Some($crate::matmul::many::Expand {
+                            bytes: $bytes,
+                            panel: expand,
+                            fewest: $crate::matmul::many::FEWEST,
+                            tiles: [twelve::<SHARED>, eleven::<SHARED>],
+                        }),
+                        panels: 2,
+                        tiles: None,
+                    }
+                }
+                static KERNELS: [$crate::matmul::many::Many; 2] = [kernels::<false>(), kernels::<true>()];
+                if tier.level().common() == $crate::isa::Level::Avx512 {
+                    return Some(&KERNELS[usize::from(tier.one_multiplier())]);
                 }
             }
-            let _ = level;
+            let _ = tier;
             None
         }
     };
     (avx512, |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr
      $(, $bytes:expr, |$de:ident, $pe:ident, $ke:ident, $oe:ident| $expand:expr,
      |$da:ident, $ca:ident, $pa:ident, $ka:ident, $ta:ident, $outa:ident| $apart:expr)?) => {
-        |level: $crate::isa::Level| {
+        |tier: $crate::isa::Tier| {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
                 fn tile<const $c: usize>($panels: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
                     let $d =
-                        $crate::isa::avx512_pair::Avx512Pair::in_feature_region($panels.len() / 2, $c, 0);
+                        $crate::isa::avx512_pair::Avx512Pair::<false>::in_feature_region($panels.len() / 2, $c, 0);
                     $tile
                 }
                 static KERNELS: $crate::matmul::many::Many = $crate::matmul::many::Many {
@@ -675,7 +678,7 @@ macro_rules! simd_many {
                         #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
                         fn apart<const $ca: usize>($pa: &[u8], $ka: usize, $ta: &Tile<'_>, $outa: &mut [f32]) {
                             let $da =
-                                $crate::isa::avx512_pair::Avx512Pair::in_feature_region($pa.len() / 2, $ca, 0);
+                                $crate::isa::avx512_pair::Avx512Pair::<false>::in_feature_region($pa.len() / 2, $ca, 0);
                             $apart
                         }
                         $crate::matmul::many::Expand {
@@ -688,11 +691,11 @@ macro_rules! simd_many {
                     panels: 2,
                     tiles: Some([tile::<12>, tile::<11>]),
                 };
-                if level.common() == $crate::isa::Level::Avx512 {
+                if tier.level().common() == $crate::isa::Level::Avx512 {
                     return Some(&KERNELS);
                 }
             }
-            let _ = level;
+            let _ = tier;
             None
         }
     };

@@ -217,11 +217,12 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
             let (scale, minimum) = F::scale(d, panel.as_ptr().add(b * stride));
             // The product with the scale is exact, as a half has eleven significant bits: so the multiply-add below rounds
             // the product of sum and scale, once. (Of an infinite scale, which no encoder writes, it makes no number.)
+            // Where multiplications are all that is scarce, the bias is subtracted first, which is exact too.
             let bias = if D::BIASED { d.splat(&-BIAS) } else { d.zeros() };
-            let share = if F::HALVES { d.mul(scale, bias) } else { d.zeros() };
+            let share = if F::HALVES && !D::SHARED { d.mul(scale, bias) } else { d.zeros() };
             for c in 0..C {
                 let s = d.finish(total[c], sums.add(c * D::COLUMNS), zero);
-                let mut u = match (D::BIASED, F::HALVES) {
+                let mut u = match (D::BIASED, F::HALVES && !D::SHARED) {
                     (true, true) => d.fma(d.biased_floats(s), scale, share),
                     (true, false) => d.mul(d.sum(d.biased_floats(s), bias), scale),
                     (false, _) => d.mul(d.floats::<INTEGERS>(s), scale),
@@ -443,6 +444,10 @@ unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: u
     range: Range<usize>,
     begin: bool,
 ) -> [D::Ints; C] {
+    if D::SHARED && HOW == WORDS {
+        // SAFETY: the caller's promise.
+        return unsafe { shared::<D, F, SIGNED, C>(d, f, t, sb, range, begin) };
+    }
     let columns = d.of::<C>();
     let mut total = [d.ints(); C];
     // Of codes that hold their scales.
@@ -477,6 +482,61 @@ unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: u
     if D::WIDTH == 2 {
         for c in 0..C {
             total[c] = d.add::<SIGNED>(total[c], sums[c]);
+        }
+    }
+    total
+}
+
+/// As [`blocks`], of an even number of blocks whose sums fit 16 bits, two sums in a lane.
+///
+/// # Safety
+/// As of [`blocks`].
+#[inline(always)]
+unsafe fn shared<D: Dot, F: Super, const SIGNED: bool, const C: usize>(
+    d: D,
+    f: &Factors<D>,
+    t: &Tile<'_>,
+    sb: usize,
+    range: Range<usize>,
+    begin: bool,
+) -> [D::Ints; C] {
+    let columns = d.of::<C>();
+    let mut total = [d.ints(); C];
+    for b in range.step_by(if F::PARTS == 1 { 2 } else { 1 }) {
+        // SAFETY: the caller's promise; of the numbers of each block the first are for all 32 values, then come those of each 16.
+        unsafe {
+            let w = f.codes.add(b * F::BYTES);
+            let a = codes_at::<D>(t, sb * 8 + b, columns);
+            let start = |part: usize, c: usize| {
+                let of = if F::PARTS == 1 { (sb * 8 + b + part) * 3 } else { (sb * 8 + b) * 3 + 1 + part };
+                if begin { t.starts.as_ptr().add(of * columns + c * D::COLUMNS) } else { std::ptr::null() }
+            };
+            let mut s = [d.none(); C];
+            if begin {
+                for c in 0..C {
+                    s[c] = d.begin(start(0, c), F::ZERO);
+                }
+            }
+            let first = if F::PARTS == 1 {
+                d.products::<Stream<F>, SIGNED, C, 1>(std::array::from_mut(&mut s), 0..4, w, a);
+                b
+            } else {
+                s = d.products_of_part::<Stream<F>, SIGNED, C, false>(s, w, a);
+                2 * b
+            };
+            for c in 0..C {
+                s[c] = d.make_room(s[c], start(1, c));
+            }
+            if F::PARTS == 1 {
+                let (w, a) = (w.add(F::BYTES), codes_at::<D>(t, sb * 8 + b + 1, columns));
+                d.products::<Stream<F>, SIGNED, C, 1>(std::array::from_mut(&mut s), 0..4, w, a);
+            } else {
+                s = d.products_of_part::<Stream<F>, SIGNED, C, true>(s, w, a);
+            }
+            let scales = d.pairs(F::scale(d, f, first + 1), F::scale(d, f, first), F::SIGNED_SCALES);
+            for c in 0..C {
+                total[c] = d.add_shared(total[c], s[c], scales);
+            }
         }
     }
     total
@@ -630,9 +690,9 @@ macro_rules! family_many {
         )
     };
     ([$first:ident $($level:ident)*] $family:ident $format:ty) => {
-        |level: $crate::isa::Level| {
-            let many = $crate::matmul::family::family_many!($first $family $format)(level);
-            $(let many = many.or_else(|| $crate::matmul::family::family_many!($level $family $format)(level));)*
+        |tier: $crate::isa::Tier| {
+            let many = $crate::matmul::family::family_many!($first $family $format)(tier);
+            $(let many = many.or_else(|| $crate::matmul::family::family_many!($level $family $format)(tier));)*
             many
         }
     };

@@ -59,7 +59,7 @@ impl Many {
         tier: Tier,
         tiles: usize,
     ) -> Option<(&'static Many, Option<&'static Expand>)> {
-        let many = (weights.format.many)(tier.level())?;
+        let many = (weights.format.many)(tier)?;
         let expand = many.expand.as_ref().filter(|expand| tiles >= expand.fewest);
         (expand.is_some() || many.tiles.is_some()).then_some((many, expand))
     }

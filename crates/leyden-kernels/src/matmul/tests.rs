@@ -293,7 +293,7 @@ fn shapes_that_are_no_multiple_of_anything_give_the_same_bits_on_every_tier() {
     let mut rng = Rng(23);
     // The last depth is that of a real model. Two of its panels fill the second cache, which matters where panels meet many
     // columns together.
-    let many = (layout_of(DType::Q4_0, false).unwrap().many)(Tier::best().level()).is_some();
+    let many = (layout_of(DType::Q4_0, false).unwrap().many)(Tier::best()).is_some();
     let deep = if many { (49, 29_568, 45) } else { (17, 29_568, 5) };
     let shapes: [(usize, usize, usize); 8] = [
         (1, 32, 45),
@@ -440,14 +440,15 @@ fn every_kernel_ran() {
                     );
                 }
             }
-            let tiles = |level| {
+            let tiers = |level| {
                 let tier = Tier::unproved(level);
-                [tier].into_iter().chain(tier.other_cache()).flat_map(format.tiles)
+                [tier].into_iter().chain(tier.other_cache())
             };
+            let tiles = |level| tiers(level).flat_map(format.tiles);
             let many = |level| {
                 let apart = |many: &'static Many| many.expand.as_ref().map(|expand| &expand.tiles);
-                (format.many)(level)
-                    .into_iter()
+                tiers(level)
+                    .filter_map(format.many)
                     .flat_map(move |many| many.tiles.iter().chain(apart(many)))
                     .flatten()
             };

@@ -25,9 +25,9 @@ pub(crate) const FORMAT: Format = Format {
         Some(kernels) => &kernels.tiles[usize::from(tier.near())],
         None => family_tiles!(scalar, floats Pairs)(tier),
     },
-    many: |level| match bf16_kernels(level) {
+    many: |tier| match bf16_kernels(tier.level()) {
         Some(kernels) => Some(&kernels.many),
-        None => bf16_many(level).or_else(|| family_many!(avx512 floats Pairs, apart FloatPairs)(level)),
+        None => bf16_many(tier.level()).or_else(|| family_many!(avx512 floats Pairs, apart FloatPairs)(tier)),
     },
     ..float::BF16
 };

@@ -10,8 +10,8 @@
 //! chain over k per row; integer sums inside a block are exact.
 
 use crate::activations::{Grid, Tile};
+use crate::isa::Tier;
 use crate::isa::dot::Dot;
-use crate::isa::{Level, Tier};
 use crate::matmul::many::Many;
 use leyden_tensor::DType;
 
@@ -55,8 +55,8 @@ pub(crate) struct Format {
     pub(crate) pack: fn(rows: &[&[u8]], k: usize, panel: &mut [u8]),
     /// The tiles of a tier, by number of columns less one.
     pub(crate) tiles: fn(Tier) -> &'static [TileFn],
-    /// The kernels of a level for many columns, if it has such.
-    pub(crate) many: fn(Level) -> Option<&'static Many>,
+    /// The kernels of a tier for many columns, if it has such.
+    pub(crate) many: fn(Tier) -> Option<&'static Many>,
 }
 
 /// Every weight format. A new one is a file here and a line there.
