@@ -219,10 +219,11 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
             // the product of sum and scale, once. (Of an infinite scale, which no encoder writes, it makes no number.)
             // Where multiplications are all that is scarce, the bias is subtracted first, which is exact too.
             let bias = if D::BIASED { d.splat(&-BIAS) } else { d.zeros() };
-            let share = if F::HALVES && !D::SHARED { d.mul(scale, bias) } else { d.zeros() };
+            let at_once = F::HALVES && !D::SHARED;
+            let share = if at_once { d.mul(scale, bias) } else { d.zeros() };
             for c in 0..C {
                 let s = d.finish(total[c], sums.add(c * D::COLUMNS), zero);
-                let mut u = match (D::BIASED, F::HALVES && !D::SHARED) {
+                let mut u = match (D::BIASED, at_once) {
                     (true, true) => d.fma(d.biased_floats(s), scale, share),
                     (true, false) => d.mul(d.sum(d.biased_floats(s), bias), scale),
                     (false, _) => d.mul(d.floats::<INTEGERS>(s), scale),

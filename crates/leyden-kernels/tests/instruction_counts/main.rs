@@ -76,9 +76,9 @@ const PRODUCTS: &[Products] = &[
         level: Level::Avx512,
         columns: [1, 12],
         formats: &[
-            (DType::Q4K, [485, 1829]),
-            (DType::Q5K, [536, 2628]),
-            (DType::Q6K, [697, 2585]),
+            (DType::Q4K, [464, 1829]),
+            (DType::Q5K, [528, 2628]),
+            (DType::Q6K, [694, 2478]),
             (DType::Q8_0, [328, 1656]),
             (DType::Q4_0, [360, 1688]),
             (DType::IQ4XS, [468, 2091]),
