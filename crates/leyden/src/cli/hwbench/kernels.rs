@@ -108,7 +108,9 @@ impl Weights {
         let copies = if plain { std::slice::from_ref(&self.few) } else { &self.copies[..] };
         let rows = if plain { self.few.rows() } else { self.rows };
         let mut state = 2_u32;
-        let x: Vec<f32> = (0..columns * self.k).map(|_| random(&mut state)).collect();
+        // Most activations are small beside the largest, and sums of products then smaller than they could be.
+        let x: Vec<f32> =
+            (0..columns * self.k).map(|_| (0..4).map(|_| random(&mut state)).sum()).collect();
         let mut input = Activations::default();
         input.fill(cpu.tier(), cpu.pool(), self.grid(), &x, self.k);
         let mut out = Aligned::zeroed(rows * columns);
