@@ -19,8 +19,7 @@
 //! bfloat16 in a word, the first in its lower half, where an instruction takes those (`Level::bf16_pairs`).
 //! Instructions that multiply matrices read codes as
 //! `[k/8][c][8]` (`Level::run`). Where sums of products do not begin at nothing (`Level::starts`), `starts` holds what they
-//! begin at, once for all matrices: `[k/32][c]` or, of [`Grid::A128`], `[k/32][3][c]`: for the 32 values, for the first 16
-//! and for the last. Where codes of weights are shifted to be unsigned that is what the shift adds to a product, negated,
+//! begin at, once for all matrices: `[k/32][c]` or, of [`Grid::A128`], `[k/32][3 or 4][c]` (`Starts::of_block`). Where codes of weights are shifted to be unsigned that is what the shift adds to a product, negated,
 //! in groups of 32 plus what biased sums begin at (`Dot::BIASED`);
 //! where sums have two lanes of 16 bits, the sums of the codes that each multiplies, two in a word.
 //!
@@ -28,7 +27,7 @@
 //! tiles, `[k/4][2][c][2]`: the first and third of each four, then the second and fourth.
 
 use crate::isa::dot::BIAS_BITS;
-use crate::isa::{Isa, Level, Moments, Starts, Tier, dispatch, prefetch};
+use crate::isa::{Isa, Level, MIDDLE, Moments, Starts, Tier, dispatch, prefetch};
 use crate::matmul::format::bf16::counted;
 use crate::matmul::many::FEWEST_AVX2;
 use crate::memory::Disjoint;
@@ -82,8 +81,8 @@ pub(crate) fn quantise_group<I: Isa, const G: usize>(isa: I, x: &[f32; G], codes
         return f32::NAN;
     }
     let inverse = 127.0 / max;
-    for i in 0..G {
-        codes[i] = (x[i] * inverse + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i8;
+    for (codes, x) in codes.as_chunks_mut::<16>().0.iter_mut().zip(x.as_chunks::<16>().0) {
+        *codes = x.map(|x| (x * inverse + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i8);
     }
     max / 127.0
 }
@@ -239,7 +238,7 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
             for (b, group) in x.as_chunks::<128>().0.iter().enumerate() {
                 let mut codes = [0_i8; 128];
                 out.scales[b * c + column] = quantise_group(isa, group, &mut codes);
-                scatter(&codes, &mut out.codes[b * 128 * c..], (column, c), out.level.run(c));
+                scatter(isa, &codes, &mut out.codes[b * 128 * c..], (column, c), out.level.run(c));
                 let s16 = if let Some(peaks) = out.peaks.get_mut(b) {
                     let moments = isa.moments(&codes);
                     let most = Peaks::of(&moments);
@@ -249,19 +248,21 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
                     std::array::from_fn(|i| isa.sum_codes(&codes.as_chunks::<16>().0[i]))
                 };
                 if !out.starts.is_empty() {
-                    let starts = &mut out.starts[b * 12 * c + column..];
+                    let each = out.level.starts().of_block();
+                    let starts = &mut out.starts[b * 4 * each * c + column..];
                     if lanes {
                         for (i, codes) in codes.as_chunks::<32>().0.iter().enumerate() {
                             let [low, high] = isa.sums_of_lanes(codes);
                             let both = [low[0] + high[0], low[1] + high[1]];
                             for (j, [one, other]) in [both, low, high].into_iter().enumerate() {
-                                starts[(i * 3 + j) * c] = pair(one, other);
+                                starts[(i * each + j) * c] = pair(one, other);
                             }
                         }
                     } else {
                         for (i, s) in s16.as_chunks::<2>().0.iter().enumerate() {
-                            for (j, s) in [s[0] + s[1], s[0], s[1]].into_iter().enumerate() {
-                                starts[(i * 3 + j) * c] = -SHIFT * s;
+                            let [all, first, last] = [s[0] + s[1], s[0], s[1]].map(|s| -SHIFT * s);
+                            for (j, start) in [all, first, last, last + MIDDLE].into_iter().enumerate() {
+                                starts[(i * each + j) * c] = start;
                             }
                         }
                     }
@@ -292,28 +293,26 @@ pub(crate) fn quantise_column_a32<I: Isa>(
     for (b, group) in x.as_chunks::<32>().0.iter().enumerate() {
         let mut q = [0_i8; 32];
         scales[b * c + column] = quantise_group(isa, group, &mut q);
-        scatter(&q, &mut codes[b * 32 * c..], (column, c), run);
+        scatter(isa, &q, &mut codes[b * 32 * c..], (column, c), run);
         sums[b * c + column] = q.as_chunks::<16>().0.iter().map(|half| isa.sum_codes(half)).sum();
     }
 }
 
 /// Writes codes into `[k/run][c][run]` at one column.
 #[inline(always)]
-fn scatter(codes: &[i8], out: &mut [i8], (column, c): (usize, usize), run: usize) {
+fn scatter<I: Isa>(isa: I, codes: &[i8], out: &mut [i8], (column, c): (usize, usize), run: usize) {
+    let out = &mut out[..codes.len() * c];
     if c == 1 {
-        out[..codes.len()].copy_from_slice(codes);
+        out.copy_from_slice(codes);
     } else if run == 8 {
-        scatter_runs::<8>(codes, out, column, c);
+        let place = column * 8..(column + 1) * 8;
+        for (run, group) in codes.as_chunks::<8>().0.iter().zip(out.chunks_exact_mut(c * 8)) {
+            group[place.clone()].copy_from_slice(run);
+        }
     } else {
-        scatter_runs::<4>(codes, out, column, c);
-    }
-}
-
-#[inline(always)]
-fn scatter_runs<const RUN: usize>(codes: &[i8], out: &mut [i8], column: usize, c: usize) {
-    let (out, place) = (&mut out[..codes.len() * c], column * RUN..(column + 1) * RUN);
-    for (run, group) in codes.as_chunks::<RUN>().0.iter().zip(out.chunks_exact_mut(c * RUN)) {
-        group[place.clone()].copy_from_slice(run);
+        for (codes, group) in codes.as_chunks::<16>().0.iter().zip(out.chunks_exact_mut(c * 16)) {
+            isa.store_fours(codes, &mut group[column * 4..], c * 4);
+        }
     }
 }
 
@@ -589,7 +588,7 @@ fn sizes(grid: Grid, k: usize, level: Level) -> (usize, usize, usize, usize, usi
 fn starts(grid: Grid, k: usize, level: Level) -> usize {
     match (grid, level.starts()) {
         (Grid::A32, Starts::Shift) => k / 32,
-        (Grid::A128, Starts::Shift | Starts::Lanes) => k / 32 * 3,
+        (Grid::A128, starts) => k / 32 * starts.of_block(),
         _ => 0,
     }
 }
@@ -608,6 +607,7 @@ fn grow<T: Clone + Default>(v: &mut Vec<T>, n: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::isa::scalar::Scalar;
 
     #[test]
     fn groups_round_to_even_and_never_reach_minus_128() {
@@ -617,24 +617,24 @@ mod tests {
         x[2] = 3.0; // 1.5 steps
         x[3] = 254.0;
         let mut q = [0; 32];
-        assert_eq!(quantise_group(crate::isa::scalar::Scalar, &x, &mut q), 2.0);
+        assert_eq!(quantise_group(Scalar, &x, &mut q), 2.0);
         assert_eq!(&q[..4], &[-127, 0, 2, 127]);
     }
 
     #[test]
     fn odd_groups_have_defined_results() {
         let mut q = [1; 32];
-        assert_eq!(quantise_group(crate::isa::scalar::Scalar, &[0.0; 32], &mut q), 0.0);
+        assert_eq!(quantise_group(Scalar, &[0.0; 32], &mut q), 0.0);
         assert_eq!(q, [0; 32]);
-        assert_eq!(quantise_group(crate::isa::scalar::Scalar, &[1e-38; 32], &mut q), 0.0);
+        assert_eq!(quantise_group(Scalar, &[1e-38; 32], &mut q), 0.0);
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut x = [1.0; 32];
             x[17] = bad;
-            assert!(quantise_group(crate::isa::scalar::Scalar, &x, &mut q).is_nan());
+            assert!(quantise_group(Scalar, &x, &mut q).is_nan());
         }
         let mut x = [f32::MAX; 32];
         x[1] = f32::MIN;
-        assert!(quantise_group(crate::isa::scalar::Scalar, &x, &mut q).is_finite());
+        assert!(quantise_group(Scalar, &x, &mut q).is_finite());
         assert_eq!(&q[..2], &[127, -127]);
     }
 
@@ -669,10 +669,10 @@ mod tests {
     fn codes_lie_in_runs() {
         let codes: Vec<i8> = (0..32).collect();
         let mut out = [0; 64];
-        scatter(&codes, &mut out, (1, 2), 8);
+        scatter(Scalar, &codes, &mut out, (1, 2), 8);
         assert_eq!(out[..24], [[0; 8], [0, 1, 2, 3, 4, 5, 6, 7], [0; 8]].concat());
         let mut out = [0; 64];
-        scatter(&codes, &mut out, (1, 2), 4);
+        scatter(Scalar, &codes, &mut out, (1, 2), 4);
         assert_eq!(out[..12], [[0; 4], [0, 1, 2, 3], [0; 4]].concat());
     }
 

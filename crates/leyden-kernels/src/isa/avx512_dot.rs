@@ -6,6 +6,7 @@
 //! exactly, by a conversion and a fused multiply-add.
 
 use super::dot::{Dot, FLOATS, Unpack, WORDS, Whole};
+use super::MIDDLE;
 use super::x86::{join_max, join_sum};
 use crate::matmul::format::bf16::LEAST;
 use std::arch::asm;
@@ -13,11 +14,11 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 /// Token that code runs inside a function compiled for AVX-512 F, BW, DQ, VL and VNNI. With `NEAR` weights are fetched into the
-/// first cache.
+/// first cache, with `SHARED` the sums of two blocks share a lane.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512Dot<const NEAR: bool = false>(());
+pub(crate) struct Avx512Dot<const NEAR: bool = false, const SHARED: bool = false>(());
 
-impl<const NEAR: bool> Avx512Dot<NEAR> {
+impl<const NEAR: bool, const SHARED: bool> Avx512Dot<NEAR, SHARED> {
     /// The token; being callable only inside such a function is what makes its methods sound.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     #[inline]
@@ -25,10 +26,6 @@ impl<const NEAR: bool> Avx512Dot<NEAR> {
         Avx512Dot(())
     }
 }
-
-/// What makes a signed number of 16 bits an unsigned one in the same order, by addition, and that a signed one again, by
-/// exclusive or.
-const MIDDLE: i32 = 1 << 15;
 
 /// An expression of intrinsics.
 macro_rules! with {
@@ -111,7 +108,7 @@ macro_rules! join_rows {
     };
 }
 
-impl<const NEAR: bool> Avx512Dot<NEAR> {
+impl<const NEAR: bool, const SHARED: bool> Avx512Dot<NEAR, SHARED> {
     /// Adds the products with the four activations at `word`; with `shift` codes are signed.
     #[inline(always)]
     unsafe fn dot(self, shift: bool, part: __m512i, codes: __m512i, word: *const i8) -> __m512i {
@@ -122,7 +119,7 @@ impl<const NEAR: bool> Avx512Dot<NEAR> {
     }
 }
 
-impl<const NEAR: bool> Dot for Avx512Dot<NEAR> {
+impl<const NEAR: bool, const SHARED: bool> Dot for Avx512Dot<NEAR, SHARED> {
     type Codes = __m512i;
     type Part = __m512i;
     type Ints = __m512i;
@@ -135,6 +132,7 @@ impl<const NEAR: bool> Dot for Avx512Dot<NEAR> {
     const PARTS_TOGETHER: usize = 8;
     const BRAIN_PAIRS: bool = true;
     const NEAR: bool = NEAR;
+    const SHARED: bool = SHARED;
 
     super::x86::unsigned_products!();
 
@@ -230,11 +228,10 @@ impl<const NEAR: bool> Dot for Avx512Dot<NEAR> {
         })
     }
     #[inline(always)]
-    unsafe fn make_room(self, part: __m512i, start: *const i32) -> __m512i {
+    unsafe fn make_room(self, part: __m512i, start: Option<*const i32>) -> __m512i {
         with!({
-            // The lower half begins in the middle of what it holds, so that no sum borrows from the upper one.
-            let moved = _mm512_add_epi32(_mm512_slli_epi32::<16>(part), _mm512_set1_epi32(MIDDLE));
-            if start.is_null() { moved } else { _mm512_add_epi32(moved, _mm512_set1_epi32(*start)) }
+            let start = start.map_or(MIDDLE, |start| *start);
+            _mm512_add_epi32(_mm512_slli_epi32::<16>(part), _mm512_set1_epi32(start))
         })
     }
     #[inline(always)]
@@ -349,7 +346,7 @@ impl<const NEAR: bool> Dot for Avx512Dot<NEAR> {
     }
 }
 
-impl<const NEAR: bool> Whole for Avx512Dot<NEAR> {
+impl<const NEAR: bool, const SHARED: bool> Whole for Avx512Dot<NEAR, SHARED> {
     #[inline(always)]
     fn max(self, a: __m512, b: __m512) -> __m512 {
         with!(_mm512_max_ps(b, a))

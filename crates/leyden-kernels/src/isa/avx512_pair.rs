@@ -15,10 +15,9 @@ use std::ops::Range;
 /// Both panels' values.
 type Both<T> = [T; 2];
 
-/// Token for two panels and some columns of a tile, as [`Avx512Dot`] is for one panel and all of them. With `SHARED` the sums
-/// of two blocks share a lane.
+/// Token for two panels and some columns of a tile, as [`Avx512Dot`] is for one panel and all of them.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512Pair<const SHARED: bool = false> {
+pub(crate) struct Avx512Pair {
     one: Avx512Dot,
     /// Bytes from the beginning of one panel to that of the other.
     panel: usize,
@@ -27,7 +26,7 @@ pub(crate) struct Avx512Pair<const SHARED: bool = false> {
     first: usize,
 }
 
-impl<const SHARED: bool> Avx512Pair<SHARED> {
+impl Avx512Pair {
     /// The token, for panels of so many bytes and the columns from `first` on of a tile of `of`; being callable only inside
     /// such a function is what makes its methods sound.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
@@ -67,7 +66,7 @@ macro_rules! both_at {
     };
 }
 
-impl<const SHARED: bool> Dot for Avx512Pair<SHARED> {
+impl Dot for Avx512Pair {
     type Codes = Both<__m512i>;
     type Part = Both<__m512i>;
     type Ints = Both<__m512i>;
@@ -84,7 +83,6 @@ impl<const SHARED: bool> Dot for Avx512Pair<SHARED> {
     const SIGNED_ZERO: i32 = <Avx512Dot>::SIGNED_ZERO;
     const STARTS: Starts = <Avx512Dot>::STARTS;
     const WORDS: bool = <Avx512Dot>::WORDS;
-    const SHARED: bool = SHARED;
     const BIASED: bool = <Avx512Dot>::BIASED;
     const BRAIN_PAIRS: bool = <Avx512Dot>::BRAIN_PAIRS;
 
@@ -215,14 +213,6 @@ impl<const SHARED: bool> Dot for Avx512Pair<SHARED> {
         both!(self, |one, i| one.add_scaled::<SIGNED, HOW>(total[i], part[i], scale[i]))
     }
     #[inline(always)]
-    unsafe fn make_room(self, part: Self::Part, start: *const i32) -> Self::Part {
-        both_at!(self, |one, i| one.make_room(part[i], start))
-    }
-    #[inline(always)]
-    fn add_shared(self, total: Self::Ints, part: Self::Part, scales: Self::Pairs) -> Self::Ints {
-        both!(self, |one, i| one.add_shared(total[i], part[i], scales[i]))
-    }
-    #[inline(always)]
     fn pairs(self, low: Self::Bytes, high: Self::Bytes, signed: bool) -> Self::Pairs {
         both!(self, |one, i| one.pairs(low[i], high[i], signed))
     }
@@ -321,7 +311,7 @@ impl<const SHARED: bool> Dot for Avx512Pair<SHARED> {
     }
 }
 
-impl<const SHARED: bool> Avx512Pair<SHARED> {
+impl Avx512Pair {
     /// Adds the products of one k-group of both panels with the words of the columns at `a`.
     ///
     /// # Safety

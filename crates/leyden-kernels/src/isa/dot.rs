@@ -210,12 +210,13 @@ pub(crate) trait Dot: Copy {
         part: Self::Part,
         scale: Self::Scale,
     ) -> Self::Ints;
-    /// Moves sums that fit 16 bits to the upper halves of their lanes, where those of a second block, which begin at its number
-    /// at `start` if any, will not change them until [`Dot::add_shared`]; with [`Dot::SHARED`] only.
+    /// Moves sums that fit 16 bits to the upper halves of their lanes, where those of a second block, which begin at
+    /// [`MIDDLE`](super::MIDDLE) or the columns' numbers that hold it, will not change them until [`Dot::add_shared`]; with
+    /// [`Dot::SHARED`] only.
     ///
     /// # Safety
-    /// `start` is null or points at the columns' numbers.
-    unsafe fn make_room(self, part: Self::Part, _start: *const i32) -> Self::Part {
+    /// `start` points at the columns' numbers, if at any.
+    unsafe fn make_room(self, part: Self::Part, _start: Option<*const i32>) -> Self::Part {
         part
     }
     /// Adds the two sums of each lane, both of 16 bits, times their scales: those of the second block are the lower of each pair;

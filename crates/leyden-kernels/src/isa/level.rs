@@ -37,6 +37,22 @@ pub(crate) enum Starts {
     Lanes,
 }
 
+impl Starts {
+    /// How many numbers each 32 values of a column have where formats have a scale for each 16: those of all 32, of the first 16 and
+    /// of the last; and with [`Starts::Shift`] the last plus [`MIDDLE`].
+    pub(crate) const fn of_block(self) -> usize {
+        match self {
+            Starts::None => 0,
+            Starts::Lanes => 3,
+            Starts::Shift => 4,
+        }
+    }
+}
+
+/// What a sum of 16 bits in the lower half of a lane begins at, where another one has the upper half: the middle of what an
+/// unsigned number there holds, so that the one does not borrow from the other. An exclusive or takes it off again.
+pub(crate) const MIDDLE: i32 = 1 << 15;
+
 /// What a level is and how its kernels read.
 struct About {
     level: Level,

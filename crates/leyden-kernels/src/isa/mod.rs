@@ -50,7 +50,7 @@ mod vendor;
 mod x86;
 
 pub(crate) use ahead::{fetch_for_writing, prefetch, prefetch_near};
-pub(crate) use level::Starts;
+pub(crate) use level::{MIDDLE, Starts};
 pub use level::{Level, Tier};
 
 /// What a level has that multiplies pairs of bfloat16 by an instruction of their own.
@@ -202,6 +202,13 @@ pub(crate) trait Isa: Copy {
     #[inline(always)]
     fn sum_codes(self, codes: &[i8; 16]) -> i32 {
         codes.iter().map(|&v| i32::from(v)).sum()
+    }
+    /// Writes sixteen codes by fours, each `stride` behind the one before, into as much as that takes.
+    #[inline(always)]
+    fn store_fours(self, codes: &[i8; 16], out: &mut [i8], stride: usize) {
+        for (four, out) in codes.as_chunks::<4>().0.iter().zip(out.chunks_mut(stride)) {
+            out[..4].copy_from_slice(four);
+        }
     }
     /// The sums of the first and of the last 16 of 32 codes: of the first two of each four, and of the others.
     #[inline(always)]
@@ -610,44 +617,56 @@ macro_rules! simd_many {
             {
                 use $crate::isa::{avx512_dot::Avx512Dot, avx512_pair::Avx512Pair};
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-                fn some<const $c: usize, const OF: usize, const SHARED: bool>(
+                fn one<const $c: usize>($panels: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
+                    let $d = Avx512Dot::<false, true>::in_feature_region();
+                    $tile
+                }
+                #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+                fn in_turn<const C: usize>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                    let (first, second) = panels.split_at(panels.len() / 2);
+                    one::<C>(first, k, t, out);
+                    one::<C>(second, k, t, &mut out[C * $crate::matmul::format::ROWS..]);
+                }
+                #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+                fn some<const $c: usize, const OF: usize>(
                     $panels: &[u8],
                     $k: usize,
                     $t: &Tile<'_>,
                     first: usize,
                     $out: &mut [f32],
                 ) {
-                    let $d = Avx512Pair::<SHARED>::in_feature_region($panels.len() / 2, OF, first);
+                    let $d = Avx512Pair::in_feature_region($panels.len() / 2, OF, first);
                     $tile
                 }
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-                fn twelve<const SHARED: bool>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
-                    some::<6, 12, SHARED>(panels, k, t, 0, out);
-                    some::<6, 12, SHARED>(panels, k, t, 6, out);
+                fn twelve(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                    some::<6, 12>(panels, k, t, 0, out);
+                    some::<6, 12>(panels, k, t, 6, out);
                 }
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-                fn eleven<const SHARED: bool>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
-                    some::<6, 11, SHARED>(panels, k, t, 0, out);
-                    some::<5, 11, SHARED>(panels, k, t, 6, out);
+                fn eleven(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                    some::<6, 11>(panels, k, t, 0, out);
+                    some::<5, 11>(panels, k, t, 6, out);
                 }
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
                 fn expand($pe: &[u8], $ke: usize, $oe: &mut [u8], $ne: &mut [f32]) {
                     let $de = Avx512Dot::<false>::in_feature_region();
                     $expand
                 }
-                const fn kernels<const SHARED: bool>() -> $crate::matmul::many::Many {
+                const fn kernels(tiles: [$crate::matmul::format::TileFn; 2]) -> $crate::matmul::many::Many {
                     $crate::matmul::many::Many {
                         expand: Some($crate::matmul::many::Expand {
                             bytes: $bytes,
                             panel: expand,
                             fewest: $crate::matmul::many::FEWEST,
-                            tiles: [twelve::<SHARED>, eleven::<SHARED>],
+                            tiles,
                         }),
                         panels: 2,
                         tiles: None,
                     }
                 }
-                static KERNELS: [$crate::matmul::many::Many; 2] = [kernels::<false>(), kernels::<true>()];
+                static KERNELS: [$crate::matmul::many::Many; 2] =
+                    [kernels([twelve, eleven]), kernels([in_turn::<12>, in_turn::<11>])];
                 if tier.level().common() == $crate::isa::Level::Avx512 {
                     return Some(&KERNELS[usize::from(tier.one_multiplier())]);
                 }
@@ -665,7 +684,7 @@ macro_rules! simd_many {
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
                 fn tile<const $c: usize>($panels: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
                     let $d =
-                        $crate::isa::avx512_pair::Avx512Pair::<false>::in_feature_region($panels.len() / 2, $c, 0);
+                        $crate::isa::avx512_pair::Avx512Pair::in_feature_region($panels.len() / 2, $c, 0);
                     $tile
                 }
                 static KERNELS: $crate::matmul::many::Many = $crate::matmul::many::Many {
@@ -678,7 +697,7 @@ macro_rules! simd_many {
                         #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
                         fn apart<const $ca: usize>($pa: &[u8], $ka: usize, $ta: &Tile<'_>, $outa: &mut [f32]) {
                             let $da =
-                                $crate::isa::avx512_pair::Avx512Pair::<false>::in_feature_region($pa.len() / 2, $ca, 0);
+                                $crate::isa::avx512_pair::Avx512Pair::in_feature_region($pa.len() / 2, $ca, 0);
                             $apart
                         }
                         $crate::matmul::many::Expand {

@@ -328,7 +328,7 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
             Starts::Shift => SIGNED || F::ZERO != 0,
             Starts::Lanes => const { fit_without_offset::<F>() },
         };
-    assert!(!starts || t.starts.len() == k / 32 * 3 * columns);
+    assert!(!starts || t.starts.len() == k / 32 * D::STARTS.of_block() * columns);
     // Whether sums fit 16 bits is known of the format, or seen of the tile, or not worth looking: with few columns most
     // instructions are about the weights.
     let (limit, peak) = if starts { const { fit::<F>(true) } } else { const { fit::<F>(false) } };
@@ -445,7 +445,7 @@ unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: u
     range: Range<usize>,
     begin: bool,
 ) -> [D::Ints; C] {
-    if D::SHARED && HOW == WORDS {
+    if D::SHARED && HOW == WORDS && (F::PARTS == 2 || !begin) {
         // SAFETY: the caller's promise.
         return unsafe { shared::<D, F, SIGNED, C>(d, f, t, sb, range, begin) };
     }
@@ -462,7 +462,7 @@ unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: u
                 d.products::<Stream<F>, SIGNED, C, 1>(std::array::from_mut(&mut sums), 0..4, w, a);
                 continue;
             }
-            let starts = begin.then(|| t.starts.as_ptr().add((sb * 8 + b) * 3 * columns));
+            let starts = begin.then(|| t.starts.as_ptr().add((sb * 8 + b) * D::STARTS.of_block() * columns));
             if F::PARTS == 1 {
                 let scale = [d.scale::<HOW>(F::scale(d, f, b), F::SIGNED_SCALES); 1];
                 block::<D, F, SIGNED, HOW, C, 1>(d, w, a, scale, starts, &mut total);
@@ -488,7 +488,7 @@ unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: u
     total
 }
 
-/// As [`blocks`], of an even number of blocks whose sums fit 16 bits, two sums in a lane.
+/// As [`blocks`], of an even number of blocks whose sums fit 16 bits, two sums in a lane. Sums of 32 values begin at nothing.
 ///
 /// # Safety
 /// As of [`blocks`].
@@ -504,18 +504,15 @@ unsafe fn shared<D: Dot, F: Super, const SIGNED: bool, const C: usize>(
     let columns = d.of::<C>();
     let mut total = [d.ints(); C];
     for b in range.step_by(if F::PARTS == 1 { 2 } else { 1 }) {
-        // SAFETY: the caller's promise; of the numbers of each block the first are for all 32 values, then come those of each 16.
+        // SAFETY: the caller's promise.
         unsafe {
             let w = f.codes.add(b * F::BYTES);
             let a = codes_at::<D>(t, sb * 8 + b, columns);
-            let start = |part: usize, c: usize| {
-                let of = if F::PARTS == 1 { (sb * 8 + b + part) * 3 } else { (sb * 8 + b) * 3 + 1 + part };
-                if begin { t.starts.as_ptr().add(of * columns + c * D::COLUMNS) } else { std::ptr::null() }
-            };
+            let starts = begin.then(|| t.starts.as_ptr().add((sb * 8 + b) * D::STARTS.of_block() * columns));
             let mut s = [d.none(); C];
-            if begin {
+            if let Some(starts) = starts {
                 for c in 0..C {
-                    s[c] = d.begin(start(0, c), F::ZERO);
+                    s[c] = d.begin(starts.add(columns + c * D::COLUMNS), F::ZERO);
                 }
             }
             let first = if F::PARTS == 1 {
@@ -526,7 +523,7 @@ unsafe fn shared<D: Dot, F: Super, const SIGNED: bool, const C: usize>(
                 2 * b
             };
             for c in 0..C {
-                s[c] = d.make_room(s[c], start(1, c));
+                s[c] = d.make_room(s[c], starts.map(|starts| starts.add(3 * columns + c * D::COLUMNS)));
             }
             if F::PARTS == 1 {
                 let (w, a) = (w.add(F::BYTES), codes_at::<D>(t, sb * 8 + b + 1, columns));
