@@ -5,8 +5,8 @@
 //! are scaled and added by one `vpdpwssd` instead; else, where scaled totals stay below 2^24, they are kept in f32,
 //! exactly, by a conversion and a fused multiply-add.
 
-use super::dot::{Dot, FLOATS, Unpack, WORDS, Whole};
 use super::MIDDLE;
+use super::dot::{Dot, FLOATS, Unpack, WORDS, Whole};
 use super::x86::{join_max, join_sum};
 use crate::matmul::format::bf16::LEAST;
 use std::arch::asm;

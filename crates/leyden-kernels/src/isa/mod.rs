@@ -50,8 +50,8 @@ mod vendor;
 mod x86;
 
 pub(crate) use ahead::{fetch_for_writing, prefetch, prefetch_near};
-pub(crate) use level::{MIDDLE, Starts};
 pub use level::{Level, Tier};
+pub(crate) use level::{MIDDLE, Starts};
 
 /// What a level has that multiplies pairs of bfloat16 by an instruction of their own.
 #[derive(Debug)]

@@ -109,8 +109,7 @@ impl Weights {
         let rows = if plain { self.few.rows() } else { self.rows };
         let mut state = 2_u32;
         // Most activations are small beside the largest, and sums of products then smaller than they could be.
-        let x: Vec<f32> =
-            (0..columns * self.k).map(|_| (0..4).map(|_| random(&mut state)).sum()).collect();
+        let x: Vec<f32> = (0..columns * self.k).map(|_| (0..4).map(|_| random(&mut state)).sum()).collect();
         let mut input = Activations::default();
         input.fill(cpu.tier(), cpu.pool(), self.grid(), &x, self.k);
         let mut out = Aligned::zeroed(rows * columns);
