@@ -7,8 +7,9 @@
 use super::PackedMatrix;
 use super::format::{ROWS, TileFn};
 use crate::activations::Activations;
-use crate::isa::Tier;
+use crate::isa::{Tier, prefetch};
 use crate::memory::Aligned;
+use std::cell::Cell;
 use std::ops::Range;
 
 /// Panels that any level multiplies together, at most.
@@ -21,6 +22,9 @@ pub(crate) const FEWEST_WITHOUT_REGISTERS: usize = 2;
 
 /// Panels taken apart that lie in the second cache together, beside the activations of a group of tiles.
 const AT_ONCE_BYTES: usize = 320 << 10;
+
+/// With how many tiles the panels that are taken apart next are asked for: fewer than meet one set of them in turn.
+const ASKED_FOR_IN: usize = 4;
 
 /// Writes a panel as tiles of many columns read it, and raises `norms` to what `family::norms_of` says of it, where they
 /// read that.
@@ -70,29 +74,61 @@ pub(super) fn together(weights: &PackedMatrix, tier: Tier, tiles: usize) -> usiz
     Many::of(weights, tier, tiles).map_or(1, |(many, _)| many.panels)
 }
 
+thread_local! {
+    /// What the last task of this thread took the panels of each of its matrices apart into.
+    static ROOMS: Cell<Vec<Aligned<u8>>> = Cell::default();
+}
+
+/// Memory that a thread's tasks use one after the other, as its first one or the last left it.
+struct Room(Aligned<u8>);
+
+impl Room {
+    fn of(bytes: usize) -> Room {
+        let mut rooms = ROOMS.take();
+        let mut room = rooms.pop().unwrap_or_default();
+        ROOMS.set(rooms);
+        room.resize(bytes);
+        Room(room)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let mut rooms = ROOMS.take();
+        rooms.push(std::mem::take(&mut self.0));
+        ROOMS.set(rooms);
+    }
+}
+
 /// A matrix as one task meets it: some panels at a time, each with all tiles of a group after the other.
 pub(super) struct Panels<'a> {
     weights: &'a PackedMatrix,
     tier: Tier,
     many: Option<&'static Many>,
     expand: Option<&'static Expand>,
-    /// The task's first panel.
-    first: usize,
+    /// The task's panels, and how many others lie between them and those of the task that its thread likely gets next.
+    task: Range<usize>,
+    others: usize,
     /// Bytes of a panel taken apart, and room for [`at_once`](Self::at_once) of them.
     each: usize,
-    bytes: Aligned<u8>,
+    bytes: Room,
     /// What was found of them, `[place][k / 128]`.
     norms: Vec<f32>,
     /// For each place, the panel plus 1 that begins there, alone or with those that meet a tile together.
     panels: Vec<usize>,
+    /// The bytes of the matrix that are taken apart next, as far as they were not yet asked for, and how many to ask for with each
+    /// tile.
+    ahead: Range<usize>,
+    at_a_time: usize,
 }
 
 impl<'a> Panels<'a> {
-    /// For a task of some panels, each of which meets `tiles` tiles.
+    /// For a task of some panels, each of which meets `tiles` tiles; `others` lie before the thread's next.
     pub(super) fn new(
         weights: &'a PackedMatrix,
         tier: Tier,
         panels: Range<usize>,
+        others: usize,
         tiles: usize,
     ) -> Panels<'a> {
         let (many, expand) = Many::of(weights, tier, tiles).unzip();
@@ -109,11 +145,14 @@ impl<'a> Panels<'a> {
             tier,
             many,
             expand,
-            first: panels.start,
+            others,
             each,
-            bytes: Aligned::zeroed(each * places),
+            bytes: Room::of(each * places),
             norms: vec![0.0; weights.k / 128 * places],
             panels: vec![0; places],
+            task: panels,
+            ahead: 0..0,
+            at_a_time: 0,
         }
     }
 
@@ -137,6 +176,7 @@ impl<'a> Panels<'a> {
         {
             let bytes = match self.expand {
                 Some(expand) => {
+                    self.ask_ahead();
                     let (bytes, norms) = self.expanded(expand.panel, panels);
                     tile.norms = norms;
                     bytes
@@ -154,16 +194,30 @@ impl<'a> Panels<'a> {
         }
     }
 
+    /// Asks for some of what is taken apart next: it then comes from memory while the processor multiplies.
+    #[inline(always)]
+    fn ask_ahead(&mut self) {
+        let some = self.ahead.start..self.ahead.end.min(self.ahead.start + self.at_a_time);
+        self.ahead.start = some.end;
+        for line in self.weights.as_bytes()[some].chunks(64) {
+            prefetch(line.as_ptr());
+        }
+    }
+
     /// Panels that meet a tile together, taken apart, and what was found of them all.
     #[inline(always)]
     fn expanded(&mut self, expand: ExpandFn, panels: Range<usize>) -> (&[u8], &[f32]) {
         let (weights, k) = (self.weights, self.weights.k);
-        let place = (panels.start - self.first) % self.panels.len();
-        let bytes = &mut self.bytes[place * self.each..][..panels.len() * self.each];
+        let place = (panels.start - self.task.start) % self.panels.len();
+        let bytes = &mut self.bytes.0[place * self.each..][..panels.len() * self.each];
         let norms = &mut self.norms[place * (k / 128)..][..k / 128];
         if self.panels[place] != panels.start + 1 {
             self.panels[place] = panels.start + 1;
             norms.fill(0.0);
+            let (each, all) = (weights.panel_bytes, weights.panels());
+            let next = if panels.end < self.task.end { panels.end } else { panels.end + self.others };
+            self.ahead = next.min(all) * each..(next + panels.len()).min(all) * each;
+            self.at_a_time = (self.ahead.len() / ASKED_FOR_IN).next_multiple_of(64);
             for (p, out) in panels.zip(bytes.chunks_exact_mut(self.each)) {
                 // SAFETY: the Tier proves the features; the panel is whole, and the buffers were made for its format.
                 unsafe { expand(weights.panel(p), k, out, norms) };

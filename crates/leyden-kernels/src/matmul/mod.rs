@@ -308,7 +308,8 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
             return;
         }
         let mut y = [0.0; TILE];
-        let mut weights = Panels::new(w, input.tier(), panels.clone(), input.tiles());
+        let others = chunk * (cpu.pool().members() - 1);
+        let mut weights = Panels::new(w, input.tier(), panels.clone(), others, input.tiles());
         let visits = (weights.at_once(), together(w));
         for_tile_indices(input, 0..input.tiles(), panels, visits, |panels, t| {
             let (first, end) = input.bounds(t);
@@ -367,8 +368,9 @@ pub fn multiply_gated(
         }
         let mut g = [0.0; TILE];
         let mut u = [0.0; TILE];
+        let others = chunk * (cpu.pool().members() - 1);
         let [mut gate, mut up] =
-            [gate, up].map(|w| Panels::new(w, input.tier(), panels.clone(), input.tiles()));
+            [gate, up].map(|w| Panels::new(w, input.tier(), panels.clone(), others, input.tiles()));
         // Panels of two matrices share the cache.
         let at_once = [&gate, &up].iter().filter_map(|w| w.at_once()).min();
         let visits = (at_once.map(|n| n.div_ceil(2).next_multiple_of(together)), together);
