@@ -17,6 +17,8 @@ use std::ops::Range;
 pub(crate) trait Unpack {
     /// Whether codes were taken apart ahead, with [`Starts::Shift`] signed ones made unsigned.
     const APART: bool = false;
+    /// Whether the codes of each k-group are a line of their own, those of `g + 4` four lines behind.
+    const LINES: bool = false;
 
     /// Codes of k-group `g` (0 to 3) and of k-group `g + 4`.
     ///

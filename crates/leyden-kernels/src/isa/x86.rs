@@ -97,6 +97,26 @@ macro_rules! unsigned_products {
             a: *const i8,
         ) {
             let shift = SIGNED && !U::APART;
+            if U::LINES && P == 1 && C <= 4 {
+                // Few columns wait for memory, and that is faster in order of addresses.
+                for g in groups.clone() {
+                    // SAFETY: the caller's weights are those of 32 values.
+                    let (low, _) = unsafe { U::pair(self, w, g) };
+                    for c in 0..C {
+                        // SAFETY: the caller's activations hold C words at each of eight k-groups.
+                        s[0][c] = unsafe { self.dot(shift, s[0][c], low, a.add((g * C + c) * 4)) };
+                    }
+                }
+                for g in groups {
+                    // SAFETY: as above.
+                    let (_, high) = unsafe { U::pair(self, w, g) };
+                    for c in 0..C {
+                        // SAFETY: as above.
+                        s[0][c] = unsafe { self.dot(shift, s[0][c], high, a.add(((g + 4) * C + c) * 4)) };
+                    }
+                }
+                return;
+            }
             // Long chains: the other columns' products lie between two additions to one sum.
             for g in groups {
                 // SAFETY: the caller's weights are those of 32 values.

@@ -247,6 +247,7 @@ struct Stream<F>(PhantomData<F>);
 
 impl<F: Codes> Unpack for Stream<F> {
     const APART: bool = F::APART;
+    const LINES: bool = F::BYTES == 32 * ROWS;
 
     #[inline(always)]
     unsafe fn pair<D: Dot>(d: D, w: *const u8, g: usize) -> (D::Codes, D::Codes) {
