@@ -19,8 +19,9 @@
 //! bfloat16 in a word, the first in its lower half, where an instruction takes those (`Level::bf16_pairs`).
 //! Instructions that multiply matrices read codes as
 //! `[k/8][c][8]` (`Level::run`). Where sums of products do not begin at nothing (`Level::starts`), `starts` holds what they
-//! begin at, once for all matrices: `[k/32][c]` or, of [`Grid::A128`], `[k/32][3 or 4][c]` (`Starts::of_block`). Where codes of weights are shifted to be unsigned that is what the shift adds to a product, negated,
-//! in groups of 32 plus what biased sums begin at (`Dot::BIASED`);
+//! begin at, once for all matrices: `[k/32][c]` or, of [`Grid::A128`], `[k/32][3 or 4][c]` (`Starts::of_block`). Where codes of
+//! weights are shifted to be unsigned that is what the shift adds to a product, negated, in groups of 32 plus what biased sums begin at
+//! (`Dot::BIASED`);
 //! where sums have two lanes of 16 bits, the sums of the codes that each multiplies, two in a word.
 //!
 //! Where signed codes are multiplied as integers of 16 bits (`Level::words`), `words` holds all codes so in batches of many

@@ -196,8 +196,8 @@ pub(super) unsafe fn join_greatest(a: __m256i) -> u32 {
     }
 }
 
-/// Writes sixteen codes by fours, each `stride` behind the one before. From a vector, as of four copies in a loop the compiler
-/// makes a scatter, for which Zen 4 takes longer than for everything else that makes a prompt's codes.
+/// Writes sixteen codes by fours, each `stride` behind the one before. From a vector, as of copies in a loop the compiler makes
+/// `vpscatterdd`, dozens of operations on Zen 4.
 ///
 /// # Panics
 /// If `out` has no room for them.
