@@ -45,16 +45,14 @@ pub(super) fn prefetch_weights(near: bool, p: *const u8) {
     if near { prefetch_near(p) } else { prefetch(p) }
 }
 
-/// Asks for what follows the line of weights at `p` where one reads so many streams of them side by side. Into the second cache a
-/// second time half way: a processor that has too many lines on their way drops what it is asked for, and a core of Zen 4 then
-/// waited for a seventh of its time with Q4_0 and Q8_0.
+/// Asks for what follows the line of weights at `p` where one reads so many streams of them side by side, and with `twice` half way
+/// again: a processor that has too many lines on their way drops what it is asked for.
 #[inline(always)]
-pub(super) fn prefetch_following(near: bool, p: *const u8, streams: usize) {
-    if near {
-        prefetch_near(p.wrapping_add(AHEAD_NEAR / streams));
-    } else {
-        prefetch(p.wrapping_add(AHEAD / streams));
-        prefetch(p.wrapping_add(AHEAD / 2 / streams));
+pub(super) fn prefetch_following(near: bool, twice: bool, p: *const u8, streams: usize) {
+    let ahead = if near { AHEAD_NEAR } else { AHEAD } / streams;
+    prefetch_weights(near, p.wrapping_add(ahead));
+    if twice {
+        prefetch_weights(near, p.wrapping_add(ahead / 2));
     }
 }
 

@@ -102,7 +102,8 @@ impl Dot for Avx512Pair {
     #[inline(always)]
     fn prefetch_following(self, p: *const u8) {
         for panel in 0..Self::PANELS {
-            prefetch_following(Self::NEAR, p.wrapping_add(panel * self.panel), Self::PANELS);
+            let p = p.wrapping_add(panel * self.panel);
+            prefetch_following(Self::NEAR, Self::TWICE, p, Self::PANELS);
         }
     }
     #[inline(always)]
