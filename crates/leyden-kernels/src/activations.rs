@@ -82,8 +82,8 @@ pub(crate) fn quantise_group<I: Isa, const G: usize>(isa: I, x: &[f32; G], codes
         return f32::NAN;
     }
     let inverse = 127.0 / max;
-    for (codes, x) in codes.as_chunks_mut::<16>().0.iter_mut().zip(x.as_chunks::<16>().0) {
-        *codes = x.map(|x| (x * inverse + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i8);
+    for i in 0..G {
+        codes[i] = (x[i] * inverse + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i8;
     }
     max / 127.0
 }
@@ -239,7 +239,7 @@ fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usiz
             for (b, group) in x.as_chunks::<128>().0.iter().enumerate() {
                 let mut codes = [0_i8; 128];
                 out.scales[b * c + column] = quantise_group(isa, group, &mut codes);
-                scatter(isa, &codes, &mut out.codes[b * 128 * c..], (column, c), out.level.run(c));
+                scatter(&codes, &mut out.codes[b * 128 * c..], (column, c), out.level.run(c));
                 let s16 = if let Some(peaks) = out.peaks.get_mut(b) {
                     let moments = isa.moments(&codes);
                     let most = Peaks::of(&moments);
@@ -294,26 +294,28 @@ pub(crate) fn quantise_column_a32<I: Isa>(
     for (b, group) in x.as_chunks::<32>().0.iter().enumerate() {
         let mut q = [0_i8; 32];
         scales[b * c + column] = quantise_group(isa, group, &mut q);
-        scatter(isa, &q, &mut codes[b * 32 * c..], (column, c), run);
+        scatter(&q, &mut codes[b * 32 * c..], (column, c), run);
         sums[b * c + column] = q.as_chunks::<16>().0.iter().map(|half| isa.sum_codes(half)).sum();
     }
 }
 
 /// Writes codes into `[k/run][c][run]` at one column.
 #[inline(always)]
-fn scatter<I: Isa>(isa: I, codes: &[i8], out: &mut [i8], (column, c): (usize, usize), run: usize) {
-    let out = &mut out[..codes.len() * c];
+fn scatter(codes: &[i8], out: &mut [i8], (column, c): (usize, usize), run: usize) {
     if c == 1 {
-        out.copy_from_slice(codes);
+        out[..codes.len()].copy_from_slice(codes);
     } else if run == 8 {
-        let place = column * 8..(column + 1) * 8;
-        for (run, group) in codes.as_chunks::<8>().0.iter().zip(out.chunks_exact_mut(c * 8)) {
-            group[place.clone()].copy_from_slice(run);
-        }
+        scatter_runs::<8>(codes, out, column, c);
     } else {
-        for (codes, group) in codes.as_chunks::<16>().0.iter().zip(out.chunks_exact_mut(c * 16)) {
-            isa.store_fours(codes, &mut group[column * 4..], c * 4);
-        }
+        scatter_runs::<4>(codes, out, column, c);
+    }
+}
+
+#[inline(always)]
+fn scatter_runs<const RUN: usize>(codes: &[i8], out: &mut [i8], column: usize, c: usize) {
+    let (out, place) = (&mut out[..codes.len() * c], column * RUN..(column + 1) * RUN);
+    for (run, group) in codes.as_chunks::<RUN>().0.iter().zip(out.chunks_exact_mut(c * RUN)) {
+        group[place.clone()].copy_from_slice(run);
     }
 }
 
@@ -670,10 +672,10 @@ mod tests {
     fn codes_lie_in_runs() {
         let codes: Vec<i8> = (0..32).collect();
         let mut out = [0; 64];
-        scatter(Scalar, &codes, &mut out, (1, 2), 8);
+        scatter(&codes, &mut out, (1, 2), 8);
         assert_eq!(out[..24], [[0; 8], [0, 1, 2, 3, 4, 5, 6, 7], [0; 8]].concat());
         let mut out = [0; 64];
-        scatter(Scalar, &codes, &mut out, (1, 2), 4);
+        scatter(&codes, &mut out, (1, 2), 4);
         assert_eq!(out[..12], [[0; 4], [0, 1, 2, 3], [0; 4]].concat());
     }
 
