@@ -82,11 +82,11 @@ const PRODUCTS: &[Products] = &[
             (DType::Q8_0, [539, 1739]),
             (DType::Q4_0, [411, 1739]),
             (DType::IQ4XS, [505, 2104]),
-            (DType::F16, [1165, 4796]),
-            (DType::BF16, [1679, 5196]),
+            (DType::F16, [1488, 4796]),
+            (DType::BF16, [2144, 5196]),
         ],
     },
-    Products { level: Level::Avx512Bf16, columns: [1, 12], formats: &[(DType::BF16, [1167, 3152])] },
+    Products { level: Level::Avx512Bf16, columns: [1, 12], formats: &[(DType::BF16, [1632, 3152])] },
 ];
 
 /// Panels that are so many that some meet a tile together, and columns that are so many that panels of quantised types are
