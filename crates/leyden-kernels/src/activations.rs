@@ -27,12 +27,13 @@
 //! Where signed codes are multiplied as integers of 16 bits (`Level::words`), `words` holds all codes so in batches of many
 //! tiles, `[k/4][2][c][2]`: the first and third of each four, then the second and fourth.
 
-use crate::isa::dot::BIAS_BITS;
-use crate::isa::{Isa, Level, MIDDLE, Moments, Starts, Tier, dispatch, prefetch};
-use crate::matmul::format::bf16::counted;
+use crate::isa::{Level, Starts, Tier};
+use crate::matmul::MAX_COLUMNS;
 use crate::matmul::many::FEWEST_AVX2;
 use crate::memory::Disjoint;
 use crate::pool::Pool;
+use crate::quantise::{PART, Part, Peaks};
+use std::ops::Range;
 
 /// How activations are represented for a weight type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,266 +63,6 @@ impl Grid {
     pub(crate) const fn is_float(self) -> bool {
         matches!(self, Grid::F32 | Grid::BF16)
     }
-}
-
-/// Below this a group counts as zero: 127 / max would overflow far earlier than any real activation is.
-const TINY: f32 = 1e-30;
-/// Adding 1.5 * 2^23 leaves the value, rounded to nearest even, in the low mantissa bits.
-pub(crate) const ROUND: f32 = 12_582_912.0;
-
-/// Quantises one group; returns its scale.
-#[inline(always)]
-pub(crate) fn quantise_group<I: Isa, const G: usize>(isa: I, x: &[f32; G], codes: &mut [i8; G]) -> f32 {
-    let max = f32::from_bits(isa.greatest_magnitude(x));
-    if max < TINY {
-        *codes = [0; G];
-        return 0.0;
-    }
-    if !max.is_finite() {
-        *codes = [0; G];
-        return f32::NAN;
-    }
-    let inverse = 127.0 / max;
-    for i in 0..G {
-        codes[i] = (x[i] * inverse + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i8;
-    }
-    max / 127.0
-}
-
-/// The shift of codes that `starts` takes back.
-pub(crate) const SHIFT: i32 = 128;
-
-/// How large the sums of products of 128 values can become, the largest over all columns of a tile.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Peaks {
-    /// The largest sum of magnitudes of 16 codes, the largest sum of those of one sign, and both of 32 codes. Times the
-    /// largest magnitude of a weight's code the former bounds sums with signed codes, the latter those with unsigned.
-    pub(crate) sums: [i32; 4],
-    /// The sum of the squares of the first 96 codes: beside that of the weights' it bounds the sum of their products.
-    pub(crate) squares_of_96: i32,
-    /// The largest sum of the squares of 16 codes.
-    pub(crate) squares_of_16: i32,
-}
-
-impl Peaks {
-    /// Those of one column. No sum overflows, and additions that say so are made side by side.
-    #[inline(always)]
-    fn of(m: &Moments) -> Peaks {
-        fn most<const N: usize>(of: [i32; N]) -> i32 {
-            of.iter().fold(0, |most, v| most.max(*v))
-        }
-        let pairs =
-            |of: &[i32; 8]| -> [i32; 4] { std::array::from_fn(|i| of[2 * i].wrapping_add(of[2 * i + 1])) };
-        let of_signs = |magnitudes: i32, sum: i32| magnitudes.wrapping_add(sum.wrapping_abs()) >> 1;
-        let (sums, magnitudes) = (pairs(&m.sums), pairs(&m.magnitudes));
-        let signs: [i32; 8] = std::array::from_fn(|i| of_signs(m.magnitudes[i], m.sums[i]));
-        let signs_of_32: [i32; 4] = std::array::from_fn(|i| of_signs(magnitudes[i], sums[i]));
-        Peaks {
-            sums: [most(m.magnitudes), most(signs), most(magnitudes), most(signs_of_32)],
-            squares_of_96: m.squares[..6].iter().sum(),
-            squares_of_16: most(m.squares),
-        }
-    }
-
-    fn largest(self, other: Peaks) -> Peaks {
-        Peaks {
-            sums: std::array::from_fn(|i| self.sums[i].max(other.sums[i])),
-            squares_of_96: self.squares_of_96.max(other.squares_of_96),
-            squares_of_16: self.squares_of_16.max(other.squares_of_16),
-        }
-    }
-}
-
-/// One tile's buffers, all of `c` columns.
-struct TileOut<'a> {
-    codes: &'a mut [i8],
-    scales: &'a mut [f32],
-    sums: &'a mut [i32],
-    pairs: &'a mut [i32],
-    /// Empty where nobody reads it.
-    starts: &'a mut [i32],
-    /// Empty where nobody reads it.
-    peaks: &'a mut [Peaks],
-    /// Empty where nobody reads it.
-    words: &'a mut [i16],
-    values: &'a mut [f32],
-    /// That the tile is made for.
-    level: Level,
-}
-
-/// Values of a column that are written before those of the next: columns lie side by side, and so much of all stays in the
-/// first cache. A whole number of groups and pairs.
-const PART: usize = 512;
-
-impl TileOut<'_> {
-    /// What values `first` to `last` of `c` columns become.
-    fn part(&mut self, grid: Grid, c: usize, first: usize, last: usize) -> TileOut<'_> {
-        let [from, to] = [first, last].map(|k| {
-            let (codes, scales, sums, pairs, values) = sizes(grid, k, self.level);
-            [codes, scales, sums, pairs, values, starts(grid, k, self.level)].map(|of_column| of_column * c)
-        });
-        let peaks = peaks(grid, first)..peaks(grid, last);
-        TileOut {
-            codes: &mut self.codes[from[0]..to[0]],
-            scales: &mut self.scales[from[1]..to[1]],
-            sums: &mut self.sums[from[2]..to[2]],
-            pairs: &mut self.pairs[from[3]..to[3]],
-            values: &mut self.values[from[4]..to[4]],
-            starts: self.starts.get_mut(from[5]..to[5]).unwrap_or_default(),
-            peaks: self.peaks.get_mut(peaks).unwrap_or_default(),
-            words: self.words.get_mut(from[0]..to[0]).unwrap_or_default(),
-            level: self.level,
-        }
-    }
-
-    /// Makes the words of the codes of `c` columns, if anybody reads them.
-    fn widen(&mut self, c: usize) {
-        for (codes, words) in self.codes.chunks_exact(4 * c).zip(self.words.chunks_exact_mut(4 * c)) {
-            let (even, odd) = words.split_at_mut(2 * c);
-            for ((two, even), odd) in codes.as_chunks::<2>().0.iter().zip(even).zip(odd) {
-                [*even, *odd] = two.map(i16::from);
-            }
-        }
-    }
-}
-
-/// The bits of the nearest bfloat16 as an f32, ties to the even one; of zero where it is too small to count.
-#[inline(always)]
-fn rounded_to_bf16(x: f32) -> u32 {
-    let bits = x.to_bits();
-    // Without a branch, so that many are rounded at once. A NaN stays one by its quiet bit.
-    let nearest = bits.wrapping_add(0x7fff).wrapping_add(bits >> 16 & 1);
-    let bits = if x.is_nan() { bits | 0x40_0000 } else { nearest };
-    u32::from(counted((bits >> 16) as u16)) << 16
-}
-
-/// Two 16-bit numbers in one word, low half first.
-#[inline(always)]
-fn pair(low: i32, high: i32) -> i32 {
-    (low & 0xffff) | (high << 16)
-}
-
-#[inline(always)]
-fn quantise_column<I: Isa>(isa: I, grid: Grid, x: &[f32], column: usize, c: usize, out: &mut TileOut<'_>) {
-    match grid {
-        Grid::F32 => {
-            for (k, &v) in x.iter().enumerate() {
-                out.values[k * c + column] = v;
-            }
-        }
-        Grid::BF16 => {
-            for (i, some) in x.chunks(32).enumerate() {
-                let mut all = [0.0; 32];
-                all[..some.len()].copy_from_slice(some);
-                let rounded = all.map(rounded_to_bf16);
-                let pairs = out.level.bf16_pairs();
-                let per_word = if pairs { 2 } else { 1 };
-                let words: [u32; 32] = std::array::from_fn(|j| match (pairs, j) {
-                    (true, 16..) => 0,
-                    (true, _) => rounded[2 * j] >> 16 | rounded[2 * j + 1],
-                    (false, _) => rounded[j],
-                });
-                let first = i * 32 / per_word * c + column;
-                let places = out.values[first..].iter_mut().step_by(c);
-                for (to, word) in places.zip(&words[..some.len().div_ceil(per_word)]) {
-                    *to = f32::from_bits(*word);
-                }
-            }
-        }
-        Grid::A32 => {
-            quantise_column_a32(isa, x, (column, c), out.level.run(c), out.codes, out.scales, out.sums);
-            for (b, start) in out.starts.chunks_exact_mut(c).enumerate() {
-                start[column] = BIAS_BITS - SHIFT * out.sums[b * c + column];
-            }
-        }
-        Grid::A128 => {
-            let lanes = out.level.starts() == Starts::Lanes;
-            for (b, group) in x.as_chunks::<128>().0.iter().enumerate() {
-                let mut codes = [0_i8; 128];
-                out.scales[b * c + column] = quantise_group(isa, group, &mut codes);
-                scatter(&codes, &mut out.codes[b * 128 * c..], (column, c), out.level.run(c));
-                let s16 = if let Some(peaks) = out.peaks.get_mut(b) {
-                    let moments = isa.moments(&codes);
-                    let most = Peaks::of(&moments);
-                    *peaks = if column == 0 { most } else { most.largest(*peaks) };
-                    moments.sums
-                } else {
-                    std::array::from_fn(|i| isa.sum_codes(&codes.as_chunks::<16>().0[i]))
-                };
-                if !out.starts.is_empty() {
-                    let each = out.level.starts().of_block();
-                    let starts = &mut out.starts[b * 4 * each * c + column..];
-                    if lanes {
-                        for (i, codes) in codes.as_chunks::<32>().0.iter().enumerate() {
-                            let [low, high] = isa.sums_of_lanes(codes);
-                            let both = [low[0] + high[0], low[1] + high[1]];
-                            for (j, [one, other]) in [both, low, high].into_iter().enumerate() {
-                                starts[(i * each + j) * c] = pair(one, other);
-                            }
-                        }
-                    } else {
-                        for (i, s) in s16.as_chunks::<2>().0.iter().enumerate() {
-                            let [all, first, last] = [s[0] + s[1], s[0], s[1]].map(|s| -SHIFT * s);
-                            for (j, start) in [all, first, last, last + MIDDLE].into_iter().enumerate() {
-                                starts[(i * each + j) * c] = start;
-                            }
-                        }
-                    }
-                }
-                for i in 0..4 {
-                    out.sums[(b * 4 + i) * c + column] = pair(s16[2 * i], s16[2 * i + 1]);
-                }
-                for i in 0..2 {
-                    let (lo, hi) = (s16[4 * i] + s16[4 * i + 1], s16[4 * i + 2] + s16[4 * i + 3]);
-                    out.pairs[(b * 2 + i) * c + column] = pair(lo, hi);
-                }
-            }
-        }
-    }
-}
-
-/// One column of a tile of [`Grid::A32`]: codes, `run` of them side by side, scales and the sum of each 32 codes.
-#[inline(always)]
-pub(crate) fn quantise_column_a32<I: Isa>(
-    isa: I,
-    x: &[f32],
-    (column, c): (usize, usize),
-    run: usize,
-    codes: &mut [i8],
-    scales: &mut [f32],
-    sums: &mut [i32],
-) {
-    for (b, group) in x.as_chunks::<32>().0.iter().enumerate() {
-        let mut q = [0_i8; 32];
-        scales[b * c + column] = quantise_group(isa, group, &mut q);
-        scatter(&q, &mut codes[b * 32 * c..], (column, c), run);
-        sums[b * c + column] = q.as_chunks::<16>().0.iter().map(|half| isa.sum_codes(half)).sum();
-    }
-}
-
-/// Writes codes into `[k/run][c][run]` at one column.
-#[inline(always)]
-fn scatter(codes: &[i8], out: &mut [i8], (column, c): (usize, usize), run: usize) {
-    if c == 1 {
-        out[..codes.len()].copy_from_slice(codes);
-    } else if run == 8 {
-        scatter_runs::<8>(codes, out, column, c);
-    } else {
-        scatter_runs::<4>(codes, out, column, c);
-    }
-}
-
-#[inline(always)]
-fn scatter_runs<const RUN: usize>(codes: &[i8], out: &mut [i8], column: usize, c: usize) {
-    let (out, place) = (&mut out[..codes.len() * c], column * RUN..(column + 1) * RUN);
-    for (run, group) in codes.as_chunks::<RUN>().0.iter().zip(out.chunks_exact_mut(c * RUN)) {
-        group[place.clone()].copy_from_slice(run);
-    }
-}
-
-dispatch! {
-    fn quantise_column_on => quantise_column(
-        grid: Grid, x: &[f32], column: usize, c: usize, out: &mut TileOut<'_>)
 }
 
 /// A batch of activations on one grid. Buffers grow to the largest batch seen and are then reused.
@@ -408,8 +149,8 @@ impl Default for Activations {
 impl Activations {
     /// Bytes of the codes or values of one column.
     pub(crate) fn column_bytes(&self) -> usize {
-        let (codes, _, _, _, values) = sizes(self.grid, self.k, self.tier.level());
-        codes + values * size_of::<f32>()
+        let of_column = sizes(self.grid, self.k, self.tier.level());
+        of_column.codes + of_column.values * size_of::<f32>()
     }
 
     /// The number of tiles.
@@ -456,8 +197,9 @@ impl Activations {
     pub(crate) fn tile(&self, t: usize) -> Tile<'_> {
         let (start, end) = self.bounds(t);
         let per = |values: usize| start * values..end * values;
-        let (codes, scales, sums, pairs, values) = sizes(self.grid, self.k, self.tier.level());
-        let (starts, peaks) = (starts(self.grid, self.k, self.tier.level()), peaks(self.grid, self.k));
+        let Sizes { codes, scales, sums, pairs, starts, values } =
+            sizes(self.grid, self.k, self.tier.level());
+        let peaks = peaks(self.grid, self.k);
         Tile {
             c: end - start,
             codes: &self.codes[per(codes)],
@@ -497,9 +239,39 @@ impl Activations {
         tiles: impl Iterator<Item = (usize, usize)>,
         row: impl Fn(usize) -> &'x [f32] + Sync,
     ) {
+        let filling = self.begin(tier, grid, k, tiles);
+        pool.run(filling.bounds.len(), |t| {
+            let (start, end) = filling.bounds[t];
+            for first in (0..k).step_by(PART) {
+                let last = k.min(first + PART);
+                // SAFETY: each task has its own tile.
+                let mut part = unsafe { filling.part(t, first..last) };
+                let mut columns = [&[][..]; MAX_COLUMNS];
+                for (column, x) in (start..end).zip(&mut columns) {
+                    *x = row(column);
+                    assert_eq!(x.len(), k, "row of activations");
+                    *x = &x[first..last];
+                }
+                part.fill(&columns[..end - start]);
+            }
+        });
+    }
+
+    /// Begins a batch of tiles, the columns `start..end` of each following those of the one before, of columns of `k` values.
+    /// What the batch held is lost; it is whole when every part of every tile was filled.
+    ///
+    /// # Panics
+    /// If `k` is not a whole number of groups, or the tiles do not follow one another.
+    pub(crate) fn begin(
+        &mut self,
+        tier: Tier,
+        grid: Grid,
+        k: usize,
+        tiles: impl Iterator<Item = (usize, usize)>,
+    ) -> Filling<'_> {
         let group = grid.group().max(1);
         assert!(k.is_multiple_of(group), "row of {k} in groups of {group}");
-        // Tasks write beside each other because of this.
+        // Parts do not overlap because of this.
         self.bounds.clear();
         self.bounds.extend(tiles);
         let n = self.bounds.iter().fold(0, |at, &(start, end)| {
@@ -509,66 +281,123 @@ impl Activations {
         let tier = tier.for_tiles(grid, widest(self.bounds.iter().copied()));
         let level = tier.level();
         (self.grid, self.n, self.k, self.tier) = (grid, n, k, tier);
-        let (codes, scales, sums, pairs, values) = sizes(grid, k, level);
-        grow(&mut self.codes, codes * n);
-        grow(&mut self.scales, scales * n);
-        grow(&mut self.sums, sums * n);
-        grow(&mut self.pairs, pairs * n);
-        grow(&mut self.values, values * n);
-        let starts = starts(grid, k, level);
+        let of_column = sizes(grid, k, level);
+        grow(&mut self.codes, of_column.codes * n);
+        grow(&mut self.scales, of_column.scales * n);
+        grow(&mut self.sums, of_column.sums * n);
+        grow(&mut self.pairs, of_column.pairs * n);
+        grow(&mut self.values, of_column.values * n);
         let peaks = if level.starts() == Starts::Shift { peaks(grid, k) } else { 0 };
-        self.starts.truncate(starts * n);
-        grow(&mut self.starts, starts * n);
+        let words = level.words() && self.bounds.len() >= FEWEST_AVX2;
+        self.starts.truncate(of_column.starts * n);
+        grow(&mut self.starts, of_column.starts * n);
         self.peaks.truncate(peaks * n);
         grow(&mut self.peaks, peaks * n);
-        let words = if level.words() && self.bounds.len() >= FEWEST_AVX2 { codes } else { 0 };
-        self.words.truncate(words * n);
-        grow(&mut self.words, words * n);
-        let codes_out = Disjoint::new(&mut self.codes);
-        let scales_out = Disjoint::new(&mut self.scales);
-        let sums_out = Disjoint::new(&mut self.sums);
-        let pairs_out = Disjoint::new(&mut self.pairs);
-        let values_out = Disjoint::new(&mut self.values);
-        let starts_out = Disjoint::new(&mut self.starts);
-        let peaks_out = Disjoint::new(&mut self.peaks);
-        let words_out = Disjoint::new(&mut self.words);
-        let bounds = &self.bounds;
-        pool.run(bounds.len(), |t| {
-            let (start, end) = bounds[t];
-            let c = end - start;
-            // SAFETY: tiles are disjoint ranges of columns, and each task has its own tile.
-            let codes = unsafe { codes_out.range(start * codes, c * codes) };
-            // SAFETY: as above.
-            let scales = unsafe { scales_out.range(start * scales, c * scales) };
-            // SAFETY: as above.
-            let sums = unsafe { sums_out.range(start * sums, c * sums) };
-            // SAFETY: as above.
-            let pairs = unsafe { pairs_out.range(start * pairs, c * pairs) };
-            // SAFETY: as above.
-            let values = unsafe { values_out.range(start * values, c * values) };
-            // SAFETY: as above.
-            let starts = unsafe { starts_out.range(start * starts, c * starts) };
-            // SAFETY: as above.
-            let peaks = unsafe { peaks_out.range(start * peaks, peaks.min(c * peaks)) };
-            // SAFETY: as above.
-            let words = unsafe { words_out.range(start * words, c * words) };
-            let mut out = TileOut { codes, scales, sums, pairs, starts, peaks, words, values, level };
-            for first in (0..k).step_by(PART) {
-                let last = k.min(first + PART);
-                let mut part = out.part(grid, c, first, last);
-                for column in 0..c {
-                    let x = row(start + column);
-                    assert_eq!(x.len(), k, "row of activations");
-                    if column + 1 < c {
-                        // What comes next lies elsewhere, and in memory if a product of many columns wrote it.
-                        let next = row(start + column + 1).get(first..last).unwrap_or_default();
-                        next.chunks(16).for_each(|line| prefetch(line.as_ptr().cast()));
-                    }
-                    quantise_column_on(tier, grid, &x[first..last], column, c, &mut part);
-                }
-                part.widen(c);
+        let of_words = if words { of_column.codes } else { 0 };
+        self.words.truncate(of_words * n);
+        grow(&mut self.words, of_words * n);
+        Filling {
+            tier,
+            grid,
+            bounds: &self.bounds,
+            of_column,
+            k,
+            codes: Disjoint::new(&mut self.codes),
+            scales: Disjoint::new(&mut self.scales),
+            sums: Disjoint::new(&mut self.sums),
+            pairs: Disjoint::new(&mut self.pairs),
+            values: Disjoint::new(&mut self.values),
+            starts: Disjoint::new(&mut self.starts),
+            peaks: Disjoint::new(&mut self.peaks),
+            has_peaks: peaks > 0,
+            words: Disjoint::new(&mut self.words),
+            has_words: words,
+        }
+    }
+}
+
+/// A batch that is being filled, part after part, by several tasks.
+pub(crate) struct Filling<'a> {
+    /// That the tiles are made for.
+    tier: Tier,
+    grid: Grid,
+    bounds: &'a [(usize, usize)],
+    of_column: Sizes,
+    k: usize,
+    codes: Disjoint<'a, i8>,
+    scales: Disjoint<'a, f32>,
+    sums: Disjoint<'a, i32>,
+    pairs: Disjoint<'a, i32>,
+    values: Disjoint<'a, f32>,
+    starts: Disjoint<'a, i32>,
+    peaks: Disjoint<'a, Peaks>,
+    has_peaks: bool,
+    words: Disjoint<'a, i16>,
+    has_words: bool,
+}
+
+impl Filling<'_> {
+    /// The columns of each tile.
+    pub(crate) fn bounds(&self) -> &[(usize, usize)] {
+        self.bounds
+    }
+
+    /// Asks for the memory of some values of all columns of a tile, if there is such a tile: for what a [`part`](Self::part) of few
+    /// values is written to, which lies far from that of the last.
+    pub(crate) fn fetch(&self, t: usize, values: Range<usize>) {
+        let Some(&(start, end)) = self.bounds.get(t) else { return };
+        let (c, all) = (end - start, self.of_column);
+        let [from, to] = [values.start, values.end].map(|k| sizes(self.grid, k, self.tier.level()));
+        let place = |all: usize, from: usize, to: usize| start * all + c * from..start * all + c * to;
+        place(all.codes, from.codes, to.codes).step_by(64).for_each(|at| self.codes.fetch(at));
+        place(all.starts, from.starts, to.starts).step_by(16).for_each(|at| self.starts.fetch(at));
+        place(all.values, from.values, to.values).step_by(16).for_each(|at| self.values.fetch(at));
+    }
+
+    /// Some values of all columns of tile `t`: whole groups, and pairs where the grid has such.
+    ///
+    /// # Safety
+    /// Nobody else has any of these values of this tile.
+    ///
+    /// # Panics
+    /// If the values are not whole groups and pairs, or beyond the batch.
+    pub(crate) unsafe fn part(&self, t: usize, values: Range<usize>) -> Part<'_> {
+        let (start, end) = self.bounds[t];
+        let c = end - start;
+        let whole = |at: usize| at == self.k || at.is_multiple_of(self.grid.group().max(2));
+        assert!(
+            values.end <= self.k && whole(values.start) && whole(values.end),
+            "part {values:?} of a tile"
+        );
+        let (all, level) = (self.of_column, self.tier.level());
+        let [from, to] = [values.start, values.end].map(|k| sizes(self.grid, k, level));
+        // Where a part of so many elements per column begins, and how many elements it has.
+        let place = |all: usize, from: usize, to: usize| (start * all + c * from, c * (to - from));
+        let (codes, scales) =
+            (place(all.codes, from.codes, to.codes), place(all.scales, from.scales, to.scales));
+        let (sums, pairs) = (place(all.sums, from.sums, to.sums), place(all.pairs, from.pairs, to.pairs));
+        let floats = place(all.values, from.values, to.values);
+        let starts = place(all.starts, from.starts, to.starts);
+        let words = if self.has_words { codes } else { (0, 0) };
+        // One set of a whole tile lies where its first column's would.
+        let [all, from, to] = [self.k, values.start, values.end].map(|k| peaks(self.grid, k));
+        let peaks = if self.has_peaks && c > 0 { (start * all + from, to - from) } else { (0, 0) };
+        // SAFETY: tiles are disjoint ranges of columns, and values of a tile lie in their order: the caller's promise.
+        unsafe {
+            Part {
+                tier: self.tier,
+                grid: self.grid,
+                c,
+                codes: self.codes.range(codes.0, codes.1),
+                scales: self.scales.range(scales.0, scales.1),
+                sums: self.sums.range(sums.0, sums.1),
+                pairs: self.pairs.range(pairs.0, pairs.1),
+                starts: self.starts.range(starts.0, starts.1),
+                peaks: self.peaks.range(peaks.0, peaks.1),
+                words: self.words.range(words.0, words.1),
+                values: self.values.range(floats.0, floats.1),
             }
-        });
+        }
     }
 }
 
@@ -577,22 +406,35 @@ fn widest(tiles: impl Iterator<Item = (usize, usize)>) -> usize {
     tiles.map(|(start, end)| end - start).max().unwrap_or(0)
 }
 
-/// Elements per column of codes, scales, sums, pairs and values.
-fn sizes(grid: Grid, k: usize, level: Level) -> (usize, usize, usize, usize, usize) {
-    match grid {
-        Grid::BF16 if level.bf16_pairs() => (0, 0, 0, 0, k.div_ceil(2)),
-        Grid::F32 | Grid::BF16 => (0, 0, 0, 0, k),
-        Grid::A32 => (k, k / 32, k / 32, 0, 0),
-        Grid::A128 => (k, k / 128, k / 32, k / 64, 0),
-    }
+/// Elements per column of what a tile holds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sizes {
+    codes: usize,
+    scales: usize,
+    sums: usize,
+    pairs: usize,
+    starts: usize,
+    values: usize,
 }
 
-/// Elements per column of `starts`. Lanes are of use to formats with a scale for each 16 values only.
-fn starts(grid: Grid, k: usize, level: Level) -> usize {
-    match (grid, level.starts()) {
-        (Grid::A32, Starts::Shift) => k / 32,
-        (Grid::A128, starts) => k / 32 * starts.of_block(),
-        _ => 0,
+/// Of columns of `k` values.
+fn sizes(grid: Grid, k: usize, level: Level) -> Sizes {
+    match grid {
+        Grid::BF16 if level.bf16_pairs() => Sizes { values: k.div_ceil(2), ..Sizes::default() },
+        Grid::F32 | Grid::BF16 => Sizes { values: k, ..Sizes::default() },
+        Grid::A32 => {
+            let starts = if level.starts() == Starts::Shift { k / 32 } else { 0 };
+            Sizes { codes: k, scales: k / 32, sums: k / 32, starts, ..Sizes::default() }
+        }
+        Grid::A128 => Sizes {
+            codes: k,
+            scales: k / 128,
+            sums: k / 32,
+            pairs: k / 64,
+            // Lanes are of use to formats with a scale for each 16 values only.
+            starts: k / 32 * level.starts().of_block(),
+            values: 0,
+        },
     }
 }
 
@@ -610,49 +452,6 @@ fn grow<T: Clone + Default>(v: &mut Vec<T>, n: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::scalar::Scalar;
-
-    #[test]
-    fn groups_round_to_even_and_never_reach_minus_128() {
-        let mut x = [0.0_f32; 32];
-        x[0] = -254.0;
-        x[1] = 1.0; // 0.5 of a step: to even
-        x[2] = 3.0; // 1.5 steps
-        x[3] = 254.0;
-        let mut q = [0; 32];
-        assert_eq!(quantise_group(Scalar, &x, &mut q), 2.0);
-        assert_eq!(&q[..4], &[-127, 0, 2, 127]);
-    }
-
-    #[test]
-    fn odd_groups_have_defined_results() {
-        let mut q = [1; 32];
-        assert_eq!(quantise_group(Scalar, &[0.0; 32], &mut q), 0.0);
-        assert_eq!(q, [0; 32]);
-        assert_eq!(quantise_group(Scalar, &[1e-38; 32], &mut q), 0.0);
-        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            let mut x = [1.0; 32];
-            x[17] = bad;
-            assert!(quantise_group(Scalar, &x, &mut q).is_nan());
-        }
-        let mut x = [f32::MAX; 32];
-        x[1] = f32::MIN;
-        assert!(quantise_group(Scalar, &x, &mut q).is_finite());
-        assert_eq!(&q[..2], &[127, -127]);
-    }
-
-    #[test]
-    fn bfloat16_are_the_nearest_that_count() {
-        for i in 0..1 << 16 {
-            for low in [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff] {
-                let x = f32::from_bits(i << 16 | low);
-                let nearest = leyden_tensor::quant::f32_to_bf16(x);
-                let counts = x.is_nan() || f32::from_bits(u32::from(nearest) << 16).abs() >= 2_f32.powi(-56);
-                let want = if counts { u32::from(nearest) << 16 } else { 0 };
-                assert_eq!(rounded_to_bf16(x), want, "{x:e}");
-            }
-        }
-    }
 
     #[test]
     fn tiles_cover_the_columns_and_pairs_stay_together() {
@@ -666,17 +465,6 @@ mod tests {
                 assert!(tiles[..tiles.len() - 1].iter().all(|(a, b)| (b - a).is_multiple_of(together)));
             }
         }
-    }
-
-    #[test]
-    fn codes_lie_in_runs() {
-        let codes: Vec<i8> = (0..32).collect();
-        let mut out = [0; 64];
-        scatter(&codes, &mut out, (1, 2), 8);
-        assert_eq!(out[..24], [[0; 8], [0, 1, 2, 3, 4, 5, 6, 7], [0; 8]].concat());
-        let mut out = [0; 64];
-        scatter(&codes, &mut out, (1, 2), 4);
-        assert_eq!(out[..12], [[0; 4], [0, 1, 2, 3], [0; 4]].concat());
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod affinity;
 mod error;
 mod isa;
 mod pool;
+mod quantise;
 
 use memory::Pages;
 use placement::Replica;

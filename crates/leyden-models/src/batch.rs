@@ -55,6 +55,7 @@ pub struct Workspace {
     pub(crate) slots: Vec<(u32, u8)>,
     pub(crate) rotations: Vec<Rotation>,
     pub(crate) activations: Activations,
+    pub(crate) gated: Activations,
     pub(crate) routing: Routing,
     pub(crate) grouped: GroupedWork,
 }

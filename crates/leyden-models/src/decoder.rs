@@ -14,7 +14,7 @@ use crate::frequencies::Frequencies;
 use crate::layers::{FeedForward, GatedFeedForward, Layer, Linear, Mixture, Parts};
 use leyden_kernels::attention::{AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, KvType, attention};
 use leyden_kernels::matmul::{
-    Experts, PackedMatrix, Product, Write, multiply, multiply_experts, multiply_gated,
+    Experts, PackedMatrix, Product, Write, multiply, multiply_experts, multiply_gated_onto,
 };
 use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::{Rotation, rms_norm, rms_norm_in_place, rope, silu_mul};
@@ -276,21 +276,24 @@ impl Decoder {
     }
 
     fn feed_forward(&self, cpu: &Cpu, f: &GatedFeedForward, work: &mut Workspace) {
-        work.hidden.resize(work.stream.len() / self.config.width * self.config.ffn);
+        let (gate, up, down) = (&f.gate.weights, &f.up.weights, &f.down.weights);
         let plain = f.gate.bias.is_none() && f.up.bias.is_none();
-        if plain && f.gate.weights.grid() == f.up.weights.grid() {
-            let weights = &f.gate.weights;
-            work.activations.fill(cpu.tier(), cpu.pool(), weights.grid(), &work.normed, weights.k());
-            multiply_gated(cpu, &work.activations, weights, &f.up.weights, &mut work.hidden);
-        } else {
-            work.other.resize(work.hidden.len());
-            let products = [(&f.gate, &mut work.hidden[..]), (&f.up, &mut work.other[..])];
-            apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
-            let (up, ffn) = (&work.other, self.config.ffn);
-            cpu.for_rows(&mut work.hidden, ffn, |i, row| {
-                silu_mul(cpu.tier(), row, &up[i * ffn..(i + 1) * ffn]);
-            });
+        if plain && gate.grid() == up.grid() {
+            work.activations.fill(cpu.tier(), cpu.pool(), gate.grid(), &work.normed, gate.k());
+            let (input, gated) = (&work.activations, &mut work.gated);
+            multiply_gated_onto(cpu, input, gate, up, down.grid(), gated, &mut work.hidden);
+            let (bias, out) = (f.down.bias.as_deref(), &mut work.stream[..]);
+            multiply(cpu, gated, &mut [Product { weights: down, bias, out, write: Write::Add }]);
+            return;
         }
+        work.hidden.resize(work.stream.len() / self.config.width * self.config.ffn);
+        work.other.resize(work.hidden.len());
+        let products = [(&f.gate, &mut work.hidden[..]), (&f.up, &mut work.other[..])];
+        apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
+        let (up, ffn) = (&work.other, self.config.ffn);
+        cpu.for_rows(&mut work.hidden, ffn, |i, row| {
+            silu_mul(cpu.tier(), row, &up[i * ffn..(i + 1) * ffn]);
+        });
         let products = [(&f.down, &mut work.stream[..])];
         apply(cpu, &mut work.activations, &work.hidden, Write::Add, products);
     }

@@ -254,7 +254,7 @@ fn in_range(x: &[f32; 16]) -> [f32; 16] {
 #[inline(always)]
 fn quantise<I: Isa>(isa: I, x: &[f32; 32], codes: &mut [i8; 32]) -> u16 {
     let mut scale = [0.0; 16];
-    scale[0] = crate::activations::quantise_group(isa, x, codes);
+    scale[0] = crate::quantise::quantise_group(isa, x, codes);
     isa.f32_to_f16(&scale)[0]
 }
 

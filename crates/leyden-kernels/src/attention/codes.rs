@@ -8,9 +8,9 @@
 use super::cache::BLOCK_TOKENS;
 use super::loops::Row;
 use super::merge::Destination;
-use crate::activations::ROUND;
 use crate::isa::dot::{INTEGERS, Whole};
 use crate::isa::{Isa, prefetch};
+use crate::quantise::ROUND;
 
 /// Values that share a scale.
 pub(crate) const VALUES: usize = 32;

@@ -6,11 +6,12 @@ use super::loops::{Keys, Row, Values};
 use super::merge::{Merger, Piece, ROWS, Sink, Tops, padded};
 use crate::Cpu;
 use crate::Grid;
-use crate::activations::{Tile, quantise_column_a32};
+use crate::activations::Tile;
 use crate::isa::{Isa, Tier, dispatch, prefetch};
 use crate::matmul::MAX_COLUMNS;
 use crate::matmul::format::q8_0;
 use crate::memory::{Aligned, Disjoint};
+use crate::quantise::fill_a32;
 use std::ops::Range;
 
 /// The largest head size.
@@ -79,18 +80,11 @@ impl Queries {
                 let at = |values: usize| tile.start * values..tile.end * values;
                 let (codes, scales) = (&mut codes[at(dim)], &mut scales[at(dim / 32)]);
                 let sums = &mut sums[at(dim / 32)];
-                for (column, row) in tile.clone().enumerate() {
-                    let query = &task.queries[row * dim..(row + 1) * dim];
-                    quantise_column_a32(
-                        isa,
-                        query,
-                        (column, c),
-                        task.tier.level().run(c),
-                        codes,
-                        scales,
-                        sums,
-                    );
+                let mut columns = [&[][..]; MAX_COLUMNS];
+                for (row, query) in tile.clone().zip(&mut columns) {
+                    *query = &task.queries[row * dim..(row + 1) * dim];
                 }
+                fill_a32(isa, &columns[..c], task.tier.level().run(c), codes, scales, sums);
             }
             return Queries::Codes { codes, scales, sums };
         }

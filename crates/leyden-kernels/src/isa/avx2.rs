@@ -89,6 +89,11 @@ impl Isa for Avx2 {
         }
     }
     #[inline(always)]
+    fn store_fours(self, codes: &[i8; 16], out: &mut [i8], stride: usize) {
+        // SAFETY: the token proves AVX2.
+        unsafe { super::x86::store_fours(codes, out, stride) }
+    }
+    #[inline(always)]
     fn sum_codes(self, codes: &[i8; 16]) -> i32 {
         // SAFETY: the token proves AVX2.
         unsafe { super::x86::sum_codes(codes) }

@@ -203,6 +203,13 @@ pub(crate) trait Isa: Copy {
     fn sum_codes(self, codes: &[i8; 16]) -> i32 {
         codes.iter().map(|&v| i32::from(v)).sum()
     }
+    /// Writes sixteen codes by fours, each `stride` behind the one before, into as much as that takes.
+    #[inline(always)]
+    fn store_fours(self, codes: &[i8; 16], out: &mut [i8], stride: usize) {
+        for (four, out) in codes.as_chunks::<4>().0.iter().zip(out.chunks_mut(stride)) {
+            out[..4].copy_from_slice(four);
+        }
+    }
     /// The sums of the first and of the last 16 of 32 codes: of the first two of each four, and of the others.
     #[inline(always)]
     fn sums_of_lanes(self, codes: &[i8; 32]) -> [[i32; 2]; 2] {

@@ -15,9 +15,9 @@
 
 use super::family::{A, Codes, Factors, NO_NORMS, OF_BLOCKS, Simple, Super, norms_of, prefetch};
 use super::format::ROWS;
-use crate::activations::SHIFT;
 use crate::isa::Starts;
 use crate::isa::dot::{Dot, INTEGERS, Whole};
+use crate::quantise::SHIFT;
 use std::marker::PhantomData;
 
 /// Bytes of 32 codes of 16 rows, and of 16 floats.

@@ -270,7 +270,7 @@ pub(super) fn prefetch<D: Dot, F: Codes>(d: D, w: *const u8, g: usize) {
     }
 }
 
-/// The largest of a tile's [`Peaks::sums`](crate::activations::Peaks) with which the sums of one block of a super format
+/// The largest of a tile's [`Peaks::sums`](crate::quantise::Peaks) with which the sums of one block of a super format
 /// fit 16 bits, and which of them that is. With `starts` the sums are of codes as they are meant, else as they are stored.
 const fn fit<F: Super>(starts: bool) -> (i32, usize) {
     let (codes, signed) = match (starts, F::SIGNED) {

@@ -5,9 +5,10 @@
 //! panels of one expert, one of the second the same few panels of every expert in turn. The latter owns its rows of
 //! the output, so a token's experts are added by one task, in ascending order of their indices, whatever the batch.
 
+use super::gated::gated_on;
 use super::output::Output;
 use super::routing::Routing;
-use super::{ALONE, MAX_COLUMNS, PackedMatrix, ROWS, TILE, Write, chunk_panels, for_tile_indices, gated_on};
+use super::{ALONE, MAX_COLUMNS, PackedMatrix, ROWS, TILE, Write, chunk_panels, for_tile_indices};
 use crate::Cpu;
 use crate::activations::Activations;
 use crate::isa::{Isa, dispatch};

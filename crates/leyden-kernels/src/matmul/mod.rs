@@ -10,9 +10,8 @@
 
 use crate::activations::{Activations, Tile};
 use crate::error::Error;
-use crate::isa::{Isa, Level, Tier, dispatch};
+use crate::isa::{Level, Tier};
 use crate::memory::{Disjoint, HugeBuf};
-use crate::ops::silu16;
 use crate::{Cpu, Grid};
 use format::{EXACT, FORMATS, Format, ROWS};
 use leyden_tensor::{DType, FileBytes, TensorView};
@@ -24,12 +23,14 @@ pub(crate) mod expanded;
 pub(crate) mod family;
 pub(crate) mod floats;
 pub(crate) mod format;
+mod gated;
 mod grouped;
 mod kept;
 pub(crate) mod many;
 mod output;
 mod routing;
 
+pub use gated::{multiply_gated, multiply_gated_onto};
 pub use grouped::{Experts, GroupedWork, multiply_experts};
 pub use kept::{CHECKED_BYTES, Kept, LAYOUT};
 pub use routing::Routing;
@@ -320,85 +321,6 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
         });
     };
     if macs < ALONE { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
-}
-
-/// `out = silu(gate x) * (up x)`, one row of `gate.rows()` values per column.
-///
-/// # Panics
-/// If the matrices differ in shape or grid, do not fit the batch, or `out` has the wrong length.
-pub fn multiply_gated(
-    cpu: &Cpu,
-    input: &Activations,
-    gate: &PackedMatrix,
-    up: &PackedMatrix,
-    out: &mut [f32],
-) {
-    check(gate, input);
-    check(up, input);
-    assert_eq!(gate.rows, up.rows, "gate and up have the same rows");
-    assert_eq!(out.len(), gate.rows * input.n, "output of a gated product");
-    let rows = gate.rows;
-    let macs = 2 * rows * gate.k * input.n;
-    // What one of them takes together the other may take one by one.
-    let together =
-        [gate, up].map(|w| together(w, input.tier(), input.tiles())).into_iter().max().unwrap_or(1);
-    let chunk = chunk_panels(cpu, 2 * gate.panels(), together, macs);
-    let panels = gate.panels();
-    let tasks = panels.div_ceil(chunk);
-    let out = Output::new(out, rows, None, Write::Set);
-    let work = |task: usize| {
-        let panels = task * chunk..((task + 1) * chunk).min(panels);
-        let out = out.of_task();
-        if let Some(tile) = only_tile(input, together) {
-            let (mut g, mut u) = ([0.0; MAX_COLUMNS * ROWS], [0.0; MAX_COLUMNS * ROWS]);
-            let [gate, up] = [gate, up].map(|w| w.by_tile(input.tier(), &tile));
-            for panels in several(panels, tile.c) {
-                // One matrix and then the other: memory gives one stream of weights faster than two in turns.
-                for (p, g) in panels.clone().zip(g.chunks_exact_mut(tile.c * ROWS)) {
-                    gate(p, g);
-                }
-                for (p, u) in panels.clone().zip(u.chunks_exact_mut(tile.c * ROWS)) {
-                    up(p, u);
-                }
-                gated_on(cpu.tier(), &mut g, &u, panels.len() * tile.c);
-                // SAFETY: (column, panel) pairs belong to one task each.
-                unsafe { out.write(cpu.tier(), panels, 0..tile.c, &g) };
-            }
-            return;
-        }
-        let mut g = [0.0; TILE];
-        let mut u = [0.0; TILE];
-        let others = chunk * (cpu.pool().members() - 1);
-        let [mut gate, mut up] =
-            [gate, up].map(|w| Panels::new(w, input.tier(), panels.clone(), others, input.tiles()));
-        // Panels of two matrices share the cache.
-        let at_once = [&gate, &up].iter().filter_map(|w| w.at_once()).min();
-        let visits = (at_once.map(|n| n.div_ceil(2).next_multiple_of(together)), together);
-        for_tile_indices(input, 0..input.tiles(), panels, visits, |panels, t| {
-            let (first, end) = input.bounds(t);
-            out.fetch(&panels, first..end);
-            gate.tile(panels.clone(), input, t, &mut g);
-            up.tile(panels.clone(), input, t, &mut u);
-            gated_on(cpu.tier(), &mut g, &u, panels.len() * (end - first));
-            // SAFETY: as above.
-            unsafe { out.write(cpu.tier(), panels, first..end, &g) };
-        });
-    };
-    if macs < ALONE { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
-}
-
-#[inline(always)]
-fn gated<I: Isa>(_isa: I, g: &mut [f32], u: &[f32], c: usize) {
-    for (g, u) in g.as_chunks_mut::<16>().0.iter_mut().zip(u.as_chunks::<16>().0).take(c) {
-        let s = silu16(g);
-        for i in 0..16 {
-            g[i] = s[i] * u[i];
-        }
-    }
-}
-
-dispatch! {
-    fn gated_on => gated(g: &mut [f32], u: &[f32], c: usize)
 }
 
 fn check(w: &PackedMatrix, input: &Activations) {

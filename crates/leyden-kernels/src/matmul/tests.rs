@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::Activations;
-use crate::activations::quantise_group;
 use crate::isa::scalar::Scalar;
 use crate::memory::Aligned;
+use crate::quantise::quantise_group;
 use format::TileFn;
 use leyden_tensor::quant;
 use many::Many;
@@ -369,6 +369,50 @@ fn gated_products_have_the_same_bits_however_many_threads_share_them() {
         for tier in Tier::available() {
             for threads in [1, 2, 8] {
                 assert!(gated(tier, threads) == want, "{gate}, {up} x {n} on {} x{threads}", tier.level());
+            }
+        }
+    }
+}
+
+#[test]
+fn gated_products_are_quantised_as_their_floats_would_be() {
+    let mut rng = Rng(37);
+    // Grids whose groups the rows are, and more than whole units; floats of rows that are no whole panels.
+    let grids = [(Grid::A32, 544), (Grid::A128, 640), (Grid::F32, 521), (Grid::BF16, 521), (Grid::A32, 2080)];
+    for (gate, up, k) in
+        [(DType::Q8_0, DType::Q8_0, 64), (DType::Q4K, DType::Q6K, 256), (DType::F16, DType::F16, 33)]
+    {
+        for (grid, rows) in grids {
+            let shape = [rows, k];
+            let files = [gate, up].map(|dtype| weights(dtype, rows, k, Fill::Random, &mut rng));
+            for n in [1, 5, 47] {
+                let x: Vec<f32> = (0..n * k).map(|_| rng.float()).collect();
+                for (tier, threads) in Tier::available().into_iter().flat_map(|tier| [(tier, 1), (tier, 3)]) {
+                    let cpu = Cpu::new(tier, threads).unwrap();
+                    let [gate, up] = [(gate, &files[0]), (up, &files[1])].map(|(dtype, bytes)| {
+                        PackedMatrix::pack(&cpu, &TensorView::new("w", dtype, &shape, bytes).unwrap())
+                            .unwrap()
+                    });
+                    let mut input = Activations::default();
+                    input.fill(tier, cpu.pool(), gate.grid(), &x, k);
+                    let mut floats = vec![0.0; rows * n];
+                    multiply_gated(&cpu, &input, &gate, &up, &mut floats);
+                    let (mut want, mut got) = (Activations::default(), Activations::default());
+                    want.fill(tier, cpu.pool(), grid, &floats, rows);
+                    // What an earlier batch left does not matter.
+                    got.fill(tier, cpu.pool(), grid, &vec![1e9; rows * (n + 1)], rows);
+                    multiply_gated_onto(&cpu, &input, &gate, &up, grid, &mut got, &mut Aligned::default());
+                    assert_eq!(want.tiles(), got.tiles());
+                    for t in 0..want.tiles() {
+                        let [want, got] = [&want, &got].map(|all| format!("{:?}", all.tile(t)));
+                        assert!(
+                            want == got,
+                            "{} x {n} for {grid:?}, {} x{threads}",
+                            gate.dtype(),
+                            tier.level()
+                        );
+                    }
+                }
             }
         }
     }

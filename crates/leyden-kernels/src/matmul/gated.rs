@@ -1,0 +1,224 @@
+//! The gated products of feed-forward layers: `silu(gate x) * (up x)`, without storing either factor.
+//!
+//! [`multiply_gated`] writes floats. Of a prompt they are many megabytes, written to memory and read again to be quantised for
+//! the product that follows. [`multiply_gated_onto`] quantises them where they are computed: a task's panels by
+//! [`UNIT`], whose results of all columns stay in the second cache until they are whole groups.
+
+use super::format::ROWS;
+use super::many::{Panels, together};
+use super::output::Output;
+use super::{
+    ALONE, MAX_COLUMNS, PackedMatrix, TILE, Write, check, chunk_panels, for_tile_indices, only_tile, several,
+};
+use crate::activations::Activations;
+use crate::isa::{Isa, dispatch};
+use crate::memory::Aligned;
+use crate::ops::silu16;
+use crate::{Cpu, Grid};
+use std::cell::Cell;
+use std::ops::Range;
+
+/// Panels whose results are quantised together: a whole number of groups of every grid.
+const UNIT: usize = 8;
+
+/// Units for each member of a team, at least: with fewer it would not be busy to the end.
+const UNITS_PER_MEMBER: usize = 4;
+
+thread_local! {
+    /// What the last task of this thread kept its results in.
+    static STAGE: Cell<Aligned<f32>> = Cell::default();
+}
+
+/// `out = silu(gate x) * (up x)`, one row of `gate.rows()` values per column.
+///
+/// # Panics
+/// If the matrices differ in shape or grid, do not fit the batch, or `out` has the wrong length.
+pub fn multiply_gated(
+    cpu: &Cpu,
+    input: &Activations,
+    gate: &PackedMatrix,
+    up: &PackedMatrix,
+    out: &mut [f32],
+) {
+    check_both(gate, up, input);
+    assert_eq!(out.len(), gate.rows * input.n, "output of a gated product");
+    let rows = gate.rows;
+    let macs = 2 * rows * gate.k * input.n;
+    let together = together_of(&[gate, up], input);
+    let chunk = chunk_panels(cpu, 2 * gate.panels(), together, macs);
+    let panels = gate.panels();
+    let tasks = panels.div_ceil(chunk);
+    let out = Output::new(out, rows, None, Write::Set);
+    let work = |task: usize| {
+        let panels = task * chunk..((task + 1) * chunk).min(panels);
+        let out = out.of_task();
+        if let Some(tile) = only_tile(input, together) {
+            let (mut g, mut u) = ([0.0; MAX_COLUMNS * ROWS], [0.0; MAX_COLUMNS * ROWS]);
+            let [gate, up] = [gate, up].map(|w| w.by_tile(input.tier(), &tile));
+            for panels in several(panels, tile.c) {
+                // One matrix and then the other: memory gives one stream of weights faster than two in turns.
+                for (p, g) in panels.clone().zip(g.chunks_exact_mut(tile.c * ROWS)) {
+                    gate(p, g);
+                }
+                for (p, u) in panels.clone().zip(u.chunks_exact_mut(tile.c * ROWS)) {
+                    up(p, u);
+                }
+                gated_on(cpu.tier(), &mut g, &u, panels.len() * tile.c);
+                // SAFETY: (column, panel) pairs belong to one task each.
+                unsafe { out.write(cpu.tier(), panels, 0..tile.c, &g) };
+            }
+            return;
+        }
+        let mut g = [0.0; TILE];
+        let mut u = [0.0; TILE];
+        let others = chunk * (cpu.pool().members() - 1);
+        let [mut gate, mut up] =
+            [gate, up].map(|w| Panels::new(w, input.tier(), panels.clone(), others, input.tiles()));
+        let visits = visits(&[&gate, &up], together);
+        for_tile_indices(input, 0..input.tiles(), panels, visits, |panels, t| {
+            let (first, end) = input.bounds(t);
+            out.fetch(&panels, first..end);
+            gate.tile(panels.clone(), input, t, &mut g);
+            up.tile(panels.clone(), input, t, &mut u);
+            gated_on(cpu.tier(), &mut g, &u, panels.len() * (end - first));
+            // SAFETY: as above.
+            unsafe { out.write(cpu.tier(), panels, first..end, &g) };
+        });
+    };
+    if macs < ALONE { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
+}
+
+#[inline(always)]
+fn gated<I: Isa>(_isa: I, g: &mut [f32], u: &[f32], c: usize) {
+    for (g, u) in g.as_chunks_mut::<16>().0.iter_mut().zip(u.as_chunks::<16>().0).take(c) {
+        *g = product(g, u);
+    }
+}
+
+dispatch! {
+    pub(super) fn gated_on => gated(g: &mut [f32], u: &[f32], c: usize)
+}
+
+fn check_both(gate: &PackedMatrix, up: &PackedMatrix, input: &Activations) {
+    check(gate, input);
+    check(up, input);
+    assert_eq!(gate.rows, up.rows, "gate and up have the same rows");
+}
+
+/// Panels that meet a tile together: what one matrix takes together the other may take one by one.
+fn together_of(both: &[&PackedMatrix; 2], input: &Activations) -> usize {
+    both.map(|w| together(w, input.tier(), input.tiles())).into_iter().max().unwrap_or(1)
+}
+
+/// How panels are visited where those of two matrices share the cache.
+fn visits(both: &[&Panels<'_>; 2], together: usize) -> (Option<usize>, usize) {
+    let at_once = both.iter().filter_map(|w| w.at_once()).min();
+    (at_once.map(|n| n.div_ceil(2).next_multiple_of(together)), together)
+}
+
+/// As [`multiply_gated`], for a product with weights of `grid`, onto `out`. `room` is for results that are not quantised at
+/// once: those of few columns, and of matrices with too few rows for the team.
+///
+/// # Panics
+/// If the matrices differ in shape or grid, do not fit the batch, or their rows are no whole number of groups.
+pub fn multiply_gated_onto(
+    cpu: &Cpu,
+    input: &Activations,
+    gate: &PackedMatrix,
+    up: &PackedMatrix,
+    grid: Grid,
+    out: &mut Activations,
+    room: &mut Aligned<f32>,
+) {
+    const { assert!(UNIT * ROWS == 128, "whole groups") };
+    check_both(gate, up, input);
+    let (rows, panels, tier) = (gate.rows, gate.panels(), cpu.tier());
+    if input.tiles() < 2 || panels < UNIT * UNITS_PER_MEMBER * cpu.pool().members() {
+        room.resize(rows * input.n);
+        multiply_gated(cpu, input, gate, up, room);
+        out.fill(tier, cpu.pool(), grid, room, rows);
+        return;
+    }
+    let macs = 2 * rows * gate.k * input.n;
+    let together = together_of(&[gate, up], input);
+    let chunk = chunk_panels(cpu, 2 * panels, together, macs).next_multiple_of(UNIT);
+    let tiles = Activations::tiles_of(tier.level(), grid, 0, input.n);
+    let filling = out.begin(tier, grid, rows, tiles);
+    cpu.pool().run(panels.div_ceil(chunk), |task| {
+        let panels = task * chunk..((task + 1) * chunk).min(panels);
+        let mut stage = STAGE.take();
+        stage.resize(input.n * UNIT * ROWS);
+        let (mut g, mut u) = ([0.0; TILE], [0.0; TILE]);
+        let others = chunk * (cpu.pool().members() - 1);
+        let [mut gate, mut up] =
+            [gate, up].map(|w| Panels::new(w, input.tier(), panels.clone(), others, input.tiles()));
+        let visits = visits(&[&gate, &up], together);
+        for start in panels.clone().step_by(UNIT) {
+            let unit = start..panels.end.min(start + UNIT);
+            let values = unit.start * ROWS..rows.min(unit.end * ROWS);
+            let width = values.len();
+            for_tile_indices(input, 0..input.tiles(), unit, visits, |panels, t| {
+                let (first, end) = input.bounds(t);
+                gate.tile(panels.clone(), input, t, &mut g);
+                up.tile(panels.clone(), input, t, &mut u);
+                let place = (panels.start - start) * ROWS..width.min((panels.end - start) * ROWS);
+                let staged = &mut stage[first * width..end * width];
+                gated_rows_on(tier, &g, &u, staged, (width, end - first), place);
+            });
+            for (t, &(first, end)) in filling.bounds().iter().enumerate() {
+                filling.fetch(t + 1, values.clone());
+                // SAFETY: each task has panels of its own, and so values.
+                let mut part = unsafe { filling.part(t, values.clone()) };
+                let mut columns = [&[][..]; MAX_COLUMNS];
+                for (x, staged) in
+                    columns.iter_mut().zip(stage[first * width..end * width].chunks_exact(width))
+                {
+                    *x = staged;
+                }
+                part.fill(&columns[..end - first]);
+            }
+        }
+        STAGE.set(stage);
+    });
+}
+
+/// `silu(g) * u` of some panels and columns, both `[panel][column][16]`, to `place` of rows of `width` values, one for each
+/// column.
+#[inline(always)]
+fn gated_rows<I: Isa>(
+    _isa: I,
+    g: &[f32],
+    u: &[f32],
+    out: &mut [f32],
+    (width, columns): (usize, usize),
+    place: Range<usize>,
+) {
+    let (g, u) = (g.as_chunks::<ROWS>().0, u.as_chunks::<ROWS>().0);
+    for (column, row) in out.chunks_exact_mut(width).enumerate().take(columns) {
+        let (whole, rest) = row[place.clone()].as_chunks_mut::<ROWS>();
+        for (p, out) in whole.iter_mut().enumerate() {
+            *out = product(&g[p * columns + column], &u[p * columns + column]);
+        }
+        if !rest.is_empty() {
+            let i = whole.len() * columns + column;
+            rest.copy_from_slice(&product(&g[i], &u[i])[..rest.len()]);
+        }
+    }
+}
+
+/// A function, as a closure would not be compiled for the instruction set.
+#[inline(always)]
+fn product(g: &[f32; ROWS], u: &[f32; ROWS]) -> [f32; ROWS] {
+    let s = silu16(g);
+    std::array::from_fn(|i| s[i] * u[i])
+}
+
+dispatch! {
+    fn gated_rows_on => gated_rows(
+        g: &[f32],
+        u: &[f32],
+        out: &mut [f32],
+        columns: (usize, usize),
+        place: Range<usize>,
+    )
+}
