@@ -46,7 +46,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "N")]
     threads: Option<usize>,
     /// MiB of each type's weights, in copies that take turns, so that they come from memory as a model's do; by
-    /// default twice the last cache, at most 1024; 0 for one copy
+    /// default sixteen times the last cache, at most 1024; 0 for one copy
     #[arg(long, value_name = "MIB")]
     weights_mib: Option<usize>,
     /// Samples of each product; fewer, but three, where they take more than half a second
@@ -80,6 +80,9 @@ impl FromStr for Shape {
 const MOST: usize = 1 << 20;
 /// The most weights of a matrix, and values of a batch or result.
 const MOST_VALUES: usize = 1 << 30;
+/// Times the last cache that copies take by default: of weights of twice its size, read again and again, a quarter came from a cache of 32
+/// MiB, of sixteen times none that shows.
+const CACHES: usize = 16;
 /// The most MiB of copies by default.
 const MOST_MIB: usize = 1024;
 
@@ -141,7 +144,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     check(args, threads, &types)?;
     let picked = Cpu::default_tier().map_err(Failure::usage)?;
     let cache_bytes = cache_bytes();
-    let weights_mib = args.weights_mib.unwrap_or_else(|| (cache_bytes.saturating_mul(2) >> 20).min(MOST_MIB));
+    let weights_mib =
+        args.weights_mib.unwrap_or_else(|| (cache_bytes.saturating_mul(CACHES) >> 20).min(MOST_MIB));
 
     let bar =
         Bar::new(Machine::steps(&tiers, threads) + types.len() * (1 + tiers.len() * args.columns.len()));
