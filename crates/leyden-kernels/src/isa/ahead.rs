@@ -45,13 +45,19 @@ pub(super) fn prefetch_weights(near: bool, p: *const u8) {
     if near { prefetch_near(p) } else { prefetch(p) }
 }
 
-/// Asks for what follows the line of weights at `p` where one reads so many streams of them side by side, and with `twice` half way
-/// again: a processor that has too many lines on their way drops what it is asked for.
+/// Columns up to which a core waits for weights rather than for its multipliers.
+pub(crate) const FEW: usize = 4;
+
+/// Asks for what follows the line of weights at `p` where one reads so many streams of them side by side, and with `again` first twice as
+/// far ahead and last half way: a processor that has too many lines on their way drops what it is asked for.
 #[inline(always)]
-pub(super) fn prefetch_following(near: bool, twice: bool, p: *const u8, streams: usize) {
+pub(super) fn prefetch_following(near: bool, again: bool, p: *const u8, streams: usize) {
     let ahead = if near { AHEAD_NEAR } else { AHEAD } / streams;
+    if again {
+        prefetch_weights(near, p.wrapping_add(2 * ahead));
+    }
     prefetch_weights(near, p.wrapping_add(ahead));
-    if twice {
+    if again {
         prefetch_weights(near, p.wrapping_add(ahead / 2));
     }
 }

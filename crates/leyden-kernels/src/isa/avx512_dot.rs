@@ -132,7 +132,7 @@ impl<const NEAR: bool, const SHARED: bool> Dot for Avx512Dot<NEAR, SHARED> {
     const PARTS_TOGETHER: usize = 8;
     const BRAIN_PAIRS: bool = true;
     const NEAR: bool = NEAR;
-    const TWICE: bool = !NEAR;
+    const AGAIN: bool = !NEAR;
     const SHARED: bool = SHARED;
 
     super::x86::unsigned_products!();

@@ -5,7 +5,7 @@
 //! have, in the same order.
 
 use super::Starts;
-use super::ahead::prefetch_following;
+use super::ahead::{FEW, prefetch_following};
 use super::avx512_dot::Avx512Dot;
 use super::dot::{Dot, Unpack};
 use crate::matmul::format::ROWS;
@@ -100,10 +100,10 @@ impl Dot for Avx512Pair {
         both_at!(self, |one, i| one.load(p.add(i * self.panel)))
     }
     #[inline(always)]
-    fn prefetch_following(self, p: *const u8) {
+    fn prefetch_following(self, p: *const u8, columns: usize) {
         for panel in 0..Self::PANELS {
             let p = p.wrapping_add(panel * self.panel);
-            prefetch_following(Self::NEAR, Self::TWICE, p, Self::PANELS);
+            prefetch_following(Self::NEAR, Self::AGAIN && columns <= FEW, p, Self::PANELS);
         }
     }
     #[inline(always)]

@@ -10,7 +10,7 @@
 //! Every method is `#[inline(always)]` and is only called inside a function compiled for the instruction set.
 
 use super::Starts;
-use super::ahead::{prefetch_following, prefetch_weights};
+use super::ahead::{FEW, prefetch_following, prefetch_weights};
 use std::ops::Range;
 
 /// How a format's codes of 32 values of 16 rows become bytes.
@@ -61,9 +61,10 @@ pub(crate) trait Dot: Copy {
 
     /// Whether weights are fetched ahead into the first cache ([`super::Tier`]).
     const NEAR: bool = false;
-    /// Whether they are asked for a second time on the way: a core of Zen 4 otherwise waited for a seventh of its time with Q4_0 and
-    /// Q8_0, and with AVX2, which takes more instructions, it does not.
-    const TWICE: bool = false;
+    /// Whether those that [`FEW`](super::FEW) columns meet are asked for again, further ahead and on the way: a core of Zen 4 otherwise
+    /// waited for a seventh to a fifth of its time, and with AVX2, which takes more instructions, it does not. Eight columns of Q8_0
+    /// lost a thirtieth by it.
+    const AGAIN: bool = false;
     /// Columns in one [`Dot::Part`].
     const COLUMNS: usize;
     /// Panels that are multiplied together. Vectors then hold 16 rows of each, and a pointer is to those of the first.
@@ -111,10 +112,10 @@ pub(crate) trait Dot: Copy {
     fn prefetch(self, p: *const u8) {
         prefetch_weights(Self::NEAR, p);
     }
-    /// Asks for what follows the line of weights at `p`, of every panel.
+    /// Asks for what follows the line of weights at `p`, of every panel, which so many columns meet.
     #[inline(always)]
-    fn prefetch_following(self, p: *const u8) {
-        prefetch_following(Self::NEAR, Self::TWICE, p, 1);
+    fn prefetch_following(self, p: *const u8, columns: usize) {
+        prefetch_following(Self::NEAR, Self::AGAIN && columns <= FEW, p, 1);
     }
     /// Bits of every code under `mask`.
     fn and(self, a: Self::Codes, mask: u8) -> Self::Codes;

@@ -97,7 +97,7 @@ macro_rules! unsigned_products {
             a: *const i8,
         ) {
             let shift = SIGNED && !U::APART;
-            if U::LINES && Self::TWICE && P == 1 && C <= 4 {
+            if U::LINES && Self::AGAIN && P == 1 && C <= $crate::isa::FEW {
                 // Few columns wait for memory, and that is faster in order of addresses. Each line's k-group and the one four behind
                 // are asked for at both: with half as many hints a core of Zen 4 read 28 instead of 33 GB/s.
                 for g in groups.clone() {

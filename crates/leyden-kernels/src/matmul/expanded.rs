@@ -159,7 +159,7 @@ const fn shift<D: Dot, F: Codes>() -> u8 {
 #[inline(always)]
 unsafe fn block<D: Dot, F: Codes>(d: D, w: *const u8, out: *mut u8, shift: u8, scales: Option<D::Pairs>) {
     for g in 0..4 {
-        prefetch::<D, F>(d, w, g);
+        prefetch::<D, F>(d, w, g, 1);
         // SAFETY: the caller's promise.
         unsafe {
             let (low, high) = F::pair(d, w, g);

@@ -186,7 +186,7 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
         // As the codes' lines ask for what follows them, so must those of the scales, or as many of the codes' are asked for by
         // none: a core of Zen 5 then read Q4_0 at three quarters of the rate of Q4_K.
         for at in (0..first).step_by(64) {
-            d.prefetch_following(panel.as_ptr().wrapping_add(at));
+            d.prefetch_following(panel.as_ptr().wrapping_add(at), C);
         }
     }
     let mut y = [d.zeros(); C];
@@ -209,7 +209,7 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
                     }
                 }
                 let groups = chunk * steps..(chunk + 1) * steps;
-                d.products::<Stream<F>, SIGNED, C, 1>(std::array::from_mut(&mut s), groups, w, a);
+                d.products::<Stream<F, C>, SIGNED, C, 1>(std::array::from_mut(&mut s), groups, w, a);
                 for c in 0..C {
                     total[c] = d.add::<SIGNED>(total[c], s[c]);
                 }
@@ -243,16 +243,16 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
 
 /// The codes of a format, fetched ahead unless they were taken apart just now. However many columns there are: without it a
 /// Zen 5 core multiplied eight columns at half the rate.
-struct Stream<F>(PhantomData<F>);
+struct Stream<F, const C: usize>(PhantomData<F>);
 
-impl<F: Codes> Unpack for Stream<F> {
+impl<F: Codes, const C: usize> Unpack for Stream<F, C> {
     const APART: bool = F::APART;
     const LINES: bool = F::BYTES == 32 * ROWS;
 
     #[inline(always)]
     unsafe fn pair<D: Dot>(d: D, w: *const u8, g: usize) -> (D::Codes, D::Codes) {
         if !F::APART {
-            prefetch::<D, F>(d, w, g);
+            prefetch::<D, F>(d, w, g, C);
         }
         // SAFETY: the caller's promise.
         unsafe { F::pair(d, w, g) }
@@ -261,11 +261,11 @@ impl<F: Codes> Unpack for Stream<F> {
 
 /// Fetches ahead the share of step `g` of a block's codes. A Zen 5 core read a tenth slower when a block's were asked for at once.
 #[inline(always)]
-pub(super) fn prefetch<D: Dot, F: Codes>(d: D, w: *const u8, g: usize) {
+pub(super) fn prefetch<D: Dot, F: Codes>(d: D, w: *const u8, g: usize, columns: usize) {
     let share = F::BYTES / 4;
     let mut at = 0;
     while at < share {
-        d.prefetch_following(w.wrapping_add(g * share + at));
+        d.prefetch_following(w.wrapping_add(g * share + at), columns);
         at += 64;
     }
 }
@@ -350,7 +350,7 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
                 // The factors lie before the codes, which are fetched as they are used.
                 let factors = F::panel_bytes(256).unwrap_or(0).saturating_sub(8 * F::BYTES);
                 for at in (0..factors).step_by(64) {
-                    d.prefetch_following(f.codes.wrapping_sub(factors).wrapping_add(at));
+                    d.prefetch_following(f.codes.wrapping_sub(factors).wrapping_add(at), C);
                 }
             }
             for half in 0..2 {
@@ -460,7 +460,7 @@ unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: u
             let w = f.codes.add(b * F::BYTES);
             let a = codes_at::<D>(t, sb * 8 + b, columns);
             if D::WIDTH == 2 {
-                d.products::<Stream<F>, SIGNED, C, 1>(std::array::from_mut(&mut sums), 0..4, w, a);
+                d.products::<Stream<F, C>, SIGNED, C, 1>(std::array::from_mut(&mut sums), 0..4, w, a);
                 continue;
             }
             let starts = begin.then(|| t.starts.as_ptr().add((sb * 8 + b) * D::STARTS.of_block() * columns));
@@ -517,10 +517,10 @@ unsafe fn shared<D: Dot, F: Super, const SIGNED: bool, const C: usize>(
                 }
             }
             let first = if F::PARTS == 1 {
-                d.products::<Stream<F>, SIGNED, C, 1>(std::array::from_mut(&mut s), 0..4, w, a);
+                d.products::<Stream<F, C>, SIGNED, C, 1>(std::array::from_mut(&mut s), 0..4, w, a);
                 b
             } else {
-                s = d.products_of_part::<Stream<F>, SIGNED, C, false>(s, w, a);
+                s = d.products_of_part::<Stream<F, C>, SIGNED, C, false>(s, w, a);
                 2 * b
             };
             for c in 0..C {
@@ -528,9 +528,9 @@ unsafe fn shared<D: Dot, F: Super, const SIGNED: bool, const C: usize>(
             }
             if F::PARTS == 1 {
                 let (w, a) = (w.add(F::BYTES), codes_at::<D>(t, sb * 8 + b + 1, columns));
-                d.products::<Stream<F>, SIGNED, C, 1>(std::array::from_mut(&mut s), 0..4, w, a);
+                d.products::<Stream<F, C>, SIGNED, C, 1>(std::array::from_mut(&mut s), 0..4, w, a);
             } else {
-                s = d.products_of_part::<Stream<F>, SIGNED, C, true>(s, w, a);
+                s = d.products_of_part::<Stream<F, C>, SIGNED, C, true>(s, w, a);
             }
             let scales = d.pairs(F::scale(d, f, first + 1), F::scale(d, f, first), F::SIGNED_SCALES);
             for c in 0..C {
@@ -569,12 +569,12 @@ unsafe fn block<D: Dot, F: Codes, const SIGNED: bool, const HOW: u8, const C: us
             }
         }
         // SAFETY: the caller's promise.
-        let low = unsafe { d.products_of_part::<Stream<F>, SIGNED, C, false>(from[0], w, a) };
+        let low = unsafe { d.products_of_part::<Stream<F, C>, SIGNED, C, false>(from[0], w, a) };
         for c in 0..C {
             total[c] = d.add_scaled::<SIGNED, HOW>(total[c], low[c], scale[0]);
         }
         // SAFETY: the caller's promise.
-        let high = unsafe { d.products_of_part::<Stream<F>, SIGNED, C, true>(from[1], w, a) };
+        let high = unsafe { d.products_of_part::<Stream<F, C>, SIGNED, C, true>(from[1], w, a) };
         for c in 0..C {
             total[c] = d.add_scaled::<SIGNED, HOW>(total[c], high[c], scale[P - 1]);
         }
@@ -591,7 +591,7 @@ unsafe fn block<D: Dot, F: Codes, const SIGNED: bool, const HOW: u8, const C: us
         }
         let groups = chunk * steps..(chunk + 1) * steps;
         // SAFETY: the caller's promise covers every step.
-        unsafe { d.products::<Stream<F>, SIGNED, C, P>(&mut s, groups, w, a) };
+        unsafe { d.products::<Stream<F, C>, SIGNED, C, P>(&mut s, groups, w, a) };
         for p in 0..P {
             for c in 0..C {
                 total[c] = d.add_scaled::<SIGNED, HOW>(total[c], s[p][c], scale[p]);

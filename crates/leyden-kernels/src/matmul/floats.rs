@@ -96,7 +96,7 @@ pub(crate) fn floats<D: Dot, F: Steps<D>, const C: usize>(
         // A number of steps that the compiler knows makes a loop without bookkeeping.
         if all - done >= chain_steps {
             for line in (0..chain_steps).step_by(together) {
-                d.prefetch_following(w.wrapping_add(line * step_bytes));
+                d.prefetch_following(w.wrapping_add(line * step_bytes), C);
                 // Those of few columns stay in a cache.
                 if C > 2 {
                     let x_line = x.wrapping_add(line * F::VALUES * columns).cast::<u8>();
@@ -131,10 +131,10 @@ pub(crate) fn floats<D: Dot, F: Steps<D>, const C: usize>(
 }
 
 /// How many chains of so many bytes are computed side by side. A processor that foresees what is read next does so page by page: of
-/// two streams in one page a core of Zen 4 read a seventh less. Of one stream that is asked for twice it read a twentieth to a tenth
+/// two streams in one page a core of Zen 4 read a seventh less. Of one stream that is asked for again it read a twentieth to a tenth
 /// more than of two in two pages, of four in four pages an eighth more.
 const fn streams<D: Dot>(bytes: usize) -> usize {
-    match (bytes < 4096, D::TWICE) {
+    match (bytes < 4096, D::AGAIN) {
         (true, true) => 1,
         (true, false) => 2,
         (false, _) => CHAINS,

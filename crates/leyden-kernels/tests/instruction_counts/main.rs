@@ -76,17 +76,17 @@ const PRODUCTS: &[Products] = &[
         level: Level::Avx512,
         columns: [1, 12],
         formats: &[
-            (DType::Q4K, [523, 1865]),
-            (DType::Q5K, [691, 2696]),
-            (DType::Q6K, [766, 2708]),
-            (DType::Q8_0, [539, 1739]),
-            (DType::Q4_0, [411, 1739]),
-            (DType::IQ4XS, [505, 2104]),
-            (DType::F16, [1488, 4796]),
-            (DType::BF16, [2144, 5196]),
+            (DType::Q4K, [557, 1865]),
+            (DType::Q5K, [759, 2696]),
+            (DType::Q6K, [835, 2708]),
+            (DType::Q8_0, [671, 1739]),
+            (DType::Q4_0, [447, 1739]),
+            (DType::IQ4XS, [541, 2104]),
+            (DType::F16, [1616, 4796]),
+            (DType::BF16, [2272, 5196]),
         ],
     },
-    Products { level: Level::Avx512Bf16, columns: [1, 12], formats: &[(DType::BF16, [1632, 3152])] },
+    Products { level: Level::Avx512Bf16, columns: [1, 12], formats: &[(DType::BF16, [1760, 3152])] },
 ];
 
 /// Panels that are so many that some meet a tile together, and columns that are so many that panels of quantised types are
