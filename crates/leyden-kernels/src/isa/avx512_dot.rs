@@ -27,6 +27,16 @@ impl<const NEAR: bool, const SHARED: bool> Avx512Dot<NEAR, SHARED> {
     }
 }
 
+/// [`Dot::hold`]: of what happens to the codes here the compiler sees no more than that a register holds them.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn held(codes: __m512i) -> __m512i {
+    let mut held = codes;
+    // SAFETY: no instruction.
+    unsafe { asm!("/* {0} */", inout(zmm_reg) held, options(nomem, nostack, preserves_flags)) };
+    held
+}
+
 /// An expression of intrinsics.
 macro_rules! with {
     ($e:expr) => {{
@@ -140,6 +150,11 @@ impl<const NEAR: bool, const SHARED: bool> Dot for Avx512Dot<NEAR, SHARED> {
     #[inline(always)]
     unsafe fn load(self, p: *const u8) -> __m512i {
         with!(_mm512_loadu_si512(p.cast()))
+    }
+    #[inline(always)]
+    fn hold(self, codes: __m512i) -> __m512i {
+        // SAFETY: the token proves the features.
+        unsafe { held(codes) }
     }
     #[inline(always)]
     fn and(self, a: __m512i, mask: u8) -> __m512i {

@@ -19,6 +19,8 @@ pub(crate) trait Unpack {
     const APART: bool = false;
     /// Whether the codes of each k-group are a line of their own, those of `g + 4` four lines behind.
     const LINES: bool = false;
+    /// Whether a block's codes are all loaded before the first is multiplied where that pays ([`Dot::AGAIN`]).
+    const HELD: bool = false;
 
     /// Codes of k-group `g` (0 to 3) and of k-group `g + 4`.
     ///
@@ -116,6 +118,21 @@ pub(crate) trait Dot: Copy {
     #[inline(always)]
     fn prefetch_following(self, p: *const u8, columns: usize) {
         prefetch_following(Self::NEAR, Self::AGAIN && columns <= FEW, p, 1);
+    }
+    /// The same codes, which the compiler does not compute later than here.
+    #[inline(always)]
+    fn hold(self, codes: Self::Codes) -> Self::Codes {
+        codes
+    }
+    /// [`Unpack::pair`], held.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    unsafe fn held_pair<U: Unpack>(self, w: *const u8, g: usize) -> (Self::Codes, Self::Codes) {
+        // SAFETY: the caller's promise.
+        let (low, high) = unsafe { U::pair(self, w, g) };
+        (self.hold(low), self.hold(high))
     }
     /// Bits of every code under `mask`.
     fn and(self, a: Self::Codes, mask: u8) -> Self::Codes;

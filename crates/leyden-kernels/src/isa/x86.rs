@@ -118,6 +118,23 @@ macro_rules! unsigned_products {
                 }
                 return;
             }
+            if U::HELD && Self::AGAIN && P == 1 && groups == (0..4) {
+                // What is loaded does not wait for products, as it would where the scheduler is full of those that wait.
+                // SAFETY: the caller's weights are those of 32 values.
+                let pairs = unsafe {
+                    let pair = |g| self.held_pair::<U>(w, g);
+                    [pair(0), pair(1), pair(2), pair(3)]
+                };
+                for (g, (low, high)) in pairs.into_iter().enumerate() {
+                    for (codes, g) in [(low, g), (high, g + 4)] {
+                        for c in 0..C {
+                            // SAFETY: the caller's activations hold C words at each of eight k-groups.
+                            s[0][c] = unsafe { self.dot(shift, s[0][c], codes, a.add((g * C + c) * 4)) };
+                        }
+                    }
+                }
+                return;
+            }
             // Long chains: the other columns' products lie between two additions to one sum.
             for g in groups {
                 // SAFETY: the caller's weights are those of 32 values.

@@ -73,14 +73,15 @@ const PRODUCTS: &[Products] = &[
         ],
     },
     Products {
+        // Of one column of Q8_0 and Q4_0 88 are for keeping scales, which two units do and one does not.
         level: Level::Avx512,
         columns: [1, 12],
         formats: &[
             (DType::Q4K, [557, 1865]),
             (DType::Q5K, [759, 2696]),
             (DType::Q6K, [835, 2708]),
-            (DType::Q8_0, [671, 1739]),
-            (DType::Q4_0, [447, 1739]),
+            (DType::Q8_0, [759, 1739]),
+            (DType::Q4_0, [535, 1739]),
             (DType::IQ4XS, [541, 2104]),
             (DType::F16, [1616, 4796]),
             (DType::BF16, [2272, 5196]),
