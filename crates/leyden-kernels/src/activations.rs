@@ -95,7 +95,7 @@ pub(crate) struct Tile<'a> {
     pub(crate) sums: &'a [i32],
     /// A128: the sums of each 32 codes, two in a word.
     pub(crate) pairs: &'a [i32],
-    /// What sums of codes that were taken apart begin at; empty where that is nothing.
+    /// What sums of shifted codes begin at; empty where that is nothing.
     pub(crate) starts: &'a [i32],
     /// A128: of each 128 values; empty where nobody reads it.
     pub(crate) peaks: &'a [Peaks],

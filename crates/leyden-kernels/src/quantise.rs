@@ -183,9 +183,7 @@ fn fill<I: Isa>(isa: I, columns: &[&[f32]], out: &mut Part<'_>) {
         }
         Grid::A32 => {
             fill_a32(isa, columns, level.run(c), out.codes, out.scales, out.sums);
-            for (start, sum) in out.starts.iter_mut().zip(&*out.sums) {
-                *start = BIAS_BITS.wrapping_sub(sum.wrapping_mul(SHIFT));
-            }
+            start_a32(out.sums, out.starts);
         }
         Grid::A128 => fill_a128(isa, columns, out),
     }
@@ -271,6 +269,14 @@ pub(crate) fn fill_a32<I: Isa>(
             scatter(isa, &q, &mut codes[b * 32 * c..], (column, c), run);
             sums[b * c + column] = q.as_chunks::<16>().0.iter().map(|half| isa.sum_codes(half)).sum();
         }
+    }
+}
+
+/// What the sums of products of [`Grid::A32`] begin at where the codes that each 32 of `sums` meet are shifted.
+#[inline(always)]
+pub(crate) fn start_a32(sums: &[i32], starts: &mut [i32]) {
+    for (start, sum) in starts.iter_mut().zip(sums) {
+        *start = BIAS_BITS.wrapping_sub(sum.wrapping_mul(SHIFT));
     }
 }
 

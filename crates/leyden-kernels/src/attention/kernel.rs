@@ -7,11 +7,11 @@ use super::merge::{Merger, Piece, ROWS, Sink, Tops, padded};
 use crate::Cpu;
 use crate::Grid;
 use crate::activations::Tile;
-use crate::isa::{Isa, Tier, dispatch, prefetch};
+use crate::isa::{Isa, Starts, Tier, dispatch, prefetch};
 use crate::matmul::MAX_COLUMNS;
 use crate::matmul::format::q8_0;
 use crate::memory::{Aligned, Disjoint};
-use crate::quantise::fill_a32;
+use crate::quantise::{fill_a32, start_a32};
 use std::ops::Range;
 
 /// The largest head size.
@@ -63,7 +63,7 @@ enum Queries {
     Floats(Vec<f32>),
     /// On the grid of Q8_0 weights, in tiles of up to so many columns as the tier has: for every tile, what
     /// [`Tile`] describes, one tile after the other.
-    Codes { codes: Vec<i8>, scales: Vec<f32>, sums: Vec<i32> },
+    Codes { codes: Vec<i8>, scales: Vec<f32>, sums: Vec<i32>, starts: Vec<i32> },
 }
 
 impl Queries {
@@ -86,7 +86,12 @@ impl Queries {
                 }
                 fill_a32(isa, &columns[..c], task.tier.level().run(c), codes, scales, sums);
             }
-            return Queries::Codes { codes, scales, sums };
+            let mut starts = Vec::new();
+            if task.tier.level().starts() == Starts::Shift {
+                starts.resize(sums.len(), 0);
+                start_a32(&sums, &mut starts);
+            }
+            return Queries::Codes { codes, scales, sums, starts };
         }
         let mut turned = vec![0.0; n.next_multiple_of(R) * dim];
         for (group, rows) in turned.chunks_exact_mut(R * dim).zip(task.queries.chunks(R * dim)) {
@@ -126,14 +131,14 @@ fn scores<I: Isa, const R: usize, const G: usize>(
                 }
             }
         }
-        Queries::Codes { codes, scales, sums } => {
+        Queries::Codes { codes, scales, sums, starts } => {
             let size = keys.bytes.len() / (BLOCK_TOKENS / KEY_TOKENS);
             let panels = keys.bytes.chunks_exact(size);
             let Products(y) = &mut Products([0.0; MAX_COLUMNS * KEY_TOKENS]);
             for rows in tiles(task.visible.len(), task.tier) {
                 let at = |values: usize| rows.start * values..rows.end * values;
                 let tile = Tile {
-                    starts: &[],
+                    starts: starts.get(at(dim / 32)).unwrap_or_default(),
                     peaks: &[],
                     words: &[],
                     norms: &[],

@@ -14,11 +14,11 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 /// Token that code runs inside a function compiled for AVX-512 F, BW, DQ, VL and VNNI. With `NEAR` weights are fetched into the
-/// first cache, with `SHARED` the sums of two blocks share a lane.
+/// first cache.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512Dot<const NEAR: bool = false, const SHARED: bool = false>(());
+pub(crate) struct Avx512Dot<const NEAR: bool = false>(());
 
-impl<const NEAR: bool, const SHARED: bool> Avx512Dot<NEAR, SHARED> {
+impl<const NEAR: bool> Avx512Dot<NEAR> {
     /// The token; being callable only inside such a function is what makes its methods sound.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     #[inline]
@@ -118,7 +118,7 @@ macro_rules! join_rows {
     };
 }
 
-impl<const NEAR: bool, const SHARED: bool> Avx512Dot<NEAR, SHARED> {
+impl<const NEAR: bool> Avx512Dot<NEAR> {
     /// Adds the products with the four activations at `word`; with `shift` codes are signed.
     #[inline(always)]
     unsafe fn dot(self, shift: bool, part: __m512i, codes: __m512i, word: *const i8) -> __m512i {
@@ -129,7 +129,7 @@ impl<const NEAR: bool, const SHARED: bool> Avx512Dot<NEAR, SHARED> {
     }
 }
 
-impl<const NEAR: bool, const SHARED: bool> Dot for Avx512Dot<NEAR, SHARED> {
+impl<const NEAR: bool> Dot for Avx512Dot<NEAR> {
     type Codes = __m512i;
     type Part = __m512i;
     type Ints = __m512i;
@@ -143,7 +143,8 @@ impl<const NEAR: bool, const SHARED: bool> Dot for Avx512Dot<NEAR, SHARED> {
     const BRAIN_PAIRS: bool = true;
     const NEAR: bool = NEAR;
     const AGAIN: bool = !NEAR;
-    const SHARED: bool = SHARED;
+    // As `Tier::one_multiplier`.
+    const SHARED: bool = !NEAR;
 
     super::x86::unsigned_products!();
 
@@ -362,7 +363,7 @@ impl<const NEAR: bool, const SHARED: bool> Dot for Avx512Dot<NEAR, SHARED> {
     }
 }
 
-impl<const NEAR: bool, const SHARED: bool> Whole for Avx512Dot<NEAR, SHARED> {
+impl<const NEAR: bool> Whole for Avx512Dot<NEAR> {
     #[inline(always)]
     fn max(self, a: __m512, b: __m512) -> __m512 {
         with!(_mm512_max_ps(b, a))

@@ -79,7 +79,8 @@ pub(crate) trait Dot: Copy {
     const NARROW: bool;
     /// What is added to signed codes to make them unsigned; its share leaves through the sums of activations.
     const SIGNED_ZERO: i32;
-    /// What sums of codes that were taken apart ahead begin at, as the batch says (`activations::Tile::starts`).
+    /// What sums of shifted codes begin at, as the batch says (`activations::Tile::starts`): of those that were taken apart ahead, and
+    /// some others (`family::centred`).
     const STARTS: Starts = Starts::None;
     /// Whether the sums of 32 products that [`Dot::start`] or the batch's `starts` begin do so at [`BIAS_BITS`]. Narrow sums
     /// cannot, and that their totals did took AVX2 more registers than it has.

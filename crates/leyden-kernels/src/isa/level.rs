@@ -25,7 +25,7 @@ pub enum Level {
     I8mm,
 }
 
-/// What the sums of products with codes that were taken apart ahead begin at.
+/// What the sums of products with shifted codes begin at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Starts {
     /// Nothing.

@@ -644,7 +644,7 @@ macro_rules! simd_many {
                 use $crate::isa::{avx512_dot::Avx512Dot, avx512_pair::Avx512Pair};
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
                 fn one<const $c: usize>($panels: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
-                    let $d = Avx512Dot::<false, true>::in_feature_region();
+                    let $d = Avx512Dot::<false>::in_feature_region();
                     $tile
                 }
                 $crate::isa::simd_many!(@in_turn in_turn, one, usize::MAX, one);

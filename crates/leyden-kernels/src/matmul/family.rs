@@ -11,7 +11,8 @@
 use super::format::ROWS;
 use crate::activations::Tile;
 use crate::isa::dot::{BIAS, Dot, FLOATS, INTEGERS, Unpack, WORDS};
-use crate::isa::{Starts, align_spilled};
+use crate::isa::{FEW, Starts, align_spilled};
+use crate::quantise::SHIFT;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -137,6 +138,19 @@ const fn steps<D: Dot, F: Codes>(per_step: i32) -> usize {
     }
 }
 
+/// Whether multiplications are all that is scarce: one unit makes them, and there are columns enough to share what taking codes
+/// apart costs.
+const fn scarce<D: Dot, F: Codes, const C: usize>() -> bool {
+    D::SHARED && (F::APART || C > FEW)
+}
+
+/// Whether codes that each tile takes apart are shifted as [`expanded`](super::expanded) shifts them: sums begin at the batch's
+/// `starts`, and their offset takes no products. Nor do those of both signs grow as large: of Q6_K and eleven columns nearly all
+/// then fit 16 bits, of which most did not.
+const fn centred<D: Dot, F: Codes, const C: usize>() -> bool {
+    scarce::<D, F, C>() && !F::APART && matches!(D::STARTS, Starts::Shift) && (F::SIGNED || F::ZERO != 0)
+}
+
 /// Whether a format has a scale for each 16 values and codes that mean numbers of both signs, the sums of whose products fit
 /// 16 bits: eight a lane. Sums on the way may wrap.
 const fn fit_without_offset<F: Super>() -> bool {
@@ -179,7 +193,11 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
         t.scales.len() == blocks * columns && t.sums.len() == blocks * columns && first >= blocks * stride
     );
     let zero = if SIGNED { D::SIGNED_ZERO } else { F::ZERO };
-    let starts = F::APART && matches!(D::STARTS, Starts::Shift) && zero != 0;
+    let starts = match D::STARTS {
+        Starts::Shift if F::APART => zero != 0,
+        Starts::Shift => zero == SHIFT || const { centred::<D, F, C>() },
+        _ => false,
+    };
     assert!(!starts || t.starts.len() == blocks * columns);
     let (t, out) = (&t.after(d.first()), &mut out[d.first() * ROWS..]);
     let steps = const { steps::<D, F>(2) };
@@ -229,7 +247,7 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
             // the product of sum and scale, once. (Of an infinite scale, which no encoder writes, it makes no number.)
             // Where multiplications are all that is scarce, the bias is subtracted first, which is exact too.
             let bias = if D::BIASED { d.splat(&-BIAS) } else { d.zeros() };
-            let at_once = F::HALVES && !D::SHARED;
+            let at_once = F::HALVES && const { !scarce::<D, F, C>() };
             let share = if at_once { d.mul(scale, bias) } else { d.zeros() };
             for c in 0..C {
                 let s = d.finish(total[c], sums.add(c * D::COLUMNS), zero);
@@ -292,7 +310,12 @@ impl<F: Codes, const C: usize, const HELD: bool> Unpack for Stream<F, C, HELD> {
             prefetch::<D, F>(d, w, g, C);
         }
         // SAFETY: the caller's promise.
-        unsafe { F::pair(d, w, g) }
+        let (low, high) = unsafe { F::pair(d, w, g) };
+        if const { centred::<D, F, C>() && !F::SIGNED } {
+            let by = const { (SHIFT - F::ZERO) as u8 };
+            return (d.shift(low, by), d.shift(high, by));
+        }
+        (low, high)
     }
 }
 
@@ -360,12 +383,12 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
     assert!(t.scales.len() == n * columns && t.sums.len() == n * 4 * columns);
     assert!(t.pairs.len() == n * 2 * columns);
     // What a shift or an offset adds is either what sums begin at, or leaves with the scaled sums of activations.
-    let starts = F::APART
-        && match D::STARTS {
-            Starts::None => false,
-            Starts::Shift => SIGNED || F::ZERO != 0,
-            Starts::Lanes => const { fit_without_offset::<F>() },
-        };
+    let starts = match D::STARTS {
+        Starts::Shift if F::APART => SIGNED || F::ZERO != 0,
+        Starts::Shift => const { centred::<D, F, C>() },
+        Starts::Lanes => F::APART && const { fit_without_offset::<F>() },
+        Starts::None => false,
+    };
     assert!(!starts || t.starts.len() == k / 32 * D::STARTS.of_block() * columns);
     // Whether sums fit 16 bits is known of the format, or seen of the tile, or not worth looking: with few columns most
     // instructions are about the weights.
@@ -445,7 +468,7 @@ unsafe fn scaled_half<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const
     let mut scaled = [d.zeros(); C];
     // SAFETY: the caller's promise.
     unsafe {
-        if F::APART && D::WORDS && HOW == INTEGERS && F::EXACT_64 && zero == 0 {
+        if (F::APART || starts) && D::WORDS && HOW == INTEGERS && F::EXACT_64 && zero == 0 {
             for quarter in 0..2 {
                 let first = half * 4 + quarter * 2;
                 let total = blocks::<D, F, SIGNED, FLOATS, C>(d, f, t, sb, first..first + 2, starts);
@@ -483,7 +506,7 @@ unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: u
     range: Range<usize>,
     begin: bool,
 ) -> [D::Ints; C] {
-    if D::SHARED && HOW == WORDS && (F::PARTS == 2 || !begin) {
+    if D::SHARED && F::APART && HOW == WORDS && (F::PARTS == 2 || !begin) {
         // SAFETY: the caller's promise.
         return unsafe { shared::<D, F, SIGNED, C>(d, f, t, sb, range, begin) };
     }
