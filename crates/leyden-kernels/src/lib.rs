@@ -24,6 +24,7 @@ mod error;
 mod isa;
 mod pool;
 mod quantise;
+mod rest;
 
 use memory::Pages;
 use placement::Replica;
