@@ -13,8 +13,9 @@
 //!
 //! Floats of 16 bits become floats of 32, which a tile's loop then multiplies as it does those of F32.
 
-use super::family::{A, Codes, Factors, NO_NORMS, OF_BLOCKS, Simple, Super, norms_of, prefetch};
+use super::family::{A, Codes, Factors, NO_NORMS, OF_BLOCKS, Simple, Super, norms_of, unread};
 use super::format::ROWS;
+use super::stream::prefetch;
 use crate::isa::Starts;
 use crate::isa::dot::{Dot, INTEGERS, Whole};
 use crate::quantise::SHIFT;
@@ -123,10 +124,15 @@ impl<F: Super, const WIDTH: usize> Super for Apart<F, WIDTH> {
         // SAFETY: the caller gives a whole panel, of which this is superblock sb.
         unsafe {
             let p = panel.add(sb * Self::OF_256);
-            // Read one by one by those below instead: so many do not stay in registers.
-            let unread = [d.bytes(p); 16];
+            // Scales are read one by one by those below: so many do not stay in registers.
             let (factor, minimum) = (d.load_floats(p), d.load_floats(p.add(FLOATS)));
-            Factors { d: factor, dmin: minimum, scales: unread, minima: unread, codes: p.add(Self::CODES) }
+            Factors {
+                d: factor,
+                dmin: minimum,
+                scales: unread::<D>(),
+                minima: unread::<D>(),
+                codes: p.add(Self::CODES),
+            }
         }
     }
 
@@ -229,15 +235,16 @@ pub(crate) fn superblocks<D: Whole, F: Super, const WIDTH: usize>(
             d.store(f.d, to.cast());
             d.store(f.dmin, to.add(FLOATS).cast());
             for i in 0..8 * F::PARTS {
-                d.store_bytes(f.scales[i], to.add(Apart::<F, WIDTH>::SCALES + i * ROWS));
+                d.store_bytes(F::scale(d, &f, i), to.add(Apart::<F, WIDTH>::SCALES + i * ROWS));
                 if F::MINIMUM {
-                    d.store_bytes(f.minima[i], to.add(Apart::<F, WIDTH>::MINIMA + i * ROWS));
+                    d.store_bytes(F::minimum(d, &f, i), to.add(Apart::<F, WIDTH>::MINIMA + i * ROWS));
                 }
             }
             for b in 0..8 {
                 let to = to.add(Apart::<F, WIDTH>::CODES + b * Apart::<F, WIDTH>::BYTES);
                 // Read only where codes have two bytes, and then there is one scale for each 32 values.
-                let scales = d.pairs(f.scales[b], f.scales[b], F::SIGNED_SCALES);
+                let scale = F::scale(d, &f, b);
+                let scales = d.pairs(scale, scale, F::SIGNED_SCALES);
                 block::<D, F>(d, f.codes.add(b * F::BYTES), to, by, Some(scales));
             }
             if const { norms_of::<D, F>() != NO_NORMS } {
@@ -270,7 +277,8 @@ unsafe fn norm<D: Whole, F: Super>(d: D, f: &Factors<D>, half: usize) -> f32 {
         if of_blocks {
             total = d.max(d.max(total, low), high);
         } else {
-            let scale = d.signed_bytes(f.scales[b]);
+            // SAFETY: the caller's promise.
+            let scale = d.signed_bytes(unsafe { F::scale(d, f, b) });
             total = d.fma(d.sum(low, high), d.mul(scale, scale), total);
         }
     }

@@ -9,11 +9,11 @@
 //! them gives the same bits; the float operations are the definition's, one chain per row.
 
 use super::format::ROWS;
+use super::stream::{KEPT, KEPT_COLUMNS, KEPT_LEAST, Kept, Stream};
 use crate::activations::Tile;
-use crate::isa::dot::{BIAS, Dot, FLOATS, INTEGERS, Unpack, WORDS};
+use crate::isa::dot::{BIAS, Dot, FLOATS, INTEGERS, WORDS};
 use crate::isa::{FEW, Starts, align_spilled};
 use crate::quantise::SHIFT;
-use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -66,14 +66,23 @@ pub(crate) trait Simple: Codes {
     }
 }
 
+/// Bytes of as many blocks as 256 values have. Those that a format has not stay as they are: the blocks' loop indexes them, so that
+/// they lie in memory, and to write sixteen more took as many instructions as a thirtieth of Q4_K's tile of one column.
+pub(crate) type Sixteen<D> = [MaybeUninit<<D as Dot>::Bytes>; 16];
+
+/// None of them.
+pub(crate) const fn unread<D: Dot>() -> Sixteen<D> {
+    [const { MaybeUninit::uninit() }; 16]
+}
+
 /// Factors of 256 values.
 pub(crate) struct Factors<D: Dot> {
     /// Scale of the scales, and of the minima.
     pub(crate) d: D::Floats,
     pub(crate) dmin: D::Floats,
-    /// Scales and minima of the blocks of 16 or 32 values; unused ones are never read.
-    pub(crate) scales: [D::Bytes; 16],
-    pub(crate) minima: [D::Bytes; 16],
+    /// Scales and minima of the blocks of 16 or 32 values, where [`Super::scale`] and [`Super::minimum`] do not read them elsewhere.
+    pub(crate) scales: Sixteen<D>,
+    pub(crate) minima: Sixteen<D>,
     /// The codes.
     pub(crate) codes: *const u8,
 }
@@ -97,7 +106,8 @@ pub(crate) trait Super: Codes {
     /// Bytes of a panel of depth `k`.
     fn panel_bytes(k: usize) -> Option<usize>;
 
-    /// Factors of the `sb`-th 256 values of a panel.
+    /// Factors of the `sb`-th 256 values of a panel: unless they are read elsewhere, the scales of `8 * PARTS` blocks, and with
+    /// [`MINIMUM`](Super::MINIMUM) as many minima.
     ///
     /// # Safety
     /// `panel` points at a whole panel of depth `k`, and `sb < k / 256`.
@@ -106,19 +116,21 @@ pub(crate) trait Super: Codes {
     /// The scale of the `i`-th block of 256 values.
     ///
     /// # Safety
-    /// `f` is what [`Super::factors`] gave.
+    /// `f` is what [`Super::factors`] gave, and there are so many blocks.
     #[inline(always)]
     unsafe fn scale<D: Dot>(_d: D, f: &Factors<D>, i: usize) -> D::Bytes {
-        f.scales[i]
+        // SAFETY: the caller's promise, and that of `factors`.
+        unsafe { f.scales[i].assume_init() }
     }
 
-    /// As [`Super::scale`], its minimum.
+    /// As [`Super::scale`], its minimum, of a format that has such.
     ///
     /// # Safety
-    /// `f` is what [`Super::factors`] gave.
+    /// As there.
     #[inline(always)]
     unsafe fn minimum<D: Dot>(_d: D, f: &Factors<D>, i: usize) -> D::Bytes {
-        f.minima[i]
+        // SAFETY: the caller's promise, and that of `factors`.
+        unsafe { f.minima[i].assume_init() }
     }
 }
 
@@ -147,7 +159,7 @@ const fn scarce<D: Dot, F: Codes, const C: usize>() -> bool {
 /// Whether codes that each tile takes apart are shifted as [`expanded`](super::expanded) shifts them: sums begin at the batch's
 /// `starts`, and their offset takes no products. Nor do those of both signs grow as large: of Q6_K and eleven columns nearly all
 /// then fit 16 bits, of which most did not.
-const fn centred<D: Dot, F: Codes, const C: usize>() -> bool {
+pub(super) const fn centred<D: Dot, F: Codes, const C: usize>() -> bool {
     scarce::<D, F, C>() && !F::APART && matches!(D::STARTS, Starts::Shift) && (F::SIGNED || F::ZERO != 0)
 }
 
@@ -266,67 +278,6 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
     for c in 0..C {
         // SAFETY: out holds 16 values for each of C * COLUMNS.
         unsafe { d.store(y[c], out.as_mut_ptr().add(c * D::COLUMNS * ROWS)) };
-    }
-}
-
-/// A copy of some blocks' scales. They lie before the codes, and what is read of them beside each block's is a second stream of memory,
-/// which a processor foresees badly: without asking for anything ahead one core of Zen 4 read Q4_0 at 15 GB/s, and at 23 when each
-/// panel's scales were read before its codes.
-#[repr(align(64))]
-struct Kept([MaybeUninit<u8>; 64 * KEPT]);
-
-/// Columns that may meet weights whose scales are kept: with four, Q8_0 and Q4_0 were slower.
-const KEPT_COLUMNS: usize = 2;
-/// Blocks whose scales are kept at a time, each of at most 64 bytes.
-const KEPT: usize = 64;
-/// Blocks of a panel for whose scales it is worth the while: those of fewer lie in few lines.
-const KEPT_LEAST: usize = 16;
-
-impl Kept {
-    #[inline(always)]
-    fn new() -> Kept {
-        const { Kept([MaybeUninit::uninit(); _]) }
-    }
-
-    /// Where the copy begins, of whole lines.
-    #[inline(always)]
-    fn copy(&mut self, scales: &[u8]) -> *const u8 {
-        self.0[..scales.len()].write_copy_of_slice(scales).as_ptr()
-    }
-}
-
-/// The codes of a format, fetched ahead unless they were taken apart just now. However many columns there are: without it a
-/// Zen 5 core multiplied eight columns at half the rate.
-struct Stream<F, const C: usize, const HELD: bool>(PhantomData<F>);
-
-impl<F: Codes, const C: usize, const HELD: bool> Unpack for Stream<F, C, HELD> {
-    const HELD: bool = HELD && !F::APART && C <= KEPT_COLUMNS;
-    const APART: bool = F::APART;
-    const LINES: bool = F::BYTES == 32 * ROWS;
-
-    #[inline(always)]
-    unsafe fn pair<D: Dot>(d: D, w: *const u8, g: usize) -> (D::Codes, D::Codes) {
-        if !F::APART {
-            prefetch::<D, F>(d, w, g, C);
-        }
-        // SAFETY: the caller's promise.
-        let (low, high) = unsafe { F::pair(d, w, g) };
-        if const { centred::<D, F, C>() && !F::SIGNED } {
-            let by = const { (SHIFT - F::ZERO) as u8 };
-            return (d.shift(low, by), d.shift(high, by));
-        }
-        (low, high)
-    }
-}
-
-/// Fetches ahead the share of step `g` of a block's codes. A Zen 5 core read a tenth slower when a block's were asked for at once.
-#[inline(always)]
-pub(super) fn prefetch<D: Dot, F: Codes>(d: D, w: *const u8, g: usize, columns: usize) {
-    let share = F::BYTES / 4;
-    let mut at = 0;
-    while at < share {
-        d.prefetch_following(w.wrapping_add(g * share + at), columns);
-        at += 64;
     }
 }
 

@@ -9,7 +9,7 @@ use super::scalar::{self, SuperPanel, nibble};
 use super::{Format, ROWS, TileFn, half_at, nibbles, pack_nibbles};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Factors, Super, family_many, family_tiles};
+use crate::matmul::family::{Codes, Factors, Super, family_many, family_tiles, unread};
 use leyden_tensor::DType;
 use leyden_tensor::quant::IQ4_VALUES;
 
@@ -57,7 +57,7 @@ impl Super for Iq4Xs {
         // SAFETY: the caller gives a whole panel, of which this is superblock sb.
         unsafe {
             let p = panel.add(sb * BYTES);
-            let mut scales = [d.bytes(p); 16];
+            let mut scales = unread::<D>();
             for b in 0..4 {
                 // Blocks b and b + 4 have the same place in the two bytes of high bits.
                 let top = |i: usize| {
@@ -74,10 +74,10 @@ impl Super for Iq4Xs {
                     let block = half * 4 + b;
                     let low = d.bytes(p.add(LOW + block / 2 * ROWS));
                     let low = if block % 2 == 0 { low } else { d.byte_shr::<4>(low) };
-                    scales[block] = d.byte_sub(d.byte_or(d.byte_and(low, 15), top(half)), 32);
+                    scales[block].write(d.byte_sub(d.byte_or(d.byte_and(low, 15), top(half)), 32));
                 }
             }
-            Factors { d: d.halves(p), dmin: d.zeros(), minima: scales, scales, codes: p.add(CODES) }
+            Factors { d: d.halves(p), dmin: d.zeros(), scales, minima: unread::<D>(), codes: p.add(CODES) }
         }
     }
 }

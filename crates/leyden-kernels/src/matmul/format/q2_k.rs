@@ -8,7 +8,7 @@ use super::scalar::{self, SuperPanel, crumb};
 use super::{Format, ROWS, TileFn, crumbs, half_at, pack_crumbs};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Factors, Super, family_many, family_tiles};
+use crate::matmul::family::{Codes, Factors, Super, family_many, family_tiles, unread};
 use leyden_tensor::DType;
 
 /// Bytes of 256 values of 16 rows, and where their parts begin.
@@ -57,15 +57,21 @@ impl Super for Q2K {
         // SAFETY: the caller gives a whole panel, of which this is superblock sb.
         unsafe {
             let p = panel.add(sb * BYTES);
-            let mut scales = [d.bytes(p); 16];
-            let mut minima = scales;
-            for i in 0..16 {
-                let both = d.bytes(p.add(SCALES + i * ROWS));
-                scales[i] = d.byte_and(both, 15);
-                minima[i] = d.byte_and(d.byte_shr::<4>(both), 15);
-            }
+            let (scales, minima) = (unread::<D>(), unread::<D>());
             Factors { d: d.halves(p), dmin: d.halves(p.add(DMIN)), scales, minima, codes: p.add(CODES) }
         }
+    }
+
+    #[inline(always)]
+    unsafe fn scale<D: Dot>(d: D, f: &Factors<D>, i: usize) -> D::Bytes {
+        // SAFETY: the factors' codes lie behind sixteen blocks' bytes.
+        unsafe { d.byte_and(d.bytes(f.codes.sub(CODES - SCALES).add(i * ROWS)), 15) }
+    }
+
+    #[inline(always)]
+    unsafe fn minimum<D: Dot>(d: D, f: &Factors<D>, i: usize) -> D::Bytes {
+        // SAFETY: as above.
+        unsafe { d.byte_and(d.byte_shr::<4>(d.bytes(f.codes.sub(CODES - SCALES).add(i * ROWS))), 15) }
     }
 }
 

@@ -8,7 +8,7 @@ use super::scalar::{self, SuperPanel, bit, crumb};
 use super::{Format, ROWS, TileFn, bits, crumbs, half_at, pack_bits, pack_crumbs};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Factors, Super, family_many, family_tiles};
+use crate::matmul::family::{Codes, Factors, Super, family_many, family_tiles, unread};
 use leyden_tensor::DType;
 
 /// Bytes of 256 values of 16 rows, and where their parts begin.
@@ -55,7 +55,7 @@ impl Super for Q3K {
         unsafe {
             let p = panel.add(sb * BYTES);
             let q = |i: usize| d.bytes(p.add(SCALES + i * ROWS));
-            let mut scales = [q(0); 16];
+            let mut scales = unread::<D>();
             for i in 0..4 {
                 // Byte 8 + i holds the two high bits of scales i, 4 + i, 8 + i and 12 + i.
                 let (a, b, top) = (q(i), q(4 + i), q(8 + i));
@@ -72,10 +72,10 @@ impl Super for Q3K {
                     d.byte_and(d.byte_shr::<4>(b), 15),
                 ];
                 for j in 0..4 {
-                    scales[4 * j + i] = d.byte_sub(d.byte_or(low[j], high[j]), 32);
+                    scales[4 * j + i].write(d.byte_sub(d.byte_or(low[j], high[j]), 32));
                 }
             }
-            Factors { d: d.halves(p), dmin: d.zeros(), minima: scales, scales, codes: p.add(CODES) }
+            Factors { d: d.halves(p), dmin: d.zeros(), scales, minima: unread::<D>(), codes: p.add(CODES) }
         }
     }
 }

@@ -8,7 +8,7 @@ use super::scalar::{self, SuperPanel, nibble};
 use super::{Format, ROWS, TileFn, half_at, nibbles};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Factors, Super, family_many, family_tiles};
+use crate::matmul::family::{Codes, Factors, Super, family_many, family_tiles, unread};
 use leyden_tensor::DType;
 
 /// Bytes of 256 values of 16 rows, and where their parts begin; the head is the same in Q5_K.
@@ -68,14 +68,15 @@ pub(super) unsafe fn head<D: Dot>(d: D, p: *const u8) -> Factors<D> {
     // SAFETY: the caller's superblock begins with 256 bytes of factors.
     unsafe {
         let q = |i: usize| d.bytes(p.add(SCALES + i * ROWS));
-        let (mut scales, mut minima) = ([q(0); 16], [q(0); 16]);
+        let (mut scales, mut minima) = (unread::<D>(), unread::<D>());
         for b in 0..4 {
             let (s, m, rest) = (q(b), q(b + 4), q(b + 8));
-            scales[b] = d.byte_and(s, 63);
-            minima[b] = d.byte_and(m, 63);
-            scales[b + 4] = d.byte_or(d.byte_and(rest, 15), d.byte_and(d.byte_shr::<2>(s), 0x30));
-            minima[b + 4] =
+            scales[b].write(d.byte_and(s, 63));
+            minima[b].write(d.byte_and(m, 63));
+            scales[b + 4].write(d.byte_or(d.byte_and(rest, 15), d.byte_and(d.byte_shr::<2>(s), 0x30)));
+            let minimum =
                 d.byte_or(d.byte_and(d.byte_shr::<4>(rest), 15), d.byte_and(d.byte_shr::<2>(m), 0x30));
+            minima[b + 4].write(minimum);
         }
         Factors { d: d.halves(p), dmin: d.halves(p.add(DMIN)), scales, minima, codes: p.add(CODES) }
     }

@@ -8,7 +8,7 @@ use super::scalar::{self, SuperPanel, crumb, nibble};
 use super::{Format, ROWS, TileFn, half_at, pack_crumbs, q4_k::pack_half_bytes, scales_bytes};
 use crate::activations::{Grid, Tile};
 use crate::isa::dot::Dot;
-use crate::matmul::family::{Codes, Factors, Super, family_many, family_tiles};
+use crate::matmul::family::{Codes, Factors, Super, family_many, family_tiles, unread};
 use leyden_tensor::DType;
 
 /// Bytes of 256 values of 16 rows without d, and where the codes begin.
@@ -55,13 +55,16 @@ impl Super for Q6K {
         // SAFETY: the caller gives a whole panel, of which this is superblock sb.
         unsafe {
             let p = panel.add(scales_bytes(k / 256).unwrap_or(0) + sb * BYTES);
-            let mut scales = [d.bytes(p); 16];
-            for (i, s) in scales.iter_mut().enumerate() {
-                *s = d.bytes(p.add(i * ROWS));
-            }
             let factor = d.halves(panel.add(sb * 2 * ROWS));
-            Factors { d: factor, dmin: d.zeros(), minima: scales, scales, codes: p.add(CODES) }
+            let (scales, minima) = (unread::<D>(), unread::<D>());
+            Factors { d: factor, dmin: d.zeros(), scales, minima, codes: p.add(CODES) }
         }
+    }
+
+    #[inline(always)]
+    unsafe fn scale<D: Dot>(d: D, f: &Factors<D>, i: usize) -> D::Bytes {
+        // SAFETY: the factors' codes lie behind sixteen blocks' scales.
+        unsafe { d.bytes(f.codes.sub(CODES).add(i * ROWS)) }
     }
 }
 
