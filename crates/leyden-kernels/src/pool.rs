@@ -53,7 +53,7 @@ struct Job {
 }
 
 /// Indices of a member between two looks at the clock.
-const LOOK_EVERY: u32 = 8;
+const LOOK_EVERY: usize = 8;
 /// The part of its time that a caller waits where all do. Beside one busy loop on two processors it is 0.1 to 0.3.
 const CALLER_WAITS: f32 = 0.37;
 
@@ -98,7 +98,7 @@ impl Shared {
         // SAFETY: the ranges belong to the pool that runs the job, which cannot end while we are inside.
         let ranges = unsafe { &*job.ranges };
         let members = ranges.len();
-        let mut taken = 0_u32;
+        let mut taken = 0_usize;
         for i in 0..members {
             let victim = (ranges[me] + i) % members;
             let end = self.end[victim].0.load(Ordering::Relaxed);

@@ -2,16 +2,15 @@
 //!
 //! A system that has more threads to run than processors stops one wherever it is, for some milliseconds, and a member of a team
 //! that is stopped within an index holds all others up until it runs again. One that sleeps for a moment between two indices waits
-//! for its turn there, while the others take what it would have, and is hardly ever stopped elsewhere. On Linux 6.18 a thread
-//! beside a busy loop was stopped within its work for 50 % of the time; with 50 microseconds of sleep after each millisecond of
-//! work for less than 1 %, and it still had 49 % of its processor.
+//! for its turn there, while the others take what it would have, and is hardly ever stopped elsewhere; its share of the processor
+//! stays what it was. `docs/benchmarks.md` has what that brings beside a busy loop.
 
 use std::cell::Cell;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a thread works between rests, and how long it asks to rest. With 2 ms it is stopped within its work again; with 0.2 ms
-/// of each it does not get its share.
+/// How long a thread works between rests, and how long it asks to rest. Beside a busy loop a team of two was slower with 2 ms of
+/// work, as its member was stopped within it again, and with 0.3 ms of each, as it did not get its share.
 const WORK: Duration = Duration::from_millis(1);
 const REST: Duration = Duration::from_micros(50);
 

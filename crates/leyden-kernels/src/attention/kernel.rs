@@ -86,11 +86,9 @@ impl Queries {
                 }
                 fill_a32(isa, &columns[..c], task.tier.level().run(c), codes, scales, sums);
             }
-            let mut starts = Vec::new();
-            if task.tier.level().starts() == Starts::Shift {
-                starts.resize(sums.len(), 0);
-                start_a32(&sums, &mut starts);
-            }
+            let shifted = task.tier.level().starts() == Starts::Shift;
+            let mut starts = vec![0; if shifted { sums.len() } else { 0 }];
+            start_a32(&sums, &mut starts);
             return Queries::Codes { codes, scales, sums, starts };
         }
         let mut turned = vec![0.0; n.next_multiple_of(R) * dim];

@@ -90,7 +90,8 @@ pub(crate) trait Dot: Copy {
     /// Whether scaling sums that fit 16 bits is one instruction, so that it pays to know where they do.
     const WORDS: bool = false;
     /// Whether the sums of two blocks that fit 16 bits share a lane, so that one instruction scales and adds both: what makes
-    /// room in a lane costs nothing where multiplications are all that is scarce. With [`Dot::WORDS`] only.
+    /// room in a lane costs nothing where multiplications are all that is scarce. With [`Dot::WORDS`] only. Of panels that were taken
+    /// apart ahead: others' sums and codes do not fit the registers together (`family::scarce` says what else follows from it).
     const SHARED: bool = false;
     /// Bytes of a code of a panel that was taken apart ahead, and of those of the activations that it is multiplied with: 1,
     /// or 2 where products of bytes take more instructions. A lane then holds two codes of a row, integer scales are factors

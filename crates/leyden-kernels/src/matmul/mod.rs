@@ -29,7 +29,7 @@ mod kept;
 pub(crate) mod many;
 mod output;
 mod routing;
-pub(crate) mod stream;
+mod stream;
 
 pub use gated::{multiply_gated, multiply_gated_onto};
 pub use grouped::{Experts, GroupedWork, multiply_experts};

@@ -1,4 +1,5 @@
-//! How the loops of the quantised formats read panels from memory: what is asked for ahead, and which scales are copied.
+//! How the loops of the quantised formats read panels from memory: what is asked for ahead, which scales are copied, and which codes
+//! are shifted as they are taken apart.
 
 use super::family::{Codes, centred};
 use super::format::ROWS;
@@ -33,7 +34,7 @@ impl Kept {
     }
 }
 
-/// The codes of a format, fetched ahead unless they were taken apart just now. However many columns there are: without it a
+/// The codes of a format, fetched ahead unless they were taken apart just now, and shifted where they are [`centred`]. However many columns there are: without it a
 /// Zen 5 core multiplied eight columns at half the rate.
 pub(super) struct Stream<F, const C: usize, const HELD: bool>(PhantomData<F>);
 
