@@ -156,7 +156,10 @@ pub(crate) fn vector_weigh<D: Whole, const R: usize, const H: usize>(
         next = next.wrapping_add(2 * VALUES);
         pair = pair.wrapping_add(1);
     }
-    prefetch(values.next[CODES..].as_ptr());
+    // Every line of the scales: they are the first that the next tile reads, and nothing foresees them.
+    for line in values.next[CODES..].chunks(64) {
+        prefetch(line.as_ptr());
+    }
     for r in 0..R {
         let out = out.as_mut_ptr().wrapping_add(r * dim + at);
         for h in 0..H {
