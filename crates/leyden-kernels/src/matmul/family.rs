@@ -25,6 +25,8 @@ pub(super) const A: i32 = 127;
 pub(crate) trait Codes {
     /// Whether panels were taken apart ahead ([`expanded`](super::expanded)).
     const APART: bool = false;
+    /// Whether what lies behind a panel is multiplied next, and so asked for ahead.
+    const FOLLOWED: bool = !Self::APART;
     /// The largest unsigned code.
     const MAX: i32;
     /// Whether codes are signed bytes.
@@ -213,7 +215,7 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
     assert!(!starts || t.starts.len() == blocks * columns);
     let (t, out) = (&t.after(d.first()), &mut out[d.first() * ROWS..]);
     let steps = const { steps::<D, F>(2) };
-    if !F::APART {
+    if F::FOLLOWED {
         // As the codes' lines ask for what follows them, so must those of the scales, or as many of the codes' are asked for by
         // none: a core of Zen 5 then read Q4_0 at three quarters of the rate of Q4_K.
         for at in (0..first).step_by(64) {

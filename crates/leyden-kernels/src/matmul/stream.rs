@@ -34,7 +34,7 @@ impl Kept {
     }
 }
 
-/// The codes of a format, fetched ahead unless they were taken apart just now, and shifted where they are [`centred`]. However many columns there are: without it a
+/// The codes of a format, fetched ahead where such follow, and shifted where they are [`centred`]. However many columns there are: without it a
 /// Zen 5 core multiplied eight columns at half the rate.
 pub(super) struct Stream<F, const C: usize, const HELD: bool>(PhantomData<F>);
 
@@ -45,7 +45,7 @@ impl<F: Codes, const C: usize, const HELD: bool> Unpack for Stream<F, C, HELD> {
 
     #[inline(always)]
     unsafe fn pair<D: Dot>(d: D, w: *const u8, g: usize) -> (D::Codes, D::Codes) {
-        if !F::APART {
+        if F::FOLLOWED {
             prefetch::<D, F>(d, w, g, C);
         }
         // SAFETY: the caller's promise.

@@ -112,10 +112,10 @@ const MANY: &[(Level, DType, [usize; 2], u64)] = &[
 /// values and merging. A few rows read the cache as it is; with many halves are turned into floats first.
 const ATTENTION: &[(Level, KvType, [usize; 2], u64)] = &[
     (Level::Avx2, KvType::F16, [4, 64], 12344),
-    (Level::Avx2, KvType::Q8_0, [4, 64], 11684),
+    (Level::Avx2, KvType::Q8_0, [4, 64], 11152),
     (Level::Avx2, KvType::F32, [16, 32], 26624),
     (Level::Avx512, KvType::F16, [4, 64], 6360),
-    (Level::Avx512, KvType::Q8_0, [4, 64], 5691),
+    (Level::Avx512, KvType::Q8_0, [4, 64], 4827),
     (Level::Avx512, KvType::F32, [16, 32], 11642),
 ];
 

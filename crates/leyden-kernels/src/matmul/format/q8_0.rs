@@ -19,6 +19,10 @@ pub(crate) const FORMAT: Format = Format {
     many: family_many!([avx512 avxvnni words] simple Q8_0),
 };
 
+/// Keys of attention, 16 tokens for 16 rows: what lies behind them are the keys of other heads, and the next that a task reads it asks
+/// for itself.
+pub(crate) const KEYS: Format = Format { tiles: family_tiles!(scalar, simple Keys), ..FORMAT };
+
 struct Q8_0;
 
 impl Codes for Q8_0 {
@@ -34,6 +38,23 @@ impl Codes for Q8_0 {
 }
 
 impl Simple for Q8_0 {}
+
+struct Keys;
+
+impl Codes for Keys {
+    const FOLLOWED: bool = false;
+    const MAX: i32 = Q8_0::MAX;
+    const SIGNED: bool = Q8_0::SIGNED;
+    const BYTES: usize = Q8_0::BYTES;
+
+    #[inline(always)]
+    unsafe fn pair<D: Dot>(d: D, p: *const u8, g: usize) -> (D::Codes, D::Codes) {
+        // SAFETY: the caller's promise.
+        unsafe { Q8_0::pair(d, p, g) }
+    }
+}
+
+impl Simple for Keys {}
 
 /// Bytes of a panel of depth `k`, which is a head's size: no overflow.
 pub(crate) fn panel_bytes(k: usize) -> usize {
