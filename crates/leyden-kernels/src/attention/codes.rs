@@ -9,7 +9,7 @@ use super::cache::BLOCK_TOKENS;
 use super::loops::Row;
 use super::merge::Destination;
 use crate::isa::dot::{INTEGERS, Whole};
-use crate::isa::{Isa, prefetch};
+use crate::isa::{Isa, prefetch, prefetch_lines};
 use crate::quantise::ROUND;
 
 /// Values that share a scale.
@@ -157,9 +157,7 @@ pub(crate) fn vector_weigh<D: Whole, const R: usize, const H: usize>(
         pair = pair.wrapping_add(1);
     }
     // Every line of the scales: they are the first that the next tile reads, and nothing foresees them.
-    for line in values.next[CODES..].chunks(64) {
-        prefetch(line.as_ptr());
-    }
+    prefetch_lines(&values.next[CODES..]);
     for r in 0..R {
         let out = out.as_mut_ptr().wrapping_add(r * dim + at);
         for h in 0..H {

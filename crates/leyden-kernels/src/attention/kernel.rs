@@ -7,7 +7,7 @@ use super::merge::{Merger, Piece, ROWS, Sink, Tops, padded};
 use crate::Cpu;
 use crate::Grid;
 use crate::activations::Tile;
-use crate::isa::{Isa, Starts, Tier, dispatch, prefetch};
+use crate::isa::{Isa, Starts, Tier, dispatch, prefetch_lines};
 use crate::matmul::MAX_COLUMNS;
 use crate::matmul::format::q8_0;
 use crate::memory::{Aligned, Disjoint};
@@ -147,10 +147,10 @@ fn scores<I: Isa, const R: usize, const G: usize>(
                     pairs: &[],
                     values: &[],
                 };
-                let function = (q8_0::KEYS.tiles)(task.tier)[rows.len() - 1];
+                let function = q8_0::KEY_TILES(task.tier)[rows.len() - 1];
                 for (group, panel) in panels.clone().take(tokens.div_ceil(KEY_TOKENS)).enumerate() {
                     if rows.start == 0 {
-                        fetch(&keys.next[group * size..][..size]);
+                        prefetch_lines(&keys.next[group * size..][..size]);
                     }
                     // SAFETY: the Tier proves the features; a group of keys is a panel of Q8_0 weights of depth
                     // dim, the tile holds the queries on its grid, and y has room for every row.
@@ -167,15 +167,6 @@ fn scores<I: Isa, const R: usize, const G: usize>(
 /// What a kernel of Q8_0 weights writes, with no vector in two cache lines.
 #[repr(align(64))]
 struct Products([f32; MAX_COLUMNS * KEY_TOKENS]);
-
-/// Asks for memory that the next tile will read.
-#[inline(always)]
-fn fetch(bytes: &[u8]) {
-    // By addresses: slices of a line each took as many instructions again for their ends.
-    for at in (0..bytes.len()).step_by(64) {
-        prefetch(bytes.as_ptr().wrapping_add(at));
-    }
-}
 
 /// Weighs the quantised values of a tile, of which a row sees as many tokens as `count` says. `weights` is where the
 /// rows' weights become integers.
@@ -266,7 +257,7 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &
                 let mut d = 0;
                 while d + 16 * G <= dim {
                     if convert {
-                        parts.iter_mut().filter_map(Iterator::next).for_each(fetch);
+                        parts.iter_mut().filter_map(Iterator::next).for_each(prefetch_lines);
                     }
                     isa.weigh::<R, G>(values, tokens, d, p, &mut out);
                     d += 16 * G;

@@ -21,6 +21,14 @@ pub(crate) fn prefetch(p: *const u8) {
     prefetch_near(p);
 }
 
+/// [`prefetch`] of every line of `bytes`. By addresses, as a slice of each line would have its end computed.
+#[inline(always)]
+pub(crate) fn prefetch_lines(bytes: &[u8]) {
+    for at in (0..bytes.len()).step_by(64) {
+        prefetch(bytes.as_ptr().wrapping_add(at));
+    }
+}
+
 /// As [`prefetch`], into the first cache.
 #[inline(always)]
 pub(crate) fn prefetch_near(p: *const u8) {

@@ -49,7 +49,7 @@ mod vendor;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub(crate) use ahead::{FEW, fetch_for_writing, prefetch, prefetch_near};
+pub(crate) use ahead::{FEW, fetch_for_writing, prefetch, prefetch_lines, prefetch_near};
 pub use level::{Level, Tier};
 pub(crate) use level::{MIDDLE, Starts};
 

@@ -7,7 +7,7 @@
 use super::PackedMatrix;
 use super::format::{ROWS, TileFn};
 use crate::activations::Activations;
-use crate::isa::{Tier, prefetch};
+use crate::isa::{Tier, prefetch_lines};
 use crate::memory::Aligned;
 use std::cell::Cell;
 use std::ops::Range;
@@ -199,9 +199,7 @@ impl<'a> Panels<'a> {
     fn ask_ahead(&mut self) {
         let some = self.ahead.start..self.ahead.end.min(self.ahead.start + self.at_a_time);
         self.ahead.start = some.end;
-        for line in self.weights.as_bytes()[some].chunks(64) {
-            prefetch(line.as_ptr());
-        }
+        prefetch_lines(&self.weights.as_bytes()[some]);
     }
 
     /// Panels that meet a tile together, taken apart, and what was found of them all.

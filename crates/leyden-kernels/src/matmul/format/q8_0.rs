@@ -6,6 +6,7 @@
 use super::scalar::{self};
 use super::{Format, ROWS, TileFn, half_at, scales_bytes};
 use crate::activations::{Grid, Tile};
+use crate::isa::Tier;
 use crate::isa::dot::Dot;
 use crate::matmul::family::{Codes, Simple, family_many, family_tiles};
 use leyden_tensor::DType;
@@ -19,13 +20,17 @@ pub(crate) const FORMAT: Format = Format {
     many: family_many!([avx512 avxvnni words] simple Q8_0),
 };
 
-/// Keys of attention, 16 tokens for 16 rows: what lies behind them are the keys of other heads, and the next that a task reads it asks
-/// for itself.
-pub(crate) const KEYS: Format = Format { tiles: family_tiles!(scalar, simple Keys), ..FORMAT };
+/// Tiles of attention's keys, 16 tokens for 16 rows: what lies behind them are the keys of other heads, and the next that a task reads
+/// it asks for itself.
+pub(crate) const KEY_TILES: fn(Tier) -> &'static [TileFn] = family_tiles!(scalar, simple Keys);
 
-struct Q8_0;
+/// `FOLLOWED` as in [`Codes`].
+struct Blocks<const FOLLOWED: bool>;
+type Q8_0 = Blocks<true>;
+type Keys = Blocks<false>;
 
-impl Codes for Q8_0 {
+impl<const FOLLOWED: bool> Codes for Blocks<FOLLOWED> {
+    const FOLLOWED: bool = FOLLOWED;
     const MAX: i32 = 127;
     const SIGNED: bool = true;
     const BYTES: usize = 32 * ROWS;
@@ -37,24 +42,7 @@ impl Codes for Q8_0 {
     }
 }
 
-impl Simple for Q8_0 {}
-
-struct Keys;
-
-impl Codes for Keys {
-    const FOLLOWED: bool = false;
-    const MAX: i32 = Q8_0::MAX;
-    const SIGNED: bool = Q8_0::SIGNED;
-    const BYTES: usize = Q8_0::BYTES;
-
-    #[inline(always)]
-    unsafe fn pair<D: Dot>(d: D, p: *const u8, g: usize) -> (D::Codes, D::Codes) {
-        // SAFETY: the caller's promise.
-        unsafe { Q8_0::pair(d, p, g) }
-    }
-}
-
-impl Simple for Keys {}
+impl<const FOLLOWED: bool> Simple for Blocks<FOLLOWED> {}
 
 /// Bytes of a panel of depth `k`, which is a head's size: no overflow.
 pub(crate) fn panel_bytes(k: usize) -> usize {
