@@ -18,7 +18,7 @@
 //! broadcasts four consecutive k of a column with one load. Values lie as `[k][c]` floats, or as `[k/2][c]` pairs of
 //! bfloat16 in a word, the first in its lower half, where an instruction takes those (`Level::bf16_pairs`).
 //! Instructions that multiply matrices read codes as
-//! `[k/8][c][8]` (`Level::run`). Where sums of products do not begin at nothing (`Level::starts`), `starts` holds what they
+//! `[k/8][c][8]` or `[k/64][c][64]` (`Level::run`); of the latter a tile is parts of up to sixteen columns, one behind the other. Where sums of products do not begin at nothing (`Level::starts`), `starts` holds what they
 //! begin at, once for all matrices: `[k/32][c]` or, of [`Grid::A128`], `[k/32][3 or 4][c]` (`Starts::of_block`). Where codes of
 //! weights are shifted to be unsigned that is what the shift adds to a product, negated, in groups of 32 plus what biased sums begin at
 //! (`Dot::BIASED`);
@@ -28,9 +28,8 @@
 //! tiles, `[k/4][2][c][2]`: the first and third of each four, then the second and fourth.
 
 use crate::isa::{Level, Starts, Tier};
-use crate::matmul::MAX_COLUMNS;
 use crate::matmul::many::FEWEST_AVX2;
-use crate::memory::Disjoint;
+use crate::memory::{Aligned, Disjoint};
 use crate::pool::Pool;
 use crate::quantise::{PART, Part, Peaks};
 use std::ops::Range;
@@ -74,7 +73,10 @@ pub struct Activations {
     /// The tier that tiles were made for, whose kernels multiply them, and the columns of each.
     tier: Tier,
     bounds: Vec<(usize, usize)>,
-    codes: Vec<i8>,
+    /// The columns of each part of a tile, of which most tiles have one.
+    parts: Vec<(usize, usize)>,
+    /// Whole lines, as matrices are read by them.
+    codes: Aligned<i8>,
     scales: Vec<f32>,
     sums: Vec<i32>,
     pairs: Vec<i32>,
@@ -134,7 +136,8 @@ impl Default for Activations {
             k: 0,
             tier: Tier::SCALAR,
             bounds: Vec::new(),
-            codes: Vec::new(),
+            parts: Vec::new(),
+            codes: Aligned::default(),
             scales: Vec::new(),
             sums: Vec::new(),
             pairs: Vec::new(),
@@ -187,7 +190,7 @@ impl Activations {
         first: usize,
         n: usize,
     ) -> impl Iterator<Item = (usize, usize)> {
-        let (tiles, together) = (n.div_ceil(level.columns(grid)), level.together());
+        let (tiles, together) = (n.div_ceil(level.columns(grid)), level.together(grid));
         let units = n.div_ceil(together);
         let at = move |t: usize| first + (units * t / tiles * together).min(n);
         (0..tiles).map(move |t| (at(t), at(t + 1)))
@@ -240,13 +243,13 @@ impl Activations {
         row: impl Fn(usize) -> &'x [f32] + Sync,
     ) {
         let filling = self.begin(tier, grid, k, tiles);
-        pool.run(filling.bounds.len(), |t| {
-            let (start, end) = filling.bounds[t];
+        pool.run(filling.parts.len(), |t| {
+            let (start, end) = filling.parts[t];
             for first in (0..k).step_by(PART) {
                 let last = k.min(first + PART);
                 // SAFETY: each task has its own tile.
                 let mut part = unsafe { filling.part(t, first..last) };
-                let mut columns = [&[][..]; MAX_COLUMNS];
+                let mut columns = [&[][..]; Level::PART_COLUMNS];
                 for (column, x) in (start..end).zip(&mut columns) {
                     *x = row(column);
                     assert_eq!(x.len(), k, "row of activations");
@@ -280,9 +283,16 @@ impl Activations {
         });
         let tier = tier.for_tiles(grid, widest(self.bounds.iter().copied()));
         let level = tier.level();
+        self.parts.clear();
+        for &(start, end) in &self.bounds {
+            let part = |start: usize| (start, end.min(start + Level::PART_COLUMNS));
+            self.parts.extend((start..end).step_by(Level::PART_COLUMNS).map(part));
+        }
         (self.grid, self.n, self.k, self.tier) = (grid, n, k, tier);
         let of_column = sizes(grid, k, level);
-        grow(&mut self.codes, of_column.codes * n);
+        if self.codes.len() < of_column.codes * n {
+            self.codes.resize(of_column.codes * n);
+        }
         grow(&mut self.scales, of_column.scales * n);
         grow(&mut self.sums, of_column.sums * n);
         grow(&mut self.pairs, of_column.pairs * n);
@@ -299,7 +309,7 @@ impl Activations {
         Filling {
             tier,
             grid,
-            bounds: &self.bounds,
+            parts: &self.parts,
             of_column,
             k,
             codes: Disjoint::new(&mut self.codes),
@@ -321,7 +331,7 @@ pub(crate) struct Filling<'a> {
     /// That the tiles are made for.
     tier: Tier,
     grid: Grid,
-    bounds: &'a [(usize, usize)],
+    parts: &'a [(usize, usize)],
     of_column: Sizes,
     k: usize,
     codes: Disjoint<'a, i8>,
@@ -337,15 +347,15 @@ pub(crate) struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// The columns of each tile.
-    pub(crate) fn bounds(&self) -> &[(usize, usize)] {
-        self.bounds
+    /// The columns of each part of a tile.
+    pub(crate) fn parts(&self) -> &[(usize, usize)] {
+        self.parts
     }
 
-    /// Asks for the memory of some values of all columns of a tile, if there is such a tile: for what a [`part`](Self::part) of few
+    /// Asks for the memory of some values of all columns of part `t` of a tile, if there is such a one: for what a [`part`](Self::part) of few
     /// values is written to, which lies far from that of the last.
     pub(crate) fn fetch(&self, t: usize, values: Range<usize>) {
-        let Some(&(start, end)) = self.bounds.get(t) else { return };
+        let Some(&(start, end)) = self.parts.get(t) else { return };
         let (c, all) = (end - start, self.of_column);
         let [from, to] = [values.start, values.end].map(|k| sizes(self.grid, k, self.tier.level()));
         let place = |all: usize, from: usize, to: usize| start * all + c * from..start * all + c * to;
@@ -354,15 +364,15 @@ impl Filling<'_> {
         place(all.values, from.values, to.values).step_by(16).for_each(|at| self.values.fetch(at));
     }
 
-    /// Some values of all columns of tile `t`: whole groups, and pairs where the grid has such.
+    /// Some values of all columns of part `t` of a tile: whole groups, and pairs where the grid has such.
     ///
     /// # Safety
-    /// Nobody else has any of these values of this tile.
+    /// Nobody else has any of these values of these columns.
     ///
     /// # Panics
     /// If the values are not whole groups and pairs, or beyond the batch.
     pub(crate) unsafe fn part(&self, t: usize, values: Range<usize>) -> Part<'_> {
-        let (start, end) = self.bounds[t];
+        let (start, end) = self.parts[t];
         let c = end - start;
         let whole = |at: usize| at == self.k || at.is_multiple_of(self.grid.group().max(2));
         assert!(
@@ -456,7 +466,7 @@ mod tests {
     #[test]
     fn tiles_cover_the_columns_and_pairs_stay_together() {
         for (level, grid) in Level::ALL.into_iter().flat_map(|l| [(l, Grid::F32), (l, Grid::A32)]) {
-            let (widest, together) = (level.columns(grid), level.together());
+            let (widest, together) = (level.columns(grid), level.together(grid));
             for n in 1..50 {
                 let tiles: Vec<(usize, usize)> = Activations::tiles_of(level, grid, 0, n).collect();
                 assert!(tiles[0].0 == 0 && tiles.last().unwrap().1 == n);
@@ -480,7 +490,7 @@ mod tests {
                 }
                 let mut got = Activations::default();
                 got.fill(tier, &Pool::new(3).unwrap(), grid, &x, k);
-                assert_eq!(want.codes, got.codes);
+                assert_eq!(*want.codes, *got.codes);
                 assert_eq!(want.sums, got.sums);
                 assert_eq!(want.pairs, got.pairs);
                 assert_eq!(want.scales, got.scales);

@@ -2,7 +2,7 @@
 //! means little without the ceiling measured beside it, above all on machines that are shared.
 
 use crate::error::Error;
-use crate::isa::{Isa, bf16_products, dispatch, prefetch};
+use crate::isa::{Isa, bf16_products, dispatch, matrix_products, prefetch};
 use crate::memory::{Disjoint, HugeBuf};
 use crate::{Cpu, Grid};
 use std::hint::black_box;
@@ -45,7 +45,8 @@ impl Ceilings {
     #[must_use]
     pub fn products(cpu: &Cpu) -> Ceilings {
         let tier = cpu.tier();
-        let int8_macs = macs(cpu, |n| int8_on(tier, n));
+        let of_matrices = matrix_products(tier).map_or(0.0, |products| macs(cpu, products));
+        let int8_macs = macs(cpu, |n| int8_on(tier, n)).max(of_matrices);
         let f32_macs = macs(cpu, |n| f32_on(tier, n));
         let bf16_macs = bf16_products(tier).map_or(0.0, |products| macs(cpu, products)).max(f32_macs);
         Ceilings { read_bytes: 0.0, int8_macs, f32_macs, bf16_macs }

@@ -4,9 +4,10 @@
 
 use crate::Grid;
 use crate::isa::dot::BIAS_BITS;
-use crate::isa::{Isa, MIDDLE, Moments, Starts, Tier, dispatch, prefetch};
-use crate::matmul::MAX_COLUMNS;
+use crate::isa::{Isa, Level, MIDDLE, Moments, Starts, Tier, dispatch, prefetch};
 use crate::matmul::format::bf16::counted;
+
+const PART_COLUMNS: usize = Level::PART_COLUMNS;
 
 /// Below this a group counts as zero: 127 / max would overflow far earlier than any real activation is.
 const TINY: f32 = 1e-30;
@@ -221,7 +222,7 @@ fn fill_bf16(x: &[f32], column: usize, c: usize, pairs: bool, values: &mut [f32]
 }
 
 /// Groups of a part of a tile, at most.
-const GROUPS: usize = PART / 32 * MAX_COLUMNS;
+const GROUPS: usize = PART / 32 * PART_COLUMNS;
 
 /// The scales of groups of `G` values, `[k/G][c]`, and what values are multiplied by: zero where all codes are.
 #[inline(always)]
@@ -266,7 +267,13 @@ pub(crate) fn fill_a32<I: Isa>(
     for (column, x) in columns.iter().enumerate() {
         for (b, group) in x.as_chunks::<32>().0.iter().enumerate() {
             let q = codes_or_zeros(group, inverses[b * c + column]);
-            scatter(isa, &q, &mut codes[b * 32 * c..], (column, c), run);
+            let width = run.min(codes.len() / c - b / 2 * 64);
+            if run == 64 {
+                let at = b / 2 * 64 * c + column * width + b % 2 * 32;
+                codes[at..at + 32].copy_from_slice(&q);
+            } else {
+                scatter(isa, &q, &mut codes[b * 32 * c..], (column, c), run);
+            }
             sums[b * c + column] = q.as_chunks::<16>().0.iter().map(|half| isa.sum_codes(half)).sum();
         }
     }
@@ -288,7 +295,7 @@ fn fill_a128<I: Isa>(isa: I, columns: &[&[f32]], out: &mut Part<'_>) {
     let inverses = scales::<I, 128>(isa, columns, out.scales);
     for b in 0..columns.first().map_or(0, |x| x.len() / 128) {
         // The sums of each sixteen codes of every column.
-        let mut s16 = [[0; MAX_COLUMNS]; 8];
+        let mut s16 = [[0; PART_COLUMNS]; 8];
         let (mut largest, has_peaks) = (Largest::default(), !out.peaks.is_empty());
         for (column, x) in columns.iter().enumerate() {
             let codes = codes_or_zeros::<128>(&x.as_chunks().0[b], inverses[b * c + column]);
@@ -352,7 +359,7 @@ fn shifted(sum: i32) -> i32 {
 /// Writes a number of each column.
 #[inline(always)]
 fn row(out: &mut [i32], of: impl Fn(usize) -> i32) {
-    for (column, out) in out.iter_mut().enumerate().take(MAX_COLUMNS) {
+    for (column, out) in out.iter_mut().enumerate().take(PART_COLUMNS) {
         *out = of(column);
     }
 }
@@ -363,6 +370,10 @@ fn scatter<I: Isa>(isa: I, codes: &[i8], out: &mut [i8], (column, c): (usize, us
     let out = &mut out[..codes.len() * c];
     if c == 1 {
         out.copy_from_slice(codes);
+    } else if run == 64 {
+        for (codes, group) in codes.as_chunks::<64>().0.iter().zip(out.chunks_exact_mut(c * 64)) {
+            group[column * 64..][..64].copy_from_slice(codes);
+        }
     } else if run == 8 {
         let place = column * 8..(column + 1) * 8;
         for (run, group) in codes.as_chunks::<8>().0.iter().zip(out.chunks_exact_mut(c * 8)) {
@@ -425,7 +436,7 @@ mod tests {
                     .map(|x| if c % 2 == 1 { x.clamp(-1e-31, 1e-31) } else { x })
                     .collect()
             };
-        let columns: Vec<Vec<f32>> = (0..MAX_COLUMNS).map(column).collect();
+        let columns: Vec<Vec<f32>> = (0..PART_COLUMNS).map(column).collect();
         for tier in Tier::available() {
             for (grid, group) in [(Grid::A32, 32), (Grid::A128, 128)] {
                 let mut batch = crate::Activations::default();

@@ -7,8 +7,7 @@ use super::merge::{Merger, Piece, ROWS, Sink, Tops, padded};
 use crate::Cpu;
 use crate::Grid;
 use crate::activations::Tile;
-use crate::isa::{Isa, Starts, Tier, dispatch, prefetch_lines};
-use crate::matmul::MAX_COLUMNS;
+use crate::isa::{Isa, Level, Starts, Tier, dispatch, prefetch_lines};
 use crate::matmul::format::q8_0;
 use crate::memory::{Aligned, Disjoint};
 use crate::quantise::{fill_a32, start_a32};
@@ -80,7 +79,7 @@ impl Queries {
                 let at = |values: usize| tile.start * values..tile.end * values;
                 let (codes, scales) = (&mut codes[at(dim)], &mut scales[at(dim / 32)]);
                 let sums = &mut sums[at(dim / 32)];
-                let mut columns = [&[][..]; MAX_COLUMNS];
+                let mut columns = [&[][..]; Level::VECTOR_COLUMNS];
                 for (row, query) in tile.clone().zip(&mut columns) {
                     *query = &task.queries[row * dim..(row + 1) * dim];
                 }
@@ -132,7 +131,7 @@ fn scores<I: Isa, const R: usize, const G: usize>(
         Queries::Codes { codes, scales, sums, starts } => {
             let size = keys.bytes.len() / (BLOCK_TOKENS / KEY_TOKENS);
             let panels = keys.bytes.chunks_exact(size);
-            let Products(y) = &mut Products([0.0; MAX_COLUMNS * KEY_TOKENS]);
+            let Products(y) = &mut Products([0.0; Level::VECTOR_COLUMNS * KEY_TOKENS]);
             for rows in tiles(task.visible.len(), task.tier) {
                 let at = |values: usize| rows.start * values..rows.end * values;
                 let tile = Tile {
@@ -166,7 +165,7 @@ fn scores<I: Isa, const R: usize, const G: usize>(
 
 /// What a kernel of Q8_0 weights writes, with no vector in two cache lines.
 #[repr(align(64))]
-struct Products([f32; MAX_COLUMNS * KEY_TOKENS]);
+struct Products([f32; Level::VECTOR_COLUMNS * KEY_TOKENS]);
 
 /// Weighs the quantised values of a tile, of which a row sees as many tokens as `count` says. `weights` is where the
 /// rows' weights become integers.
@@ -503,7 +502,7 @@ pub fn attention(
     // The longest first: late tokens of a prompt see the most keys.
     all.reverse();
     let out = Disjoint::new(out);
-    let driver = Driver { tier: cpu.tier(), cache, layer, queries, scale, width, group, dim, out };
+    let driver = Driver { tier: cpu.tier().for_few(), cache, layer, queries, scale, width, group, dim, out };
     let wanted = cpu.pool().members() * TASKS_PER_THREAD;
     if work < ALONE {
         all.iter().for_each(|rows| driver.whole(rows));

@@ -122,4 +122,5 @@ pub(crate) static MANY: Many = Many {
     }),
     panels: 1,
     tiles: None,
+    any_columns: false,
 };

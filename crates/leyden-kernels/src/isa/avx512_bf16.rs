@@ -222,6 +222,7 @@ pub(super) static KERNELS: Bf16Kernels = Bf16Kernels {
         }),
         panels: 2,
         tiles: Some([two::<12>, two::<11>]),
+        any_columns: false,
     },
     products,
 };

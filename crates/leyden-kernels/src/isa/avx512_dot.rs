@@ -67,7 +67,7 @@ pub(super) unsafe fn counted(bits: __m512i) -> __m512i {
 /// `word` can be read.
 #[target_feature(enable = "avx512f,avx512vnni")]
 #[inline]
-unsafe fn add_products(total: __m512i, pairs: __m512i, word: *const i32) -> __m512i {
+pub(super) unsafe fn add_products(total: __m512i, pairs: __m512i, word: *const i32) -> __m512i {
     let mut sums = total;
     // SAFETY: this function's features; the word is the caller's promise.
     unsafe {

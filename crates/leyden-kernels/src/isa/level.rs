@@ -17,6 +17,8 @@ pub enum Level {
     Avx512,
     /// That and products of bfloat16 (Zen 4 and later, Xeon from Sapphire Rapids on).
     Avx512Bf16,
+    /// That and products of matrices of int8 (Xeon from Sapphire Rapids on).
+    Amx,
     /// NEON, which every 64-bit Arm processor has.
     Neon,
     /// NEON with products of int8 (Armv8.2 and later: Cortex-A76, Neoverse N1, Apple M1).
@@ -71,6 +73,8 @@ struct About {
     words: bool,
     together: usize,
     bf16_pairs: bool,
+    /// The level whose kernels multiply what instructions for matrices do not: floats, and integers of few columns.
+    few: Option<Level>,
 }
 
 impl About {
@@ -94,6 +98,7 @@ impl About {
             words: false,
             together: 1,
             bf16_pairs: false,
+            few: None,
         }
     }
 }
@@ -120,11 +125,19 @@ macro_rules! detected {
     };
 }
 
+/// Whether the processor has matrices, and what is done to them besides.
+fn matrices() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return (Level::Avx512Bf16.about().detected)() && super::amx::detected();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// The levels, in order.
 const TABLE: [About; Level::ALL.len()] = {
     const X86: Option<&str> = Some("x86_64");
     const ARM: Option<&str> = Some("aarch64");
-    const MOST: [usize; 2] = [Level::MAX_COLUMNS; 2];
+    const MOST: [usize; 2] = [Level::VECTOR_COLUMNS; 2];
     [
         About::new(Level::Scalar, "scalar", None, "none", || true),
         About {
@@ -169,6 +182,19 @@ const TABLE: [About; Level::ALL.len()] = {
                 detected!(avx512 "avx512bf16"),
             )
         },
+        About {
+            shares: Some(Level::Avx512),
+            columns: [Level::MAX_COLUMNS, MOST[1]],
+            bf16_pairs: true,
+            few: Some(Level::Avx512Bf16),
+            ..About::new(
+                Level::Amx,
+                "amx",
+                X86,
+                "avx512f, avx512bw, avx512dq, avx512vl, avx512vnni, avx512_bf16, amx_tile, amx_int8",
+                matrices,
+            )
+        },
         About::new(Level::Neon, "neon", ARM, "asimd", detected!(arm)),
         About {
             columns: [8; 2],
@@ -193,19 +219,25 @@ const _: () = {
 
 impl Level {
     /// The levels of every architecture.
-    pub const ALL: [Level; 8] = [
+    pub const ALL: [Level; 9] = [
         Level::Scalar,
         Level::Avx2,
         Level::AvxVnni,
         Level::Avx512,
         Level::Avx512Bf16,
+        Level::Amx,
         Level::Neon,
         Level::DotProd,
         Level::I8mm,
     ];
 
     /// Columns in the widest matrix tile of any level.
-    pub(crate) const MAX_COLUMNS: usize = 12;
+    pub(crate) const MAX_COLUMNS: usize = 64;
+    /// Columns that lie side by side in memory, at most: wider tiles are parts of so many, one behind the other, and the last of
+    /// fewer.
+    pub(crate) const PART_COLUMNS: usize = 16;
+    /// Columns in the widest tile whose sums are kept in registers, of any level.
+    pub(crate) const VECTOR_COLUMNS: usize = 12;
 
     const fn about(self) -> &'static About {
         &TABLE[self as usize]
@@ -274,13 +306,26 @@ impl Level {
     }
 
     /// Columns that one instruction multiplies: tiles hold a multiple where the batch allows it.
-    pub(crate) const fn together(self) -> usize {
-        self.about().together
+    pub(crate) const fn together(self, grid: Grid) -> usize {
+        match self.about().few {
+            Some(few) if grid.is_float() => few.together(grid),
+            Some(_) => Level::PART_COLUMNS,
+            None => self.about().together,
+        }
     }
 
-    /// How many consecutive codes of one column lie side by side in a tile of `c` columns.
+    /// How many consecutive codes of one column lie side by side in a part of a tile, of `c` columns: with 64, as many as there are.
     pub(crate) const fn run(self, c: usize) -> usize {
-        if self.together() == 2 && c.is_multiple_of(2) { 8 } else { 4 }
+        match self.about().together {
+            _ if self.about().few.is_some() => 64,
+            2 if c.is_multiple_of(2) => 8,
+            _ => 4,
+        }
+    }
+
+    /// Whether instructions multiply matrices: sums and codes are then nothing but themselves.
+    pub(crate) const fn matrices(self) -> bool {
+        self.about().few.is_some()
     }
 }
 
@@ -311,7 +356,11 @@ impl Tier {
     pub const SCALAR: Tier = Tier::only(Level::Scalar);
 
     const fn only(level: Level) -> Tier {
-        Tier { level, wide_bf16: level, near: false }
+        let wide_bf16 = match level.about().few {
+            Some(few) => few,
+            None => level,
+        };
+        Tier { level, wide_bf16, near: false }
     }
 
     /// The tier for `level` and its kernels alone, or `None` where this machine lacks it.
@@ -338,7 +387,18 @@ impl Tier {
 
     /// The tier whose kernels multiply tiles of up to so many columns on a grid.
     pub(crate) fn for_tiles(self, grid: Grid, columns: usize) -> Tier {
-        if grid == Grid::BF16 && columns >= WIDE { Tier { level: self.wide_bf16, ..self } } else { self }
+        if grid == Grid::BF16 && columns >= WIDE {
+            Tier { level: self.wide_bf16, ..self }
+        } else if grid.is_float() || columns <= Level::VECTOR_COLUMNS {
+            self.for_few()
+        } else {
+            self
+        }
+    }
+
+    /// The tier whose kernels multiply few columns.
+    pub(crate) fn for_few(self) -> Tier {
+        Tier { level: self.level.about().few.unwrap_or(self.level), ..self }
     }
 
     /// Every tier of this machine, slowest first.
@@ -404,10 +464,10 @@ mod tests {
         let wide = if level.bf16_pairs() { level.common() } else { level };
         assert_eq!(best.for_tiles(Grid::BF16, WIDE).level(), wide);
         for (grid, columns) in [(Grid::BF16, WIDE - 1), (Grid::F32, WIDE), (Grid::A32, WIDE)] {
-            assert_eq!(best.for_tiles(grid, columns), best);
+            assert_eq!(best.for_tiles(grid, columns), best.for_few());
         }
         for tier in Tier::available().into_iter().chain([Tier::best_where(false)]) {
-            assert_eq!(tier.for_tiles(Grid::BF16, WIDE), tier);
+            assert_eq!(tier.for_tiles(Grid::BF16, WIDE), tier.for_few());
         }
     }
 }

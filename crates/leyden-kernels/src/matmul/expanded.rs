@@ -110,6 +110,7 @@ impl<F: Super, const WIDTH: usize> Apart<F, WIDTH> {
 
 impl<F: Super, const WIDTH: usize> Super for Apart<F, WIDTH> {
     const PARTS: usize = F::PARTS;
+    const MAX_SCALE: i32 = F::MAX_SCALE;
     const SIGNED_SCALES: bool = F::SIGNED_SCALES;
     const MINIMUM: bool = F::MINIMUM;
     const EXACT: bool = F::EXACT;

@@ -93,6 +93,8 @@ pub(crate) struct Factors<D: Dot> {
 pub(crate) trait Super: Codes {
     /// Blocks with a scale of their own per 32 values: 1 or 2.
     const PARTS: usize;
+    /// The largest magnitude of a block's scale.
+    const MAX_SCALE: i32;
     /// Whether scales are signed bytes.
     const SIGNED_SCALES: bool = false;
     /// Whether blocks have minima, subtracted from their values.
@@ -701,6 +703,16 @@ macro_rules! family_many {
             }
         )
     };
+    (amx simple $format:ty) => {
+        $crate::isa::matrix_many!(simple Blocks $format, |d, panel, k, out| {
+            $crate::matmul::matrices::simple::<_, $format>(d, panel, k, out)
+        })
+    };
+    (amx superblocks $format:ty) => {
+        $crate::isa::matrix_many!(superblocks Halves $format, |d, panel, k, out| {
+            $crate::matmul::matrices::superblocks::<_, $format>(d, panel, k, out)
+        })
+    };
     ([$first:ident $($level:ident)*] $family:ident $format:ty) => {
         |tier: $crate::isa::Tier| {
             let many = $crate::matmul::family::family_many!($first $family $format)(tier);
@@ -709,7 +721,7 @@ macro_rules! family_many {
         }
     };
     ($family:ident $format:ty) => {
-        $crate::matmul::family::family_many!([avx512 avxvnni avx2] $family $format)
+        $crate::matmul::family::family_many!([amx avx512 avxvnni avx2] $family $format)
     };
     ($level:ident $family:ident $format:ty) => {
         $crate::matmul::family::family_many!(@apart $level 1 $family $format)

@@ -8,10 +8,11 @@ use super::format::ROWS;
 use super::many::{Panels, together};
 use super::output::Output;
 use super::{
-    ALONE, MAX_COLUMNS, PackedMatrix, TILE, Write, check, chunk_panels, for_tile_indices, only_tile, several,
+    ALONE, MAX_COLUMNS, OfTile, PackedMatrix, Write, check, chunk_panels, for_tile_indices, only_tile,
+    several,
 };
 use crate::activations::Activations;
-use crate::isa::{Isa, dispatch};
+use crate::isa::{Isa, Level, dispatch};
 use crate::memory::Aligned;
 use crate::ops::silu16;
 use crate::{Cpu, Grid};
@@ -69,8 +70,7 @@ pub fn multiply_gated(
             }
             return;
         }
-        let mut g = [0.0; TILE];
-        let mut u = [0.0; TILE];
+        let (OfTile(g), OfTile(u)) = (&mut OfTile::new(), &mut OfTile::new());
         let others = chunk * (cpu.pool().members() - 1);
         let [mut gate, mut up] =
             [gate, up].map(|w| Panels::new(w, input.tier(), panels.clone(), others, input.tiles()));
@@ -78,11 +78,11 @@ pub fn multiply_gated(
         for_tile_indices(input, 0..input.tiles(), panels, visits, |panels, t| {
             let (first, end) = input.bounds(t);
             out.fetch(&panels, first..end);
-            gate.tile(panels.clone(), input, t, &mut g);
-            up.tile(panels.clone(), input, t, &mut u);
-            gated_on(cpu.tier(), &mut g, &u, panels.len() * (end - first));
+            gate.tile(panels.clone(), input, t, g);
+            up.tile(panels.clone(), input, t, u);
+            gated_on(cpu.tier(), g, u, panels.len() * (end - first));
             // SAFETY: as above.
-            unsafe { out.write(cpu.tier(), panels, first..end, &g) };
+            unsafe { out.write(cpu.tier(), panels, first..end, g) };
         });
     };
     if macs < ALONE { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
@@ -148,7 +148,7 @@ pub fn multiply_gated_onto(
         let panels = task * chunk..((task + 1) * chunk).min(panels);
         let mut stage = STAGE.take();
         stage.resize(input.n * UNIT * ROWS);
-        let (mut g, mut u) = ([0.0; TILE], [0.0; TILE]);
+        let (OfTile(g), OfTile(u)) = (&mut OfTile::new(), &mut OfTile::new());
         let others = chunk * (cpu.pool().members() - 1);
         let [mut gate, mut up] =
             [gate, up].map(|w| Panels::new(w, input.tier(), panels.clone(), others, input.tiles()));
@@ -159,17 +159,17 @@ pub fn multiply_gated_onto(
             let width = values.len();
             for_tile_indices(input, 0..input.tiles(), unit, visits, |panels, t| {
                 let (first, end) = input.bounds(t);
-                gate.tile(panels.clone(), input, t, &mut g);
-                up.tile(panels.clone(), input, t, &mut u);
+                gate.tile(panels.clone(), input, t, g);
+                up.tile(panels.clone(), input, t, u);
                 let place = (panels.start - start) * ROWS..width.min((panels.end - start) * ROWS);
                 let staged = &mut stage[first * width..end * width];
-                gated_rows_on(tier, &g, &u, staged, (width, end - first), place);
+                gated_rows_on(tier, g, u, staged, (width, end - first), place);
             });
-            for (t, &(first, end)) in filling.bounds().iter().enumerate() {
+            for (t, &(first, end)) in filling.parts().iter().enumerate() {
                 filling.fetch(t + 1, values.clone());
                 // SAFETY: each task has panels of its own, and so values.
                 let mut part = unsafe { filling.part(t, values.clone()) };
-                let mut columns = [&[][..]; MAX_COLUMNS];
+                let mut columns = [&[][..]; Level::PART_COLUMNS];
                 for (x, staged) in
                     columns.iter_mut().zip(stage[first * width..end * width].chunks_exact(width))
                 {

@@ -6,7 +6,7 @@
 
 use super::PackedMatrix;
 use super::format::{ROWS, TileFn};
-use crate::activations::Activations;
+use crate::activations::{Activations, Tile};
 use crate::isa::{Tier, prefetch_lines};
 use crate::memory::Aligned;
 use std::cell::Cell;
@@ -22,6 +22,8 @@ pub(crate) const FEWEST_WITHOUT_REGISTERS: usize = 2;
 
 /// Panels taken apart that lie in the second cache together, beside the activations of a group of tiles.
 const AT_ONCE_BYTES: usize = 320 << 10;
+/// Where instructions multiply matrices, whose processors have second caches of two MiB.
+const AT_ONCE_OF_MATRICES: usize = 640 << 10;
 
 /// With how many tiles the panels that are taken apart next are asked for: fewer than meet one set of them in turn.
 const ASKED_FOR_IN: usize = 4;
@@ -54,6 +56,8 @@ pub(crate) struct Many {
     pub(crate) panels: usize,
     /// Tiles of the most columns and of one fewer, which is what many columns are divided into, that read panels as they are.
     pub(crate) tiles: Option<[TileFn; 2]>,
+    /// Whether all these take tiles of any number of columns instead.
+    pub(crate) any_columns: bool,
 }
 
 impl Many {
@@ -100,6 +104,28 @@ impl Drop for Room {
     }
 }
 
+/// Multiplies panel `p` of a matrix whose kernels for any number of columns read panels taken apart, if it has such, into
+/// `out[c][16]`.
+#[inline(always)]
+pub(super) fn apart(weights: &PackedMatrix, tier: Tier, p: usize, tile: &Tile<'_>, out: &mut [f32]) -> bool {
+    if !tier.level().matrices() {
+        return false;
+    }
+    let Some((many, Some(expand))) = Many::of(weights, tier, 1) else { return false };
+    let Some(bytes) = (expand.bytes)(weights.k).filter(|_| many.any_columns) else { return false };
+    let mut room = Room::of(bytes);
+    let function = expand.tiles[0];
+    #[cfg(test)]
+    super::tests::runs(tier.level(), function);
+    // SAFETY: the Tier proves the features; the panel is whole and of this format and depth, the room as large as what is made
+    // of it, and the driver checked the tile's grid and depth.
+    unsafe {
+        (expand.panel)(weights.panel(p), weights.k, &mut room.0[..bytes], &mut []);
+        function(&room.0[..bytes], weights.k, tile, out);
+    }
+    true
+}
+
 /// A matrix as one task meets it: some panels at a time, each with all tiles of a group after the other.
 pub(super) struct Panels<'a> {
     weights: &'a PackedMatrix,
@@ -136,7 +162,8 @@ impl<'a> Panels<'a> {
         // None where there is nothing to take apart.
         let each = many.and_then(|many| Some((many.panels, (expand?.bytes)(weights.k)?)));
         let places = each.map_or(0, |(together, each)| {
-            let room = AT_ONCE_BYTES / each.max(1) / together * together;
+            let bytes = if tier.level().matrices() { AT_ONCE_OF_MATRICES } else { AT_ONCE_BYTES };
+            let room = bytes / each.max(1) / together * together;
             room.min(panels.len().next_multiple_of(together)).max(together)
         });
         let each = each.map_or(0, |(_, each)| each);
@@ -168,11 +195,11 @@ impl<'a> Panels<'a> {
         // until everything that was stored before has reached the cache, the results of the last tile among it.
         let mut tile = input.tile(t);
         let (tier, weights, k) = (self.tier, self.weights, self.weights.k);
-        let fewer = tier.level().columns(weights.format.grid).wrapping_sub(tile.c);
+        let widest = tier.level().columns(weights.format.grid);
         if let Some(many) = self.many
             && panels.len() == many.panels
             && let Some(tiles) = self.expand.map(|expand| &expand.tiles).or(many.tiles.as_ref())
-            && let Some(&function) = tiles.get(fewer)
+            && let Some(&function) = tiles.get(if many.any_columns { 0 } else { widest.wrapping_sub(tile.c) })
         {
             let bytes = match self.expand {
                 Some(expand) => {

@@ -27,6 +27,7 @@ mod gated;
 mod grouped;
 mod kept;
 pub(crate) mod many;
+pub(crate) mod matrices;
 mod output;
 mod routing;
 mod stream;
@@ -42,8 +43,21 @@ pub(crate) const MAX_COLUMNS: usize = Level::MAX_COLUMNS;
 /// Products of one tile with the panels that meet it together, at most: `[panel][c][16]`.
 const TILE: usize = many::MAX_PANELS * MAX_COLUMNS * ROWS;
 
+/// Products of one tile, no vector in two cache lines.
+#[repr(align(64))]
+struct OfTile([f32; TILE]);
+
+impl OfTile {
+    #[inline(always)]
+    fn new() -> OfTile {
+        OfTile([0.0; TILE])
+    }
+}
+
 /// Codes or values of activations visited together, so that they stay in the second cache while panels pass.
 const GROUP_BYTES: usize = 128 << 10;
+/// Where instructions multiply matrices, whose processors have second caches of two MiB.
+const GROUP_OF_MATRICES: usize = 1 << 20;
 
 /// Packed at once before the pages they came from are given back: little beside a model, much beside the cost of
 /// a job for the team.
@@ -233,12 +247,19 @@ impl PackedMatrix {
     /// [`tile`](Self::tile) for many panels.
     #[inline(always)]
     fn by_tile<'a>(&'a self, tier: Tier, tile: &'a Tile<'a>) -> impl Fn(usize, &mut [f32]) + 'a {
-        let function = (self.format.tiles)(tier)[tile.c - 1];
-        #[cfg(test)]
-        tests::runs(tier.level(), function);
-        // SAFETY: the Tier proves the features; the panel is whole and of this format and depth; the driver
-        // checked the tile's grid and depth against this matrix, and tile.c selected the function.
-        move |p, out| unsafe { function(self.panel(p), self.k, tile, out) }
+        // Of a level that multiplies matrices there may be none, and then there are kernels for any number of columns.
+        let function = (self.format.tiles)(tier).get(tile.c - 1);
+        move |p, out| {
+            if many::apart(self, tier, p, tile, out) {
+                return;
+            }
+            let function = *function.expect("a kernel for the tile's columns");
+            #[cfg(test)]
+            tests::runs(tier.level(), function);
+            // SAFETY: the Tier proves the features; the panel is whole and of this format and depth; the driver
+            // checked the tile's grid and depth against this matrix, and tile.c selected the function.
+            unsafe { function(self.panel(p), self.k, tile, out) }
+        }
     }
 }
 
@@ -309,16 +330,16 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
             }
             return;
         }
-        let mut y = [0.0; TILE];
+        let OfTile(y) = &mut OfTile::new();
         let others = chunk * (cpu.pool().members() - 1);
         let mut weights = Panels::new(w, input.tier(), panels.clone(), others, input.tiles());
         let visits = (weights.at_once(), together(w));
         for_tile_indices(input, 0..input.tiles(), panels, visits, |panels, t| {
             let (first, end) = input.bounds(t);
             results.fetch(&panels, first..end);
-            weights.tile(panels.clone(), input, t, &mut y);
+            weights.tile(panels.clone(), input, t, y);
             // SAFETY: as above.
-            unsafe { results.write(cpu.tier(), panels, first..end, &y) };
+            unsafe { results.write(cpu.tier(), panels, first..end, y) };
         });
     };
     if macs < ALONE { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
@@ -358,7 +379,11 @@ fn several(panels: Range<usize>, columns: usize) -> impl Iterator<Item = Range<u
 
 /// Tiles that are visited together.
 fn group_tiles(input: &Activations) -> usize {
-    (GROUP_BYTES / (input.column_bytes() * MAX_COLUMNS)).max(if input.grid.is_float() { 1 } else { 4 })
+    let bytes_of = |columns: usize| input.column_bytes() * columns;
+    if input.tier().level().matrices() {
+        return (GROUP_OF_MATRICES / bytes_of(Level::MAX_COLUMNS)).max(1);
+    }
+    (GROUP_BYTES / bytes_of(Level::VECTOR_COLUMNS)).max(if input.grid.is_float() { 1 } else { 4 })
 }
 
 /// Visits every (panels, tile) of a chunk, both by number: columns in groups that stay in cache, panels all at once or so

@@ -16,7 +16,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| scales_bytes(k / 32)?.checked_add((k / 32).checked_mul(Iq4Nl::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Iq4Nl),
-    many: family_many!([avx512 avxvnni words] simple Iq4Nl),
+    many: family_many!([amx avx512 avxvnni words] simple Iq4Nl),
 };
 
 /// The values that the codes stand for, as bytes.

@@ -25,7 +25,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Iq4Xs::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Iq4Xs),
-    many: family_many!([avx512 avxvnni words] superblocks Iq4Xs),
+    many: family_many!([amx avx512 avxvnni words] superblocks Iq4Xs),
 };
 
 struct Iq4Xs;
@@ -45,6 +45,7 @@ impl Codes for Iq4Xs {
 
 impl Super for Iq4Xs {
     const PARTS: usize = 1;
+    const MAX_SCALE: i32 = 32;
     const SIGNED_SCALES: bool = true;
     const EXACT: bool = false;
 

@@ -21,7 +21,7 @@ pub(crate) const FORMAT: Format = Format {
     },
     pack,
     tiles: family_tiles!(scalar, simple Mxfp4),
-    many: family_many!([avx512 avxvnni avx2_soon] simple Mxfp4),
+    many: family_many!([amx avx512 avxvnni avx2_soon] simple Mxfp4),
 };
 
 /// Twice the values that the codes stand for (0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives), plus [`ZERO`].

@@ -45,6 +45,7 @@ impl Codes for Q2K {
 
 impl Super for Q2K {
     const PARTS: usize = 2;
+    const MAX_SCALE: i32 = 15;
     const MINIMUM: bool = true;
     const EXACT: bool = true;
 

@@ -42,6 +42,7 @@ impl Codes for Q3K {
 
 impl Super for Q3K {
     const PARTS: usize = 2;
+    const MAX_SCALE: i32 = 32;
     const SIGNED_SCALES: bool = true;
     const EXACT: bool = false;
 

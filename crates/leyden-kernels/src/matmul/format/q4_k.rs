@@ -45,6 +45,7 @@ impl Codes for Q4K {
 
 impl Super for Q4K {
     const PARTS: usize = 1;
+    const MAX_SCALE: i32 = 63;
     const MINIMUM: bool = true;
     const EXACT: bool = true;
 

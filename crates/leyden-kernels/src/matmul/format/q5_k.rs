@@ -43,6 +43,7 @@ impl Codes for Q5K {
 
 impl Super for Q5K {
     const PARTS: usize = 1;
+    const MAX_SCALE: i32 = 63;
     const MINIMUM: bool = true;
     const EXACT: bool = false;
     const EXACT_64: bool = true;

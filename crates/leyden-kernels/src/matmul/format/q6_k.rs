@@ -21,7 +21,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Q6K::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Q6K),
-    many: family_many!([avx512 avxvnni avx2_soon] superblocks Q6K),
+    many: family_many!([amx avx512 avxvnni avx2_soon] superblocks Q6K),
 };
 
 struct Q6K;
@@ -43,6 +43,7 @@ impl Codes for Q6K {
 
 impl Super for Q6K {
     const PARTS: usize = 2;
+    const MAX_SCALE: i32 = 128;
     const SIGNED_SCALES: bool = true;
     const EXACT: bool = false;
 

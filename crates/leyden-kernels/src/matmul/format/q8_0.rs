@@ -17,7 +17,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| scales_bytes(k / 32)?.checked_add((k / 32).checked_mul(Q8_0::BYTES)?),
     pack,
     tiles: family_tiles!(scalar, simple Q8_0),
-    many: family_many!([avx512 avxvnni words] simple Q8_0),
+    many: family_many!([amx avx512 avxvnni words] simple Q8_0),
 };
 
 /// Tiles of attention's keys, 16 tokens for 16 rows: what lies behind them are the keys of other heads, and the next that a task reads

@@ -1,0 +1,152 @@
+//! Panels as products of matrices read them (`isa::amx`): written from packed ones when the first tile meets them.
+//!
+//! An instruction multiplies 64 or 32 values of sixteen rows with those of sixteen columns. A product with a scale for each 32 or 16
+//! values would have to be taken apart as often; where such scales are integers, weights are multiplied by them here, and 128 values
+//! are one sum. It then takes two bytes to hold one, so there are two planes: of lower bytes, unsigned, and of upper ones, signed. The
+//! sum over the latter times 256, plus that over the former, is what integers everywhere else sum up to.
+
+use super::family::{A, Codes, Simple, Super};
+use super::format::ROWS;
+use crate::isa::dot::Dot;
+use std::marker::PhantomData;
+
+/// Bytes of sixteen floats, and of the codes of 32 values.
+const FLOATS: usize = 4 * ROWS;
+const BLOCK: usize = 32 * ROWS;
+
+/// What [`superblocks`] needs of an instruction set besides.
+pub(crate) trait Planes: Dot {
+    /// Lower and upper bytes of signed codes times their rows' scales, each row's in both numbers of a pair. Products fit 16 bits.
+    fn planes(self, codes: Self::Codes, scales: Self::Pairs) -> [Self::Codes; 2];
+    /// Writes pairs of 16 rows.
+    ///
+    /// # Safety
+    /// `p` points at room for them.
+    unsafe fn store_pairs(self, a: Self::Pairs, p: *mut u8);
+}
+
+/// A panel of a simple format. Each 32 values: `[16]` scales, `[16]` minima if there are any, codes `[8][16][4]`, signed and without
+/// offset.
+pub(crate) struct Blocks<F>(PhantomData<F>);
+
+impl<F: Simple> Blocks<F> {
+    pub(crate) const CODES: usize = if F::MINIMUM { 2 * FLOATS } else { FLOATS };
+    pub(crate) const OF_32: usize = Self::CODES + BLOCK;
+
+    /// Bytes of a panel of depth `k`.
+    pub(crate) fn bytes(k: usize) -> Option<usize> {
+        (k / 32).checked_mul(Self::OF_32)
+    }
+}
+
+/// A panel of a super format. Each 128 values: `[16]` d, `[16]` dmin, the minima of two blocks in a word `[PAIRS][16]`, and planes of
+/// codes `[32][16][4]`, the lower bytes and the upper ones.
+pub(crate) struct Halves<F>(PhantomData<F>);
+
+impl<F: Super> Halves<F> {
+    /// The largest magnitude of a code times its scale.
+    const LARGEST: i32 = {
+        let above = if F::SIGNED { F::MAX } else { F::MAX - F::ZERO };
+        let below = if F::SIGNED { F::MAX + 1 } else { F::ZERO };
+        F::MAX_SCALE * if above > below { above } else { below }
+    };
+    /// Planes: one where every product is an unsigned byte.
+    pub(crate) const PLANES: usize = {
+        let unsigned = !F::SIGNED && F::ZERO == 0 && !F::SIGNED_SCALES;
+        if unsigned && Self::LARGEST <= u8::MAX as i32 { 1 } else { 2 }
+    };
+    /// Words of two blocks each.
+    pub(crate) const PAIRS: usize = 2 * F::PARTS;
+    pub(crate) const MINIMA: usize = 2 * FLOATS;
+    pub(crate) const CODES: usize = Self::MINIMA + if F::MINIMUM { Self::PAIRS * FLOATS } else { 0 };
+    pub(crate) const OF_128: usize = Self::CODES + Self::PLANES * 4 * BLOCK;
+
+    /// Bytes of a panel of depth `k`.
+    pub(crate) fn bytes(k: usize) -> Option<usize> {
+        (k / 128).checked_mul(Self::OF_128)
+    }
+}
+
+/// The `g`-th and `g + 4`-th codes of four values of every row, signed and without offset.
+///
+/// # Safety
+/// `w` points at the codes of 32 values.
+#[inline(always)]
+unsafe fn signed<D: Dot, F: Codes>(d: D, w: *const u8, g: usize) -> [D::Codes; 2] {
+    // SAFETY: the caller's promise.
+    let (low, high) = unsafe { F::pair(d, w, g) };
+    [low, high].map(|codes| if F::SIGNED || F::ZERO == 0 { codes } else { d.shift(codes, (-F::ZERO) as u8) })
+}
+
+/// Writes a panel of a simple format as [`Blocks`].
+#[inline(always)]
+pub(crate) fn simple<D: Dot, F: Simple>(d: D, panel: &[u8], k: usize, out: &mut [u8]) {
+    let (first, stride) = F::scale_bytes(k);
+    assert!(panel.len() == first + k / 32 * F::BYTES && Some(out.len()) == Blocks::<F>::bytes(k));
+    let panel = panel.as_ptr();
+    for (b, out) in out.chunks_exact_mut(Blocks::<F>::OF_32).enumerate() {
+        let out = out.as_mut_ptr();
+        // SAFETY: the lengths checked above cover block b.
+        unsafe {
+            let (scale, minimum) = F::scale(d, panel.add(b * stride));
+            d.store(scale, out.cast());
+            if F::MINIMUM {
+                d.store(minimum, out.add(FLOATS).cast());
+            }
+            for g in 0..4 {
+                for (codes, g) in
+                    signed::<D, F>(d, panel.add(first + b * F::BYTES), g).into_iter().zip([g, g + 4])
+                {
+                    d.store_codes(codes, out.add(Blocks::<F>::CODES + g * 64));
+                }
+            }
+        }
+    }
+}
+
+/// Writes a panel of a super format as [`Halves`].
+#[inline(always)]
+pub(crate) fn superblocks<D: Planes, F: Super>(d: D, panel: &[u8], k: usize, out: &mut [u8]) {
+    const {
+        // Sums of the planes are exact as floats, and so the sum of both is rounded once.
+        assert!(Halves::<F>::LARGEST <= i16::MAX as i32);
+        assert!(128 * 255 * A < 1 << 24 && 128 * (Halves::<F>::LARGEST / 256 + 1) * A < 1 << 24);
+    }
+    assert!(F::panel_bytes(k) == Some(panel.len()) && Some(out.len()) == Halves::<F>::bytes(k));
+    for (sb, out) in out.chunks_exact_mut(2 * Halves::<F>::OF_128).enumerate() {
+        // SAFETY: the lengths checked above cover superblock sb.
+        unsafe {
+            let f = F::factors(d, panel.as_ptr(), k, sb);
+            for (half, out) in out.chunks_exact_mut(Halves::<F>::OF_128).enumerate() {
+                let out = out.as_mut_ptr();
+                d.store(f.d, out.cast());
+                d.store(f.dmin, out.add(FLOATS).cast());
+                if F::MINIMUM {
+                    for i in 0..Halves::<F>::PAIRS {
+                        let first = 2 * (half * Halves::<F>::PAIRS + i);
+                        let pairs = d.pairs(F::minimum(d, &f, first), F::minimum(d, &f, first + 1), false);
+                        d.store_pairs(pairs, out.add(Halves::<F>::MINIMA + i * FLOATS));
+                    }
+                }
+                for b in half * 4..half * 4 + 4 {
+                    let to = out.add(Halves::<F>::CODES + b % 4 * BLOCK);
+                    let scales = [0, F::PARTS - 1].map(|part| {
+                        let scale = F::scale(d, &f, b * F::PARTS + part);
+                        d.pairs(scale, scale, F::SIGNED_SCALES)
+                    });
+                    for g in 0..4 {
+                        let codes = signed::<D, F>(d, f.codes.add(b * F::BYTES), g);
+                        for (i, codes) in codes.into_iter().enumerate() {
+                            let to = to.add((g + 4 * i) * 64);
+                            let [low, high] = d.planes(codes, scales[i]);
+                            d.store_codes(low, to);
+                            if Halves::<F>::PLANES == 2 {
+                                d.store_codes(high, to.add(4 * BLOCK));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
