@@ -17,15 +17,11 @@ use crate::matmul::format::ROWS;
 use crate::matmul::matrices::{Blocks, Halves, Planes};
 use std::arch::asm;
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 use std::sync::LazyLock;
 
 /// Columns that one product takes.
 pub(crate) const COLUMNS: usize = 16;
-
-/// Blocks of 32 values, or of 128, that all columns of a tile meet before the next do: so many of the weights stay in the first
-/// cache, and sums in registers.
-const BLOCKS: usize = 16;
-const HALVES: usize = 4;
 
 /// Whether the processor has the instructions and the system lets this process use them. Asked once; what the system grants it grants
 /// to every thread.
@@ -168,44 +164,57 @@ macro_rules! add {
 
 /// What matrices of products are written to: those of one step, and of the one before.
 #[repr(align(4096))]
-struct Products([[i32; 2 * COLUMNS * ROWS]; 2]);
+struct Products([[MaybeUninit<i32>; 2 * COLUMNS * ROWS]; 2]);
 
-/// The columns of a tile that are multiplied together: what [`Tile`] has of each, `[..][columns]`.
-#[derive(Clone, Copy)]
-struct Group<'a> {
-    columns: usize,
-    codes: &'a [i8],
-    scales: &'a [f32],
-    sums: &'a [i32],
-    pairs: &'a [i32],
-}
-
-impl<'a> Group<'a> {
-    /// The group from column `first` on of a tile of depth `k`.
+impl Products {
     #[inline(always)]
-    fn of(t: &Tile<'a>, k: usize, first: usize) -> Group<'a> {
-        let end = t.c.min(first + COLUMNS);
-        let at = |len: usize| len / t.c * first..len / t.c * end;
-        Group {
-            columns: end - first,
-            codes: &t.codes[first * k..end * k],
-            scales: &t.scales[at(t.scales.len())],
-            sums: &t.sums[at(t.sums.len())],
-            pairs: &t.pairs[at(t.pairs.len())],
-        }
+    fn new() -> Products {
+        Products([[MaybeUninit::uninit(); _]; 2])
+    }
+
+    /// Where they begin: those of one step, and of the one before.
+    #[inline(always)]
+    fn places(&mut self) -> [*mut i32; 2] {
+        self.0.each_mut().map(|of| of.as_mut_ptr().cast())
     }
 }
 
-/// Scales and minima of 128 values.
+/// Scales and minima of 128 values, of a format with so many words of minima at most.
 #[derive(Clone, Copy)]
 struct Factors {
     d: __m512,
     dmin: __m512,
-    /// Of [`Halves`]; as many as there are.
-    minima: *const u8,
+    /// Pairs of two blocks, as many as [`Halves::PAIRS`] says.
+    minima: [__m512i; 4],
 }
 
-/// Integers below 2^22 in magnitude plus [`BIAS`], exactly. By additions, as these do not wait for the multiplier.
+impl Factors {
+    /// Those of 128 values at `w`.
+    ///
+    /// # Safety
+    /// AVX-512 is there, and `w` points at 128 values of a panel of [`Halves`].
+    #[inline(always)]
+    unsafe fn of<F: Super>(w: *const u8) -> Factors {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut f = Factors {
+                d: _mm512_loadu_ps(w.cast()),
+                dmin: _mm512_setzero_ps(),
+                minima: [_mm512_setzero_si512(); 4],
+            };
+            if F::MINIMUM {
+                f.dmin = _mm512_loadu_ps(w.add(64).cast());
+                for i in 0..Halves::<F>::PAIRS {
+                    f.minima[i] = _mm512_loadu_si512(w.add(Halves::<F>::MINIMA + i * 64).cast());
+                }
+            }
+            f
+        }
+    }
+}
+
+/// Integers below 2^22 in magnitude plus [`BIAS`], exactly. By additions: where matrices are multiplied one unit is left for products
+/// of floats and for conversions, and two for these.
 ///
 /// # Safety
 /// AVX-512 is there.
@@ -233,7 +242,7 @@ unsafe fn unbiased(a: __m512) -> __m512 {
 #[inline(always)]
 unsafe fn half<F: Super>(
     y: __m512,
-    f: Factors,
+    f: &Factors,
     b: *const i32,
     (words, stride): (*const i32, usize),
     scale: *const f32,
@@ -253,8 +262,7 @@ unsafe fn half<F: Super>(
         if F::MINIMUM {
             let mut m = _mm512_set1_epi32(BIAS_BITS);
             for i in 0..Halves::<F>::PAIRS {
-                let pairs = _mm512_loadu_si512(f.minima.add(i * 64).cast());
-                m = add_products(m, pairs, words.add(i * stride));
+                m = add_products(m, f.minima[i], words.wrapping_add(i * stride));
             }
             u = _mm512_fnmadd_ps(unbiased(_mm512_castsi512_ps(m)), f.dmin, u);
         }
@@ -262,367 +270,389 @@ unsafe fn half<F: Super>(
     }
 }
 
+/// Where a group's numbers of 128 or 64 values lie: activations, scales, sums of activations, and results.
+#[derive(Clone, Copy)]
+struct Place {
+    codes: *const i8,
+    scales: *const f32,
+    words: *const i32,
+    out: *mut f32,
+}
+
+impl Place {
+    /// The same of others, so many of each further on.
+    #[inline(always)]
+    fn after(self, codes: usize, scales: usize, words: usize, out: usize) -> Place {
+        Place {
+            codes: self.codes.wrapping_add(codes),
+            scales: self.scales.wrapping_add(scales),
+            words: self.words.wrapping_add(words),
+            out: self.out.wrapping_add(out),
+        }
+    }
+}
+
 /// Multiplies a panel of [`Halves`] with a tile of any number of columns.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(crate) fn superblocks<F: Super>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
-    let halves = k / 128;
-    assert!(
-        Halves::<F>::bytes(k) == Some(panel.len()) && out.len() >= t.c * ROWS && t.codes.len() == t.c * k
-    );
+    let (halves, out) = (k / 128, &mut out[..t.c * ROWS]);
+    assert!(Halves::<F>::bytes(k) == Some(panel.len()) && t.codes.len() == t.c * k);
     assert!(
         t.scales.len() == halves * t.c
             && t.sums.len() == halves * 4 * t.c
             && t.pairs.len() == halves * 2 * t.c
     );
+    out.fill(0.0);
     // SAFETY: only a Tier of this level gets here.
     let matrices = unsafe { Matrices::new() };
-    let mut products = Products([[0; _]; 2]);
-    let b = products.0.each_mut().map(|of| of.as_mut_ptr());
-    let whole = t.c / COLUMNS;
-    if whole > 0 {
-        matrices.shape(const { &Shapes::new(COLUMNS, 64) });
-        for first in (0..halves).step_by(HALVES) {
-            for g in 0..whole {
-                let group = Group::of(t, k, g * COLUMNS);
-                let out = &mut out[g * COLUMNS * ROWS..][..COLUMNS * ROWS];
-                // SAFETY: the lengths checked above cover the group and the panel's halves.
-                unsafe { whole_halves::<F>(panel, group, first, HALVES.min(halves - first), b, out) };
-            }
+    let mut products = Products::new();
+    let b = products.places();
+    let (groups, rest) = (t.c / COLUMNS, t.c % COLUMNS);
+    let words = if F::PARTS == 1 { t.pairs } else { t.sums };
+    let at = Place {
+        codes: t.codes.as_ptr(),
+        scales: t.scales.as_ptr(),
+        words: words.as_ptr(),
+        out: out.as_mut_ptr(),
+    };
+    let of_words = halves * Halves::<F>::PAIRS;
+    // SAFETY: the lengths checked above cover the panel's halves and the tile's columns.
+    unsafe {
+        if groups > 0 {
+            matrices.shape(const { &Shapes::new(COLUMNS, 64) });
+            whole_halves::<F>(panel.as_ptr(), (halves, groups), at, b);
         }
-    }
-    if !t.c.is_multiple_of(COLUMNS) {
-        let group = Group::of(t, k, whole * COLUMNS);
-        let out = &mut out[whole * COLUMNS * ROWS..][..group.columns * ROWS];
-        matrices.shape(&Shapes::new(group.columns, 64));
-        // SAFETY: as above.
-        unsafe { some_halves::<F>(panel, group, halves, b[0], out) };
-    }
-}
-
-/// Where 128 values of a group lie: activations, scales, and the words that minima are multiplied with.
-///
-/// # Safety
-/// The group has them.
-#[inline(always)]
-unsafe fn place<F: Super>(g: Group<'_>, half: usize) -> (*const i8, *const f32, *const i32) {
-    let c = g.columns;
-    let words = if F::PARTS == 1 { g.pairs } else { g.sums };
-    // SAFETY: the caller's promise.
-    unsafe {
-        let words = words.as_ptr().add(half * Halves::<F>::PAIRS * c);
-        (g.codes.as_ptr().add(half * 128 * c), g.scales.as_ptr().add(half * c), words)
-    }
-}
-
-/// The factors of 128 values at `w`.
-///
-/// # Safety
-/// AVX-512 is there, and `w` points at 128 values of a panel.
-#[inline(always)]
-unsafe fn factors<F: Super>(w: *const u8) -> Factors {
-    // SAFETY: the caller's promise.
-    unsafe {
-        Factors {
-            d: _mm512_loadu_ps(w.cast()),
-            dmin: if F::MINIMUM { _mm512_loadu_ps(w.add(64).cast()) } else { _mm512_setzero_ps() },
-            minima: w.add(Halves::<F>::MINIMA),
+        if rest > 0 {
+            let first = groups * COLUMNS;
+            let at = at.after(first * k, first * halves, first * of_words, first * ROWS);
+            matrices.shape(&Shapes::new(rest, 64));
+            some_halves::<F>(panel.as_ptr(), (halves, rest), at, b[0]);
         }
     }
 }
 
-/// Some halves with a whole group. What is done to the products of one stands between the products of the next, so that neither waits
-/// for the other.
+/// Bytes of a plane of 128 values of 16 rows.
+const PLANE: usize = 2 * 1024;
+
+/// Reads the weights of 128 values, whose codes are at `$w`.
+macro_rules! read_halves {
+    ($f:ident, $w:expr) => {
+        let w = $w;
+        read!(0, w, 64_usize);
+        read!(1, w.add(1024), 64_usize);
+        if Halves::<$f>::PLANES == 2 {
+            read!(2, w.add(PLANE), 64_usize);
+            read!(3, w.add(PLANE + 1024), 64_usize);
+        }
+    };
+}
+
+/// All halves with whole groups. What is done to the products of one group stands between the products of the next, so that neither
+/// waits for the other.
 ///
 /// # Safety
-/// The level and shapes of whole groups are there; panel and group have the halves.
+/// The level and shapes of whole groups are there; panel and place have so many halves and groups.
 #[inline(always)]
 unsafe fn whole_halves<F: Super>(
-    panel: &[u8],
-    g: Group<'_>,
-    first: usize,
-    count: usize,
+    panel: *const u8,
+    (halves, groups): (usize, usize),
+    at: Place,
     b: [*mut i32; 2],
-    out: &mut [f32],
 ) {
-    const PLANE: usize = 2 * 1024;
+    let pairs = Halves::<F>::PAIRS * COLUMNS;
+    // From a group to the next.
+    let next = [halves * 128 * COLUMNS, halves * COLUMNS, halves * pairs, COLUMNS * ROWS];
     // SAFETY: the caller's promise.
     unsafe {
-        let mut y = [_mm512_setzero_ps(); COLUMNS];
-        if first > 0 {
-            for (c, y) in y.iter_mut().enumerate() {
-                *y = _mm512_loadu_ps(out.as_ptr().add(c * ROWS));
-            }
-        }
+        let (mut w, mut first, mut i) = (panel, at, 0);
+        let mut f = Factors::of::<F>(w);
+        // What the products before this one are of.
+        let mut before = at;
+        let mut b = b;
         // The results of a quarter of the columns.
         macro_rules! quarter {
-            ($half:expr, $quarter:literal) => {
-                let half_ = first + $half;
-                let f = factors::<F>(panel.as_ptr().add(half_ * Halves::<F>::OF_128));
-                let (_, scales, words) = place::<F>(g, half_);
+            ($quarter:literal) => {
                 for c in $quarter * 4..($quarter + 1) * 4 {
-                    let b = b[$half % 2].add(c * ROWS);
-                    y[c] = half::<F>(y[c], f, b, (words.add(c), COLUMNS), scales.add(c));
+                    let y = before.out.add(c * ROWS);
+                    let b = b[1].add(c * ROWS);
+                    let words = (before.words.add(c), COLUMNS);
+                    _mm512_storeu_ps(y, half::<F>(_mm512_loadu_ps(y), &f, b, words, before.scales.add(c)));
                 }
             };
         }
-        for i in 0..count {
-            let w = panel.as_ptr().add((first + i) * Halves::<F>::OF_128 + Halves::<F>::CODES);
-            let (a, ..) = place::<F>(g, first + i);
-            let b = b[i % 2];
-            zero!(6);
-            read!(4, a, 64_usize);
-            read!(0, w, 64_usize);
-            add!(unsigned, 6, 4, 0);
-            if Halves::<F>::PLANES == 2 {
-                zero!(7);
-                read!(2, w.add(PLANE), 64_usize);
-                add!(signed, 7, 4, 2);
+        for _ in 0..halves {
+            read_halves!(F, w.add(Halves::<F>::CODES));
+            let mut place = first;
+            for g in 0..groups {
+                zero!(6);
+                read!(4, place.codes, 64_usize);
+                add!(unsigned, 6, 4, 0);
+                if i > 0 {
+                    quarter!(0);
+                }
+                if Halves::<F>::PLANES == 2 {
+                    zero!(7);
+                    add!(signed, 7, 4, 2);
+                }
+                if i > 0 {
+                    quarter!(1);
+                }
+                read!(5, place.codes.wrapping_add(1024), 64_usize);
+                add!(unsigned, 6, 5, 1);
+                if i > 0 {
+                    quarter!(2);
+                }
+                if Halves::<F>::PLANES == 2 {
+                    add!(signed, 7, 5, 3);
+                }
+                if i > 0 {
+                    quarter!(3);
+                }
+                write!(6, b[0]);
+                if Halves::<F>::PLANES == 2 {
+                    write!(7, b[0].add(COLUMNS * ROWS));
+                }
+                if g == 0 {
+                    f = Factors::of::<F>(w);
+                }
+                (before, i) = (place, 1);
+                b.swap(0, 1);
+                place = place.after(next[0], next[1], next[2], next[3]);
             }
-            if i > 0 {
-                quarter!(i - 1, 0);
-                quarter!(i - 1, 1);
-            }
-            read!(5, a.add(1024), 64_usize);
-            read!(1, w.add(1024), 64_usize);
-            add!(unsigned, 6, 5, 1);
-            if Halves::<F>::PLANES == 2 {
-                read!(3, w.add(PLANE + 1024), 64_usize);
-                add!(signed, 7, 5, 3);
-            }
-            if i > 0 {
-                quarter!(i - 1, 2);
-                quarter!(i - 1, 3);
-            }
-            write!(6, b);
-            if Halves::<F>::PLANES == 2 {
-                write!(7, b.add(COLUMNS * ROWS));
-            }
+            w = w.wrapping_add(Halves::<F>::OF_128);
+            first = first.after(128 * COLUMNS, COLUMNS, pairs, 0);
         }
-        quarter!(count - 1, 0);
-        quarter!(count - 1, 1);
-        quarter!(count - 1, 2);
-        quarter!(count - 1, 3);
-        for (c, y) in y.iter().enumerate() {
-            _mm512_storeu_ps(out.as_mut_ptr().add(c * ROWS), *y);
-        }
+        quarter!(0);
+        quarter!(1);
+        quarter!(2);
+        quarter!(3);
     }
 }
 
 /// All halves with a group of fewer columns.
 ///
 /// # Safety
-/// The level and shapes of so many columns are there; panel and group have the halves.
+/// The level and shapes of so many columns are there; panel and place have so many halves and columns.
 #[inline(always)]
-unsafe fn some_halves<F: Super>(panel: &[u8], g: Group<'_>, halves: usize, b: *mut i32, out: &mut [f32]) {
-    const PLANE: usize = 2 * 1024;
-    out.fill(0.0);
+unsafe fn some_halves<F: Super>(panel: *const u8, (halves, columns): (usize, usize), at: Place, b: *mut i32) {
     // SAFETY: the caller's promise.
     unsafe {
-        for i in 0..halves {
-            let all = panel.as_ptr().add(i * Halves::<F>::OF_128);
-            let (w, f) = (all.add(Halves::<F>::CODES), factors::<F>(all));
-            let (a, scales, words) = place::<F>(g, i);
+        let (mut w, mut place) = (panel, at);
+        for _ in 0..halves {
+            let f = Factors::of::<F>(w);
+            read_halves!(F, w.add(Halves::<F>::CODES));
             zero!(6);
-            read!(4, a, 64_usize);
-            read!(5, a.add(64 * g.columns), 64_usize);
-            read!(0, w, 64_usize);
+            read!(4, place.codes, 64_usize);
+            read!(5, place.codes.add(64 * columns), 64_usize);
             add!(unsigned, 6, 4, 0);
-            read!(1, w.add(1024), 64_usize);
             add!(unsigned, 6, 5, 1);
             write!(6, b);
             if Halves::<F>::PLANES == 2 {
                 zero!(7);
-                read!(2, w.add(PLANE), 64_usize);
                 add!(signed, 7, 4, 2);
-                read!(3, w.add(PLANE + 1024), 64_usize);
                 add!(signed, 7, 5, 3);
                 write!(7, b.add(COLUMNS * ROWS));
             }
-            for (c, out) in out.as_chunks_mut::<ROWS>().0.iter_mut().enumerate() {
-                let y = _mm512_loadu_ps(out.as_ptr());
-                let y = half::<F>(y, f, b.add(c * ROWS), (words.add(c), g.columns), scales.add(c));
-                _mm512_storeu_ps(out.as_mut_ptr(), y);
+            for c in 0..columns {
+                let y = place.out.add(c * ROWS);
+                let words = (place.words.add(c), columns);
+                let sum = half::<F>(_mm512_loadu_ps(y), &f, b.add(c * ROWS), words, place.scales.add(c));
+                _mm512_storeu_ps(y, sum);
             }
+            w = w.wrapping_add(Halves::<F>::OF_128);
+            place = place.after(128 * columns, columns, Halves::<F>::PAIRS * columns, 0);
         }
     }
 }
 
-/// One column's results: `y` and what 32 values add to it, of products at `b`, with a scale and a minimum for every row.
+/// Scale and minimum of 32 values.
+#[derive(Clone, Copy)]
+struct Scales {
+    d: __m512,
+    minimum: __m512,
+}
+
+impl Scales {
+    /// Those at `w`.
+    ///
+    /// # Safety
+    /// AVX-512 is there, and `w` points at 32 values of a panel of [`Blocks`].
+    #[inline(always)]
+    unsafe fn of<F: Simple>(w: *const u8) -> Scales {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let minimum = if F::MINIMUM { _mm512_loadu_ps(w.add(64).cast()) } else { _mm512_setzero_ps() };
+            Scales { d: _mm512_loadu_ps(w.cast()), minimum }
+        }
+    }
+}
+
+/// One column's results: `y` and what 32 values add to it, of products at `b`.
 ///
 /// # Safety
 /// AVX-512 is there, `b` points at a row of products, `scale` and `sum` at the column's.
 #[inline(always)]
 unsafe fn block<F: Simple>(
     y: __m512,
-    (d, minimum): (__m512, __m512),
+    f: Scales,
     b: *const i32,
     scale: *const f32,
     sum: *const i32,
 ) -> __m512 {
     // SAFETY: the caller's promise.
     unsafe {
-        let mut u = _mm512_mul_ps(unbiased(biased(_mm512_loadu_si512(b.cast()))), d);
+        let mut u = _mm512_mul_ps(unbiased(biased(_mm512_loadu_si512(b.cast()))), f.d);
         if F::MINIMUM {
-            u = _mm512_fmadd_ps(minimum, unbiased(biased(_mm512_set1_epi32(*sum))), u);
+            u = _mm512_fmadd_ps(f.minimum, unbiased(biased(_mm512_set1_epi32(*sum))), u);
         }
         _mm512_fmadd_ps(u, _mm512_set1_ps(*scale), y)
-    }
-}
-
-/// Scale and minimum of 32 values at `w`.
-///
-/// # Safety
-/// AVX-512 is there, and `w` points at 32 values of a panel.
-#[inline(always)]
-unsafe fn scales<F: Simple>(w: *const u8) -> (__m512, __m512) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let minimum = if F::MINIMUM { _mm512_loadu_ps(w.add(64).cast()) } else { _mm512_setzero_ps() };
-        (_mm512_loadu_ps(w.cast()), minimum)
     }
 }
 
 /// Multiplies a panel of [`Blocks`] with a tile of any number of columns.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(crate) fn simple<F: Simple>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
-    let blocks = k / 32;
-    assert!(
-        Blocks::<F>::bytes(k) == Some(panel.len()) && out.len() >= t.c * ROWS && t.codes.len() == t.c * k
-    );
+    let (blocks, out) = (k / 32, &mut out[..t.c * ROWS]);
+    assert!(Blocks::<F>::bytes(k) == Some(panel.len()) && t.codes.len() == t.c * k);
     assert!(t.scales.len() == blocks * t.c && t.sums.len() == blocks * t.c);
+    out.fill(0.0);
     // SAFETY: only a Tier of this level gets here.
     let matrices = unsafe { Matrices::new() };
-    let mut products = Products([[0; _]; 2]);
-    let b = products.0.each_mut().map(|of| of.as_mut_ptr());
-    let whole = t.c / COLUMNS;
-    if whole > 0 {
-        matrices.shape(const { &Shapes::new(COLUMNS, 32) });
-        for first in (0..blocks).step_by(BLOCKS) {
-            for g in 0..whole {
-                let group = Group::of(t, k, g * COLUMNS);
-                let out = &mut out[g * COLUMNS * ROWS..][..COLUMNS * ROWS];
-                // SAFETY: the lengths checked above cover the group and the panel's blocks.
-                unsafe { whole_blocks::<F>(panel, group, blocks, first, BLOCKS.min(blocks - first), b, out) };
+    let mut products = Products::new();
+    let b = products.places();
+    let (groups, rest) = (t.c / COLUMNS, t.c % COLUMNS);
+    let at = Place {
+        codes: t.codes.as_ptr(),
+        scales: t.scales.as_ptr(),
+        words: t.sums.as_ptr(),
+        out: out.as_mut_ptr(),
+    };
+    // SAFETY: the lengths checked above cover the panel's blocks and the tile's columns.
+    unsafe {
+        if groups > 0 {
+            matrices.shape(const { &Shapes::new(COLUMNS, 32) });
+            whole_blocks::<F>(panel.as_ptr(), (blocks, groups), at, b);
+            if blocks % 2 == 1 {
+                // The last of an odd number.
+                let before = blocks - 1;
+                for first in (0..groups).map(|g| g * COLUMNS) {
+                    let scales = first * blocks + before * COLUMNS;
+                    let at = at.after(first * k + 32 * before * COLUMNS, scales, scales, first * ROWS);
+                    some_blocks::<F>(panel.as_ptr().add(before * Blocks::<F>::OF_32), (1, COLUMNS), at, b[0]);
+                }
             }
         }
-    }
-    if !t.c.is_multiple_of(COLUMNS) {
-        let group = Group::of(t, k, whole * COLUMNS);
-        let out = &mut out[whole * COLUMNS * ROWS..][..group.columns * ROWS];
-        matrices.shape(&Shapes::new(group.columns, 32));
-        // SAFETY: as above.
-        unsafe { some_blocks::<F>(panel, group, blocks, b[0], out) };
+        if rest > 0 {
+            let first = groups * COLUMNS;
+            let at = at.after(first * k, first * blocks, first * blocks, first * ROWS);
+            matrices.shape(&Shapes::new(rest, 32));
+            some_blocks::<F>(panel.as_ptr(), (blocks, rest), at, b[0]);
+        }
     }
 }
 
-/// Where the activations of block `i` of a group lie, and how far apart columns are: those of two blocks lie side by side, and those
-/// of an odd last one alone.
+/// All pairs of blocks with whole groups, as [`whole_halves`].
 ///
 /// # Safety
-/// The group has the block.
-#[inline(always)]
-unsafe fn activations(g: Group<'_>, blocks: usize, i: usize) -> (*const i8, usize) {
-    // SAFETY: the caller's promise.
-    let pair = unsafe { g.codes.as_ptr().add(i / 2 * 64 * g.columns) };
-    if i + 1 == blocks && i.is_multiple_of(2) { (pair, 32) } else { (pair.wrapping_add(i % 2 * 32), 64) }
-}
-
-/// Some blocks with a whole group, as [`whole_halves`].
-///
-/// # Safety
-/// The level and shapes of whole groups are there; panel and group have the blocks.
+/// The level and shapes of whole groups are there; panel and place have so many blocks and groups.
 #[inline(always)]
 unsafe fn whole_blocks<F: Simple>(
-    panel: &[u8],
-    g: Group<'_>,
-    blocks: usize,
-    first: usize,
-    count: usize,
+    panel: *const u8,
+    (blocks, groups): (usize, usize),
+    at: Place,
     b: [*mut i32; 2],
-    out: &mut [f32],
 ) {
+    let of_32 = Blocks::<F>::OF_32;
+    // From a group to the next.
+    let next = [blocks * 32 * COLUMNS, blocks * COLUMNS, blocks * COLUMNS, COLUMNS * ROWS];
     // SAFETY: the caller's promise.
     unsafe {
-        let mut y = [_mm512_setzero_ps(); COLUMNS];
-        if first > 0 {
-            for (c, y) in y.iter_mut().enumerate() {
-                *y = _mm512_loadu_ps(out.as_ptr().add(c * ROWS));
-            }
-        }
-        macro_rules! columns {
-            ($block:expr, $from:expr) => {
-                let i = first + $block;
-                let factors = scales::<F>(panel.as_ptr().add(i * Blocks::<F>::OF_32));
-                let (scales, sums) = (g.scales.as_ptr().add(i * COLUMNS), g.sums.as_ptr().add(i * COLUMNS));
-                for c in 0..COLUMNS {
-                    y[c] = block::<F>(y[c], factors, $from.add(c * ROWS), scales.add(c), sums.add(c));
+        let (mut w, mut first, mut i) = (panel, at, 0);
+        let mut f = [Scales::of::<F>(w); 2];
+        let mut before = at;
+        let mut b = b;
+        // The results of a quarter of the columns.
+        macro_rules! quarter {
+            ($quarter:literal) => {
+                for c in $quarter * 4..($quarter + 1) * 4 {
+                    let out = before.out.add(c * ROWS);
+                    let b = b[1].add(c * ROWS);
+                    let (scales, sums) = (before.scales.add(c), before.words.add(c));
+                    let y = block::<F>(_mm512_loadu_ps(out), f[0], b, scales, sums);
+                    let b = b.add(COLUMNS * ROWS);
+                    let y = block::<F>(y, f[1], b, scales.add(COLUMNS), sums.add(COLUMNS));
+                    _mm512_storeu_ps(out, y);
                 }
             };
         }
-        // Two blocks a step, each in half of what products of a step are written to.
-        let steps = count.div_ceil(2);
-        for step in 0..steps {
-            let i = first + 2 * step;
-            let w = panel.as_ptr().add(i * Blocks::<F>::OF_32 + Blocks::<F>::CODES);
-            let (a, stride) = activations(g, blocks, i);
-            let to = b[step % 2];
-            let before = b[(step + 1) % 2];
-            zero!(6);
-            read!(4, a, stride);
-            read!(0, w, 64_usize);
-            add!(signed, 6, 4, 0);
-            write!(6, to);
-            if step > 0 {
-                columns!(2 * step - 2, before);
-            }
-            if 2 * step + 1 < count {
-                let w = w.add(Blocks::<F>::OF_32);
-                let (a, stride) = activations(g, blocks, i + 1);
+        for _ in 0..blocks / 2 {
+            read!(0, w.add(Blocks::<F>::CODES), 64_usize);
+            read!(1, w.add(of_32 + Blocks::<F>::CODES), 64_usize);
+            let mut place = first;
+            for g in 0..groups {
+                zero!(6);
+                read!(4, place.codes, 64_usize);
+                add!(signed, 6, 4, 0);
                 zero!(7);
-                read!(5, a, stride);
-                read!(1, w, 64_usize);
+                read!(5, place.codes.add(32), 64_usize);
                 add!(signed, 7, 5, 1);
-                write!(7, to.add(COLUMNS * ROWS));
+                if i > 0 {
+                    quarter!(0);
+                    quarter!(1);
+                }
+                write!(6, b[0]);
+                if i > 0 {
+                    quarter!(2);
+                    quarter!(3);
+                }
+                write!(7, b[0].add(COLUMNS * ROWS));
+                if g == 0 {
+                    f = [Scales::of::<F>(w), Scales::of::<F>(w.add(of_32))];
+                }
+                (before, i) = (place, 1);
+                b.swap(0, 1);
+                place = place.after(next[0], next[1], next[2], next[3]);
             }
-            if step > 0 {
-                columns!(2 * step - 1, before.add(COLUMNS * ROWS));
-            }
+            w = w.wrapping_add(2 * of_32);
+            first = first.after(64 * COLUMNS, 2 * COLUMNS, 2 * COLUMNS, 0);
         }
-        let last = b[(steps + 1) % 2];
-        columns!(2 * steps - 2, last);
-        if count.is_multiple_of(2) {
-            columns!(2 * steps - 1, last.add(COLUMNS * ROWS));
-        }
-        for (c, y) in y.iter().enumerate() {
-            _mm512_storeu_ps(out.as_mut_ptr().add(c * ROWS), *y);
+        if i > 0 {
+            quarter!(0);
+            quarter!(1);
+            quarter!(2);
+            quarter!(3);
         }
     }
 }
 
-/// All blocks with a group of fewer columns.
+/// All blocks with a group of fewer columns, or so many that are left. Codes of two lie side by side, and those of an odd last one alone.
 ///
 /// # Safety
-/// The level and shapes of so many columns are there; panel and group have the blocks.
+/// The level and shapes of so many columns are there; panel and place have so many blocks and columns.
 #[inline(always)]
-unsafe fn some_blocks<F: Simple>(panel: &[u8], g: Group<'_>, blocks: usize, b: *mut i32, out: &mut [f32]) {
-    out.fill(0.0);
+unsafe fn some_blocks<F: Simple>(
+    panel: *const u8,
+    (blocks, columns): (usize, usize),
+    at: Place,
+    b: *mut i32,
+) {
     // SAFETY: the caller's promise.
     unsafe {
+        let (mut w, mut place) = (panel, at);
         for i in 0..blocks {
-            let all = panel.as_ptr().add(i * Blocks::<F>::OF_32);
-            let (a, stride) = activations(g, blocks, i);
+            let f = Scales::of::<F>(w);
             zero!(6);
-            read!(4, a, stride);
-            read!(0, all.add(Blocks::<F>::CODES), 64_usize);
+            read!(4, place.codes, if i + 1 == blocks && i % 2 == 0 { 32_usize } else { 64 });
+            read!(0, w.add(Blocks::<F>::CODES), 64_usize);
             add!(signed, 6, 4, 0);
             write!(6, b);
-            let factors = scales::<F>(all);
-            let (scales, sums) = (g.scales.as_ptr().add(i * g.columns), g.sums.as_ptr().add(i * g.columns));
-            for (c, out) in out.as_chunks_mut::<ROWS>().0.iter_mut().enumerate() {
-                let y = _mm512_loadu_ps(out.as_ptr());
-                let y = block::<F>(y, factors, b.add(c * ROWS), scales.add(c), sums.add(c));
-                _mm512_storeu_ps(out.as_mut_ptr(), y);
+            for c in 0..columns {
+                let out = place.out.add(c * ROWS);
+                let (scale, sum) = (place.scales.add(c), place.words.add(c));
+                _mm512_storeu_ps(out, block::<F>(_mm512_loadu_ps(out), f, b.add(c * ROWS), scale, sum));
             }
+            w = w.wrapping_add(Blocks::<F>::OF_32);
+            place = place.after(if i % 2 == 0 { 32 } else { 64 * columns - 32 }, columns, columns, 0);
         }
     }
 }

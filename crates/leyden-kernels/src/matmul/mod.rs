@@ -56,8 +56,6 @@ impl OfTile {
 
 /// Codes or values of activations visited together, so that they stay in the second cache while panels pass.
 const GROUP_BYTES: usize = 128 << 10;
-/// Where instructions multiply matrices, whose processors have second caches of two MiB.
-const GROUP_OF_MATRICES: usize = 1 << 20;
 
 /// Packed at once before the pages they came from are given back: little beside a model, much beside the cost of
 /// a job for the team.
@@ -379,11 +377,12 @@ fn several(panels: Range<usize>, columns: usize) -> impl Iterator<Item = Range<u
 
 /// Tiles that are visited together.
 fn group_tiles(input: &Activations) -> usize {
-    let bytes_of = |columns: usize| input.column_bytes() * columns;
     if input.tier().level().matrices() {
-        return (GROUP_OF_MATRICES / bytes_of(Level::MAX_COLUMNS)).max(1);
+        // Of a prompt's activations of a deep layer that is a quarter of the second cache, beside which panels lie.
+        return 1;
     }
-    (GROUP_BYTES / bytes_of(Level::VECTOR_COLUMNS)).max(if input.grid.is_float() { 1 } else { 4 })
+    let bytes = input.column_bytes() * Level::VECTOR_COLUMNS;
+    (GROUP_BYTES / bytes).max(if input.grid.is_float() { 1 } else { 4 })
 }
 
 /// Visits every (panels, tile) of a chunk, both by number: columns in groups that stay in cache, panels all at once or so
