@@ -172,6 +172,7 @@ impl Activations {
     /// BF16 it may be another.
     #[must_use]
     pub fn tier_of(tier: Tier, grid: Grid, n: usize) -> Tier {
+        let tier = tier.for_batch(grid, n);
         let tiles = Activations::tiles_of(tier.level(), grid, 0, n);
         tier.for_tiles(grid, widest(tiles))
     }
@@ -224,6 +225,7 @@ impl Activations {
     /// If `x.len()` is not `n * k`, or `k` is not a whole number of groups.
     pub fn fill(&mut self, tier: Tier, pool: &Pool, grid: Grid, x: &[f32], k: usize) {
         assert!(k > 0 && x.len().is_multiple_of(k), "{} activations in rows of {k}", x.len());
+        let tier = tier.for_batch(grid, x.len() / k);
         let tiles = Activations::tiles_of(tier.level(), grid, 0, x.len() / k);
         self.fill_tiles(tier, pool, grid, k, tiles, |column| &x[column * k..][..k]);
     }

@@ -164,7 +164,7 @@ macro_rules! add {
 
 /// What matrices of products are written to: those of one step, and of the one before.
 #[repr(align(4096))]
-struct Products([[MaybeUninit<i32>; 2 * COLUMNS * ROWS]; 2]);
+struct Products([[MaybeUninit<i32>; 4 * COLUMNS * ROWS]; 2]);
 
 impl Products {
     #[inline(always)]
@@ -469,6 +469,8 @@ unsafe fn some_halves<F: Super>(panel: *const u8, (halves, columns): (usize, usi
 #[derive(Clone, Copy)]
 struct Scales {
     d: __m512,
+    /// Of [`BIAS`] in what is scaled, negated: exact, as halves have eleven significant bits.
+    share: __m512,
     minimum: __m512,
 }
 
@@ -481,8 +483,9 @@ impl Scales {
     unsafe fn of<F: Simple>(w: *const u8) -> Scales {
         // SAFETY: the caller's promise.
         unsafe {
+            let d = _mm512_loadu_ps(w.cast());
             let minimum = if F::MINIMUM { _mm512_loadu_ps(w.add(64).cast()) } else { _mm512_setzero_ps() };
-            Scales { d: _mm512_loadu_ps(w.cast()), minimum }
+            Scales { d, share: _mm512_mul_ps(d, _mm512_set1_ps(-BIAS)), minimum }
         }
     }
 }
@@ -501,7 +504,10 @@ unsafe fn block<F: Simple>(
 ) -> __m512 {
     // SAFETY: the caller's promise.
     unsafe {
-        let mut u = _mm512_mul_ps(unbiased(biased(_mm512_loadu_si512(b.cast()))), f.d);
+        let s = biased(_mm512_loadu_si512(b.cast()));
+        // The product of sum and scale is rounded once either way.
+        let mut u =
+            if F::HALVES { _mm512_fmadd_ps(s, f.d, f.share) } else { _mm512_mul_ps(unbiased(s), f.d) };
         if F::MINIMUM {
             u = _mm512_fmadd_ps(f.minimum, unbiased(biased(_mm512_set1_epi32(*sum))), u);
         }
@@ -531,16 +537,12 @@ pub(crate) fn simple<F: Simple>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut 
     unsafe {
         if groups > 0 {
             matrices.shape(const { &Shapes::new(COLUMNS, 32) });
-            whole_blocks::<F>(panel.as_ptr(), (blocks, groups), at, b);
-            if blocks % 2 == 1 {
-                // The last of an odd number.
-                let before = blocks - 1;
-                for first in (0..groups).map(|g| g * COLUMNS) {
-                    let scales = first * blocks + before * COLUMNS;
-                    let at = at.after(first * k + 32 * before * COLUMNS, scales, scales, first * ROWS);
-                    some_blocks::<F>(panel.as_ptr().add(before * Blocks::<F>::OF_32), (1, COLUMNS), at, b[0]);
-                }
-            }
+            // From a group to the next.
+            let next = [k * COLUMNS, blocks * COLUMNS, blocks * COLUMNS, COLUMNS * ROWS];
+            let mut place = (panel.as_ptr(), at);
+            place = whole_blocks::<F, 4>(blocks / 4, groups, place, next, b);
+            place = whole_blocks::<F, 2>(blocks % 4 / 2, groups, place, next, b);
+            whole_blocks::<F, 1>(blocks % 2, groups, place, next, b);
         }
         if rest > 0 {
             let first = groups * COLUMNS;
@@ -551,81 +553,113 @@ pub(crate) fn simple<F: Simple>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut 
     }
 }
 
-/// All pairs of blocks with whole groups, as [`whole_halves`].
+/// So many steps of `N` blocks, one, two or four, with whole groups, as [`whole_halves`]; and where the next begin. One block is the last
+/// of an odd number.
 ///
 /// # Safety
 /// The level and shapes of whole groups are there; panel and place have so many blocks and groups.
 #[inline(always)]
-unsafe fn whole_blocks<F: Simple>(
-    panel: *const u8,
-    (blocks, groups): (usize, usize),
-    at: Place,
+unsafe fn whole_blocks<F: Simple, const N: usize>(
+    steps: usize,
+    groups: usize,
+    (panel, at): (*const u8, Place),
+    next: [usize; 4],
     b: [*mut i32; 2],
-) {
+) -> (*const u8, Place) {
+    const PRODUCT: usize = COLUMNS * ROWS;
     let of_32 = Blocks::<F>::OF_32;
-    // From a group to the next.
-    let next = [blocks * 32 * COLUMNS, blocks * COLUMNS, blocks * COLUMNS, COLUMNS * ROWS];
+    let stride: usize = if N == 1 { 32 } else { 64 };
     // SAFETY: the caller's promise.
     unsafe {
-        let (mut w, mut first, mut i) = (panel, at, 0);
-        let mut f = [Scales::of::<F>(w); 2];
-        let mut before = at;
-        let mut b = b;
+        let (mut w, mut first) = (panel, at);
+        if steps == 0 {
+            return (w, first);
+        }
+        let mut f = [Scales::of::<F>(w); N];
+        let (mut before, mut b, mut any) = (at, b, false);
         // The results of a quarter of the columns.
         macro_rules! quarter {
             ($quarter:literal) => {
                 for c in $quarter * 4..($quarter + 1) * 4 {
                     let out = before.out.add(c * ROWS);
-                    let b = b[1].add(c * ROWS);
-                    let (scales, sums) = (before.scales.add(c), before.words.add(c));
-                    let y = block::<F>(_mm512_loadu_ps(out), f[0], b, scales, sums);
-                    let b = b.add(COLUMNS * ROWS);
-                    let y = block::<F>(y, f[1], b, scales.add(COLUMNS), sums.add(COLUMNS));
+                    let mut y = _mm512_loadu_ps(out);
+                    for i in 0..N {
+                        let (b, at) = (b[1].add(c * ROWS + i * PRODUCT), c + i * COLUMNS);
+                        y = block::<F>(y, f[i], b, before.scales.add(at), before.words.wrapping_add(at));
+                    }
                     _mm512_storeu_ps(out, y);
                 }
             };
         }
-        for _ in 0..blocks / 2 {
-            read!(0, w.add(Blocks::<F>::CODES), 64_usize);
-            read!(1, w.add(of_32 + Blocks::<F>::CODES), 64_usize);
+        for _ in 0..steps {
+            let codes = w.add(Blocks::<F>::CODES);
+            read!(0, codes, 64_usize);
+            if N > 1 {
+                read!(1, codes.add(of_32), 64_usize);
+            }
+            if N > 2 {
+                read!(2, codes.add(2 * of_32), 64_usize);
+                read!(3, codes.add(3 * of_32), 64_usize);
+            }
             let mut place = first;
             for g in 0..groups {
                 zero!(6);
-                read!(4, place.codes, 64_usize);
+                read!(4, place.codes, stride);
                 add!(signed, 6, 4, 0);
-                zero!(7);
-                read!(5, place.codes.add(32), 64_usize);
-                add!(signed, 7, 5, 1);
-                if i > 0 {
+                if N > 1 {
+                    zero!(7);
+                    read!(5, place.codes.add(32), stride);
+                    add!(signed, 7, 5, 1);
+                }
+                if any {
                     quarter!(0);
-                    quarter!(1);
                 }
                 write!(6, b[0]);
-                if i > 0 {
+                if N > 1 {
+                    write!(7, b[0].add(PRODUCT));
+                }
+                if any {
+                    quarter!(1);
+                }
+                if N > 2 {
+                    zero!(6);
+                    read!(4, place.codes.add(64 * COLUMNS), stride);
+                    add!(signed, 6, 4, 2);
+                    zero!(7);
+                    read!(5, place.codes.add(64 * COLUMNS + 32), stride);
+                    add!(signed, 7, 5, 3);
+                }
+                if any {
                     quarter!(2);
+                }
+                if N > 2 {
+                    write!(6, b[0].add(2 * PRODUCT));
+                    write!(7, b[0].add(3 * PRODUCT));
+                }
+                if any {
                     quarter!(3);
                 }
-                write!(7, b[0].add(COLUMNS * ROWS));
                 if g == 0 {
-                    f = [Scales::of::<F>(w), Scales::of::<F>(w.add(of_32))];
+                    for (i, f) in f.iter_mut().enumerate() {
+                        *f = Scales::of::<F>(w.add(i * of_32));
+                    }
                 }
-                (before, i) = (place, 1);
+                (before, any) = (place, true);
                 b.swap(0, 1);
                 place = place.after(next[0], next[1], next[2], next[3]);
             }
-            w = w.wrapping_add(2 * of_32);
-            first = first.after(64 * COLUMNS, 2 * COLUMNS, 2 * COLUMNS, 0);
+            w = w.wrapping_add(N * of_32);
+            first = first.after(N * 32 * COLUMNS, N * COLUMNS, N * COLUMNS, 0);
         }
-        if i > 0 {
-            quarter!(0);
-            quarter!(1);
-            quarter!(2);
-            quarter!(3);
-        }
+        quarter!(0);
+        quarter!(1);
+        quarter!(2);
+        quarter!(3);
+        (w, first)
     }
 }
 
-/// All blocks with a group of fewer columns, or so many that are left. Codes of two lie side by side, and those of an odd last one alone.
+/// All blocks with a group of fewer columns. Codes of two lie side by side, and those of an odd last one alone.
 ///
 /// # Safety
 /// The level and shapes of so many columns are there; panel and place have so many blocks and columns.

@@ -339,6 +339,10 @@ impl fmt::Display for Level {
 /// Xeon of 2023 eight columns were 1.1 times as fast with them, twelve 1.2 times as fast without, and 96 1.7 times.
 const WIDE: usize = 10;
 
+/// Columns from which matrices are faster than vectors: before them, panels must be taken apart. On a Xeon (family 6, model 167) they
+/// were as fast with 32 columns of Q4_K and Q8_0, and 1.2 and 1.3 times as fast with 48.
+const WORTH_MATRICES: usize = 33;
+
 /// A tier this machine was seen to support: a proof that its level's features are there, and those of the other level whose
 /// kernels it may prefer. Only detection makes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -387,13 +391,12 @@ impl Tier {
 
     /// The tier whose kernels multiply tiles of up to so many columns on a grid.
     pub(crate) fn for_tiles(self, grid: Grid, columns: usize) -> Tier {
-        if grid == Grid::BF16 && columns >= WIDE {
-            Tier { level: self.wide_bf16, ..self }
-        } else if grid.is_float() || columns <= Level::VECTOR_COLUMNS {
-            self.for_few()
-        } else {
-            self
-        }
+        if grid == Grid::BF16 && columns >= WIDE { Tier { level: self.wide_bf16, ..self } } else { self }
+    }
+
+    /// The tier whose tiles a batch of so many columns on a grid is divided into.
+    pub(crate) fn for_batch(self, grid: Grid, columns: usize) -> Tier {
+        if grid.is_float() || columns < WORTH_MATRICES { self.for_few() } else { self }
     }
 
     /// The tier whose kernels multiply few columns.
@@ -459,15 +462,15 @@ mod tests {
 
     #[test]
     fn only_the_best_tier_leaves_wide_tiles_of_bf16_to_another_level() {
-        let best = Tier::best_where(true);
+        let best = Tier::best_where(true).for_few();
         let level = best.level();
         let wide = if level.bf16_pairs() { level.common() } else { level };
         assert_eq!(best.for_tiles(Grid::BF16, WIDE).level(), wide);
         for (grid, columns) in [(Grid::BF16, WIDE - 1), (Grid::F32, WIDE), (Grid::A32, WIDE)] {
-            assert_eq!(best.for_tiles(grid, columns), best.for_few());
+            assert_eq!(best.for_tiles(grid, columns), best);
         }
-        for tier in Tier::available().into_iter().chain([Tier::best_where(false)]) {
-            assert_eq!(tier.for_tiles(Grid::BF16, WIDE), tier.for_few());
+        for tier in Tier::available().into_iter().chain([Tier::best_where(false)]).map(Tier::for_few) {
+            assert_eq!(tier.for_tiles(Grid::BF16, WIDE), tier);
         }
     }
 }

@@ -142,8 +142,9 @@ pub fn multiply_gated_onto(
     let macs = 2 * rows * gate.k * input.n;
     let together = together_of(&[gate, up], input);
     let chunk = chunk_panels(cpu, 2 * panels, together, macs).next_multiple_of(UNIT);
-    let tiles = Activations::tiles_of(tier.level(), grid, 0, input.n);
-    let filling = out.begin(tier, grid, rows, tiles);
+    let of_out = tier.for_batch(grid, input.n);
+    let tiles = Activations::tiles_of(of_out.level(), grid, 0, input.n);
+    let filling = out.begin(of_out, grid, rows, tiles);
     cpu.pool().run(panels.div_ceil(chunk), |task| {
         let panels = task * chunk..((task + 1) * chunk).min(panels);
         let mut stage = STAGE.take();

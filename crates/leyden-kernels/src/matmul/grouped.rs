@@ -63,10 +63,12 @@ pub fn multiply_experts(
     let GroupedWork { inputs, hidden: values, hidden_codes, tiles, tiles_of } = work;
     tiles.clear();
     tiles_of.clear();
-    // One division into tiles for all three products, so the narrower of their widths.
-    let level = cpu.tier().level();
+    // One division into tiles for all three products, so the narrower of their widths; and of one level for all groups.
     let grids = [gate, up, down].map(PackedMatrix::grid);
+    let level = cpu.tier().level();
     let narrowest = grids.into_iter().min_by_key(|grid| level.columns(*grid)).unwrap_or(grids[0]);
+    let tier = cpu.tier().for_batch(narrowest, routing.pairs() / routing.groups().len().max(1));
+    let level = tier.level();
     for group in routing.groups() {
         let first = tiles.len();
         tiles.extend(Activations::tiles_of(level, narrowest, group.first, group.end - group.first));
@@ -74,17 +76,17 @@ pub fn multiply_experts(
     }
     let row = |pair: usize| &input[routing.pair(pair).0 * width..][..width];
     let [gate_input, up_input] = inputs;
-    gate_input.fill_tiles(cpu.tier(), cpu.pool(), gate.grid(), width, tiles.iter().copied(), row);
+    gate_input.fill_tiles(tier, cpu.pool(), gate.grid(), width, tiles.iter().copied(), row);
     let up_input = if up.grid() == gate.grid() {
         &*gate_input
     } else {
-        up_input.fill_tiles(cpu.tier(), cpu.pool(), up.grid(), width, tiles.iter().copied(), row);
+        up_input.fill_tiles(tier, cpu.pool(), up.grid(), width, tiles.iter().copied(), row);
         &*up_input
     };
     values.resize(routing.pairs() * hidden);
     multiply_gates(cpu, (gate, gate_input), (up, up_input), routing, tiles_of, values);
     let row = |pair: usize| &values[pair * hidden..][..hidden];
-    hidden_codes.fill_tiles(cpu.tier(), cpu.pool(), down.grid(), hidden, tiles.iter().copied(), row);
+    hidden_codes.fill_tiles(tier, cpu.pool(), down.grid(), hidden, tiles.iter().copied(), row);
     multiply_down(cpu, (down, hidden_codes), routing, tiles_of, out);
 }
 

@@ -246,6 +246,7 @@ fn every_format_agrees_with_its_definition_and_across_tiers() {
         (40, 1, 24),
         (64, 3, 33),
         (130, 2, 47),
+        (19, 3, 97),
     ];
     let shapes: Vec<_> = (1..=Level::MAX_COLUMNS).map(|n| (1, 1, n)).chain(shapes).collect();
     for (dtype, exact) in kinds() {
@@ -387,7 +388,7 @@ fn gated_products_are_quantised_as_their_floats_would_be() {
         for (grid, rows) in grids {
             let shape = [rows, k];
             let files = [gate, up].map(|dtype| weights(dtype, rows, k, Fill::Random, &mut rng));
-            for n in [1, 5, 47] {
+            for n in [1, 5, 47, 70] {
                 let x: Vec<f32> = (0..n * k).map(|_| rng.float()).collect();
                 for (tier, threads) in Tier::available().into_iter().flat_map(|tier| [(tier, 1), (tier, 3)]) {
                     let cpu = Cpu::new(tier, threads).unwrap();
