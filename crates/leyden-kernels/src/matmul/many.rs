@@ -108,9 +108,6 @@ impl Drop for Room {
 /// `out[c][16]`.
 #[inline(always)]
 pub(super) fn apart(weights: &PackedMatrix, tier: Tier, p: usize, tile: &Tile<'_>, out: &mut [f32]) -> bool {
-    if !tier.level().matrices() {
-        return false;
-    }
     let Some((many, Some(expand))) = Many::of(weights, tier, 1) else { return false };
     let Some(bytes) = (expand.bytes)(weights.k).filter(|_| many.any_columns) else { return false };
     let mut room = Room::of(bytes);

@@ -106,7 +106,9 @@ fn equals_the_plain_loop_on_every_tier_with_any_team_and_batch() {
             i += 1;
             Stack::new(dtype, rows, k, &mut rng)
         });
-        for (n, used, one) in [(1, 2, false), (1, 1, true), (5, 3, false), (30, 1, true), (41, 2, false), (70, 1, true)] {
+        for (n, used, one) in
+            [(1, 2, false), (1, 1, true), (5, 3, false), (30, 1, true), (41, 2, false), (70, 1, true)]
+        {
             let mut routing = Routing::default();
             routing.choose(&reference, &scores(n, one, &mut rng), COUNT, used, true);
             let absent = routing.groups().iter().all(|g| g.expert != 3);
