@@ -6,60 +6,22 @@
 //! lower bytes and one of upper ones (`matmul::matrices`). Sums are the same integers, and floats in the same order, so the bits
 //! are the same as everywhere.
 //!
-//! The instructions: Intel's Software Developer's Manual, volume 1, chapter 18; permission is asked of Linux as its
-//! `Documentation/arch/x86/xstate.rst` says.
+//! The instructions: Intel's Software Developer's Manual, volume 1, chapter 18.
 
 use super::avx512_dot::{Avx512Dot, add_products};
 use super::dot::{BIAS, BIAS_BITS};
 use crate::activations::Tile;
 use crate::matmul::family::{Simple, Super};
 use crate::matmul::format::ROWS;
-use crate::matmul::matrices::{Blocks, Halves, Planes};
+use crate::matmul::many::Room;
+use crate::matmul::matrices::{self, Blocks, Halves, Planes};
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
-use std::sync::LazyLock;
+use std::ops::Range;
 
 /// Columns that one product takes.
 pub(crate) const COLUMNS: usize = 16;
-
-/// Whether the processor has the instructions and the system lets this process use them. Asked once; what the system grants it grants
-/// to every thread.
-pub(super) fn detected() -> bool {
-    static DETECTED: LazyLock<bool> = LazyLock::new(|| {
-        /// AMX's two kinds of state in the mask of those that the system keeps.
-        const KEPT: u64 = 1 << 17 | 1 << 18;
-        // Of leaf 7: matrices, and their products of int8.
-        let features = __cpuid_count(7, 0).edx;
-        features >> 24 & 1 == 1 && features >> 25 & 1 == 1 && kept_state() & KEPT == KEPT && permitted()
-    });
-    *DETECTED
-}
-
-/// The mask of the kinds of state that the system keeps; zero where it cannot be read.
-fn kept_state() -> u64 {
-    // OSXSAVE.
-    if __cpuid(1).ecx >> 27 & 1 == 0 {
-        return 0;
-    }
-    let (low, high): (u32, u32);
-    // SAFETY: the processor has the instruction.
-    unsafe { asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high, options(nomem, nostack)) };
-    u64::from(high) << 32 | u64::from(low)
-}
-
-/// Asks Linux for the matrices' state.
-fn permitted() -> bool {
-    #[cfg(target_os = "linux")]
-    {
-        const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
-        const XFEATURE_XTILEDATA: libc::c_long = 18;
-        // SAFETY: the call takes two numbers and no memory.
-        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
-    }
-    #[cfg(not(target_os = "linux"))]
-    false
-}
 
 /// How many rows and bytes of a row every matrix has.
 #[repr(C, align(64))]
@@ -97,20 +59,20 @@ impl Shapes {
     }
 }
 
-/// Matrices in registers, until dropped. A token that code runs where the processor has them and AVX-512.
+/// Matrices in registers, until dropped.
 struct Matrices(());
 
 impl Matrices {
-    /// # Safety
-    /// The level was detected.
     #[inline(always)]
-    unsafe fn new() -> Matrices {
+    fn new() -> Matrices {
         Matrices(())
     }
 
+    /// # Safety
+    /// The level was detected.
     #[inline(always)]
-    fn shape(&self, shapes: &Shapes) {
-        // SAFETY: the instruction reads 64 bytes, which describe shapes that there are.
+    unsafe fn shape(&self, shapes: &Shapes) {
+        // SAFETY: the processor has the instruction; it reads 64 bytes, which describe shapes that there are.
         unsafe {
             asm!("ldtilecfg [{}]", in(reg) std::ptr::from_ref(shapes), options(readonly, nostack, preserves_flags))
         };
@@ -270,6 +232,9 @@ unsafe fn half<F: Super>(
     }
 }
 
+/// Values of a packed panel that are taken apart at a time: they stay in the first cache beside activations.
+const PART: usize = 512;
+
 /// Where a group's numbers of 128 or 64 values lie: activations, scales, sums of activations, and results.
 #[derive(Clone, Copy)]
 struct Place {
@@ -295,16 +260,55 @@ impl Place {
 /// Multiplies a panel of [`Halves`] with a tile of any number of columns.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(crate) fn superblocks<F: Super>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
-    let (halves, out) = (k / 128, &mut out[..t.c * ROWS]);
-    assert!(Halves::<F>::bytes(k) == Some(panel.len()) && t.codes.len() == t.c * k);
+    assert!(Halves::<F>::bytes(k) == Some(panel.len()));
+    let out = begin(k, t, out);
+    // SAFETY: the length checked above is of all halves.
+    unsafe { some_of_halves::<F>(panel.as_ptr(), 0..k / 128, k, t, out) };
+}
+
+/// As [`superblocks`], of a packed panel, of which a part after the other is taken apart.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub(crate) fn packed_superblocks<F: Super>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+    let (d, out) = (Avx512Dot::<false>::in_feature_region(), begin(k, t, out));
+    let mut room = Room::of(PART / 128 * Halves::<F>::OF_128);
+    for first in (0..k / 256).step_by(PART / 256) {
+        let end = (k / 256).min(first + PART / 256);
+        let part = &mut room.bytes()[..(end - first) * 2 * Halves::<F>::OF_128];
+        matrices::superblocks::<_, F>(d, panel, k, first..end, part);
+        // SAFETY: the part is of these halves.
+        unsafe { some_of_halves::<F>(part.as_ptr(), 2 * first..2 * end, k, t, out) };
+    }
+}
+
+/// Checks a tile, and begins its results.
+#[inline(always)]
+fn begin<'a>(k: usize, t: &Tile<'_>, out: &'a mut [f32]) -> &'a mut [f32] {
+    assert!(t.codes.len() == t.c * k);
+    let out = &mut out[..t.c * ROWS];
+    out.fill(0.0);
+    out
+}
+
+/// Adds the products of some halves, which begin at `panel`.
+///
+/// # Safety
+/// The level is there; the panel has so many halves from there on.
+#[inline(always)]
+unsafe fn some_of_halves<F: Super>(
+    panel: *const u8,
+    range: Range<usize>,
+    k: usize,
+    t: &Tile<'_>,
+    out: &mut [f32],
+) {
+    let halves = k / 128;
+    assert!(out.len() == t.c * ROWS && range.end <= halves && t.codes.len() == t.c * k);
     assert!(
         t.scales.len() == halves * t.c
             && t.sums.len() == halves * 4 * t.c
             && t.pairs.len() == halves * 2 * t.c
     );
-    out.fill(0.0);
-    // SAFETY: only a Tier of this level gets here.
-    let matrices = unsafe { Matrices::new() };
+    let matrices = Matrices::new();
     let mut products = Products::new();
     let b = products.places();
     let (groups, rest) = (t.c / COLUMNS, t.c % COLUMNS);
@@ -315,18 +319,24 @@ pub(crate) fn superblocks<F: Super>(panel: &[u8], k: usize, t: &Tile<'_>, out: &
         words: words.as_ptr(),
         out: out.as_mut_ptr(),
     };
-    let of_words = halves * Halves::<F>::PAIRS;
-    // SAFETY: the lengths checked above cover the panel's halves and the tile's columns.
+    // Numbers of a column in all its halves, and of so many columns before those of the range.
+    let of_column = [k, halves, halves * Halves::<F>::PAIRS, ROWS];
+    let before = |columns: usize| {
+        let halves = range.start * columns;
+        at.after(halves * 128, halves, halves * Halves::<F>::PAIRS, 0)
+    };
+    // SAFETY: the lengths checked above cover the range's halves and the tile's columns, and the panel is the caller's promise.
     unsafe {
         if groups > 0 {
             matrices.shape(const { &Shapes::new(COLUMNS, 64) });
-            whole_halves::<F>(panel.as_ptr(), (halves, groups), at, b);
+            let next = of_column.map(|numbers| numbers * COLUMNS);
+            whole_halves::<F>(panel, (range.len(), groups), before(COLUMNS), next, b);
         }
         if rest > 0 {
-            let first = groups * COLUMNS;
-            let at = at.after(first * k, first * halves, first * of_words, first * ROWS);
+            let first = of_column.map(|numbers| numbers * groups * COLUMNS);
+            let at = before(rest).after(first[0], first[1], first[2], first[3]);
             matrices.shape(&Shapes::new(rest, 64));
-            some_halves::<F>(panel.as_ptr(), (halves, rest), at, b[0]);
+            some_halves::<F>(panel, (range.len(), rest), at, b[0]);
         }
     }
 }
@@ -357,11 +367,10 @@ unsafe fn whole_halves<F: Super>(
     panel: *const u8,
     (halves, groups): (usize, usize),
     at: Place,
+    next: [usize; 4],
     b: [*mut i32; 2],
 ) {
     let pairs = Halves::<F>::PAIRS * COLUMNS;
-    // From a group to the next.
-    let next = [halves * 128 * COLUMNS, halves * COLUMNS, halves * pairs, COLUMNS * ROWS];
     // SAFETY: the caller's promise.
     unsafe {
         let (mut w, mut first, mut i) = (panel, at, 0);
@@ -518,12 +527,43 @@ unsafe fn block<F: Simple>(
 /// Multiplies a panel of [`Blocks`] with a tile of any number of columns.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(crate) fn simple<F: Simple>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
-    let (blocks, out) = (k / 32, &mut out[..t.c * ROWS]);
-    assert!(Blocks::<F>::bytes(k) == Some(panel.len()) && t.codes.len() == t.c * k);
+    assert!(Blocks::<F>::bytes(k) == Some(panel.len()));
+    let out = begin(k, t, out);
+    // SAFETY: the length checked above is of all blocks.
+    unsafe { some_of_blocks::<F>(panel.as_ptr(), 0..k / 32, k, t, out) };
+}
+
+/// As [`simple`], of a packed panel, of which a part after the other is taken apart.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub(crate) fn packed_simple<F: Simple>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+    let (d, out) = (Avx512Dot::<false>::in_feature_region(), begin(k, t, out));
+    let mut room = Room::of(PART / 32 * Blocks::<F>::OF_32);
+    for first in (0..k / 32).step_by(PART / 32) {
+        let end = (k / 32).min(first + PART / 32);
+        let part = &mut room.bytes()[..(end - first) * Blocks::<F>::OF_32];
+        matrices::simple::<_, F>(d, panel, k, first..end, part);
+        // SAFETY: the part is of these blocks.
+        unsafe { some_of_blocks::<F>(part.as_ptr(), first..end, k, t, out) };
+    }
+}
+
+/// Adds the products of some blocks, which begin at `panel`, an even number of them or the last.
+///
+/// # Safety
+/// The level is there; the panel has so many blocks from there on.
+#[inline(always)]
+unsafe fn some_of_blocks<F: Simple>(
+    panel: *const u8,
+    range: Range<usize>,
+    k: usize,
+    t: &Tile<'_>,
+    out: &mut [f32],
+) {
+    let (blocks, count) = (k / 32, range.len());
+    assert!(out.len() == t.c * ROWS && range.end <= blocks && t.codes.len() == t.c * k);
     assert!(t.scales.len() == blocks * t.c && t.sums.len() == blocks * t.c);
-    out.fill(0.0);
-    // SAFETY: only a Tier of this level gets here.
-    let matrices = unsafe { Matrices::new() };
+    assert!(range.start.is_multiple_of(2) && (count.is_multiple_of(2) || range.end == blocks));
+    let matrices = Matrices::new();
     let mut products = Products::new();
     let b = products.places();
     let (groups, rest) = (t.c / COLUMNS, t.c % COLUMNS);
@@ -533,22 +573,27 @@ pub(crate) fn simple<F: Simple>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut 
         words: t.sums.as_ptr(),
         out: out.as_mut_ptr(),
     };
-    // SAFETY: the lengths checked above cover the panel's blocks and the tile's columns.
+    // Numbers of a column in all its blocks, and of so many columns before those of the range.
+    let of_column = [k, blocks, blocks, ROWS];
+    let before = |columns: usize| {
+        let blocks = range.start * columns;
+        at.after(blocks * 32, blocks, blocks, 0)
+    };
+    // SAFETY: the lengths checked above cover the range's blocks and the tile's columns, and the panel is the caller's promise.
     unsafe {
         if groups > 0 {
             matrices.shape(const { &Shapes::new(COLUMNS, 32) });
-            // From a group to the next.
-            let next = [k * COLUMNS, blocks * COLUMNS, blocks * COLUMNS, COLUMNS * ROWS];
-            let mut place = (panel.as_ptr(), at);
-            place = whole_blocks::<F, 4>(blocks / 4, groups, place, next, b);
-            place = whole_blocks::<F, 2>(blocks % 4 / 2, groups, place, next, b);
-            whole_blocks::<F, 1>(blocks % 2, groups, place, next, b);
+            let next = of_column.map(|numbers| numbers * COLUMNS);
+            let mut place = (panel, before(COLUMNS));
+            place = whole_blocks::<F, 4>(count / 4, groups, place, next, b);
+            place = whole_blocks::<F, 2>(count % 4 / 2, groups, place, next, b);
+            whole_blocks::<F, 1>(count % 2, groups, place, next, b);
         }
         if rest > 0 {
-            let first = groups * COLUMNS;
-            let at = at.after(first * k, first * blocks, first * blocks, first * ROWS);
+            let first = of_column.map(|numbers| numbers * groups * COLUMNS);
+            let at = before(rest).after(first[0], first[1], first[2], first[3]);
             matrices.shape(&Shapes::new(rest, 32));
-            some_blocks::<F>(panel.as_ptr(), (blocks, rest), at, b[0]);
+            some_blocks::<F>(panel, (count, rest), at, b[0]);
         }
     }
 }
@@ -691,18 +736,23 @@ unsafe fn some_blocks<F: Simple>(
     }
 }
 
+/// Every second byte.
+const ODD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+
 impl Planes for Avx512Dot {
     #[inline(always)]
-    fn planes(self, codes: __m512i, scales: __m512i) -> [__m512i; 2] {
+    fn planes(self, codes: __m512i, scales: __m512i, zero: i16) -> [__m512i; 2] {
         // SAFETY: the token proves the features.
         unsafe {
             let low = _mm512_set1_epi16(0xff);
-            // The first and third of each row's four, and the second and fourth.
-            let even = _mm512_mullo_epi16(_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(codes)), scales);
-            let odd = _mm512_mullo_epi16(_mm512_srai_epi16::<8>(codes), scales);
+            // Of each row's four the first and third, and the second and fourth: the other of two is multiplied by nothing.
+            let (even, odd) = (_mm512_and_si512(scales, low), _mm512_slli_epi16::<8>(scales));
+            let zero = _mm512_mullo_epi16(scales, _mm512_set1_epi16(zero));
+            let even = _mm512_sub_epi16(_mm512_maddubs_epi16(codes, even), zero);
+            let odd = _mm512_sub_epi16(_mm512_maddubs_epi16(codes, odd), zero);
             [
-                _mm512_or_si512(_mm512_and_si512(even, low), _mm512_slli_epi16::<8>(odd)),
-                _mm512_or_si512(_mm512_srli_epi16::<8>(even), _mm512_andnot_si512(low, odd)),
+                _mm512_mask_blend_epi8(ODD, even, _mm512_slli_epi16::<8>(odd)),
+                _mm512_mask_blend_epi8(ODD, _mm512_srli_epi16::<8>(even), odd),
             ]
         }
     }
@@ -718,9 +768,9 @@ impl Planes for Avx512Dot {
 /// # Safety
 /// The level was detected.
 pub(super) unsafe fn products(rounds: u64) -> u64 {
+    let matrices = Matrices::new();
     // SAFETY: the caller's promise.
-    let matrices = unsafe { Matrices::new() };
-    matrices.shape(const { &Shapes::new(COLUMNS, 64) });
+    unsafe { matrices.shape(const { &Shapes::new(COLUMNS, 64) }) };
     for _ in 0..rounds {
         // SAFETY: matrices that are no longer than shapes say, of whatever they hold.
         unsafe {

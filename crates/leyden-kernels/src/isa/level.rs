@@ -128,7 +128,7 @@ macro_rules! detected {
 /// Whether the processor has matrices, and what is done to them besides.
 fn matrices() -> bool {
     #[cfg(target_arch = "x86_64")]
-    return (Level::Avx512Bf16.about().detected)() && super::amx::detected();
+    return (Level::Avx512Bf16.about().detected)() && super::amx_state::detected();
     #[cfg(not(target_arch = "x86_64"))]
     false
 }
@@ -340,8 +340,8 @@ impl fmt::Display for Level {
 const WIDE: usize = 10;
 
 /// Columns from which matrices are faster than vectors: before them, panels must be taken apart. On a Xeon (family 6, model 167) they
-/// were as fast with 32 columns of Q4_K and Q8_0, and 1.2 and 1.3 times as fast with 48.
-const WORTH_MATRICES: usize = 33;
+/// were 1.15 and 1.5 times as fast with 32 columns of Q4_K and Q6_K, and with 24 as fast, and slower of Q8_0.
+const WORTH_MATRICES: usize = 32;
 
 /// A tier this machine was seen to support: a proof that its level's features are there, and those of the other level whose
 /// kernels it may prefer. Only detection makes one.

@@ -213,9 +213,9 @@ macro_rules! simd_many {
 pub(crate) use simd_many;
 
 /// The kernels of a format on a level that multiplies matrices, for any number of columns: `$function` of its file reads what
-/// `$expand` writes, `matmul::matrices::$panel`.
+/// `$expand` writes, `matmul::matrices::$panel`, and `$packed` panels as they are.
 macro_rules! matrix_many {
-    ($function:ident $panel:ident $format:ty, |$d:ident, $p:ident, $k:ident, $out:ident| $expand:expr) => {
+    ($function:ident $packed:ident $panel:ident $format:ty, |$d:ident, $p:ident, $k:ident, $out:ident| $expand:expr) => {
         |tier: $crate::isa::Tier| {
             #[cfg(target_arch = "x86_64")]
             {
@@ -234,7 +234,7 @@ macro_rules! matrix_many {
                         tiles: [amx::$function::<$format>; 2],
                     }),
                     panels: 1,
-                    tiles: None,
+                    tiles: Some([amx::$packed::<$format>; 2]),
                     any_columns: true,
                 };
                 if tier.level() == $crate::isa::Level::Amx {

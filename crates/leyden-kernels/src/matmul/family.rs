@@ -704,13 +704,13 @@ macro_rules! family_many {
         )
     };
     (amx simple $format:ty) => {
-        $crate::isa::matrix_many!(simple Blocks $format, |d, panel, k, out| {
-            $crate::matmul::matrices::simple::<_, $format>(d, panel, k, out)
+        $crate::isa::matrix_many!(simple packed_simple Blocks $format, |d, panel, k, out| {
+            $crate::matmul::matrices::simple::<_, $format>(d, panel, k, 0..k / 32, out)
         })
     };
     (amx superblocks $format:ty) => {
-        $crate::isa::matrix_many!(superblocks Halves $format, |d, panel, k, out| {
-            $crate::matmul::matrices::superblocks::<_, $format>(d, panel, k, out)
+        $crate::isa::matrix_many!(superblocks packed_superblocks Halves $format, |d, panel, k, out| {
+            $crate::matmul::matrices::superblocks::<_, $format>(d, panel, k, 0..k / 256, out)
         })
     };
     ([$first:ident $($level:ident)*] $family:ident $format:ty) => {

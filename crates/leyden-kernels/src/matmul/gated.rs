@@ -7,7 +7,10 @@
 use super::format::ROWS;
 use super::many::{Panels, together};
 use super::output::Output;
-use super::{ALONE, OfTile, PackedMatrix, Write, check, chunk_panels, for_tile_indices, only_tile, several};
+use super::{
+    ALONE, ONLY_COLUMNS, OfTile, PackedMatrix, Write, check, chunk_panels, for_tile_indices, only_tile,
+    several,
+};
 use crate::activations::Activations;
 use crate::isa::{Isa, Level, dispatch};
 use crate::memory::Aligned;
@@ -51,7 +54,7 @@ pub fn multiply_gated(
         let panels = task * chunk..((task + 1) * chunk).min(panels);
         let out = out.of_task();
         if let Some(tile) = only_tile(input, together) {
-            let (mut g, mut u) = ([0.0; Level::VECTOR_COLUMNS * ROWS], [0.0; Level::VECTOR_COLUMNS * ROWS]);
+            let (mut g, mut u) = ([0.0; ONLY_COLUMNS * ROWS], [0.0; ONLY_COLUMNS * ROWS]);
             let [gate, up] = [gate, up].map(|w| w.by_tile(input.tier(), &tile));
             for panels in several(panels, tile.c) {
                 // One matrix and then the other: memory gives one stream of weights faster than two in turns.

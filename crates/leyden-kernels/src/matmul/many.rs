@@ -5,8 +5,8 @@
 //! ([`expanded`](super::expanded)).
 
 use super::PackedMatrix;
-use super::format::{ROWS, TileFn};
-use crate::activations::{Activations, Tile};
+use super::format::{Format, ROWS, TileFn};
+use crate::activations::Activations;
 use crate::isa::{Tier, prefetch_lines};
 use crate::memory::Aligned;
 use std::cell::Cell;
@@ -73,6 +73,16 @@ impl Many {
     }
 }
 
+/// The kernel of a format that reads panels as they are and takes tiles of any number of columns, of a tier that has such.
+#[inline(always)]
+pub(super) fn for_any_columns(format: &Format, tier: Tier) -> Option<TileFn> {
+    if !tier.level().matrices() {
+        return None;
+    }
+    let many = (format.many)(tier).filter(|many| many.any_columns)?;
+    many.tiles.map(|[tile, _]| tile)
+}
+
 /// How many panels of a matrix meet each of so many tiles together.
 pub(super) fn together(weights: &PackedMatrix, tier: Tier, tiles: usize) -> usize {
     Many::of(weights, tier, tiles).map_or(1, |(many, _)| many.panels)
@@ -84,15 +94,21 @@ thread_local! {
 }
 
 /// Memory that a thread's tasks use one after the other, as its first one or the last left it.
-struct Room(Aligned<u8>);
+pub(crate) struct Room(Aligned<u8>);
 
 impl Room {
-    fn of(bytes: usize) -> Room {
+    /// Of so many bytes.
+    pub(crate) fn of(bytes: usize) -> Room {
         let mut rooms = ROOMS.take();
         let mut room = rooms.pop().unwrap_or_default();
         ROOMS.set(rooms);
         room.resize(bytes);
         Room(room)
+    }
+
+    #[inline(always)]
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        &mut self.0
     }
 }
 
@@ -102,25 +118,6 @@ impl Drop for Room {
         rooms.push(std::mem::take(&mut self.0));
         ROOMS.set(rooms);
     }
-}
-
-/// Multiplies panel `p` of a matrix whose kernels for any number of columns read panels taken apart, if it has such, into
-/// `out[c][16]`.
-#[inline(always)]
-pub(super) fn apart(weights: &PackedMatrix, tier: Tier, p: usize, tile: &Tile<'_>, out: &mut [f32]) -> bool {
-    let Some((many, Some(expand))) = Many::of(weights, tier, 1) else { return false };
-    let Some(bytes) = (expand.bytes)(weights.k).filter(|_| many.any_columns) else { return false };
-    let mut room = Room::of(bytes);
-    let function = expand.tiles[0];
-    #[cfg(test)]
-    super::tests::runs(tier.level(), function);
-    // SAFETY: the Tier proves the features; the panel is whole and of this format and depth, the room as large as what is made
-    // of it, and the driver checked the tile's grid and depth.
-    unsafe {
-        (expand.panel)(weights.panel(p), weights.k, &mut room.0[..bytes], &mut []);
-        function(&room.0[..bytes], weights.k, tile, out);
-    }
-    true
 }
 
 /// A matrix as one task meets it: some panels at a time, each with all tiles of a group after the other.

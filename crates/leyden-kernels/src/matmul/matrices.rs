@@ -1,4 +1,5 @@
-//! Panels as products of matrices read them (`isa::amx`): written from packed ones when the first tile meets them.
+//! Panels as products of matrices read them (`isa::amx`): written from packed ones when the first of several tiles meets them, or a part
+//! of one after the other where one tile is all.
 //!
 //! An instruction multiplies 64 or 32 values of sixteen rows with those of sixteen columns. A product with a scale for each 32 or 16
 //! values would have to be taken apart as often; where such scales are integers, weights are multiplied by them here, and 128 values
@@ -7,8 +8,11 @@
 
 use super::family::{A, Codes, Simple, Super};
 use super::format::ROWS;
+use super::stream::prefetch;
 use crate::isa::dot::Dot;
+use crate::quantise::SHIFT;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// Bytes of sixteen floats, and of the codes of 32 values.
 const FLOATS: usize = 4 * ROWS;
@@ -16,8 +20,9 @@ const BLOCK: usize = 32 * ROWS;
 
 /// What [`superblocks`] needs of an instruction set besides.
 pub(crate) trait Planes: Dot {
-    /// Lower and upper bytes of signed codes times their rows' scales, each row's in both numbers of a pair. Products fit 16 bits.
-    fn planes(self, codes: Self::Codes, scales: Self::Pairs) -> [Self::Codes; 2];
+    /// Lower and upper bytes of unsigned codes less `zero` times their rows' scales, signed bytes, each row's in both numbers of a pair.
+    /// Products fit 16 bits.
+    fn planes(self, codes: Self::Codes, scales: Self::Pairs, zero: i16) -> [Self::Codes; 2];
     /// Writes pairs of 16 rows.
     ///
     /// # Safety
@@ -67,24 +72,26 @@ impl<F: Super> Halves<F> {
     }
 }
 
-/// The `g`-th and `g + 4`-th codes of four values of every row, signed and without offset.
+/// The `g`-th and `g + 4`-th codes of four values of every row, all plus `shift`. What follows them is asked for.
 ///
 /// # Safety
 /// `w` points at the codes of 32 values.
 #[inline(always)]
-unsafe fn signed<D: Dot, F: Codes>(d: D, w: *const u8, g: usize) -> [D::Codes; 2] {
+unsafe fn codes<D: Dot, F: Codes>(d: D, w: *const u8, g: usize, shift: u8) -> [D::Codes; 2] {
+    prefetch::<D, F>(d, w, g, 1);
     // SAFETY: the caller's promise.
     let (low, high) = unsafe { F::pair(d, w, g) };
-    [low, high].map(|codes| if F::SIGNED || F::ZERO == 0 { codes } else { d.shift(codes, (-F::ZERO) as u8) })
+    if shift == 0 { [low, high] } else { [d.shift(low, shift), d.shift(high, shift)] }
 }
 
-/// Writes a panel of a simple format as [`Blocks`].
+/// Writes some blocks of a panel of a simple format as [`Blocks`].
 #[inline(always)]
-pub(crate) fn simple<D: Dot, F: Simple>(d: D, panel: &[u8], k: usize, out: &mut [u8]) {
+pub(crate) fn simple<D: Dot, F: Simple>(d: D, panel: &[u8], k: usize, blocks: Range<usize>, out: &mut [u8]) {
     let (first, stride) = F::scale_bytes(k);
-    assert!(panel.len() == first + k / 32 * F::BYTES && Some(out.len()) == Blocks::<F>::bytes(k));
+    assert!(panel.len() == first + k / 32 * F::BYTES && blocks.end <= k / 32);
+    assert!(out.len() == blocks.len() * Blocks::<F>::OF_32);
     let panel = panel.as_ptr();
-    for (b, out) in out.chunks_exact_mut(Blocks::<F>::OF_32).enumerate() {
+    for (b, out) in blocks.zip(out.chunks_exact_mut(Blocks::<F>::OF_32)) {
         let out = out.as_mut_ptr();
         // SAFETY: the lengths checked above cover block b.
         unsafe {
@@ -94,26 +101,32 @@ pub(crate) fn simple<D: Dot, F: Simple>(d: D, panel: &[u8], k: usize, out: &mut 
                 d.store(minimum, out.add(FLOATS).cast());
             }
             for g in 0..4 {
-                for (codes, g) in
-                    signed::<D, F>(d, panel.add(first + b * F::BYTES), g).into_iter().zip([g, g + 4])
-                {
-                    d.store_codes(codes, out.add(Blocks::<F>::CODES + g * 64));
-                }
+                let shift = if F::SIGNED { 0 } else { (-F::ZERO) as u8 };
+                let [low, high] = codes::<D, F>(d, panel.add(first + b * F::BYTES), g, shift);
+                d.store_codes(low, out.add(Blocks::<F>::CODES + g * 64));
+                d.store_codes(high, out.add(Blocks::<F>::CODES + (g + 4) * 64));
             }
         }
     }
 }
 
-/// Writes a panel of a super format as [`Halves`].
+/// Writes some superblocks of a panel of a super format as [`Halves`].
 #[inline(always)]
-pub(crate) fn superblocks<D: Planes, F: Super>(d: D, panel: &[u8], k: usize, out: &mut [u8]) {
+pub(crate) fn superblocks<D: Planes, F: Super>(
+    d: D,
+    panel: &[u8],
+    k: usize,
+    superblocks: Range<usize>,
+    out: &mut [u8],
+) {
     const {
         // Sums of the planes are exact as floats, and so the sum of both is rounded once.
-        assert!(Halves::<F>::LARGEST <= i16::MAX as i32);
-        assert!(128 * 255 * A < 1 << 24 && 128 * (Halves::<F>::LARGEST / 256 + 1) * A < 1 << 24);
+        assert!(Halves::<F>::LARGEST <= i16::MAX as i32 && 255 * F::MAX_SCALE <= i16::MAX as i32 + 255);
+        assert!(128 * 255 * A < 1 << 22 && 128 * (Halves::<F>::LARGEST / 256 + 1) * A < 1 << 22);
     }
-    assert!(F::panel_bytes(k) == Some(panel.len()) && Some(out.len()) == Halves::<F>::bytes(k));
-    for (sb, out) in out.chunks_exact_mut(2 * Halves::<F>::OF_128).enumerate() {
+    assert!(F::panel_bytes(k) == Some(panel.len()) && superblocks.end <= k / 256);
+    assert!(out.len() == superblocks.len() * 2 * Halves::<F>::OF_128);
+    for (sb, out) in superblocks.zip(out.chunks_exact_mut(2 * Halves::<F>::OF_128)) {
         // SAFETY: the lengths checked above cover superblock sb.
         unsafe {
             let f = F::factors(d, panel.as_ptr(), k, sb);
@@ -130,15 +143,16 @@ pub(crate) fn superblocks<D: Planes, F: Super>(d: D, panel: &[u8], k: usize, out
                 }
                 for b in half * 4..half * 4 + 4 {
                     let to = out.add(Halves::<F>::CODES + b % 4 * BLOCK);
-                    let scales = [0, F::PARTS - 1].map(|part| {
-                        let scale = F::scale(d, &f, b * F::PARTS + part);
-                        d.pairs(scale, scale, F::SIGNED_SCALES)
-                    });
+                    let (one, other) =
+                        (F::scale(d, &f, b * F::PARTS), F::scale(d, &f, b * F::PARTS + F::PARTS - 1));
+                    let scales =
+                        [d.pairs(one, one, F::SIGNED_SCALES), d.pairs(other, other, F::SIGNED_SCALES)];
                     for g in 0..4 {
-                        let codes = signed::<D, F>(d, f.codes.add(b * F::BYTES), g);
-                        for (i, codes) in codes.into_iter().enumerate() {
+                        let (shift, zero) = if F::SIGNED { (SHIFT, SHIFT) } else { (0, F::ZERO) };
+                        let codes = codes::<D, F>(d, f.codes.add(b * F::BYTES), g, shift as u8);
+                        for i in 0..2 {
                             let to = to.add((g + 4 * i) * 64);
-                            let [low, high] = d.planes(codes, scales[i]);
+                            let [low, high] = d.planes(codes[i], scales[i], zero as i16);
                             d.store_codes(low, to);
                             if Halves::<F>::PLANES == 2 {
                                 d.store_codes(high, to.add(4 * BLOCK));

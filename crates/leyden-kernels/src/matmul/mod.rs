@@ -54,6 +54,10 @@ impl OfTile {
     }
 }
 
+/// Columns of a batch of one tile, at most, whose panels are multiplied as they are: with 48, of matrices, Q4_K was slower so.
+const ONLY_COLUMNS: usize = 32;
+const _: () = assert!(ONLY_COLUMNS >= Level::VECTOR_COLUMNS);
+
 /// Codes or values of activations visited together, so that they stay in the second cache while panels pass.
 const GROUP_BYTES: usize = 128 << 10;
 
@@ -245,19 +249,15 @@ impl PackedMatrix {
     /// [`tile`](Self::tile) for many panels.
     #[inline(always)]
     fn by_tile<'a>(&'a self, tier: Tier, tile: &'a Tile<'a>) -> impl Fn(usize, &mut [f32]) + 'a {
-        // Of a level that multiplies matrices there may be none, and then there are kernels for any number of columns.
-        let (function, apart) = ((self.format.tiles)(tier).get(tile.c - 1), tier.level().matrices());
-        move |p, out| {
-            if apart && many::apart(self, tier, p, tile, out) {
-                return;
-            }
-            let function = *function.expect("a kernel for the tile's columns");
-            #[cfg(test)]
-            tests::runs(tier.level(), function);
-            // SAFETY: the Tier proves the features; the panel is whole and of this format and depth; the driver
-            // checked the tile's grid and depth against this matrix, and tile.c selected the function.
-            unsafe { function(self.panel(p), self.k, tile, out) }
-        }
+        let function = match many::for_any_columns(self.format, tier) {
+            Some(function) => function,
+            None => (self.format.tiles)(tier)[tile.c - 1],
+        };
+        #[cfg(test)]
+        tests::runs(tier.level(), function);
+        // SAFETY: the Tier proves the features; the panel is whole and of this format and depth; the driver
+        // checked the tile's grid and depth against this matrix, and tile.c selected the function.
+        move |p, out| unsafe { function(self.panel(p), self.k, tile, out) }
     }
 }
 
@@ -317,7 +317,7 @@ pub fn multiply(cpu: &Cpu, input: &Activations, products: &mut [Product<'_>]) {
         let start = (task - part.first_task) * chunk;
         let panels = start..(start + chunk).min(w.panels());
         if let Some(tile) = only_tile(input, together(w)) {
-            let mut y = [0.0; Level::VECTOR_COLUMNS * ROWS];
+            let mut y = [0.0; ONLY_COLUMNS * ROWS];
             let multiply = w.by_tile(input.tier(), &tile);
             for panels in several(panels, tile.c) {
                 for (p, y) in panels.clone().zip(y.chunks_exact_mut(tile.c * ROWS)) {
@@ -365,13 +365,13 @@ fn chunk_panels(cpu: &Cpu, panels: usize, together: usize, macs: usize) -> usize
 /// The tile that is the whole batch, where panels meet it one by one, as they are. It has a loop of its own: with one column a panel of
 /// depth 2,048 took 230 ns, and finding its way through the loop over panels and tiles 90 more.
 fn only_tile(input: &Activations, together: usize) -> Option<Tile<'_>> {
-    (input.tiles() == 1 && together == 1 && !input.tier().level().matrices()).then(|| input.tile(0))
+    (input.tiles() == 1 && together == 1).then(|| input.tile(0)).filter(|tile| tile.c <= ONLY_COLUMNS)
 }
 
 /// Panels by as many as have room for so many columns of theirs in that of one tile, so that what follows their products is
 /// called less often.
 fn several(panels: Range<usize>, columns: usize) -> impl Iterator<Item = Range<usize>> {
-    let (each, end) = (Level::VECTOR_COLUMNS / columns, panels.end);
+    let (each, end) = (ONLY_COLUMNS / columns, panels.end);
     panels.step_by(each).map(move |first| first..end.min(first + each))
 }
 
