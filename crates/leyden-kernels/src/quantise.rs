@@ -267,8 +267,9 @@ pub(crate) fn fill_a32<I: Isa>(
     for (column, x) in columns.iter().enumerate() {
         for (b, group) in x.as_chunks::<32>().0.iter().enumerate() {
             let q = codes_or_zeros(group, inverses[b * c + column]);
-            let width = run.min(codes.len() / c - b / 2 * 64);
             if run == 64 {
+                // Of an odd number of groups the last lies alone.
+                let width = run.min(codes.len() / c - b / 2 * 64);
                 let at = b / 2 * 64 * c + column * width + b % 2 * 32;
                 codes[at..at + 32].copy_from_slice(&q);
             } else {

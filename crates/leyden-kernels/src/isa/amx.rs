@@ -8,6 +8,7 @@
 //!
 //! The instructions: Intel's Software Developer's Manual, volume 1, chapter 18.
 
+use super::Level;
 use super::avx512_dot::{Avx512Dot, add_products};
 use super::dot::{BIAS, BIAS_BITS};
 use crate::activations::Tile;
@@ -20,8 +21,8 @@ use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// Columns that one product takes.
-pub(crate) const COLUMNS: usize = 16;
+/// Columns that one product takes, which therefore lie side by side.
+const COLUMNS: usize = Level::PART_COLUMNS;
 
 /// How many rows and bytes of a row every matrix has.
 #[repr(C, align(64))]

@@ -317,7 +317,7 @@ impl Level {
     /// How many consecutive codes of one column lie side by side in a part of a tile, of `c` columns: with 64, as many as there are.
     pub(crate) const fn run(self, c: usize) -> usize {
         match self.about().together {
-            _ if self.about().few.is_some() => 64,
+            _ if self.matrices() => 64,
             2 if c.is_multiple_of(2) => 8,
             _ => 4,
         }

@@ -121,7 +121,7 @@ pub(crate) fn superblocks<D: Planes, F: Super>(
 ) {
     const {
         // Sums of the planes are exact as floats, and so the sum of both is rounded once.
-        assert!(Halves::<F>::LARGEST <= i16::MAX as i32 && 255 * F::MAX_SCALE <= i16::MAX as i32 + 255);
+        assert!(Halves::<F>::LARGEST <= i16::MAX as i32 && 255 * F::MAX_SCALE <= i16::MAX as i32);
         assert!(128 * 255 * A < 1 << 22 && 128 * (Halves::<F>::LARGEST / 256 + 1) * A < 1 << 22);
     }
     assert!(F::panel_bytes(k) == Some(panel.len()) && superblocks.end <= k / 256);
