@@ -1,6 +1,7 @@
 //! `leyden hwbench`: what is in its report. Times are not tested.
 
 use crate::program::leyden;
+use leyden_kernels::attention::KvType;
 use leyden_kernels::matmul::grid_of;
 use leyden_kernels::{Activations, Level, Tier};
 use leyden_tensor::DType;
@@ -17,7 +18,9 @@ fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn every_type_and_tier_of_the_machine_is_measured() {
-    let document = leyden(&small(&["--shape", "33x256", "--columns", "1,5", "--json"])).json();
+    let attention = ["--heads", "4x2", "--head-dim", "32", "--depth", "70"];
+    let kernels = ["--shape", "33x256", "--columns", "1,5", "--json"];
+    let document = leyden(&small(&[attention.as_slice(), &kernels].concat())).json();
     let tiers: Vec<&str> = Tier::available().iter().map(|t| t.level().name()).collect();
     assert_eq!(document["tiers"], serde_json::json!(tiers));
     let lacking = Level::native().filter(|l| Tier::new(*l).is_none()).count();
@@ -49,6 +52,33 @@ fn every_type_and_tier_of_the_machine_is_measured() {
             }
         }
     }
+    let attended = document["attention"].as_array().unwrap();
+    assert_eq!(attended.len(), KvType::ALL.len() * tiers.len() * 2);
+    for kv_type in KvType::ALL {
+        for tier in &tiers {
+            for tokens in [1_u32, 5] {
+                let is = |a: &&serde_json::Value| {
+                    a["kv_type"] == kv_type.name() && a["tier"] == *tier && a["tokens"] == tokens
+                };
+                let of: Vec<_> = attended.iter().filter(is).collect();
+                assert_eq!(of.len(), 1, "{kv_type} on {tier} x {tokens}");
+                let a = of[0];
+                assert_eq!(a["picked"], *tier == document["tier"].as_str().unwrap());
+                let shape = ["query_heads", "kv_heads", "head_dim", "depth", "copies"]
+                    .map(|key| a[key].as_u64().unwrap());
+                assert_eq!(shape, [4, 2, 32, 70, 1]);
+                let seconds = a["median_seconds"].as_f64().unwrap();
+                // The new tokens see 71, then 72 and so on.
+                let seen: u32 = (71..71 + tokens).sum();
+                let macs = 2.0 * 4.0 * 32.0 * f64::from(seen) / seconds;
+                assert!((a["macs_per_second"].as_f64().unwrap() / macs - 1.0).abs() < 1e-9);
+                let read = a["kv_bytes"].as_f64().unwrap() / seconds;
+                assert!((a["kv_bytes_per_second"].as_f64().unwrap() / read - 1.0).abs() < 1e-9);
+                assert!(a["bandwidth_share"].is_null() || a["beyond_caches"] == true);
+                assert!(a["products_share"].as_f64().unwrap() > 0.0);
+            }
+        }
+    }
     let threads = |key: &str| -> Vec<u64> {
         document[key].as_array().unwrap().iter().map(|b| b["threads"].as_u64().unwrap()).collect()
     };
@@ -73,7 +103,19 @@ fn the_table_marks_what_the_dispatcher_takes() {
     }
     let rows = text.lines().filter(|line| line.contains(&format!("{best}*")) && line.contains('%'));
     assert_eq!(rows.count(), 2, "{text}");
-    assert!(!text.contains("Q4_K"), "{text}");
+    assert!(!text.contains("Q4_K") && !text.contains("attention"), "{text}");
+}
+
+#[test]
+fn types_of_keys_and_values_alone_are_attention_alone() {
+    let best = Tier::best().level().name();
+    let arguments =
+        ["hwbench", "-t", "1", "-r", "1", "--columns", "1", "--kv-types", "f16,q8_0", "--depth", "70"];
+    let more = ["--heads", "2x1", "--head-dim", "32", "--weights-mib", "1", "--isa", best];
+    let text = leyden(&[&arguments[..], &more].concat()).ok();
+    let rows = text.lines().filter(|line| line.contains("2x1") && line.contains('%'));
+    assert_eq!(rows.count(), 2, "{text}");
+    assert!(text.contains("keys and values") && !text.contains("GB/s of weights"), "{text}");
 }
 
 #[test]
@@ -89,6 +131,12 @@ fn wrong_usage_says_what_is_wanted() {
         (["-t", "0"], "threads"),
         (["-r", "0"], "repetitions"),
         (["--weights-mib", "99999999"], "MiB"),
+        (["--kv-types", "q4_0"], "f16"),
+        (["--heads", "12"], "32x8"),
+        (["--heads", "12x8"], "do not divide"),
+        (["--head-dim", "48"], "multiple of 32"),
+        (["--head-dim", "512"], "up to 256"),
+        (["--depth", "99999999"], "--depth"),
         (["--isa", "sse2"], "no such tier"),
         (["--isa", foreign.name()], "this machine lacks"),
     ] {

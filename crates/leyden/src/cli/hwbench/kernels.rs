@@ -1,22 +1,16 @@
 //! Products of one weight type on one tier, timed.
 
-use std::time::Instant;
-
 use leyden_kernels::matmul::{PackedMatrix, Product, Write, multiply};
 use leyden_kernels::memory::Aligned;
 use leyden_kernels::{Activations, Cpu, Grid, Level};
 use leyden_tensor::{DType, TensorView, quant};
 use serde::Serialize;
 
+use super::Args;
 use super::machine::Machine;
-use super::{Args, median};
+use super::samples::{random, sampled};
 use crate::cli::failure::Failure;
 
-/// A sample lasts about this long at least, in seconds: many turns of a clock.
-const SAMPLE: f64 = 2e-3;
-/// Enough samples once they took this long together, in seconds, and are at least [`FEWEST`].
-const ENOUGH: f64 = 0.5;
-const FEWEST: usize = 3;
 /// Rows of different weights; others repeat them.
 const DIFFERENT: usize = 61;
 /// The plain path is hundreds of times slower, and so gets only so many rows for each thread.
@@ -113,29 +107,11 @@ impl Weights {
         let mut input = Activations::default();
         input.fill(cpu.tier(), cpu.pool(), self.grid(), &x, self.k);
         let mut out = Aligned::zeroed(rows * columns);
-        let mut turn = 0;
-        let mut sample = |calls: usize| {
-            let start = Instant::now();
-            for _ in 0..calls {
-                let weights = &copies[turn % copies.len()];
-                turn += 1;
-                let product = Product { weights, bias: None, out: &mut out, write: Write::Set };
-                multiply(cpu, &input, &mut [product]);
-            }
-            start.elapsed().as_secs_f64() / calls as f64
-        };
-        // The first call touches everything; the second says how many make a sample.
-        sample(1);
-        let calls = ((SAMPLE / sample(1).max(1e-9)).ceil() as usize).clamp(1, 1_000);
-        let mut samples = Vec::new();
-        let start = Instant::now();
-        while samples.len() < args.repetitions {
-            if samples.len() >= FEWEST && start.elapsed().as_secs_f64() > ENOUGH {
-                break;
-            }
-            samples.push(sample(calls));
-        }
-        let seconds = median(&samples);
+        let (samples, seconds) = sampled(args.repetitions, |turn| {
+            let weights = &copies[turn % copies.len()];
+            let product = Product { weights, bias: None, out: &mut out, write: Write::Set };
+            multiply(cpu, &input, &mut [product]);
+        });
         let weight_bytes = copies[0].bytes();
         let beyond_caches = weight_bytes.saturating_mul(copies.len()) > crate::cli::bench::cache_bytes();
         let macs = (rows * self.k) as f64 * columns as f64 / seconds;
@@ -151,7 +127,7 @@ impl Weights {
             weight_bytes,
             copies: copies.len(),
             beyond_caches,
-            samples: samples.len(),
+            samples,
             median_seconds: seconds,
             macs_per_second: macs,
             weight_bytes_per_second: read,
@@ -159,20 +135,4 @@ impl Weights {
             products_share: macs / peak,
         }
     }
-}
-
-impl Timed {
-    /// The ceiling that is nearer, and how much of it is reached.
-    pub(super) fn share(&self) -> (f64, &'static str) {
-        match self.bandwidth_share {
-            Some(share) if share > self.products_share => (share, "of bandwidth"),
-            _ => (self.products_share, "of products"),
-        }
-    }
-}
-
-/// A number from -1 to 1, from a linear congruential generator (Numerical Recipes): any will do.
-fn random(state: &mut u32) -> f32 {
-    *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-    (*state >> 8) as f32 / (1 << 23) as f32 - 1.0
 }

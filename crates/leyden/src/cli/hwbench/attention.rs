@@ -1,0 +1,129 @@
+//! Attention over one type of keys and values on one tier, timed.
+
+use leyden_kernels::attention::{AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, KvType, attention};
+use leyden_kernels::{Cpu, Grid, Level};
+use serde::Serialize;
+
+use super::machine::Machine;
+use super::samples::{random, sampled};
+use super::{Args, Heads};
+use crate::cli::failure::Failure;
+
+/// The plain path is tens of times slower, and so attends to so many cached tokens alone, with so many tokens.
+const PLAIN_DEPTH: usize = 256;
+const PLAIN_TOKENS: usize = 8;
+/// Different tokens that are cached; others repeat them.
+const DIFFERENT: usize = 61;
+
+/// Keys and values of one type, in several copies: a layer each.
+#[derive(Debug)]
+pub(super) struct Cached {
+    cache: KvCache,
+    blocks: Vec<u32>,
+}
+
+/// Attention, timed.
+#[derive(Debug, Serialize)]
+pub(super) struct Attended {
+    pub(super) kv_type: &'static str,
+    pub(super) tier: &'static str,
+    /// Whether the dispatcher takes this tier.
+    pub(super) picked: bool,
+    pub(super) query_heads: usize,
+    pub(super) kv_heads: usize,
+    pub(super) head_dim: usize,
+    /// Cached tokens before the first new one, and new ones, which also see those before them.
+    pub(super) depth: usize,
+    pub(super) tokens: usize,
+    /// Keys and values of the cached tokens in one copy, and how many copies take turns.
+    pub(super) kv_bytes: usize,
+    pub(super) copies: usize,
+    /// Whether the copies together exceed what the caches hold.
+    pub(super) beyond_caches: bool,
+    pub(super) samples: usize,
+    pub(super) median_seconds: f64,
+    /// Products of queries and keys, and of weights and values.
+    pub(super) macs_per_second: f64,
+    pub(super) kv_bytes_per_second: f64,
+    /// Share of the bandwidth of all threads; absent where the caches hold all copies.
+    pub(super) bandwidth_share: Option<f64>,
+    /// Share of the products that the tier makes at most: of floats, and with quantised keys and values of integers.
+    pub(super) products_share: f64,
+}
+
+impl Cached {
+    /// Random keys and values of `args.depth` tokens and `tokens` more, in so many copies that they take `bytes` together, at least one.
+    pub(super) fn new(
+        cpu: &Cpu,
+        kv_type: KvType,
+        args: &Args,
+        tokens: usize,
+        bytes: usize,
+    ) -> Result<Cached, Failure> {
+        let Heads { kv: heads, .. } = args.heads;
+        let one = KvShape { layers: 1, heads, head_dim: args.head_dim, kv_type };
+        let layers = bytes.div_ceil(one.token_bytes() * (args.depth + tokens)).max(1);
+        let blocks = (args.depth + tokens).div_ceil(BLOCK_TOKENS);
+        let blocks_u32 = u32::try_from(blocks).map_err(|_| Failure::usage("`--depth` is too large"))?;
+        let mut cache = KvCache::new(KvShape { layers, ..one }, blocks).map_err(Failure::new)?;
+        let mut state = 3_u32;
+        let width = heads * args.head_dim;
+        let different: Vec<f32> = (0..DIFFERENT * width).map(|_| random(&mut state)).collect();
+        let row = |token: usize| &different[token % DIFFERENT * width..][..width];
+        for layer in 0..layers {
+            for block in 0..blocks_u32 {
+                let slots: Vec<(u32, u8)> = (0..BLOCK_TOKENS as u8).map(|place| (block, place)).collect();
+                let first = block as usize * BLOCK_TOKENS;
+                let keys: Vec<f32> = (first..first + BLOCK_TOKENS).flat_map(row).copied().collect();
+                cache.append(cpu, layer, &slots, &keys, &keys);
+            }
+        }
+        Ok(Cached { cache, blocks: (0..blocks_u32).collect() })
+    }
+
+    /// Times attention of `tokens` new tokens on the tier of `cpu`.
+    pub(super) fn time(&self, cpu: &Cpu, tokens: usize, args: &Args, machine: &Machine) -> Attended {
+        let (level, shape) = (cpu.tier().level(), *self.cache.shape());
+        let plain = level == Level::Scalar;
+        let (depth, tokens) = if plain {
+            (args.depth.min(PLAIN_DEPTH), tokens.min(PLAIN_TOKENS))
+        } else {
+            (args.depth, tokens)
+        };
+        let (dim, heads) = (shape.head_dim, args.heads.query);
+        let mut state = 4_u32;
+        let queries: Vec<f32> = (0..tokens * heads * dim).map(|_| random(&mut state)).collect();
+        let mut out = vec![0.0; queries.len()];
+        let span = AttentionSpan { first: 0, tokens, position: depth, blocks: &self.blocks };
+        let scale = 1.0 / (dim as f32).sqrt();
+        let (samples, seconds) = sampled(args.repetitions, |turn| {
+            attention(cpu, &self.cache, turn % shape.layers, &[span], &queries, scale, &mut out);
+        });
+        let kv_bytes = shape.token_bytes() / shape.layers * (depth + tokens);
+        let beyond_caches = kv_bytes.saturating_mul(shape.layers) > crate::cli::bench::cache_bytes();
+        // A new token sees those before it and itself.
+        let seen = tokens * depth + tokens * (tokens + 1) / 2;
+        let macs = (2 * heads * dim * seen) as f64 / seconds;
+        let read = kv_bytes as f64 / seconds;
+        let grid = if shape.kv_type == KvType::Q8_0 { Grid::A32 } else { Grid::F32 };
+        Attended {
+            kv_type: shape.kv_type.name(),
+            tier: level.name(),
+            picked: false,
+            query_heads: heads,
+            kv_heads: shape.heads,
+            head_dim: dim,
+            depth,
+            tokens,
+            kv_bytes,
+            copies: shape.layers,
+            beyond_caches,
+            samples,
+            median_seconds: seconds,
+            macs_per_second: macs,
+            kv_bytes_per_second: read,
+            bandwidth_share: beyond_caches.then(|| read / machine.read_bytes()),
+            products_share: macs / machine.macs(level, grid),
+        }
+    }
+}
