@@ -11,7 +11,7 @@
 //! depend on what shares its batch. A scale per 128 rather than llama.cpp's per 256 costs two multiplications
 //! in about eighty and loses less; 128 values of Q4_K are also the most whose scaled sum is exact in f32.
 //!
-//! Codes are `round_to_even(x * (127 / max|x|))`, so -128 never occurs. A group with NaN or infinity gets a NaN
+//! Codes are `round_to_even(x * (127 / max|x|))`, so -128 never occurs; of [`Grid::A128`] with 120.49 instead of 127 ([`MOST_OF_128`](crate::quantise::MOST_OF_128) says why). A group with NaN or infinity gets a NaN
 //! scale, which reaches every result that reads it; a group below 1e-30 throughout becomes zeros.
 //!
 //! Tile layout for `c` columns: codes `[k/4][c][4]`, scales `[k/group][c]`, sums `[k/32][c]`: the kernel
@@ -25,10 +25,12 @@
 //! where sums have two lanes of 16 bits, the sums of the codes that each multiplies, two in a word.
 //!
 //! Where signed codes are multiplied as integers of 16 bits (`Level::words`), `words` holds all codes so in batches of many
-//! tiles, `[k/4][2][c][2]`: the first and third of each four, then the second and fourth.
+//! tiles, `[k/4][2][c][2]`: the first and third of each four, then the second and fourth. Where products are those of sums
+//! (`matmul::mixed`), `mixed` holds in such batches what those of each 32 values begin at, `[k/32][c]`.
 
 use crate::isa::{Level, Starts, Tier};
 use crate::matmul::many::FEWEST_AVX2;
+use crate::matmul::mixed::mixes;
 use crate::memory::{Aligned, Disjoint};
 use crate::pool::Pool;
 use crate::quantise::{PART, Part, Peaks};
@@ -83,6 +85,7 @@ pub struct Activations {
     starts: Vec<i32>,
     peaks: Vec<Peaks>,
     words: Vec<i16>,
+    mixed: Vec<i32>,
     values: Vec<f32>,
 }
 
@@ -103,6 +106,8 @@ pub(crate) struct Tile<'a> {
     pub(crate) peaks: &'a [Peaks],
     /// The codes as integers of 16 bits; empty where nobody reads it.
     pub(crate) words: &'a [i16],
+    /// What sums of products of sums begin at; empty where nobody reads it.
+    pub(crate) mixed: &'a [i32],
     pub(crate) values: &'a [f32],
     /// For each 128 values, what was found of the panels when they were taken apart; empty where nobody reads it.
     pub(crate) norms: &'a [f32],
@@ -122,6 +127,7 @@ impl Tile<'_> {
             pairs: rest(self.pairs, first),
             starts: rest(self.starts, first),
             words: rest(self.words, first * 2),
+            mixed: rest(self.mixed, first),
             values: rest(self.values, first),
             ..*self
         }
@@ -144,6 +150,7 @@ impl Default for Activations {
             starts: Vec::new(),
             peaks: Vec::new(),
             words: Vec::new(),
+            mixed: Vec::new(),
             values: Vec::new(),
         }
     }
@@ -214,6 +221,7 @@ impl Activations {
             // One set of a whole tile lies where its first column's would.
             peaks: self.peaks.get(start * peaks..(start + 1) * peaks).unwrap_or_default(),
             words: self.words.get(per(codes)).unwrap_or_default(),
+            mixed: self.mixed.get(per(self.k / 32)).unwrap_or_default(),
             values: &self.values[per(values)],
             norms: &[],
         }
@@ -305,6 +313,9 @@ impl Activations {
         grow(&mut self.starts, of_column.starts * n);
         self.peaks.truncate(peaks * n);
         grow(&mut self.peaks, peaks * n);
+        let of_mixed = if grid == Grid::A128 && mixes(tier, self.bounds.len()) { k / 32 } else { 0 };
+        self.mixed.truncate(of_mixed * n);
+        grow(&mut self.mixed, of_mixed * n);
         let of_words = if words { of_column.codes } else { 0 };
         self.words.truncate(of_words * n);
         grow(&mut self.words, of_words * n);
@@ -324,6 +335,8 @@ impl Activations {
             has_peaks: peaks > 0,
             words: Disjoint::new(&mut self.words),
             has_words: words,
+            mixed: Disjoint::new(&mut self.mixed),
+            has_mixed: of_mixed > 0,
         }
     }
 }
@@ -346,6 +359,8 @@ pub(crate) struct Filling<'a> {
     has_peaks: bool,
     words: Disjoint<'a, i16>,
     has_words: bool,
+    mixed: Disjoint<'a, i32>,
+    has_mixed: bool,
 }
 
 impl Filling<'_> {
@@ -391,6 +406,8 @@ impl Filling<'_> {
         let floats = place(all.values, from.values, to.values);
         let starts = place(all.starts, from.starts, to.starts);
         let words = if self.has_words { codes } else { (0, 0) };
+        let blocks = place(all.codes / 32, from.codes / 32, to.codes / 32);
+        let mixed = if self.has_mixed { blocks } else { (0, 0) };
         // One set of a whole tile lies where its first column's would.
         let [all, from, to] = [self.k, values.start, values.end].map(|k| peaks(self.grid, k));
         let peaks = if self.has_peaks && c > 0 { (start * all + from, to - from) } else { (0, 0) };
@@ -407,6 +424,7 @@ impl Filling<'_> {
                 starts: self.starts.range(starts.0, starts.1),
                 peaks: self.peaks.range(peaks.0, peaks.1),
                 words: self.words.range(words.0, words.1),
+                mixed: self.mixed.range(mixed.0, mixed.1),
                 values: self.values.range(floats.0, floats.1),
             }
         }

@@ -9,8 +9,18 @@ use crate::matmul::format::bf16::counted;
 
 const PART_COLUMNS: usize = Level::PART_COLUMNS;
 
-/// Below this a group counts as zero: 127 / max would overflow far earlier than any real activation is.
+/// Below this a group counts as zero: the inverse of its scale would overflow far earlier than any real activation is.
 const TINY: f32 = 1e-30;
+/// What the greatest magnitude of a group becomes before it is rounded: 127, and with a scale for 128 values a little less than 120.5. Codes
+/// up to 120, of either sign, and a format's from 0 to 15 sum up to one of 256 numbers, a byte (`matmul::mixed`). The half that is left makes use
+/// of the rounding.
+const fn greatest<const G: usize>() -> f32 {
+    if G == 128 { MOST_OF_128 as f32 + 0.49 } else { 127.0 }
+}
+
+/// The greatest magnitude of a code of [`Grid::A128`].
+pub(crate) const MOST_OF_128: i32 = 120;
+
 /// Adding 1.5 * 2^23 leaves the value, rounded to nearest even, in the low mantissa bits.
 pub(crate) const ROUND: f32 = 12_582_912.0;
 
@@ -26,8 +36,9 @@ pub(crate) fn quantise_group<I: Isa, const G: usize>(isa: I, x: &[f32; G], codes
         *codes = [0; G];
         return f32::NAN;
     }
-    *codes = codes_of(x, 127.0 / max);
-    max / 127.0
+    let greatest = const { greatest::<G>() };
+    *codes = codes_of(x, greatest / max);
+    max / greatest
 }
 
 /// The codes of a group by the inverse of its scale.
@@ -120,6 +131,8 @@ pub(crate) struct Part<'a> {
     pub(crate) peaks: &'a mut [Peaks],
     /// Empty where nobody reads it.
     pub(crate) words: &'a mut [i16],
+    /// Empty where nobody reads it.
+    pub(crate) mixed: &'a mut [i32],
     pub(crate) values: &'a mut [f32],
 }
 
@@ -233,14 +246,15 @@ fn scales<I: Isa, const G: usize>(isa: I, columns: &[&[f32]], scales: &mut [f32]
             scales[b * c + column] = f32::from_bits(isa.greatest_magnitude(group));
         }
     }
+    let greatest = const { greatest::<G>() };
     let mut inverses = [0.0; GROUPS];
     for (scale, inverse) in scales.iter_mut().zip(&mut inverses) {
         let max = *scale;
         // Without a branch, so that many are divided at once.
         let counts = (TINY..f32::INFINITY).contains(&max);
-        *inverse = if counts { 127.0 / max } else { 0.0 };
+        *inverse = if counts { greatest / max } else { 0.0 };
         let odd = if max < TINY { 0.0 } else { f32::NAN };
-        *scale = if counts { max / 127.0 } else { odd };
+        *scale = if counts { max / greatest } else { odd };
     }
     inverses
 }
@@ -310,6 +324,12 @@ fn fill_a128<I: Isa>(isa: I, columns: &[&[f32]], out: &mut Part<'_>) {
             };
             for i in 0..8 {
                 s16[i][column] = sums[i];
+            }
+            if !out.mixed.is_empty() {
+                let places = out.mixed[b * 4 * c + column..].iter_mut().step_by(c);
+                for (place, start) in places.zip(isa.mixed_starts(&codes)) {
+                    *place = start;
+                }
             }
             if lanes && !out.starts.is_empty() {
                 let each = level.starts().of_block();

@@ -4,6 +4,7 @@ use super::avx512_dot::Avx512Dot;
 use super::{Isa, Moments};
 use crate::attention::codes::{self, Block, Weights};
 use crate::attention::loops::{self, Keys, Row, Values};
+use crate::matmul::mixed;
 use std::arch::x86_64::*;
 
 /// Token that code runs inside a function compiled for AVX-512 F, BW, DQ, VL and VNNI.
@@ -139,6 +140,19 @@ impl Isa for Avx512 {
             }
         }
         m
+    }
+    #[inline(always)]
+    fn mixed_starts(self, codes: &[i8; 128]) -> [i32; 4] {
+        let mut sums = [0; 4];
+        // SAFETY: the token proves AVX-512 F, BW and VNNI; half the codes are a vector.
+        unsafe {
+            let [a, b] = [0, 64].map(|at| _mm512_loadu_si512(codes.as_ptr().add(at).cast()));
+            let (first, last) = (_mm512_shuffle_i64x2::<0x88>(a, b), _mm512_shuffle_i64x2::<0xdd>(a, b));
+            let x = _mm512_add_epi8(first, _mm512_set1_epi8(mixed::MORE as i8));
+            let y = _mm512_sub_epi8(last, _mm512_set1_epi8(mixed::LESS as i8));
+            store_sums_of_four(_mm512_dpbusd_epi32(_mm512_setzero_si512(), x, y), &mut sums);
+        }
+        sums.map(|sum| -(sum + 16 * mixed::MORE * mixed::LESS))
     }
 
     super::vector_attention!(|token| token.0);

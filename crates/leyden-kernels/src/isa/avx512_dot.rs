@@ -145,6 +145,7 @@ impl<const NEAR: bool> Dot for Avx512Dot<NEAR> {
     const AGAIN: bool = !NEAR;
     // As `Tier::one_multiplier`.
     const SHARED: bool = !NEAR;
+    const MIXES: bool = !NEAR;
 
     super::x86::unsigned_products!();
 
@@ -188,6 +189,14 @@ impl<const NEAR: bool> Dot for Avx512Dot<NEAR> {
     #[inline(always)]
     fn shift(self, a: __m512i, b: u8) -> __m512i {
         with!(_mm512_add_epi8(a, _mm512_set1_epi8(b as i8)))
+    }
+    #[inline(always)]
+    fn mix(self, part: __m512i, x: __m512i, y: __m512i) -> __m512i {
+        with!(_mm512_dpbusd_epi32(part, x, y))
+    }
+    #[inline(always)]
+    unsafe fn store_less(self, part: __m512i, p: *mut u8) {
+        with!(_mm512_storeu_si512(p.cast(), _mm512_sub_epi32(self.none(), part)));
     }
     #[inline(always)]
     fn add_squares(self, total: __m512i, codes: __m512i) -> __m512i {

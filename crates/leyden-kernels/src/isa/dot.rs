@@ -93,6 +93,8 @@ pub(crate) trait Dot: Copy {
     /// room in a lane costs nothing where multiplications are all that is scarce. With [`Dot::WORDS`] only. Of panels that were taken
     /// apart ahead: others' sums and codes do not fit the registers together (`family::scarce` says what else follows from it).
     const SHARED: bool = false;
+    /// Whether panels are taken apart for products of sums ([`mixed`](crate::matmul::mixed)).
+    const MIXES: bool = false;
     /// Bytes of a code of a panel that was taken apart ahead, and of those of the activations that it is multiplied with: 1,
     /// or 2 where products of bytes take more instructions. A lane then holds two codes of a row, integer scales are factors
     /// of the weights' already, and the activations' are `activations::Tile::words`.
@@ -168,6 +170,15 @@ pub(crate) trait Dot: Copy {
     fn times(self, a: Self::Codes, _scales: Self::Pairs) -> Self::Codes {
         a
     }
+    /// Adds the products of unsigned codes and signed ones; with [`Dot::MIXES`] only.
+    fn mix(self, part: Self::Part, _x: Self::Codes, _y: Self::Codes) -> Self::Part {
+        part
+    }
+    /// Writes a part negated; with [`Dot::MIXES`] only.
+    ///
+    /// # Safety
+    /// `p` points at room for a number of each row.
+    unsafe fn store_less(self, _part: Self::Part, _p: *mut u8) {}
     /// Every code plus `b`, wrapping; with [`Starts::Shift`] only.
     fn shift(self, a: Self::Codes, _b: u8) -> Self::Codes {
         a

@@ -147,6 +147,42 @@ macro_rules! simd_many {
             None
         }
     };
+    // Products of sums of a super format that was taken apart for them, where one unit multiplies.
+    (mixed $format:ty) => {
+        |tier: $crate::isa::Tier| {
+            #[cfg(target_arch = "x86_64")]
+            {
+                use $crate::isa::avx512_dot::Avx512Dot;
+                use $crate::matmul::expanded::{self, Apart};
+                type Mixed = Apart<$format, 1, true>;
+                #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+                fn one<const C: usize>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                    $crate::isa::avx512_mixed::superblocks::<Mixed, C>(panels, k, t, out);
+                }
+                $crate::isa::simd_many!(@in_turn in_turn, one, usize::MAX, one);
+                #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+                fn expand(panel: &[u8], k: usize, out: &mut [u8], norms: &mut [f32]) {
+                    let d = Avx512Dot::<false>::in_feature_region();
+                    expanded::superblocks::<_, $format, 1, true>(d, panel, k, out, norms);
+                }
+                static KERNELS: $crate::matmul::many::Many = $crate::matmul::many::Many {
+                    expand: Some($crate::isa::simd_many!(
+                        @apart <Mixed as $crate::matmul::family::Super>::panel_bytes,
+                        expand,
+                        [in_turn::<12>, in_turn::<11>]
+                    )),
+                    panels: 2,
+                    tiles: None,
+                    any_columns: false,
+                };
+                if tier.level().common() == $crate::isa::Level::Avx512 && tier.one_multiplier() {
+                    return Some(&KERNELS);
+                }
+            }
+            let _ = tier;
+            None
+        }
+    };
     (avx512, |$d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident| $tile:expr
      $(, $bytes:expr, |$de:ident, $pe:ident, $ke:ident, $oe:ident| $expand:expr,
      |$da:ident, $ca:ident, $pa:ident, $ka:ident, $ta:ident, $outa:ident| $apart:expr)?) => {

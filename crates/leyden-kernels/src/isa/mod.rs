@@ -14,6 +14,7 @@ use crate::attention::loops::{self, Keys, Row, Values};
 use crate::attention::merge::Destination;
 use crate::matmul::format::TileFn;
 use crate::matmul::many::Many;
+use crate::matmul::mixed;
 
 mod ahead;
 #[cfg(target_arch = "x86_64")]
@@ -36,6 +37,8 @@ pub(crate) mod avx512;
 mod avx512_bf16;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512_dot;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512_mixed;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512_pair;
 #[cfg(target_arch = "x86_64")]
@@ -245,6 +248,11 @@ pub(crate) trait Isa: Copy {
             std::array::from_fn(|i| sixteens[i].iter().fold(0_i32, |sum, &v| sum + f(i32::from(v))))
         };
         Moments { sums: each(|v| v), magnitudes: each(i32::abs), squares: each(|v| v * v) }
+    }
+    /// What sums of products of sums begin at for each 32 codes, none of them beyond 120 ([`mixed`]).
+    #[inline(always)]
+    fn mixed_starts(self, codes: &[i8; 128]) -> [i32; 4] {
+        std::array::from_fn(|b| mixed::start(&codes.as_chunks().0[b]))
     }
     /// Sixteen half-precision bit patterns to f32.
     fn f16_to_f32(self, h: &[u16; 16]) -> [f32; 16];
@@ -586,6 +594,21 @@ mod tests {
                         _ => ((state >> 24) as i32 % 128 * if state & 1 << 20 == 0 { 1 } else { -1 }) as i8,
                     }
                 });
+                assert_eq!(of_on(tier, &codes), of_on(Tier::SCALAR, &codes), "{}", tier.level());
+            }
+        }
+    }
+
+    #[test]
+    fn what_sums_of_products_begin_at_agrees_on_every_tier() {
+        #[inline(always)]
+        fn of<I: Isa>(isa: I, codes: &[i8; 128]) -> [i32; 4] {
+            isa.mixed_starts(codes)
+        }
+        dispatch!(fn of_on => of(codes: &[i8; 128]) -> [i32; 4]);
+        let some = |by: usize| std::array::from_fn(|i| ((i * by) % 241) as i32 - 120).map(|v| v as i8);
+        for codes in [[-120; 128], [120; 128], some(89), some(7), some(1)] {
+            for tier in Tier::available() {
                 assert_eq!(of_on(tier, &codes), of_on(Tier::SCALAR, &codes), "{}", tier.level());
             }
         }

@@ -15,6 +15,7 @@
 
 use super::family::{A, Codes, Factors, NO_NORMS, OF_BLOCKS, Simple, Super, norms_of, unread};
 use super::format::ROWS;
+use super::mixed;
 use super::stream::prefetch;
 use crate::isa::Starts;
 use crate::isa::dot::{Dot, INTEGERS, Whole};
@@ -26,15 +27,16 @@ const BLOCK: usize = 32 * ROWS;
 const FLOATS: usize = 4 * ROWS;
 
 /// A format after its panels were taken apart, a format of its own: scales as floats, or as bytes where they are
-/// integers, and then codes of `WIDTH` bytes.
-pub(crate) struct Apart<F, const WIDTH: usize = 1>(PhantomData<F>);
+/// integers, and then codes of `WIDTH` bytes; with `MIXED` as [`mixed`] reads them.
+pub(crate) struct Apart<F, const WIDTH: usize = 1, const MIXED: bool = false>(PhantomData<F>);
 
-impl<F: Codes, const WIDTH: usize> Codes for Apart<F, WIDTH> {
+impl<F: Codes, const WIDTH: usize, const MIXED: bool> Codes for Apart<F, WIDTH, MIXED> {
     const APART: bool = true;
+    const MIXED: bool = MIXED;
     const MAX: i32 = F::MAX;
     const SIGNED: bool = F::SIGNED;
     const ZERO: i32 = F::ZERO;
-    const BYTES: usize = WIDTH * BLOCK;
+    const BYTES: usize = WIDTH * BLOCK + if MIXED { mixed::ROW_STARTS } else { 0 };
 
     /// Of codes of two bytes those of 2 instead of 4 values of a row, `g` 0 to 7, and those of the other half.
     #[inline(always)]
@@ -101,14 +103,14 @@ pub(crate) fn simple_bytes<F: Simple, const WIDTH: usize>(k: usize) -> Option<us
 }
 
 /// A panel, for each 256 values: `[16]` d, `[16]` dmin, the bytes of the blocks' scales and of their minima, codes.
-impl<F: Super, const WIDTH: usize> Apart<F, WIDTH> {
+impl<F: Super, const WIDTH: usize, const MIXED: bool> Apart<F, WIDTH, MIXED> {
     const SCALES: usize = 2 * FLOATS;
     const MINIMA: usize = Self::SCALES + 8 * F::PARTS * ROWS;
     const CODES: usize = if F::MINIMUM { Self::MINIMA + 8 * F::PARTS * ROWS } else { Self::MINIMA };
     const OF_256: usize = Self::CODES + 8 * Self::BYTES;
 }
 
-impl<F: Super, const WIDTH: usize> Super for Apart<F, WIDTH> {
+impl<F: Super, const WIDTH: usize, const MIXED: bool> Super for Apart<F, WIDTH, MIXED> {
     const PARTS: usize = F::PARTS;
     const MAX_SCALE: i32 = F::MAX_SCALE;
     const SIGNED_SCALES: bool = F::SIGNED_SCALES;
@@ -214,35 +216,40 @@ pub(crate) fn simple<D: Dot, F: Simple, const WIDTH: usize>(d: D, panel: &[u8], 
 
 /// Takes a panel of a super format apart, and raises `norms` to what [`norms_of`] says of each 128 values.
 #[inline(always)]
-pub(crate) fn superblocks<D: Whole, F: Super, const WIDTH: usize>(
+pub(crate) fn superblocks<D: Whole, F: Super, const WIDTH: usize, const MIXED: bool>(
     d: D,
     panel: &[u8],
     k: usize,
     out: &mut [u8],
     norms: &mut [f32],
 ) {
-    const { assert!(WIDTH == D::WIDTH && (WIDTH == 1 || F::SIGNED && F::PARTS == 1)) };
+    const { assert!(WIDTH == D::WIDTH && (WIDTH == 1 || F::SIGNED && F::PARTS == 1) && (!MIXED || WIDTH == 1)) };
+    const { assert!(!MIXED || mixed::fits::<D, F>()) };
     // Codes times scales, both of them signed bytes, and the sum of 128 products of theirs.
     const WORD: i64 = 128 * 128;
     const { assert!(WORD <= i16::MAX as i64 && 128 * WORD * A as i64 <= i32::MAX as i64) };
     assert!(F::panel_bytes(k) == Some(panel.len()) && norms.len() == k / 128);
-    assert!(Apart::<F, WIDTH>::panel_bytes(k) == Some(out.len()));
+    assert!(Apart::<F, WIDTH, MIXED>::panel_bytes(k) == Some(out.len()));
     let by = const { shift::<D, F>() };
     for sb in 0..k / 256 {
         // SAFETY: the lengths checked above cover superblock sb.
         unsafe {
             let f = F::factors(d, panel.as_ptr(), k, sb);
-            let to = out.as_mut_ptr().add(sb * Apart::<F, WIDTH>::OF_256);
+            let to = out.as_mut_ptr().add(sb * Apart::<F, WIDTH, MIXED>::OF_256);
             d.store(f.d, to.cast());
             d.store(f.dmin, to.add(FLOATS).cast());
             for i in 0..8 * F::PARTS {
-                d.store_bytes(F::scale(d, &f, i), to.add(Apart::<F, WIDTH>::SCALES + i * ROWS));
+                d.store_bytes(F::scale(d, &f, i), to.add(Apart::<F, WIDTH, MIXED>::SCALES + i * ROWS));
                 if F::MINIMUM {
-                    d.store_bytes(F::minimum(d, &f, i), to.add(Apart::<F, WIDTH>::MINIMA + i * ROWS));
+                    d.store_bytes(F::minimum(d, &f, i), to.add(Apart::<F, WIDTH, MIXED>::MINIMA + i * ROWS));
                 }
             }
             for b in 0..8 {
-                let to = to.add(Apart::<F, WIDTH>::CODES + b * Apart::<F, WIDTH>::BYTES);
+                let to = to.add(Apart::<F, WIDTH, MIXED>::CODES + b * Apart::<F, WIDTH, MIXED>::BYTES);
+                if MIXED {
+                    mixed::block::<D, F>(d, f.codes.add(b * F::BYTES), to);
+                    continue;
+                }
                 // Read only where codes have two bytes, and then there is one scale for each 32 values.
                 let scale = F::scale(d, &f, b);
                 let scales = d.pairs(scale, scale, F::SIGNED_SCALES);

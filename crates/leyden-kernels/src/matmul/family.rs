@@ -25,6 +25,8 @@ pub(super) const A: i32 = 127;
 pub(crate) trait Codes {
     /// Whether panels were taken apart ahead ([`expanded`](super::expanded)).
     const APART: bool = false;
+    /// Whether they were so as [`mixed`](super::mixed) reads them.
+    const MIXED: bool = false;
     /// Whether what lies behind a panel is multiplied next, and so asked for ahead.
     const FOLLOWED: bool = !Self::APART;
     /// The largest unsigned code.
@@ -175,7 +177,14 @@ const fn fit_without_offset<F: Super>() -> bool {
 
 /// Checks that a tile's buffers are as long as the kernel will read. Cheap beside a panel.
 #[inline(always)]
-fn check<D: Dot>(panels: usize, panel: Option<usize>, t: &Tile<'_>, k: usize, c: usize, out: &[f32]) {
+pub(crate) fn check<D: Dot>(
+    panels: usize,
+    panel: Option<usize>,
+    t: &Tile<'_>,
+    k: usize,
+    c: usize,
+    out: &[f32],
+) {
     assert!(panel.and_then(|n| n.checked_mul(D::PANELS)) == Some(panels));
     let codes = if D::WIDTH == 2 { t.words.len() } else { t.codes.len() };
     assert!(t.c == c && out.len() >= D::PANELS * c * ROWS && codes == k * c);
@@ -287,7 +296,7 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
 
 /// The largest of a tile's [`Peaks::sums`](crate::quantise::Peaks) with which the sums of one block of a super format
 /// fit 16 bits, and which of them that is. With `starts` the sums are of codes as they are meant, else as they are stored.
-const fn fit<F: Super>(starts: bool) -> (i32, usize) {
+pub(crate) const fn fit<F: Super>(starts: bool) -> (i32, usize) {
     let (codes, signed) = match (starts, F::SIGNED) {
         (true, false) => (if F::ZERO > F::MAX - F::ZERO { F::ZERO } else { F::MAX - F::ZERO }, true),
         // Those of signed bytes are of no use: they never fit.
@@ -667,6 +676,9 @@ macro_rules! family_many {
             )
         )
     };
+    (mixed superblocks $format:ty) => {
+        $crate::isa::simd_many!(mixed $format)
+    };
     (@apart $level:ident $width:literal superblocks $format:ty) => {
         $crate::isa::simd_many!(
             $level,
@@ -680,7 +692,7 @@ macro_rules! family_many {
                 >(d, panels, k, t, out)
             },
             <$crate::matmul::expanded::Apart<$format, $width> as Super>::panel_bytes,
-            |d, panel, k, out, norms| $crate::matmul::expanded::superblocks::<_, $format, $width>(
+            |d, panel, k, out, norms| $crate::matmul::expanded::superblocks::<_, $format, $width, false>(
                 d, panel, k, out, norms
             )
         )

@@ -28,6 +28,7 @@ mod grouped;
 mod kept;
 pub(crate) mod many;
 pub(crate) mod matrices;
+pub(crate) mod mixed;
 mod output;
 mod routing;
 mod stream;

@@ -514,9 +514,13 @@ fn report(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
+/// The greatest magnitude of 128 values whose codes are themselves.
+const LARGEST: f32 = 120.49;
+
 #[test]
 fn sums_around_the_edge_of_16_bits() {
-    let (rows, k, n) = (16, 512, 48);
+    // Two panels, which many columns meet together.
+    let (rows, k, n) = (32, 512, 48);
     // Codes of the largest magnitude of Q6_K, Q5_K and Q4_K, whose blocks have 16, 32 and 32 values; and activations that
     // are the largest throughout.
     for (largest, block) in [(63, 16_usize), (32, 16), (16, 16), (31, 32), (15, 32)] {
@@ -525,13 +529,13 @@ fn sums_around_the_edge_of_16_bits() {
             let x: Vec<f32> = (0..n * k)
                 .map(|i| {
                     let place = i32::try_from(i % block).unwrap();
-                    let code = (sum - place * 127).clamp(0, 127) as f32;
+                    let code = (sum - place * 120).clamp(0, 120) as f32;
                     // The largest value, so that codes are what they are; and both signs.
                     let sign = if i / k % 3 == 0 { -1.0 } else { 1.0 };
                     if (i / block) % 2 == 0 {
                         sign * code
                     } else {
-                        f32::from(u8::from(i % 128 == 127)) * 127.0
+                        f32::from(u8::from(i % 128 == 127)) * LARGEST
                     }
                 })
                 .collect();
@@ -560,7 +564,7 @@ fn sums_around_the_edge_of_16_bits() {
 
 #[test]
 fn sums_of_aligned_codes_and_activations_around_the_edges() {
-    let (rows, k, n) = (16, 512, 48);
+    let (rows, k, n) = (32, 512, 48);
     let mut rng = Rng(13);
     // With the largest codes throughout, and the largest scales, activations of about 43 make sums over three blocks of
     // IQ4_XS of 2^24, and those of about 64 make sums over 16 values of Q6_K of 2^15.
@@ -586,8 +590,9 @@ fn sums_of_aligned_codes_and_activations_around_the_edges() {
                 let x: Vec<f32> = (0..n * k)
                     .map(|i| {
                         // The largest value, so that codes are what they are; and both signs.
-                        let code = if i % 128 == 127 { 127 } else { about + rng.next() as i32 % 2 };
-                        (if i / k % 3 == 0 { -code } else { code }) as f32
+                        let code =
+                            if i % 128 == 127 { LARGEST } else { (about + rng.next() as i32 % 2) as f32 };
+                        if i / k % 3 == 0 { -code } else { code }
                     })
                     .collect();
                 same_bits_on_every_tier(&view, &x, &format!("{dtype} of {code:#x}, activations of {about}"));

@@ -102,6 +102,8 @@ const MANY: &[(Level, DType, [usize; 2], u64)] = &[
     (Level::Avx2, DType::BF16, [4, 24], 115904),
     (Level::AvxVnni, DType::Q5K, [4, 24], 45220),
     (Level::AvxVnni, DType::Q8_0, [4, 24], 32576),
+    // Where one unit multiplies: products of sums, more instructions and fewer multiplications.
+    (Level::Avx512, DType::Q4K, [4, 48], 59486),
     (Level::Avx512, DType::Q5K, [4, 48], 40204),
     (Level::Avx512, DType::Q4_0, [4, 48], 30832),
     (Level::Avx512, DType::F16, [4, 12], 23112),

@@ -27,7 +27,7 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: Q4K::panel_bytes,
     pack,
     tiles: family_tiles!(scalar, superblocks Q4K),
-    many: family_many!(superblocks Q4K),
+    many: family_many!([amx mixed avx512 avxvnni avx2] superblocks Q4K),
 };
 
 struct Q4K;
