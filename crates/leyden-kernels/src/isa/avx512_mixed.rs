@@ -5,6 +5,7 @@
 //! sums of 32 values are scaled just before its next products, and what follows from 128 is computed there too. The compiler would
 //! move everything together again, and keep more than registers hold; hence assembly, which it leaves in order.
 
+use super::Level;
 use super::avx512_dot::Avx512Dot;
 use super::dot::{Dot, INTEGERS};
 use crate::activations::Tile;
@@ -13,6 +14,7 @@ use crate::matmul::format::ROWS;
 use crate::matmul::mixed::CODES;
 use std::arch::asm;
 use std::arch::x86_64::*;
+use std::mem::offset_of;
 
 /// What the sums of a half of 256 values are still to be multiplied by, and the minima of its blocks, two in a word.
 #[repr(C, align(64))]
@@ -23,9 +25,15 @@ struct Last {
     minima: [[i32; ROWS]; 2],
 }
 
+// Where the assembly reads them.
+const _: () = {
+    assert!(offset_of!(Last, scale) == 0 && offset_of!(Last, d) == 64 && offset_of!(Last, dmin) == 128);
+    assert!(offset_of!(Last, minima) == 192 && size_of::<[i32; ROWS]>() == 64);
+};
+
 /// That of no half: what it adds is a negative zero, which changes nothing.
 const NONE: Last = Last { scale: [0; ROWS], d: [0.0; ROWS], dmin: [0.0; ROWS], minima: [[0; ROWS]; 2] };
-static NOTHING: [f32; 12] = [-0.0; 12];
+static NOTHING: [f32; Level::VECTOR_COLUMNS] = [-0.0; Level::VECTOR_COLUMNS];
 
 /// Where a half's sums of activations and scales lie, of all columns.
 #[derive(Clone, Copy)]
@@ -154,7 +162,7 @@ macro_rules! finish_if_due {
 /// Something for every column, of which there are `C`, at most as many as are named here: its number is `COLUMN`.
 macro_rules! each {
     ($e:expr) => {{
-        const { assert!(C <= 12) };
+        const { assert!(C <= Level::VECTOR_COLUMNS && Level::VECTOR_COLUMNS == 12) };
         each!(@all $e, 0 1 2 3 4 5 6 7 8 9 10 11);
     }};
     (@all $e:expr, $($column:literal)*) => {

@@ -70,11 +70,11 @@ impl Cached {
         let width = heads * args.head_dim;
         let different: Vec<f32> = (0..DIFFERENT * width).map(|_| random(&mut state)).collect();
         let row = |token: usize| &different[token % DIFFERENT * width..][..width];
-        for layer in 0..layers {
-            for block in 0..blocks_u32 {
-                let slots: Vec<(u32, u8)> = (0..BLOCK_TOKENS as u8).map(|place| (block, place)).collect();
-                let first = block as usize * BLOCK_TOKENS;
-                let keys: Vec<f32> = (first..first + BLOCK_TOKENS).flat_map(row).copied().collect();
+        for block in 0..blocks_u32 {
+            let slots: Vec<(u32, u8)> = (0..BLOCK_TOKENS as u8).map(|place| (block, place)).collect();
+            let first = block as usize * BLOCK_TOKENS;
+            let keys: Vec<f32> = (first..first + BLOCK_TOKENS).flat_map(row).copied().collect();
+            for layer in 0..layers {
                 cache.append(cpu, layer, &slots, &keys, &keys);
             }
         }
