@@ -22,14 +22,16 @@
 //! begin at, once for all matrices: `[k/32][c]` or, of [`Grid::A128`], `[k/32][3 or 4][c]` (`Starts::of_block`). Where codes of
 //! weights are shifted to be unsigned that is what the shift adds to a product, negated, in groups of 32 plus what biased sums begin at
 //! (`Dot::BIASED`);
-//! where sums have two lanes of 16 bits, the sums of the codes that each multiplies, two in a word.
+//! where sums have two lanes of 16 bits, the sums of the codes that each multiplies, two in a word: of each 32 values those of the first two of
+//! each four, and of the others; and of [`Grid::A128`], in batches of several tiles, those of two blocks.
+//! There `lanes` holds the codes, `[k/64][16][c][4]`: two of the first 32 of each 64 values and two of the last (`isa/avx2_lanes.rs`).
 //!
 //! Where signed codes are multiplied as integers of 16 bits (`Level::words`), `words` holds all codes so in batches of many
 //! tiles, `[k/4][2][c][2]`: the first and third of each four, then the second and fourth. Where products are those of sums
 //! (`matmul::mixed`), `mixed` holds in such batches what those of each 32 values begin at, `[k/32][c]`.
 
 use crate::isa::{Level, Starts, Tier};
-use crate::matmul::many::FEWEST_AVX2;
+use crate::matmul::many::{FEWEST_AVX2, FEWEST_WITHOUT_REGISTERS};
 use crate::matmul::mixed::mixes;
 use crate::memory::{Aligned, Disjoint};
 use crate::pool::Pool;
@@ -85,6 +87,7 @@ pub struct Activations {
     starts: Vec<i32>,
     peaks: Vec<Peaks>,
     words: Vec<i16>,
+    lanes: Vec<i8>,
     mixed: Vec<i32>,
     values: Vec<f32>,
 }
@@ -106,6 +109,8 @@ pub(crate) struct Tile<'a> {
     pub(crate) peaks: &'a [Peaks],
     /// The codes as integers of 16 bits; empty where nobody reads it.
     pub(crate) words: &'a [i16],
+    /// The codes as pairs of two blocks; empty where nobody reads it.
+    pub(crate) lanes: &'a [i8],
     /// What sums of products of sums begin at; empty where nobody reads it.
     pub(crate) mixed: &'a [i32],
     pub(crate) values: &'a [f32],
@@ -127,6 +132,7 @@ impl Tile<'_> {
             pairs: rest(self.pairs, first),
             starts: rest(self.starts, first),
             words: rest(self.words, first * 2),
+            lanes: rest(self.lanes, first * 4),
             mixed: rest(self.mixed, first),
             values: rest(self.values, first),
             ..*self
@@ -150,6 +156,7 @@ impl Default for Activations {
             starts: Vec::new(),
             peaks: Vec::new(),
             words: Vec::new(),
+            lanes: Vec::new(),
             mixed: Vec::new(),
             values: Vec::new(),
         }
@@ -221,6 +228,7 @@ impl Activations {
             // One set of a whole tile lies where its first column's would.
             peaks: self.peaks.get(start * peaks..(start + 1) * peaks).unwrap_or_default(),
             words: self.words.get(per(codes)).unwrap_or_default(),
+            lanes: self.lanes.get(per(codes)).unwrap_or_default(),
             mixed: self.mixed.get(per(self.k / 32)).unwrap_or_default(),
             values: &self.values[per(values)],
             norms: &[],
@@ -307,8 +315,11 @@ impl Activations {
         grow(&mut self.sums, of_column.sums * n);
         grow(&mut self.pairs, of_column.pairs * n);
         grow(&mut self.values, of_column.values * n);
-        let peaks = if level.starts() == Starts::Shift { peaks(grid, k) } else { 0 };
+        let peaks = if level.starts() == Starts::None { 0 } else { peaks(grid, k) };
         let words = level.words() && self.bounds.len() >= FEWEST_AVX2;
+        let lanes = level.starts() == Starts::Lanes
+            && grid == Grid::A128
+            && self.bounds.len() >= FEWEST_WITHOUT_REGISTERS;
         self.starts.truncate(of_column.starts * n);
         grow(&mut self.starts, of_column.starts * n);
         self.peaks.truncate(peaks * n);
@@ -319,6 +330,9 @@ impl Activations {
         let of_words = if words { of_column.codes } else { 0 };
         self.words.truncate(of_words * n);
         grow(&mut self.words, of_words * n);
+        let of_lanes = if lanes { of_column.codes } else { 0 };
+        self.lanes.truncate(of_lanes * n);
+        grow(&mut self.lanes, of_lanes * n);
         Filling {
             tier,
             grid,
@@ -335,6 +349,8 @@ impl Activations {
             has_peaks: peaks > 0,
             words: Disjoint::new(&mut self.words),
             has_words: words,
+            lanes: Disjoint::new(&mut self.lanes),
+            has_lanes: lanes,
             mixed: Disjoint::new(&mut self.mixed),
             has_mixed: of_mixed > 0,
         }
@@ -359,6 +375,8 @@ pub(crate) struct Filling<'a> {
     has_peaks: bool,
     words: Disjoint<'a, i16>,
     has_words: bool,
+    lanes: Disjoint<'a, i8>,
+    has_lanes: bool,
     mixed: Disjoint<'a, i32>,
     has_mixed: bool,
 }
@@ -406,6 +424,7 @@ impl Filling<'_> {
         let floats = place(all.values, from.values, to.values);
         let starts = place(all.starts, from.starts, to.starts);
         let words = if self.has_words { codes } else { (0, 0) };
+        let lanes = if self.has_lanes { codes } else { (0, 0) };
         let blocks = place(all.codes / 32, from.codes / 32, to.codes / 32);
         let mixed = if self.has_mixed { blocks } else { (0, 0) };
         // One set of a whole tile lies where its first column's would.
@@ -424,6 +443,7 @@ impl Filling<'_> {
                 starts: self.starts.range(starts.0, starts.1),
                 peaks: self.peaks.range(peaks.0, peaks.1),
                 words: self.words.range(words.0, words.1),
+                lanes: self.lanes.range(lanes.0, lanes.1),
                 mixed: self.mixed.range(mixed.0, mixed.1),
                 values: self.values.range(floats.0, floats.1),
             }
@@ -453,7 +473,7 @@ fn sizes(grid: Grid, k: usize, level: Level) -> Sizes {
         Grid::BF16 if level.bf16_pairs() => Sizes { values: k.div_ceil(2), ..Sizes::default() },
         Grid::F32 | Grid::BF16 => Sizes { values: k, ..Sizes::default() },
         Grid::A32 => {
-            let starts = if level.starts() == Starts::Shift { k / 32 } else { 0 };
+            let starts = if level.starts() == Starts::None { 0 } else { k / 32 };
             Sizes { codes: k, scales: k / 32, sums: k / 32, starts, ..Sizes::default() }
         }
         Grid::A128 => Sizes {

@@ -132,6 +132,8 @@ pub(crate) struct Part<'a> {
     /// Empty where nobody reads it.
     pub(crate) words: &'a mut [i16],
     /// Empty where nobody reads it.
+    pub(crate) lanes: &'a mut [i8],
+    /// Empty where nobody reads it.
     pub(crate) mixed: &'a mut [i32],
     pub(crate) values: &'a mut [f32],
 }
@@ -197,7 +199,11 @@ fn fill<I: Isa>(isa: I, columns: &[&[f32]], out: &mut Part<'_>) {
         }
         Grid::A32 => {
             fill_a32(isa, columns, level.run(c), out.codes, out.scales, out.sums);
-            start_a32(out.sums, out.starts);
+            if level.starts() == Starts::Lanes {
+                sum_lanes(isa, out.codes, c, out.starts);
+            } else {
+                start_a32(out.sums, out.starts);
+            }
         }
         Grid::A128 => fill_a128(isa, columns, out),
     }
@@ -302,6 +308,35 @@ pub(crate) fn start_a32(sums: &[i32], starts: &mut [i32]) {
     }
 }
 
+/// The sums of the codes that each of two lanes multiplies, of a part of a tile of [`Grid::A32`]: of each four codes the first two, and
+/// the last two.
+#[inline(always)]
+fn sum_lanes<I: Isa>(isa: I, codes: &[i8], c: usize, starts: &mut [i32]) {
+    for (codes, starts) in codes.chunks_exact(32 * c).zip(starts.chunks_exact_mut(c)) {
+        for (column, start) in starts.iter_mut().enumerate() {
+            let mut all = [0; 32];
+            for (g, four) in all.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+                four.copy_from_slice(&codes[(g * c + column) * 4..][..4]);
+            }
+            let [one, other] = isa.sums_of_lanes(&all);
+            *start = pair(one, other);
+        }
+    }
+}
+
+/// Codes in pairs, those of each two blocks of 32 in turn.
+#[inline(always)]
+fn in_pairs(codes: &[i8; 128]) -> [i8; 128] {
+    let mut out = [0; 128];
+    for (codes, out) in codes.as_chunks::<64>().0.iter().zip(out.as_chunks_mut::<64>().0) {
+        for s in 0..16 {
+            out[4 * s..4 * s + 2].copy_from_slice(&codes[2 * s..2 * s + 2]);
+            out[4 * s + 2..4 * s + 4].copy_from_slice(&codes[32 + 2 * s..32 + 2 * s + 2]);
+        }
+    }
+    out
+}
+
 /// A part of [`Grid::A128`].
 #[inline(always)]
 fn fill_a128<I: Isa>(isa: I, columns: &[&[f32]], out: &mut Part<'_>) {
@@ -311,6 +346,8 @@ fn fill_a128<I: Isa>(isa: I, columns: &[&[f32]], out: &mut Part<'_>) {
     for b in 0..columns.first().map_or(0, |x| x.len() / 128) {
         // The sums of each sixteen codes of every column.
         let mut s16 = [[0; PART_COLUMNS]; 8];
+        // And of their first eight, where lanes begin at them.
+        let mut s8 = [[0; PART_COLUMNS]; 8];
         let (mut largest, has_peaks) = (Largest::default(), !out.peaks.is_empty());
         for (column, x) in columns.iter().enumerate() {
             let codes = codes_or_zeros::<128>(&x.as_chunks().0[b], inverses[b * c + column]);
@@ -325,22 +362,20 @@ fn fill_a128<I: Isa>(isa: I, columns: &[&[f32]], out: &mut Part<'_>) {
             for i in 0..8 {
                 s16[i][column] = sums[i];
             }
+            if lanes {
+                for (i, sum) in isa.sums_of_first_eights(&codes).into_iter().enumerate() {
+                    s8[i][column] = sum;
+                }
+            }
             if !out.mixed.is_empty() {
                 let places = out.mixed[b * 4 * c + column..].iter_mut().step_by(c);
                 for (place, start) in places.zip(isa.mixed_starts(&codes)) {
                     *place = start;
                 }
             }
-            if lanes && !out.starts.is_empty() {
-                let each = level.starts().of_block();
-                let starts = &mut out.starts[b * 4 * each * c + column..];
-                for (i, codes) in codes.as_chunks::<32>().0.iter().enumerate() {
-                    let [low, high] = isa.sums_of_lanes(codes);
-                    let both = [low[0] + high[0], low[1] + high[1]];
-                    for (j, [one, other]) in [both, low, high].into_iter().enumerate() {
-                        starts[(i * each + j) * c] = pair(one, other);
-                    }
-                }
+            if !out.lanes.is_empty() {
+                let in_pairs = in_pairs(&codes);
+                scatter(isa, &in_pairs, &mut out.lanes[b * 128 * c..], (column, c), 4);
             }
         }
         if let Some(peaks) = out.peaks.get_mut(b) {
@@ -349,7 +384,20 @@ fn fill_a128<I: Isa>(isa: I, columns: &[&[f32]], out: &mut Part<'_>) {
         for i in 0..4 {
             let (first, last) = (&s16[2 * i], &s16[2 * i + 1]);
             row(&mut out.sums[(b * 4 + i) * c..][..c], |column| pair(first[column], last[column]));
-            if !lanes && !out.starts.is_empty() {
+            if lanes {
+                // Of the first sixteen codes of each two blocks of 32, or of their last; and of the first half of these, and of the last.
+                let one = 4 * (i / 2) + i % 2;
+                let (all, first) = ([&s16[one], &s16[one + 2]], [&s8[one], &s8[one + 2]]);
+                let starts = &mut out.starts[(b * 4 + i) * 3 * c..][..3 * c];
+                let (of_all, starts) = starts.split_at_mut(c);
+                row(of_all, |column| pair(all[0][column], all[1][column]));
+                let (of_first, of_last) = starts.split_at_mut(c);
+                row(of_first, |column| pair(first[0][column], first[1][column]));
+                row(of_last, |column| {
+                    let last = |i: usize| all[i][column].wrapping_sub(first[i][column]);
+                    pair(last(0), last(1))
+                });
+            } else if !out.starts.is_empty() {
                 let each = level.starts().of_block();
                 let starts = &mut out.starts[(b * 4 + i) * each * c..][..each * c];
                 let (all, starts) = starts.split_at_mut(c);

@@ -138,6 +138,7 @@ fn scores<I: Isa, const R: usize, const G: usize>(
                     starts: starts.get(at(dim / 32)).unwrap_or_default(),
                     peaks: &[],
                     words: &[],
+                    lanes: &[],
                     mixed: &[],
                     norms: &[],
                     c: rows.len(),

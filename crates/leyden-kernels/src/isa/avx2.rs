@@ -99,15 +99,31 @@ impl Isa for Avx2 {
         unsafe { super::x86::sum_codes(codes) }
     }
     #[inline(always)]
-    fn sums_of_lanes(self, codes: &[i8; 32]) -> [[i32; 2]; 2] {
+    fn sums_of_lanes(self, codes: &[i8; 32]) -> [i32; 2] {
         // SAFETY: the token proves AVX2; codes are a vector.
         unsafe {
             let twos = _mm256_maddubs_epi16(_mm256_set1_epi8(1), _mm256_loadu_si256(codes.as_ptr().cast()));
             let fours = _mm256_add_epi16(twos, _mm256_shuffle_epi32::<0b1110>(twos));
             let sums = _mm256_add_epi16(fours, _mm256_shuffle_epi32::<1>(fours));
-            [_mm256_extract_epi32::<0>(sums), _mm256_extract_epi32::<4>(sums)]
-                .map(|s| [i32::from(s as i16), s >> 16])
+            let [low, high] = [_mm256_extract_epi32::<0>(sums), _mm256_extract_epi32::<4>(sums)];
+            [i32::from(low as i16) + i32::from(high as i16), (low >> 16) + (high >> 16)]
         }
+    }
+    #[inline(always)]
+    fn sums_of_first_eights(self, codes: &[i8; 128]) -> [i32; 8] {
+        let mut sums = [0; 8];
+        for (codes, sums) in codes.as_chunks::<32>().0.iter().zip(sums.as_chunks_mut::<2>().0) {
+            // SAFETY: the token proves AVX2; codes are a vector.
+            unsafe {
+                // Sums of unsigned bytes are one instruction: 128 is added to each, and taken off again.
+                let unsigned =
+                    _mm256_xor_si256(_mm256_loadu_si256(codes.as_ptr().cast()), _mm256_set1_epi8(i8::MIN));
+                let eights = _mm256_sad_epu8(unsigned, _mm256_setzero_si256());
+                *sums = [_mm256_extract_epi32::<0>(eights), _mm256_extract_epi32::<4>(eights)]
+                    .map(|sum| sum - 8 * 128);
+            }
+        }
+        sums
     }
     #[inline(always)]
     fn moments(self, codes: &[i8; 128]) -> Moments {

@@ -1,14 +1,11 @@
 //! [`Dot`] on AVX2: 16 rows as two registers of 8.
 //!
 //! Unsigned codes are multiplied by `vpmaddubsw` and summed in 16 bits as long as they fit (`matmul::family`
-//! counts); the scale rides on the widening `vpmaddwd`. Codes with an offset have smaller sums without it, and those of 16
-//! values of Q6_K fit: they begin at the offset's share, negated, and may wrap on the way. Tiles of five and six columns of
-//! unsigned codes that were taken apart have steps of their own ([`avx2_steps`]). Signed codes go through absolute
-//! values and `vpsignb`, which shares the multiply ports, and are widened at once.
+//! counts); the scale rides on the widening `vpmaddwd`. Signed codes go through absolute values and `vpsignb`, which shares the
+//! multiply ports, and are widened at once. Many columns have loops of their own ([`avx2_lanes`](super::avx2_lanes)).
 
 use super::dot::{Dot, Unpack, Whole};
 use super::x86::{join_max, join_sum};
-use super::{Starts, avx2_steps};
 use std::arch::x86_64::*;
 use std::ops::Range;
 
@@ -69,17 +66,6 @@ impl Avx2Dot {
             })
         } else {
             both!(|h| _mm256_add_epi16(part[h], _mm256_maddubs_epi16(codes[h], y)))
-        }
-    }
-    /// As [`avx2_steps::step`] of unsigned bytes, where the compiler can see whether sums begin at nothing.
-    #[inline(always)]
-    unsafe fn first<const C: usize>(self, s: &mut [V; C], step: usize, w: *const u8, a: *const i8) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let codes = self.load(w.add(step * 64));
-            for c in 0..C {
-                s[c] = self.dot(false, s[c], codes, a.add((step * C + c) * 4));
-            }
         }
     }
 }
@@ -275,13 +261,7 @@ impl Dot for Avx2Dot {
 
     const NARROW: bool = true;
     const SIGNED_ZERO: i32 = 0;
-    const STARTS: Starts = Starts::Lanes;
     const PARTS_TOGETHER: usize = 2;
-
-    #[inline(always)]
-    unsafe fn begin(self, start: *const i32, zero: i32) -> V {
-        with!([_mm256_mullo_epi16(_mm256_set1_epi32(*start), _mm256_set1_epi16(-zero as i16)); 2])
-    }
 
     #[inline(always)]
     unsafe fn start(self, _sum: *const i32, _zero: i32) -> V {
@@ -295,17 +275,6 @@ impl Dot for Avx2Dot {
         w: *const u8,
         a: *const i8,
     ) {
-        if U::APART && !SIGNED && P == 1 && avx2_steps::has(C) {
-            // As many steps as there are groups in both halves; which of them is all the same where one sum takes all.
-            let steps = 2 * groups.start..2 * groups.end;
-            // SAFETY: the caller's promise.
-            unsafe {
-                self.first(&mut s[0], steps.start, w, a);
-                let steps = steps.start + 1..steps.end;
-                avx2_steps::steps!(false, &mut s[0], w, a, steps, 1 2 3 4 5 6 7);
-            }
-            return;
-        }
         // Few registers: a column's sums are touched once for both groups.
         for g in groups {
             // SAFETY: the caller's weights are those of 32 values.
@@ -320,15 +289,7 @@ impl Dot for Avx2Dot {
         }
     }
 
-    super::x86::products_of_part!(SIGNED, |s, w, a| {
-        let wide = U::APART && !SIGNED && avx2_steps::has(C);
-        if wide {
-            let part = if HIGH { 4..8 } else { 0..4 };
-            // SAFETY: the caller's promise.
-            unsafe { avx2_steps::steps!(false, s, w, a, part, 0 1 2 3 4 5 6 7) };
-        }
-        wide
-    });
+    super::x86::products_of_part!(SIGNED);
 
     #[inline(always)]
     fn add<const SIGNED: bool>(self, total: V, part: V) -> V {

@@ -95,10 +95,6 @@ pub(crate) trait Dot: Copy {
     const SHARED: bool = false;
     /// Whether panels are taken apart for products of sums ([`mixed`](crate::matmul::mixed)).
     const MIXES: bool = false;
-    /// Bytes of a code of a panel that was taken apart ahead, and of those of the activations that it is multiplied with: 1,
-    /// or 2 where products of bytes take more instructions. A lane then holds two codes of a row, integer scales are factors
-    /// of the weights' already, and the activations' are `activations::Tile::words`.
-    const WIDTH: usize = 1;
 
     /// Columns of the tile, of which `C` times [`Dot::COLUMNS`] are multiplied, all unless the token says otherwise.
     #[inline(always)]
@@ -160,15 +156,6 @@ pub(crate) trait Dot: Copy {
         const { assert!(size_of::<Self::Bytes>() == 16, "a vector of bytes and nothing else") };
         // SAFETY: the caller's promise; the vector is 16 bytes.
         unsafe { p.cast::<Self::Bytes>().write_unaligned(a) };
-    }
-    /// The first and third of each row's four signed codes as two of 16 bits, and the second and fourth; with
-    /// [`Dot::WIDTH`] 2 only.
-    fn widen(self, a: Self::Codes) -> [Self::Codes; 2] {
-        [a; 2]
-    }
-    /// Codes of 16 bits times their rows' scales, wrapping; with [`Dot::WIDTH`] 2 only.
-    fn times(self, a: Self::Codes, _scales: Self::Pairs) -> Self::Codes {
-        a
     }
     /// Adds the products of unsigned codes and signed ones; with [`Dot::MIXES`] only.
     fn mix(self, part: Self::Part, _x: Self::Codes, _y: Self::Codes) -> Self::Part {

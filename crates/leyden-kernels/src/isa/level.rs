@@ -35,13 +35,14 @@ pub(crate) enum Starts {
     /// Codes are all shifted to be unsigned by the same number; what takes the products of that number back.
     Shift,
     /// Sums are of 16 bits, two a row, and hold those of a format with an offset only without it; the sums of the
-    /// activations that each of the two multiplies. Of formats with a scale for each 16 values.
+    /// activations that each of the two multiplies.
     Lanes,
 }
 
 impl Starts {
-    /// How many numbers each 32 values of a column have where formats have a scale for each 16: those of all 32, of the first 16 and
-    /// of the last; and with [`Starts::Shift`] the last plus [`MIDDLE`].
+    /// How many numbers each 32 values of a column have where formats have integer scales. With [`Starts::Shift`] those of all 32, of
+    /// the first 16 and of the last, and the last plus [`MIDDLE`]; with [`Starts::Lanes`] those of sixteen of each of two blocks, of
+    /// their first eight and of their last.
     pub(crate) const fn of_block(self) -> usize {
         match self {
             Starts::None => 0,

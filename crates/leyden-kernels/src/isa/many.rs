@@ -33,22 +33,6 @@ macro_rules! simd_many {
             $one::<C>(second, k, t, &mut out[C * $crate::matmul::format::ROWS..]);
         }
     };
-    (avx2, $($kernels:tt)*) => {
-        $crate::isa::simd_many!(
-            @one "avx2,fma,f16c", avx2_dot::Avx2Dot, Avx2, FEWEST_AVX2, [tile::<6>, tile::<5>], $($kernels)*
-        )
-    };
-    (avx2_soon, $($kernels:tt)*) => {
-        $crate::isa::simd_many!(
-            @one "avx2,fma,f16c", avx2_dot::Avx2Dot, Avx2, FEWEST_WITHOUT_REGISTERS, [tile::<6>, tile::<5>],
-            $($kernels)*
-        )
-    };
-    (words, $($kernels:tt)*) => {
-        $crate::isa::simd_many!(
-            @one "avx2,fma,f16c", avx2_words::Avx2Words, Avx2, FEWEST_AVX2, [tile::<6>, tile::<5>], $($kernels)*
-        )
-    };
     (avxvnni, $($kernels:tt)*) => {
         $crate::isa::simd_many!(
             @one "avx2,fma,f16c,avxvnni", avxvnni_dot::AvxVnniDot, AvxVnni, FEWEST, [tile::<6>, tile::<5>],
@@ -154,7 +138,7 @@ macro_rules! simd_many {
             {
                 use $crate::isa::avx512_dot::Avx512Dot;
                 use $crate::matmul::expanded::{self, Apart};
-                type Mixed = Apart<$format, 1, true>;
+                type Mixed = Apart<$format, true>;
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
                 fn one<const C: usize>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
                     $crate::isa::avx512_mixed::superblocks::<Mixed, C>(panels, k, t, out);
@@ -163,7 +147,7 @@ macro_rules! simd_many {
                 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
                 fn expand(panel: &[u8], k: usize, out: &mut [u8], norms: &mut [f32]) {
                     let d = Avx512Dot::<false>::in_feature_region();
-                    expanded::superblocks::<_, $format, 1, true>(d, panel, k, out, norms);
+                    expanded::superblocks::<_, $format, true>(d, panel, k, out, norms);
                 }
                 static KERNELS: $crate::matmul::many::Many = $crate::matmul::many::Many {
                     expand: Some($crate::isa::simd_many!(
@@ -247,6 +231,35 @@ macro_rules! simd_many {
     };
 }
 pub(crate) use simd_many;
+
+/// The kernels of a format for many columns on AVX2: `$expand` takes a panel apart ahead into `$bytes` bytes where at least
+/// `$fewest` tiles meet it, which is what `$tiles` read.
+macro_rules! lanes_many {
+    ($fewest:ident, $bytes:expr, $expand:expr, $tiles:expr) => {
+        |tier: $crate::isa::Tier| {
+            #[cfg(target_arch = "x86_64")]
+            {
+                static KERNELS: $crate::matmul::many::Many = $crate::matmul::many::Many {
+                    expand: Some($crate::matmul::many::Expand {
+                        bytes: $bytes,
+                        panel: $expand,
+                        fewest: $crate::matmul::many::$fewest,
+                        tiles: $tiles,
+                    }),
+                    panels: 1,
+                    tiles: None,
+                    any_columns: false,
+                };
+                if tier.level() == $crate::isa::Level::Avx2 {
+                    return Some(&KERNELS);
+                }
+            }
+            let _ = tier;
+            None
+        }
+    };
+}
+pub(crate) use lanes_many;
 
 /// The kernels of a format on a level that multiplies matrices, for any number of columns: `$function` of its file reads what
 /// `$expand` writes, `matmul::matrices::$panel`, and `$packed` panels as they are.

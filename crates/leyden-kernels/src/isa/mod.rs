@@ -26,9 +26,11 @@ pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx2_bf16;
 #[cfg(target_arch = "x86_64")]
+mod avx2_chunk;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2_dot;
 #[cfg(target_arch = "x86_64")]
-mod avx2_steps;
+pub(crate) mod avx2_lanes;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2_words;
 #[cfg(target_arch = "x86_64")]
@@ -62,7 +64,7 @@ pub use level::{Level, Tier};
 pub(crate) use level::{MIDDLE, Starts};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use many::DEEP;
-pub(crate) use many::{matrix_many, simd_many};
+pub(crate) use many::{lanes_many, matrix_many, simd_many};
 
 /// What a level has that multiplies pairs of bfloat16 by an instruction of their own.
 #[derive(Debug)]
@@ -231,14 +233,19 @@ pub(crate) trait Isa: Copy {
             out[..4].copy_from_slice(four);
         }
     }
-    /// The sums of the first and of the last 16 of 32 codes: of the first two of each four, and of the others.
+    /// The sums of 32 codes: of the first two of each four, and of the others.
     #[inline(always)]
-    fn sums_of_lanes(self, codes: &[i8; 32]) -> [[i32; 2]; 2] {
-        let mut sums = [[0; 2]; 2];
+    fn sums_of_lanes(self, codes: &[i8; 32]) -> [i32; 2] {
+        let mut sums = [0; 2];
         for (i, &code) in codes.iter().enumerate() {
-            sums[i / 16][i / 2 % 2] += i32::from(code);
+            sums[i / 2 % 2] += i32::from(code);
         }
         sums
+    }
+    /// The sums of the first eight of each sixteen codes.
+    #[inline(always)]
+    fn sums_of_first_eights(self, codes: &[i8; 128]) -> [i32; 8] {
+        std::array::from_fn(|i| codes[16 * i..16 * i + 8].iter().map(|&v| i32::from(v)).sum())
     }
     /// What each sixteen of 128 codes sum up to, their magnitudes and their squares; no code is -128.
     #[inline(always)]
@@ -615,19 +622,35 @@ mod tests {
     }
 
     #[test]
+    fn sums_of_first_eights_agree_on_every_tier() {
+        #[inline(always)]
+        fn of<I: Isa>(isa: I, codes: &[i8; 128]) -> [i32; 8] {
+            isa.sums_of_first_eights(codes)
+        }
+        dispatch!(fn of_on => of(codes: &[i8; 128]) -> [i32; 8]);
+        for codes in [[-127; 128], [127; 128], std::array::from_fn(|i| ((i * 89) % 255) as u8 as i8)] {
+            for tier in Tier::available() {
+                assert_eq!(of_on(tier, &codes), of_on(Tier::SCALAR, &codes), "{}", tier.level());
+            }
+        }
+        let codes: [i8; 128] = std::array::from_fn(|i| i as i8);
+        assert_eq!(of_on(Tier::SCALAR, &codes), [28, 156, 284, 412, 540, 668, 796, 924]);
+    }
+
+    #[test]
     fn sums_of_lanes_agree_on_every_tier() {
         #[inline(always)]
-        fn of<I: Isa>(isa: I, codes: &[i8; 32]) -> [[i32; 2]; 2] {
+        fn of<I: Isa>(isa: I, codes: &[i8; 32]) -> [i32; 2] {
             isa.sums_of_lanes(codes)
         }
-        dispatch!(fn of_on => of(codes: &[i8; 32]) -> [[i32; 2]; 2]);
+        dispatch!(fn of_on => of(codes: &[i8; 32]) -> [i32; 2]);
         for codes in [[-127; 32], [127; 32], std::array::from_fn(|i| ((i * 89) % 255) as u8 as i8)] {
             for tier in Tier::available() {
                 assert_eq!(of_on(tier, &codes), of_on(Tier::SCALAR, &codes), "{}", tier.level());
             }
         }
         let codes: [i8; 32] = std::array::from_fn(|i| i as i8);
-        assert_eq!(of_on(Tier::SCALAR, &codes), [[52, 68], [180, 196]]);
+        assert_eq!(of_on(Tier::SCALAR, &codes), [232, 264]);
     }
 
     #[test]

@@ -40,10 +40,9 @@ macro_rules! byte_operations {
 }
 pub(super) use byte_operations;
 
-/// [`super::dot::Dot::products_of_part`] by the token's own `dot`, which is told whether codes are `$signed`, or by `$steps`
-/// where it says that it made them.
+/// [`super::dot::Dot::products_of_part`] by the token's own `dot`, which is told whether codes are `$signed`.
 macro_rules! products_of_part {
-    ($signed:expr $(, |$s:ident, $w:ident, $a:ident| $steps:expr)?) => {
+    ($signed:expr) => {
         #[inline(always)]
         unsafe fn products_of_part<U: Unpack, const SIGNED: bool, const C: usize, const HIGH: bool>(
             self,
@@ -52,12 +51,6 @@ macro_rules! products_of_part {
             a: *const i8,
         ) -> [Self::Part; C] {
             let mut s = from;
-            $(
-                let ($s, $w, $a) = (&mut s, w, a);
-                if $steps {
-                    return s;
-                }
-            )?
             for g in 0..4 {
                 // SAFETY: the caller's weights are those of 32 values.
                 let (low, high) = unsafe { U::pair(self, w, g) };

@@ -7,13 +7,12 @@
 //! shows that they pay: bytes are read from a farther cache than bits, which may outweigh what taking formats apart costs.
 //!
 //! With [`Starts::Shift`] codes are shifted to be unsigned, all by the same number, and sums begin at what takes that back:
-//! then neither the offset of a format nor its signs cost a tile anything. With [`Starts::Lanes`] they stay what they are,
-//! and sums begin at what takes the offset back. Of signed codes AVX2 makes integers of 16 bits ([`Dot::WIDTH`]), multiplied
-//! by their scales where those are integers: a sum of 128 products is then one chain.
+//! then neither the offset of a format nor its signs cost a tile anything. With [`Starts::Lanes`] they stay what they are. AVX2 has layouts of
+//! its own for integer scales and signed codes (`isa/avx2_lanes.rs`, `isa/avx2_words.rs`).
 //!
 //! Floats of 16 bits become floats of 32, which a tile's loop then multiplies as it does those of F32.
 
-use super::family::{A, Codes, Factors, NO_NORMS, OF_BLOCKS, Simple, Super, norms_of, unread};
+use super::family::{Codes, Factors, NO_NORMS, OF_BLOCKS, Simple, Super, norms_of, unread};
 use super::format::ROWS;
 use super::mixed;
 use super::stream::prefetch;
@@ -27,28 +26,26 @@ const BLOCK: usize = 32 * ROWS;
 const FLOATS: usize = 4 * ROWS;
 
 /// A format after its panels were taken apart, a format of its own: scales as floats, or as bytes where they are
-/// integers, and then codes of `WIDTH` bytes; with `MIXED` as [`mixed`] reads them.
-pub(crate) struct Apart<F, const WIDTH: usize = 1, const MIXED: bool = false>(PhantomData<F>);
+/// integers, and then codes; with `MIXED` as [`mixed`] reads them.
+pub(crate) struct Apart<F, const MIXED: bool = false>(PhantomData<F>);
 
-impl<F: Codes, const WIDTH: usize, const MIXED: bool> Codes for Apart<F, WIDTH, MIXED> {
+impl<F: Codes, const MIXED: bool> Codes for Apart<F, MIXED> {
     const APART: bool = true;
     const MIXED: bool = MIXED;
     const MAX: i32 = F::MAX;
     const SIGNED: bool = F::SIGNED;
     const ZERO: i32 = F::ZERO;
-    const BYTES: usize = WIDTH * BLOCK + if MIXED { mixed::ROW_STARTS } else { 0 };
+    const BYTES: usize = BLOCK + if MIXED { mixed::ROW_STARTS } else { 0 };
 
-    /// Of codes of two bytes those of 2 instead of 4 values of a row, `g` 0 to 7, and those of the other half.
     #[inline(always)]
     unsafe fn pair<D: Dot>(d: D, p: *const u8, g: usize) -> (D::Codes, D::Codes) {
-        const { assert!(WIDTH == D::WIDTH) };
-        // SAFETY: the caller gives eight vectors for each byte of a code.
-        unsafe { (d.load(p.add(g * 64)), d.load(p.add((g + 4 * WIDTH) * 64))) }
+        // SAFETY: the caller gives eight vectors.
+        unsafe { (d.load(p.add(g * 64)), d.load(p.add((g + 4) * 64))) }
     }
 }
 
 /// A panel: `[k/32][16]` scales, each with `[16]` minima if there are any, then codes.
-impl<F: Simple, const WIDTH: usize> Simple for Apart<F, WIDTH> {
+impl<F: Simple> Simple for Apart<F> {
     const MINIMUM: bool = F::MINIMUM;
     const HALVES: bool = F::HALVES;
 
@@ -98,19 +95,19 @@ pub(crate) fn pair_bytes(k: usize) -> Option<usize> {
 }
 
 /// Bytes of a panel of a simple format of depth `k`.
-pub(crate) fn simple_bytes<F: Simple, const WIDTH: usize>(k: usize) -> Option<usize> {
-    Apart::<F, WIDTH>::scale_bytes(k).0.checked_add(k.checked_mul(WIDTH * ROWS)?)
+pub(crate) fn simple_bytes<F: Simple>(k: usize) -> Option<usize> {
+    Apart::<F>::scale_bytes(k).0.checked_add(k.checked_mul(ROWS)?)
 }
 
 /// A panel, for each 256 values: `[16]` d, `[16]` dmin, the bytes of the blocks' scales and of their minima, codes.
-impl<F: Super, const WIDTH: usize, const MIXED: bool> Apart<F, WIDTH, MIXED> {
+impl<F: Super, const MIXED: bool> Apart<F, MIXED> {
     const SCALES: usize = 2 * FLOATS;
     const MINIMA: usize = Self::SCALES + 8 * F::PARTS * ROWS;
     const CODES: usize = if F::MINIMUM { Self::MINIMA + 8 * F::PARTS * ROWS } else { Self::MINIMA };
     const OF_256: usize = Self::CODES + 8 * Self::BYTES;
 }
 
-impl<F: Super, const WIDTH: usize, const MIXED: bool> Super for Apart<F, WIDTH, MIXED> {
+impl<F: Super, const MIXED: bool> Super for Apart<F, MIXED> {
     const PARTS: usize = F::PARTS;
     const MAX_SCALE: i32 = F::MAX_SCALE;
     const SIGNED_SCALES: bool = F::SIGNED_SCALES;
@@ -161,29 +158,17 @@ const fn shift<D: Dot, F: Codes>() -> u8 {
     }
 }
 
-/// Takes 32 values of 16 rows apart; codes of two bytes are multiplied by `scales`, if any.
+/// Takes 32 values of 16 rows apart.
 ///
 /// # Safety
-/// `w` points at the codes of 32 values, and `out` at room for [`BLOCK`] times [`Dot::WIDTH`] bytes.
+/// `w` points at the codes of 32 values, and `out` at room for [`BLOCK`] bytes.
 #[inline(always)]
-unsafe fn block<D: Dot, F: Codes>(d: D, w: *const u8, out: *mut u8, shift: u8, scales: Option<D::Pairs>) {
+unsafe fn block<D: Dot, F: Codes>(d: D, w: *const u8, out: *mut u8, shift: u8) {
     for g in 0..4 {
         prefetch::<D, F>(d, w, g, 1);
         // SAFETY: the caller's promise.
         unsafe {
             let (low, high) = F::pair(d, w, g);
-            if D::WIDTH == 2 {
-                for (codes, g) in [(low, g), (high, g + 4)] {
-                    for (i, codes) in d.widen(codes).into_iter().enumerate() {
-                        let codes = match scales {
-                            Some(scales) => d.times(codes, scales),
-                            None => codes,
-                        };
-                        d.store_codes(codes, out.add((2 * g + i) * 64));
-                    }
-                }
-                continue;
-            }
             let (low, high) =
                 if shift == 0 { (low, high) } else { (d.shift(low, shift), d.shift(high, shift)) };
             d.store_codes(low, out.add(g * 64));
@@ -194,10 +179,9 @@ unsafe fn block<D: Dot, F: Codes>(d: D, w: *const u8, out: *mut u8, shift: u8, s
 
 /// Takes a panel of a simple format apart.
 #[inline(always)]
-pub(crate) fn simple<D: Dot, F: Simple, const WIDTH: usize>(d: D, panel: &[u8], k: usize, out: &mut [u8]) {
-    const { assert!(WIDTH == D::WIDTH && (WIDTH == 1 || F::SIGNED)) };
-    let ((first, stride), (first_out, stride_out)) = (F::scale_bytes(k), Apart::<F, WIDTH>::scale_bytes(k));
-    assert!(panel.len() == first + k / 32 * F::BYTES && Some(out.len()) == simple_bytes::<F, WIDTH>(k));
+pub(crate) fn simple<D: Dot, F: Simple>(d: D, panel: &[u8], k: usize, out: &mut [u8]) {
+    let ((first, stride), (first_out, stride_out)) = (F::scale_bytes(k), Apart::<F>::scale_bytes(k));
+    assert!(panel.len() == first + k / 32 * F::BYTES && Some(out.len()) == simple_bytes::<F>(k));
     let by = const { shift::<D, F>() };
     let (from, to) = (panel.as_ptr(), out.as_mut_ptr());
     for b in 0..k / 32 {
@@ -208,52 +192,45 @@ pub(crate) fn simple<D: Dot, F: Simple, const WIDTH: usize>(d: D, panel: &[u8], 
             if F::MINIMUM {
                 d.store(minimum, to.add(b * stride_out + FLOATS).cast());
             }
-            let to = to.add(first_out + b * Apart::<F, WIDTH>::BYTES);
-            block::<D, F>(d, from.add(first + b * F::BYTES), to, by, None);
+            let to = to.add(first_out + b * Apart::<F>::BYTES);
+            block::<D, F>(d, from.add(first + b * F::BYTES), to, by);
         }
     }
 }
 
 /// Takes a panel of a super format apart, and raises `norms` to what [`norms_of`] says of each 128 values.
 #[inline(always)]
-pub(crate) fn superblocks<D: Whole, F: Super, const WIDTH: usize, const MIXED: bool>(
+pub(crate) fn superblocks<D: Whole, F: Super, const MIXED: bool>(
     d: D,
     panel: &[u8],
     k: usize,
     out: &mut [u8],
     norms: &mut [f32],
 ) {
-    const { assert!(WIDTH == D::WIDTH && (WIDTH == 1 || F::SIGNED && F::PARTS == 1) && (!MIXED || WIDTH == 1)) };
     const { assert!(!MIXED || mixed::fits::<D, F>()) };
-    // Codes times scales, both of them signed bytes, and the sum of 128 products of theirs.
-    const WORD: i64 = 128 * 128;
-    const { assert!(WORD <= i16::MAX as i64 && 128 * WORD * A as i64 <= i32::MAX as i64) };
     assert!(F::panel_bytes(k) == Some(panel.len()) && norms.len() == k / 128);
-    assert!(Apart::<F, WIDTH, MIXED>::panel_bytes(k) == Some(out.len()));
+    assert!(Apart::<F, MIXED>::panel_bytes(k) == Some(out.len()));
     let by = const { shift::<D, F>() };
     for sb in 0..k / 256 {
         // SAFETY: the lengths checked above cover superblock sb.
         unsafe {
             let f = F::factors(d, panel.as_ptr(), k, sb);
-            let to = out.as_mut_ptr().add(sb * Apart::<F, WIDTH, MIXED>::OF_256);
+            let to = out.as_mut_ptr().add(sb * Apart::<F, MIXED>::OF_256);
             d.store(f.d, to.cast());
             d.store(f.dmin, to.add(FLOATS).cast());
             for i in 0..8 * F::PARTS {
-                d.store_bytes(F::scale(d, &f, i), to.add(Apart::<F, WIDTH, MIXED>::SCALES + i * ROWS));
+                d.store_bytes(F::scale(d, &f, i), to.add(Apart::<F, MIXED>::SCALES + i * ROWS));
                 if F::MINIMUM {
-                    d.store_bytes(F::minimum(d, &f, i), to.add(Apart::<F, WIDTH, MIXED>::MINIMA + i * ROWS));
+                    d.store_bytes(F::minimum(d, &f, i), to.add(Apart::<F, MIXED>::MINIMA + i * ROWS));
                 }
             }
             for b in 0..8 {
-                let to = to.add(Apart::<F, WIDTH, MIXED>::CODES + b * Apart::<F, WIDTH, MIXED>::BYTES);
+                let to = to.add(Apart::<F, MIXED>::CODES + b * Apart::<F, MIXED>::BYTES);
                 if MIXED {
                     mixed::block::<D, F>(d, f.codes.add(b * F::BYTES), to);
                     continue;
                 }
-                // Read only where codes have two bytes, and then there is one scale for each 32 values.
-                let scale = F::scale(d, &f, b);
-                let scales = d.pairs(scale, scale, F::SIGNED_SCALES);
-                block::<D, F>(d, f.codes.add(b * F::BYTES), to, by, Some(scales));
+                block::<D, F>(d, f.codes.add(b * F::BYTES), to, by);
             }
             if const { norms_of::<D, F>() != NO_NORMS } {
                 for half in 0..2 {

@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Largest magnitude of an activation code.
-pub(super) const A: i32 = 127;
+pub(crate) const A: i32 = 127;
 
 /// How a format stores the codes of 32 values of 16 rows.
 pub(crate) trait Codes {
@@ -169,12 +169,6 @@ pub(super) const fn centred<D: Dot, F: Codes, const C: usize>() -> bool {
     scarce::<D, F, C>() && !F::APART && matches!(D::STARTS, Starts::Shift) && (F::SIGNED || F::ZERO != 0)
 }
 
-/// Whether a format has a scale for each 16 values and codes that mean numbers of both signs, the sums of whose products fit
-/// 16 bits: eight a lane. Sums on the way may wrap.
-const fn fit_without_offset<F: Super>() -> bool {
-    F::PARTS == 2 && !F::SIGNED && F::ZERO != 0 && fit::<F>(true).0 >= 8 * A
-}
-
 /// Checks that a tile's buffers are as long as the kernel will read. Cheap beside a panel.
 #[inline(always)]
 pub(crate) fn check<D: Dot>(
@@ -186,8 +180,7 @@ pub(crate) fn check<D: Dot>(
     out: &[f32],
 ) {
     assert!(panel.and_then(|n| n.checked_mul(D::PANELS)) == Some(panels));
-    let codes = if D::WIDTH == 2 { t.words.len() } else { t.codes.len() };
-    assert!(t.c == c && out.len() >= D::PANELS * c * ROWS && codes == k * c);
+    assert!(t.c == c && out.len() >= D::PANELS * c * ROWS && t.codes.len() == k * c);
 }
 
 /// The activations' codes of the blocks of 32 values from `b` on, for `columns` columns.
@@ -195,10 +188,9 @@ pub(crate) fn check<D: Dot>(
 /// # Safety
 /// The tile was [`check`]ed, and has that block.
 #[inline(always)]
-unsafe fn codes_at<D: Dot>(t: &Tile<'_>, b: usize, columns: usize) -> *const i8 {
-    let codes = if D::WIDTH == 2 { t.words.as_ptr().cast() } else { t.codes.as_ptr() };
+unsafe fn codes_at(t: &Tile<'_>, b: usize, columns: usize) -> *const i8 {
     // SAFETY: the caller's promise.
-    unsafe { codes.add(b * 32 * D::WIDTH * columns) }
+    unsafe { t.codes.as_ptr().add(b * 32 * columns) }
 }
 
 /// A panel of a simple format, or as many as `D` takes together, times `C * D::COLUMNS` columns of a tile.
@@ -246,7 +238,7 @@ pub(crate) fn simple<D: Dot, F: Simple, const SIGNED: bool, const C: usize>(
         // SAFETY: the lengths checked above cover block b of the panel and of the tile.
         unsafe {
             let w = panel.as_ptr().add(first + b * F::BYTES);
-            let a = codes_at::<D>(t, b, columns);
+            let a = codes_at(t, b, columns);
             let (scales, sums) = (t.scales.as_ptr().add(b * columns), t.sums.as_ptr().add(b * columns));
             let mut total = [d.ints(); C];
             for chunk in 0..4 / steps {
@@ -350,8 +342,7 @@ pub(crate) fn superblocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, c
     let starts = match D::STARTS {
         Starts::Shift if F::APART => SIGNED || F::ZERO != 0,
         Starts::Shift => const { centred::<D, F, C>() },
-        Starts::Lanes => F::APART && const { fit_without_offset::<F>() },
-        Starts::None => false,
+        _ => false,
     };
     assert!(!starts || t.starts.len() == k / 32 * D::STARTS.of_block() * columns);
     // Whether sums fit 16 bits is known of the format, or seen of the tile, or not worth looking: with few columns most
@@ -476,17 +467,11 @@ unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: u
     }
     let columns = d.of::<C>();
     let mut total = [d.ints(); C];
-    // Of codes that hold their scales.
-    let mut sums = [d.none(); C];
     for b in range {
         // SAFETY: the caller's promise.
         unsafe {
             let w = f.codes.add(b * F::BYTES);
-            let a = codes_at::<D>(t, sb * 8 + b, columns);
-            if D::WIDTH == 2 {
-                d.products::<Stream<F, C, false>, SIGNED, C, 1>(std::array::from_mut(&mut sums), 0..4, w, a);
-                continue;
-            }
+            let a = codes_at(t, sb * 8 + b, columns);
             let starts = begin.then(|| t.starts.as_ptr().add((sb * 8 + b) * D::STARTS.of_block() * columns));
             if F::PARTS == 1 {
                 let scale = [d.scale::<HOW>(F::scale(d, f, b), F::SIGNED_SCALES); 1];
@@ -503,11 +488,6 @@ unsafe fn blocks<D: Dot, F: Super, const SIGNED: bool, const HOW: u8, const C: u
             // Lest the compiler unroll the loop and move what is fetched ahead to its end: 64 lines at once kept those
             // that are read next waiting, and Q5_K took up to half as much time again. More columns take longer than memory.
             compiler_fence(Ordering::SeqCst);
-        }
-    }
-    if D::WIDTH == 2 {
-        for c in 0..C {
-            total[c] = d.add::<SIGNED>(total[c], sums[c]);
         }
     }
     total
@@ -532,7 +512,7 @@ unsafe fn shared<D: Dot, F: Super, const SIGNED: bool, const C: usize>(
         // SAFETY: the caller's promise.
         unsafe {
             let w = f.codes.add(b * F::BYTES);
-            let a = codes_at::<D>(t, sb * 8 + b, columns);
+            let a = codes_at(t, sb * 8 + b, columns);
             let starts = begin.then(|| t.starts.as_ptr().add((sb * 8 + b) * D::STARTS.of_block() * columns));
             let mut s = [d.none(); C];
             if let Some(starts) = starts {
@@ -551,7 +531,7 @@ unsafe fn shared<D: Dot, F: Super, const SIGNED: bool, const C: usize>(
                 s[c] = d.make_room(s[c], starts.map(|starts| starts.add(3 * columns + c * D::COLUMNS)));
             }
             if F::PARTS == 1 {
-                let (w, a) = (w.add(F::BYTES), codes_at::<D>(t, sb * 8 + b + 1, columns));
+                let (w, a) = (w.add(F::BYTES), codes_at(t, sb * 8 + b + 1, columns));
                 d.products::<Stream<F, C, false>, SIGNED, C, 1>(std::array::from_mut(&mut s), 0..4, w, a);
             } else {
                 s = d.products_of_part::<Stream<F, C, false>, SIGNED, C, true>(s, w, a);
@@ -653,46 +633,81 @@ unsafe fn weighted<D: Dot, F: Super, const C: usize>(
 
 /// Makes the kernels of a format for many columns, on one level, on some or on all that have such: of floats from the
 /// panels as they are, and where it is said what multiplies them as floats of 32 bits, from such too; of the others from panels
-/// taken apart ahead. `words` is AVX2, with codes of two bytes, `avx2_soon` takes
+/// taken apart ahead. `words` is AVX2 with signed codes, `avx2_soon` takes
 /// panels apart for fewer tiles.
 macro_rules! family_many {
-    (words $family:ident $format:ty) => {
-        $crate::matmul::family::family_many!(@apart words 2 $family $format)
-    };
-    (@apart $level:ident $width:literal simple $format:ty) => {
+    (@apart $level:ident simple $format:ty) => {
         $crate::isa::simd_many!(
             $level,
             |d, C, panels, k, t, out| {
                 $crate::matmul::family::simple::<
                     _,
-                    $crate::matmul::expanded::Apart<$format, $width>,
+                    $crate::matmul::expanded::Apart<$format>,
                     { <$format as Codes>::SIGNED },
                     C,
                 >(d, panels, k, t, out)
             },
-            $crate::matmul::expanded::simple_bytes::<$format, $width>,
-            |d, panel, k, out, _norms| $crate::matmul::expanded::simple::<_, $format, $width>(
+            $crate::matmul::expanded::simple_bytes::<$format>,
+            |d, panel, k, out, _norms| $crate::matmul::expanded::simple::<_, $format>(
                 d, panel, k, out
             )
+        )
+    };
+    (avx2 $family:ident $format:ty) => {
+        $crate::matmul::family::family_many!(@lanes FEWEST_AVX2 $family $format)
+    };
+    (avx2_soon $family:ident $format:ty) => {
+        $crate::matmul::family::family_many!(@lanes FEWEST_WITHOUT_REGISTERS $family $format)
+    };
+    (@lanes $fewest:ident simple $format:ty) => {
+        $crate::isa::lanes_many!(
+            $fewest,
+            $crate::matmul::expanded::simple_bytes::<$format>,
+            $crate::isa::avx2_lanes::expand_simple::<$format>,
+            [$crate::isa::avx2_lanes::simple::<$format, 6>, $crate::isa::avx2_lanes::simple::<$format, 5>]
+        )
+    };
+    (@lanes $fewest:ident superblocks $format:ty) => {
+        $crate::isa::lanes_many!(
+            $fewest,
+            $crate::isa::avx2_lanes::Lanes::<$format>::bytes,
+            $crate::isa::avx2_lanes::expand_super::<$format>,
+            [$crate::isa::avx2_lanes::superblocks::<$format, 6>, $crate::isa::avx2_lanes::superblocks::<$format, 5>]
+        )
+    };
+    (words simple $format:ty) => {
+        $crate::isa::lanes_many!(
+            FEWEST_AVX2,
+            $crate::isa::avx2_words::simple_bytes,
+            $crate::isa::avx2_words::expand_simple::<$format>,
+            [$crate::isa::avx2_words::simple::<6>, $crate::isa::avx2_words::simple::<5>]
+        )
+    };
+    (words superblocks $format:ty) => {
+        $crate::isa::lanes_many!(
+            FEWEST_AVX2,
+            $crate::isa::avx2_words::super_bytes,
+            $crate::isa::avx2_words::expand_super::<$format>,
+            [$crate::isa::avx2_words::superblocks::<6>, $crate::isa::avx2_words::superblocks::<5>]
         )
     };
     (mixed superblocks $format:ty) => {
         $crate::isa::simd_many!(mixed $format)
     };
-    (@apart $level:ident $width:literal superblocks $format:ty) => {
+    (@apart $level:ident superblocks $format:ty) => {
         $crate::isa::simd_many!(
             $level,
             |d, C, panels, k, t, out| {
                 $crate::matmul::family::superblocks::<
                     _,
-                    $crate::matmul::expanded::Apart<$format, $width>,
+                    $crate::matmul::expanded::Apart<$format>,
                     { <$format as Codes>::SIGNED },
                     { <$format as Super>::HOW },
                     C,
                 >(d, panels, k, t, out)
             },
-            <$crate::matmul::expanded::Apart<$format, $width> as Super>::panel_bytes,
-            |d, panel, k, out, norms| $crate::matmul::expanded::superblocks::<_, $format, $width, false>(
+            <$crate::matmul::expanded::Apart<$format> as Super>::panel_bytes,
+            |d, panel, k, out, norms| $crate::matmul::expanded::superblocks::<_, $format, false>(
                 d, panel, k, out, norms
             )
         )
@@ -736,7 +751,7 @@ macro_rules! family_many {
         $crate::matmul::family::family_many!([amx avx512 avxvnni avx2] $family $format)
     };
     ($level:ident $family:ident $format:ty) => {
-        $crate::matmul::family::family_many!(@apart $level 1 $family $format)
+        $crate::matmul::family::family_many!(@apart $level $family $format)
     };
 }
 pub(crate) use family_many;

@@ -31,7 +31,7 @@ pub(crate) mod matrices;
 pub(crate) mod mixed;
 mod output;
 mod routing;
-mod stream;
+pub(crate) mod stream;
 
 pub use gated::{multiply_gated, multiply_gated_onto};
 pub use grouped::{Experts, GroupedWork, multiply_experts};

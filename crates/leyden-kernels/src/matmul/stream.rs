@@ -60,7 +60,7 @@ impl<F: Codes, const C: usize, const HELD: bool> Unpack for Stream<F, C, HELD> {
 
 /// Fetches ahead the share of step `g` of a block's codes. A Zen 5 core read a tenth slower when a block's were asked for at once.
 #[inline(always)]
-pub(super) fn prefetch<D: Dot, F: Codes>(d: D, w: *const u8, g: usize, columns: usize) {
+pub(crate) fn prefetch<D: Dot, F: Codes>(d: D, w: *const u8, g: usize, columns: usize) {
     let share = F::BYTES / 4;
     let mut at = 0;
     while at < share {

@@ -567,13 +567,17 @@ fn sums_of_aligned_codes_and_activations_around_the_edges() {
     let (rows, k, n) = (32, 512, 48);
     let mut rng = Rng(13);
     // With the largest codes throughout, and the largest scales, activations of about 43 make sums over three blocks of
-    // IQ4_XS of 2^24, and those of about 64 make sums over 16 values of Q6_K of 2^15.
-    for dtype in [DType::IQ4XS, DType::Q6K] {
+    // IQ4_XS of 2^24, and those of about 64 make sums over 16 values of Q6_K of 2^15, and those of about 66 of Q5_K.
+    for dtype in [DType::IQ4XS, DType::Q6K, DType::Q5K] {
         for code in [0_u8, 0xff, 0x0f] {
             let shape = [rows, k];
             let mut bytes = weights(dtype, rows, k, Fill::Extreme, &mut rng);
             for block in bytes.chunks_mut(dtype.block_bytes()) {
-                let codes = if dtype == DType::Q6K { 0..192 } else { 8..136 };
+                let codes = match dtype {
+                    DType::Q6K => 0..192,
+                    DType::Q5K => 16..176,
+                    _ => 8..136,
+                };
                 for byte in &mut block[codes] {
                     *byte = if rng.next().is_multiple_of(64) { 0x31 } else { code };
                 }
