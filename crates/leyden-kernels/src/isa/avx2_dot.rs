@@ -226,6 +226,39 @@ macro_rules! two_registers_whole {
         fn join_max(self, a: [__m256; 2]) -> f32 {
             with!(join_max(_mm256_max_ps(a[1], a[0])))
         }
+        // Written out, as what closures in `from_fn` compute is compiled without these instructions.
+        #[inline(always)]
+        fn join_sums(self, a: &[[__m256; 2]; 16]) -> [f32; 16] {
+            let mut out = [0.0; 16];
+            for half in 0..2 {
+                with!({
+                    let mut v = [_mm256_setzero_ps(); 8];
+                    for r in 0..8 {
+                        let [low, high] = a[8 * half + r];
+                        v[r] = _mm256_add_ps(low, high);
+                    }
+                    let joined = super::x86::join_rows_of_8!(v, |low, high| _mm256_add_ps(low, high));
+                    _mm256_storeu_ps(out[8 * half..].as_mut_ptr(), joined);
+                });
+            }
+            out
+        }
+        #[inline(always)]
+        fn join_maxima(self, a: &[[__m256; 2]; 16]) -> [f32; 16] {
+            let mut out = [0.0; 16];
+            for half in 0..2 {
+                with!({
+                    let mut v = [_mm256_setzero_ps(); 8];
+                    for r in 0..8 {
+                        let [low, high] = a[8 * half + r];
+                        v[r] = _mm256_max_ps(high, low);
+                    }
+                    let joined = super::x86::join_rows_of_8!(v, |low, high| _mm256_max_ps(high, low));
+                    _mm256_storeu_ps(out[8 * half..].as_mut_ptr(), joined);
+                });
+            }
+            out
+        }
         #[inline(always)]
         fn signed_bytes(self, a: __m128i) -> [__m256; 2] {
             both!(|h| {

@@ -193,6 +193,30 @@ pub(super) unsafe fn join_max(a: __m256) -> f32 {
     }
 }
 
+/// Joins the lanes of eight vectors, each in the order of [`join_sum`] and [`join_max`], by `$of` of the earlier lanes and the later
+/// ones: two vectors share one, and then four.
+macro_rules! join_rows_of_8 {
+    ($v:expr, |$low:ident, $high:ident| $of:expr) => {{
+        let v = $v;
+        let of = |$low: __m256, $high: __m256| $of;
+        let (mut fours, mut twos) = ([v[0]; 4], [v[0]; 2]);
+        for r in 0..4 {
+            let (low, high) = (
+                _mm256_permute2f128_ps::<0x20>(v[r], v[r + 4]),
+                _mm256_permute2f128_ps::<0x31>(v[r], v[r + 4]),
+            );
+            fours[r] = of(low, high);
+        }
+        for r in 0..2 {
+            let [a, b] = [fours[2 * r], fours[2 * r + 1]].map(|a| _mm256_castps_pd(a));
+            let (low, high) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
+            twos[r] = of(_mm256_castpd_ps(low), _mm256_castpd_ps(high));
+        }
+        of(_mm256_shuffle_ps::<0x88>(twos[0], twos[1]), _mm256_shuffle_ps::<0xdd>(twos[0], twos[1]))
+    }};
+}
+pub(super) use join_rows_of_8;
+
 /// The greatest of eight unsigned numbers.
 ///
 /// # Safety

@@ -88,6 +88,32 @@ impl TaskOutput<'_> {
     }
 }
 
+/// Runs an expression of a panel's number, its rows of a column and the results for each panel and column, sixteen rows that the compiler
+/// makes vectors of; of rows that a matrix lacks with zeros that go nowhere. A macro, as only what is inlined is compiled for the
+/// tier's instructions, and a closure that is called in so many places is not.
+macro_rules! lines {
+    ($all:expr, $columns:expr, $y:expr, |$p:ident, $out:ident, $of:ident| $e:expr) => {{
+        let y = $y.as_chunks::<ROWS>().0;
+        for (c, column) in $all.enumerate() {
+            let (whole, rest) = column.as_chunks_mut::<ROWS>();
+            let mut y = y[c..].iter().step_by($columns);
+            for ($p, $out) in whole.iter_mut().enumerate() {
+                let $of = y.next().expect(EVERY);
+                $e;
+            }
+            if !rest.is_empty() {
+                let ($p, $of) = (whole.len(), y.next().expect(EVERY));
+                let mut last = line(rest);
+                {
+                    let $out = &mut last;
+                    $e;
+                }
+                rest.copy_from_slice(&last[..rest.len()]);
+            }
+        }
+    }};
+}
+
 /// Writes or adds `[panel][column][16]` to the rows of each column.
 #[inline(always)]
 fn write_lines<I: Isa>(
@@ -102,18 +128,18 @@ fn write_lines<I: Isa>(
     let bias_of = |bias: &[f32], p: usize| line(&bias[p * ROWS..]);
     match (bias, write) {
         (None, Write::Set) if past_caches => {
-            lines(out, columns, y, |_, out, y| isa.write_past_caches(out, y));
+            lines!(out, columns, y, |_p, out, y| isa.write_past_caches(out, y));
         }
-        (None, Write::Set) => lines(out, columns, y, |_, out, y| *out = *y),
-        (None, Write::Add) => lines(out, columns, y, |_, out, y| *out = sum(out, y)),
-        (Some(bias), Write::Set) if past_caches => lines(out, columns, y, |p, out, y| {
+        (None, Write::Set) => lines!(out, columns, y, |_p, out, y| *out = *y),
+        (None, Write::Add) => lines!(out, columns, y, |_p, out, y| *out = sum(out, y)),
+        (Some(bias), Write::Set) if past_caches => lines!(out, columns, y, |p, out, y| {
             isa.write_past_caches(out, &sum(y, &bias_of(bias, p)));
         }),
         (Some(bias), Write::Set) => {
-            lines(out, columns, y, |p, out, y| *out = sum(y, &bias_of(bias, p)));
+            lines!(out, columns, y, |p, out, y| *out = sum(y, &bias_of(bias, p)));
         }
         (Some(bias), Write::Add) => {
-            lines(out, columns, y, |p, out, y| *out = sum(out, &sum(y, &bias_of(bias, p))));
+            lines!(out, columns, y, |p, out, y| *out = sum(out, &sum(y, &bias_of(bias, p))));
         }
     }
 }
@@ -129,33 +155,8 @@ dispatch! {
     )
 }
 
-/// Calls `f(panel, out, y)` with each panel's rows of each column, sixteen that the compiler makes vectors of; of rows that
-/// a matrix lacks with zeros that go nowhere.
-#[inline(always)]
-fn lines(
-    out: Strided<'_, f32>,
-    columns: usize,
-    y: &[f32],
-    f: impl Fn(usize, &mut [f32; ROWS], &[f32; ROWS]),
-) {
-    let y = y.as_chunks::<ROWS>().0;
-    for (c, out) in out.enumerate() {
-        let (whole, rest) = out.as_chunks_mut::<ROWS>();
-        let mut y = y[c..].iter().step_by(columns);
-        let mut next = |p, out: &mut _| {
-            let y = y.next().expect("results of every panel and column");
-            f(p, out, y);
-        };
-        for (p, out) in whole.iter_mut().enumerate() {
-            next(p, out);
-        }
-        if !rest.is_empty() {
-            let mut out = line(rest);
-            next(whole.len(), &mut out);
-            rest.copy_from_slice(&out[..rest.len()]);
-        }
-    }
-}
+/// What `lines` expects of results.
+const EVERY: &str = "results of every panel and column";
 
 /// The first sixteen values, or as many as there are and zeros.
 #[inline(always)]
