@@ -22,8 +22,8 @@
 //! begin at, once for all matrices: `[k/32][c]` or, of [`Grid::A128`], `[k/32][3 or 4][c]` (`Starts::of_block`). Where codes of
 //! weights are shifted to be unsigned that is what the shift adds to a product, negated, in groups of 32 plus what biased sums begin at
 //! (`Dot::BIASED`);
-//! where sums have two lanes of 16 bits, the sums of the codes that each multiplies, two in a word: of each 32 values those of the first two of
-//! each four, and of the others; and of [`Grid::A128`], in batches of several tiles, those of two blocks.
+//! where sums have two lanes of 16 bits, in batches of several tiles, the sums of the codes that each multiplies, two in a word: of each 32 values
+//! those of the first two of each four, and of the others; and of [`Grid::A128`] those of two blocks.
 //! There `lanes` holds the codes, `[k/64][16][c][4]`: two of the first 32 of each 64 values and two of the last (`isa/avx2_lanes.rs`).
 //!
 //! Where signed codes are multiplied as integers of 16 bits (`Level::words`), `words` holds all codes so in batches of many
@@ -315,13 +315,19 @@ impl Activations {
         grow(&mut self.sums, of_column.sums * n);
         grow(&mut self.pairs, of_column.pairs * n);
         grow(&mut self.values, of_column.values * n);
-        let peaks = if level.starts() == Starts::None { 0 } else { peaks(grid, k) };
+        // Lanes, and what their sums begin at, are of use to panels that are taken apart alone.
+        let (shifts, in_lanes) = match level.starts() {
+            Starts::None => (false, false),
+            Starts::Shift => (true, false),
+            Starts::Lanes => (false, self.bounds.len() >= FEWEST_WITHOUT_REGISTERS),
+        };
+        let has_starts = shifts || in_lanes;
+        let peaks = if has_starts { peaks(grid, k) } else { 0 };
         let words = level.words() && self.bounds.len() >= FEWEST_AVX2;
-        let lanes = level.starts() == Starts::Lanes
-            && grid == Grid::A128
-            && self.bounds.len() >= FEWEST_WITHOUT_REGISTERS;
-        self.starts.truncate(of_column.starts * n);
-        grow(&mut self.starts, of_column.starts * n);
+        let lanes = in_lanes && grid == Grid::A128;
+        let of_starts = if has_starts { of_column.starts } else { 0 };
+        self.starts.truncate(of_starts * n);
+        grow(&mut self.starts, of_starts * n);
         self.peaks.truncate(peaks * n);
         grow(&mut self.peaks, peaks * n);
         let of_mixed = if grid == Grid::A128 && mixes(tier, self.bounds.len()) { k / 32 } else { 0 };
@@ -345,6 +351,7 @@ impl Activations {
             pairs: Disjoint::new(&mut self.pairs),
             values: Disjoint::new(&mut self.values),
             starts: Disjoint::new(&mut self.starts),
+            has_starts,
             peaks: Disjoint::new(&mut self.peaks),
             has_peaks: peaks > 0,
             words: Disjoint::new(&mut self.words),
@@ -371,6 +378,7 @@ pub(crate) struct Filling<'a> {
     pairs: Disjoint<'a, i32>,
     values: Disjoint<'a, f32>,
     starts: Disjoint<'a, i32>,
+    has_starts: bool,
     peaks: Disjoint<'a, Peaks>,
     has_peaks: bool,
     words: Disjoint<'a, i16>,
@@ -395,7 +403,9 @@ impl Filling<'_> {
         let [from, to] = [values.start, values.end].map(|k| sizes(self.grid, k, self.tier.level()));
         let place = |all: usize, from: usize, to: usize| start * all + c * from..start * all + c * to;
         place(all.codes, from.codes, to.codes).step_by(64).for_each(|at| self.codes.fetch(at));
-        place(all.starts, from.starts, to.starts).step_by(16).for_each(|at| self.starts.fetch(at));
+        if self.has_starts {
+            place(all.starts, from.starts, to.starts).step_by(16).for_each(|at| self.starts.fetch(at));
+        }
         place(all.values, from.values, to.values).step_by(16).for_each(|at| self.values.fetch(at));
     }
 
@@ -422,7 +432,7 @@ impl Filling<'_> {
             (place(all.codes, from.codes, to.codes), place(all.scales, from.scales, to.scales));
         let (sums, pairs) = (place(all.sums, from.sums, to.sums), place(all.pairs, from.pairs, to.pairs));
         let floats = place(all.values, from.values, to.values);
-        let starts = place(all.starts, from.starts, to.starts);
+        let starts = if self.has_starts { place(all.starts, from.starts, to.starts) } else { (0, 0) };
         let words = if self.has_words { codes } else { (0, 0) };
         let lanes = if self.has_lanes { codes } else { (0, 0) };
         let blocks = place(all.codes / 32, from.codes / 32, to.codes / 32);

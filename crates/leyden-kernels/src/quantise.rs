@@ -341,7 +341,7 @@ fn in_pairs(codes: &[i8; 128]) -> [i8; 128] {
 #[inline(always)]
 fn fill_a128<I: Isa>(isa: I, columns: &[&[f32]], out: &mut Part<'_>) {
     let (c, level) = (out.c, out.tier.level());
-    let lanes = level.starts() == Starts::Lanes;
+    let lanes = level.starts() == Starts::Lanes && !out.starts.is_empty();
     let inverses = scales::<I, 128>(isa, columns, out.scales);
     for b in 0..columns.first().map_or(0, |x| x.len() / 128) {
         // The sums of each sixteen codes of every column.
