@@ -1,5 +1,5 @@
 //! How many instructions the hot loops take: a number that is the same on every machine and under every load, where
-//! a time is not.
+//! a time is not. And that their vector instructions are instructions, not calls.
 //!
 //! A count is the difference of two depths, so what comes before and after a loop does not matter. It may exceed the
 //! table's by a twentieth. The table is that of release builds: with debug assertions every step of a pointer is
@@ -14,6 +14,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod arena;
+mod symbols;
 mod tracer;
 
 use leyden_kernels::attention::{AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, KvType, attention};
@@ -176,6 +177,24 @@ fn attention_tiles() {
         });
     }
     check("attention_tiles", &loops);
+}
+
+/// An intrinsic that is a function of its own was used where the instruction set is not known: in a closure, say, that
+/// the compiler did not inline into the function with the `target_feature`. Each instruction is a call then, its vectors in memory.
+#[test]
+#[cfg_attr(debug_assertions, ignore = "where nothing is inlined all are")]
+fn no_intrinsic_is_a_call() {
+    let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    let Some(functions) = symbols::functions(&file) else {
+        assert!(std::env::var_os("LEYDEN_CI").is_none(), "this executable has no symbols");
+        let _ = writeln!(io::stderr(), "skipped: this executable has no symbols");
+        return;
+    };
+    assert!(functions.iter().any(|name| name.contains("leyden_kernels")), "symbols of the kernels");
+    let is_intrinsic =
+        |name: &&String| name.contains("9core_arch") && (name.contains("_mm") || name.contains("4neon"));
+    let calls: Vec<&String> = functions.iter().filter(is_intrinsic).collect();
+    assert!(calls.is_empty(), "intrinsics that are functions: {calls:#?}");
 }
 
 /// Multiplies so many panels of depth `k`.

@@ -1,0 +1,41 @@
+//! Which functions an executable has, by the names of its symbol table.
+//!
+//! Source of the format: Tool Interface Standard (TIS) Executable and Linking Format, version 1.2; the 64-bit layouts of
+//! the System V ABI.
+
+/// Sections of this type hold symbols.
+const SYMBOLS: u32 = 2;
+/// Symbols of this type are functions.
+const FUNCTION: u8 = 2;
+/// Bytes of a section's header, and of a symbol.
+const SECTION: usize = 64;
+const SYMBOL: usize = 24;
+
+/// The names of all functions of a 64-bit little-endian ELF file, mangled; `None` if it is no such file, or has no symbols.
+pub(crate) fn functions(file: &[u8]) -> Option<Vec<String>> {
+    if file.get(..6)? != b"\x7fELF\x02\x01" {
+        return None;
+    }
+    let number = |at: usize, bytes: usize| -> Option<usize> {
+        let mut word = [0; 8];
+        word[..bytes].copy_from_slice(file.get(at..at.checked_add(bytes)?)?);
+        usize::try_from(u64::from_le_bytes(word)).ok()
+    };
+    let (sections, count) = (number(40, 8)?, number(60, 2)?);
+    let section = |i: usize| sections.checked_add(i * SECTION);
+    // Where the bytes of a section are.
+    let place = |i: usize| -> Option<&[u8]> {
+        let (at, len) = (number(section(i)? + 24, 8)?, number(section(i)? + 32, 8)?);
+        file.get(at..at.checked_add(len)?)
+    };
+    let symbols =
+        (0..count).find(|&i| section(i).and_then(|at| number(at + 4, 4)) == Some(SYMBOLS as usize))?;
+    let names = place(number(section(symbols)? + 40, 4)?)?;
+    let name = |symbol: &[u8]| -> Option<String> {
+        let at = u32::from_le_bytes(*symbol.first_chunk()?) as usize;
+        let name = names.get(at..)?.split(|&byte| byte == 0).next()?;
+        Some(String::from_utf8_lossy(name).into_owned())
+    };
+    let of_functions = place(symbols)?.chunks_exact(SYMBOL).filter(|symbol| symbol[4] & 15 == FUNCTION);
+    of_functions.map(name).collect()
+}
