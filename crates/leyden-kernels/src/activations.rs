@@ -316,12 +316,8 @@ impl Activations {
         grow(&mut self.pairs, of_column.pairs * n);
         grow(&mut self.values, of_column.values * n);
         // Lanes, and what their sums begin at, are of use to panels that are taken apart alone.
-        let (shifts, in_lanes) = match level.starts() {
-            Starts::None => (false, false),
-            Starts::Shift => (true, false),
-            Starts::Lanes => (false, self.bounds.len() >= FEWEST_WITHOUT_REGISTERS),
-        };
-        let has_starts = shifts || in_lanes;
+        let in_lanes = level.starts() == Starts::Lanes && self.bounds.len() >= FEWEST_WITHOUT_REGISTERS;
+        let has_starts = level.starts() == Starts::Shift || in_lanes;
         let peaks = if has_starts { peaks(grid, k) } else { 0 };
         let words = level.words() && self.bounds.len() >= FEWEST_AVX2;
         let lanes = in_lanes && grid == Grid::A128;

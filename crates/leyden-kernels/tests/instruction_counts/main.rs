@@ -186,9 +186,7 @@ fn attention_tiles() {
 fn no_intrinsic_is_a_call() {
     let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     let Some(functions) = symbols::functions(&file) else {
-        assert!(std::env::var_os("LEYDEN_CI").is_none(), "this executable has no symbols");
-        let _ = writeln!(io::stderr(), "skipped: this executable has no symbols");
-        return;
+        return skip("this executable has no symbols");
     };
     assert!(functions.iter().any(|name| name.contains("leyden_kernels")), "symbols of the kernels");
     let is_intrinsic =
@@ -241,6 +239,13 @@ fn tier(level: Level) -> Option<Tier> {
     tier
 }
 
+/// Says why a test does not run here, which is a failure where everything must.
+fn skip(why: &str) {
+    assert!(std::env::var_os("LEYDEN_CI").is_none(), "{why}");
+    // Not `eprintln!`, which a test that passes keeps to itself.
+    let _ = writeln!(io::stderr(), "skipped: {why}");
+}
+
 /// In the child: runs the loops. In the test: compares the instructions between one unit of depth and two.
 fn check(test: &str, loops: &[Loop]) {
     if tracer::is_child(test) {
@@ -254,9 +259,7 @@ fn check(test: &str, loops: &[Loop]) {
     let counts = match tracer::count(test, 2 * loops.len()) {
         Ok(counts) => counts,
         Err(tracer::Failure::Forbidden(why)) => {
-            assert!(std::env::var_os("LEYDEN_CI").is_none(), "processes cannot be traced here: {why}");
-            let _ = writeln!(io::stderr(), "skipped: processes cannot be traced here: {why}");
-            return;
+            return skip(&format!("processes cannot be traced here: {why}"));
         }
         Err(tracer::Failure::Broken(why)) => panic!("{test}: {why}"),
     };

@@ -4,7 +4,7 @@
 //! the System V ABI.
 
 /// Sections of this type hold symbols.
-const SYMBOLS: u32 = 2;
+const SYMBOLS: usize = 2;
 /// Symbols of this type are functions.
 const FUNCTION: u8 = 2;
 /// Bytes of a section's header, and of a symbol.
@@ -22,15 +22,15 @@ pub(crate) fn functions(file: &[u8]) -> Option<Vec<String>> {
         usize::try_from(u64::from_le_bytes(word)).ok()
     };
     let (sections, count) = (number(40, 8)?, number(60, 2)?);
-    let section = |i: usize| sections.checked_add(i * SECTION);
+    // The number at a place of a section's header.
+    let header = |i: usize, at: usize, bytes: usize| number(sections.checked_add(i * SECTION + at)?, bytes);
     // Where the bytes of a section are.
     let place = |i: usize| -> Option<&[u8]> {
-        let (at, len) = (number(section(i)? + 24, 8)?, number(section(i)? + 32, 8)?);
+        let (at, len) = (header(i, 24, 8)?, header(i, 32, 8)?);
         file.get(at..at.checked_add(len)?)
     };
-    let symbols =
-        (0..count).find(|&i| section(i).and_then(|at| number(at + 4, 4)) == Some(SYMBOLS as usize))?;
-    let names = place(number(section(symbols)? + 40, 4)?)?;
+    let symbols = (0..count).find(|&i| header(i, 4, 4) == Some(SYMBOLS))?;
+    let names = place(header(symbols, 40, 4)?)?;
     let name = |symbol: &[u8]| -> Option<String> {
         let at = u32::from_le_bytes(*symbol.first_chunk()?) as usize;
         let name = names.get(at..)?.split(|&byte| byte == 0).next()?;
