@@ -14,6 +14,7 @@ use super::ahead::{FEW, prefetch_following, prefetch_weights};
 use std::ops::Range;
 
 /// How a format's codes of 32 values of 16 rows become bytes.
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for tiers of x86-64 alone"))]
 pub(crate) trait Unpack {
     /// Whether codes were taken apart ahead, with [`Starts::Shift`] signed ones made unsigned.
     const APART: bool = false;
@@ -45,6 +46,7 @@ pub(crate) const BIAS: f32 = 12_582_912.0;
 pub(crate) const BIAS_BITS: i32 = BIAS.to_bits().cast_signed();
 
 /// Operations of one instruction set.
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for tiers of x86-64 alone"))]
 pub(crate) trait Dot: Copy {
     /// 16 rows of 4 codes.
     type Codes: Copy;

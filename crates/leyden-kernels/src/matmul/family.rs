@@ -22,6 +22,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 pub(crate) const A: i32 = 127;
 
 /// How a format stores the codes of 32 values of 16 rows.
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for tiers of x86-64 alone"))]
 pub(crate) trait Codes {
     /// Whether panels were taken apart ahead ([`expanded`](super::expanded)).
     const APART: bool = false;

@@ -107,6 +107,7 @@ impl Room {
     }
 
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for tiers of x86-64 alone"))]
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         &mut self.0
     }

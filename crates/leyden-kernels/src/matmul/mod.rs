@@ -19,6 +19,7 @@ use many::{Panels, together};
 use output::Output;
 use std::ops::Range;
 
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for tiers of x86-64 alone"))]
 pub(crate) mod expanded;
 pub(crate) mod family;
 pub(crate) mod floats;
@@ -27,6 +28,7 @@ mod gated;
 mod grouped;
 mod kept;
 pub(crate) mod many;
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for tiers of x86-64 alone"))]
 pub(crate) mod matrices;
 pub(crate) mod mixed;
 mod output;

@@ -82,6 +82,7 @@ impl Read for Pairs {
 }
 
 /// [`Pairs`] of weights that were made floats.
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for tiers of x86-64 alone"))]
 #[derive(Clone, Copy)]
 struct FloatPairs;
 
