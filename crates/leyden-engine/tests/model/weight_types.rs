@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 
 /// Tokens of a window, begin of text included. Every position counts.
 const WINDOW: usize = 256;
@@ -42,16 +43,26 @@ fn storyteller(dtype: DType) -> Storyteller {
         let t = from.require(name).unwrap();
         // Vectors, which are norms here, are F32 in every file.
         let dtype = if t.shape().len() == 2 { dtype } else { DType::F32 };
-        let (mut bytes, mut floats) = (Vec::new(), Vec::new());
-        let mut row = vec![0.0; t.cols()];
-        let mut encoded = vec![0; dtype.row_bytes(t.cols()).unwrap()];
-        for i in 0..t.rows() {
-            quant::decode_row(t.dtype(), t.row(i), &mut row);
-            quant::encode_row(dtype, &row, &mut encoded);
-            quant::decode_row(dtype, &encoded, &mut row);
-            bytes.extend_from_slice(&encoded);
-            floats.extend(row.iter().flat_map(|x| x.to_le_bytes()));
-        }
+        let (cols, encoded) = (t.cols(), dtype.row_bytes(t.cols()).unwrap());
+        let (mut bytes, mut floats) = (vec![0; t.rows() * encoded], vec![0; t.rows() * cols * 4]);
+        // Finding the best codes takes most of these tests' time, minutes of an emulator's.
+        let each = t.rows().div_ceil(thread::available_parallelism().unwrap().get());
+        let parts = bytes.chunks_mut(each * encoded).zip(floats.chunks_mut(each * cols * 4));
+        thread::scope(|scope| {
+            for (part, (bytes, floats)) in parts.enumerate() {
+                let t = &t;
+                scope.spawn(move || {
+                    let mut row = vec![0.0; cols];
+                    let rows = bytes.chunks_mut(encoded).zip(floats.chunks_mut(cols * 4));
+                    for (i, (bytes, floats)) in rows.enumerate() {
+                        quant::decode_row(t.dtype(), t.row(part * each + i), &mut row);
+                        quant::encode_row(dtype, &row, bytes);
+                        quant::decode_row(dtype, bytes, &mut row);
+                        floats.as_chunks_mut().0.iter_mut().zip(&row).for_each(|(f, x)| *f = x.to_le_bytes());
+                    }
+                });
+            }
+        });
         file.add_tensor(name, dtype, t.shape(), bytes).unwrap();
         decoded.add_tensor(name, DType::F32, t.shape(), floats).unwrap();
     }
