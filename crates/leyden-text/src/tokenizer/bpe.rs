@@ -4,6 +4,8 @@
 //! characters; then neighbours are merged, see `merges`. Words that repeat within one text are encoded once.
 
 use std::borrow::Cow;
+use std::ops::Range;
+use std::{panic, thread};
 
 use foldhash::{HashMap, HashMapExt};
 use leyden_tensor::{Metadata, StrArray};
@@ -22,6 +24,9 @@ use crate::error::{Error, ErrorKind, Quoted};
 
 const PRE: &str = "tokenizer.ggml.pre";
 const MERGES: &str = "tokenizer.ggml.merges";
+
+/// From so many merges on they are looked up by several threads: a large vocabulary takes half of a model's start.
+const MANY: usize = 1 << 14;
 
 /// Stands for a byte or a character that is no token while its word is merged.
 const NO_TOKEN: u32 = u32::MAX - 1;
@@ -62,26 +67,53 @@ fn with_rule(meta: &Metadata, file: &str, name: &str) -> Result<Box<dyn Tokenize
         Spelling::Raw { .. } => space_mark::decode,
     };
     let vocab = Vocab::new(meta, file, &texts, defaults, decode)?;
-    let mut bpe = Bpe {
-        pre,
-        byte_ids: [None; 256],
-        char_ids: HashMap::new(),
-        line_feeds: Vec::new(),
-        merges: read_merges(&fields::strings(meta, file, MERGES)?, &texts, file)?,
-        words: HashMap::new(),
+    let lines = fields::strings(meta, file, MERGES)?;
+    let read_texts = || {
+        let mut bpe = Bpe {
+            pre,
+            byte_ids: [None; 256],
+            char_ids: HashMap::new(),
+            line_feeds: Vec::new(),
+            merges: Merges::with_capacity(0),
+            words: HashMap::new(),
+        };
+        match pre.spelling {
+            Spelling::ByteLevel => bpe.read_byte_level(&texts),
+            Spelling::Raw { whole_line_feeds } => bpe.read_raw(&texts, whole_line_feeds),
+        }
+        bpe
     };
-    match pre.spelling {
-        Spelling::ByteLevel => bpe.read_byte_level(&texts),
-        Spelling::Raw { whole_line_feeds } => bpe.read_raw(&texts, whole_line_feeds),
-    }
+    let read_merges = || read_merges(&lines, &texts, file);
+    let (mut bpe, merges) =
+        if lines.len() < MANY { (read_texts(), read_merges()) } else { beside(read_texts, read_merges) };
+    bpe.merges = merges?;
     Ok(Box::new(GgufTokenizer::new(meta, file, (vocab, &texts), pre.lstrip, bpe)?))
 }
 
-/// Reads the list of merges; a line is two texts with a space between them.
+/// Reads the list of merges.
 fn read_merges(lines: &StrArray, texts: &TextIndex, file: &str) -> Result<Merges, Error> {
+    let half = lines.len() / 2;
+    let first = || find_merges(lines, 0..half, texts, file);
+    let second = || find_merges(lines, half..lines.len(), texts, file);
+    let (second, first) = if lines.len() < MANY { (second(), first()) } else { beside(second, first) };
     let mut merges = Merges::with_capacity(lines.len());
+    for (rank, (left, right, id)) in (0u32..).zip(first?.into_iter().chain(second?)) {
+        merges.insert_new(left, right, Merge { rank, id });
+    }
+    Ok(merges)
+}
+
+/// The tokens of some merges: two, and the one that they make. A line is two texts with a space between them.
+fn find_merges(
+    lines: &StrArray,
+    ranks: Range<usize>,
+    texts: &TextIndex,
+    file: &str,
+) -> Result<Vec<(u32, u32, u32)>, Error> {
+    let mut found = Vec::with_capacity(ranks.len());
     let mut joined = Vec::new();
-    for (rank, line) in (0u32..).zip(lines.iter()) {
+    for rank in ranks {
+        let line = lines.get(rank).unwrap_or_default();
         let invalid = |what: &str| {
             let line = String::from_utf8_lossy(line);
             Error::new(file, MERGES, ErrorKind::Invalid(format!("merge {rank}, {}, {what}", Quoted(&line))))
@@ -101,9 +133,20 @@ fn read_merges(lines: &StrArray, texts: &TextIndex, file: &str) -> Result<Merges
         let Some(id) = texts.get(&joined) else {
             return Err(invalid("makes a token that the vocabulary lacks"));
         };
-        merges.insert_new(left_id, right_id, Merge { rank, id });
+        found.push((left_id, right_id, id));
     }
-    Ok(merges)
+    Ok(found)
+}
+
+/// Does one thing on a thread of its own while another is done, or before it where there is no thread to be had.
+fn beside<A: Send, B>(there: impl Fn() -> A + Sync, here: impl FnOnce() -> B) -> (A, B) {
+    thread::scope(|scope| match thread::Builder::new().spawn_scoped(scope, &there) {
+        Ok(running) => {
+            let b = here();
+            (running.join().unwrap_or_else(|panic| panic::resume_unwind(panic)), b)
+        }
+        Err(_) => (there(), here()),
+    })
 }
 
 impl Bpe {
