@@ -25,7 +25,7 @@ use crate::error::{Error, ErrorKind, Quoted};
 const PRE: &str = "tokenizer.ggml.pre";
 const MERGES: &str = "tokenizer.ggml.merges";
 
-/// From so many merges on they are looked up by several threads: a large vocabulary takes half of a model's start.
+/// From so many merges on several threads look them up: of a large vocabulary they took a third of a model's start.
 const MANY: usize = 1 << 14;
 
 /// Stands for a byte or a character that is no token while its word is merged.
@@ -84,8 +84,7 @@ fn with_rule(meta: &Metadata, file: &str, name: &str) -> Result<Box<dyn Tokenize
         bpe
     };
     let read_merges = || read_merges(&lines, &texts, file);
-    let (mut bpe, merges) =
-        if lines.len() < MANY { (read_texts(), read_merges()) } else { beside(read_texts, read_merges) };
+    let (mut bpe, merges) = beside(lines.len(), read_texts, read_merges);
     bpe.merges = merges?;
     Ok(Box::new(GgufTokenizer::new(meta, file, (vocab, &texts), pre.lstrip, bpe)?))
 }
@@ -95,7 +94,7 @@ fn read_merges(lines: &StrArray, texts: &TextIndex, file: &str) -> Result<Merges
     let half = lines.len() / 2;
     let first = || find_merges(lines, 0..half, texts, file);
     let second = || find_merges(lines, half..lines.len(), texts, file);
-    let (second, first) = if lines.len() < MANY { (second(), first()) } else { beside(second, first) };
+    let (second, first) = beside(lines.len(), second, first);
     let mut merges = Merges::with_capacity(lines.len());
     for (rank, (left, right, id)) in (0u32..).zip(first?.into_iter().chain(second?)) {
         merges.insert_new(left, right, Merge { rank, id });
@@ -138,8 +137,12 @@ fn find_merges(
     Ok(found)
 }
 
-/// Does one thing on a thread of its own while another is done, or before it where there is no thread to be had.
-fn beside<A: Send, B>(there: impl Fn() -> A + Sync, here: impl FnOnce() -> B) -> (A, B) {
+/// Does one thing on a thread of its own while another is done, or before it where there are few `merges`, or no thread
+/// is to be had.
+fn beside<A: Send, B>(merges: usize, there: impl Fn() -> A + Sync, here: impl FnOnce() -> B) -> (A, B) {
+    if merges < MANY {
+        return (there(), here());
+    }
     thread::scope(|scope| match thread::Builder::new().spawn_scoped(scope, &there) {
         Ok(running) => {
             let b = here();
