@@ -13,7 +13,7 @@ const FILE_TYPE_Q8_0: u32 = 7;
 const QUANTIZATION_VERSION: u32 = 2;
 
 /// Quantises every matrix to Q8_0 and keeps vectors in F32.
-pub(crate) fn run(root: &Path) -> Result<(), String> {
+pub(crate) fn run(root: &Path, _: &[String]) -> Result<(), String> {
     let text = |e: leyden_tensor::Error| e.to_string();
     let source = Gguf::open(&root.join(FROM)).map_err(text)?;
     let mut writer = GgufWriter::new();

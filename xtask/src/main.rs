@@ -1,8 +1,10 @@
-//! Automation of this repository: `cargo xtask lint`.
+//! Automation of this repository: `cargo xtask TASK`.
 #![expect(clippy::print_stdout, reason = "a program that reports to a terminal")]
 
+mod bench;
 mod embed;
 mod lint;
+mod nightly;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,30 +13,38 @@ use std::process::ExitCode;
 struct Task {
     name: &'static str,
     help: &'static str,
-    run: fn(&Path) -> Result<(), String>,
+    run: fn(&Path, &[String]) -> Result<(), String>,
 }
 
 /// Every task, one line each.
 const TASKS: &[Task] = &[
+    Task { name: "bench-add", help: "add a run of `leyden bench --json` to bench/results", run: bench::add },
+    Task {
+        name: "bench-report",
+        help: "write docs/benchmarks.md and its chart from bench/results",
+        run: bench::report,
+    },
     Task { name: "embed", help: "make the embedded model from its F16 weights", run: embed::run },
     Task { name: "lint", help: "check the invariants of ARCHITECTURE.md", run: lint::run },
+    Task {
+        name: "nightly",
+        help: "run .ci/nightly and keep its result in .ci/nightly.json",
+        run: nightly::run,
+    },
 ];
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let task = match arguments.as_slice() {
-        [name] => TASKS.iter().find(|task| task.name == *name),
-        _ => None,
-    };
+    let task = arguments.first().and_then(|name| TASKS.iter().find(|task| task.name == *name));
     let Some(task) = task else {
-        println!("usage: cargo xtask TASK\n");
+        println!("usage: cargo xtask TASK [ARGUMENTS]\n");
         for task in TASKS {
-            println!("  {:<8} {}", task.name, task.help);
+            println!("  {:<13} {}", task.name, task.help);
         }
         return ExitCode::from(2);
     };
-    match (task.run)(&root) {
+    match (task.run)(&root, arguments.get(1..).unwrap_or_default()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             println!("{message}");

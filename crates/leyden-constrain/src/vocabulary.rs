@@ -24,7 +24,7 @@ const MOST_NODES: usize = (1 << 22) - 2;
 /// The vocabulary of one model.
 ///
 /// Its making reads every token and sorts them into tries: for 128,000 tokens about half a second of one thread, and
-/// some ten megabytes for as long as it lives; `docs/benchmarks.md` has the figures. It is shared by all requests.
+/// some ten megabytes for as long as it lives; `docs/constrained.md` has the figures. It is shared by all requests.
 pub struct Vocabulary {
     pub(crate) factory: ParserFactory,
     size: usize,

@@ -1,4 +1,4 @@
-//! What vocabularies, compiling and masks cost: figures for `docs/benchmarks.md`, which nothing depends on.
+//! What vocabularies, compiling and masks cost: figures for `docs/constrained.md`, which nothing depends on.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod shared;

@@ -226,7 +226,7 @@ fn rounded_activations_diverge_no_more_than_llama_cpps() {
 }
 
 #[test]
-#[ignore = "the table of docs/benchmarks.md: cargo test --release -p leyden-engine --test model -- --ignored --nocapture whole_text"]
+#[ignore = "the table of docs/numerics.md: cargo test --release -p leyden-engine --test model -- --ignored --nocapture whole_text"]
 fn divergence_over_the_whole_text() {
     compare(WINDOWS);
 }

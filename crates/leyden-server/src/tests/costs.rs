@@ -1,4 +1,4 @@
-//! What the choices of a step cost: figures for `docs/benchmarks.md`, which nothing depends on.
+//! What the choices of a step cost: figures for `docs/constrained.md`, which nothing depends on.
 
 use leyden_constrain::{Constraint, Grammar, Vocabulary};
 use leyden_engine::sample::{Sampler, SamplingParams, TokenSet};

@@ -95,7 +95,7 @@ fn generate(step: usize, seeds: std::ops::Range<u64>) -> Option<(Vec<Value>, usi
         }
     }
     times.sort();
-    // For docs/benchmarks.md; nothing depends on it.
+    // For docs/constrained.md; nothing depends on it.
     eprintln!(
         "{} schemas compiled: p50 {:?}, p99 {:?}",
         times.len(),
