@@ -9,6 +9,7 @@ use toktrie::InferenceCapabilities;
 
 use crate::error::{Error, ErrorKind};
 use crate::grammar::{Grammar, Limits, is_limit, plain};
+use crate::keys::Keys;
 use crate::mask::TokenMask;
 use crate::own_stack::on_own_stack;
 use crate::vocabulary::Vocabulary;
@@ -19,6 +20,8 @@ pub struct Compiled {
     matcher: Matcher,
     /// Whether marks of the model's format may stand where the grammar names them.
     marks: bool,
+    /// Whether the text is JSON, in which no key may be written twice.
+    json: bool,
     /// About what it occupies.
     bytes: usize,
 }
@@ -63,7 +66,7 @@ impl Compiled {
             Ok((matcher, automaton.map_or(0, |parser| parser.lexer_stats().num_bytes)))
         })?;
         let bytes = automaton + source_bytes * BYTES_PER_SOURCE_BYTE;
-        Ok(Compiled { vocabulary, matcher, marks: grammar.names_marks(), bytes })
+        Ok(Compiled { vocabulary, matcher, marks: grammar.names_marks(), json: grammar.is_json(), bytes })
     }
 
     /// About how many bytes it occupies, the vocabulary apart: an estimate for those who keep several.
@@ -83,6 +86,7 @@ impl Compiled {
             // Whatever answers share is behind a lock.
             matcher: self.matcher.deep_clone(),
             marks: self.marks,
+            keys: self.json.then(Keys::new),
             at_start: true,
             accepted: 0,
             ended: false,
@@ -109,7 +113,10 @@ impl Compiled {
         constraint.at_start = false;
         let taken = constraint.matcher.try_consume_tokens(&tokens);
         let taken = taken.map_err(|e| constraint.failed(&e.to_string()))?;
-        Ok((taken == tokens.len()).then_some(constraint))
+        if taken < tokens.len() || !tokens.iter().all(|token| constraint.read(*token)) {
+            return Ok(None);
+        }
+        Ok(Some(constraint))
     }
 
     /// The vocabulary it was compiled for.
@@ -126,6 +133,8 @@ pub struct Constraint {
     vocabulary: Arc<Vocabulary>,
     matcher: Matcher,
     marks: bool,
+    /// The keys that are written, where none may be written twice.
+    keys: Option<Keys>,
     /// Whether its first token begins the answer.
     at_start: bool,
     accepted: usize,
@@ -146,6 +155,7 @@ impl Clone for Constraint {
             vocabulary: Arc::clone(&self.vocabulary),
             matcher: self.matcher.deep_clone(),
             marks: self.marks,
+            keys: self.keys.clone(),
             at_start: self.at_start,
             accepted: self.accepted,
             ended: self.ended,
@@ -190,7 +200,19 @@ impl Constraint {
         if self.at_start && self.accepted == 0 {
             mask.remove(self.vocabulary.shorter_at_start());
         }
+        if let Some(keys) = &mut self.keys {
+            for id in self.vocabulary.with_quotes(keys.quotes()) {
+                if mask.contains(id) && keys.would_repeat(self.vocabulary.text(id)) {
+                    mask.remove_one(id);
+                }
+            }
+        }
         if mask.is_empty() { Err(ErrorKind::DeadEnd.into()) } else { Ok(mask) }
+    }
+
+    /// Takes note of a token's keys. Whether none of them stands in its object already.
+    fn read(&mut self, token: u32) -> bool {
+        self.keys.as_mut().is_none_or(|keys| keys.push(self.vocabulary.text(token)).is_ok())
     }
 
     /// Goes on with a token that was chosen.
@@ -210,6 +232,8 @@ impl Constraint {
             self.ended = true;
         } else {
             self.matcher.consume_token(token).map_err(|e| self.failed(&e.to_string()))?;
+            // It was asked before.
+            let _ = self.read(token);
         }
         self.accepted += 1;
         self.mask = None;
@@ -226,6 +250,11 @@ impl Constraint {
         }
         if !self.marks && self.vocabulary.marks().contains(token)
             || self.at_start && self.accepted == 0 && self.vocabulary.shorter_at_start().contains(token)
+        {
+            return Ok(false);
+        }
+        if let Some(keys) = &mut self.keys
+            && keys.would_repeat(self.vocabulary.text(token))
         {
             return Ok(false);
         }
@@ -267,6 +296,9 @@ impl Constraint {
         // The end of an answer is not known to the matcher.
         let inner = tokens - usize::from(self.ended);
         self.matcher.rollback(inner).map_err(|e| self.failed(&e.to_string()))?;
+        if let Some(keys) = &mut self.keys {
+            keys.rollback(inner);
+        }
         self.ended = false;
         self.accepted -= tokens;
         self.mask = None;

@@ -203,6 +203,15 @@ impl Grammar {
         matches!(self.source, Source::Tools(_))
     }
 
+    /// Whether the text is JSON, apart from what stands around it.
+    pub(crate) fn is_json(&self) -> bool {
+        match &self.source {
+            Source::Lark(_) => false,
+            Source::Schema(_) => true,
+            Source::Tools(tools) => tools.is_json(),
+        }
+    }
+
     /// The grammar as llguidance takes it.
     pub(crate) fn top_level(
         &self,

@@ -51,6 +51,7 @@ mod error;
 mod gbnf;
 mod grammar;
 mod guide;
+mod keys;
 mod marks;
 mod mask;
 mod own_stack;

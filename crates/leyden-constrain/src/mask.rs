@@ -36,6 +36,13 @@ impl TokenMask {
         }
     }
 
+    /// Takes out one token.
+    pub(crate) fn remove_one(&mut self, id: u32) {
+        if let Some(word) = self.words.get_mut(id as usize / 32) {
+            *word &= !(1 << (id % 32));
+        }
+    }
+
     /// The bits: token `t` is bit `t % 32` of word `t / 32`. As many words as the vocabulary needs; bits beyond it are
     /// not set.
     #[must_use]

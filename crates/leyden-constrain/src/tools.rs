@@ -1,5 +1,7 @@
 //! Grammars of tool calls: the model's own way of writing them, with the parameters' schemas enforced.
 
+use std::borrow::Cow;
+
 use leyden_text::output::{CallBody, CallSyntax};
 use serde_json::{Map, Value, json};
 
@@ -82,8 +84,8 @@ impl ToolCalls {
                 continue;
             }
             let any = json!({ "type": "object" });
-            let parameters =
-                function.get("parameters").filter(|p| !p.is_null() && **p != json!({})).unwrap_or(&any);
+            let parameters = declared(function.get("parameters"));
+            let parameters = parameters.as_ref();
             let tagged = syntax.is_some_and(|s| matches!(s.body, CallBody::Tagged { .. }));
             let strict = function.get("strict").and_then(Value::as_bool) == Some(true);
             let lowered = match lenience {
@@ -101,6 +103,11 @@ impl ToolCalls {
             return Err(wrong(String::new(), "there is no such tool"));
         }
         Ok(ToolCalls { syntax: syntax.cloned(), tools: read, extent })
+    }
+
+    /// Whether all arguments are written as one object of JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        !self.syntax.as_ref().is_some_and(|s| matches!(s.body, CallBody::Tagged { .. }))
     }
 
     /// The grammar in Lark for a vocabulary, whose marks stand for themselves.
@@ -333,6 +340,23 @@ fn object_only(parameters: &Value) -> Value {
             Value::Object(map)
         }
         other => other.clone(),
+    }
+}
+
+/// A tool's parameters. Without any that are declared there are none, as OpenAI's documentation has it.
+fn declared(parameters: Option<&Value>) -> Cow<'_, Value> {
+    let says_any = |map: &Map<String, Value>| {
+        let properties = map.get("properties").and_then(Value::as_object);
+        properties.is_none_or(|properties| !properties.is_empty())
+            || map
+                .keys()
+                .any(|key| !matches!(key.as_str(), "type" | "properties" | "required" | "title" | "$schema"))
+    };
+    let none = || Cow::Owned(json!({ "type": "object", "properties": {}, "additionalProperties": false }));
+    match parameters {
+        Some(Value::Object(map)) if map.is_empty() || !says_any(map) => none(),
+        Some(other) if !other.is_null() => Cow::Borrowed(other),
+        _ => none(),
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Vocabulary {
     mark_texts: Vec<(Vec<u8>, u32)>,
     /// Tokens that say less at the beginning of a text than elsewhere.
     shorter_at_start: TokenMask,
+    /// The number of quotes in each token that has one, most first.
+    quoted: Vec<(usize, u32)>,
 }
 
 impl fmt::Debug for Vocabulary {
@@ -87,7 +89,16 @@ impl Vocabulary {
         let mut factory = ParserFactory::new(&environment, InferenceCapabilities::default(), &slices)
             .map_err(|e| ErrorKind::Vocabulary(e.to_string()))?;
         factory.quiet();
-        Ok(Arc::new(Vocabulary { factory, size, ends, marks, mark_texts, shorter_at_start }))
+        let quotes = |word: &Vec<u8>| word.iter().filter(|byte| **byte == b'"').count();
+        let mut quoted: Vec<(usize, u32)> = words
+            .iter()
+            .enumerate()
+            .filter(|(_, word)| !word.starts_with(&[TokTrie::SPECIAL_TOKEN_MARKER]))
+            .map(|(id, word)| (quotes(word), id as u32))
+            .filter(|(quotes, _)| *quotes > 0)
+            .collect();
+        quoted.sort_by_key(|(quotes, id)| (std::cmp::Reverse(*quotes), *id));
+        Ok(Arc::new(Vocabulary { factory, size, ends, marks, mark_texts, shorter_at_start, quoted }))
     }
 
     /// The number of tokens.
@@ -156,6 +167,18 @@ impl Vocabulary {
 
     pub(crate) fn marks(&self) -> &TokenMask {
         &self.marks
+    }
+
+    /// The text of a token; nothing for a mark.
+    pub(crate) fn text(&self, id: u32) -> &[u8] {
+        let trie = self.factory.tok_env().tok_trie();
+        let bytes = if id < trie.vocab_size() as u32 { trie.token(id) } else { &[] };
+        if bytes.starts_with(&[TokTrie::SPECIAL_TOKEN_MARKER]) { &[] } else { bytes }
+    }
+
+    /// The tokens with at least so many quotes.
+    pub(crate) fn with_quotes(&self, least: usize) -> impl Iterator<Item = u32> + '_ {
+        self.quoted.iter().take_while(move |(quotes, _)| *quotes >= least).map(|(_, id)| *id)
     }
 
     pub(crate) fn shorter_at_start(&self) -> &TokenMask {

@@ -285,6 +285,33 @@ fn tool_calls_are_forced_in_the_models_own_way() {
 }
 
 #[test]
+fn a_tool_without_declared_parameters_takes_none() {
+    let named =
+        CallBody::Object { name: "name".into(), arguments: "arguments".into(), id: None, list: false };
+    let syntax = syntax(("", ""), "<tool_call>", "</tool_call>", named);
+    let call =
+        |arguments: &str| format!("<tool_call>{{\"name\": \"f\", \"arguments\": {arguments}}}</tool_call>");
+    let (none, one) = (call("{}"), call("{\"value\": \"123\"}"));
+    for tool in [
+        json!({ "name": "f" }),
+        json!({ "name": "f", "parameters": null }),
+        json!({ "name": "f", "parameters": {} }),
+        json!({ "name": "f", "parameters": { "type": "object", "properties": {}, "required": [] } }),
+        json!({ "name": "f", "strict": true, "parameters": { "type": "object", "additionalProperties": false } }),
+    ] {
+        let forced = Grammar::tools(&syntax, &json!([tool]), Some("f"), false).unwrap();
+        check(&forced, &[&none], &[&one]);
+    }
+    for parameters in [
+        json!({ "type": "object" }),
+        json!({ "type": "object", "properties": {}, "additionalProperties": { "type": "string" } }),
+    ] {
+        let tools = json!([{ "name": "f", "parameters": parameters }]);
+        check(&Grammar::tools(&syntax, &tools, Some("f"), false).unwrap(), &[&none, &one], &[]);
+    }
+}
+
+#[test]
 fn marks_of_a_call_are_the_models_tokens() {
     let tokenizer = bytes_and_words();
     let t = tokenizer.as_ref();
@@ -304,4 +331,34 @@ fn marks_of_a_call_are_the_models_tokens() {
     c.accept(id(t, "{")).unwrap();
     c.accept(id(t, "}")).unwrap();
     assert!(c.may_stop() && c.mask().unwrap().contains(id(t, "</s>")));
+}
+
+#[test]
+fn no_key_is_written_twice() {
+    let counted = schema(&json!({ "type": "object", "minProperties": 2, "maxProperties": 3,
+        "additionalProperties": { "type": "integer" } }));
+    check(
+        &counted,
+        &[r#"{"a":1,"b":2}"#, r#"{"a":1,"aa":2,"A":3}"#],
+        &[r#"{"a":1,"a":2}"#, r#"{"a":1}"#, r#"{"a":1,"b":2,"a":3}"#, r#"{"a":1,"b":1,"c":1,"d":1}"#],
+    );
+    let declared = schema(&json!({ "type": "object", "properties": { "a": { "type": "integer" } } }));
+    check(&declared, &[r#"{"a":1,"b":"x"}"#, r#"{"b":"x"}"#], &[r#"{"a":1,"a":2}"#, r#"{"a":1,"\u0061":2}"#]);
+    let nested = schema(&json!({ "type": "array", "items": { "type": "object" } }));
+    check(
+        &nested,
+        &[r#"[{"a":{"a":1}},{"a":1}]"#],
+        &[r#"[{"b":{"a":1,"a":1}}]"#, r#"[{"b":1,"c":{},"b":1}]"#],
+    );
+    check(&Grammar::json_object(), &[r#"{"a":"a","b":["a","a"]}"#], &[r#"{"a":"a","a":["a","a"]}"#]);
+    let arguments = json!([{ "name": "f", "parameters": { "type": "object" } }]);
+    let named =
+        CallBody::Object { name: "name".into(), arguments: "arguments".into(), id: None, list: false };
+    let call = syntax(("", ""), "<tool_call>", "</tool_call>", named);
+    let text = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1, \"b\": 2}}</tool_call>";
+    check(
+        &Grammar::tools(&call, &arguments, None, false).unwrap(),
+        &[text],
+        &[&text.replace("\"b\"", "\"a\"")],
+    );
 }

@@ -1,0 +1,349 @@
+//! Keys of the objects in a text of JSON, so that none is written twice.
+//!
+//! No grammar can say it: which keys are free depends on those that are written. So the text is read along, byte by byte
+//! and with escapes decoded, and a token that would complete a key of its object once more is taken out of the mask. A
+//! token completes a key only with its closing quote, so few are looked at.
+//!
+//! Everything is appended and never changed, which makes taking back cheap. That is also how a token is tried.
+
+use std::collections::HashSet;
+
+/// The keys of a text so far.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    now: State,
+    /// Every container that was opened; the first stands for the text around.
+    containers: Vec<Container>,
+    /// The decoded bytes of all keys, one after the other.
+    text: Vec<u8>,
+    /// The containers of the keys that were completed, in order.
+    completed: Vec<(u32, Box<[u8]>)>,
+    /// Before each token.
+    tokens: Vec<Point>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Container {
+    around: u32,
+    is_object: bool,
+    /// How many keys the open containers had before it.
+    keys_before: u32,
+    keys: HashSet<Box<[u8]>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    container: u32,
+    mode: Mode,
+    /// Half a character that was written as two escapes, or zero.
+    high: u16,
+    /// Where the key that is being read begins.
+    key_start: usize,
+    /// How many keys the open containers have.
+    keys: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Between strings; whether a key comes next if the container is an object.
+    Between {
+        key: bool,
+    },
+    Text {
+        key: bool,
+    },
+    /// Behind a backslash.
+    Escape {
+        key: bool,
+    },
+    /// Within the digits of `\u`.
+    Digits {
+        key: bool,
+        count: u8,
+        value: u16,
+    },
+}
+
+/// A state that can be gone back to.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    state: State,
+    containers: usize,
+    text: usize,
+    completed: usize,
+}
+
+/// A key stands in its object already.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Repeated;
+
+impl Keys {
+    /// Those of a text that begins with a value, or with what has neither quotes nor brackets.
+    pub(crate) fn new() -> Keys {
+        let between = Mode::Between { key: false };
+        Keys {
+            now: State { container: 0, mode: between, high: 0, key_start: 0, keys: 0 },
+            containers: vec![Container::default()],
+            text: Vec::new(),
+            completed: Vec::new(),
+            tokens: Vec::new(),
+        }
+    }
+
+    /// The least number of quotes in a token that could repeat a key.
+    pub(crate) fn quotes(&self) -> usize {
+        // Without a key there must be two of them in the token itself.
+        let more = if self.now.keys == 0 { 2 } else { 0 };
+        more + match self.now.mode {
+            Mode::Text { key: true } | Mode::Escape { key: true } | Mode::Digits { key: true, .. } => 1,
+            Mode::Between { .. } => 2,
+            _ => 3,
+        }
+    }
+
+    /// Whether a token of these bytes would repeat a key.
+    pub(crate) fn would_repeat(&mut self, bytes: &[u8]) -> bool {
+        let before = self.point();
+        let repeated = self.read(bytes).is_err();
+        self.back_to(before);
+        repeated
+    }
+
+    /// Goes on with a token.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Repeated> {
+        let before = self.point();
+        let read = self.read(bytes);
+        match read {
+            Ok(()) => self.tokens.push(before),
+            Err(_) => self.back_to(before),
+        }
+        read
+    }
+
+    /// Takes back the last tokens.
+    pub(crate) fn rollback(&mut self, tokens: usize) {
+        let kept = self.tokens.len().saturating_sub(tokens);
+        if let Some(point) = self.tokens.get(kept).copied() {
+            self.back_to(point);
+            self.tokens.truncate(kept);
+        }
+    }
+
+    fn point(&self) -> Point {
+        Point {
+            state: self.now,
+            containers: self.containers.len(),
+            text: self.text.len(),
+            completed: self.completed.len(),
+        }
+    }
+
+    fn back_to(&mut self, point: Point) {
+        for (container, key) in self.completed.drain(point.completed..) {
+            self.containers[container as usize].keys.remove(&key);
+        }
+        self.containers.truncate(point.containers);
+        self.text.truncate(point.text);
+        self.now = point.state;
+    }
+
+    fn read(&mut self, bytes: &[u8]) -> Result<(), Repeated> {
+        bytes.iter().try_for_each(|byte| self.step(*byte))
+    }
+
+    fn step(&mut self, byte: u8) -> Result<(), Repeated> {
+        match self.now.mode {
+            Mode::Between { key } => match byte {
+                b'{' | b'[' => {
+                    self.containers.push(Container {
+                        around: self.now.container,
+                        is_object: byte == b'{',
+                        keys_before: self.now.keys,
+                        keys: HashSet::new(),
+                    });
+                    self.now.container = self.containers.len() as u32 - 1;
+                    self.now.mode = Mode::Between { key: true };
+                }
+                b'}' | b']' if self.now.container > 0 => {
+                    let closed = &self.containers[self.now.container as usize];
+                    (self.now.container, self.now.keys) = (closed.around, closed.keys_before);
+                    self.now.mode = Mode::Between { key: false };
+                }
+                b',' => self.now.mode = Mode::Between { key: true },
+                b':' => self.now.mode = Mode::Between { key: false },
+                b'"' => {
+                    let key = key && self.containers[self.now.container as usize].is_object;
+                    self.now.mode = Mode::Text { key };
+                    self.now.key_start = self.text.len();
+                }
+                _ => {}
+            },
+            Mode::Text { key } => match byte {
+                b'"' => {
+                    self.now.mode = Mode::Between { key: false };
+                    if key {
+                        self.unpaired();
+                        return self.complete();
+                    }
+                }
+                b'\\' => self.now.mode = Mode::Escape { key },
+                byte => self.plain(key, byte),
+            },
+            Mode::Escape { key } => {
+                self.now.mode = Mode::Text { key };
+                match byte {
+                    b'u' => self.now.mode = Mode::Digits { key, count: 0, value: 0 },
+                    b'b' => self.plain(key, 8),
+                    b'f' => self.plain(key, 12),
+                    b'n' => self.plain(key, b'\n'),
+                    b'r' => self.plain(key, b'\r'),
+                    b't' => self.plain(key, b'\t'),
+                    byte => self.plain(key, byte),
+                }
+            }
+            Mode::Digits { key, count, value } => {
+                let digit = char::from(byte).to_digit(16).unwrap_or_default() as u16;
+                let value = value << 4 | digit;
+                self.now.mode = Mode::Digits { key, count: count + 1, value };
+                if count == 3 {
+                    self.now.mode = Mode::Text { key };
+                    if key {
+                        self.unit(value);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A byte of a string as it is meant.
+    fn plain(&mut self, key: bool, byte: u8) {
+        if key {
+            self.unpaired();
+            self.text.push(byte);
+        }
+    }
+
+    /// A code unit of UTF-16.
+    fn unit(&mut self, value: u16) {
+        let pair = [self.now.high, value];
+        if let Some(Ok(c)) = char::decode_utf16(pair).next()
+            && self.now.high != 0
+        {
+            self.text.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+            self.now.high = 0;
+            return;
+        }
+        self.unpaired();
+        match char::from_u32(u32::from(value)) {
+            Some(c) => self.text.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            None => self.now.high = value,
+        }
+    }
+
+    /// Half a character that its other half does not follow; written as UTF-8 would have it.
+    fn unpaired(&mut self) {
+        let high = std::mem::take(&mut self.now.high);
+        if high != 0 {
+            let six = |shift: u16| 0x80 | (high >> shift & 0x3f) as u8;
+            self.text.extend_from_slice(&[0xe0 | (high >> 12) as u8, six(6), six(0)]);
+        }
+    }
+
+    fn complete(&mut self) -> Result<(), Repeated> {
+        let key = &self.text[self.now.key_start..];
+        let keys = &mut self.containers[self.now.container as usize].keys;
+        if keys.contains(key) {
+            return Err(Repeated);
+        }
+        let key: Box<[u8]> = key.into();
+        keys.insert(key.clone());
+        self.completed.push((self.now.container, key));
+        self.now.keys += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repeats(text: &str) -> bool {
+        let whole = Keys::new().push(text.as_bytes()).is_err();
+        // However it is cut.
+        let mut keys = Keys::new();
+        let cut = text.bytes().any(|byte| {
+            let would = keys.would_repeat(&[byte]);
+            assert_eq!(keys.push(&[byte]).is_err(), would);
+            would
+        });
+        assert_eq!(whole, cut, "{text}");
+        whole
+    }
+
+    #[test]
+    fn keys_repeat_within_their_object_alone() {
+        for text in [
+            r#"{"a":1,"a":2}"#,
+            r#"{"a":{"b":1},"c":[{"a":1}], "a" : 2}"#,
+            r#"{"a":"\"}{","a":2}"#,
+            r#"[{"a":1},{"b":{"x":1, "x":2}}]"#,
+            r#"{"\u0061":1,"a":2}"#,
+            r#"{"😀":1,"\ud83d\uDE00":2}"#,
+            r#"{"\n":1,"\u000A":2}"#,
+            r#"{"\ud83d":1,"\ud83d":2}"#,
+            r#"{"":1,"":2}"#,
+            r#"{"a\"b":1,"a\u0022b":2}"#,
+        ] {
+            assert!(repeats(text), "{text}");
+        }
+        for text in [
+            r#"{"a":"a","b":"a"}"#,
+            r#"[{"a":1},{"a":2}]"#,
+            r#"{"a":{"a":{"a":["a","a"]}}}"#,
+            r#"["a","a"]"#,
+            r#""a""#,
+            r#"{"a":1,"A":2,"a ":3,"\\a":4}"#,
+            r#"{"\ud83d":1,"\ud83d\ude00":2,"\ud83da":3}"#,
+        ] {
+            assert!(!repeats(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_taken_back_was_not_written() {
+        let mut keys = Keys::new();
+        for token in ["{\"", "a\":", "{\"b\":1", "},\"", "c"] {
+            keys.push(token.as_bytes()).unwrap();
+        }
+        assert!(!keys.would_repeat(b"\":") && keys.push(b"\":1,\"a\"").is_err());
+        keys.rollback(1);
+        assert!(keys.would_repeat(b"a\"") && !keys.would_repeat(b"b\""));
+        keys.rollback(1);
+        assert!(keys.would_repeat(b",\"b\"") && !keys.would_repeat(b",\"a\""));
+        keys.rollback(2);
+        keys.push(b"a\":1,\"b\":2,\"").unwrap();
+        assert!(keys.would_repeat(b"b\""));
+        keys.rollback(2);
+        assert_eq!((keys.containers.len(), keys.completed.len(), keys.text.len()), (1, 0, 0));
+    }
+
+    #[test]
+    fn few_tokens_have_to_be_looked_at() {
+        let mut keys = Keys::new();
+        for (token, quotes) in [
+            ("{", 4),
+            ("\"", 3),
+            ("a", 3),
+            ("\"", 2),
+            (":", 2),
+            ("\"b", 3),
+            ("\",", 2),
+            ("\"x", 1),
+            ("\\u00", 1),
+        ] {
+            keys.push(token.as_bytes()).unwrap();
+            assert_eq!(keys.quotes(), quotes, "{token}");
+        }
+    }
+}
