@@ -80,21 +80,23 @@ impl Grammar {
     /// Any JSON object.
     #[must_use]
     pub fn json_object() -> Grammar {
-        Grammar { source: Source::Schema(schema::Lowered::as_is(serde_json::json!({ "type": "object" }))) }
+        let schema = schema::lower(&serde_json::json!({ "type": "object" }));
+        let schema = schema.unwrap_or_else(|e| unreachable!("any JSON object: {e}"));
+        Grammar { source: Source::Schema(schema) }
     }
 
     /// JSON that is valid after a schema.
     ///
     /// Enforced are `type`, `const`, `enum`, `anyOf`, `oneOf`, `allOf`, `$ref`; `properties`, `required`,
     /// `additionalProperties`, `patternProperties`, `minProperties`, `maxProperties`; `items`, `prefixItems`,
-    /// `additionalItems`, `minItems`, `maxItems`; `minLength`, `maxLength`, `pattern`, `format`; `minimum`, `maximum`,
-    /// `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf`; and where they can be said by these, `not`, `dependencies`
-    /// and `dependentRequired`. The formats are `date-time`, `time`, `date`, `duration`, `email`, `hostname`, `ipv4`,
-    /// `ipv6`, `uuid` and `uri` of texts, and `int32`, `int64`, `uint32` and `uint64` of integers; `date` has a 29
-    /// February in every year.
+    /// `additionalItems`, `minItems`, `maxItems`, and `uniqueItems` where the items are constants; `minLength`,
+    /// `maxLength`, `pattern`, `format`; `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf`; and
+    /// where they can be said by these, `not`, `dependencies` and `dependentRequired`. `docs/constrained.md` lists the
+    /// formats, and what is written of numbers without bounds.
     ///
-    /// Objects have their properties in the schema's order. `oneOf` needs alternatives of which no two can hold at
-    /// once; where objects only ask for different properties, each is narrowed so that it lacks one of the others'.
+    /// No object has a key twice. Objects have their properties in the schema's order. `oneOf` needs alternatives of which
+    /// no two can hold at once; where objects only ask for different properties, each is narrowed so that it lacks one of
+    /// the others'.
     /// What else a schema may say is an error, never ignored, except for annotations such as `title`, and names that
     /// no draft of the standard knows. Only references within the schema are followed.
     ///
@@ -224,24 +226,19 @@ impl Grammar {
                 TopLevelGrammar::from_lark(lark.clone())
             }
             Source::Tools(tools) => {
-                let lark = tools.to_lark(vocabulary);
-                check_length(&lark, limits.source_bytes)?;
-                TopLevelGrammar::from_lark(lark)
+                check_length(&tools.source(), limits.source_bytes)?;
+                tools.top_level(vocabulary)
             }
             Source::Schema(schema) => {
                 check_length(&schema.value.to_string(), limits.source_bytes)?;
-                TopLevelGrammar::from_json_schema(schema::with_options(&schema.value))
+                TopLevelGrammar::from_lark(schema.lark.clone())
             }
         })
     }
 
     /// An error of compiling, with the place it is about where that is known.
     pub(crate) fn refused(&self, message: &str) -> Error {
-        let message = plain(message);
-        match &self.source {
-            Source::Schema(schema) => schema::blame(schema, message).unwrap_or_else(|| classified(message)),
-            Source::Lark(_) | Source::Tools(_) => classified(message),
-        }
+        classified(plain(message))
     }
 }
 

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 use leyden_text::output::{CallBody, CallSyntax};
+use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind};
-use crate::schema::{self, Lowered};
+use crate::schema::{self, Lowered, Parameter, ParameterValue};
 use crate::vocabulary::Vocabulary;
 
 /// The most tools.
@@ -47,6 +48,8 @@ pub(crate) enum Lenience {
 struct Tool {
     name: String,
     parameters: Lowered,
+    /// They one by one, where each is written for itself.
+    tagged: Vec<Parameter>,
     /// Whether arguments may have any names and values.
     free: bool,
 }
@@ -96,8 +99,11 @@ impl ToolCalls {
                 _ => Some(enforced(parameters, &format!("{place}/parameters"), tagged)?),
             };
             let free = lowered.is_none();
-            let parameters = lowered.unwrap_or_else(|| Lowered::as_is(any.clone()));
-            read.push(Tool { name: name.to_owned(), parameters, free });
+            let (parameters, tagged) = match lowered {
+                Some(enforced) => enforced,
+                None => (schema::lower(&any)?, Vec::new()),
+            };
+            read.push(Tool { name: name.to_owned(), parameters, tagged, free });
         }
         if read.is_empty() {
             return Err(wrong(String::new(), "there is no such tool"));
@@ -110,14 +116,26 @@ impl ToolCalls {
         !self.syntax.as_ref().is_some_and(|s| matches!(s.body, CallBody::Tagged { .. }))
     }
 
-    /// The grammar in Lark for a vocabulary, whose marks stand for themselves.
-    pub(crate) fn to_lark(&self, vocabulary: &Vocabulary) -> String {
-        let mut lark = Lark { vocabulary, rules: String::from("BLANKS: /[ \\n]{1,4}/\n") };
+    /// The schemas, as far as they are enforced.
+    pub(crate) fn source(&self) -> String {
+        self.tools.iter().map(|tool| tool.parameters.value.to_string()).collect()
+    }
+
+    /// The grammar for a vocabulary, whose marks stand for themselves.
+    pub(crate) fn top_level(&self, vocabulary: &Vocabulary) -> TopLevelGrammar {
+        let rules = String::from("BLANKS: /[ \\n]{1,4}/\n");
+        let mut lark = Lark { vocabulary, rules, within: Vec::new() };
         match &self.syntax {
             Some(syntax) => self.marked(syntax, &mut lark),
             None => self.harmony(&mut lark),
         }
-        lark.rules
+        let all = GrammarWithLexer { lark_grammar: Some(lark.rules), ..GrammarWithLexer::default() };
+        let within = lark.within.into_iter().enumerate().map(|(i, grammar)| GrammarWithLexer {
+            name: Some(format!("json_{i}")),
+            lark_grammar: Some(grammar),
+            ..GrammarWithLexer::default()
+        });
+        TopLevelGrammar { grammars: std::iter::once(all).chain(within).collect(), max_tokens: None }
     }
 
     fn marked(&self, s: &CallSyntax, lark: &mut Lark<'_>) {
@@ -178,7 +196,8 @@ impl ToolCalls {
         let (mut named, mut unnamed) = (Vec::new(), Vec::new());
         for (i, tool) in self.tools.iter().enumerate() {
             let name = quoted(&tool.name);
-            lark.rule(&format!("arguments_{i}"), &tool.json());
+            let arguments = lark.json(&tool.parameters.lark);
+            lark.rule(&format!("arguments_{i}"), &arguments);
             lark.rule(&format!("body_{i}"), &format!("{kind} {message} arguments_{i} {end}"));
             named.push(format!("{name} body_{i}"));
             unnamed.push(format!("{name} {channel} \"commentary\" body_{i}"));
@@ -197,20 +216,12 @@ impl ToolCalls {
     }
 }
 
-impl Tool {
-    /// The rule of its arguments.
-    fn json(&self) -> String {
-        format!("%json {}", schema::with_options(&self.parameters.value))
-    }
-}
-
 /// What of a tool's parameters is enforced.
-fn enforced(parameters: &Value, place: &str, tagged: bool) -> Result<Lowered, Error> {
-    let lowered = schema::lower(&object_only(parameters)).map_err(|e| within(e, place))?;
-    if tagged {
-        check_tagged(&lowered.value, place)?;
-    }
-    Ok(lowered)
+fn enforced(parameters: &Value, place: &str, tagged: bool) -> Result<(Lowered, Vec<Parameter>), Error> {
+    let placed = |e| within(e, place);
+    let lowered = schema::lower(&object_only(parameters)).map_err(placed)?;
+    let tagged = if tagged { lowered.parameters().map_err(placed)? } else { Vec::new() };
+    Ok((lowered, tagged))
 }
 
 trait BodyKind {
@@ -226,6 +237,8 @@ impl BodyKind for CallSyntax {
 struct Lark<'a> {
     vocabulary: &'a Vocabulary,
     rules: String,
+    /// Grammars of JSON, with blanks of their own.
+    within: Vec<String>,
 }
 
 impl Lark<'_> {
@@ -234,6 +247,16 @@ impl Lark<'_> {
         self.rules.push_str(": ");
         self.rules.push_str(body);
         self.rules.push('\n');
+    }
+
+    /// A value in JSON after a grammar of its own.
+    fn json(&mut self, grammar: &str) -> String {
+        let known = self.within.iter().position(|known| known == grammar);
+        let at = known.unwrap_or_else(|| {
+            self.within.push(grammar.to_owned());
+            self.within.len() - 1
+        });
+        format!("@json_{at}")
     }
 
     /// A fixed text: marks of the vocabulary as such, ends of an answer and what is behind them left out.
@@ -253,7 +276,8 @@ impl Lark<'_> {
     fn body(&mut self, body: &CallBody, i: usize, tool: &Tool) -> String {
         match body {
             CallBody::Object { name, arguments, id, .. } => {
-                self.rule(&format!("arguments_{i}"), &tool.json());
+                let json = self.json(&tool.parameters.lark);
+                self.rule(&format!("arguments_{i}"), &json);
                 let key = |name: &str| Value::from(name).to_string();
                 let before = format!("{{{}: {}, {}: ", key(name), key(&tool.name), key(arguments));
                 let id = match id {
@@ -263,7 +287,8 @@ impl Lark<'_> {
                 format!("{} arguments_{i} {id}", quoted(&before))
             }
             CallBody::Named { separator, prefix, numbered, id } => {
-                self.rule(&format!("arguments_{i}"), &tool.json());
+                let json = self.json(&tool.parameters.lark);
+                self.rule(&format!("arguments_{i}"), &json);
                 let number = if *numbered { ":\" /[0-9]{1,3}/ \"" } else { "" };
                 let name = Value::from(format!("{prefix}{}", tool.name)).to_string();
                 let name = format!("{}{number}\"", &name[..name.len() - 1]);
@@ -279,41 +304,47 @@ impl Lark<'_> {
                 format!("{} {} ({one})*", quoted(&tool.name), self.text(separator))
             }
             CallBody::Tagged { separator, key_start, key_end, value_end } => {
-                let empty = Map::new();
-                let properties =
-                    tool.parameters.value.get("properties").and_then(Value::as_object).unwrap_or(&empty);
-                let required = tool.parameters.value.get("required").and_then(Value::as_array);
                 let mut parts = vec![quoted(&tool.name), self.text(separator)];
-                for (n, (key, value)) in properties.iter().enumerate() {
+                for (n, parameter) in tool.tagged.iter().enumerate() {
                     let rule = format!("value_{i}_{n}");
-                    let value = self.value(value, tool.parameters.value.get("$defs"), &rule, value_end);
+                    let value = self.value(&parameter.value, &rule, value_end);
                     self.rule(&rule, &value);
                     let (start, between) = (self.text(key_start), self.text(key_end));
-                    let one = format!("BLANKS? {start} {} {between} {rule}", quoted(key));
-                    let needed = required.is_some_and(|names| names.iter().any(|name| name == key));
-                    parts.push(if needed { one } else { format!("({one})?") });
+                    let one = format!("BLANKS? {start} {} {between} {rule}", quoted(&parameter.name));
+                    parts.push(if parameter.required { one } else { format!("({one})?") });
                 }
                 parts.join(" ")
             }
         }
     }
 
-    /// A parameter's value as text, with what ends it.
-    fn value(&mut self, schema: &Value, defs: Option<&Value>, rule: &str, end: &str) -> String {
+    /// A parameter's value, with what ends it.
+    fn value(&mut self, value: &ParameterValue, rule: &str, end: &str) -> String {
         let close = self.text(end);
-        if schema.get("type") != Some(&Value::from("string")) {
-            let mut schema = schema.clone();
-            if let (Value::Object(map), Some(defs)) = (&mut schema, defs) {
-                map.insert("$defs".into(), defs.clone());
+        match value {
+            ParameterValue::Json(grammar) => {
+                let json = self.json(grammar);
+                format!("BLANKS? {json} BLANKS? {close}")
             }
-            self.rule(&format!("{rule}_json"), &format!("%json {}", schema::with_options(&schema)));
-            return format!("BLANKS? {rule}_json BLANKS? {close}");
+            ParameterValue::Constants(texts) => {
+                let texts: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
+                format!("BLANKS? ({}) BLANKS? {close}", texts.join(" | "))
+            }
+            ParameterValue::Text(None) => self.any_text(rule, end),
+            ParameterValue::Text(Some(term)) => {
+                // A line break behind the one mark and one before the other are not part of the text.
+                let ends = format!("/(?s:.*){}(?s:.*)/", escaped(end));
+                let name = rule.to_uppercase();
+                self.rule(&format!("{name}_TEXT"), &format!("{term} & ~{ends}"));
+                self.rule(&format!("{name}_BARE"), &format!("{name}_TEXT & ~/(\\n(?s:.*)|(?s:.*)\\n)/"));
+                let mark = self.vocabulary.split_marks(end).iter().any(Result::is_err);
+                // Within one terminal there is no telling too early where the text ends.
+                let within = if mark { String::new() } else { quoted(end) };
+                let framed = format!("\"\\n\" {name}_TEXT \"\\n\" {within}");
+                self.rule(&name, &format!("{framed} | {name}_BARE {within}"));
+                if mark { format!("{name} {close}") } else { name }
+            }
         }
-        if let Some(Value::Array(values)) = schema.get("enum") {
-            let values: Vec<String> = values.iter().filter_map(Value::as_str).map(quoted).collect();
-            return format!("BLANKS? ({}) BLANKS? {close}", values.join(" | "));
-        }
-        self.any_text(rule, end)
     }
 
     /// Any text, up to what ends it.
@@ -324,6 +355,11 @@ impl Lark<'_> {
 
 fn quoted(text: &str) -> String {
     Value::from(text).to_string()
+}
+
+/// A text as a regular expression between slashes.
+fn escaped(text: &str) -> String {
+    text.chars().map(|c| format!("\\x{{{:x}}}", u32::from(c))).collect()
 }
 
 fn is_name(name: &str) -> bool {
@@ -371,23 +407,4 @@ fn within(e: Error, place: &str) -> Error {
         .into(),
         _ => e,
     }
-}
-
-/// Refuses what cannot be enforced where each argument is plain text.
-fn check_tagged(schema: &Value, place: &str) -> Result<(), Error> {
-    let what = "is not supported in this model's way of writing calls";
-    let Value::Object(map) = schema else { return Ok(()) };
-    let known = ["type", "properties", "required", "additionalProperties", "$defs"];
-    if let Some(keyword) = map.keys().find(|key| !known.contains(&key.as_str())) {
-        return Err(Error::schema(place, keyword, what));
-    }
-    for (name, property) in map.get("properties").and_then(Value::as_object).into_iter().flatten() {
-        let Value::Object(property) = property else { continue };
-        let is_text = property.get("type") == Some(&Value::from("string"));
-        let other = property.keys().find(|key| !matches!(key.as_str(), "type" | "enum"));
-        if let Some(keyword) = other.filter(|_| is_text) {
-            return Err(Error::schema(&format!("{place}/properties/{name}"), keyword, what));
-        }
-    }
-    Ok(())
 }

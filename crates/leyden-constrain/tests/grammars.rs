@@ -76,7 +76,7 @@ fn what_is_not_enforced_is_refused_by_name() {
         (json!({ "properties": { "a/b": { "if": true, "then": false } } }), "/properties/a~1b", "if"),
         (json!({ "anyOf": [{ "$ref": "http://example.com/schema.json" }] }), "/anyOf/0", "$ref"),
         (json!({ "$ref": "#/nothing" }), "", "$ref"),
-        (json!({ "items": { "type": "string", "format": "regex" } }), "/items", "format"),
+        (json!({ "items": { "type": "string", "format": "iri" } }), "/items", "format"),
         (json!({ "oneOf": [{ "type": "string" }, { "maxLength": 3 }] }), "", "oneOf"),
         (json!({ "x-guidance": { "lenient": true } }), "", "x-guidance"),
         (json!({ "type": "text" }), "", "type"),
@@ -361,4 +361,160 @@ fn no_key_is_written_twice() {
         &[text],
         &[&text.replace("\"b\"", "\"a\"")],
     );
+}
+
+#[test]
+fn texts_follow_patterns_and_formats() {
+    let text = |rest: Value| {
+        let mut schema = json!({ "type": "string" });
+        schema.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        schema
+    };
+    for (rest, good, bad) in [
+        (json!({ "pattern": "^a\"\\\\\\n$" }), vec![r#""a\"\\\n""#], vec![r#""a\"\\""#]),
+        (json!({ "pattern": "b" }), vec![r#""abc""#, r#""b""#], vec![r#""ac""#]),
+        (json!({ "pattern": "^(ab|c$)" }), vec![r#""abx""#, r#""c""#], vec![r#""cx""#]),
+        (json!({ "pattern": "^[^\"]{2}$" }), vec![r#""\\é""#], vec![r#""\"a""#]),
+        (
+            json!({ "pattern": "^(?=.*\\d)(?=.*[a-z]).{3,4}$" }),
+            vec![r#""a1b""#, r#""12ab""#],
+            vec![r#""abc""#, r#""a1""#],
+        ),
+        (
+            json!({ "pattern": "^(?!admin$)[a-z]+$" }),
+            vec![r#""admins""#, r#""a""#],
+            vec![r#""admin""#, r#""1""#],
+        ),
+        (
+            json!({ "pattern": "^[a-z]+$", "minLength": 2, "maxLength": 3 }),
+            vec![r#""abc""#],
+            vec![r#""a""#, r#""abcd""#],
+        ),
+        (json!({ "pattern": "^a", "allOf": [{ "pattern": "z$" }] }), vec![r#""abz""#], vec![r#""ab""#]),
+        (json!({ "enum": ["abc", "b"], "minLength": 2 }), vec![r#""abc""#], vec![r#""b""#]),
+        (
+            json!({ "maxLength": 2 }),
+            vec![r#""\"\\""#, r#""éé""#, r#""\u001f""#],
+            vec![r#""abc""#, r#""\u0061""#],
+        ),
+        (
+            json!({ "format": "ipv4network" }),
+            vec![r#""10.0.0.0/8""#, r#""192.168.1.1""#],
+            vec![r#""10.0.0.1/8""#],
+        ),
+        (
+            json!({ "format": "ipv6" }),
+            vec![r#""::""#, r#""1::2""#, r#""::ffff""#],
+            vec![r#""1::2::3""#, r#"":1""#],
+        ),
+        (
+            json!({ "format": "uri-reference" }),
+            vec![r#""/a/b?c#d""#, r#""http://a.b/c""#, r#""""#],
+            vec![r#""a b""#],
+        ),
+        (json!({ "format": "path" }), vec![r#""a/b c""#], vec![]),
+        (json!({ "format": "password" }), vec![r#""x""#], vec![]),
+        (json!({ "format": "date" }), vec![r#""2024-02-29""#], vec![r#""2024-02-30""#, r#""2024-13-01""#]),
+        (json!({ "format": "regex" }), vec![r#""^[a-z]+(b|c)?\\d$""#], vec![r#""(""#, r#""[""#, r#""*a""#]),
+    ] {
+        check(&schema(&text(rest)), &good, &bad);
+    }
+}
+
+#[test]
+fn properties_are_counted_and_told_apart_by_pattern() {
+    let counted = json!({ "type": "object", "properties": { "a": { "const": 1 }, "b": { "const": 2 }, "c": { "const": 3 } },
+        "additionalProperties": false, "minProperties": 1, "maxProperties": 2 });
+    check(
+        &schema(&counted),
+        &[r#"{"a":1}"#, r#"{"c":3}"#, r#"{"a":1,"c":3}"#, r#"{"b":2,"c":3}"#],
+        &["{}", r#"{"a":1,"b":2,"c":3}"#, r#"{"b":2,"a":1}"#],
+    );
+    let mixed = json!({ "type": "object", "properties": { "a": { "const": 1 } }, "required": ["b"],
+        "additionalProperties": { "type": "null" }, "minProperties": 3, "maxProperties": 4 });
+    check(
+        &schema(&mixed),
+        &[r#"{"a":1,"b":null,"x":null}"#, r#"{"b":null,"x":null,"y":null,"z":null}"#],
+        &[r#"{"a":1,"b":null}"#, r#"{"a":1,"b":null,"x":null,"y":null,"z":null}"#],
+    );
+    let patterns = json!({ "type": "object", "properties": { "x_a": { "minimum": 5 } },
+        "patternProperties": { "^x_": { "type": "integer" }, "^(k|l)$": { "type": "null" } }, "additionalProperties": false });
+    check(
+        &schema(&patterns),
+        &[r#"{"x_a":5}"#, r#"{"x_b":1,"x_c":2}"#, r#"{"k":null,"l":null}"#],
+        &[r#"{"x_a":4}"#, r#"{"x_b":null}"#, r#"{"y":1}"#, r#"{"k":null,"k":null}"#, r#"{"x_b":1,"x_b":2}"#],
+    );
+    // Members of a set of constants, as in the schema of a set of an enumeration.
+    let set = json!({ "type": "array", "uniqueItems": true, "items": { "enum": ["a", "b", 1] }, "minItems": 1, "maxItems": 2 });
+    check(&schema(&set), &[r#"["a"]"#, r#"["a","b"]"#], &["[]", r#"["a","a"]"#, r#"["c"]"#]);
+}
+
+#[test]
+fn texts_between_tags_keep_their_limits() {
+    let parameters = json!({ "type": "object", "required": ["city"], "additionalProperties": false, "properties": {
+        "city": { "type": "string", "maxLength": 5 },
+        "code": { "type": "string", "pattern": "^[A-Z]{2}$" },
+        "day": { "type": "string", "format": "date" },
+        "n": { "type": "integer", "minimum": 1, "maximum": 9 },
+        "kind": { "type": "string", "enum": ["a", "b"] },
+    } });
+    let tools = json!([{ "name": "get", "parameters": parameters }]);
+    let tagged = |separator: &str, start: &str, end: &str, close: &str| CallBody::Tagged {
+        separator: separator.into(),
+        key_start: start.into(),
+        key_end: end.into(),
+        value_end: close.into(),
+    };
+    let coder = syntax(
+        ("", ""),
+        "<tool_call>\n<function=",
+        "</function>\n</tool_call>",
+        tagged(">", "<parameter=", ">", "</parameter>"),
+    );
+    let call = |key: &str, value: &str| {
+        let city =
+            if key == "city" { String::new() } else { "<parameter=city>\nOslo\n</parameter>\n".into() };
+        format!(
+            "<tool_call>\n<function=get>\n{city}<parameter={key}>\n{value}\n</parameter>\n</function>\n</tool_call>"
+        )
+    };
+    let good = [
+        ("city", "Oslo"),
+        ("city", ""),
+        ("city", "a\"<\\b"),
+        ("code", "NO"),
+        ("day", "2024-02-01"),
+        ("n", "3"),
+        ("kind", "b"),
+    ];
+    let bad = [
+        ("city", "Bergen"),
+        ("city", "a\n\nbcd"),
+        ("code", "no"),
+        ("code", "NOR"),
+        ("day", "today"),
+        ("n", "10"),
+        ("kind", "c"),
+    ];
+    let grammar = Grammar::tools(&coder, &tools, None, false).unwrap();
+    for (key, value) in good {
+        check(&grammar, &[&call(key, value)], &[]);
+    }
+    for (key, value) in bad {
+        check(&grammar, &[], &[&call(key, value)]);
+    }
+    // As GLM writes them, without line breaks, and with marks that are tokens.
+    let body = tagged("", "<arg_key>", "</arg_key>\n<arg_value>", "<|mark|>");
+    let glm = syntax(("", ""), "<tool_call>", "</tool_call>", body);
+    let tokenizer = bytes_and_words();
+    let compiled =
+        vocabulary(tokenizer.as_ref()).compile(&Grammar::tools(&glm, &tools, None, false).unwrap()).unwrap();
+    let write = |value: &str| {
+        let mut c = compiled.start();
+        for byte in format!("<tool_call>get<arg_key>city</arg_key>\n<arg_value>{value}").bytes() {
+            c.accept(id(tokenizer.as_ref(), std::str::from_utf8(&[byte]).unwrap())).ok()?;
+        }
+        c.accept(id(tokenizer.as_ref(), "<|mark|>")).ok()
+    };
+    assert!(write("Oslo").is_some() && write("\nOslo\n").is_some() && write("Bergen").is_none());
 }

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::keywords::{EXACT, FORMATS, Shape, TYPES, integer_range};
+use super::decimal::Decimal;
+use super::formats::FORMATS;
+use super::keywords::{Shape, TYPES, integer_range};
 use crate::error::Error;
 
 /// The most digits of a divisor, zeros at either end aside.
@@ -20,10 +22,6 @@ pub(super) fn check_harmless(
     let anything =
         |value: &Value| value == &Value::Bool(true) || value.as_object().is_some_and(Map::is_empty);
     let says_nothing = match name {
-        "uniqueItems" => {
-            let at_most_one = map.get("maxItems").and_then(Value::as_u64).is_some_and(|most| most <= 1);
-            value == &Value::Bool(false) || at_most_one
-        }
         "if" => !map.contains_key("then") && !map.contains_key("else"),
         "then" | "else" => !map.contains_key("if"),
         "minContains" | "maxContains" => !map.contains_key("contains"),
@@ -53,6 +51,7 @@ pub(super) fn check_shape(name: &str, value: &Value, shape: Shape, pointer: &str
         Shape::Number | Shape::Bound if value.is_number() => check_exact(name, value, pointer),
         Shape::Number => wrong("must be a number"),
         Shape::Bound if !value.is_boolean() => wrong("must be a number"),
+        Shape::Flag if !value.is_boolean() => wrong("must be true or false"),
         Shape::Text if !value.is_string() => wrong("must be a text"),
         Shape::Text if name == "pattern" => check_pattern(name, value.as_str().unwrap_or_default(), pointer),
         Shape::Texts if !texts(value) => wrong("must be a list of texts"),
@@ -88,20 +87,14 @@ fn check_multiple(value: &Value, pointer: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses numbers that the compiler would round.
+/// Refuses numbers of more digits than are written.
 fn check_exact(name: &str, value: &Value, pointer: &str) -> Result<(), Error> {
     let mut rest = vec![value];
     while let Some(value) = rest.pop() {
         match value {
-            Value::Number(number) => {
-                let float = number.as_f64().unwrap_or(f64::INFINITY);
-                if !float.is_finite() || float.abs() > EXACT {
-                    return Err(Error::schema(
-                        pointer,
-                        name,
-                        format!("{number} is beyond the exact numbers"),
-                    ));
-                }
+            Value::Number(number) if Decimal::new(number).is_none() => {
+                let what = format!("{number} has more digits than are supported");
+                return Err(Error::schema(pointer, name, what));
             }
             Value::Array(items) => rest.extend(items),
             Value::Object(map) => rest.extend(map.values()),
@@ -111,10 +104,10 @@ fn check_exact(name: &str, value: &Value, pointer: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Enforces `format` where it applies: texts by name, integers by their range.
+/// Drops a `format` that says nothing here, and refuses one that cannot be enforced.
 pub(super) fn apply_format(out: &mut Map<String, Value>, pointer: &str) -> Result<(), Error> {
     let Some(Value::String(format)) = out.get("format").cloned() else { return Ok(()) };
-    if FORMATS.contains(&format.as_str()) {
+    if FORMATS.contains(&format.as_str()) || integer_range(&format).is_some() {
         return Ok(());
     }
     out.remove("format");
@@ -128,10 +121,5 @@ pub(super) fn apply_format(out: &mut Map<String, Value>, pointer: &str) -> Resul
         let what = format!("\"{format}\" is not supported; supported: {}", FORMATS.join(", "));
         return Err(Error::schema(pointer, "format", what));
     }
-    let Some((least, greatest)) = integer_range(&format) else { return Ok(()) };
-    let bound = |key: &str| out.get(key).and_then(Value::as_f64);
-    let (minimum, maximum) = (bound("minimum"), bound("maximum"));
-    out.insert("minimum".into(), Value::from(minimum.map_or(least, |m| m.max(least))));
-    out.insert("maximum".into(), Value::from(maximum.map_or(greatest, |m| m.min(greatest))));
     Ok(())
 }

@@ -3,6 +3,8 @@
 //! A keyword of any draft counts as meant, whichever draft the schema names: to enforce more than a draft asks for is
 //! harmless, and to leave out what an author wrote is not.
 
+use serde_json::Number;
+
 /// What is done with a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keyword {
@@ -30,6 +32,7 @@ pub(super) enum Shape {
     Number,
     /// A number, or in draft 4 a boolean beside `minimum` or `maximum`.
     Bound,
+    Flag,
     Text,
     Texts,
     /// The name of a type or a list of them.
@@ -52,6 +55,7 @@ pub(super) fn keyword(name: &str) -> Keyword {
         "pattern" | "format" => Keyword::Plain(Shape::Text),
         "required" => Keyword::Plain(Shape::Texts),
         "type" => Keyword::Plain(Shape::Types),
+        "uniqueItems" => Keyword::Plain(Shape::Flag),
         "const" => Keyword::Plain(Shape::Value),
         "enum" => Keyword::Plain(Shape::Values),
         "$ref" => Keyword::Reference,
@@ -62,7 +66,6 @@ pub(super) fn keyword(name: &str) -> Keyword {
         | "contains"
         | "minContains"
         | "maxContains"
-        | "uniqueItems"
         | "propertyNames"
         | "dependencies"
         | "dependentRequired"
@@ -82,21 +85,13 @@ pub(super) fn keyword(name: &str) -> Keyword {
 /// The types of JSON Schema.
 pub(super) const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
 
-/// The formats of strings that are enforced.
-pub(super) const FORMATS: [&str; 10] =
-    ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
-
-/// Integers beyond it are not exact in the numbers that bounds are computed with.
-pub(super) const EXACT: f64 = 9_007_199_254_740_992.0;
-
-/// The least and the greatest number of a format of integers. Of those of 64 bits it is the part that is exact: fewer
-/// numbers than the format has, and none that it has not.
-pub(super) fn integer_range(format: &str) -> Option<(f64, f64)> {
+/// The least and the greatest number of a format of integers.
+pub(super) fn integer_range(format: &str) -> Option<(Number, Number)> {
     match format {
-        "int32" => Some((f64::from(i32::MIN), f64::from(i32::MAX))),
-        "uint32" => Some((0.0, f64::from(u32::MAX))),
-        "int64" => Some((-EXACT, EXACT)),
-        "uint64" => Some((0.0, EXACT)),
+        "int32" => Some((i32::MIN.into(), i32::MAX.into())),
+        "uint32" => Some((0.into(), u32::MAX.into())),
+        "int64" => Some((i64::MIN.into(), i64::MAX.into())),
+        "uint64" => Some((0.into(), u64::MAX.into())),
         _ => None,
     }
 }

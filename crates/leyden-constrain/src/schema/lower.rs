@@ -48,7 +48,7 @@ pub(crate) fn lower(schema: &Value) -> Result<Lowered, Error> {
         }
         one_of::resolve(&mut lowered)?;
         work::check(&lowered)?;
-        Ok(Lowered { value: lowered, origins: lowering.origins })
+        Lowered::new(lowered, lowering.origins)
     })
 }
 

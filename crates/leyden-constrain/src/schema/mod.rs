@@ -1,17 +1,25 @@
 //! JSON schemas, rewritten into the part of the language that is enforced.
 
-mod blame;
 mod check;
+mod decimal;
+mod emit;
+mod formats;
 mod keywords;
 mod lower;
+mod multiples;
 mod one_of;
+mod read;
 mod rewrite;
+mod text;
+mod values;
 mod work;
 
-pub(crate) use blame::blame;
 pub(crate) use lower::lower;
 
-use serde_json::{Value, json};
+use serde_json::Value;
+
+use self::values::{Kind, Values};
+use crate::error::{Error, ErrorKind};
 
 /// What may stand between the tokens of JSON: nothing, a space, or line breaks with an indent. It is bounded, because
 /// weak models write blanks for ever where nothing stops them.
@@ -21,14 +29,37 @@ const WHITESPACE: &str = r"[ ]|\n{1,2}[ \t]{0,20}";
 #[derive(Clone, Debug)]
 pub(crate) struct Lowered {
     pub(crate) value: Value,
+    /// The grammar of what it lets through, in Lark.
+    pub(crate) lark: String,
     /// Where each definition stood.
     origins: Vec<String>,
 }
 
 impl Lowered {
-    /// A schema that needs no rewriting.
-    pub(crate) fn as_is(value: Value) -> Lowered {
-        Lowered { value, origins: Vec::new() }
+    /// A lowered schema, whose definitions stood at these places.
+    fn new(value: Value, origins: Vec<String>) -> Result<Lowered, Error> {
+        let mut lowered = Lowered { value, origins, lark: String::new() };
+        lowered.lark = lowered.to_lark().map_err(|e| lowered.placed(e))?;
+        Ok(lowered)
+    }
+
+    fn to_lark(&self) -> Result<String, Error> {
+        let mut reading = read::Reading::new(&self.value);
+        let values = reading.root()?;
+        emit::Emitting::new(&mut reading).grammar(&values)
+    }
+
+    /// An error with its place in the schema as it was given.
+    fn placed(&self, e: Error) -> Error {
+        match e.kind() {
+            ErrorKind::Schema { pointer, keyword, what } => ErrorKind::Schema {
+                pointer: self.origin(pointer),
+                keyword: keyword.clone(),
+                what: what.clone(),
+            }
+            .into(),
+            _ => e,
+        }
     }
 
     /// The place in the schema as it was given.
@@ -42,16 +73,78 @@ impl Lowered {
     }
 }
 
-/// A lowered schema with the options that llguidance reads from it.
-pub(crate) fn with_options(schema: &Value) -> Value {
-    let options = json!({ "whitespace_pattern": WHITESPACE, "coerce_one_of": false });
-    match schema {
-        Value::Object(map) => {
-            let mut map = map.clone();
-            map.insert("x-guidance".into(), options);
-            Value::Object(map)
+/// One of the parameters that are written each for itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Parameter {
+    pub(crate) name: String,
+    pub(crate) required: bool,
+    pub(crate) value: ParameterValue,
+}
+
+/// How a parameter is written.
+#[derive(Clone, Debug)]
+pub(crate) enum ParameterValue {
+    /// As JSON, after this grammar.
+    Json(String),
+    /// As one of these texts.
+    Constants(Vec<String>),
+    /// As a text that follows this term of a terminal, if there is one.
+    Text(Option<String>),
+}
+
+impl Lowered {
+    /// The parameters of a tool whose calls write each for itself, texts without quotes.
+    pub(crate) fn parameters(&self) -> Result<Vec<Parameter>, Error> {
+        self.read_parameters().map_err(|e| self.placed(e))
+    }
+
+    fn read_parameters(&self) -> Result<Vec<Parameter>, Error> {
+        let what = "is not supported in this model's way of writing calls";
+        let refused = |pointer: &str, keyword: &str| Err(Error::schema(pointer, keyword, what));
+        let mut reading = read::Reading::new(&self.value);
+        let values = reading.root()?;
+        let first =
+            |map: &Value| map.as_object().and_then(|map| map.keys().next()).cloned().unwrap_or_default();
+        let Values::Of(kinds) = &values else { return refused("", &first(&self.value)) };
+        let [Kind::Object(object)] = kinds.as_slice() else { return refused("", &first(&self.value)) };
+        for (says, keyword) in [
+            (object.least > object.required.len() as u64, "minProperties"),
+            (object.most.is_some_and(|most| most < object.properties.len() as u64), "maxProperties"),
+        ] {
+            if says {
+                return refused(&object.pointer, keyword);
+            }
         }
-        // `true` and `false`; there is no object to put options in.
-        _ => json!({ "allOf": [schema], "x-guidance": options }),
+        let undeclared =
+            object.required.iter().filter(|name| !object.properties.iter().any(|(key, _)| key == *name));
+        let names: Vec<&String> = object.properties.iter().map(|(name, _)| name).chain(undeclared).collect();
+        let mut parameters = Vec::new();
+        for name in names {
+            let required = object.required.contains(name);
+            let values = object.property(name)?;
+            // Whoever reads the call goes by the type that is said here.
+            let property = self.value.get("properties").and_then(|properties| properties.get(name));
+            let is_text = property.and_then(|property| property.get("type")) == Some(&Value::from("string"));
+            let text = match &values {
+                Values::None(_) if !required => continue,
+                Values::Of(kinds) if is_text => match kinds.as_slice() {
+                    [Kind::Text(text)] => Some(text.clone()),
+                    _ => None,
+                },
+                _ => None,
+            };
+            let value = match text {
+                Some(text) => match &text.constants {
+                    Some(constants) => ParameterValue::Constants(constants.clone()),
+                    None if text.patterns.is_empty() && text.least == 0 && text.most.is_none() => {
+                        ParameterValue::Text(None)
+                    }
+                    None => ParameterValue::Text(Some(emit::conjunction(&text, text::Writing::Plain))),
+                },
+                None => ParameterValue::Json(emit::Emitting::new(&mut reading).grammar(&values)?),
+            };
+            parameters.push(Parameter { name: name.clone(), required, value });
+        }
+        Ok(parameters)
     }
 }

@@ -7,6 +7,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::decimal::Decimal;
 use super::keywords::TYPES;
 use super::lower::ORIGIN;
 use super::rewrite::type_names;
@@ -311,10 +312,17 @@ fn same(a: &Value, b: &Value) -> bool {
 
 /// Whether every number of `a` is greater than those of `b`.
 fn above(a: &Object, b: &Object) -> bool {
-    let number = |map: &Object, key: &str| map.get(key).and_then(Value::as_f64);
+    let number = |map: &Object, key: &str| Decimal::new(map.get(key)?.as_number()?);
     let (low, low_open) = (number(a, "minimum"), number(a, "exclusiveMinimum"));
     let (high, high_open) = (number(b, "maximum"), number(b, "exclusiveMaximum"));
-    let over = |low: Option<f64>, high: Option<f64>| low.zip(high).is_some_and(|(low, high)| low > high);
-    let touches = |low: Option<f64>, high: Option<f64>| low.zip(high).is_some_and(|(low, high)| low >= high);
-    over(low, high) || touches(low, high_open) || touches(low_open, high) || touches(low_open, high_open)
+    let over = |low: &Option<Decimal>, high: &Option<Decimal>| {
+        low.as_ref().zip(high.as_ref()).is_some_and(|(l, h)| l > h)
+    };
+    let touches = |low: &Option<Decimal>, high: &Option<Decimal>| {
+        low.as_ref().zip(high.as_ref()).is_some_and(|(l, h)| l >= h)
+    };
+    over(&low, &high)
+        || touches(&low, &high_open)
+        || touches(&low_open, &high)
+        || touches(&low_open, &high_open)
 }

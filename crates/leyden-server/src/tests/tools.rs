@@ -172,7 +172,8 @@ fn calls_that_the_model_begins_follow_their_schemas() {
             chat(json!({ "max_tokens": 30, "ignore_eos": true, "logit_bias": { king.as_str(): -100 } }));
         let said = ask(&app, CHAT, free.clone()).await;
         assert_eq!(said["usage"]["completion_tokens"], 30);
-        free["tools"][0]["function"]["parameters"]["uniqueItems"] = true.into();
+        free["tools"][0]["function"]["parameters"]["if"] = json!({ "required": ["x"] });
+        free["tools"][0]["function"]["parameters"]["then"] = false.into();
         assert_eq!(ask(&app, CHAT, free.clone()).await["usage"]["completion_tokens"], 30);
         free["tools"][0]["function"]["strict"] = true.into();
         let (status, error) = post(&app, CHAT, free).await;

@@ -1,0 +1,463 @@
+//! From values to a grammar in Lark.
+//!
+//! Objects have their properties in the schema's order, and then those that are free. What is said twice is said by one
+//! rule: a rule is named by what it says.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::rc::Rc;
+
+use super::WHITESPACE;
+use super::decimal;
+use super::multiples;
+use super::read::Reading;
+use super::text::{Writing, literal, of_length};
+use super::values::{ArrayValues, Definitions, Kind, NumberValues, ObjectValues, Reason, TextValues, Values};
+use crate::error::{Error, ErrorKind};
+
+/// The longest grammar, in bytes.
+const MOST_BYTES: usize = 4 << 20;
+/// The most rules that counting the properties of one object may take.
+const MOST_COUNTED: u64 = 4_000;
+/// The most items of an array of which none comes twice.
+const MOST_UNIQUE: usize = 64;
+
+/// Makes rules of values.
+pub(super) struct Emitting<'a, 'b> {
+    reading: &'a mut Reading<'b>,
+    rules: String,
+    /// The name of each rule and terminal by what it says.
+    names: HashMap<String, String>,
+    /// The rule of each definition; `None` if it has no values.
+    definitions: HashMap<usize, Option<String>>,
+    any: bool,
+    /// Why a schema has no values.
+    why: Option<Rc<Reason>>,
+}
+
+impl<'a, 'b> Emitting<'a, 'b> {
+    pub(super) fn new(reading: &'a mut Reading<'b>) -> Emitting<'a, 'b> {
+        Emitting {
+            reading,
+            rules: String::new(),
+            names: HashMap::new(),
+            definitions: HashMap::new(),
+            any: false,
+            why: None,
+        }
+    }
+
+    /// The grammar of these values.
+    pub(super) fn grammar(mut self, values: &Values) -> Result<String, Error> {
+        let Some(start) = self.values(values)? else {
+            let why = self.why.take();
+            let why = why.unwrap_or_else(|| Reason::new("", "type", "no value is allowed"));
+            return Err(match why.keyword.as_str() {
+                "" => {
+                    ErrorKind::Schema { pointer: why.pointer.clone(), keyword: None, what: why.what.clone() }
+                        .into()
+                }
+                keyword => Error::schema(&why.pointer, keyword, why.what.as_str()),
+            });
+        };
+        let options = "%llguidance {\"ignore_once\": true}";
+        Ok(format!("{options}\n%ignore /{WHITESPACE}/\nstart: {start}\n{}", self.rules))
+    }
+
+    fn rule(&mut self, body: &str) -> Result<String, Error> {
+        self.named("r", body)
+    }
+
+    fn terminal(&mut self, body: &str) -> Result<String, Error> {
+        self.named("T", body)
+    }
+
+    fn named(&mut self, prefix: &str, body: &str) -> Result<String, Error> {
+        let key = format!("{prefix} {body}");
+        if let Some(name) = self.names.get(&key) {
+            return Ok(name.clone());
+        }
+        let name = format!("{prefix}{}", self.names.len());
+        let _ = writeln!(self.rules, "{name}: {body}");
+        if self.rules.len() > MOST_BYTES {
+            return Err(ErrorKind::TooComplex("the JSON schema makes too large a grammar".into()).into());
+        }
+        self.names.insert(key, name.clone());
+        Ok(name)
+    }
+
+    /// The rule of these values; `None` if there are none.
+    pub(super) fn values(&mut self, values: &Values) -> Result<Option<String>, Error> {
+        let kinds = match values {
+            Values::Any => return Ok(Some(self.any()?)),
+            Values::None(why) => {
+                self.why.get_or_insert_with(|| Rc::clone(why));
+                return Ok(None);
+            }
+            Values::Of(kinds) => kinds,
+        };
+        let (mut terms, mut options) = (Vec::new(), Vec::new());
+        for kind in kinds {
+            match kind {
+                Kind::Null => terms.push("\"null\"".to_owned()),
+                Kind::Boolean(None) => terms.push("\"true\" | \"false\"".to_owned()),
+                Kind::Boolean(Some(value)) => terms.push(format!("\"{value}\"")),
+                Kind::Number(number) => match self.number(number)? {
+                    Some(Number::Term(term)) => terms.push(term),
+                    Some(Number::Rule(rule)) => options.push(rule),
+                    None => {}
+                },
+                Kind::Text(text) => terms.push(self.text(text)?),
+                Kind::Array(array) => options.extend(self.array(array)?),
+                Kind::Object(object) => options.extend(self.object(object)?),
+                Kind::Reference(index) => options.extend(self.reference(*index)?),
+            }
+        }
+        if !terms.is_empty() {
+            options.push(self.terminal(&terms.join(" | "))?);
+        }
+        let mut distinct: Vec<String> = Vec::new();
+        for option in options {
+            if !distinct.contains(&option) {
+                distinct.push(option);
+            }
+        }
+        Ok(match distinct.len() {
+            0 => None,
+            1 => distinct.pop(),
+            _ => Some(self.rule(&distinct.join(" | "))?),
+        })
+    }
+
+    fn any(&mut self) -> Result<String, Error> {
+        if !self.any {
+            self.any = true;
+            let number = decimal::between(false, None, None).unwrap_or_default();
+            let text = of_length(0, None, Writing::Json);
+            let scalar = self.terminal(&format!("\"null\" | \"true\" | \"false\" | {number} | {text}"))?;
+            let key = self.terminal(&text)?;
+            let _ = writeln!(
+                self.rules,
+                "any: {scalar} | any_array | any_object\n\
+                 any_array: \"[\" (any (\",\" any)*)? \"]\"\n\
+                 any_object: \"{{\" (any_pair (\",\" any_pair)*)? \"}}\"\n\
+                 any_pair: {key} \":\" any"
+            );
+        }
+        Ok("any".to_owned())
+    }
+
+    fn reference(&mut self, index: usize) -> Result<Option<String>, Error> {
+        if let Some(known) = self.definitions.get(&index) {
+            return Ok(known.clone());
+        }
+        let name = format!("d{index}");
+        // It may refer to itself.
+        self.definitions.insert(index, Some(name.clone()));
+        let values = self.reading.values(index)?.unwrap_or(Values::Any);
+        let body = self.values(&values)?;
+        match body {
+            Some(body) => {
+                let _ = writeln!(self.rules, "{name}: {body}");
+                Ok(Some(name))
+            }
+            None => {
+                // Whatever has referred to it within itself had no values without it.
+                let _ = writeln!(self.rules, "{name}: /[^\\s\\S]/");
+                self.definitions.insert(index, None);
+                Ok(None)
+            }
+        }
+    }
+
+    fn number(&mut self, number: &NumberValues) -> Result<Option<Number>, Error> {
+        if let (Some(low), Some(high)) = (&number.low, &number.high)
+            && low == high
+            && number.divisors.is_empty()
+        {
+            let fits = !number.integer || low.at.is_whole();
+            return Ok(fits.then(|| Number::Term(format!("\"{}\"", low.at.text()))));
+        }
+        let (low, high) = (number.low.as_ref(), number.high.as_ref());
+        let Some(between) = decimal::between(number.integer, low, high) else { return Ok(None) };
+        if number.divisors.is_empty() {
+            return Ok(Some(Number::Term(between)));
+        }
+        Ok(match multiples::of(&number.divisors, number.integer, low, high) {
+            Some(multiples::Multiples::Term(term)) => Some(Number::Term(format!("(({between}) & ({term}))"))),
+            Some(multiples::Multiples::Rule(body)) => Some(Number::Rule(self.rule(&body)?)),
+            None => None,
+        })
+    }
+
+    fn text(&mut self, text: &TextValues) -> Result<String, Error> {
+        if let Some(constants) = &text.constants {
+            let all: Vec<String> = constants.iter().map(|text| literal(text, Writing::Json)).collect();
+            return Ok(all.join(" | "));
+        }
+        Ok(conjunction(text, Writing::Json))
+    }
+
+    fn array(&mut self, array: &ArrayValues) -> Result<Option<String>, Error> {
+        let (least, mut most) = (array.least, array.most);
+        if let Some(pointer) = array.unique.as_ref().filter(|_| most.is_none_or(|most| most > 1)) {
+            return self.unique(array, pointer);
+        }
+        let mut prefix = Vec::new();
+        for (i, values) in array.prefix.iter().enumerate() {
+            if most.is_some_and(|most| most <= i as u64) {
+                break;
+            }
+            match self.values(values)? {
+                Some(item) => prefix.push(item),
+                None => {
+                    most = Some(i as u64);
+                    break;
+                }
+            }
+        }
+        let count = prefix.len() as u64;
+        let item = match most {
+            Some(most) if most <= count => None,
+            _ => self.values(&array.items)?,
+        };
+        if item.is_none() {
+            most = Some(most.map_or(count, |most| most.min(count)));
+        }
+        if most.is_some_and(|most| most < least) {
+            return Ok(None);
+        }
+        let mut rest = match &item {
+            Some(item) => {
+                let (low, high) = (least.saturating_sub(count), most.map(|most| most - count));
+                if count == 0 {
+                    self.separated(item, low, high)?
+                } else {
+                    self.repeated(&format!("(\",\" {item})"), low, high)
+                }
+            }
+            None => String::new(),
+        };
+        for (i, item) in prefix.iter().enumerate().rev() {
+            let comma = if i > 0 { "\",\" " } else { "" };
+            rest = self.rule(&format!("{comma}{item} {rest}"))?;
+            if i as u64 >= least {
+                rest = format!("{rest}?");
+            }
+        }
+        Ok(Some(self.rule(&format!("\"[\" {rest} \"]\""))?))
+    }
+
+    /// An array of which no item comes twice: some of few constants, in their order.
+    fn unique(&mut self, array: &ArrayValues, pointer: &str) -> Result<Option<String>, Error> {
+        let refused = |what: &str| Error::schema(pointer, "uniqueItems", what);
+        let only = "is supported for items of a list of constants alone";
+        if !array.prefix.is_empty() {
+            return Err(refused(only));
+        }
+        let mut items = Vec::new();
+        self.constants(&array.items, &mut items).ok_or_else(|| refused(only))?;
+        items.sort();
+        items.dedup();
+        if items.len() > MOST_UNIQUE {
+            return Err(refused(&format!("is supported for at most {MOST_UNIQUE} different items")));
+        }
+        let fields: Vec<(String, bool)> = items.into_iter().map(|item| (item, false)).collect();
+        let body = self.fields(&fields, None, array.least, array.most, || {
+            refused("counts more items than are supported")
+        })?;
+        match body {
+            Some(body) => Ok(Some(self.rule(&format!("\"[\" {body} \"]\""))?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Adds all values as they are written, if they are few and simple.
+    fn constants(&mut self, values: &Values, items: &mut Vec<String>) -> Option<()> {
+        let Values::Of(kinds) = values else { return None };
+        for kind in kinds {
+            match kind {
+                Kind::Null => items.push("\"null\"".into()),
+                Kind::Boolean(value) => {
+                    let both =
+                        [true, false].into_iter().filter(|one| value.is_none_or(|value| value == *one));
+                    items.extend(both.map(|value| format!("\"{value}\"")));
+                }
+                Kind::Text(TextValues { constants: Some(texts), .. }) => {
+                    items.extend(texts.iter().map(|text| literal(text, Writing::Json)));
+                }
+                Kind::Number(NumberValues { low: Some(low), high: Some(high), divisors, .. })
+                    if low == high && divisors.is_empty() =>
+                {
+                    items.push(format!("\"{}\"", low.at.text()));
+                }
+                Kind::Reference(index) if !self.definitions.contains_key(index) => {
+                    let values = self.reading.values(*index).ok()??;
+                    self.constants(&values, items)?;
+                }
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+
+    fn object(&mut self, object: &ObjectValues) -> Result<Option<String>, Error> {
+        let mut fields = Vec::new();
+        let mut taken = Vec::new();
+        let undeclared =
+            object.required.iter().filter(|name| !object.properties.iter().any(|(key, _)| key == *name));
+        let names = object.properties.iter().map(|(name, _)| name).chain(undeclared);
+        for name in names {
+            let values = object.property(name)?;
+            let required = object.required.contains(name);
+            let key = literal(name, Writing::Json);
+            taken.push(key.clone());
+            match self.values(&values)? {
+                Some(value) => fields.push((self.rule(&format!("{key} \":\" {value}"))?, required)),
+                None if required => return Ok(None),
+                None => {}
+            }
+        }
+        let free = self.free(object, taken)?;
+        let too_many = || {
+            let keyword = if object.least > 0 { "minProperties" } else { "maxProperties" };
+            Error::schema(&object.pointer, keyword, "counts more optional properties than are supported")
+        };
+        match self.fields(&fields, free.as_deref(), object.least, object.most, too_many)? {
+            Some(body) => Ok(Some(self.rule(&format!("\"{{\" {body} \"}}\""))?)),
+            None => {
+                self.why.get_or_insert_with(|| {
+                    let keyword = if object.least > 0 { "minProperties" } else { "maxProperties" };
+                    Reason::new(&object.pointer, keyword, "no object has as many properties")
+                });
+                Ok(None)
+            }
+        }
+    }
+
+    /// The rule of a property whose name is not declared.
+    fn free(&mut self, object: &ObjectValues, taken: Vec<String>) -> Result<Option<String>, Error> {
+        let not = |names: &[String]| match names {
+            [] => String::new(),
+            names => format!(" & ~({})", names.join(" | ")),
+        };
+        let mut options = Vec::new();
+        let mut patterns = Vec::new();
+        for (pattern, values) in &object.patterns {
+            let terms = pattern.pattern.terms(Writing::Json).join(" & ");
+            patterns.push(self.terminal(&terms)?);
+            if let Some(value) = self.values(values)? {
+                let key = self.terminal(&format!("{}{}", patterns[patterns.len() - 1], not(&taken)))?;
+                options.push(format!("{key} \":\" {value}"));
+            }
+        }
+        if let Some(value) = self.values(&object.additional)? {
+            let others: Vec<String> = taken.into_iter().chain(patterns).collect();
+            let key = self.terminal(&format!("{}{}", of_length(0, None, Writing::Json), not(&others)))?;
+            options.push(format!("{key} \":\" {value}"));
+        }
+        if options.is_empty() { Ok(None) } else { self.rule(&options.join(" | ")).map(Some) }
+    }
+
+    /// What stands between the brackets: fields in their order, and then those that may come as often as is left.
+    fn fields(
+        &mut self,
+        fields: &[(String, bool)],
+        free: Option<&str>,
+        least: u64,
+        most: Option<u64>,
+        too_many: impl Fn() -> Error,
+    ) -> Result<Option<String>, Error> {
+        let needed = fields.iter().filter(|(_, required)| *required).count() as u64;
+        let optional = fields.len() as u64 - needed;
+        if most.is_some_and(|most| most < needed) || free.is_none() && least > fields.len() as u64 {
+            return Ok(None);
+        }
+        let least = least.saturating_sub(needed);
+        let most = most.map(|most| most - needed).filter(|most| free.is_some() || *most < optional);
+        let states = if optional > 0 { most.unwrap_or(least) } else { 0 };
+        if states.saturating_mul(fields.len() as u64) > MOST_COUNTED {
+            return Err(too_many());
+        }
+        // What follows from each field on, by whether there is something before it and how many optional ones are.
+        let count = states as usize + 1;
+        let mut ends = [Vec::new(), Vec::new()];
+        for taken in 0..count as u64 {
+            let (low, high) = (least.saturating_sub(taken), most.map(|most| most - taken));
+            ends[0].push(match free {
+                Some(free) => Some(self.separated(free, low, high)?),
+                None => (low == 0).then(String::new),
+            });
+            ends[1].push(match free {
+                Some(free) => Some(self.repeated(&format!("(\",\" {free})"), low, high)),
+                None => (low == 0).then(String::new),
+            });
+        }
+        for (field, required) in fields.iter().rev() {
+            let mut before = [vec![None; count], vec![None; count]];
+            for (prefixed, before) in before.iter_mut().enumerate() {
+                let comma = if prefixed == 1 { "\",\" " } else { "" };
+                for taken in 0..count {
+                    // Enough were taken, or as many as there may be.
+                    let full = most.is_some_and(|most| taken as u64 >= most);
+                    let next = if *required { taken } else { (taken + 1).min(count - 1) };
+                    let with = if *required || !full { ends[1][next].clone() } else { None };
+                    let with = with.map(|rest| format!("{comma}{field} {rest}"));
+                    let without = if *required { None } else { ends[prefixed][taken].clone() };
+                    before[taken] = match (with, without) {
+                        (Some(with), Some(without)) if without.is_empty() => Some(self.rule(&with)? + "?"),
+                        (Some(_), Some(without)) if prefixed == 1 && most.is_none() && least == 0 => {
+                            // The rest is the same either way, and so is written once.
+                            let one = self.rule(&format!("{comma}{field}"))?;
+                            Some(self.rule(&format!("{one}? {without}"))?)
+                        }
+                        (Some(with), Some(without)) => Some(self.rule(&format!("{with} | {without}"))?),
+                        (Some(only), None) | (None, Some(only)) => Some(self.rule(&only)?),
+                        (None, None) => None,
+                    };
+                }
+            }
+            ends = before;
+        }
+        Ok(ends[0][0].clone())
+    }
+
+    /// So many items with commas between them.
+    fn separated(&mut self, item: &str, least: u64, most: Option<u64>) -> Result<String, Error> {
+        if most == Some(0) {
+            return Ok(String::new());
+        }
+        let more =
+            self.repeated(&format!("(\",\" {item})"), least.saturating_sub(1), most.map(|most| most - 1));
+        let some = self.rule(&format!("{item} {more}"))?;
+        Ok(if least == 0 { format!("{some}?") } else { some })
+    }
+
+    fn repeated(&self, one: &str, least: u64, most: Option<u64>) -> String {
+        const MOST: u64 = i32::MAX as u64 - 1;
+        match (least, most) {
+            (0, None) => format!("{one}*"),
+            (1, None) => format!("{one} {one}*"),
+            (least, None) => format!("{one}{{{0},{0}}} {one}*", least.min(MOST)),
+            (_, Some(0)) => String::new(),
+            (least, Some(most)) => format!("{one}{{{},{}}}", least.min(MOST), most.min(MOST)),
+        }
+    }
+}
+
+enum Number {
+    Term(String),
+    Rule(String),
+}
+
+/// The terminal of a text that is no constant.
+pub(super) fn conjunction(text: &TextValues, writing: Writing) -> String {
+    let mut terms: Vec<String> = text.patterns.iter().flat_map(|pattern| pattern.terms(writing)).collect();
+    if terms.is_empty() || text.least > 0 || text.most.is_some() {
+        terms.push(of_length(text.least, text.most, writing));
+    }
+    match terms.as_slice() {
+        [one] => one.clone(),
+        _ => format!("({})", terms.join(" & ")),
+    }
+}
