@@ -10,6 +10,7 @@ mod health;
 mod metrics;
 mod models;
 mod openapi;
+mod page;
 mod tokenize;
 mod version;
 
@@ -71,6 +72,10 @@ routes! {
     metrics::answer describe GET "/metrics" METRICS, false;
     version::answer describe GET "/version" Access::AnyKey, false;
     openapi::answer describe GET "/openapi.json" Access::AnyKey, false;
+    page::page describe_page GET "/" Access::Open, false;
+    page::page describe_docs GET "/docs" Access::Open, false;
+    page::script describe_script GET "/assets/app.js" Access::Open, false;
+    page::style describe_style GET "/assets/app.css" Access::Open, false;
 }
 
 /// A route and what stands in the place of its variable.
@@ -141,7 +146,7 @@ mod tests {
     /// Whoever adds an endpoint says here, too, who may use it.
     #[test]
     fn every_route_has_the_access_that_it_should_have() {
-        let open = ["/health", "/health/live"];
+        let open = ["/health", "/health/live", "/", "/docs", "/assets/app.js", "/assets/app.css"];
         let any_key = ["/version", "/openapi.json"];
         for route in ROUTES {
             let wanted = match route.path {

@@ -92,3 +92,24 @@ fn health_follows_the_server() {
         assert_eq!(get(&app, "/version").await.0, 200);
     });
 }
+
+#[test]
+fn the_page_is_whole_and_asks_nobody_else() {
+    run(async {
+        let app = app();
+        for path in ["/", "/docs"] {
+            let (status, page) = get(&app, path).await;
+            assert_eq!(status, 200);
+            // Every file that the page names is served.
+            let names = page.split(['"', '\'']).filter_map(|part| part.strip_prefix("./"));
+            let mut files = 0;
+            for name in names {
+                let (status, text) = get(&app, &format!("/{name}")).await;
+                assert_eq!((status.as_u16(), text.is_empty()), (200, false), "{name}");
+                files += 1;
+            }
+            assert_eq!(files, 2, "program and style");
+            assert!(!page.contains("https://"), "{page}");
+        }
+    });
+}

@@ -1,0 +1,67 @@
+//! The web page: chat at `/`, the interface's description at `/docs`, and their files.
+//!
+//! `web/` of the repository has its source; what `npm run build` makes of it is embedded here, so the page needs no
+//! other server and no network.
+
+use crate::app::{App, Call};
+use crate::body::Reply;
+use crate::error::ApiError;
+use crate::openapi::operation;
+use hyper::Response;
+use hyper::body::Bytes;
+use hyper::header::{self, HeaderValue};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+static PAGE: &[u8] = include_bytes!("../../web/index.html");
+static SCRIPT: &[u8] = include_bytes!("../../web/assets/app.js");
+static STYLE: &[u8] = include_bytes!("../../web/assets/app.css");
+
+/// The page connects to its server alone, and no other site can show it in a frame.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+pub(super) async fn page(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    Ok(file(PAGE, "text/html; charset=utf-8"))
+}
+
+pub(super) async fn script(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    Ok(file(SCRIPT, "text/javascript; charset=utf-8"))
+}
+
+pub(super) async fn style(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    Ok(file(STYLE, "text/css; charset=utf-8"))
+}
+
+fn file(bytes: &'static [u8], kind: &'static str) -> Response<Reply> {
+    let mut response = Response::new(Reply::whole(Bytes::from_static(bytes)));
+    let headers = response.headers_mut();
+    // Names stay the same from version to version.
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response
+}
+
+pub(super) fn describe_page(_: &App) -> Value {
+    described("page", "The web page: chat and the server's state", "text/html")
+}
+
+pub(super) fn describe_docs(_: &App) -> Value {
+    described("docs", "The web page that shows this document", "text/html")
+}
+
+pub(super) fn describe_script(_: &App) -> Value {
+    described("pageScript", "The page's program", "text/javascript")
+}
+
+pub(super) fn describe_style(_: &App) -> Value {
+    described("pageStyle", "The page's style sheet", "text/css")
+}
+
+fn described(name: &str, summary: &str, kind: &str) -> Value {
+    let mut it = operation(name, summary, None, &json!({}));
+    it["responses"]["200"]["content"] = json!({ kind: { "schema": { "type": "string" } } });
+    it
+}
