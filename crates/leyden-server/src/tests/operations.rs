@@ -105,7 +105,7 @@ fn the_page_is_whole_and_asks_nobody_else() {
             let mut files = 0;
             for name in names {
                 let (status, text) = get(&app, &format!("/{name}")).await;
-                assert_eq!((status.as_u16(), text.is_empty()), (200, false), "{name}");
+                assert_eq!((status, text.is_empty()), (200, false), "{name}");
                 files += 1;
             }
             assert_eq!(files, 2, "program and style");
