@@ -42,6 +42,8 @@ static NUMBERS: &[NumberField] = &[
     NumberField { name: "typical_p", range: TINY..=1.0, set: |p, x| p.typical = x },
     NumberField { name: "top_n_sigma", range: -1.0..=1000.0, set: |p, x| p.top_n_sigma = x },
     NumberField { name: "repeat_penalty", range: 0.01..=100.0, set: |p, x| p.penalties.repeat = x },
+    // vLLM's name of it.
+    NumberField { name: "repetition_penalty", range: 0.01..=100.0, set: |p, x| p.penalties.repeat = x },
     NumberField { name: "xtc_probability", range: 0.0..=1.0, set: |p, x| p.xtc.probability = x },
     NumberField { name: "xtc_threshold", range: 0.0..=1.0, set: |p, x| p.xtc.threshold = x },
     NumberField { name: "dynatemp_range", range: 0.0..=100.0, set: |p, x| p.dynamic_temperature.range = x },
@@ -73,6 +75,8 @@ static SIZES: &[SizeField] = &[
 /// Takes the fields.
 pub(crate) fn read(body: &mut Fields, model: &Served, limits: &Limits) -> Result<Sampling, ApiError> {
     let mut params = model.sampling.clone();
+    // As with OpenAI and vLLM, penalties see all of a text, if the request does not say how much.
+    params.penalties.window = usize::MAX;
     for field in NUMBERS {
         if let Some(x) = body.number(field.name, field.range.clone())? {
             (field.set)(&mut params, x);
@@ -180,7 +184,7 @@ impl Sampling {
         }
         let mut sampler =
             Sampler::new(params, choice as u64, model.tier, model.vocabulary).map_err(|e| engine(&e))?;
-        sampler.accept(prompt);
+        sampler.accept_prompt(prompt);
         Ok(sampler)
     }
 

@@ -55,6 +55,8 @@ struct Context<'a> {
     vocabulary: usize,
     /// The sequence so far.
     history: &'a [u32],
+    /// How many of these tokens are the prompt's.
+    prompt: usize,
     tally: &'a mut Tally,
     random: Random,
 }
@@ -69,6 +71,8 @@ pub struct Sampler {
     tier: Tier,
     vocabulary: usize,
     history: Vec<u32>,
+    /// How many tokens of the history are the prompt's.
+    prompt: usize,
     tally: Tally,
     bounds: mirostat::Bounds,
     candidates: Candidates,
@@ -88,13 +92,20 @@ impl Sampler {
             tier,
             vocabulary,
             history: Vec::new(),
+            prompt: 0,
             tally: Tally::default(),
             bounds: mirostat::Bounds::default(),
             candidates: Candidates::default(),
         })
     }
 
-    /// Tells the sampler of tokens in the sequence: the prompt's, then each chosen one.
+    /// Tells the sampler of the prompt, before any chosen token. What counts generated tokens alone leaves it out.
+    pub fn accept_prompt(&mut self, tokens: &[u32]) {
+        self.history.extend_from_slice(tokens);
+        self.prompt = self.history.len();
+    }
+
+    /// Tells the sampler of chosen tokens, in order.
     pub fn accept(&mut self, tokens: &[u32]) {
         self.history.extend_from_slice(tokens);
     }
@@ -187,8 +198,8 @@ impl Sampler {
             let what = "every token is forbidden".to_owned();
             return Err(ErrorKind::Parameter { name: "logit_bias", what }.into());
         }
-        let (tier, vocabulary, history) = (self.tier, self.vocabulary, &self.history);
-        let mut at = Context { tier, vocabulary, history, tally: &mut self.tally, random };
+        let (tier, vocabulary, history, prompt) = (self.tier, self.vocabulary, &self.history, self.prompt);
+        let mut at = Context { tier, vocabulary, history, prompt, tally: &mut self.tally, random };
         for step in &self.steps {
             c.settle();
             (step.step().apply)(p, c, &mut at);

@@ -90,6 +90,39 @@ fn penalties_follow_their_definitions() {
     let got = left(p, &[2, 0, 0, 1, 1], &[4.0, -1.0, 1.0, 1.0]);
     assert_eq!(got, items(&[4.0 / 2.0 - 1.0, -2.0 - 1.0, 1.0, 1.0]));
     assert_eq!(left(Penalties { window: 0, ..p }, &[0, 1], &[1.0; 2]), items(&[1.0; 2]));
+    // All of them, where the window is as large as can be.
+    assert_eq!(
+        left(Penalties { window: usize::MAX, ..p }, &[0; 9], &[8.0]),
+        items(&[4.0 - 9.0 * 0.25 - 0.5])
+    );
+}
+
+#[test]
+fn penalties_have_the_scopes_of_vllm() {
+    let left = |penalties, window, prompt: &[u32], generated: &[u32]| -> Vec<f32> {
+        let penalties = Penalties { window, ..penalties };
+        let mut s = sampler(SamplingParams { penalties, ..open() }, 4);
+        s.accept_prompt(prompt);
+        generated.iter().for_each(|id| s.accept(&[*id]));
+        s.run(&[1.0; 4], None, prompt.len() + generated.len()).unwrap();
+        s.candidates.items().iter().map(|i| i.logit).collect()
+    };
+    let neutral = Penalties::default();
+    let presence = Penalties { presence: 0.5, ..neutral };
+    let frequency = Penalties { frequency: 0.25, ..neutral };
+    let repeat = Penalties { repeat: 2.0, ..neutral };
+    for window in [64, usize::MAX] {
+        assert_eq!(left(presence, window, &[0, 1], &[1, 2, 2]), [1.0, 0.5, 0.5, 1.0]);
+        assert_eq!(left(frequency, window, &[0, 0, 1], &[1, 2, 2]), [1.0, 0.75, 0.5, 1.0]);
+        assert_eq!(left(repeat, window, &[0, 1], &[1, 2, 2]), [0.5, 0.5, 0.5, 1.0]);
+        assert_eq!(left(presence, window, &[0, 1, 2], &[]), [1.0; 4]);
+        let both = Penalties { repeat: 2.0, presence: 0.5, ..neutral };
+        assert_eq!(left(both, window, &[0], &[1]), [0.5, 0.0, 1.0, 1.0]);
+    }
+    // A window that ends within the prompt, and one within the answer.
+    assert_eq!(left(repeat, 3, &[0, 1], &[2, 2]), [1.0, 0.5, 0.5, 1.0]);
+    assert_eq!(left(frequency, 1, &[0], &[1, 2]), [1.0, 1.0, 0.75, 1.0]);
+    assert_eq!(left(frequency, 9, &[0], &[1, 2]), [1.0, 0.75, 0.75, 1.0]);
 }
 
 #[test]
