@@ -31,6 +31,8 @@ pub struct StopMatcher {
     /// The end of the text that may be the beginning of a stop string.
     held: String,
     stopped: bool,
+    /// Whether the stop string itself is part of the text.
+    included: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -45,7 +47,20 @@ impl StopMatcher {
     /// A matcher for these strings, of which any ends the text. Empty strings are ignored.
     pub fn new(stops: &[String]) -> Self {
         let stops = stops.iter().filter(|stop| !stop.is_empty()).map(|stop| Automaton::new(stop.as_bytes()));
-        StopMatcher { stops: stops.collect(), held: String::new(), stopped: false }
+        StopMatcher { stops: stops.collect(), held: String::new(), stopped: false, included: false }
+    }
+
+    /// The same, which leaves the stop string in the text.
+    #[must_use]
+    pub fn with_stop_included(mut self, included: bool) -> Self {
+        self.included = included;
+        self
+    }
+
+    /// Whether there are no stop strings.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.stops.is_empty()
     }
 
     /// Takes the next piece of the text. After a stop string was found, everything is ignored.
@@ -64,7 +79,7 @@ impl StopMatcher {
             }
             if let Some(len) = found {
                 self.stopped = true;
-                self.held.truncate(before + i + 1 - len);
+                self.held.truncate(before + i + 1 - if self.included { 0 } else { len });
                 return StopEvent { text: std::mem::take(&mut self.held), stopped: true };
             }
         }
@@ -161,6 +176,14 @@ mod tests {
         assert_eq!(matcher.push("abc"), StopEvent { text: "a".into(), stopped: true });
         assert_eq!(matcher.push("more"), StopEvent { text: String::new(), stopped: true });
         assert_eq!(matcher.finish(), "");
+    }
+
+    #[test]
+    fn the_stop_string_can_be_part_of_the_text() {
+        let mut matcher = StopMatcher::new(&["bé".into()]).with_stop_included(true);
+        assert_eq!(matcher.push("ab"), StopEvent { text: "a".into(), stopped: false });
+        assert_eq!(matcher.push("éc"), StopEvent { text: "bé".into(), stopped: true });
+        assert_eq!(matcher.push("more"), StopEvent { text: String::new(), stopped: true });
     }
 
     #[test]

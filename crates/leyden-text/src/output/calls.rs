@@ -77,27 +77,24 @@ impl CallSyntax {
         texts.into_iter().map(String::as_str).collect()
     }
 
+    /// Whether a call has an id, which then has nine letters and digits.
+    #[must_use]
+    pub fn has_ids(&self) -> bool {
+        matches!(&self.body, CallBody::Object { id: Some(_), .. } | CallBody::Named { id: Some(_), .. })
+    }
+
     /// Whether a call has no mark before it.
     pub(super) fn is_bare(&self) -> bool {
         self.start.is_empty() && self.section.0.is_empty()
     }
 }
 
-/// A call that was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Call {
-    pub(super) id: Option<String>,
-    pub(super) name: String,
-    /// A JSON object; of an unfinished call, its beginning.
-    pub(super) arguments: String,
-}
-
 /// What reading came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     More,
-    /// These calls, which end before this byte.
-    Done(Vec<Call>, usize),
+    /// All calls are whole, and end before this byte.
+    Done(usize),
     /// No call after all; so much of the text has been looked at.
     Failed(usize),
 }
@@ -118,10 +115,12 @@ pub(super) struct Reader {
     pub(super) value_end: Literal,
     /// Only a known tool makes a call.
     pub(super) known_only: bool,
+    /// Whether line breaks stand around values that are not JSON.
+    pub(super) framed: bool,
 }
 
 impl Reader {
-    pub(super) fn new(syntax: &CallSyntax) -> Reader {
+    pub(super) fn new(syntax: &CallSyntax, framed: bool) -> Reader {
         let empty = Literal::default;
         let (separator, id, key_start, key_end, value_end) = match &syntax.body {
             CallBody::Object { .. } => (empty(), empty(), empty(), empty(), empty()),
@@ -152,6 +151,7 @@ impl Reader {
             key_end,
             value_end,
             known_only: syntax.is_bare(),
+            framed,
         }
     }
 }

@@ -45,7 +45,9 @@ pub(super) fn detect(template: &ChatTemplate) -> OutputFormat {
         reasoning: reasoning.map(|(open, close)| ((*open).to_owned(), (*close).to_owned())),
         ..OutputFormat::default()
     };
-    format.calls = calls(template, &format);
+    if let Some((calls, framed)) = calls(template, &format) {
+        (format.calls, format.framed) = (Some(calls), framed);
+    }
     format
 }
 
@@ -86,7 +88,8 @@ struct Turn {
     end: String,
 }
 
-fn calls(template: &ChatTemplate, format: &OutputFormat) -> Option<CallSyntax> {
+/// How calls are written, and whether line breaks stand around values that are not JSON.
+fn calls(template: &ChatTemplate, format: &OutputFormat) -> Option<(CallSyntax, bool)> {
     let plain = render(template, &conversation(0, false, false))?;
     let said = plain.rfind(CONTENT)?;
     let (head, tail) = (&plain[..said], &plain[said + CONTENT.len()..]);
@@ -103,20 +106,30 @@ fn calls(template: &ChatTemplate, format: &OutputFormat) -> Option<CallSyntax> {
         let Some(one) = turn(1) else { continue };
         let two = turn(2).filter(|two| two.text.contains(NAMES[1]));
         if let Some(mut found) = syntax(&one, two.as_ref())
-            && reads(format, &found, &one, two.as_ref())
+            && reads(format, &found, is_framed(&one), &one, two.as_ref())
         {
             // Taught beside the bare object, for calls of built-in tools.
             let taught = found.is_bare() && template.source().contains(PYTHON_TAG);
             found.other_start = taught.then(|| PYTHON_TAG.to_owned());
-            return Some(found);
+            return Some((found, is_framed(&one)));
         }
     }
     None
 }
 
+/// Whether line breaks stand before and behind the values of a call.
+fn is_framed(turn: &Turn) -> bool {
+    marked(&turn.text, 0, 0).is_some_and(|call| {
+        call.values
+            .iter()
+            .all(|(from, to)| call.text[..*from].ends_with('\n') && call.text[*to..].starts_with('\n'))
+    })
+}
+
 /// Whether the syntax reads the calls back that it was found in.
-fn reads(format: &OutputFormat, syntax: &CallSyntax, one: &Turn, two: Option<&Turn>) -> bool {
-    let format = OutputFormat { calls: Some(syntax.clone()), reasoning: None, harmony: format.harmony };
+fn reads(format: &OutputFormat, syntax: &CallSyntax, framed: bool, one: &Turn, two: Option<&Turn>) -> bool {
+    let format =
+        OutputFormat { calls: Some(syntax.clone()), reasoning: None, harmony: format.harmony, framed };
     let read = |turn: &Turn, calls: usize| {
         let mut parser = format.parser("", Some(&tools()));
         let mut events = parser.push(turn.text.strip_suffix(turn.end.as_str()).unwrap_or(&turn.text));
@@ -126,13 +139,14 @@ fn reads(format: &OutputFormat, syntax: &CallSyntax, one: &Turn, two: Option<&Tu
             let started = events.iter().any(
                 |e| matches!(e, OutputEvent::ToolCallStart { index, name, .. } if *index == i && name == NAMES[i]),
             );
-            let arguments = events.iter().find_map(|e| match e {
-                OutputEvent::ToolCallArguments { index, fragment } if *index == i => Some(fragment),
+            let fragments = events.iter().filter_map(|e| match e {
+                OutputEvent::ToolCallArguments { index, fragment } if *index == i => Some(fragment.as_str()),
                 _ => None,
             });
+            let arguments: String = fragments.collect();
             started
                 && events.contains(&OutputEvent::ToolCallEnd { index: i })
-                && arguments.and_then(|text| serde_json::from_str::<Json>(text).ok()) == Some(wanted)
+                && serde_json::from_str::<Json>(&arguments).ok() == Some(wanted)
         })
     };
     read(one, 1) && two.is_none_or(|two| read(two, 2))

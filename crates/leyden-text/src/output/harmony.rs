@@ -2,9 +2,11 @@
 //! recipient, and a body. The channel `analysis` is reasoning, `final` is content, and a message to `functions.x` calls
 //! `x`.
 
-use super::calls::{Call, MOST_CALL_BYTES};
+use super::calls::MOST_CALL_BYTES;
+use super::json_scan::{JsonScan, Scanned};
 use super::literal::beginning;
 use super::parser::Part;
+use super::tools::is_object;
 
 const START: &str = "<|start|>";
 const CHANNEL: &str = "<|channel|>";
@@ -31,6 +33,8 @@ enum Body {
     Content,
     /// To this tool.
     Call(String),
+    /// Behind the arguments of a call.
+    Behind,
 }
 
 /// The parser of such an answer.
@@ -39,17 +43,31 @@ pub(super) struct Harmony {
     state: State,
     pending: String,
     tools: bool,
+    /// The arguments of the call that has begun, so far, and their scan.
+    call: Option<(String, JsonScan)>,
+    /// Bytes of text that were pushed.
+    pushed: usize,
 }
 
 impl Harmony {
     pub(super) fn new(prompt: &str, tools: bool) -> Harmony {
         let state = begun(prompt).map_or(State::Header, |header| State::Body(kind(header, tools)));
-        Harmony { state, pending: String::new(), tools }
+        Harmony { state, pending: String::new(), tools, call: None, pushed: 0 }
     }
 
     pub(super) fn run(&mut self, text: &str, done: bool, parts: &mut Vec<Part>) {
+        self.pushed += text.len();
         self.pending.push_str(text);
         while self.step(done, parts) {}
+    }
+
+    pub(super) fn pending(&self) -> &str {
+        &self.pending
+    }
+
+    /// Whether text that comes next is content.
+    pub(super) fn in_content(&self) -> bool {
+        matches!(self.state, State::Body(Body::Content))
     }
 
     fn step(&mut self, done: bool, parts: &mut Vec<Part>) -> bool {
@@ -87,23 +105,10 @@ impl Harmony {
 
     fn body(&mut self, body: &Body, done: bool, parts: &mut Vec<Part>) -> bool {
         let end = ENDS.iter().filter_map(|end| Some((self.pending.find(end)?, *end))).min();
-        if let Body::Call(name) = body {
-            if end.is_none() && !done && self.pending.len() <= MOST_CALL_BYTES {
-                return false;
-            }
-            let most = self.pending.floor_char_boundary(MOST_CALL_BYTES);
-            let (at, whole) = match end {
-                Some((at, _)) if at <= most => (at, true),
-                _ if self.pending.len() > most => {
-                    self.state = State::Body(Body::Content);
-                    return true;
-                }
-                _ => (self.pending.len(), false),
-            };
-            let text: String = self.pending.drain(..at).collect();
-            parts.push(call(name, &text, whole));
-            self.after(end.map(|(_, mark)| mark));
-            return end.is_some();
+        match body {
+            Body::Call(name) => return self.call(name, end, done, parts),
+            Body::Behind => return self.behind(end, done),
+            Body::Reasoning | Body::Content => {}
         }
         let (at, found) = match end {
             Some((at, _)) => (at, true),
@@ -114,11 +119,101 @@ impl Harmony {
             }
         };
         let text: String = self.pending.drain(..at).collect();
-        parts.push(if *body == Body::Reasoning { Part::Reasoning(text) } else { Part::Content(text) });
+        let content_end = self.pushed - self.pending.len();
+        let is_reasoning = *body == Body::Reasoning;
+        parts.push(if is_reasoning { Part::Reasoning(text) } else { Part::Content(text, content_end) });
         if found {
             self.after(end.map(|(_, mark)| mark));
         }
         found
+    }
+
+    /// A call's arguments, given out as they come. What begins as no object is content.
+    fn call(
+        &mut self,
+        name: &str,
+        end: Option<(usize, &'static str)>,
+        done: bool,
+        parts: &mut Vec<Part>,
+    ) -> bool {
+        let begins = || Part::CallBegins { id: None, name: name.to_owned() };
+        let (arguments, scan) = match &mut self.call {
+            Some(call) => call,
+            None => {
+                let blanks = self.pending.len() - self.pending.trim_start().len();
+                let rest = &self.pending[blanks..];
+                match (rest.is_empty(), end) {
+                    (false, _) if rest.starts_with('{') => {}
+                    (true, _) if !done => return false,
+                    // The end of the answer cut the arguments off.
+                    (true, _) => {
+                        parts.extend([begins(), Part::Unfinished]);
+                        self.pending.clear();
+                        return false;
+                    }
+                    (false, Some((at, mark))) if at == blanks => {
+                        parts.extend([begins(), Part::Arguments("{}".to_owned()), Part::CallEnds]);
+                        self.pending.drain(..at);
+                        self.after(Some(mark));
+                        return true;
+                    }
+                    (false, None) if !done && is_mark_begun(rest) => return false,
+                    (false, _) => {
+                        self.state = State::Body(Body::Content);
+                        return true;
+                    }
+                }
+                self.pending.drain(..blanks);
+                parts.push(begins());
+                self.call.insert((String::new(), JsonScan::default()))
+            }
+        };
+        let scanned = scan.scan(&self.pending, 0);
+        let to = match scanned {
+            Scanned::More => self.pending.len(),
+            Scanned::End(at) | Scanned::Wrong(at) => at,
+        };
+        let text: String = self.pending.drain(..to).collect();
+        arguments.push_str(&text);
+        let too_long = arguments.len() > MOST_CALL_BYTES;
+        let whole = matches!(scanned, Scanned::End(_)) && is_object(arguments);
+        if !text.is_empty() {
+            parts.push(Part::Arguments(text));
+        }
+        match scanned {
+            Scanned::More if !done && !too_long => return false,
+            Scanned::More | Scanned::Wrong(_) => {
+                parts.push(Part::Unfinished);
+                // A mark that ends the body broke the arguments off.
+                self.state = State::Body(Body::Behind);
+            }
+            Scanned::End(_) => {
+                parts.push(if whole { Part::CallEnds } else { Part::Unfinished });
+                self.state = State::Body(Body::Behind);
+            }
+        }
+        self.call = None;
+        true
+    }
+
+    /// Behind arguments, where only the mark that ends the body may come; what else there is is content.
+    fn behind(&mut self, end: Option<(usize, &'static str)>, done: bool) -> bool {
+        let blanks = self.pending.len() - self.pending.trim_start().len();
+        let rest = &self.pending[blanks..];
+        match end {
+            Some((at, mark)) if at == blanks => {
+                self.pending.drain(..at);
+                self.after(Some(mark));
+                return true;
+            }
+            _ if rest.is_empty() && done => self.pending.clear(),
+            _ if rest.is_empty() || !done && is_mark_begun(rest) => {}
+            _ => {
+                self.state = State::Body(Body::Content);
+                return true;
+            }
+        }
+        false
     }
 
     /// Behind a body: the mark that ended it goes, if it is not the beginning of a header.
@@ -197,15 +292,7 @@ fn kind(header: &str, tools: bool) -> Body {
     if channel.as_deref() == Some("analysis") { Body::Reasoning } else { Body::Content }
 }
 
-fn call(name: &str, text: &str, whole: bool) -> Part {
-    let trimmed = text.trim();
-    let call = |arguments: &str| Call { id: None, name: name.to_owned(), arguments: arguments.to_owned() };
-    match serde_json::from_str::<serde_json::Value>(trimmed) {
-        Ok(value) if value.is_object() => Part::Call(call(trimmed)),
-        _ if trimmed.is_empty() && whole => Part::Call(call("{}")),
-        Err(_) if !whole && (trimmed.is_empty() || trimmed.starts_with('{')) => {
-            Part::Unfinished(call(trimmed))
-        }
-        _ => Part::Content(text.to_owned()),
-    }
+/// Whether a text may be the beginning of a mark that ends a body.
+fn is_mark_begun(text: &str) -> bool {
+    ENDS.iter().any(|end| end.starts_with(text))
 }

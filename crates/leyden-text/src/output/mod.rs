@@ -4,11 +4,14 @@
 //!   known calls and reads off what stands around them, so that formats need no names here; only harmony, whose answers
 //!   are messages themselves, is known as such.
 //! * [`CallWatch`] says when a call opens, for those who choose the tokens behind that.
+//! * [`AnswerParts`] does all of it for an answer whose tokens arrive, with stop texts in its content.
 //! * [`OutputParser`] turns text that arrives in pieces into [`OutputEvent`]s. The events, joined, are the same however
 //!   the text is cut.
 //!
-//! Text that only looks like a call is content and never lost. A call is reported when it is whole, so its arguments are
-//! JSON; one that the end of the answer cuts off is reported as [unfinished](OutputEvent::ToolCallUnfinished).
+//! Text that only looks like a call is content and never lost. A call is reported as soon as it is certain: its name,
+//! then its arguments as they are written, in JSON whatever the format writes. One that the end of the answer cuts off, or
+//! that breaks the format's rules, is reported as [unfinished](OutputEvent::ToolCallUnfinished). Behind the mark that
+//! opens calls, what the end cuts off before the name of a tool is known is nothing at all: neither a call nor content.
 //!
 //! # Special tokens
 //!
@@ -22,13 +25,16 @@ mod detect;
 mod harmony;
 mod json_scan;
 mod literal;
+mod object;
 mod parser;
+mod parts;
 mod reading;
 mod tools;
 mod watch;
 
 pub use calls::{CallBody, CallSyntax};
 pub use parser::OutputParser;
+pub use parts::{AnswerParts, PartsEvent};
 pub use watch::{CallWatch, Opening};
 
 use crate::template::ChatTemplate;
@@ -63,7 +69,8 @@ pub enum OutputEvent {
         /// The number of the call.
         index: usize,
     },
-    /// The answer ended within the call; its arguments are the beginning of a JSON object, or nothing.
+    /// The answer ended within the call, or the call broke off; its arguments are the beginning of a JSON object, or
+    /// nothing.
     ToolCallUnfinished {
         /// The number of the call.
         index: usize,
@@ -98,6 +105,8 @@ pub struct OutputFormat {
     reasoning: Option<(String, String)>,
     calls: Option<CallSyntax>,
     harmony: bool,
+    /// Whether line breaks stand around the values of calls that are not JSON.
+    framed: bool,
 }
 
 impl OutputFormat {

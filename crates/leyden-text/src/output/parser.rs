@@ -1,8 +1,9 @@
 //! The parser of one answer.
 
 use serde_json::Value as Json;
+use std::ops::Range;
 
-use super::calls::{Call, Progress, Reader};
+use super::calls::{Progress, Reader};
 use super::harmony::Harmony;
 use super::literal::{Literal, Match, beginning};
 use super::reading::Reading;
@@ -14,11 +15,23 @@ const MOST_BLANKS: usize = 256;
 
 /// Tells the parts of one answer apart.
 ///
-/// It holds back what may become a mark, blanks before a call, and a call until it is whole; at most a mebibyte.
+/// It holds back what may become a mark, blanks before a call, and a call until it is certain to be one; at most a
+/// mebibyte.
 #[derive(Clone, Debug)]
 pub struct OutputParser {
     kind: Kind,
     index: usize,
+    /// Bytes of text that were pushed.
+    pushed: usize,
+    /// Which of them are content, as far as that is decided and not taken.
+    spans: Vec<Range<usize>>,
+}
+
+impl Default for OutputParser {
+    /// One for which all text is content.
+    fn default() -> OutputParser {
+        OutputFormat::plain().parser("", None)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -43,6 +56,10 @@ struct Marked {
     at_start: bool,
     /// Whether calls may follow without a beginning of their own.
     in_section: bool,
+    /// Whether the answer consists of calls, so that the beginning of one is no content.
+    required: bool,
+    /// Bytes of text that were pushed.
+    pushed: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -66,22 +83,26 @@ enum State {
 #[derive(Clone, Debug)]
 pub(super) enum Part {
     Reasoning(String),
-    Content(String),
-    Call(Call),
-    Unfinished(Call),
+    /// And where it ends in the answer's text.
+    Content(String, usize),
+    CallBegins {
+        id: Option<String>,
+        name: String,
+    },
+    Arguments(String),
+    CallEnds,
+    Unfinished,
 }
 
 impl OutputParser {
     pub(super) fn new(format: &OutputFormat, prompt: &str, tools: Option<&Json>) -> OutputParser {
         let tools = Tools::new(tools);
         if format.harmony {
-            return OutputParser {
-                kind: Kind::Harmony(Box::new(Harmony::new(prompt, !tools.is_empty()))),
-                index: 0,
-            };
+            let kind = Kind::Harmony(Box::new(Harmony::new(prompt, !tools.is_empty())));
+            return OutputParser { kind, index: 0, pushed: 0, spans: Vec::new() };
         }
         let calls = format.calls.as_ref().filter(|_| !tools.is_empty()).map(|syntax| {
-            let reader = Reader::new(syntax);
+            let reader = Reader::new(syntax, format.framed);
             let section = (Literal::new(&syntax.section.0), Literal::new(&syntax.section.1));
             let mut triggers: Vec<String> = section.0.words().first().cloned().into_iter().collect();
             triggers.extend(reader.start.words().iter().take(2).cloned());
@@ -101,8 +122,20 @@ impl OutputParser {
             skip_blanks: reasoning,
             at_start: true,
             in_section: false,
+            required: false,
+            pushed: 0,
         };
-        OutputParser { kind: Kind::Marked(Box::new(marked)), index: 0 }
+        OutputParser { kind: Kind::Marked(Box::new(marked)), index: 0, pushed: 0, spans: Vec::new() }
+    }
+
+    /// The same for an answer that consists of calls, as a grammar can make it: what the end cuts off of a mark or of the
+    /// name of a tool is no content then.
+    #[must_use]
+    pub fn with_call_required(mut self) -> OutputParser {
+        if let Kind::Marked(marked) = &mut self.kind {
+            marked.required = true;
+        }
+        self
     }
 
     /// Takes the next piece of the answer's text.
@@ -117,8 +150,10 @@ impl OutputParser {
 
     fn run(&mut self, text: &str, done: bool) -> Vec<OutputEvent> {
         let mut parts = Vec::new();
+        self.pushed += text.len();
         match &mut self.kind {
             Kind::Marked(marked) => {
+                marked.pushed += text.len();
                 marked.pending.push_str(text);
                 while marked.step(done, &mut parts) {}
             }
@@ -132,25 +167,73 @@ impl OutputParser {
     }
 
     fn report(&mut self, part: Part, events: &mut Vec<OutputEvent>) {
-        let (call, whole) = match part {
-            Part::Reasoning(text) if text.is_empty() => return,
-            Part::Content(text) if text.is_empty() => return,
-            Part::Reasoning(text) => return events.push(OutputEvent::Reasoning(text)),
-            Part::Content(text) => return events.push(OutputEvent::Content(text)),
-            Part::Call(call) => (call, true),
-            Part::Unfinished(call) => (call, false),
-        };
         let index = self.index;
-        self.index += 1;
-        events.push(OutputEvent::ToolCallStart { index, id: call.id, name: call.name });
-        if !call.arguments.is_empty() {
-            events.push(OutputEvent::ToolCallArguments { index, fragment: call.arguments });
+        match part {
+            Part::Reasoning(text) if text.is_empty() => {}
+            Part::Reasoning(text) => events.push(OutputEvent::Reasoning(text)),
+            Part::Content(text, _) if text.is_empty() => {}
+            Part::Content(text, end) => {
+                let span = end - text.len()..end;
+                match self.spans.last_mut().filter(|last| last.end == span.start) {
+                    Some(last) => last.end = span.end,
+                    None => self.spans.push(span),
+                }
+                events.push(OutputEvent::Content(text));
+            }
+            Part::CallBegins { id, name } => events.push(OutputEvent::ToolCallStart { index, id, name }),
+            Part::Arguments(fragment) => events.push(OutputEvent::ToolCallArguments { index, fragment }),
+            Part::CallEnds => {
+                self.index += 1;
+                events.push(OutputEvent::ToolCallEnd { index });
+            }
+            Part::Unfinished => {
+                self.index += 1;
+                events.push(OutputEvent::ToolCallUnfinished { index });
+            }
         }
-        events.push(if whole {
-            OutputEvent::ToolCallEnd { index }
-        } else {
-            OutputEvent::ToolCallUnfinished { index }
-        });
+    }
+
+    /// How many bytes of the text have been decided on.
+    pub(super) fn decided(&self) -> usize {
+        let pending = match &self.kind {
+            Kind::Marked(marked) => &marked.pending,
+            Kind::Harmony(harmony) => harmony.pending(),
+        };
+        self.pushed - pending.len()
+    }
+
+    /// Which bytes of the text are content, ascending, as far as that has been decided.
+    pub(super) fn spans(&self) -> &[Range<usize>] {
+        &self.spans
+    }
+
+    /// Forgets the content before a place.
+    pub(super) fn forget_spans(&mut self, before: usize) {
+        let gone = self.spans.partition_point(|span| span.end <= before);
+        self.spans.drain(..gone);
+    }
+
+    /// Blanks that are content unless a call follows.
+    pub(super) fn waiting_blanks(&self) -> &str {
+        match &self.kind {
+            Kind::Marked(m)
+                if matches!(m.state, State::Text)
+                    && !m.skip_blanks
+                    && !m.at_start
+                    && m.pending.trim_ascii().is_empty() =>
+            {
+                &m.pending
+            }
+            _ => "",
+        }
+    }
+
+    /// Whether text that comes next, as far as that is known, is content.
+    pub(super) fn in_content(&self) -> bool {
+        match &self.kind {
+            Kind::Marked(marked) => matches!(marked.state, State::Text),
+            Kind::Harmony(harmony) => harmony.in_content(),
+        }
     }
 }
 
@@ -200,7 +283,9 @@ impl Marked {
             return false;
         }
         let blanks = self.pending.len() - self.pending.trim_ascii_start().len();
-        self.at_start = self.at_start && blanks <= MOST_BLANKS;
+        // Blanks wait only for what may follow them.
+        let may_open = self.open.is_some() || self.calls.is_some();
+        self.at_start = self.at_start && may_open && blanks <= MOST_BLANKS;
         if self.at_start {
             let rest = &self.pending[blanks..];
             if let Some(open) = &self.open {
@@ -221,7 +306,7 @@ impl Marked {
         let Some(calls) = &self.calls else {
             self.at_start = false;
             let text = std::mem::take(&mut self.pending);
-            parts.push(Part::Content(text));
+            self.say(text, parts);
             return false;
         };
         let rest = &self.pending[blanks..];
@@ -251,7 +336,7 @@ impl Marked {
         let first = calls.triggers.iter().filter_map(|word| self.pending.find(word.as_str())).min();
         let (end, found) = match first {
             Some(at) => (at, true),
-            None if done => (self.pending.len(), false),
+            None if done && !self.required => (self.pending.len(), false),
             None => {
                 let held = calls.triggers.iter().map(|word| beginning(&self.pending, 0, word)).max();
                 (self.pending.len() - held.unwrap_or(0), false)
@@ -262,10 +347,12 @@ impl Marked {
         let text = self.take(out);
         self.at_start = self.at_start && text.trim_ascii().is_empty();
         self.in_section = self.in_section && text.is_empty();
-        parts.push(Part::Content(text));
+        self.say(text, parts);
         if found {
             let before = self.take(end - out);
             self.state = State::Call(Box::new(Reading::new()), before);
+        } else if done {
+            self.pending.clear();
         }
         found
     }
@@ -275,36 +362,43 @@ impl Marked {
         let (Some(calls), State::Call(reading, before)) = (&self.calls, &mut self.state) else {
             return false;
         };
-        match reading.advance(&self.pending, &calls.reader, &self.tools, done) {
+        match reading.advance(&self.pending, &calls.reader, &self.tools, done, parts) {
             Progress::More if !done => return false,
             Progress::More => {
-                let unfinished = reading.unfinished(&self.pending, &calls.reader, &self.tools);
-                let known = |part: &Part| match part {
-                    Part::Call(call) | Part::Unfinished(call) => !calls.bare || self.tools.has(&call.name),
-                    Part::Reasoning(_) | Part::Content(_) => true,
-                };
+                reading.cut(&self.pending, &calls.reader, &self.tools, parts);
+                // What has a mark was to become a call.
+                let is_bare = calls.bare && self.pending.starts_with(['{', '[']);
+                let is_call = reading.told().is_some() || self.in_section || !is_bare || self.required;
                 let text = std::mem::take(before) + &std::mem::take(&mut self.pending);
-                if unfinished.is_empty() || !unfinished.iter().all(known) {
-                    parts.push(Part::Content(text));
-                } else {
-                    parts.extend(unfinished);
-                }
                 self.state = State::Text;
+                if !is_call {
+                    self.say(text, parts);
+                }
             }
-            Progress::Done(read, end) => {
+            Progress::Done(end) => {
                 self.pending.drain(..end);
-                parts.extend(read.into_iter().map(Part::Call));
                 (self.state, self.skip_blanks, self.at_start) = (State::Text, true, false);
                 self.in_section = has_section;
             }
             Progress::Failed(at) => {
-                let text = std::mem::take(before) + &self.pending[..at];
+                if reading.is_open() {
+                    parts.push(Part::Unfinished);
+                }
+                let text = match reading.told() {
+                    None => std::mem::take(before) + &self.pending[..at],
+                    Some(told) => self.pending[told.min(at)..at].to_owned(),
+                };
                 self.pending.drain(..at);
                 (self.state, self.at_start, self.in_section) = (State::Text, false, false);
-                parts.push(Part::Content(text));
+                self.say(text, parts);
             }
         }
         true
+    }
+
+    /// Gives out content, which ends where what is pending begins.
+    fn say(&self, text: String, parts: &mut Vec<Part>) {
+        parts.push(Part::Content(text, self.pushed - self.pending.len()));
     }
 }
 

@@ -1,21 +1,24 @@
-//! The reading of one call.
+//! The reading of calls as they are written.
+//!
+//! A call is given out as soon as it is certain to be one: its name when that is known, and its arguments, as JSON, as
+//! they become known. Until then the text can still turn out to be content; afterwards it cannot, and what does not go on
+//! as a call should is [broken off](Reading::is_open).
 
 use serde_json::Value as Json;
-use serde_json::value::RawValue;
-use std::collections::HashMap;
 
-use super::calls::{Call, CallBody, MOST_CALL_BYTES, Progress, Reader};
-use super::json_scan::{JsonScan, Scanned};
+use super::calls::{CallBody, MOST_CALL_BYTES, Progress, Reader};
+use super::json_scan::{JsonScan, Scanned, Step};
 use super::literal::{Found, Literal, Match};
+use super::object::{Object, Read};
 use super::parser::Part;
-use super::tools::{Tools, is_begun, unclosed_string};
+use super::tools::{Tools, is_object, unclosed_string, unfinished_value, without_quotes};
 
 /// The longest name of a tool or parameter, in bytes.
 const MOST_NAME_BYTES: usize = 256;
 /// The most parameters of a call that are not JSON.
 const MOST_PARAMETERS: usize = 1024;
 
-/// The reading of one call, from the text before it.
+/// The reading of one call, or of a list of them, from the text before it.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
     stage: Stage,
@@ -23,23 +26,39 @@ pub(super) struct Reading {
     at: usize,
     /// Where the current part begins.
     from: usize,
-    call: Call,
-    /// The parameters so far of a call that is not JSON, each as a member of a JSON object, and the key of the next. What
-    /// the model said twice stands there twice, as in the formats whose calls are JSON.
-    members: Vec<String>,
+    /// Up to here the text has been given out as calls.
+    told: usize,
+    /// Whether the beginning of a call has been given out, and not its end.
+    open: bool,
+    /// Whether any call has been given out.
+    any: bool,
+    id: Option<String>,
+    name: String,
+    /// How many parameters of a call that is not JSON there were, and the name of the last.
+    parameters: usize,
     key: String,
+    /// Whether anything of a parameter that is a text has been given out.
+    begun: bool,
     scan: JsonScan,
+    object: Object,
+    in_list: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Start,
+    /// Before an object, or the list of them.
+    Objects,
     Object,
+    /// Behind an object of a list.
+    Behind,
     Name,
     Arguments,
     KeyOrEnd,
     Key,
     Value,
+    /// Behind all that makes a call.
+    End,
 }
 
 impl Reading {
@@ -48,39 +67,93 @@ impl Reading {
             stage: Stage::Start,
             at: 0,
             from: 0,
-            call: Call { id: None, name: String::new(), arguments: String::new() },
-            members: Vec::new(),
+            told: 0,
+            open: false,
+            any: false,
+            id: None,
+            name: String::new(),
+            parameters: 0,
             key: String::new(),
+            begun: false,
             scan: JsonScan::default(),
+            object: Object::default(),
+            in_list: false,
         }
     }
 
+    /// Whether a call has been begun that is not whole.
+    pub(super) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Up to where the text has been given out as calls; `None` if no call has been.
+    pub(super) fn told(&self) -> Option<usize> {
+        self.any.then_some(self.told)
+    }
+
     /// Goes on. `text` begins where the call does and has grown since; `done` says that it will not grow any more.
-    pub(super) fn advance(&mut self, text: &str, reader: &Reader, tools: &Tools, done: bool) -> Progress {
+    pub(super) fn advance(
+        &mut self,
+        text: &str,
+        reader: &Reader,
+        tools: &Tools,
+        done: bool,
+        parts: &mut Vec<Part>,
+    ) -> Progress {
         let most = text.floor_char_boundary(MOST_CALL_BYTES);
-        match self.advance_unbounded(text, reader, tools, done) {
+        let progress = self.advance_within(&text[..most], reader, tools, done && text.len() <= most, parts);
+        match progress {
             Progress::More if text.len() > most => Progress::Failed(most),
-            Progress::Done(_, end) if end > most => Progress::Failed(most),
             progress => progress,
         }
     }
 
-    fn advance_unbounded(&mut self, text: &str, reader: &Reader, tools: &Tools, done: bool) -> Progress {
+    fn advance_within(
+        &mut self,
+        text: &str,
+        reader: &Reader,
+        tools: &Tools,
+        done: bool,
+        parts: &mut Vec<Part>,
+    ) -> Progress {
         loop {
             let next = match self.stage {
                 Stage::Start => self.start(text, reader),
-                Stage::Object => self.object(text, reader, tools, done),
-                Stage::Name => self.name(text, reader),
-                Stage::Arguments => self.arguments(text, reader, done),
-                Stage::KeyOrEnd => self.key_or_end(text, reader, done),
-                Stage::Key => self.key(text, reader),
-                Stage::Value => self.value(text, reader, tools),
+                Stage::Objects => self.objects(text),
+                Stage::Object => self.object(text, reader, tools, parts),
+                Stage::Behind => self.behind(text),
+                Stage::Name => self.name(text, reader, tools, parts),
+                Stage::Arguments => self.arguments(text, parts),
+                Stage::KeyOrEnd => self.key_or_end(text, reader, done, parts),
+                Stage::Key => self.key(text, reader, parts),
+                Stage::Value => self.value(text, reader, tools, parts),
+                Stage::End => self.end(text, reader, done),
             };
             match next {
                 Next::Stage(stage) => self.stage = stage,
                 Next::Out(progress) => return progress,
             }
         }
+    }
+
+    /// Gives out the beginning of the call.
+    fn begin(&mut self, parts: &mut Vec<Part>) {
+        (self.open, self.any) = (true, true);
+        parts.push(Part::CallBegins { id: self.id.take(), name: self.name.clone() });
+    }
+
+    fn tell(&mut self, arguments: impl Into<String>, told: usize, parts: &mut Vec<Part>) {
+        let arguments = arguments.into();
+        self.told = told;
+        if !arguments.is_empty() {
+            parts.push(Part::Arguments(arguments));
+        }
+    }
+
+    /// Gives out the end of the call, whose text ends at `told`.
+    fn close(&mut self, whole: bool, told: usize, parts: &mut Vec<Part>) {
+        (self.open, self.told) = (false, told);
+        parts.push(if whole { Part::CallEnds } else { Part::Unfinished });
     }
 
     fn start(&mut self, text: &str, reader: &Reader) -> Next {
@@ -96,43 +169,107 @@ impl Reading {
             Match::Yes(end) => {
                 (self.at, self.from) = (end, end);
                 let is_object = matches!(reader.body, CallBody::Object { .. });
-                Next::Stage(if is_object { Stage::Object } else { Stage::Name })
+                Next::Stage(if is_object { Stage::Objects } else { Stage::Name })
             }
             Match::Partly => Next::more(),
             Match::No => Next::failed(text, 0),
         }
     }
 
-    /// Where the JSON value ends that begins at `from`, or what to do as long as it has no end.
-    fn value_end(&mut self, text: &str) -> Result<usize, Next> {
-        match self.scan.scan(text, self.at) {
-            Scanned::End(end) => {
-                // The scan stands behind the value; a second visit must find it there again.
-                (self.at, self.scan) = (self.from, JsonScan::default());
-                Ok(end)
+    fn objects(&mut self, text: &str) -> Next {
+        let rest = text[self.at..].trim_ascii_start();
+        self.at = text.len() - rest.len();
+        match rest.bytes().next() {
+            None => Next::more(),
+            Some(b'[') if !self.in_list => {
+                (self.in_list, self.at) = (true, self.at + 1);
+                Next::Stage(Stage::Objects)
             }
-            Scanned::More => {
-                self.at = text.len();
-                Err(Next::more())
+            Some(b'{') => {
+                (self.scan, self.object, self.from) = (JsonScan::default(), Object::default(), self.at);
+                Next::Stage(Stage::Object)
             }
-            Scanned::Wrong(at) => Err(Next::failed(text, at)),
+            Some(_) => Next::failed(text, self.at),
         }
     }
 
-    fn object(&mut self, text: &str, reader: &Reader, tools: &Tools, done: bool) -> Next {
-        let end = match self.value_end(text) {
-            Ok(end) => end,
-            Err(next) => return next,
+    fn object(&mut self, text: &str, reader: &Reader, tools: &Tools, parts: &mut Vec<Part>) -> Next {
+        let mut end = None;
+        while let Some(&byte) = text.as_bytes().get(self.at) {
+            match self.scan.step(byte) {
+                Step::More => {}
+                Step::Wrong => return self.object_fails(text, self.at, parts),
+                Step::Whole => end = Some(self.at + 1),
+                step => {
+                    if self.object.take(step, text, self.at, &reader.body) == Read::Wrong {
+                        return self.object_fails(text, self.at + 1, parts);
+                    }
+                }
+            }
+            self.at += 1;
+            if end.is_some() {
+                break;
+            }
+        }
+        if let Some(name) = self.object.name().filter(|_| !self.open) {
+            let known = tools.has(name);
+            if !known && reader.known_only {
+                return Next::failed(text, self.at);
+            }
+            // An unknown name could stand in any other object as well.
+            if known || self.object.has_arguments() || end.is_some() {
+                (self.name, self.id) = (name.to_owned(), self.object.id());
+                self.begin(parts);
+            }
+        }
+        let Some(end) = end else {
+            self.tell_members(text, parts);
+            return Next::more();
         };
-        match object_calls(&text[self.from..end], &reader.body) {
-            Some(calls) if !reader.known_only || calls.iter().all(|call| tools.has(&call.name)) => {
-                finish(calls, text, end, reader, done)
-            }
-            _ => Next::failed(text, end),
+        if !self.open || !self.object.is_call() {
+            return self.object_fails(text, end, parts);
+        }
+        self.tell_members(text, parts);
+        let whole = self.object.arguments(text).is_none_or(is_object);
+        if !self.object.has_arguments() {
+            self.tell("{}", end, parts);
+        }
+        self.close(whole, end, parts);
+        Next::Stage(if self.in_list { Stage::Behind } else { Stage::End })
+    }
+
+    fn object_fails(&mut self, text: &str, at: usize, parts: &mut Vec<Part>) -> Next {
+        self.tell_members(text, parts);
+        Next::failed(text, at)
+    }
+
+    /// Gives out what is new of the arguments of an object, once the call has begun.
+    fn tell_members(&mut self, text: &str, parts: &mut Vec<Part>) {
+        if self.open
+            && let Some((arguments, to)) = self.object.news(text, self.at)
+        {
+            self.tell(arguments, to, parts);
         }
     }
 
-    fn name(&mut self, text: &str, reader: &Reader) -> Next {
+    fn behind(&mut self, text: &str) -> Next {
+        let rest = text[self.at..].trim_ascii_start();
+        let at = text.len() - rest.len();
+        match rest.bytes().next() {
+            None => Next::more(),
+            Some(b',') => {
+                self.at = at + 1;
+                Next::Stage(Stage::Objects)
+            }
+            Some(b']') => {
+                (self.at, self.told) = (at + 1, at + 1);
+                Next::Stage(Stage::End)
+            }
+            Some(_) => Next::failed(text, at),
+        }
+    }
+
+    fn name(&mut self, text: &str, reader: &Reader, tools: &Tools, parts: &mut Vec<Part>) -> Next {
         let rest = text[self.from..].trim_ascii_start();
         let start = text.len() - rest.len();
         // Behind the name stands what the syntax says, and in any case no letter of a name.
@@ -147,12 +284,13 @@ impl Reading {
             return Next::failed(text, start);
         }
         let (mut name, mut end) = (&rest[..length], start + length);
+        let mut call_id = None;
         if let CallBody::Named { numbered, .. } = &reader.body {
             if *numbered
                 && let Some((before, number)) = name.rsplit_once(':')
                 && number.bytes().all(|b| b.is_ascii_digit())
             {
-                self.call.id = Some(name.to_owned());
+                call_id = Some(name.to_owned());
                 name = before.rsplit_once('.').map_or(before, |(_, tool)| tool);
             }
             if !reader.id.is_empty() {
@@ -165,17 +303,22 @@ impl Reading {
                         if length == id.len() && length <= MOST_NAME_BYTES {
                             return Next::more();
                         }
-                        self.call.id = Some(id[..length].to_owned());
+                        call_id = Some(id[..length].to_owned());
                         end = id_start + length;
                     }
                 }
             }
         }
-        let tagged = matches!(reader.body, CallBody::Tagged { .. });
         match reader.separator.at(text, end) {
             Match::Yes(behind) => {
-                self.call.name = name.to_owned();
+                (self.id, self.name) = (call_id, name.to_owned());
                 (self.at, self.from) = (behind, behind);
+                let tagged = matches!(reader.body, CallBody::Tagged { .. });
+                // Without a mark behind it any word could be a name.
+                if !reader.separator.is_empty() && tools.has(&self.name) {
+                    self.begin(parts);
+                    self.tell(if tagged { "{" } else { "" }, behind, parts);
+                }
                 Next::Stage(if tagged { Stage::KeyOrEnd } else { Stage::Arguments })
             }
             Match::Partly => Next::more(),
@@ -183,51 +326,82 @@ impl Reading {
         }
     }
 
-    fn arguments(&mut self, text: &str, reader: &Reader, done: bool) -> Next {
-        let end = match self.value_end(text) {
-            Ok(end) => end,
-            Err(next) => return next,
+    fn arguments(&mut self, text: &str, parts: &mut Vec<Part>) -> Next {
+        if self.at == self.from {
+            let rest = text[self.at..].trim_ascii_start();
+            (self.at, self.from) = (text.len() - rest.len(), text.len() - rest.len());
+            match rest.bytes().next() {
+                None => return Next::more(),
+                Some(b'{') if self.open => {}
+                Some(b'{') => self.begin(parts),
+                Some(_) => return Next::failed(text, self.at),
+            }
+            self.told = self.at;
+        }
+        let scanned = self.scan.scan(text, self.at);
+        let to = match scanned {
+            Scanned::More => text.len(),
+            Scanned::End(at) | Scanned::Wrong(at) => at,
         };
-        let Some(arguments) = as_object(&text[self.from..end]) else { return Next::failed(text, end) };
-        finish(vec![Call { arguments, ..self.call.clone() }], text, end, reader, done)
+        self.tell(&text[self.told..to], to, parts);
+        self.at = to;
+        match scanned {
+            Scanned::More => Next::more(),
+            Scanned::End(_) => {
+                self.close(is_object(&text[self.from..to]), to, parts);
+                Next::Stage(Stage::End)
+            }
+            Scanned::Wrong(_) => Next::failed(text, to),
+        }
     }
 
-    fn key_or_end(&mut self, text: &str, reader: &Reader, done: bool) -> Next {
+    /// Gives out the beginning of a call whose arguments are not JSON, if that has not been done.
+    fn begin_tagged(&mut self, told: usize, parts: &mut Vec<Part>) {
+        if !self.open {
+            self.begin(parts);
+            self.tell("{", told, parts);
+        }
+    }
+
+    fn key_or_end(&mut self, text: &str, reader: &Reader, done: bool, parts: &mut Vec<Part>) -> Next {
         let key = reader.key_start.at(text, self.at);
         if let Match::Yes(end) = key {
-            if self.members.len() >= MOST_PARAMETERS {
+            if self.parameters >= MOST_PARAMETERS {
                 return Next::failed(text, end);
             }
-            (self.at, self.from) = (end, end);
+            self.begin_tagged(end, parts);
+            (self.at, self.from, self.told) = (end, end, end);
             return Next::Stage(Stage::Key);
         }
-        let call = || {
-            let arguments = format!("{{{}}}", self.members.join(","));
-            vec![Call { arguments, ..self.call.clone() }]
-        };
-        match reader.end.at(text, self.at) {
-            Match::Yes(end) => Next::Out(Progress::Done(call(), end)),
-            Match::Partly if done && !text[self.at..].trim_ascii().is_empty() => {
-                Next::Out(Progress::Done(call(), text.len()))
-            }
-            Match::Partly => Next::more(),
-            Match::No if key == Match::Partly => Next::more(),
+        let end = match reader.end.at(text, self.at) {
+            Match::Yes(end) => end,
+            Match::Partly if done && !text[self.at..].trim_ascii().is_empty() => text.len(),
+            Match::Partly => return Next::more(),
+            Match::No if key == Match::Partly => return Next::more(),
             // The first word of the end is enough; models forget the second.
             Match::No => {
                 let first = reader.end.words().first().map(|word| Literal::new(word));
                 match first.map(|first| first.at(text, self.at)) {
-                    Some(Match::Yes(end)) => Next::Out(Progress::Done(call(), end)),
-                    _ => Next::failed(text, self.at),
+                    Some(Match::Yes(end)) => end,
+                    _ => return Next::failed(text, self.at),
                 }
             }
-        }
+        };
+        self.begin_tagged(end, parts);
+        self.tell("}", end, parts);
+        self.close(true, end, parts);
+        Next::Out(Progress::Done(end))
     }
 
-    fn key(&mut self, text: &str, reader: &Reader) -> Next {
+    fn key(&mut self, text: &str, reader: &Reader, parts: &mut Vec<Part>) -> Next {
         match reader.key_end.find(text, self.at) {
             Found::At(at, end) if at - self.from <= MOST_NAME_BYTES => {
                 self.key = text[self.from..at].trim().to_owned();
                 (self.at, self.from) = (end, end);
+                let member = format!("{}{}:", self.comma(), Json::from(self.key.as_str()));
+                self.tell(member, end, parts);
+                self.parameters += 1;
+                self.begun = false;
                 Next::Stage(Stage::Value)
             }
             Found::NotBefore(at) if at - self.from <= MOST_NAME_BYTES => {
@@ -238,48 +412,84 @@ impl Reading {
         }
     }
 
-    fn value(&mut self, text: &str, reader: &Reader, tools: &Tools) -> Next {
-        match reader.value_end.find(text, self.at) {
-            Found::At(at, end) => {
-                let value = tools.value(&self.call.name, &self.key, unframed(&text[self.from..at]));
-                self.members.push(member(&self.key, &value.to_string()));
-                (self.at, self.from) = (end, end);
-                Next::Stage(Stage::KeyOrEnd)
-            }
-            Found::NotBefore(at) => {
-                self.at = at;
-                Next::more()
-            }
-        }
+    /// What stands between two members.
+    fn comma(&self) -> &'static str {
+        if self.parameters > 0 { "," } else { "" }
     }
 
-    /// What is known of calls that the end of the answer cut off: those that are whole, then the last. Nothing where no
-    /// call is to be seen.
-    pub(super) fn unfinished(&self, text: &str, reader: &Reader, tools: &Tools) -> Vec<Part> {
-        // Behind `at` stands what may be a mark.
-        let part = || &text[self.from..self.at];
-        let last = match self.stage {
-            Stage::Object => return unfinished_objects(&text[self.from..], &reader.body),
-            Stage::Arguments => {
-                let arguments = text[self.from..].trim_ascii_start().to_owned();
-                Some(Call { arguments, ..self.call.clone() })
-            }
-            Stage::KeyOrEnd | Stage::Key | Stage::Value => {
-                let mut members = self.members.clone();
-                match self.stage {
-                    Stage::Key => members.push(unclosed_string(part().trim_start())),
-                    Stage::Value => {
-                        let value = tools.unfinished_value(&self.call.name, &self.key, unframed(part()));
-                        members.push(member(&self.key, &value));
-                    }
-                    _ => {}
-                }
-                let arguments = format!("{{{}", members.join(","));
-                Some(Call { arguments, ..self.call.clone() })
-            }
-            Stage::Start | Stage::Name => None,
+    fn value(&mut self, text: &str, reader: &Reader, tools: &Tools, parts: &mut Vec<Part>) -> Next {
+        let found = reader.value_end.find(text, self.at);
+        let (to, end) = match found {
+            Found::At(at, end) => (at, Some(end)),
+            Found::NotBefore(at) => (at, None),
         };
-        last.map(Part::Unfinished).into_iter().collect()
+        self.at = to;
+        // What the model said twice stands there twice, as in the formats whose calls are JSON.
+        if tools.is_text(&self.name, &self.key) {
+            self.tell_text(text, to, end.is_some(), reader.framed, parts);
+        } else if let Some(end) = end {
+            let value = tools.value(&self.name, &self.key, unframed(&text[self.from..to], reader.framed));
+            self.tell(value.to_string(), end, parts);
+        }
+        let Some(end) = end else { return Next::more() };
+        (self.at, self.from, self.told) = (end, end, end);
+        Next::Stage(Stage::KeyOrEnd)
+    }
+
+    /// Gives out what is new of a parameter that is a text, up to `to`.
+    fn tell_text(&mut self, text: &str, to: usize, whole: bool, framed: bool, parts: &mut Vec<Part>) {
+        // Where the format has them, line breaks between a value and its marks are not part of it.
+        let mut said = String::new();
+        if !self.begun {
+            if to == self.from && !whole {
+                return;
+            }
+            said.push('"');
+            self.told = self.from + usize::from(framed && text[self.from..to].starts_with('\n'));
+            self.begun = true;
+        }
+        let rest = &text[self.told..to];
+        let rest = rest.strip_suffix('\n').filter(|_| framed).unwrap_or(rest);
+        let told = self.told + rest.len();
+        said.push_str(&without_quotes(rest));
+        if whole {
+            said.push('"');
+        }
+        self.tell(said, told, parts);
+    }
+
+    fn end(&mut self, text: &str, reader: &Reader, done: bool) -> Next {
+        // The end, which models may forget.
+        Next::Out(match reader.end.at(text, self.at) {
+            Match::Yes(end) => Progress::Done(end),
+            Match::Partly if !done => Progress::More,
+            Match::Partly => Progress::Done(text.len()),
+            Match::No => Progress::Done(self.at),
+        })
+    }
+
+    /// The answer has ended within: what is known of the call and has not been given out, and that it is unfinished.
+    pub(super) fn cut(&mut self, text: &str, reader: &Reader, tools: &Tools, parts: &mut Vec<Part>) {
+        if !self.open {
+            return;
+        }
+        // Behind `at` stands what may be a mark.
+        let to = self.at.min(text.len());
+        match self.stage {
+            Stage::Key => {
+                let key = unclosed_string(text[self.from..to].trim_start());
+                self.tell(format!("{}{key}", self.comma()), to, parts);
+            }
+            Stage::Value if self.begun => {}
+            Stage::Value => {
+                let text = unframed(&text[self.from..to], reader.framed);
+                let is_text = tools.is_text(&self.name, &self.key);
+                let value = if is_text { unclosed_string(text) } else { unfinished_value(text) };
+                self.tell(value, to, parts);
+            }
+            _ => {}
+        }
+        self.close(false, to, parts);
     }
 }
 
@@ -304,111 +514,16 @@ impl Next {
     }
 }
 
-/// Behind a whole call: its end, which models may forget.
-fn finish(calls: Vec<Call>, text: &str, end: usize, reader: &Reader, done: bool) -> Next {
-    match reader.end.at(text, end) {
-        Match::Yes(end) => Next::Out(Progress::Done(calls, end)),
-        Match::Partly if !done => Next::more(),
-        Match::Partly => Next::Out(Progress::Done(calls, text.len())),
-        Match::No => Next::Out(Progress::Done(calls, end)),
-    }
-}
-
 /// Whether a character may stand in a tool's name.
 fn is_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/')
 }
 
-/// A value without the line breaks that stand between it and its marks.
-fn unframed(value: &str) -> &str {
+/// A value without the line breaks that stand between it and its marks, where the format has them.
+fn unframed(value: &str, framed: bool) -> &str {
+    if !framed {
+        return value;
+    }
     let value = value.strip_prefix('\n').unwrap_or(value);
     value.strip_suffix('\n').unwrap_or(value)
-}
-
-/// A member of a JSON object.
-fn member(key: &str, value: &str) -> String {
-    format!("{}:{value}", Json::from(key))
-}
-
-/// The text of a JSON object; arguments that are such a text in a string are taken out of it.
-fn as_object(text: &str) -> Option<String> {
-    let text = text.trim();
-    match serde_json::from_str::<Json>(text).ok()? {
-        Json::Object(_) => Some(text.to_owned()),
-        Json::String(inner) => {
-            let is_object = serde_json::from_str::<Json>(&inner).ok()?.is_object();
-            is_object.then_some(inner)
-        }
-        Json::Null => Some("{}".into()),
-        _ => None,
-    }
-}
-
-/// The calls that a JSON value holds.
-fn object_calls(text: &str, body: &CallBody) -> Option<Vec<Call>> {
-    let CallBody::Object { name, arguments, id, .. } = body else { return None };
-    let text = text.trim();
-    let objects: Vec<HashMap<String, &RawValue>> = match text.starts_with('[') {
-        true => serde_json::from_str(text).ok()?,
-        false => vec![serde_json::from_str(text).ok()?],
-    };
-    let call = |object: &HashMap<String, &RawValue>| {
-        let text_of = |key: &str| serde_json::from_str::<String>(object.get(key)?.get()).ok();
-        let arguments = match object.get(arguments.as_str()).or_else(|| object.get(other_key(arguments))) {
-            Some(raw) => as_object(raw.get())?,
-            None => "{}".to_owned(),
-        };
-        let id = id.as_ref().and_then(|id| text_of(id));
-        Some(Call { id, name: text_of(name).filter(|name| !name.is_empty())?, arguments })
-    };
-    let calls: Vec<Call> = objects.iter().map(call).collect::<Option<_>>()?;
-    (!calls.is_empty()).then_some(calls)
-}
-
-/// Models confuse the two.
-fn other_key(arguments: &str) -> &'static str {
-    if arguments == "arguments" { "parameters" } else { "arguments" }
-}
-
-/// The calls of an object or list that is not whole, then the last or, where that does not say which tool it calls, its
-/// text. Nothing where it is no beginning of JSON or no call is to be seen.
-fn unfinished_objects(text: &str, body: &CallBody) -> Vec<Part> {
-    if !is_begun(text) {
-        return Vec::new();
-    }
-    let (mut parts, mut rest) = (Vec::new(), text.trim_ascii_start());
-    if let Some(list) = rest.strip_prefix('[') {
-        let between = [' ', '\t', '\n', '\r', ','];
-        rest = list.trim_start_matches(between);
-        while let Scanned::End(end) = JsonScan::default().scan(rest, 0) {
-            let Some(calls) = object_calls(&rest[..end], body) else { return Vec::new() };
-            parts.extend(calls.into_iter().map(Part::Call));
-            rest = rest[end..].trim_start_matches(between);
-        }
-    }
-    match unfinished_object(rest, body) {
-        Some(call) => parts.push(Part::Unfinished(call)),
-        None if !parts.is_empty() => parts.push(Part::Content(rest.to_owned())),
-        None => {}
-    }
-    parts
-}
-
-/// Name and arguments of an object that is not whole.
-fn unfinished_object(text: &str, body: &CallBody) -> Option<Call> {
-    let CallBody::Object { name, arguments, .. } = body else { return None };
-    let behind = |key: &str| {
-        let at = text.find(&format!("\"{key}\""))? + key.len() + 2;
-        Some(text[at..].trim_start().strip_prefix(':')?.trim_start())
-    };
-    let name: String = {
-        let rest = behind(name)?.strip_prefix('"')?;
-        rest[..rest.find('"')?].to_owned()
-    };
-    let arguments = behind(arguments).filter(|rest| rest.starts_with('{')).unwrap_or_default();
-    let arguments = match JsonScan::default().scan(arguments, 0) {
-        Scanned::End(end) => &arguments[..end],
-        _ => arguments,
-    };
-    Some(Call { id: None, name, arguments: arguments.to_owned() })
 }

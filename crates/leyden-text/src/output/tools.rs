@@ -2,11 +2,12 @@
 
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value as Json};
+use std::sync::Arc;
 
 /// Names and parameters.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Tools {
-    tools: Vec<(String, Map<String, Json>)>,
+    tools: Arc<[(String, Map<String, Json>)]>,
 }
 
 impl Tools {
@@ -31,37 +32,81 @@ impl Tools {
         self.tools.iter().any(|(known, _)| known == name)
     }
 
-    /// A value that stands as plain text in a call: text where the parameter's type says so, otherwise the JSON that it
-    /// is, otherwise text.
+    /// Whether a parameter is a text, so that its value stands as it is, whatever it looks like.
+    pub(super) fn is_text(&self, name: &str, parameter: &str) -> bool {
+        self.schema(name, parameter).is_some_and(|schema| schema.get("type") == Some(&Json::from("string")))
+    }
+
+    /// A value that stands as plain text in a call: the JSON that it is, if the parameter may be that, otherwise text.
     pub(super) fn value(&self, name: &str, parameter: &str, text: &str) -> Json {
-        if self.is_text(name, parameter) {
-            return Json::from(text);
-        }
-        serde_json::from_str(text.trim()).unwrap_or_else(|_| Json::from(text))
+        let Ok(value) = serde_json::from_str::<Json>(text.trim()) else { return Json::from(text) };
+        let mut kinds = Vec::new();
+        let known =
+            self.schema(name, parameter).is_some_and(|schema| kinds_of(schema, MOST_DEPTH, &mut kinds));
+        let is_one = kinds.iter().any(|kind| is_of_kind(&value, kind));
+        // A number where a text or nothing may stand is the text.
+        if known && !is_one && kinds.contains(&"string") { Json::from(text) } else { value }
     }
 
-    /// As [`value`](Self::value) for one that the end of the answer cut off, as JSON without its end: itself where it
-    /// begins as JSON does, otherwise a text without its last quotation mark.
-    pub(super) fn unfinished_value(&self, name: &str, parameter: &str, text: &str) -> String {
-        let is_json = !self.is_text(name, parameter) && is_begun(text);
-        if is_json { text.trim().to_owned() } else { unclosed_string(text) }
-    }
-
-    fn is_text(&self, name: &str, parameter: &str) -> bool {
-        let tool = self.tools.iter().find(|(known, _)| known == name);
-        let kind = tool.and_then(|(_, properties)| properties.get(parameter)?.get("type"));
-        kind.and_then(Json::as_str) == Some("string")
+    fn schema(&self, name: &str, parameter: &str) -> Option<&Json> {
+        self.tools.iter().find(|(known, _)| known == name)?.1.get(parameter)
     }
 }
 
-/// Whether a text is JSON, or what follows could make it so.
-pub(super) fn is_begun(text: &str) -> bool {
-    serde_json::from_str::<IgnoredAny>(text.trim()).map_or_else(|error| error.is_eof(), |_| true)
+/// How deep alternatives in a schema are looked into.
+const MOST_DEPTH: usize = 8;
+
+/// The types that a schema names, with those of its alternatives. Returns whether these are all that it lets through.
+fn kinds_of<'a>(schema: &'a Json, depth: usize, kinds: &mut Vec<&'a str>) -> bool {
+    let before = kinds.len();
+    match schema.get("type") {
+        Some(Json::String(kind)) => kinds.push(kind),
+        Some(Json::Array(all)) => kinds.extend(all.iter().filter_map(Json::as_str)),
+        _ => {
+            let lists = ["anyOf", "oneOf"].iter().find_map(|key| schema.get(key)?.as_array());
+            let Some(list) = lists.filter(|_| depth > 0) else { return false };
+            return list.iter().all(|one| kinds_of(one, depth - 1, kinds)) && kinds.len() > before;
+        }
+    }
+    kinds.len() > before
+}
+
+fn is_of_kind(value: &Json, kind: &str) -> bool {
+    match value {
+        Json::Null => kind == "null",
+        Json::Bool(_) => kind == "boolean",
+        Json::Number(n) => {
+            kind == "number" || kind == "integer" && n.as_f64().is_some_and(|n| n.fract() == 0.0)
+        }
+        Json::String(_) => kind == "string",
+        Json::Array(_) => kind == "array",
+        Json::Object(_) => kind == "object",
+    }
+}
+
+/// As [`Tools::value`] for one that the end of the answer cut off, as JSON without its end: itself where it begins as JSON
+/// does, otherwise a text without its last quotation mark.
+pub(super) fn unfinished_value(text: &str) -> String {
+    let is_begun =
+        serde_json::from_str::<IgnoredAny>(text.trim()).map_or_else(|error| error.is_eof(), |_| true);
+    if is_begun { text.trim().to_owned() } else { unclosed_string(text) }
+}
+
+/// Whether a text is a JSON object.
+pub(super) fn is_object(text: &str) -> bool {
+    serde_json::from_str::<Json>(text).is_ok_and(|value| value.is_object())
 }
 
 /// A JSON string without its last quotation mark.
 pub(super) fn unclosed_string(text: &str) -> String {
     let mut string = Json::from(text).to_string();
     string.pop();
+    string
+}
+
+/// A JSON string without its quotation marks.
+pub(super) fn without_quotes(text: &str) -> String {
+    let mut string = unclosed_string(text);
+    string.remove(0);
     string
 }

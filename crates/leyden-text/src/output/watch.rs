@@ -300,7 +300,7 @@ mod tests {
 
     fn format(calls: CallSyntax) -> OutputFormat {
         let reasoning = Some(("<think>".to_owned(), "</think>".to_owned()));
-        OutputFormat { reasoning, calls: Some(calls), harmony: false }
+        OutputFormat { reasoning, calls: Some(calls), ..OutputFormat::default() }
     }
 
     /// The opening and what follows it, however the text is cut.
