@@ -198,7 +198,7 @@ impl Running {
                     return Err(error);
                 }
                 let w = &mut whole[choice];
-                w.text.push_str(&update.text);
+                w.say(update.parts);
                 w.logprobs.extend(update.logprobs);
                 w.state.extend(update.state);
                 w.end = w.end.or(update.end);

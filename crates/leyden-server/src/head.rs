@@ -23,13 +23,13 @@ pub(crate) struct Head {
     seed: i64,
     /// Whether a stream ends with what was used.
     usage: bool,
-    /// Whether logarithmic probabilities are wanted.
-    pub(crate) logprobs: bool,
+    /// How many alternatives are wanted with each token, if logarithmic probabilities are.
+    pub(crate) logprobs: Option<usize>,
     pub(crate) model: Arc<Served>,
 }
 
 impl Head {
-    pub(crate) fn new(names: Names, running: &Running, common: &Common, logprobs: bool) -> Head {
+    pub(crate) fn new(names: Names, running: &Running, common: &Common, logprobs: Option<usize>) -> Head {
         Head {
             names,
             id: format!("{}-{}", names.id, running.id()),

@@ -39,6 +39,8 @@ pub struct Limits {
     pub embedding_inputs: usize,
     /// Choices per prompt.
     pub choices: usize,
+    /// Texts of a request: prompts times choices.
+    pub texts: usize,
     /// Stop texts.
     pub stops: usize,
     /// Characters of a stop text.
@@ -77,7 +79,9 @@ impl Default for Limits {
             content_parts: 256,
             prompts: 64,
             embedding_inputs: 2048,
-            choices: 8,
+            // OpenAI's.
+            choices: 128,
+            texts: 512,
             stops: 16,
             stop_chars: 256,
             logit_biases: 1024,

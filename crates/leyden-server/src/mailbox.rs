@@ -4,6 +4,7 @@
 //! an answer, whose length the context bounds. A dropped [`Mailbox`] is how a request is cancelled.
 
 use leyden_engine::schedule::Refusal;
+use leyden_text::output::OutputEvent;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -45,15 +46,17 @@ impl End {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TokenLogprob {
     pub(crate) token: u32,
+    /// Where it begins in the answer's text, in characters.
+    pub(crate) offset: usize,
     pub(crate) logprob: f32,
-    /// The best alternatives, best first.
+    /// The best tokens, best first, and the chosen one if it is none of them.
     pub(crate) top: Vec<(u32, f32)>,
 }
 
 /// What is new about a choice.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Update {
-    pub(crate) text: String,
+    pub(crate) parts: Vec<OutputEvent>,
     /// Only if they are wanted.
     pub(crate) logprobs: Vec<TokenLogprob>,
     /// Tokens generated, in all; the one that ended the text is not among them.
@@ -63,6 +66,32 @@ pub(crate) struct Update {
     /// The state of an embedding.
     pub(crate) state: Vec<f32>,
     pub(crate) end: Option<End>,
+}
+
+impl Update {
+    /// Adds to what is said; what goes on is joined.
+    pub(crate) fn say(&mut self, parts: impl IntoIterator<Item = OutputEvent>) {
+        for part in parts {
+            match (self.parts.last_mut(), part) {
+                (Some(OutputEvent::Content(said)), OutputEvent::Content(more))
+                | (Some(OutputEvent::Reasoning(said)), OutputEvent::Reasoning(more)) => said.push_str(&more),
+                (
+                    Some(OutputEvent::ToolCallArguments { index, fragment }),
+                    OutputEvent::ToolCallArguments { index: same, fragment: more },
+                ) if *index == same => fragment.push_str(&more),
+                (_, part) => self.parts.push(part),
+            }
+        }
+    }
+
+    /// The content of what is said.
+    pub(crate) fn text(&self) -> String {
+        let content = |part: &OutputEvent| match part {
+            OutputEvent::Content(text) => Some(text.clone()),
+            _ => None,
+        };
+        self.parts.iter().filter_map(content).collect()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -201,10 +230,11 @@ mod tests {
             let (sender, mut mailbox) = mailbox(2);
             sender.decide(Ok(()));
             assert_eq!(mailbox.verdict().await, Ok(Ok(())));
-            sender.update(1, |u| u.text.push('a'));
-            sender.update(1, |u| u.text.push('b'));
+            sender.update(1, |u| u.say([OutputEvent::Content("a".into())]));
+            sender.update(1, |u| u.say([OutputEvent::Content("b".into())]));
             let news = mailbox.next().await.unwrap();
-            assert_eq!((news.len(), news[0].0, news[0].1.text.as_str()), (1, 1, "ab"));
+            assert_eq!((news.len(), news[0].0, news[0].1.text()), (1, 1, "ab".to_owned()));
+            assert_eq!(news[0].1.parts.len(), 1);
             assert!(mailbox.next_within(Duration::from_millis(1)).await.is_none());
             sender.update(0, |u| u.end = Some(End::Stop));
             drop(sender);

@@ -1,17 +1,17 @@
 //! What requests for chats and for completions have in common.
 
 use crate::app::{App, Call, Served};
+use crate::ending::{self, Ending};
 use crate::error::ApiError;
-use crate::fields::{self, Fields, wrong};
+use crate::fields::Fields;
 use crate::grammars::{self, Shape, refused};
-use crate::limits::Limits;
 use crate::openapi::rule;
 use crate::prompt;
 use crate::sampling::{self, Sampling};
-use crate::worker::{Choice, Rule, Task, Work};
+use crate::worker::{Choice, Logprobs, Rule, Task, Work};
 use leyden_constrain::{Compiled, Guide};
-use leyden_text::AnswerText;
-use leyden_text::output::CallWatch;
+use leyden_text::output::{AnswerParts, CallWatch, OutputParser};
+use leyden_text::{AnswerText, StopMatcher};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -21,11 +21,10 @@ pub(crate) struct Common {
     pub(crate) model: Arc<Served>,
     pub(crate) sampling: Sampling,
     pub(crate) choices: usize,
-    pub(crate) stop: Vec<String>,
+    pub(crate) ending: Arc<Ending>,
     pub(crate) stream: bool,
     pub(crate) usage_in_stream: bool,
     pub(crate) max_tokens: Option<usize>,
-    pub(crate) ignore_end: bool,
     pub(crate) cache_salt: String,
 }
 
@@ -33,15 +32,21 @@ pub(crate) struct Common {
 const HARMLESS: [&str; 5] =
     ["user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"];
 
-/// Takes them. `max_names` are the fields for the most tokens, of which at most one may be there.
-pub(crate) fn read(body: &mut Fields, app: &App, max_names: &[&str]) -> Result<Common, ApiError> {
+/// Takes them. `max_names` are the fields for the most tokens, of which at most one may be there, and `least` their
+/// least value.
+pub(crate) fn read(
+    body: &mut Fields,
+    app: &App,
+    max_names: &[&str],
+    least: usize,
+) -> Result<Common, ApiError> {
     let limits = &app.limits;
     let model = app.model(body.text("model", limits.name_chars)?.as_deref())?;
     let stream = body.flag("stream")?.unwrap_or(false);
     let usage_in_stream = stream_options(body, stream)?;
     let mut max_tokens = None;
     for name in max_names {
-        if let Some(n) = body.size(name, 1, i32::MAX as usize)?
+        if let Some(n) = body.size(name, least, i32::MAX as usize)?
             && max_tokens.replace(n).is_some_and(|other| other != n)
         {
             return Err(ApiError::conflict(
@@ -59,14 +64,18 @@ pub(crate) fn read(body: &mut Fields, app: &App, max_names: &[&str]) -> Result<C
         return Err(ApiError::unsupported("store", "`store`: nothing is stored here"));
     }
     body.harmless(&HARMLESS);
+    let ending = ending::read(body, model, limits)?;
+    if max_tokens.is_some_and(|most| most < ending.min_tokens) {
+        let message = format!("`min_tokens` is more than `{}`", max_names.join("` or `"));
+        return Err(ApiError::conflict("min_tokens", message));
+    }
     Ok(Common {
         sampling: sampling::read(body, model, limits)?,
         choices: body.size("n", 1, limits.choices)?.unwrap_or(1),
-        stop: stop(body, limits)?,
+        ending: Arc::new(ending),
         stream,
         usage_in_stream,
         max_tokens,
-        ignore_end: body.flag("ignore_eos")?.unwrap_or(false),
         cache_salt: body.text("cache_salt", limits.name_chars)?.unwrap_or_default(),
         model: Arc::clone(model),
     })
@@ -88,25 +97,6 @@ fn stream_options(body: &mut Fields, stream: bool) -> Result<bool, ApiError> {
     Ok(usage)
 }
 
-fn stop(body: &mut Fields, limits: &Limits) -> Result<Vec<String>, ApiError> {
-    let checked = |path: &str, value| {
-        let text = fields::text(path, value, limits.stop_chars)?;
-        if text.is_empty() { Err(ApiError::field(path, format!("`{path}` is empty"))) } else { Ok(text) }
-    };
-    match body.take("stop") {
-        None => Ok(Vec::new()),
-        Some(value @ Value::String(_)) => Ok(vec![checked("stop", value)?]),
-        Some(Value::Array(items)) if items.len() <= limits.stops => {
-            items.into_iter().enumerate().map(|(i, v)| checked(&format!("stop[{i}]"), v)).collect()
-        }
-        Some(Value::Array(items)) => {
-            let message = format!("`stop` has {} items; {} are the most", items.len(), limits.stops);
-            Err(ApiError::field("stop", message))
-        }
-        Some(other) => Err(wrong("stop", "a text or a list of texts", &other)),
-    }
-}
-
 /// The texts to generate for one prompt.
 pub(crate) struct Wanted {
     pub(crate) prompt: Arc<Vec<u32>>,
@@ -121,6 +111,8 @@ pub(crate) struct Extras {
     pub(crate) logprobs: Option<usize>,
     /// Special tokens that are part of the text.
     pub(crate) visible: Arc<[u32]>,
+    /// What tells the parts of an answer apart.
+    pub(crate) parser: OutputParser,
 }
 
 /// What a text must look like, for all choices of it.
@@ -193,9 +185,17 @@ impl Common {
     ) -> Result<Vec<Task>, ApiError> {
         let mut tasks = Vec::new();
         let tokenizer = self.model.tokenizer.as_ref();
+        let mut ending = Arc::clone(&self.ending);
+        if form.is_some_and(|(_, binding)| binding.ends()) {
+            // The end of a text with a form is part of it.
+            Arc::make_mut(&mut ending).ignore_end = false;
+        }
         for wanted in prompts {
             for choice in 0..self.choices {
-                let text = AnswerText::new(tokenizer, &wanted.prompt, &self.stop);
+                let text =
+                    AnswerText::new(tokenizer, &wanted.prompt, &[]).with_visible(Arc::clone(&extras.visible));
+                let stops = StopMatcher::new(&self.ending.stop).with_stop_included(self.ending.includes_stop);
+                let parts = AnswerParts::new(text, extras.parser.clone(), stops);
                 let gate = |text: &String| {
                     AnswerText::new(tokenizer, &wanted.prompt, std::slice::from_ref(text))
                         .with_visible(Arc::clone(&extras.visible))
@@ -203,16 +203,17 @@ impl Common {
                 let rule = form.map(|(compiled, binding)| binding.rule(compiled, gate)).transpose();
                 let choice = Choice {
                     sampler: self.sampling.sampler(&self.model, choice, &wanted.prompt)?,
-                    text: text.with_visible(Arc::clone(&extras.visible)),
-                    logprobs: extras.logprobs,
-                    // The end of a text with a form is part of it.
-                    ignore_end: self.ignore_end && !form.is_some_and(|(_, binding)| binding.ends()),
+                    parts: if extras.logprobs.is_some() { parts.with_tokens() } else { parts },
+                    ending: Arc::clone(&ending),
+                    empty: self.max_tokens == Some(0),
+                    logprobs: Logprobs { top: extras.logprobs, ..Logprobs::default() },
+                    chosen: 0,
                     rule: rule.map_err(|e| refused("tools", &e))?.unwrap_or(Rule::None),
                     complete: false,
                 };
                 tasks.push(Task {
                     prompt: Arc::clone(&wanted.prompt),
-                    max_tokens: self.max_tokens.unwrap_or(usize::MAX).min(wanted.room),
+                    max_tokens: self.max_tokens.unwrap_or(usize::MAX).min(wanted.room).max(1),
                     work: Work::Text(Box::new(choice)),
                 });
             }
@@ -240,7 +241,6 @@ pub(crate) fn rules() -> Vec<Value> {
 /// Fields of requests in the OpenAPI document that chats and completions share.
 pub(crate) fn schema(app: &App) -> Value {
     let limits = &app.limits;
-    let stop = json!({ "type": "string", "minLength": 1, "maxLength": limits.stop_chars });
     let mut all = sampling::schema(app);
     let more = json!({
         "model": app.model_schema(),
@@ -253,18 +253,16 @@ pub(crate) fn schema(app: &App) -> Value {
             }
         },
         "n": { "type": "integer", "minimum": 1, "maximum": limits.choices },
-        "stop": { "anyOf": [stop, { "type": "array", "maxItems": limits.stops, "items": stop }] },
         "service_tier": { "enum": ["auto", "default"] },
         "store": { "const": false },
         "user": {}, "metadata": {}, "safety_identifier": {}, "prompt_cache_key": {}, "prompt_cache_retention": {},
-        "ignore_eos": { "type": "boolean", "description": "Whether the model's end does not end the answer" },
         "cache_salt": {
             "type": "string",
             "maxLength": limits.name_chars,
             "description": "Only requests with the same salt share cached prompts"
         },
     });
-    for more in [more, grammars::schema(limits)] {
+    for more in [more, ending::schema(app), grammars::schema(limits)] {
         if let (Value::Object(all), Value::Object(more)) = (&mut all, more) {
             all.extend(more);
         }

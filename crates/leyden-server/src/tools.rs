@@ -66,6 +66,11 @@ pub(crate) fn read(body: &mut Fields, model: &Served, limits: &Limits) -> Result
 }
 
 impl Tools {
+    /// Whether the answer is calls and nothing else.
+    pub(crate) fn requires_call(&self) -> bool {
+        self.choice != Choice::Auto
+    }
+
     /// What an answer to this prompt looks like.
     pub(crate) fn form(&self, model: &Served, prompt: &str) -> Form {
         let syntax = model.format.calls();

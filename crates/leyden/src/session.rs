@@ -38,6 +38,9 @@ pub struct GenerateOptions {
     pub sequence_breakers: Vec<String>,
     /// Generation ends before the first of these texts.
     pub stop: Vec<String>,
+    /// For a model that reasons before it answers, the texts around that, and whether the prompt has opened it: `stop`
+    /// concerns the answer alone.
+    pub reasoning: Option<(String, String, bool)>,
     /// What the answer must follow, from [`Model::compile`](crate::Model::compile) and
     /// [`Compiled::start`](crate::Compiled::start). Generation ends when nothing can follow.
     pub constraint: Option<Constraint>,
@@ -50,6 +53,7 @@ impl Default for GenerateOptions {
             sampling: SamplingParams::default(),
             sequence_breakers: SEQUENCE_BREAKERS.map(str::to_owned).to_vec(),
             stop: Vec::new(),
+            reasoning: None,
             constraint: None,
         }
     }
@@ -199,9 +203,9 @@ impl Session {
             return Err(Error::PromptTooLong { tokens: prompt.len(), context: self.context() });
         }
         let mut chooser = Chooser { sampler: self.sampler(options)?, constraint: options.constraint.clone() };
-        chooser.sampler.accept(prompt);
+        chooser.sampler.accept_prompt(prompt);
         let tokenizer = Arc::clone(&self.tokenizer);
-        let mut answer = Answer::new(tokenizer.as_ref(), prompt, &options.stop);
+        let mut answer = Answer::new(tokenizer.as_ref(), prompt, options);
         // The last token's logits are never cached, so at least it is computed again.
         let same = self.cached.iter().zip(prompt).take_while(|(a, b)| a == b).count();
         let kept = same.min(prompt.len() - 1);
@@ -368,8 +372,12 @@ enum Pushed {
 }
 
 impl<'a> Answer<'a> {
-    fn new(tokenizer: &'a dyn Tokenizer, prompt: &[u32], stop: &[String]) -> Answer<'a> {
-        Answer { tokenizer, pieces: AnswerText::new(tokenizer, prompt, stop), text: String::new() }
+    fn new(tokenizer: &'a dyn Tokenizer, prompt: &[u32], options: &GenerateOptions) -> Answer<'a> {
+        let mut pieces = AnswerText::new(tokenizer, prompt, &options.stop);
+        if let Some((open, close, begun)) = &options.reasoning {
+            pieces = pieces.with_reasoning(open, close, *begun);
+        }
+        Answer { tokenizer, pieces, text: String::new() }
     }
 
     fn push(&mut self, token: u32, on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Pushed {

@@ -13,10 +13,11 @@ use crate::openapi::{answer_schema, events_schema, messages_schema, operation, r
 use crate::prompt::{self, Chat};
 use crate::request::{self, Binding, Common, Extras, Form, Wanted};
 use crate::speech::Speech;
-use crate::tools;
+use crate::token_name;
+use crate::tools::{self, Tools};
 use crate::usage::Usage;
 use hyper::{Response, StatusCode};
-use leyden_text::output::OutputParser;
+use leyden_text::output::CallSyntax;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -28,34 +29,37 @@ struct Ready {
     wanted: Wanted,
     extras: Extras,
     form: Option<Form>,
-    /// What tells an answer's parts apart.
-    parser: OutputParser,
 }
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, ready) = prompt::prepare(&app, call, read).await?;
-    let Ready { common, wanted, extras, form, parser } = ready;
-    let logprobs = extras.logprobs.is_some();
+    let Ready { common, wanted, extras, form } = ready;
+    let logprobs = extras.logprobs;
     let (common, tasks) = common.tasks_after(&app, &call, vec![wanted], extras, form).await?;
     let salt = common.cache_salt.clone();
     let running = generate::submit(app, call, &common.model, tasks, salt).await?;
     let head = Head::new(NAMES, &running, &common, logprobs);
-    let speech = |choice| Speech::new(parser.clone(), &running.id(), choice);
+    let short = common.model.format.calls().is_some_and(CallSyntax::has_ids);
+    let speech = |choice| Speech::new(short, &running.id(), choice);
     let mut speeches: Vec<Speech> = (0..common.choices).map(speech).collect();
     if common.stream {
         let begun = vec![false; common.choices];
         return Ok(running.stream(Chunks { head, speeches, begun }));
     }
     let (answers, usage) = running.collect().await?;
-    let choices: Vec<Value> =
-        answers.iter().zip(&mut speeches).enumerate().map(|(i, (a, s))| choice(&head, i, a, s)).collect();
+    let choices: Vec<Value> = answers
+        .into_iter()
+        .zip(&mut speeches)
+        .enumerate()
+        .map(|(i, (a, s))| choice(&head, i, a, s))
+        .collect();
     Ok(document(StatusCode::OK, &head.whole(&choices, usage)))
 }
 
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let limits = &app.limits;
     let mut body = Fields::of_body(call.json(limits)?)?;
-    let common = request::read(&mut body, app, &["max_tokens", "max_completion_tokens"])?;
+    let common = request::read(&mut body, app, &["max_tokens", "max_completion_tokens"], 1)?;
     let messages = match body.list("messages", 1, limits.messages)? {
         Some(messages) => prompt::messages(messages, limits)?,
         None => return Err(body.required("messages").err().unwrap_or_else(|| ApiError::body("no messages"))),
@@ -77,6 +81,10 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     }
     let (text, tokens) = prompt::of_messages(&common.model, &messages, &chat)?;
     let room = prompt::room(&common.model, "messages", tokens.len())?;
+    let mut parser = common.model.format.parser(&text, chat.tools.as_ref());
+    if tools.as_ref().is_some_and(Tools::requires_call) {
+        parser = parser.with_call_required();
+    }
     let form = match (tools, shape) {
         (Some(tools), _) => Some(tools.form(&common.model, &text)),
         (None, Some(shape)) => {
@@ -85,10 +93,9 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
         (None, None) => None,
     };
     let visible = Arc::clone(&common.model.visible);
-    let extras = Extras { visible, logprobs: logprobs.then(|| top.unwrap_or(0)) };
+    let extras = Extras { visible, logprobs: logprobs.then(|| top.unwrap_or(0)), parser };
     let wanted = Wanted { prompt: Arc::new(tokens), room };
-    let parser = common.model.format.parser(&text, chat.tools.as_ref());
-    Ok(Ready { common, wanted, extras, form, parser })
+    Ok(Ready { common, wanted, extras, form })
 }
 
 /// Where the message begins for whose form there are rules: behind what the model thinks before.
@@ -132,8 +139,8 @@ fn variables(body: &mut Fields, limits: &Limits) -> Result<Map<String, Value>, A
 }
 
 /// A whole choice.
-fn choice(head: &Head, index: usize, answer: &Update, speech: &mut Speech) -> Value {
-    let message = speech.message(&answer.text);
+fn choice(head: &Head, index: usize, answer: Update, speech: &mut Speech) -> Value {
+    let message = speech.message(answer.parts);
     json!({
         "index": index,
         "message": message,
@@ -143,18 +150,22 @@ fn choice(head: &Head, index: usize, answer: &Update, speech: &mut Speech) -> Va
 }
 
 fn logprobs(head: &Head, tokens: &[TokenLogprob]) -> Value {
-    if !head.logprobs {
-        return Value::Null;
-    }
+    let Some(most) = head.logprobs else { return Value::Null };
     let one = |token: u32, logprob: f32| {
         let bytes = head.model.tokenizer.token_bytes(token).unwrap_or_default();
-        json!({ "token": String::from_utf8_lossy(bytes), "logprob": shown(logprob), "bytes": bytes })
+        json!({ "token": token_name::shown(bytes), "logprob": shown(logprob), "bytes": bytes })
     };
     let content: Vec<Value> = tokens
         .iter()
         .map(|t| {
             let mut shown = one(t.token, t.logprob);
-            shown["top_logprobs"] = t.top.iter().map(|&(id, p)| one(id, p)).collect();
+            // As with vLLM, the chosen token is one of as many as were asked for.
+            let mut top = t.top.clone();
+            if top.len() > most {
+                top.remove(most.saturating_sub(1));
+                top.truncate(most);
+            }
+            shown["top_logprobs"] = top.iter().map(|&(id, p)| one(id, p)).collect();
             shown
         })
         .collect();
@@ -194,19 +205,18 @@ impl Format for Chunks {
                 None,
             ));
         }
-        let mut deltas = self.speeches[choice].push(&update.text);
+        let mut deltas = self.speeches[choice].push(update.parts);
         let end = update.end.filter(|end| matches!(end, End::Stop | End::Length));
-        if end.is_some() {
-            deltas.extend(self.speeches[choice].finish());
-        }
-        if deltas.is_empty() && !update.logprobs.is_empty() {
+        let is_content = |delta: &Value| delta["content"].is_string();
+        if !update.logprobs.is_empty() && !deltas.iter().any(is_content) {
             // Tokens whose text is held back, or is none.
             deltas.push(json!({ "content": "" }));
         }
-        // The tokens come with the first piece of what they say.
+        // The tokens come with the first piece of the content that they are.
         let mut logprobs = logprobs(&self.head, &update.logprobs);
         for delta in deltas {
-            chunks.push(self.chunk(choice, &delta, &logprobs.take(), None));
+            let logprobs = if is_content(&delta) { logprobs.take() } else { Value::Null };
+            chunks.push(self.chunk(choice, &delta, &logprobs, None));
         }
         if let Some(end) = end {
             let reason = finish(end, &self.speeches[choice]);

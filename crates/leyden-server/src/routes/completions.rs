@@ -11,6 +11,7 @@ use crate::mailbox::{End, TokenLogprob, Update};
 use crate::openapi::{answer_schema, events_schema, operation, several_schema};
 use crate::prompt;
 use crate::request::{self, Binding, Common, Extras, Form, Wanted};
+use crate::token_name;
 use crate::usage::Usage;
 use hyper::{Response, StatusCode};
 use leyden_text::Detokenizer;
@@ -27,47 +28,77 @@ struct Ready {
     wanted: Vec<Wanted>,
     extras: Extras,
     form: Option<Form>,
-    /// By choice, what stands before it.
+    /// By prompt, what stands before its choices.
     echo: Vec<String>,
+    /// How many of the choices of a prompt are shown, and with how many alternatives for each token.
+    shown: usize,
+    logprobs: Option<usize>,
 }
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, ready) = prompt::prepare(&app, call, read).await?;
-    let Ready { common, wanted, extras, form, echo } = ready;
-    let logprobs = extras.logprobs.is_some();
+    let Ready { common, wanted, extras, form, echo, shown, logprobs } = ready;
     let (common, tasks) = common.tasks_after(&app, &call, wanted, extras, form).await?;
-    let choices = tasks.len();
     let salt = common.cache_salt.clone();
     let running = generate::submit(app, call, &common.model, tasks, salt).await?;
     let head = Head::new(NAMES, &running, &common, logprobs);
     if common.stream {
-        let offsets = vec![0; choices];
-        return Ok(running.stream(Chunks { head, echo, offsets }));
+        let echo: Vec<String> =
+            echo.into_iter().flat_map(|echo| std::iter::repeat_n(echo, common.choices)).collect();
+        return Ok(running.stream(Chunks { head, moved: vec![0; echo.len()], echo }));
     }
-    let (answers, usage) = running.collect().await?;
-    let choices = answers.into_iter().enumerate().map(|(i, mut a)| {
-        let mut offset = echo[i].chars().count();
-        a.text.insert_str(0, &echo[i]);
-        choice(&head, i, &a, &mut offset, a.end)
-    });
-    Ok(document(StatusCode::OK, &head.whole(&choices.collect::<Vec<_>>(), usage)))
+    let (mut answers, usage) = running.collect().await?;
+    let mut choices = Vec::new();
+    for (of_prompt, echo) in answers.chunks_mut(common.choices).zip(&echo) {
+        if shown < of_prompt.len() {
+            of_prompt.sort_by(|a, b| mean_logprob(b).total_cmp(&mean_logprob(a)));
+        }
+        for answer in &of_prompt[..shown] {
+            let text = format!("{echo}{}", answer.text());
+            let moved = echo.chars().count();
+            choices.push(choice(&head, choices.len(), &text, &answer.logprobs, moved, answer.end));
+        }
+    }
+    Ok(document(StatusCode::OK, &head.whole(&choices, usage)))
+}
+
+/// What `best_of` goes by: the logarithmic probability per token. An answer without any comes last.
+fn mean_logprob(answer: &Update) -> f64 {
+    let sum: f64 = answer.logprobs.iter().map(|t| f64::from(t.logprob)).sum();
+    if answer.logprobs.is_empty() { f64::NEG_INFINITY } else { sum / answer.logprobs.len() as f64 }
 }
 
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let limits = &app.limits;
     let mut body = Fields::of_body(call.json(limits)?)?;
-    let mut common = request::read(&mut body, app, &["max_tokens"])?;
-    common.max_tokens.get_or_insert(DEFAULT_TOKENS);
+    let mut common = request::read(&mut body, app, &["max_tokens"], 0)?;
+    let least = common.ending.min_tokens;
+    common.max_tokens.get_or_insert(DEFAULT_TOKENS.max(least));
     let prompts = prompt::several(&common.model, "prompt", body.required("prompt")?, limits.prompts)?;
     let top = body.size("logprobs", 0, limits.top_logprobs)?;
     let echoes = body.flag("echo")?.unwrap_or(false);
     if echoes && top.is_some() {
         return Err(ApiError::conflict("echo", "`echo` together with `logprobs` is not supported"));
     }
-    if let Some(best) = body.size("best_of", 1, limits.choices)?
-        && best != common.choices
-    {
-        return Err(ApiError::conflict("best_of", "`best_of` other than `n` is not supported"));
+    let shown = common.choices;
+    if let Some(best) = body.size("best_of", 1, limits.choices)? {
+        if best < shown {
+            return Err(ApiError::conflict("best_of", "`best_of` is less than `n`"));
+        }
+        if best > shown && common.stream {
+            let message = "`best_of` greater than `n` cannot be streamed: which are best is known at the end";
+            return Err(ApiError::conflict("best_of", message));
+        }
+        common.choices = best;
+    }
+    if prompts.len().saturating_mul(common.choices) > limits.texts {
+        let message = format!(
+            "{} prompts with {} choices each are more than {} texts; send several requests",
+            prompts.len(),
+            common.choices,
+            limits.texts
+        );
+        return Err(ApiError::conflict("n", message));
     }
     let shape = grammars::shape(&mut body, limits)?;
     body.finish()?;
@@ -76,12 +107,13 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let mut echo = Vec::new();
     for (_, tokens) in prompts {
         let room = prompt::room(&common.model, "prompt", tokens.len())?;
-        let before = if echoes { text(&common.model, &tokens) } else { String::new() };
-        echo.extend(std::iter::repeat_n(before, common.choices));
+        echo.push(if echoes { text(&common.model, &tokens) } else { String::new() });
         wanted.push(Wanted { prompt: Arc::new(tokens), room });
     }
-    let extras = Extras { logprobs: top, ..Extras::default() };
-    Ok(Ready { common, wanted, extras, form, echo })
+    // Which are best is a matter of probabilities.
+    let logprobs = top.or((common.choices > shown).then_some(0));
+    let extras = Extras { logprobs, ..Extras::default() };
+    Ok(Ready { common, wanted, extras, form, echo, shown, logprobs: top })
 }
 
 /// The text of a prompt, without special tokens.
@@ -98,58 +130,64 @@ fn text(model: &Served, tokens: &[u32]) -> String {
     text + &characters.finish()
 }
 
-/// A choice or a piece of one. `offset` is where its tokens begin, in characters.
-fn choice(head: &Head, index: usize, piece: &Update, offset: &mut usize, end: Option<End>) -> Value {
+/// A choice or a piece of one. Before its tokens stand `moved` characters.
+fn choice(
+    head: &Head,
+    index: usize,
+    text: &str,
+    tokens: &[TokenLogprob],
+    moved: usize,
+    end: Option<End>,
+) -> Value {
     json!({
         "index": index,
-        "text": piece.text,
-        "logprobs": logprobs(head, &piece.logprobs, offset),
+        "text": text,
+        "logprobs": logprobs(head, tokens, moved),
         "finish_reason": end.map(finish_reason),
     })
 }
 
-fn logprobs(head: &Head, tokens: &[TokenLogprob], offset: &mut usize) -> Value {
-    if !head.logprobs {
+fn logprobs(head: &Head, tokens: &[TokenLogprob], moved: usize) -> Value {
+    if head.logprobs.is_none() {
         return Value::Null;
     }
-    let name = |id: u32| {
-        String::from_utf8_lossy(head.model.tokenizer.token_bytes(id).unwrap_or_default()).into_owned()
+    let name = |id: u32| token_name::key(head.model.tokenizer.token_bytes(id).unwrap_or_default());
+    let top = |t: &TokenLogprob| {
+        let mut named = Map::new();
+        for &(id, logprob) in &t.top {
+            // Vocabularies may have a text twice; vLLM's name of a token by its id tells them apart.
+            let name = name(id);
+            let taken = named.contains_key(&name);
+            named.insert(if taken { format!("token_id:{id}") } else { name }, shown(logprob));
+        }
+        named
     };
-    let mut offsets = Vec::new();
-    let mut names = Vec::new();
-    for t in tokens {
-        let name = name(t.token);
-        offsets.push(*offset);
-        *offset += name.chars().count();
-        names.push(name);
-    }
-    let top: Vec<Map<String, Value>> =
-        tokens.iter().map(|t| t.top.iter().map(|&(id, p)| (name(id), shown(p))).collect()).collect();
     json!({
-        "tokens": names,
+        "tokens": tokens.iter().map(|t| name(t.token)).collect::<Vec<_>>(),
         "token_logprobs": tokens.iter().map(|t| shown(t.logprob)).collect::<Vec<_>>(),
-        "top_logprobs": top,
-        "text_offset": offsets,
+        "top_logprobs": tokens.iter().map(top).collect::<Vec<_>>(),
+        "text_offset": tokens.iter().map(|t| moved + t.offset).collect::<Vec<_>>(),
     })
 }
 
 struct Chunks {
     head: Head,
-    /// What stands before each choice, until it is out.
+    /// By choice, what stands before it, until it is out, and then how many characters that were.
     echo: Vec<String>,
-    offsets: Vec<usize>,
+    moved: Vec<usize>,
 }
 
 impl Format for Chunks {
-    fn update(&mut self, choice: usize, mut update: Update) -> Vec<Value> {
+    fn update(&mut self, choice: usize, update: Update) -> Vec<Value> {
         let end = update.end.filter(|e| matches!(e, End::Stop | End::Length));
         let echo = std::mem::take(&mut self.echo[choice]);
-        self.offsets[choice] += echo.chars().count();
-        update.text.insert_str(0, &echo);
-        if update.text.is_empty() && update.logprobs.is_empty() && end.is_none() {
+        self.moved[choice] += echo.chars().count();
+        let text = format!("{echo}{}", update.text());
+        if text.is_empty() && update.logprobs.is_empty() && end.is_none() {
             return Vec::new();
         }
-        vec![self.head.piece(self::choice(&self.head, choice, &update, &mut self.offsets[choice], end))]
+        let moved = self.moved[choice];
+        vec![self.head.piece(self::choice(&self.head, choice, &text, &update.logprobs, moved, end))]
     }
 
     fn usage(&mut self, usage: Usage) -> Vec<Value> {
@@ -167,10 +205,10 @@ pub(super) fn describe(app: &App) -> Value {
     }));
     let more = json!({
         "prompt": several_schema(app, limits.prompts),
-        "max_tokens": { "type": "integer", "minimum": 1, "maximum": i32::MAX, "default": DEFAULT_TOKENS },
+        "max_tokens": { "type": "integer", "minimum": 0, "maximum": i32::MAX, "default": DEFAULT_TOKENS },
         "logprobs": { "type": "integer", "minimum": 0, "maximum": limits.top_logprobs },
         "echo": { "type": "boolean", "description": "Not together with `logprobs`" },
-        "best_of": { "type": "integer", "minimum": 1, "maximum": limits.choices, "description": "As `n`, nothing else" },
+        "best_of": { "type": "integer", "minimum": 1, "maximum": limits.choices, "description": "So many choices are made, and the `n` with the highest probability per token are shown; at least `n`, and not more with `stream`" },
     });
     if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
         all.extend(more);

@@ -18,7 +18,7 @@ fn integers(name: &'static str, low: i64, high: i64) -> Case {
     (name, vec![json!(low), json!(high), Value::Null], wrong)
 }
 
-fn shared() -> Vec<Case> {
+fn shared(least_tokens: i64) -> Vec<Case> {
     let most = i64::from(i32::MAX);
     let text = |n: usize| Value::from("x".repeat(n));
     let flag = |name| (name, vec![json!(false), Value::Null], vec![json!(0), json!("true"), json!([])]);
@@ -32,6 +32,7 @@ fn shared() -> Vec<Case> {
         ("typical_p", vec![json!(0.5), json!(1)], vec![json!(0), json!(1.01), json!("x")]),
         numbers("top_n_sigma", -1.0, 1000.0),
         numbers("repeat_penalty", 0.01, 100.0),
+        numbers("repetition_penalty", 0.01, 100.0),
         numbers("xtc_probability", 0.0, 1.0),
         numbers("xtc_threshold", 0.0, 1.0),
         numbers("dynatemp_range", 0.0, 100.0),
@@ -44,8 +45,8 @@ fn shared() -> Vec<Case> {
         integers("repeat_last_n", 0, most),
         integers("dry_allowed_length", 0, most),
         integers("dry_penalty_last_n", 0, most),
-        integers("n", 1, 8),
-        integers("max_tokens", 1, most),
+        integers("n", 1, 128),
+        integers("max_tokens", least_tokens, most),
         (
             "seed",
             vec![json!(i64::MIN), json!(i64::MAX)],
@@ -84,6 +85,14 @@ fn shared() -> Vec<Case> {
         ),
         flag("stream"),
         flag("ignore_eos"),
+        flag("include_stop_str_in_output"),
+        // More than the most tokens are no sense.
+        ("min_tokens", vec![json!(0), json!(1)], vec![json!(2), json!(-1), json!("1"), json!(1.5)]),
+        (
+            "stop_token_ids",
+            vec![json!([]), json!([5, 6]), json!(vec![5; 128])],
+            vec![json!([-1]), json!([99_999_999]), json!(["a"]), json!(5), json!(vec![5; 129])],
+        ),
         ("store", vec![json!(false)], vec![json!(true), json!("no")]),
         ("service_tier", vec![json!("auto"), json!("default")], vec![json!("priority"), json!(1)]),
         ("model", vec![json!("storyteller"), json!("gpt-4o")], vec![json!(1), text(513), json!([])]),
@@ -133,11 +142,11 @@ fn every_field_is_checked_at_its_edges() {
         let text = |n: usize| Value::from("x".repeat(n));
         let mut done = 0;
 
-        let mut cases = shared();
+        let mut cases = shared(0);
         cases.extend([
             integers("logprobs", 0, 20),
             ("echo", vec![json!(true)], vec![json!(1)]),
-            ("best_of", vec![json!(1)], vec![json!(0), json!(2), json!(9)]),
+            integers("best_of", 1, 128),
             ("suffix", vec![Value::Null], vec![json!("x")]),
             (
                 "prompt",
@@ -163,7 +172,7 @@ fn every_field_is_checked_at_its_edges() {
 
         let user = json!({ "role": "user", "content": "x" });
         let messages = |m: Value| json!([m]);
-        let mut cases = shared();
+        let mut cases = shared(1);
         cases.extend([
             ("max_completion_tokens", vec![json!(1)], vec![json!(0), json!(2)]),
             ("logprobs", vec![json!(true), json!(false)], vec![json!(1)]),

@@ -5,6 +5,7 @@ mod compiling;
 mod connections;
 mod costs;
 mod edges;
+mod endings;
 mod keys;
 mod operations;
 mod replicas;

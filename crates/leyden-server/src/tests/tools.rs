@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// As Qwen's templates write it.
-const TEMPLATE: &str = "{% if tools %}tools: {{ tools | tojson }}\n{% endif %}\
+pub(super) const THINKS: &str = "{% if tools %}tools: {{ tools | tojson }}\n{% endif %}\
     {% for m in messages %}<|im_start|>{{ m.role }}\n\
     {% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ m.content }}\
     {% for c in m.tool_calls or [] %}<tool_call>\n\
@@ -18,10 +18,10 @@ const TEMPLATE: &str = "{% if tools %}tools: {{ tools | tojson }}\n{% endif %}\
     {% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking %}<think>\n{% endif %}{% endif %}";
 
 fn app() -> Arc<App> {
-    app_of(TEMPLATE)
+    app_of(THINKS)
 }
 
-fn app_of(template: &str) -> Arc<App> {
+pub(super) fn app_of(template: &str) -> Arc<App> {
     let template = ChatTemplate::new(template, "", "", "test").unwrap();
     let worker = crate::WorkerOptions { context: 2048, ..worker_options() };
     let model = Model { template: Some(Arc::new(template)), ..model(worker) };
@@ -42,7 +42,7 @@ fn tools() -> Value {
     ])
 }
 
-fn chat(more: Value) -> Value {
+pub(super) fn chat(more: Value) -> Value {
     let mut body = json!({
         "messages": [{ "role": "user", "content": "What now?" }], "tools": tools(), "max_tokens": 200, "seed": 1,
     });

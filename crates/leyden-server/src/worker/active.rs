@@ -59,20 +59,23 @@ impl Active {
             return (vec![0], true);
         }
         let stop = said.iter().any(|s| s.stops);
-        let mut held = String::new();
+        if stop && choice.empty {
+            self.end = Some(End::Length);
+        }
+        let mut held = (Vec::new(), Vec::new());
         if said.iter().any(|s| s.releases) {
-            held = choice.text.finish();
+            held = choice.finish();
         }
         self.measure(said.iter().filter(|s| s.counts).count(), now, metrics);
         let generated = self.generated;
-        let quiet = |s: &Said| s.text.is_empty() && s.logprob.is_none() && !s.counts;
-        if !said.iter().all(quiet) || !held.is_empty() {
+        let quiet = |s: &Said| s.events.is_empty() && s.logprobs.is_empty() && !s.counts;
+        if !said.iter().all(quiet) || !held.0.is_empty() || !held.1.is_empty() {
             self.mailbox.update(self.choice, |u| {
-                for s in said {
-                    u.text.push_str(&s.text);
-                    u.logprobs.extend(s.logprob);
+                let said = said.into_iter().map(|s| (s.events, s.logprobs));
+                for (events, logprobs) in said.chain([held]) {
+                    u.say(events);
+                    u.logprobs.extend(logprobs);
                 }
-                u.text.push_str(&held);
                 u.generated = generated;
             });
         }

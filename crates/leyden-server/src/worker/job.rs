@@ -1,12 +1,15 @@
 //! Requests as the thread sees them.
 
 use super::logprobs::logprobs;
+use crate::ending::Ending;
 use crate::mailbox::{Sender, TokenLogprob};
 use leyden_constrain::{Constraint, Guide};
 use leyden_engine::sample::{Sampler, TokenSet};
 use leyden_engine::schedule::KeyId;
-use leyden_engine::{Pool, Scope};
+use leyden_engine::{ErrorKind, Pool, Scope};
+use leyden_text::output::{AnswerParts, OutputEvent};
 use leyden_text::{AnswerText, Tokenizer};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
@@ -58,14 +61,26 @@ impl Work {
 pub(crate) struct Choice {
     /// It has accepted the prompt.
     pub(crate) sampler: Sampler,
-    pub(crate) text: AnswerText,
-    /// How many alternatives are wanted with each token, if logarithmic probabilities are.
-    pub(crate) logprobs: Option<usize>,
-    /// Whether the model's end does not end it.
-    pub(crate) ignore_end: bool,
+    pub(crate) parts: AnswerParts,
+    /// When it ends, stop texts left aside.
+    pub(crate) ending: Arc<Ending>,
+    /// Whether only the prompt is to be computed.
+    pub(crate) empty: bool,
+    pub(crate) logprobs: Logprobs,
     pub(crate) rule: Rule,
     /// Whether nothing can follow what was chosen.
     pub(crate) complete: bool,
+    /// Tokens chosen so far that count.
+    pub(crate) chosen: usize,
+}
+
+/// Logarithmic probabilities of an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Logprobs {
+    /// How many alternatives are wanted with each token, if any are.
+    pub(crate) top: Option<usize>,
+    /// Those of tokens of which it is not decided whether they are content.
+    pub(crate) waiting: VecDeque<TokenLogprob>,
 }
 
 /// What a text must look like.
@@ -95,8 +110,8 @@ pub(crate) enum Stuck {
 /// What a token did.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
-    pub(crate) text: String,
-    pub(crate) logprob: Option<TokenLogprob>,
+    pub(crate) events: Vec<OutputEvent>,
+    pub(crate) logprobs: Vec<TokenLogprob>,
     /// Whether it is part of the answer; the model's end is not.
     pub(crate) counts: bool,
     pub(crate) stops: bool,
@@ -115,7 +130,37 @@ impl Choice {
         logits: &[f32],
         position: usize,
     ) -> Result<u32, Stuck> {
-        let Choice { sampler, text, rule, complete, .. } = self;
+        if !self.may_end() {
+            // A grammar may want the end all the same.
+            let without = self.without_ends(tokenizer, logits);
+            if without.iter().any(|logit| *logit > f32::NEG_INFINITY) {
+                match self.choose_from(tokenizer, &without, position) {
+                    Err(Stuck::Sampler(e)) if matches!(e.kind(), ErrorKind::NothingAllowed) => {}
+                    chosen => return chosen,
+                }
+            }
+        }
+        self.choose_from(tokenizer, logits, position)
+    }
+
+    /// Whether the answer has the tokens that it must have.
+    fn may_end(&self) -> bool {
+        self.chosen >= self.ending.min_tokens
+    }
+
+    /// The logits without those of tokens that end the answer.
+    fn without_ends(&self, tokenizer: &dyn Tokenizer, logits: &[f32]) -> Vec<f32> {
+        let ends = |id: u32| tokenizer.is_end(id) || self.ending.stop_tokens.binary_search(&id).is_ok();
+        (0..).zip(logits).map(|(id, l)| if ends(id) { f32::NEG_INFINITY } else { *l }).collect()
+    }
+
+    fn choose_from(
+        &mut self,
+        tokenizer: &dyn Tokenizer,
+        logits: &[f32],
+        position: usize,
+    ) -> Result<u32, Stuck> {
+        let Choice { sampler, parts: text, rule, complete, .. } = self;
         match rule {
             Rule::None | Rule::Grammar { gate: Some(_), .. } => {
                 sampler.sample(logits, position).map_err(Stuck::Sampler)
@@ -140,20 +185,44 @@ impl Choice {
 
     /// Takes the chosen token in.
     pub(crate) fn say(&mut self, tokenizer: &dyn Tokenizer, token: u32, logits: &[f32]) -> Said {
-        if tokenizer.is_end(token) && !self.ignore_end {
+        if self.empty {
+            return Said { stops: true, ..Said::default() };
+        }
+        let may_end = self.may_end();
+        let is_stop = may_end && self.ending.stop_tokens.binary_search(&token).is_ok();
+        let is_end = is_stop || tokenizer.is_end(token) && !self.ending.ignore_end;
+        if is_end && !(is_stop && self.ending.includes_stop) {
             return Said { stops: true, releases: true, ..Said::default() };
         }
         self.sampler.accept(&[token]);
+        self.chosen += 1;
         if let Rule::Grammar { gate, .. } = &mut self.rule
             && gate.as_mut().is_some_and(|gate| gate.push(tokenizer, token).stopped)
         {
             *gate = None;
         }
-        let event = self.text.push(tokenizer, token);
-        let logprob = self.logprobs.map(|top| logprobs(logits, token, top));
+        if let Some(top) = self.logprobs.top {
+            let offset = self.parts.characters();
+            self.logprobs.waiting.push_back(logprobs(logits, token, top, offset));
+        }
+        let event = self.parts.push(tokenizer, token, may_end);
         // Where nothing can follow, no end needs to be waited for.
-        let whole = self.complete && !event.stopped;
-        Said { text: event.text, logprob, counts: true, stops: event.stopped || whole, releases: whole }
+        let whole = (self.complete || is_stop) && !event.stopped;
+        let logprobs = self.content_logprobs();
+        let stops = event.stopped || whole;
+        Said { events: event.events, logprobs, counts: true, stops, releases: whole }
+    }
+
+    /// The answer is over: what was held back.
+    pub(crate) fn finish(&mut self) -> (Vec<OutputEvent>, Vec<TokenLogprob>) {
+        (self.parts.finish(), self.content_logprobs())
+    }
+
+    /// Probabilities are told of the content's tokens alone.
+    fn content_logprobs(&mut self) -> Vec<TokenLogprob> {
+        let told = self.parts.content_tokens();
+        let waiting = &mut self.logprobs.waiting;
+        told.into_iter().filter_map(|is_content| waiting.pop_front().filter(|_| is_content)).collect()
     }
 }
 
@@ -182,7 +251,7 @@ fn masked(
 fn outside_calls(
     sampler: &mut Sampler,
     guide: &Guide,
-    text: &AnswerText,
+    text: &AnswerParts,
     tokenizer: &dyn Tokenizer,
     logits: &[f32],
     position: usize,

@@ -11,7 +11,7 @@ mod job;
 mod logprobs;
 mod step;
 
-pub(crate) use job::{Choice, Job, Rule, Task, Work};
+pub(crate) use job::{Choice, Job, Logprobs, Rule, Task, Work};
 
 use crate::failure::{Error, ErrorKind};
 use crate::log::Log;

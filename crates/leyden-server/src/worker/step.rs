@@ -330,14 +330,15 @@ impl Loop {
     /// The last word on a choice.
     fn tell_end(&self, mut active: Active, end: End) {
         let held = match (&mut active.work, end) {
-            (Work::Text(choice), End::Length | End::Deadline) => choice.text.finish(),
-            _ => String::new(),
+            (Work::Text(choice), End::Length | End::Deadline) => choice.finish(),
+            _ => Default::default(),
         };
         let finished = if active.mailbox.is_closed() { End::Closing } else { end }.finish();
         self.metrics.finished[finished].add(1);
         self.metrics.end_to_end.observe(active.arrived.elapsed());
         active.mailbox.update(active.choice, |u| {
-            u.text.push_str(&held);
+            u.say(held.0);
+            u.logprobs.extend(held.1);
             u.generated = active.generated;
             u.end = Some(end);
         });

@@ -3,10 +3,14 @@
 use std::ops::ControlFlow;
 
 use leyden::{Event, Finish, GenerateOptions, Generation, Message, Model, Session};
+use leyden_text::output::OutputFormat;
 
 use super::chat::{Chat, Reply};
 use super::summary::Summary;
 use crate::cli::failure::Failure;
+
+/// Tokens at a prompt's end in which it may open the model's reasoning.
+const PROMPT_END: usize = 64;
 
 /// What a message becomes.
 #[derive(Debug, Clone)]
@@ -55,6 +59,7 @@ impl<'a> Conversation<'a> {
     ) -> Result<Generation, Failure> {
         self.messages.push(Message::new("user", message));
         let answer = self.prompt().and_then(|prompt| {
+            self.options.reasoning = self.reasoning(&prompt);
             let event = &mut |event: Event<'_>| match event {
                 Event::Text(text) => on_event(Some(text)),
                 Event::Prompt(..) => on_event(None),
@@ -72,6 +77,19 @@ impl<'a> Conversation<'a> {
                 Err(failure)
             }
         }
+    }
+
+    /// What stands around the model's reasoning, and whether the prompt opens it, where stop texts must know.
+    fn reasoning(&self, prompt: &[u32]) -> Option<(String, String, bool)> {
+        let is_chat = matches!(self.mode, Mode::Chat { .. });
+        let template = self.model.chat_template().filter(|_| is_chat && !self.options.stop.is_empty())?;
+        let format = OutputFormat::detect(template);
+        let (open, close) = format.reasoning()?;
+        let tokenizer = self.model.shared_tokenizer();
+        let tail = prompt[prompt.len().saturating_sub(PROMPT_END)..].iter();
+        let bytes: Vec<u8> = tail.filter_map(|id| tokenizer.token_bytes(*id)).flatten().copied().collect();
+        let begun = format.begins_reasoning(&String::from_utf8_lossy(&bytes));
+        Some((open.to_owned(), close.to_owned(), begun))
     }
 
     fn prompt(&self) -> Result<Vec<u32>, Failure> {

@@ -85,7 +85,7 @@ pub(crate) struct Sampling {
     /// Add X to the logit of a token, -inf forbids it; may be repeated
     #[arg(long, value_name = "ID=X", value_parser = bias)]
     logit_bias: Vec<(u32, f32)>,
-    /// End before this text; may be repeated
+    /// End before this text in the answer, which begins behind the model's reasoning; may be repeated
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     stop: Vec<String>,
     /// Seed of the random numbers: the same seed gives the same text; by default a new one each time
@@ -129,7 +129,13 @@ impl Sampling {
             seed: self.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32),
         };
         let sequence_breakers = self.sequence_breakers();
-        GenerateOptions { max_tokens, sampling, sequence_breakers, stop: self.stop.clone(), constraint: None }
+        GenerateOptions {
+            max_tokens,
+            sampling,
+            sequence_breakers,
+            stop: self.stop.clone(),
+            ..GenerateOptions::default()
+        }
     }
 
     fn mirostat(&self) -> Option<Mirostat> {
