@@ -20,8 +20,8 @@ pub struct Compiled {
     matcher: Matcher,
     /// Whether marks of the model's format may stand where the grammar names them.
     marks: bool,
-    /// Whether the text is JSON, in which no key may be written twice.
-    json: bool,
+    /// The keys of no text, where none may be written twice.
+    keys: Option<Keys>,
     /// About what it occupies.
     bytes: usize,
 }
@@ -66,7 +66,7 @@ impl Compiled {
             Ok((matcher, automaton.map_or(0, |parser| parser.lexer_stats().num_bytes)))
         })?;
         let bytes = automaton + source_bytes * BYTES_PER_SOURCE_BYTE;
-        Ok(Compiled { vocabulary, matcher, marks: grammar.names_marks(), json: grammar.is_json(), bytes })
+        Ok(Compiled { vocabulary, matcher, marks: grammar.names_marks(), keys: grammar.keys(), bytes })
     }
 
     /// About how many bytes it occupies, the vocabulary apart: an estimate for those who keep several.
@@ -86,7 +86,7 @@ impl Compiled {
             // Whatever answers share is behind a lock.
             matcher: self.matcher.deep_clone(),
             marks: self.marks,
-            keys: self.json.then(Keys::new),
+            keys: self.keys.clone(),
             at_start: true,
             accepted: 0,
             ended: false,
@@ -202,7 +202,7 @@ impl Constraint {
         }
         if let Some(keys) = &mut self.keys {
             for id in self.vocabulary.with_quotes(keys.quotes()) {
-                if mask.contains(id) && keys.would_repeat(self.vocabulary.text(id)) {
+                if mask.contains(id) && keys.would_repeat(self.vocabulary.text(id, false)) {
                     mask.remove_one(id);
                 }
             }
@@ -212,7 +212,8 @@ impl Constraint {
 
     /// Takes note of a token's keys. Whether none of them stands in its object already.
     fn read(&mut self, token: u32) -> bool {
-        self.keys.as_mut().is_none_or(|keys| keys.push(self.vocabulary.text(token)).is_ok())
+        let vocabulary = &self.vocabulary;
+        self.keys.as_mut().is_none_or(|keys| keys.push(vocabulary.text(token, keys.reads_marks())).is_ok())
     }
 
     /// Goes on with a token that was chosen.
@@ -254,7 +255,7 @@ impl Constraint {
             return Ok(false);
         }
         if let Some(keys) = &mut self.keys
-            && keys.would_repeat(self.vocabulary.text(token))
+            && keys.would_repeat(self.vocabulary.text(token, false))
         {
             return Ok(false);
         }

@@ -1,11 +1,14 @@
 //! What a text shall be.
 
+use std::sync::Arc;
+
 use leyden_text::output::CallSyntax;
 use llguidance::api::{ParserLimits, TopLevelGrammar};
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind};
 use crate::gbnf;
+use crate::keys::Keys;
 use crate::schema;
 use crate::tools::{Extent, Lenience, ToolCalls};
 use crate::vocabulary::Vocabulary;
@@ -181,6 +184,28 @@ impl Grammar {
         Ok(Grammar { source: Source::Tools(Box::new(calls)) })
     }
 
+    /// Calls of tools, or else a text after `content`, a grammar of JSON: for `tool_choice` `auto` with a form of the
+    /// answer. `syntax` is `None` for harmony, where [`Guide::harmony`](crate::Guide::harmony) leads through it.
+    ///
+    /// Which schemas are enforced is said at [`opened_tools`](Self::opened_tools).
+    ///
+    /// # Errors
+    /// As [`opened_tools`](Self::opened_tools); or `content` is no grammar of JSON.
+    pub fn tools_or(
+        content: &Grammar,
+        syntax: Option<&CallSyntax>,
+        tools: &Value,
+        parallel: bool,
+        loose: bool,
+    ) -> Result<Grammar, Error> {
+        let Source::Schema(content) = &content.source else {
+            return Err(ErrorKind::Grammar("beside calls of tools an answer can only be JSON".into()).into());
+        };
+        let lenience = if loose { Lenience::All } else { Lenience::Unenforced };
+        let calls = ToolCalls::new(syntax, tools, None, Extent::Answer { parallel }, lenience)?;
+        Ok(Grammar { source: Source::Tools(Box::new(calls.or(content))) })
+    }
+
     /// A call in an answer that is otherwise free, from any of the [openings](leyden_text::output::CallWatch::openings)
     /// of the format on: for `tool_choice` `auto`. `syntax` is `None` for harmony. A [`Guide`](crate::Guide) begins it
     /// where the model does.
@@ -205,12 +230,12 @@ impl Grammar {
         matches!(self.source, Source::Tools(_))
     }
 
-    /// Whether the text is JSON, apart from what stands around it.
-    pub(crate) fn is_json(&self) -> bool {
+    /// What watches over keys, of which none may be written twice; `None` if the text is no JSON.
+    pub(crate) fn keys(&self) -> Option<Keys> {
         match &self.source {
-            Source::Lark(_) => false,
-            Source::Schema(_) => true,
-            Source::Tools(tools) => tools.is_json(),
+            Source::Lark(_) => None,
+            Source::Schema(_) => Some(Keys::new(None)),
+            Source::Tools(tools) => Some(Keys::new(tools.tags().map(Arc::new))),
         }
     }
 

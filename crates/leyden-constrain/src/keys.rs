@@ -7,6 +7,7 @@
 //! Everything is appended and never changed, which makes taking back cheap. That is also how a token is tried.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// The keys of a text so far.
 #[derive(Clone, Debug)]
@@ -20,6 +21,32 @@ pub(crate) struct Keys {
     completed: Vec<(u32, Box<[u8]>)>,
     /// Before each token.
     tokens: Vec<Point>,
+    /// Where values stand between tags: how, and all that was read.
+    tags: Option<(Arc<Tags>, Vec<u8>)>,
+}
+
+/// Values between tags, some of which are texts and not JSON.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tags {
+    /// What stands before a key, between it and its value, and behind that.
+    pub(crate) key_start: Vec<u8>,
+    pub(crate) key_end: Vec<u8>,
+    pub(crate) value_end: Vec<u8>,
+    /// The keys of texts.
+    pub(crate) texts: Vec<String>,
+    /// Whether a value may be a text whatever its key.
+    pub(crate) all_texts: bool,
+}
+
+/// What is being read where values stand between tags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Region {
+    Json,
+    /// A key, from here on.
+    Key {
+        from: usize,
+    },
+    Text,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -41,6 +68,7 @@ struct State {
     key_start: usize,
     /// How many keys the open containers have.
     keys: u32,
+    region: Region,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +99,7 @@ struct Point {
     containers: usize,
     text: usize,
     completed: usize,
+    read: usize,
 }
 
 /// A key stands in its object already.
@@ -79,10 +108,11 @@ pub(crate) struct Repeated;
 
 impl Keys {
     /// Those of a text that begins with a value, or with what has neither quotes nor brackets.
-    pub(crate) fn new() -> Keys {
+    pub(crate) fn new(tags: Option<Arc<Tags>>) -> Keys {
         let between = Mode::Between { key: false };
         Keys {
-            now: State { container: 0, mode: between, high: 0, key_start: 0, keys: 0 },
+            now: State { container: 0, mode: between, high: 0, key_start: 0, keys: 0, region: Region::Json },
+            tags: tags.map(|tags| (tags, Vec::new())),
             containers: vec![Container::default()],
             text: Vec::new(),
             completed: Vec::new(),
@@ -94,6 +124,9 @@ impl Keys {
     pub(crate) fn quotes(&self) -> usize {
         // Without a key there must be two of them in the token itself.
         let more = if self.now.keys == 0 { 2 } else { 0 };
+        if self.now.region != Region::Json {
+            return 4;
+        }
         more + match self.now.mode {
             Mode::Text { key: true } | Mode::Escape { key: true } | Mode::Digits { key: true, .. } => 1,
             Mode::Between { .. } => 2,
@@ -135,7 +168,13 @@ impl Keys {
             containers: self.containers.len(),
             text: self.text.len(),
             completed: self.completed.len(),
+            read: self.tags.as_ref().map_or(0, |(_, read)| read.len()),
         }
+    }
+
+    /// Whether marks of the model's format are part of what is read.
+    pub(crate) fn reads_marks(&self) -> bool {
+        self.tags.is_some()
     }
 
     fn back_to(&mut self, point: Point) {
@@ -144,11 +183,48 @@ impl Keys {
         }
         self.containers.truncate(point.containers);
         self.text.truncate(point.text);
+        if let Some((_, read)) = &mut self.tags {
+            read.truncate(point.read);
+        }
         self.now = point.state;
     }
 
     fn read(&mut self, bytes: &[u8]) -> Result<(), Repeated> {
-        bytes.iter().try_for_each(|byte| self.step(*byte))
+        bytes.iter().try_for_each(|byte| match self.tags {
+            Some(_) => self.step_between_tags(*byte),
+            None => self.step(*byte),
+        })
+    }
+
+    fn step_between_tags(&mut self, byte: u8) -> Result<(), Repeated> {
+        let Some((tags, read)) = &mut self.tags else { return Ok(()) };
+        read.push(byte);
+        match self.now.region {
+            Region::Key { from } => {
+                if read.len() - from >= tags.key_end.len() && read.ends_with(&tags.key_end) {
+                    let key = &read[from..read.len() - tags.key_end.len()];
+                    let is_text =
+                        tags.all_texts || tags.texts.iter().any(|text| text.as_bytes() == key.trim_ascii());
+                    self.now.region = if is_text { Region::Text } else { Region::Json };
+                    (self.now.container, self.now.mode) = (0, Mode::Between { key: false });
+                }
+                Ok(())
+            }
+            Region::Text => {
+                if read.ends_with(&tags.value_end) {
+                    self.now.region = Region::Json;
+                }
+                Ok(())
+            }
+            Region::Json => {
+                let outside = self.now.container == 0 && matches!(self.now.mode, Mode::Between { .. });
+                if outside && read.ends_with(&tags.key_start) {
+                    self.now.region = Region::Key { from: read.len() };
+                    return Ok(());
+                }
+                self.step(byte)
+            }
+        }
     }
 
     fn step(&mut self, byte: u8) -> Result<(), Repeated> {
@@ -269,9 +345,9 @@ mod tests {
     use super::*;
 
     fn repeats(text: &str) -> bool {
-        let whole = Keys::new().push(text.as_bytes()).is_err();
+        let whole = Keys::new(None).push(text.as_bytes()).is_err();
         // However it is cut.
-        let mut keys = Keys::new();
+        let mut keys = Keys::new(None);
         let cut = text.bytes().any(|byte| {
             let would = keys.would_repeat(&[byte]);
             assert_eq!(keys.push(&[byte]).is_err(), would);
@@ -312,7 +388,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_back_was_not_written() {
-        let mut keys = Keys::new();
+        let mut keys = Keys::new(None);
         for token in ["{\"", "a\":", "{\"b\":1", "},\"", "c"] {
             keys.push(token.as_bytes()).unwrap();
         }
@@ -329,8 +405,31 @@ mod tests {
     }
 
     #[test]
+    fn texts_between_tags_are_no_json() {
+        let tags = Tags {
+            key_start: b"<p=".to_vec(),
+            key_end: b">".to_vec(),
+            value_end: b"</p>".to_vec(),
+            texts: vec!["t".into()],
+            all_texts: false,
+        };
+        let tags = Arc::new(tags);
+        let repeats = |text: &str| {
+            let mut cut = Keys::new(Some(Arc::clone(&tags)));
+            let cut = text.bytes().any(|byte| cut.would_repeat(&[byte]) || cut.push(&[byte]).is_err());
+            assert_eq!(Keys::new(Some(Arc::clone(&tags))).push(text.as_bytes()).is_err(), cut, "{text}");
+            cut
+        };
+        let twice = r#"{"a":1,"a":2}"#;
+        assert!(repeats(twice) && repeats(&format!("f<p=j>\n{twice}\n</p>")));
+        assert!(!repeats(&format!("f<p=t>\n{twice}\n</p>")));
+        assert!(repeats(&format!("f<p=t>{{\"</p><p=j>{twice}</p>")));
+        assert!(!repeats("<p=j>{\"a\":\"<p=t>\",\"b\":1}</p><p=k>{\"a\":1}</p>"));
+    }
+
+    #[test]
     fn few_tokens_have_to_be_looked_at() {
-        let mut keys = Keys::new();
+        let mut keys = Keys::new(None);
         for (token, quotes) in [
             ("{", 4),
             ("\"", 3),

@@ -7,6 +7,7 @@ use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind};
+use crate::keys::Tags;
 use crate::schema::{self, Lowered, Parameter, ParameterValue};
 use crate::vocabulary::Vocabulary;
 
@@ -22,6 +23,8 @@ pub(crate) struct ToolCalls {
     syntax: Option<CallSyntax>,
     tools: Vec<Tool>,
     extent: Extent,
+    /// What an answer without a call follows.
+    content: Option<Lowered>,
 }
 
 /// What the grammar is the grammar of.
@@ -108,17 +111,35 @@ impl ToolCalls {
         if read.is_empty() {
             return Err(wrong(String::new(), "there is no such tool"));
         }
-        Ok(ToolCalls { syntax: syntax.cloned(), tools: read, extent })
+        Ok(ToolCalls { syntax: syntax.cloned(), tools: read, extent, content: None })
     }
 
-    /// Whether all arguments are written as one object of JSON.
-    pub(crate) fn is_json(&self) -> bool {
-        !self.syntax.as_ref().is_some_and(|s| matches!(s.body, CallBody::Tagged { .. }))
+    /// The same, or else a text after a schema.
+    pub(crate) fn or(self, content: &Lowered) -> ToolCalls {
+        ToolCalls { content: Some(content.clone()), ..self }
+    }
+
+    /// Where values stand between tags, if they do.
+    pub(crate) fn tags(&self) -> Option<Tags> {
+        let CallBody::Tagged { key_start, key_end, value_end, .. } = &self.syntax.as_ref()?.body else {
+            return None;
+        };
+        // What is free is read as a text: no more can be said of it.
+        let is_text = |parameter: &&Parameter| !matches!(parameter.value, ParameterValue::Json(_));
+        let texts = self.tools.iter().flat_map(|tool| tool.tagged.iter().filter(is_text));
+        Some(Tags {
+            key_start: key_start.as_bytes().to_vec(),
+            key_end: key_end.as_bytes().to_vec(),
+            value_end: value_end.as_bytes().to_vec(),
+            texts: texts.map(|parameter| parameter.name.clone()).collect(),
+            all_texts: self.tools.iter().any(|tool| tool.free),
+        })
     }
 
     /// The schemas, as far as they are enforced.
     pub(crate) fn source(&self) -> String {
-        self.tools.iter().map(|tool| tool.parameters.value.to_string()).collect()
+        let parameters = self.tools.iter().map(|tool| &tool.parameters);
+        parameters.chain(&self.content).map(|schema| schema.value.to_string()).collect()
     }
 
     /// The grammar for a vocabulary, whose marks stand for themselves.
@@ -185,6 +206,7 @@ impl ToolCalls {
                 }
             }
         }
+        starts.extend(self.content.as_ref().map(|content| lark.json(&content.lark)));
         lark.rule("start", &starts.join(" | "));
     }
 
@@ -209,7 +231,12 @@ impl ToolCalls {
             // A message that thinks may come first; what is in it is not part of the grammar.
             Extent::Answer { .. } => {
                 let (over, next) = (lark.text("<|end|>"), lark.text("<|start|>"));
-                format!("call | {channel} \"analysis\" {message} | {over} {next} \"assistant\" call")
+                let content = self.content.as_ref().map(|content| {
+                    let json = lark.json(&content.lark);
+                    lark.rule("content", &format!("{channel} \"final\" {message} {json}"));
+                });
+                let calls = if content.is_some() { "(call | content)" } else { "call" };
+                format!("{calls} | {channel} \"analysis\" {message} | {over} {next} \"assistant\" {calls}")
             }
         };
         lark.rule("start", &start);

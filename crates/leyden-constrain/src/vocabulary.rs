@@ -169,11 +169,15 @@ impl Vocabulary {
         &self.marks
     }
 
-    /// The text of a token; nothing for a mark.
-    pub(crate) fn text(&self, id: u32) -> &[u8] {
+    /// The text of a token; nothing for a mark unless `marks` are wanted.
+    pub(crate) fn text(&self, id: u32, marks: bool) -> &[u8] {
         let trie = self.factory.tok_env().tok_trie();
         let bytes = if id < trie.vocab_size() as u32 { trie.token(id) } else { &[] };
-        if bytes.starts_with(&[TokTrie::SPECIAL_TOKEN_MARKER]) { &[] } else { bytes }
+        match bytes {
+            [TokTrie::SPECIAL_TOKEN_MARKER, mark @ ..] if marks => mark,
+            [TokTrie::SPECIAL_TOKEN_MARKER, ..] => &[],
+            bytes => bytes,
+        }
     }
 
     /// The tokens with at least so many quotes.

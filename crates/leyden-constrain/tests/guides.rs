@@ -4,10 +4,10 @@
 mod shared;
 
 use leyden_constrain::{Grammar, Guide};
-use leyden_text::output::{CallWatch, OutputFormat};
+use leyden_text::output::{CallSyntax, CallWatch, OutputFormat};
 use leyden_text::{ChatTemplate, Special, Tokenizer};
 use serde_json::{Value, json};
-use shared::{bytes_and_words, id, vocabulary};
+use shared::{bytes_and_words, follows, id, vocabulary};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -160,4 +160,41 @@ fn harmony_thinks_and_then_calls() {
     assert!(said.1.starts_with("get<|channel|>"), "{}", said.1);
     let plain = "<|channel|>final<|message|>to=functions.x";
     assert_eq!(say(&mut guide(t, HARMONY, true), t, plain), (plain.into(), String::new(), false));
+}
+
+#[test]
+fn a_call_or_an_answer_with_a_form() {
+    let tokenizer = bytes_and_words();
+    let t = tokenizer.as_ref();
+    let content =
+        Grammar::json_schema(&json!({ "type": "object", "properties": { "sum": { "type": "integer" } },
+        "required": ["sum"], "additionalProperties": false }))
+        .unwrap();
+    let answer = "{\"sum\": 3}";
+    let call = "<call>get<sep>{\"city\": \"a\"}</call>";
+    let wrong = ["<call>get<sep>{\"town\": 1}</call>", "{\"sum\": \"x\"}", "Sum", "{\"sum\": 3} <call>"];
+    let or =
+        |syntax: Option<&CallSyntax>| Grammar::tools_or(&content, syntax, &tools(), false, false).unwrap();
+    let named = format(NAMED);
+    let compiled = vocabulary(t).compile(&or(named.calls())).unwrap();
+    for text in [answer, call] {
+        assert!(follows(&compiled.start(), t, text), "{text}");
+    }
+    for text in wrong {
+        assert!(!follows(&compiled.start(), t, text), "{text}");
+    }
+    // In harmony the answer is a message in the channel `final`, and thinking may come first.
+    let think = "<|channel|>analysis<|message|>now <|end|><|start|>assistant";
+    let last = format!("<|channel|>final<|message|>{answer}");
+    let called = "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}<|call|>";
+    let compiled = Arc::new(vocabulary(t).compile(&or(None)).unwrap());
+    for text in [last.clone(), format!("{think}{last}"), called.into(), format!("{think}{called}")] {
+        let mut guide = Guide::harmony(Arc::clone(&compiled)).unwrap();
+        let said = say(&mut guide, t, &text);
+        assert_eq!((said.0.as_str(), said.2), (text.as_str(), true), "{text}");
+    }
+    let other = last.replace("sum", "town");
+    assert_eq!(say(&mut Guide::harmony(compiled).unwrap(), t, &other).0, "<|channel|>final<|message|>{\"");
+    // Only JSON can stand beside calls.
+    assert!(Grammar::tools_or(&Grammar::regex("a").unwrap(), None, &tools(), false, false).is_err());
 }

@@ -45,6 +45,9 @@ impl Grammars {
         if let Some(compiled) = self.known(&shape.source) {
             return Ok(compiled);
         }
+        if let Some(content) = shape.rule.content() {
+            content.rule.grammar().map_err(|e| refused(&content.param, &e))?;
+        }
         let grammar = shape.rule.grammar().map_err(|e| refused(&shape.param, &e))?;
         let vocabulary = self.vocabulary.get_or_init(|| Vocabulary::new(model.tokenizer.as_ref()).ok());
         let Some(vocabulary) = vocabulary else {
@@ -93,6 +96,8 @@ pub(crate) enum Rule {
     Tools { syntax: Option<Box<CallSyntax>>, tools: Value, only: Option<String>, parallel: bool },
     /// What follows the opening of a call that the model has decided on.
     Opened { syntax: Option<Box<CallSyntax>>, tools: Value, parallel: bool },
+    /// Calls of these tools, or else what a form of the answer says.
+    ToolsOr { syntax: Option<Box<CallSyntax>>, tools: Value, parallel: bool, content: Box<Shape> },
 }
 
 impl Rule {
@@ -110,6 +115,20 @@ impl Rule {
             Rule::Opened { syntax, tools, parallel } => {
                 Grammar::opened_tools(syntax.as_deref(), tools, *parallel, false)
             }
+            Rule::ToolsOr { .. } => self.calls_or(false),
+        }
+    }
+
+    fn calls_or(&self, loose: bool) -> Result<Grammar, leyden_constrain::Error> {
+        let Rule::ToolsOr { syntax, tools, parallel, content } = self else { return self.grammar() };
+        Grammar::tools_or(&content.rule.grammar()?, syntax.as_deref(), tools, *parallel, loose)
+    }
+
+    /// The rule that an error is about if it is about a form beside calls, and the field of that.
+    fn content(&self) -> Option<&Shape> {
+        match self {
+            Rule::ToolsOr { content, .. } => Some(content),
+            _ => None,
         }
     }
 
@@ -120,13 +139,14 @@ impl Rule {
             Rule::Opened { syntax, tools, parallel } => {
                 Some(Grammar::opened_tools(syntax.as_deref(), tools, *parallel, true))
             }
+            Rule::ToolsOr { .. } => Some(self.calls_or(true)),
             _ => None,
         }
     }
 }
 
 /// A grammar to be made, and the field that it came in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Shape {
     param: String,
     /// What tells it from others.
@@ -139,9 +159,19 @@ impl Shape {
         Shape { param: param.into(), source, rule }
     }
 
+    /// Whether it is JSON, which can stand beside calls of tools.
+    pub(crate) fn is_json(&self) -> bool {
+        matches!(self.rule, Rule::Object | Rule::Schema(_))
+    }
+
     /// The field.
     pub(crate) fn param(&self) -> &str {
         &self.param
+    }
+
+    /// What tells it from others.
+    pub(crate) fn source(&self) -> &str {
+        &self.source
     }
 
     /// Ready to be followed: it was compiled before, or is when it is its turn.

@@ -90,6 +90,30 @@ impl Tools {
         Form { shape: Shape::new("tools", source, Rule::Tools { syntax, tools, only, parallel }), binding }
     }
 
+    /// What an answer looks like that calls tools or else has this form. Where a call is asked for there is no choice.
+    pub(crate) fn form_or(&self, content: Shape, model: &Served, prompt: &str) -> Result<Form, ApiError> {
+        if self.choice != Choice::Auto {
+            return Ok(self.form(model, prompt));
+        }
+        if !content.is_json() {
+            let message = "`grammar` and `tools` exclude each other; `response_format` may stand beside them";
+            return Err(ApiError::conflict(content.param(), message));
+        }
+        let syntax = model.format.calls();
+        let source = format!("tools {} {} or {}", self.parallel, self.list, content.source());
+        let binding = match syntax {
+            Some(_) => Binding::Whole { gate: reasoning_end(model, prompt) },
+            None => Binding::Harmony,
+        };
+        let rule = Rule::ToolsOr {
+            syntax: syntax.cloned().map(Box::new),
+            tools: self.list.clone(),
+            parallel: self.parallel,
+            content: Box::new(content),
+        };
+        Ok(Form { shape: Shape::new("tools", source, rule), binding })
+    }
+
     /// An answer in which the model may call tools: what it writes behind the opening of a call follows their schemas.
     fn opened(&self, syntax: Option<&CallSyntax>, model: &Served, prompt: &str) -> Form {
         let source = format!("opened tools {} {}", self.parallel, self.list);

@@ -75,10 +75,6 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let chat = Chat { tools: list, variables: variables(&mut body, limits)? };
     let shape = grammars::shape(&mut body, limits)?;
     body.finish()?;
-    if let (Some(_), Some(shape)) = (&tools, &shape) {
-        let message = "a form of the answer and `tools` exclude each other";
-        return Err(ApiError::conflict(shape.param(), message));
-    }
     let (text, tokens) = prompt::of_messages(&common.model, &messages, &chat)?;
     let room = prompt::room(&common.model, "messages", tokens.len())?;
     let mut parser = common.model.format.parser(&text, chat.tools.as_ref());
@@ -86,7 +82,8 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
         parser = parser.with_call_required();
     }
     let form = match (tools, shape) {
-        (Some(tools), _) => Some(tools.form(&common.model, &text)),
+        (Some(tools), Some(shape)) => Some(tools.form_or(shape, &common.model, &text)?),
+        (Some(tools), None) => Some(tools.form(&common.model, &text)),
         (None, Some(shape)) => {
             Some(Form { shape, binding: Binding::Whole { gate: gate(&common.model, &text) } })
         }

@@ -187,6 +187,49 @@ const CHANNELS: &str = "{% if tools %}tools: {{ tools | tojson }}\n{% endif %}\
     {# <|channel|>analysis #}{% if add_generation_prompt %}<|start|>assistant{% endif %}";
 
 #[test]
+fn an_answer_is_a_call_or_has_its_form() {
+    run(async {
+        let app = app();
+        let schema = json!({ "type": "object", "properties": { "sum": { "enum": [1, 2] } }, "required": ["sum"],
+            "additionalProperties": false });
+        let format = json!({ "type": "json_schema", "json_schema": { "name": "sum", "schema": schema } });
+        let (brace, angle) = (token(&app, "{"), token(&app, "<"));
+        for (seed, bias) in
+            [json!({ brace.as_str(): 100 }), json!({ angle.as_str(): 100 }), json!({})].iter().enumerate()
+        {
+            let request = chat(
+                json!({ "response_format": format, "seed": seed, "logit_bias": bias, "parallel_tool_calls": false }),
+            );
+            let answer = ask(&app, CHAT, request).await;
+            let choice = &answer["choices"][0];
+            if choice["finish_reason"] == "tool_calls" {
+                assert_ne!(seed, 0, "{answer}");
+                arguments_are_valid(&choice["message"]["tool_calls"][0]);
+            } else {
+                assert_ne!(seed, 1, "{answer}");
+                let content: Value =
+                    serde_json::from_str(choice["message"]["content"].as_str().unwrap()).unwrap();
+                assert!(content == json!({ "sum": 1 }) || content == json!({ "sum": 2 }), "{answer}");
+            }
+        }
+        // Where a call is asked for, there is one.
+        let forced = chat(
+            json!({ "response_format": format, "tool_choice": "required", "parallel_tool_calls": false }),
+        );
+        assert_eq!(ask(&app, CHAT, forced).await["choices"][0]["finish_reason"], "tool_calls");
+        // What is wrong with the form is said of its field.
+        let unknown =
+            json!({ "type": "json_schema", "json_schema": { "schema": { "if": {}, "then": false } } });
+        let (status, error) = post(&app, CHAT, chat(json!({ "response_format": unknown }))).await;
+        assert_eq!(
+            (status, &error["error"]["param"]),
+            (400, &json!("response_format.json_schema.schema")),
+            "{error}"
+        );
+    });
+}
+
+#[test]
 fn calls_in_channels_can_be_asked_for() {
     run(async {
         let app = app_of(CHANNELS);
@@ -265,7 +308,7 @@ fn tools_that_make_no_sense_are_refused_by_name() {
             (json!({ "tool_choice": 1 }), "tool_choice"),
             (json!({ "tools": [], "tool_choice": "required" }), "tool_choice"),
             (json!({ "parallel_tool_calls": "yes" }), "parallel_tool_calls"),
-            (json!({ "response_format": { "type": "json_object" } }), "response_format"),
+            (json!({ "grammar": "root ::= \"a\"" }), "grammar"),
         ];
         for (more, param) in cases {
             let shown: String = more.to_string().chars().take(100).collect();
