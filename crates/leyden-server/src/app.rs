@@ -2,18 +2,22 @@
 
 use crate::auth::{Access, ApiKeys, Caller};
 use crate::body::{self, Reply};
+use crate::cors::{self, Origins};
 use crate::error::ApiError;
 use crate::failure::{Error, ErrorKind};
 use crate::grammars::Grammars;
+use crate::ids::{self, Ids};
 use crate::json;
 use crate::limits::Limits;
 use crate::log::{Entry, Log};
 use crate::metrics::HttpMetrics;
 use crate::model::Model;
 use crate::options::ServerOptions;
+use crate::peers::Network;
 use crate::replicas::Replicas;
 use crate::routes::{self, Found};
 use crate::turns::Turns;
+use crate::wire::{self, Hosts, Wire};
 use hyper::body::{Body, Bytes};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
@@ -24,9 +28,8 @@ use leyden_text::output::OutputFormat;
 use leyden_text::{ChatTemplate, Tokenizer};
 use serde_json::{Value, json};
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::num::NonZero;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -64,6 +67,11 @@ impl fmt::Debug for Served {
 }
 
 impl Served {
+    /// What it may be called: its name first, then the others.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.name).chain(&self.aliases).map(String::as_str)
+    }
+
     fn start(model: Model, log: &Arc<Log>) -> Result<Served, Error> {
         let replicas = Replicas::start(&model, log)?;
         let config = model.decoder.config();
@@ -106,10 +114,12 @@ pub(crate) struct App {
     /// When the server started, in seconds since 1970.
     pub(crate) started: u64,
     log: Arc<Log>,
+    retiring: AtomicBool,
     closing: AtomicBool,
-    /// Numbers of requests begin with this.
-    series: u64,
-    next: AtomicU64,
+    pub(crate) trusted_proxies: Vec<Network>,
+    hosts: Hosts,
+    origins: Origins,
+    ids: Ids,
 }
 
 /// A request on its way to an endpoint.
@@ -160,10 +170,12 @@ impl App {
             request_time: options.request_time,
             started: unix_time(),
             log,
+            retiring: AtomicBool::new(false),
             closing: AtomicBool::new(false),
-            // The standard library seeds its hashers from the system's random numbers.
-            series: RandomState::new().hash_one(0),
-            next: AtomicU64::new(0),
+            trusted_proxies: options.trusted_proxies,
+            origins: Origins::new(&options.allowed_origins),
+            hosts: Hosts::new(&options.allowed_hosts, &options.host),
+            ids: Ids::default(),
         }))
     }
 
@@ -178,10 +190,9 @@ impl App {
                 }),
             };
         };
-        let known = |m: &&Arc<Served>| m.name == name || m.aliases.iter().any(|a| a == name);
+        let known = |m: &&Arc<Served>| m.names().any(|n| n == name);
         self.models.iter().find(known).ok_or_else(|| {
-            let have: Vec<&str> = self.models.iter().map(|m| m.name.as_str()).collect();
-            let message = format!("there is no model of this name; there is {}", have.join(", "));
+            let message = format!("the model does not exist; known names: {}", self.names().join(", "));
             let error = ApiError::new(StatusCode::NOT_FOUND, "model_not_found", message);
             ApiError { param: Some("model".to_owned()), ..error }
         })
@@ -189,13 +200,27 @@ impl App {
 
     /// The names of models in the OpenAPI document.
     pub(crate) fn model_schema(&self) -> Value {
-        let names = self.models.iter().flat_map(|m| std::iter::once(&m.name).chain(&m.aliases));
-        json!({ "type": "string", "enum": names.collect::<Vec<_>>() })
+        json!({ "type": "string", "enum": self.names() })
+    }
+
+    /// What the models may be called.
+    fn names(&self) -> Vec<&str> {
+        self.models.iter().flat_map(|m| m.names()).collect()
     }
 
     /// Token ids below this are those of every model.
     pub(crate) fn vocabulary(&self) -> usize {
         self.models.iter().map(|m| m.vocabulary.min(m.tokenizer.vocab_size())).min().unwrap_or(0)
+    }
+
+    /// Whether requests should be sent elsewhere.
+    pub(crate) fn is_retiring(&self) -> bool {
+        self.retiring.load(Ordering::SeqCst)
+    }
+
+    /// From now on the server says that it is not ready.
+    pub(crate) fn retire(&self) {
+        self.retiring.store(true, Ordering::SeqCst);
     }
 
     /// Whether requests are no longer taken.
@@ -205,7 +230,14 @@ impl App {
 
     /// From now on requests are refused.
     pub(crate) fn close(&self) {
+        self.retire();
         self.closing.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether no model has anything to do.
+    pub(crate) fn is_idle(&self) -> bool {
+        let mut engines = self.models.iter().flat_map(|m| m.replicas.metrics());
+        engines.all(|m| m.running.get() + m.waiting.get() == 0)
     }
 
     /// Ends the requests that run.
@@ -217,8 +249,14 @@ impl App {
         &self.log
     }
 
-    fn request_id(&self) -> String {
-        format!("{:016x}{:08x}", self.series, self.next.fetch_add(1, Ordering::Relaxed))
+    /// The answer to a connection for which there is no place.
+    pub(crate) fn turn_away(&self) -> Response<Reply> {
+        self.http.connections_refused.add(1);
+        let message = "there are too many connections";
+        let mut response = failed(&ApiError::unavailable("overloaded", message, Duration::from_secs(1)));
+        self.http.answered(response.status().as_u16());
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        response
     }
 
     /// Answers a request.
@@ -228,8 +266,10 @@ impl App {
     {
         let found = routes::find(request.method(), request.uri().path());
         let name = found.as_ref().map_or("unknown", |f| f.route.path);
-        let entry = Arc::new(Entry::new(Arc::clone(&self.log), self.request_id(), name));
+        let given = ids::of_client(request.headers()).map(str::to_owned);
+        let entry = Arc::new(Entry::new(Arc::clone(&self.log), self.ids.next(), given, name));
         let mut caller = Caller::anybody();
+        let origin = self.origins.allowed(request.headers());
         let result = self.answer(found, request, &entry, &mut caller).await;
         let mut response = result.unwrap_or_else(|error| {
             entry.note(|f| f.code = Some(error.code));
@@ -242,7 +282,10 @@ impl App {
         });
         self.http.answered(status.as_u16());
         let headers = response.headers_mut();
-        set(headers, "x-request-id", entry.id());
+        if let Some(origin) = origin {
+            cors::open(headers, origin);
+        }
+        set(headers, "x-request-id", entry.shown());
         set(headers, "x-content-type-options", "nosniff");
         if let Some(keys) = &self.keys {
             keys.headers(&caller, Instant::now()).iter().for_each(|(name, value)| set(headers, name, value));
@@ -254,24 +297,44 @@ impl App {
     async fn answer<B>(
         self: &Arc<App>,
         found: Option<Found>,
-        request: Request<B>,
+        mut request: Request<B>,
         entry: &Arc<Entry>,
         caller: &mut Caller,
     ) -> Result<Response<Reply>, ApiError>
     where
         B: Body<Data = Bytes>,
     {
+        let wire = request.extensions_mut().remove::<Wire>();
+        if let Some(wire) = &wire {
+            let host = wire::check(&request, wire)?;
+            // Probes ask by any name, and learn nothing.
+            let probe = found.as_ref().is_some_and(|f| f.route.is_health());
+            if self.keys.is_none() && !probe {
+                self.hosts.check(host.as_deref())?;
+            }
+        }
         let path_bytes = request.uri().path_and_query().map_or(0, |p| p.as_str().len());
         if path_bytes > self.limits.path_bytes {
             let message = format!("the path is longer than {} bytes", self.limits.path_bytes);
             return Err(ApiError::new(StatusCode::URI_TOO_LONG, "path_too_long", message));
         }
         let Some(Found { route, variable }) = found else {
+            if cors::is_preflight(request.method(), request.headers())
+                && self.origins.allowed(request.headers()).is_some()
+            {
+                let methods = routes::methods(request.uri().path()).join(", ");
+                let mut response = options(&methods);
+                cors::answer_preflight(request.headers(), &methods, response.headers_mut());
+                return Ok(response);
+            }
             // Who may not ask does not learn what there is.
             self.admit(request.headers(), Access::AnyKey)?;
             let methods = routes::methods(request.uri().path());
             if methods.is_empty() {
                 return Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is no such endpoint"));
+            }
+            if request.method() == Method::OPTIONS {
+                return Ok(options(&methods.join(", ")));
             }
             let message = format!("this endpoint takes {} only", methods.join(", "));
             return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message));
@@ -287,7 +350,7 @@ impl App {
         }
         let body = if route.method == Method::POST {
             check_content(request.headers())?;
-            body::read(request.into_body(), &self.limits).await?
+            body::read(request.into_body(), &self.limits, wire.map(|w| w.hurry)).await?
         } else {
             Vec::new()
         };
@@ -334,6 +397,14 @@ pub(crate) fn plain(status: StatusCode, kind: &'static str, text: String) -> Res
     let mut response = Response::new(Reply::whole(text));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+/// The response to the question what an endpoint takes.
+fn options(methods: &str) -> Response<Reply> {
+    let mut response = Response::new(Reply::whole(""));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    set(response.headers_mut(), "allow", methods);
     response
 }
 

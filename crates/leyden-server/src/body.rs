@@ -1,9 +1,10 @@
 //! Bodies, in and out.
 
-use crate::connection::Busy;
+use crate::connection::{Busy, Traffic};
 use crate::error::ApiError;
 use crate::limits::Limits;
 use crate::log::Entry;
+use crate::wire::Hurry;
 use hyper::StatusCode;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use std::convert::Infallible;
@@ -11,7 +12,9 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
+use tokio::time::{Instant, timeout_at};
 
 /// The body of a response.
 #[derive(Debug)]
@@ -68,11 +71,16 @@ impl Body for Reply {
     }
 }
 
-/// Reads a whole body.
+/// How long a body may take before its pace is looked at while others wait.
+const HURRY_AFTER: Duration = Duration::from_secs(1);
+/// Bytes per second that a body must have then.
+const HURRY_RATE: usize = 16 << 10;
+
+/// Reads a whole body. `hurry` is told when others wait for this connection's place.
 ///
 /// # Errors
-/// 413 beyond the limit, 408 if it stalls, 400 if it breaks off.
-pub(crate) async fn read<B>(body: B, limits: &Limits) -> Result<Vec<u8>, ApiError>
+/// 413 beyond the limit, 408 if it stalls or is too slow, 400 if it breaks off.
+pub(crate) async fn read<B>(body: B, limits: &Limits, mut hurry: Option<Hurry>) -> Result<Vec<u8>, ApiError>
 where
     B: Body<Data = Bytes>,
 {
@@ -80,18 +88,43 @@ where
         let message = format!("the body is larger than {} bytes", limits.body_bytes);
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
     };
+    let late = |message: String| ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message);
     // What is announced is refused before a byte of it is read.
     if body.size_hint().lower() > limits.body_bytes as u64 {
         return Err(too_large());
     }
     let mut body = std::pin::pin!(body);
     let mut bytes = Vec::new();
+    let started = Instant::now();
     loop {
-        let frame = tokio::time::timeout(limits.body_stall, poll_fn(|cx| body.as_mut().poll_frame(cx)));
-        match frame.await {
+        // What has come buys time for the rest, up to a point.
+        let bought = Duration::from_secs((bytes.len() / limits.body_rate) as u64);
+        let due = started + (limits.body_stall + bought).min(limits.body_time);
+        let stalls = Instant::now() + limits.body_stall;
+        let asked = async {
+            match &mut hurry {
+                Some(hurry) => hurry.asked().await,
+                None => std::future::pending().await,
+            }
+        };
+        let frame = tokio::select! {
+            biased;
+            frame = timeout_at(due.min(stalls), poll_fn(|cx| body.as_mut().poll_frame(cx))) => frame,
+            () = asked => {
+                let time = started.elapsed();
+                if time > HURRY_AFTER && (bytes.len() as f64) < time.as_secs_f64() * HURRY_RATE as f64 {
+                    return Err(late("the body is too slow while other connections wait".to_owned()));
+                }
+                continue;
+            }
+        };
+        match frame {
             Err(_) => {
-                let message = "the body does not arrive";
-                return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message));
+                let Limits { body_stall, body_rate, body_time, .. } = limits;
+                return Err(late(format!(
+                    "the body does not arrive: a pause of {body_stall:?}, fewer than {body_rate} bytes a second, or \
+                     more than {body_time:?} in all"
+                )));
             }
             Ok(None) => return Ok(bytes),
             Ok(Some(Err(_))) => return Err(ApiError::body("the body breaks off")),
@@ -102,6 +135,52 @@ where
                 }
                 bytes.extend_from_slice(&data);
             }
+        }
+    }
+}
+
+/// A request's body that says when it is left before its end.
+#[derive(Debug)]
+pub(crate) struct Watched<B: Body> {
+    body: B,
+    traffic: Arc<Traffic>,
+    ended: bool,
+}
+
+impl<B: Body> Watched<B> {
+    pub(crate) fn new(body: B, traffic: Arc<Traffic>) -> Watched<B> {
+        let ended = body.is_end_stream();
+        Watched { body, traffic, ended }
+    }
+}
+
+impl<B: Body + Unpin> Body for Watched<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        // An error is an end, too.
+        self.ended = matches!(frame, Poll::Ready(None | Some(Err(_)))) || self.body.is_end_stream();
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B: Body> Drop for Watched<B> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.traffic.leave_unread();
         }
     }
 }

@@ -1,33 +1,74 @@
 //! A socket with deadlines: on the head of a request, between requests, and on a client that does not read.
 
-use hyper::rt::{Read, ReadBufCursor, Write};
+use crate::wire::Framing;
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
-/// Requests of a connection that are being answered.
-pub(crate) type Answering = Arc<AtomicUsize>;
+/// What happens on a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    /// Requests that are being answered.
+    answering: AtomicUsize,
+    /// All requests so far.
+    requests: AtomicUsize,
+    /// Some request has two readings of where it ends.
+    ambiguous: AtomicBool,
+    /// A body was not read to its end.
+    unread: AtomicBool,
+}
+
+impl Traffic {
+    pub(crate) fn is_answering(&self) -> bool {
+        self.answering.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.ambiguous.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
+    }
+
+    /// What a client still sends will not be read.
+    pub(crate) fn leave_unread(&self) {
+        self.unread.store(true, Ordering::Relaxed);
+    }
+}
 
 /// Holds a connection busy.
 #[derive(Debug)]
-pub(crate) struct Busy(Answering);
+pub(crate) struct Busy(Arc<Traffic>);
 
 impl Busy {
-    pub(crate) fn new(answering: &Answering) -> Busy {
-        answering.fetch_add(1, Ordering::Relaxed);
-        Busy(Arc::clone(answering))
+    pub(crate) fn new(traffic: &Arc<Traffic>) -> Busy {
+        traffic.answering.fetch_add(1, Ordering::Relaxed);
+        traffic.requests.fetch_add(1, Ordering::Relaxed);
+        Busy(Arc::clone(traffic))
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.answering.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 8 << 10;
+/// How long a client that was answered early may go on sending. Closing at once would reset the connection, and the
+/// answer could be lost.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// The deadlines.
 #[derive(Clone, Copy, Debug)]
@@ -53,19 +94,31 @@ enum Phase {
 pub(crate) struct Socket<S> {
     inner: S,
     deadlines: Deadlines,
-    answering: Answering,
+    traffic: Arc<Traffic>,
+    framing: Framing,
     phase: Phase,
     /// When the phase is over.
     reading: Pin<Box<Sleep>>,
     /// When the client must have taken something, while it does not.
     writing: Option<Pin<Box<Sleep>>>,
+    /// Until when what still comes is thrown away; set when everything has been written.
+    lingering: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Socket<S> {
-    /// `answering` counts the requests under way; whoever answers holds a [`Busy`] of it.
-    pub(crate) fn new(inner: S, deadlines: Deadlines, answering: Answering) -> Socket<S> {
+    /// Whoever answers holds a [`Busy`] of the traffic.
+    pub(crate) fn new(inner: S, deadlines: Deadlines, traffic: Arc<Traffic>) -> Socket<S> {
         let reading = Box::pin(tokio::time::sleep(deadlines.head));
-        Socket { inner, deadlines, answering, phase: Phase::Head, reading, writing: None }
+        Socket {
+            inner,
+            deadlines,
+            traffic,
+            framing: Framing::default(),
+            phase: Phase::Head,
+            reading,
+            writing: None,
+            lingering: None,
+        }
     }
 
     fn enter(&mut self, phase: Phase, time: Duration) {
@@ -75,7 +128,7 @@ impl<S> Socket<S> {
 
     /// Keeps the phase up to date before a read; fails when its time is over.
     fn before_read(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        match (self.answering.load(Ordering::Relaxed) > 0, self.phase) {
+        match (self.traffic.is_answering(), self.phase) {
             (true, _) => {
                 self.phase = Phase::Answer;
                 return Ok(());
@@ -110,22 +163,49 @@ impl<S> Socket<S> {
     }
 }
 
+impl<S: Read + Unpin> Socket<S> {
+    /// Throws away what comes, until the client has read the answer and closes, or its time is over.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let timer = self.lingering.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
+        if timer.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let mut bytes = [0; READ_BYTES];
+        // A turn has an end; what is left comes in the next one.
+        for _ in 0..64 {
+            let mut read = ReadBuf::new(&mut bytes);
+            if ready!(Pin::new(&mut self.inner).poll_read(cx, read.unfilled())).is_err()
+                || read.filled().is_empty()
+            {
+                return Poll::Ready(());
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
 impl<S: Read + Unpin> Read for Socket<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
+        mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         self.before_read(cx)?;
-        let result = Pin::new(&mut self.inner).poll_read(cx, buffer);
-        if matches!(result, Poll::Ready(Ok(()))) {
-            self.after_read();
+        let mut bytes = [0; READ_BYTES];
+        let room = buffer.remaining().min(READ_BYTES);
+        let mut read = ReadBuf::new(&mut bytes[..room]);
+        ready!(Pin::new(&mut self.inner).poll_read(cx, read.unfilled()))?;
+        self.after_read();
+        if self.framing.push(read.filled()) {
+            self.traffic.ambiguous.store(true, Ordering::Relaxed);
         }
-        result
+        buffer.put_slice(read.filled());
+        Poll::Ready(Ok(()))
     }
 }
 
-impl<S: Write + Unpin> Write for Socket<S> {
+impl<S: Read + Write + Unpin> Write for Socket<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.inner).poll_write(cx, bytes);
         self.written(cx, result)
@@ -137,8 +217,14 @@ impl<S: Write + Unpin> Write for Socket<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let result = Pin::new(&mut self.inner).poll_shutdown(cx);
-        self.written(cx, result)
+        if self.lingering.is_none() {
+            let result = Pin::new(&mut self.inner).poll_shutdown(cx);
+            ready!(self.written(cx, result))?;
+        }
+        if self.traffic.unread.load(Ordering::Relaxed) {
+            ready!(self.poll_linger(cx));
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -44,8 +44,14 @@ impl ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "invalid_json", message)
     }
 
+    /// A prompt that the context does not hold, in OpenAI's words: clients know the case by them (litellm's
+    /// `ContextWindowExceededError`, for one), to shorten the prompt or to ask another model.
     pub(crate) fn context_length(param: &str, tokens: usize, context: usize) -> ApiError {
-        let message = format!("the prompt has {tokens} tokens, which do not fit the context of {context}");
+        let what = param.split('[').next().unwrap_or(param);
+        let message = format!(
+            "This model's maximum context length is {context} tokens. However, your {what} resulted in {tokens} tokens. \
+             Please reduce the length of the {what}."
+        );
         ApiError { code: "context_length_exceeded", ..ApiError::field(param, message) }
     }
 

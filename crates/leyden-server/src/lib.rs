@@ -12,6 +12,7 @@ mod app;
 mod auth;
 mod body;
 mod connection;
+mod cors;
 mod ending;
 mod error;
 mod failure;
@@ -19,6 +20,7 @@ mod fields;
 mod generate;
 mod grammars;
 mod head;
+mod ids;
 mod json;
 mod limits;
 mod listen;
@@ -35,11 +37,13 @@ mod replicas;
 mod request;
 mod routes;
 mod sampling;
+mod seats;
 mod speech;
 mod token_name;
 mod tools;
 mod turns;
 mod usage;
+mod wire;
 mod worker;
 
 pub use auth::ApiKeys;
@@ -49,6 +53,7 @@ pub use listen::serve;
 pub use log::LogFormat;
 pub use model::Model;
 pub use options::{ServerOptions, WorkerOptions};
+pub use peers::Network;
 pub use preflight::{MemoryPlan, Need, plan_memories, plan_memory};
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::time::Duration;
 /// Limits on connections and requests. Each is enforced before what it bounds is allocated or computed.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Open connections; more wait in the system's queue until one closes.
+    /// Open connections; beyond these some may ask for health and metrics, and wait with other requests until one closes.
     pub connections: usize,
-    /// Open connections of one address, the network of IPv6, other than this machine's own; more are closed.
+    /// Open connections of one address, the network of IPv6; of proxies that are trusted there may be any number.
     pub connections_per_peer: usize,
     /// Time for the request line and the headers, from their first byte; for the first request, from the connection.
     pub header_time: Duration,
@@ -15,8 +15,12 @@ pub struct Limits {
     pub idle_time: Duration,
     /// How long a client may refuse to take bytes.
     pub write_stall: Duration,
-    /// How long it may send nothing while its body is due.
+    /// How long it may send nothing while its body is due, and how long it may be slow.
     pub body_stall: Duration,
+    /// Bytes that a body must have brought, after that time, for each further second; at least 1.
+    pub body_rate: usize,
+    /// Time for a body in all.
+    pub body_time: Duration,
     /// Bytes of the path with its query.
     pub path_bytes: usize,
     /// Bytes of the request line and all headers.
@@ -66,9 +70,13 @@ impl Default for Limits {
             // One peer alone, a gateway, gets on with it; and one that is rude leaves half to the others.
             connections_per_peer: 512,
             header_time: Duration::from_secs(10),
-            idle_time: Duration::from_secs(60),
+            // Balancers that keep connections for a minute or 90 seconds close them first.
+            idle_time: Duration::from_secs(120),
             write_stall: Duration::from_secs(30),
             body_stall: Duration::from_secs(15),
+            // Slower than any line on which somebody would wait for an answer.
+            body_rate: 1 << 10,
+            body_time: Duration::from_secs(300),
             path_bytes: 8 << 10,
             head_bytes: 24 << 10,
             headers: 64,

@@ -1,28 +1,35 @@
 //! The socket: accepting within limits, and ending in order.
 
 use crate::app::App;
-use crate::connection::{Answering, Busy, Deadlines, Socket};
+use crate::body::{Reply, Watched};
+use crate::connection::{Busy, Deadlines, Socket, Traffic};
 use crate::failure::{Error, ErrorKind};
 use crate::log::Log;
 use crate::model::Model;
 use crate::options::ServerOptions;
-use crate::peers::Peers;
+use crate::routes;
+use crate::seats::{Room, Seat, Seats, Standing};
 use crate::turns;
+use crate::wire::{Hurry, Wire};
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use leyden_kernels::heap;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::num::NonZero;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// Threads for sockets. The processors are for the models.
 const THREADS: usize = 2;
@@ -31,12 +38,14 @@ const THREADS: usize = 2;
 const PREPARING_THREADS: (usize, usize) = (4, 8);
 /// How long to wait when the system has no descriptor or memory for another connection.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
-/// How often connections that do nothing are asked to make room while others wait.
-const CROWDED: Duration = Duration::from_millis(50);
 /// How long they must have done nothing: what is on its way to them shall arrive.
 const MAKES_WAY: Duration = Duration::from_secs(1);
+/// How often it is seen whether memory can be given back.
+const TIDY_EVERY: Duration = Duration::from_secs(5);
 /// How long ended requests have to be told so.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The same where the server shall end at once.
+const LAST_WORD: Duration = Duration::from_millis(300);
 
 /// Serves the models until SIGTERM or SIGINT, then ends what runs, and returns. `ready` is told the address.
 ///
@@ -50,7 +59,7 @@ pub fn serve(
 ) -> Result<(), Error> {
     let log = Log::new(options.log, Box::new(io::stderr())).map_err(ErrorKind::System)?;
     let addresses = addresses(&options)?;
-    let drain = options.drain;
+    let times = Ending { lame_duck: options.lame_duck, drain: options.drain };
     let processors = available_parallelism().map_or(1, NonZero::get);
     let preparing = processors.clamp(PREPARING_THREADS.0, PREPARING_THREADS.1);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -60,18 +69,23 @@ pub fn serve(
         .enable_all()
         .build()
         .map_err(ErrorKind::System)?;
-    runtime.block_on(async {
+    let result = runtime.block_on(async {
         // Signals first: one that comes while engines are made ends the server in order, too.
-        let mut stop = Signals::install().map_err(ErrorKind::System)?;
+        let signals = signals().map_err(ErrorKind::System)?;
         let address = format!("{}:{}", options.host, options.port);
         let listen = |source| ErrorKind::Listen { address, source };
         let listener = bind(&addresses).map_err(listen)?;
         let local = listener.local_addr().map_err(ErrorKind::System)?;
         let app = App::start(models, options, log)?;
         ready(local);
-        run(Arc::clone(&app), listener, stop.wait(), drain).await;
+        let tidy = tokio::spawn(tidy(Arc::clone(&app)));
+        run(app, listener, signals, times).await;
+        tidy.abort();
         Ok(())
-    })
+    });
+    // What a thread still prepares is for nobody any more.
+    runtime.shutdown_background();
+    result
 }
 
 /// What the host's name means; without keys only this machine may reach it, unless that is said to be meant.
@@ -116,69 +130,109 @@ pub(crate) fn bind(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
     Err(last)
 }
 
-/// The signals that end a server.
-struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
+/// Signals to end, one message each: the first that ends in order, the second at once.
+pub(crate) type Signals = UnboundedReceiver<()>;
+
+/// Catches SIGTERM and SIGINT.
+fn signals() -> io::Result<Signals> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (tell, signals) = unbounded_channel();
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if tell.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(signals)
 }
 
-impl Signals {
-    fn install() -> io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+/// Gives memory back that requests have left, whenever there was something to do and is no more.
+async fn tidy(app: Arc<App>) {
+    let mut answered = 0;
+    loop {
+        sleep(TIDY_EVERY).await;
+        let now = app.http.answers();
+        if now != answered && app.is_idle() {
+            answered = now;
+            let _ = tokio::task::spawn_blocking(heap::give_back).await;
         }
     }
 }
 
-/// Accepts connections until `stop`, then drains.
-pub(crate) async fn run(
-    app: Arc<App>,
-    listener: TcpListener,
-    stop: impl Future<Output = ()>,
-    drain: Duration,
-) {
-    let limit = Arc::new(Semaphore::new(app.limits.connections));
-    let peers = Arc::new(Peers::default());
+/// How far a server is on its way to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    /// It answers as ever, but says that it is not ready, so that balancers send requests elsewhere.
+    LameDuck(Instant),
+    /// It finishes what runs, and still tells everybody so.
+    Draining(Instant),
+}
+
+/// Accepts connections until a signal comes, then drains.
+pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signals, times: Ending) {
+    let room = Room {
+        seats: app.limits.connections,
+        seats_per_peer: app.limits.connections_per_peer,
+        trusted: app.trusted_proxies.clone(),
+    };
+    let seats = Seats::new(room);
     let (closing, _) = watch::channel(false);
-    let (crowded, _) = watch::channel(());
-    let mut stop = std::pin::pin!(stop);
-    loop {
-        let accepted = async {
-            let mut permit = Arc::clone(&limit).try_acquire_owned().ok();
-            // Beyond the limit connections wait in the system's queue, but not for those that do nothing.
-            while permit.is_none() {
-                let _ = crowded.send(());
-                permit = timeout(CROWDED, Arc::clone(&limit).acquire_owned()).await.ok().and_then(Result::ok);
-            }
-            Some((listener.accept().await, permit?))
+    let mut phase = Phase::Serving;
+    let drain = |app: &App| {
+        app.close();
+        app.log().event(&[("event", "closing".into())]);
+        // Idle connections close now, others after their answer.
+        let _ = closing.send(true);
+        Phase::Draining(Instant::now() + times.drain)
+    };
+    let cut = loop {
+        let until = match phase {
+            Phase::Serving => None,
+            Phase::LameDuck(until) | Phase::Draining(until) => Some(until),
         };
         let accepted = tokio::select! {
-            () = &mut stop => break,
-            accepted = accepted => accepted,
+            biased;
+            Some(()) = signals.recv() => {
+                if phase != Phase::Serving {
+                    app.log().event(&[("event", "second_signal".into())]);
+                    break Some(LAST_WORD);
+                }
+                app.retire();
+                app.log().event(&[("event", "not_ready".into())]);
+                phase = if times.lame_duck.is_zero() {
+                    drain(&app)
+                } else {
+                    Phase::LameDuck(Instant::now() + times.lame_duck)
+                };
+                continue;
+            }
+            () = seats.empty(), if matches!(phase, Phase::Draining(_)) => break None,
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
+                if matches!(phase, Phase::Draining(_)) {
+                    app.log().event(&[("event", "drain_time_over".into())]);
+                    break Some(LAST_WORDS);
+                }
+                phase = drain(&app);
+                continue;
+            }
+            accepted = listener.accept() => accepted,
         };
-        let Some((accepted, permit)) = accepted else { break };
         match accepted {
             Ok((stream, address)) => {
-                let Some(guest) = peers.enter(address.ip(), app.limits.connections_per_peer) else {
-                    app.http.connections_refused.add(1);
-                    continue;
-                };
-                let (app, closing, crowded) = (Arc::clone(&app), closing.subscribe(), crowded.subscribe());
-                tokio::spawn(async move {
-                    app.http.connections.add(1);
-                    app.http.connections_total.add(1);
-                    converse(&app, stream, closing, crowded).await;
-                    app.http.connections.sub(1);
-                    drop((guest, permit));
-                });
+                let address = address.ip();
+                // While it drains nobody new gets a seat, so that it comes to an end.
+                let seat = if app.is_closing() { None } else { seats.enter(address) };
+                let place =
+                    seat.map_or_else(|| Place::Standing(seats.stand()), |seat| Place::seat(seat, &app));
+                let guest = Guest { app: Arc::clone(&app), seats: Arc::clone(&seats), address };
+                app.http.connections_total.add(1);
+                tokio::spawn(guest.converse(stream, place, closing.subscribe()));
             }
             // The client has gone already.
             Err(e)
@@ -186,68 +240,149 @@ pub(crate) async fn run(
             // Out of descriptors or memory: trying again at once would only burn time.
             Err(_) => sleep(OUT_OF_DESCRIPTORS).await,
         }
-    }
-    app.close();
+    };
     drop(listener);
-    app.log().event(&[("event", "closing".into())]);
-    // Idle connections close now, others after their answer.
-    let _ = closing.send(true);
-    let all = u32::try_from(app.limits.connections).unwrap_or(u32::MAX);
-    if timeout_at(Instant::now() + drain, limit.acquire_many(all)).await.is_err() {
-        app.log().event(&[("event", "drain_time_over".into())]);
+    if let Some(words) = cut {
+        app.close();
         app.end_requests();
-        let _ = timeout_at(Instant::now() + LAST_WORDS, limit.acquire_many(all)).await;
+        let _ = closing.send(true);
+        let _ = timeout(words, seats.empty()).await;
     }
     app.log().flush();
 }
 
-/// Answers the requests of a connection.
-async fn converse(
-    app: &Arc<App>,
-    stream: TcpStream,
-    mut closing: watch::Receiver<bool>,
-    mut crowded: watch::Receiver<()>,
-) {
-    // Tokens are small and should leave at once.
-    let _ = stream.set_nodelay(true);
-    let limits = &app.limits;
-    let answering = Answering::default();
-    let requests = AtomicUsize::new(0);
-    let deadlines = Deadlines { head: limits.header_time, idle: limits.idle_time, write: limits.write_stall };
-    let socket = Socket::new(TokioIo::new(stream), deadlines, Arc::clone(&answering));
-    let service = service_fn(|request| {
-        let busy = Busy::new(&answering);
-        requests.fetch_add(1, Ordering::Relaxed);
-        async move {
-            let mut response = app.respond(request).await;
-            response.body_mut().busy = Some(busy);
-            Ok::<_, Infallible>(response)
-        }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.idle_time.max(limits.header_time))
-        .max_headers(limits.headers)
-        .max_buf_size(limits.head_bytes)
-        .serve_connection(socket, service);
-    let mut connection = std::pin::pin!(connection);
-    // Since when it has been seen doing nothing, and how many requests it had had then.
-    let mut idle: Option<(Instant, usize)> = None;
-    loop {
-        tokio::select! {
-            // Whatever went wrong, it went wrong with this connection alone.
-            _ = connection.as_mut() => return,
-            _ = closing.wait_for(|closing| *closing) => break,
-            Ok(()) = crowded.changed() => {
-                let had = requests.load(Ordering::Relaxed);
-                let since = idle.filter(|(_, before)| *before == had).map_or_else(Instant::now, |i| i.0);
-                idle = (answering.load(Ordering::Relaxed) == 0).then_some((since, had));
-                if idle.is_some_and(|(since, _)| since.elapsed() >= MAKES_WAY) {
-                    break;
+/// How long the parts of a server's end may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending {
+    pub(crate) lame_duck: Duration,
+    pub(crate) drain: Duration,
+}
+
+/// A connection: whose it is.
+#[derive(Debug)]
+struct Guest {
+    app: Arc<App>,
+    seats: Arc<Seats>,
+    address: IpAddr,
+}
+
+/// What it has.
+#[derive(Debug)]
+enum Place {
+    Seated { _seat: Seat, _open: Open },
+    Standing(Standing),
+}
+
+impl Place {
+    fn seat(seat: Seat, app: &Arc<App>) -> Place {
+        app.http.connections.add(1);
+        Place::Seated { _seat: seat, _open: Open(Arc::clone(app)) }
+    }
+}
+
+/// Counts an open connection.
+#[derive(Debug)]
+struct Open(Arc<App>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.http.connections.sub(1);
+    }
+}
+
+impl Guest {
+    /// Answers the requests of a connection.
+    async fn converse(self, stream: TcpStream, place: Place, mut closing: watch::Receiver<bool>) {
+        // Tokens are small and should leave at once.
+        let _ = stream.set_nodelay(true);
+        let limits = &self.app.limits;
+        let traffic = Arc::new(Traffic::default());
+        let deadlines =
+            Deadlines { head: limits.header_time, idle: limits.idle_time, write: limits.write_stall };
+        let socket = Socket::new(TokioIo::new(stream), deadlines, Arc::clone(&traffic));
+        let mut crowded = self.seats.crowded();
+        let hurry = Hurry { seats: Arc::clone(&self.seats), address: self.address, crowded: crowded.clone() };
+        let wire = Wire { traffic: Arc::clone(&traffic), hurry };
+        let go = match &place {
+            Place::Standing(standing) => standing.told_to_go(),
+            Place::Seated { .. } => Arc::default(),
+        };
+        let place = Mutex::new(place);
+        let service = service_fn(|request: Request<Incoming>| {
+            let busy = Busy::new(&traffic);
+            let (guest, place, wire) = (&self, &place, wire.clone());
+            async move {
+                let mut response = guest.answer(request, place, wire).await;
+                response.body_mut().busy = Some(busy);
+                Ok::<_, Infallible>(response)
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.idle_time.max(limits.header_time))
+            .max_headers(limits.headers)
+            .max_buf_size(limits.head_bytes)
+            .serve_connection(socket, service);
+        let mut connection = std::pin::pin!(connection);
+        // Who comes while the server drains is told so, and not just cut off.
+        let late = self.app.is_closing();
+        // Since when it has been seen doing nothing, and how many requests it had had then.
+        let mut idle: Option<(Instant, usize)> = None;
+        loop {
+            tokio::select! {
+                // Whatever went wrong, it went wrong with this connection alone.
+                _ = connection.as_mut() => return,
+                () = go.notified() => return,
+                _ = closing.wait_for(|closing| *closing), if !late => break,
+                Ok(()) = crowded.changed() => {
+                    let had = traffic.requests();
+                    let since = idle.filter(|(_, before)| *before == had).map_or_else(Instant::now, |i| i.0);
+                    idle = (!traffic.is_answering()).then_some((since, had));
+                    if idle.is_some_and(|(since, _)| since.elapsed() >= MAKES_WAY)
+                        && self.seats.are_short(self.address)
+                    {
+                        break;
+                    }
                 }
             }
         }
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
     }
-    connection.as_mut().graceful_shutdown();
-    let _ = connection.await;
+
+    async fn answer(&self, request: Request<Incoming>, place: &Mutex<Place>, wire: Wire) -> Response<Reply> {
+        let traffic = Arc::clone(&wire.traffic);
+        let Some(last) = self.sit(&request, place).await else {
+            traffic.leave_unread();
+            return self.app.turn_away();
+        };
+        let mut request = request.map(|body| Watched::new(body, Arc::clone(&traffic)));
+        request.extensions_mut().insert(wire);
+        let mut response = self.app.respond(request).await;
+        // Of a request that has two readings, or that was not read to its end, nobody knows where the next one begins.
+        if last || self.app.is_retiring() || traffic.is_ambiguous() || traffic.is_unread() {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    /// Waits for a seat, if the request needs one. Whether it is the connection's last; none if too many wait.
+    async fn sit(&self, request: &Request<Incoming>, place: &Mutex<Place>) -> Option<bool> {
+        let always = routes::answers_always(request.uri().path());
+        {
+            let place = place.lock().unwrap_or_else(PoisonError::into_inner);
+            let Place::Standing(standing) = &*place else { return Some(false) };
+            if always || self.app.is_closing() {
+                return Some(true);
+            }
+            standing.speaks();
+        }
+        match self.seats.wait(self.address, || self.app.is_closing()).await {
+            Some(seat) => {
+                *place.lock().unwrap_or_else(PoisonError::into_inner) = Place::seat(seat, &self.app);
+                Some(false)
+            }
+            None => self.app.is_closing().then_some(true),
+        }
+    }
 }

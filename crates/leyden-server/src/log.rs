@@ -1,4 +1,4 @@
-//! One line per request on standard error, without anything that a client or a model wrote.
+//! One line per request on standard error, without anything that a client or a model wrote, but for a request's id.
 //!
 //! A thread of its own writes the lines: standard error may be a pipe that nobody reads, and that must not stop the server.
 //! Lines that cannot wait any longer are dropped and counted.
@@ -164,19 +164,26 @@ pub(crate) struct Facts {
 pub(crate) struct Entry {
     log: Arc<Log>,
     id: String,
+    /// What the client calls it.
+    given: Option<String>,
     route: &'static str,
     started: Instant,
     facts: Mutex<Facts>,
 }
 
 impl Entry {
-    pub(crate) fn new(log: Arc<Log>, id: String, route: &'static str) -> Entry {
-        Entry { log, id, route, started: Instant::now(), facts: Mutex::default() }
+    pub(crate) fn new(log: Arc<Log>, id: String, given: Option<String>, route: &'static str) -> Entry {
+        Entry { log, id, given, route, started: Instant::now(), facts: Mutex::default() }
     }
 
-    /// The request's number.
+    /// The request's id, which is no other's.
     pub(crate) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// What its client knows it by.
+    pub(crate) fn shown(&self) -> &str {
+        self.given.as_deref().unwrap_or(&self.id)
     }
 
     /// When the request came.
@@ -192,10 +199,10 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
+        let shown = self.given.as_deref().unwrap_or(&self.id);
         let facts = self.facts.get_mut().unwrap_or_else(PoisonError::into_inner);
         let ms = |instant: Instant| ((instant - self.started).as_secs_f64() * 1e4).round() / 10.0;
-        let mut fields: Vec<(&str, Value)> =
-            vec![("request", self.id.as_str().into()), ("route", self.route.into())];
+        let mut fields: Vec<(&str, Value)> = vec![("request", shown.into()), ("route", self.route.into())];
         let optional = [
             ("key", facts.key.take().map(Value::from)),
             ("model", facts.model.take().map(Value::from)),

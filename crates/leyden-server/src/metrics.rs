@@ -137,13 +137,18 @@ impl ModelMetrics {
 pub(crate) struct HttpMetrics {
     pub(crate) connections: Counter,
     pub(crate) connections_total: Counter,
-    /// Closed at once, because their address has too many.
+    /// Turned away, because there were too many, or too many of their address.
     pub(crate) connections_refused: Counter,
     /// By hundreds: 2xx to 5xx.
     pub(crate) responses: [Counter; 4],
 }
 
 impl HttpMetrics {
+    /// Responses of all classes.
+    pub(crate) fn answers(&self) -> u64 {
+        self.responses.iter().map(Counter::get).sum()
+    }
+
     /// Counts a response.
     pub(crate) fn answered(&self, status: u16) {
         if let Some(c) = usize::from(status / 100).checked_sub(2).and_then(|i| self.responses.get(i)) {
@@ -256,7 +261,7 @@ pub(crate) fn page(engines: &[Series<'_>], http: &HttpMetrics, lines_dropped: u6
     head(&mut out, "leyden_http_connections_total", "Connections accepted.", "counter");
     line(&mut out, "leyden_http_connections_total", "", http.connections_total.get() as f64);
     let refused = "leyden_http_connections_refused_total";
-    head(&mut out, refused, "Connections closed because their address had too many.", "counter");
+    head(&mut out, refused, "Connections turned away because there were too many.", "counter");
     line(&mut out, refused, "", http.connections_refused.get() as f64);
     let dropped = "leyden_log_lines_dropped_total";
     head(&mut out, dropped, "Lines of the log that nobody took in time.", "counter");

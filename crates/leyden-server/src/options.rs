@@ -3,6 +3,7 @@
 use crate::auth::ApiKeys;
 use crate::limits::Limits;
 use crate::log::LogFormat;
+use crate::peers::Network;
 use leyden_kernels::attention::KvType;
 use std::time::Duration;
 
@@ -17,7 +18,16 @@ pub struct ServerOptions {
     pub keys: Option<ApiKeys>,
     /// Whether an address that others can reach is meant to be served without keys.
     pub no_auth: bool,
-    /// How long running requests have to finish after the signal to end.
+    /// Names under which a server without keys may be asked, beside addresses and names of the local network: names,
+    /// ends of names as `*.example.org`, or `*` for any.
+    pub allowed_hosts: Vec<String>,
+    /// Origins whose pages may read answers in a browser, such as `https://chat.example.org`, or `*` for any.
+    pub allowed_origins: Vec<String>,
+    /// Proxies, which may have any number of connections.
+    pub trusted_proxies: Vec<Network>,
+    /// How long requests are still taken after the signal to end, while the server says that it is not ready.
+    pub lame_duck: Duration,
+    /// How long running requests have to finish then.
     pub drain: Duration,
     /// The longest that a request may take, waiting included.
     pub request_time: Duration,
@@ -34,6 +44,10 @@ impl Default for ServerOptions {
             port: 8080,
             keys: None,
             no_auth: false,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            trusted_proxies: Vec::new(),
+            lame_duck: Duration::from_secs(5),
             drain: Duration::from_secs(30),
             request_time: Duration::from_secs(3600),
             limits: Limits::default(),

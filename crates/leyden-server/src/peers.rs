@@ -1,52 +1,48 @@
-//! How many connections each address has.
+//! Addresses: whose a connection is, and networks of addresses.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::str::FromStr;
 
-/// The addresses with open connections.
-#[derive(Debug, Default)]
-pub(crate) struct Peers(Mutex<HashMap<IpAddr, usize>>);
-
-/// A connection that counts for its address until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Guest {
-    peers: Arc<Peers>,
-    address: Option<IpAddr>,
+/// A network, such as `10.0.0.0/8`; an address alone is one of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    /// How many bits at the beginning count.
+    bits: u32,
 }
 
-impl Peers {
-    /// Counts a connection, if its address has fewer than `most`. Those of this machine are not counted: behind a proxy
-    /// here they are everybody's.
-    pub(crate) fn enter(self: &Arc<Peers>, address: IpAddr, most: usize) -> Option<Guest> {
-        let address = Some(whose(address)).filter(|a| !a.is_loopback());
-        if let Some(address) = address {
-            let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = open.entry(address).or_default();
-            if *count >= most {
-                return None;
-            }
-            *count += 1;
+impl Network {
+    /// Whether an address belongs to it.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => same(u32::from(a).into(), u32::from(b).into(), 32 - self.bits),
+            (IpAddr::V6(a), IpAddr::V6(b)) => same(a.into(), b.into(), 128 - self.bits),
+            _ => false,
         }
-        Some(Guest { peers: Arc::clone(self), address })
     }
 }
 
-impl Drop for Guest {
-    fn drop(&mut self) {
-        let Some(address) = self.address else { return };
-        let mut open = self.peers.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&address) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&address);
-            }
-        }
+/// Whether two numbers are the same without their last bits.
+fn same(a: u128, b: u128, last: u32) -> bool {
+    a.checked_shr(last).unwrap_or(0) == b.checked_shr(last).unwrap_or(0)
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Network, String> {
+        let wrong = || format!("`{text}` is neither an address nor a network such as 10.0.0.0/8");
+        let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let all = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(all), str::parse).ok().filter(|bits| *bits <= all).ok_or_else(wrong)?;
+        Ok(Network { address, bits })
     }
 }
 
 /// The address that stands for a peer: of IPv6 the network, because one peer has all of a /64 (RFC 4291).
-fn whose(address: IpAddr) -> IpAddr {
+pub(crate) fn whose(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => {
             let [a, b, c, d, ..] = v6.segments();
@@ -61,21 +57,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_so_many_connections() {
-        let peers = Arc::new(Peers::default());
-        let enter = |address: &str| peers.enter(address.parse().unwrap(), 2);
-        let (a, b) = (enter("192.0.2.1"), enter("::ffff:192.0.2.1"));
-        assert!(a.is_some() && b.is_some() && enter("192.0.2.1").is_none());
-        let other = enter("192.0.2.2");
-        assert!(other.is_some());
-        drop(a);
-        assert!(enter("192.0.2.1").is_some());
-        let v6 = [enter("2001:db8::1"), enter("2001:db8::2")];
-        assert!(v6.iter().all(Option::is_some) && enter("2001:db8::3").is_none());
-        assert!(enter("2001:db8:0:1::3").is_some());
-        drop((b, other, v6));
-        let own: Vec<_> = ["127.0.0.1", "127.0.0.1", "127.0.0.2", "::1", "::1", "::1"].map(enter).into();
-        assert!(own.iter().all(Option::is_some));
-        assert!(peers.0.lock().unwrap().is_empty(), "what is closed leaves nothing");
+    fn networks_have_their_addresses() {
+        let cases = [
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.1", false),
+            ("127.0.0.1", "127.0.0.1", true),
+            ("127.0.0.1", "127.0.0.2", false),
+            ("0.0.0.0/0", "203.0.113.9", true),
+            ("0.0.0.0/0", "::1", false),
+            ("::/0", "2001:db8::1", true),
+            ("2001:db8::/32", "2001:db8:1::1", true),
+            ("2001:db8::/32", "2001:db9::1", false),
+        ];
+        for (network, address, wanted) in cases {
+            let network: Network = network.parse().unwrap();
+            assert_eq!(network.contains(address.parse().unwrap()), wanted, "{network:?} {address}");
+        }
+        for wrong in ["", "localhost", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/x", "::/129", "10/8"] {
+            assert!(wrong.parse::<Network>().is_err(), "{wrong}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// 200 if all models can answer and the server does not close.
 pub(super) async fn ready(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
-    let status = if app.is_closing() {
+    let status = if app.is_retiring() {
         "closing"
     } else if app.models.iter().all(|m| m.replicas.are_alive()) {
         "ready"

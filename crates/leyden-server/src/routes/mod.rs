@@ -85,15 +85,47 @@ pub(crate) struct Found {
     pub(crate) variable: String,
 }
 
-/// The route for a request.
+/// The route for a request. `HEAD` leads where `GET` does; the body is left out when the answer is written.
 pub(crate) fn find(method: &Method, path: &str) -> Option<Found> {
+    let method = if method == Method::HEAD { &Method::GET } else { method };
+    let path = &normal(path);
     let of = |route: &'static Route| Some(Found { route, variable: variable(route.path, path)? });
     ROUTES.iter().filter(|r| r.method == method).find_map(of)
 }
 
 /// The methods that a path knows.
 pub(crate) fn methods(path: &str) -> Vec<&'static str> {
-    ROUTES.iter().filter(|r| variable(r.path, path).is_some()).map(|r| r.method.as_str()).collect()
+    let known = normal(path);
+    let all = ROUTES.iter().filter(|r| path == "*" || variable(r.path, &known).is_some()).map(|r| &r.method);
+    let mut names: Vec<&str> = all.map(Method::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.first() == Some(&"GET") {
+        names.insert(1, "HEAD");
+    }
+    if !names.is_empty() {
+        names.push("OPTIONS");
+    }
+    names
+}
+
+/// Whether a path is answered however many connections there are: health, and what tells how busy the server is.
+pub(crate) fn answers_always(path: &str) -> bool {
+    find(&Method::GET, path).is_some_and(|f| f.route.is_health() || f.route.access == METRICS)
+}
+
+impl Route {
+    /// Whether it says how the server is, and nothing else.
+    pub(crate) fn is_health(&self) -> bool {
+        self.path.starts_with("/health")
+    }
+}
+
+/// A path as in the table: slashes at its end are left out, and of several in a row all but one, as clients come by them
+/// who put addresses together.
+fn normal(path: &str) -> String {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    format!("/{}", parts.join("/"))
 }
 
 /// What stands in the place of a pattern's variable, or nothing if it has none; `None` if the path is another one.
@@ -134,13 +166,29 @@ mod tests {
         let path = |m: Method, p: &str| find(&m, p).map(|f| (f.route.path, f.variable));
         assert_eq!(path(Method::GET, "/health"), Some(("/health", String::new())));
         assert_eq!(path(Method::GET, "/v1/models/a/b%20c"), Some(("/v1/models/{model}", "a/b c".to_owned())));
-        for wrong in
-            ["/Health", "/health/", "//health", "/v1/models/", "/v1/models/%zz", "/v1/models/%+1", ""]
-        {
+        for (tolerated, wanted) in [
+            ("/health/", "/health"),
+            ("//health", "/health"),
+            ("/v1/models/", "/v1/models"),
+            ("//v1//models", "/v1/models"),
+        ] {
+            assert_eq!(path(Method::GET, tolerated), Some((wanted, String::new())), "{tolerated}");
+            assert_eq!(path(Method::HEAD, tolerated), Some((wanted, String::new())), "{tolerated}");
+        }
+        assert_eq!(path(Method::GET, "/v1/models/a/b/"), Some(("/v1/models/{model}", "a/b".to_owned())));
+        for wrong in ["/Health", "/v1", "/v1/modelsx", "/v1/models/%zz", "/v1/models/%+1"] {
             assert_eq!(path(Method::GET, wrong), None, "{wrong}");
         }
-        assert_eq!(path(Method::GET, "/v1/completions"), None);
-        assert_eq!(methods("/v1/completions"), ["POST"]);
+        for method in [Method::GET, Method::HEAD] {
+            assert_eq!(path(method, "/v1/completions"), None);
+        }
+        assert_eq!(methods("/v1/completions/"), ["POST", "OPTIONS"]);
+        assert_eq!(methods("/v1/models"), ["GET", "HEAD", "OPTIONS"]);
+        assert_eq!(methods("*"), ["GET", "HEAD", "POST", "OPTIONS"]);
+        assert!(methods("/nothing").is_empty());
+        assert!(
+            answers_always("/health/live/") && answers_always("/metrics") && !answers_always("/v1/models")
+        );
     }
 
     /// Whoever adds an endpoint says here, too, who may use it.

@@ -1,6 +1,6 @@
 //! What answers say.
 
-use super::{CHAT, COMPLETIONS, Lines, app, ask, get, model, post, run, story, worker_options};
+use super::{CHAT, COMPLETIONS, EMBEDDINGS, Lines, app, ask, get, model, post, run, story, worker_options};
 use crate::app::App;
 use crate::log::{Log, LogFormat};
 use crate::{Model, ServerOptions, WorkerOptions};
@@ -304,6 +304,28 @@ fn max_tokens_are_clipped_to_the_context_and_prompts_are_not() {
             let (status, error) = post(&app, COMPLETIONS, tokens(513)).await;
             assert_eq!((status, &error["error"]["code"]), (400, &json!("context_length_exceeded")));
             assert_eq!(error["error"]["param"], "prompt");
+        }
+        // In the words by which clients know it.
+        let chat = json!({ "messages": [{ "role": "user", "content": "hi ".repeat(2000) }] });
+        let embedding = json!({ "input": [vec![5; 3], vec![5; 600]] });
+        for (path, body, what) in [
+            (
+                COMPLETIONS,
+                tokens(513),
+                "your prompt resulted in 513 tokens. Please reduce the length of the prompt.",
+            ),
+            (CHAT, chat, "your messages resulted in "),
+            (
+                EMBEDDINGS,
+                embedding,
+                "your input resulted in 600 tokens. Please reduce the length of the input.",
+            ),
+        ] {
+            let (status, error) = post(&app, path, body).await;
+            assert_eq!((status, &error["error"]["code"]), (400, &json!("context_length_exceeded")));
+            let message = error["error"]["message"].as_str().unwrap();
+            let words = format!("This model's maximum context length is 512 tokens. However, {what}");
+            assert!(message.starts_with(&words), "{message}");
         }
     });
 }

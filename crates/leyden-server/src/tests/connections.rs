@@ -2,31 +2,37 @@
 
 use super::{COMPLETIONS, at_rest, emulated, run, start, story, until, worker_options};
 use crate::app::App;
-use crate::{Limits, ServerOptions, listen};
+use crate::listen::{self, Ending};
+use crate::{Limits, ServerOptions};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 /// A server on a socket.
 struct Server {
     app: Arc<App>,
     address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
+    /// A signal to end for each message.
+    stop: UnboundedSender<()>,
     task: JoinHandle<()>,
 }
 
 async fn server(limits: Limits, drain: Duration) -> Server {
+    server_that_ends(limits, Ending { lame_duck: Duration::ZERO, drain }).await
+}
+
+async fn server_that_ends(limits: Limits, times: Ending) -> Server {
     let (app, _) = start(worker_options(), ServerOptions { limits, ..ServerOptions::default() });
     let listener = listen::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let address = listener.local_addr().unwrap();
-    let (stop, stopped) = oneshot::channel::<()>();
-    let task = tokio::spawn(listen::run(Arc::clone(&app), listener, async { drop(stopped.await) }, drain));
-    Server { app, address, stop: Some(stop), task }
+    let (stop, signals) = unbounded_channel();
+    let task = tokio::spawn(listen::run(Arc::clone(&app), listener, signals, times));
+    Server { app, address, stop, task }
 }
 
 async fn plain() -> Server {
@@ -69,6 +75,8 @@ fn post(body: &Value, headers: &str) -> Vec<u8> {
     )
     .into_bytes()
 }
+
+const HEALTH: &[u8] = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n";
 
 fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or("closed")
@@ -134,7 +142,23 @@ fn bad_requests_are_answered_or_cut_off() {
                 &["400"],
             ),
             ("DELETE /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".into(), &["405"]),
-            ("OPTIONS /v1/models HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".into(), &["405"]),
+            ("GET /health HTTP/1.1\r\nconnection: close\r\n\r\n".into(), &["400"]),
+            ("GET /health HTTP/1.0\r\n\r\n".into(), &["200"]),
+            ("GET /health HTTP/1.1\r\nhost: x\r\nhost: x\r\nconnection: close\r\n\r\n".into(), &["400"]),
+            ("GET /health HTTP/1.1\r\nhost: a@b\r\nconnection: close\r\n\r\n".into(), &["400"]),
+            ("GET /v1/models HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n".into(), &["403"]),
+            (
+                "GET http://evil.example/v1/models HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+                    .into(),
+                &["403"],
+            ),
+            (
+                "OPTIONS /v1/models HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n".into(),
+                &["403"],
+            ),
+            ("GET /v1/models HTTP/1.1\r\nhost: [::1]:8080\r\nconnection: close\r\n\r\n".into(), &["200"]),
+            ("GET /health HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n".into(), &["200"]),
+            ("OPTIONS /v1/models HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".into(), &["204"]),
         ];
         for (request, wanted) in cases {
             let shown: String = request.chars().take(90).collect();
@@ -144,6 +168,143 @@ fn bad_requests_are_answered_or_cut_off() {
             assert!(wanted.contains(&status(&answer)), "{shown:?}: {answer}");
         }
         assert_eq!(server.story(1, 10).await, wanted);
+    });
+}
+
+/// Where two servers could see two requests, this one sees none.
+#[test]
+fn a_request_with_two_ends_is_refused_and_nothing_behind_it_is_read() {
+    run(async {
+        let server = plain().await;
+        let behind = "GET /version HTTP/1.1\r\nhost: x\r\n\r\n";
+        for (framing, wanted) in [
+            ("content-length: 5\r\ntransfer-encoding: chunked\r\n", "400"),
+            ("transfer-encoding: chunked\r\nContent-Length: 5\r\n", "400"),
+            ("content-length: 5\r\ncontent-length: 5\r\n", "400"),
+            ("content-length: 5, 5\r\n", "400"),
+            ("content-length: +5\r\n", "400"),
+            ("transfer-encoding: gzip, chunked\r\n", "501"),
+            ("transfer-encoding: identity, chunked\r\n", "501"),
+            ("transfer-encoding: chunked, chunked\r\n", "501"),
+            ("transfer-encoding: xchunked\r\n", "400"),
+            ("transfer-encoding: gzip\r\n", "400"),
+            ("transfer-encoding : chunked\r\n", "400"),
+        ] {
+            let head = format!(
+                "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{framing}\r\n"
+            );
+            let answer = server.exchange(format!("{head}0\r\n\r\n{behind}").as_bytes()).await;
+            assert_eq!(status(&answer), wanted, "{framing}: {answer}");
+            assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{framing}: {answer}");
+        }
+    });
+}
+
+/// A client that sends everything before it reads gets to read why it was refused.
+#[test]
+fn who_is_refused_early_still_hears_it() {
+    run(async {
+        let server = plain().await;
+        let large = vec![b'x'; 12 << 20];
+        for (head, wanted) in [
+            (format!("POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"), "413"),
+            ("POST /nothing HTTP/1.1\r\nhost: x\r\n".to_owned(), "404"),
+            (format!("POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\n"), "415"),
+        ] {
+            let mut stream = server.connect().await;
+            let head = format!("{head}content-length: {}\r\n\r\n", large.len());
+            stream.write_all(head.as_bytes()).await.unwrap();
+            stream.write_all(&large).await.unwrap();
+            let answer = rest(&mut stream).await;
+            assert_eq!(status(&answer), wanted, "{head}: {answer}");
+        }
+    });
+}
+
+/// However many bodies there are that never come, health and metrics are answered, and so are requests.
+#[test]
+fn slow_bodies_make_way() {
+    run(async {
+        let limits = Limits { connections: 32, connections_per_peer: 16, ..Limits::default() };
+        let server = server(limits, Duration::from_secs(30)).await;
+        let begin = std::time::Instant::now();
+        let wanted = server.story(1, 4).await;
+        let undisturbed = begin.elapsed();
+        let head = format!(
+            "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 8000000\r\n\r\n{{"
+        );
+        let mut slow = Vec::new();
+        for i in 0..80 {
+            let mut stream = server.connect().await;
+            // Every fourth says nothing at all.
+            if i % 4 > 0 {
+                let _ = stream.write_all(head.as_bytes()).await;
+            }
+            slow.push(stream);
+        }
+        let begin = std::time::Instant::now();
+        for path in ["/health", "/health/live", "/metrics"] {
+            let get = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+            let answer = server.exchange(get.as_bytes()).await;
+            assert_eq!(status(&answer), "200", "{path}: {answer}");
+        }
+        let health = begin.elapsed();
+        assert!(health < undisturbed * 20 + Duration::from_millis(500), "{health:?}, {undisturbed:?} alone");
+        // Another address is not even told to wait.
+        let other = tokio::net::TcpSocket::new_v4().unwrap();
+        other.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let mut other = other.connect(server.address).await.unwrap();
+        let begin = std::time::Instant::now();
+        other.write_all(&post(&story(1, 4), "connection: close\r\n")).await.unwrap();
+        assert_eq!(status(&rest(&mut other).await), "200");
+        let time = begin.elapsed();
+        assert!(time < undisturbed * 20 + Duration::from_millis(500), "{time:?}, {undisturbed:?} alone");
+        // The same address may be asked to try again in a second.
+        let answer = loop {
+            let answer = server.exchange(&post(&story(1, 4), "connection: close\r\n")).await;
+            if status(&answer) != "503" {
+                break answer;
+            }
+            assert!(answer.contains("retry-after: 1"), "{answer}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        };
+        assert_eq!(status(&answer), "200", "{answer}");
+        assert!(begin.elapsed() < Duration::from_secs(10) + undisturbed * 20, "{:?}", begin.elapsed());
+        drop(slow);
+        assert_eq!(server.story(1, 4).await, wanted);
+    });
+}
+
+#[test]
+fn a_body_has_a_least_pace_and_a_deadline() {
+    run(async {
+        let body = |limits: Limits, pause: u64, bytes: usize| async move {
+            let server = server(limits, Duration::from_secs(30)).await;
+            let head = format!(
+                "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 8000000\r\n\r\n"
+            );
+            let (mut read, mut write) = server.connect().await.into_split();
+            write.write_all(head.as_bytes()).await.unwrap();
+            let dribble = async {
+                while write.write_all(&vec![b' '; bytes]).await.is_ok() {
+                    tokio::time::sleep(Duration::from_millis(pause)).await;
+                }
+                std::future::pending::<()>().await;
+            };
+            let mut answer = Vec::new();
+            tokio::select! {
+                () = dribble => {}
+                _ = read.read_to_end(&mut answer) => {}
+            }
+            String::from_utf8_lossy(&answer).into_owned()
+        };
+        // Pauses are short, but it is a byte at a time.
+        let stall = Duration::from_millis(400);
+        let slow = body(Limits { body_stall: stall, ..Limits::default() }, 50, 1);
+        // A pace that is enough, and a deadline all the same.
+        let long = body(Limits { body_time: stall, ..Limits::default() }, 50, 2000);
+        let (slow, long) = tokio::join!(slow, long);
+        assert_eq!((status(&slow), status(&long)), ("408", "408"), "{slow} {long}");
     });
 }
 
@@ -183,6 +344,30 @@ fn slow_clients_are_cut_off() {
         assert_eq!(status(&hollow), "408", "{hollow}");
         assert_eq!(status(&idle), "200", "{idle}");
         until("no connection is left", || server.app.http.connections.get() == 0).await;
+    });
+}
+
+#[test]
+fn who_reads_a_byte_now_and_then_is_cut_off() {
+    run(async {
+        let limits = Limits { write_stall: Duration::from_millis(300), ..Limits::default() };
+        let server = server(limits, Duration::from_secs(30)).await;
+        let mut stream = server.connect().await;
+        // More than the system keeps on its way.
+        let asks = b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(2000);
+        let (mut read, mut write) = stream.split();
+        let read = async {
+            while server.app.http.connections.get() > 0 {
+                let _ = read.read(&mut [0]).await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let write = async {
+            let _ = write.write_all(&asks).await;
+            until("it is cut off", || server.app.http.connections.get() == 0).await;
+        };
+        until("it is open", || server.app.http.connections.get() > 0).await;
+        tokio::join!(read, write);
     });
 }
 
@@ -255,7 +440,7 @@ fn requests_follow_each_other_on_a_connection() {
 #[test]
 fn a_server_that_closes_lets_running_answers_finish() {
     run(async {
-        let mut server = plain().await;
+        let server = plain().await;
         let mut body = story(2, 60);
         body["stream"] = true.into();
         let mut running = server.connect().await;
@@ -263,7 +448,7 @@ fn a_server_that_closes_lets_running_answers_finish() {
         let mut idle = server.connect().await;
         let mut bytes = [0; 16];
         running.read_exact(&mut bytes).await.unwrap();
-        server.stop.take().unwrap().send(()).unwrap();
+        server.stop.send(()).unwrap();
         assert_eq!(rest(&mut idle).await, "");
         assert!(rest(&mut running).await.contains("data: [DONE]"));
         server.task.await.unwrap();
@@ -271,10 +456,79 @@ fn a_server_that_closes_lets_running_answers_finish() {
     });
 }
 
+/// First it says that it is not ready and answers as ever.
+#[test]
+fn a_server_that_is_told_to_end_is_a_lame_duck_first() {
+    run(async {
+        let times = Ending { lame_duck: Duration::from_secs(600), drain: Duration::from_secs(600) };
+        let server = server_that_ends(Limits::default(), times).await;
+        let mut kept = server.connect().await;
+        kept.write_all(HEALTH).await.unwrap();
+        let mut bytes = [0; 12];
+        kept.read_exact(&mut bytes).await.unwrap();
+        assert_eq!(&bytes, b"HTTP/1.1 200");
+        server.stop.send(()).unwrap();
+        until("it says so", || server.app.is_retiring()).await;
+        let answer = server.exchange(HEALTH).await;
+        assert!(status(&answer) == "503" && answer.contains("\"closing\""), "{answer}");
+        assert!(answer.contains("connection: close"), "{answer}");
+        // A new connection and one that was open are answered.
+        server.story(1, 4).await;
+        kept.write_all(&post(&story(1, 4), "")).await.unwrap();
+        assert!(rest(&mut kept).await.contains("HTTP/1.1 200"));
+        assert!(!server.task.is_finished());
+    });
+}
+
+/// Then it takes nothing new, finishes what runs, and ends.
+#[test]
+fn a_server_that_drains_says_so_until_it_ends() {
+    run(async {
+        let times = Ending { lame_duck: Duration::from_millis(1), drain: Duration::from_secs(600) };
+        let server = server_that_ends(Limits::default(), times).await;
+        // A request whose last byte comes later.
+        let request = post(&story(1, 4), "");
+        let (last, first) = request.split_last().unwrap();
+        let mut running = server.connect().await;
+        running.write_all(first).await.unwrap();
+        until("it has begun", || server.app.http.connections.get() == 1).await;
+        // Its head must have been read, too.
+        server.story(1, 4).await;
+        server.stop.send(()).unwrap();
+        until("it drains", || server.app.is_closing()).await;
+        let answer = server.exchange(&post(&story(1, 4), "")).await;
+        assert!(status(&answer) == "503" && answer.contains("server_closing"), "{answer}");
+        assert_eq!(status(&server.exchange(HEALTH).await), "503");
+        running.write_all(&[*last]).await.unwrap();
+        assert_eq!(status(&rest(&mut running).await), "200");
+        server.task.await.unwrap();
+        assert!(TcpStream::connect(server.address).await.is_err(), "nobody listens");
+    });
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    run(async {
+        let times = Ending { lame_duck: Duration::from_secs(600), drain: Duration::from_secs(600) };
+        let server = server_that_ends(Limits::default(), times).await;
+        let mut body = story(2, 480);
+        body["stream"] = true.into();
+        body["n"] = 8.into();
+        let mut running = server.connect().await;
+        running.write_all(&post(&body, "")).await.unwrap();
+        running.read_exact(&mut [0; 16]).await.unwrap();
+        server.stop.send(()).unwrap();
+        server.stop.send(()).unwrap();
+        let text = rest(&mut running).await;
+        assert!(text.contains("server_closing") && !text.contains("[DONE]"), "{text}");
+        server.task.await.unwrap();
+    });
+}
+
 #[test]
 fn a_server_whose_time_to_close_is_over_says_so_to_those_who_run() {
     run(async {
-        let mut server = server(Limits::default(), Duration::ZERO).await;
+        let server = server(Limits::default(), Duration::ZERO).await;
         let mut body = story(2, 480);
         body["stream"] = true.into();
         body["n"] = 8.into();
@@ -282,7 +536,7 @@ fn a_server_whose_time_to_close_is_over_says_so_to_those_who_run() {
         running.write_all(&post(&body, "")).await.unwrap();
         let mut bytes = [0; 16];
         running.read_exact(&mut bytes).await.unwrap();
-        server.stop.take().unwrap().send(()).unwrap();
+        server.stop.send(()).unwrap();
         let text = rest(&mut running).await;
         assert!(text.contains("server_closing") && !text.contains("[DONE]"), "{text}");
         server.task.await.unwrap();

@@ -1,6 +1,7 @@
 //! Counters, logs, health.
 
-use super::{CHAT, COMPLETIONS, app, ask, events, get, post, run, start, story, until, worker_options};
+use super::worker_options;
+use super::{CHAT, COMPLETIONS, app, ask, events, get, post, request, run, start, story, until, whole};
 use crate::ServerOptions;
 use serde_json::json;
 
@@ -111,5 +112,117 @@ fn the_page_is_whole_and_asks_nobody_else() {
             assert_eq!(files, 2, "program and style");
             assert!(!page.contains("https://"), "{page}");
         }
+    });
+}
+
+#[test]
+fn models_are_found_by_all_their_names() {
+    run(async {
+        let app = app();
+        let (_, list) = get(&app, "/v1/models/").await;
+        let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+        let ids: Vec<_> = list["data"].as_array().unwrap().iter().map(|m| (&m["id"], &m["root"])).collect();
+        let (name, alias) = (json!("storyteller"), json!("gpt-4o"));
+        assert_eq!(ids, [(&name, &name), (&alias, &name)]);
+        let (status, one) = get(&app, "/v1/models/gpt-4o").await;
+        assert!(status == 200 && one.contains("\"id\":\"gpt-4o\""), "{one}");
+        let (status, error) = post(&app, COMPLETIONS, json!({ "model": "gpt-5", "prompt": "x" })).await;
+        let message = error["error"]["message"].as_str().unwrap();
+        assert!(status == 404 && message.contains("storyteller, gpt-4o"), "{error}");
+    });
+}
+
+#[test]
+fn paths_are_read_with_tolerance() {
+    run(async {
+        let app = app();
+        for (method, path, wanted) in [
+            ("HEAD", "/health", 200),
+            ("HEAD", "/v1/models?x=y", 200),
+            ("HEAD", "/v1/models/storyteller/", 200),
+            ("HEAD", "/metrics", 200),
+            ("GET", "//v1/models?limit=2", 200),
+            ("GET", "/v1/models/?", 200),
+            ("POST", "//v1//completions/", 200),
+            ("HEAD", "/v1/completions", 405),
+            ("OPTIONS", "/v1/completions", 204),
+            ("OPTIONS", "/nothing", 404),
+        ] {
+            let body = story(1, 1).to_string();
+            let response = app.respond(request(method, path, &body)).await;
+            assert_eq!(response.status().as_u16(), wanted, "{method} {path}");
+            if matches!(wanted, 204 | 405) {
+                assert_eq!(response.headers()["allow"], "POST, OPTIONS");
+            }
+        }
+    });
+}
+
+#[test]
+fn requests_have_ids_that_tell_nothing() {
+    run(async {
+        let app = app();
+        let id = |given: Option<&'static str>| {
+            let mut request = request("POST", COMPLETIONS, &story(1, 1).to_string());
+            if let Some(given) = given {
+                request.headers_mut().insert("x-request-id", given.parse().unwrap());
+            }
+            let app = std::sync::Arc::clone(&app);
+            async move {
+                let response = app.respond(request).await;
+                let shown = response.headers()["x-request-id"].to_str().unwrap().to_owned();
+                let body: serde_json::Value = serde_json::from_str(&whole(response).await).unwrap();
+                (shown, body["id"].as_str().unwrap().to_owned())
+            }
+        };
+        let (a, id_a) = id(None).await;
+        let (b, _) = id(None).await;
+        assert!(a.len() == 32 && a[..16] != b[..16] && a[16..] != b[16..], "{a} {b}");
+        assert_eq!(id_a, format!("cmpl-{a}"));
+        // A client's own comes back; an answer's id is the server's all the same, so that no two are alike.
+        let (c, id_c) = id(Some("trace-0001.a:b")).await;
+        let (d, id_d) = id(Some("trace-0001.a:b")).await;
+        assert!(c == "trace-0001.a:b" && c == d && id_c != id_d && !id_c.contains("trace"), "{id_c} {id_d}");
+        let (e, _) = id(Some("not; well formed")).await;
+        assert_eq!(e.len(), 32);
+    });
+}
+
+#[test]
+fn pages_of_named_origins_may_read_answers() {
+    run(async {
+        let keys = crate::ApiKeys::parse(
+            r#"{"id":"a","sha256":"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}"#,
+        );
+        let allowed_origins = vec!["https://chat.example.org".to_owned()];
+        let options =
+            ServerOptions { allowed_origins, keys: Some(keys.unwrap()), ..ServerOptions::default() };
+        let (app, _) = start(worker_options(), options);
+        let ask =
+            |method: &'static str, origin: &'static str, more: &'static [(&'static str, &'static str)]| {
+                let mut request = request(method, "/v1/models", "");
+                for (name, value) in [("origin", origin)].iter().chain(more) {
+                    request.headers_mut().insert(*name, value.parse().unwrap());
+                }
+                let app = std::sync::Arc::clone(&app);
+                async move {
+                    let response = app.respond(request).await;
+                    let origin = response.headers().get("access-control-allow-origin").cloned();
+                    (response.status().as_u16(), origin.map(|o| o.to_str().unwrap().to_owned()), response)
+                }
+            };
+        let preflight =
+            &[("access-control-request-method", "GET"), ("access-control-request-headers", "authorization")];
+        let (status, origin, response) = ask("OPTIONS", "https://chat.example.org", preflight).await;
+        assert_eq!((status, origin.as_deref()), (204, Some("https://chat.example.org")));
+        assert_eq!(response.headers()["access-control-allow-headers"], "authorization");
+        assert_eq!(response.headers()["access-control-allow-methods"], "GET, HEAD, OPTIONS");
+        let (status, origin, _) = ask("OPTIONS", "https://evil.example", preflight).await;
+        assert_eq!((status, origin), (401, None));
+        // Errors can be read, too.
+        let (status, origin, response) = ask("GET", "https://chat.example.org", &[]).await;
+        assert_eq!((status, origin.as_deref()), (401, Some("https://chat.example.org")));
+        assert_eq!(response.headers()["vary"], "origin");
+        assert_eq!(ask("GET", "https://evil.example", &[]).await.1, None);
     });
 }

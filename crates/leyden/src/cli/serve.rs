@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leyden::{GenerateOptions, KvType, LoadOptions, Model, ModelFile, PackCache, Pooling, Replicas};
+use leyden_kernels::heap;
 use leyden_kernels::topology::Topology;
-use leyden_server::{ApiKeys, LogFormat, MemoryPlan, Need, ServerOptions, WorkerOptions, plan_memories};
+use leyden_server::{
+    ApiKeys, LogFormat, MemoryPlan, Need, Network, ServerOptions, WorkerOptions, plan_memories,
+};
 
 use super::arithmetic::Arithmetic;
 use super::connections;
@@ -43,6 +46,14 @@ pub(crate) struct Args {
     /// Answer anybody, also on an address that other machines can reach
     #[arg(long, conflicts_with = "api_keys")]
     no_auth: bool,
+    /// Name under which a server without keys may be asked, beside addresses, `localhost` and names without a dot; also the end of
+    /// names as `*.example.org`, or `*` for any. May be repeated
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    allowed_hosts: Vec<String>,
+    /// Origin whose pages may read answers in a browser, such as `https://chat.example.org`, or `*` for any; none by default. May
+    /// be repeated
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
+    allowed_origins: Vec<String>,
     /// Longest text in tokens, prompt and answer together; by default what the model was made for, or what fits
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     ctx: Option<u32>,
@@ -73,16 +84,27 @@ pub(crate) struct Args {
     /// Longest time of a request in seconds, waiting included
     #[arg(long, value_name = "S", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     request_timeout: u64,
-    /// Time in seconds that running requests have to finish after the signal to end
+    /// Time in seconds in which requests are still taken after the signal to end, while `/health` says that the server is not
+    /// ready, so that balancers send them elsewhere
+    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    lame_duck: u64,
+    /// Time in seconds that running requests have to finish then
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=86400))]
     drain_timeout: u64,
     /// Most open connections
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: u32,
-    /// Most open connections of one address, or of one /64 network of IPv6; by default half of `--connections`. Those from
-    /// this machine are not counted
+    /// Most open connections of one address, or of one /64 network of IPv6; by default half of `--connections`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections_per_peer: Option<u32>,
+    /// Address or network of a proxy, behind which many clients are: its connections are not limited by
+    /// `--connections-per-peer`. May be repeated
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    trusted_proxies: Vec<Network>,
+    /// Time in seconds that a connection may stay open between requests; longer than the balancer's own, which would
+    /// otherwise use one that is just being closed
+    #[arg(long, value_name = "S", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    keep_alive: u64,
     /// Largest body of a request in bytes
     #[arg(long, value_name = "N", default_value_t = 8 << 20, value_parser = clap::value_parser!(u32).range(1024..=1 << 30))]
     max_body: u32,
@@ -114,6 +136,7 @@ fn log_format(name: &str) -> Result<LogFormat, String> {
 
 /// Serves.
 pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
+    heap::keep_little();
     let keys = args.api_keys.as_deref().map(ApiKeys::read).transpose()?;
     let mut aliases = aliases(args)?;
     let mut loaded = Vec::new();
@@ -157,6 +180,10 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         port: args.port,
         keys,
         no_auth: args.no_auth,
+        allowed_hosts: args.allowed_hosts.clone(),
+        allowed_origins: args.allowed_origins.clone(),
+        trusted_proxies: args.trusted_proxies.clone(),
+        lame_duck: Duration::from_secs(args.lame_duck),
         drain: Duration::from_secs(args.drain_timeout),
         request_time: Duration::from_secs(args.request_timeout),
         log: args.log_format,
@@ -165,6 +192,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     server.limits.connections = args.connections as usize;
     let per_peer = args.connections_per_peer.unwrap_or(args.connections.div_ceil(2));
     server.limits.connections_per_peer = per_peer as usize;
+    server.limits.idle_time = Duration::from_secs(args.keep_alive);
     server.limits.body_bytes = args.max_body as usize;
     let names: Vec<String> = models.iter().map(|m| m.name.clone()).collect();
     connections::allow();

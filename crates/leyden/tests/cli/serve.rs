@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 
+use rustix::process::{Pid, Signal, kill_process};
 use sha2::{Digest, Sha256};
 
 use super::program::{Files, command, emulated, leyden, shared, storyteller_with_template};
@@ -28,7 +29,9 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(args: &[&str]) -> Server {
-        let all = [&["serve", "--port", "0", "--threads", "1"], args].concat();
+        // Tests that are about it say how long it is.
+        let lame_duck: &[&str] = if args.contains(&"--lame-duck") { &[] } else { &["--lame-duck", "0"] };
+        let all = [&["serve", "--port", "0", "--threads", "1"], lame_duck, args].concat();
         let mut child = command(&all).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut err = BufReader::new(child.stderr.take().unwrap());
         let mut address = String::new();
@@ -62,11 +65,19 @@ impl Server {
         self.child.id()
     }
 
-    /// Ends it with a signal; its exit code and what it logged.
-    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+    fn signal(&self, signal: Signal) {
         // The emulator passes the signal on to the program.
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Ends it with a signal; its exit code and what it logged.
+    pub(crate) fn end(self) -> (Option<i32>, String) {
+        self.signal(Signal::TERM);
+        self.ended()
+    }
+
+    /// Waits for its end.
+    fn ended(mut self) -> (Option<i32>, String) {
         let log = self.log.join().unwrap();
         (self.child.wait().unwrap().code(), log)
     }
@@ -85,7 +96,7 @@ fn a_signal_ends_it_in_order() {
     let health = server.exchange("GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     assert!(health.starts_with("HTTP/1.1 200") && health.ends_with("{\"status\":\"ready\"}"), "{health}");
     let model = server.exchange("GET /v1/models/toy HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-    assert!(model.contains("\"id\":\"storyteller\""), "{model}");
+    assert!(model.contains("\"id\":\"toy\"") && model.contains("\"root\":\"storyteller\""), "{model}");
     // A stream under way is finished.
     let body = r#"{"prompt":"Once","max_tokens":40,"stream":true,"ignore_eos":true}"#;
     let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
@@ -99,6 +110,57 @@ fn a_signal_ends_it_in_order() {
     assert_eq!(code, Some(0), "{log}");
     assert!(log.lines().all(|l| serde_json::from_str::<serde_json::Value>(l).is_ok()), "{log}");
     assert!(log.contains("\"completion_tokens\":40") && log.contains("\"event\":\"closing\""), "{log}");
+}
+
+const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+
+#[test]
+fn balancers_see_that_it_ends_while_it_still_answers() {
+    // Each signal first, and then each again to make an end.
+    for (first, second) in [(Signal::TERM, Signal::INT), (Signal::INT, Signal::TERM)] {
+        let server = Server::start(&["--log-format", "json", "--lame-duck", "3600"]);
+        server.signal(first);
+        while !server.exchange(HEALTH).starts_with("HTTP/1.1 503") {
+            thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let answer = server.exchange(post("/v1/completions", r#"{"prompt":"Once","max_tokens":2}"#));
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        server.signal(second);
+        let (code, log) = server.ended();
+        assert_eq!(code, Some(0), "{log}");
+        let events = ["not_ready", "second_signal"].map(|e| log.contains(&format!("\"event\":\"{e}\"")));
+        assert_eq!(events, [true, true], "{log}");
+    }
+}
+
+/// Pages on the web reach a server on this machine by names of their own (DNS rebinding).
+#[test]
+fn a_server_without_keys_has_its_names() {
+    let ask = |server: &Server, host: &str| {
+        let body = r#"{"prompt":"Once","max_tokens":1}"#;
+        let request = String::from_utf8(post("/v1/completions", body)).unwrap();
+        let head = format!("host: {host}\r\norigin: http://{host}\r\n");
+        let answer = server.exchange(request.replace("host: x\r\n", &head));
+        answer.split(' ').nth(1).unwrap_or("closed").to_owned()
+    };
+    let files = Files::new();
+    let plain = Server::start(&["--log-format", "off"]);
+    let named = Server::start(&["--log-format", "off", "--allowed-hosts", "box.example,*.lan.example"]);
+    let keys = Server::start(&["--log-format", "off", "--api-keys", &key_file(&files)]);
+    for (host, by_plain, by_named) in [
+        ("evil.example", "403", "403"),
+        ("localhost", "200", "200"),
+        ("127.0.0.1:80", "200", "200"),
+        ("[::1]:8080", "200", "200"),
+        ("box.example:8080", "403", "200"),
+        ("a.lan.example", "403", "200"),
+        ("lan.example.evil.example", "403", "403"),
+    ] {
+        assert_eq!((ask(&plain, host).as_str(), ask(&named, host).as_str()), (by_plain, by_named), "{host}");
+        // Such a page has no key.
+        assert_eq!(ask(&keys, host), "401", "{host}");
+    }
+    assert_eq!([plain, named, keys].map(|s| s.end().0), [Some(0); 3]);
 }
 
 #[test]
@@ -152,6 +214,7 @@ fn wrong_usage_is_explained() {
         (&["--log-format", "xml"], 2, "no such form"),
         (&["--pooling", "max"], 2, "known: mean, cls, last"),
         (&["--connections-per-peer", "0"], 2, "--connections-per-peer"),
+        (&["--trusted-proxies", "10.0.0.0/33"], 2, "neither an address nor a network"),
         (&["nothing.gguf"], 1, "nothing.gguf"),
     ] {
         let run = leyden(&[&["serve", "--port", "0"], args].concat());

@@ -1,0 +1,235 @@
+//! What a request's head must be like before anything else is looked at: one length, one host, and one that is meant.
+//!
+//! Two readings of where a request ends let a proxy and this server see different requests (request smuggling), and a
+//! page on the web reaches a server on its reader's machine under a name of its own (DNS rebinding). The first is refused
+//! always; the second where there are no keys, which such a page would not have.
+
+use crate::connection::Traffic;
+use crate::error::ApiError;
+use crate::seats::Seats;
+use hyper::header::{HOST, HeaderMap, TRANSFER_ENCODING};
+use hyper::http::uri::Authority;
+use hyper::{Request, StatusCode, Version};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// What the connection of a request knows of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Wire {
+    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) hurry: Hurry,
+}
+
+/// Whether others wait for this connection's place.
+#[derive(Clone, Debug)]
+pub(crate) struct Hurry {
+    pub(crate) seats: Arc<Seats>,
+    pub(crate) address: IpAddr,
+    pub(crate) crowded: watch::Receiver<()>,
+}
+
+impl Hurry {
+    /// Until somebody waits for it.
+    pub(crate) async fn asked(&mut self) {
+        while self.crowded.changed().await.is_ok() {
+            if self.seats.are_short(self.address) {
+                return;
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+/// Checks what says where a request ends and whom it is for; the host, if it names one.
+pub(crate) fn check<B>(request: &Request<B>, wire: &Wire) -> Result<Option<String>, ApiError> {
+    let headers = request.headers();
+    if wire.traffic.is_ambiguous() {
+        return Err(invalid("the request says twice how long it is, by Content-Length or Transfer-Encoding"));
+    }
+    check_codings(headers)?;
+    let mut hosts = headers.get_all(HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(_), Some(_)) => return Err(invalid("there are several Host headers")),
+        (None, _) if request.version() > Version::HTTP_10 => {
+            return Err(invalid("the Host header is missing"));
+        }
+        (None, _) => None,
+        (Some(value), None) => Some(authority(value.as_bytes())?),
+    };
+    // Of a request to a proxy the address counts, whatever the header says (RFC 9112, 3.2.2).
+    Ok(request.uri().host().map(str::to_owned).or(host))
+}
+
+fn authority(value: &[u8]) -> Result<String, ApiError> {
+    let wrong = || invalid("the Host header names no host");
+    let authority = Authority::try_from(value).map_err(|_| wrong())?;
+    if authority.host().is_empty() || authority.as_str().contains('@') {
+        return Err(wrong());
+    }
+    Ok(authority.host().to_owned())
+}
+
+/// Only bodies in chunks are read.
+fn check_codings(headers: &HeaderMap) -> Result<(), ApiError> {
+    let values = headers.get_all(TRANSFER_ENCODING).iter().map(|v| v.to_str().unwrap_or("?"));
+    let codings: Vec<&str> = values.flat_map(|v| v.split(',')).map(str::trim).collect();
+    match codings[..] {
+        [] => Ok(()),
+        [one] if one.eq_ignore_ascii_case("chunked") => Ok(()),
+        _ => {
+            let message = "of transfer codings only `chunked` is supported";
+            Err(ApiError::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", message))
+        }
+    }
+}
+
+fn invalid(message: &str) -> ApiError {
+    ApiError::new(StatusCode::BAD_REQUEST, "invalid_header", message)
+}
+
+/// The hosts that a server without keys answers to.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    any: bool,
+    /// Names, and ends of names that begin with a dot, in small letters.
+    names: Vec<String>,
+}
+
+impl Hosts {
+    /// `listens_on` is the host in the server's own address.
+    pub(crate) fn new(allowed: &[String], listens_on: &str) -> Hosts {
+        let name = |n: &String| normal(n.strip_prefix('*').filter(|n| n.starts_with('.')).unwrap_or(n));
+        let names = allowed.iter().map(name).chain([normal(listens_on), ".localhost".to_owned()]).collect();
+        Hosts { any: allowed.iter().any(|n| n == "*"), names }
+    }
+
+    /// Refuses a host that a page from elsewhere may have made up. Addresses cannot be made up, and a name without a dot
+    /// means something in the local network alone.
+    pub(crate) fn check(&self, host: Option<&str>) -> Result<(), ApiError> {
+        let Some(host) = host.map(normal) else { return Ok(()) };
+        let address = host.trim_start_matches('[').trim_end_matches(']');
+        let named = |n: &String| *n == host || (n.starts_with('.') && host.ends_with(n.as_str()));
+        let known = self.any
+            || !host.contains('.') && !host.contains(':')
+            || host.parse::<IpAddr>().is_ok()
+            || address.parse::<Ipv6Addr>().is_ok()
+            || self.names.iter().any(named);
+        if known {
+            return Ok(());
+        }
+        let message = "this Host is not one of this server's; who serves without keys under a name gives it with --allowed-hosts";
+        Err(ApiError::new(StatusCode::FORBIDDEN, "host_not_allowed", message))
+    }
+}
+
+fn normal(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+}
+
+/// Finds requests that say twice how long they are: hyper takes one of the two and does not tell.
+///
+/// It looks at lines, those of bodies too, which it cannot tell from heads: in JSON no line begins like a header.
+#[derive(Debug, Default)]
+pub(crate) struct Framing {
+    /// How the line begins, in small letters.
+    line: Vec<u8>,
+    /// Lines since the last empty one that say how long the request is.
+    lengths: usize,
+}
+
+impl Framing {
+    const NAMES: [&'static [u8]; 2] = [b"content-length:", b"transfer-encoding:"];
+    const LONGEST: usize = 18;
+
+    /// Takes bytes; whether a request among them is ambiguous.
+    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> bool {
+        let mut ambiguous = false;
+        while !bytes.is_empty() {
+            let end = bytes.iter().position(|b| *b == b'\n');
+            let part = &bytes[..end.unwrap_or(bytes.len())];
+            let room = Self::LONGEST - self.line.len();
+            self.line.extend(part.iter().take(room).map(u8::to_ascii_lowercase));
+            let Some(end) = end else { break };
+            bytes = &bytes[end + 1..];
+            if matches!(&self.line[..], b"" | b"\r") {
+                self.lengths = 0;
+            } else if Self::NAMES.iter().any(|name| self.line.starts_with(name)) {
+                self.lengths += 1;
+                ambiguous |= self.lengths > 1;
+            }
+            self.line.clear();
+        }
+        ambiguous
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_lengths_are_found_however_they_come() {
+        let cases = [
+            ("POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", false),
+            ("POST / HTTP/1.1\r\nContent-Length: 2\r\nTRANSFER-ENCODING: chunked\r\n\r\n", true),
+            ("POST / HTTP/1.1\nTransfer-Encoding: chunked\nX: y\ncontent-length: 2\n\n", true),
+            ("POST / HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n", true),
+            ("POST / HTTP/1.1\r\nX-Content-Length: 2\r\nContent-Length: 2\r\n\r\n", false),
+            (
+                "POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n",
+                false,
+            ),
+            ("GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n", true),
+        ];
+        for (text, wanted) in cases {
+            for size in [1, 3, 7, text.len()] {
+                let mut framing = Framing::default();
+                let found =
+                    text.as_bytes().chunks(size).fold(false, |found, part| framing.push(part) | found);
+                assert_eq!(found, wanted, "{text:?} in parts of {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn hosts_are_those_of_this_server() {
+        let hosts = Hosts::new(&["*.Example.org".to_owned(), "api.example.net.".to_owned()], "127.0.0.1");
+        for (host, wanted) in [
+            ("localhost", true),
+            ("LOCALHOST.", true),
+            ("a.localhost", true),
+            ("127.0.0.1", true),
+            ("192.0.2.7", true),
+            ("[::1]", true),
+            ("leyden", true),
+            ("a.example.org", true),
+            ("api.example.net", true),
+            ("evil.example", false),
+            ("example.org", false),
+            ("evilexample.org", false),
+            ("localhost.evil.example", false),
+            ("127.0.0.1.evil.example", false),
+            ("0x7f.1.evil.example", false),
+        ] {
+            assert_eq!(hosts.check(Some(host)).is_ok(), wanted, "{host}");
+        }
+        assert!(Hosts::new(&["*".to_owned()], "::1").check(Some("evil.example")).is_ok());
+        assert!(Hosts::new(&[], "box.example").check(Some("box.example")).is_ok());
+        assert!(hosts.check(None).is_ok());
+    }
+
+    #[test]
+    fn a_host_is_a_host() {
+        for (value, wanted) in [
+            ("localhost:8080", Some("localhost")),
+            ("[::1]:80", Some("[::1]")),
+            ("a@b", None),
+            ("", None),
+            ("a, b", None),
+            ("a/b", None),
+        ] {
+            assert_eq!(authority(value.as_bytes()).ok().as_deref(), wanted, "{value}");
+        }
+    }
+}
