@@ -228,8 +228,10 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
                 let address = address.ip();
                 // While it drains nobody new gets a seat, so that it comes to an end.
                 let seat = if app.is_closing() { None } else { seats.enter(address) };
-                let place =
-                    seat.map_or_else(|| Place::Standing(seats.stand()), |seat| Place::seat(seat, &app));
+                let place = match seat {
+                    Some(seat) => Place::seat(seat, &app),
+                    None => Place::Standing(seats.stand().await),
+                };
                 let guest = Guest { app: Arc::clone(&app), seats: Arc::clone(&seats), address };
                 app.http.connections_total.add(1);
                 tokio::spawn(guest.converse(stream, place, closing.subscribe()));
@@ -304,7 +306,7 @@ impl Guest {
         let hurry = Hurry { seats: Arc::clone(&self.seats), address: self.address, crowded: crowded.clone() };
         let wire = Wire { traffic: Arc::clone(&traffic), hurry };
         let go = match &place {
-            Place::Standing(standing) => standing.told_to_go(),
+            Place::Standing(standing) => standing.begin(),
             Place::Seated { .. } => Arc::default(),
         };
         let place = Mutex::new(place);

@@ -10,10 +10,12 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How often those who sit and do nothing are asked to make way while others wait.
 const CROWDED: Duration = Duration::from_millis(50);
+/// How long a connection without a seat may be silent before others push it out: what it says is on its way.
+const SILENT: Duration = Duration::from_millis(200);
 
 /// How many connections there may be.
 #[derive(Clone, Debug)]
@@ -27,12 +29,12 @@ pub(crate) struct Room {
 impl Room {
     /// Connections beyond the seats, while they say nothing.
     fn standing(&self) -> usize {
-        (self.seats / 8).clamp(16, 512)
+        (self.seats / 4).clamp(16, 1024)
     }
 
     /// Connections beyond these that wait with a request.
     fn waiting(&self) -> usize {
-        self.standing() / 2
+        (self.standing() / 4).max(8)
     }
 }
 
@@ -50,10 +52,18 @@ struct State {
     all: Count,
     of: HashMap<IpAddr, Count>,
     /// Silent connections without a seat, the oldest first.
-    standing: VecDeque<(u64, Arc<Notify>)>,
+    standing: VecDeque<Silent>,
     next: u64,
     /// When those who sit were last asked to make way.
     asked: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Silent {
+    number: u64,
+    go: Arc<Notify>,
+    /// Since when it is listened to.
+    since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -159,19 +169,32 @@ impl Seats {
         Some(Waiting(self, peer))
     }
 
-    /// A place without a seat. Where there is none, the one who has been silent for longest goes.
-    pub(crate) fn stand(self: &Arc<Seats>) -> Standing {
-        let go = Arc::new(Notify::new());
-        let mut state = self.state();
-        if state.standing.len() >= self.room.standing()
-            && let Some((_, oldest)) = state.standing.pop_front()
-        {
-            oldest.notify_one();
+    /// A place without a seat. Where there is none, the one who has been silent for longest goes, as soon as that is long
+    /// enough.
+    pub(crate) async fn stand(self: &Arc<Seats>) -> Standing {
+        loop {
+            let early = {
+                let mut state = self.state();
+                let oldest = state.standing.front().filter(|_| state.standing.len() >= self.room.standing());
+                let early =
+                    oldest.map(|o| SILENT.saturating_sub(o.since.map_or(Duration::ZERO, |s| s.elapsed())));
+                if early.is_none_or(|early| early.is_zero()) {
+                    if early.is_some()
+                        && let Some(oldest) = state.standing.pop_front()
+                    {
+                        oldest.go.notify_one();
+                    }
+                    let number = state.next;
+                    state.next += 1;
+                    let go = Arc::new(Notify::new());
+                    state.standing.push_back(Silent { number, go: Arc::clone(&go), since: None });
+                    return Standing { seats: Arc::clone(self), number, go };
+                }
+                early
+            };
+            // Somebody may go by himself meanwhile.
+            sleep(early.unwrap_or_default().min(CROWDED / 5)).await;
         }
-        let number = state.next;
-        state.next += 1;
-        state.standing.push_back((number, Arc::clone(&go)));
-        Standing { seats: Arc::clone(self), number, go }
     }
 
     /// Told again and again while somebody waits.
@@ -221,14 +244,18 @@ impl Drop for Waiting<'_> {
 }
 
 impl Standing {
-    /// Is notified when it must go.
-    pub(crate) fn told_to_go(&self) -> Arc<Notify> {
+    /// It is listened to from now on. What is returned is notified when it must go.
+    pub(crate) fn begin(&self) -> Arc<Notify> {
+        let mut state = self.seats.state();
+        if let Some(own) = state.standing.iter_mut().find(|s| s.number == self.number) {
+            own.since = Some(Instant::now());
+        }
         Arc::clone(&self.go)
     }
 
     /// It has something to say, and is not pushed out any more.
     pub(crate) fn speaks(&self) {
-        self.seats.state().standing.retain(|(number, _)| *number != self.number);
+        self.seats.state().standing.retain(|s| s.number != self.number);
     }
 }
 
@@ -307,12 +334,21 @@ mod tests {
     #[tokio::test]
     async fn the_oldest_silent_one_goes() {
         let seats = seats("");
-        let mut standing: Vec<_> = (0..16).map(|_| seats.stand()).collect();
+        let mut standing = Vec::new();
+        for _ in 0..16 {
+            standing.push(seats.stand().await);
+        }
         standing[0].speaks();
-        standing.push(seats.stand());
-        standing.push(seats.stand());
+        standing.push(seats.stand().await);
+        // Nobody goes before it has been listened to for a while.
+        assert!(timeout(SILENT * 2, seats.stand()).await.is_err());
+        let begin = Instant::now();
+        standing.iter().for_each(|s| drop(s.begin()));
+        standing.push(seats.stand().await);
+        assert!(begin.elapsed() >= SILENT);
         standing[1].go.notified().await;
-        assert!(timeout(Duration::from_millis(1), standing[0].go.notified()).await.is_err());
-        assert!(timeout(Duration::from_millis(1), standing[2].go.notified()).await.is_err());
+        for other in [0, 2, 16, 17] {
+            assert!(timeout(Duration::from_millis(1), standing[other].go.notified()).await.is_err());
+        }
     }
 }
