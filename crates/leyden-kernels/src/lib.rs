@@ -11,7 +11,6 @@
 
 pub mod attention;
 mod ceilings;
-pub mod heap;
 pub mod knobs;
 pub mod matmul;
 pub mod memory;

@@ -9,7 +9,6 @@
 mod array;
 mod bounded;
 mod gguf;
-mod guess;
 mod hf_folder;
 mod json;
 mod metadata;
