@@ -40,5 +40,5 @@ pub use leyden_tls::Authorities;
 pub use options::{DEFAULT_ENDPOINT, Options, PROGRESS, Proxies, Retries, SLOWEST, Timeouts, Token};
 pub use pull::{Event, Pulled, pull};
 pub use reference::{Reference, Repo, SCHEME};
-pub use resolve::resolve;
+pub use resolve::{resolve, resolve_with};
 pub use store::{Contents, Format, Model, ModelFile, Removed, Store};

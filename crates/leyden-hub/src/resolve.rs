@@ -1,4 +1,4 @@
-//! [`resolve`]: what a command's MODEL means.
+//! [`resolve`] and [`resolve_with`]: what a command's MODEL means.
 
 use std::path::{Path, PathBuf};
 
@@ -28,10 +28,26 @@ use crate::store::Store;
 /// assert_eq!(error.hint().as_deref(), Some("leyden pull hf:org/model:Q4_K_M"));
 /// ```
 pub fn resolve(model: &Path, store: &Store) -> Result<PathBuf> {
+    resolve_with(model, || Ok(store.clone()))
+}
+
+/// As [`resolve`], with a store that is looked up only if MODEL is no path that exists: a file can be used where no store
+/// has a place, as in a container without a home.
+///
+/// # Errors
+/// As [`resolve`], or `store` fails.
+///
+/// ```
+/// use leyden_hub::{Store, resolve_with};
+/// use std::path::Path;
+/// let here = Path::new(".");
+/// assert_eq!(resolve_with(here, || unreachable!("a path needs no store")).unwrap(), here);
+/// ```
+pub fn resolve_with(model: &Path, store: impl FnOnce() -> Result<Store>) -> Result<PathBuf> {
     let text = model.to_str();
     if let Some(text) = text.filter(|text| Reference::is_one(text)) {
         let reference: Reference = text.parse()?;
-        return match store.find(&reference.to_string()) {
+        return match store()?.find(&reference.to_string()) {
             Err(error) if matches!(error.kind(), ErrorKind::NoSuchModel { .. }) => {
                 Err(Error::new(text, ErrorKind::NotPulled))
             }
@@ -42,7 +58,7 @@ pub fn resolve(model: &Path, store: &Store) -> Result<PathBuf> {
         return Ok(model.to_owned());
     }
     let nothing = || Error::new(model.display().to_string(), ErrorKind::NoSuchModel { path_too: true });
-    match store.find(text.ok_or_else(nothing)?) {
+    match store()?.find(text.ok_or_else(nothing)?) {
         Err(error) if matches!(error.kind(), ErrorKind::NoSuchModel { .. }) => Err(nothing()),
         found => usable(found?),
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use leyden::ModelFile;
-use leyden_hub::{ErrorKind, Store};
+use leyden_hub::{ErrorKind, Reference, Store};
 
 use super::failure::{Failure, IN_USE};
 
@@ -14,11 +14,14 @@ pub(super) fn open(model: &Path) -> Result<ModelFile, Failure> {
 
 /// The file or folder that MODEL means: a path, the name of a pulled model, or its `hf:…` reference.
 pub(super) fn locate(model: &Path) -> Result<PathBuf, Failure> {
-    match leyden_hub::resolve(model, &Store::from_env()?) {
+    match leyden_hub::resolve_with(model, Store::from_env) {
         Ok(path) => Ok(path),
-        // A name with a slash or an ending was meant as a path, and fails as one.
+        // A name with a slash or an ending was meant as a path, and fails as one, also where there is no store.
         Err(e)
-            if matches!(e.kind(), ErrorKind::NoSuchModel { .. })
+            if matches!(
+                e.kind(),
+                ErrorKind::NoSuchModel { .. } | ErrorKind::Setting(_) | ErrorKind::Io { .. }
+            ) && !model.to_str().is_some_and(Reference::is_one)
                 && (model.extension().is_some() || model.components().count() > 1) =>
         {
             Ok(model.to_owned())

@@ -18,5 +18,6 @@ mod program;
 mod run;
 mod serve;
 mod serve_abuse;
+mod stateless;
 mod streams;
 mod tokenize;
