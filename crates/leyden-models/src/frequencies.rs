@@ -40,14 +40,16 @@ impl Frequencies {
                     (low, high) = (low.floor(), high.ceil());
                 }
                 (low, high) = (low.max(0.0), high.min(dims - 1.0));
-                let kept = |i: usize| 1.0 - ((i as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
+                let share = f64::from(ramp.extrapolated);
+                let kept =
+                    |i: usize| share * (1.0 - ((i as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0));
                 plain.enumerate().map(|(i, f)| f / factor * (1.0 - kept(i)) + f * kept(i)).collect()
             }
         };
         if let Some(divisors) = divisors {
             values.iter_mut().zip(divisors).for_each(|(f, d)| *f /= f64::from(*d));
         }
-        Frequencies { values, scale }
+        Frequencies { values, scale: scale * f64::from(rope.magnitude) }
     }
 }
 
@@ -58,7 +60,7 @@ mod tests {
     use leyden_kernels::ops::RopePairs;
 
     fn rope(scaling: RopeScaling) -> RopeConfig {
-        RopeConfig { pairs: RopePairs::Interleaved, dims: 64, base: 10_000.0, scaling }
+        RopeConfig { pairs: RopePairs::Interleaved, dims: 64, base: 10_000.0, scaling, magnitude: 1.0 }
     }
 
     #[test]

@@ -19,6 +19,9 @@ use std::path::Path;
 const EMBEDDING: &str = "token_embd.weight";
 const HEAD: &str = "output.weight";
 
+/// What the names of a model's tensors begin with, all but its head's.
+const PREFIX: &str = "model.";
+
 /// A folder with `config.json` and safetensors of a supported architecture.
 #[derive(Debug)]
 pub struct HfModel {
@@ -28,6 +31,9 @@ pub struct HfModel {
     biases: Vec<&'static str>,
     /// Whether the files have only the head, which is the embedding too.
     only_head: bool,
+    /// Whether the names lack the prefix of a model within one with a head, as where the model alone was saved: that of
+    /// published models for vectors. transformers adds it too.
+    bare: bool,
     metadata: Metadata,
 }
 
@@ -51,7 +57,12 @@ impl HfModel {
         let (config, class, biases) = hf_model(json)?;
         let pooling = folder.json(HfFile::Pooling)?.map(|json| Pooling::of_json(&json)).transpose()?;
         let metadata = describe(&folder.path().display().to_string(), &config, pooling)?;
-        let mut model = HfModel { class, biases, only_head: false, metadata, folder };
+        let mut model = HfModel { class, biases, only_head: false, bare: false, metadata, folder };
+        let [bare, whole] = [true, false].map(|bare| {
+            model.bare = bare;
+            model.optional(EMBEDDING).map(|found| found.is_some())
+        });
+        model.bare = bare? && !whole?;
         model.tie()?;
         let table = model.require(EMBEDDING)?;
         if let Some(wanted) = model.folder.config().opt_usize("vocab_size")?
@@ -101,10 +112,11 @@ impl HfModel {
             return None;
         }
         let (_, name) = self.class.tensors.iter().find(|row| row.0 == part)?;
-        Some(match layer {
-            Some(i) => format!("model.layers.{i}.{name}.{kind}"),
+        let name = match layer {
+            Some(i) => format!("{PREFIX}layers.{i}.{name}.{kind}"),
             None => format!("{name}.{kind}"),
-        })
+        };
+        Some(name.strip_prefix(PREFIX).filter(|_| self.bare).map(str::to_owned).unwrap_or(name))
     }
 }
 

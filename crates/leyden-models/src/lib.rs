@@ -19,7 +19,9 @@ mod pooling;
 
 pub use arch::{ARCHITECTURES, Architecture, config_of, config_of_json};
 pub use batch::{Batch, Span, Workspace};
-pub use config::{DecoderConfig, ExpertsConfig, RopeConfig, RopeScaling, YarnRamp};
+pub use config::{
+    DecoderConfig, ExpertsConfig, RopeConfig, RopeScaling, YarnRamp, unknown_keys, unknown_keys_of_json,
+};
 pub use decoder::Decoder;
 pub use error::{Error, ErrorKind};
 pub use hf::HfModel;

@@ -35,7 +35,13 @@ fn decoder(
         context,
         norm_eps,
         head_norm: architecture == "qwen3",
-        rope: RopeConfig { pairs: RopePairs::Halves, dims: head_dim, base: rope.0, scaling: rope.1 },
+        rope: RopeConfig {
+            pairs: RopePairs::Halves,
+            dims: head_dim,
+            base: rope.0,
+            scaling: rope.1,
+            magnitude: 1.0,
+        },
     }
 }
 
@@ -198,7 +204,7 @@ fn yarn_has_all_its_options() {
         ),
         (
             r#""beta_fast": 16, "beta_slow": 2.5, "truncate": false"#,
-            (40960, YarnRamp { fast: 16.0, slow: 2.5, whole: false }, plain),
+            (40960, YarnRamp { fast: 16.0, slow: 2.5, whole: false, ..standard }, plain),
         ),
         (r#""beta_fast": 0, "beta_slow": null"#, (40960, standard, plain)),
     ] {

@@ -295,6 +295,12 @@ impl Model {
         self.unplaced.as_deref()
     }
 
+    /// The keys that describe the model and that this program does not know, which are ignored.
+    #[must_use]
+    pub fn unknown_keys(&self) -> Vec<String> {
+        leyden_models::unknown_keys(self.source.as_ref())
+    }
+
     /// What the cache of packed weights did, and what was wrong with it.
     #[must_use]
     pub fn packs(&self) -> &PackReport {

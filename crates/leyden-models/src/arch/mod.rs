@@ -1,6 +1,6 @@
 //! Architectures: how each one's description becomes a [`DecoderConfig`]. One file each, one line in the table.
 
-use crate::config::{DecoderConfig, HfConfig, Reader};
+use crate::config::{DecoderConfig, HfConfig, Reader, check_gguf, check_hf};
 use crate::error::Error;
 use leyden_tensor::{Json, Metadata, WeightSource};
 
@@ -96,12 +96,31 @@ pub fn config_of_json(json: &Json) -> Result<DecoderConfig, Error> {
 }
 
 fn gguf_config(meta: &Metadata) -> Result<DecoderConfig, Error> {
+    check_type(meta)?;
     let key = "general.architecture";
     let name = meta.str(key)?;
     let known = || ARCHITECTURES.iter().map(|a| a.name).collect();
     let found = ARCHITECTURES.iter().find(|a| a.name == name);
     let arch = found.ok_or_else(|| Error::unknown_architecture(meta.file(), key, name, known()))?;
-    (arch.config)(&Reader::Gguf(meta, arch.name))
+    let config = (arch.config)(&Reader::Gguf(meta, arch.name))?;
+    check_gguf(meta, &config)?;
+    Ok(config)
+}
+
+/// Refuses files that have a model's architecture and are something else.
+fn check_type(meta: &Metadata) -> Result<(), Error> {
+    /// The value of the key, what it is, and what to do.
+    const OTHERS: [(&str, &str); 3] = [
+        ("adapter", "an adapter of a model (LoRA), not a model; merge it into its model first"),
+        ("mmproj", "the projector of images or sound for a model, not a model; name the model's file"),
+        ("imatrix", "the importance matrix of a model, not a model; name the model's file"),
+    ];
+    let key = "general.type";
+    let found = meta.opt_str(key)?.and_then(|name| OTHERS.iter().find(|row| row.0 == name));
+    match found {
+        Some((name, what)) => Err(Error::invalid(meta.file(), key, format!("`{name}` is {what}"))),
+        None => Ok(()),
+    }
 }
 
 /// What a `config.json` describes: the configuration, the class, and which matrices have biases.
@@ -115,5 +134,7 @@ pub(crate) fn hf_model(json: &Json) -> Result<(DecoderConfig, &'static HfClass, 
     let config = HfConfig::new(json);
     config.check(class.causal)?;
     let biases = (class.biases)(&config)?;
-    Ok(((arch.config)(&Reader::Hf(config, arch.name))?, class, biases))
+    let config = (arch.config)(&Reader::Hf(config, arch.name))?;
+    check_hf(json, &config)?;
+    Ok((config, class, biases))
 }

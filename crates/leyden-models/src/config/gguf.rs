@@ -5,38 +5,122 @@ use super::{RopeScaling, YarnRamp, yarn_attention};
 use crate::error::Error;
 use leyden_tensor::{Escaped, Metadata};
 
-/// Base and scaling of the rotation of a model for `context` tokens.
-pub(super) fn rope(meta: &Metadata, prefix: &str, context: usize) -> Result<(f32, RopeScaling), Error> {
+/// What the metadata says of the rotation.
+pub(super) struct Rotation {
+    pub(super) base: f32,
+    pub(super) scaling: RopeScaling,
+    /// Factor on cosine and sine, beside the scaling's own.
+    pub(super) magnitude: f32,
+}
+
+/// The keys under `rope.scaling.` that YaRN alone has, and their values where a file has none of them: they may stand
+/// in a file of another type with these.
+const YARN_KEYS: [(&str, f32); 5] = [
+    ("yarn_ext_factor", UNSET),
+    ("yarn_attn_factor", 1.0),
+    ("yarn_beta_fast", 32.0),
+    ("yarn_beta_slow", 1.0),
+    ("yarn_log_multiplier", 0.0),
+];
+/// What llama.cpp writes for a factor that is not set.
+const UNSET: f32 = -1.0;
+
+/// Rotation of a model for `context` tokens.
+pub(super) fn rope(meta: &Metadata, prefix: &str, context: usize) -> Result<Rotation, Error> {
     let key = |name: &str| format!("{prefix}.rope.{name}");
     let positive = |name: &str| -> Result<Option<f32>, Error> {
         let value = meta.opt_f32(&key(name))?;
         value.map(|v| checked_positive(meta.file(), &key(name), v)).transpose()
     };
     let base = positive("freq_base")?.unwrap_or(10_000.0);
-    let factor = match positive("scaling.factor")? {
-        Some(f) => Some(f),
-        None => positive("scale_linear")?,
+    // Zero stands for no factor.
+    let factor = |name: &str| match meta.opt_f32(&key(name))? {
+        None | Some(0.0) => Ok(None),
+        Some(v) => checked_positive(meta.file(), &key(name), v).map(Some),
     };
+    let factor = match factor("scaling.factor")? {
+        Some(f) => Some(f),
+        None => factor("scale_linear")?,
+    };
+    let kind = meta.opt_str(&key("scaling.type"))?;
     // Before the type existed a factor alone meant linear scaling.
-    let scaling = match meta.opt_str(&key("scaling.type"))? {
+    let scaling = match kind {
         None => factor.map_or(RopeScaling::None, |factor| RopeScaling::Linear { factor }),
         Some("none") => RopeScaling::None,
         Some("linear") => RopeScaling::Linear { factor: factor.unwrap_or(1.0) },
-        Some("yarn") => {
-            let original = key("scaling.original_context_length");
-            let original_context = match meta.opt_u32(&original)? {
-                Some(n) => checked_size(meta.file(), &original, n)?,
-                None => context,
-            };
-            let factor = factor.unwrap_or(1.0);
-            let attention = yarn_attention(factor, 1.0);
-            RopeScaling::Yarn { factor, original_context, ramp: YarnRamp::default(), attention }
-        }
+        Some("yarn") => yarn(meta, &key("scaling"), factor.unwrap_or(1.0), context)?,
         Some(other) => {
             let other = Escaped(other);
             let what = format!("`{other}` is not supported; supported: none, linear, yarn");
             return Err(Error::invalid(meta.file(), &key("scaling.type"), what));
         }
     };
-    Ok((base, scaling))
+    if kind != Some("yarn") {
+        for (name, off) in YARN_KEYS {
+            let key = key(&format!("scaling.{name}"));
+            if let Some(v) = meta.opt_f32(&key)?
+                && v != off
+            {
+                let kind = kind.unwrap_or("not there");
+                let what =
+                    format!("{v} is of YaRN, but the key {prefix}.rope.scaling.type is {kind}, not yarn");
+                return Err(Error::invalid(meta.file(), &key, what));
+            }
+        }
+    }
+    Ok(Rotation { base, scaling, magnitude: positive("scaling.attn_factor")?.unwrap_or(1.0) })
+}
+
+/// YaRN. llama.cpp reads not all of these keys for every architecture; here they mean the same for all.
+fn yarn(meta: &Metadata, scaling: &str, factor: f32, context: usize) -> Result<RopeScaling, Error> {
+    let key = |name: &str| format!("{scaling}.{name}");
+    let original = key("original_context_length");
+    let original_context = match meta.opt_u32(&original)? {
+        Some(n) => checked_size(meta.file(), &original, n)?,
+        None => context,
+    };
+    let number = |name: &str| meta.opt_f32(&key(name));
+    let positive = |name: &str, default: f32| match number(name)? {
+        None => Ok(default),
+        Some(v) => checked_positive(meta.file(), &key(name), v),
+    };
+    let standard = YarnRamp::default();
+    let extrapolated = match number("yarn_ext_factor")? {
+        None => standard.extrapolated,
+        // Any negative number stands for a factor that is not set.
+        Some(v) if v < 0.0 => standard.extrapolated,
+        // Without extrapolation no more than linear scaling is left, in llama.cpp without a temperature.
+        Some(0.0) => return Ok(RopeScaling::Linear { factor }),
+        Some(v) if v <= 1.0 => v,
+        Some(v) => {
+            let what = format!("{v} is not a share of the rotation, which is at most 1");
+            return Err(Error::invalid(meta.file(), &key("yarn_ext_factor"), what));
+        }
+    };
+    let ramp = YarnRamp {
+        fast: positive("yarn_beta_fast", standard.fast)?,
+        slow: positive("yarn_beta_slow", standard.slow)?,
+        extrapolated,
+        ..standard
+    };
+    let plain = yarn_attention(factor, 1.0);
+    let weight = number("yarn_log_multiplier")?.unwrap_or(0.0);
+    let attention = plain / yarn_attention(factor, f64::from(weight));
+    if !(attention.is_finite() && attention > 0.0) {
+        let what = format!("{weight} makes {attention} of the scores");
+        return Err(Error::invalid(meta.file(), &key("yarn_log_multiplier"), what));
+    }
+    // Converters write two things under this key: the factor on cosine and sine itself (`attention_factor`) and one on
+    // the usual factor (`attn_factor`), which llama.cpp and transformers do not apply. Without a difference between the
+    // two readings and neither, all is well: 1, the usual factor, and what cancels it.
+    let name = "yarn_attn_factor";
+    if let Some(v) = number(name)? {
+        let near = |wanted: f64| (f64::from(v) - wanted).abs() <= 1e-4 * wanted;
+        if !(near(1.0) || near(plain) || near(1.0 / plain)) {
+            let what =
+                format!("{v} has two meanings in files, and is neither 1 nor {plain:.4}, the usual factor");
+            return Err(Error::invalid(meta.file(), &key(name), what));
+        }
+    }
+    Ok(RopeScaling::Yarn { factor, original_context, ramp, attention })
 }

@@ -206,6 +206,7 @@ impl<'a> HfConfig<'a> {
             fast: beta("beta_fast", standard.fast)?,
             slow: beta("beta_slow", standard.slow)?,
             whole: self.0.opt_bool(&key("truncate"))?.unwrap_or(true),
+            ..standard
         };
         let weight =
             |name: &str| -> Result<f64, Error> { Ok(f64::from(self.0.opt_f32(&key(name))?.unwrap_or(0.0))) };

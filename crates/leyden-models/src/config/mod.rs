@@ -3,11 +3,14 @@
 
 mod gguf;
 mod hf;
+mod keys;
 mod reader;
 
 use leyden_kernels::ops::RopePairs;
 
 pub(crate) use hf::HfConfig;
+pub(crate) use keys::{check_gguf, check_hf};
+pub use keys::{unknown_keys, unknown_keys_of_json};
 pub(crate) use reader::{EXPERTS, Reader};
 
 /// Sizes and options of a decoder-only transformer.
@@ -62,6 +65,8 @@ pub struct RopeConfig {
     pub base: f32,
     /// How longer contexts than the original are reached.
     pub scaling: RopeScaling,
+    /// Factor on cosine and sine, beside the scaling's own; 1 unless a file says otherwise.
+    pub magnitude: f32,
 }
 
 /// Scaling of rotary frequencies.
@@ -108,12 +113,14 @@ pub struct YarnRamp {
     pub slow: f32,
     /// Whether the ramp begins and ends at whole pairs.
     pub whole: bool,
+    /// How much of what is kept is kept in truth; the rest is divided too. 1 in the paper.
+    pub extrapolated: f32,
 }
 
 impl Default for YarnRamp {
     /// The paper's values for Llama.
     fn default() -> YarnRamp {
-        YarnRamp { fast: 32.0, slow: 1.0, whole: true }
+        YarnRamp { fast: 32.0, slow: 1.0, whole: true, extrapolated: 1.0 }
     }
 }
 

@@ -3,12 +3,13 @@
 //! A [`Field`] has a name in each dialect, so that a check is written once and its message names the key that
 //! stands in the file.
 
+use super::gguf::{self, Rotation};
 use super::hf::HfConfig;
-use super::{DecoderConfig, ExpertsConfig, RopeConfig, gguf};
+use super::{DecoderConfig, ExpertsConfig, RopeConfig};
 use crate::error::Error;
 use leyden_kernels::attention::MAX_HEAD_DIM;
 use leyden_kernels::ops::RopePairs;
-use leyden_tensor::Metadata;
+use leyden_tensor::{Metadata, Value};
 
 /// Bounds that keep arithmetic on sizes far from overflow. No published model comes near them.
 const MAX_LAYERS: u32 = 4096;
@@ -20,26 +21,57 @@ const MAX_EXPERTS: u32 = 1 << 16;
 pub(crate) struct Field {
     gguf: &'static str,
     hf: &'static str,
+    /// Whether GGUF may have an array instead, with a number for every layer.
+    per_layer: bool,
 }
 
 const fn field(gguf: &'static str, hf: &'static str) -> Field {
-    Field { gguf, hf }
+    Field { gguf, hf, per_layer: false }
+}
+
+const fn per_layer(gguf: &'static str, hf: &'static str) -> Field {
+    Field { gguf, hf, per_layer: true }
 }
 
 pub(super) const LAYERS: Field = field("block_count", "num_hidden_layers");
 pub(super) const WIDTH: Field = field("embedding_length", "hidden_size");
-pub(super) const FFN: Field = field("feed_forward_length", "intermediate_size");
+pub(super) const FFN: Field = per_layer("feed_forward_length", "intermediate_size");
 pub(super) const CONTEXT: Field = field("context_length", "max_position_embeddings");
-pub(super) const HEADS: Field = field("attention.head_count", "num_attention_heads");
-pub(super) const KV_HEADS: Field = field("attention.head_count_kv", "num_key_value_heads");
+pub(super) const HEADS: Field = per_layer("attention.head_count", "num_attention_heads");
+pub(super) const KV_HEADS: Field = per_layer("attention.head_count_kv", "num_key_value_heads");
 pub(super) const HEAD_DIM: Field = field("attention.key_length", "head_dim");
 const VALUE_DIM: Field = field("attention.value_length", "");
 const ROPE_DIMS: Field = field("rope.dimension_count", "");
 const NORM_EPS: Field = field("attention.layer_norm_rms_epsilon", "rms_norm_eps");
 /// The number of experts; their presence is a matter of the architecture.
 pub(crate) const EXPERTS: Field = field("expert_count", "");
-const EXPERTS_USED: Field = field("expert_used_count", "");
-const EXPERT_FFN: Field = field("expert_feed_forward_length", "");
+const EXPERTS_USED: Field = per_layer("expert_used_count", "");
+const EXPERT_FFN: Field = per_layer("expert_feed_forward_length", "");
+
+/// All of them, for the test that compares them with the table of keys.
+#[cfg(test)]
+pub(super) const FIELDS: [Field; 13] = [
+    LAYERS,
+    WIDTH,
+    FFN,
+    CONTEXT,
+    HEADS,
+    KV_HEADS,
+    HEAD_DIM,
+    VALUE_DIM,
+    ROPE_DIMS,
+    NORM_EPS,
+    EXPERTS,
+    EXPERTS_USED,
+    EXPERT_FFN,
+];
+
+#[cfg(test)]
+impl Field {
+    pub(super) fn keys(self) -> (&'static str, &'static str) {
+        (self.gguf, self.hf)
+    }
+}
 
 /// Reads the parameters of one architecture.
 pub(crate) enum Reader<'a> {
@@ -88,9 +120,28 @@ impl Reader<'_> {
     pub(crate) fn opt_u32(&self, field: Field) -> Result<Option<u32>, Error> {
         let Some(key) = self.key(field) else { return Ok(None) };
         Ok(match self {
-            Reader::Gguf(meta, _) => meta.opt_u32(&key)?,
+            Reader::Gguf(meta, _) => match meta.get(&key) {
+                Some(Value::Array(_)) if field.per_layer => Some(self.of_layers(meta, field, &key)?),
+                _ => meta.opt_u32(&key)?,
+            },
             Reader::Hf(config, _) => config.json().opt_u32(&key)?,
         })
+    }
+
+    /// The number that an array has for every layer.
+    fn of_layers(&self, meta: &Metadata, field: Field, key: &str) -> Result<u32, Error> {
+        let numbers = meta.opt_array_u32(key)?.unwrap_or_default();
+        let layers = self.required(LAYERS, MAX_LAYERS)?;
+        if numbers.len() != layers {
+            return Err(self.invalid(field, format!("{} numbers for {layers} layers", numbers.len())));
+        }
+        match numbers.iter().find(|&&n| Some(&n) != numbers.first()) {
+            Some(other) => {
+                let what = format!("{} in one layer and {other} in another is not supported", numbers[0]);
+                Err(self.invalid(field, what))
+            }
+            None => Ok(numbers[0]),
+        }
     }
 
     fn bounded(&self, field: Field, value: u32, max: u32) -> Result<usize, Error> {
@@ -102,9 +153,11 @@ impl Reader<'_> {
 
     fn required(&self, field: Field, max: u32) -> Result<usize, Error> {
         let key = self.key(field).unwrap_or_default();
-        let value = match self {
-            Reader::Gguf(meta, _) => meta.u32(&key)?,
-            Reader::Hf(config, _) => config.json().u32(&key)?,
+        let value = match (self.opt_u32(field)?, self) {
+            (Some(value), _) => value,
+            // Says that it is missing.
+            (None, Reader::Gguf(meta, _)) => meta.u32(&key)?,
+            (None, Reader::Hf(config, _)) => config.json().u32(&key)?,
         };
         self.bounded(field, value, max)
     }
@@ -172,7 +225,12 @@ impl Reader<'_> {
             return Err(self.invalid(EXPERTS_USED, what));
         }
         let experts = Some(ExpertsConfig { count, used, normalise });
-        Ok(DecoderConfig { experts, ..self.blocks(pairs, self.size(EXPERT_FFN)?)? })
+        let ffn = match self.opt_size(EXPERT_FFN)? {
+            Some(ffn) => ffn,
+            // Older files have the width of all experts of a token together.
+            None => self.bounded(FFN, u32::try_from(self.size(FFN)? / used).unwrap_or(0), MAX_SIZE)?,
+        };
+        Ok(DecoderConfig { experts, ..self.blocks(pairs, ffn)? })
     }
 
     /// Sizes, heads, normalisation and rotation. `ffn` is the width of a feed-forward layer.
@@ -193,9 +251,12 @@ impl Reader<'_> {
         let norm_eps = self.norm_eps()?;
         let layers = self.required(LAYERS, MAX_LAYERS)?;
         let context = self.size(CONTEXT)?;
-        let (base, scaling) = match self {
+        let Rotation { base, scaling, magnitude } = match self {
             Reader::Gguf(meta, prefix) => gguf::rope(meta, prefix, context)?,
-            Reader::Hf(config, _) => config.rope(context)?,
+            Reader::Hf(config, _) => {
+                let (base, scaling) = config.rope(context)?;
+                Rotation { base, scaling, magnitude: 1.0 }
+            }
         };
         Ok(DecoderConfig {
             architecture: self.architecture(),
@@ -209,7 +270,7 @@ impl Reader<'_> {
             context,
             norm_eps,
             head_norm: false,
-            rope: RopeConfig { pairs, dims, base, scaling },
+            rope: RopeConfig { pairs, dims, base, scaling, magnitude },
         })
     }
 }

@@ -56,6 +56,8 @@ struct Report {
     metadata: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tensors: Option<Vec<TensorInfo>>,
+    /// Keys that describe the model, say something and are ignored, because nothing is known of them.
+    unknown_keys: Vec<String>,
     /// What in the file is wrong or beyond this program.
     problems: Vec<String>,
 }
@@ -171,7 +173,16 @@ fn report(args: &Args, path: &Path, file: &ModelFile) -> Report {
         tokenizer: description.tokenizer,
         metadata: description.metadata,
         tensors: args.tensors.then(|| source.tensor_info().to_vec()),
+        unknown_keys: unknown_keys(file),
         problems,
+    }
+}
+
+fn unknown_keys(file: &ModelFile) -> Vec<String> {
+    match file {
+        ModelFile::Gguf(file) => leyden_models::unknown_keys(file),
+        // Weights alone have no description.
+        ModelFile::Hf(folder) => leyden_models::unknown_keys_of_json(folder.config()),
     }
 }
 
@@ -265,6 +276,9 @@ fn write_human(report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
             ]);
         }
         table.write(out)?;
+    }
+    if !report.unknown_keys.is_empty() {
+        writeln!(out, "\nunknown keys, ignored: {}", printable(&report.unknown_keys.join(", "), 400))?;
     }
     for problem in &report.problems {
         writeln!(out, "\nproblem: {}", printable(problem, 400))?;

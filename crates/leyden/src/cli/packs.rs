@@ -7,6 +7,7 @@ use leyden::{Make, Model, PackCache};
 use leyden_kernels::topology::Topology;
 
 use super::knobs;
+use super::text::printable;
 
 /// Packed weights between starts.
 #[derive(Debug, Default, clap::Args)]
@@ -39,11 +40,16 @@ fn no_huge_pages() -> bool {
     Topology::detect().huge_pages.transparent.as_deref() == Some("never")
 }
 
-/// Says on standard error what went wrong around the weights and was done without.
+/// Says on standard error what went wrong around the weights and was done without, and what of the model is ignored.
 pub(super) fn tell(model: &Model) {
     // Nobody is left to tell if this fails.
     let say = |text: &str| drop(writeln!(io::stderr(), "note: {text}"));
     model.packs().notes.iter().for_each(|note| say(note));
+    let unknown = model.unknown_keys();
+    if !unknown.is_empty() {
+        let file = printable(model.metadata().file(), 200);
+        say(&format!("{file}: unknown keys, which are ignored: {}", printable(&unknown.join(", "), 400)));
+    }
     if no_huge_pages() {
         say("huge pages are off, which costs speed; `leyden doctor` says how to turn them on");
     }

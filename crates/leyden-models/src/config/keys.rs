@@ -1,0 +1,592 @@
+//! What is done about every key of a description: one row each.
+//!
+//! A key that changes what a model computes is read, or refused with its value unless the value changes nothing. So a
+//! row's rule is about values. A key without a row may come from a future that this program does not know: what it means
+//! cannot be told, and refusing it would refuse every new remark of a converter, which is why it is told and ignored, as
+//! llama.cpp and transformers ignore it, though in silence.
+//!
+//! Which keys there are follows llama.cpp and transformers. What llama.cpp knows for other architectures stands here as
+//! far as it could be meant for a decoder like these; llama.cpp's own saver writes all of its keys into every file, with
+//! values that mean "off".
+
+use super::DecoderConfig;
+use crate::error::Error;
+use leyden_tensor::{Escaped, Json, Metadata, Value, WeightSource};
+
+/// One key.
+struct Row {
+    /// In GGUF without the architecture's name.
+    key: &'static str,
+    rule: Rule,
+    /// What a value that is refused asks for.
+    what: &'static str,
+}
+
+/// What is done about a key.
+#[derive(Clone, Copy)]
+enum Rule {
+    /// Read elsewhere: by the reader, the pooling or the tokenizer.
+    Read,
+    /// Whatever it says, the result is the same.
+    Harmless,
+    /// Refused unless it is off: zero, false, empty, or minus one, which stands for "none".
+    Off,
+    /// Refused unless it is off or one of these numbers.
+    OffOr(&'static [f64]),
+    /// Refused unless it is off or this number, which follows from the sizes.
+    OffOrSize(fn(&DecoderConfig) -> f64),
+    /// Refused unless it is off or at least this number, which follows from the sizes.
+    OffOrFrom(fn(&DecoderConfig) -> f64),
+    /// Refused unless it is true.
+    On,
+    /// Refused unless it is one of these texts.
+    Text(&'static [&'static str]),
+}
+
+const fn read(key: &'static str) -> Row {
+    Row { key, rule: Rule::Read, what: "" }
+}
+
+const fn harmless(key: &'static str) -> Row {
+    Row { key, rule: Rule::Harmless, what: "" }
+}
+
+const fn only(key: &'static str, rule: Rule, what: &'static str) -> Row {
+    Row { key, rule, what }
+}
+
+const ONE: Rule = Rule::OffOr(&[1.0]);
+const SCORES: Rule = Rule::OffOrSize(|c| 1.0 / (c.head_dim as f64).sqrt());
+const WINDOW: &str = "attention to the last tokens only (a sliding window)";
+const BOTH_WAYS: &str = "attention in both directions";
+
+/// The keys behind the architecture's name in GGUF.
+static GGUF: &[Row] = &[
+    read("context_length"),
+    read("embedding_length"),
+    read("block_count"),
+    read("feed_forward_length"),
+    read("expert_feed_forward_length"),
+    read("expert_used_count"),
+    read("attention.head_count"),
+    read("attention.head_count_kv"),
+    read("attention.key_length"),
+    read("attention.value_length"),
+    read("attention.layer_norm_rms_epsilon"),
+    read("rope.dimension_count"),
+    read("rope.freq_base"),
+    read("rope.scale_linear"),
+    read("rope.scaling.type"),
+    read("rope.scaling.factor"),
+    read("rope.scaling.attn_factor"),
+    read("rope.scaling.original_context_length"),
+    read("rope.scaling.yarn_ext_factor"),
+    read("rope.scaling.yarn_attn_factor"),
+    read("rope.scaling.yarn_beta_fast"),
+    read("rope.scaling.yarn_beta_slow"),
+    read("rope.scaling.yarn_log_multiplier"),
+    read("pooling_type"),
+    // Where the architecture has experts it is read.
+    only(
+        "expert_count",
+        Rule::OffOrSize(|c| c.experts.map_or(0.0, |e| e.count as f64)),
+        "a mixture of experts",
+    ),
+    only("attention.causal", Rule::On, BOTH_WAYS),
+    only("attention.sliding_window", Rule::OffOrFrom(|c| c.context as f64), WINDOW),
+    only("attention.sliding_window_pattern", Rule::OffOr(&[1.0]), WINDOW),
+    only("attention.rope_pattern", ONE, "a rotation of some layers only"),
+    only("attention.scale", SCORES, "another scale of attention's scores"),
+    only("attention.output_scale", ONE, "a scale of attention's output"),
+    only("attention.value_scale", ONE, "a scale of values"),
+    only("attention.temperature_length", Rule::Off, "attention scaled by position"),
+    only("attention.temperature_scale", Rule::Off, "attention scaled by position"),
+    only("attention.clamp_kqv", Rule::Off, "a bound on queries, keys and values"),
+    only("attention.max_alibi_bias", Rule::Off, "a bias by distance (ALiBi)"),
+    only("attention.layer_norm_epsilon", Rule::Off, "a norm that subtracts the mean"),
+    only("attention.group_norm_epsilon", Rule::Off, "a norm of groups"),
+    only("attention.group_norm_groups", Rule::Off, "a norm of groups"),
+    only("attention.q_lora_rank", Rule::Off, "latent attention"),
+    only("attention.kv_lora_rank", Rule::Off, "latent attention"),
+    only("attention.key_length_mla", Rule::Off, "latent attention"),
+    only("attention.value_length_mla", Rule::Off, "latent attention"),
+    only("attention.gate_lora_rank", Rule::Off, "a gate on attention"),
+    only("attention.relative_buckets_count", Rule::Off, "a bias by distance"),
+    only("attention.shared_kv_layers", Rule::Off, "layers that share keys and values"),
+    only("attention.recurrent_layers", Rule::Off, "layers without attention"),
+    only("attention.indexer.head_count", Rule::Off, "sparse attention"),
+    only("full_attention_interval", ONE, "layers without attention"),
+    // These caps stand in files of llama.cpp's saver with its default, where the architecture has none.
+    only("attn_logit_softcapping", Rule::OffOr(&[50.0]), "a cap on attention's scores"),
+    only("final_logit_softcapping", Rule::OffOr(&[30.0]), "a cap on logits"),
+    only("router_logit_softcapping", Rule::OffOr(&[30.0]), "a cap on the router's scores"),
+    only("logit_scale", ONE, "a scale of logits"),
+    only("residual_scale", ONE, "a scale of residuals"),
+    only("embedding_scale", ONE, "a scale of embeddings"),
+    only("embedding_length_out", Rule::OffOrSize(|c| c.width as f64), "vectors of another length"),
+    only("embedding_length_per_layer_input", Rule::Off, "embeddings for every layer"),
+    only("hidden_activation", Rule::Text(&["silu", "swish"]), "another activation"),
+    only("use_parallel_residual", Rule::Off, "attention and feed-forward layer side by side"),
+    only("swin_norm", Rule::Off, "norms behind the layers"),
+    only("rescale_every_n_layers", Rule::Off, "states that are halved"),
+    only("leading_dense_block_count", Rule::Off, "first layers without experts"),
+    only("interleave_moe_layer_step", ONE, "some layers without experts"),
+    only("moe_every_n_layers", ONE, "some layers without experts"),
+    only("expert_shared_count", Rule::Off, "experts that every token goes through"),
+    only("expert_shared_feed_forward_length", Rule::Off, "experts that every token goes through"),
+    only("expert_group_count", ONE, "experts in groups"),
+    only("expert_group_used_count", ONE, "experts in groups"),
+    only("expert_latent_length", Rule::Off, "experts of another width"),
+    only("expert_weights_scale", ONE, "a scale of the experts' weights"),
+    only("expert_weights_norm", Rule::On, "weights of experts that are not normalised"),
+    // 1 is softmax.
+    only("expert_gating_func", ONE, "another function of the router's scores"),
+    only("nextn_predict_layers", Rule::Off, "layers that predict further tokens"),
+    only("n_deepstack_layers", Rule::Off, "states of images"),
+    only("num_loops", ONE, "layers that are run several times"),
+    only("rope.dimension_sections", Rule::Off, "positions of several kinds"),
+    only("rope.scaling.alpha", Rule::Off, "a scaling of the rotation by its base"),
+    only("decoder_block_count", Rule::Off, "an encoder and a decoder"),
+    only("classifier.output_labels", Rule::Off, "a classifier"),
+    // The rows of the embedding say it.
+    harmless("vocab_size"),
+    harmless("rope.scaling.finetuned"),
+    // How the rows of queries and keys lie; all files that name it have the one order.
+    harmless("tensor_data_layout"),
+    // Of layers with a window, which there are none.
+    harmless("attention.key_length_swa"),
+    harmless("attention.value_length_swa"),
+    harmless("rope.dimension_count_swa"),
+    harmless("rope.freq_base_swa"),
+    // Of other architectures, where llama.cpp's saver writes what is not "off".
+    harmless("token_shift_count"),
+    harmless("expert_group_scale"),
+    harmless("activation.situ_beta"),
+    harmless("kda.gate_lower_bound"),
+    harmless("classifier.pooling_type"),
+];
+
+/// The keys of a `config.json`.
+static HF: &[Row] = &[
+    read("model_type"),
+    read("architectures"),
+    read("text_config"),
+    read("quantization_config"),
+    read("hidden_act"),
+    read("hidden_size"),
+    read("intermediate_size"),
+    read("num_hidden_layers"),
+    read("num_attention_heads"),
+    read("num_key_value_heads"),
+    read("head_dim"),
+    read("max_position_embeddings"),
+    read("rms_norm_eps"),
+    read("rope_theta"),
+    read("rope_scaling"),
+    read("rope_parameters"),
+    read("original_max_position_embeddings"),
+    read("partial_rotary_factor"),
+    read("tie_word_embeddings"),
+    read("vocab_size"),
+    read("bos_token_id"),
+    read("eos_token_id"),
+    // Read for the classes that have them, and without effect in the others.
+    read("attention_bias"),
+    read("mlp_bias"),
+    read("sliding_window"),
+    read("use_sliding_window"),
+    read("max_window_layers"),
+    read("layer_types"),
+    only("is_causal", Rule::On, BOTH_WAYS),
+    only("use_bidirectional_attention", Rule::Off, BOTH_WAYS),
+    only("bidirectional", Rule::Off, BOTH_WAYS),
+    only("is_encoder_decoder", Rule::Off, "an encoder and a decoder"),
+    only("add_cross_attention", Rule::Off, "an encoder and a decoder"),
+    only("attention_multiplier", SCORES, "another scale of attention's scores"),
+    only(
+        "query_pre_attn_scalar",
+        Rule::OffOrSize(|c| c.head_dim as f64),
+        "another scale of attention's scores",
+    ),
+    only("attn_logit_softcapping", Rule::Off, "a cap on attention's scores"),
+    only("final_logit_softcapping", Rule::Off, "a cap on logits"),
+    only("clip_qkv", Rule::Off, "a bound on queries, keys and values"),
+    only("use_qk_norm", Rule::Off, "queries and keys that are normalised"),
+    only("qk_layernorm", Rule::Off, "queries and keys that are normalised"),
+    only("attn_output_gate", Rule::Off, "a gate on attention"),
+    only("attention_chunk_size", Rule::OffOrFrom(|c| c.context as f64), "attention within chunks"),
+    only("no_rope_layers", ONE, "a rotation of some layers only"),
+    only("no_rope_layer_interval", Rule::Off, "a rotation of some layers only"),
+    only("rope_interleaved", Rule::Off, "pairs of neighbours in the rotation"),
+    only("use_mrope", Rule::Off, "positions of several kinds"),
+    only("alibi", Rule::Off, "a bias by distance (ALiBi)"),
+    only("embedding_multiplier", ONE, "a scale of embeddings"),
+    only("scale_emb", ONE, "a scale of embeddings"),
+    only("residual_multiplier", ONE, "a scale of residuals"),
+    only("logits_scaling", ONE, "a scale of logits"),
+    only("logit_scale", ONE, "a scale of logits"),
+    only("parallel_attn", Rule::Off, "attention and feed-forward layer side by side"),
+    only("num_experts", Rule::Off, "a mixture of experts"),
+    only("num_local_experts", Rule::Off, "a mixture of experts"),
+    only("n_routed_experts", Rule::Off, "a mixture of experts"),
+    only("num_nextn_predict_layers", Rule::Off, "layers that predict further tokens"),
+    // Of training, of generation as transformers does it, and remarks.
+    harmless("_name_or_path"),
+    harmless("_commit_hash"),
+    harmless("_attn_implementation"),
+    harmless("_attn_implementation_autoset"),
+    harmless("attn_implementation"),
+    harmless("_attention_implementation"),
+    harmless("auto_map"),
+    harmless("transformers_version"),
+    harmless("transformers.js_config"),
+    harmless("unsloth_version"),
+    harmless("unsloth_fixed"),
+    harmless("torch_dtype"),
+    harmless("dtype"),
+    harmless("torchscript"),
+    harmless("use_bfloat16"),
+    harmless("use_cache"),
+    harmless("use_flash_attn"),
+    harmless("initializer_range"),
+    harmless("attention_dropout"),
+    harmless("attention_probs_dropout_prob"),
+    harmless("hidden_dropout"),
+    harmless("hidden_dropout_prob"),
+    harmless("attn_pdrop"),
+    harmless("embd_pdrop"),
+    harmless("resid_pdrop"),
+    harmless("classifier_dropout"),
+    harmless("neftune_noise_alpha"),
+    // The same products, cut into parts.
+    harmless("pretraining_tp"),
+    harmless("chunk_size_feed_forward"),
+    harmless("is_llama_config"),
+    harmless("is_decoder"),
+    harmless("pad_token_id"),
+    harmless("unk_token_id"),
+    harmless("sep_token_id"),
+    harmless("decoder_start_token_id"),
+    harmless("tokenizer_class"),
+    harmless("model_max_length"),
+    harmless("max_sequence_length"),
+    harmless("id2label"),
+    harmless("label2id"),
+    harmless("num_labels"),
+    harmless("problem_type"),
+    harmless("finetuning_task"),
+    harmless("task_specific_params"),
+    harmless("prefix"),
+    harmless("pruned_heads"),
+    harmless("return_dict"),
+    harmless("return_dict_in_generate"),
+    harmless("output_attentions"),
+    harmless("output_hidden_states"),
+    harmless("output_scores"),
+    harmless("output_router_logits"),
+    harmless("cross_attention_hidden_size"),
+    harmless("tie_encoder_decoder"),
+    harmless("tf_legacy_loss"),
+    harmless("do_sample"),
+    harmless("early_stopping"),
+    harmless("max_length"),
+    harmless("min_length"),
+    harmless("max_new_tokens"),
+    harmless("num_beams"),
+    harmless("num_beam_groups"),
+    harmless("num_return_sequences"),
+    harmless("diversity_penalty"),
+    harmless("temperature"),
+    harmless("top_k"),
+    harmless("top_p"),
+    harmless("typical_p"),
+    harmless("length_penalty"),
+    harmless("repetition_penalty"),
+    harmless("no_repeat_ngram_size"),
+    harmless("encoder_no_repeat_ngram_size"),
+    harmless("exponential_decay_length_penalty"),
+    harmless("remove_invalid_values"),
+    harmless("bad_words_ids"),
+    harmless("forced_bos_token_id"),
+    harmless("forced_eos_token_id"),
+    harmless("suppress_tokens"),
+    harmless("begin_suppress_tokens"),
+];
+
+/// The keys of the objects that describe a rotation in a `config.json`.
+static HF_ROTATION: &[Row] = &[
+    read("rope_type"),
+    read("type"),
+    read("rope_theta"),
+    read("partial_rotary_factor"),
+    read("factor"),
+    read("low_freq_factor"),
+    read("high_freq_factor"),
+    read("original_max_position_embeddings"),
+    read("attention_factor"),
+    read("beta_fast"),
+    read("beta_slow"),
+    read("mscale"),
+    read("mscale_all_dim"),
+    read("truncate"),
+    only("mrope_section", Rule::Off, "positions of several kinds"),
+    only("mrope_interleaved", Rule::Off, "positions of several kinds"),
+    only("extrapolation_factor", ONE, "another share of the extrapolated rotation"),
+    // Other programs read it, but transformers, which is what defines these classes, does not.
+    harmless("attn_factor"),
+    harmless("finetuned"),
+];
+
+const ROTATIONS: [&str; 2] = ["rope_scaling", "rope_parameters"];
+
+/// A value as either dialect writes it.
+enum Given<'a> {
+    Number(f64),
+    Flag(bool),
+    Text(&'a str),
+    List(Vec<Given<'a>>),
+    Other,
+}
+
+impl<'a> Given<'a> {
+    fn of_gguf(value: &'a Value) -> Given<'a> {
+        match value {
+            Value::Bool(flag) => Given::Flag(*flag),
+            Value::String(text) => Given::Text(text),
+            Value::F64(number) => Given::Number(*number),
+            Value::Array(array) => {
+                // Texts in a list are all alike here: something is named.
+                Given::List(array.iter().map(|item| Given::of_gguf(&item).without_text()).collect())
+            }
+            other => match (other.as_integer(), other.as_f32()) {
+                (Some(n), _) => Given::Number(n as f64),
+                (None, Some(x)) => Given::Number(f64::from(x)),
+                _ => Given::Other,
+            },
+        }
+    }
+
+    fn of_json(value: &'a serde_json::Value) -> Given<'a> {
+        match value {
+            serde_json::Value::Null => Given::List(Vec::new()),
+            serde_json::Value::Bool(flag) => Given::Flag(*flag),
+            serde_json::Value::Number(number) => number.as_f64().map_or(Given::Other, Given::Number),
+            serde_json::Value::String(text) => Given::Text(text),
+            serde_json::Value::Array(items) => Given::List(items.iter().map(Given::of_json).collect()),
+            serde_json::Value::Object(_) => Given::Other,
+        }
+    }
+
+    fn without_text(self) -> Given<'static> {
+        match self {
+            Given::Number(number) => Given::Number(number),
+            Given::Flag(flag) => Given::Flag(flag),
+            Given::List(items) => Given::List(items.into_iter().map(Given::without_text).collect()),
+            Given::Text(_) | Given::Other => Given::Other,
+        }
+    }
+
+    /// Whether a number, or all of a list, is as asked; false and nothing are always.
+    fn off_or(&self, number: &impl Fn(f64) -> bool) -> bool {
+        match self {
+            Given::Number(n) => *n == 0.0 || *n == -1.0 || number(*n),
+            Given::Flag(flag) => !flag,
+            Given::Text(text) => text.is_empty(),
+            Given::List(items) => items.iter().all(|item| item.off_or(number)),
+            Given::Other => false,
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Given::Number(number) => number.to_string(),
+            Given::Flag(flag) => flag.to_string(),
+            Given::Text(text) => format!("`{}`", Escaped(text)),
+            Given::List(_) | Given::Other => "this value".to_owned(),
+        }
+    }
+}
+
+impl Row {
+    fn allows(&self, given: &Given<'_>, config: &DecoderConfig) -> bool {
+        // Files round to 32 bits.
+        let is = |wanted: f64| move |n: f64| (n - wanted).abs() <= wanted.abs() * 1e-6;
+        match self.rule {
+            Rule::Read | Rule::Harmless => true,
+            Rule::Off => given.off_or(&|_| false),
+            Rule::OffOr(numbers) => given.off_or(&|n| numbers.contains(&n)),
+            Rule::OffOrSize(size) => given.off_or(&is(size(config))),
+            Rule::OffOrFrom(size) => given.off_or(&|n| n >= size(config)),
+            Rule::On => matches!(given, Given::Flag(true)) || matches!(given, Given::List(l) if l.is_empty()),
+            Rule::Text(texts) => matches!(given, Given::Text(text) if texts.contains(text)),
+        }
+    }
+}
+
+/// Keys with their values, under the rows that concern them: the table, what stands before a key in messages, the key.
+type Keys<'a> = Vec<(&'static [Row], String, &'a str, Given<'a>)>;
+
+fn gguf_keys<'a>(meta: &'a Metadata, architecture: &str) -> Keys<'a> {
+    let prefix = format!("{architecture}.");
+    let own = |(key, value): (&'a str, &'a Value)| {
+        let name = key.strip_prefix(&prefix)?;
+        Some((GGUF, prefix.clone(), name, Given::of_gguf(value)))
+    };
+    meta.iter().filter_map(own).collect()
+}
+
+fn hf_keys(json: &Json) -> Keys<'_> {
+    let mut keys: Keys<'_> = Vec::new();
+    for (key, value) in json.object() {
+        keys.push((HF, String::new(), key, Given::of_json(value)));
+        if let Some(object) = value.as_object().filter(|_| ROTATIONS.contains(&key.as_str())) {
+            let inner = object
+                .iter()
+                .map(|(name, v)| (HF_ROTATION, format!("{key}."), name.as_str(), Given::of_json(v)));
+            keys.extend(inner);
+        }
+    }
+    keys
+}
+
+fn check(file: &str, keys: Keys<'_>, config: &DecoderConfig) -> Result<(), Error> {
+    for (table, prefix, name, given) in keys {
+        if let Some(row) = table.iter().find(|row| row.key == name && !row.allows(&given, config)) {
+            let what = format!("{} asks for {}, which is not supported", given.shown(), row.what);
+            return Err(Error::invalid(file, &format!("{prefix}{name}"), what));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a GGUF file in which a key asks for what `config` does not have.
+pub(crate) fn check_gguf(meta: &Metadata, config: &DecoderConfig) -> Result<(), Error> {
+    check(meta.file(), gguf_keys(meta, config.architecture), config)
+}
+
+/// Refuses a `config.json` in which a key asks for what `config` does not have.
+pub(crate) fn check_hf(json: &Json, config: &DecoderConfig) -> Result<(), Error> {
+    check(json.file(), hf_keys(json), config)
+}
+
+/// The keys that describe the model and that nothing is known of, unless they are off: zero, false or empty. They are
+/// ignored, which may or may not be right.
+#[must_use]
+pub fn unknown_keys(source: &dyn WeightSource) -> Vec<String> {
+    match source.config_json() {
+        Some(json) => unknown_keys_of_json(json),
+        None => match source.metadata().opt_str("general.architecture") {
+            Ok(Some(architecture)) => unknown(gguf_keys(source.metadata(), architecture)),
+            _ => Vec::new(),
+        },
+    }
+}
+
+/// As [`unknown_keys`], of a `config.json`.
+#[must_use]
+pub fn unknown_keys_of_json(json: &Json) -> Vec<String> {
+    unknown(hf_keys(json))
+}
+
+fn unknown(keys: Keys<'_>) -> Vec<String> {
+    let no_row = |(table, _, name, given): &(&[Row], String, &str, Given<'_>)| {
+        !table.iter().any(|row| row.key == *name) && !given.off_or(&|_| false)
+    };
+    keys.into_iter().filter(no_row).map(|(_, prefix, name, _)| format!("{prefix}{name}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::config_of_json;
+    use crate::config::reader::FIELDS;
+    use std::collections::HashSet;
+
+    const JSON: &str = r#"{"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "max_position_embeddings": 128, "rms_norm_eps": 1e-5}"#;
+
+    fn json(text: &str) -> Json {
+        Json::parse(text.as_bytes(), "config.json").unwrap()
+    }
+
+    fn tables() -> [&'static [Row]; 3] {
+        [GGUF, HF, HF_ROTATION]
+    }
+
+    #[test]
+    fn every_key_has_one_row_and_what_the_reader_asks_for_is_read() {
+        for table in tables() {
+            let keys: HashSet<&str> = table.iter().map(|row| row.key).collect();
+            assert_eq!(keys.len(), table.len());
+        }
+        let row = |table: &'static [Row], key: &str| table.iter().find(|row| row.key == key);
+        for (gguf, hf) in FIELDS.iter().map(|field| field.keys()) {
+            // Experts are read for some architectures and ruled out for the others.
+            assert!(
+                row(GGUF, gguf).is_some_and(|r| matches!(r.rule, Rule::Read) || gguf == "expert_count"),
+                "{gguf}"
+            );
+            assert!(hf.is_empty() || row(HF, hf).is_some_and(|r| matches!(r.rule, Rule::Read)), "{hf}");
+        }
+    }
+
+    #[test]
+    fn values_that_change_the_result_are_refused_and_others_are_not() {
+        let config = config_of_json(&json(JSON)).unwrap();
+        let number = Given::Number;
+        for row in tables().into_iter().flatten() {
+            let allows = |given: Given<'_>| row.allows(&given, &config);
+            let (odd, nothing) = (allows(number(0.75)), allows(number(0.0)) && allows(Given::Flag(false)));
+            let wanted = match row.rule {
+                Rule::Read | Rule::Harmless => (true, true),
+                Rule::On | Rule::Text(_) => (false, false),
+                _ => (false, true),
+            };
+            assert_eq!((odd, nothing), wanted, "{}", row.key);
+            assert_eq!(row.what.is_empty(), wanted.0, "{}", row.key);
+        }
+        let row = |key: &str| GGUF.iter().find(|row| row.key == key).unwrap();
+        for (key, given, wanted) in [
+            ("attention.causal", Given::Flag(true), true),
+            ("attention.scale", number(0.25), true),
+            ("attention.sliding_window", number(127.0), false),
+            ("attention.sliding_window", number(128.0), true),
+            ("attention.rope_pattern", Given::List(vec![number(1.0), number(1.0)]), true),
+            ("attention.rope_pattern", Given::List(vec![number(1.0), number(4.0)]), false),
+            ("hidden_activation", Given::Text("silu"), true),
+            ("hidden_activation", Given::Text("gelu"), false),
+            ("expert_count", number(8.0), false),
+        ] {
+            assert_eq!(row(key).allows(&given, &config), wanted, "{key}: {}", given.shown());
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_key_and_its_value_and_the_unknown_is_told() {
+        let with = |more: &str| json(&format!("{}, {more}}}", JSON.trim_end_matches('}')));
+        for (more, wanted) in [
+            (r#""is_causal": false"#, "is_causal: false asks for attention in both directions"),
+            (
+                r#""use_bidirectional_attention": "all""#,
+                "use_bidirectional_attention: `all` asks for attention in both",
+            ),
+            (
+                r#""logits_scaling": 8"#,
+                "logits_scaling: 8 asks for a scale of logits, which is not supported",
+            ),
+            (
+                r#""rope_scaling": {"type": "default", "mrope_section": [16, 24, 24]}"#,
+                "rope_scaling.mrope_section: this value asks for positions of several kinds",
+            ),
+        ] {
+            let error = config_of_json(&with(more)).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("config.json: {wanted}")), "{error}");
+        }
+        let unknown = |more: &str| unknown_keys_of_json(&with(more));
+        assert_eq!(unknown(r#""is_causal": true, "use_bidirectional_attention": null"#), [""; 0]);
+        assert_eq!(
+            unknown(r#""warp": 2, "woof": 0, "rope_scaling": {"bend": true}"#),
+            ["warp", "rope_scaling.bend"]
+        );
+    }
+}
