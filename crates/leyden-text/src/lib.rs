@@ -42,4 +42,6 @@ pub use detok::Detokenizer;
 pub use error::{Error, ErrorKind};
 pub use stop::{StopEvent, StopMatcher};
 pub use template::{ChatTemplate, Message, RenderOptions, join_messages};
-pub use tokenizer::{Special, Tokenizer, encode_prompt, from_gguf, from_hf, from_tokenizer_json};
+pub use tokenizer::{
+    Special, Tokenizer, encode_prompt, encode_whole, from_gguf, from_hf, from_tokenizer_json,
+};

@@ -4,7 +4,7 @@ use leyden_tensor::{Array, Metadata, StrArray, Value};
 
 use super::text_index::TextIndex;
 use super::vocab::{KINDS, Kind, TOKENS};
-use crate::error::{Error, ErrorKind, Quoted};
+use crate::error::{Error, ErrorKind};
 
 const SCORES: &str = "tokenizer.ggml.scores";
 const TOKEN_TYPE: &str = "tokenizer.ggml.token_type";
@@ -17,7 +17,8 @@ pub(super) fn strings(meta: &Metadata, file: &str, key: &'static str) -> Result<
     array.ok_or_else(missing)
 }
 
-/// Reads the texts of the tokens and checks that they are UTF-8 and distinct; the empty text may repeat.
+/// Reads the texts of the tokens and checks that they are UTF-8. A text may repeat, as in files of Gemma 4: the last
+/// token of that text is the one that texts are written with, as llama.cpp and Ollama have it, and each stands for it.
 pub(super) fn read_texts(meta: &Metadata, file: &str) -> Result<TextIndex, Error> {
     let array = strings(meta, file, TOKENS)?;
     let invalid = |message| Error::new(file, TOKENS, ErrorKind::Invalid(message));
@@ -32,9 +33,7 @@ pub(super) fn read_texts(meta: &Metadata, file: &str) -> Result<TextIndex, Error
         let Ok(text) = std::str::from_utf8(text) else {
             return Err(invalid(format!("token {id} is not UTF-8")));
         };
-        if let Err(first) = texts.push(text.as_bytes()) {
-            return Err(invalid(format!("tokens {first} and {id} are both {}", Quoted(text))));
-        }
+        texts.push(text.as_bytes());
     }
     Ok(texts)
 }
@@ -62,28 +61,31 @@ pub(super) fn scores(meta: &Metadata, file: &str, n: usize) -> Result<Vec<f32>, 
             .map(|scores| scores.iter().map(|&s| s as f32).collect()),
         Some(_) => meta.opt_array_f32(SCORES).map_err(metadata)?,
     };
-    let scores: Vec<f32> = scores.unwrap_or_default();
+    let mut scores: Vec<f32> = scores.unwrap_or_default();
     let invalid = |message| Error::new(file, SCORES, ErrorKind::Invalid(message));
-    if scores.len() != n {
+    if scores.len() < n {
         return Err(invalid(format!("{} scores for {n} tokens", scores.len())));
     }
+    // More than there are tokens mean nothing, to llama.cpp too.
+    scores.truncate(n);
     match scores.iter().position(|score| !score.is_finite()) {
         Some(id) => Err(invalid(format!("the score of token {id} is {}", scores[id]))),
         None => Ok(scores),
     }
 }
 
-/// The kinds of `n` tokens: what the file says, or normal if it says nothing.
+/// The kinds of `n` tokens: what the file says, or normal if it says nothing. A number without meaning is that of a kind
+/// which is not defined, as in llama.cpp.
 pub(super) fn kinds(meta: &Metadata, file: &str, n: usize) -> Result<Vec<Kind>, Error> {
     let array = meta.opt_array_i32(TOKEN_TYPE).map_err(|e| Error::new(file, None, ErrorKind::Metadata(e)))?;
     let Some(numbers) = array else { return Ok(vec![Kind::Normal; n]) };
     let invalid = |message| Error::new(file, TOKEN_TYPE, ErrorKind::Invalid(message));
-    if numbers.len() != n {
+    if numbers.len() < n {
         return Err(invalid(format!("{} types for {n} tokens", numbers.len())));
     }
-    let kind = |(id, &number): (usize, &i32)| {
+    let kind = |&number: &i32| {
         let kind = usize::try_from(number).ok().and_then(|number| KINDS.get(number));
-        kind.copied().ok_or_else(|| invalid(format!("token {id} has the unknown type {number}")))
+        kind.copied().unwrap_or(Kind::Undefined)
     };
-    numbers.iter().enumerate().map(kind).collect()
+    Ok(numbers.iter().take(n).map(kind).collect())
 }

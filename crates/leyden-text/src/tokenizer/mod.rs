@@ -85,7 +85,8 @@ pub trait Tokenizer: Send + Sync {
 }
 
 /// The ids of a prompt: of a plain text or of what a chat template made, with the token that the model expects at the
-/// beginning.
+/// beginning. Nothing is added behind it, not even where every text ends with EOS, because the answer follows there: a
+/// model that reads EOS has no more to say. (llama.cpp and vLLM add it, and answers of such models then begin anew.)
 ///
 /// # Errors
 /// As [`Tokenizer::encode`].
@@ -96,6 +97,25 @@ pub fn encode_prompt(tokenizer: &dyn Tokenizer, text: &str) -> Result<Vec<u32>, 
         && ids.first() != Some(&bos)
     {
         ids.insert(0, bos);
+    }
+    Ok(ids)
+}
+
+/// The ids of a whole text: with the tokens that the model expects at the beginning and at the end, unless the text
+/// names them there itself. What a vector is made of, and what is counted.
+///
+/// # Errors
+/// As [`Tokenizer::encode`].
+pub fn encode_whole(tokenizer: &dyn Tokenizer, text: &str) -> Result<Vec<u32>, Error> {
+    let mut ids = encode_prompt(tokenizer, text)?;
+    if tokenizer.add_eos()
+        && let Some(eos) = tokenizer.eos()
+    {
+        // The only token may be BOS, and the same as EOS.
+        let begins = usize::from(tokenizer.add_bos());
+        if ids.last() != Some(&eos) || ids.len() <= begins {
+            ids.push(eos);
+        }
     }
     Ok(ids)
 }

@@ -35,28 +35,23 @@ impl TextIndex {
         }
     }
 
-    /// Adds the next text. The empty text gets a number, but is never found. `Err` with the first one's id if the text
-    /// is there already.
+    /// Adds the next text. The empty text gets a number, but is never found. Of equal texts the last one is found.
     ///
     /// # Panics
     /// More texts than the capacity were added.
-    pub(super) fn push(&mut self, text: &[u8]) -> Result<(), u32> {
+    pub(super) fn push(&mut self, text: &[u8]) {
         let id = u32::try_from(self.ends.len()).unwrap_or(u32::MAX);
         assert!(
             self.ends.len() * 2 < self.slots.len() && id != u32::MAX,
             "more texts than the index is made for"
         );
-        let (at, tag, found) = self.slot(text);
-        if let Some(first) = found {
-            return Err(first);
-        }
+        let (at, tag, _) = self.slot(text);
         self.bytes.extend_from_slice(text);
         self.ends.push(self.bytes.len());
         self.longest = self.longest.max(text.len());
         if !text.is_empty() {
             self.slots[at] = (tag, id);
         }
-        Ok(())
     }
 
     /// The id of a text.
@@ -110,15 +105,17 @@ mod tests {
             (0..1000).map(|i| if i == 7 { String::new() } else { format!("t{i}") }).collect();
         let mut index = TextIndex::with_capacity(texts.len() + 1);
         for text in &texts {
-            index.push(text.as_bytes()).unwrap();
+            index.push(text.as_bytes());
         }
-        assert_eq!(index.push(b"t3"), Err(3));
-        index.push(b"").unwrap();
+        index.push(b"");
         for (id, text) in (0..).zip(&texts) {
             assert_eq!(index.get(text.as_bytes()), (id != 7).then_some(id));
             assert_eq!(index.text(id), text.as_bytes());
         }
         assert_eq!((index.get(b"t1000"), index.get(b"t10000000"), index.len()), (None, None, 1001));
         assert_eq!(index.text(5000), b"");
+        let mut twice = TextIndex::with_capacity(3);
+        ["a", "b", "a"].iter().for_each(|text| twice.push(text.as_bytes()));
+        assert_eq!((twice.get(b"a"), twice.text(0), twice.text(2)), (Some(2), &b"a"[..], &b"a"[..]));
     }
 }

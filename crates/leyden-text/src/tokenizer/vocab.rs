@@ -3,7 +3,7 @@
 //! Kinds and ends follow llama.cpp, because files rely on it: converters mark tokens wrongly often
 //! enough that a list of well-known texts overrides what the file says. Those lists stand here.
 
-use leyden_tensor::Metadata;
+use leyden_tensor::{Metadata, Value};
 
 use super::fields;
 use super::text_index::TextIndex;
@@ -13,6 +13,8 @@ pub(super) const TOKENS: &str = "tokenizer.ggml.tokens";
 const UNKNOWN: &str = "tokenizer.ggml.unknown_token_id";
 const BOS: &str = "tokenizer.ggml.bos_token_id";
 const EOS: &str = "tokenizer.ggml.eos_token_id";
+/// Where a model has several; Ollama's files have it.
+const EOS_LIST: &str = "tokenizer.ggml.eos_token_ids";
 const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
 const ADD_EOS: &str = "tokenizer.ggml.add_eos_token";
 
@@ -287,7 +289,8 @@ impl Vocab {
         matches!(self.kind(id), Some(Kind::Control | Kind::Unknown | Kind::UserDefined))
     }
 
-    /// The token that a key names. Without the key it is `default`, if there is such a token.
+    /// The token that a key names. Without the key, or where it names none of the vocabulary (converters write -1 or the
+    /// largest number for "none"), it is `default`, if there is such a token: llama.cpp reads files so.
     pub(super) fn token_of(
         &self,
         meta: &Metadata,
@@ -295,15 +298,13 @@ impl Vocab {
         key: &'static str,
         default: Option<u32>,
     ) -> Result<Option<u32>, Error> {
-        let id = meta.opt_u32(key).map_err(|error| Error::new(file, None, ErrorKind::Metadata(error)))?;
-        match id {
-            Some(id) if self.kind(id).is_none() => {
-                let why = format!("token {id} does not exist, the vocabulary has {}", self.len());
-                Err(Error::new(file, key, ErrorKind::Invalid(why)))
-            }
-            Some(id) => Ok(Some(id)),
-            None => Ok(default.filter(|&id| self.kind(id).is_some())),
-        }
+        let id = match meta.get(key).and_then(Value::as_integer) {
+            Some(id) => u32::try_from(id).ok(),
+            None => meta.opt_u32(key).map_err(|error| Error::new(file, None, ErrorKind::Metadata(error)))?,
+        };
+        let exists = |id: &u32| self.kind(*id).is_some();
+        let named = id.filter(exists);
+        Ok(named.or(default.filter(exists)))
     }
 
     /// The token for what the vocabulary cannot write.
@@ -316,6 +317,10 @@ impl Vocab {
     /// Finds the tokens that end a generation and corrects kinds on the way.
     fn assign_roles(&mut self, meta: &Metadata, file: &str, texts: &TextIndex) -> Result<(), Error> {
         let mut ends: Vec<u32> = self.eos.into_iter().collect();
+        let list = meta.opt_array_i32(EOS_LIST);
+        let list = list.map_err(|error| Error::new(file, None, ErrorKind::Metadata(error)))?;
+        let listed = list.iter().flatten().filter_map(|&id| u32::try_from(id).ok());
+        ends.extend(listed.filter(|&id| self.kind(id).is_some()));
         for role in ROLES {
             let mut keyed = None;
             for key in role.keys {
