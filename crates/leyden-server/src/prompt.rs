@@ -4,7 +4,7 @@ use crate::app::{App, Call, Served};
 use crate::error::ApiError;
 use crate::fields::{self, Fields, wrong};
 use crate::limits::Limits;
-use leyden_text::{ErrorKind, Message, RenderOptions, encode_prompt};
+use leyden_text::{ErrorKind, Message, RenderOptions, encode_prompt, encode_whole};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -203,6 +203,15 @@ pub(crate) fn of_text(model: &Served, param: &str, text: &str) -> Result<Vec<u32
         .map_err(|_| ApiError::field(param, format!("`{param}` cannot be written in the model's vocabulary")))
 }
 
+/// The tokens of a text that nothing follows, with those that the model expects at the beginning and at the end.
+pub(crate) fn of_whole_text(model: &Served, param: &str, text: &str) -> Result<Vec<u32>, ApiError> {
+    encode_whole(model.tokenizer.as_ref(), text)
+        .map_err(|_| ApiError::field(param, format!("`{param}` cannot be written in the model's vocabulary")))
+}
+
+/// How the tokens of a text are found: [`of_text`] or [`of_whole_text`].
+type Encode = fn(&Served, &str, &str) -> Result<Vec<u32>, ApiError>;
+
 /// One text or more, each as text or as tokens, with the place of each in the request: a text, a list of token ids, or
 /// a list of up to `most` of either.
 pub(crate) fn several(
@@ -210,9 +219,10 @@ pub(crate) fn several(
     name: &str,
     value: Value,
     most: usize,
+    encode: Encode,
 ) -> Result<Vec<(String, Vec<u32>)>, ApiError> {
     match value {
-        Value::String(text) => Ok(vec![(name.to_owned(), of_text(model, name, &text)?)]),
+        Value::String(text) => Ok(vec![(name.to_owned(), encode(model, name, &text)?)]),
         value @ Value::Array(_) if value[0].is_number() => {
             Ok(vec![(name.to_owned(), tokens(model, name, &value)?)])
         }
@@ -220,7 +230,7 @@ pub(crate) fn several(
             let read = |(i, item): (usize, Value)| {
                 let path = format!("{name}[{i}]");
                 let tokens = match item {
-                    Value::String(text) => of_text(model, &path, &text)?,
+                    Value::String(text) => encode(model, &path, &text)?,
                     Value::Array(_) => tokens(model, &path, &item)?,
                     other => return Err(wrong(&path, "a text or a list of token ids", &other)),
                 };

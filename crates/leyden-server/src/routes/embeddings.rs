@@ -1,7 +1,8 @@
 //! `/v1/embeddings`: vectors for texts.
 //!
 //! A text's vector is made of the states of the decoder's last layer behind its norm: their mean, that of the first token
-//! or that of the last, as the model says ([`leyden_engine::Pooling`]), divided by its length.
+//! or that of the last, as the model says ([`leyden_engine::Pooling`]), divided by its length. The tokens are all that the
+//! tokenizer makes of the text, EOS included: models whose last token makes the vector were trained with it.
 
 use crate::app::{App, Call, Served, document};
 use crate::body::Reply;
@@ -69,7 +70,9 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let input = body.required("input")?;
     body.finish()?;
     let mut tasks = Vec::new();
-    for (path, tokens) in prompt::several(&model, "input", input, limits.embedding_inputs)? {
+    for (path, tokens) in
+        prompt::several(&model, "input", input, limits.embedding_inputs, prompt::of_whole_text)?
+    {
         prompt::room(&model, &path, tokens.len())?;
         tasks.push(Task {
             prompt: Arc::new(tokens),

@@ -20,7 +20,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
         let messages = body.list("messages", 1, app.limits.messages)?;
         body.finish()?;
         let tokens = match (text, messages) {
-            (Some(text), None) if special => prompt::of_text(model, "prompt", &text)?,
+            (Some(text), None) if special => prompt::of_whole_text(model, "prompt", &text)?,
             (Some(text), None) => model
                 .tokenizer
                 .encode(&text, Special::AsText)
@@ -46,7 +46,7 @@ pub(super) fn describe(app: &App) -> Value {
     let special = json!({
         "type": "boolean",
         "default": true,
-        "description": "Whether names of special tokens become these, and the text begins as the model expects"
+        "description": "Whether names of special tokens become these, and the text begins and ends as the model expects"
     });
     let of = |name: &str, schema: Value| {
         json!({

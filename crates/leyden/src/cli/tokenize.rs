@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::failure::Failure;
 use super::model_file;
 
-/// The ids are those that the model would be fed: with BOS and EOS where the model wants them, and with the names of
-/// special tokens read as these tokens. Text comes from TEXT, from --file, or else from standard input.
+/// The ids are those that the model would be fed: with BOS and EOS where the model wants them and the text does not name
+/// them itself, and with the names of special tokens read as these tokens. Text comes from TEXT, from --file, or else from standard input.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Model file or folder; a GGUF file with a vocabulary and no weights is enough
@@ -47,16 +47,11 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 fn encode(args: &Args, tokenizer: &dyn Tokenizer, text: &str, out: &mut dyn Write) -> Result<(), Failure> {
-    let special = if args.no_special { Special::AsText } else { Special::Parse };
-    let mut ids = tokenizer.encode(text, special)?;
-    if !args.no_special {
-        if tokenizer.add_bos() {
-            ids.splice(0..0, tokenizer.bos());
-        }
-        if tokenizer.add_eos() {
-            ids.extend(tokenizer.eos());
-        }
-    }
+    let ids = if args.no_special {
+        tokenizer.encode(text, Special::AsText)?
+    } else {
+        leyden_text::encode_whole(tokenizer, text)?
+    };
     if args.json {
         let piece = |&id: &u32| {
             let bytes = tokenizer.token_bytes(id).unwrap_or_default();

@@ -72,6 +72,36 @@ fn a_folder_runs_as_it_is() {
     assert_eq!(leyden(&["tokenize", &folder, "--decode", "39 72 94"]).ok(), "Hi ");
 }
 
+/// Published models for vectors were saved without their heads, and so without the prefix of all other names.
+#[test]
+fn names_may_lack_the_prefix_of_a_model_within_one_with_a_head() {
+    let files = Files::new();
+    let answer = |bare: bool| {
+        let folder = files.path(if bare { "bare" } else { "whole" });
+        fs::create_dir(&folder).unwrap();
+        let folder = Path::new(&folder);
+        fs::copy(checkpoint("llama").join("config.json"), folder.join("config.json")).unwrap();
+        fs::write(folder.join("tokenizer.json"), tokenizer()).unwrap();
+        let weights = fs::read(checkpoint("llama").join("model.safetensors")).unwrap();
+        let end = 8 + usize::try_from(u64::from_le_bytes(weights[..8].try_into().unwrap())).unwrap();
+        let header: serde_json::Map<String, Value> = serde_json::from_slice(&weights[8..end]).unwrap();
+        let renamed = |(name, value): (String, Value)| {
+            (name.strip_prefix("model.").filter(|_| bare).map(str::to_owned).unwrap_or(name), value)
+        };
+        let header: serde_json::Map<String, Value> = header.into_iter().map(renamed).collect();
+        // As long as before, so that nothing behind it moves.
+        let header = format!("{:1$}", Value::from(header).to_string(), end - 8);
+        let weights = [&weights[..8], header.as_bytes(), &weights[end..]].concat();
+        fs::write(folder.join("model.safetensors"), weights).unwrap();
+        let folder = folder.to_str().unwrap();
+        assert_eq!(leyden(&["inspect", folder, "--json"]).json()["problems"], json!([]));
+        let run = leyden(&["run", folder, "Hello", "--raw", "-n", "8", "--temp", "0", "--threads", "1"]);
+        assert_eq!(run.code, Some(0), "{run:?}");
+        run.out
+    };
+    assert_eq!(answer(true), answer(false));
+}
+
 #[test]
 fn exact_products_of_bf16_weights_are_other_ones_and_the_same_on_every_tier() {
     let files = Files::new();

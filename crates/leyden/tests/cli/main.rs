@@ -18,6 +18,7 @@ mod program;
 mod run;
 mod serve;
 mod serve_abuse;
+mod special_tokens;
 mod stateless;
 mod streams;
 mod tokenize;

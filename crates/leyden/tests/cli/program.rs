@@ -182,12 +182,19 @@ pub(crate) const STORYTELLER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/model
 
 /// The embedded model with another value for a key.
 pub(crate) fn storyteller_with(key: &str, changed: impl Into<Value>) -> Vec<u8> {
+    storyteller_with_all(&[(key, changed.into())])
+}
+
+/// The embedded model with other values for some keys.
+pub(crate) fn storyteller_with_all(changed: &[(&str, Value)]) -> Vec<u8> {
     let file = Gguf::open(Path::new(STORYTELLER)).unwrap();
     let mut writer = GgufWriter::new();
     for (key, value) in file.metadata().iter() {
         writer.set(key, value.clone());
     }
-    writer.set(key, changed.into());
+    for (key, value) in changed {
+        writer.set(key, value.clone());
+    }
     for name in file.tensor_names() {
         let tensor = file.require(name).unwrap();
         writer.add_tensor(name, tensor.dtype(), tensor.shape(), tensor.bytes()).unwrap();

@@ -52,7 +52,7 @@ impl Server {
         Server { child, log, address }
     }
 
-    fn exchange(&self, request: impl AsRef<[u8]>) -> String {
+    pub(crate) fn exchange(&self, request: impl AsRef<[u8]>) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.write_all(request.as_ref()).unwrap();
         let mut answer = String::new();
