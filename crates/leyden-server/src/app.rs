@@ -40,6 +40,8 @@ pub(crate) struct Served {
     aliases: Vec<String>,
     pub(crate) tokenizer: Arc<dyn Tokenizer>,
     pub(crate) template: Option<Arc<ChatTemplate>>,
+    /// Whether special tokens that messages spell out are such.
+    pub(crate) special_in_content: bool,
     pub(crate) sampling: SamplingParams,
     pub(crate) sequence_breakers: Vec<String>,
     /// The last sequence breakers, as texts and as tokens: converting them reads the whole vocabulary.
@@ -91,6 +93,7 @@ impl Served {
             aliases: model.aliases,
             tokenizer: model.tokenizer,
             template: model.template,
+            special_in_content: model.special_in_content,
             sampling: model.sampling,
             sequence_breakers: model.sequence_breakers,
             breakers: Mutex::default(),

@@ -413,7 +413,7 @@ mod tests {
         let cases = [
             (String::new(), 0, "no key"),
             (format!("{good}\n{good}"), 2, "twice"),
-            ("{".to_owned(), 1, "EOF"),
+            ("{".to_owned(), 1, "as if cut off"),
             ("{\"id\":\"a\"}".to_owned(), 1, "`sha256` is missing"),
             (format!("{{\"id\":\"a\",\"sha256\":\"{}\"}}", "é".repeat(32)), 1, "hexadecimal"),
             (good.replace('}', ",\"scopes\":[\"all\"]}"), 1, "scope"),

@@ -47,6 +47,21 @@ impl Fields {
         })
     }
 
+    /// Refuses the object for want of a field that is not `known` otherwise.
+    pub(crate) fn required_unless(&mut self, known: bool, name: &str) -> Result<(), ApiError> {
+        if known { Ok(()) } else { self.required(name).map(drop) }
+    }
+
+    /// Whether a field is there.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.map.get(name).is_some_and(|value| !value.is_null())
+    }
+
+    /// Sets a field for whoever takes it.
+    pub(crate) fn put(&mut self, name: &str, value: Value) {
+        self.map.insert(name.to_owned(), value);
+    }
+
     /// Takes a text of at most `most` characters.
     pub(crate) fn text(&mut self, name: &str, most: usize) -> Result<Option<String>, ApiError> {
         self.take(name).map(|v| text(&self.path(name), v, most)).transpose()

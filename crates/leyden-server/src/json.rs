@@ -13,11 +13,69 @@ use std::fmt;
 pub(crate) fn parse(bytes: &[u8], depth: usize, values: usize) -> Result<Value, ApiError> {
     let text = std::str::from_utf8(bytes)
         .map_err(|e| ApiError::body(format!("the body is not UTF-8: byte {}", e.valid_up_to())))?;
+    if text.starts_with('\u{feff}') {
+        let message = "the body begins with a byte order mark, at byte 0; JSON is sent without one";
+        return Err(ApiError::body(message));
+    }
     let left = Cell::new(values);
     let mut reader = serde_json::Deserializer::from_str(text);
     let seed = Seed { depth, left: &left };
     let value = seed.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
-    value.map_err(|e| ApiError::body(format!("the body is not the JSON wanted here: {e}")))
+    value.map_err(|e| ApiError::body(explained(text, &e)))
+}
+
+/// What the parser says, and what it means.
+const WORDS: &[(&str, &str)] = &[
+    ("EOF while parsing a string", "it ends within a string, as if cut off"),
+    ("EOF while parsing an object", "it ends within an object, as if cut off"),
+    ("EOF while parsing a list", "it ends within a list, as if cut off"),
+    ("EOF while parsing", "it ends where a value was wanted, as if cut off"),
+    ("trailing comma", "a comma stands before the end of a list or object"),
+    ("surrogate", "a `\\u` escape is half of a surrogate pair, which is no character"),
+    ("unexpected end of hex escape", "a `\\u` escape is half of a surrogate pair, which is no character"),
+    ("invalid escape", "a string has an escape that JSON does not know"),
+    (
+        "control character",
+        "a string has a control character, such as a line break, that is not written as an escape",
+    ),
+    ("key must be a string", "a key is not in quotation marks"),
+    ("trailing characters", "more follows behind its end"),
+    ("number out of range", "a number is out of range: beyond what 64-bit floats hold"),
+];
+
+/// Words that other languages have for values.
+const FOREIGN: &[&str] = &["NaN", "nan", "Infinity", "inf", "undefined", "None", "True", "False"];
+
+/// An error of the parser, with its place.
+fn explained(text: &str, error: &serde_json::Error) -> String {
+    let shown = error.to_string();
+    let (what, place) = shown.rsplit_once(" at line ").unwrap_or((&shown, ""));
+    let place = if place.is_empty() { String::new() } else { format!(", at line {place}") };
+    // Ours: the document is JSON, but not one that is read here.
+    if error.classify() == serde_json::error::Category::Data {
+        return format!("the body cannot be read: {what}{place}");
+    }
+    let known = WORDS.iter().find(|(word, _)| what.contains(word)).map(|(_, meaning)| *meaning);
+    let line = text.split('\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
+    let foreign = foreign_word(line, error.column());
+    match (foreign.filter(|_| what.starts_with("expected") || what == "invalid number"), known) {
+        (Some(word), _) => format!("the body is not JSON: `{word}` is no value in it{place}"),
+        (None, Some(meaning)) => format!("the body is not JSON: {meaning}{place}"),
+        (None, None) => format!("the body is not JSON: {what}{place}"),
+    }
+}
+
+/// The word of another language around a column of a line, which counts bytes from 1.
+fn foreign_word(line: &str, column: usize) -> Option<&'static str> {
+    let is_word = |b: &u8| b.is_ascii_alphabetic();
+    let bytes = line.as_bytes();
+    let at = column.saturating_sub(1).min(bytes.len());
+    // The parser may have gone a byte or two into it.
+    let start = at - bytes[..at].iter().rev().take_while(|b| is_word(b)).count();
+    let start = start + bytes[start..].iter().take_while(|b| **b == b'-').count();
+    let end = start + bytes[start..].iter().take_while(|b| is_word(b)).count();
+    let word = &bytes[start..end];
+    FOREIGN.iter().find(|known| known.as_bytes() == word).copied()
 }
 
 #[derive(Clone, Copy)]
@@ -96,7 +154,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         while let Some(key) = entries.next_key::<String>()? {
             if map.contains_key(&key) {
                 let shown: String = key.chars().take(64).collect();
-                return Err(A::Error::custom(format!("the key {shown:?} stands twice")));
+                return Err(A::Error::custom(format!("the key {shown:?} stands twice in one object")));
             }
             map.insert(key, entries.next_value_seed(inner)?);
         }
@@ -124,24 +182,39 @@ mod tests {
     #[test]
     fn what_is_not_one_is_refused() {
         let deep = "[".repeat(500_000);
-        let cases: [(&[u8], &str); 12] = [
-            (b"", "EOF"),
-            (b"{", "EOF"),
-            (b"[[[[]]]]", "too deep"),
+        let cases: &[(&[u8], &str)] = &[
+            (b"", "not JSON: it ends where a value was wanted, as if cut off, at line 1 column 0"),
+            (b"{", "not JSON: it ends within an object, as if cut off, at line 1 column 1"),
+            (b"{\"a\":\n[1", "it ends within a list, as if cut off, at line 2 column 2"),
+            (b"{\"a", "it ends within a string"),
+            (b"[[[[]]]]", "cannot be read: it nests too deep, at line 1 column "),
             (deep.as_bytes(), "too deep"),
-            (br#"{"a":1,"b":2,"a":1}"#, "\"a\" stands twice"),
+            (
+                br#"{"a":1,"b":2,"a":1}"#,
+                "cannot be read: the key \"a\" stands twice in one object, at line 1 column",
+            ),
             (b"[0,1,2,3,4,5,6,7,8,9]", "too many values"),
             (b"\"\xff\"", "not UTF-8: byte 1"),
             (b"\xc0\x80", "not UTF-8: byte 0"),
-            (br#""\ud800""#, "surrogate"),
-            (b"NaN", "expected value"),
+            (b"\xef\xbb\xbf{}", "byte order mark, at byte 0"),
+            (br#"["\ud800"]"#, "half of a surrogate pair, which is no character, at line 1 column 9"),
+            (br#"["\ud800x"]"#, "half of a surrogate pair"),
+            (br#"["\udc00"]"#, "half of a surrogate pair"),
+            (b"[1,]", "a comma stands before the end of a list or object, at line 1 column 4"),
+            (b"{\"a\":1,}", "a comma stands before the end"),
+            (b"NaN", "`NaN` is no value in it, at line 1 column 1"),
+            (b"[1, NaN]", "`NaN` is no value in it, at line 1 column 5"),
+            (b"{\"a\": -Infinity}", "`Infinity` is no value"),
+            (b"{\"a\": None}", "`None` is no value"),
+            (b"{\"a\": nan}", "`nan` is no value"),
+            (b"{a: 1}", "a key is not in quotation marks"),
+            (b"{'a': 1}", "a key is not in quotation marks"),
+            (b"[\"a\nb\"]", "control character"),
             (b"1e999", "out of range"),
-            (b"{} {}", "trailing"),
+            (b"{} {}", "more follows behind its end, at line 1 column 4"),
         ];
         for (text, wanted) in cases {
             let error = parsed(text).unwrap_err();
-            let error =
-                if wanted == "surrogate" { error.replace("end of hex escape", "surrogate") } else { error };
             assert!(error.contains(wanted), "{wanted}: {error}");
         }
     }

@@ -23,6 +23,8 @@ pub struct Model {
     pub tokenizer: Arc<dyn Tokenizer>,
     /// Its chat template, if it has one.
     pub template: Option<Arc<ChatTemplate>>,
+    /// Whether special tokens that messages spell out are such, and not text.
+    pub special_in_content: bool,
     /// How tokens are chosen where a request does not say.
     pub sampling: SamplingParams,
     /// Texts across which DRY sees no repetition where a request does not say.

@@ -153,37 +153,46 @@ fn header(name: &str, schema: &Value) -> Value {
 /// The schema of a conversation.
 pub(crate) fn messages_schema(limits: &Limits) -> Value {
     let name = json!({ "type": "string", "maxLength": limits.name_chars });
-    let part = json!({
-        "type": "object",
-        "additionalProperties": false,
-        "required": ["type", "text"],
-        "properties": { "type": { "const": "text" }, "text": { "type": "string" } }
-    });
+    let part = |kinds: &[&str], text: &str| {
+        json!({
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["type", text],
+            "properties": {
+                "type": { "enum": kinds }, text: { "type": "string" }, "annotations": {}, "cache_control": {}
+            }
+        })
+    };
+    let part = json!({ "anyOf": [
+        part(&["text", "input_text", "output_text"], "text"), part(&["refusal"], "refusal")
+    ] });
     let content = json!({ "anyOf": [
         { "type": "string" }, { "type": "array", "maxItems": limits.content_parts, "items": part }
     ] });
+    let function = json!({
+        "type": "object", "additionalProperties": false, "required": ["name"],
+        "properties": {
+            "name": name, "parsed_arguments": {},
+            "arguments": { "anyOf": [
+                { "type": "object" },
+                { "type": "string", "contentMediaType": "application/json" }
+            ] }
+        }
+    });
     let call = json!({
         "type": "object",
         "additionalProperties": false,
         "required": ["function"],
         "properties": {
-            "id": name, "type": { "const": "function" }, "index": {},
-            "function": {
-                "type": "object", "additionalProperties": false, "required": ["name"],
-                "properties": {
-                    "name": name,
-                    "arguments": { "anyOf": [
-                        { "type": "object" },
-                        { "type": "string", "contentMediaType": "application/json" }
-                    ] }
-                }
-            }
+            "id": name, "type": { "const": "function" }, "function": function,
+            "index": {}, "extra_content": {}, "provider_specific_fields": {}
         }
     });
-    let calls = json!({ "type": "array", "minItems": 1, "maxItems": limits.tools, "items": call });
+    let calls = json!({ "type": "array", "maxItems": limits.tools, "items": call });
+    let text = json!({ "type": "string" });
     let message = |roles: &[&str], required: &[&str], more: Value| {
         let mut properties = json!({
-            "role": { "enum": roles }, "content": content, "name": name, "reasoning_content": { "type": "string" },
+            "role": { "enum": roles }, "content": content, "name": name, "reasoning": text, "reasoning_content": text,
             "annotations": {}
         });
         if let (Value::Object(properties), Value::Object(more)) = (&mut properties, more) {
@@ -195,8 +204,14 @@ pub(crate) fn messages_schema(limits: &Limits) -> Value {
     };
     let kinds = [
         message(&["system", "developer", "user"], &["role", "content"], json!({})),
-        message(&["assistant"], &["role", "content"], json!({ "tool_calls": calls })),
-        message(&["assistant"], &["role", "tool_calls"], json!({ "tool_calls": calls })),
+        message(
+            &["assistant"],
+            &["role"],
+            json!({ "tool_calls": calls, "refusal": text, "parsed": {}, "provider_specific_fields": {},
+                "reasoning_details": {}, "thinking_blocks": {} }),
+        ),
+        message(&["assistant"], &["role", "function_call"], json!({ "function_call": function })),
+        message(&["function"], &["role", "content", "name"], json!({})),
         message(&["tool"], &["role", "content", "tool_call_id"], json!({ "tool_call_id": name })),
     ];
     json!({ "type": "array", "minItems": 1, "maxItems": limits.messages, "items": { "anyOf": kinds } })

@@ -5,6 +5,7 @@ use crate::error::ApiError;
 use crate::fields::{self, Fields, wrong};
 use crate::grammars::{Rule, Shape};
 use crate::limits::Limits;
+use crate::older;
 use crate::request::{Binding, Form};
 use leyden_text::output::{CallSyntax, CallWatch};
 use serde_json::{Value, json};
@@ -25,6 +26,8 @@ enum Choice {
 pub(crate) struct Tools {
     /// As the client sent them, for the template.
     pub(crate) list: Value,
+    /// Those of them that may be called.
+    allowed: Value,
     choice: Choice,
     parallel: bool,
 }
@@ -44,10 +47,10 @@ pub(crate) fn read(body: &mut Fields, model: &Served, limits: &Limits) -> Result
         let message = format!("`tools` has {bytes} bytes; {} are the most", limits.tools_bytes);
         return Err(ApiError::field("tools", message));
     }
-    let choice = match choice.map(|value| tool_choice(value, &names, limits)).transpose()? {
+    let (choice, only) = match choice.map(|value| tool_choice(value, &names, limits)).transpose()? {
         Some(None) => return Ok(None),
         Some(Some(choice)) => choice,
-        None => Choice::Auto,
+        None => (Choice::Auto, None),
     };
     if names.is_empty() {
         return match choice {
@@ -62,7 +65,14 @@ pub(crate) fn read(body: &mut Fields, model: &Served, limits: &Limits) -> Result
         let message = "the model's chat template does not say how tools are called";
         return Err(ApiError::unsupported("tools", message));
     }
-    Ok(Some(Tools { list, choice, parallel }))
+    let allowed = match only {
+        None => list.clone(),
+        Some(only) => {
+            let is_allowed = |tool: &&Value| only.iter().any(|name| tool["function"]["name"] == **name);
+            list.as_array().into_iter().flatten().filter(is_allowed).cloned().collect()
+        }
+    };
+    Ok(Some(Tools { list, allowed, choice, parallel }))
 }
 
 impl Tools {
@@ -80,13 +90,13 @@ impl Tools {
             Choice::Named(name) => Some(name.as_str()),
         };
         let parallel = self.parallel && only.is_none();
-        let source = format!("tools {only:?} {parallel} {}", self.list);
+        let source = format!("tools {only:?} {parallel} {}", self.allowed);
         let binding = match syntax {
             Some(_) => Binding::Whole { gate: reasoning_end(model, prompt) },
             None => Binding::Harmony,
         };
         let (syntax, tools, only) =
-            (syntax.cloned().map(Box::new), self.list.clone(), only.map(str::to_owned));
+            (syntax.cloned().map(Box::new), self.allowed.clone(), only.map(str::to_owned));
         Form { shape: Shape::new("tools", source, Rule::Tools { syntax, tools, only, parallel }), binding }
     }
 
@@ -100,14 +110,14 @@ impl Tools {
             return Err(ApiError::conflict(content.param(), message));
         }
         let syntax = model.format.calls();
-        let source = format!("tools {} {} or {}", self.parallel, self.list, content.source());
+        let source = format!("tools {} {} or {}", self.parallel, self.allowed, content.source());
         let binding = match syntax {
             Some(_) => Binding::Whole { gate: reasoning_end(model, prompt) },
             None => Binding::Harmony,
         };
         let rule = Rule::ToolsOr {
             syntax: syntax.cloned().map(Box::new),
-            tools: self.list.clone(),
+            tools: self.allowed.clone(),
             parallel: self.parallel,
             content: Box::new(content),
         };
@@ -116,14 +126,14 @@ impl Tools {
 
     /// An answer in which the model may call tools: what it writes behind the opening of a call follows their schemas.
     fn opened(&self, syntax: Option<&CallSyntax>, model: &Served, prompt: &str) -> Form {
-        let source = format!("opened tools {} {}", self.parallel, self.list);
+        let source = format!("opened tools {} {}", self.parallel, self.allowed);
         let rule = Rule::Opened {
             syntax: syntax.cloned().map(Box::new),
-            tools: self.list.clone(),
+            tools: self.allowed.clone(),
             parallel: self.parallel,
         };
         let name = |tool: &Value| tool["function"]["name"].as_str().map(str::to_owned);
-        let names: Vec<String> = self.list.as_array().into_iter().flatten().filter_map(name).collect();
+        let names: Vec<String> = self.allowed.as_array().into_iter().flatten().filter_map(name).collect();
         let watch = CallWatch::new(&model.format, prompt, &names);
         // Calls without an end of their own run into what follows, and so only one can be told from it.
         let endless = syntax.is_none_or(|s| {
@@ -173,14 +183,16 @@ fn check(path: &str, tool: &Value, limits: &Limits) -> Result<String, ApiError> 
     Ok(name)
 }
 
-/// `None` for no calls.
-fn tool_choice(value: Value, names: &[String], limits: &Limits) -> Result<Option<Choice>, ApiError> {
+/// A choice, and the names of the tools that it leaves if it does not leave all; `None` for no calls.
+type Chosen = Option<(Choice, Option<Vec<String>>)>;
+
+fn tool_choice(value: Value, names: &[String], limits: &Limits) -> Result<Chosen, ApiError> {
     let mut named = match value {
         Value::String(word) => {
             return match word.as_str() {
                 "none" => Ok(None),
-                "auto" => Ok(Some(Choice::Auto)),
-                "required" => Ok(Some(Choice::Required)),
+                "auto" => Ok(Some((Choice::Auto, None))),
+                "required" => Ok(Some((Choice::Required, None))),
                 _ => {
                     let message =
                         "`tool_choice` is not one of none, auto, required or an object that names a function";
@@ -191,21 +203,71 @@ fn tool_choice(value: Value, names: &[String], limits: &Limits) -> Result<Option
         other => Fields::at("tool_choice", other)?,
     };
     let kind = named.required("type")?;
+    if kind == "allowed_tools" {
+        return allowed_tools(named, names, limits).map(Some);
+    }
     if kind != "function" {
         let path = "tool_choice.type";
-        return Err(ApiError::unsupported(path, format!("`{path}` other than `function` is not supported")));
+        let message = format!("`{path}` other than `function` and `allowed_tools` is not supported");
+        return Err(ApiError::unsupported(path, message));
     }
+    let name = named_function(named, names, limits)?;
+    Ok(Some((Choice::Named(name), None)))
+}
+
+/// The name in an object whose type has been read; it must be that of a tool.
+fn named_function(mut named: Fields, names: &[String], limits: &Limits) -> Result<String, ApiError> {
     let function = named.required("function")?;
-    let mut function = Fields::at("tool_choice.function", function)?;
+    let mut function = Fields::at(&named.path("function"), function)?;
     let name = function.required("name")?;
-    let path = "tool_choice.function.name";
-    let name = fields::text(path, name, limits.name_chars)?;
+    let path = function.path("name");
+    let name = fields::text(&path, name, limits.name_chars)?;
     function.finish()?;
     named.finish()?;
     if !names.contains(&name) {
-        return Err(ApiError::conflict(path, format!("`{path}` is not among the `tools`")));
+        return Err(ApiError::conflict(&path, format!("`{path}` is not among the `tools`")));
     }
-    Ok(Some(Choice::Named(name)))
+    Ok(name)
+}
+
+/// Some of the tools: the template shows all, and so a cached prompt stays the same, but only these may be called.
+fn allowed_tools(
+    mut named: Fields,
+    names: &[String],
+    limits: &Limits,
+) -> Result<(Choice, Option<Vec<String>>), ApiError> {
+    // The documentation has the fields in an object of their own, some clients beside the type.
+    let mut fields = match named.take("allowed_tools") {
+        Some(inner) => {
+            named.finish()?;
+            Fields::at("tool_choice.allowed_tools", inner)?
+        }
+        None => named,
+    };
+    let mode = fields.required("mode")?;
+    let choice = match mode.as_str() {
+        Some("auto") => Choice::Auto,
+        Some("required") => Choice::Required,
+        _ => {
+            let path = fields.path("mode");
+            return Err(ApiError::field(&path, format!("`{path}` is not one of auto, required")));
+        }
+    };
+    let path = fields.path("tools");
+    let list = fields.list("tools", 1, limits.tools)?;
+    let list =
+        list.ok_or_else(|| fields.required("tools").err().unwrap_or_else(|| ApiError::body("no tools")))?;
+    fields.finish()?;
+    let read = |(i, tool)| {
+        let mut tool = Fields::at(&format!("{path}[{i}]"), tool)?;
+        if tool.required("type")? != "function" {
+            let at = tool.path("type");
+            return Err(ApiError::unsupported(&at, format!("`{at}` other than `function` is not supported")));
+        }
+        named_function(tool, names, limits)
+    };
+    let only = list.into_iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok((choice, Some(only)))
 }
 
 /// The fields in the OpenAPI document.
@@ -231,9 +293,24 @@ pub(crate) fn schema(limits: &Limits) -> Value {
             "type": "object", "additionalProperties": false, "required": ["name"], "properties": { "name": name }
         } }
     });
-    json!({
+    let allowed = json!({
+        "type": "object", "additionalProperties": false, "required": ["type", "allowed_tools"],
+        "properties": { "type": { "const": "allowed_tools" }, "allowed_tools": {
+            "type": "object", "additionalProperties": false, "required": ["mode", "tools"], "properties": {
+                "mode": { "enum": ["auto", "required"] },
+                "tools": { "type": "array", "minItems": 1, "maxItems": limits.tools, "items": named }
+            }
+        } }
+    });
+    let mut all = json!({
         "tools": { "type": "array", "maxItems": limits.tools, "items": tool },
-        "tool_choice": { "anyOf": [{ "enum": ["none", "auto", "required"] }, named] },
+        "tool_choice": { "anyOf": [{ "enum": ["none", "auto", "required"] }, named, allowed] },
         "parallel_tool_calls": { "type": "boolean" }
-    })
+    });
+    if let (Value::Object(all), Value::Object(more)) =
+        (&mut all, older::schema(limits.tools, &function, &name))
+    {
+        all.extend(more);
+    }
+    all
 }

@@ -79,6 +79,8 @@ pub enum ErrorKind {
         /// Which bound was reached.
         limit: String,
     },
+    /// The final message cannot be continued.
+    NothingToContinue(&'static str),
     /// The thread that a template runs on could not be started.
     Thread(std::io::Error),
 }
@@ -168,6 +170,7 @@ impl Display for ErrorKind {
             ErrorKind::TemplateLimit { line, limit } => {
                 write!(f, "line {line}: the template needs too much: {limit}")
             }
+            ErrorKind::NothingToContinue(why) => write!(f, "the final message cannot be continued: {why}"),
             ErrorKind::Thread(source) => write!(f, "cannot start the thread for the chat template: {source}"),
         }
     }

@@ -41,7 +41,9 @@ pub use answer::AnswerText;
 pub use detok::Detokenizer;
 pub use error::{Error, ErrorKind};
 pub use stop::{StopEvent, StopMatcher};
-pub use template::{ChatTemplate, Message, RenderOptions, join_messages};
+pub use template::{
+    ChatTemplate, JsonTextError, Message, RenderOptions, Rendered, check_json_text, join_messages,
+};
 pub use tokenizer::{
-    Special, Tokenizer, encode_prompt, encode_whole, from_gguf, from_hf, from_tokenizer_json,
+    Special, Tokenizer, encode_prompt, encode_rendered, encode_whole, from_gguf, from_hf, from_tokenizer_json,
 };

@@ -6,7 +6,7 @@ mod shared;
 use std::time::{Duration, SystemTime};
 
 use leyden_tensor::{Gguf, WeightSource};
-use leyden_text::{ChatTemplate, ErrorKind, RenderOptions};
+use leyden_text::{ChatTemplate, ErrorKind, RenderOptions, Rendered};
 use serde_json::{Map, Value};
 use shared::shared;
 
@@ -40,8 +40,11 @@ fn render(source: &str, case: &Value) -> Result<String, leyden_text::Error> {
         extra,
         // 2026-11-21 10:30
         now: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_257_000)),
+        ..RenderOptions::default()
     };
-    ChatTemplate::new(source, "<|bos|>", "<|eos|>", "t")?.render_json(&case["messages"], &options)
+    ChatTemplate::new(source, "<|bos|>", "<|eos|>", "t")?
+        .render_json(&case["messages"], &options)
+        .map(Rendered::into_text)
 }
 
 fn fnv1a(text: &str) -> String {

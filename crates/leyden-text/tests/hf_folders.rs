@@ -204,8 +204,8 @@ fn templates_are_found_where_they_may_stand() {
         let dir = folder(&[&base, files].concat());
         let (folder, tokenizer) = open(dir.path());
         let template = ChatTemplate::from_hf(&folder, tokenizer.as_ref()).unwrap();
-        let rendered =
-            template.map(|t| t.render(&[Message::new("user", "hi")], &RenderOptions::default()).unwrap());
+        let rendered = template
+            .map(|t| t.render(&[Message::new("user", "hi")], &RenderOptions::default()).unwrap().into_text());
         assert_eq!(rendered.as_deref(), want);
     }
     for files in [

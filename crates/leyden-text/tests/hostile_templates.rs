@@ -18,7 +18,9 @@ const MOST_MEMORY: usize = 200 << 20;
 static TURN: Mutex<()> = Mutex::new(());
 
 fn render(source: &str, messages: &[Message]) -> Result<String, leyden_text::Error> {
-    ChatTemplate::new(source, "<s>", "</s>", "evil.gguf")?.render(messages, &RenderOptions::default())
+    ChatTemplate::new(source, "<s>", "</s>", "evil.gguf")?
+        .render(messages, &RenderOptions::default())
+        .map(leyden_text::Rendered::into_text)
 }
 
 /// A loop that doubles `ns.x` sixty times.

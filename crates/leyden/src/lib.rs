@@ -40,7 +40,7 @@ pub use leyden_kernels::attention::KvType;
 pub use leyden_kernels::placement::Replicas;
 pub use leyden_kernels::{Level, Tier};
 pub use leyden_models::{Make, PackCache, PackReport, Pooling};
-pub use leyden_text::{Message, Special, Tokenizer};
+pub use leyden_text::{Message, Rendered, Special, Tokenizer};
 pub use model::{EMBEDDED, LoadOptions, Model};
 pub use model_file::ModelFile;
 pub use process::peak_memory;

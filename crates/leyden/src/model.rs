@@ -9,7 +9,7 @@ use leyden_kernels::topology::Topology;
 use leyden_kernels::{Cpu, Level, Tier};
 use leyden_models::{Decoder, DecoderConfig, PackCache, PackReport, Pooling};
 use leyden_tensor::{Gguf, Metadata, WeightSource};
-use leyden_text::{ChatTemplate, Message, RenderOptions, Tokenizer};
+use leyden_text::{ChatTemplate, Message, RenderOptions, Rendered, Tokenizer};
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -225,19 +225,35 @@ impl Model {
     }
 
     /// Token ids of a conversation whose next message is the assistant's: through the model's chat template, or,
-    /// if it has none, the contents joined.
+    /// if it has none, the contents joined. Special tokens that messages spell out stay text.
     ///
     /// # Errors
     /// The template refuses the conversation, or the text cannot be tokenized.
     pub fn tokenize_chat(&self, messages: &[Message]) -> Result<Vec<u32>, Error> {
-        let text = match &self.template {
+        self.tokenize_rendered(&self.render_chat(messages)?)
+    }
+
+    /// The text of such a conversation, and which of it comes from the messages.
+    ///
+    /// # Errors
+    /// The template refuses the conversation.
+    pub fn render_chat(&self, messages: &[Message]) -> Result<Rendered, Error> {
+        match &self.template {
             Some(template) => {
                 let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
-                template.render(messages, &options)?
+                Ok(template.render(messages, &options)?)
             }
-            None => leyden_text::join_messages(messages),
-        };
-        self.tokenize(&text)
+            None => Ok(leyden_text::join_messages(messages)),
+        }
+    }
+
+    /// Token ids of a rendered conversation. Special tokens that its messages spell out stay text, so that they cannot
+    /// end a turn or begin one; see [`Rendered::with_special_in_content`].
+    ///
+    /// # Errors
+    /// The text cannot be tokenized.
+    pub fn tokenize_rendered(&self, prompt: &Rendered) -> Result<Vec<u32>, Error> {
+        Ok(leyden_text::encode_rendered(self.tokenizer.as_ref(), prompt)?)
     }
 
     /// Whether the model comes with a chat template.

@@ -7,10 +7,12 @@ use crate::fields::Fields;
 use crate::generate::{self, Format, finish_reason};
 use crate::grammars;
 use crate::head::{Head, Names, shown};
-use crate::limits::Limits;
 use crate::mailbox::{End, TokenLogprob, Update};
+use crate::messages;
+use crate::older;
 use crate::openapi::{answer_schema, events_schema, messages_schema, operation, rule};
-use crate::prompt::{self, Chat};
+use crate::prompt;
+use crate::rendering;
 use crate::request::{self, Binding, Common, Extras, Form, Wanted};
 use crate::speech::Speech;
 use crate::token_name;
@@ -18,7 +20,7 @@ use crate::tools::{self, Tools};
 use crate::usage::Usage;
 use hyper::{Response, StatusCode};
 use leyden_text::output::CallSyntax;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 const NAMES: Names = Names { id: "chatcmpl", whole: "chat.completion", piece: "chat.completion.chunk" };
@@ -29,11 +31,13 @@ struct Ready {
     wanted: Wanted,
     extras: Extras,
     form: Option<Form>,
+    /// Whether calls are written in OpenAI's older form.
+    older: bool,
 }
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, ready) = prompt::prepare(&app, call, read).await?;
-    let Ready { common, wanted, extras, form } = ready;
+    let Ready { common, wanted, extras, form, older } = ready;
     let logprobs = extras.logprobs;
     let (common, tasks) = common.tasks_after(&app, &call, vec![wanted], extras, form).await?;
     let salt = common.cache_salt.clone();
@@ -44,14 +48,14 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let mut speeches: Vec<Speech> = (0..common.choices).map(speech).collect();
     if common.stream {
         let begun = vec![false; common.choices];
-        return Ok(running.stream(Chunks { head, speeches, begun }));
+        return Ok(running.stream(Chunks { head, speeches, begun, older }));
     }
     let (answers, usage) = running.collect().await?;
     let choices: Vec<Value> = answers
         .into_iter()
         .zip(&mut speeches)
         .enumerate()
-        .map(|(i, (a, s))| choice(&head, i, a, s))
+        .map(|(i, (a, s))| choice(&head, i, a, s, older))
         .collect();
     Ok(document(StatusCode::OK, &head.whole(&choices, usage)))
 }
@@ -61,7 +65,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let mut body = Fields::of_body(call.json(limits)?)?;
     let common = request::read(&mut body, app, &["max_tokens", "max_completion_tokens"], 1)?;
     let messages = match body.list("messages", 1, limits.messages)? {
-        Some(messages) => prompt::messages(messages, limits)?,
+        Some(messages) => messages::read(messages, limits)?,
         None => return Err(body.required("messages").err().unwrap_or_else(|| ApiError::body("no messages"))),
     };
     let logprobs = body.flag("logprobs")?.unwrap_or(false);
@@ -70,9 +74,12 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
         return Err(ApiError::conflict("top_logprobs", "`top_logprobs` needs `logprobs`"));
     }
     modalities(&mut body)?;
-    let tools = tools::read(&mut body, &common.model, limits)?;
-    let list = tools.as_ref().map(|t| t.list.clone());
-    let chat = Chat { tools: list, variables: variables(&mut body, limits)? };
+    prediction(&mut body)?;
+    let older = older::rewrite(&mut body)?;
+    let tools = tools::read(&mut body, &common.model, limits);
+    let tools = tools.map_err(|error| if older { older::renamed(error) } else { error })?;
+    let mut chat = rendering::read(&mut body, limits)?;
+    chat.tools = tools.as_ref().map(|t| t.list.clone());
     let shape = grammars::shape(&mut body, limits)?;
     body.finish()?;
     let (text, tokens) = prompt::of_messages(&common.model, &messages, &chat)?;
@@ -92,7 +99,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let visible = Arc::clone(&common.model.visible);
     let extras = Extras { visible, logprobs: logprobs.then(|| top.unwrap_or(0)), parser };
     let wanted = Wanted { prompt: Arc::new(tokens), room };
-    Ok(Ready { common, wanted, extras, form })
+    Ok(Ready { common, wanted, extras, form, older })
 }
 
 /// Where the message begins for whose form there are rules: behind what the model thinks before.
@@ -112,37 +119,31 @@ fn modalities(body: &mut Fields) -> Result<(), ApiError> {
     }
 }
 
-/// Variables that templates know and a client may set. No others: a template's own could be overwritten.
-const VARIABLES: [&str; 3] = ["enable_thinking", "thinking", "reasoning_effort"];
-
-fn variables(body: &mut Fields, limits: &Limits) -> Result<Map<String, Value>, ApiError> {
-    let mut variables = Map::new();
-    if let Some(effort) = body.text("reasoning_effort", limits.name_chars)? {
-        variables.insert("reasoning_effort".to_owned(), effort.into());
+/// A text that the answer may be like, which would make it sooner there.
+fn prediction(body: &mut Fields) -> Result<(), ApiError> {
+    let Some(value) = body.take("prediction") else { return Ok(()) };
+    let mut fields = Fields::at("prediction", value)?;
+    if fields.required("type")? != "content" {
+        let at = fields.path("type");
+        return Err(ApiError::unsupported(&at, format!("`{at}` is not `content`")));
     }
-    if let Some(value) = body.take("chat_template_kwargs") {
-        let mut fields = Fields::at("chat_template_kwargs", value)?;
-        for name in VARIABLES {
-            let value = if name == "reasoning_effort" {
-                fields.text(name, limits.name_chars)?.map(Value::from)
-            } else {
-                fields.flag(name)?.map(Value::from)
-            };
-            variables.extend(value.map(|v| (name.to_owned(), v)));
-        }
-        fields.finish()?;
-    }
-    Ok(variables)
+    fields.required("content")?;
+    fields.finish()
 }
 
 /// A whole choice.
-fn choice(head: &Head, index: usize, answer: Update, speech: &mut Speech) -> Value {
-    let message = speech.message(answer.parts);
+fn choice(head: &Head, index: usize, answer: Update, speech: &mut Speech, older: bool) -> Value {
+    let mut message = speech.message(answer.parts);
+    let mut reason = finish(answer.end.unwrap_or(End::Stop), speech);
+    if older {
+        older::write(&mut message);
+        reason = older::finish(reason);
+    }
     json!({
         "index": index,
         "message": message,
         "logprobs": logprobs(head, &answer.logprobs),
-        "finish_reason": finish(answer.end.unwrap_or(End::Stop), speech),
+        "finish_reason": reason,
     })
 }
 
@@ -181,6 +182,7 @@ struct Chunks {
     speeches: Vec<Speech>,
     /// Choices whose first chunk, which names the role, is out.
     begun: Vec<bool>,
+    older: bool,
 }
 
 impl Chunks {
@@ -211,12 +213,16 @@ impl Format for Chunks {
         }
         // The tokens come with the first piece of the content that they are.
         let mut logprobs = logprobs(&self.head, &update.logprobs);
-        for delta in deltas {
+        for mut delta in deltas {
             let logprobs = if is_content(&delta) { logprobs.take() } else { Value::Null };
+            if self.older {
+                older::write(&mut delta);
+            }
             chunks.push(self.chunk(choice, &delta, &logprobs, None));
         }
         if let Some(end) = end {
             let reason = finish(end, &self.speeches[choice]);
+            let reason = if self.older { older::finish(reason) } else { reason };
             chunks.push(self.chunk(choice, &json!({}), &Value::Null, Some(reason)));
         }
         chunks
@@ -234,8 +240,6 @@ pub(super) fn describe(app: &App) -> Value {
     let integer = json!({ "type": "integer" });
     rules.push(rule("top_logprobs", &integer, "logprobs", &json!({ "const": true })));
     let tokens = json!({ "type": "integer", "minimum": 1, "maximum": i32::MAX });
-    let flags = json!({ "enable_thinking": { "type": "boolean" }, "thinking": { "type": "boolean" },
-        "reasoning_effort": { "type": "string", "maxLength": limits.name_chars } });
     let more = json!({
         "messages": messages_schema(limits),
         "max_tokens": tokens,
@@ -245,10 +249,13 @@ pub(super) fn describe(app: &App) -> Value {
             "type": "integer", "minimum": 0, "maximum": limits.top_logprobs, "description": "Needs `logprobs`"
         },
         "modalities": { "type": "array", "minItems": 1, "maxItems": 8, "items": { "const": "text" } },
-        "reasoning_effort": { "type": "string", "maxLength": limits.name_chars },
-        "chat_template_kwargs": { "type": "object", "additionalProperties": false, "properties": flags },
+        "prediction": {
+            "type": "object", "additionalProperties": false, "required": ["type", "content"],
+            "properties": { "type": { "const": "content" }, "content": { "type": ["string", "array"] } },
+            "description": "Changes nothing"
+        },
     });
-    for more in [more, tools::schema(limits)] {
+    for more in [more, rendering::schema(limits), tools::schema(limits)] {
         if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
             all.extend(more);
         }
@@ -261,23 +268,23 @@ pub(super) fn describe(app: &App) -> Value {
         "type": "object",
         "required": ["role", "content"],
         "properties": { "role": { "const": "assistant" }, "content": { "type": ["string", "null"] },
-            "reasoning_content": { "type": "string" }, "tool_calls": { "type": "array", "items": { "type": "object" } }
+            "reasoning_content": { "type": "string" }, "tool_calls": { "type": "array", "items": { "type": "object" } }, "function_call": { "type": "object" }
         }
     });
     let choice = json!({
         "type": "object",
         "required": ["index", "message", "finish_reason"],
         "properties": {
-            "index": { "type": "integer" }, "message": message, "finish_reason": { "enum": ["stop", "length", "tool_calls"] }
+            "index": { "type": "integer" }, "message": message, "finish_reason": { "enum": ["stop", "length", "tool_calls", "function_call"] }
         }
     });
     let answer = answer_schema("chat.completion", &choice, true);
     let mut it = operation("chat", "The next message of a conversation", Some(&body), &answer);
     let delta = json!({ "type": "object", "properties": {
         "role": { "const": "assistant" }, "content": { "type": "string" }, "reasoning_content": { "type": "string" },
-        "tool_calls": { "type": "array", "items": { "type": "object" } }
+        "tool_calls": { "type": "array", "items": { "type": "object" } }, "function_call": { "type": "object" }
     } });
-    let reason = json!({ "enum": ["stop", "length", "tool_calls", null] });
+    let reason = json!({ "enum": ["stop", "length", "tool_calls", "function_call", null] });
     let piece = json!({
         "type": "object",
         "required": ["index", "delta", "finish_reason"],

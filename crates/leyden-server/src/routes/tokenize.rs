@@ -1,11 +1,16 @@
 //! `/tokenize`: the tokens of a text or a conversation.
 
-use crate::app::{App, Call, document};
+use crate::app::{App, Call, Served, document};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::limits::Limits;
+use crate::messages;
+use crate::older;
 use crate::openapi::{messages_schema, operation};
 use crate::prompt;
+use crate::rendering;
+use crate::tools;
 use hyper::{Response, StatusCode};
 use leyden_text::Special;
 use serde_json::{Value, json};
@@ -15,20 +20,16 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     prompt::aside(move || {
         let mut body = Fields::of_body(call.json(&app.limits)?)?;
         let model = app.model(body.text("model", app.limits.name_chars)?.as_deref())?;
-        let text = body.text("prompt", app.limits.body_bytes)?;
         let special = body.flag("add_special_tokens")?.unwrap_or(true);
+        let texts = body.flag("return_token_strs")?.unwrap_or(false);
+        let text = body.text("prompt", app.limits.body_bytes)?;
         let messages = body.list("messages", 1, app.limits.messages)?;
-        body.finish()?;
         let tokens = match (text, messages) {
-            (Some(text), None) if special => prompt::of_whole_text(model, "prompt", &text)?,
-            (Some(text), None) => model
-                .tokenizer
-                .encode(&text, Special::AsText)
-                .map_err(|e| ApiError::field("prompt", e.to_string()))?,
-            (None, Some(messages)) => {
-                let messages = prompt::messages(messages, &app.limits)?;
-                prompt::of_messages(model, &messages, &prompt::Chat::default())?.1
+            (Some(text), None) => {
+                body.finish()?;
+                of_text(model, &text, special)?
             }
+            (None, Some(messages)) => of_messages(model, body, messages, &app.limits)?,
             (None, None) => {
                 return Err(ApiError::field("prompt", "one of `prompt` and `messages` is needed"));
             }
@@ -36,10 +37,40 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
                 return Err(ApiError::conflict("messages", "`prompt` and `messages` exclude each other"));
             }
         };
-        let shown = json!({ "tokens": tokens, "count": tokens.len(), "max_model_len": model.context });
+        let mut shown =
+            json!({ "count": tokens.len(), "max_model_len": model.context, "tokens": tokens, "token_strs": null });
+        if texts {
+            let text = |id: &u32| String::from_utf8_lossy(model.tokenizer.token_bytes(*id).unwrap_or_default());
+            shown["token_strs"] = tokens.iter().map(|id| text(id).into_owned()).collect();
+        }
         Ok(document(StatusCode::OK, &shown))
     })
     .await
+}
+
+fn of_text(model: &Served, text: &str, special: bool) -> Result<Vec<u32>, ApiError> {
+    if special {
+        return prompt::of_whole_text(model, "prompt", text);
+    }
+    let tokens = model.tokenizer.encode(text, Special::AsText);
+    tokens.map_err(|e| ApiError::field("prompt", e.to_string()))
+}
+
+/// The tokens of a chat's prompt, read as a chat is.
+fn of_messages(
+    model: &Served,
+    mut body: Fields,
+    messages: Vec<Value>,
+    limits: &Limits,
+) -> Result<Vec<u32>, ApiError> {
+    let messages = messages::read(messages, limits)?;
+    let older = older::rewrite(&mut body)?;
+    let tools = tools::read(&mut body, model, limits);
+    let tools = tools.map_err(|error| if older { older::renamed(error) } else { error })?;
+    let mut rendering = rendering::read(&mut body, limits)?;
+    rendering.tools = tools.map(|tools| tools.list);
+    body.finish()?;
+    Ok(prompt::of_messages(model, &messages, &rendering)?.1)
 }
 
 pub(super) fn describe(app: &App) -> Value {
@@ -48,23 +79,31 @@ pub(super) fn describe(app: &App) -> Value {
         "default": true,
         "description": "Whether names of special tokens become these, and the text begins and ends as the model expects"
     });
-    let of = |name: &str, schema: Value| {
+    let of = |name: &str, schema: Value, more: &[Value]| {
+        let mut properties = json!({
+            "model": app.model_schema(), name: schema, "add_special_tokens": special,
+            "return_token_strs": { "type": "boolean", "default": false }
+        });
+        for more in more {
+            if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
+                all.extend(more.clone());
+            }
+        }
         json!({
-            "type": "object",
-            "additionalProperties": false,
-            "required": [name],
-            "properties": { "model": app.model_schema(), name: schema, "add_special_tokens": special }
+            "type": "object", "additionalProperties": false, "required": [name], "properties": properties
         })
     };
-    let text = of("prompt", json!({ "type": "string" }));
-    let body = json!({ "anyOf": [text, of("messages", messages_schema(&app.limits))] });
+    let text = of("prompt", json!({ "type": "string" }), &[]);
+    let chat = [rendering::schema(&app.limits), tools::schema(&app.limits)];
+    let body = json!({ "anyOf": [text, of("messages", messages_schema(&app.limits), &chat)] });
     let schema = json!({
         "type": "object",
-        "required": ["tokens", "count", "max_model_len"],
+        "required": ["count", "max_model_len", "tokens"],
         "properties": {
-            "tokens": { "type": "array", "items": { "type": "integer" } },
             "count": { "type": "integer" },
-            "max_model_len": { "type": "integer" }
+            "max_model_len": { "type": "integer" },
+            "tokens": { "type": "array", "items": { "type": "integer" } },
+            "token_strs": { "type": ["array", "null"], "items": { "type": "string" } }
         }
     });
     operation("tokenize", "The tokens of a text or a conversation", Some(&body), &schema)

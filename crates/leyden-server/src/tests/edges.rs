@@ -101,7 +101,6 @@ fn shared(least_tokens: i64) -> Vec<Case> {
         ("metadata", vec![json!({"a": "b"})], vec![]),
         ("stream_options", vec![], vec![json!({}), json!(1), json!({"include_usage": true})]),
         ("unknown", vec![Value::Null], vec![json!(1), json!("x"), json!({})]),
-        ("functions", vec![], vec![json!([])]),
         ("grammar", vec![json!("root ::= \"x\"")], vec![json!(1), json!("root ::= ("), json!({}), json!([])]),
     ]
 }
@@ -178,7 +177,13 @@ fn every_field_is_checked_at_its_edges() {
             ("logprobs", vec![json!(true), json!(false)], vec![json!(1)]),
             ("top_logprobs", vec![], vec![json!(5)]),
             ("modalities", vec![json!(["text"])], vec![json!(["audio"]), json!([]), json!("text")]),
-            ("chat_template_kwargs", vec![json!({"enable_thinking": false})], vec![json!({"messages": []}), json!([]), json!({"thinking": 1})]),
+            ("chat_template_kwargs", vec![json!({"enable_thinking": false}), json!({"preserve_thinking": true, "any": {"other": [1]}})], vec![json!({"messages": []}), json!({"bos_token": "x"}), json!([]), json!({"thinking": 1})]),
+            ("documents", vec![json!([]), json!([{"text": "x"}])], vec![json!({}), json!(["x"])]),
+            ("add_generation_prompt", vec![json!(true), json!(false)], vec![json!(1)]),
+            ("continue_final_message", vec![json!(true), json!(false)], vec![json!("x")]),
+            ("prediction", vec![json!({"type": "content", "content": "x"})], vec![json!("x"), json!({}), json!({"type": "text", "content": "x"})]),
+            ("functions", vec![json!([])], vec![json!({}), json!([1]), json!([{ "name": "f" }])]),
+            ("function_call", vec![json!("none"), json!("auto")], vec![json!(1), json!("f"), json!({ "name": "f" })]),
             ("reasoning_effort", vec![json!("low")], vec![json!(1), text(513)]),
             ("messages", vec![
                 messages(user.clone()),
@@ -188,8 +193,17 @@ fn every_field_is_checked_at_its_edges() {
                         { "id": "a", "type": "function", "function": { "name": "f", "arguments": "{\"x\":1}" } }] },
                     { "role": "tool", "tool_call_id": "a", "content": "5" },
                 ]),
+                json!([
+                    { "role": "assistant", "function_call": { "name": "f", "arguments": "" } },
+                    { "role": "function", "name": "f", "content": "5" },
+                    { "role": "assistant", "content": null, "tool_calls": [], "reasoning": "x", "parsed": {} },
+                    { "role": "assistant", "refusal": "No." }, { "role": "assistant" },
+                ]),
                 json!(vec![json!({ "role": "user", "content": "" }); 256]),
             ], vec![
+                messages(json!({ "role": "function", "content": "x" })), messages(json!({ "role": "user", "content": "x", "refusal": "x" })),
+                messages(json!({ "role": "user", "content": "x", "function_call": { "name": "f" } })),
+                messages(json!({ "role": "assistant", "function_call": { "name": "f", "arguments": "{," } })),
                 Value::Null, json!([]), json!("x"), json!([1]), messages(json!({})), messages(json!({ "role": "user" })),
                 messages(json!({ "role": "robot", "content": "x" })), messages(json!({ "role": 1, "content": "x" })),
                 messages(json!({ "role": "user", "content": 1 })), messages(json!({ "role": "user", "content": null })),
@@ -229,6 +243,8 @@ fn every_field_is_checked_at_its_edges() {
             ("prompt", vec![json!("x"), json!("")], vec![json!(1), json!(["x"])]),
             ("messages", vec![], vec![json!([user])]),
             ("add_special_tokens", vec![json!(false)], vec![json!("x")]),
+            ("return_token_strs", vec![json!(true)], vec![json!("x")]),
+            ("tools", vec![], vec![json!([])]),
             ("unknown", vec![], vec![json!(1)]),
         ];
         done += check(&app, "/tokenize", json!({ "prompt": "x" }), cases).await;

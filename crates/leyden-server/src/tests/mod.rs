@@ -8,6 +8,7 @@ mod edges;
 mod endings;
 mod keys;
 mod operations;
+mod prompts;
 mod replicas;
 mod shapes;
 mod streams;
@@ -76,6 +77,7 @@ fn model(worker: WorkerOptions) -> Model {
         cpus: vec![cpu],
         tokenizer,
         template: None,
+        special_in_content: false,
         sampling: SamplingParams::default(),
         sequence_breakers: vec!["\n".to_owned()],
         pooling: Pooling::default(),

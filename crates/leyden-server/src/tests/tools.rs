@@ -17,7 +17,7 @@ pub(super) const THINKS: &str = "{% if tools %}tools: {{ tools | tojson }}\n{% e
     <|im_end|>\n{% endfor %}\
     {% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking %}<think>\n{% endif %}{% endif %}";
 
-fn app() -> Arc<App> {
+pub(super) fn app() -> Arc<App> {
     app_of(THINKS)
 }
 
@@ -29,7 +29,7 @@ pub(super) fn app_of(template: &str) -> Arc<App> {
     App::start(vec![model], ServerOptions::default(), log).unwrap()
 }
 
-fn tools() -> Value {
+pub(super) fn tools() -> Value {
     let tool = |name: &str, parameter: Value| {
         let parameters = json!({
             "type": "object", "properties": { "of": parameter }, "required": ["of"], "additionalProperties": false

@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::calls::{CallBody, CallSyntax};
 use super::{OutputEvent, OutputFormat};
-use crate::template::{ChatTemplate, RenderOptions};
+use crate::template::{ChatTemplate, RenderOptions, Rendered};
 
 const USER: &str = "zquser";
 const CONTENT: &str = "zqcontent";
@@ -79,7 +79,7 @@ fn tools() -> Json {
 
 fn render(template: &ChatTemplate, messages: &Json) -> Option<String> {
     let options = RenderOptions { tools: Some(tools()), extra: Map::new(), ..RenderOptions::default() };
-    template.render_json(messages, &options).ok()
+    template.render_json(messages, &options).ok().map(Rendered::into_text)
 }
 
 /// What the assistant's turn consists of, from its beginning, and what ends every turn.

@@ -176,7 +176,7 @@ mod tests {
     struct Bytes(Vec<u8>);
 
     impl Tokenizer for Bytes {
-        fn encode(&self, text: &str, _: Special) -> Result<Vec<u32>, Error> {
+        fn encode(&self, text: &str, _: Special<'_>) -> Result<Vec<u32>, Error> {
             Ok(text.bytes().map(u32::from).collect())
         }
         fn token_bytes(&self, id: u32) -> Option<&[u8]> {

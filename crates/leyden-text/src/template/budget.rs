@@ -18,6 +18,18 @@ pub(super) enum Failure {
     Limit(&'static str),
 }
 
+impl Failure {
+    /// The same, which says what it is about if it does not yet.
+    pub(super) fn about(self, what: Option<String>) -> Failure {
+        match (self, what) {
+            (Failure::Error(message), Some(what)) if !message.starts_with('`') => {
+                Failure::Error(format!("`{what}`: {message}"))
+            }
+            (failure, _) => failure,
+        }
+    }
+}
+
 pub(super) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// A failure with a message.

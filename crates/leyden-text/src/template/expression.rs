@@ -7,6 +7,7 @@ use super::budget::{Result, fail};
 use super::functions::Arguments;
 use super::interpreter::Interpreter;
 use super::methods;
+use super::mixed::{Mixed, Part};
 use super::operators::too_large;
 use super::print::Writer;
 use super::value::{Loop, Number, Value};
@@ -19,7 +20,7 @@ impl<'t> Interpreter<'t> {
             Expr::Bool(b) => Ok(Value::Bool(*b)),
             Expr::Int(i) => Ok(Value::Int(*i)),
             Expr::Float(f) => Ok(Value::Float(*f)),
-            Expr::Str(text) => self.maker.str(text.clone()),
+            Expr::Str(text) => self.maker.own(text),
             Expr::Name(id) => self.variable(*id),
             Expr::List(items) => {
                 let items = self.eval_all(items)?;
@@ -61,13 +62,22 @@ impl<'t> Interpreter<'t> {
             }
             Expr::Concat(items) => {
                 let values = self.eval_all(items)?;
-                self.join(&values, "")
+                self.join(&values, Part::own(""))
             }
             Expr::Arithmetic(first, rest) => {
                 let mut left = self.eval(first)?;
-                for (operator, right) in rest {
-                    let right = self.eval(right)?;
-                    left = self.arithmetic(*operator, &left, &right)?;
+                let mut name = self.name_of(first);
+                for (operator, expr) in rest {
+                    let right = self.eval(expr)?;
+                    left = self.arithmetic(*operator, &left, &right).map_err(|failure| {
+                        let operands = [(name.take(), &left), (self.name_of(expr), &right)];
+                        failure.about(
+                            operands
+                                .into_iter()
+                                .find_map(|(name, value)| name.filter(|_| value.as_str().is_none())),
+                        )
+                    })?;
+                    name = None;
                 }
                 Ok(left)
             }
@@ -84,12 +94,48 @@ impl<'t> Interpreter<'t> {
             }
             Expr::Postfix(operand, postfixes) => {
                 let mut value = self.eval(operand)?;
-                for postfix in postfixes {
-                    value = self.postfix(&value, postfix)?;
+                for (i, postfix) in postfixes.iter().enumerate() {
+                    value = self
+                        .postfix(&value, postfix)
+                        .map_err(|failure| failure.about(Some(self.path_of(operand, &postfixes[..=i]))))?;
                 }
                 Ok(value)
             }
         }
+    }
+
+    /// How errors name an expression; `None` if it is not a variable or a part of one.
+    fn name_of(&self, expr: &Expr) -> Option<String> {
+        match expr {
+            Expr::Name(_) => Some(self.path_of(expr, &[])),
+            Expr::Postfix(operand, postfixes) => Some(self.path_of(operand, postfixes)),
+            _ => None,
+        }
+    }
+
+    /// How errors name a part of a value, or what is done with it. What is long is cut.
+    fn path_of(&self, operand: &Expr, postfixes: &[Postfix]) -> String {
+        const MOST: usize = 80;
+        let mut path = match operand {
+            Expr::Name(id) => self.name(*id).to_owned(),
+            _ => "…".to_owned(),
+        };
+        for postfix in postfixes {
+            match postfix {
+                Postfix::Attribute(name) => path.extend([".", name]),
+                Postfix::Item(Expr::Str(name)) => path.extend(["['", name, "']"]),
+                Postfix::Item(_) | Postfix::Slice(_) => path += "[…]",
+                Postfix::Call(_) => path += "(…)",
+                Postfix::Filter(name, ..) => path.extend([" | ", name]),
+                Postfix::Test { name, .. } => path.extend([" is ", name]),
+            }
+            if path.len() > MOST {
+                path.truncate(path.floor_char_boundary(MOST));
+                path.push('…');
+                break;
+            }
+        }
+        path
     }
 
     fn eval_all(&mut self, exprs: &'t [Expr]) -> Result<Vec<Value>> {
@@ -118,23 +164,22 @@ impl<'t> Interpreter<'t> {
     }
 
     /// The values as text with `separator` between them.
-    pub(super) fn join(&self, values: &[Value], separator: &str) -> Result<Value> {
+    pub(super) fn join(&self, values: &[Value], separator: Part<'_>) -> Result<Value> {
         let mut writer = Writer::new(self.budget());
         for (i, value) in values.iter().enumerate() {
             if i > 0 {
-                writer.push(separator)?;
+                writer.push_part(separator)?;
             }
             writer.str(value)?;
         }
-        let text = writer.text;
-        self.maker.str(text)
+        self.maker.text(writer.text)
     }
 
     /// A value as text: itself if it is one.
     pub(super) fn to_text(&self, value: &Value) -> Result<Value> {
         match value {
             Value::Str(_) => Ok(value.clone()),
-            other => self.join(std::slice::from_ref(other), ""),
+            other => self.join(std::slice::from_ref(other), Part::own("")),
         }
     }
 
@@ -244,8 +289,9 @@ impl<'t> Interpreter<'t> {
                 Some(i) => {
                     self.budget().scan(text.as_str().len())?;
                     let at = position(i, text.as_str().chars().count());
-                    let c = at.and_then(|at| text.as_str().chars().nth(at));
-                    c.map(|c| self.maker.str(c.to_string())).transpose()?
+                    let found = at.and_then(|at| text.as_str().char_indices().nth(at));
+                    let one = |(at, c): (usize, char)| text.part().range(at..at + c.len_utf8());
+                    found.map(|found| self.maker.part(one(found))).transpose()?
                 }
                 None => None,
             },
@@ -282,13 +328,14 @@ impl<'t> Interpreter<'t> {
                 let byte = |place: i64| text.as_str().char_indices().nth(place as usize).map(|(at, _)| at);
                 let end = byte(stop).unwrap_or(text.as_str().len());
                 let start = byte(start).unwrap_or(end).min(end);
-                self.maker.str(&text.as_str()[start..end])
+                self.maker.part(text.part().range(start..end))
             }
             Value::Str(text) => {
                 self.budget().can_make(text.as_str().len().saturating_mul(size_of::<usize>() + 4))?;
                 let chars: Vec<char> = text.as_str().chars().collect();
                 let places = slice_places(chars.len(), start, stop, step);
-                self.maker.str(places.into_iter().map(|i| chars[i]).collect::<String>())
+                let taken = places.into_iter().map(|i| chars[i]).collect();
+                self.maker.text(Mixed::made_of(taken, text.part()))
             }
             _ => Ok(Value::undefined("a slice")),
         }

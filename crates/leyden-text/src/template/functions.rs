@@ -3,6 +3,7 @@
 use super::budget::{Result, fail};
 use super::clock;
 use super::interpreter::Interpreter;
+use super::mixed::Mixed;
 use super::value::{Range, Value};
 
 /// A function by its name.
@@ -135,7 +136,7 @@ fn entries<'t>(
         _ => return fail(format!("{what} takes one argument without a name")),
     };
     for (name, value) in arguments.named {
-        let name = interpreter.maker.str(name)?;
+        let name = interpreter.maker.own(name)?;
         interpreter.maker.insert(&mut entries, name, value)?;
     }
     Ok(entries)
@@ -165,11 +166,11 @@ fn raise_exception<'t>(interpreter: &mut Interpreter<'t>, arguments: Arguments<'
 }
 
 fn strftime_now<'t>(interpreter: &mut Interpreter<'t>, arguments: Arguments<'t>) -> Result<Value> {
-    let [format] = arguments.exactly("strftime_now", ["format"])?;
-    let format = text(&format, "the format of strftime_now")?;
+    let [value] = arguments.exactly("strftime_now", ["format"])?;
+    let format = text(&value, "the format of strftime_now")?;
     interpreter.budget().can_make(format.len().saturating_mul(10))?;
     match clock::strftime(interpreter.now, format) {
-        Ok(text) => interpreter.maker.str(text),
+        Ok(text) => interpreter.maker.text(Mixed::made_of(text, value.as_part())),
         Err(directive) => fail(format!("strftime_now does not know %{directive}")),
     }
 }

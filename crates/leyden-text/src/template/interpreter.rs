@@ -1,12 +1,14 @@
 //! Statements: output, control flow, variables and macros.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::SystemTime;
 
 use super::ast::{Body, Expr, For, Macro, NameId, Postfix, Statement, StatementKind, Target, Template};
 use super::budget::{Budget, Failure, Result, fail};
 use super::functions::{self, Arguments};
+use super::mixed::{Mixed, Part};
 use super::print::Writer;
 use super::scope::Frame;
 use super::value::{List, Loop, Maker, Value};
@@ -49,26 +51,34 @@ pub(super) struct Interpreter<'t> {
 
 /// Text that is being printed, entered in the account.
 struct Output {
-    text: String,
+    text: Mixed,
     budget: Rc<Budget>,
 }
 
 impl Output {
-    fn push(&mut self, text: &str) -> Result<()> {
-        self.budget.make(text.len())?;
-        self.text.push_str(text);
+    fn push(&mut self, part: Part<'_>) -> Result<()> {
+        for (run, is_content) in part.runs() {
+            self.budget.make(run.len())?;
+            let ranges = self.text.content.len();
+            self.text.push_as(run, is_content);
+            self.budget.make((self.text.content.len() - ranges) * size_of::<Range<usize>>())?;
+        }
         Ok(())
     }
 
-    fn take(&mut self) -> String {
-        self.budget.free(self.text.len());
+    fn size(&self) -> usize {
+        self.text.text.len() + size_of_val(self.text.content.as_slice())
+    }
+
+    fn take(&mut self) -> Mixed {
+        self.budget.free(self.size());
         std::mem::take(&mut self.text)
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        self.budget.free(self.text.len());
+        self.budget.free(self.size());
     }
 }
 
@@ -86,7 +96,7 @@ impl<'t> Interpreter<'t> {
             namespaces: Vec::new(),
             macros: Vec::new(),
             loop_name,
-            output: Output { text: String::new(), budget: Rc::clone(&maker.0) },
+            output: Output { text: Mixed::default(), budget: Rc::clone(&maker.0) },
             line: 1,
             now,
         }
@@ -104,7 +114,7 @@ impl<'t> Interpreter<'t> {
     }
 
     /// Runs the template and returns what it printed.
-    pub(super) fn run(&mut self) -> Result<String> {
+    pub(super) fn run(&mut self) -> Result<Mixed> {
         self.body(&self.template.body)?;
         Ok(self.output.take())
     }
@@ -132,19 +142,19 @@ impl<'t> Interpreter<'t> {
 
     /// What a body prints, as a string. The way out of its `break` is lost with its output.
     fn captured(&mut self, body: &'t Body) -> Result<Value> {
-        let inner = Output { text: String::new(), budget: Rc::clone(&self.maker.0) };
+        let inner = Output { text: Mixed::default(), budget: Rc::clone(&self.maker.0) };
         let outer = std::mem::replace(&mut self.output, inner);
         self.scoped_body(body)?;
         let mut inner = std::mem::replace(&mut self.output, outer);
         let text = inner.take();
-        self.maker.str(text)
+        self.maker.text(text)
     }
 
     fn statement(&mut self, statement: &'t Statement) -> Result<Flow> {
         self.budget().steps(1)?;
         self.line = statement.line;
         match &statement.kind {
-            StatementKind::Text(text) => self.output.push(text)?,
+            StatementKind::Text(text) => self.output.push(Part::own(text))?,
             StatementKind::Print(expr) => {
                 let value = self.eval(expr)?;
                 self.print(&value)?;
@@ -203,12 +213,12 @@ impl<'t> Interpreter<'t> {
 
     fn print(&mut self, value: &Value) -> Result<()> {
         if let Value::Str(text) = value {
-            return self.output.push(text.as_str());
+            return self.output.push(text.part());
         }
         let budget = Rc::clone(&self.maker.0);
         let mut writer = Writer::new(&budget);
         writer.str(value)?;
-        self.output.push(&writer.text)
+        self.output.push(Part::new(&writer.text.text, &writer.text.content))
     }
 
     fn for_loop(&mut self, block: &'t For) -> Result<()> {
@@ -255,8 +265,8 @@ impl<'t> Interpreter<'t> {
             Value::Dict(dict) => dict.entries().iter().map(|(key, _)| key.clone()).collect(),
             Value::Range(range) => range.iter().map(Value::Int).collect(),
             Value::Str(text) => {
-                let one = |c: char| self.maker.str(c.to_string());
-                text.as_str().chars().map(one).collect::<Result<_>>()?
+                let one = |(at, c): (usize, char)| self.maker.part(text.part().range(at..at + c.len_utf8()));
+                text.as_str().char_indices().map(one).collect::<Result<_>>()?
             }
             other => return fail(format!("a {} cannot be looped over", other.type_name())),
         };
@@ -311,6 +321,11 @@ impl<'t> Interpreter<'t> {
         self.first_visible = first_visible;
         self.line = line;
         Ok(result)
+    }
+
+    /// The name of a variable.
+    pub(super) fn name(&self, id: NameId) -> &str {
+        self.template.names.get(id as usize).map_or("", |name| name)
     }
 
     /// The value of a variable.

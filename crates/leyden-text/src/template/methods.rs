@@ -1,8 +1,11 @@
 //! The methods of strings, dictionaries, lists and loops.
 
+use std::ops::Range;
+
 use super::budget::{Result, fail};
 use super::functions::{Arguments, integer, text};
 use super::interpreter::Interpreter;
+use super::mixed::{Mixed, Part};
 use super::strings::{self, Ends};
 use super::value::{Dict, Value};
 
@@ -123,7 +126,7 @@ fn strip<'t>(
     let stripped = strings::strip(all, chars, ends);
     // Each stripped character may have been compared with all of `chars`.
     interpreter.budget().scan((all.len() - stripped.len()).saturating_mul(chars.map_or(1, str::len)))?;
-    interpreter.maker.str(stripped)
+    interpreter.maker.part(value.as_part().of(stripped))
 }
 
 fn split<'t>(
@@ -148,7 +151,7 @@ fn split<'t>(
     };
     interpreter.can_make_items(parts)?;
     let parts = split(all, separator, usize::try_from(most).unwrap_or(usize::MAX));
-    interpreter.strings(parts)
+    interpreter.parts(value.as_part(), parts)
 }
 
 fn split_lines<'t>(
@@ -159,7 +162,8 @@ fn split_lines<'t>(
     let [keep] = arguments.bind("splitlines", ["keepends"])?;
     let all = receiver(interpreter, value)?;
     interpreter.can_make_items(1 + all.chars().filter(|&c| strings::is_line_end(c)).count())?;
-    interpreter.strings(strings::lines(all, keep.is_some_and(|keep| keep.is_true())))
+    let lines = strings::lines(all, keep.is_some_and(|keep| keep.is_true()));
+    interpreter.parts(value.as_part(), lines)
 }
 
 fn partition<'t>(
@@ -174,13 +178,15 @@ fn partition<'t>(
         return fail("a separator cannot be empty");
     }
     let all = receiver(interpreter, value)?;
-    let parts = if from_right { all.rsplit_once(separator) } else { all.split_once(separator) };
-    let parts = match parts {
-        Some((before, after)) => [before, separator, after],
-        None if from_right => ["", "", all],
-        None => [all, "", ""],
+    let at = if from_right { all.rfind(separator) } else { all.find(separator) };
+    let (at, end) = match at {
+        Some(at) => (at, at + separator.len()),
+        None if from_right => (0, 0),
+        None => (all.len(), all.len()),
     };
-    let parts = parts.map(|part| interpreter.maker.str(part));
+    // The separator is that of the text, so that the parts make it up again.
+    let parts =
+        [0..at, at..end, end..all.len()].map(|range| interpreter.maker.part(value.as_part().range(range)));
     interpreter.maker.tuple(parts.into_iter().collect::<Result<_>>()?)
 }
 
@@ -216,7 +222,7 @@ fn remove<'t>(
     let [affix] = arguments.exactly("removeprefix or removesuffix", ["affix"])?;
     let all = receiver(interpreter, value)?;
     match strip(all, text(&affix, "an affix")?) {
-        Some(rest) => interpreter.maker.str(rest),
+        Some(rest) => interpreter.maker.part(value.as_part().of(rest)),
         None => Ok(value.clone()),
     }
 }
@@ -231,30 +237,39 @@ fn map<'t>(
     let all = receiver(interpreter, value)?;
     // A character can become three.
     interpreter.budget().can_make(all.len().saturating_mul(3))?;
-    interpreter.maker.str(change(all))
+    interpreter.maker.text(Mixed::made_of(change(all), value.as_part()))
 }
 
 fn replace<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
     let [old, new, count] = arguments.bind("replace", ["old", "new", "count"])?;
     let (Some(old), Some(new)) = (old, new) else { return fail("replace needs old and new") };
     let count = count.map_or(Ok(-1), |count| integer(&count, "count"))?;
-    interpreter.replace(value, text(&old, "what is replaced")?, text(&new, "the replacement")?, count)
+    text(&new, "the replacement")?;
+    interpreter.replace(value, text(&old, "what is replaced")?, new.as_part(), count)
 }
 
 impl Interpreter<'_> {
     /// The text with the first `count` occurrences of `old` replaced, all of them if it is negative.
-    pub(super) fn replace(&self, value: &Value, old: &str, new: &str, count: i64) -> Result<Value> {
+    pub(super) fn replace(&self, value: &Value, old: &str, new: Part<'_>, count: i64) -> Result<Value> {
         let all = receiver(self, value)?;
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let found = all.matches(old).count().min(count);
-        let len = found.checked_mul(new.len()).and_then(|added| added.checked_add(all.len()));
-        self.budget().can_make(len.unwrap_or(usize::MAX))?;
-        self.maker.str(all.replacen(old, new, count))
+        let ranges = new.runs().count().saturating_add(1).saturating_mul(size_of::<Range<usize>>());
+        let added = found.checked_mul(new.as_str().len().saturating_add(ranges));
+        self.budget().can_make(added.and_then(|added| added.checked_add(all.len())).unwrap_or(usize::MAX))?;
+        let (mut replaced, mut from) = (Mixed::default(), 0);
+        for (at, _) in all.match_indices(old).take(count) {
+            replaced.push(value.as_part().range(from..at));
+            replaced.push(new);
+            from = at + old.len();
+        }
+        replaced.push(value.as_part().range(from..all.len()));
+        self.maker.text(replaced)
     }
 
-    /// A list of texts.
-    fn strings(&self, parts: Vec<&str>) -> Result<Value> {
-        self.maker.list(parts.into_iter().map(|part| self.maker.str(part)).collect::<Result<_>>()?)
+    /// A list of parts of a text.
+    fn parts(&self, whole: Part<'_>, parts: Vec<&str>) -> Result<Value> {
+        self.maker.list(parts.into_iter().map(|part| self.maker.part(whole.of(part))).collect::<Result<_>>()?)
     }
 }
 
@@ -264,7 +279,7 @@ fn join<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Argumen
     if let Some(other) = items.items().iter().find(|item| item.as_str().is_none()) {
         return fail(format!("only a str can be joined, not a {}", other.type_name()));
     }
-    interpreter.join(items.items(), value.as_str().unwrap_or_default())
+    interpreter.join(items.items(), value.as_part())
 }
 
 /// The place of a text in another one, in characters, or -1.
@@ -333,7 +348,11 @@ fn zero_fill<'t>(
     interpreter.budget().can_make(width.saturating_add(all.len()))?;
     let zeros = "0".repeat(width.saturating_sub(all.chars().count()));
     let digits = all.strip_prefix(['+', '-']).unwrap_or(all);
-    interpreter.maker.str([&all[..all.len() - digits.len()], &zeros, digits].concat())
+    let mut filled = Mixed::default();
+    filled.push(value.as_part().range(0..all.len() - digits.len()));
+    filled.push_own(&zeros);
+    filled.push(value.as_part().of(digits));
+    interpreter.maker.text(filled)
 }
 
 fn justify<'t>(
@@ -344,6 +363,7 @@ fn justify<'t>(
 ) -> Result<Value> {
     let [width, fill] = arguments.bind("ljust or rjust", ["width", "fillchar"])?;
     let width = width.map_or_else(|| fail("a width is needed"), |width| integer(&width, "a width"))?;
+    let filling = fill.as_ref().map_or(Part::own(" "), Value::as_part);
     let fill = fill.as_ref().map_or(Ok(" "), |fill| text(fill, "what is filled with"))?;
     if fill.chars().count() != 1 {
         return fail("what is filled with must be one character");
@@ -351,8 +371,13 @@ fn justify<'t>(
     let all = receiver(interpreter, value)?;
     let missing = usize::try_from(width).unwrap_or(0).saturating_sub(all.chars().count());
     interpreter.budget().can_make(missing.saturating_mul(4).saturating_add(all.len()))?;
-    let fill = fill.repeat(missing);
-    interpreter.maker.str(if right { fill + all } else { all.to_string() + &fill })
+    let fill = Mixed::made_of(fill.repeat(missing), filling);
+    let parts = [value.as_part(), Part::new(&fill.text, &fill.content)];
+    let mut justified = Mixed::default();
+    for part in if right { [parts[1], parts[0]] } else { parts } {
+        justified.push(part);
+    }
+    interpreter.maker.text(justified)
 }
 
 fn dict(value: &Value) -> Result<&Dict> {

@@ -15,18 +15,22 @@
 mod ast;
 mod budget;
 mod clock;
+mod continuation;
 mod expression;
 mod expression_parser;
 mod filters;
 mod functions;
 mod hf;
 mod interpreter;
+mod json_text;
 mod lexer;
 mod methods;
+mod mixed;
 mod operators;
 mod parser;
 mod predicates;
 mod print;
+mod rendered;
 mod scope;
 mod strings;
 mod value;
@@ -41,6 +45,9 @@ use serde_json::{Map, Value as Json};
 use self::ast::Template;
 use self::budget::{Budget, Failure};
 use self::interpreter::Interpreter;
+pub use self::json_text::{JsonTextError, check_json_text};
+use self::mixed::Mixed;
+pub use self::rendered::Rendered;
 use self::value::{Maker, Value};
 use crate::error::{Error, ErrorKind};
 use crate::tokenizer::Tokenizer;
@@ -86,6 +93,11 @@ pub struct RenderOptions {
     pub extra: Map<String, Json>,
     /// The time that the template is told, in UTC; the present if `None`.
     pub now: Option<SystemTime>,
+    /// Whether arguments of calls that are texts with JSON become what they say, as most templates want them.
+    pub read_arguments: bool,
+    /// Whether the prompt ends with the last message's text, for the model to go on with. Excludes
+    /// [`add_generation_prompt`](Self::add_generation_prompt).
+    pub continue_final_message: bool,
 }
 
 /// The chat template of a model.
@@ -98,7 +110,8 @@ pub struct RenderOptions {
 /// let template = ChatTemplate::new(source, "<s>", "</s>", "model.gguf")?;
 /// let options = RenderOptions { add_generation_prompt: true, ..Default::default() };
 /// let prompt = template.render(&[Message::new("user", " Hello ")], &options)?;
-/// assert_eq!(prompt, "<|user|>Hello</s><|assistant|>");
+/// assert_eq!(prompt.text(), "<|user|>Hello</s><|assistant|>");
+/// assert_eq!(prompt.content(), [8..13]);
 /// # Ok::<(), leyden_text::Error>(())
 /// ```
 #[derive(Debug)]
@@ -152,7 +165,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// The template refuses the messages, fails on them, or needs too much time, memory or depth.
-    pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<String, Error> {
+    pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<Rendered, Error> {
         let messages = messages.iter().map(|message| {
             let mut map = message.extra.clone();
             map.insert("role".into(), Json::from(message.role.as_str()));
@@ -166,11 +179,22 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// As for [`render`](Self::render).
-    pub fn render_json(&self, messages: &Json, options: &RenderOptions) -> Result<String, Error> {
-        on_known_stack(&self.file, || self.render_here(messages, options))
+    pub fn render_json(&self, messages: &Json, options: &RenderOptions) -> Result<Rendered, Error> {
+        if !options.continue_final_message {
+            return on_known_stack(&self.file, || self.render_here(messages, options));
+        }
+        let nothing = |what| Error::new(&self.file, KEY, ErrorKind::NothingToContinue(what));
+        if options.add_generation_prompt {
+            return Err(nothing("the prompt cannot also end with the beginning of another message"));
+        }
+        let messages =
+            continuation::marked(messages).ok_or_else(|| nothing("the final message has no text"))?;
+        let rendered = on_known_stack(&self.file, || self.render_here(&messages, options))?;
+        continuation::cut(rendered)
+            .ok_or_else(|| nothing("the chat template does not write the end of the final message"))
     }
 
-    fn render_here(&self, messages: &Json, options: &RenderOptions) -> Result<String, Error> {
+    fn render_here(&self, messages: &Json, options: &RenderOptions) -> Result<Rendered, Error> {
         let maker = Maker(Rc::new(Budget::new()));
         let now = options.now.unwrap_or_else(SystemTime::now);
         let mut interpreter = Interpreter::new(&self.template, &maker, now);
@@ -178,7 +202,7 @@ impl ChatTemplate {
             maker.0.fix();
             interpreter.run()
         });
-        rendered.map_err(|failure| {
+        rendered.map(Rendered::from).map_err(|failure| {
             let line = interpreter.line;
             let kind = match failure {
                 Failure::Error(message) => ErrorKind::TemplateRender { line, message },
@@ -199,10 +223,10 @@ impl ChatTemplate {
         interpreter.define("documents", Value::None);
         interpreter
             .define("tools", options.tools.as_ref().map_or(Ok(Value::None), |tools| maker.json(tools))?);
-        interpreter.define("messages", maker.json(messages)?);
+        interpreter.define("messages", maker.messages(messages, options.read_arguments)?);
         interpreter.define("add_generation_prompt", Value::Bool(options.add_generation_prompt));
-        interpreter.define("bos_token", maker.str(self.bos.as_str())?);
-        interpreter.define("eos_token", maker.str(self.eos.as_str())?);
+        interpreter.define("bos_token", maker.own(&self.bos)?);
+        interpreter.define("eos_token", maker.own(&self.eos)?);
         for (name, value) in &options.extra {
             interpreter.define(name, maker.json(value)?);
         }
@@ -221,7 +245,13 @@ fn on_known_stack<T: Send>(file: &str, run: impl FnOnce() -> Result<T, Error> + 
 }
 
 /// The prompt for a model without a template: the contents of the messages, one to a line.
-pub fn join_messages(messages: &[Message]) -> String {
-    let contents: Vec<&str> = messages.iter().map(|message| message.content.as_str()).collect();
-    contents.join("\n")
+pub fn join_messages(messages: &[Message]) -> Rendered {
+    let mut joined = Mixed::default();
+    for (i, message) in messages.iter().enumerate() {
+        if i > 0 {
+            joined.push_own("\n");
+        }
+        joined.push_content(&message.content);
+    }
+    joined.into()
 }

@@ -1,12 +1,14 @@
 //! What operators do with values, after Python.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use super::ast::{Arithmetic, Comparison};
 use super::budget::{Failure, Result, fail};
 use super::filters;
 use super::interpreter::Interpreter;
-use super::value::{Number, Text, Value};
+use super::mixed::Mixed;
+use super::value::{Number, Value};
 
 impl Interpreter<'_> {
     pub(super) fn compare(&self, comparison: Comparison, left: &Value, right: &Value) -> Result<bool> {
@@ -56,13 +58,15 @@ impl Interpreter<'_> {
         match (operator, left, right) {
             (Arithmetic::Add, Value::Str(a), Value::Str(b)) => {
                 let safe = a.safe || b.safe;
-                let part = |text: &Text| match safe && !text.safe {
-                    true => filters::escaped(text.as_str()),
-                    false => text.as_str().to_string(),
-                };
-                self.budget().can_make(a.as_str().len() + b.as_str().len())?;
-                let text = if safe { part(a) + &part(b) } else { [a.as_str(), b.as_str()].concat() };
-                self.maker.text(text.into(), safe)
+                let mut text = Mixed::default();
+                for part in [a, b] {
+                    self.budget().can_make(text.text.len() + part.as_str().len())?;
+                    match safe && !part.safe {
+                        true => filters::escape_into(&mut text, part.part()),
+                        false => text.push(part.part()),
+                    }
+                }
+                self.maker.marked(text, safe)
             }
             (Arithmetic::Add, Value::List(a), Value::List(b)) => {
                 self.can_make_items(a.items().len() + b.items().len())?;
@@ -91,8 +95,11 @@ impl Interpreter<'_> {
         let total = |len: usize| len.checked_mul(times).ok_or(Failure::Limit("it needs too much memory"));
         match value {
             Value::Str(text) => {
-                self.budget().can_make(total(text.as_str().len())?)?;
-                self.maker.text(text.as_str().repeat(times).into(), text.safe)
+                let ranges = text.part().runs().count().saturating_mul(size_of::<Range<usize>>());
+                self.budget().can_make(total(text.as_str().len().saturating_add(ranges))?)?;
+                let mut repeated = Mixed::default();
+                (0..times).for_each(|_| repeated.push(text.part()));
+                self.maker.marked(repeated, text.safe)
             }
             Value::List(list) | Value::Tuple(list) => {
                 self.can_make_items(total(list.items().len())?)?;

@@ -20,7 +20,7 @@ static PREDICATES: &[Predicate] = &[
     Predicate { names: &["boolean"], holds: |_, value, args| no(args, matches!(value, Value::Bool(_))) },
     Predicate { names: &["true"], holds: |_, value, args| no(args, matches!(value, Value::Bool(true))) },
     Predicate { names: &["false"], holds: |_, value, args| no(args, matches!(value, Value::Bool(false))) },
-    Predicate { names: &["integer"], holds: |_, value, args| no(args, matches!(value, Value::Int(_))) },
+    Predicate { names: &["integer"], holds: |_, value, args| no(args, value.type_name() == "int") },
     Predicate { names: &["float"], holds: |_, value, args| no(args, matches!(value, Value::Float(_))) },
     Predicate { names: &["number"], holds: |_, value, args| no(args, value.as_number().is_some()) },
     Predicate { names: &["string"], holds: |_, value, args| no(args, value.as_str().is_some()) },

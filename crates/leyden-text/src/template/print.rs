@@ -1,27 +1,41 @@
 //! How values are written: as text (Python's `str`), as source (`repr`) and as JSON.
 
 use super::budget::{Budget, Result, fail};
+use super::mixed::{Mixed, Part};
 use super::value::Value;
 use crate::tokenizer::classes::{Class, class};
 
 /// Text that is being written, never longer than the account allows.
 pub(super) struct Writer<'b> {
-    pub(super) text: String,
+    pub(super) text: Mixed,
     pub(super) budget: &'b Budget,
 }
 
 impl<'b> Writer<'b> {
     pub(super) fn new(budget: &'b Budget) -> Self {
-        Writer { text: String::new(), budget }
+        Writer { text: Mixed::default(), budget }
     }
 
+    /// Writes what is not content.
     pub(super) fn push(&mut self, text: &str) -> Result<()> {
+        self.push_as(text, false)
+    }
+
+    /// Writes a part of a text.
+    pub(super) fn push_part(&mut self, part: Part<'_>) -> Result<()> {
+        part.runs().try_for_each(|(run, is_content)| self.push_as(run, is_content))
+    }
+
+    fn push_as(&mut self, text: &str, is_content: bool) -> Result<()> {
         self.budget.scan(text.len())?;
         // What is written is not entered yet, so its whole length counts, but it is looked at once.
-        if self.text.len() + text.len() > self.text.capacity() {
-            self.budget.can_make(self.text.len() + text.len())?;
+        let Mixed { text: written, content } = &self.text;
+        let grows = written.len() + text.len() > written.capacity();
+        if grows || (is_content && content.len() == content.capacity()) {
+            let ranges = size_of_val(content.as_slice());
+            self.budget.can_make((written.len() + text.len()).saturating_add(ranges))?;
         }
-        self.text.push_str(text);
+        self.text.push_as(text, is_content);
         Ok(())
     }
 
@@ -29,7 +43,7 @@ impl<'b> Writer<'b> {
     pub(super) fn str(&mut self, value: &Value) -> Result<()> {
         match value {
             Value::Undefined(_) => Ok(()),
-            Value::Str(text) => self.push(text.as_str()),
+            Value::Str(text) => self.push_part(text.part()),
             other => self.repr(other),
         }
     }
@@ -42,13 +56,14 @@ impl<'b> Writer<'b> {
             Value::Bool(true) => self.push("True"),
             Value::Bool(false) => self.push("False"),
             Value::Int(i) => self.push(&i.to_string()),
+            Value::BigInt(digits) => self.push(digits.as_str()),
             Value::Float(f) => self.push(&float(*f)),
             Value::Str(text) if text.safe => {
                 self.push("Markup(")?;
-                self.quoted(text.as_str())?;
+                self.quoted(text.part())?;
                 self.push(")")
             }
-            Value::Str(text) => self.quoted(text.as_str()),
+            Value::Str(text) => self.quoted(text.part()),
             Value::List(list) => {
                 self.push("[")?;
                 self.items(list.items())?;
@@ -89,25 +104,29 @@ impl<'b> Writer<'b> {
         Ok(())
     }
 
-    fn quoted(&mut self, text: &str) -> Result<()> {
-        let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
-        let mut quoted = String::from(quote);
-        self.budget.can_make(text.len())?;
-        for c in text.chars() {
-            match c {
-                '\\' => quoted.push_str("\\\\"),
-                '\n' => quoted.push_str("\\n"),
-                '\r' => quoted.push_str("\\r"),
-                '\t' => quoted.push_str("\\t"),
-                c if c == quote => quoted.extend(['\\', c]),
-                c if c == ' ' || !matches!(class(c), Class::Other | Class::Control) => quoted.push(c),
-                c if (c as u32) < 0x100 => quoted.push_str(&format!("\\x{:02x}", c as u32)),
-                c if (c as u32) < 0x10000 => quoted.push_str(&format!("\\u{:04x}", c as u32)),
-                c => quoted.push_str(&format!("\\U{:08x}", c as u32)),
+    fn quoted(&mut self, part: Part<'_>) -> Result<()> {
+        let text = part.as_str();
+        let quote = if text.contains('\'') && !text.contains('"') { "\"" } else { "'" };
+        self.push(quote)?;
+        for (run, is_content) in part.runs() {
+            self.budget.can_make(run.len())?;
+            let mut quoted = String::with_capacity(run.len());
+            for c in run.chars() {
+                match c {
+                    '\\' => quoted.push_str("\\\\"),
+                    '\n' => quoted.push_str("\\n"),
+                    '\r' => quoted.push_str("\\r"),
+                    '\t' => quoted.push_str("\\t"),
+                    c if quote.starts_with(c) => quoted.extend(['\\', c]),
+                    c if c == ' ' || !matches!(class(c), Class::Other | Class::Control) => quoted.push(c),
+                    c if (c as u32) < 0x100 => quoted.push_str(&format!("\\x{:02x}", c as u32)),
+                    c if (c as u32) < 0x10000 => quoted.push_str(&format!("\\u{:04x}", c as u32)),
+                    c => quoted.push_str(&format!("\\U{:08x}", c as u32)),
+                }
             }
+            self.push_as(&quoted, is_content)?;
         }
-        quoted.push(quote);
-        self.push(&quoted)
+        self.push(quote)
     }
 }
 
@@ -148,10 +167,11 @@ impl Writer<'_> {
             Value::None => self.push("null"),
             Value::Bool(b) => self.push(if *b { "true" } else { "false" }),
             Value::Int(i) => self.push(&i.to_string()),
+            Value::BigInt(digits) => self.push(digits.as_str()),
             Value::Float(f) if f.is_nan() => self.push("NaN"),
             Value::Float(f) if f.is_infinite() => self.push(if *f > 0.0 { "Infinity" } else { "-Infinity" }),
             Value::Float(f) => self.push(&float(*f)),
-            Value::Str(text) => self.json_string(text.as_str(), layout.ascii),
+            Value::Str(text) => self.json_string(text.part(), layout.ascii),
             Value::List(list) | Value::Tuple(list) => {
                 self.push("[")?;
                 for (i, item) in list.items().iter().enumerate() {
@@ -173,8 +193,8 @@ impl Writer<'_> {
                 for (i, (key, value)) in entries.iter().enumerate() {
                     self.json_between(i, layout, level + 1)?;
                     match key {
-                        Value::Str(text) => self.json_string(text.as_str(), layout.ascii)?,
-                        Value::None | Value::Bool(_) | Value::Int(_) | Value::Float(_) => {
+                        Value::Str(text) => self.json_string(text.part(), layout.ascii)?,
+                        Value::None | Value::Bool(_) | Value::Int(_) | Value::BigInt(_) | Value::Float(_) => {
                             self.push("\"")?;
                             self.json(key, layout, level + 1)?;
                             self.push("\"")?;
@@ -216,30 +236,32 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn json_string(&mut self, text: &str, ascii: bool) -> Result<()> {
-        self.budget.can_make(text.len())?;
-        let mut quoted = String::with_capacity(text.len() + 2);
-        quoted.push('"');
-        for c in text.chars() {
-            match c {
-                '"' => quoted.push_str("\\\""),
-                '\\' => quoted.push_str("\\\\"),
-                '\n' => quoted.push_str("\\n"),
-                '\r' => quoted.push_str("\\r"),
-                '\t' => quoted.push_str("\\t"),
-                '\x08' => quoted.push_str("\\b"),
-                '\x0c' => quoted.push_str("\\f"),
-                c if (c as u32) < 0x20 => quoted.push_str(&format!("\\u{:04x}", c as u32)),
-                c if ascii && !c.is_ascii() => {
-                    for unit in c.encode_utf16(&mut [0; 2]) {
-                        quoted.push_str(&format!("\\u{unit:04x}"));
+    fn json_string(&mut self, part: Part<'_>, ascii: bool) -> Result<()> {
+        self.push("\"")?;
+        for (run, is_content) in part.runs() {
+            self.budget.can_make(run.len())?;
+            let mut quoted = String::with_capacity(run.len());
+            for c in run.chars() {
+                match c {
+                    '"' => quoted.push_str("\\\""),
+                    '\\' => quoted.push_str("\\\\"),
+                    '\n' => quoted.push_str("\\n"),
+                    '\r' => quoted.push_str("\\r"),
+                    '\t' => quoted.push_str("\\t"),
+                    '\x08' => quoted.push_str("\\b"),
+                    '\x0c' => quoted.push_str("\\f"),
+                    c if (c as u32) < 0x20 => quoted.push_str(&format!("\\u{:04x}", c as u32)),
+                    c if ascii && !c.is_ascii() => {
+                        for unit in c.encode_utf16(&mut [0; 2]) {
+                            quoted.push_str(&format!("\\u{unit:04x}"));
+                        }
                     }
+                    c => quoted.push(c),
                 }
-                c => quoted.push(c),
             }
+            self.push_as(&quoted, is_content)?;
         }
-        quoted.push('"');
-        self.push(&quoted)
+        self.push("\"")
     }
 }
 

@@ -4,11 +4,14 @@
 //! written for; so nothing can contain itself. What can change, namespaces, lives in the interpreter.
 
 use std::cmp::Ordering;
+use std::ops::Range as Bytes;
 use std::rc::Rc;
 
 use super::budget::{Budget, Failure, Result, fail};
 use super::functions::Function;
+use super::json_text;
 use super::methods::Method;
+use super::mixed::{Mixed, Part};
 
 /// Lists in lists in lists: more than this is refused, since comparing, printing and dropping recurse.
 const MAX_NESTING: u32 = 200;
@@ -20,6 +23,8 @@ pub(super) enum Value {
     None,
     Bool(bool),
     Int(i64),
+    /// An integer beyond 64 bits, by its digits.
+    BigInt(Rc<Text>),
     Float(f64),
     Str(Rc<Text>),
     List(Rc<List>),
@@ -38,6 +43,8 @@ pub(super) enum Value {
 #[derive(Debug)]
 pub(super) struct Text {
     text: Box<str>,
+    /// What of it is content, as in [`Mixed`].
+    content: Box<[Bytes<usize>]>,
     /// Marked as safe: joining it with another string by `+` escapes the other one.
     pub(super) safe: bool,
     budget: Rc<Budget>,
@@ -75,7 +82,7 @@ pub(super) struct Loop {
 
 impl Drop for Text {
     fn drop(&mut self) {
-        self.budget.free(size_of::<Text>() + self.text.len());
+        self.budget.free(size_of::<Text>() + self.text.len() + size_of_val(&*self.content));
     }
 }
 
@@ -94,6 +101,11 @@ impl Drop for Dict {
 impl Text {
     pub(super) fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// The whole text with what is content in it.
+    pub(super) fn part(&self) -> Part<'_> {
+        Part::new(&self.text, &self.content)
     }
 }
 
@@ -132,13 +144,42 @@ fn nesting<'a>(values: impl Iterator<Item = &'a Value>) -> Result<u32> {
 pub(super) struct Maker(pub(super) Rc<Budget>);
 
 impl Maker {
-    pub(super) fn str(&self, text: impl Into<Box<str>>) -> Result<Value> {
-        self.text(text.into(), false)
+    /// A text that the template says itself.
+    pub(super) fn own(&self, text: &str) -> Result<Value> {
+        self.part(Part::own(text))
     }
 
-    pub(super) fn text(&self, text: Box<str>, safe: bool) -> Result<Value> {
-        self.0.make(size_of::<Text>() + text.len())?;
-        Ok(Value::Str(Rc::new(Text { text, safe, budget: Rc::clone(&self.0) })))
+    /// A text from outside.
+    pub(super) fn content(&self, text: &str) -> Result<Value> {
+        let all = 0..text.len();
+        self.part(Part::new(text, if text.is_empty() { &[] } else { std::slice::from_ref(&all) }))
+    }
+
+    /// A part of another text.
+    pub(super) fn part(&self, part: Part<'_>) -> Result<Value> {
+        let mut text = Mixed::default();
+        text.push(part);
+        self.text(text)
+    }
+
+    pub(super) fn text(&self, text: Mixed) -> Result<Value> {
+        self.marked(text, false)
+    }
+
+    /// An integer beyond 64 bits.
+    pub(super) fn big_int(&self, digits: &str) -> Result<Value> {
+        Ok(match self.own(digits)? {
+            Value::Str(text) => Value::BigInt(text),
+            other => other,
+        })
+    }
+
+    /// A text that is marked as safe or not.
+    pub(super) fn marked(&self, text: Mixed, safe: bool) -> Result<Value> {
+        let Mixed { text, content } = text;
+        self.0.make(size_of::<Text>() + text.len() + size_of_val(&*content))?;
+        let (text, content) = (text.into(), content.into());
+        Ok(Value::Str(Rc::new(Text { text, content, safe, budget: Rc::clone(&self.0) })))
     }
 
     pub(super) fn rc_list(&self, items: Vec<Value>) -> Result<Rc<List>> {
@@ -162,21 +203,67 @@ impl Maker {
         Ok(Value::Dict(Rc::new(Dict { entries, nesting, budget: Rc::clone(&self.0) })))
     }
 
-    /// The value of a JSON document.
+    /// The messages of a conversation. Roles are the template's own words, since it may name marks after them. With
+    /// `read_arguments`, those of calls that are texts with JSON become what they say.
+    pub(super) fn messages(&self, json: &serde_json::Value, read_arguments: bool) -> Result<Value> {
+        let word = |role: &str| role.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+        let message = |message: &serde_json::Value| {
+            let Some(map) = message.as_object() else { return self.json(message) };
+            let entry = |(key, value): (&String, &serde_json::Value)| {
+                let value = match value.as_str().filter(|role| key == "role" && word(role)) {
+                    Some(role) => self.own(role)?,
+                    None if read_arguments && key == "tool_calls" => self.calls(value)?,
+                    None => self.json(value)?,
+                };
+                Ok((self.content(key)?, value))
+            };
+            self.dict(map.iter().map(entry).collect::<Result<_>>()?)
+        };
+        match json.as_array() {
+            Some(messages) => self.list(messages.iter().map(message).collect::<Result<_>>()?),
+            None => self.json(json),
+        }
+    }
+
+    /// Calls of tools, whose arguments are read.
+    fn calls(&self, json: &serde_json::Value) -> Result<Value> {
+        match json {
+            serde_json::Value::Array(items) => {
+                self.list(items.iter().map(|item| self.calls(item)).collect::<Result<_>>()?)
+            }
+            serde_json::Value::Object(map) => {
+                let entry = |(key, value): (&String, &serde_json::Value)| {
+                    let value = match (key.as_str(), value) {
+                        ("arguments", serde_json::Value::String(text)) => {
+                            json_text::value_or_text(text, self)?
+                        }
+                        ("function", function) => self.calls(function)?,
+                        _ => self.json(value)?,
+                    };
+                    Ok((self.content(key)?, value))
+                };
+                self.dict(map.iter().map(entry).collect::<Result<_>>()?)
+            }
+            other => self.json(other),
+        }
+    }
+
+    /// The value of a JSON document from outside.
     pub(super) fn json(&self, json: &serde_json::Value) -> Result<Value> {
         Ok(match json {
             serde_json::Value::Null => Value::None,
             serde_json::Value::Bool(b) => Value::Bool(*b),
             serde_json::Value::Number(n) => match n.as_i64() {
                 Some(n) => Value::Int(n),
+                None if n.is_u64() => self.big_int(&n.to_string())?,
                 None => Value::Float(n.as_f64().unwrap_or(f64::NAN)),
             },
-            serde_json::Value::String(s) => self.str(s.as_str())?,
+            serde_json::Value::String(s) => self.content(s)?,
             serde_json::Value::Array(items) => {
                 self.list(items.iter().map(|item| self.json(item)).collect::<Result<_>>()?)?
             }
             serde_json::Value::Object(map) => {
-                let entry = |(key, value): (&String, _)| Ok((self.str(key.as_str())?, self.json(value)?));
+                let entry = |(key, value): (&String, _)| Ok((self.content(key)?, self.json(value)?));
                 self.dict(map.iter().map(entry).collect::<Result<_>>()?)?
             }
         })
@@ -212,6 +299,14 @@ impl Value {
         }
     }
 
+    /// A text with what is content in it; an empty one for anything else.
+    pub(super) fn as_part(&self) -> Part<'_> {
+        match self {
+            Value::Str(text) => text.part(),
+            _ => Part::own(""),
+        }
+    }
+
     pub(super) fn is_undefined(&self) -> bool {
         matches!(self, Value::Undefined(_))
     }
@@ -222,7 +317,7 @@ impl Value {
             Value::Undefined(_) => "undefined",
             Value::None => "None",
             Value::Bool(_) => "bool",
-            Value::Int(_) => "int",
+            Value::Int(_) | Value::BigInt(_) => "int",
             Value::Float(_) => "float",
             Value::Str(_) => "str",
             Value::List(_) => "list",
@@ -262,7 +357,8 @@ impl Value {
             Value::List(list) | Value::Tuple(list) => !list.items.is_empty(),
             Value::Dict(dict) => !dict.entries.is_empty(),
             Value::Range(range) => range.len > 0,
-            Value::Namespace(_)
+            Value::BigInt(_)
+            | Value::Namespace(_)
             | Value::Macro(_)
             | Value::Function(_)
             | Value::Method(..)
@@ -275,6 +371,8 @@ impl Value {
         match self {
             Value::Bool(b) => Some(Number::Int(i64::from(*b))),
             Value::Int(i) => Some(Number::Int(*i)),
+            // As near as a float comes.
+            Value::BigInt(digits) => digits.text.parse().ok().map(Number::Float),
             Value::Float(f) => Some(Number::Float(*f)),
             _ => None,
         }
@@ -291,6 +389,11 @@ impl Value {
     /// Whether two values are equal, as Python compares them.
     pub(super) fn equals(&self, other: &Value, budget: &Budget) -> Result<bool> {
         budget.steps(1)?;
+        match (self, other) {
+            (Value::BigInt(a), Value::BigInt(b)) => return Ok(a.text == b.text),
+            (Value::BigInt(_), Value::Int(_)) | (Value::Int(_), Value::BigInt(_)) => return Ok(false),
+            _ => {}
+        }
         if let (Some(a), Some(b)) = (self.as_number(), other.as_number()) {
             return Ok(a.compare(b) == Some(Ordering::Equal));
         }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use leyden_tensor::Metadata;
 
-use super::special::{SpecialTokens, Strips};
+use super::special::{Claim, SpecialTokens, Strips};
 use super::text_index::TextIndex;
 use super::vocab::{Kind, TOKENS, Vocab};
 use super::{Special, Tokenizer};
@@ -38,7 +38,7 @@ pub(super) struct GgufTokenizer<M> {
     file: Box<str>,
     vocab: Vocab,
     model: M,
-    /// What is found with [`Special::Parse`].
+    /// What is found with [`Special::Parse`] and [`Special::Outside`].
     all_special: SpecialTokens,
     /// What is found with [`Special::AsText`].
     user_defined: SpecialTokens,
@@ -118,14 +118,19 @@ fn strips(
 }
 
 impl<M: Model> Tokenizer for GgufTokenizer<M> {
-    fn encode(&self, text: &str, special: Special) -> Result<Vec<u32>, Error> {
+    fn encode(&self, text: &str, special: Special<'_>) -> Result<Vec<u32>, Error> {
         let set = match special {
-            Special::Parse => &self.all_special,
+            Special::Parse | Special::Outside(_) => &self.all_special,
             Special::AsText => &self.user_defined,
         };
+        let is_mark = |id: u32| {
+            self.vocab.kind(id) != Some(Kind::UserDefined)
+                || self.vocab.bytes(id).is_some_and(super::looks_like_mark)
+        };
+        let allowed = |claim: Claim| special.allows(claim.start..claim.end, || is_mark(claim.id));
         let mut ids = Vec::new();
         let mut from = 0;
-        for claim in set.find(text.as_bytes()) {
+        for claim in set.find(text.as_bytes(), allowed) {
             self.text(&text[from..claim.start], &mut ids)?;
             ids.push(claim.id);
             from = claim.end;

@@ -27,19 +27,60 @@ mod wordpiece;
 pub use self::hf::{from_hf, from_tokenizer_json};
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use leyden_tensor::Metadata;
 
 use crate::error::{Error, ErrorKind};
+use crate::template::Rendered;
 
 /// Whether texts like `<|eot_id|>` in a prompt become the special tokens of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Special {
-    /// They do. For prompts that were put together by a chat template.
+pub enum Special<'a> {
+    /// They do. For prompts that somebody wrote with marks in them.
     Parse,
     /// Control tokens stay text. For text from outside, which must not be able to end a turn. Tokens
     /// that the vocabulary calls user-defined are found all the same: they are words of the model.
     AsText,
+    /// They do where none of their bytes lies in these ranges, which ascend and do not overlap. For prompts that were
+    /// put together by a chat template, whose messages must not be able to end a turn. Of user-defined tokens those
+    /// that look like marks of a format, `<|…|>`, count as such here: files often get their kind wrong.
+    Outside(&'a [Range<usize>]),
+}
+
+impl Special<'_> {
+    /// Whether a special token may stand at a place. `is_mark` says whether it is a mark of the model's format.
+    fn allows(self, place: Range<usize>, is_mark: impl FnOnce() -> bool) -> bool {
+        self.next_content(place.start).start >= place.end || !is_mark()
+    }
+
+    /// The content in a range, counted from its beginning.
+    fn content_in(self, range: &Range<usize>) -> Vec<Range<usize>> {
+        let Special::Outside(content) = self else { return Vec::new() };
+        let first = content.partition_point(|inner| inner.end <= range.start);
+        let inside = content[first..].iter().take_while(|inner| inner.start < range.end);
+        let clipped = |inner: &Range<usize>| {
+            inner.start.max(range.start) - range.start..inner.end.min(range.end) - range.start
+        };
+        inside.map(clipped).collect()
+    }
+
+    /// The first range of content that ends behind a place; an empty one at the end of any text if there is none.
+    fn next_content(self, at: usize) -> Range<usize> {
+        let Special::Outside(content) = self else { return usize::MAX..usize::MAX };
+        content
+            .get(content.partition_point(|range| range.end <= at))
+            .cloned()
+            .unwrap_or(usize::MAX..usize::MAX)
+    }
+}
+
+/// Whether a token's text is written as marks of formats are: `<|im_start|>`, `<｜User｜>`.
+fn looks_like_mark(text: &[u8]) -> bool {
+    [("<|", "|>"), ("<｜", "｜>")].iter().any(|(open, close)| {
+        let inner = text.strip_prefix(open.as_bytes()).and_then(|rest| rest.strip_suffix(close.as_bytes()));
+        inner.is_some_and(|inner| !inner.is_empty())
+    })
 }
 
 /// A vocabulary with the rule that writes texts in it.
@@ -48,7 +89,7 @@ pub trait Tokenizer: Send + Sync {
     ///
     /// # Errors
     /// The vocabulary cannot write the text.
-    fn encode(&self, text: &str, special: Special) -> Result<Vec<u32>, Error>;
+    fn encode(&self, text: &str, special: Special<'_>) -> Result<Vec<u32>, Error>;
 
     /// The bytes that a token stands for, which need not be whole characters; for a special token, its
     /// name. `None` if there is no such token.
@@ -84,14 +125,27 @@ pub trait Tokenizer: Send + Sync {
     fn add_eos(&self) -> bool;
 }
 
-/// The ids of a prompt: of a plain text or of what a chat template made, with the token that the model expects at the
-/// beginning. Nothing is added behind it, not even where every text ends with EOS, because the answer follows there: a
+/// The ids of a prompt as somebody wrote it, marks included, with the token that the model expects at the beginning.
+/// Nothing is added behind it, not even where every text ends with EOS, because the answer follows there: a
 /// model that reads EOS has no more to say. (llama.cpp and vLLM add it, and answers of such models then begin anew.)
 ///
 /// # Errors
 /// As [`Tokenizer::encode`].
 pub fn encode_prompt(tokenizer: &dyn Tokenizer, text: &str) -> Result<Vec<u32>, Error> {
-    let mut ids = tokenizer.encode(text, Special::Parse)?;
+    begun(tokenizer, text, Special::Parse)
+}
+
+/// The ids of what a chat template made, with the token that the model expects at the beginning. Special tokens are
+/// found where the template wrote them; those that its messages spell out stay text.
+///
+/// # Errors
+/// As [`Tokenizer::encode`].
+pub fn encode_rendered(tokenizer: &dyn Tokenizer, prompt: &Rendered) -> Result<Vec<u32>, Error> {
+    begun(tokenizer, prompt.text(), Special::Outside(prompt.content()))
+}
+
+fn begun(tokenizer: &dyn Tokenizer, text: &str, special: Special<'_>) -> Result<Vec<u32>, Error> {
+    let mut ids = tokenizer.encode(text, special)?;
     if tokenizer.add_bos()
         && let Some(bos) = tokenizer.bos()
         && ids.first() != Some(&bos)

@@ -67,8 +67,9 @@ impl SpecialTokens {
         SpecialTokens { strips, ..self }
     }
 
-    /// The places of `text` that are special tokens, in order.
-    pub(super) fn find(&self, text: &[u8]) -> Vec<Claim> {
+    /// The places of `text` that are special tokens, in order; only those that are allowed, which is asked before a
+    /// token takes white space.
+    pub(super) fn find(&self, text: &[u8], allowed: impl Fn(Claim) -> bool) -> Vec<Claim> {
         let candidates = self.candidates(text);
         let mut claims: Vec<Claim> = Vec::new();
         if candidates.is_empty() {
@@ -88,7 +89,9 @@ impl SpecialTokens {
                 if start < free_from || end > free_to {
                     continue;
                 }
-                if let Some(&id) = self.ids.get(&text[start..end]) {
+                if let Some(&id) = self.ids.get(&text[start..end])
+                    && allowed(Claim { start, end, id })
+                {
                     let claim = self.widened(Claim { start, end, id }, text, free_from, free_to);
                     merged.push(claim);
                     free_from = claim.end;
@@ -132,7 +135,7 @@ mod tests {
 
     fn find(tokens: &[&str], text: &str) -> Vec<(usize, u32)> {
         let set = SpecialTokens::new(tokens.iter().zip(0..).map(|(t, id)| (t.as_bytes(), id)));
-        set.find(text.as_bytes()).iter().map(|c| (c.start, c.id)).collect()
+        set.find(text.as_bytes(), |_| true).iter().map(|c| (c.start, c.id)).collect()
     }
 
     #[test]
@@ -153,8 +156,9 @@ mod tests {
         let set = SpecialTokens::new(tokens.iter().zip(0..).map(|(t, id)| (t.as_bytes(), id)));
         let strips = Strips { left: [0].into_iter().collect(), right: [1].into_iter().collect() };
         let set = set.stripping(strips);
-        let find =
-            |text: &str| set.find(text.as_bytes()).iter().map(|c| (c.start, c.end, c.id)).collect::<Vec<_>>();
+        let find = |text: &str| {
+            set.find(text.as_bytes(), |_| true).iter().map(|c| (c.start, c.end, c.id)).collect::<Vec<_>>()
+        };
         assert_eq!(find("a \t<m> b"), [(1, 6, 0)]);
         assert_eq!(find("a <r>\n\x0b\u{a0}"), [(2, 7, 1)]);
         assert_eq!(find("<r>  <m>"), [(0, 5, 1), (5, 8, 0)]);

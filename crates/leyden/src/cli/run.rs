@@ -49,6 +49,10 @@ pub(crate) struct Args {
     /// Continue the prompt as it is, without the chat template
     #[arg(long)]
     raw: bool,
+    /// Let special tokens such as `<|im_end|>` that a message spells out be such; otherwise they are text, and only the
+    /// chat template writes them
+    #[arg(long, conflicts_with = "raw")]
+    special_in_content: bool,
     /// Most tokens to generate; by default until the model ends or the context is full
     #[arg(short = 'n', long = "max-tokens", value_name = "N")]
     max_tokens: Option<usize>,
@@ -119,7 +123,11 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     let session = model.session(&SessionOptions { context: args.ctx, kv_type: args.kv_type })?;
     interrupt.ready();
-    let mode = if args.raw { Mode::Raw } else { Mode::Chat { system: args.system.clone() } };
+    let mode = if args.raw {
+        Mode::Raw
+    } else {
+        Mode::Chat { system: args.system.clone(), special_in_content: args.special_in_content }
+    };
     if !args.raw && !model.has_chat_template() {
         note("the model has no chat template: messages are joined and continued");
     }

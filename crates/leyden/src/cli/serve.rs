@@ -77,6 +77,10 @@ pub(crate) struct Args {
     /// the model says, and mean for one that says nothing
     #[arg(long, value_name = "POOLING")]
     pooling: Option<Pooling>,
+    /// Let special tokens such as `<|im_end|>` that a message spells out be such; otherwise they are text, and only the
+    /// chat template writes them
+    #[arg(long)]
+    special_in_content: bool,
     /// Do not guess tokens ahead where a text repeats itself
     #[arg(long)]
     no_speculation: bool,
@@ -320,6 +324,7 @@ fn ready(
         cpus: model.replicas().to_vec(),
         tokenizer: model.shared_tokenizer(),
         template: model.chat_template().cloned(),
+        special_in_content: args.special_in_content,
         sampling: generate.sampling,
         sequence_breakers: generate.sequence_breakers,
         pooling: args.pooling.or(model.pooling()).unwrap_or_default(),

@@ -27,7 +27,7 @@ def filter_failure(context, failure, case, response):
         return True
     error = response.json()["error"]
     # An assistant's arguments are a text with JSON, and the schema says that they are.
-    arguments = (error["param"] or "").endswith(".function.arguments")
+    arguments = (error["param"] or "").endswith((".function.arguments", ".function_call.arguments"))
     return error["code"] not in BEYOND_SCHEMAS and not arguments
 
 

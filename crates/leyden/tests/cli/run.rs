@@ -239,3 +239,17 @@ fn an_interrupt_is_harmless_at_any_time() {
         assert!(!err.contains("panicked"), "{err}");
     }
 }
+
+#[test]
+fn marks_in_a_message_are_text_unless_asked_for() {
+    let tokens = |more: &[&str]| {
+        let run = leyden(&[&["run", "a<|endoftext|>b", "-n", "1", "--json"], more].concat());
+        let answer: serde_json::Value = serde_json::from_str(&text(run)).unwrap();
+        answer["prompt_tokens"].as_u64().unwrap()
+    };
+    // The token that begins, `a`, the mark, `b`.
+    assert_eq!((tokens(&["--special-in-content"]), tokens(&["--raw"])), (4, 4));
+    assert!(tokens(&[]) > 5);
+    let run = leyden(&["run", "a", "--raw", "--special-in-content"]);
+    assert_eq!(run.code, Some(2), "{run:?}");
+}

@@ -43,5 +43,5 @@ pub(super) fn to_json<'t>(
     let budget = Rc::clone(&interpreter.maker.0);
     let mut writer = Writer::new(&budget);
     writer.json(value, &layout, 0)?;
-    interpreter.maker.str(writer.text)
+    interpreter.maker.text(writer.text)
 }

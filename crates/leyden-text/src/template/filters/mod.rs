@@ -12,7 +12,7 @@ use super::functions::{Arguments, text};
 use super::interpreter::Interpreter;
 use super::strings;
 use super::value::Value;
-pub(super) use texts::escaped;
+pub(super) use texts::escape_into;
 
 /// A filter by its names.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ fn default<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Argu
     if !value.is_undefined() && (!is_true(boolean) || value.is_true()) {
         return Ok(value.clone());
     }
-    default.map_or_else(|| interpreter.maker.str(""), Ok)
+    default.map_or_else(|| interpreter.maker.own(""), Ok)
 }
 
 fn attribute<'t>(

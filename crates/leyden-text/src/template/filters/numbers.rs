@@ -28,6 +28,9 @@ pub(super) fn int<'t>(_: &mut Interpreter<'t>, value: &Value, arguments: Argumen
     let Some(base) = u32::try_from(base).ok().filter(|base| (2..=36).contains(base)) else {
         return fail("a base must be from 2 to 36");
     };
+    if let Value::BigInt(_) = value {
+        return Ok(value.clone());
+    }
     let truncated = |f: f64| (f.abs() < 9.0e18).then_some(f as i64);
     let int = match value {
         Value::Float(f) => truncated(*f),

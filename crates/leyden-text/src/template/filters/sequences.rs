@@ -9,6 +9,7 @@ use crate::template::ast::Arithmetic;
 use crate::template::budget::{Result, fail};
 use crate::template::functions::{Arguments, text};
 use crate::template::interpreter::Interpreter;
+use crate::template::mixed::{Mixed, Part};
 use crate::template::predicates;
 use crate::template::value::{List, Value};
 
@@ -53,7 +54,8 @@ pub(super) fn reverse<'t>(
     let [] = arguments.exactly("reverse", [])?;
     if let Some(text) = value.as_str() {
         interpreter.budget().can_make(text.len())?;
-        return interpreter.maker.str(text.chars().rev().collect::<String>());
+        let reversed = Mixed::made_of(text.chars().rev().collect(), value.as_part());
+        return interpreter.maker.text(reversed);
     }
     let items = interpreter.items(value)?;
     interpreter.can_make_items(items.items().len())?;
@@ -62,13 +64,14 @@ pub(super) fn reverse<'t>(
 
 /// What `attribute=` names in an item: keys, attributes or indices with dots between them.
 fn by_path(interpreter: &Interpreter<'_>, item: &Value, path: &Value) -> Result<Value> {
+    let path_part = path.as_part();
     let Some(path) = path.as_str() else { return interpreter.item(item, path) };
     interpreter.budget().scan(path.len())?;
     let mut value = item.clone();
     for part in path.split('.') {
         let index = match part.parse() {
             Ok(index) => Value::Int(index),
-            Err(_) => interpreter.maker.str(part)?,
+            Err(_) => interpreter.maker.part(path_part.of(part))?,
         };
         value = interpreter.item(&value, &index)?;
     }
@@ -98,7 +101,7 @@ pub(super) fn join<'t>(
     let items = interpreter.items(value)?;
     let items = columns(interpreter, &items, attribute.as_ref())?;
     let separator = separator.map(|separator| interpreter.to_text(&separator)).transpose()?;
-    interpreter.join(&items, separator.as_ref().and_then(Value::as_str).unwrap_or_default())
+    interpreter.join(&items, separator.as_ref().map_or(Part::own(""), Value::as_part))
 }
 
 pub(super) fn map<'t>(
@@ -185,7 +188,7 @@ fn key(interpreter: &Interpreter<'_>, value: &Value, case_sensitive: bool) -> Re
     match value.as_str() {
         Some(text) if !case_sensitive => {
             interpreter.budget().can_make(text.len().saturating_mul(3))?;
-            interpreter.maker.str(text.to_lowercase())
+            interpreter.maker.text(Mixed::made_of(text.to_lowercase(), value.as_part()))
         }
         _ => Ok(value.clone()),
     }

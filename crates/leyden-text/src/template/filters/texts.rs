@@ -4,6 +4,7 @@ use super::is_true;
 use crate::template::budget::{Result, fail};
 use crate::template::functions::{Arguments, integer, text};
 use crate::template::interpreter::Interpreter;
+use crate::template::mixed::{Mixed, Part};
 use crate::template::print::Writer;
 use crate::template::strings::{self, Ends};
 use crate::template::value::Value;
@@ -26,7 +27,7 @@ pub(super) fn map_text<'t>(
     let all = value.as_str().unwrap_or_default();
     // A character can become three.
     interpreter.budget().can_make(all.len().saturating_mul(3))?;
-    interpreter.maker.str(change(all))
+    interpreter.maker.text(Mixed::made_of(change(all), value.as_part()))
 }
 
 /// A word begins at the start and behind white space, `-` and opening brackets.
@@ -44,20 +45,24 @@ pub(super) fn title(text: &str) -> String {
     out
 }
 
-/// The text with what HTML gives a meaning replaced.
-pub(in crate::template) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out += "&amp;",
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '\'' => out += "&#39;",
-            '"' => out += "&#34;",
-            c => out.push(c),
+/// Appends a text with what HTML gives a meaning replaced.
+pub(in crate::template) fn escape_into(out: &mut Mixed, part: Part<'_>) {
+    for (run, is_content) in part.runs() {
+        let mut rest = run;
+        while let Some(at) = rest.find(['&', '<', '>', '\'', '"']) {
+            out.push_as(&rest[..at], is_content);
+            let entity = match rest.as_bytes()[at] {
+                b'&' => "&amp;",
+                b'<' => "&lt;",
+                b'>' => "&gt;",
+                b'\'' => "&#39;",
+                _ => "&#34;",
+            };
+            out.push_as(entity, is_content);
+            rest = &rest[at + 1..];
         }
+        out.push_as(rest, is_content);
     }
-    out
 }
 
 pub(super) fn escape<'t>(
@@ -72,7 +77,9 @@ pub(super) fn escape<'t>(
     let value = as_text(interpreter, value)?;
     let all = value.as_str().unwrap_or_default();
     interpreter.budget().can_make(all.len().saturating_mul(5))?;
-    interpreter.maker.text(escaped(all).into(), true)
+    let mut escaped = Mixed::default();
+    escape_into(&mut escaped, value.as_part());
+    interpreter.maker.marked(escaped, true)
 }
 
 pub(super) fn safe<'t>(
@@ -82,7 +89,9 @@ pub(super) fn safe<'t>(
 ) -> Result<Value> {
     let [] = arguments.exactly("safe", [])?;
     let value = as_text(interpreter, value)?;
-    interpreter.maker.text(value.as_str().unwrap_or_default().into(), true)
+    let mut same = Mixed::default();
+    same.push(value.as_part());
+    interpreter.maker.marked(same, true)
 }
 
 pub(super) fn string<'t>(
@@ -108,7 +117,7 @@ pub(super) fn trim<'t>(
     let all = value.as_str().unwrap_or_default();
     let trimmed = strings::strip(all, chars, Ends::Both);
     interpreter.budget().scan((all.len() - trimmed.len()).saturating_mul(chars.map_or(1, str::len)))?;
-    interpreter.maker.str(trimmed)
+    interpreter.maker.part(value.as_part().of(trimmed))
 }
 
 pub(super) fn replace<'t>(
@@ -124,7 +133,7 @@ pub(super) fn replace<'t>(
         Some(count) => integer(&count, "count")?,
     };
     let value = as_text(interpreter, value)?;
-    interpreter.replace(&value, old.as_str().unwrap_or_default(), new.as_str().unwrap_or_default(), count)
+    interpreter.replace(&value, old.as_str().unwrap_or_default(), new.as_part(), count)
 }
 
 pub(super) fn indent<'t>(
@@ -133,33 +142,37 @@ pub(super) fn indent<'t>(
     arguments: Arguments<'t>,
 ) -> Result<Value> {
     let [width, first, blank] = arguments.bind("indent", ["width", "first", "blank"])?;
-    let indentation = match &width {
-        Some(Value::Str(text)) => text.as_str().to_string(),
+    let mut indentation = Mixed::default();
+    match &width {
+        Some(Value::Str(text)) => indentation.push(text.part()),
         width => {
             let width =
                 width.as_ref().map_or(Ok(4), |width| integer(width, "the width of an indentation"))?;
             let width = usize::try_from(width).unwrap_or(0);
             interpreter.budget().can_make(width)?;
-            " ".repeat(width)
+            indentation.push_own(&" ".repeat(width));
         }
-    };
+    }
+    let indentation = Part::new(&indentation.text, &indentation.content);
     let (first, blank) = (is_true(first), is_true(blank));
     let value = as_text(interpreter, value)?;
-    let all = value.as_str().unwrap_or_default().to_string() + "\n";
+    let mut all = Mixed::default();
+    all.push(value.as_part());
+    all.push_own("\n");
+    let (part, all) = (Part::new(&all.text, &all.content), all.text.as_str());
     interpreter.can_make_items(1 + all.chars().filter(|&c| strings::is_line_end(c)).count())?;
-    let lines = strings::lines(&all, false);
+    let lines = strings::lines(all, false);
     let mut writer = Writer::new(interpreter.budget());
     for (i, line) in lines.into_iter().enumerate() {
         if i > 0 {
             writer.push("\n")?;
         }
         if if i == 0 { first } else { blank || !line.is_empty() } {
-            writer.push(&indentation)?;
+            writer.push_part(indentation)?;
         }
-        writer.push(line)?;
+        writer.push_part(part.of(line))?;
     }
-    let text = writer.text;
-    interpreter.maker.str(text)
+    interpreter.maker.text(writer.text)
 }
 
 pub(super) fn count_words<'t>(

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 use foldhash::{HashMap, HashMapExt};
 
 use super::classes::is_word;
@@ -15,6 +15,7 @@ use super::document;
 use super::normalizer::Normalizer;
 use super::pieces::Normalized;
 use crate::error::{Error, ErrorKind, Quoted};
+use crate::tokenizer::{Special, looks_like_mark};
 
 /// An added token.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +26,12 @@ pub(super) struct AddedToken {
     pub(super) rstrip: bool,
     pub(super) normalized: bool,
     pub(super) special: bool,
+}
+
+impl AddedToken {
+    fn is_mark(&self) -> bool {
+        self.special || looks_like_mark(self.content.as_bytes())
+    }
 }
 
 impl From<&document::AddedToken<'_>> for AddedToken {
@@ -87,6 +94,8 @@ impl<'a> Register<'a> {
 struct Set {
     automaton: AhoCorasick,
     tokens: Vec<(u32, AddedToken)>,
+    /// Which of them are marks of the model's format.
+    marks: BTreeSet<u32>,
 }
 
 /// The added tokens, ready to be found.
@@ -131,13 +140,18 @@ impl AddedTokens {
     }
 
     /// The stretches of a text before it is normalized.
-    pub(super) fn find_as_is(&self, text: &str, parse_special: bool) -> Vec<Stretch> {
-        find(self.as_is.as_ref(), text, parse_special)
+    pub(super) fn find_as_is(&self, text: &str, special: Special<'_>) -> Vec<Stretch> {
+        find(self.as_is.as_ref(), text, special)
     }
 
-    /// The stretches of a normalized text.
-    pub(super) fn find_normalized(&self, text: &str, parse_special: bool) -> Vec<Stretch> {
-        find(self.normalized.as_ref(), text, parse_special)
+    /// The stretches of a normalized text. Ranges of content are those of this text.
+    pub(super) fn find_normalized(&self, text: &str, special: Special<'_>) -> Vec<Stretch> {
+        find(self.normalized.as_ref(), text, special)
+    }
+
+    /// Whether a token that is found in normalized text is a mark of the model's format.
+    pub(super) fn is_normalized_mark(&self, id: u32) -> bool {
+        self.normalized.as_ref().is_some_and(|set| set.marks.contains(&id))
     }
 }
 
@@ -146,25 +160,55 @@ impl Set {
         if tokens.is_empty() {
             return Ok(None);
         }
-        let (texts, tokens): (Vec<String>, _) = tokens.into_iter().unzip();
+        let (texts, tokens): (Vec<String>, Vec<(u32, AddedToken)>) = tokens.into_iter().unzip();
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             // Of the kinds, the one whose size is in proportion to the texts.
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(&texts)
             .map_err(|error| Error::at(file, "added_tokens", ErrorKind::Invalid(error.to_string())))?;
-        Ok(Some(Set { automaton, tokens }))
+        let marks = tokens.iter().filter(|(_, token)| token.is_mark()).map(|&(id, _)| id).collect();
+        Ok(Some(Set { automaton, tokens, marks }))
     }
 }
 
-fn find(set: Option<&Set>, text: &str, parse_special: bool) -> Vec<Stretch> {
+/// The first token in a range of a text that may stand where it is.
+fn next<'s>(
+    set: &'s Set,
+    text: &str,
+    mut range: Range<usize>,
+    special: Special<'_>,
+) -> Option<(Range<usize>, &'s (u32, AddedToken))> {
+    loop {
+        let found = set.automaton.find(Input::new(text).range(range.clone()))?;
+        let place = found.range();
+        let token = &set.tokens[found.pattern().as_usize()];
+        if special.allows(place.clone(), || token.1.is_mark()) {
+            return Some((place, token));
+        }
+        // A mark that begins before content may hide a shorter one that ends there; one that ends behind content, one
+        // that begins there.
+        let before = special.next_content(place.start).start.min(place.end);
+        if before > place.start
+            && let Some(shorter) = next(set, text, place.start..before, special)
+        {
+            return Some(shorter);
+        }
+        range.start = if special.next_content(place.start).end >= place.end && before <= place.start {
+            place.end
+        } else {
+            text.ceil_char_boundary(place.start + 1)
+        };
+    }
+}
+
+fn find(set: Option<&Set>, text: &str, special: Special<'_>) -> Vec<Stretch> {
     let mut stretches = Vec::new();
-    let mut from = 0;
-    for found in set.iter().flat_map(|set| set.automaton.find_iter(text).map(|m| (m, &set.tokens))) {
-        let (place, tokens) = found;
-        let (id, token) = &tokens[place.pattern().as_usize()];
-        let (mut start, mut end) = (place.start(), place.end());
-        if token.special && !parse_special {
+    let (mut from, mut at) = (0, 0);
+    while let Some((place, (id, token))) = set.and_then(|set| next(set, text, at..text.len(), special)) {
+        let (mut start, mut end) = (place.start, place.end);
+        at = end;
+        if token.special && special == Special::AsText {
             continue;
         }
         let inside_word = text[..start].ends_with(is_word) || text[end..].starts_with(is_word);

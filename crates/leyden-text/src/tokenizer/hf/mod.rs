@@ -32,13 +32,14 @@ mod vocabulary;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
 use leyden_tensor::{HfFile, HfFolder, Json};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use self::added::{AddedToken, AddedTokens, Register};
+use self::added::{AddedToken, AddedTokens, Register, Stretch};
 use self::decoder::Decoder;
 use self::document::{Document, Vocab};
 use self::field::Field;
@@ -219,26 +220,17 @@ impl HfTokenizer {
     }
 
     /// Cuts a text into words for the model.
-    fn pieces(&self, text: &str, parse_special: bool) -> Result<Pieces, Error> {
+    fn pieces(&self, text: &str, special: Special<'_>) -> Result<Pieces, Error> {
         let mut pieces = Pieces::default();
         let mut limit = MAX_EXTRA;
-        for (range, token) in self.added.find_as_is(text, parse_special) {
+        for (range, token) in self.added.find_as_is(text, special) {
             if let Some(id) = token {
                 pieces.push_token(id);
                 continue;
             }
             let most = MAX_GROWTH.saturating_mul(range.len()).saturating_add(MAX_EXTRA);
             limit = limit.saturating_add(most);
-            let mut normalized = Normalized::new(&text[range.clone()], range.start == 0);
-            for normalizer in &self.normalizers {
-                normalizer.normalize(&mut normalized)?;
-                if normalized.text.len() > most {
-                    return Err(self.grows("normalizer"));
-                }
-            }
-            for (range, token) in self.added.find_normalized(&normalized.text, parse_special) {
-                pieces.push(&normalized, range, token);
-            }
+            self.normalized_pieces(&mut pieces, text, range, special)?;
         }
         for pre_tokenizer in &self.pre_tokenizers {
             pre_tokenizer.cut(&mut pieces)?;
@@ -248,11 +240,115 @@ impl HfTokenizer {
         }
         Ok(pieces)
     }
+
+    fn normalized(&self, text: &str, range: Range<usize>) -> Result<Normalized, Error> {
+        let most = MAX_GROWTH.saturating_mul(range.len()).saturating_add(MAX_EXTRA);
+        let mut normalized = Normalized::new(&text[range.clone()], range.start == 0);
+        for normalizer in &self.normalizers {
+            normalizer.normalize(&mut normalized)?;
+            if normalized.text.len() > most {
+                return Err(self.grows("normalizer"));
+            }
+        }
+        Ok(normalized)
+    }
+
+    /// Appends a range of a text without tokens that are found before it is normalized.
+    fn normalized_pieces(
+        &self,
+        pieces: &mut Pieces,
+        text: &str,
+        range: Range<usize>,
+        special: Special<'_>,
+    ) -> Result<(), Error> {
+        let normalized = self.normalized(text, range.clone())?;
+        let content = special.content_in(&range);
+        let found = match special {
+            Special::Outside(_) if content.is_empty() => {
+                self.added.find_normalized(&normalized.text, Special::Parse)
+            }
+            Special::Outside(_) if normalized.text == text[range.clone()] => {
+                self.added.find_normalized(&normalized.text, Special::Outside(&content))
+            }
+            Special::Outside(_) => {
+                let all = self.added.find_normalized(&normalized.text, Special::Parse);
+                let runs = runs(range, &content);
+                match self.without_marks_in_content(all, text, &runs)? {
+                    Some(found) => found,
+                    // What stands at the edge of content is written by itself, so that no mark reaches across.
+                    None => {
+                        for (run, is_content) in runs {
+                            let part = self.normalized(text, run)?;
+                            let whole = 0..part.text.len();
+                            let content = is_content.then_some(whole);
+                            let special = Special::Outside(content.as_slice());
+                            for (range, token) in self.added.find_normalized(&part.text, special) {
+                                pieces.push(&part, range, token);
+                            }
+                        }
+                        return Ok(());
+                    }
+                }
+            }
+            special => self.added.find_normalized(&normalized.text, special),
+        };
+        for (range, token) in found {
+            pieces.push(&normalized, range, token);
+        }
+        Ok(())
+    }
+
+    /// The stretches of a normalized text without the marks that content spells out. Which these are is seen by
+    /// normalizing each run by itself; `None` if that does not give the same marks, because some reach across runs.
+    fn without_marks_in_content(
+        &self,
+        all: Vec<Stretch>,
+        text: &str,
+        runs: &[(Range<usize>, bool)],
+    ) -> Result<Option<Vec<Stretch>>, Error> {
+        let is_mark = |stretch: &Stretch| stretch.1.filter(|&id| self.added.is_normalized_mark(id));
+        if !all.iter().any(|stretch| is_mark(stretch).is_some()) {
+            return Ok(Some(all));
+        }
+        let mut marks = Vec::new();
+        for (run, is_content) in runs {
+            let part = self.normalized(text, run.clone())?;
+            let found = self.added.find_normalized(&part.text, Special::Parse);
+            marks.extend(found.iter().filter_map(is_mark).map(|id| (id, *is_content)));
+        }
+        if !all.iter().filter_map(is_mark).eq(marks.iter().map(|(id, _)| *id)) {
+            return Ok(None);
+        }
+        let mut marks = marks.into_iter();
+        let mut kept: Vec<Stretch> = Vec::with_capacity(all.len());
+        for (range, token) in all {
+            let is_text = is_mark(&(range.clone(), token)).is_some() && marks.next().is_some_and(|(_, c)| c);
+            match (kept.last_mut(), token.filter(|_| !is_text)) {
+                (Some((last, None)), None) => last.end = range.end,
+                (_, token) => kept.push((range, token)),
+            }
+        }
+        Ok(Some(kept))
+    }
+}
+
+/// The runs of a range that are content and those that are not, in turn; `content` counts from its beginning.
+fn runs(range: Range<usize>, content: &[Range<usize>]) -> Vec<(Range<usize>, bool)> {
+    let mut runs = Vec::with_capacity(2 * content.len() + 1);
+    let mut at = range.start;
+    for inner in content {
+        let (start, end) = (range.start + inner.start, range.start + inner.end);
+        runs.extend([(at..start, false), (start..end, true)]);
+        at = end;
+    }
+    runs.push((at..range.end, false));
+    runs.retain(|(run, _)| !run.is_empty());
+    runs
 }
 
 impl Tokenizer for HfTokenizer {
-    fn encode(&self, text: &str, special: Special) -> Result<Vec<u32>, Error> {
-        let pieces = self.pieces(text, special == Special::Parse)?;
+    fn encode(&self, text: &str, special: Special<'_>) -> Result<Vec<u32>, Error> {
+        let pieces = self.pieces(text, special)?;
         let mut ids = Vec::new();
         // Where in `ids` a word that was seen before has been written.
         let mut seen: HashMap<&str, (usize, usize)> = HashMap::new();

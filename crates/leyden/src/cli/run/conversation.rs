@@ -16,7 +16,11 @@ const PROMPT_END: usize = 64;
 #[derive(Debug, Clone)]
 pub(super) enum Mode {
     /// A turn in the model's chat template.
-    Chat { system: Option<String> },
+    Chat {
+        system: Option<String>,
+        /// Whether special tokens that messages spell out are such.
+        special_in_content: bool,
+    },
     /// Text to continue, right behind all text before it.
     Raw,
 }
@@ -94,7 +98,13 @@ impl<'a> Conversation<'a> {
 
     fn prompt(&self) -> Result<Vec<u32>, Failure> {
         Ok(match self.mode {
-            Mode::Chat { .. } => self.model.tokenize_chat(&self.messages)?,
+            Mode::Chat { special_in_content, .. } => {
+                let mut prompt = self.model.render_chat(&self.messages)?;
+                if special_in_content {
+                    prompt = prompt.with_special_in_content();
+                }
+                self.model.tokenize_rendered(&prompt)?
+            }
             Mode::Raw => {
                 let text: String = self.messages.iter().map(|message| message.content.as_str()).collect();
                 self.model.tokenize(&text)?
@@ -117,7 +127,7 @@ impl Chat for Conversation<'_> {
 
     fn clear(&mut self) {
         self.messages.clear();
-        if let Mode::Chat { system: Some(system) } = &self.mode {
+        if let Mode::Chat { system: Some(system), .. } = &self.mode {
             self.messages.push(Message::new("system", system));
         }
     }

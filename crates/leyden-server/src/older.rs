@@ -1,0 +1,127 @@
+//! OpenAI's older form of tools: `functions` and `function_call` instead of `tools` and `tool_choice`.
+//!
+//! Such a request is read as the newer one that means the same, and its answers are written in the older form.
+
+use crate::error::ApiError;
+use crate::fields::Fields;
+use serde_json::{Value, json};
+
+/// Rewrites the fields of a body, and says whether they had the older form.
+pub(crate) fn rewrite(body: &mut Fields) -> Result<bool, ApiError> {
+    let functions = body.take("functions");
+    let choice = body.take("function_call");
+    let (older, newer) = match (&functions, &choice) {
+        (None, None) => return Ok(false),
+        (Some(_), _) => ("functions", ["tools", "tool_choice"]),
+        (None, Some(_)) => ("function_call", ["tools", "tool_choice"]),
+    };
+    for name in newer {
+        if body.has(name) {
+            let message = format!("`{older}` and `{name}` exclude each other");
+            return Err(ApiError::conflict(older, message));
+        }
+    }
+    let tool = |function| json!({ "type": "function", "function": function });
+    match functions {
+        Some(Value::Array(functions)) => body.put("tools", functions.into_iter().map(tool).collect()),
+        Some(other) => body.put("tools", other),
+        None => {}
+    }
+    match choice {
+        Some(choice @ Value::Object(_)) => body.put("tool_choice", tool(choice)),
+        Some(choice) => body.put("tool_choice", choice),
+        None => {}
+    }
+    // The older form has room for one.
+    body.put("parallel_tool_calls", false.into());
+    Ok(true)
+}
+
+/// An error about a rewritten field under the name that the client knows.
+pub(crate) fn renamed(mut error: ApiError) -> ApiError {
+    let rename = |text: &str| {
+        let mut text =
+            text.replace("tool_choice.function", "function_call").replace("tool_choice", "function_call");
+        while let Some((before, after)) = text.split_once("tools[").map(|(a, b)| (a.to_owned(), b.to_owned()))
+        {
+            text = format!("{before}functions[{}", after.replacen("].function", "]", 1));
+        }
+        text.replace("tools", "functions")
+    };
+    error.param = error.param.as_deref().map(rename);
+    error.message = rename(&error.message);
+    error
+}
+
+/// Writes a message, or a piece of one, in the older form.
+pub(crate) fn write(message: &mut Value) {
+    let Some(map) = message.as_object_mut() else { return };
+    if let Some(calls) = map.shift_remove("tool_calls") {
+        map.insert("function_call".to_owned(), calls[0]["function"].clone());
+    }
+}
+
+/// Why an answer ended, in the older form.
+pub(crate) fn finish(reason: &'static str) -> &'static str {
+    if reason == "tool_calls" { "function_call" } else { reason }
+}
+
+/// The fields in the OpenAPI document; `function` is the schema of a tool's function.
+pub(crate) fn schema(functions: usize, function: &Value, name: &Value) -> Value {
+    let named = json!({
+        "type": "object", "additionalProperties": false, "required": ["name"], "properties": { "name": name }
+    });
+    json!({
+        "functions": {
+            "type": "array", "maxItems": functions, "items": function,
+            "description": "OpenAI's older form of `tools`"
+        },
+        "function_call": {
+            "anyOf": [{ "enum": ["none", "auto"] }, named],
+            "description": "OpenAI's older form of `tool_choice`; needs `functions`"
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(body: Value) -> Result<Value, String> {
+        let mut fields = Fields::of_body(body).unwrap();
+        rewrite(&mut fields).map_err(|e| e.message)?;
+        Ok(Value::Object(fields.rest()))
+    }
+
+    #[test]
+    fn older_fields_become_newer_ones() {
+        let function = json!({ "name": "f", "parameters": {} });
+        let tools = json!([{ "type": "function", "function": function }]);
+        assert_eq!(
+            rewritten(json!({ "functions": [function], "function_call": { "name": "f" } })),
+            Ok(json!({
+                "tools": tools, "tool_choice": { "type": "function", "function": { "name": "f" } },
+                "parallel_tool_calls": false
+            }))
+        );
+        assert_eq!(
+            rewritten(json!({ "functions": [function], "function_call": "none" })),
+            Ok(json!({ "tools": tools, "tool_choice": "none", "parallel_tool_calls": false }))
+        );
+        assert_eq!(rewritten(json!({ "tools": tools })), Ok(json!({ "tools": tools })));
+        let both = rewritten(json!({ "functions": [function], "tools": tools })).unwrap_err();
+        assert_eq!(both, "`functions` and `tools` exclude each other");
+        let error = ApiError::field("tools[3].function.name", "`tools[3].function.name` is not");
+        let error = renamed(error);
+        assert_eq!(
+            (error.param.as_deref(), error.message.as_str()),
+            (Some("functions[3].name"), "`functions[3].name` is not")
+        );
+        let error = renamed(ApiError::field(
+            "tool_choice.function.name",
+            "`tool_choice` asks, but there are no `tools`",
+        ));
+        assert_eq!(error.param.as_deref(), Some("function_call.name"));
+        assert_eq!(error.message, "`function_call` asks, but there are no `functions`");
+    }
+}

@@ -1,0 +1,198 @@
+//! What a request says about how its messages are rendered, and what templates take for granted of tools.
+
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::limits::Limits;
+use serde_json::{Map, Value, json};
+
+/// What a chat template is given beside the messages.
+#[derive(Debug)]
+pub(crate) struct Rendering {
+    /// Descriptions of tools, as the client sent them.
+    pub(crate) tools: Option<Value>,
+    /// Further variables.
+    pub(crate) variables: Map<String, Value>,
+    /// Whether the prompt ends with the beginning of an answer.
+    pub(crate) add_generation_prompt: bool,
+    /// Whether the answer goes on with the last message.
+    pub(crate) continue_final_message: bool,
+}
+
+/// Names that a template knows already, or that it calls; and those that have a field of their own.
+const RESERVED: &[&str] = &[
+    "messages",
+    "tools",
+    "documents",
+    "add_generation_prompt",
+    "continue_final_message",
+    "bos_token",
+    "eos_token",
+    "chat_template",
+    "tokenize",
+    "loop",
+    "range",
+    "dict",
+    "namespace",
+    "raise_exception",
+    "strftime_now",
+];
+
+/// The most variables.
+const MAX_VARIABLES: usize = 64;
+
+/// Takes the fields about rendering; tools come separately.
+pub(crate) fn read(body: &mut Fields, limits: &Limits) -> Result<Rendering, ApiError> {
+    let mut variables = Map::new();
+    if let Some(effort) = body.text("reasoning_effort", limits.name_chars)? {
+        variables.insert("reasoning_effort".to_owned(), effort.into());
+    }
+    if let Some(documents) = body.list("documents", 0, limits.content_parts)? {
+        for (i, document) in documents.iter().enumerate() {
+            Fields::at(&format!("documents[{i}]"), document.clone())?;
+        }
+        variables.insert("documents".to_owned(), documents.into());
+    }
+    if let Some(value) = body.take("chat_template_kwargs") {
+        variables.extend(kwargs(value, limits)?);
+    }
+    let continue_final_message = body.flag("continue_final_message")?.unwrap_or(false);
+    let add_generation_prompt = body.flag("add_generation_prompt")?;
+    if continue_final_message && add_generation_prompt == Some(true) {
+        let message = "`continue_final_message` and `add_generation_prompt` cannot both be true";
+        return Err(ApiError::conflict("continue_final_message", message));
+    }
+    let add_generation_prompt = add_generation_prompt.unwrap_or(!continue_final_message);
+    Ok(Rendering { tools: None, variables, add_generation_prompt, continue_final_message })
+}
+
+fn kwargs(value: Value, limits: &Limits) -> Result<Map<String, Value>, ApiError> {
+    const FIELD: &str = "chat_template_kwargs";
+    let bytes = value.to_string().len();
+    if bytes > limits.schema_bytes {
+        let message = format!("`{FIELD}` has {bytes} bytes; {} are the most", limits.schema_bytes);
+        return Err(ApiError::field(FIELD, message));
+    }
+    let count = value.as_object().map_or(0, Map::len);
+    if count > MAX_VARIABLES {
+        let message = format!("`{FIELD}` has {count} names; {MAX_VARIABLES} are the most");
+        return Err(ApiError::field(FIELD, message));
+    }
+    let mut fields = Fields::at(FIELD, value)?;
+    let mut variables = Map::new();
+    // A text such as "false" would count as true.
+    for name in ["enable_thinking", "thinking"] {
+        variables.extend(fields.flag(name)?.map(|flag| (name.to_owned(), flag.into())));
+    }
+    let effort = fields.text("reasoning_effort", limits.name_chars)?;
+    variables.extend(effort.map(|effort| ("reasoning_effort".to_owned(), effort.into())));
+    let rest = fields.rest();
+    if let Some(name) = rest.keys().find(|name| RESERVED.contains(&name.as_str())) {
+        let path = format!("{FIELD}.{name}");
+        let message = format!("`{path}`: the template has `{name}` already, and it cannot be set here");
+        return Err(ApiError::field(path, message));
+    }
+    variables.extend(rest);
+    Ok(variables)
+}
+
+/// The fields in the OpenAPI document.
+pub(crate) fn schema(limits: &Limits) -> Value {
+    let effort = json!({ "type": "string", "maxLength": limits.name_chars });
+    let flags = json!({
+        "enable_thinking": { "type": "boolean" }, "thinking": { "type": "boolean" }, "reasoning_effort": effort
+    });
+    json!({
+        "reasoning_effort": effort,
+        "chat_template_kwargs": {
+            "type": "object", "properties": flags, "maxProperties": MAX_VARIABLES,
+            "propertyNames": { "not": { "enum": RESERVED } },
+            "description": format!("Variables of the chat template, of up to {} bytes as JSON", limits.schema_bytes)
+        },
+        "documents": { "type": "array", "maxItems": limits.content_parts, "items": { "type": "object" } },
+        "add_generation_prompt": {
+            "type": "boolean",
+            "description": "Whether the prompt ends with the beginning of an answer; by default unless `continue_final_message`"
+        },
+        "continue_final_message": {
+            "type": "boolean", "default": false,
+            "description": "Whether the answer goes on with the last message. Not together with `add_generation_prompt`"
+        }
+    })
+}
+
+/// Tools as templates take them for granted: with a description and with parameters that have properties. Left out or
+/// null, they are empty, as OpenAI's API defines it.
+pub(crate) fn described(tools: &Value) -> Value {
+    let tool = |tool: &Value| {
+        let mut tool = tool.clone();
+        let Some(function) = tool.get_mut("function").and_then(Value::as_object_mut) else { return tool };
+        if function.get("description").is_none_or(Value::is_null) {
+            put(function, 1, "description", json!(""));
+        }
+        if function.get("parameters").is_none_or(Value::is_null) {
+            put(function, 2, "parameters", json!({}));
+        }
+        if let Some(parameters) = function.get_mut("parameters").and_then(Value::as_object_mut) {
+            drop_null_descriptions(parameters);
+            if parameters.get("type").is_none_or(Value::is_null) {
+                put(parameters, 0, "type", json!("object"));
+            }
+            if parameters.get("properties").is_none_or(Value::is_null) {
+                put(parameters, 1, "properties", json!({}));
+            }
+        }
+        tool
+    };
+    tools.as_array().map_or_else(|| tools.clone(), |tools| tools.iter().map(tool).collect())
+}
+
+/// Leaves out descriptions of properties that are null.
+fn drop_null_descriptions(schema: &mut Map<String, Value>) {
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for property in properties.values_mut().filter_map(Value::as_object_mut) {
+        if property.get("description").is_some_and(Value::is_null) {
+            property.shift_remove("description");
+        }
+        drop_null_descriptions(property);
+    }
+}
+
+/// Sets an entry: at the place where it is, or else at the given one.
+fn put(map: &mut Map<String, Value>, place: usize, key: &str, value: Value) {
+    match map.get_mut(key) {
+        Some(old) => *old = value,
+        None => {
+            map.shift_insert(place.min(map.len()), key.to_owned(), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_get_what_templates_take_for_granted() {
+        let empty = json!({ "type": "object", "properties": {} });
+        for (given, wanted) in [
+            (json!({ "name": "f" }), json!({ "name": "f", "description": "", "parameters": empty })),
+            (
+                json!({ "name": "f", "description": null, "parameters": null, "strict": true }),
+                json!({ "name": "f", "description": "", "parameters": empty, "strict": true }),
+            ),
+            (
+                json!({ "name": "f", "description": "d", "parameters": { "type": "object", "properties":
+                    { "x": { "description": null, "properties": { "y": { "description": null } } } } } }),
+                json!({ "name": "f", "description": "d", "parameters": { "type": "object", "properties":
+                    { "x": { "properties": { "y": {} } } } } }),
+            ),
+            (
+                json!({ "parameters": { "required": [] }, "name": "f", "description": "d" }),
+                json!({ "parameters": { "type": "object", "properties": {}, "required": [] }, "name": "f", "description": "d" }),
+            ),
+        ] {
+            let tools = described(&json!([{ "type": "function", "function": given }]));
+            assert_eq!(tools[0]["function"].to_string(), wanted.to_string());
+        }
+    }
+}
