@@ -54,6 +54,10 @@ pub enum ErrorKind {
     Invalid(String),
     /// A byte of the text has no token, so the text cannot be written in this vocabulary.
     NoTokenForByte(u8),
+    /// The text has more tokens than it may have.
+    TooManyTokens(usize),
+    /// The work was to stop before it was done.
+    Stopped,
     /// Normalising the text, as the vocabulary wants it, makes it more than so many times longer.
     TextGrows(usize),
     /// The chat template is not one that can be parsed.
@@ -160,6 +164,8 @@ impl Display for ErrorKind {
             ErrorKind::NoTokenForByte(byte) => {
                 write!(f, "the vocabulary has no token for byte 0x{byte:02x}, which the text contains")
             }
+            ErrorKind::TooManyTokens(most) => write!(f, "the text has more than {most} tokens"),
+            ErrorKind::Stopped => f.write_str("stopped before the text was written in tokens"),
             ErrorKind::TextGrows(times) => {
                 write!(f, "the text becomes more than {times} times longer by the vocabulary's rules")
             }

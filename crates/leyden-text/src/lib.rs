@@ -45,5 +45,6 @@ pub use template::{
     ChatTemplate, JsonTextError, Message, RenderOptions, Rendered, check_json_text, join_messages,
 };
 pub use tokenizer::{
-    Special, Tokenizer, encode_prompt, encode_rendered, encode_whole, from_gguf, from_hf, from_tokenizer_json,
+    Bounds, Special, Tokenizer, encode_prompt, encode_prompt_within, encode_rendered, encode_rendered_within,
+    encode_whole, encode_whole_within, from_gguf, from_hf, from_tokenizer_json,
 };

@@ -11,13 +11,14 @@ use foldhash::{HashMap, HashMapExt};
 use leyden_tensor::{Metadata, StrArray};
 
 use super::Tokenizer;
+use super::bounds::{Bounds, Exceeded};
 use super::byte_level;
 use super::classes::{Class, class};
 use super::fields;
-use super::gguf::{GgufTokenizer, Model, Unwritable};
+use super::gguf::{Cover, GgufTokenizer, Model, Unwritable};
 use super::merges::{Merge, Merges};
 use super::pretok::{self, PreTokenizer, Spelling};
-use super::space_mark;
+use super::space_mark::{self, MARK};
 use super::text_index::TextIndex;
 use super::vocab::{self, Defaults, Vocab};
 use crate::error::{Error, ErrorKind, Quoted};
@@ -187,14 +188,29 @@ impl Bpe {
 }
 
 impl Model for Bpe {
-    fn encode(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), Unwritable> {
+    fn encode(&self, text: &str, ids: &mut Vec<u32>, bounds: &Bounds<'_>) -> Result<(), Unwritable> {
         let escaped = match self.pre.spelling {
             Spelling::ByteLevel => Cow::Borrowed(text),
             Spelling::Raw { .. } => space_mark::encode(text),
         };
-        let mut encoder = Encoder { bpe: self, ids, seen: HashMap::new(), no_token: None };
-        (self.pre.split)(&escaped, &mut |word| encoder.word(word));
+        let mut encoder = Encoder { bpe: self, ids, bounds, seen: HashMap::new(), no_token: None };
+        let mut exceeded = Ok(());
+        // What is behind a bound is still cut, which takes a hundredth of the time, but not looked at.
+        (self.pre.split)(&escaped, &mut |word| {
+            if exceeded.is_ok() {
+                exceeded = encoder.word(word);
+            }
+        });
+        exceeded?;
         encoder.no_token.map_or(Ok(()), |byte| Err(Unwritable::Byte(byte)))
+    }
+
+    fn cover(&self, vocab: &Vocab, texts: &TextIndex) -> Option<Cover> {
+        // A byte without a token may vanish.
+        self.byte_ids.iter().all(Option::is_some).then(|| match self.pre.spelling {
+            Spelling::ByteLevel => Cover { longest: vocab.longest_bytes(), space_bytes: 1 },
+            Spelling::Raw { .. } => Cover { longest: texts.longest(), space_bytes: MARK.len() },
+        })
     }
 }
 
@@ -202,6 +218,7 @@ impl Model for Bpe {
 struct Encoder<'a, 't> {
     bpe: &'a Bpe,
     ids: &'a mut Vec<u32>,
+    bounds: &'a Bounds<'a>,
     /// Where in `ids` a word that was seen before has been written.
     seen: HashMap<&'t str, (usize, usize)>,
     /// A byte that could not be written.
@@ -209,46 +226,50 @@ struct Encoder<'a, 't> {
 }
 
 impl<'t> Encoder<'_, 't> {
-    fn word(&mut self, word: &'t str) {
+    fn word(&mut self, word: &'t str) -> Result<(), Exceeded> {
         if let Some(&id) = self.bpe.words.get(word.as_bytes()) {
             self.ids.push(id);
-            return;
-        }
-        if let Some(&(start, end)) = self.seen.get(word) {
+        } else if let Some(&(start, end)) = self.seen.get(word) {
             self.ids.extend_from_within(start..end);
-            return;
+        } else {
+            let start = self.ids.len();
+            match self.bpe.pre.spelling {
+                Spelling::ByteLevel => self.bytes(word)?,
+                Spelling::Raw { .. } => self.chars(word)?,
+            }
+            self.seen.insert(word, (start, self.ids.len()));
         }
-        let start = self.ids.len();
-        match self.bpe.pre.spelling {
-            Spelling::ByteLevel => self.bytes(word),
-            Spelling::Raw { .. } => self.chars(word),
-        }
-        self.seen.insert(word, (start, self.ids.len()));
+        self.bounds.check(self.ids.len())
     }
 
-    fn bytes(&mut self, word: &str) {
+    fn merge(&mut self, start: usize) -> Result<(), Exceeded> {
+        self.bpe.merges.apply(self.ids, start, self.bounds.stop())
+    }
+
+    fn bytes(&mut self, word: &str) -> Result<(), Exceeded> {
         let start = self.ids.len();
         let id = |byte: u8| self.bpe.byte_ids[usize::from(byte)];
         self.ids.extend(word.bytes().map(|byte| id(byte).unwrap_or(NO_TOKEN)));
         if !self.ids[start..].contains(&NO_TOKEN) {
-            return self.bpe.merges.apply(self.ids, start);
+            return self.merge(start);
         }
         for c in word.chars() {
             if let Some(byte) = c.encode_utf8(&mut [0; 4]).bytes().find(|&byte| id(byte).is_none()) {
                 Self::missing(&mut self.no_token, byte, c);
             }
         }
-        self.bpe.merges.apply(self.ids, start);
+        self.merge(start)?;
         let merged = self.ids.split_off(start);
         self.ids.extend(merged.into_iter().filter(|&id| id != NO_TOKEN));
+        Ok(())
     }
 
-    fn chars(&mut self, word: &str) {
+    fn chars(&mut self, word: &str) -> Result<(), Exceeded> {
         if word.starts_with('\n')
             && let Some(&Some(id)) = self.bpe.line_feeds.get(word.len())
         {
             self.ids.push(id);
-            return;
+            return Ok(());
         }
         let start = self.ids.len();
         let mut unknown = Vec::new();
@@ -258,9 +279,9 @@ impl<'t> Encoder<'_, 't> {
                 NO_TOKEN
             }));
         }
-        self.bpe.merges.apply(self.ids, start);
+        self.merge(start)?;
         if unknown.is_empty() {
-            return;
+            return Ok(());
         }
         // No merge names a character that is no token, so they are all there, in their order.
         let merged = self.ids.split_off(start);
@@ -278,6 +299,7 @@ impl<'t> Encoder<'_, 't> {
                 }
             }
         }
+        Ok(())
     }
 
     /// Notes a byte without a token, of the character `whole`. Vocabularies of training texts without control

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use leyden_tensor::Metadata;
 
+use super::bounds::{Bounds, Exceeded};
 use super::special::{Claim, SpecialTokens, Strips};
 use super::text_index::TextIndex;
 use super::vocab::{Kind, TOKENS, Vocab};
@@ -16,11 +17,42 @@ use crate::error::{Error, ErrorKind};
 pub(super) trait Model: Send + Sync {
     /// Appends the ids of a text, which is not empty and stands at the beginning of the prompt, at its end,
     /// or between special tokens.
-    fn encode(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), Unwritable>;
+    /// `bounds` are those of all `ids`.
+    fn encode(&self, text: &str, ids: &mut Vec<u32>, bounds: &Bounds<'_>) -> Result<(), Unwritable>;
+
+    /// What a token stands for of a text at most; `None` if parts of a text may be left out, or be one token however
+    /// long they are.
+    fn cover(&self, vocab: &Vocab, texts: &TextIndex) -> Option<Cover> {
+        let _ = (vocab, texts);
+        None
+    }
 
     /// Whether a space that is not part of the text is written in front of it.
     fn adds_space(&self) -> bool {
         false
+    }
+}
+
+/// How much of a text one token stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cover {
+    /// The bytes of the longest token.
+    pub(super) longest: usize,
+    /// What a space counts in these.
+    pub(super) space_bytes: usize,
+}
+
+impl Cover {
+    /// A number of tokens that a text has at least. White space is left out of account where a token may take any amount.
+    pub(super) fn least_tokens(self, text: &str, spaces_vanish: bool) -> usize {
+        let count = |is: fn(u8) -> bool| text.bytes().filter(|byte| is(*byte)).count();
+        let bytes = if spaces_vanish {
+            count(|byte| !byte.is_ascii_whitespace() && byte != b'\x0b')
+        } else {
+            let wider = self.space_bytes.saturating_sub(1);
+            text.len().saturating_add(count(|byte| byte == b' ').saturating_mul(wider))
+        };
+        bytes.div_ceil(self.longest.max(1))
     }
 }
 
@@ -31,6 +63,14 @@ pub(super) enum Unwritable {
     Byte(u8),
     /// Normalising, by what stands under this key, makes the text more than so many times longer.
     TooLong { key: &'static str, times: usize },
+    /// A bound was reached.
+    Exceeded(Exceeded),
+}
+
+impl From<Exceeded> for Unwritable {
+    fn from(exceeded: Exceeded) -> Unwritable {
+        Unwritable::Exceeded(exceeded)
+    }
 }
 
 /// A vocabulary with special tokens and a model.
@@ -38,6 +78,9 @@ pub(super) struct GgufTokenizer<M> {
     file: Box<str>,
     vocab: Vocab,
     model: M,
+    cover: Option<Cover>,
+    /// Whether a special token takes white space with it.
+    strips: bool,
     /// What is found with [`Special::Parse`] and [`Special::Outside`].
     all_special: SpecialTokens,
     /// What is found with [`Special::AsText`].
@@ -73,6 +116,8 @@ impl<M: Model> GgufTokenizer<M> {
         let is_user_defined = |&&(_, id): &&(&[u8], u32)| vocab.kind(id) == Some(Kind::UserDefined);
         let user_defined = SpecialTokens::new(special.iter().filter(is_user_defined).copied());
         Ok(GgufTokenizer {
+            cover: model.cover(&vocab, texts),
+            strips: !(strips.left.is_empty() && strips.right.is_empty()),
             file: file.into(),
             all_special: SpecialTokens::new(special.iter().copied()).stripping(strips.clone()),
             user_defined: user_defined.stripping(strips),
@@ -81,14 +126,19 @@ impl<M: Model> GgufTokenizer<M> {
         })
     }
 
+    fn exceeded(&self, exceeded: Exceeded) -> Error {
+        Error::new(&self.file, None, exceeded.into())
+    }
+
     /// Appends the ids of a text without special tokens.
-    fn text(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), Error> {
+    fn text(&self, text: &str, ids: &mut Vec<u32>, bounds: &Bounds<'_>) -> Result<(), Error> {
         if text.is_empty() {
             return Ok(());
         }
-        self.model.encode(text, ids).map_err(|why| match why {
+        self.model.encode(text, ids, bounds).map_err(|why| match why {
             Unwritable::Byte(byte) => Error::new(&self.file, TOKENS, ErrorKind::NoTokenForByte(byte)),
             Unwritable::TooLong { key, times } => Error::new(&self.file, key, ErrorKind::TextGrows(times)),
+            Unwritable::Exceeded(exceeded) => self.exceeded(exceeded),
         })
     }
 }
@@ -118,7 +168,12 @@ fn strips(
 }
 
 impl<M: Model> Tokenizer for GgufTokenizer<M> {
-    fn encode(&self, text: &str, special: Special<'_>) -> Result<Vec<u32>, Error> {
+    fn encode_within(
+        &self,
+        text: &str,
+        special: Special<'_>,
+        bounds: &Bounds<'_>,
+    ) -> Result<Vec<u32>, Error> {
         let set = match special {
             Special::Parse | Special::Outside(_) => &self.all_special,
             Special::AsText => &self.user_defined,
@@ -131,12 +186,17 @@ impl<M: Model> Tokenizer for GgufTokenizer<M> {
         let mut ids = Vec::new();
         let mut from = 0;
         for claim in set.find(text.as_bytes(), allowed) {
-            self.text(&text[from..claim.start], &mut ids)?;
+            self.text(&text[from..claim.start], &mut ids, bounds)?;
             ids.push(claim.id);
+            bounds.check(ids.len()).map_err(|exceeded| self.exceeded(exceeded))?;
             from = claim.end;
         }
-        self.text(&text[from..], &mut ids)?;
+        self.text(&text[from..], &mut ids, bounds)?;
         Ok(ids)
+    }
+
+    fn least_tokens(&self, text: &str) -> usize {
+        self.cover.map_or(0, |cover| cover.least_tokens(text, self.strips))
     }
 
     fn token_bytes(&self, id: u32) -> Option<&[u8]> {

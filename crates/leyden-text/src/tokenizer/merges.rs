@@ -9,8 +9,13 @@ use std::collections::BinaryHeap;
 
 use foldhash::{HashMap, HashMapExt};
 
+use super::bounds::{Exceeded, LOOK_EVERY};
+
 /// The longest word, in tokens, that is merged by scanning for the best pair.
 pub(super) const SCAN_TOKENS: usize = 48;
+
+/// The longest word, in tokens, that is merged as one.
+const MOST_TOKENS: usize = u32::MAX as usize - 1;
 
 /// A pair of neighbouring tokens that may be merged.
 #[derive(Clone, Copy)]
@@ -43,11 +48,30 @@ impl Merges {
         self.0.get(&(left, right)).copied()
     }
 
-    /// Merges the tokens of one word, those from `start` on.
-    pub(super) fn apply(&self, ids: &mut Vec<u32>, start: usize) {
-        let word = &mut ids[start..];
-        let len = if word.len() <= SCAN_TOKENS { self.scan(word) } else { self.heap(word) };
-        ids.truncate(start + len);
+    /// Merges the tokens of one word, those from `start` on. Fails where
+    /// `stop` says so on the way; what is in the place of the word is then none of its tokens.
+    pub(super) fn apply(
+        &self,
+        ids: &mut Vec<u32>,
+        start: usize,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(), Exceeded> {
+        let len = ids.len() - start;
+        if len <= SCAN_TOKENS {
+            let len = self.scan(&mut ids[start..]);
+            ids.truncate(start + len);
+            return Ok(());
+        }
+        // Places have 32 bits: of a word of more, which has gigabytes, each part is merged by itself.
+        let (mut from, mut kept) = (start, start);
+        while from < ids.len() {
+            let end = ids.len().min(from.saturating_add(MOST_TOKENS));
+            let len = self.heap(&mut ids[from..end], stop).ok_or(Exceeded::Stopped)?;
+            ids.copy_within(from..from + len, kept);
+            (from, kept) = (end, kept + len);
+        }
+        ids.truncate(kept);
+        Ok(())
     }
 
     /// Merges in place and returns how many ids are left.
@@ -71,50 +95,63 @@ impl Merges {
         }
     }
 
-    /// Merges in place and returns how many ids are left.
-    fn heap(&self, ids: &mut [u32]) -> usize {
-        /// Marks an id that was merged into the one before it.
-        const GONE: u32 = u32::MAX;
-        /// A pair as it was when pushed; it is stale if either id has changed since.
-        #[derive(PartialEq, Eq, PartialOrd, Ord)]
-        struct Candidate {
-            rank: u32,
-            at: usize,
-            left: u32,
-            right: u32,
-            id: u32,
-        }
+    /// Merges in place and returns how many ids are left, or `None` when `stop` said so on the way.
+    fn heap(&self, ids: &mut [u32], stop: &dyn Fn() -> bool) -> Option<usize> {
+        /// No neighbour, and the rank of no pair.
+        const NONE: u32 = u32::MAX;
         let n = ids.len();
-        // The neighbours of the ids that are not gone; `n` and `usize::MAX` are beyond the ends.
-        let mut next: Vec<usize> = (1..=n).collect();
-        let mut previous: Vec<usize> = (0..n).map(|i| i.wrapping_sub(1)).collect();
-        let candidate = |ids: &[u32], at: usize, next: usize| {
-            let (&left, &right) = (ids.get(at)?, ids.get(next)?);
-            let merge = self.get(left, right)?;
-            Some(Reverse(Candidate { rank: merge.rank, at, left, right, id: merge.id }))
-        };
-        let mut heap: BinaryHeap<_> = (0..n).filter_map(|at| candidate(ids, at, at + 1)).collect();
+        let last = u32::try_from(n).unwrap_or(NONE);
+        // The neighbours of the ids that are not gone.
+        let mut next: Vec<u32> = (1..=last).collect();
+        let mut previous: Vec<u32> = (0..last).map(|i| i.wrapping_sub(1)).collect();
+        // Of each id the merge with the one behind it.
+        let none = Merge { rank: NONE, id: 0 };
+        let pairs = ids.windows(2).map(|pair| self.get(pair[0], pair[1]).unwrap_or(none));
+        let mut pairs: Vec<Merge> = pairs.chain([none]).collect();
+        // By rank and then place, in one number. One whose pair has another rank by now is stale.
+        let key = |rank: u32, at: u32| Reverse(u64::from(rank) << 32 | u64::from(at));
+        let known = (0..last).zip(&pairs).filter(|(_, merge)| merge.rank != NONE);
+        let mut heap: BinaryHeap<_> = known.map(|(at, merge)| key(merge.rank, at)).collect();
+        let mut steps = 0_usize;
         while let Some(Reverse(best)) = heap.pop() {
-            let (at, gone) = (best.at, next[best.at]);
-            if ids[at] != best.left || ids.get(gone) != Some(&best.right) {
+            steps += 1;
+            if steps.is_multiple_of(LOOK_EVERY) && stop() {
+                return None;
+            }
+            // The lower half of a number of 64 bits.
+            let (rank, place) = ((best >> 32) as u32, best as u32);
+            let at = place as usize;
+            if pairs[at].rank != rank {
                 continue;
             }
-            ids[at] = best.id;
-            ids[gone] = GONE;
+            let gone = next[at] as usize;
+            ids[at] = pairs[at].id;
+            pairs[gone].rank = NONE;
             next[at] = next[gone];
-            if let Some(previous) = previous.get_mut(next[at]) {
-                *previous = at;
+            let behind = next[at] as usize;
+            if let Some(previous) = previous.get_mut(behind) {
+                *previous = place;
             }
-            heap.extend(candidate(ids, previous[at], at));
-            heap.extend(candidate(ids, at, next[at]));
+            let before = previous[at];
+            if let Some(pair) = pairs.get_mut(before as usize) {
+                *pair = self.get(ids[before as usize], ids[at]).unwrap_or(none);
+                if pair.rank != NONE {
+                    heap.push(key(pair.rank, before));
+                }
+            }
+            let with_next = ids.get(behind).and_then(|&id| self.get(ids[at], id));
+            pairs[at] = with_next.unwrap_or(none);
+            if pairs[at].rank != NONE {
+                heap.push(key(pairs[at].rank, place));
+            }
         }
         let mut kept = 0;
         let mut at = 0;
         while at < n {
             ids[kept] = ids[at];
             kept += 1;
-            at = next[at];
+            at = next[at] as usize;
         }
-        kept
+        Some(kept)
     }
 }

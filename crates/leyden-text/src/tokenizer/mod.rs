@@ -4,6 +4,7 @@
 //! models share is in `gguf` (the rest of a tokenizer), `vocab` (the tokens), `special` (special tokens in a prompt)
 //! and `pretok` (cutting a text into words).
 
+mod bounds;
 mod bpe;
 mod byte_level;
 mod charsmap;
@@ -24,6 +25,7 @@ mod unigram;
 mod vocab;
 mod wordpiece;
 
+pub use self::bounds::Bounds;
 pub use self::hf::{from_hf, from_tokenizer_json};
 
 use std::borrow::Cow;
@@ -89,7 +91,22 @@ pub trait Tokenizer: Send + Sync {
     ///
     /// # Errors
     /// The vocabulary cannot write the text.
-    fn encode(&self, text: &str, special: Special<'_>) -> Result<Vec<u32>, Error>;
+    fn encode(&self, text: &str, special: Special<'_>) -> Result<Vec<u32>, Error> {
+        self.encode_within(text, special, &Bounds::NONE)
+    }
+
+    /// The same within bounds: as soon as the text exceeds one, it is given up. Time and memory are in proportion to the
+    /// text, times the logarithm of its longest word.
+    ///
+    /// # Errors
+    /// The vocabulary cannot write the text, or it exceeds a bound.
+    fn encode_within(&self, text: &str, special: Special<'_>, bounds: &Bounds<'_>)
+    -> Result<Vec<u32>, Error>;
+
+    /// A number of tokens that the text certainly has, found in a fraction of the time that encoding takes: its bytes by
+    /// those of the longest token. 0 where nothing is certain, as where characters may vanish or any number of them become
+    /// one unknown token.
+    fn least_tokens(&self, text: &str) -> usize;
 
     /// The bytes that a token stands for, which need not be whole characters; for a special token, its
     /// name. `None` if there is no such token.
@@ -132,7 +149,19 @@ pub trait Tokenizer: Send + Sync {
 /// # Errors
 /// As [`Tokenizer::encode`].
 pub fn encode_prompt(tokenizer: &dyn Tokenizer, text: &str) -> Result<Vec<u32>, Error> {
-    begun(tokenizer, text, Special::Parse)
+    encode_prompt_within(tokenizer, text, &Bounds::NONE)
+}
+
+/// The same within bounds, which do not count the token at the beginning.
+///
+/// # Errors
+/// As [`Tokenizer::encode_within`].
+pub fn encode_prompt_within(
+    tokenizer: &dyn Tokenizer,
+    text: &str,
+    bounds: &Bounds<'_>,
+) -> Result<Vec<u32>, Error> {
+    begun(tokenizer, text, Special::Parse, bounds)
 }
 
 /// The ids of what a chat template made, with the token that the model expects at the beginning. Special tokens are
@@ -141,11 +170,28 @@ pub fn encode_prompt(tokenizer: &dyn Tokenizer, text: &str) -> Result<Vec<u32>, 
 /// # Errors
 /// As [`Tokenizer::encode`].
 pub fn encode_rendered(tokenizer: &dyn Tokenizer, prompt: &Rendered) -> Result<Vec<u32>, Error> {
-    begun(tokenizer, prompt.text(), Special::Outside(prompt.content()))
+    encode_rendered_within(tokenizer, prompt, &Bounds::NONE)
 }
 
-fn begun(tokenizer: &dyn Tokenizer, text: &str, special: Special<'_>) -> Result<Vec<u32>, Error> {
-    let mut ids = tokenizer.encode(text, special)?;
+/// The same within bounds, which do not count the token at the beginning.
+///
+/// # Errors
+/// As [`Tokenizer::encode_within`].
+pub fn encode_rendered_within(
+    tokenizer: &dyn Tokenizer,
+    prompt: &Rendered,
+    bounds: &Bounds<'_>,
+) -> Result<Vec<u32>, Error> {
+    begun(tokenizer, prompt.text(), Special::Outside(prompt.content()), bounds)
+}
+
+fn begun(
+    tokenizer: &dyn Tokenizer,
+    text: &str,
+    special: Special<'_>,
+    bounds: &Bounds<'_>,
+) -> Result<Vec<u32>, Error> {
+    let mut ids = tokenizer.encode_within(text, special, bounds)?;
     if tokenizer.add_bos()
         && let Some(bos) = tokenizer.bos()
         && ids.first() != Some(&bos)
@@ -161,7 +207,19 @@ fn begun(tokenizer: &dyn Tokenizer, text: &str, special: Special<'_>) -> Result<
 /// # Errors
 /// As [`Tokenizer::encode`].
 pub fn encode_whole(tokenizer: &dyn Tokenizer, text: &str) -> Result<Vec<u32>, Error> {
-    let mut ids = encode_prompt(tokenizer, text)?;
+    encode_whole_within(tokenizer, text, &Bounds::NONE)
+}
+
+/// The same within bounds, which do not count the tokens at the beginning and at the end.
+///
+/// # Errors
+/// As [`Tokenizer::encode_within`].
+pub fn encode_whole_within(
+    tokenizer: &dyn Tokenizer,
+    text: &str,
+    bounds: &Bounds<'_>,
+) -> Result<Vec<u32>, Error> {
+    let mut ids = encode_prompt_within(tokenizer, text, bounds)?;
     if tokenizer.add_eos()
         && let Some(eos) = tokenizer.eos()
     {

@@ -8,15 +8,15 @@
 //! mark and the mark in it, nothing can be merged across that place, and what lies between such places is
 //! written by itself, once if it repeats.
 
-use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use leyden_tensor::Metadata;
 
 use super::Tokenizer;
+use super::bounds::{Bounds, Exceeded, LOOK_EVERY};
 use super::fields;
-use super::gguf::{GgufTokenizer, Model, Unwritable};
+use super::gguf::{Cover, GgufTokenizer, Model, Unwritable};
 use super::space_mark::{self, MARK};
 use super::text_index::TextIndex;
 use super::vocab::{Defaults, Vocab};
@@ -66,30 +66,26 @@ fn rank(score: f32) -> u32 {
     if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }
 }
 
-/// One or more characters of a text.
+/// Of no token, no symbol or no pair.
+const NONE: u32 = u32::MAX;
+
+/// One or more characters of a text. Places and lengths are in bytes, of a text of less than 4 GiB.
 #[derive(Clone, Copy)]
 struct Symbol {
-    start: usize,
-    /// In bytes; 0 once it is part of the symbol before it.
-    len: usize,
+    start: u32,
+    /// 0 once it is part of the symbol before it.
+    len: u32,
     /// Its neighbours; beyond the ends there are none of these numbers.
-    previous: usize,
-    next: usize,
-    id: Option<u32>,
-}
-
-/// A pair of neighbours as it was when pushed; stale if either has changed since. The best is the greatest.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
-    rank: u32,
-    left: Reverse<usize>,
-    right: usize,
-    len: usize,
+    previous: u32,
+    next: u32,
+    /// Its token, if it is one.
     id: u32,
+    /// The token that it makes with its next neighbour, if there is one.
+    with_next: u32,
 }
 
 impl Model for SentencePiece {
-    fn encode(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), Unwritable> {
+    fn encode(&self, text: &str, ids: &mut Vec<u32>, bounds: &Bounds<'_>) -> Result<(), Unwritable> {
         let mut marked = String::with_capacity(text.len() + MARK.len());
         if self.add_space_prefix {
             marked.push_str(MARK);
@@ -103,17 +99,23 @@ impl Model for SentencePiece {
             rest = after;
             if let Some(&(start, end)) = seen.get(part) {
                 ids.extend_from_within(start..end);
+                bounds.check(ids.len())?;
                 continue;
             }
             let start = ids.len();
-            self.part(part, &mut symbols, ids)?;
+            self.part(part, &mut symbols, ids, bounds)?;
             seen.insert(part, (start, ids.len()));
+            bounds.check(ids.len())?;
         }
         Ok(())
     }
 
     fn adds_space(&self) -> bool {
         self.add_space_prefix
+    }
+
+    fn cover(&self, _: &Vocab, texts: &TextIndex) -> Option<Cover> {
+        Some(Cover { longest: texts.longest(), space_bytes: MARK.len() })
     }
 }
 
@@ -127,52 +129,81 @@ impl SentencePiece {
     }
 
     /// Appends the ids of a part. `symbols` is room to work in.
-    fn part(&self, text: &str, symbols: &mut Vec<Symbol>, ids: &mut Vec<u32>) -> Result<(), Unwritable> {
+    fn part(
+        &self,
+        text: &str,
+        symbols: &mut Vec<Symbol>,
+        ids: &mut Vec<u32>,
+        bounds: &Bounds<'_>,
+    ) -> Result<(), Unwritable> {
+        if text.len() >= NONE as usize {
+            // Gigabytes without a place to part them are parted somewhere.
+            let (first, second) = text.split_at(text.floor_char_boundary(text.len() / 2));
+            self.part(first, symbols, ids, bounds)?;
+            return self.part(second, symbols, ids, bounds);
+        }
+        let bytes = text.as_bytes();
         symbols.clear();
-        symbols.extend(text.char_indices().zip(0usize..).map(|((start, c), at)| {
-            let len = c.len_utf8();
-            let id = self.texts.get(&text.as_bytes()[start..start + len]);
-            Symbol { start, len, previous: at.wrapping_sub(1), next: at + 1, id }
+        symbols.extend(text.char_indices().zip(0_u32..).map(|((start, c), at)| {
+            let id = self.texts.get(&bytes[start..start + c.len_utf8()]).unwrap_or(NONE);
+            // The text is shorter than that.
+            let (start, len) = (start as u32, c.len_utf8() as u32);
+            Symbol { start, len, previous: at.wrapping_sub(1), next: at + 1, id, with_next: NONE }
         }));
-        self.merge(text.as_bytes(), symbols);
+        self.merge(bytes, symbols, bounds)?;
         let mut at = 0;
         while let Some(symbol) = symbols.get(at) {
             match symbol.id {
-                Some(id) => ids.push(id),
-                None => {
-                    for &byte in &text.as_bytes()[symbol.start..symbol.start + symbol.len] {
+                NONE => {
+                    for &byte in &bytes[symbol.start as usize..][..symbol.len as usize] {
                         ids.push(self.byte_ids[usize::from(byte)].ok_or(Unwritable::Byte(byte))?);
                     }
                 }
+                id => ids.push(id),
             }
-            at = symbol.next;
+            at = symbol.next as usize;
         }
         Ok(())
     }
 
-    fn merge(&self, text: &[u8], symbols: &mut [Symbol]) {
-        let candidate = |symbols: &[Symbol], left: usize, right: usize| {
-            let (first, second) = (symbols.get(left)?, symbols.get(right)?);
-            let len = first.len + second.len;
-            let id = self.texts.get(&text[first.start..first.start + len])?;
-            Some(Candidate { rank: self.ranks[id as usize], left: Reverse(left), right, len, id })
+    fn merge(&self, text: &[u8], symbols: &mut [Symbol], bounds: &Bounds<'_>) -> Result<(), Exceeded> {
+        // The highest rank first, and of equals the leftmost, in one number. One whose pair has another rank by now, or
+        // no token any more, is stale.
+        let key = |rank: u32, left: u32| u64::from(rank) << 32 | u64::from(!left);
+        let rank = |symbol: &Symbol| self.ranks.get(symbol.with_next as usize).copied();
+        let pair_up = |symbols: &mut [Symbol], left: u32| {
+            let first = *symbols.get(left as usize)?;
+            let token = symbols.get(first.next as usize).and_then(|second| {
+                self.texts.get(&text[first.start as usize..][..(first.len + second.len) as usize])
+            });
+            symbols[left as usize].with_next = token.unwrap_or(NONE);
+            rank(&symbols[left as usize]).map(|rank| key(rank, left))
         };
-        let mut heap: BinaryHeap<_> =
-            (1..symbols.len()).filter_map(|right| candidate(symbols, right - 1, right)).collect();
+        let last = symbols.len() as u32;
+        let mut heap: BinaryHeap<u64> = (0..last).filter_map(|left| pair_up(symbols, left)).collect();
+        let mut steps = 0_usize;
         while let Some(best) = heap.pop() {
-            let (left, right) = (best.left.0, best.right);
-            let (first, second) = (symbols[left], symbols[right]);
-            if first.len == 0 || second.len == 0 || first.len + second.len != best.len {
+            steps += 1;
+            if steps.is_multiple_of(LOOK_EVERY) {
+                bounds.check(0)?;
+            }
+            // The lower half of a number of 64 bits.
+            let left = !(best as u32);
+            let first = symbols[left as usize];
+            if first.len == 0 || rank(&first) != Some((best >> 32) as u32) {
                 continue;
             }
-            symbols[left] = Symbol { len: best.len, next: second.next, id: Some(best.id), ..first };
-            symbols[right].len = 0;
-            if let Some(after) = symbols.get_mut(second.next) {
+            let second = symbols[first.next as usize];
+            symbols[first.next as usize].len = 0;
+            let len = first.len + second.len;
+            symbols[left as usize] = Symbol { len, next: second.next, id: first.with_next, ..first };
+            if let Some(after) = symbols.get_mut(second.next as usize) {
                 after.previous = left;
             }
-            heap.extend(candidate(symbols, first.previous, left));
-            heap.extend(candidate(symbols, left, second.next));
+            heap.extend(pair_up(symbols, first.previous));
+            heap.extend(pair_up(symbols, left));
         }
+        Ok(())
     }
 }
 

@@ -64,6 +64,11 @@ impl TextIndex {
         self.ends.len()
     }
 
+    /// The bytes of the longest text.
+    pub(super) fn longest(&self) -> usize {
+        self.longest
+    }
+
     /// The text of an id; empty if there is none.
     pub(super) fn text(&self, id: u32) -> &[u8] {
         let id = id as usize;

@@ -7,6 +7,7 @@
 use leyden_tensor::Metadata;
 
 use super::Tokenizer;
+use super::bounds::{Bounds, LOOK_EVERY};
 use super::charsmap::{CHARSMAP, Charsmap};
 use super::fields;
 use super::gguf::{GgufTokenizer, Model, Unwritable};
@@ -73,11 +74,11 @@ pub(super) fn from_gguf(meta: &Metadata, file: &str) -> Result<Box<dyn Tokenizer
 }
 
 impl Model for Unigram {
-    fn encode(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), Unwritable> {
+    fn encode(&self, text: &str, ids: &mut Vec<u32>, bounds: &Bounds<'_>) -> Result<(), Unwritable> {
         let start = ids.len();
-        self.cut(&self.normalize(text)?, ids);
+        self.cut(&self.normalize(text, bounds)?, ids, bounds)?;
         ids[start..].reverse();
-        Ok(())
+        Ok(bounds.check(ids.len())?)
     }
 
     fn adds_space(&self) -> bool {
@@ -96,10 +97,13 @@ struct Best {
 
 impl Unigram {
     /// Appends the ids of a normalised text in reverse order.
-    fn cut(&self, text: &str, ids: &mut Vec<u32>) {
+    fn cut(&self, text: &str, ids: &mut Vec<u32>, bounds: &Bounds<'_>) -> Result<(), Unwritable> {
         let mut best = vec![Best { id: self.unknown, start: 0, score: f64::MIN }; text.len() + 1];
         best[0].score = 0.0;
-        for (start, c) in text.char_indices() {
+        for (i, (start, c)) in text.char_indices().enumerate() {
+            if i.is_multiple_of(LOOK_EVERY) {
+                bounds.check(0)?;
+            }
             let before = best[start].score;
             let mut offer = |len: usize, id: u32, score: f64| {
                 let score = before + score;
@@ -125,15 +129,21 @@ impl Unigram {
             }
             (after, end) = (Some(id), start);
         }
+        Ok(())
     }
 
-    fn normalize(&self, text: &str) -> Result<String, Unwritable> {
+    fn normalize(&self, text: &str, bounds: &Bounds<'_>) -> Result<String, Unwritable> {
         let most = text.len().saturating_mul(MOST_GROWTH) + MARK.len();
         let mut out = String::with_capacity(text.len() + MARK.len());
         let mut prefix = self.add_space_prefix;
         let mut in_word = false;
         let mut rest = text;
+        let mut looks = 0_usize;
         while let Some(first) = rest.chars().next() {
+            looks += 1;
+            if looks.is_multiple_of(LOOK_EVERY) {
+                bounds.check(0)?;
+            }
             let (len, replacement) = self.next(rest, first);
             for c in replacement.chars() {
                 if out.len() > most {

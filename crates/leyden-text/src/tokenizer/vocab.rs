@@ -276,6 +276,12 @@ impl Vocab {
         Some(&self.bytes[start..end])
     }
 
+    /// The bytes of the longest token.
+    pub(super) fn longest_bytes(&self) -> usize {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        self.ends.iter().zip(starts).map(|(end, start)| end - start).max().unwrap_or(0)
+    }
+
     pub(super) fn kind(&self, id: u32) -> Option<Kind> {
         self.kinds.get(usize::try_from(id).ok()?).copied()
     }

@@ -7,6 +7,7 @@
 use leyden_tensor::Metadata;
 
 use super::Tokenizer;
+use super::bounds::{Bounds, LOOK_EVERY};
 use super::classes::{Class, class};
 use super::fields;
 use super::gguf::{GgufTokenizer, Model, Unwritable};
@@ -53,12 +54,15 @@ pub(super) fn from_gguf(meta: &Metadata, file: &str) -> Result<Box<dyn Tokenizer
 }
 
 impl Model for WordPiece {
-    fn encode(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), Unwritable> {
+    fn encode(&self, text: &str, ids: &mut Vec<u32>, bounds: &Bounds<'_>) -> Result<(), Unwritable> {
         let mut word = String::from(MARK);
-        for c in text.chars() {
+        for (at, c) in text.chars().enumerate() {
+            if at.is_multiple_of(LOOK_EVERY) {
+                bounds.check(ids.len())?;
+            }
             let c = if self.strip_accents { base(c) } else { c };
             if c.is_whitespace() {
-                self.word(&mut word, ids);
+                self.word(&mut word, ids, bounds)?;
                 continue;
             }
             let kind = class(c);
@@ -68,14 +72,14 @@ impl Model for WordPiece {
             }
             let written = if self.lowercase { lower(c) } else { c };
             if kind == Class::Punctuation || (c < '\x7f' && kind == Class::Symbol) || is_ideograph(c) {
-                self.word(&mut word, ids);
+                self.word(&mut word, ids, bounds)?;
                 word.push(written);
-                self.word(&mut word, ids);
+                self.word(&mut word, ids, bounds)?;
             } else {
                 word.push(written);
             }
         }
-        self.word(&mut word, ids);
+        self.word(&mut word, ids, bounds)?;
         Ok(())
     }
 
@@ -86,9 +90,9 @@ impl Model for WordPiece {
 
 impl WordPiece {
     /// Appends the ids of a word that has the mark before it, unless that is all, and leaves the mark.
-    fn word(&self, word: &mut String, ids: &mut Vec<u32>) {
+    fn word(&self, word: &mut String, ids: &mut Vec<u32>, bounds: &Bounds<'_>) -> Result<(), Unwritable> {
         if word.len() == MARK.len() {
-            return;
+            return Ok(());
         }
         let before = ids.len();
         let mut rest = word.as_bytes();
@@ -102,8 +106,14 @@ impl WordPiece {
             };
             ids.push(id);
             rest = &rest[len..];
+            // A word that turns out to be unknown is one token, whatever it has so far.
+            if ids.len().is_multiple_of(LOOK_EVERY) {
+                bounds.check(before)?;
+            }
         }
         word.truncate(MARK.len());
+        bounds.check(ids.len())?;
+        Ok(())
     }
 }
 

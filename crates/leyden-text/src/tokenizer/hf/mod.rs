@@ -43,12 +43,13 @@ use self::added::{AddedToken, AddedTokens, Register, Stretch};
 use self::decoder::Decoder;
 use self::document::{Document, Vocab};
 use self::field::Field;
-use self::model::{Model, NoToken, Parts};
-use self::normalizer::Normalizer;
+use self::model::{Model, NoToken, NotWritten, Parts};
+use self::normalizer::{Keeps, Normalizer};
 use self::pieces::{Normalized, Pieces};
 use self::pre_tokenizer::PreTokenizer;
 use self::roles::{Files, Roles};
 use self::vocabulary::Vocabulary;
+use super::bounds::{Bounds, Exceeded};
 use super::{Special, Tokenizer, vocab};
 use crate::error::{Error, ErrorKind};
 
@@ -67,6 +68,19 @@ struct HfTokenizer {
     /// The control tokens and their names.
     control: BTreeMap<u32, Box<str>>,
     roles: Roles,
+    /// What is certain of the length of texts in tokens.
+    cover: Option<Cover>,
+}
+
+/// How much of a text one token stands for.
+#[derive(Clone, Copy, Debug)]
+struct Cover {
+    /// The bytes of the longest token.
+    longest: usize,
+    /// What of a text counts.
+    keeps: Keeps,
+    /// Whether an added token may take any amount of white space with it.
+    strips: bool,
 }
 
 /// Reads the tokenizer of a Hugging Face folder: `tokenizer.json`, and from the files beside it which tokens begin
@@ -183,7 +197,15 @@ fn read_files(bytes: &[u8], file: &str, files: &Files) -> Result<Box<dyn Tokeniz
     let roles = Roles::new(files, &register, &template, file, texts.len())?;
     let name = |(&id, token): (&u32, &AddedToken)| (id, token.content.as_str().into());
     let control = register.tokens.iter().filter(|(_, token)| token.special).map(name).collect();
+    let keeps = normalizers.iter().map(|normalizer| normalizer.keeps()).min().unwrap_or(Keeps::All);
+    let kept = model.keeps_text() && pre_tokenizers.iter().all(|step| step.keeps_text());
+    let cover = (kept && keeps > Keeps::Nothing).then(|| Cover {
+        longest: (0..).take(texts.len()).filter_map(|id| texts.text(id)).map(str::len).max().unwrap_or(0),
+        keeps,
+        strips: register.tokens.values().any(|token| token.lstrip || token.rstrip),
+    });
     let mut tokenizer = HfTokenizer {
+        cover,
         file: file.into(),
         added,
         normalizers,
@@ -347,12 +369,30 @@ fn runs(range: Range<usize>, content: &[Range<usize>]) -> Vec<(Range<usize>, boo
 }
 
 impl Tokenizer for HfTokenizer {
-    fn encode(&self, text: &str, special: Special<'_>) -> Result<Vec<u32>, Error> {
+    fn least_tokens(&self, text: &str) -> usize {
+        let Some(Cover { longest, keeps, strips }) = self.cover else { return 0 };
+        // White space beyond ASCII is left out with all that is beyond it.
+        let bytes = match (keeps, strips) {
+            (Keeps::All, false) => text.len(),
+            (_, false) => text.bytes().filter(u8::is_ascii).count(),
+            (_, true) => text.bytes().filter(u8::is_ascii_graphic).count(),
+        };
+        bytes.div_ceil(longest.max(1))
+    }
+
+    fn encode_within(
+        &self,
+        text: &str,
+        special: Special<'_>,
+        bounds: &Bounds<'_>,
+    ) -> Result<Vec<u32>, Error> {
+        let exceeded = |why: Exceeded| Error::new(&self.file, None, why.into());
         let pieces = self.pieces(text, special)?;
         let mut ids = Vec::new();
         // Where in `ids` a word that was seen before has been written.
         let mut seen: HashMap<&str, (usize, usize)> = HashMap::new();
         for piece in pieces.iter() {
+            bounds.check(ids.len()).map_err(exceeded)?;
             let word = match piece {
                 Ok(id) => {
                     ids.push(id);
@@ -365,12 +405,17 @@ impl Tokenizer for HfTokenizer {
                 continue;
             }
             let start = ids.len();
-            self.model.tokenize(word, &mut ids).map_err(|NoToken(field)| {
-                let why = "the text has a part that is no token, and there is no token for what is unknown";
-                Error::new(&self.file, field, ErrorKind::Invalid(why.into()))
+            self.model.tokenize(word, &mut ids, bounds).map_err(|why| match why {
+                NotWritten::NoToken(NoToken(field)) => {
+                    let why =
+                        "the text has a part that is no token, and there is no token for what is unknown";
+                    Error::new(&self.file, field, ErrorKind::Invalid(why.into()))
+                }
+                NotWritten::Exceeded(why) => exceeded(why),
             })?;
             seen.insert(word, (start, ids.len()));
         }
+        bounds.check(ids.len()).map_err(exceeded)?;
         Ok(ids)
     }
 

@@ -6,8 +6,9 @@
 use foldhash::{HashMap, HashMapExt};
 
 use super::super::document::{Merge as Line, Model as Fields};
-use super::{Model, NoToken, Parts};
+use super::{Model, NoToken, NotWritten, Parts};
 use crate::error::{Error, Quoted};
+use crate::tokenizer::bounds::Bounds;
 use crate::tokenizer::byte_level;
 use crate::tokenizer::merges::{Merge, Merges};
 
@@ -210,7 +211,7 @@ impl Chars {
 }
 
 impl Model for Bpe {
-    fn tokenize(&self, word: &str, ids: &mut Vec<u32>) -> Result<(), NoToken> {
+    fn tokenize(&self, word: &str, ids: &mut Vec<u32>, bounds: &Bounds<'_>) -> Result<(), NotWritten> {
         if let Some(&id) = self.words.get(word.as_bytes()) {
             ids.push(id);
             return Ok(());
@@ -220,7 +221,16 @@ impl Model for Bpe {
             Start::Bytes(tokens) => ids.extend(word.bytes().map(|byte| tokens[usize::from(byte)])),
             Start::Chars(chars) => chars.tokenize(word, ids)?,
         }
-        self.merges.apply(ids, start);
-        Ok(())
+        Ok(self.merges.apply(ids, start, bounds.stop())?)
+    }
+
+    fn keeps_text(&self) -> bool {
+        match &self.start {
+            Start::Bytes(_) => true,
+            Start::Chars(chars) => {
+                let bytes = chars.byte_fallback.as_ref();
+                bytes.is_some_and(|tokens| tokens.iter().all(Option::is_some)) && chars.affixed.is_empty()
+            }
+        }
     }
 }

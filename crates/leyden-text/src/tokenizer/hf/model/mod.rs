@@ -12,10 +12,35 @@ use foldhash::HashMap;
 
 use super::document;
 use crate::error::{Error, ErrorKind};
+use crate::tokenizer::bounds::{Bounds, Exceeded};
 
 pub(super) trait Model: Send + Sync {
-    /// Appends the ids of a word.
-    fn tokenize(&self, word: &str, ids: &mut Vec<u32>) -> Result<(), NoToken>;
+    /// Appends the ids of a word. `bounds` are those of all `ids`.
+    fn tokenize(&self, word: &str, ids: &mut Vec<u32>, bounds: &Bounds<'_>) -> Result<(), NotWritten>;
+
+    /// Whether every part of a word is in a token, and a token stands for no more than its text has bytes.
+    fn keeps_text(&self) -> bool {
+        false
+    }
+}
+
+/// Why a word was not written in tokens.
+#[derive(Debug)]
+pub(super) enum NotWritten {
+    NoToken(NoToken),
+    Exceeded(Exceeded),
+}
+
+impl From<NoToken> for NotWritten {
+    fn from(no_token: NoToken) -> NotWritten {
+        NotWritten::NoToken(no_token)
+    }
+}
+
+impl From<Exceeded> for NotWritten {
+    fn from(exceeded: Exceeded) -> NotWritten {
+        NotWritten::Exceeded(exceeded)
+    }
 }
 
 /// A word cannot be written, and the vocabulary has no token to say so. The field that could name one.

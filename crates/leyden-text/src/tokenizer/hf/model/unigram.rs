@@ -2,8 +2,9 @@
 
 use super::super::document::Vocab;
 use super::trie::Trie;
-use super::{Model, NoToken, Parts};
+use super::{Model, NoToken, NotWritten, Parts};
 use crate::error::Error;
+use crate::tokenizer::bounds::{Bounds, LOOK_EVERY};
 
 /// How far below the lowest score an unknown character is.
 const UNKNOWN_PENALTY: f64 = 10.0;
@@ -50,7 +51,7 @@ struct Best {
 
 impl Unigram {
     /// The best way to every place of a word; to places within characters there is none.
-    fn best(&self, word: &str) -> Result<Vec<Option<Best>>, NoToken> {
+    fn best(&self, word: &str, bounds: &Bounds<'_>) -> Result<Vec<Option<Best>>, NotWritten> {
         fn reach(to: &mut Option<Best>, new: Best) {
             // Of equals the one that was found first stays.
             if to.is_none_or(|old| new.score > old.score) {
@@ -59,7 +60,10 @@ impl Unigram {
         }
         let bytes = word.as_bytes();
         let mut best: Vec<Option<Best>> = vec![None; bytes.len() + 1];
-        for (start, c) in word.char_indices() {
+        for (i, (start, c)) in word.char_indices().enumerate() {
+            if i.is_multiple_of(LOOK_EVERY) {
+                bounds.check(0)?;
+            }
             let so_far = best[start].map_or(0.0, |best| best.score);
             let single = start + c.len_utf8();
             let mut has_single = false;
@@ -74,7 +78,7 @@ impl Unigram {
             }
             if !has_single {
                 if self.unk.is_none() {
-                    return Err(NoToken("model.unk_id"));
+                    return Err(NoToken("model.unk_id").into());
                 }
                 reach(&mut best[single], Best { score: self.unk_score + so_far, start, id: None });
             }
@@ -100,8 +104,8 @@ impl Unigram {
 }
 
 impl Model for Unigram {
-    fn tokenize(&self, word: &str, ids: &mut Vec<u32>) -> Result<(), NoToken> {
-        let best = self.best(word)?;
+    fn tokenize(&self, word: &str, ids: &mut Vec<u32>, bounds: &Bounds<'_>) -> Result<(), NotWritten> {
+        let best = self.best(word, bounds)?;
         // The parts from the last to the first, unknown characters joined.
         let mut parts: Vec<(usize, usize, Option<u32>)> = Vec::new();
         let mut end = word.len();

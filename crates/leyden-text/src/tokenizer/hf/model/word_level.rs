@@ -2,8 +2,9 @@
 
 use foldhash::HashMap;
 
-use super::{Model, NoToken, Parts};
+use super::{Model, NoToken, NotWritten, Parts};
 use crate::error::Error;
+use crate::tokenizer::bounds::Bounds;
 
 struct WordLevel {
     words: HashMap<Box<str>, u32>,
@@ -17,7 +18,7 @@ pub(super) fn read(parts: &Parts<'_>) -> Result<Box<dyn Model>, Error> {
 }
 
 impl Model for WordLevel {
-    fn tokenize(&self, word: &str, ids: &mut Vec<u32>) -> Result<(), NoToken> {
+    fn tokenize(&self, word: &str, ids: &mut Vec<u32>, _: &Bounds<'_>) -> Result<(), NotWritten> {
         let id = self.words.get(word).copied().or(self.unk);
         ids.push(id.ok_or(NoToken("model.unk_token"))?);
         Ok(())

@@ -2,8 +2,9 @@
 //! which that ends nowhere is unknown as a whole.
 
 use super::trie::Trie;
-use super::{Model, NoToken, Parts};
+use super::{Model, NoToken, NotWritten, Parts};
 use crate::error::Error;
+use crate::tokenizer::bounds::Bounds;
 
 struct WordPiece {
     trie: Trie,
@@ -54,7 +55,7 @@ impl WordPiece {
 }
 
 impl Model for WordPiece {
-    fn tokenize(&self, word: &str, ids: &mut Vec<u32>) -> Result<(), NoToken> {
+    fn tokenize(&self, word: &str, ids: &mut Vec<u32>, _: &Bounds<'_>) -> Result<(), NotWritten> {
         let start = ids.len();
         if word.chars().nth(self.max_chars).is_some() || !self.cut(word, ids) {
             ids.truncate(start);

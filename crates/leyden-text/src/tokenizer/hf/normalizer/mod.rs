@@ -16,6 +16,22 @@ use crate::error::Error;
 
 pub(super) trait Normalizer: Send + Sync {
     fn normalize(&self, text: &mut Normalized) -> Result<(), Error>;
+
+    /// What of a text certainly stays.
+    fn keeps(&self) -> Keeps {
+        Keeps::Nothing
+    }
+}
+
+/// What of a text stays in it when it is normalized, as so many bytes or more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Keeps {
+    /// Anything may vanish.
+    Nothing,
+    /// Characters of ASCII; others may become shorter.
+    Ascii,
+    /// All of it.
+    All,
 }
 
 type Boxed = Box<dyn Normalizer>;

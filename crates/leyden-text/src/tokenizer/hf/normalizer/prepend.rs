@@ -2,7 +2,7 @@
 
 use super::super::field::Field;
 use super::super::pieces::Normalized;
-use super::Normalizer;
+use super::{Keeps, Normalizer};
 use crate::error::Error;
 
 struct Prepend(Box<str>);
@@ -20,5 +20,9 @@ impl Normalizer for Prepend {
             }
         }
         Ok(())
+    }
+
+    fn keeps(&self) -> Keeps {
+        Keeps::All
     }
 }

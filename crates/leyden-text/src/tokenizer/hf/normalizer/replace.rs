@@ -3,7 +3,7 @@
 use super::super::field::Field;
 use super::super::pattern::Pattern;
 use super::super::pieces::Normalized;
-use super::Normalizer;
+use super::{Keeps, Normalizer};
 use crate::error::Error;
 
 struct Replace {
@@ -29,5 +29,10 @@ impl Normalizer for Replace {
         })?;
         *text = Normalized { text: out, start_bytes };
         Ok(())
+    }
+
+    fn keeps(&self) -> Keeps {
+        let longer = self.pattern.literal().is_some_and(|text| text.len() <= self.content.len());
+        if longer { Keeps::All } else { Keeps::Nothing }
     }
 }

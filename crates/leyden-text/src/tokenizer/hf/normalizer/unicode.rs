@@ -4,7 +4,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::super::classes::is_not_normalized;
 use super::super::pieces::Normalized;
-use super::Normalizer;
+use super::{Keeps, Normalizer};
 use crate::error::Error;
 
 pub(super) enum Form {
@@ -43,5 +43,9 @@ impl Normalizer for Form {
         let start_bytes = out.chars().take(first.chars().count()).map(char::len_utf8).sum();
         *text = Normalized { text: out, start_bytes };
         Ok(())
+    }
+
+    fn keeps(&self) -> Keeps {
+        Keeps::Ascii
     }
 }

@@ -35,4 +35,8 @@ impl PreTokenizer for ByteLevel {
     fn leave_bytes(&mut self) -> bool {
         std::mem::replace(&mut self.spells, false)
     }
+
+    fn keeps_text(&self) -> bool {
+        true
+    }
 }

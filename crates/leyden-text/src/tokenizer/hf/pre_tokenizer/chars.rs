@@ -19,6 +19,10 @@ impl<F: Fn(char) -> bool + Send + Sync> PreTokenizer for AtChars<F> {
             Ok(())
         })
     }
+
+    fn keeps_text(&self) -> bool {
+        self.behavior != Behavior::Removed
+    }
 }
 
 pub(super) fn read_delimiter(field: &Field<'_>) -> Result<Box<dyn PreTokenizer>, Error> {

@@ -27,4 +27,8 @@ impl PreTokenizer for FixedLength {
             Ok(())
         })
     }
+
+    fn keeps_text(&self) -> bool {
+        true
+    }
 }

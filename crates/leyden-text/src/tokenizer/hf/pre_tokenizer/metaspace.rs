@@ -73,4 +73,8 @@ impl PreTokenizer for Metaspace {
         }
         Ok(())
     }
+
+    fn keeps_text(&self) -> bool {
+        true
+    }
 }

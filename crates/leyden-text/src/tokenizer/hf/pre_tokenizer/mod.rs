@@ -19,6 +19,11 @@ pub(super) trait PreTokenizer: Send + Sync {
     fn leave_bytes(&mut self) -> bool {
         false
     }
+
+    /// Whether all of the text is in the pieces, none of it shorter.
+    fn keeps_text(&self) -> bool {
+        false
+    }
 }
 
 type Boxed = Box<dyn PreTokenizer>;

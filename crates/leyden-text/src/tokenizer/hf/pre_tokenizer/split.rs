@@ -34,4 +34,8 @@ impl PreTokenizer for Split {
             Ok(())
         })
     }
+
+    fn keeps_text(&self) -> bool {
+        self.behavior != Behavior::Removed
+    }
 }
