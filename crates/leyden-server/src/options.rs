@@ -73,8 +73,7 @@ pub struct WorkerOptions {
     pub queue: usize,
     /// The most requests of one key that wait.
     pub queue_per_key: usize,
-    /// By how much prompts may lengthen the time between two tokens of others; up to three times as much where many
-    /// of a key wait for their first token.
+    /// By how much prompts may lengthen the time between two tokens of others.
     pub prompt_stall: Duration,
     /// Whether repetitions in a text are used to guess tokens ahead.
     pub speculate: bool,

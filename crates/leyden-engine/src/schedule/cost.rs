@@ -4,62 +4,117 @@ use std::time::Duration;
 
 /// Weight of the past when a step is added: what is older than some 200 steps hardly counts.
 const MEMORY: f64 = 0.995;
-/// Steps before anything is said.
+/// Steps before a token is told from the rest of a step.
 const LEAST_STEPS: u32 = 16;
+/// Tokens of a step that says what a token costs at most.
+const LEAST_TOKENS: usize = 8;
+/// Positions are counted in thousands, so that the sums are of a size.
+const POSITIONS: f64 = 1e-3;
 
-/// The line `time = fixed + each × tokens` through the steps seen, by least squares in which older steps weigh less.
-/// The fixed part is the reading of the weights; it is what guesses can save, and `each` what prompts cost others.
+/// The plane `time = fixed + each × tokens + deep × positions` through the steps seen, by least squares in which older
+/// steps weigh less; `positions` is the sum of the positions of the tokens, as attention to what is before a token takes
+/// time in proportion to it. The fixed part is the reading of the weights; it is what guesses can save, and the others are
+/// what prompts cost others.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StepCost {
     steps: u32,
-    weight: f64,
-    mean_tokens: f64,
-    mean_time: f64,
-    /// Weighted sum of squared differences from the mean number of tokens.
-    spread: f64,
-    /// The same of the products of both differences.
-    product: f64,
+    /// Weighted sums of the products of 1, tokens and positions with each other, and with the time.
+    squares: [[f64; 3]; 3],
+    products: [f64; 3],
+    /// The least time for a token, all of a step's time counted, before the plane is known.
+    cheapest: Option<f64>,
+}
+
+/// What steps cost, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Plane {
+    fixed: f64,
+    each: f64,
+    /// For a token and a thousand positions.
+    deep: f64,
 }
 
 impl StepCost {
-    /// A step of so many tokens took so long.
-    pub fn observe(&mut self, tokens: usize, time: Duration) {
-        let (x, y) = (tokens as f64, time.as_secs_f64());
+    /// A step of so many tokens, the sum of whose positions is `positions`, took so long.
+    pub fn observe(&mut self, tokens: usize, positions: f64, time: Duration) {
+        let (x, y) = ([1.0, tokens as f64, positions * POSITIONS], time.as_secs_f64());
         self.steps = self.steps.saturating_add(1);
-        self.weight = self.weight * MEMORY + 1.0;
-        // West's update (1979) with forgetting.
-        let (dx, dy) = (x - self.mean_tokens, y - self.mean_time);
-        self.mean_tokens += dx / self.weight;
-        self.mean_time += dy / self.weight;
-        self.spread = self.spread * MEMORY + dx * (x - self.mean_tokens);
-        self.product = self.product * MEMORY + dx * (y - self.mean_time);
+        for (i, row) in self.squares.iter_mut().enumerate() {
+            for (j, sum) in row.iter_mut().enumerate() {
+                *sum = *sum * MEMORY + x[i] * x[j];
+            }
+            self.products[i] = self.products[i] * MEMORY + x[i] * y;
+        }
+        if tokens >= LEAST_TOKENS {
+            let each = y / tokens as f64;
+            self.cheapest = Some(self.cheapest.map_or(each, |least| least.min(each)));
+        }
     }
 
-    /// The time of a step without its tokens and that of each token, in seconds; `None` until steps of different sizes
-    /// have been seen that show what a token costs.
-    #[must_use]
-    pub fn line(&self) -> Option<(f64, f64)> {
+    /// The plane; `None` until steps of different sizes have been seen that show what a token costs.
+    fn plane(&self) -> Option<Plane> {
+        let [[weight, tokens, _], [_, squares, _], _] = self.squares;
         // Steps that hardly differ say nothing about the slope.
-        if self.steps < LEAST_STEPS || self.spread / self.weight < 0.5 {
+        if self.steps < LEAST_STEPS || squares / weight - (tokens / weight).powi(2) < 0.5 {
             return None;
         }
-        let each = self.product / self.spread;
-        let fixed = (self.mean_time - each * self.mean_tokens).max(0.0);
-        (each > 0.0).then_some((fixed, each))
+        // No part is negative: one that would be is left out.
+        let all = self.solve([true, true, true]).filter(|p| p.deep >= 0.0);
+        let level = all.or_else(|| self.solve([true, true, false]))?;
+        let plane = if level.fixed >= 0.0 {
+            level
+        } else {
+            let through = self.solve([false, true, true]).filter(|p| p.deep >= 0.0);
+            through.or_else(|| self.solve([false, true, false]))?
+        };
+        (plane.each > 0.0).then_some(plane)
+    }
+
+    /// The least squares with some of the parts.
+    fn solve(&self, with: [bool; 3]) -> Option<Plane> {
+        let mut rows = [[0.0; 4]; 3];
+        for i in 0..3 {
+            for j in 0..3 {
+                rows[i][j] = if with[i] && with[j] { self.squares[i][j] } else { f64::from(i == j) };
+            }
+            rows[i][3] = if with[i] { self.products[i] } else { 0.0 };
+        }
+        // Gauss and Jordan's elimination; the matrix has no negative eigenvalues, so the diagonal serves as it is.
+        for i in 0..3 {
+            let pivot = rows[i][i];
+            if pivot <= self.squares[i][i] * 1e-9 {
+                return None;
+            }
+            rows[i] = rows[i].map(|value| value / pivot);
+            let pivot = rows[i];
+            for row in rows.iter_mut().enumerate().filter(|(j, _)| *j != i).map(|(_, row)| row) {
+                let factor = row[i];
+                row.iter_mut().zip(pivot).for_each(|(value, above)| *value -= factor * above);
+            }
+        }
+        Some(Plane { fixed: rows[0][3], each: rows[1][3], deep: rows[2][3] })
     }
 
     /// For [`super::SchedulerOptions::weights_read_tokens`].
     #[must_use]
     pub fn weights_read_tokens(&self) -> Option<f64> {
-        self.line().map(|(fixed, each)| fixed / each)
+        self.plane().map(|plane| plane.fixed / plane.each)
     }
 
-    /// How many prompt tokens beside those who decode lengthen a step by at most `time`: for
-    /// [`super::SchedulerOptions::prompt_tokens_beside_decode`]. At least 1.
+    /// For [`super::SchedulerOptions::position_cost`].
+    #[must_use]
+    pub fn position_cost(&self) -> Option<f64> {
+        self.plane().map(|plane| plane.deep * POSITIONS / plane.each)
+    }
+
+    /// How many tokens at the beginning of a text take at most `time`: for
+    /// [`super::SchedulerOptions::prompt_tokens_beside_decode`]. At least 1. Before it is known what of a step's time is
+    /// that of its tokens, all of it is; `None` before any step with more than a few tokens.
     #[must_use]
     pub fn tokens_within(&self, time: Duration) -> Option<usize> {
+        let each = self.plane().map(|plane| plane.each).or(self.cheapest)?;
         // The conversion saturates.
-        self.line().map(|(_, each)| ((time.as_secs_f64() / each) as usize).max(1))
+        Some(((time.as_secs_f64() / each) as usize).max(1))
     }
 }
 
@@ -73,22 +128,60 @@ mod tests {
         let time = |n: usize, fixed, each| Duration::from_micros(fixed + each * n as u64);
         for i in 0..100 {
             let n = 1 + i % 7 * 20;
-            cost.observe(n, time(n, 8000, 2000));
+            cost.observe(n, 0.0, time(n, 8000, 2000));
         }
         assert!((cost.weights_read_tokens().unwrap() - 4.0).abs() < 1e-3);
         assert_eq!(cost.tokens_within(Duration::from_micros(256_100)), Some(128));
+        assert_eq!(cost.position_cost(), Some(0.0));
         // The machine has become slower.
         for i in 0..2000 {
             let n = 1 + i % 5 * 3;
-            cost.observe(n, time(n, 9000, 3000));
+            cost.observe(n, 0.0, time(n, 9000, 3000));
         }
         assert!((cost.weights_read_tokens().unwrap() - 3.0).abs() < 0.05);
     }
 
     #[test]
+    fn positions_are_told_from_tokens() {
+        let mut cost = StepCost::default();
+        for i in 0..60 {
+            let (n, at) = (1 + i % 4 * 50, 100.0 * i as f64);
+            let seconds = 0.01 + n as f64 * (0.002 + 0.000_001 * at);
+            cost.observe(n, n as f64 * at, Duration::from_secs_f64(seconds));
+        }
+        assert!((cost.position_cost().unwrap() - 0.0005).abs() < 1e-6, "{:?}", cost.position_cost());
+        assert!((cost.weights_read_tokens().unwrap() - 5.0).abs() < 1e-3);
+        assert_eq!(cost.tokens_within(Duration::from_millis(201)), Some(100));
+    }
+
+    #[test]
     fn steps_of_one_size_say_nothing() {
         let mut cost = StepCost::default();
-        (0..100).for_each(|_| cost.observe(1, Duration::from_millis(10)));
-        assert_eq!(cost.line(), None);
+        (0..100).for_each(|_| cost.observe(1, 5.0, Duration::from_millis(10)));
+        assert_eq!((cost.weights_read_tokens(), cost.tokens_within(Duration::from_secs(1))), (None, None));
+    }
+
+    #[test]
+    fn one_step_says_what_a_token_costs_at_most() {
+        let mut cost = StepCost::default();
+        cost.observe(100, 0.0, Duration::from_millis(200));
+        assert_eq!(cost.tokens_within(Duration::from_millis(251)), Some(125));
+        cost.observe(8, 0.0, Duration::from_millis(100));
+        assert_eq!(cost.tokens_within(Duration::from_millis(251)), Some(125));
+        assert_eq!(cost.weights_read_tokens(), None);
+    }
+
+    proptest::proptest! {
+        /// Whatever is observed, what is said can be used.
+        #[test]
+        fn no_part_is_negative(steps in proptest::collection::vec((1_usize..600, 0_usize..9000, 0_u64..3000), 1..200)) {
+            let mut cost = StepCost::default();
+            for (n, at, milliseconds) in steps {
+                cost.observe(n, (n * at) as f64, Duration::from_millis(milliseconds));
+                let known = [cost.weights_read_tokens(), cost.position_cost()];
+                proptest::prop_assert!(known.into_iter().flatten().all(|x| x >= 0.0 && x.is_finite()), "{known:?}");
+                proptest::prop_assert!(cost.tokens_within(Duration::from_secs(1)).is_none_or(|n| n > 0));
+            }
+        }
     }
 }

@@ -5,17 +5,23 @@
 //!
 //! **One budget.** There is no phase for prompts. Every task has tokens that are known and fewer that are computed,
 //! and every step gives out [`SchedulerOptions::step_tokens`] among tasks: first one to each that decodes, then the
-//! rest to prompts, in chunks, then to guesses ([`Lookup`]). While anybody decodes, prompts and guesses together get at
-//! most [`SchedulerOptions::prompt_tokens_beside_decode`], which bounds how much longer a step takes for the others, and
-//! up to three times that where many wait for their first token.
+//! rest to prompts, in chunks, then to guesses ([`Lookup`]). While anybody decodes, prompts and guesses together cost at
+//! most as much as [`SchedulerOptions::prompt_tokens_beside_decode`], which bounds how much longer a step takes for the
+//! others, however many prompts there are and however far they are; while nobody does, as much as
+//! [`SchedulerOptions::prompt_tokens_alone`], which bounds how long somebody who comes meanwhile waits. In a step in
+//! which a prompt is completed, whose user waits for it, other prompts get no more than beside those who decode.
 //!
 //! **Order.** Higher priority goes first. Within a priority the key that has received the least service goes next
-//! (virtual token counters, Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024), within a key
-//! whoever came first. Of two keys of one priority that both have requests waiting for an interval, the weighted tokens
-//! computed for them in it differ by at most 2 U, where U is the weighted length of the requests that one key can have
-//! running: `running` times the longest request (the paper's bound; its M is what its memory can hold). Slots and
-//! blocks are divided too: a key that has less than an equal part of them takes it from keys that have more, by
-//! preemption.
+//! (virtual token counters, Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024). Of two keys of one
+//! priority that both have requests waiting for an interval, the weighted tokens computed for them in it differ by at most
+//! 2 U, where U is the weighted length of the requests that one key can have running: `running` times the longest request
+//! (the paper's bound; its M is what its memory can hold). Slots and blocks are divided too: a key that has less than an
+//! equal part of them takes it from keys that have more, by preemption.
+//!
+//! Within a key the prompt with the fewest tokens left goes first, and of equal ones whoever came first: a short prompt
+//! passes long ones. But not forever: those that came later get at most a tenth of a prompt's tokens before it, or a
+//! block, half of that at once and the rest as it gets on itself; whose patience is at an end goes before all others, in
+//! the order of arrival (`patience`).
 //!
 //! **Memory.** A task is admitted when all its known tokens fit, with a block to spare for every eight tasks that run.
 //! Growing answers that find no block preempt: the lowest priority first, then the key with the most beyond its part,
@@ -30,6 +36,7 @@ mod cost;
 mod counters;
 mod lookup;
 mod options;
+mod patience;
 mod plan;
 mod preempt;
 mod queue;
@@ -127,9 +134,10 @@ impl Scheduler {
         &self.options
     }
 
-    /// Sets the two options that follow from the machine's speed, as [`StepCost`] measures it.
-    pub fn tune(&mut self, prompt_tokens_beside_decode: usize, weights_read_tokens: f64) {
-        let tuned = SchedulerOptions { prompt_tokens_beside_decode, weights_read_tokens, ..self.options };
+    /// Changes the options that follow from the machine's speed, as [`StepCost`] measures it.
+    pub fn tune(&mut self, change: impl FnOnce(&mut SchedulerOptions)) {
+        let mut tuned = self.options;
+        change(&mut tuned);
         self.options = tuned.settled();
     }
 

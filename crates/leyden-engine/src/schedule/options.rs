@@ -5,12 +5,13 @@
 pub struct SchedulerOptions {
     /// The most tokens in one step, of all kinds together.
     pub step_tokens: usize,
-    /// The most tokens of prompts (and guesses) in a step in which somebody decodes, and one user of the same key and
-    /// priority waits for a first token; up to three times as many where further ones do, which is reached where these are
-    /// as many as those who decode. This bounds what a prompt of any length costs the others: the time between two
-    /// tokens of a user grows by at most the time of this many prompt tokens, or three times that in a crowd of the
-    /// user's own.
+    /// The most tokens of prompts (and guesses) in a step in which somebody decodes; fewer at later positions, as
+    /// `position_cost` says. This bounds what prompts of any length and number cost the others: the time between two
+    /// tokens of a user grows by at most the time of this many tokens at the beginning of a text.
     pub prompt_tokens_beside_decode: usize,
+    /// The same in a step in which nobody decodes: it bounds how long a request that comes meanwhile waits for its own
+    /// first step.
+    pub prompt_tokens_alone: usize,
     /// The most requests that run at a time; at most `step_tokens`, so that each of them can decode in every step.
     pub running: usize,
     /// The most requests that wait. Those put back by preemption wait beyond it.
@@ -28,6 +29,9 @@ pub struct SchedulerOptions {
     /// How many tokens could be computed in the time in which a step reads the weights: the price of a guess is one
     /// token's time, and what it may save is a share of a step. Measured; 0 turns guessing off.
     pub weights_read_tokens: f64,
+    /// What attention to one position before it adds to the cost of a token, in tokens at the beginning of a text.
+    /// Measured; with 0 all tokens cost the same.
+    pub position_cost: f64,
 }
 
 impl Default for SchedulerOptions {
@@ -36,6 +40,7 @@ impl Default for SchedulerOptions {
         SchedulerOptions {
             step_tokens: 512,
             prompt_tokens_beside_decode: 128,
+            prompt_tokens_alone: usize::MAX,
             running: 64,
             waiting: 256,
             waiting_per_key: 128,
@@ -44,6 +49,7 @@ impl Default for SchedulerOptions {
             prompt_weight: 1,
             output_weight: 2,
             weights_read_tokens: 4.0,
+            position_cost: 0.0,
         }
     }
 }
@@ -54,8 +60,11 @@ impl SchedulerOptions {
         self.step_tokens = self.step_tokens.max(1);
         self.running = self.running.clamp(1, self.step_tokens);
         self.prompt_tokens_beside_decode = self.prompt_tokens_beside_decode.max(1);
-        if !self.weights_read_tokens.is_finite() {
-            self.weights_read_tokens = 0.0;
+        self.prompt_tokens_alone = self.prompt_tokens_alone.max(self.prompt_tokens_beside_decode);
+        for measured in [&mut self.weights_read_tokens, &mut self.position_cost] {
+            if !(measured.is_finite() && *measured >= 0.0) {
+                *measured = 0.0;
+            }
         }
         self
     }

@@ -2,14 +2,13 @@
 
 use super::Scheduler;
 use super::lookup::guess;
-use super::request::{Decision, Finish, KeyId, RequestId, Step};
+use super::patience;
+use super::request::{Decision, Finish, RequestId, Step};
 use super::task::Task;
 use crate::engine::{Outputs, StepEntry};
 use crate::error::{Error, ErrorKind};
 use crate::tables::BlockTables;
-use leyden_kernels::attention::BLOCK_TOKENS;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Running tasks for each of which admission leaves a block free, so that they do not have to preempt at once.
@@ -28,7 +27,7 @@ impl Scheduler {
         self.expire(now, tables);
         let mut decisions = std::mem::take(&mut self.ended);
         let calm = self.decode(tables, &mut decisions);
-        let most = self.prompt_tokens(tables);
+        let most = self.prompt_tokens();
         self.fill(now, calm, most, tables, &mut decisions);
         self.speculate(most, tables);
         if self.queue.len() == 0 {
@@ -87,34 +86,13 @@ impl Scheduler {
         calm
     }
 
-    /// The most tokens of prompts and guesses in this step. Where nobody decodes, all; else what the options say, and up to
-    /// three times that, which is reached where there is a further prompt for each task that decodes, of those there is
-    /// room for: every user waits for a token, the first or the next, of which the first takes longer. Each key and
-    /// priority is asked by itself, and the least answer counts: nobody's answers wait for the prompts of others.
-    fn prompt_tokens(&self, tables: &BlockTables) -> usize {
-        let o = &self.options;
-        let mut blocks = tables.available_blocks();
-        let room = |task: &&Task| {
-            let needed = task.tokens.len().div_ceil(BLOCK_TOKENS);
-            needed <= blocks && {
-                blocks -= needed;
-                true
-            }
-        };
-        let places = o.running.saturating_sub(self.running.len());
-        let mut users: BTreeMap<(i32, KeyId), (usize, usize)> = BTreeMap::new();
-        for task in self.running.iter().chain(self.queue.iter().take(places).take_while(room)) {
-            let (decodes, prompts) = users.entry((task.request.priority, task.request.key)).or_default();
-            *if task.decodes() { decodes } else { prompts } += 1;
-        }
-        let most = users.into_values().filter(|(decodes, _)| *decodes > 0).map(|(decodes, prompts)| {
-            let further = prompts.saturating_sub(1).min(decodes);
-            o.prompt_tokens_beside_decode.saturating_mul(decodes + 2 * further) / decodes
-        });
-        most.min().unwrap_or(o.step_tokens)
+    /// What prompts and guesses of this step may cost, in tokens at the beginning of a text.
+    fn prompt_tokens(&self) -> usize {
+        let decodes = self.running.iter().any(Task::decodes);
+        if decodes { self.options.prompt_tokens_beside_decode } else { self.options.prompt_tokens_alone }
     }
 
-    /// Gives what is left of the budget to prompts, `most` tokens, and admits requests as long as there is some.
+    /// Gives what is left of the budget to prompts, which cost `most`, and admits requests as long as there is some.
     fn fill(
         &mut self,
         now: Duration,
@@ -130,12 +108,10 @@ impl Scheduler {
             t.part.tokens = 1;
         }
         let mut served = Vec::new();
-        loop {
-            let rest = self.spare(most);
-            if rest == 0 {
-                break;
-            }
-            let rank = |t: &Task| (Reverse(t.request.priority), self.counters.get(t.request.key), t.order);
+        while self.spare(most, 0) > 0 && self.beside_completed(most).is_none_or(|rest| rest >= 1.0) {
+            let rank = |t: &Task| {
+                (Reverse(t.request.priority), self.counters.get(t.request.key), patience::place(t))
+            };
             let open = |t: &&Task| !t.decodes() && !served.contains(&t.request.id);
             let runs = self.running.iter().filter(open).min_by_key(|t| rank(t));
             let waits = if admits { self.queue.next(&self.counters, |t| !self.follows(t)) } else { None };
@@ -150,20 +126,74 @@ impl Scheduler {
                 admits = false;
                 continue;
             }
-            if let Some(t) = self.running.iter_mut().find(|t| t.request.id == id) {
-                t.part.tokens += rest.min(t.missing() - t.part.tokens);
-            }
+            self.give(id, most, &served);
             served.push(id);
         }
     }
 
-    /// Tokens that are left for prompts and guesses, which have at most `most`.
-    fn spare(&self, most: usize) -> usize {
+    /// Gives a prompt what it may have of what is left, and counts it with those whom it passes: those before it that
+    /// have not been `served` in this step.
+    fn give(&mut self, id: RequestId, most: usize, served: &[RequestId]) {
+        let Some(i) = self.running.iter().position(|t| t.request.id == id) else { return };
+        let t = &self.running[i];
+        let (position, missing) = (t.computed + t.part.tokens, t.missing() - t.part.tokens);
+        let (key, priority, order) = (t.request.key, t.request.priority, t.order);
+        let mut tokens = missing.min(self.spare(most, position));
+        if tokens < missing
+            && let Some(rest) = self.beside_completed(most)
+        {
+            tokens = tokens.min(self.affordable(rest, position).max(1));
+        }
+        let passed = |other: &Task| {
+            let r = &other.request;
+            (r.key, r.priority) == (key, priority)
+                && other.order < order
+                && !other.decodes()
+                && !served.contains(&r.id)
+        };
+        // One whose patience is at an end would have gone first if it could, and must not hold up others.
+        let others = self.running.iter().chain(self.queue.iter()).filter(|other| passed(other));
+        let patience = others.map(patience::patience).filter(|tokens| *tokens > 0).min();
+        let tokens = tokens.min(patience.unwrap_or(usize::MAX));
+        let others = self.running.iter_mut().chain(self.queue.iter_mut());
+        others.filter(|other| passed(other)).for_each(|other| other.yielded += tokens);
+        self.running[i].part.tokens += tokens;
+    }
+
+    /// What prompts that are not completed in this step may still cost, if another one is, for whose first token somebody
+    /// waits; `None` if none is.
+    fn beside_completed(&self, most: usize) -> Option<f64> {
+        let (completed, others): (Vec<&Task>, Vec<&Task>) =
+            self.running.iter().filter(|t| !t.decodes()).partition(|t| t.part.tokens == t.missing());
+        let taken: f64 = others.into_iter().map(|t| self.cost(t)).sum();
+        let beside = most.min(self.options.prompt_tokens_beside_decode) as f64;
+        (!completed.is_empty()).then_some(beside - taken)
+    }
+
+    /// What the known tokens of a task in this step cost, in tokens at the beginning of a text.
+    fn cost(&self, task: &Task) -> f64 {
+        let (n, position) = (task.part.tokens as f64, task.computed as f64);
+        n + self.options.position_cost * n * (position + n / 2.0)
+    }
+
+    /// How many tokens from a position on cost so much.
+    fn affordable(&self, cost: f64, position: usize) -> usize {
+        let deep = self.options.position_cost;
+        let each = 1.0 + deep * position as f64;
+        // `cost = each × n + deep × n² / 2`; the conversion saturates and drops the fraction.
+        let n =
+            if deep > 0.0 { ((each * each + 2.0 * deep * cost.max(0.0)).sqrt() - each) / deep } else { cost };
+        n as usize
+    }
+
+    /// Tokens from a position on that are left for prompts and guesses, which cost at most `most`.
+    fn spare(&self, most: usize, position: usize) -> usize {
         let decodes = |t: &&Task| t.is_scheduled() && t.decodes() && t.admitted_in != self.steps;
-        let decodes = self.running.iter().filter(decodes).count();
-        let others: usize =
-            self.running.iter().map(|t| t.part.tokens + t.part.draft.len()).sum::<usize>() - decodes;
-        most.saturating_sub(others).min(self.options.step_tokens.saturating_sub(decodes + others))
+        let all: usize = self.running.iter().map(|t| t.part.tokens + t.part.draft.len()).sum();
+        let others = self.running.iter().filter(|t| !decodes(t));
+        let drafts: usize = self.running.iter().map(|t| t.part.draft.len()).sum();
+        let cost: f64 = others.map(|t| self.cost(t)).sum::<f64>() + drafts as f64;
+        self.affordable(most as f64 - cost, position).min(self.options.step_tokens.saturating_sub(all))
     }
 
     /// Whether another task of the same key is computing the request's beginning, and has blocks of it yet to compute.
@@ -220,7 +250,7 @@ impl Scheduler {
         if self.options.weights_read_tokens <= 0.0 {
             return;
         }
-        let mut rest = self.spare(most);
+        let mut rest = self.spare(most, 0);
         for t in &mut self.running {
             if rest == 0 || !t.request.speculate || !t.is_scheduled() || !t.decodes() {
                 continue;

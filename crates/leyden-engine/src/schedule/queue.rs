@@ -1,6 +1,7 @@
-//! The requests that wait: by priority, then by key, then in the order of their arrival.
+//! The requests that wait: by priority, then by key, then in the order of their arrival. Who goes next is another matter.
 
 use super::counters::Counters;
+use super::patience;
 use super::request::{KeyId, RequestId};
 use super::task::Task;
 use std::cmp::Reverse;
@@ -63,21 +64,21 @@ impl Queue {
         self.tasks.values()
     }
 
+    /// The requests, to be changed in what does not concern their places.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Task> {
+        self.tasks.values_mut()
+    }
+
     /// The request that goes next among those of the highest priority that are `ready`: of the key with the least
-    /// service the one that came first.
+    /// service, and of its requests as [`patience::place`] has it.
     pub(crate) fn next(&self, counters: &Counters, ready: impl Fn(&Task) -> bool) -> Option<&Task> {
-        let mut best: Option<(&Task, (u64, u64))> = None;
-        let mut seen: Option<KeyId> = None;
-        for ((priority, key, order), task) in &self.tasks {
+        let mut best: Option<(&Task, (u64, patience::Place))> = None;
+        for ((priority, key, _), task) in &self.tasks {
             if best.is_some_and(|(b, _)| b.request.priority != priority.0) {
                 break;
             }
-            if seen == Some(*key) || !ready(task) {
-                continue;
-            }
-            seen = Some(*key);
-            let rank = (counters.get(*key), *order);
-            if best.is_none_or(|(_, r)| rank < r) {
+            let rank = (counters.get(*key), patience::place(task));
+            if best.is_none_or(|(_, r)| rank < r) && ready(task) {
                 best = Some((task, rank));
             }
         }

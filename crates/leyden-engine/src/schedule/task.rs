@@ -33,6 +33,8 @@ pub(crate) struct Task {
     /// Tokens whose keys and values are stored.
     pub(crate) computed: usize,
     pub(crate) part: Part,
+    /// Tokens of others of its key that came later and were computed before it.
+    pub(crate) yielded: usize,
     /// The step in which it was admitted.
     pub(crate) admitted_in: u64,
     /// The step in which it was preempted last.
@@ -55,6 +57,7 @@ impl Task {
             sequence: None,
             computed: 0,
             part: Part::default(),
+            yielded: 0,
             admitted_in: 0,
             preempted_in: 0,
             cancelled: false,

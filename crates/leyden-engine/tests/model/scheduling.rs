@@ -155,7 +155,7 @@ fn any_schedule_gives_the_same_tokens() {
         let (got, events) = server.answer(&which, false);
         assert!(got == want, "cached, {threads} threads");
         assert!(events.cached_tokens >= requests as usize * 128, "{events:?}");
-        server.scheduler.tune(512, 400.0);
+        server.scheduler.tune(|o| (o.prompt_tokens_beside_decode, o.weights_read_tokens) = (512, 400.0));
         let (got, events) = server.answer(&which, true);
         assert!(got == want, "guessed, {threads} threads");
         assert!(events.right_guesses > requests as usize / 2, "{events:?}");

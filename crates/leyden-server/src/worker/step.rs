@@ -18,10 +18,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// Steps between two looks at what steps cost.
-const TUNE_EVERY: u64 = 32;
 /// The fewest prompt tokens beside those who decode: fewer would make long prompts endless.
 const LEAST_PROMPT_TOKENS: usize = 16;
+/// How many times longer a step in which nobody decodes may take: only those who come meanwhile wait for it.
+const ALONE: u32 = 2;
+/// How many times longer computing the tokens of such a step takes at least than reading the weights for it, so that
+/// longer steps would save little; and the fewest tokens of it.
+const LEAST_ALONE: (f64, usize) = (16.0, 64);
 /// How long to wait for news when nothing can run although there are requests.
 const NOTHING_RUNS: Duration = Duration::from_millis(5);
 
@@ -36,7 +39,6 @@ pub(super) struct Loop {
     backlog: Vec<Rest>,
     next: u64,
     cost: StepCost,
-    steps: u64,
     /// The zero of the scheduler's clock.
     started: Instant,
     metrics: Arc<ModelMetrics>,
@@ -60,7 +62,6 @@ impl Loop {
             backlog: Vec::new(),
             next: 0,
             cost: StepCost::default(),
-            steps: 0,
             started: Instant::now(),
             metrics,
             alive,
@@ -238,7 +239,7 @@ impl Loop {
             Ok(Ok(chosen)) => {
                 m.steps.add(1);
                 m.step.observe(time);
-                self.learn(step.plan.entries.iter().map(|e| e.tokens.len()).sum(), time);
+                self.learn(&step, time);
                 self.commit(&chosen);
             }
             Ok(Err(_)) => {
@@ -266,19 +267,24 @@ impl Loop {
     }
 
     /// Adjusts the scheduler to what steps have cost.
-    fn learn(&mut self, tokens: usize, time: Duration) {
-        self.cost.observe(tokens, time);
-        self.steps += 1;
-        if !self.steps.is_multiple_of(TUNE_EVERY) {
-            return;
-        }
-        let o = &self.parts.options;
-        if let (Some(beside), Some(weights)) =
-            (self.cost.tokens_within(o.prompt_stall), self.cost.weights_read_tokens())
-        {
-            let beside = beside.clamp(LEAST_PROMPT_TOKENS.min(o.step_tokens), o.step_tokens);
-            self.scheduler.tune(beside, weights);
-        }
+    fn learn(&mut self, step: &Step, time: Duration) {
+        let tokens = step.scheduled.iter().map(|s| s.tokens).sum();
+        let positions = |s: &Scheduled| s.tokens as f64 * (s.position as f64 + s.tokens as f64 / 2.0);
+        self.cost.observe(tokens, step.scheduled.iter().map(positions).sum(), time);
+        let (cost, o) = (&self.cost, &self.parts.options);
+        let weights = cost.weights_read_tokens();
+        self.scheduler.tune(|tuned| {
+            let clamp = |tokens: usize, least: usize| tokens.clamp(least.min(o.step_tokens), o.step_tokens);
+            if let Some(beside) = cost.tokens_within(o.prompt_stall) {
+                tuned.prompt_tokens_beside_decode = clamp(beside, LEAST_PROMPT_TOKENS);
+            }
+            if let (Some(alone), Some(weights)) = (cost.tokens_within(o.prompt_stall * ALONE), weights) {
+                let worth = (weights * LEAST_ALONE.0) as usize;
+                tuned.prompt_tokens_alone = clamp(alone, worth.max(LEAST_ALONE.1));
+                tuned.weights_read_tokens = weights;
+            }
+            tuned.position_cost = cost.position_cost().unwrap_or(tuned.position_cost);
+        });
     }
 
     /// Runs the step and chooses tokens.

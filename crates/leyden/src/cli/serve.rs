@@ -69,8 +69,7 @@ pub(crate) struct Args {
     /// Most tokens in one step
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
     step_tokens: u32,
-    /// By how many milliseconds prompts may lengthen the time between two tokens of others; up to three times as
-    /// many where many wait for their first token
+    /// By how many milliseconds prompts may lengthen the time between two tokens of others
     #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60000))]
     prompt_stall: u64,
     /// What the vectors of `/v1/embeddings` are made of: mean (of all tokens), cls (the first) or last; by default what

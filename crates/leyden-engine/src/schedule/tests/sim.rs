@@ -119,20 +119,6 @@ impl Sim {
         step
     }
 
-    /// How many wait for a first token, beyond one, for each of the same key and priority who is `decoding`, where that
-    /// is least.
-    fn crowd(&self, decoding: &[RequestId]) -> f64 {
-        let s = &self.scheduler;
-        let class = |t: &Task| (t.request.priority, t.request.key);
-        let decodes = |t: &&Task| decoding.contains(&t.request.id);
-        let ratio = |one: &Task| {
-            let decoding = s.running.iter().filter(|t| class(t) == class(one)).filter(decodes).count();
-            let all = s.running.iter().chain(s.queue.iter()).filter(|t| class(t) == class(one)).count();
-            (all - decoding).saturating_sub(1) as f64 / decoding as f64
-        };
-        s.running.iter().filter(decodes).map(ratio).fold(f64::INFINITY, f64::min)
-    }
-
     /// What every plan must obey.
     fn judge(&self, step: &Step, decoding: &[RequestId]) {
         let o = self.scheduler.options();
@@ -141,9 +127,9 @@ impl Sim {
         assert!(total <= o.step_tokens, "{total} tokens");
         let decodes: Vec<_> = step.scheduled.iter().filter(|s| decoding.contains(&s.request)).collect();
         if !decodes.is_empty() {
-            let most = o.prompt_tokens_beside_decode as f64 * (1.0 + 2.0 * self.crowd(decoding).min(1.0));
-            let prompts = (total - decodes.len()) as f64;
-            assert!(prompts < most + 0.001, "{prompts} of {most} beside those that decode");
+            let prompts = total - decodes.len();
+            let most = o.prompt_tokens_beside_decode;
+            assert!(prompts <= most, "{prompts} of {most} beside those that decode");
         }
         for id in decoding {
             let preempted = step.decisions.contains(&Decision::Preempted { request: *id });
