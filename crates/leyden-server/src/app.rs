@@ -16,7 +16,7 @@ use crate::options::ServerOptions;
 use crate::peers::Network;
 use crate::replicas::Replicas;
 use crate::routes::{self, Found};
-use crate::turns::Turns;
+use crate::turns::{Kind, Turns};
 use crate::wire::{self, Hosts, Wire};
 use hyper::body::{Body, Bytes};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -113,6 +113,9 @@ pub(crate) struct App {
     pub(crate) http: HttpMetrics,
     /// Turns at compiling grammars.
     pub(crate) turns: Turns,
+    /// Turns at preparing requests, of usual lengths and long ones.
+    pub(crate) short: Turns,
+    pub(crate) long: Turns,
     pub(crate) request_time: Duration,
     /// When the server started, in seconds since 1970.
     pub(crate) started: u64,
@@ -133,12 +136,28 @@ pub(crate) struct Call {
     /// What the path has in the place of its variable.
     pub(crate) variable: String,
     body: Vec<u8>,
+    given_up: Arc<AtomicBool>,
 }
 
 impl Call {
     /// When its time is over.
     pub(crate) fn deadline(&self, app: &App) -> Instant {
         self.entry.started() + app.request_time
+    }
+
+    /// Bytes of the body.
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Whether nobody waits any more while it is prepared; behind that it has no meaning.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
+    /// What says so.
+    pub(crate) fn given_up(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.given_up)
     }
 
     /// The body as JSON.
@@ -164,8 +183,11 @@ impl App {
         let log = Arc::new(log);
         let start = |m| Served::start(m, &log).map(Arc::new);
         let models = models.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
+        let processors = available_parallelism().map_or(1, NonZero::get);
         Ok(Arc::new(App {
-            turns: Turns::new(available_parallelism().map_or(1, NonZero::get), options.keys.is_some()),
+            turns: Turns::new(Kind::grammars(processors), options.keys.is_some()),
+            short: Turns::new(Kind::short(processors), options.keys.is_some()),
+            long: Turns::new(Kind::long(processors), options.keys.is_some()),
             models,
             keys: options.keys,
             limits: options.limits,
@@ -351,7 +373,8 @@ impl App {
         } else {
             Vec::new()
         };
-        let call = Call { caller: caller.clone(), entry: Arc::clone(entry), variable, body };
+        let given_up = Arc::default();
+        let call = Call { caller: caller.clone(), entry: Arc::clone(entry), variable, body, given_up };
         (route.answer)(Arc::clone(self), call).await
     }
 

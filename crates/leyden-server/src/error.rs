@@ -55,6 +55,16 @@ impl ApiError {
         ApiError { code: "context_length_exceeded", ..ApiError::field(param, message) }
     }
 
+    /// The same where it is not known how many tokens it has, as they were not all counted.
+    pub(crate) fn context_length_at_least(param: &str, tokens: usize, context: usize) -> ApiError {
+        let what = param.split('[').next().unwrap_or(param);
+        let message = format!(
+            "This model's maximum context length is {context} tokens. However, your {what} resulted in at least \
+             {tokens} tokens. Please reduce the length of the {what}."
+        );
+        ApiError { code: "context_length_exceeded", ..ApiError::field(param, message) }
+    }
+
     pub(crate) fn internal(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
     }

@@ -32,9 +32,6 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// Threads for sockets. The processors are for the models.
 const THREADS: usize = 2;
-/// The fewest and the most threads that prepare requests; between these it is one for each processor. The allocator keeps
-/// memory for each thread, so there are not more than are of use.
-const PREPARING_THREADS: (usize, usize) = (4, 8);
 /// How long to wait when the system has no descriptor or memory for another connection.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 /// How long they must have done nothing: what is on its way to them shall arrive.
@@ -58,10 +55,9 @@ pub fn serve(
     let addresses = addresses(&options)?;
     let times = Ending { lame_duck: options.lame_duck, drain: options.drain };
     let processors = available_parallelism().map_or(1, NonZero::get);
-    let preparing = processors.clamp(PREPARING_THREADS.0, PREPARING_THREADS.1);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
-        .max_blocking_threads(preparing + turns::places(processors))
+        .max_blocking_threads(turns::threads(processors))
         .thread_name("http")
         .enable_all()
         .build()

@@ -5,10 +5,12 @@ use crate::error::ApiError;
 use crate::fields::{self, wrong};
 use crate::rendering::{Rendering, described};
 use leyden_text::{
-    ChatTemplate, ErrorKind, Message, RenderOptions, Rendered, encode_prompt, encode_rendered, encode_whole,
+    Bounds, ChatTemplate, ErrorKind, Message, RenderOptions, Rendered, Tokenizer, encode_prompt_within,
+    encode_rendered_within, encode_whole_within,
 };
 use serde_json::Value;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs something that computes for a while where it does not hold up other connections.
 pub(crate) async fn aside<T: Send + 'static>(
@@ -19,23 +21,90 @@ pub(crate) async fn aside<T: Send + 'static>(
         .unwrap_or_else(|_| Err(ApiError::internal("the request could not be prepared")))
 }
 
-/// Reads a request [aside](self::aside); it comes back with what was read.
+/// The longest body that is prepared without waiting for longer ones: some milliseconds, whatever it says.
+const SHORT_BYTES: usize = 64 << 10;
+
+/// Tells the thread that prepares a request when nobody waits for it any more.
+struct GivesUp(Arc<AtomicBool>);
+
+impl Drop for GivesUp {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Reads a request [aside](self::aside) when it is its key's turn; it comes back with what was read. Dropped, as when
+/// the client goes, it ends the work.
 pub(crate) async fn prepare<T: Send + 'static>(
     app: &Arc<App>,
     call: Call,
     read: fn(&App, &Call) -> Result<T, ApiError>,
 ) -> Result<(Call, T), ApiError> {
+    let turns = if call.body_bytes() > SHORT_BYTES { &app.long } else { &app.short };
+    let turn = turns.take(call.caller.fairness(), call.deadline(app).into()).await?;
     let app = Arc::clone(app);
+    let _gives_up = GivesUp(call.given_up());
     aside(move || {
+        // Whoever asked may have gone; the turn is over when the thread is free again.
+        let _turn = turn;
         let ready = read(&app, &call)?;
         Ok((call, ready))
     })
     .await
 }
 
+/// How far a text may be followed that is written in tokens.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent<'a> {
+    /// The most tokens, where the model has to take them.
+    most: Option<usize>,
+    call: &'a Call,
+}
+
+impl Extent<'_> {
+    /// As long as the model and its cache can take.
+    pub(crate) fn of_model<'a>(model: &Served, call: &'a Call) -> Extent<'a> {
+        Extent { most: Some(longest(model)), call }
+    }
+
+    /// As long as a body can be.
+    pub(crate) fn of_body(call: &Call) -> Extent<'_> {
+        Extent { most: None, call }
+    }
+
+    /// The tokens of a text. What certainly does not fit is refused before it is looked at.
+    pub(crate) fn encode(
+        &self,
+        model: &Served,
+        param: &str,
+        text: &str,
+        encode: impl FnOnce(&dyn Tokenizer, &str, &Bounds<'_>) -> Result<Vec<u32>, leyden_text::Error>,
+    ) -> Result<Vec<u32>, ApiError> {
+        let tokenizer = model.tokenizer.as_ref();
+        let mut bounds = Bounds::NONE;
+        if let Some(most) = self.most {
+            let least = tokenizer.least_tokens(text);
+            if least > most {
+                return Err(ApiError::context_length_at_least(param, least, most));
+            }
+            bounds = Bounds::tokens(most);
+        }
+        let gone = || self.call.is_given_up();
+        encode(tokenizer, text, &bounds.until(&gone)).map_err(|error| match error.kind() {
+            ErrorKind::TooManyTokens(most) => {
+                ApiError::context_length_at_least(param, most.saturating_add(1), *most)
+            }
+            // Nobody reads this.
+            ErrorKind::Stopped => ApiError::internal("the request was given up"),
+            _ => unwritable(param),
+        })
+    }
+}
+
 /// The text of a conversation, as far as the shape of its answer depends on it, and its tokens.
 pub(crate) fn of_messages(
     model: &Served,
+    extent: Extent<'_>,
     messages: &[Message],
     rendering: &Rendering,
 ) -> Result<(String, Vec<u32>), ApiError> {
@@ -46,7 +115,9 @@ pub(crate) fn of_messages(
     if model.special_in_content {
         prompt = prompt.with_special_in_content();
     }
-    let tokens = encode_rendered(model.tokenizer.as_ref(), &prompt).map_err(|_| unwritable("messages"))?;
+    let tokens = extent.encode(model, "messages", prompt.text(), |tokenizer, _, bounds| {
+        encode_rendered_within(tokenizer, &prompt, bounds)
+    })?;
     // Whether the answer begins within the model's reasoning is seen at the end of the prompt, unless that is the middle
     // of a message.
     let opened = match (messages.last(), model.format.reasoning()) {
@@ -114,8 +185,13 @@ fn render(
 }
 
 /// The tokens of a text, with the token that the model expects at the beginning.
-pub(crate) fn of_text(model: &Served, param: &str, text: &str) -> Result<Vec<u32>, ApiError> {
-    encode_prompt(model.tokenizer.as_ref(), text).map_err(|_| unwritable(param))
+pub(crate) fn of_text(
+    model: &Served,
+    extent: Extent<'_>,
+    param: &str,
+    text: &str,
+) -> Result<Vec<u32>, ApiError> {
+    extent.encode(model, param, text, encode_prompt_within)
 }
 
 fn unwritable(param: &str) -> ApiError {
@@ -123,24 +199,30 @@ fn unwritable(param: &str) -> ApiError {
 }
 
 /// The tokens of a text that nothing follows, with those that the model expects at the beginning and at the end.
-pub(crate) fn of_whole_text(model: &Served, param: &str, text: &str) -> Result<Vec<u32>, ApiError> {
-    encode_whole(model.tokenizer.as_ref(), text).map_err(|_| unwritable(param))
+pub(crate) fn of_whole_text(
+    model: &Served,
+    extent: Extent<'_>,
+    param: &str,
+    text: &str,
+) -> Result<Vec<u32>, ApiError> {
+    extent.encode(model, param, text, encode_whole_within)
 }
 
 /// How the tokens of a text are found: [`of_text`] or [`of_whole_text`].
-type Encode = fn(&Served, &str, &str) -> Result<Vec<u32>, ApiError>;
+type Encode = fn(&Served, Extent<'_>, &str, &str) -> Result<Vec<u32>, ApiError>;
 
 /// One text or more, each as text or as tokens, with the place of each in the request: a text, a list of token ids, or
 /// a list of up to `most` of either.
 pub(crate) fn several(
     model: &Served,
+    extent: Extent<'_>,
     name: &str,
     value: Value,
     most: usize,
     encode: Encode,
 ) -> Result<Vec<(String, Vec<u32>)>, ApiError> {
     match value {
-        Value::String(text) => Ok(vec![(name.to_owned(), encode(model, name, &text)?)]),
+        Value::String(text) => Ok(vec![(name.to_owned(), encode(model, extent, name, &text)?)]),
         value @ Value::Array(_) if value[0].is_number() => {
             Ok(vec![(name.to_owned(), tokens(model, name, &value)?)])
         }
@@ -148,7 +230,7 @@ pub(crate) fn several(
             let read = |(i, item): (usize, Value)| {
                 let path = format!("{name}[{i}]");
                 let tokens = match item {
-                    Value::String(text) => encode(model, &path, &text)?,
+                    Value::String(text) => encode(model, extent, &path, &text)?,
                     Value::Array(_) => tokens(model, &path, &item)?,
                     other => return Err(wrong(&path, "a text or a list of token ids", &other)),
                 };
@@ -174,12 +256,17 @@ pub(crate) fn tokens(model: &Served, path: &str, value: &Value) -> Result<Vec<u3
     ids.collect()
 }
 
+/// The most tokens that a prompt may have.
+fn longest(model: &Served) -> usize {
+    model.context.min(model.kv_tokens)
+}
+
 /// Whether a prompt fits, and how many tokens can follow it.
 pub(crate) fn room(model: &Served, param: &str, tokens: usize) -> Result<usize, ApiError> {
     if tokens == 0 {
         return Err(ApiError::field(param, "the prompt is empty, and the model has no token to begin with"));
     }
-    let most = model.context.min(model.kv_tokens);
+    let most = longest(model);
     if tokens > most {
         return Err(ApiError::context_length(param, tokens, most));
     }

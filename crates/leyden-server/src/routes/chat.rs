@@ -82,7 +82,8 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     chat.tools = tools.as_ref().map(|t| t.list.clone());
     let shape = grammars::shape(&mut body, limits)?;
     body.finish()?;
-    let (text, tokens) = prompt::of_messages(&common.model, &messages, &chat)?;
+    let extent = prompt::Extent::of_model(&common.model, call);
+    let (text, tokens) = prompt::of_messages(&common.model, extent, &messages, &chat)?;
     let room = prompt::room(&common.model, "messages", tokens.len())?;
     let mut parser = common.model.format.parser(&text, chat.tools.as_ref());
     if tools.as_ref().is_some_and(Tools::requires_call) {

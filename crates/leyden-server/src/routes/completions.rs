@@ -74,8 +74,9 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let mut common = request::read(&mut body, app, &["max_tokens"], 0)?;
     let least = common.ending.min_tokens;
     common.max_tokens.get_or_insert(DEFAULT_TOKENS.max(least));
-    let prompts =
-        prompt::several(&common.model, "prompt", body.required("prompt")?, limits.prompts, prompt::of_text)?;
+    let extent = prompt::Extent::of_model(&common.model, call);
+    let (given, most) = (body.required("prompt")?, limits.prompts);
+    let prompts = prompt::several(&common.model, extent, "prompt", given, most, prompt::of_text)?;
     let top = body.size("logprobs", 0, limits.top_logprobs)?;
     let echoes = body.flag("echo")?.unwrap_or(false);
     if echoes && top.is_some() {

@@ -1,6 +1,6 @@
 //! `/detokenize`: the text of tokens.
 
-use crate::app::{App, Call, document};
+use crate::app::{App, Call, plain};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -12,23 +12,25 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    prompt::aside(move || {
-        let mut body = Fields::of_body(call.json(&app.limits)?)?;
-        let model = app.model(body.text("model", app.limits.name_chars)?.as_deref())?;
-        let tokens = body.required("tokens")?;
-        body.finish()?;
-        let tokens = prompt::tokens(model, "tokens", &tokens)?;
-        let mut characters = Detokenizer::new();
-        let mut text = String::new();
-        let mut previous = None;
-        for token in tokens {
-            let bytes = model.tokenizer.bytes_after(previous.replace(token), token).unwrap_or_default();
-            text += &characters.push(&bytes);
-        }
-        text += &characters.finish();
-        Ok(document(StatusCode::OK, &json!({ "prompt": text })))
-    })
-    .await
+    let (_, shown) = prompt::prepare(&app, call, read).await?;
+    Ok(plain(StatusCode::OK, "application/json", shown))
+}
+
+fn read(app: &App, call: &Call) -> Result<String, ApiError> {
+    let mut body = Fields::of_body(call.json(&app.limits)?)?;
+    let model = app.model(body.text("model", app.limits.name_chars)?.as_deref())?;
+    let tokens = body.required("tokens")?;
+    body.finish()?;
+    let tokens = prompt::tokens(model, "tokens", &tokens)?;
+    let mut characters = Detokenizer::new();
+    let mut text = String::new();
+    let mut previous = None;
+    for token in tokens {
+        let bytes = model.tokenizer.bytes_after(previous.replace(token), token).unwrap_or_default();
+        text += &characters.push(&bytes);
+    }
+    text += &characters.finish();
+    Ok(json!({ "prompt": text }).to_string())
 }
 
 pub(super) fn describe(app: &App) -> Value {

@@ -70,9 +70,9 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let input = body.required("input")?;
     body.finish()?;
     let mut tasks = Vec::new();
-    for (path, tokens) in
-        prompt::several(&model, "input", input, limits.embedding_inputs, prompt::of_whole_text)?
-    {
+    let extent = prompt::Extent::of_model(&model, call);
+    let most = limits.embedding_inputs;
+    for (path, tokens) in prompt::several(&model, extent, "input", input, most, prompt::of_whole_text)? {
         prompt::room(&model, &path, tokens.len())?;
         tasks.push(Task {
             prompt: Arc::new(tokens),

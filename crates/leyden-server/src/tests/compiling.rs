@@ -1,7 +1,7 @@
 //! Grammars that are being compiled hold up nobody but those who wait for a grammar.
 
 use super::{CHAT, COMPLETIONS, app, ask, at_rest, emulated, events, post, run, story, until};
-use crate::turns::Turns;
+use crate::turns::{Kind, Turns};
 use leyden_engine::schedule::KeyId;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -93,7 +93,7 @@ fn a_stream_goes_on_beside_hard_grammars() {
 fn keys_take_turns() {
     run(async {
         for processors in [1, 4] {
-            let turns = Arc::new(Turns::new(processors, true));
+            let turns = Arc::new(Turns::new(Kind::grammars(processors), true));
             let held = turns.take_all().await;
             let order = Arc::new(Mutex::new(Vec::new()));
             let far = Instant::now() + Duration::from_secs(3600);
@@ -123,7 +123,7 @@ fn keys_take_turns() {
 #[test]
 fn waiting_for_a_turn_has_its_limits() {
     run(async {
-        let turns = Arc::new(Turns::new(2, false));
+        let turns = Arc::new(Turns::new(Kind::grammars(2), false));
         let held = turns.take_all().await;
         let key = KeyId(0);
         let late = turns.take(key, Instant::now()).await.unwrap_err();

@@ -18,6 +18,7 @@ mod program;
 mod run;
 mod serve;
 mod serve_abuse;
+mod serve_waits;
 mod special_tokens;
 mod stateless;
 mod streams;
