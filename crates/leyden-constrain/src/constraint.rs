@@ -201,8 +201,13 @@ impl Constraint {
             mask.remove(self.vocabulary.shorter_at_start());
         }
         if let Some(keys) = &mut self.keys {
-            for id in self.vocabulary.with_quotes(keys.quotes()) {
-                if mask.contains(id) && keys.would_repeat(self.vocabulary.text(id, false)) {
+            let least = keys.quotes();
+            let could: Vec<u32> = match least {
+                0 => mask.iter().collect(),
+                least => self.vocabulary.with_quotes(least).filter(|id| mask.contains(*id)).collect(),
+            };
+            for id in could {
+                if keys.would_repeat(self.vocabulary.text(id, false)) {
                     mask.remove_one(id);
                 }
             }

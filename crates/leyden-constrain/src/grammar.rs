@@ -92,7 +92,7 @@ impl Grammar {
     ///
     /// Enforced are `type`, `const`, `enum`, `anyOf`, `oneOf`, `allOf`, `$ref`; `properties`, `required`,
     /// `additionalProperties`, `patternProperties`, `minProperties`, `maxProperties`; `items`, `prefixItems`,
-    /// `additionalItems`, `minItems`, `maxItems`, and `uniqueItems` where the items are constants; `minLength`,
+    /// `additionalItems`, `minItems`, `maxItems`, and `uniqueItems` where items are constants or have no end; `minLength`,
     /// `maxLength`, `pattern`, `format`; `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf`; and
     /// where they can be said by these, `not`, `dependencies` and `dependentRequired`. `docs/constrained.md` lists the
     /// formats, and what is written of numbers without bounds.
@@ -106,7 +106,7 @@ impl Grammar {
     /// # Errors
     /// The schema has a keyword that is not enforced, or is not a schema; the error says which and where.
     pub fn json_schema(schema: &Value) -> Result<Grammar, Error> {
-        Ok(Grammar { source: Source::Schema(schema::lower(schema)?) })
+        Ok(Grammar { source: Source::Schema(schema::lower_watched(schema)?) })
     }
 
     /// Text that matches a regular expression as a whole, in the syntax of Rust's `regex` without anchors and
@@ -201,6 +201,11 @@ impl Grammar {
         let Source::Schema(content) = &content.source else {
             return Err(ErrorKind::Grammar("beside calls of tools an answer can only be JSON".into()).into());
         };
+        if content.places.is_some() {
+            let what =
+                "`uniqueItems` is supported for items that are constants alone where tools may be called";
+            return Err(ErrorKind::Grammar(what.into()).into());
+        }
         let lenience = if loose { Lenience::All } else { Lenience::Unenforced };
         let calls = ToolCalls::new(syntax, tools, None, Extent::Answer { parallel }, lenience)?;
         Ok(Grammar { source: Source::Tools(Box::new(calls.or(content))) })
@@ -234,7 +239,7 @@ impl Grammar {
     pub(crate) fn keys(&self) -> Option<Keys> {
         match &self.source {
             Source::Lark(_) => None,
-            Source::Schema(_) => Some(Keys::new(None)),
+            Source::Schema(schema) => Some(Keys::new(None).with_places(schema.places.clone())),
             Source::Tools(tools) => Some(Keys::new(tools.tags().map(Arc::new))),
         }
     }

@@ -2,12 +2,15 @@
 //!
 //! No grammar can say it: which keys are free depends on those that are written. So the text is read along, byte by byte
 //! and with escapes decoded, and a token that would complete a key of its object once more is taken out of the mask. A
-//! token completes a key only with its closing quote, so few are looked at.
+//! token completes a key only with its closing quote, so few are looked at. The items of arrays in which none may come
+//! twice are watched alike, where the schema has such arrays.
 //!
 //! Everything is appended and never changed, which makes taking back cheap. That is also how a token is tried.
 
 use std::collections::HashSet;
 use std::sync::Arc;
+
+use crate::schema::Places;
 
 /// The keys of a text so far.
 #[derive(Clone, Debug)]
@@ -23,6 +26,8 @@ pub(crate) struct Keys {
     tokens: Vec<Point>,
     /// Where values stand between tags: how, and all that was read.
     tags: Option<(Arc<Tags>, Vec<u8>)>,
+    /// Where no item of an array may come twice.
+    places: Option<Arc<Places>>,
 }
 
 /// Values between tags, some of which are texts and not JSON.
@@ -55,7 +60,11 @@ struct Container {
     is_object: bool,
     /// How many keys the open containers had before it.
     keys_before: u32,
+    /// Those of an object, or the items of an array in which none may come twice.
     keys: HashSet<Box<[u8]>>,
+    /// Where it stands in the schema.
+    places: Vec<u32>,
+    unique: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +78,8 @@ struct State {
     /// How many keys the open containers have.
     keys: u32,
     region: Region,
+    /// Whether a number, or a word such as `true`, is being read as an item, from `key_start` on.
+    scalar: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +122,16 @@ impl Keys {
     pub(crate) fn new(tags: Option<Arc<Tags>>) -> Keys {
         let between = Mode::Between { key: false };
         Keys {
-            now: State { container: 0, mode: between, high: 0, key_start: 0, keys: 0, region: Region::Json },
+            now: State {
+                container: 0,
+                mode: between,
+                high: 0,
+                key_start: 0,
+                keys: 0,
+                region: Region::Json,
+                scalar: false,
+            },
+            places: None,
             tags: tags.map(|tags| (tags, Vec::new())),
             containers: vec![Container::default()],
             text: Vec::new(),
@@ -120,8 +140,19 @@ impl Keys {
         }
     }
 
-    /// The least number of quotes in a token that could repeat a key.
+    /// The same with arrays in which no item may come twice.
+    pub(crate) fn with_places(mut self, places: Option<Arc<Places>>) -> Keys {
+        self.containers[0].places =
+            places.as_ref().map(|places| places.outermost.clone()).unwrap_or_default();
+        self.places = places;
+        self
+    }
+
+    /// The least number of quotes in a token that could repeat a key or an item. With none any token could.
     pub(crate) fn quotes(&self) -> usize {
+        if self.places.is_some() {
+            return usize::from(!matches!(self.now.mode, Mode::Between { .. }));
+        }
         // Without a key there must be two of them in the token itself.
         let more = if self.now.keys == 0 { 2 } else { 0 };
         if self.now.region != Region::Json {
@@ -193,7 +224,8 @@ impl Keys {
         bytes.iter().try_for_each(|byte| match self.tags {
             Some(_) => self.step_between_tags(*byte),
             None => self.step(*byte),
-        })
+        })?;
+        if self.is_bound_to_repeat() { Err(Repeated) } else { Ok(()) }
     }
 
     fn step_between_tags(&mut self, byte: u8) -> Result<(), Repeated> {
@@ -230,8 +262,26 @@ impl Keys {
     fn step(&mut self, byte: u8) -> Result<(), Repeated> {
         match self.now.mode {
             Mode::Between { key } => match byte {
+                b'+' | b'-' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'E'
+                    if self.containers[self.now.container as usize].unique =>
+                {
+                    if !self.now.scalar {
+                        (self.now.scalar, self.now.key_start) = (true, self.text.len());
+                    }
+                    self.text.push(byte);
+                }
+                _ if self.now.scalar => {
+                    self.now.scalar = false;
+                    let item = item(&self.text[self.now.key_start..]);
+                    self.insert(item.into_bytes().into())?;
+                    return self.step(byte);
+                }
                 b'{' | b'[' => {
+                    let places = self.places_within();
+                    let unique = byte == b'[' && self.places.as_ref().is_some_and(|all| all.unique(&places));
                     self.containers.push(Container {
+                        places,
+                        unique,
                         around: self.now.container,
                         is_object: byte == b'{',
                         keys_before: self.now.keys,
@@ -248,9 +298,14 @@ impl Keys {
                 b',' => self.now.mode = Mode::Between { key: true },
                 b':' => self.now.mode = Mode::Between { key: false },
                 b'"' => {
-                    let key = key && self.containers[self.now.container as usize].is_object;
+                    let container = &self.containers[self.now.container as usize];
+                    let key = container.unique || key && container.is_object;
                     self.now.mode = Mode::Text { key };
                     self.now.key_start = self.text.len();
+                    if container.unique {
+                        // Unlike any number.
+                        self.text.push(b'"');
+                    }
                 }
                 _ => {}
             },
@@ -327,16 +382,55 @@ impl Keys {
     }
 
     fn complete(&mut self) -> Result<(), Repeated> {
-        let key = &self.text[self.now.key_start..];
+        self.insert(self.text[self.now.key_start..].into())
+    }
+
+    /// The places of a container that begins here.
+    fn places_within(&self) -> Vec<u32> {
+        let Some(places) = &self.places else { return Vec::new() };
+        let container = &self.containers[self.now.container as usize];
+        if self.now.container == 0 {
+            return container.places.clone();
+        }
+        // The last key is that of this value.
+        let key = self.completed.last().filter(|(of, _)| container.is_object && *of == self.now.container);
+        places.within(&container.places, key.map(|(_, key)| &**key))
+    }
+
+    /// Whether an item has begun that must become one that was written before, for want of another end.
+    fn is_bound_to_repeat(&self) -> bool {
+        if !self.now.scalar {
+            return false;
+        }
+        let keys = &self.containers[self.now.container as usize].keys;
+        match &self.text[self.now.key_start..] {
+            b"0" | b"-0" => keys.contains(b"0".as_slice()),
+            [b't', ..] => keys.contains(b"true".as_slice()),
+            [b'f', ..] => keys.contains(b"false".as_slice()),
+            [b'n', ..] => keys.contains(b"null".as_slice()),
+            _ => false,
+        }
+    }
+
+    fn insert(&mut self, key: Box<[u8]>) -> Result<(), Repeated> {
         let keys = &mut self.containers[self.now.container as usize].keys;
-        if keys.contains(key) {
+        if keys.contains(&key) {
             return Err(Repeated);
         }
-        let key: Box<[u8]> = key.into();
         keys.insert(key.clone());
         self.completed.push((self.now.container, key));
         self.now.keys += 1;
         Ok(())
+    }
+}
+
+/// An item that is no text, alike for values that are equal.
+fn item(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    match text.parse::<f64>() {
+        // Zero has one sign.
+        Ok(number) => (number + 0.0).to_string(),
+        Err(_) => text.into_owned(),
     }
 }
 

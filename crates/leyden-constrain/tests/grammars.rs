@@ -518,3 +518,45 @@ fn texts_between_tags_keep_their_limits() {
     };
     assert!(write("Oslo").is_some() && write("\nOslo\n").is_some() && write("Bergen").is_none());
 }
+
+#[test]
+fn no_item_of_a_set_is_written_twice() {
+    let set = |items: Value| json!({ "type": "array", "uniqueItems": true, "items": items });
+    for (value, good, bad) in [
+        (
+            set(json!({ "type": "string" })),
+            vec![r#"["a", "b"]"#, r#"["a","aa","A"]"#, "[]"],
+            vec![r#"["a","a"]"#, r#"["a","b", "a"]"#, r#"["",""]"#],
+        ),
+        (
+            set(json!({ "type": "integer", "minimum": 0 })),
+            vec!["[1,2,12]", "[0, 10]"],
+            vec!["[1,1]", "[1, 2, 1]", "[0,0]", "[12,1,12]"],
+        ),
+        (
+            set(json!({ "type": "number" })),
+            vec!["[1,1.5,-1]"],
+            vec!["[1,1.0]", "[1.5,1.50]", "[0,-0]", "[10,1e1]"],
+        ),
+        (
+            set(json!({ "type": ["string", "integer", "null"] })),
+            vec![r#"["1",1,null]"#, r#"["null",null]"#],
+            vec!["[null,null]", r#"[1,"x",1]"#],
+        ),
+        (
+            json!({ "type": "object", "properties": { "tags": set(json!({ "$ref": "#/$defs/tag" })), "list": {
+                "type": "array", "items": { "type": "string" } }, "more": { "$ref": "#" } },
+                "additionalProperties": false, "$defs": { "tag": { "type": "string", "minLength": 1 } } }),
+            vec![r#"{"tags":["a","b"],"list":["a","a"],"more":{"tags":["a"]}}"#],
+            vec![r#"{"tags":["a","a"]}"#, r#"{"more":{"more":{"tags":["b","b"]}}}"#],
+        ),
+    ] {
+        check(&schema(&value), &good, &bad);
+    }
+    for items in
+        [json!({}), json!({ "type": "integer", "maximum": 9 }), json!({ "type": "string", "format": "date" })]
+    {
+        let e = Grammar::json_schema(&json!({ "properties": { "a": set(items) } })).unwrap_err().to_string();
+        assert!(e.contains("/properties/a: `uniqueItems`"), "{e}");
+    }
+}

@@ -74,6 +74,10 @@ impl Decimal {
         self.fraction.is_empty()
     }
 
+    pub(super) fn is_negative(&self) -> bool {
+        self.negative
+    }
+
     fn is_zero(&self) -> bool {
         self.is_whole() && self.whole == "0"
     }

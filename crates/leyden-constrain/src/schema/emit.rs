@@ -31,6 +31,10 @@ pub(super) struct Emitting<'a, 'b> {
     /// The rule of each definition; `None` if it has no values.
     definitions: HashMap<usize, Option<String>>,
     any: bool,
+    /// Whether the text is read along, so that no item of an array is repeated.
+    watched: bool,
+    /// Whether it must be.
+    watches: bool,
     /// Why a schema has no values.
     why: Option<Rc<Reason>>,
 }
@@ -43,12 +47,19 @@ impl<'a, 'b> Emitting<'a, 'b> {
             names: HashMap::new(),
             definitions: HashMap::new(),
             any: false,
+            watched: false,
+            watches: false,
             why: None,
         }
     }
 
-    /// The grammar of these values.
-    pub(super) fn grammar(mut self, values: &Values) -> Result<String, Error> {
+    /// The same for a text that is read along or not.
+    pub(super) fn watched(self, watched: bool) -> Emitting<'a, 'b> {
+        Emitting { watched, ..self }
+    }
+
+    /// The grammar of these values, and whether the text has to be read along.
+    pub(super) fn grammar(mut self, values: &Values) -> Result<(String, bool), Error> {
         let Some(start) = self.values(values)? else {
             let why = self.why.take();
             let why = why.unwrap_or_else(|| Reason::new("", "type", "no value is allowed"));
@@ -61,7 +72,7 @@ impl<'a, 'b> Emitting<'a, 'b> {
             });
         };
         let options = "%llguidance {\"ignore_once\": true}";
-        Ok(format!("{options}\n%ignore /{WHITESPACE}/\nstart: {start}\n{}", self.rules))
+        Ok((format!("{options}\n%ignore /{WHITESPACE}/\nstart: {start}\n{}", self.rules), self.watches))
     }
 
     fn rule(&mut self, body: &str) -> Result<String, Error> {
@@ -201,7 +212,10 @@ impl<'a, 'b> Emitting<'a, 'b> {
     fn array(&mut self, array: &ArrayValues) -> Result<Option<String>, Error> {
         let (least, mut most) = (array.least, array.most);
         if let Some(pointer) = array.unique.as_ref().filter(|_| most.is_none_or(|most| most > 1)) {
-            return self.unique(array, pointer);
+            if !self.watched || !array.prefix.is_empty() || !self.endless(&array.items) {
+                return self.unique(array, pointer);
+            }
+            self.watches = true;
         }
         let mut prefix = Vec::new();
         for (i, values) in array.prefix.iter().enumerate() {
@@ -251,7 +265,7 @@ impl<'a, 'b> Emitting<'a, 'b> {
     /// An array of which no item comes twice: some of few constants, in their order.
     fn unique(&mut self, array: &ArrayValues, pointer: &str) -> Result<Option<String>, Error> {
         let refused = |what: &str| Error::schema(pointer, "uniqueItems", what);
-        let only = "is supported for items of a list of constants alone";
+        let only = "is supported for items that are constants, texts or numbers without an upper bound alone";
         if !array.prefix.is_empty() {
             return Err(refused(only));
         }
@@ -270,6 +284,36 @@ impl<'a, 'b> Emitting<'a, 'b> {
             Some(body) => Ok(Some(self.rule(&format!("\"[\" {body} \"]\""))?)),
             None => Ok(None),
         }
+    }
+
+    /// Whether values are simple, and can go on where others that begin alike were written before.
+    fn endless(&mut self, values: &Values) -> bool {
+        let Values::Of(kinds) = values else { return false };
+        // Of shorter ones all may have been written.
+        let longest = 16;
+        kinds.iter().all(|kind| match kind {
+            Kind::Text(text) => {
+                text.constants.is_none()
+                    && text.most.is_none_or(|most| most >= longest)
+                    && text.patterns.iter().all(|pattern| pattern.is_endless())
+            }
+            Kind::Number(number) => {
+                number.divisors.is_empty()
+                    && number.high.is_none()
+                    && number.low.as_ref().is_none_or(|low| !low.at.is_negative())
+            }
+            Kind::Null | Kind::Boolean(_) => kinds.len() > 1,
+            Kind::Reference(index) => match self.reading.values(*index) {
+                // One step is enough: what leads around in circles has no end to look at.
+                Ok(Some(Values::Of(kinds)))
+                    if !kinds.iter().any(|kind| matches!(kind, Kind::Reference(_))) =>
+                {
+                    self.endless(&Values::Of(kinds))
+                }
+                _ => false,
+            },
+            _ => false,
+        })
     }
 
     /// Adds all values as they are written, if they are few and simple.

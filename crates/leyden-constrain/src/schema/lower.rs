@@ -25,6 +25,15 @@ pub(super) const ORIGIN: &str = "x-origin";
 
 /// Rewrites a schema.
 pub(crate) fn lower(schema: &Value) -> Result<Lowered, Error> {
+    lower_as(schema, false)
+}
+
+/// Rewrites a schema of a text that is read along.
+pub(crate) fn lower_watched(schema: &Value) -> Result<Lowered, Error> {
+    lower_as(schema, true)
+}
+
+fn lower_as(schema: &Value, watched: bool) -> Result<Lowered, Error> {
     check_value_depth(schema)?;
     crate::own_stack::on_own_stack(|| {
         let id = ["$id", "id"].iter().find_map(|key| schema.get(key)?.as_str()).unwrap_or_default();
@@ -48,7 +57,7 @@ pub(crate) fn lower(schema: &Value) -> Result<Lowered, Error> {
         }
         one_of::resolve(&mut lowered)?;
         work::check(&lowered)?;
-        Lowered::new(lowered, lowering.origins)
+        Lowered::new(lowered, lowering.origins, watched)
     })
 }
 

@@ -8,13 +8,17 @@ mod keywords;
 mod lower;
 mod multiples;
 mod one_of;
+mod places;
 mod read;
 mod rewrite;
 mod text;
 mod values;
 mod work;
 
-pub(crate) use lower::lower;
+pub(crate) use lower::{lower, lower_watched};
+pub(crate) use places::Places;
+
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -31,22 +35,32 @@ pub(crate) struct Lowered {
     pub(crate) value: Value,
     /// The grammar of what it lets through, in Lark.
     pub(crate) lark: String,
+    /// Where no item of an array may come twice, if that is to be watched.
+    pub(crate) places: Option<Arc<Places>>,
     /// Where each definition stood.
     origins: Vec<String>,
 }
 
 impl Lowered {
-    /// A lowered schema, whose definitions stood at these places.
-    fn new(value: Value, origins: Vec<String>) -> Result<Lowered, Error> {
-        let mut lowered = Lowered { value, origins, lark: String::new() };
-        lowered.lark = lowered.to_lark().map_err(|e| lowered.placed(e))?;
+    /// A lowered schema, whose definitions stood at these places. Arrays that only whoever reads along can keep from
+    /// repeating an item are refused unless they are `watched`.
+    fn new(value: Value, origins: Vec<String>, watched: bool) -> Result<Lowered, Error> {
+        let mut lowered = Lowered { value, origins, lark: String::new(), places: None };
+        let (lark, places) = lowered.to_lark(watched).map_err(|e| lowered.placed(e))?;
+        (lowered.lark, lowered.places) = (lark, places.map(Arc::new));
         Ok(lowered)
     }
 
-    fn to_lark(&self) -> Result<String, Error> {
+    fn to_lark(&self, watched: bool) -> Result<(String, Option<Places>), Error> {
         let mut reading = read::Reading::new(&self.value);
         let values = reading.root()?;
-        emit::Emitting::new(&mut reading).grammar(&values)
+        let (lark, watches) = emit::Emitting::new(&mut reading).watched(watched).grammar(&values)?;
+        if !watches {
+            return Ok((lark, None));
+        }
+        let mut placing = places::Placing::new(&mut reading);
+        placing.places.outermost = placing.values(&values)?;
+        Ok((lark, Some(placing.places)))
     }
 
     /// An error with its place in the schema as it was given.
@@ -141,7 +155,7 @@ impl Lowered {
                     }
                     None => ParameterValue::Text(Some(emit::conjunction(&text, text::Writing::Plain))),
                 },
-                None => ParameterValue::Json(emit::Emitting::new(&mut reading).grammar(&values)?),
+                None => ParameterValue::Json(emit::Emitting::new(&mut reading).grammar(&values)?.0),
             };
             parameters.push(Parameter { name: name.clone(), required, value });
         }

@@ -81,6 +81,11 @@ impl Pattern {
         Some(regex.is_match(text))
     }
 
+    /// Whether every text that follows it can go on.
+    pub(super) fn is_endless(&self) -> bool {
+        self.ahead.is_empty() && endless(&self.hir)
+    }
+
     /// All texts that follow it, if they are few.
     pub(super) fn listed(&self) -> Option<Vec<String>> {
         if !self.ahead.is_empty() {
@@ -258,6 +263,18 @@ fn side(hir: &Hir, first: bool, last: bool) -> Result<Hir, String> {
             Ok(Hir::concat(out))
         }
         _ => Err("an anchor or a boundary within a pattern is not supported".into()),
+    }
+}
+
+fn endless(hir: &Hir) -> bool {
+    match hir.kind() {
+        HirKind::Repetition(repetition) => {
+            repetition.max.is_none() && repetition.sub.properties().minimum_len().is_some_and(|len| len > 0)
+        }
+        HirKind::Capture(capture) => endless(&capture.sub),
+        HirKind::Concat(parts) => parts.last().is_some_and(endless),
+        HirKind::Alternation(parts) => parts.iter().all(endless),
+        _ => false,
     }
 }
 
