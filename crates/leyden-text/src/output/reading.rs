@@ -204,6 +204,10 @@ impl Reading {
                     if self.object.take(step, text, self.at, &reader.body) == Read::Wrong {
                         return self.object_fails(text, self.at + 1, parts);
                     }
+                    // At once, so that it does not matter how the text is cut.
+                    if !self.begin_object(false, reader, tools, parts) {
+                        return Next::failed(text, self.at + 1);
+                    }
                 }
             }
             self.at += 1;
@@ -211,16 +215,8 @@ impl Reading {
                 break;
             }
         }
-        if let Some(name) = self.object.name().filter(|_| !self.open) {
-            let known = tools.has(name);
-            if !known && reader.known_only {
-                return Next::failed(text, self.at);
-            }
-            // An unknown name could stand in any other object as well.
-            if known || self.object.has_arguments() || end.is_some() {
-                (self.name, self.id) = (name.to_owned(), self.object.id());
-                self.begin(parts);
-            }
+        if end.is_some() && !self.begin_object(true, reader, tools, parts) {
+            return Next::failed(text, self.at);
         }
         let Some(end) = end else {
             self.tell_members(text, parts);
@@ -236,6 +232,21 @@ impl Reading {
         }
         self.close(whole, end, parts);
         Next::Stage(if self.in_list { Stage::Behind } else { Stage::End })
+    }
+
+    /// Gives out the beginning of the call once its name is known. Returns whether it can be a call.
+    fn begin_object(&mut self, whole: bool, reader: &Reader, tools: &Tools, parts: &mut Vec<Part>) -> bool {
+        let Some(name) = self.object.name().filter(|_| !self.open) else { return true };
+        let known = tools.has(name);
+        if !known && reader.known_only {
+            return false;
+        }
+        // An unknown name could stand in any other object as well.
+        if known || self.object.has_arguments() || whole {
+            (self.name, self.id) = (name.to_owned(), self.object.id());
+            self.begin(parts);
+        }
+        true
     }
 
     fn object_fails(&mut self, text: &str, at: usize, parts: &mut Vec<Part>) -> Next {
