@@ -261,6 +261,18 @@ const CASES: &[Case] = &[
         ("", "oops}} then", &["now({\"a\": …"]),
     ),
     (
+        "Qwen-Qwen2.5-7B-Instruct",
+        "",
+        "<tool_call>{\"name\": \"now\" oops} then",
+        ("", " oops} then", &["now(…"]),
+    ),
+    (
+        "Qwen-Qwen2.5-7B-Instruct",
+        "",
+        "<tool_call>{\"name\": \"nobody\", \"arguments\": 5} then",
+        ("", "<tool_call>{\"name\": \"nobody\", \"arguments\": 5} then", &[]),
+    ),
+    (
         "mistralai-Mistral-Nemo-Instruct-2407",
         "",
         "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}} and",

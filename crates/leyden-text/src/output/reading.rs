@@ -215,14 +215,15 @@ impl Reading {
                 break;
             }
         }
-        if end.is_some() && !self.begin_object(true, reader, tools, parts) {
+        let is_call = end.is_none() || self.object.is_call();
+        if is_call && end.is_some() && !self.begin_object(true, reader, tools, parts) {
             return Next::failed(text, self.at);
         }
         let Some(end) = end else {
             self.tell_members(text, parts);
             return Next::more();
         };
-        if !self.open || !self.object.is_call() {
+        if !self.open || !is_call {
             return self.object_fails(text, end, parts);
         }
         self.tell_members(text, parts);
@@ -244,6 +245,7 @@ impl Reading {
         // An unknown name could stand in any other object as well.
         if known || self.object.has_arguments() || whole {
             (self.name, self.id) = (name.to_owned(), self.object.id());
+            self.told = self.at + 1;
             self.begin(parts);
         }
         true
