@@ -19,7 +19,11 @@ fn file(architecture: &str, more: &[(&str, Value)]) -> Gguf {
     ];
     for (key, value) in sizes.iter().chain(more) {
         writer.set(
-            &if key.starts_with("general.") { (*key).to_owned() } else { format!("{architecture}.{key}") },
+            &if key.starts_with("general.") || key.starts_with("tokenizer.") {
+                (*key).to_owned()
+            } else {
+                format!("{architecture}.{key}")
+            },
             value.clone(),
         );
     }
@@ -129,8 +133,12 @@ fn keys_that_change_the_result_are_refused_by_name() {
         ("warp.factor", Value::F32(9.0)),
         ("warp.drive", Value::Bool(false)),
         ("ssm.inner_size", Value::U32(64)),
+        ("tokenizer.ggml.suppress_tokens", numbers(&[7])),
     ];
-    assert_eq!(unknown_keys(&file("llama", &odd)), ["llama.warp.factor", "llama.ssm.inner_size"]);
+    assert_eq!(
+        unknown_keys(&file("llama", &odd)),
+        ["llama.warp.factor", "llama.ssm.inner_size", "tokenizer.ggml.suppress_tokens"]
+    );
 }
 
 #[test]

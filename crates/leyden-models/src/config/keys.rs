@@ -11,7 +11,7 @@
 
 use super::DecoderConfig;
 use crate::error::Error;
-use leyden_tensor::{Escaped, Json, Metadata, Value, WeightSource};
+use leyden_tensor::{Array, Escaped, Json, Metadata, Value, WeightSource};
 
 /// One key.
 struct Row {
@@ -339,12 +339,15 @@ static HF_ROTATION: &[Row] = &[
 
 const ROTATIONS: [&str; 2] = ["rope_scaling", "rope_parameters"];
 
-/// A value as either dialect writes it.
+/// A value as either dialect writes it. Lists stay as they are: a file may have long ones.
 enum Given<'a> {
     Number(f64),
     Flag(bool),
     Text(&'a str),
-    List(Vec<Given<'a>>),
+    Array(&'a Array),
+    Items(&'a [serde_json::Value]),
+    /// `null`.
+    Nothing,
     Other,
 }
 
@@ -354,10 +357,7 @@ impl<'a> Given<'a> {
             Value::Bool(flag) => Given::Flag(*flag),
             Value::String(text) => Given::Text(text),
             Value::F64(number) => Given::Number(*number),
-            Value::Array(array) => {
-                // Texts in a list are all alike here: something is named.
-                Given::List(array.iter().map(|item| Given::of_gguf(&item).without_text()).collect())
-            }
+            Value::Array(array) => Given::Array(array),
             other => match (other.as_integer(), other.as_f32()) {
                 (Some(n), _) => Given::Number(n as f64),
                 (None, Some(x)) => Given::Number(f64::from(x)),
@@ -368,31 +368,24 @@ impl<'a> Given<'a> {
 
     fn of_json(value: &'a serde_json::Value) -> Given<'a> {
         match value {
-            serde_json::Value::Null => Given::List(Vec::new()),
+            serde_json::Value::Null => Given::Nothing,
             serde_json::Value::Bool(flag) => Given::Flag(*flag),
             serde_json::Value::Number(number) => number.as_f64().map_or(Given::Other, Given::Number),
             serde_json::Value::String(text) => Given::Text(text),
-            serde_json::Value::Array(items) => Given::List(items.iter().map(Given::of_json).collect()),
+            serde_json::Value::Array(items) => Given::Items(items),
             serde_json::Value::Object(_) => Given::Other,
         }
     }
 
-    fn without_text(self) -> Given<'static> {
-        match self {
-            Given::Number(number) => Given::Number(number),
-            Given::Flag(flag) => Given::Flag(flag),
-            Given::List(items) => Given::List(items.into_iter().map(Given::without_text).collect()),
-            Given::Text(_) | Given::Other => Given::Other,
-        }
-    }
-
     /// Whether a number, or all of a list, is as asked; false and nothing are always.
-    fn off_or(&self, number: &impl Fn(f64) -> bool) -> bool {
+    fn off_or(&self, number: &dyn Fn(f64) -> bool) -> bool {
         match self {
             Given::Number(n) => *n == 0.0 || *n == -1.0 || number(*n),
             Given::Flag(flag) => !flag,
             Given::Text(text) => text.is_empty(),
-            Given::List(items) => items.iter().all(|item| item.off_or(number)),
+            Given::Array(array) => array.iter().all(|item| Given::of_gguf(&item).off_or(number)),
+            Given::Items(items) => items.iter().all(|item| Given::of_json(item).off_or(number)),
+            Given::Nothing => true,
             Given::Other => false,
         }
     }
@@ -402,7 +395,7 @@ impl<'a> Given<'a> {
             Given::Number(number) => number.to_string(),
             Given::Flag(flag) => flag.to_string(),
             Given::Text(text) => format!("`{}`", Escaped(text)),
-            Given::List(_) | Given::Other => "this value".to_owned(),
+            Given::Array(_) | Given::Items(_) | Given::Nothing | Given::Other => "this value".to_owned(),
         }
     }
 }
@@ -417,7 +410,7 @@ impl Row {
             Rule::OffOr(numbers) => given.off_or(&|n| numbers.contains(&n)),
             Rule::OffOrSize(size) => given.off_or(&is(size(config))),
             Rule::OffOrFrom(size) => given.off_or(&|n| n >= size(config)),
-            Rule::On => matches!(given, Given::Flag(true)) || matches!(given, Given::List(l) if l.is_empty()),
+            Rule::On => matches!(given, Given::Flag(true) | Given::Nothing),
             Rule::Text(texts) => matches!(given, Given::Text(text) if texts.contains(text)),
         }
     }
@@ -469,17 +462,24 @@ pub(crate) fn check_hf(json: &Json, config: &DecoderConfig) -> Result<(), Error>
     check(json.file(), hf_keys(json), config)
 }
 
-/// The keys that describe the model and that nothing is known of, unless they are off: zero, false or empty. They are
-/// ignored, which may or may not be right.
+/// The keys that describe the model and that nothing is known of, or nothing done about, unless they are off: zero, false
+/// or empty. They are ignored, which may or may not be right.
 #[must_use]
 pub fn unknown_keys(source: &dyn WeightSource) -> Vec<String> {
-    match source.config_json() {
-        Some(json) => unknown_keys_of_json(json),
-        None => match source.metadata().opt_str("general.architecture") {
-            Ok(Some(architecture)) => unknown(gguf_keys(source.metadata(), architecture)),
-            _ => Vec::new(),
-        },
+    /// Tokens that llama.cpp never chooses.
+    const SUPPRESSED: &str = "tokenizer.ggml.suppress_tokens";
+    if let Some(json) = source.config_json() {
+        return unknown_keys_of_json(json);
     }
+    let meta = source.metadata();
+    let mut keys = match meta.opt_str("general.architecture") {
+        Ok(Some(architecture)) => unknown(gguf_keys(meta, architecture)),
+        _ => Vec::new(),
+    };
+    if matches!(meta.get(SUPPRESSED), Some(Value::Array(tokens)) if !tokens.is_empty()) {
+        keys.push(SUPPRESSED.to_owned());
+    }
+    keys
 }
 
 /// As [`unknown_keys`], of a `config.json`.
@@ -551,8 +551,8 @@ mod tests {
             ("attention.scale", number(0.25), true),
             ("attention.sliding_window", number(127.0), false),
             ("attention.sliding_window", number(128.0), true),
-            ("attention.rope_pattern", Given::List(vec![number(1.0), number(1.0)]), true),
-            ("attention.rope_pattern", Given::List(vec![number(1.0), number(4.0)]), false),
+            ("attention.rope_pattern", Given::Array(&Array::from_i32(&[1, 1])), true),
+            ("attention.rope_pattern", Given::Array(&Array::from_i32(&[1, 4])), false),
             ("hidden_activation", Given::Text("silu"), true),
             ("hidden_activation", Given::Text("gelu"), false),
             ("expert_count", number(8.0), false),

@@ -121,7 +121,9 @@ impl Reader<'_> {
         let Some(key) = self.key(field) else { return Ok(None) };
         Ok(match self {
             Reader::Gguf(meta, _) => match meta.get(&key) {
-                Some(Value::Array(_)) if field.per_layer => Some(self.of_layers(meta, field, &key)?),
+                Some(Value::Array(a)) if field.per_layer => {
+                    Some(self.of_layers(meta, field, &key, a.len())?)
+                }
                 _ => meta.opt_u32(&key)?,
             },
             Reader::Hf(config, _) => config.json().opt_u32(&key)?,
@@ -129,18 +131,19 @@ impl Reader<'_> {
     }
 
     /// The number that an array has for every layer.
-    fn of_layers(&self, meta: &Metadata, field: Field, key: &str) -> Result<u32, Error> {
-        let numbers = meta.opt_array_u32(key)?.unwrap_or_default();
+    fn of_layers(&self, meta: &Metadata, field: Field, key: &str, found: usize) -> Result<u32, Error> {
         let layers = self.required(LAYERS, MAX_LAYERS)?;
-        if numbers.len() != layers {
-            return Err(self.invalid(field, format!("{} numbers for {layers} layers", numbers.len())));
+        if found != layers {
+            return Err(self.invalid(field, format!("{found} numbers for {layers} layers")));
         }
-        match numbers.iter().find(|&&n| Some(&n) != numbers.first()) {
+        let numbers = meta.opt_array_u32(key)?.unwrap_or_default();
+        let first = numbers.first().copied().unwrap_or_default();
+        match numbers.iter().find(|&&n| n != first) {
             Some(other) => {
-                let what = format!("{} in one layer and {other} in another is not supported", numbers[0]);
+                let what = format!("{first} in one layer and {other} in another is not supported");
                 Err(self.invalid(field, what))
             }
-            None => Ok(numbers[0]),
+            None => Ok(first),
         }
     }
 
