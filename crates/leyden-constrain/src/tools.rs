@@ -323,18 +323,18 @@ impl Lark<'_> {
                 let id = id.as_ref().map(|id| format!("{} {ID}", self.text(id))).unwrap_or_default();
                 format!("{name} {id} {} BLANKS? arguments_{i}", self.text(separator))
             }
-            CallBody::Tagged { separator, key_start, key_end, value_end } if tool.free => {
+            CallBody::Tagged { separator, key_start, key_end, value_end, .. } if tool.free => {
                 let (start, between) = (self.text(key_start), self.text(key_end));
                 let value = self.any_text(&format!("value_{i}"), value_end);
                 self.rule(&format!("value_{i}"), &value);
                 let one = format!("BLANKS? {start} /[a-zA-Z0-9_.-]{{1,64}}/ {between} value_{i}");
                 format!("{} {} ({one})*", quoted(&tool.name), self.text(separator))
             }
-            CallBody::Tagged { separator, key_start, key_end, value_end } => {
+            CallBody::Tagged { separator, key_start, key_end, value_end, framed } => {
                 let mut parts = vec![quoted(&tool.name), self.text(separator)];
                 for (n, parameter) in tool.tagged.iter().enumerate() {
                     let rule = format!("value_{i}_{n}");
-                    let value = self.value(&parameter.value, &rule, value_end);
+                    let value = self.value(&parameter.value, &rule, value_end, *framed);
                     self.rule(&rule, &value);
                     let (start, between) = (self.text(key_start), self.text(key_end));
                     let one = format!("BLANKS? {start} {} {between} {rule}", quoted(&parameter.name));
@@ -346,7 +346,7 @@ impl Lark<'_> {
     }
 
     /// A parameter's value, with what ends it.
-    fn value(&mut self, value: &ParameterValue, rule: &str, end: &str) -> String {
+    fn value(&mut self, value: &ParameterValue, rule: &str, end: &str, framed: bool) -> String {
         let close = self.text(end);
         match value {
             ParameterValue::Json(grammar) => {
@@ -355,20 +355,27 @@ impl Lark<'_> {
             }
             ParameterValue::Constants(texts) => {
                 let texts: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
-                format!("BLANKS? ({}) BLANKS? {close}", texts.join(" | "))
+                // Other blanks would be part of the text.
+                let around = if framed { "\"\\n\"?" } else { "" };
+                format!("{around} ({}) {around} {close}", texts.join(" | "))
             }
             ParameterValue::Text(None) => self.any_text(rule, end),
             ParameterValue::Text(Some(term)) => {
-                // A line break behind the one mark and one before the other are not part of the text.
+                // Of a framed text the line break behind the one mark and that before the other are not part.
                 let ends = format!("/(?s:.*){}(?s:.*)/", escaped(end));
                 let name = rule.to_uppercase();
                 self.rule(&format!("{name}_TEXT"), &format!("{term} & ~{ends}"));
-                self.rule(&format!("{name}_BARE"), &format!("{name}_TEXT & ~/(\\n(?s:.*)|(?s:.*)\\n)/"));
                 let mark = self.vocabulary.split_marks(end).iter().any(Result::is_err);
                 // Within one terminal there is no telling too early where the text ends.
                 let within = if mark { String::new() } else { quoted(end) };
-                let framed = format!("\"\\n\" {name}_TEXT \"\\n\" {within}");
-                self.rule(&name, &format!("{framed} | {name}_BARE {within}"));
+                if framed {
+                    let bare = format!("{name}_TEXT & ~/(\\n(?s:.*)|(?s:.*)\\n)/");
+                    self.rule(&format!("{name}_BARE"), &bare);
+                    let whole = format!("\"\\n\" {name}_TEXT \"\\n\" {within}");
+                    self.rule(&name, &format!("{whole} | {name}_BARE {within}"));
+                } else {
+                    self.rule(&name, &format!("{name}_TEXT {within}"));
+                }
                 if mark { format!("{name} {close}") } else { name }
             }
         }

@@ -274,6 +274,7 @@ fn tool_calls_are_forced_in_the_models_own_way() {
         key_start: "<parameter=".into(),
         key_end: ">".into(),
         value_end: "</parameter>".into(),
+        framed: true,
     };
     let coder = syntax(("", ""), "<tool_call>\n<function=", "</function>\n</tool_call>", tagged);
     let call = "<tool_call>\n<function=get>\n<parameter=city>\nOslo\n</parameter>\n<parameter=n>\n2\n</parameter>\n</function>\n</tool_call>";
@@ -459,17 +460,18 @@ fn texts_between_tags_keep_their_limits() {
         "kind": { "type": "string", "enum": ["a", "b"] },
     } });
     let tools = json!([{ "name": "get", "parameters": parameters }]);
-    let tagged = |separator: &str, start: &str, end: &str, close: &str| CallBody::Tagged {
+    let tagged = |separator: &str, start: &str, end: &str, close: &str, framed: bool| CallBody::Tagged {
         separator: separator.into(),
         key_start: start.into(),
         key_end: end.into(),
         value_end: close.into(),
+        framed,
     };
     let coder = syntax(
         ("", ""),
         "<tool_call>\n<function=",
         "</function>\n</tool_call>",
-        tagged(">", "<parameter=", ">", "</parameter>"),
+        tagged(">", "<parameter=", ">", "</parameter>", true),
     );
     let call = |key: &str, value: &str| {
         let city =
@@ -495,6 +497,7 @@ fn texts_between_tags_keep_their_limits() {
         ("day", "today"),
         ("n", "10"),
         ("kind", "c"),
+        ("kind", "\nb"),
     ];
     let grammar = Grammar::tools(&coder, &tools, None, false).unwrap();
     for (key, value) in good {
@@ -504,7 +507,7 @@ fn texts_between_tags_keep_their_limits() {
         check(&grammar, &[], &[&call(key, value)]);
     }
     // As GLM writes them, without line breaks, and with marks that are tokens.
-    let body = tagged("", "<arg_key>", "</arg_key>\n<arg_value>", "<|mark|>");
+    let body = tagged("", "<arg_key>", "</arg_key>\n<arg_value>", "<|mark|>", false);
     let glm = syntax(("", ""), "<tool_call>", "</tool_call>", body);
     let tokenizer = bytes_and_words();
     let compiled =
@@ -516,7 +519,8 @@ fn texts_between_tags_keep_their_limits() {
         }
         c.accept(id(tokenizer.as_ref(), "<|mark|>")).ok()
     };
-    assert!(write("Oslo").is_some() && write("\nOslo\n").is_some() && write("Bergen").is_none());
+    assert!(write("Oslo").is_some() && write("\nOslo").is_some()); // A line break counts.
+    assert!(write("\nOslo\n").is_none() && write("Bergen").is_none());
 }
 
 #[test]
@@ -553,9 +557,12 @@ fn no_item_of_a_set_is_written_twice() {
     ] {
         check(&schema(&value), &good, &bad);
     }
-    for items in
-        [json!({}), json!({ "type": "integer", "maximum": 9 }), json!({ "type": "string", "format": "date" })]
-    {
+    for items in [
+        json!({}),
+        json!({ "type": "integer", "maximum": 9 }),
+        json!({ "type": "string", "maxLength": 20 }),
+        json!({ "type": "string", "format": "date" }),
+    ] {
         let e = Grammar::json_schema(&json!({ "properties": { "a": set(items) } })).unwrap_err().to_string();
         assert!(e.contains("/properties/a: `uniqueItems`"), "{e}");
     }

@@ -289,12 +289,10 @@ impl<'a, 'b> Emitting<'a, 'b> {
     /// Whether values are simple, and can go on where others that begin alike were written before.
     fn endless(&mut self, values: &Values) -> bool {
         let Values::Of(kinds) = values else { return false };
-        // Of shorter ones all may have been written.
-        let longest = 16;
         kinds.iter().all(|kind| match kind {
             Kind::Text(text) => {
                 text.constants.is_none()
-                    && text.most.is_none_or(|most| most >= longest)
+                    && text.most.is_none()
                     && text.patterns.iter().all(|pattern| pattern.is_endless())
             }
             Kind::Number(number) => {

@@ -56,6 +56,8 @@ pub enum CallBody {
         key_end: String,
         /// What stands behind the value.
         value_end: String,
+        /// Whether a line break stands before a value and one behind it.
+        framed: bool,
     },
 }
 
@@ -70,7 +72,7 @@ impl CallSyntax {
                 texts.push(separator);
                 texts.extend(id);
             }
-            CallBody::Tagged { separator, key_start, key_end, value_end } => {
+            CallBody::Tagged { separator, key_start, key_end, value_end, .. } => {
                 texts.extend([separator, key_start, key_end, value_end]);
             }
         }
@@ -131,7 +133,7 @@ impl Reader {
                 empty(),
                 empty(),
             ),
-            CallBody::Tagged { separator, key_start, key_end, value_end } => (
+            CallBody::Tagged { separator, key_start, key_end, value_end, .. } => (
                 Literal::new(separator),
                 empty(),
                 Literal::new(key_start),

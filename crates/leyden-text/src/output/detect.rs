@@ -119,11 +119,15 @@ fn calls(template: &ChatTemplate, format: &OutputFormat) -> Option<(CallSyntax, 
 
 /// Whether line breaks stand before and behind the values of a call.
 fn is_framed(turn: &Turn) -> bool {
-    marked(&turn.text, 0, 0).is_some_and(|call| {
-        call.values
-            .iter()
-            .all(|(from, to)| call.text[..*from].ends_with('\n') && call.text[*to..].starts_with('\n'))
-    })
+    marked(&turn.text, 0, 0).is_some_and(|call| call.is_framed())
+}
+
+impl Marked<'_> {
+    fn is_framed(&self) -> bool {
+        let breaks =
+            |from: usize, to: usize| self.text[..from].ends_with('\n') && self.text[to..].starts_with('\n');
+        self.values.iter().all(|(from, to)| breaks(*from, *to))
+    }
 }
 
 /// Whether the syntax reads the calls back that it was found in.
@@ -251,6 +255,7 @@ fn tagged(call: &Marked<'_>) -> Option<(usize, usize, CallBody)> {
         key_start: key_start.to_owned(),
         key_end: key_end.trim().to_owned(),
         value_end: value_end.trim().to_owned(),
+        framed: call.is_framed(),
     };
     Some((call.name.0, call.values[1].1 + (value_end.len()), body))
 }
