@@ -8,9 +8,14 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(json) = Json::parse(bytes, "config.json") else { return };
     match config_of_json(&json) {
         Ok(config) => {
-            assert!(config.heads.is_multiple_of(config.kv_heads));
-            assert!(config.rope.dims <= config.head_dim && config.rope.dims.is_multiple_of(2));
-            for size in [config.layers, config.width, config.ffn, config.context, config.heads * config.head_dim] {
+            for layer in &config.layers {
+                assert!(layer.heads.is_multiple_of(layer.kv_heads));
+                assert!(layer.rope.dims <= layer.head_dim && layer.rope.dims.is_multiple_of(2));
+                for size in [layer.ffn, layer.heads * layer.head_dim] {
+                    assert!((1..=1 << 24).contains(&size));
+                }
+            }
+            for size in [config.layers.len(), config.width, config.context] {
                 assert!((1..=1 << 24).contains(&size));
             }
         }

@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind};
 use crate::tables::{BlockTables, Sequence, SequenceId};
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{BLOCK_TOKENS, KvCache, KvType};
-use leyden_models::{Batch, Decoder, Span, Workspace};
+use leyden_models::{Batch, Network, Span, Workspace};
 use std::sync::Arc;
 
 /// What an engine is made for.
@@ -107,7 +107,7 @@ impl StepOutput<'_> {
 /// A model with room for sequences.
 #[derive(Debug)]
 pub struct Engine {
-    model: Arc<Decoder>,
+    model: Arc<dyn Network>,
     cpu: Arc<Cpu>,
     options: EngineOptions,
     cache: KvCache,
@@ -120,7 +120,7 @@ impl Engine {
     ///
     /// # Errors
     /// No memory, or the storage type does not fit the model.
-    pub fn new(model: Arc<Decoder>, cpu: Arc<Cpu>, options: EngineOptions) -> Result<Engine, Error> {
+    pub fn new(model: Arc<dyn Network>, cpu: Arc<Cpu>, options: EngineOptions) -> Result<Engine, Error> {
         let blocks = options.cache_tokens.div_ceil(BLOCK_TOKENS);
         let count = u32::try_from(blocks).map_err(|_| ErrorKind::CacheFull)?;
         let cache = KvCache::new(model.kv_shape(options.kv_type)?, blocks)?;
@@ -130,8 +130,8 @@ impl Engine {
 
     /// The model.
     #[must_use]
-    pub fn model(&self) -> &Decoder {
-        &self.model
+    pub fn model(&self) -> &dyn Network {
+        self.model.as_ref()
     }
 
     /// The processor it runs on.

@@ -1,6 +1,7 @@
 //! What one forward pass works on.
 
 use leyden_kernels::Activations;
+use leyden_kernels::attention::BLOCK_TOKENS;
 use leyden_kernels::matmul::{GroupedWork, Routing};
 use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::Rotation;
@@ -43,6 +44,8 @@ impl Batch<'_> {
 #[derive(Debug, Default)]
 pub struct Workspace {
     pub(crate) stream: Aligned<f32>,
+    /// Results of half a block on their way to the stream.
+    pub(crate) branch: Aligned<f32>,
     pub(crate) normed: Aligned<f32>,
     pub(crate) queries: Aligned<f32>,
     pub(crate) keys: Aligned<f32>,
@@ -53,7 +56,8 @@ pub struct Workspace {
     pub(crate) logits: Aligned<f32>,
     pub(crate) wanted_states: Aligned<f32>,
     pub(crate) slots: Vec<(u32, u8)>,
-    pub(crate) rotations: Vec<Rotation>,
+    /// Of the batch's tokens, for each kind of rotation.
+    pub(crate) rotations: Vec<Vec<Rotation>>,
     pub(crate) activations: Activations,
     pub(crate) gated: Activations,
     pub(crate) routing: Routing,
@@ -61,6 +65,17 @@ pub struct Workspace {
 }
 
 impl Workspace {
+    /// Sets the cache slots of the batch's tokens.
+    pub(crate) fn place(&mut self, batch: &Batch<'_>) {
+        self.slots.clear();
+        for span in batch.spans {
+            for position in span.position..span.position + span.tokens {
+                // A block holds 64 tokens, so the place fits u8.
+                self.slots.push((span.blocks[position / BLOCK_TOKENS], (position % BLOCK_TOKENS) as u8));
+            }
+        }
+    }
+
     /// Logits of the last forward pass, one row of the vocabulary per wanted token.
     #[must_use]
     pub fn logits(&self) -> &[f32] {

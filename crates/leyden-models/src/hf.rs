@@ -179,17 +179,17 @@ impl WeightSource for HfModel {
 
 /// The configuration under GGUF's keys.
 fn describe(label: &str, config: &DecoderConfig, pooling: Option<Pooling>) -> Result<Metadata, Error> {
+    let layer = &config.layers[0];
     let sizes = [
-        ("block_count", config.layers),
+        ("block_count", config.layers.len()),
         ("context_length", config.context),
         ("embedding_length", config.width),
-        ("feed_forward_length", config.ffn),
-        ("attention.head_count", config.heads),
-        ("attention.head_count_kv", config.kv_heads),
-        ("attention.key_length", config.head_dim),
+        ("feed_forward_length", layer.ffn),
+        ("attention.head_count", layer.heads),
+        ("attention.head_count_kv", layer.kv_heads),
+        ("attention.key_length", layer.head_dim),
     ];
-    let floats =
-        [("attention.layer_norm_rms_epsilon", config.norm_eps), ("rope.freq_base", config.rope.base)];
+    let floats = [("attention.layer_norm_rms_epsilon", config.norm.eps), ("rope.freq_base", layer.rope.base)];
     let key = |name: &str| format!("{}.{name}", config.architecture);
     let entries = std::iter::once(("general.architecture".to_owned(), Value::from(config.architecture)))
         .chain(sizes.map(|(name, size)| (key(name), Value::U64(size as u64))))

@@ -2,7 +2,7 @@
 //!
 //! [`load`] reads the metadata, or the `config.json` of an [`HfModel`], through the architecture's entry in
 //! [`ARCHITECTURES`], checks every size against the tensors, packs the weights or takes them from a [`PackCache`], and
-//! gives a [`Decoder`]. [`Decoder::forward`] runs a [`Batch`] of tokens of any number of sequences through it.
+//! gives a [`Network`]. [`Network::forward`] runs a [`Batch`] of tokens of any number of sequences through it.
 #![forbid(unsafe_code)]
 
 mod arch;
@@ -14,17 +14,19 @@ mod frequencies;
 mod hf;
 mod layers;
 mod load;
+mod network;
 mod packs;
 mod pooling;
 
 pub use arch::{ARCHITECTURES, Architecture, config_of, config_of_json};
 pub use batch::{Batch, Span, Workspace};
 pub use config::{
-    DecoderConfig, ExpertsConfig, RopeConfig, RopeScaling, YarnRamp, unknown_keys, unknown_keys_of_json,
+    DecoderConfig, ExpertsConfig, LayerConfig, NormConfig, NormPlacement, RopeConfig, RopeScaling, YarnRamp,
+    unknown_keys, unknown_keys_of_json,
 };
-pub use decoder::Decoder;
 pub use error::{Error, ErrorKind};
 pub use hf::HfModel;
 pub use load::{load, load_with};
+pub use network::Network;
 pub use packs::{Make, PackCache, PackReport};
 pub use pooling::Pooling;

@@ -1,11 +1,10 @@
-//! From a weight source to a decoder: finds, checks and packs the tensors.
+//! From a weight source to a network: finds, checks and packs the tensors.
 
 use crate::arch::config_of;
 use crate::config::DecoderConfig;
-use crate::decoder::Decoder;
+use crate::decoder::{Decoder, Parts};
 use crate::error::Error;
-use crate::frequencies::Frequencies;
-use crate::layers::{Attention, FeedForward, GatedFeedForward, Layer, Linear, Mixture, Parts};
+use crate::network::Network;
 use crate::packs::{PackCache, PackReport, Packs};
 use leyden_kernels::Cpu;
 use leyden_kernels::matmul::PackedMatrix;
@@ -24,7 +23,7 @@ pub fn load(
     source: Arc<dyn WeightSource>,
     cpu: &Cpu,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Decoder, Error> {
+) -> Result<Arc<dyn Network>, Error> {
     Ok(load_with(source, cpu, &PackCache::Off, progress)?.0)
 }
 
@@ -37,7 +36,7 @@ pub fn load_with(
     cpu: &Cpu,
     cache: &PackCache,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<(Decoder, PackReport), Error> {
+) -> Result<(Arc<dyn Network>, PackReport), Error> {
     let config = config_of(source.as_ref())?;
     let total = source.tensor_info().iter().map(|t| t.bytes as u64).sum();
     let loader = Loader {
@@ -47,20 +46,21 @@ pub fn load_with(
         packs: RefCell::new(Packs::new(cache, source.as_ref())),
         progress: RefCell::new((0, total, progress)),
     };
-    let parts = loader.parts(&config)?;
+    let parts = Parts::load(&loader, &config)?;
     loader.check_all_used(&config)?;
     if source.truncated() {
         return Err(Error::truncated(&source.path().display().to_string()));
     }
     let packs = loader.packs.into_inner();
     let (report, pack) = packs.finish(cpu, source.as_ref(), &parts.matrices());
-    Ok((Decoder::new(config, source, pack, parts), report))
+    Ok((Arc::new(Decoder::new(config, source, pack, parts)), report))
 }
 
 /// Bytes done, bytes in all, and whom to tell.
 type Progress<'a> = (u64, u64, &'a mut dyn FnMut(u64, u64));
 
-struct Loader<'a> {
+/// Finds, checks and packs tensors for the blocks of a network.
+pub(crate) struct Loader<'a> {
     source: &'a dyn WeightSource,
     cpu: &'a Cpu,
     used: RefCell<HashSet<String>>,
@@ -70,84 +70,27 @@ struct Loader<'a> {
 
 impl Loader<'_> {
     /// The error of a tensor, by its name in the file.
-    fn invalid(&self, name: &str, what: String) -> Error {
+    pub(crate) fn invalid(&self, name: &str, what: String) -> Error {
         let info = self.source.tensor_info().iter().find(|t| t.name == name);
         let paths = self.source.paths();
         let path = info.and_then(|t| paths.get(t.file).copied()).unwrap_or(self.source.path());
         Error::invalid(&path.display().to_string(), name, what)
     }
 
-    fn parts(&self, c: &DecoderConfig) -> Result<Parts, Error> {
-        let embeddings = self.source.require("token_embd.weight")?;
-        self.used.borrow_mut().insert(embeddings.name().to_owned());
-        if embeddings.shape().len() != 2 || embeddings.cols() != c.width {
-            let found =
-                format!("shape {:?} does not match the model's width {}", embeddings.shape(), c.width);
-            return Err(self.invalid(embeddings.name(), found));
-        }
-        let vocabulary = embeddings.rows();
-        let divisors = self.vector("rope_freqs.weight", c.rope.dims / 2)?;
-        if let Some(bad) = divisors.iter().flatten().find(|d| !(d.is_finite() && **d > 0.0)) {
-            let what = format!("{bad} is not a positive number");
-            return Err(self.invalid("rope_freqs.weight", what));
-        }
-        let layers = (0..c.layers).map(|i| self.layer(c, i)).collect::<Result<_, _>>()?;
-        let norm = self.required_vector("output_norm.weight", c.width)?;
-        // Without a matrix of its own the output shares the embedding's.
-        let head = match self.source.optional("output.weight")? {
-            Some(_) => self.matrix("output.weight", vocabulary, c.width)?,
-            None => self.matrix("token_embd.weight", vocabulary, c.width)?,
-        };
-        let frequencies = Frequencies::new(&c.rope, divisors.as_deref());
-        Ok(Parts { vocabulary, frequencies, layers, norm, head })
+    /// Whether the file has a tensor.
+    pub(crate) fn has(&self, name: &str) -> Result<bool, Error> {
+        Ok(self.source.optional(name)?.is_some())
     }
 
-    fn layer(&self, c: &DecoderConfig, i: usize) -> Result<Layer, Error> {
-        let name = |part: &str| format!("blk.{i}.{part}");
-        let (q, kv) = (c.heads * c.head_dim, c.kv_heads * c.head_dim);
-        let linear = |part: &str, rows, k| self.linear(&name(part), rows, k);
-        Ok(Layer {
-            attention_norm: self.required_vector(&name("attn_norm.weight"), c.width)?,
-            attention: Attention {
-                query: linear("attn_q", q, c.width)?,
-                key: linear("attn_k", kv, c.width)?,
-                value: linear("attn_v", kv, c.width)?,
-                head_norm: if c.head_norm {
-                    Some([
-                        self.required_vector(&name("attn_q_norm.weight"), c.head_dim)?,
-                        self.required_vector(&name("attn_k_norm.weight"), c.head_dim)?,
-                    ])
-                } else {
-                    None
-                },
-                output: linear("attn_output", c.width, q)?,
-            },
-            ffn_norm: self.required_vector(&name("ffn_norm.weight"), c.width)?,
-            ffn: match c.experts {
-                None => FeedForward::Gated(GatedFeedForward {
-                    gate: linear("ffn_gate", c.ffn, c.width)?,
-                    up: linear("ffn_up", c.ffn, c.width)?,
-                    down: linear("ffn_down", c.width, c.ffn)?,
-                }),
-                Some(config) => {
-                    let stack = |part, rows, k| self.packed(&name(part), &[config.count, rows, k]);
-                    FeedForward::Mixture(Mixture {
-                        config,
-                        router: self.matrix(&name("ffn_gate_inp.weight"), config.count, c.width)?,
-                        gate: stack("ffn_gate_exps.weight", c.ffn, c.width)?,
-                        up: stack("ffn_up_exps.weight", c.ffn, c.width)?,
-                        down: stack("ffn_down_exps.weight", c.width, c.ffn)?,
-                    })
-                }
-            },
-        })
-    }
-
-    /// A matrix with its bias, if it has one.
-    fn linear(&self, name: &str, rows: usize, k: usize) -> Result<Linear, Error> {
-        let weights = self.matrix(&format!("{name}.weight"), rows, k)?;
-        let bias = self.vector(&format!("{name}.bias"), rows)?;
-        Ok(Linear { weights, bias })
+    /// The rows of a matrix of so many columns, which is read from the file as it is.
+    pub(crate) fn rows_of(&self, name: &str, columns: usize) -> Result<usize, Error> {
+        let table = self.source.require(name)?;
+        self.used.borrow_mut().insert(table.name().to_owned());
+        if table.shape().len() != 2 || table.cols() != columns {
+            let found = format!("shape {:?} does not match the model's width {columns}", table.shape());
+            return Err(self.invalid(table.name(), found));
+        }
+        Ok(table.rows())
     }
 
     fn checked<'s>(&self, t: TensorView<'s>, shape: &[usize]) -> Result<TensorView<'s>, Error> {
@@ -159,12 +102,12 @@ impl Loader<'_> {
         Err(self.invalid(t.name(), what))
     }
 
-    fn matrix(&self, name: &str, rows: usize, k: usize) -> Result<PackedMatrix, Error> {
+    pub(crate) fn matrix(&self, name: &str, rows: usize, k: usize) -> Result<PackedMatrix, Error> {
         self.packed(name, &[rows, k])
     }
 
     /// A matrix, or a stack of them.
-    fn packed(&self, name: &str, shape: &[usize]) -> Result<PackedMatrix, Error> {
+    pub(crate) fn packed(&self, name: &str, shape: &[usize]) -> Result<PackedMatrix, Error> {
         let view = self.checked(self.source.require(name)?, shape)?;
         let short = |e| Error::resources(&self.source.path().display().to_string(), e);
         let packed = match self.packs.borrow_mut().take(self.cpu, &view).map_err(short)? {
@@ -182,11 +125,11 @@ impl Loader<'_> {
         Ok(packed)
     }
 
-    fn vector(&self, name: &str, n: usize) -> Result<Option<Vec<f32>>, Error> {
+    pub(crate) fn vector(&self, name: &str, n: usize) -> Result<Option<Vec<f32>>, Error> {
         self.source.optional(name)?.map(|view| self.decoded(view, n)).transpose()
     }
 
-    fn required_vector(&self, name: &str, n: usize) -> Result<Vec<f32>, Error> {
+    pub(crate) fn required_vector(&self, name: &str, n: usize) -> Result<Vec<f32>, Error> {
         self.decoded(self.source.require(name)?, n)
     }
 

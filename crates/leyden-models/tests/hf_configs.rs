@@ -4,8 +4,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use leyden_kernels::ops::RopePairs;
-use leyden_models::{DecoderConfig, RopeConfig, RopeScaling, YarnRamp, config_of_json};
+use leyden_kernels::attention::Mask;
+use leyden_kernels::ops::{Activation, RopePairs};
+use leyden_models::{
+    DecoderConfig, LayerConfig, NormConfig, NormPlacement, RopeConfig, RopeScaling, YarnRamp, config_of_json,
+};
 use leyden_tensor::Json;
 
 fn read(text: &str) -> Result<DecoderConfig, String> {
@@ -23,18 +26,13 @@ fn decoder(
     rope: (f32, RopeScaling),
 ) -> DecoderConfig {
     let [layers, width, heads, kv_heads, head_dim, ffn, context] = sizes;
-    DecoderConfig {
-        architecture,
-        layers,
-        width,
+    let layer = LayerConfig {
         heads,
         kv_heads,
         head_dim,
-        ffn,
-        experts: None,
-        context,
-        norm_eps,
-        head_norm: architecture == "qwen3",
+        mask: Mask::Causal,
+        attention_scale: 1.0 / (head_dim as f32).sqrt(),
+        attention_soft_cap: None,
         rope: RopeConfig {
             pairs: RopePairs::Halves,
             dims: head_dim,
@@ -42,6 +40,20 @@ fn decoder(
             scaling: rope.1,
             magnitude: 1.0,
         },
+        head_norm: architecture == "qwen3",
+        norms: NormPlacement::Pre,
+        ffn,
+        activation: Activation::Silu,
+        experts: None,
+    };
+    DecoderConfig {
+        architecture,
+        width,
+        context,
+        embedding_scale: 1.0,
+        norm: NormConfig { eps: norm_eps, offset: 0.0 },
+        logit_soft_cap: None,
+        layers: vec![layer; layers],
     }
 }
 
@@ -183,7 +195,7 @@ fn options_that_change_nothing_are_accepted() {
 fn yarn_has_all_its_options() {
     let read = |options: &str| {
         let scaling = format!(r#""rope_scaling": {{"rope_type": "yarn", "factor": 4, {options}}}"#);
-        match read(&changed(QWEN3_06B, &scaling, &[])).unwrap().rope.scaling {
+        match read(&changed(QWEN3_06B, &scaling, &[])).unwrap().layers.remove(0).rope.scaling {
             RopeScaling::Yarn { factor, original_context, ramp, attention } => {
                 assert_eq!(factor, 4.0);
                 (original_context, ramp, attention)

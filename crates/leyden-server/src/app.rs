@@ -76,7 +76,7 @@ impl Served {
 
     fn start(model: Model, log: &Arc<Log>) -> Result<Served, Error> {
         let replicas = Replicas::start(&model, log)?;
-        let config = model.decoder.config();
+        let config = model.network.config();
         let format = model.template.as_deref().map_or_else(OutputFormat::plain, OutputFormat::detect);
         let visible = format.visible_tokens(model.tokenizer.as_ref()).into();
         let blocks = leyden_kernels::attention::BLOCK_TOKENS;
@@ -85,7 +85,7 @@ impl Served {
             kv_type: model.worker.kv_type,
             context: model.worker.context,
             kv_tokens: model.worker.kv_tokens.div_ceil(blocks) * blocks,
-            vocabulary: model.decoder.vocabulary(),
+            vocabulary: model.network.vocabulary(),
             tier: model.cpus[0].tier(),
             width: config.width,
             pooling: model.pooling,

@@ -4,7 +4,7 @@ use crate::options::WorkerOptions;
 use leyden_engine::Pooling;
 use leyden_engine::sample::SamplingParams;
 use leyden_kernels::Cpu;
-use leyden_models::Decoder;
+use leyden_models::Network;
 use leyden_text::{ChatTemplate, Tokenizer};
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct Model {
     /// What else they may call it.
     pub aliases: Vec<String>,
     /// Its weights.
-    pub decoder: Arc<Decoder>,
+    pub network: Arc<dyn Network>,
     /// The processors that it runs on: an engine on each, at least one.
     pub cpus: Vec<Arc<Cpu>>,
     /// Its tokenizer.

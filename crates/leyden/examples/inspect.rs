@@ -11,7 +11,7 @@ fn main() -> Result<(), Error> {
     // Every value with a known meaning has been checked and has a name ...
     println!("{:#?}", model.config());
     println!("chat template: {}", if model.has_chat_template() { "yes" } else { "no" });
-    println!("weights in memory: {} bytes", model.decoder().weight_bytes());
+    println!("weights in memory: {} bytes", model.network().weight_bytes());
     // ... and what else the file says can be read by key.
     let meta = model.metadata();
     println!("name: {}", meta.opt_str("general.name")?.unwrap_or("none"));

@@ -18,7 +18,12 @@ fn main() -> Result<(), Error> {
     };
     let config = model.config();
     println!("{}: {} architecture", model.metadata().file(), config.architecture);
-    println!("{} layers, {} values wide, {} query heads", config.layers, config.width, config.heads);
+    println!(
+        "{} layers, {} values wide, {} query heads",
+        config.layers.len(),
+        config.width,
+        config.layers[0].heads
+    );
     println!("{} tokens, context of {}", model.tokenizer().vocab_size(), config.context);
     println!("loaded in {:.1} ms", model.load_time().as_secs_f64() * 1e3);
     Ok(())

@@ -7,7 +7,7 @@ use leyden_constrain::{Compiled, Grammar, Vocabulary};
 use leyden_kernels::placement::{PlacementRequest, Replicas, placement};
 use leyden_kernels::topology::Topology;
 use leyden_kernels::{Cpu, Level, Tier};
-use leyden_models::{Decoder, DecoderConfig, PackCache, PackReport, Pooling};
+use leyden_models::{DecoderConfig, Network, PackCache, PackReport, Pooling};
 use leyden_tensor::{Gguf, Metadata, WeightSource};
 use leyden_text::{ChatTemplate, Message, RenderOptions, Rendered, Tokenizer};
 use std::fmt;
@@ -41,7 +41,7 @@ pub struct LoadOptions {
 
 /// A model ready to answer. Cheap to share: sessions hold a reference to it.
 pub struct Model {
-    decoder: Arc<Decoder>,
+    network: Arc<dyn Network>,
     /// One per replica.
     cpus: Vec<Arc<Cpu>>,
     unplaced: Option<String>,
@@ -119,7 +119,7 @@ impl Model {
             |replica| Cpu::placed(tier, replica, &placement.weights).map(|c| c.with_exact(options.exact));
         let place = |replica| Ok(Arc::new(placed(replica)?));
         let cpus: Vec<Arc<Cpu>> = placement.replicas.iter().map(place).collect::<Result<_, Error>>()?;
-        let ((decoder, packs), unplaced) = if let [cpu] = &cpus[..] {
+        let ((network, packs), unplaced) = if let [cpu] = &cpus[..] {
             let loaded = leyden_models::load_with(Arc::clone(&source), cpu, &options.packs, progress)?;
             (loaded, cpu.unplaced())
         } else {
@@ -129,10 +129,10 @@ impl Model {
             let loaded = leyden_models::load_with(Arc::clone(&source), &loader, &options.packs, progress)?;
             (loaded, loader.unplaced().or_else(|| cpus.iter().find_map(|cpu| cpu.unplaced())))
         };
-        let (decoder, load_time) = (Arc::new(decoder), start.elapsed());
+        let load_time = start.elapsed();
         let vocabulary = OnceLock::new();
         Ok(Model {
-            decoder,
+            network,
             cpus,
             unplaced,
             source,
@@ -163,8 +163,8 @@ impl Model {
             let what = format!("there is no replica {replica}, only 0 to {}", self.cpus.len() - 1);
             return Err(Error::Option { name: "replica", what });
         };
-        let (decoder, tokenizer) = (Arc::clone(&self.decoder), Arc::clone(&self.tokenizer));
-        Session::new(decoder, Arc::clone(cpu), tokenizer, self.metadata().file(), options)
+        let (network, tokenizer) = (Arc::clone(&self.network), Arc::clone(&self.tokenizer));
+        Session::new(network, Arc::clone(cpu), tokenizer, self.metadata().file(), options)
     }
 
     /// Makes a schema or grammar ready for answers of this model.
@@ -271,7 +271,7 @@ impl Model {
     /// The model's parameters.
     #[must_use]
     pub fn config(&self) -> &DecoderConfig {
-        self.decoder.config()
+        self.network.config()
     }
 
     /// The file's metadata; of a folder, its sizes under the keys that GGUF has for them.
@@ -288,8 +288,8 @@ impl Model {
 
     /// The weights and their execution.
     #[must_use]
-    pub fn decoder(&self) -> &Arc<Decoder> {
-        &self.decoder
+    pub fn network(&self) -> &Arc<dyn Network> {
+        &self.network
     }
 
     /// The processor of the first replica.

@@ -7,7 +7,7 @@ use leyden_engine::sample::{Sampler, SamplingParams, SequenceBreakers, TokenSet}
 use leyden_engine::{Engine, EngineOptions, Outputs, SequenceId, StepEntry, StepPlan};
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::KvType;
-use leyden_models::Decoder;
+use leyden_models::Network;
 use leyden_text::{AnswerText, Tokenizer};
 use std::fmt;
 use std::ops::ControlFlow;
@@ -151,13 +151,13 @@ impl fmt::Debug for Session {
 
 impl Session {
     pub(crate) fn new(
-        decoder: Arc<Decoder>,
+        network: Arc<dyn Network>,
         cpu: Arc<Cpu>,
         tokenizer: Arc<dyn Tokenizer>,
         file: &str,
         options: &SessionOptions,
     ) -> Result<Session, Error> {
-        let made_for = decoder.config().context;
+        let made_for = network.config().context;
         let context = options.context.unwrap_or(made_for);
         if context == 0 || context > made_for {
             let what =
@@ -170,7 +170,7 @@ impl Session {
             cache_tokens: context,
             step_tokens: PROMPT_STEP,
         };
-        let mut engine = Engine::new(decoder, cpu, options)?;
+        let mut engine = Engine::new(network, cpu, options)?;
         let sequence = engine.open();
         let (file, cached, breakers) = (file.to_owned(), Vec::new(), Default::default());
         Ok(Session { engine, tokenizer, sequence, file, cached, breakers })

@@ -66,8 +66,8 @@ fn a_second_replica_adds_keys_values_and_workspace_alone() {
     let mut second = model.session_on(1, &SessionOptions::default()).unwrap();
     assert_eq!(write(&model, &mut second), want);
     let grown = anonymous_memory().unwrap().saturating_sub(before);
-    let kept = model.decoder().kv_shape(KvType::default()).unwrap().token_bytes() * second.context();
-    let weights = model.decoder().weight_bytes();
+    let kept = model.network().kv_shape(KvType::default()).unwrap().token_bytes() * second.context();
+    let weights = model.network().weight_bytes();
     // Workspaces of a short prompt are small beside the smallest model.
     assert!(
         grown < kept + weights / 4,

@@ -53,6 +53,14 @@ fn mixture() -> Variant {
     Variant { name, arch: name, head_dim, head_norm: true, experts: true, ..Variant::default() }
 }
 
+/// Weight `i` of the tensor with a seed.
+pub(crate) fn noise(i: u64, seed: u64, base: f32, scale: f64) -> f32 {
+    let x = (i * 747_796_405 + seed * 2_891_336_453) % (1 << 32);
+    let x = ((x ^ (x >> 15)) * 2_246_822_519) % (1 << 32);
+    let x = x ^ (x >> 13);
+    (((x >> 8) as f64 / f64::from(1 << 24) - 0.5) * scale) as f32 + base
+}
+
 /// Writes tensors of the formula's noise, counting seeds.
 #[derive(Default)]
 struct Writer {
@@ -63,14 +71,8 @@ struct Writer {
 impl Writer {
     fn tensor(&mut self, name: &str, shape: &[usize], base: f32, scale: f64) {
         self.seed += 1;
-        let value = |i: u64| {
-            let x = (i * 747_796_405 + self.seed * 2_891_336_453) % (1 << 32);
-            let x = ((x ^ (x >> 15)) * 2_246_822_519) % (1 << 32);
-            let x = x ^ (x >> 13);
-            (((x >> 8) as f64 / f64::from(1 << 24) - 0.5) * scale) as f32 + base
-        };
         let n = shape.iter().product::<usize>() as u64;
-        let bytes: Vec<u8> = (0..n).flat_map(|i| value(i).to_le_bytes()).collect();
+        let bytes: Vec<u8> = (0..n).flat_map(|i| noise(i, self.seed, base, scale).to_le_bytes()).collect();
         self.file.add_tensor(name, DType::F32, shape, bytes).unwrap();
     }
 
@@ -273,7 +275,7 @@ fn stacks_of_experts_are_kept_between_starts() {
         let source = Arc::new(Gguf::open(&path).unwrap());
         let (model, report) = load_with(source, &cpu, &cache, &mut |_, _| {}).unwrap();
         let options = EngineOptions { kv_type: KvType::F16, context: 64, cache_tokens: 64, step_tokens: 64 };
-        let mut e = Engine::new(Arc::new(model), Arc::clone(&cpu), options).unwrap();
+        let mut e = Engine::new(model, Arc::clone(&cpu), options).unwrap();
         let sequence = e.open();
         let output = e.step(&one(sequence, &[1, 2, 3, 4, 5], Outputs::All)).unwrap();
         let bits: Vec<u32> = output.rows().flat_map(|r| r.logits.iter().map(|l| l.to_bits())).collect();

@@ -44,7 +44,7 @@ pub(crate) fn engine(source: Arc<dyn WeightSource>, tier: Tier, threads: usize, 
 /// As [`engine`], on a processor that may be exact.
 pub(crate) fn engine_on(source: Arc<dyn WeightSource>, cpu: Cpu, kv_type: KvType) -> Engine {
     let cpu = Arc::new(cpu);
-    let model = Arc::new(leyden_models::load(source, &cpu, &mut |_, _| {}).unwrap());
+    let model = leyden_models::load(source, &cpu, &mut |_, _| {}).unwrap();
     let context = model.config().context;
     let options = EngineOptions { kv_type, context, cache_tokens: 8 * context, step_tokens: 2048 };
     Engine::new(model, cpu, options).unwrap()

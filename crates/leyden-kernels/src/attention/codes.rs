@@ -6,7 +6,7 @@
 //! times finer than the codes that it is multiplied by. Sums of a whole tile fit 32 bits, so they are exact.
 
 use super::cache::BLOCK_TOKENS;
-use super::loops::Row;
+use super::loops::{Row, Seen};
 use super::merge::Destination;
 use crate::isa::dot::{INTEGERS, Whole};
 use crate::isa::{Isa, prefetch, prefetch_lines};
@@ -51,17 +51,17 @@ impl<'a> Block<'a> {
         blocks.map(|(bytes, next)| Block { bytes, next })
     }
 
-    /// For a row that sees so many tokens: what each token's weight, at most one, is multiplied by to become an integer,
+    /// For a row that sees such tokens: what each token's weight, at most one, is multiplied by to become an integer,
     /// and what such an integer times a code stands for. Tokens that the row does not see have no part in the latter.
     /// It is no number where a scale is none.
     #[inline(always)]
-    pub(super) fn shares<I: Isa>(&self, isa: I, count: usize) -> (Row, f32) {
+    pub(super) fn shares<I: Isa>(&self, isa: I, seen: Seen) -> (Row, f32) {
         let mut halves = [0; BLOCK_TOKENS];
         for (h, bytes) in halves.iter_mut().zip(self.bytes[CODES..].as_chunks::<2>().0) {
             *h = u16::from_le_bytes(*bytes);
         }
         // Halves that are not negative order like their bits, NaN above all.
-        let largest = halves[..count].iter().fold(0, |a: u16, b| a.max(*b));
+        let largest = halves[seen.first.min(seen.end)..seen.end].iter().fold(0, |a: u16, b| a.max(*b));
         let largest = isa.f16_to_f32(&[largest; 16])[0];
         let inverse = if largest > 0.0 { MOST / largest } else { 0.0 };
         let mut shares = [0.0; BLOCK_TOKENS];

@@ -2,7 +2,8 @@
 
 use super::cache::{BLOCK_TOKENS, KEY_TOKENS, KvCache, KvType};
 use super::codes;
-use super::loops::{Keys, Row, Values};
+use super::loops::{Keys, Row, Seen, Values};
+use super::mask::{Mask, Sight};
 use super::merge::{Merger, Piece, ROWS, Sink, Tops, padded};
 use crate::Cpu;
 use crate::Grid;
@@ -10,6 +11,7 @@ use crate::activations::Tile;
 use crate::isa::{Isa, Level, Starts, Tier, dispatch, prefetch_lines};
 use crate::matmul::format::q8_0;
 use crate::memory::{Aligned, Disjoint};
+use crate::ops::soft_cap16;
 use crate::quantise::{fill_a32, start_a32};
 use std::ops::Range;
 
@@ -26,10 +28,33 @@ pub struct AttentionSpan<'a> {
     pub first: usize,
     /// How many there are.
     pub tokens: usize,
-    /// Position of the first new token in its sequence; keys of all tokens up to its own are visible to each.
+    /// Position of the first new token in its sequence.
     pub position: usize,
+    /// Tokens of the sequence whose keys and values are in the cache, these among them.
+    pub stored: usize,
     /// The sequence's blocks, in order.
     pub blocks: &'a [u32],
+}
+
+/// What attention computes, of one layer.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionOptions<'a> {
+    /// What the products of queries and keys are multiplied by.
+    pub scale: f32,
+    /// Which tokens see which.
+    pub mask: Mask,
+    /// Scores beyond this are squeezed below it: `cap * tanh(score / cap)`.
+    pub soft_cap: Option<f32>,
+    /// For each query head, a score that takes its share of the softmax and adds no value.
+    pub sinks: Option<&'a [f32]>,
+}
+
+impl AttentionOptions<'_> {
+    /// Causal attention without caps or sinks.
+    #[must_use]
+    pub fn causal(scale: f32) -> Self {
+        AttentionOptions { scale, mask: Mask::Causal, soft_cap: None, sinks: None }
+    }
 }
 
 /// Below this many multiplications attention runs on the calling thread.
@@ -48,12 +73,15 @@ struct Task<'a> {
     blocks: &'a [u32],
     /// Values per head.
     dim: usize,
-    /// Query rows, `[row][dim]`, and the number of visible tokens of each.
+    /// Query rows, `[row][dim]`, and what each sees.
     queries: &'a [f32],
-    visible: &'a [usize],
+    sights: &'a [Sight],
     /// The tiles to go over.
     tiles: Range<usize>,
     scale: f32,
+    soft_cap: Option<f32>,
+    /// Of each row.
+    sinks: Option<&'a [f32]>,
 }
 
 /// Queries in the form that the keys are multiplied with.
@@ -69,7 +97,7 @@ impl Queries {
     /// The task's rows, and zeros up to a multiple of `R`.
     #[inline(always)]
     fn new<I: Isa, const R: usize>(isa: I, task: &Task<'_>) -> Queries {
-        let (dim, n) = (task.dim, task.visible.len());
+        let (dim, n) = (task.dim, task.sights.len());
         if task.cache.shape().kv_type == KvType::Q8_0 {
             let mut codes = vec![0; n * dim];
             let mut scales = vec![0.0; n * dim / 32];
@@ -122,7 +150,7 @@ fn scores<I: Isa, const R: usize, const G: usize>(
     let dim = task.dim;
     match queries {
         Queries::Floats(turned) => {
-            for r in (0..task.visible.len()).step_by(R) {
+            for r in (0..task.sights.len()).step_by(R) {
                 for group in (0..tokens.div_ceil(KEY_TOKENS)).step_by(G) {
                     isa.scores::<R, G>(keys, &turned[r * dim..], group, task.scale, &mut out[r..]);
                 }
@@ -132,7 +160,7 @@ fn scores<I: Isa, const R: usize, const G: usize>(
             let size = keys.bytes.len() / (BLOCK_TOKENS / KEY_TOKENS);
             let panels = keys.bytes.chunks_exact(size);
             let Products(y) = &mut Products([0.0; Level::VECTOR_COLUMNS * KEY_TOKENS]);
-            for rows in tiles(task.visible.len(), task.tier) {
+            for rows in tiles(task.sights.len(), task.tier) {
                 let at = |values: usize| rows.start * values..rows.end * values;
                 let tile = Tile {
                     starts: starts.get(at(dim / 32)).unwrap_or_default(),
@@ -169,7 +197,7 @@ fn scores<I: Isa, const R: usize, const G: usize>(
 #[repr(align(64))]
 struct Products([f32; Level::VECTOR_COLUMNS * KEY_TOKENS]);
 
-/// Weighs the quantised values of a tile, of which a row sees as many tokens as `count` says. `weights` is where the
+/// Weighs the quantised values of a tile, of which a row sees what `seen` says. `weights` is where the
 /// rows' weights become integers.
 #[inline(always)]
 fn weigh_codes<'a, I: Isa, const R: usize>(
@@ -178,16 +206,16 @@ fn weigh_codes<'a, I: Isa, const R: usize>(
     tokens: usize,
     (p, weights): (&[Row], &mut [codes::Weights]),
     (n, dim): (usize, usize),
-    count: impl Fn(usize) -> usize,
+    seen: impl Fn(usize) -> Seen,
     sink: &mut impl Sink,
 ) {
     for (block, values) in values.enumerate() {
         let mut units = [0.0; ROWS];
         // The heads of a token see the same, and the rows of most tiles all of it.
-        let mut shares = (count(0), values.shares(isa, count(0)));
+        let mut shares = (seen(0), values.shares(isa, seen(0)));
         for r in 0..n {
-            if shares.0 != count(r) {
-                shares = (count(r), values.shares(isa, count(r)));
+            if shares.0 != seen(r) {
+                shares = (seen(r), values.shares(isa, seen(r)));
             }
             let (_, (shares, unit)) = &shares;
             isa.code_weights(&p[r], shares, &mut weights[r]);
@@ -204,7 +232,7 @@ fn weigh_codes<'a, I: Isa, const R: usize>(
 /// computed together, in registers.
 #[inline(always)]
 fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &mut impl Sink) {
-    let (n, dim) = (task.visible.len(), task.dim);
+    let (n, dim) = (task.sights.len(), task.dim);
     let kv_type = task.cache.shape().kv_type;
     let queries = Queries::new::<I, R>(isa, task);
     let mut p = Aligned::zeroed(padded(n) * BLOCK_TOKENS);
@@ -213,7 +241,7 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &
     let mut weights = Aligned::zeroed(if kv_type == KvType::Q8_0 { padded(n) * BLOCK_TOKENS } else { 0 });
     let weights = weights.as_chunks_mut::<BLOCK_TOKENS>().0;
     let mut floats = [(); 2].map(|()| Aligned::zeroed(if convert { BLOCK_TOKENS * dim } else { 0 }));
-    let most = task.visible.iter().copied().max().unwrap_or(0);
+    let most = task.sights.iter().map(|sight| sight.end).max().unwrap_or(0);
     for index in task.tiles.clone() {
         let block = task.blocks[index];
         let tokens = (most - index * BLOCK_TOKENS).min(BLOCK_TOKENS);
@@ -231,25 +259,30 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &
             values = values.to_floats(isa, tokens, v);
         }
         scores::<I, R, G>(isa, task, keys, tokens, &queries, p);
+        if let Some(cap) = task.soft_cap {
+            for row in &mut p[..n] {
+                for scores in row.as_chunks_mut::<16>().0.iter_mut().take(tokens.div_ceil(16)) {
+                    *scores = soft_cap16(scores, cap);
+                }
+            }
+        }
         let mut tops = Tops::none();
-        let count = |r: usize| {
-            task.visible.get(r).map_or(0, |v| v.saturating_sub(index * BLOCK_TOKENS).min(BLOCK_TOKENS))
-        };
+        let seen = |r: usize| task.sights.get(r).map_or(Seen { first: 0, end: 0 }, |s| s.in_tile(index));
         for (i, p) in p.as_chunks_mut::<16>().0.iter_mut().enumerate() {
             let first = i * 16;
             if n - first >= 16 {
                 [tops.greatest[i], tops.sums[i]] =
-                    isa.numerators_of_16(p, std::array::from_fn(|r| count(first + r)));
+                    isa.numerators_of_16(p, std::array::from_fn(|r| seen(first + r)));
             } else {
                 for r in first..n {
                     (tops.greatest[i][r - first], tops.sums[i][r - first]) =
-                        isa.numerators(&mut p[r - first], count(r));
+                        isa.numerators(&mut p[r - first], seen(r));
                 }
             }
         }
         sink.begin(index, &tops);
         if kv_type == KvType::Q8_0 {
-            weigh_codes::<I, R>(isa, codes, tokens, (p, weights), (n, dim), count, sink);
+            weigh_codes::<I, R>(isa, codes, tokens, (p, weights), (n, dim), seen, sink);
         } else {
             let pieces = n.div_ceil(R) * (dim / 16).div_ceil(G);
             let mut parts = ahead.map(|next| next.chunks(next.len().div_ceil(pieces).next_multiple_of(64)));
@@ -278,7 +311,7 @@ fn rows<I: Isa, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &
 fn go_over<I: Isa>(isa: I, task: &Task<'_>, sink: &mut impl Sink) {
     // Sixteen sums where they stay in registers, else four; a count between wastes a few rows. Two vectors rather than one
     // for many rows: a load of a weight for each product keeps both load ports busy.
-    match (I::MANY_REGISTERS, task.visible.len()) {
+    match (I::MANY_REGISTERS, task.sights.len()) {
         (false, 1) => rows::<I, 1, 4>(isa, task, sink),
         (false, 2) => rows::<I, 2, 2>(isa, task, sink),
         (false, _) => rows::<I, 4, 1>(isa, task, sink),
@@ -292,9 +325,9 @@ fn go_over<I: Isa>(isa: I, task: &Task<'_>, sink: &mut impl Sink) {
 /// Attention of a task over all tiles; `out` has the shape of the queries, and [`padded`] rows.
 #[inline(always)]
 fn attend<I: Isa>(isa: I, task: &Task<'_>, out: &mut [f32]) {
-    let mut merger = Merger::new(task.visible, task.dim, out);
+    let mut merger = Merger::new(task.sights, task.dim, task.tiles.start, out);
     go_over(isa, task, &mut merger);
-    merger.finish();
+    merger.finish(task.sinks);
 }
 
 /// The tiles of one piece of a task.
@@ -305,20 +338,14 @@ fn attend_piece<I: Isa>(isa: I, task: &Task<'_>, piece: &mut Piece<'_>) {
 
 /// Merges the tiles of all pieces of a task: tops `[tile][row]`, values `[tile][row][dim]`.
 #[inline(always)]
-fn merge<I: Isa>(
-    _isa: I,
-    visible: &[usize],
-    dim: usize,
-    tops: &[(f32, f32)],
-    partial: &[f32],
-    out: &mut [f32],
-) {
-    let n = visible.len();
-    let mut merger = Merger::new(visible, dim, out);
-    for (index, (tops, partial)) in tops.chunks_exact(n).zip(partial.chunks_exact(n * dim)).enumerate() {
+fn merge<I: Isa>(_isa: I, task: &Task<'_>, tops: &[(f32, f32)], partial: &[f32], out: &mut [f32]) {
+    let (n, dim) = (task.sights.len(), task.dim);
+    let mut merger = Merger::new(task.sights, dim, task.tiles.start, out);
+    let tiles = tops.chunks_exact(n).zip(partial.chunks_exact(n * dim));
+    for (index, (tops, partial)) in task.tiles.clone().zip(tiles) {
         merger.tile(index, tops, partial);
     }
-    merger.finish();
+    merger.finish(task.sinks);
 }
 
 dispatch! {
@@ -329,8 +356,7 @@ dispatch! {
 }
 dispatch! {
     fn merge_on => merge(
-        visible: &[usize],
-        dim: usize,
+        task: &Task<'_>,
         tops: &[(f32, f32)],
         partial: &[f32],
         out: &mut [f32]
@@ -351,9 +377,15 @@ impl Rows<'_> {
         self.tokens.len() * self.heads.len()
     }
 
-    /// Tiles that the last token sees.
-    fn tiles(&self) -> usize {
-        (self.span.position + self.tokens.end).div_ceil(BLOCK_TOKENS)
+    /// What token `i` of the span sees.
+    fn sight(&self, mask: Mask, i: usize) -> Sight {
+        mask.sight(self.span.position + i, self.span.stored)
+    }
+
+    /// Tiles of which a token sees anything; the last tokens see the last of them, the first ones the first.
+    fn tiles(&self, mask: Mask) -> Range<usize> {
+        let (first, last) = (self.sight(mask, self.tokens.start), self.sight(mask, self.tokens.end - 1));
+        first.first / BLOCK_TOKENS..last.end.div_ceil(BLOCK_TOKENS)
     }
 }
 
@@ -363,7 +395,7 @@ struct Driver<'a> {
     cache: &'a KvCache,
     layer: usize,
     queries: &'a [f32],
-    scale: f32,
+    options: AttentionOptions<'a>,
     /// Values of a token: query heads times head size.
     width: usize,
     /// Query heads of a key-value head.
@@ -381,10 +413,17 @@ impl Driver<'_> {
         })
     }
 
-    /// For each row, how many tokens it sees.
-    fn visible(rows: &Rows<'_>) -> Vec<usize> {
-        let token = |i: usize| rows.span.position + rows.tokens.start + i / rows.heads.len() + 1;
+    /// What each row sees.
+    fn sights(&self, rows: &Rows<'_>) -> Vec<Sight> {
+        let token = |i: usize| rows.sight(self.options.mask, rows.tokens.start + i / rows.heads.len());
         (0..rows.len()).map(token).collect()
+    }
+
+    /// The sink of each row, if there are any.
+    fn sinks(&self, rows: &Rows<'_>) -> Option<Vec<f32>> {
+        let first = rows.head * self.group + rows.heads.start;
+        let of_token = &self.options.sinks?[first..first + rows.heads.len()];
+        Some(of_token.iter().copied().cycle().take(rows.len()).collect())
     }
 
     /// Runs `work` on the task of some tiles.
@@ -399,9 +438,11 @@ impl Driver<'_> {
             blocks: rows.span.blocks,
             dim: self.dim,
             queries: &queries,
-            visible: &Driver::visible(rows),
+            sights: &self.sights(rows),
             tiles,
-            scale: self.scale,
+            scale: self.options.scale,
+            soft_cap: self.options.soft_cap,
+            sinks: self.sinks(rows).as_deref(),
         });
     }
 
@@ -415,7 +456,7 @@ impl Driver<'_> {
 
     /// All tiles of some rows.
     fn whole(&self, rows: &Rows<'_>) {
-        self.with_task(rows, 0..rows.tiles(), |task| {
+        self.with_task(rows, rows.tiles(self.options.mask), |task| {
             let mut result = Aligned::zeroed(padded(rows.len()) * self.dim);
             attend_on(self.tier, task, &mut result);
             self.write(rows, &result);
@@ -430,16 +471,18 @@ impl Driver<'_> {
         let mut total = 0;
         for (i, rows) in all.iter().enumerate() {
             starts.push(total);
-            pieces.extend((0..rows.tiles()).step_by(tiles).map(|first| (i, first)));
-            total += rows.tiles() * rows.len();
+            let of_rows = rows.tiles(self.options.mask);
+            total += of_rows.len() * rows.len();
+            pieces.extend(of_rows.step_by(tiles).map(|first| (i, first)));
         }
         let (mut tops, mut partial) = (vec![(0.0, 0.0); total], vec![0.0; total * self.dim]);
         let (kept_tops, kept) = (Disjoint::new(&mut tops), Disjoint::new(&mut partial));
         cpu.pool().run(pieces.len(), |p| {
             let (i, first) = pieces[p];
             let rows = &all[i];
-            let (n, last) = (rows.len(), rows.tiles().min(first + tiles));
-            let (start, count) = (starts[i] + first * n, (last - first) * n);
+            let (n, of_rows) = (rows.len(), rows.tiles(self.options.mask));
+            let last = of_rows.end.min(first + tiles);
+            let (start, count) = (starts[i] + (first - of_rows.start) * n, (last - first) * n);
             // SAFETY: a piece has its own tiles of its own rows.
             let tops = unsafe { kept_tops.range(start, count) };
             // SAFETY: as above.
@@ -449,10 +492,11 @@ impl Driver<'_> {
         });
         cpu.pool().run(all.len(), |i| {
             let rows = &all[i];
-            let at = starts[i]..starts[i] + rows.tiles() * rows.len();
+            let tiles = rows.tiles(self.options.mask);
+            let at = starts[i]..starts[i] + tiles.len() * rows.len();
             let values = &partial[at.start * self.dim..at.end * self.dim];
             let mut result = vec![0.0; rows.len() * self.dim];
-            merge_on(self.tier, &Driver::visible(rows), self.dim, &tops[at], values, &mut result);
+            self.with_task(rows, tiles, |task| merge_on(self.tier, task, &tops[at], values, &mut result));
             self.write(rows, &result);
         });
     }
@@ -464,17 +508,17 @@ impl Driver<'_> {
 /// are fewer heads than threads have use for, the keys of one head are divided over several.
 ///
 /// # Panics
-/// If lengths do not fit, a head is larger than [`MAX_HEAD_DIM`], or a span lacks blocks.
+/// If lengths do not fit, a head is larger than [`MAX_HEAD_DIM`], a window is empty, or a span lacks blocks.
 pub fn attention(
     cpu: &Cpu,
     cache: &KvCache,
     layer: usize,
     spans: &[AttentionSpan<'_>],
     queries: &[f32],
-    scale: f32,
+    options: &AttentionOptions<'_>,
     out: &mut [f32],
 ) {
-    let shape = *cache.shape();
+    let (shape, options, mask) = (*cache.shape(), *options, options.mask);
     let dim = shape.head_dim;
     let tokens: usize = spans.iter().map(|s| s.tokens).sum();
     assert!(dim <= MAX_HEAD_DIM && queries.len() == out.len(), "head size {dim}");
@@ -485,13 +529,17 @@ pub fn attention(
     assert_eq!(width * tokens, queries.len(), "whole rows of queries");
     let group = width / dim / shape.heads;
     assert_eq!(group * shape.heads * dim, width, "query heads divide over key-value heads");
+    assert!(mask != Mask::Window(0), "a window of no tokens");
+    assert!(options.sinks.is_none_or(|s| s.len() == group * shape.heads), "a sink for each query head");
     // Tokens per task, so that a task's rows are its tokens' heads of one group.
     let tokens_together = (ROWS / group.min(ROWS)).max(1);
     let mut all = Vec::new();
     let mut work = 0;
     for (i, span) in spans.iter().enumerate() {
-        assert!(span.blocks.len() * BLOCK_TOKENS >= span.position + span.tokens, "blocks of span {i}");
-        work += span.tokens * (span.position + span.tokens) * width;
+        assert!(span.stored >= span.position + span.tokens, "keys of span {i}");
+        assert!(span.blocks.len() * BLOCK_TOKENS >= span.stored, "blocks of span {i}");
+        let last = mask.sight((span.position + span.tokens).saturating_sub(1), span.stored);
+        work += span.tokens * (last.end - last.first) * width;
         for token in (0..span.tokens).step_by(tokens_together) {
             let tokens = token..span.tokens.min(token + tokens_together);
             for head in 0..shape.heads {
@@ -504,14 +552,15 @@ pub fn attention(
     // The longest first: late tokens of a prompt see the most keys.
     all.reverse();
     let out = Disjoint::new(out);
-    let driver = Driver { tier: cpu.tier().for_few(), cache, layer, queries, scale, width, group, dim, out };
+    let driver =
+        Driver { tier: cpu.tier().for_few(), cache, layer, queries, options, width, group, dim, out };
     let wanted = cpu.pool().members() * TASKS_PER_THREAD;
     if work < ALONE {
         all.iter().for_each(|rows| driver.whole(rows));
     } else if cpu.pool().members() > 1 && all.len() < wanted {
-        let tiles: usize = all.iter().map(Rows::tiles).sum();
+        let tiles: usize = all.iter().map(|rows| rows.tiles(mask).len()).sum();
         let piece = tiles.div_ceil(wanted).max(PIECE);
-        if all.iter().any(|rows| rows.tiles() > piece) {
+        if all.iter().any(|rows| rows.tiles(mask).len() > piece) {
             driver.in_pieces(cpu, &all, piece);
         } else {
             cpu.pool().run(all.len(), |i| driver.whole(&all[i]));

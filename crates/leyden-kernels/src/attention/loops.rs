@@ -32,6 +32,34 @@ pub(crate) struct Values<'a> {
 /// One number per token of a tile.
 pub(crate) type Row = [f32; BLOCK_TOKENS];
 
+/// Which tokens of a tile a row sees: from the first on, up to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) first: usize,
+    pub(crate) end: usize,
+}
+
+impl Seen {
+    /// All of them.
+    pub(crate) const WHOLE: Seen = Seen { first: 0, end: BLOCK_TOKENS };
+
+    #[inline(always)]
+    pub(crate) fn is_empty(self) -> bool {
+        self.first >= self.end
+    }
+
+    /// Writes `value` to the tokens that are not seen.
+    #[inline(always)]
+    fn hide(self, s: &mut Row, value: f32) {
+        if self.first > 0 {
+            s[..self.first].fill(value);
+        }
+        if self.end < BLOCK_TOKENS {
+            s[self.end..].fill(value);
+        }
+    }
+}
+
 /// The bytes of floats, which have no others than their own.
 #[inline(always)]
 fn as_bytes(floats: &[f32]) -> &[u8] {
@@ -355,11 +383,11 @@ pub(crate) fn vector_scaled<D: Whole>(d: D, x: &Lanes, by: f32) -> Lanes {
     y
 }
 
-/// Softmax numerators of one row in a tile: returns their maximum score and their sum. Tokens from `count` on
-/// become zero.
+/// Softmax numerators of one row in a tile: returns their maximum score and their sum. Tokens that are not `seen` become
+/// zero; where none is, the maximum is minus infinity.
 #[inline(always)]
-pub(crate) fn plain_numerators(s: &mut Row, count: usize) -> (f32, f32) {
-    s[count..].fill(f32::NEG_INFINITY);
+pub(crate) fn plain_numerators(s: &mut Row, seen: Seen) -> (f32, f32) {
+    seen.hide(s, f32::NEG_INFINITY);
     let mut max = [f32::NEG_INFINITY; 16];
     for c in s.as_chunks::<16>().0 {
         for i in 0..16 {
@@ -367,7 +395,7 @@ pub(crate) fn plain_numerators(s: &mut Row, count: usize) -> (f32, f32) {
         }
     }
     let max = join(&max, |a, b| if b > a { b } else { a });
-    exponentials(s, count, max);
+    exponentials(s, seen, max);
     let mut sum = [0.0_f32; 16];
     for c in s.as_chunks::<16>().0 {
         for i in 0..16 {
@@ -379,9 +407,9 @@ pub(crate) fn plain_numerators(s: &mut Row, count: usize) -> (f32, f32) {
 
 /// As [`plain_numerators`].
 #[inline(always)]
-pub(crate) fn vector_numerators<D: Whole>(d: D, s: &mut Row, count: usize) -> (f32, f32) {
-    let max = d.join_max(maxima(d, s, count));
-    exponentials(s, count, max);
+pub(crate) fn vector_numerators<D: Whole>(d: D, s: &mut Row, seen: Seen) -> (f32, f32) {
+    let max = d.join_max(maxima(d, s, seen));
+    exponentials(s, seen, max);
     (max, d.join_sum(sums_of(d, s)))
 }
 
@@ -390,14 +418,14 @@ pub(crate) fn vector_numerators<D: Whole>(d: D, s: &mut Row, count: usize) -> (f
 pub(crate) fn vector_numerators_of_16<D: Whole, const N: usize>(
     d: D,
     rows: &mut [Row; 16],
-    counts: [usize; 16],
+    seen: [Seen; 16],
 ) -> [[f32; 16]; 2] {
     let mut joined = [d.zeros(); 16];
     for r in 0..16 {
-        joined[r] = maxima(d, &mut rows[r], counts[r]);
+        joined[r] = maxima(d, &mut rows[r], seen[r]);
     }
     let max = d.join_maxima(&joined);
-    if counts == [BLOCK_TOKENS; 16] {
+    if seen == [Seen::WHOLE; 16] {
         let less = max.map(|max| -max);
         joined = [d.zeros(); 16];
         let vectors = rows.as_flattened_mut().as_chunks_mut::<16>().0;
@@ -419,7 +447,7 @@ pub(crate) fn vector_numerators_of_16<D: Whole, const N: usize>(
         }
     } else {
         for r in 0..16 {
-            exponentials(&mut rows[r], counts[r], max[r]);
+            exponentials(&mut rows[r], seen[r], max[r]);
             joined[r] = sums_of(d, &rows[r]);
         }
     }
@@ -428,10 +456,8 @@ pub(crate) fn vector_numerators_of_16<D: Whole, const N: usize>(
 
 /// The greatest scores of each sixteenth token.
 #[inline(always)]
-fn maxima<D: Whole>(d: D, s: &mut Row, count: usize) -> D::Floats {
-    if count < BLOCK_TOKENS {
-        s[count..].fill(f32::NEG_INFINITY);
-    }
+fn maxima<D: Whole>(d: D, s: &mut Row, seen: Seen) -> D::Floats {
+    seen.hide(s, f32::NEG_INFINITY);
     let lowest = f32::NEG_INFINITY;
     // SAFETY: one readable float.
     let mut max = unsafe { d.splat(&raw const lowest) };
@@ -453,13 +479,11 @@ fn sums_of<D: Whole>(d: D, s: &Row) -> D::Floats {
     sum
 }
 
-/// `e^(s - max)` of the first `count` tokens; the rest become zero.
+/// `e^(s - max)` of the tokens that are seen; the rest become zero.
 #[inline(always)]
-fn exponentials(s: &mut Row, count: usize, max: f32) {
+fn exponentials(s: &mut Row, seen: Seen, max: f32) {
     for c in s.as_chunks_mut::<16>().0 {
         *c = exp16(&std::array::from_fn(|i| c[i] - max));
     }
-    if count < BLOCK_TOKENS {
-        s[count..].fill(0.0);
-    }
+    seen.hide(s, 0.0);
 }

@@ -1,6 +1,6 @@
 //! Where the results of tiles go: merged at once, or kept until other tasks have the tiles before them.
 
-use super::cache::BLOCK_TOKENS;
+use super::mask::Sight;
 use crate::memory::Aligned;
 use crate::ops::{Lanes, exp16};
 
@@ -80,8 +80,10 @@ impl Factors {
 
 /// Merges tiles in the order of positions.
 pub(super) struct Merger<'a> {
-    visible: &'a [usize],
+    sights: &'a [Sight],
     dim: usize,
+    /// The first tile, before which there is nothing.
+    first: usize,
     /// Of the tiles so far.
     running: Tops,
     /// Of this tile.
@@ -92,9 +94,9 @@ pub(super) struct Merger<'a> {
 
 impl<'a> Merger<'a> {
     #[inline(always)]
-    pub(super) fn new(visible: &'a [usize], dim: usize, out: &'a mut [f32]) -> Self {
+    pub(super) fn new(sights: &'a [Sight], dim: usize, first: usize, out: &'a mut [f32]) -> Self {
         out.fill(0.0);
-        Merger { visible, dim, running: Tops::none(), factors: [Factors::default(); ROWS], out }
+        Merger { sights, dim, first, running: Tops::none(), factors: [Factors::default(); ROWS], out }
     }
 
     /// Takes all of a tile at once.
@@ -111,13 +113,22 @@ impl<'a> Merger<'a> {
         }
     }
 
-    /// Divides by the sums.
+    /// Divides by the sums. A row's sink, if there are any, is one more score in its sum, without a value.
     #[inline(always)]
-    pub(super) fn finish(self) {
-        for (o, sum) in
-            self.out.chunks_exact_mut(self.dim).zip(self.running.sums.as_flattened()).take(self.visible.len())
-        {
-            let inverse = 1.0 / sum;
+    pub(super) fn finish(self, sinks: Option<&[f32]>) {
+        let tops = self.running.greatest.as_flattened().iter().zip(self.running.sums.as_flattened());
+        let rows = self.out.chunks_exact_mut(self.dim).zip(tops).take(self.sights.len());
+        for (r, (o, (&greatest, &sum))) in rows.enumerate() {
+            let inverse = match sinks {
+                None => 1.0 / sum,
+                Some(sinks) => {
+                    let max = if sinks[r] > greatest { sinks[r] } else { greatest };
+                    let mut e = [0.0; 16];
+                    (e[0], e[1]) = (greatest - max, sinks[r] - max);
+                    let e = exp16(&e);
+                    e[0] / sum.mul_add(e[0], e[1])
+                }
+            };
             o.iter_mut().for_each(|o| *o *= inverse);
         }
     }
@@ -126,7 +137,7 @@ impl<'a> Merger<'a> {
 impl Sink for Merger<'_> {
     #[inline(always)]
     fn begin(&mut self, index: usize, tops: &Tops) {
-        let n = self.visible.len();
+        let n = self.sights.len();
         for first in (0..n).step_by(16) {
             let group = first / 16;
             let (top, sum) = (&tops.greatest[group], &tops.sums[group]);
@@ -134,18 +145,20 @@ impl Sink for Merger<'_> {
             let (mut before, mut now): (Lanes, Lanes) = ([0.0; 16], [0.0; 16]);
             for i in 0..16 {
                 let max = if top[i] > running[i] { top[i] } else { running[i] };
-                (before[i], now[i]) = (running[i] - max, top[i] - max);
+                // A row that has seen nothing up to here has no differences: those of infinities are no numbers.
+                if max > f32::NEG_INFINITY {
+                    (before[i], now[i]) = (running[i] - max, top[i] - max);
+                }
                 running[i] = max;
             }
-            // The first tile has nothing before it.
-            before = if index == 0 { [0.0; 16] } else { exp16(&before) };
+            before = if index == self.first { [0.0; 16] } else { exp16(&before) };
             now = exp16(&now);
             for i in 0..16 {
                 // A row that sees nothing of the tile keeps its sum: it is multiplied by one, and none is added.
                 total[i] = total[i].mul_add(before[i], sum[i] * now[i]);
             }
             for (i, r) in (first..n.min(first + 16)).enumerate() {
-                let sees = self.visible[r] > index * BLOCK_TOKENS;
+                let sees = !self.sights[r].in_tile(index).is_empty();
                 self.factors[r] = Factors { before: before[i], now: now[i], sees };
             }
         }

@@ -1,4 +1,4 @@
-//! Causal attention over a paged key-value cache.
+//! Attention over a paged key-value cache: causal, to all tokens, or to a sliding window.
 //!
 //! A block holds 64 tokens of one layer. Keys lie `[head][4 groups][head_dim][16 tokens]`, so that a vector lane
 //! belongs to one token and scores need no horizontal sums; quantised keys are panels of Q8_0 weights, 16 tokens
@@ -7,17 +7,20 @@
 //!
 //! The result is defined tile by tile, a tile being the block at a fixed position: scores, their maximum, the
 //! exponentials and their weighted values are computed within the tile, and tiles are merged in order of
-//! position. What else is in the batch, how the prompt was cut into steps, and which threads did the tiles of a row
+//! position; tiles that no row of a task sees are passed over, which is what a row does anyhow with those that it does not
+//! see. What else is in the batch, how the prompt was cut into steps, and which threads did the tiles of a row
 //! cannot change a bit of it.
 
 mod cache;
 pub(crate) mod codes;
 mod kernel;
 pub(crate) mod loops;
+mod mask;
 pub(crate) mod merge;
 
 #[cfg(test)]
 mod tests;
 
 pub use cache::{BLOCK_TOKENS, KvCache, KvShape, KvType};
-pub use kernel::{AttentionSpan, MAX_HEAD_DIM, attention};
+pub use kernel::{AttentionOptions, AttentionSpan, MAX_HEAD_DIM, attention};
+pub use mask::Mask;

@@ -1,4 +1,4 @@
-use super::loops::Row;
+use super::loops::{Row, Seen};
 use super::*;
 use crate::Cpu;
 use crate::isa::{Isa, Tier, dispatch};
@@ -13,8 +13,12 @@ fn values(n: usize, seed: u32) -> Vec<f32> {
 }
 
 /// One sequence of `tokens` tokens whose last `new` are asked for, on one tier and team.
+#[derive(Clone, Copy)]
 struct Case {
     kv_type: KvType,
+    mask: Mask,
+    soft_cap: Option<f32>,
+    sinks: bool,
     heads: usize,
     group: usize,
     dim: usize,
@@ -43,10 +47,23 @@ impl Case {
             (0..self.tokens).map(|i| (order[i / BLOCK_TOKENS], (i % BLOCK_TOKENS) as u8)).collect();
         cache.append(&cpu, 1, &slots, &keys, &vals);
         let mut out = vec![0.0; queries.len()];
+        let position = self.tokens - self.new;
         let span =
-            AttentionSpan { first: 0, tokens: self.new, position: self.tokens - self.new, blocks: &order };
-        attention(&cpu, &cache, 1, &[span], &queries, 0.3, &mut out);
+            AttentionSpan { first: 0, tokens: self.new, position, stored: self.tokens, blocks: &order };
+        let sinks = self.sinks();
+        let options = AttentionOptions {
+            scale: 0.3,
+            mask: self.mask,
+            soft_cap: self.soft_cap,
+            sinks: self.sinks.then_some(&sinks[..]),
+        };
+        attention(&cpu, &cache, 1, &[span], &queries, &options, &mut out);
         out
+    }
+
+    /// A sink for each query head: small ones and one that takes nearly all.
+    fn sinks(&self) -> Vec<f32> {
+        (0..self.heads * self.group).map(|i| (i % 4) as f32 * 4.0 - 4.0).collect()
     }
 
     /// The same in double precision, straight from the definition.
@@ -57,23 +74,36 @@ impl Case {
         for (row, q) in queries.chunks_exact(self.dim).enumerate() {
             let (token, head) =
                 (row / (self.heads * self.group), row % (self.heads * self.group) / self.group);
-            let visible = self.tokens - self.new + token + 1;
+            let position = self.tokens - self.new + token;
+            let visible = match self.mask {
+                Mask::Causal => 0..position + 1,
+                Mask::Full => 0..self.tokens,
+                Mask::Window(tokens) => (position + 1).saturating_sub(tokens)..position + 1,
+            };
             let at = |j: usize| j * width + head * self.dim..j * width + (head + 1) * self.dim;
             let score = |j: usize| -> f64 {
                 let k = &keys[at(j)];
-                q.iter().zip(k).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum::<f64>() * f64::from(0.3_f32)
+                let product: f64 = q.iter().zip(k).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
+                let score = product * f64::from(0.3_f32);
+                self.soft_cap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
             };
-            let scores: Vec<f64> = (0..visible).map(score).collect();
+            let scores: Vec<f64> = visible.clone().map(score).collect();
             let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
-            let sum: f64 = weights.iter().sum();
+            let sink = f64::from(self.sinks()[row % (self.heads * self.group)]);
+            let sum: f64 = weights.iter().sum::<f64>() + if self.sinks { (sink - max).exp() } else { 0.0 };
             for d in 0..self.dim {
                 let v = |(j, w): (usize, &f64)| w * f64::from(vals[at(j)][d]);
-                out.push(weights.iter().enumerate().map(v).sum::<f64>() / sum);
+                out.push(visible.clone().zip(&weights).map(v).sum::<f64>() / sum);
             }
         }
         out
     }
+}
+
+/// A case of causal attention.
+fn case(kv_type: KvType, [heads, group, dim, tokens, new]: [usize; 5]) -> Case {
+    Case { kv_type, mask: Mask::Causal, soft_cap: None, sinks: false, heads, group, dim, tokens, new }
 }
 
 fn cases() -> Vec<Case> {
@@ -81,28 +111,50 @@ fn cases() -> Vec<Case> {
     for kv_type in KvType::ALL {
         // (heads, queries per key-value head, head size, tokens, of which new): one row to more than a task
         // has, head sizes that are no multiple of the vectors taken together, tiles cut everywhere.
-        for (heads, group, dim, tokens, new) in [
-            (2, 1, 32, 1, 1),
-            (1, 1, 64, 200, 1),
-            (2, 2, 96, 65, 1),
-            (1, 3, 32, 64, 1),
-            (2, 4, 64, 130, 1),
-            (1, 7, 128, 63, 1),
-            (1, 12, 160, 90, 2),
-            (1, 20, 64, 128, 3),
-            (2, 4, 64, 150, 150),
-            (1, 1, 256, 70, 40),
-            (1, 70, 32, 66, 2),
+        for sizes in [
+            [2, 1, 32, 1, 1],
+            [1, 1, 64, 200, 1],
+            [2, 2, 96, 65, 1],
+            [1, 3, 32, 64, 1],
+            [2, 4, 64, 130, 1],
+            [1, 7, 128, 63, 1],
+            [1, 12, 160, 90, 2],
+            [1, 20, 64, 128, 3],
+            [2, 4, 64, 150, 150],
+            [1, 1, 256, 70, 40],
+            [1, 70, 32, 66, 2],
             // Divided into pieces.
-            (1, 3, 32, 900, 1),
-            (2, 4, 64, 577, 3),
+            [1, 3, 32, 900, 1],
+            [2, 4, 64, 577, 3],
         ] {
-            cases.push(Case { kv_type, heads, group, dim, tokens, new });
+            cases.push(case(kv_type, sizes));
+        }
+        // Windows that end within a tile and at its edge, and in which rows of one task do not see the same tiles; many
+        // rows and few, whole tasks and pieces.
+        for (window, sizes) in [
+            (1, [1, 2, 32, 70, 70]),
+            (5, [2, 4, 64, 150, 150]),
+            (40, [1, 20, 64, 200, 9]),
+            (64, [1, 4, 32, 300, 130]),
+            (65, [2, 4, 64, 130, 1]),
+            (100, [1, 1, 64, 200, 1]),
+            (500, [1, 3, 32, 1200, 2]),
+            (4096, [2, 2, 96, 65, 20]),
+        ] {
+            cases.push(Case { mask: Mask::Window(window), ..case(kv_type, sizes) });
+        }
+        for sizes in [[2, 1, 32, 100, 100], [1, 4, 64, 300, 20], [2, 1, 32, 1, 1], [1, 1, 64, 700, 3]] {
+            cases.push(Case { mask: Mask::Full, ..case(kv_type, sizes) });
+        }
+        let capped = Case { soft_cap: Some(2.5), ..case(kv_type, [2, 4, 64, 150, 20]) };
+        cases.extend([capped, Case { sinks: true, mask: Mask::Window(70), ..capped }]);
+        for sizes in [[2, 4, 64, 150, 150], [1, 5, 32, 900, 1]] {
+            cases.push(Case { sinks: true, ..case(kv_type, sizes) });
         }
     }
     // Sizes that only unquantised caches have.
-    cases.push(Case { kv_type: KvType::F16, heads: 2, group: 5, dim: 80, tokens: 100, new: 9 });
-    cases.push(Case { kv_type: KvType::F32, heads: 3, group: 1, dim: 16, tokens: 77, new: 20 });
+    cases.push(case(KvType::F16, [2, 5, 80, 100, 9]));
+    cases.push(case(KvType::F32, [3, 1, 16, 77, 20]));
     cases
 }
 
@@ -115,9 +167,10 @@ fn every_tier_and_team_gives_the_same_bits() {
             let same = want.iter().zip(&got).all(|(a, b)| a.to_bits() == b.to_bits());
             assert!(
                 same,
-                "{} {} group {} dim {} new {}",
+                "{} {} {:?} group {} dim {} new {}",
                 tier.level(),
                 case.kv_type,
+                case.mask,
                 case.group,
                 case.dim,
                 case.new
@@ -138,17 +191,16 @@ fn results_are_close_to_double_precision() {
         let want = case.reference();
         for (got, want) in case.run(Tier::best(), 2).iter().zip(want) {
             let off = (f64::from(*got) - want).abs();
-            assert!(off < bound, "{} dim {}: off by {off}", case.kv_type, case.dim);
+            assert!(off < bound, "{} {:?} dim {}: off by {off}", case.kv_type, case.mask, case.dim);
         }
     }
 }
 
 #[test]
 fn a_token_does_not_depend_on_those_computed_with_it() {
-    for kv_type in KvType::ALL {
-        let case = |new| Case { kv_type, heads: 2, group: 3, dim: 64, tokens: 140, new };
+    for (kv_type, mask) in KvType::ALL.into_iter().flat_map(|t| [(t, Mask::Causal), (t, Mask::Window(50))]) {
         let row = 2 * 3 * 64;
-        let many = case(100);
+        let many = Case { mask, ..case(kv_type, [2, 3, 64, 140, 100]) };
         let all = many.run(Tier::best(), 2);
         // The last token alone has the first query's values, so ask for the same queries one by one.
         let (keys, vals, queries) = many.inputs();
@@ -159,8 +211,11 @@ fn a_token_does_not_depend_on_those_computed_with_it() {
         cache.append(&cpu, 0, &slots, &keys, &vals);
         for token in [0, 1, 23, 24, 63, 99] {
             let mut out = vec![0.0; row];
-            let span = AttentionSpan { first: 0, tokens: 1, position: 40 + token, blocks: &[0, 1, 2] };
-            attention(&cpu, &cache, 0, &[span], &queries[token * row..][..row], 0.3, &mut out);
+            let position = 40 + token;
+            let span =
+                AttentionSpan { first: 0, tokens: 1, position, stored: position + 1, blocks: &[0, 1, 2] };
+            let options = AttentionOptions { mask, ..AttentionOptions::causal(0.3) };
+            attention(&cpu, &cache, 0, &[span], &queries[token * row..][..row], &options, &mut out);
             assert_eq!(out, all[token * row..][..row], "{kv_type} token {token}");
         }
     }
@@ -168,7 +223,7 @@ fn a_token_does_not_depend_on_those_computed_with_it() {
 
 #[test]
 fn a_quantised_value_that_is_no_number_is_seen_by_later_tokens_only() {
-    let case = Case { kv_type: KvType::Q8_0, heads: 1, group: 1, dim: 64, tokens: 70, new: 70 };
+    let case = case(KvType::Q8_0, [1, 1, 64, 70, 70]);
     let (keys, vals, queries) = case.inputs();
     let run = |tier, broken: Option<f32>| {
         let cpu = Cpu::new(tier, 1).unwrap();
@@ -181,8 +236,8 @@ fn a_quantised_value_that_is_no_number_is_seen_by_later_tokens_only() {
         }
         cache.append(&cpu, 0, &slots, &keys, &vals);
         let mut out = vec![0.0; queries.len()];
-        let span = AttentionSpan { first: 0, tokens: 70, position: 0, blocks: &[0, 1] };
-        attention(&cpu, &cache, 0, &[span], &queries, 0.3, &mut out);
+        let span = AttentionSpan { first: 0, tokens: 70, position: 0, stored: 70, blocks: &[0, 1] };
+        attention(&cpu, &cache, 0, &[span], &queries, &AttentionOptions::causal(0.3), &mut out);
         out
     };
     for tier in Tier::available() {
@@ -202,7 +257,7 @@ fn a_quantised_value_that_is_no_number_is_seen_by_later_tokens_only() {
 fn exponentials_of_sixteen_rows_are_those_of_one_by_one_over_the_whole_range() {
     #[inline(always)]
     fn of<I: Isa>(isa: I, rows: &mut [Row; 16]) -> [[f32; 16]; 2] {
-        isa.numerators_of_16(rows, [BLOCK_TOKENS; 16])
+        isa.numerators_of_16(rows, [Seen::WHOLE; 16])
     }
     dispatch!(fn of_on => of(rows: &mut [Row; 16]) -> [[f32; 16]; 2]);
     // Bits of the differences to a row's greatest score: every 4,097th from none to the largest float, and infinity.

@@ -10,7 +10,7 @@
 //! the same bits on every tier.
 
 use crate::attention::codes::{self, Block, Weights};
-use crate::attention::loops::{self, Keys, Row, Values};
+use crate::attention::loops::{self, Keys, Row, Seen, Values};
 use crate::attention::merge::Destination;
 use crate::matmul::format::TileFn;
 use crate::matmul::many::Many;
@@ -146,15 +146,15 @@ pub(crate) trait Isa: Copy {
     }
     /// Softmax numerators of attention; see [`loops::plain_numerators`], which defines them.
     #[inline(always)]
-    fn numerators(self, s: &mut Row, count: usize) -> (f32, f32) {
-        loops::plain_numerators(s, count)
+    fn numerators(self, s: &mut Row, seen: Seen) -> (f32, f32) {
+        loops::plain_numerators(s, seen)
     }
     /// [`Isa::numerators`] of sixteen rows: all maximum scores, and all sums.
     #[inline(always)]
-    fn numerators_of_16(self, s: &mut [Row; 16], counts: [usize; 16]) -> [[f32; 16]; 2] {
+    fn numerators_of_16(self, s: &mut [Row; 16], seen: [Seen; 16]) -> [[f32; 16]; 2] {
         let mut tops = [[0.0; 16]; 2];
         for r in 0..16 {
-            (tops[0][r], tops[1][r]) = self.numerators(&mut s[r], counts[r]);
+            (tops[0][r], tops[1][r]) = self.numerators(&mut s[r], seen[r]);
         }
         tops
     }
@@ -348,17 +348,17 @@ macro_rules! vector_attention {
             loops::vector_weigh::<_, R, G>($dot, values, tokens, at, p, to);
         }
         #[inline(always)]
-        fn numerators(self, s: &mut Row, count: usize) -> (f32, f32) {
+        fn numerators(self, s: &mut Row, seen: loops::Seen) -> (f32, f32) {
             let $token = self;
-            loops::vector_numerators($dot, s, count)
+            loops::vector_numerators($dot, s, seen)
         }
         #[inline(always)]
-        fn numerators_of_16(self, s: &mut [Row; 16], counts: [usize; 16]) -> [[f32; 16]; 2] {
+        fn numerators_of_16(self, s: &mut [Row; 16], seen: [loops::Seen; 16]) -> [[f32; 16]; 2] {
             let $token = self;
             if Self::MANY_REGISTERS {
-                loops::vector_numerators_of_16::<_, 8>($dot, s, counts)
+                loops::vector_numerators_of_16::<_, 8>($dot, s, seen)
             } else {
-                loops::vector_numerators_of_16::<_, 2>($dot, s, counts)
+                loops::vector_numerators_of_16::<_, 2>($dot, s, seen)
             }
         }
         #[inline(always)]

@@ -1,4 +1,4 @@
-//! The gated products of feed-forward layers: `silu(gate x) * (up x)`, without storing either factor.
+//! The gated products of feed-forward layers: `activation(gate x) * (up x)`, without storing either factor.
 //!
 //! [`multiply_gated`] writes floats. Of a prompt they are many megabytes, written to memory and read again to be quantised for
 //! the product that follows. [`multiply_gated_onto`] quantises them where they are computed: a task's panels by
@@ -14,7 +14,7 @@ use super::{
 use crate::activations::Activations;
 use crate::isa::{Isa, Level, dispatch};
 use crate::memory::Aligned;
-use crate::ops::silu16;
+use crate::ops::{Activation, Function, with_function};
 use crate::{Cpu, Grid};
 use std::cell::Cell;
 use std::ops::Range;
@@ -30,17 +30,23 @@ thread_local! {
     static STAGE: Cell<Aligned<f32>> = Cell::default();
 }
 
-/// `out = silu(gate x) * (up x)`, one row of `gate.rows()` values per column.
+/// The first half of a gated feed-forward layer.
+#[derive(Clone, Copy, Debug)]
+pub struct Gated<'a> {
+    /// What becomes of the gate's products.
+    pub activation: Activation,
+    /// The gate, `[hidden, width]`.
+    pub gate: &'a PackedMatrix,
+    /// What it is multiplied with, of the same shape and grid.
+    pub up: &'a PackedMatrix,
+}
+
+/// `out = activation(gate x) * (up x)`, one row of `gate.rows()` values per column.
 ///
 /// # Panics
 /// If the matrices differ in shape or grid, do not fit the batch, or `out` has the wrong length.
-pub fn multiply_gated(
-    cpu: &Cpu,
-    input: &Activations,
-    gate: &PackedMatrix,
-    up: &PackedMatrix,
-    out: &mut [f32],
-) {
+pub fn multiply_gated(cpu: &Cpu, input: &Activations, gated: &Gated<'_>, out: &mut [f32]) {
+    let Gated { activation, gate, up } = *gated;
     check_both(gate, up, input);
     assert_eq!(out.len(), gate.rows * input.n, "output of a gated product");
     let rows = gate.rows;
@@ -64,7 +70,7 @@ pub fn multiply_gated(
                 for (p, u) in panels.clone().zip(u.chunks_exact_mut(tile.c * ROWS)) {
                     up(p, u);
                 }
-                gated_on(cpu.tier(), &mut g, &u, panels.len() * tile.c);
+                gated_on(cpu.tier(), activation, &mut g, &u, panels.len() * tile.c);
                 // SAFETY: (column, panel) pairs belong to one task each.
                 unsafe { out.write(cpu.tier(), panels, 0..tile.c, &g) };
             }
@@ -80,7 +86,7 @@ pub fn multiply_gated(
             out.fetch(&panels, first..end);
             gate.tile(panels.clone(), input, t, g);
             up.tile(panels.clone(), input, t, u);
-            gated_on(cpu.tier(), g, u, panels.len() * (end - first));
+            gated_on(cpu.tier(), activation, g, u, panels.len() * (end - first));
             // SAFETY: as above.
             unsafe { out.write(cpu.tier(), panels, first..end, g) };
         });
@@ -89,14 +95,16 @@ pub fn multiply_gated(
 }
 
 #[inline(always)]
-fn gated<I: Isa>(_isa: I, g: &mut [f32], u: &[f32], c: usize) {
-    for (g, u) in g.as_chunks_mut::<16>().0.iter_mut().zip(u.as_chunks::<16>().0).take(c) {
-        *g = product(g, u);
-    }
+fn gated<I: Isa>(_isa: I, activation: Activation, g: &mut [f32], u: &[f32], c: usize) {
+    with_function!(activation, F => {
+        for (g, u) in g.as_chunks_mut::<16>().0.iter_mut().zip(u.as_chunks::<16>().0).take(c) {
+            *g = product::<F>(g, u);
+        }
+    });
 }
 
 dispatch! {
-    pub(super) fn gated_on => gated(g: &mut [f32], u: &[f32], c: usize)
+    pub(super) fn gated_on => gated(activation: Activation, g: &mut [f32], u: &[f32], c: usize)
 }
 
 fn check_both(gate: &PackedMatrix, up: &PackedMatrix, input: &Activations) {
@@ -124,18 +132,18 @@ fn visits(both: &[&Panels<'_>; 2], together: usize) -> (Option<usize>, usize) {
 pub fn multiply_gated_onto(
     cpu: &Cpu,
     input: &Activations,
-    gate: &PackedMatrix,
-    up: &PackedMatrix,
+    gated: &Gated<'_>,
     grid: Grid,
     out: &mut Activations,
     room: &mut Aligned<f32>,
 ) {
+    let Gated { activation, gate, up } = *gated;
     const { assert!(UNIT * ROWS == 128, "whole groups") };
     check_both(gate, up, input);
     let (rows, panels, tier) = (gate.rows, gate.panels(), cpu.tier());
     if input.tiles() < 2 || panels < UNIT * UNITS_PER_MEMBER * cpu.pool().members() {
         room.resize(rows * input.n);
-        multiply_gated(cpu, input, gate, up, room);
+        multiply_gated(cpu, input, gated, room);
         out.fill(tier, cpu.pool(), grid, room, rows);
         return;
     }
@@ -164,7 +172,7 @@ pub fn multiply_gated_onto(
                 up.tile(panels.clone(), input, t, u);
                 let place = (panels.start - start) * ROWS..width.min((panels.end - start) * ROWS);
                 let staged = &mut stage[first * width..end * width];
-                gated_rows_on(tier, g, u, staged, (width, end - first), place);
+                gated_rows_on(tier, activation, (g, u), staged, (width, end - first), place);
             });
             for (t, &(first, end)) in filling.parts().iter().enumerate() {
                 filling.fetch(t + 1, values.clone());
@@ -183,41 +191,43 @@ pub fn multiply_gated_onto(
     });
 }
 
-/// `silu(g) * u` of some panels and columns, both `[panel][column][16]`, to `place` of rows of `width` values, one for each
+/// `activation(g) * u` of some panels and columns, both `[panel][column][16]`, to `place` of rows of `width` values, one for each
 /// column.
 #[inline(always)]
 fn gated_rows<I: Isa>(
     _isa: I,
-    g: &[f32],
-    u: &[f32],
+    activation: Activation,
+    (g, u): (&[f32], &[f32]),
     out: &mut [f32],
     (width, columns): (usize, usize),
     place: Range<usize>,
 ) {
     let (g, u) = (g.as_chunks::<ROWS>().0, u.as_chunks::<ROWS>().0);
-    for (column, row) in out.chunks_exact_mut(width).enumerate().take(columns) {
-        let (whole, rest) = row[place.clone()].as_chunks_mut::<ROWS>();
-        for (p, out) in whole.iter_mut().enumerate() {
-            *out = product(&g[p * columns + column], &u[p * columns + column]);
+    with_function!(activation, F => {
+        for (column, row) in out.chunks_exact_mut(width).enumerate().take(columns) {
+            let (whole, rest) = row[place.clone()].as_chunks_mut::<ROWS>();
+            for (p, out) in whole.iter_mut().enumerate() {
+                *out = product::<F>(&g[p * columns + column], &u[p * columns + column]);
+            }
+            if !rest.is_empty() {
+                let i = whole.len() * columns + column;
+                rest.copy_from_slice(&product::<F>(&g[i], &u[i])[..rest.len()]);
+            }
         }
-        if !rest.is_empty() {
-            let i = whole.len() * columns + column;
-            rest.copy_from_slice(&product(&g[i], &u[i])[..rest.len()]);
-        }
-    }
+    });
 }
 
 /// A function, as a closure would not be compiled for the instruction set.
 #[inline(always)]
-fn product(g: &[f32; ROWS], u: &[f32; ROWS]) -> [f32; ROWS] {
-    let s = silu16(g);
+fn product<F: Function>(g: &[f32; ROWS], u: &[f32; ROWS]) -> [f32; ROWS] {
+    let s = F::of(g);
     std::array::from_fn(|i| s[i] * u[i])
 }
 
 dispatch! {
     fn gated_rows_on => gated_rows(
-        g: &[f32],
-        u: &[f32],
+        activation: Activation,
+        products: (&[f32], &[f32]),
         out: &mut [f32],
         columns: (usize, usize),
         place: Range<usize>,

@@ -13,11 +13,14 @@ use crate::Cpu;
 use crate::activations::Activations;
 use crate::isa::{Isa, dispatch};
 use crate::memory::{Aligned, Disjoint};
+use crate::ops::Activation;
 use std::ops::Range;
 
 /// The matrices of a mixture of experts with gated feed-forward layers: three stacks, one matrix for each expert.
 #[derive(Clone, Copy, Debug)]
 pub struct Experts<'a> {
+    /// What becomes of a gate's products.
+    pub activation: Activation,
     /// `[experts, hidden, width]`.
     pub gate: &'a PackedMatrix,
     /// `[experts, hidden, width]`.
@@ -38,7 +41,7 @@ pub struct GroupedWork {
     tiles_of: Vec<Range<usize>>,
 }
 
-/// Adds `weight * down(silu(gate x) * (up x))` to every token's row of `out` for each of its experts, in ascending
+/// Adds `weight * down(activation(gate x) * (up x))` to every token's row of `out` for each of its experts, in ascending
 /// order of their indices and with one rounding each. `input` and `out` have one row of `width` values per token.
 ///
 /// # Panics
@@ -51,7 +54,7 @@ pub fn multiply_experts(
     work: &mut GroupedWork,
     out: &mut [f32],
 ) {
-    let Experts { gate, up, down } = *experts;
+    let Experts { activation, gate, up, down } = *experts;
     let (count, hidden, width) = (gate.count(), gate.rows(), gate.k());
     assert_eq!(
         (up.count(), up.rows(), up.k(), down.count(), down.rows(), down.k()),
@@ -84,17 +87,17 @@ pub fn multiply_experts(
         &*up_input
     };
     values.resize(routing.pairs() * hidden);
-    multiply_gates(cpu, (gate, gate_input), (up, up_input), routing, tiles_of, values);
+    multiply_gates(cpu, activation, [(gate, gate_input), (up, up_input)], routing, tiles_of, values);
     let row = |pair: usize| &values[pair * hidden..][..hidden];
     hidden_codes.fill_tiles(tier, cpu.pool(), down.grid(), hidden, tiles.iter().copied(), row);
     multiply_down(cpu, (down, hidden_codes), routing, tiles_of, out);
 }
 
-/// `out[pair] = silu(gate x) * (up x)`.
+/// `out[pair] = activation(gate x) * (up x)`.
 fn multiply_gates(
     cpu: &Cpu,
-    (gate, gate_input): (&PackedMatrix, &Activations),
-    (up, up_input): (&PackedMatrix, &Activations),
+    activation: Activation,
+    [(gate, gate_input), (up, up_input)]: [(&PackedMatrix, &Activations); 2],
     routing: &Routing,
     tiles_of: &[Range<usize>],
     out: &mut [f32],
@@ -120,7 +123,7 @@ fn multiply_gates(
                 let (first, end) = gate_input.bounds(t);
                 gate.tile(gate_input.tier(), base + p, &gate_input.tile(t), &mut g);
                 up.tile(up_input.tier(), base + p, &up_input.tile(t), &mut u);
-                gated_on(cpu.tier(), &mut g, &u, end - first);
+                gated_on(cpu.tier(), activation, &mut g, &u, end - first);
                 // SAFETY: (pair, panel) pairs belong to one task each.
                 unsafe { out.write(cpu.tier(), one, first..end, &g) };
             },

@@ -2,7 +2,7 @@
 //!
 //! A [`PackedMatrix`] is made once from a tensor of the file. [`multiply`] runs several products that share a
 //! batch as one parallel job, so that Q, K and V cost one barrier; [`multiply_gated`] computes
-//! `silu(gate x) * (up x)` without storing either factor. A mixture of experts, where every token chooses some of a
+//! `activation(gate x) * (up x)` without storing either factor. A mixture of experts, where every token chooses some of a
 //! stack of matrices, has its own driver, [`multiply_experts`].
 //!
 //! A task is a few panels times all columns. Columns are visited in groups whose activations fit the second
@@ -35,7 +35,7 @@ mod output;
 mod routing;
 pub(crate) mod stream;
 
-pub use gated::{multiply_gated, multiply_gated_onto};
+pub use gated::{Gated, multiply_gated, multiply_gated_onto};
 pub use grouped::{Experts, GroupedWork, multiply_experts};
 pub use kept::{CHECKED_BYTES, Kept, LAYOUT};
 pub use routing::Routing;

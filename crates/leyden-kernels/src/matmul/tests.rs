@@ -4,6 +4,7 @@ use super::*;
 use crate::Activations;
 use crate::isa::scalar::Scalar;
 use crate::memory::Aligned;
+use crate::ops::Activation;
 use crate::quantise::quantise_group;
 use format::TileFn;
 use leyden_tensor::quant;
@@ -136,6 +137,10 @@ fn definition((dtype, exact): (DType, bool), row: &[u8], x: &[f32]) -> (f64, f64
     let minima = matches!(dtype, DType::Q4_1 | DType::Q5_1 | DType::Q2K | DType::Q4K | DType::Q5K);
     let spread = if minima { 8.0 } else { 2.0 };
     (terms.sum(), magnitude * spread * (x.len() as f64 + 16.0) * 2f64.powi(-24) + 1e-30)
+}
+
+fn silu<'a>(gate: &'a PackedMatrix, up: &'a PackedMatrix) -> Gated<'a> {
+    Gated { activation: Activation::Silu, gate, up }
 }
 
 fn product(cpu: &Cpu, w: &PackedMatrix, x: &[f32]) -> Vec<f32> {
@@ -368,7 +373,7 @@ fn gated_products_have_the_same_bits_however_many_threads_share_them() {
             let mut input = Activations::default();
             input.fill(tier, cpu.pool(), packed[0].grid(), &x, k);
             let mut out = vec![f32::NAN; rows * n];
-            multiply_gated(&cpu, &input, &packed[0], &packed[1], &mut out);
+            multiply_gated(&cpu, &input, &silu(&packed[0], &packed[1]), &mut out);
             out.iter().map(|v| v.to_bits()).collect::<Vec<_>>()
         };
         let want = gated(Tier::SCALAR, 1);
@@ -407,12 +412,19 @@ fn gated_products_are_quantised_as_their_floats_would_be() {
                     let mut input = Activations::default();
                     input.fill(tier, cpu.pool(), gate.grid(), &x, k);
                     let mut floats = vec![0.0; rows * n];
-                    multiply_gated(&cpu, &input, &gate, &up, &mut floats);
+                    multiply_gated(&cpu, &input, &silu(&gate, &up), &mut floats);
                     let (mut want, mut got) = (Activations::default(), Activations::default());
                     want.fill(tier, cpu.pool(), grid, &floats, rows);
                     // What an earlier batch left does not matter.
                     got.fill(tier, cpu.pool(), grid, &vec![1e9; rows * (n + 1)], rows);
-                    multiply_gated_onto(&cpu, &input, &gate, &up, grid, &mut got, &mut Aligned::default());
+                    multiply_gated_onto(
+                        &cpu,
+                        &input,
+                        &silu(&gate, &up),
+                        grid,
+                        &mut got,
+                        &mut Aligned::default(),
+                    );
                     assert_eq!(want.tiles(), got.tiles());
                     for t in 0..want.tiles() {
                         let [want, got] = [&want, &got].map(|all| format!("{:?}", all.tile(t)));
@@ -456,7 +468,7 @@ fn results_are_the_same_past_the_caches() {
         out.fill(f32::NAN);
         input.fill(cpu.tier(), cpu.pool(), gate.grid(), &x, k);
         if gated {
-            multiply_gated(cpu, &input, &gate, &up, out);
+            multiply_gated(cpu, &input, &silu(&gate, &up), out);
         } else {
             multiply(cpu, &input, &mut [Product { weights: &gate, bias, out, write: Write::Set }]);
         }
@@ -661,7 +673,7 @@ fn bias_residual_and_gate() {
             ],
         );
         let mut gated = vec![0.0; rows * n];
-        multiply_gated(&cpu, &batch, &a, &b, &mut gated);
+        multiply_gated(&cpu, &batch, &silu(&a, &b), &mut gated);
         for i in 0..rows * n {
             assert_eq!(set[i], pa[i] + bias[i % rows]);
             assert_eq!(add[i], 1.5 + pb[i]);

@@ -4,19 +4,22 @@
 //! lane i with i + 8, then + 4, + 2, + 1. Multiplications that feed an addition are fused. The exponential,
 //! sine and cosine are our own, so no result depends on the platform's mathematics library.
 
+mod activation;
 mod rms_norm;
 mod rope;
-mod silu;
+mod soft_cap;
 mod softmax;
 mod trigonometry;
 
-pub use rms_norm::{rms_norm, rms_norm_in_place};
+pub use activation::{Activation, gate};
+pub use rms_norm::{rms_norm, rms_norm_add, rms_norm_in_place};
 pub use rope::{RopePairs, Rotation, rope};
-pub use silu::silu_mul;
+pub use soft_cap::soft_cap;
 pub use softmax::{exp, log_sum_exp};
 pub use trigonometry::{ln, pow, sin_cos};
 
-pub(crate) use silu::silu16;
+pub(crate) use activation::{Function, GeluTanh, Silu, with_function};
+pub(crate) use soft_cap::soft_cap16;
 pub(crate) use softmax::{exp_side_by_side, exp16};
 
 /// Sixteen lanes.

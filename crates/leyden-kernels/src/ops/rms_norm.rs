@@ -44,6 +44,26 @@ fn in_place_impl<I: Isa>(_isa: I, x: &mut [f32], weight: &[f32], eps: f32) {
     }
 }
 
+#[inline(always)]
+fn add_impl<I: Isa>(_isa: I, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    let n = weight.len();
+    assert!(n > 0 && x.len() == out.len() && x.len().is_multiple_of(n), "rows of {n} in {}", x.len());
+    for (x, out) in x.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
+        let scale = scale_of(x, eps);
+        for ((o, v), w) in out.iter_mut().zip(x).zip(weight) {
+            *o += v * scale * w;
+        }
+    }
+}
+
+dispatch! {
+    /// Adds the [`rms_norm`] of rows to others (a residual connection behind the norm).
+    ///
+    /// # Panics
+    /// If `x` and `out` differ in length or are not whole rows.
+    pub fn rms_norm_add => add_impl(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32])
+}
+
 dispatch! {
     /// [`rms_norm`] of rows onto themselves.
     ///
@@ -86,6 +106,9 @@ mod tests {
                 got.copy_from_slice(&x);
                 rms_norm_in_place(tier, &mut got, &w, 1e-5);
                 assert_eq!(got, want);
+                got.copy_from_slice(&x);
+                rms_norm_add(tier, &x, &w, 1e-5, &mut got);
+                assert!(got.iter().zip(x.iter().zip(&want)).all(|(got, (x, y))| *got == x + y));
             }
         }
     }

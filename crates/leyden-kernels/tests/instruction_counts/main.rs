@@ -17,7 +17,9 @@ mod arena;
 mod symbols;
 mod tracer;
 
-use leyden_kernels::attention::{AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, KvType, attention};
+use leyden_kernels::attention::{
+    AttentionOptions, AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, KvType, attention,
+};
 use leyden_kernels::matmul::{PackedMatrix, Product, Write, multiply};
 use leyden_kernels::{Activations, Cpu, Level, Tier};
 use leyden_tensor::{DType, TensorView};
@@ -222,8 +224,8 @@ fn attend(tier: Tier, kv_type: KvType, [rows, head_dim]: [usize; 2]) {
     let mut out = vec![0.0; rows * head_dim];
     let mut over = |tiles: usize| {
         let position = tiles * BLOCK_TOKENS - 1;
-        let span = AttentionSpan { first: 0, tokens: 1, position, blocks: &[0, 1] };
-        attention(&cpu, &cache, 0, &[span], &queries, 0.3, &mut out);
+        let span = AttentionSpan { first: 0, tokens: 1, position, stored: position + 1, blocks: &[0, 1] };
+        attention(&cpu, &cache, 0, &[span], &queries, &AttentionOptions::causal(0.3), &mut out);
     };
     over(1);
     tracer::counted(|| over(1));

@@ -2,13 +2,12 @@
 
 use super::qwen2::refuse_windows;
 use super::{ATTENTION, Architecture, DECODER_TENSORS, HfClass};
-use crate::config::DecoderConfig;
 use leyden_kernels::ops::RopePairs;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "qwen3",
     models: "Qwen3, DeepSeek-R1-0528-Qwen3-8B",
-    config: |r| Ok(DecoderConfig { head_norm: true, ..r.decoder(RopePairs::Halves)? }),
+    config: |r| Ok(r.decoder(RopePairs::Halves)?.each(|_, layer| layer.head_norm = true)),
     hf: &[HfClass {
         model_type: "qwen3",
         causal: "Qwen3ForCausalLM",

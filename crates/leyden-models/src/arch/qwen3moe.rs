@@ -4,12 +4,11 @@
 //! from the hub, which keep every expert in tensors of its own, are not supported.
 
 use super::Architecture;
-use crate::config::DecoderConfig;
 use leyden_kernels::ops::RopePairs;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "qwen3moe",
     models: "Qwen3-30B-A3B, Qwen3-235B-A22B, Qwen3-Coder-30B-A3B",
-    config: |r| Ok(DecoderConfig { head_norm: true, ..r.mixture(RopePairs::Halves, true)? }),
+    config: |r| Ok(r.mixture(RopePairs::Halves, true)?.each(|_, layer| layer.head_norm = true)),
     hf: &[],
 };

@@ -56,7 +56,7 @@ const fn only(key: &'static str, rule: Rule, what: &'static str) -> Row {
 }
 
 const ONE: Rule = Rule::OffOr(&[1.0]);
-const SCORES: Rule = Rule::OffOrSize(|c| 1.0 / (c.head_dim as f64).sqrt());
+const SCORES: Rule = Rule::OffOrSize(|c| f64::from(c.layers[0].attention_scale));
 const WINDOW: &str = "attention to the last tokens only (a sliding window)";
 const BOTH_WAYS: &str = "attention in both directions";
 
@@ -89,7 +89,7 @@ static GGUF: &[Row] = &[
     // Where the architecture has experts it is read.
     only(
         "expert_count",
-        Rule::OffOrSize(|c| c.experts.map_or(0.0, |e| e.count as f64)),
+        Rule::OffOrSize(|c| c.layers[0].experts.map_or(0.0, |e| e.count as f64)),
         "a mixture of experts",
     ),
     only("attention.causal", Rule::On, BOTH_WAYS),
@@ -205,7 +205,7 @@ static HF: &[Row] = &[
     only("attention_multiplier", SCORES, "another scale of attention's scores"),
     only(
         "query_pre_attn_scalar",
-        Rule::OffOrSize(|c| c.head_dim as f64),
+        Rule::OffOrSize(|c| f64::from(c.layers[0].attention_scale).powi(-2)),
         "another scale of attention's scores",
     ),
     only("attn_logit_softcapping", Rule::Off, "a cap on attention's scores"),

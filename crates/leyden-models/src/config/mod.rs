@@ -6,40 +6,88 @@ mod hf;
 mod keys;
 mod reader;
 
-use leyden_kernels::ops::RopePairs;
+use leyden_kernels::attention::Mask;
+use leyden_kernels::ops::{Activation, RopePairs};
 
 pub(crate) use hf::HfConfig;
 pub(crate) use keys::{check_gguf, check_hf};
 pub use keys::{unknown_keys, unknown_keys_of_json};
-pub(crate) use reader::{EXPERTS, Reader};
+pub(crate) use reader::{EXPERTS, Field, Reader, field};
 
 /// Sizes and options of a decoder-only transformer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecoderConfig {
     /// The architecture's name, as GGUF has it.
     pub architecture: &'static str,
-    /// Transformer blocks.
-    pub layers: usize,
     /// Width of the residual stream.
     pub width: usize,
+    /// Longest sequence the model was made for, in tokens.
+    pub context: usize,
+    /// What embeddings are multiplied by.
+    pub embedding_scale: f32,
+    /// Normalisation.
+    pub norm: NormConfig,
+    /// Logits beyond this are squeezed below it.
+    pub logit_soft_cap: Option<f32>,
+    /// The transformer blocks, from the first on; at least one.
+    pub layers: Vec<LayerConfig>,
+}
+
+impl DecoderConfig {
+    /// The same with every layer changed; `change` gets its number too.
+    #[must_use]
+    pub(crate) fn each(mut self, mut change: impl FnMut(usize, &mut LayerConfig)) -> DecoderConfig {
+        self.layers.iter_mut().enumerate().for_each(|(i, layer)| change(i, layer));
+        self
+    }
+}
+
+/// Root-mean-square normalisation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NormConfig {
+    /// Added to the mean square.
+    pub eps: f32,
+    /// Added to the weights as they are stored.
+    pub offset: f32,
+}
+
+/// Sizes and options of one transformer block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerConfig {
     /// Query heads.
     pub heads: usize,
     /// Key-value heads; divides `heads`.
     pub kv_heads: usize,
     /// Values per head.
     pub head_dim: usize,
-    /// Width of the feed-forward layer, of each expert if there are several.
-    pub ffn: usize,
-    /// The experts that the feed-forward layer consists of, if it is a mixture.
-    pub experts: Option<ExpertsConfig>,
-    /// Longest sequence the model was made for, in tokens.
-    pub context: usize,
-    /// Added to the mean square in normalisations.
-    pub norm_eps: f32,
-    /// Whether every head of queries and keys is normalised before it turns.
-    pub head_norm: bool,
+    /// Which tokens see which.
+    pub mask: Mask,
+    /// What the products of queries and keys are multiplied by.
+    pub attention_scale: f32,
+    /// Scores of attention beyond this are squeezed below it.
+    pub attention_soft_cap: Option<f32>,
     /// Position embedding.
     pub rope: RopeConfig,
+    /// Whether every head of queries and keys is normalised before it turns.
+    pub head_norm: bool,
+    /// Where the two halves of the block are normalised.
+    pub norms: NormPlacement,
+    /// Width of the feed-forward layer, of each expert if there are several.
+    pub ffn: usize,
+    /// The function in the feed-forward layer.
+    pub activation: Activation,
+    /// The experts that the feed-forward layer consists of, if it is a mixture.
+    pub experts: Option<ExpertsConfig>,
+}
+
+/// Where the halves of a block, attention and feed-forward layer, are normalised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NormPlacement {
+    /// Their input.
+    #[default]
+    Pre,
+    /// Their input, and their output before it is added to the residual stream.
+    Sandwich,
 }
 
 /// A mixture of experts (Shazeer et al., 2017): every token goes through some of many feed-forward layers.

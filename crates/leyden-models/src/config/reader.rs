@@ -5,10 +5,10 @@
 
 use super::gguf::{self, Rotation};
 use super::hf::HfConfig;
-use super::{DecoderConfig, ExpertsConfig, RopeConfig};
+use super::{DecoderConfig, ExpertsConfig, LayerConfig, NormConfig, NormPlacement, RopeConfig};
 use crate::error::Error;
-use leyden_kernels::attention::MAX_HEAD_DIM;
-use leyden_kernels::ops::RopePairs;
+use leyden_kernels::attention::{MAX_HEAD_DIM, Mask};
+use leyden_kernels::ops::{Activation, RopePairs};
 use leyden_tensor::{Metadata, Value};
 
 /// Bounds that keep arithmetic on sizes far from overflow. No published model comes near them.
@@ -25,7 +25,7 @@ pub(crate) struct Field {
     per_layer: bool,
 }
 
-const fn field(gguf: &'static str, hf: &'static str) -> Field {
+pub(crate) const fn field(gguf: &'static str, hf: &'static str) -> Field {
     Field { gguf, hf, per_layer: false }
 }
 
@@ -93,7 +93,7 @@ impl Reader<'_> {
     /// The key in the file; none where the dialect has no such parameter.
     fn key(&self, field: Field) -> Option<String> {
         match self {
-            Reader::Gguf(_, prefix) => Some(format!("{prefix}.{}", field.gguf)),
+            Reader::Gguf(_, prefix) => (!field.gguf.is_empty()).then(|| format!("{prefix}.{}", field.gguf)),
             Reader::Hf(..) => (!field.hf.is_empty()).then(|| field.hf.to_owned()),
         }
     }
@@ -166,13 +166,23 @@ impl Reader<'_> {
     }
 
     /// A required size.
-    pub(super) fn size(&self, field: Field) -> Result<usize, Error> {
+    pub(crate) fn size(&self, field: Field) -> Result<usize, Error> {
         self.required(field, MAX_SIZE)
     }
 
     /// An optional size.
-    fn opt_size(&self, field: Field) -> Result<Option<usize>, Error> {
+    pub(crate) fn opt_size(&self, field: Field) -> Result<Option<usize>, Error> {
         self.opt_u32(field)?.map(|v| self.bounded(field, v, MAX_SIZE)).transpose()
+    }
+
+    /// An optional positive number.
+    pub(crate) fn opt_positive(&self, field: Field) -> Result<Option<f32>, Error> {
+        let Some(key) = self.key(field) else { return Ok(None) };
+        let value = match self {
+            Reader::Gguf(meta, _) => meta.opt_f32(&key)?,
+            Reader::Hf(config, _) => config.json().opt_f32(&key)?,
+        };
+        value.map(|v| checked_positive(self.file(), &key, v)).transpose()
     }
 
     fn norm_eps(&self) -> Result<f32, Error> {
@@ -233,7 +243,7 @@ impl Reader<'_> {
             // Older files have the width of all experts of a token together.
             None => self.bounded(FFN, u32::try_from(self.size(FFN)? / used).unwrap_or(0), MAX_SIZE)?,
         };
-        Ok(DecoderConfig { experts, ..self.blocks(pairs, ffn)? })
+        Ok(self.blocks(pairs, ffn)?.each(|_, layer| layer.experts = experts))
     }
 
     /// Sizes, heads, normalisation and rotation. `ffn` is the width of a feed-forward layer.
@@ -251,7 +261,7 @@ impl Reader<'_> {
             let what = format!("{dims} is not an even number up to the head size {head_dim}");
             return Err(self.invalid(ROPE_DIMS, what));
         }
-        let norm_eps = self.norm_eps()?;
+        let eps = self.norm_eps()?;
         let layers = self.required(LAYERS, MAX_LAYERS)?;
         let context = self.size(CONTEXT)?;
         let Rotation { base, scaling, magnitude } = match self {
@@ -261,19 +271,28 @@ impl Reader<'_> {
                 Rotation { base, scaling, magnitude: 1.0 }
             }
         };
-        Ok(DecoderConfig {
-            architecture: self.architecture(),
-            layers,
-            width,
+        let layer = LayerConfig {
             heads,
             kv_heads,
             head_dim,
-            ffn,
-            experts: None,
-            context,
-            norm_eps,
-            head_norm: false,
+            mask: Mask::Causal,
+            attention_scale: 1.0 / (head_dim as f32).sqrt(),
+            attention_soft_cap: None,
             rope: RopeConfig { pairs, dims, base, scaling, magnitude },
+            head_norm: false,
+            norms: NormPlacement::Pre,
+            ffn,
+            activation: Activation::Silu,
+            experts: None,
+        };
+        Ok(DecoderConfig {
+            architecture: self.architecture(),
+            width,
+            context,
+            embedding_scale: 1.0,
+            norm: NormConfig { eps, offset: 0.0 },
+            logit_soft_cap: None,
+            layers: vec![layer; layers],
         })
     }
 }

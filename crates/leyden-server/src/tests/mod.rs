@@ -25,7 +25,7 @@ use hyper::{Request, Response};
 use leyden_engine::Pooling;
 use leyden_engine::sample::SamplingParams;
 use leyden_kernels::{Cpu, Tier};
-use leyden_models::Decoder;
+use leyden_models::Network;
 use leyden_tensor::Gguf;
 use leyden_text::Tokenizer;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ use std::time::Duration;
 
 const STORYTELLER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../leyden/model/storyteller-q8_0.gguf");
 
-type Loaded = (Arc<Decoder>, Arc<Cpu>, Arc<dyn Tokenizer>);
+type Loaded = (Arc<dyn Network>, Arc<Cpu>, Arc<dyn Tokenizer>);
 
 /// The storyteller, loaded once.
 fn loaded() -> Loaded {
@@ -48,8 +48,8 @@ fn loaded() -> Loaded {
         let tokenizer =
             leyden_text::from_gguf(leyden_tensor::WeightSource::metadata(&*file), "storyteller").unwrap();
         let cpu = Arc::new(Cpu::new(Tier::best(), 1).unwrap());
-        let decoder = leyden_models::load(file, &cpu, &mut |_, _| {}).unwrap();
-        (Arc::new(decoder), cpu, Arc::from(tokenizer))
+        let network = leyden_models::load(file, &cpu, &mut |_, _| {}).unwrap();
+        (network, cpu, Arc::from(tokenizer))
     };
     LOADED.get_or_init(load).clone()
 }
@@ -69,11 +69,11 @@ fn worker_options() -> WorkerOptions {
 }
 
 fn model(worker: WorkerOptions) -> Model {
-    let (decoder, cpu, tokenizer) = loaded();
+    let (network, cpu, tokenizer) = loaded();
     Model {
         name: "storyteller".to_owned(),
         aliases: vec!["gpt-4o".to_owned()],
-        decoder,
+        network,
         cpus: vec![cpu],
         tokenizer,
         template: None,

@@ -20,7 +20,7 @@ use crate::options::WorkerOptions;
 use leyden_engine::Engine;
 use leyden_engine::EngineOptions;
 use leyden_kernels::Cpu;
-use leyden_models::Decoder;
+use leyden_models::Network;
 use leyden_text::Tokenizer;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender, TrySendError};
@@ -47,7 +47,7 @@ enum Command {
 /// What the thread needs of a model.
 #[derive(Clone)]
 struct Parts {
-    decoder: Arc<Decoder>,
+    network: Arc<dyn Network>,
     cpu: Arc<Cpu>,
     tokenizer: Arc<dyn Tokenizer>,
     options: WorkerOptions,
@@ -63,7 +63,7 @@ impl Parts {
             cache_tokens: o.kv_tokens,
             step_tokens: o.step_tokens,
         };
-        Engine::new(Arc::clone(&self.decoder), Arc::clone(&self.cpu), options)
+        Engine::new(Arc::clone(&self.network), Arc::clone(&self.cpu), options)
     }
 }
 
@@ -92,7 +92,7 @@ impl Worker {
     /// Memory or threads are short.
     pub(crate) fn start(model: &crate::Model, cpu: Arc<Cpu>, log: Arc<Log>) -> Result<Worker, Error> {
         let parts = Parts {
-            decoder: Arc::clone(&model.decoder),
+            network: Arc::clone(&model.network),
             cpu,
             tokenizer: Arc::clone(&model.tokenizer),
             options: model.worker,

@@ -277,14 +277,10 @@ fn need(args: &Args, model: &Model, name: &str) -> Result<Need, Failure> {
         return Err(Failure::usage(format!("--ctx {ctx}: {name} was made for at most {made_for} tokens")));
     }
     let (parallel, step) = (parallel(args), args.step_tokens as usize);
-    // In floats per token: the stream and its norm, queries, keys and values, what attention mixes, the two halves of
-    // the feed-forward layer, and the activations of each in a product's form; then logits.
-    let rows = step * 4 * (4 * config.width + 4 * config.heads * config.head_dim + 3 * config.ffn);
-    let logits = parallel * model.decoder().vocabulary() * 4;
-    let token_bytes = model.decoder().kv_shape(args.kv_type).map_err(leyden::Error::from)?.token_bytes();
+    let token_bytes = model.network().kv_shape(args.kv_type).map_err(leyden::Error::from)?.token_bytes();
     Ok(Need {
         token_bytes: token_bytes as u64,
-        workspace_bytes: (rows + logits) as u64,
+        workspace_bytes: model.network().workspace_bytes(step, parallel) as u64,
         model_context: config.context,
         context: size(args.ctx),
         parallel,
@@ -319,7 +315,7 @@ fn ready(
     others.extend(aliases.remove("").unwrap_or_default());
     leyden_server::Model {
         aliases: others,
-        decoder: std::sync::Arc::clone(model.decoder()),
+        network: std::sync::Arc::clone(model.network()),
         cpus: model.replicas().to_vec(),
         tokenizer: model.shared_tokenizer(),
         template: model.chat_template().cloned(),

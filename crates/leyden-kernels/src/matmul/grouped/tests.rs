@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::matmul::tests::{Fill, Rng, weights};
-use crate::matmul::{Product, Write, multiply, multiply_gated};
+use crate::matmul::{Gated, Product, Write, multiply, multiply_gated};
+use crate::ops::{Activation, gate as gate_with};
 use crate::{Activations, Tier};
 use leyden_tensor::{DType, TensorView};
 
@@ -61,10 +62,11 @@ fn plain(cpu: &Cpu, [gate, up, down]: &[Stack; 3], routing: &Routing, x: &[f32],
             if gate[e].grid() == up[e].grid() {
                 let mut batch = Activations::default();
                 batch.fill(cpu.tier(), cpu.pool(), gate[e].grid(), x, width);
-                multiply_gated(cpu, &batch, &gate[e], &up[e], &mut h);
+                let gated = Gated { activation: Activation::Silu, gate: &gate[e], up: &up[e] };
+                multiply_gated(cpu, &batch, &gated, &mut h);
             } else {
                 h = product(&gate[e], x);
-                crate::ops::silu_mul(cpu.tier(), &mut h, &product(&up[e], x));
+                gate_with(cpu.tier(), Activation::Silu, &mut h, &product(&up[e], x));
             }
             for (o, y) in out.iter_mut().zip(product(&down[e], &h)) {
                 *o = y.mul_add(weight, *o);
@@ -121,7 +123,7 @@ fn equals_the_plain_loop_on_every_tier_with_any_team_and_batch() {
                 for threads in [1, 3] {
                     let cpu = Cpu::new(tier, threads).unwrap();
                     let [gate, up, down] = [0, 1, 2].map(|i| stacks[i].packed(&cpu));
-                    let experts = Experts { gate: &gate, up: &up, down: &down };
+                    let experts = Experts { activation: Activation::Silu, gate: &gate, up: &up, down: &down };
                     let mut work = GroupedWork::default();
                     let mut got = stream.clone();
                     multiply_experts(&cpu, &experts, &routing, &x, &mut work, &mut got);
@@ -161,10 +163,14 @@ fn no_tokens_are_no_work_and_what_does_not_fit_is_refused() {
     let run = |experts: Experts<'_>, x: &[f32], out: &mut [f32]| {
         multiply_experts(&cpu, &experts, &routing, x, &mut GroupedWork::default(), out);
     };
-    run(Experts { gate: &gate, up: &gate, down: &down }, &[], &mut []);
+    run(Experts { activation: Activation::Silu, gate: &gate, up: &gate, down: &down }, &[], &mut []);
     for (down, x) in [(&gate, &[][..]), (&down, &[1.0; 8][..])] {
         let call = std::panic::AssertUnwindSafe(|| {
-            run(Experts { gate: &gate, up: &gate, down }, x, &mut vec![0.0; x.len()]);
+            run(
+                Experts { activation: Activation::Silu, gate: &gate, up: &gate, down },
+                x,
+                &mut vec![0.0; x.len()],
+            );
         });
         assert!(std::panic::catch_unwind(call).is_err());
     }

@@ -159,11 +159,11 @@ impl Bench {
             cache_tokens: length.next_multiple_of(64).saturating_mul(test.parallel),
             step_tokens: test.batch.max(test.parallel),
         };
-        let (decoder, cpus) = model.team(test)?;
-        let vocabulary = u32::try_from(decoder.vocabulary()).unwrap_or(u32::MAX);
+        let (network, cpus) = model.team(test)?;
+        let vocabulary = u32::try_from(network.vocabulary()).unwrap_or(u32::MAX);
         let mut teams = Vec::new();
         for (cpu, seed) in cpus.into_iter().zip(42..) {
-            let engine = Engine::new(decoder.clone(), cpu, options).map_err(failed)?;
+            let engine = Engine::new(network.clone(), cpu, options).map_err(failed)?;
             teams.push(Team { engine, test: *test, vocabulary, state: seed, sequences: Vec::new() });
         }
         Ok(Bench { teams, energy: EnergyMeter::find(&SysFs::machine()) })

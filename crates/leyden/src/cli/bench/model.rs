@@ -10,7 +10,7 @@ use leyden_kernels::memory::Pages;
 use leyden_kernels::placement::{PlacementRequest, placement};
 use leyden_kernels::topology::Topology;
 use leyden_kernels::{Cpu, Grid, Meter, Tier};
-use leyden_models::Decoder;
+use leyden_models::Network;
 use leyden_tensor::DType;
 
 use super::measure::Test;
@@ -43,7 +43,7 @@ fn load(origin: &Origin, request: &PlacementRequest) -> Result<Model, Failure> {
 impl Placed {
     fn new(model: &Model, pages: Pages) -> Placed {
         let unplaced = model.unplaced().map(str::to_owned);
-        Placed { pages, decoder: Arc::clone(model.decoder()), unplaced }
+        Placed { pages, network: Arc::clone(model.network()), unplaced }
     }
 }
 
@@ -75,7 +75,7 @@ struct Origin {
 /// The weights, and where they lie.
 struct Placed {
     pages: Pages,
-    decoder: Arc<Decoder>,
+    network: Arc<dyn Network>,
     unplaced: Option<String>,
 }
 
@@ -127,41 +127,41 @@ impl Loaded {
     }
 
     /// The weights where a test wants them, and the processors of its replicas.
-    pub(super) fn team(&self, test: &Test) -> Result<(Arc<Decoder>, Vec<Arc<Cpu>>), Failure> {
+    pub(super) fn team(&self, test: &Test) -> Result<(Arc<dyn Network>, Vec<Arc<Cpu>>), Failure> {
         let request = test.request();
         let placement = placement(&self.topology, &request);
         let mut placed = self.placed.borrow_mut();
-        let decoder = match &*placed {
-            Some(have) if have.pages == placement.weights => Arc::clone(&have.decoder),
+        let network = match &*placed {
+            Some(have) if have.pages == placement.weights => Arc::clone(&have.network),
             _ => {
                 // The old copy goes first: two might not fit.
                 *placed = None;
                 let model = load(&self.origin, &request)?;
                 let new = placed.insert(Placed::new(&model, placement.weights.clone()));
-                Arc::clone(&new.decoder)
+                Arc::clone(&new.network)
             }
         };
         let cpu = |replica| Cpu::placed(self.tier, replica, &Pages::AsTouched).map(Arc::new);
         let cpus = placement.replicas.iter().map(cpu).collect::<Result<_, _>>();
-        Ok((decoder, cpus.map_err(|error| Failure::new(format!("cannot start threads: {error}")))?))
+        Ok((network, cpus.map_err(|error| Failure::new(format!("cannot start threads: {error}")))?))
     }
 
     /// Bytes of weights that a step of so many tokens reads.
     pub(super) fn step_bytes(&self, tokens: usize) -> Option<usize> {
         let placed = self.placed.borrow();
-        Some(placed.as_ref()?.decoder.step_bytes(tokens))
+        Some(placed.as_ref()?.network.step_bytes(tokens))
     }
 
     /// Multiplications with weights in a step of so many tokens, of which `outputs` have their logits computed.
     pub(super) fn step_macs(&self, tokens: usize, outputs: usize) -> Option<u64> {
         let placed = self.placed.borrow();
-        Some(placed.as_ref()?.decoder.step_macs(tokens, outputs))
+        Some(placed.as_ref()?.network.step_macs(tokens, outputs))
     }
 
     /// What a cache for this model holds.
     pub(super) fn kv_token_bytes(&self, kv_type: KvType) -> Option<usize> {
         let placed = self.placed.borrow();
-        Some(placed.as_ref()?.decoder.kv_shape(kv_type).ok()?.token_bytes())
+        Some(placed.as_ref()?.network.kv_shape(kv_type).ok()?.token_bytes())
     }
 
     /// What the operating system refused when the weights were placed.

@@ -1,6 +1,8 @@
 //! Attention over one type of keys and values on one tier, timed.
 
-use leyden_kernels::attention::{AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, KvType, attention};
+use leyden_kernels::attention::{
+    AttentionOptions, AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, KvType, attention,
+};
 use leyden_kernels::{Cpu, Grid, Level};
 use serde::Serialize;
 
@@ -94,10 +96,11 @@ impl Cached {
         let mut state = 4_u32;
         let queries: Vec<f32> = (0..tokens * heads * dim).map(|_| random(&mut state)).collect();
         let mut out = vec![0.0; queries.len()];
-        let span = AttentionSpan { first: 0, tokens, position: depth, blocks: &self.blocks };
-        let scale = 1.0 / (dim as f32).sqrt();
+        let stored = depth + tokens;
+        let span = AttentionSpan { first: 0, tokens, position: depth, stored, blocks: &self.blocks };
+        let options = AttentionOptions::causal(1.0 / (dim as f32).sqrt());
         let (samples, seconds) = sampled(args.repetitions, |turn| {
-            attention(cpu, &self.cache, turn % shape.layers, &[span], &queries, scale, &mut out);
+            attention(cpu, &self.cache, turn % shape.layers, &[span], &queries, &options, &mut out);
         });
         let kv_bytes = shape.token_bytes() / shape.layers * (depth + tokens);
         let beyond_caches = kv_bytes.saturating_mul(shape.layers) > crate::cli::bench::cache_bytes();

@@ -1,0 +1,44 @@
+//! Which tokens of its sequence a token sees.
+
+use super::cache::BLOCK_TOKENS;
+use super::loops::Seen;
+
+/// Which tokens of its sequence a token sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mask {
+    /// Itself and all before it.
+    #[default]
+    Causal,
+    /// All that are stored, those behind it too.
+    Full,
+    /// Itself and those before it, so many in all (sliding-window attention).
+    Window(usize),
+}
+
+impl Mask {
+    /// What the token at `position` sees of a sequence of which so many tokens are stored.
+    pub(super) fn sight(self, position: usize, stored: usize) -> Sight {
+        let end = position + 1;
+        match self {
+            Mask::Causal => Sight { first: 0, end },
+            Mask::Full => Sight { first: 0, end: stored },
+            Mask::Window(tokens) => Sight { first: end.saturating_sub(tokens), end },
+        }
+    }
+}
+
+/// The tokens of its sequence that a row sees: from the first on, up to the end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sight {
+    pub(super) first: usize,
+    pub(super) end: usize,
+}
+
+impl Sight {
+    /// What of them lies in tile `index`.
+    #[inline(always)]
+    pub(super) fn in_tile(self, index: usize) -> Seen {
+        let place = |token: usize| token.saturating_sub(index * BLOCK_TOKENS).min(BLOCK_TOKENS);
+        Seen { first: place(self.first), end: place(self.end) }
+    }
+}

@@ -1,0 +1,135 @@
+//! Activation functions of feed-forward layers, alone and as the gate of a gated product.
+
+use super::{Lanes, exp16};
+use crate::isa::{Isa, dispatch};
+
+/// The function between the matrices of a feed-forward layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// `x * sigmoid(x)`, also called swish.
+    #[default]
+    Silu,
+    /// The Gaussian error linear unit (Hendrycks and Gimpel, 2016) by its approximation with a hyperbolic tangent.
+    GeluTanh,
+}
+
+/// A function of sixteen values. A type for each, as what a closure computes is not sure to be compiled for the instruction
+/// set.
+pub(crate) trait Function {
+    /// The function.
+    fn of(x: &Lanes) -> Lanes;
+}
+
+/// [`Activation::Silu`].
+pub(crate) struct Silu;
+
+impl Function for Silu {
+    /// `x / (1 + e^-x)`.
+    #[inline(always)]
+    fn of(x: &Lanes) -> Lanes {
+        let e = exp16(&std::array::from_fn(|i| -x[i]));
+        std::array::from_fn(|i| x[i] / (1.0 + e[i]))
+    }
+}
+
+/// [`Activation::GeluTanh`].
+pub(crate) struct GeluTanh;
+
+impl Function for GeluTanh {
+    /// `x / 2 * (1 + tanh(u))`, which is `x / (1 + e^-2u)`, with `u = sqrt(2 / pi) * (x + 0.044715 * x^3)`.
+    #[inline(always)]
+    fn of(x: &Lanes) -> Lanes {
+        /// `2 * sqrt(2 / pi)`.
+        const FACTOR: f32 = 1.595_769;
+        let u: Lanes = std::array::from_fn(|i| {
+            let square = x[i] * x[i];
+            FACTOR * (x[i] * square.mul_add(0.044_715, 1.0))
+        });
+        let e = exp16(&std::array::from_fn(|i| -u[i]));
+        std::array::from_fn(|i| x[i] / (1.0 + e[i]))
+    }
+}
+
+/// Evaluates an expression with `$F` standing for the function of an activation.
+macro_rules! with_function {
+    ($activation:expr, $F:ident => $e:expr) => {
+        match $activation {
+            $crate::ops::Activation::Silu => {
+                type $F = $crate::ops::Silu;
+                $e
+            }
+            $crate::ops::Activation::GeluTanh => {
+                type $F = $crate::ops::GeluTanh;
+                $e
+            }
+        }
+    };
+}
+pub(crate) use with_function;
+
+#[inline(always)]
+fn gate_all<F: Function>(gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len(), "gate and up of one length");
+    let (chunks, rest) = gate.as_chunks_mut::<16>();
+    for (g, u) in chunks.iter_mut().zip(up.as_chunks::<16>().0) {
+        let s = F::of(g);
+        for i in 0..16 {
+            g[i] = s[i] * u[i];
+        }
+    }
+    let mut last = [0.0; 16];
+    last[..rest.len()].copy_from_slice(rest);
+    let s = F::of(&last);
+    for (i, (g, u)) in rest.iter_mut().zip(up.as_chunks::<16>().1).enumerate() {
+        *g = s[i] * u;
+    }
+}
+
+#[inline(always)]
+fn gate_impl<I: Isa>(_isa: I, activation: Activation, gate: &mut [f32], up: &[f32]) {
+    with_function!(activation, F => gate_all::<F>(gate, up));
+}
+
+dispatch! {
+    /// `gate = activation(gate) * up`, element by element.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn gate => gate_impl(activation: Activation, gate: &mut [f32], up: &[f32])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::Tier;
+
+    fn exact(activation: Activation, x: f64) -> f64 {
+        match activation {
+            Activation::Silu => x / (1.0 + (-x).exp()),
+            Activation::GeluTanh => {
+                let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3));
+                0.5 * x * (1.0 + u.tanh())
+            }
+        }
+    }
+
+    #[test]
+    fn close_to_the_definition_and_the_same_on_every_tier() {
+        let x: Vec<f32> = (0..2003).map(|i| (i as f32 - 1001.0) * 0.02).collect();
+        let up = vec![2.0; x.len()];
+        for activation in [Activation::Silu, Activation::GeluTanh] {
+            let mut want = x.clone();
+            gate(Tier::SCALAR, activation, &mut want, &up);
+            for (x, y) in x.iter().zip(&want) {
+                let exact = 2.0 * exact(activation, f64::from(*x));
+                let off = (f64::from(*y) - exact).abs();
+                assert!(off <= 2e-6 * (1e-3 + exact.abs()), "{activation:?} {x}: {y} {exact}");
+            }
+            for tier in Tier::available() {
+                let mut got = x.clone();
+                gate(tier, activation, &mut got, &up);
+                assert_eq!(got, want, "{activation:?} {}", tier.level());
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Self-attention.
+
+use super::Half;
+use super::linear::{Linear, apply};
+use super::norm::Norm;
+use super::rope::Ropes;
+use crate::batch::Workspace;
+use crate::config::DecoderConfig;
+use crate::error::Error;
+use crate::load::Loader;
+use leyden_kernels::Cpu;
+use leyden_kernels::attention::{AttentionOptions, AttentionSpan, KvCache, Mask, attention};
+use leyden_kernels::matmul::{PackedMatrix, Write};
+use leyden_kernels::memory::Aligned;
+use leyden_kernels::ops::{RopePairs, Rotation, rope};
+
+/// Self-attention of one layer.
+#[derive(Debug)]
+pub(crate) struct Attention {
+    /// The number of the layer, by which the cache knows its keys and values.
+    layer: usize,
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    /// Normalisation of each query head and key head.
+    head_norm: Option<[Norm; 2]>,
+    output: Linear,
+    head_dim: usize,
+    pairs: RopePairs,
+    /// The number of its position embedding among the model's.
+    rope: usize,
+    scale: f32,
+    mask: Mask,
+    soft_cap: Option<f32>,
+}
+
+impl Attention {
+    pub(crate) fn load(
+        loader: &Loader<'_>,
+        c: &DecoderConfig,
+        i: usize,
+        ropes: &mut Ropes,
+    ) -> Result<Attention, Error> {
+        let layer = &c.layers[i];
+        let (q, kv) = (layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim);
+        let linear = |part: &str, rows, k| Linear::load(loader, &format!("blk.{i}.{part}"), rows, k);
+        let norm = |part: &str| Norm::load(loader, c.norm, &format!("blk.{i}.{part}.weight"), layer.head_dim);
+        Ok(Attention {
+            layer: i,
+            query: linear("attn_q", q, c.width)?,
+            key: linear("attn_k", kv, c.width)?,
+            value: linear("attn_v", kv, c.width)?,
+            head_norm: match layer.head_norm {
+                true => Some([norm("attn_q_norm")?, norm("attn_k_norm")?]),
+                false => None,
+            },
+            output: linear("attn_output", c.width, q)?,
+            head_dim: layer.head_dim,
+            pairs: layer.rope.pairs,
+            rope: ropes.number(loader, &layer.rope)?,
+            scale: layer.attention_scale,
+            mask: layer.mask,
+            soft_cap: layer.attention_soft_cap,
+        })
+    }
+
+    /// Its matrices, in the order of the computation.
+    pub(crate) fn matrices(&self) -> Vec<&PackedMatrix> {
+        [&self.query, &self.key, &self.value, &self.output].map(|l| &l.weights).to_vec()
+    }
+
+    /// Those whose products go into the cache.
+    pub(crate) fn stored(&self) -> [&PackedMatrix; 2] {
+        [&self.key.weights, &self.value.weights]
+    }
+
+    /// Keys and values of all rows of `work.normed`, into the cache. The stream then holds `rows` alone, whose queries
+    /// are in `work.queries`.
+    pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
+        let n = work.slots.len();
+        work.queries.resize(rows.len() * self.query.weights.rows());
+        work.keys.resize(n * self.key.weights.rows());
+        work.values.resize(n * self.value.weights.rows());
+        let query = (&self.query, &mut work.queries[..]);
+        let [key, value] = [(&self.key, &mut work.keys[..]), (&self.value, &mut work.values[..])];
+        if rows.len() == n {
+            apply(cpu, &mut work.activations, &work.normed, Write::Set, [query, key, value]);
+        } else {
+            let width = self.query.weights.k();
+            apply(cpu, &mut work.activations, &work.normed, Write::Set, [key, value]);
+            keep(rows, width, &mut work.normed);
+            keep(rows, width, &mut work.stream);
+            apply(cpu, &mut work.activations, &work.normed, Write::Set, [query]);
+        }
+        let rotations = &work.rotations[self.rope];
+        self.turn(cpu, &mut work.queries, 0, |i| &rotations[rows[i]]);
+        self.turn(cpu, &mut work.keys, 1, |i| &rotations[i]);
+        cache.append(cpu, self.layer, &work.slots, &work.keys, &work.values);
+    }
+
+    /// Normalises, if it is to be, and rotates the heads of every row: of queries (0) or keys (1).
+    fn turn<'r>(
+        &self,
+        cpu: &Cpu,
+        vectors: &mut [f32],
+        side: usize,
+        rotation: impl Fn(usize) -> &'r Rotation + Sync,
+    ) {
+        let width = [&self.query, &self.key][side].weights.rows();
+        cpu.for_rows(vectors, width, |i, row| {
+            if let Some(norms) = &self.head_norm {
+                norms[side].heads(cpu.tier(), row);
+            }
+            rope(cpu.tier(), row, self.head_dim, self.pairs, rotation(i));
+        });
+    }
+
+    /// Attention of the rows of the stream, which `spans` describe.
+    pub(crate) fn attend(
+        &self,
+        cpu: &Cpu,
+        spans: &[AttentionSpan<'_>],
+        cache: &KvCache,
+        to: Half<'_>,
+        work: &mut Workspace,
+    ) {
+        let &Attention { layer, scale, mask, soft_cap, .. } = self;
+        let options = AttentionOptions { scale, mask, soft_cap, sinks: None };
+        work.mixed.resize(work.queries.len());
+        attention(cpu, cache, layer, spans, &work.queries, &options, &mut work.mixed);
+        to.write(cpu, work, |work, out, write| {
+            apply(cpu, &mut work.activations, &work.mixed, write, [(&self.output, out)]);
+        });
+    }
+}
+
+/// Keeps some rows of `width` values, which ascend.
+pub(crate) fn keep(rows: &[usize], width: usize, values: &mut Aligned<f32>) {
+    // Each moves to a place at or before its own.
+    for (to, &from) in rows.iter().enumerate() {
+        values.copy_within(from * width..(from + 1) * width, to * width);
+    }
+    values.resize(rows.len() * width);
+}

@@ -1,0 +1,45 @@
+//! A matrix with a bias, and products of several with one batch.
+
+use crate::error::Error;
+use crate::load::Loader;
+use leyden_kernels::matmul::{PackedMatrix, Product, Write, multiply};
+use leyden_kernels::{Activations, Cpu};
+
+/// A matrix and its bias.
+#[derive(Debug)]
+pub(crate) struct Linear {
+    pub(crate) weights: PackedMatrix,
+    pub(crate) bias: Option<Vec<f32>>,
+}
+
+impl Linear {
+    /// The matrix `name` with its bias, if it has one.
+    pub(crate) fn load(loader: &Loader<'_>, name: &str, rows: usize, k: usize) -> Result<Linear, Error> {
+        let weights = loader.matrix(&format!("{name}.weight"), rows, k)?;
+        let bias = loader.vector(&format!("{name}.bias"), rows)?;
+        Ok(Linear { weights, bias })
+    }
+
+    /// Its product, with activations on the grid of its weights.
+    pub(crate) fn product<'a>(&'a self, out: &'a mut [f32], write: Write) -> Product<'a> {
+        Product { weights: &self.weights, bias: self.bias.as_deref(), out, write }
+    }
+}
+
+/// Multiplies one batch with several matrices: one job per activation grid among them.
+pub(crate) fn apply<const N: usize>(
+    cpu: &Cpu,
+    activations: &mut Activations,
+    input: &[f32],
+    write: Write,
+    products: [(&Linear, &mut [f32]); N],
+) {
+    let mut rest: Vec<Product<'_>> = products.into_iter().map(|(l, out)| l.product(out, write)).collect();
+    while let Some(first) = rest.first() {
+        let (grid, k) = (first.weights.grid(), first.weights.k());
+        let (mut same, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|p| p.weights.grid() == grid);
+        activations.fill(cpu.tier(), cpu.pool(), grid, input, k);
+        multiply(cpu, activations, &mut same);
+        rest = others;
+    }
+}

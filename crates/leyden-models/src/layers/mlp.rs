@@ -1,0 +1,76 @@
+//! Feed-forward layers.
+
+use super::Half;
+use super::linear::{Linear, apply};
+use crate::batch::Workspace;
+use crate::config::LayerConfig;
+use crate::error::Error;
+use crate::load::Loader;
+use leyden_kernels::Cpu;
+use leyden_kernels::matmul::{Gated, PackedMatrix, Write, multiply, multiply_gated_onto};
+use leyden_kernels::ops::{self, Activation};
+
+/// Gated feed-forward layer (Shazeer, 2020).
+#[derive(Debug)]
+pub(crate) struct GatedMlp {
+    gate: Linear,
+    up: Linear,
+    down: Linear,
+    activation: Activation,
+}
+
+impl GatedMlp {
+    pub(crate) fn load(
+        loader: &Loader<'_>,
+        width: usize,
+        layer: &LayerConfig,
+        i: usize,
+    ) -> Result<GatedMlp, Error> {
+        let linear = |part: &str, rows, k| Linear::load(loader, &format!("blk.{i}.{part}"), rows, k);
+        Ok(GatedMlp {
+            gate: linear("ffn_gate", layer.ffn, width)?,
+            up: linear("ffn_up", layer.ffn, width)?,
+            down: linear("ffn_down", width, layer.ffn)?,
+            activation: layer.activation,
+        })
+    }
+
+    /// Its matrices, in the order of the computation.
+    pub(crate) fn matrices(&self) -> Vec<&PackedMatrix> {
+        [&self.gate, &self.up, &self.down].map(|l| &l.weights).to_vec()
+    }
+
+    /// Of the rows of `work.normed`.
+    pub(crate) fn forward(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
+        let (gate, up, down) = (&self.gate.weights, &self.up.weights, &self.down.weights);
+        let plain = self.gate.bias.is_none() && self.up.bias.is_none();
+        if plain && gate.grid() == up.grid() {
+            work.activations.fill(cpu.tier(), cpu.pool(), gate.grid(), &work.normed, gate.k());
+            let gated = Gated { activation: self.activation, gate, up };
+            multiply_gated_onto(
+                cpu,
+                &work.activations,
+                &gated,
+                down.grid(),
+                &mut work.gated,
+                &mut work.hidden,
+            );
+            to.write(cpu, work, |work, out, write| {
+                multiply(cpu, &work.gated, &mut [self.down.product(out, write)]);
+            });
+            return;
+        }
+        let (ffn, rows) = (gate.rows(), work.normed.len() / gate.k());
+        work.hidden.resize(rows * ffn);
+        work.other.resize(rows * ffn);
+        let products = [(&self.gate, &mut work.hidden[..]), (&self.up, &mut work.other[..])];
+        apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
+        let up = &work.other;
+        cpu.for_rows(&mut work.hidden, ffn, |i, row| {
+            ops::gate(cpu.tier(), self.activation, row, &up[i * ffn..(i + 1) * ffn]);
+        });
+        to.write(cpu, work, |work, out, write| {
+            apply(cpu, &mut work.activations, &work.hidden, write, [(&self.down, out)]);
+        });
+    }
+}
