@@ -43,9 +43,9 @@ fn equal_numbers_for_every_layer_are_one_number() {
     let plain = read("llama", &[]).unwrap();
     for key in ["attention.head_count", "attention.head_count_kv", "feed_forward_length"] {
         let n = match key {
-            "attention.head_count" => plain.heads,
-            "attention.head_count_kv" => plain.kv_heads,
-            _ => plain.ffn,
+            "attention.head_count" => plain.layers[0].heads,
+            "attention.head_count_kv" => plain.layers[0].kv_heads,
+            _ => plain.layers[0].ffn,
         };
         let n = i32::try_from(n).unwrap();
         assert_eq!(read("llama", &[(key, numbers(&[n; 3]))]).unwrap(), plain, "{key}");
@@ -71,9 +71,9 @@ fn equal_numbers_for_every_layer_are_one_number() {
 #[test]
 fn experts_without_a_width_share_that_of_the_layer() {
     let experts = [("expert_count", Value::U32(8)), ("expert_used_count", numbers(&[2; 3]))];
-    assert_eq!(read("qwen3moe", &experts).unwrap().ffn, 48);
+    assert_eq!(read("qwen3moe", &experts).unwrap().layers[0].ffn, 48);
     let own = [&experts[..], &[("expert_feed_forward_length", numbers(&[32; 3]))]].concat();
-    assert_eq!(read("qwen3moe", &own).unwrap().ffn, 32);
+    assert_eq!(read("qwen3moe", &own).unwrap().layers[0].ffn, 32);
     let error = read("qwen3moe", &[&own[..], &[("expert_gating_func", Value::U32(2))]].concat()).unwrap_err();
     assert!(error.starts_with("m.gguf: qwen3moe.expert_gating_func: 2 asks for another function"), "{error}");
 }
@@ -143,7 +143,7 @@ fn keys_that_change_the_result_are_refused_by_name() {
 
 #[test]
 fn the_rotation_has_all_its_factors() {
-    let rope = |more: &[(&str, Value)]| read("qwen3", more).map(|config| config.rope);
+    let rope = |more: &[(&str, Value)]| read("qwen3", more).map(|mut config| config.layers.remove(0).rope);
     // llama.cpp multiplies cosine and sine with it, whatever the type of scaling.
     let with = |kind: &str| {
         let keys = [("rope.scaling.type", Value::from(kind)), ("rope.scaling.attn_factor", Value::F32(1.5))];

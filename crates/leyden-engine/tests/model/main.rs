@@ -5,6 +5,7 @@
 
 mod architectures;
 mod checkpoints;
+mod gemma3;
 mod golden;
 mod invariance;
 mod samplers;

@@ -9,6 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "llama",
     models: "Llama 1 to 3.x, Mistral 7B, DeepSeek-R1-Distill-Llama, Dolphin, TinyLlama, SmolLM",
     config,
+    own_keys: &[],
     hf: &[
         HfClass {
             model_type: "llama",

@@ -4,6 +4,7 @@ use crate::config::{DecoderConfig, HfConfig, Reader, check_gguf, check_hf};
 use crate::error::Error;
 use leyden_tensor::{Json, Metadata, WeightSource};
 
+mod gemma3;
 mod llama;
 mod qwen2;
 mod qwen3;
@@ -17,6 +18,8 @@ pub struct Architecture {
     /// Models of this architecture, for people.
     pub models: &'static str,
     config: fn(&Reader<'_>) -> Result<DecoderConfig, Error>,
+    /// Keys of either dialect that it reads and the others do not.
+    own_keys: &'static [&'static str],
     hf: &'static [HfClass],
 }
 
@@ -34,8 +37,13 @@ pub(crate) struct HfClass {
 }
 
 /// Every supported architecture.
-pub static ARCHITECTURES: &[Architecture] =
-    &[llama::ARCHITECTURE, qwen2::ARCHITECTURE, qwen3::ARCHITECTURE, qwen3moe::ARCHITECTURE];
+pub static ARCHITECTURES: &[Architecture] = &[
+    llama::ARCHITECTURE,
+    qwen2::ARCHITECTURE,
+    qwen3::ARCHITECTURE,
+    qwen3moe::ARCHITECTURE,
+    gemma3::ARCHITECTURE,
+];
 
 impl Architecture {
     /// The values of `model_type` in a `config.json` that this architecture computes.
@@ -103,7 +111,7 @@ fn gguf_config(meta: &Metadata) -> Result<DecoderConfig, Error> {
     let found = ARCHITECTURES.iter().find(|a| a.name == name);
     let arch = found.ok_or_else(|| Error::unknown_architecture(meta.file(), key, name, known()))?;
     let config = (arch.config)(&Reader::Gguf(meta, arch.name))?;
-    check_gguf(meta, &config)?;
+    check_gguf(meta, &config, arch.own_keys)?;
     Ok(config)
 }
 
@@ -135,6 +143,6 @@ pub(crate) fn hf_model(json: &Json) -> Result<(DecoderConfig, &'static HfClass, 
     config.check(class.causal)?;
     let biases = (class.biases)(&config)?;
     let config = (arch.config)(&Reader::Hf(config, arch.name))?;
-    check_hf(json, &config)?;
+    check_hf(json, &config, arch.own_keys)?;
     Ok((config, class, biases))
 }

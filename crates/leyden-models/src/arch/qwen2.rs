@@ -9,6 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "qwen2",
     models: "Qwen2, Qwen2.5, QwQ, DeepSeek-R1-Distill-Qwen",
     config: |r| r.decoder(RopePairs::Halves),
+    own_keys: &[],
     hf: &[HfClass {
         model_type: "qwen2",
         causal: "Qwen2ForCausalLM",

@@ -8,6 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "qwen3",
     models: "Qwen3, DeepSeek-R1-0528-Qwen3-8B",
     config: |r| Ok(r.decoder(RopePairs::Halves)?.each(|_, layer| layer.head_norm = true)),
+    own_keys: &[],
     hf: &[HfClass {
         model_type: "qwen3",
         causal: "Qwen3ForCausalLM",

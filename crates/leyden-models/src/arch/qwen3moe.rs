@@ -10,5 +10,6 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "qwen3moe",
     models: "Qwen3-30B-A3B, Qwen3-235B-A22B, Qwen3-Coder-30B-A3B",
     config: |r| Ok(r.mixture(RopePairs::Halves, true)?.each(|_, layer| layer.head_norm = true)),
+    own_keys: &[],
     hf: &[],
 };

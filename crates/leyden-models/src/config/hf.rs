@@ -15,11 +15,24 @@ const DEFAULT_BASE: f32 = 10_000.0;
 
 /// A model's `config.json`.
 #[derive(Clone, Copy)]
-pub(crate) struct HfConfig<'a>(&'a Json);
+pub(crate) struct HfConfig<'a>(&'a Json, ByKind);
+
+/// Whether kinds of layers may have a rotation each.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ByKind {
+    No,
+    Yes,
+}
 
 impl<'a> HfConfig<'a> {
     pub(crate) fn new(json: &'a Json) -> HfConfig<'a> {
-        HfConfig(json)
+        HfConfig(json, ByKind::No)
+    }
+
+    /// The same, where layers of full attention may have a rotation of their own, which is then the one that is read; see
+    /// [`local_base`](Self::local_base) for the others.
+    pub(crate) fn with_rotations_by_kind(self) -> HfConfig<'a> {
+        HfConfig(self.0, ByKind::Yes)
     }
 
     pub(crate) fn json(&self) -> &'a Json {
@@ -83,6 +96,34 @@ impl<'a> HfConfig<'a> {
         }
     }
 
+    /// Which layers attend to everything, the others to a window, where `layer_types` says.
+    pub(crate) fn full_layers(&self, layers: usize) -> Result<Option<Vec<bool>>, Error> {
+        let key = "layer_types";
+        let Some(types) = self.0.opt_array_str(key)? else { return Ok(None) };
+        if types.len() != layers {
+            return Err(self.invalid(key, format!("{} types for {layers} layers", types.len())));
+        }
+        let full = |kind: &&str| match *kind {
+            "full_attention" => Ok(true),
+            "sliding_attention" => Ok(false),
+            other => {
+                let other = Escaped(other);
+                let what =
+                    format!("`{other}` is not supported; supported: full_attention, sliding_attention");
+                Err(self.invalid(key, what))
+            }
+        };
+        types.iter().map(full).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// The base of a rotation without scaling that the object under a key describes, if it does.
+    pub(crate) fn local_base(&self, object: &str) -> Result<Option<f32>, Error> {
+        match self.rotation(object, 1)? {
+            None | Some(RopeScaling::None) => self.positive(&format!("{object}.rope_theta")),
+            Some(_) => Err(self.invalid(&format!("{object}.rope_type"), "scaling is not supported here")),
+        }
+    }
+
     /// Refuses attention to the last `size` tokens only, unless the context fits into that.
     pub(crate) fn refuse_window(&self, key: &str, size: usize) -> Result<(), Error> {
         if self.opt_size("max_position_embeddings")?.is_some_and(|context| context <= size) {
@@ -94,6 +135,11 @@ impl<'a> HfConfig<'a> {
 
     /// Base and scaling of the rotation, in whichever dialect they are written.
     pub(super) fn rope(&self, context: usize) -> Result<(f32, RopeScaling), Error> {
+        let each = "rope_parameters.full_attention";
+        if self.1 == ByKind::Yes && self.0.get(each).is_some() {
+            let base = self.positive(&format!("{each}.rope_theta"))?.unwrap_or(DEFAULT_BASE);
+            return Ok((base, self.rotation(each, context)?.unwrap_or(RopeScaling::None)));
+        }
         let flat = self.positive("rope_theta")?;
         let old = self.rotation("rope_scaling", context)?;
         let new = self.rotation("rope_parameters", context)?;

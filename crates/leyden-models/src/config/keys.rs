@@ -213,6 +213,8 @@ static HF: &[Row] = &[
     only("clip_qkv", Rule::Off, "a bound on queries, keys and values"),
     only("use_qk_norm", Rule::Off, "queries and keys that are normalised"),
     only("qk_layernorm", Rule::Off, "queries and keys that are normalised"),
+    only("hidden_activation", Rule::Text(&["silu", "swish"]), "another activation"),
+    only("sliding_window_pattern", ONE, WINDOW),
     only("attn_output_gate", Rule::Off, "a gate on attention"),
     only("attention_chunk_size", Rule::OffOrFrom(|c| c.context as f64), "attention within chunks"),
     only("no_rope_layers", ONE, "a rotation of some layers only"),
@@ -261,6 +263,9 @@ static HF: &[Row] = &[
     // The same products, cut into parts.
     harmless("pretraining_tp"),
     harmless("chunk_size_feed_forward"),
+    // What the first says `layer_types` says too; the other is of layers with a window, where there are some.
+    harmless("_sliding_window_pattern"),
+    harmless("rope_local_base_freq"),
     harmless("is_llama_config"),
     harmless("is_decoder"),
     harmless("pad_token_id"),
@@ -329,6 +334,9 @@ static HF_ROTATION: &[Row] = &[
     read("mscale"),
     read("mscale_all_dim"),
     read("truncate"),
+    // An object each, where kinds of layers turn differently; refused where they do not.
+    read("full_attention"),
+    read("sliding_attention"),
     only("mrope_section", Rule::Off, "positions of several kinds"),
     only("mrope_interleaved", Rule::Off, "positions of several kinds"),
     only("extrapolation_factor", ONE, "another share of the extrapolated rotation"),
@@ -433,17 +441,19 @@ fn hf_keys(json: &Json) -> Keys<'_> {
     for (key, value) in json.object() {
         keys.push((HF, String::new(), key, Given::of_json(value)));
         if let Some(object) = value.as_object().filter(|_| ROTATIONS.contains(&key.as_str())) {
-            let inner = object
-                .iter()
-                .map(|(name, v)| (HF_ROTATION, format!("{key}."), name.as_str(), Given::of_json(v)));
-            keys.extend(inner);
+            for (name, value) in object {
+                keys.push((HF_ROTATION, format!("{key}."), name, Given::of_json(value)));
+                let inner = value.as_object().into_iter().flatten();
+                let prefix = format!("{key}.{name}.");
+                keys.extend(inner.map(|(n, v)| (HF_ROTATION, prefix.clone(), n.as_str(), Given::of_json(v))));
+            }
         }
     }
     keys
 }
 
-fn check(file: &str, keys: Keys<'_>, config: &DecoderConfig) -> Result<(), Error> {
-    for (table, prefix, name, given) in keys {
+fn check(file: &str, keys: Keys<'_>, config: &DecoderConfig, own: &[&str]) -> Result<(), Error> {
+    for (table, prefix, name, given) in keys.into_iter().filter(|(_, _, name, _)| !own.contains(name)) {
         if let Some(row) = table.iter().find(|row| row.key == name && !row.allows(&given, config)) {
             let what = format!("{} asks for {}, which is not supported", given.shown(), row.what);
             return Err(Error::invalid(file, &format!("{prefix}{name}"), what));
@@ -452,14 +462,15 @@ fn check(file: &str, keys: Keys<'_>, config: &DecoderConfig) -> Result<(), Error
     Ok(())
 }
 
-/// Refuses a GGUF file in which a key asks for what `config` does not have.
-pub(crate) fn check_gguf(meta: &Metadata, config: &DecoderConfig) -> Result<(), Error> {
-    check(meta.file(), gguf_keys(meta, config.architecture), config)
+/// Refuses a GGUF file in which a key asks for what `config` does not have. `own` are those that the architecture reads
+/// itself.
+pub(crate) fn check_gguf(meta: &Metadata, config: &DecoderConfig, own: &[&str]) -> Result<(), Error> {
+    check(meta.file(), gguf_keys(meta, config.architecture), config, own)
 }
 
-/// Refuses a `config.json` in which a key asks for what `config` does not have.
-pub(crate) fn check_hf(json: &Json, config: &DecoderConfig) -> Result<(), Error> {
-    check(json.file(), hf_keys(json), config)
+/// Refuses a `config.json` in which a key asks for what `config` does not have, as [`check_gguf`].
+pub(crate) fn check_hf(json: &Json, config: &DecoderConfig, own: &[&str]) -> Result<(), Error> {
+    check(json.file(), hf_keys(json), config, own)
 }
 
 /// The keys that describe the model and that nothing is known of, or nothing done about, unless they are off: zero, false

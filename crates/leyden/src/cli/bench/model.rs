@@ -20,6 +20,9 @@ use crate::cli::failure::Failure;
 use crate::cli::{model_file, packs};
 use leyden::{LoadOptions, Model, PackCache};
 
+/// A network and the processors of those who compute with it.
+type Team = (Arc<dyn Network>, Vec<Arc<Cpu>>);
+
 /// Loads the model for a placement, with a bar while it takes its time.
 fn load(origin: &Origin, request: &PlacementRequest) -> Result<Model, Failure> {
     let PlacementRequest { replicas, threads, threads_batch } = *request;
@@ -127,7 +130,7 @@ impl Loaded {
     }
 
     /// The weights where a test wants them, and the processors of its replicas.
-    pub(super) fn team(&self, test: &Test) -> Result<(Arc<dyn Network>, Vec<Arc<Cpu>>), Failure> {
+    pub(super) fn team(&self, test: &Test) -> Result<Team, Failure> {
         let request = test.request();
         let placement = placement(&self.topology, &request);
         let mut placed = self.placed.borrow_mut();

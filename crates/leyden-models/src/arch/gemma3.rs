@@ -1,0 +1,122 @@
+//! Gemma 3 (Gemma Team, 2025), the text model: of every six layers five attend to a window with a rotation of their own;
+//! blocks are normalised before and after each half, queries and keys head by head.
+
+use super::{Architecture, HfClass};
+use crate::config::{DecoderConfig, Field, NormPlacement, Reader, RopeScaling, field};
+use crate::error::Error;
+use leyden_kernels::attention::Mask;
+use leyden_kernels::ops::{Activation, RopePairs};
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    name: "gemma3",
+    models: "Gemma 3 (text)",
+    config,
+    own_keys: &[
+        "attention.sliding_window",
+        "attention.sliding_window_pattern",
+        "final_logit_softcapping",
+        "hidden_activation",
+        "query_pre_attn_scalar",
+        "sliding_window_pattern",
+    ],
+    hf: &[HfClass {
+        model_type: "gemma3_text",
+        causal: "Gemma3ForCausalLM",
+        biases: |config| match config.flag("attention_bias")? {
+            true => Err(config.invalid("attention_bias", "true is not supported")),
+            false => Ok(Vec::new()),
+        },
+        tensors: TENSORS,
+    }],
+};
+
+/// GGUF's name, theirs. What other models call the norm behind attention is here the one before the feed-forward layer.
+const TENSORS: &[(&str, &str)] = &[
+    ("token_embd", "model.embed_tokens"),
+    ("output_norm", "model.norm"),
+    ("output", "lm_head"),
+    ("attn_norm", "input_layernorm"),
+    ("attn_q", "self_attn.q_proj"),
+    ("attn_k", "self_attn.k_proj"),
+    ("attn_v", "self_attn.v_proj"),
+    ("attn_output", "self_attn.o_proj"),
+    ("attn_q_norm", "self_attn.q_norm"),
+    ("attn_k_norm", "self_attn.k_norm"),
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("ffn_norm", "pre_feedforward_layernorm"),
+    ("ffn_gate", "mlp.gate_proj"),
+    ("ffn_up", "mlp.up_proj"),
+    ("ffn_down", "mlp.down_proj"),
+    ("post_ffw_norm", "post_feedforward_layernorm"),
+];
+
+const WINDOW: Field = field("attention.sliding_window", "sliding_window");
+const LOCAL_BASE: Field = field("rope.freq_base_swa", "rope_local_base_freq");
+const SCALE: Field = field("", "query_pre_attn_scalar");
+const LOGIT_SOFT_CAP: Field = field("final_logit_softcapping", "final_logit_softcapping");
+
+const PATTERN: Field = field("attention.sliding_window_pattern", "sliding_window_pattern");
+
+/// Where nothing is said: of how many layers one attends to everything; the base of the others' rotation and, in a folder, of
+/// its own; and in a folder what scores are scaled by.
+const DEFAULT_PATTERN: usize = 6;
+const DEFAULT_LOCAL_BASE: f32 = 10_000.0;
+const DEFAULT_BASE: f32 = 1_000_000.0;
+const DEFAULT_SCALAR: f32 = 256.0;
+/// The layers of the 27-billion model, whose scores are scaled by the width for each head. GGUF does not say.
+const LAYERS_27B: usize = 62;
+
+fn config(r: &Reader<'_>) -> Result<DecoderConfig, Error> {
+    let by_kind = match r {
+        Reader::Gguf(meta, name) => Reader::Gguf(meta, name),
+        Reader::Hf(config, name) => Reader::Hf(config.with_rotations_by_kind(), name),
+    };
+    let config = by_kind.decoder(RopePairs::Halves)?;
+    let (width, count) = (config.width, config.layers.len());
+    let window = Mask::Window(r.size(WINDOW)?);
+    let scale = match r.opt_positive(SCALE)? {
+        Some(scalar) => Some(1.0 / scalar.sqrt()),
+        None if matches!(r, Reader::Hf(..)) => Some(1.0 / DEFAULT_SCALAR.sqrt()),
+        None if count == LAYERS_27B => Some(1.0 / ((width / config.layers[0].heads) as f32).sqrt()),
+        None => None,
+    };
+    let pattern = r.opt_size(PATTERN)?.unwrap_or(DEFAULT_PATTERN);
+    let logit_soft_cap = r.opt_positive(LOGIT_SOFT_CAP)?;
+    let mut offset = 0.0;
+    let mut local_base = r.opt_positive(LOCAL_BASE)?.unwrap_or(DEFAULT_LOCAL_BASE);
+    let (mut base, mut full) = (None, None);
+    if let Reader::Hf(config, _) = r {
+        // GGUF conversion adds it.
+        offset = 1.0;
+        let json = config.json();
+        match json.opt_str("hidden_activation")? {
+            None | Some("gelu_pytorch_tanh") => {}
+            Some(_) => return Err(config.invalid("hidden_activation", "only gelu_pytorch_tanh is supported")),
+        }
+        full = config.full_layers(count)?;
+        if let Some(local) = config.local_base("rope_parameters.sliding_attention")? {
+            local_base = local;
+        }
+        if json.get("rope_theta").is_none() && json.get("rope_parameters").is_none() {
+            base = Some(DEFAULT_BASE);
+        }
+    }
+    let mut config = config.each(|i, layer| {
+        layer.head_norm = true;
+        layer.norms = NormPlacement::Sandwich;
+        layer.activation = Activation::GeluTanh;
+        layer.attention_scale = scale.unwrap_or(layer.attention_scale);
+        let attends_to_all = full.as_ref().map_or((i + 1).is_multiple_of(pattern), |full| full[i]);
+        if attends_to_all {
+            layer.rope.base = base.unwrap_or(layer.rope.base);
+        } else {
+            layer.mask = window;
+            layer.rope.base = local_base;
+            layer.rope.scaling = RopeScaling::None;
+        }
+    });
+    config.embedding_scale = (width as f32).sqrt();
+    config.logit_soft_cap = logit_soft_cap;
+    config.norm.offset = offset;
+    Ok(config)
+}
