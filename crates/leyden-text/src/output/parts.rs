@@ -169,15 +169,18 @@ mod tests {
     use super::*;
     use crate::error::Error;
     use crate::output::{CallBody, CallSyntax, OutputFormat};
-    use crate::tokenizer::Special;
+    use crate::tokenizer::{Bounds, Special};
     use serde_json::json;
 
     /// Every byte is a token.
     struct Bytes(Vec<u8>);
 
     impl Tokenizer for Bytes {
-        fn encode(&self, text: &str, _: Special<'_>) -> Result<Vec<u32>, Error> {
+        fn encode_within(&self, text: &str, _: Special<'_>, _: &Bounds<'_>) -> Result<Vec<u32>, Error> {
             Ok(text.bytes().map(u32::from).collect())
+        }
+        fn least_tokens(&self, text: &str) -> usize {
+            text.len()
         }
         fn token_bytes(&self, id: u32) -> Option<&[u8]> {
             self.0.get(id as usize..).map(|rest| &rest[..1])
