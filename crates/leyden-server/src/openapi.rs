@@ -64,7 +64,17 @@ fn or_null(mut schema: Value) -> Value {
 
 /// The ways in which requests to a route fail: status, and what it means.
 fn failures(route: &Route, keys: bool) -> Vec<(&'static str, &'static str)> {
-    let mut all = vec![("414", "The path is too long")];
+    let mut all =
+        vec![("414", "The path is too long"), ("501", "The body has another transfer coding than `chunked`")];
+    if !route.is_health() {
+        all.push(("503", "There are too many connections, or the server closes"));
+    }
+    if route.method != Method::POST {
+        all.push(("400", "The head is invalid: no host or several, or two lengths"));
+    }
+    if !keys && !route.is_health() {
+        all.push(("403", "The Host is not one of this server's"));
+    }
     if keys && route.access != Access::Open {
         all.push(("401", "There is no valid key"));
     }
