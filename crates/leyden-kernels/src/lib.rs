@@ -11,6 +11,7 @@
 
 pub mod attention;
 mod ceilings;
+pub mod heap;
 pub mod knobs;
 pub mod matmul;
 pub mod memory;

@@ -259,6 +259,12 @@ impl App {
         self.closing.store(true, Ordering::SeqCst);
     }
 
+    /// Whether no model has anything to do.
+    pub(crate) fn is_idle(&self) -> bool {
+        let mut engines = self.models.iter().flat_map(|m| m.replicas.metrics());
+        engines.all(|m| m.running.get() + m.waiting.get() == 0)
+    }
+
     /// Ends the requests that run.
     pub(crate) fn end_requests(&self) {
         self.models.iter().for_each(|m| m.replicas.close());

@@ -17,6 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use leyden_kernels::heap;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -36,6 +37,8 @@ const THREADS: usize = 2;
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 /// How long they must have done nothing: what is on its way to them shall arrive.
 const MAKES_WAY: Duration = Duration::from_secs(1);
+/// How often it is seen whether memory can be given back.
+const TIDY_EVERY: Duration = Duration::from_secs(5);
 /// How long ended requests have to be told so.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The same where the server shall end at once.
@@ -71,7 +74,9 @@ pub fn serve(
         let local = listener.local_addr().map_err(ErrorKind::System)?;
         let app = App::start(models, options, log)?;
         ready(local);
+        let tidy = tokio::spawn(tidy(Arc::clone(&app)));
         run(app, listener, signals, times).await;
+        tidy.abort();
         Ok(())
     });
     // What a thread still prepares is for nobody any more.
@@ -140,6 +145,19 @@ fn signals() -> io::Result<Signals> {
         }
     });
     Ok(signals)
+}
+
+/// Gives memory back that requests have left, whenever there was something to do and is no more.
+async fn tidy(app: Arc<App>) {
+    let mut answered = 0;
+    loop {
+        sleep(TIDY_EVERY).await;
+        let now = app.http.answers();
+        if now != answered && app.is_idle() {
+            answered = now;
+            let _ = tokio::task::spawn_blocking(heap::give_back).await;
+        }
+    }
 }
 
 /// How far a server is on its way to its end.

@@ -144,6 +144,11 @@ pub(crate) struct HttpMetrics {
 }
 
 impl HttpMetrics {
+    /// Responses of all classes.
+    pub(crate) fn answers(&self) -> u64 {
+        self.responses.iter().map(Counter::get).sum()
+    }
+
     /// Counts a response.
     pub(crate) fn answered(&self, status: u16) {
         if let Some(c) = usize::from(status / 100).checked_sub(2).and_then(|i| self.responses.get(i)) {

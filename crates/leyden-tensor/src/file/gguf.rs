@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::array::{Array, MAX_STRING_BYTES};
+use super::guess::{UNKNOWN, guess};
 use super::metadata::{Metadata, Value, ValueType};
 use super::source::{Bytes, FileBytes, Source};
 use super::split::Split;
@@ -237,7 +238,7 @@ struct Header {
 fn read_header(cursor: &mut Cursor<'_>) -> Result<Header, ErrorKind> {
     let magic = cursor.array::<4>("magic")?;
     if magic != *b"GGUF" {
-        return Err(ErrorKind::NotGguf { looks_like: guess(cursor.bytes) });
+        return Err(ErrorKind::NotGguf { looks_like: guess(cursor.bytes).unwrap_or(UNKNOWN) });
     }
     let version = cursor.u32("version")?;
     // The byte order is not marked; a version of 3 in the other order is 50 million.
@@ -254,36 +255,6 @@ fn read_header(cursor: &mut Cursor<'_>) -> Result<Header, ErrorKind> {
     cursor.bound("number of keys", n_keys, 14, MAX_KEYS)?;
     cursor.bound("number of tensors", n_tensors, 33, MAX_TENSORS)?;
     Ok(Header { version, n_tensors, n_keys })
-}
-
-/// What a file that does not begin with the magic seems to be.
-fn guess(bytes: &[u8]) -> &'static str {
-    const KNOWN: [(&[u8], &str); 11] = [
-        (b"lmgg", "an old GGML file (before GGUF)"),
-        (b"tjgg", "an old GGJT file (before GGUF)"),
-        (b"fmgg", "an old GGMF file (before GGUF)"),
-        (b"FUGG", "a byte-swapped GGUF file"),
-        (b"PK\x03\x04", "a ZIP archive or PyTorch checkpoint"),
-        (b"version https://git-lfs", "a Git LFS pointer: the file itself was not downloaded"),
-        (b"<!DOCTYPE", "a web page"),
-        (b"<html", "a web page"),
-        (b"\x1f\x8b", "a gzip archive"),
-        (b"{", "JSON"),
-        (b"\x7fELF", "a program"),
-    ];
-    if let Some((_, name)) = KNOWN.iter().find(|(magic, _)| bytes.starts_with(magic)) {
-        return name;
-    }
-    let start = bytes.get(..16).unwrap_or(bytes);
-    if start.get(8) == Some(&b'{') {
-        "a safetensors file"
-    } else if start.iter().all(|&b| b == 0) {
-        "zeros (an interrupted download?)"
-    } else if start.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace()) {
-        "text"
-    } else {
-        "something unknown"
-    }
 }
 
 fn read_metadata(cursor: &mut Cursor<'_>, n_keys: u64, source: &Arc<Source>) -> Result<Metadata, Error> {

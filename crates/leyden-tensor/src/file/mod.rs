@@ -9,6 +9,7 @@
 mod array;
 mod bounded;
 mod gguf;
+mod guess;
 mod hf_folder;
 mod json;
 mod metadata;

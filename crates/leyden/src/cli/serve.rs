@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leyden::{GenerateOptions, KvType, LoadOptions, Model, ModelFile, PackCache, Pooling, Replicas};
+use leyden_kernels::heap;
 use leyden_kernels::topology::Topology;
 use leyden_server::{
     ApiKeys, LogFormat, MemoryPlan, Need, Network, ServerOptions, WorkerOptions, plan_memories,
@@ -138,6 +139,7 @@ fn log_format(name: &str) -> Result<LogFormat, String> {
 
 /// Serves.
 pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
+    heap::keep_little();
     let keys = args.api_keys.as_deref().map(ApiKeys::read).transpose()?;
     let mut aliases = aliases(args)?;
     let mut loaded = Vec::new();

@@ -148,6 +148,8 @@ fn files_that_are_no_models_are_named() {
     let files = Files::new();
     let text = files.add("text.gguf", b"Once upon a time there was a file");
     let empty = files.add("empty.gguf", b"");
+    let onnx = files.add("m.onnx", b"\x08\x08\x12\x07pytorch\x1a\x052.1.0\x3a\x80\x01");
+    let png = files.add("m.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR");
     let beneath = format!("{text}/m.gguf");
     let around = files.path("around.gguf");
     std::os::unix::fs::symlink(&around, &around).unwrap();
@@ -156,6 +158,8 @@ fn files_that_are_no_models_are_named() {
     let cases = [
         (&text, "not a GGUF file"),
         (&empty, "empty"),
+        (&onnx, "looks like an ONNX model"),
+        (&png, "looks like a PNG image"),
         (&beneath, "Not a directory"),
         (&around, "symbolic links"),
         (&folder, "the folder has no config.json"),

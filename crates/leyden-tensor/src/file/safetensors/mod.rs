@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::guess::{UNKNOWN, guess};
 use super::metadata::{Metadata, Value, sorted_index};
 use super::source::{Bytes, Source};
 use super::tensors::{Tensors, check_overlap};
@@ -229,33 +230,17 @@ fn split(bytes: &[u8]) -> Result<(Vec<u8>, usize), ErrorKind> {
     let len = u64::from_le_bytes(*len);
     if len > MAX_HEADER_BYTES || rest.first().is_some_and(|&byte| byte != b'{') {
         return Err(match guess(bytes) {
-            Some(looks_like) => ErrorKind::NotSafetensors { looks_like },
-            None if len > MAX_HEADER_BYTES => {
+            // Its header may be too long, or begin with something else than an object.
+            Some("a safetensors file") | None if len > MAX_HEADER_BYTES => {
                 ErrorKind::TooMany { what: "length of the header", count: len, most: MAX_HEADER_BYTES }
             }
-            None => ErrorKind::NotSafetensors { looks_like: "something unknown" },
+            Some(looks_like) => ErrorKind::NotSafetensors { looks_like },
+            None => ErrorKind::NotSafetensors { looks_like: UNKNOWN },
         });
     }
     let header = usize::try_from(len).ok().and_then(|n| rest.get(..n));
     let Some(header) = header else { return ends_early("header", 8, len) };
     Ok((header.to_vec(), header.len().saturating_add(8)))
-}
-
-/// What a file that is not in the format seems to be.
-fn guess(bytes: &[u8]) -> Option<&'static str> {
-    const KNOWN: [(&[u8], &str); 8] = [
-        (b"GGUF", "a GGUF file"),
-        (b"PK\x03\x04", "a ZIP archive or PyTorch checkpoint"),
-        (b"\x80\x02", "a Python pickle"),
-        (b"version https://git-lfs", "a Git LFS pointer: the file itself was not downloaded"),
-        (b"<!DOCTYPE", "a web page"),
-        (b"<html", "a web page"),
-        (b"{", "JSON"),
-        (b"\x1f\x8b", "a gzip archive"),
-    ];
-    let known = KNOWN.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|row| row.1);
-    let zeros = bytes.iter().take(16).all(|&byte| byte == 0);
-    known.or(zeros.then_some("zeros (an interrupted download?)"))
 }
 
 /// Checks type, shape and place of a tensor; its name is filled in by the caller.
