@@ -48,12 +48,19 @@ fn apply(p: &SamplingParams, c: &mut Candidates, at: &mut Context<'_>) {
     };
     if p.repeat != 1.0 {
         count(at.tally, &at.history[from..]);
-        c.adjust(at.tally.ids(), |_, logit| if logit > 0.0 { logit / p.repeat } else { logit * p.repeat });
+        c.adjust(at.tally.ids(), |id, logit| match at.tally.get(id) {
+            0 => logit,
+            _ if logit > 0.0 => logit / p.repeat,
+            _ => logit * p.repeat,
+        });
         at.tally.clear();
     }
     if p.frequency != 0.0 || p.presence != 0.0 {
         count(at.tally, &at.history[from.max(at.prompt)..]);
-        c.adjust(at.tally.ids(), |id, logit| logit - (at.tally.get(id) as f32 * p.frequency + p.presence));
+        c.adjust(at.tally.ids(), |id, logit| match at.tally.get(id) {
+            0 => logit,
+            n => logit - (n as f32 * p.frequency + p.presence),
+        });
         at.tally.clear();
     }
 }
