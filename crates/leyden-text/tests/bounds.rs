@@ -35,10 +35,15 @@ fn all() -> Vec<(String, Box<dyn Tokenizer>, bool)> {
     }
     let unigram = Gguf::open(&files.join("unigram.gguf")).unwrap();
     all.push(("unigram".to_owned(), from_gguf(unigram.metadata(), "unigram").unwrap(), false));
-    // Phi-3's special tokens take white space with them; the vocabulary of StarCoder lacks no byte.
-    for (name, certain) in
-        [("bert-bge", false), ("gemma-4", true), ("llama-spm", true), ("phi-3", true), ("gpt-2", true)]
-    {
+    // Phi-3's special tokens take white space with them; Falcon's vocabulary lacks some bytes.
+    for (name, certain) in [
+        ("bert-bge", false),
+        ("gemma-4", true),
+        ("llama-spm", true),
+        ("phi-3", true),
+        ("gpt-2", true),
+        ("falcon", true),
+    ] {
         let Some(path) = shared(&format!("data/tokenizers/ggml-vocab/ggml-vocab-{name}.gguf")) else {
             continue;
         };

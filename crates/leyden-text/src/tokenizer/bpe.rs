@@ -206,11 +206,16 @@ impl Model for Bpe {
     }
 
     fn cover(&self, vocab: &Vocab, texts: &TextIndex) -> Option<Cover> {
-        // A byte without a token may vanish.
-        self.byte_ids.iter().all(Option::is_some).then(|| match self.pre.spelling {
-            Spelling::ByteLevel => Cover { longest: vocab.longest_bytes(), space_bytes: 1 },
-            Spelling::Raw { .. } => Cover { longest: texts.longest(), space_bytes: MARK.len() },
-        })
+        let counts = self.byte_ids.map(|id| id.is_some());
+        match self.pre.spelling {
+            Spelling::ByteLevel => Some(Cover { longest: vocab.longest_bytes(), space_bytes: 1, counts }),
+            // A character without a token may vanish if one of its bytes has none either.
+            Spelling::Raw { .. } => counts.iter().all(|has| *has).then(|| Cover {
+                longest: texts.longest(),
+                space_bytes: MARK.len(),
+                counts,
+            }),
+        }
     }
 }
 

@@ -40,17 +40,20 @@ pub(super) struct Cover {
     pub(super) longest: usize,
     /// What a space counts in these.
     pub(super) space_bytes: usize,
+    /// The bytes that are in some token wherever they stand; others may vanish.
+    pub(super) counts: [bool; 256],
 }
 
 impl Cover {
     /// A number of tokens that a text has at least. White space is left out of account where a token may take any amount.
     pub(super) fn least_tokens(self, text: &str, spaces_vanish: bool) -> usize {
-        let count = |is: fn(u8) -> bool| text.bytes().filter(|byte| is(*byte)).count();
+        let counts = |byte: &u8| self.counts[usize::from(*byte)];
+        let count = |is: fn(u8) -> bool| text.bytes().filter(counts).filter(|byte| is(*byte)).count();
         let bytes = if spaces_vanish {
             count(|byte| !byte.is_ascii_whitespace() && byte != b'\x0b')
         } else {
             let wider = self.space_bytes.saturating_sub(1);
-            text.len().saturating_add(count(|byte| byte == b' ').saturating_mul(wider))
+            count(|_| true).saturating_add(count(|byte| byte == b' ').saturating_mul(wider))
         };
         bytes.div_ceil(self.longest.max(1))
     }

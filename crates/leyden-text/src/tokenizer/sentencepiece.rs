@@ -115,7 +115,7 @@ impl Model for SentencePiece {
     }
 
     fn cover(&self, _: &Vocab, texts: &TextIndex) -> Option<Cover> {
-        Some(Cover { longest: texts.longest(), space_bytes: MARK.len() })
+        Some(Cover { longest: texts.longest(), space_bytes: MARK.len(), counts: [true; 256] })
     }
 }
 
