@@ -102,12 +102,12 @@ impl Tools {
 
     /// What an answer looks like that calls tools or else has this form. Where a call is asked for there is no choice.
     pub(crate) fn form_or(&self, content: Shape, model: &Served, prompt: &str) -> Result<Form, ApiError> {
-        if self.choice != Choice::Auto {
-            return Ok(self.form(model, prompt));
-        }
         if !content.is_json() {
             let message = "`grammar` and `tools` exclude each other; `response_format` may stand beside them";
             return Err(ApiError::conflict(content.param(), message));
+        }
+        if self.choice != Choice::Auto {
+            return Ok(self.form(model, prompt));
         }
         let syntax = model.format.calls();
         let source = format!("tools {} {} or {}", self.parallel, self.allowed, content.source());
