@@ -1,10 +1,15 @@
 //! What this machine could do at most, measured: bytes read and products made per second. A figure of a kernel
 //! means little without the ceiling measured beside it, above all on machines that are shared.
 
+use crate::context::Cpu;
 use crate::error::Error;
-use crate::isa::{Isa, bf16_products, dispatch, matrix_products, prefetch};
-use crate::memory::{Disjoint, HugeBuf};
-use crate::{Cpu, Grid};
+use crate::gemm::microkernel::{bf16_products, matrix_products};
+use crate::memory::disjoint::Disjoint;
+use crate::memory::huge::HugeBuf;
+use crate::prefetch::prefetch;
+use crate::simd::Simd;
+use crate::simd::dispatch::dispatch;
+use crate::types::ActFormat;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -30,13 +35,13 @@ const PIECE: usize = 1 << 20;
 const PASSES: usize = 4;
 
 impl Ceilings {
-    /// Multiplications per second of weights with activations of a grid.
+    /// Multiplications per second of weights with activations of an activation format.
     #[must_use]
-    pub fn macs(&self, grid: Grid) -> f64 {
-        match grid {
-            Grid::F32 => self.f32_macs,
-            Grid::BF16 => self.bf16_macs,
-            Grid::A32 | Grid::A128 => self.int8_macs,
+    pub fn macs(&self, act_format: ActFormat) -> f64 {
+        match act_format {
+            ActFormat::F32 => self.f32_macs,
+            ActFormat::BF16 => self.bf16_macs,
+            ActFormat::Q8Block32 | ActFormat::Q8Block128 => self.int8_macs,
         }
     }
 
@@ -53,8 +58,8 @@ impl Ceilings {
     }
 }
 
-/// What measures ceilings with one team. It keeps the memory that it reads: on a virtual machine pages that were
-/// taken and given back each time were seen to make what ran next slower by an eighth.
+/// What measures ceilings with one team. It keeps the memory that it reads, as taking and
+/// returning pages disturbs what is measured next.
 #[derive(Debug)]
 pub struct Meter {
     cpu: Cpu,
@@ -109,7 +114,7 @@ impl Meter {
 
 /// Sums words, and asks for lines ahead as the kernels do.
 #[inline(always)]
-fn read<I: Isa>(_isa: I, bytes: &[u8]) -> u64 {
+fn read<I: Simd>(_isa: I, bytes: &[u8]) -> u64 {
     let mut sums = [0_u64; 32];
     for line in bytes.as_chunks::<256>().0 {
         for at in 0..4 {
@@ -144,12 +149,12 @@ fn macs(cpu: &Cpu, run: impl Fn(u64) -> u64 + Sync) -> f64 {
 }
 
 #[inline(always)]
-fn int8<I: Isa>(isa: I, rounds: u64) -> u64 {
+fn int8<I: Simd>(isa: I, rounds: u64) -> u64 {
     isa.int8_products(rounds)
 }
 
 #[inline(always)]
-fn f32s<I: Isa>(isa: I, rounds: u64) -> u64 {
+fn f32s<I: Simd>(isa: I, rounds: u64) -> u64 {
     isa.f32_products(rounds)
 }
 
@@ -163,7 +168,7 @@ dispatch! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::Tier;
+    use crate::cpu::isa::Tier;
 
     #[test]
     fn products_are_counted_on_every_tier() {

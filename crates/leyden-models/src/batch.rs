@@ -1,8 +1,8 @@
 //! What one forward pass works on.
 
-use leyden_kernels::Activations;
+use leyden_kernels::PackedA;
 use leyden_kernels::attention::BLOCK_TOKENS;
-use leyden_kernels::matmul::{GroupedWork, Routing};
+use leyden_kernels::gemm::{MoeScratch, Routing};
 use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::Rotation;
 
@@ -58,10 +58,10 @@ pub struct Workspace {
     pub(crate) slots: Vec<(u32, u8)>,
     /// Of the batch's tokens, for each kind of rotation.
     pub(crate) rotations: Vec<Vec<Rotation>>,
-    pub(crate) activations: Activations,
-    pub(crate) gated: Activations,
+    pub(crate) activations: PackedA,
+    pub(crate) gated: PackedA,
     pub(crate) routing: Routing,
-    pub(crate) grouped: GroupedWork,
+    pub(crate) grouped: MoeScratch,
 }
 
 impl Workspace {

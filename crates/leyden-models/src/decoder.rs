@@ -16,7 +16,7 @@ use crate::load::Loader;
 use crate::network::Network;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{AttentionSpan, KvCache, KvShape, KvType};
-use leyden_kernels::matmul::{PackedMatrix, Product, Write, multiply};
+use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
 use leyden_kernels::ops::soft_cap;
 use leyden_tensor::{Gguf, WeightSource, quant};
 use std::fmt;
@@ -37,7 +37,7 @@ pub(crate) struct Parts {
     ropes: Ropes,
     layers: Vec<Layer>,
     norm: Norm,
-    head: PackedMatrix,
+    head: PackedWeights,
 }
 
 impl Parts {
@@ -56,7 +56,7 @@ impl Parts {
     }
 
     /// Every matrix, in the order of the computation.
-    pub(crate) fn matrices(&self) -> Vec<&PackedMatrix> {
+    pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         self.layers.iter().flat_map(Layer::matrices).chain([&self.head]).collect()
     }
 }
@@ -119,7 +119,7 @@ impl Network for Decoder {
     fn step_macs(&self, tokens: usize, outputs: usize) -> u64 {
         let macs = |(layer, config): (&Layer, &LayerConfig)| {
             let used = config.experts.map_or(1, |e| e.used);
-            let macs = |m: &&PackedMatrix| (m.rows() * m.k() * if m.count() > 1 { used } else { 1 }) as u64;
+            let macs = |m: &&PackedWeights| (m.rows() * m.k() * if m.count() > 1 { used } else { 1 }) as u64;
             let stored = layer.attention.stored().iter().map(macs).sum::<u64>();
             (layer.matrices().iter().map(macs).sum::<u64>(), stored)
         };
@@ -214,7 +214,7 @@ impl Decoder {
         }
         keep(outputs, width, &mut work.stream);
         norm.rows(cpu, &work.stream, &mut work.normed);
-        work.activations.fill(cpu.tier(), cpu.pool(), head.grid(), &work.normed, width);
+        work.activations.fill(cpu.tier(), cpu.pool(), head.act_format(), &work.normed, width);
         let product = Product { weights: head, bias: None, out: &mut work.logits, write: Write::Set };
         multiply(cpu, &work.activations, &mut [product]);
         if let Some(cap) = self.config.logit_soft_cap {

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::network::Network;
 use crate::packs::{PackCache, PackReport, Packs};
 use leyden_kernels::Cpu;
-use leyden_kernels::matmul::PackedMatrix;
+use leyden_kernels::gemm::PackedWeights;
 use leyden_tensor::{TensorView, WeightSource, quant};
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -102,12 +102,12 @@ impl Loader<'_> {
         Err(self.invalid(t.name(), what))
     }
 
-    pub(crate) fn matrix(&self, name: &str, rows: usize, k: usize) -> Result<PackedMatrix, Error> {
+    pub(crate) fn matrix(&self, name: &str, rows: usize, k: usize) -> Result<PackedWeights, Error> {
         self.packed(name, &[rows, k])
     }
 
     /// A matrix, or a stack of them.
-    pub(crate) fn packed(&self, name: &str, shape: &[usize]) -> Result<PackedMatrix, Error> {
+    pub(crate) fn packed(&self, name: &str, shape: &[usize]) -> Result<PackedWeights, Error> {
         let view = self.checked(self.source.require(name)?, shape)?;
         let short = |e| Error::resources(&self.source.path().display().to_string(), e);
         let packed = match self.packs.borrow_mut().take(self.cpu, &view).map_err(short)? {
@@ -115,7 +115,7 @@ impl Loader<'_> {
             None => {
                 self.source.advise_willneed(name);
                 let mut release = |bytes| self.source.advise_dontneed(name, bytes);
-                PackedMatrix::pack_in_slices(self.cpu, &view, &mut release).map_err(short)?
+                PackedWeights::pack_in_slices(self.cpu, &view, &mut release).map_err(short)?
             }
         };
         let mut progress = self.progress.borrow_mut();

@@ -8,7 +8,7 @@
 //! said once, and the weights are packed from the model's file.
 
 use leyden_kernels::Cpu;
-use leyden_kernels::matmul::{CHECKED_BYTES, Kept, LAYOUT, PackedMatrix};
+use leyden_kernels::gemm::{CHECKED_BYTES, LAYOUT, PackedFile, PackedWeights};
 use leyden_tensor::{Array, Escaped, Gguf, GgufWriter, TensorView, Value, WeightSource};
 use std::collections::HashMap;
 use std::fs;
@@ -138,7 +138,7 @@ impl Pack {
     }
 
     /// The packed weights of a tensor, or what to tell people.
-    fn matrix(&self, cpu: &Cpu, tensor: &TensorView<'_>, map: bool) -> Result<PackedMatrix, Fault> {
+    fn matrix(&self, cpu: &Cpu, tensor: &TensorView<'_>, map: bool) -> Result<PackedWeights, Fault> {
         let damaged = |what: &str| {
             Fault::Damaged(format!("{}: {}: {what}", self.path.display(), Escaped(tensor.name())))
         };
@@ -149,8 +149,9 @@ impl Pack {
         let bytes = self.file.file_bytes(tensor.name()).ok_or_else(|| damaged("missing"))?;
         let checksums: Option<Vec<u64>> =
             checksums.split_ascii_whitespace().map(|n| u64::from_str_radix(n, 16).ok()).collect();
-        let kept = Kept { bytes, checksums: checksums.ok_or_else(|| damaged("checksums are not numbers"))? };
-        PackedMatrix::from_kept(cpu, tensor, &kept, map)
+        let kept =
+            PackedFile { bytes, checksums: checksums.ok_or_else(|| damaged("checksums are not numbers"))? };
+        PackedWeights::from_kept(cpu, tensor, &kept, map)
             .map_err(Fault::Resources)?
             .ok_or_else(|| damaged("the checksums do not fit"))
     }
@@ -209,7 +210,7 @@ impl<'a> Packs<'a> {
         &mut self,
         cpu: &Cpu,
         tensor: &TensorView<'_>,
-    ) -> Result<Option<PackedMatrix>, leyden_kernels::Error> {
+    ) -> Result<Option<PackedWeights>, leyden_kernels::Error> {
         let Some(pack) = &self.pack else { return Ok(None) };
         let map = matches!(self.cache, PackCache::Folder { map: true, .. });
         match pack.matrix(cpu, tensor, map) {
@@ -230,7 +231,7 @@ impl<'a> Packs<'a> {
         mut self,
         cpu: &Cpu,
         source: &dyn WeightSource,
-        matrices: &[&PackedMatrix],
+        matrices: &[&PackedWeights],
     ) -> (PackReport, Option<Arc<Gguf>>) {
         if let (true, Some(path)) = (self.make, &self.path) {
             match self.write(path, cpu, matrices) {
@@ -248,11 +249,11 @@ impl<'a> Packs<'a> {
     }
 
     /// Writes the pack; the error is what to tell people.
-    fn write(&self, path: &Path, cpu: &Cpu, matrices: &[&PackedMatrix]) -> Result<(), String> {
+    fn write(&self, path: &Path, cpu: &Cpu, matrices: &[&PackedWeights]) -> Result<(), String> {
         let folder = path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(|e| format!("{}: cannot be created: {e}", folder.display()))?;
-        let shape = |m: &&PackedMatrix| format!("{} {} {}", m.dtype(), m.count() * m.rows(), m.k());
-        let checksums = |m: &&PackedMatrix| {
+        let shape = |m: &&PackedWeights| format!("{} {} {}", m.dtype(), m.count() * m.rows(), m.k());
+        let checksums = |m: &&PackedWeights| {
             let sums: Vec<String> = m.checksums(cpu).iter().map(|sum| format!("{sum:x}")).collect();
             sums.join(" ")
         };

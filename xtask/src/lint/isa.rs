@@ -1,11 +1,12 @@
-//! Instruction sets are spelled out in one folder and chosen at run time.
+//! Instruction sets are spelled out in a few places of the kernels and chosen at run time.
 
 use super::source::{Source, has_word};
 use super::{Facts, Finding};
 
-const HOME: &str = "crates/leyden-kernels/src/isa/";
+const CRATE: &str = "crates/leyden-kernels/src/";
+const HOMES: &[&str] = &["cpu/", "prefetch.rs", "simd/", "gemm/microkernel/", "gemm/registry/"];
 
-/// What belongs to [`HOME`].
+/// What belongs to [`HOMES`].
 const WORDS: &[&str] = &[
     "core::arch",
     "std::arch",
@@ -22,7 +23,8 @@ pub(super) fn check(source: &Source, _: &Facts) -> Vec<Finding> {
     if !source.is_rust() {
         return findings;
     }
-    let home = source.path.starts_with(HOME);
+    let inside = source.path.strip_prefix(CRATE);
+    let home = inside.is_some_and(|path| HOMES.iter().any(|home| path.starts_with(home)));
     for (number, line) in source.all_lines() {
         // `#[target_feature(enable = …)]` compiles a function for an extension; `cfg(target_feature = …)` would
         // decide at build time what this machine can do.
@@ -36,7 +38,7 @@ pub(super) fn check(source: &Source, _: &Facts) -> Vec<Finding> {
             && chooses
             && let Some(word) = WORDS.iter().find(|word| found(line, word))
         {
-            findings.push(Finding::at(number, format!("`{word}` outside {HOME}")));
+            findings.push(Finding::at(number, format!("`{word}` outside {} of {CRATE}", HOMES.join(", "))));
         }
     }
     findings
@@ -59,7 +61,7 @@ mod tests {
         let text =
             "use core::arch::x86_64::*;\n#[cfg(target_arch = \"x86_64\")]\nasm!(\"nop\");\nlet arch = 1;\n";
         assert_eq!(findings(check, "crates/leyden-kernels/src/pool.rs", text, &[]), [1, 2, 3]);
-        assert!(findings(check, "crates/leyden-kernels/src/isa/avx2.rs", text, &[]).is_empty());
+        assert!(findings(check, "crates/leyden-kernels/src/simd/x86_64/avx2.rs", text, &[]).is_empty());
         let dead = "#[cfg_attr(not(target_arch = \"x86_64\"), expect(dead_code, reason = \"\"))]\n";
         assert!(findings(check, "crates/leyden-kernels/src/pool.rs", dead, &[]).is_empty());
         let chosen = "#[cfg(target_arch = \"x86_64\")] #[expect(dead_code)]\n";
@@ -69,6 +71,6 @@ mod tests {
     #[test]
     fn build_time_features_fire_everywhere() {
         let text = "#[cfg(target_feature = \"avx2\")]\n#[target_feature(enable = \"avx2\")]\n";
-        assert_eq!(findings(check, "crates/leyden-kernels/src/isa/avx2.rs", text, &[]), [1]);
+        assert_eq!(findings(check, "crates/leyden-kernels/src/simd/x86_64/avx2.rs", text, &[]), [1]);
     }
 }

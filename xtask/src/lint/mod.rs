@@ -5,6 +5,7 @@
 
 mod architectures;
 mod environment;
+mod floors;
 mod isa;
 mod runtime;
 mod size;
@@ -39,6 +40,8 @@ impl Finding {
 pub(crate) struct Facts {
     /// Names of architectures, after the files that implement them.
     architectures: BTreeSet<String>,
+    /// Which modules of the kernels import which.
+    imports: floors::Imports,
 }
 
 /// One rule.
@@ -55,6 +58,7 @@ const RULES: &[Rule] = &[
     Rule { name: "environment", check: environment::check },
     Rule { name: "architectures", check: architectures::check },
     Rule { name: "size", check: size::check },
+    Rule { name: "floors", check: floors::check },
     Rule { name: "state", check: state::check },
 ];
 
@@ -88,7 +92,7 @@ fn facts(sources: &[Source]) -> Facts {
         .filter(|name| *name != "mod" && !name.contains('/'))
         .map(str::to_owned)
         .collect();
-    Facts { architectures }
+    Facts { architectures, imports: floors::imports(sources) }
 }
 
 /// Reads every file that some rule looks at.
@@ -145,7 +149,8 @@ mod tests {
         text: &str,
         architectures: &[&str],
     ) -> Vec<usize> {
-        let facts = Facts { architectures: architectures.iter().map(|&a| a.to_owned()).collect() };
+        let architectures = architectures.iter().map(|&a| a.to_owned()).collect();
+        let facts = Facts { architectures, ..Facts::default() };
         let found = check(&Source::new(path.to_owned(), text), &facts);
         found.into_iter().filter(|f| !f.remark).map(|f| f.line).collect()
     }

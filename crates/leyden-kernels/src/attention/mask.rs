@@ -1,7 +1,6 @@
 //! Which tokens of its sequence a token sees.
 
-use super::cache::BLOCK_TOKENS;
-use super::loops::Seen;
+use crate::attention::block::{BLOCK_TOKENS, Seen};
 
 /// Which tokens of its sequence a token sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //!
 //! A block holds 64 tokens of one layer. Keys lie `[head][4 groups][head_dim][16 tokens]`, so that a vector lane
 //! belongs to one token and scores need no horizontal sums; quantised keys are panels of Q8_0 weights, 16 tokens
-//! for 16 rows, and queries are quantised to the grid of such weights. Values lie `[head][64 tokens][head_dim]`, quantised
-//! ones as `codes.rs` says.
+//! for 16 rows, and queries are quantised to the activation format of such weights. Values lie `[head][64 tokens][head_dim]`, quantised
+//! ones as `quantised values.rs` says.
 //!
 //! The result is defined tile by tile, a tile being the block at a fixed position: scores, their maximum, the
 //! exponentials and their weighted values are computed within the tile, and tiles are merged in order of
@@ -11,16 +11,21 @@
 //! see. What else is in the batch, how the prompt was cut into steps, and which threads did the tiles of a row
 //! cannot change a bit of it.
 
-mod cache;
-pub(crate) mod codes;
-mod kernel;
-pub(crate) mod loops;
+mod block;
+mod driver;
+mod kv_cache;
 mod mask;
-pub(crate) mod merge;
+mod online_softmax;
+mod q8_values;
+mod scores;
+mod simd;
+mod softmax;
+mod split_kv;
 
 #[cfg(test)]
 mod tests;
 
-pub use cache::{BLOCK_TOKENS, KvCache, KvShape, KvType};
-pub use kernel::{AttentionOptions, AttentionSpan, MAX_HEAD_DIM, attention};
+pub use block::{BLOCK_TOKENS, KvType};
+pub use driver::{AttentionOptions, AttentionSpan, MAX_HEAD_DIM, attention};
+pub use kv_cache::{KvCache, KvShape};
 pub use mask::Mask;

@@ -1,7 +1,9 @@
-use super::loops::{Row, Seen};
 use super::*;
-use crate::Cpu;
-use crate::isa::{Isa, Tier, dispatch};
+use crate::attention::block::{Row, Seen};
+use crate::attention::simd::AttentionSimd;
+use crate::context::Cpu;
+use crate::cpu::isa::Tier;
+use crate::simd::dispatch::dispatch;
 
 fn values(n: usize, seed: u32) -> Vec<f32> {
     let mut state = seed;
@@ -12,7 +14,7 @@ fn values(n: usize, seed: u32) -> Vec<f32> {
     (0..n).map(next).collect()
 }
 
-/// One sequence of `tokens` tokens whose last `new` are asked for, on one tier and team.
+/// One sequence of `tokens` tokens whose last `new` are prefetched, on one tier and team.
 #[derive(Clone, Copy)]
 struct Case {
     kv_type: KvType,
@@ -182,7 +184,7 @@ fn every_tier_and_team_gives_the_same_bits() {
 #[test]
 fn results_are_close_to_double_precision() {
     for case in cases() {
-        // Halves have 11 bits, codes 7 of the largest in a block; scores here are up to a few units.
+        // Halves have 11 bits, quantised values 7 of the largest in a block; scores here are up to a few units.
         let bound = match case.kv_type {
             KvType::F32 => 2e-6,
             KvType::F16 => 2e-3,
@@ -256,11 +258,11 @@ fn a_quantised_value_that_is_no_number_is_seen_by_later_tokens_only() {
 #[test]
 fn exponentials_of_sixteen_rows_are_those_of_one_by_one_over_the_whole_range() {
     #[inline(always)]
-    fn of<I: Isa>(isa: I, rows: &mut [Row; 16]) -> [[f32; 16]; 2] {
-        isa.numerators_of_16(rows, [Seen::WHOLE; 16])
+    fn of<I: AttentionSimd>(isa: I, rows: &mut [Row; 16]) -> [[f32; 16]; 2] {
+        isa.exp_scores_of_16(rows, [Seen::WHOLE; 16])
     }
     dispatch!(fn of_on => of(rows: &mut [Row; 16]) -> [[f32; 16]; 2]);
-    // Bits of the differences to a row's greatest score: every 4,097th from none to the largest float, and infinity.
+    // Bits of the differences to a row's running maximum: every 4,097th from none to the largest float, and infinity.
     let mut bits = (0..=f32::INFINITY.to_bits()).step_by(4097).chain([f32::INFINITY.to_bits()]).peekable();
     while bits.peek().is_some() {
         let rows: [Row; 16] = std::array::from_fn(|_| {
@@ -269,10 +271,10 @@ fn exponentials_of_sixteen_rows_are_those_of_one_by_one_over_the_whole_range() {
             row
         });
         let mut want = rows;
-        let tops = of_on(Tier::SCALAR, &mut want);
+        let states = of_on(Tier::SCALAR, &mut want);
         for tier in Tier::available() {
             let mut got = rows;
-            assert_eq!(of_on(tier, &mut got), tops, "{}", tier.level());
+            assert_eq!(of_on(tier, &mut got), states, "{}", tier.level());
             for (got, want) in got.as_flattened().iter().zip(want.as_flattened()) {
                 assert_eq!(got.to_bits(), want.to_bits(), "{}", tier.level());
             }

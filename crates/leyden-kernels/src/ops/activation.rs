@@ -1,7 +1,8 @@
 //! Activation functions of feed-forward layers, alone and as the gate of a gated product.
 
 use super::{Lanes, exp16};
-use crate::isa::{Isa, dispatch};
+use crate::simd::Simd;
+use crate::simd::dispatch::dispatch;
 
 /// The function between the matrices of a feed-forward layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,7 +87,7 @@ fn gate_all<F: Function>(gate: &mut [f32], up: &[f32]) {
 }
 
 #[inline(always)]
-fn gate_impl<I: Isa>(_isa: I, activation: Activation, gate: &mut [f32], up: &[f32]) {
+fn gate_impl<I: Simd>(_isa: I, activation: Activation, gate: &mut [f32], up: &[f32]) {
     with_function!(activation, F => gate_all::<F>(gate, up));
 }
 
@@ -101,7 +102,7 @@ dispatch! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::Tier;
+    use crate::cpu::isa::Tier;
 
     fn exact(activation: Activation, x: f64) -> f64 {
         match activation {

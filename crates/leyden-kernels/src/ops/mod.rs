@@ -22,7 +22,7 @@ pub(crate) use activation::{Function, GeluTanh, Silu, with_function};
 pub(crate) use soft_cap::soft_cap16;
 pub(crate) use softmax::{exp_side_by_side, exp16};
 
-/// Sixteen lanes.
+/// ScaleVectors lanes.
 pub(crate) type Lanes = [f32; 16];
 
 /// Joins lanes by halves with `f`.

@@ -1,7 +1,8 @@
 //! Root-mean-square normalisation (Zhang and Sennrich, 2019).
 
 use super::join;
-use crate::isa::{Isa, dispatch};
+use crate::simd::Simd;
+use crate::simd::dispatch::dispatch;
 
 /// What the values of a row are multiplied by, before the weights.
 #[inline(always)]
@@ -21,7 +22,7 @@ fn scale_of(x: &[f32], eps: f32) -> f32 {
 }
 
 #[inline(always)]
-fn rms_norm_impl<I: Isa>(_isa: I, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+fn rms_norm_impl<I: Simd>(_isa: I, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     let n = weight.len();
     assert!(n > 0 && x.len() == out.len() && x.len().is_multiple_of(n), "rows of {n} in {}", x.len());
     for (x, out) in x.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
@@ -33,7 +34,7 @@ fn rms_norm_impl<I: Isa>(_isa: I, x: &[f32], weight: &[f32], eps: f32, out: &mut
 }
 
 #[inline(always)]
-fn in_place_impl<I: Isa>(_isa: I, x: &mut [f32], weight: &[f32], eps: f32) {
+fn in_place_impl<I: Simd>(_isa: I, x: &mut [f32], weight: &[f32], eps: f32) {
     let n = weight.len();
     assert!(n > 0 && x.len().is_multiple_of(n), "rows of {n} in {}", x.len());
     for x in x.chunks_exact_mut(n) {
@@ -45,7 +46,7 @@ fn in_place_impl<I: Isa>(_isa: I, x: &mut [f32], weight: &[f32], eps: f32) {
 }
 
 #[inline(always)]
-fn add_impl<I: Isa>(_isa: I, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+fn add_impl<I: Simd>(_isa: I, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     let n = weight.len();
     assert!(n > 0 && x.len() == out.len() && x.len().is_multiple_of(n), "rows of {n} in {}", x.len());
     for (x, out) in x.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
@@ -83,7 +84,7 @@ dispatch! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::Tier;
+    use crate::cpu::isa::Tier;
 
     #[test]
     fn rows_are_normalised_the_same_on_every_tier() {

@@ -1,7 +1,8 @@
 //! Rotary position embedding (Su et al., 2021): pairs of a head's values turn by angles that grow with position.
 
 use super::trigonometry::sin_cos;
-use crate::isa::{Isa, dispatch};
+use crate::simd::Simd;
+use crate::simd::dispatch::dispatch;
 
 /// Which values form a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ impl Rotation {
 }
 
 #[inline(always)]
-fn rope_impl<I: Isa>(_isa: I, heads: &mut [f32], head_dim: usize, pairs: RopePairs, rotation: &Rotation) {
+fn rope_impl<I: Simd>(_isa: I, heads: &mut [f32], head_dim: usize, pairs: RopePairs, rotation: &Rotation) {
     let n = rotation.cos.len();
     assert!(2 * n <= head_dim && rotation.sin.len() == n, "{n} pairs in a head of {head_dim}");
     for head in heads.chunks_exact_mut(head_dim) {
@@ -67,7 +68,7 @@ dispatch! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::Tier;
+    use crate::cpu::isa::Tier;
 
     #[test]
     fn both_pairings_turn_the_same_pairs_on_every_tier() {

@@ -1,7 +1,8 @@
 //! Soft caps: scores and logits squeezed below a bound, as Gemma 2 does.
 
 use super::{Lanes, exp16};
-use crate::isa::{Isa, dispatch};
+use crate::simd::Simd;
+use crate::simd::dispatch::dispatch;
 
 /// `cap * tanh(x / cap)`, by `tanh(a) = 1 - 2 / (e^2a + 1)`: within a few units in the last place of `cap`.
 #[inline(always)]
@@ -11,7 +12,7 @@ pub(crate) fn soft_cap16(x: &Lanes, cap: f32) -> Lanes {
 }
 
 #[inline(always)]
-fn soft_cap_impl<I: Isa>(_isa: I, x: &mut [f32], cap: f32) {
+fn soft_cap_impl<I: Simd>(_isa: I, x: &mut [f32], cap: f32) {
     let (chunks, rest) = x.as_chunks_mut::<16>();
     for c in chunks {
         *c = soft_cap16(c, cap);
@@ -29,7 +30,7 @@ dispatch! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::Tier;
+    use crate::cpu::isa::Tier;
 
     #[test]
     fn close_to_the_definition_and_the_same_on_every_tier() {

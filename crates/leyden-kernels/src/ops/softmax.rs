@@ -1,8 +1,9 @@
 //! The exponential and sums of exponentials.
 
 use super::{Lanes, join};
-use crate::isa::dot::Whole;
-use crate::isa::{Isa, dispatch};
+use crate::simd::Simd;
+use crate::simd::dispatch::dispatch;
+use crate::simd::int::F32Simd;
 
 /// Below, the result would be subnormal; above, infinite. Arguments are held inside.
 const LOW: f32 = -87.0;
@@ -40,7 +41,7 @@ pub(crate) fn exp16(x: &Lanes) -> Lanes {
 
 /// [`exp16`] of `N` vectors whose values are at most zero, step by step, so that none waits for its own step before.
 #[inline(always)]
-pub(crate) fn exp_side_by_side<D: Whole, const N: usize>(d: D, x: [D::Floats; N]) -> [D::Floats; N] {
+pub(crate) fn exp_side_by_side<D: F32Simd, const N: usize>(d: D, x: [D::Floats; N]) -> [D::Floats; N] {
     macro_rules! splat {
         ($x:expr) => {
             // SAFETY: one readable float.
@@ -87,7 +88,7 @@ pub(crate) fn exp_side_by_side<D: Whole, const N: usize>(d: D, x: [D::Floats; N]
 }
 
 #[inline(always)]
-fn exp_slice<I: Isa>(_isa: I, x: &mut [f32]) {
+fn exp_slice<I: Simd>(_isa: I, x: &mut [f32]) {
     let (chunks, rest) = x.as_chunks_mut::<16>();
     for c in chunks {
         *c = exp16(c);
@@ -103,7 +104,7 @@ dispatch! {
 }
 
 #[inline(always)]
-fn log_sum_exp_impl<I: Isa>(_isa: I, x: &[f32]) -> (f32, f32) {
+fn log_sum_exp_impl<I: Simd>(_isa: I, x: &[f32]) -> (f32, f32) {
     let (chunks, rest) = x.as_chunks::<16>();
     let mut last = [f32::NEG_INFINITY; 16];
     last[..rest.len()].copy_from_slice(rest);
@@ -137,7 +138,7 @@ dispatch! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::Tier;
+    use crate::cpu::isa::Tier;
 
     #[test]
     fn exp_is_close_everywhere_and_the_same_on_every_tier() {

@@ -20,8 +20,8 @@ mod tracer;
 use leyden_kernels::attention::{
     AttentionOptions, AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, KvType, attention,
 };
-use leyden_kernels::matmul::{PackedMatrix, Product, Write, multiply};
-use leyden_kernels::{Activations, Cpu, Level, Tier};
+use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
+use leyden_kernels::{Cpu, Level, PackedA, Tier};
 use leyden_tensor::{DType, TensorView};
 use std::io::{self, Write as _};
 
@@ -203,9 +203,9 @@ fn product(tier: Tier, dtype: DType, [panels, columns]: [usize; 2], k: usize) {
     let rows = panels * ROWS;
     let bytes = vec![0x11; dtype.row_bytes(k).unwrap() * rows];
     let shape = [rows, k];
-    let weights = PackedMatrix::pack(&cpu, &TensorView::new("w", dtype, &shape, &bytes).unwrap()).unwrap();
-    let mut input = Activations::default();
-    input.fill(tier, cpu.pool(), weights.grid(), &vec![1.0; columns * k], k);
+    let weights = PackedWeights::pack(&cpu, &TensorView::new("w", dtype, &shape, &bytes).unwrap()).unwrap();
+    let mut input = PackedA::default();
+    input.fill(tier, cpu.pool(), weights.act_format(), &vec![1.0; columns * k], k);
     let mut out = vec![0.0; columns * rows];
     let mut code = || {
         let write = Write::Set;

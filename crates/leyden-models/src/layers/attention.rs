@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::load::Loader;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{AttentionOptions, AttentionSpan, KvCache, Mask, attention};
-use leyden_kernels::matmul::{PackedMatrix, Write};
+use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::{RopePairs, Rotation, rope};
 
@@ -65,12 +65,12 @@ impl Attention {
     }
 
     /// Its matrices, in the order of the computation.
-    pub(crate) fn matrices(&self) -> Vec<&PackedMatrix> {
+    pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         [&self.query, &self.key, &self.value, &self.output].map(|l| &l.weights).to_vec()
     }
 
     /// Those whose products go into the cache.
-    pub(crate) fn stored(&self) -> [&PackedMatrix; 2] {
+    pub(crate) fn stored(&self) -> [&PackedWeights; 2] {
         [&self.key.weights, &self.value.weights]
     }
 

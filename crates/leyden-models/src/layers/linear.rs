@@ -2,13 +2,13 @@
 
 use crate::error::Error;
 use crate::load::Loader;
-use leyden_kernels::matmul::{PackedMatrix, Product, Write, multiply};
-use leyden_kernels::{Activations, Cpu};
+use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
+use leyden_kernels::{Cpu, PackedA};
 
 /// A matrix and its bias.
 #[derive(Debug)]
 pub(crate) struct Linear {
-    pub(crate) weights: PackedMatrix,
+    pub(crate) weights: PackedWeights,
     pub(crate) bias: Option<Vec<f32>>,
 }
 
@@ -29,15 +29,16 @@ impl Linear {
 /// Multiplies one batch with several matrices: one job per activation grid among them.
 pub(crate) fn apply<const N: usize>(
     cpu: &Cpu,
-    activations: &mut Activations,
+    activations: &mut PackedA,
     input: &[f32],
     write: Write,
     products: [(&Linear, &mut [f32]); N],
 ) {
     let mut rest: Vec<Product<'_>> = products.into_iter().map(|(l, out)| l.product(out, write)).collect();
     while let Some(first) = rest.first() {
-        let (grid, k) = (first.weights.grid(), first.weights.k());
-        let (mut same, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|p| p.weights.grid() == grid);
+        let (grid, k) = (first.weights.act_format(), first.weights.k());
+        let (mut same, others): (Vec<_>, Vec<_>) =
+            rest.into_iter().partition(|p| p.weights.act_format() == grid);
         activations.fill(cpu.tier(), cpu.pool(), grid, input, k);
         multiply(cpu, activations, &mut same);
         rest = others;

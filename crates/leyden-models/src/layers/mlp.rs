@@ -7,7 +7,7 @@ use crate::config::LayerConfig;
 use crate::error::Error;
 use crate::load::Loader;
 use leyden_kernels::Cpu;
-use leyden_kernels::matmul::{Gated, PackedMatrix, Write, multiply, multiply_gated_onto};
+use leyden_kernels::gemm::{Gated, PackedWeights, Write, multiply, swiglu_packed};
 use leyden_kernels::ops::{self, Activation};
 
 /// Gated feed-forward layer (Shazeer, 2020).
@@ -36,7 +36,7 @@ impl GatedMlp {
     }
 
     /// Its matrices, in the order of the computation.
-    pub(crate) fn matrices(&self) -> Vec<&PackedMatrix> {
+    pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         [&self.gate, &self.up, &self.down].map(|l| &l.weights).to_vec()
     }
 
@@ -44,14 +44,14 @@ impl GatedMlp {
     pub(crate) fn forward(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
         let (gate, up, down) = (&self.gate.weights, &self.up.weights, &self.down.weights);
         let plain = self.gate.bias.is_none() && self.up.bias.is_none();
-        if plain && gate.grid() == up.grid() {
-            work.activations.fill(cpu.tier(), cpu.pool(), gate.grid(), &work.normed, gate.k());
+        if plain && gate.act_format() == up.act_format() {
+            work.activations.fill(cpu.tier(), cpu.pool(), gate.act_format(), &work.normed, gate.k());
             let gated = Gated { activation: self.activation, gate, up };
-            multiply_gated_onto(
+            swiglu_packed(
                 cpu,
                 &work.activations,
                 &gated,
-                down.grid(),
+                down.act_format(),
                 &mut work.gated,
                 &mut work.hidden,
             );

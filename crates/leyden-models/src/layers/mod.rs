@@ -17,7 +17,7 @@ use crate::config::{DecoderConfig, LayerConfig, NormPlacement};
 use crate::error::Error;
 use crate::load::Loader;
 use leyden_kernels::Cpu;
-use leyden_kernels::matmul::{PackedMatrix, Write};
+use leyden_kernels::gemm::{PackedWeights, Write};
 use mlp::GatedMlp;
 use moe::Mixture;
 
@@ -44,7 +44,7 @@ impl FeedForward {
         }
     }
 
-    fn matrices(&self) -> Vec<&PackedMatrix> {
+    fn matrices(&self) -> Vec<&PackedWeights> {
         match self {
             FeedForward::Gated(mlp) => mlp.matrices(),
             FeedForward::Mixture(mixture) => mixture.matrices(),
@@ -129,7 +129,7 @@ impl Layer {
     }
 
     /// Its matrices, in the order of the computation.
-    pub(crate) fn matrices(&self) -> Vec<&PackedMatrix> {
+    pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         let mut all = self.attention.matrices();
         all.extend(self.ffn.matrices());
         all

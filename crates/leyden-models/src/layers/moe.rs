@@ -6,7 +6,7 @@ use crate::config::{ExpertsConfig, LayerConfig};
 use crate::error::Error;
 use crate::load::Loader;
 use leyden_kernels::Cpu;
-use leyden_kernels::matmul::{Experts, PackedMatrix, Product, Write, multiply, multiply_experts};
+use leyden_kernels::gemm::{Experts, PackedWeights, Product, Write, moe, multiply};
 use leyden_kernels::ops::Activation;
 
 /// A mixture of experts, each of which is a gated feed-forward layer.
@@ -15,11 +15,11 @@ pub(crate) struct Mixture {
     config: ExpertsConfig,
     activation: Activation,
     /// Gives every expert a score.
-    router: PackedMatrix,
+    router: PackedWeights,
     /// Stacks of one matrix for each expert.
-    gate: PackedMatrix,
-    up: PackedMatrix,
-    down: PackedMatrix,
+    gate: PackedWeights,
+    up: PackedWeights,
+    down: PackedWeights,
 }
 
 impl Mixture {
@@ -43,7 +43,7 @@ impl Mixture {
     }
 
     /// Its matrices, in the order of the computation.
-    pub(crate) fn matrices(&self) -> Vec<&PackedMatrix> {
+    pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         vec![&self.router, &self.gate, &self.up, &self.down]
     }
 
@@ -52,7 +52,7 @@ impl Mixture {
         let (c, router) = (&self.config, &self.router);
         // The scores are not needed for longer than this.
         work.other.resize(work.normed.len() / router.k() * c.count);
-        work.activations.fill(cpu.tier(), cpu.pool(), router.grid(), &work.normed, router.k());
+        work.activations.fill(cpu.tier(), cpu.pool(), router.act_format(), &work.normed, router.k());
         let product = Product { weights: router, bias: None, out: &mut work.other, write: Write::Set };
         multiply(cpu, &work.activations, &mut [product]);
         work.routing.choose(cpu, &work.other, c.count, c.used, c.normalise);
@@ -62,7 +62,7 @@ impl Mixture {
             if write == Write::Set {
                 out.fill(0.0);
             }
-            multiply_experts(cpu, &experts, &work.routing, &work.normed, &mut work.grouped, out);
+            moe(cpu, &experts, &work.routing, &work.normed, &mut work.grouped, out);
         });
     }
 }

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leyden_kernels::attention::{KvType, MAX_HEAD_DIM};
 use leyden_kernels::topology::{Topology, default_threads};
-use leyden_kernels::{Activations, Cpu, Level, Tier};
+use leyden_kernels::{Cpu, Level, PackedA, Tier};
 use leyden_tensor::DType;
 use serde::Serialize;
 
@@ -209,7 +209,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             for &columns in &args.columns {
                 bar.next(format!("{dtype} {} x {columns}", tier.level()));
                 let timed = weights.time(&cpu, columns, args, &machine);
-                let picked = Activations::tier_of(picked, weights.grid(), columns).level();
+                let picked = PackedA::tier_of(picked, weights.act_format(), columns).level();
                 kernels.push(Timed { picked: tier.level() == picked, ..timed });
             }
         }
@@ -354,7 +354,8 @@ impl Report {
             return Ok(());
         }
         writeln!(out)?;
-        let head = ["type", "tier", "rows", "depth", "columns", "GMAC/s", "GB/s of weights", "share"];
+        let head =
+            ["type", "tier", "rows", "depth", "columns", "GMAC/s", "GB/s of weights", "share", "kernel"];
         let mut table = Table::new(&head, &[2, 3, 4, 5, 6]);
         for t in &self.kernels {
             table.add(vec![
@@ -366,6 +367,7 @@ impl Report {
                 format!("{:.1}", t.macs_per_second / 1e9),
                 format!("{:.1}", t.weight_bytes_per_second / 1e9),
                 share(t.bandwidth_share, t.products_share),
+                t.kernel.clone(),
             ]);
         }
         Ok(table.write(out)?)

@@ -2,13 +2,13 @@
 
 use crate::program::leyden;
 use leyden_kernels::attention::KvType;
-use leyden_kernels::matmul::grid_of;
-use leyden_kernels::{Activations, Level, Tier};
+use leyden_kernels::gemm::act_format_of;
+use leyden_kernels::{Level, PackedA, Tier};
 use leyden_tensor::DType;
 
 /// The level whose kernels the dispatcher takes here for so many columns.
 fn picked(dtype: DType, columns: usize) -> &'static str {
-    Activations::tier_of(Tier::best(), grid_of(dtype, false).unwrap(), columns).level().name()
+    PackedA::tier_of(Tier::best(), act_format_of(dtype, false).unwrap(), columns).level().name()
 }
 
 /// Small enough to take milliseconds.
@@ -41,6 +41,13 @@ fn every_type_and_tier_of_the_machine_is_measured() {
                     (&k["picked"], &k["rows"], &k["k"]),
                     (&(*tier == picked(dtype, columns as usize)).into(), &33.into(), &256.into())
                 );
+                // A single token takes the GEMV path on every tier.
+                let kernel = k["kernel"].as_str().unwrap();
+                assert!(
+                    columns > 1 || kernel.starts_with("packed 1x1, 1 tile"),
+                    "{dtype} on {tier}: {kernel}"
+                );
+                assert!(kernel.contains(" tile"), "{dtype} on {tier}: {kernel}");
                 let seconds = k["median_seconds"].as_f64().unwrap();
                 let macs = 33.0 * 256.0 * f64::from(columns) / seconds;
                 assert!((k["macs_per_second"].as_f64().unwrap() / macs - 1.0).abs() < 1e-9);
@@ -98,7 +105,9 @@ fn the_table_marks_what_the_dispatcher_takes() {
     let arguments =
         ["hwbench", "-t", "1", "-r", "1", "--shape", "16x32", "--columns", "1", "--types", "q8_0,F16"];
     let text = leyden(&[&arguments[..], &["--weights-mib", "1", "--isa", best]].concat()).ok();
-    for wanted in ["GB/s read by 1 thread", "GMAC/s of int8", "us with 1 thread", "Q8_0", "F16"] {
+    for wanted in
+        ["GB/s read by 1 thread", "GMAC/s of int8", "us with 1 thread", "Q8_0", "F16", "packed 1x1, 1 tile"]
+    {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
     let rows = text.lines().filter(|line| line.contains(&format!("{best}*")) && line.contains('%'));

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use leyden_kernels::attention::KvType;
-use leyden_kernels::matmul::grid_of;
+use leyden_kernels::gemm::act_format_of;
 use leyden_kernels::memory::Pages;
 use leyden_kernels::placement::{PlacementRequest, placement};
 use leyden_kernels::topology::Topology;
-use leyden_kernels::{Cpu, Grid, Meter, Tier};
+use leyden_kernels::{ActFormat, Cpu, Meter, Tier};
 use leyden_models::Network;
 use leyden_tensor::DType;
 
@@ -61,7 +61,7 @@ pub(super) struct Loaded {
     /// Numbers in them.
     pub(super) parameters: u64,
     /// What activations become for most weights.
-    pub(super) grid: Grid,
+    pub(super) grid: ActFormat,
     pub(super) tier: Tier,
     topology: Topology,
     origin: Origin,
@@ -121,7 +121,7 @@ impl Loaded {
             kind: format!("{} {dtype}", model.config().architecture),
             bytes,
             parameters,
-            grid: grid_of(dtype, origin.arithmetic.exact).unwrap_or(Grid::F32),
+            grid: act_format_of(dtype, origin.arithmetic.exact).unwrap_or(ActFormat::F32),
             tier: model.cpu().tier(),
             topology,
             origin,

@@ -3,7 +3,7 @@
 use leyden_kernels::attention::{
     AttentionOptions, AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, KvType, attention,
 };
-use leyden_kernels::{Cpu, Grid, Level};
+use leyden_kernels::{ActFormat, Cpu, Level};
 use serde::Serialize;
 
 use super::machine::Machine;
@@ -108,7 +108,7 @@ impl Cached {
         let seen = tokens * depth + tokens * (tokens + 1) / 2;
         let macs = (2 * heads * dim * seen) as f64 / seconds;
         let read = kv_bytes as f64 / seconds;
-        let grid = if shape.kv_type == KvType::Q8_0 { Grid::A32 } else { Grid::F32 };
+        let grid = if shape.kv_type == KvType::Q8_0 { ActFormat::Q8Block32 } else { ActFormat::F32 };
         Attended {
             kv_type: shape.kv_type.name(),
             tier: level.name(),

@@ -1,8 +1,8 @@
 //! Products of one weight type on one tier, timed.
 
-use leyden_kernels::matmul::{PackedMatrix, Product, Write, multiply};
+use leyden_kernels::gemm::{PackedWeights, Product, Write, kernel_choice, multiply};
 use leyden_kernels::memory::Aligned;
-use leyden_kernels::{Activations, Cpu, Grid, Level};
+use leyden_kernels::{ActFormat, Cpu, Level, PackedA};
 use leyden_tensor::{DType, TensorView, quant};
 use serde::Serialize;
 
@@ -22,9 +22,9 @@ pub(super) struct Weights {
     dtype: DType,
     rows: usize,
     k: usize,
-    copies: Vec<PackedMatrix>,
+    copies: Vec<PackedWeights>,
     /// The first rows alone, for the plain path.
-    few: PackedMatrix,
+    few: PackedWeights,
 }
 
 /// One product, timed.
@@ -38,6 +38,8 @@ pub(super) struct Timed {
     pub(super) rows: usize,
     pub(super) k: usize,
     pub(super) columns: usize,
+    /// Which kernel the registry has for that, and from how many tiles on panels are unpacked.
+    pub(super) kernel: String,
     /// Packed weights of one copy, and how many copies take turns.
     pub(super) weight_bytes: usize,
     pub(super) copies: usize,
@@ -81,7 +83,7 @@ impl Weights {
         let pack = |rows: usize| {
             let shape = [rows, k];
             let tensor = TensorView::new("weights", dtype, &shape, &file[..row_bytes * rows])?;
-            PackedMatrix::pack(cpu, &tensor).map_err(Failure::new)
+            PackedWeights::pack(cpu, &tensor).map_err(Failure::new)
         };
         let mut copies = vec![pack(rows)?];
         for _ in 1..bytes.div_ceil(copies[0].bytes().max(1)) {
@@ -91,9 +93,9 @@ impl Weights {
         Ok(Weights { dtype, rows, k, copies, few })
     }
 
-    /// The grid of activations.
-    pub(super) fn grid(&self) -> Grid {
-        self.copies[0].grid()
+    /// The activation format.
+    pub(super) fn act_format(&self) -> ActFormat {
+        self.copies[0].act_format()
     }
 
     /// Times products with `columns` columns on the tier of `cpu`.
@@ -104,8 +106,8 @@ impl Weights {
         let mut state = 2_u32;
         // Most activations are small beside the largest, and sums of products then smaller than they could be.
         let x: Vec<f32> = (0..columns * self.k).map(|_| (0..4).map(|_| random(&mut state)).sum()).collect();
-        let mut input = Activations::default();
-        input.fill(cpu.tier(), cpu.pool(), self.grid(), &x, self.k);
+        let mut input = PackedA::default();
+        input.fill(cpu.tier(), cpu.pool(), self.act_format(), &x, self.k);
         let mut out = Aligned::zeroed(rows * columns);
         let (samples, seconds) = sampled(args.repetitions, |turn| {
             let weights = &copies[turn % copies.len()];
@@ -116,7 +118,7 @@ impl Weights {
         let beyond_caches = weight_bytes.saturating_mul(copies.len()) > crate::cli::bench::cache_bytes();
         let macs = (rows * self.k) as f64 * columns as f64 / seconds;
         let read = weight_bytes as f64 / seconds;
-        let peak = machine.macs(cpu.tier().level(), self.grid());
+        let peak = machine.macs(cpu.tier().level(), self.act_format());
         Timed {
             dtype: self.dtype.name(),
             tier: cpu.tier().level().name(),
@@ -124,6 +126,7 @@ impl Weights {
             rows,
             k: self.k,
             columns,
+            kernel: kernel_choice(&copies[0], &input).to_string(),
             weight_bytes,
             copies: copies.len(),
             beyond_caches,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use leyden_kernels::{Ceilings, Cpu, Grid, Level, Meter, Pool, Tier};
+use leyden_kernels::{ActFormat, Ceilings, Cpu, Level, Meter, Pool, Tier};
 use serde::Serialize;
 
 use super::{Bar, median, start};
@@ -82,7 +82,7 @@ impl Machine {
     }
 
     /// Products per second of a tier with activations of a grid.
-    pub(super) fn macs(&self, level: Level, grid: Grid) -> f64 {
+    pub(super) fn macs(&self, level: Level, grid: ActFormat) -> f64 {
         let peaks = self.peaks.iter().find(|p| p.tier == level.name());
         peaks.map_or(0.0, |p| {
             let (int8_macs, f32_macs) = (p.int8_macs_per_second, p.f32_macs_per_second);

@@ -1,0 +1,600 @@
+//! Scores, softmax and weighted values of query rows over the tiles of one key-value head.
+
+use crate::attention::block::{BLOCK_TOKENS, KEY_TOKENS, KvType, Row, Seen};
+use crate::attention::kv_cache::KvCache;
+use crate::attention::mask::{Mask, Sight};
+use crate::attention::online_softmax::{OnlineSoftmax, QUERY_ROWS, Sink, SoftmaxStates, padded};
+use crate::attention::q8_values;
+use crate::attention::scores::{Keys, Values};
+use crate::attention::simd::AttentionSimd;
+use crate::attention::split_kv::KvSplit;
+use crate::context::Cpu;
+use crate::cpu::isa::{AccInit, Level, Tier};
+use crate::gemm::registry::KEY_TILES;
+use crate::memory::aligned::Aligned;
+use crate::memory::disjoint::Disjoint;
+use crate::ops::soft_cap16;
+use crate::prefetch::prefetch_lines;
+use crate::quant::packed_a::Tile;
+use crate::quant::quantize::{acc_init_block32, fill_block32};
+use crate::simd::dispatch::dispatch;
+use crate::types::ActFormat;
+use std::ops::Range;
+
+/// The largest head size.
+pub const MAX_HEAD_DIM: usize = 256;
+
+/// From so many rows on a tile is turned into floats first; fewer convert as they go.
+const MANY: usize = 17;
+
+/// The new tokens of one sequence in a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionSpan<'a> {
+    /// Index of the first new token in the batch.
+    pub first: usize,
+    /// How many there are.
+    pub tokens: usize,
+    /// Position of the first new token in its sequence.
+    pub position: usize,
+    /// Tokens of the sequence whose keys and values are in the cache, these among them.
+    pub stored: usize,
+    /// The sequence's blocks, in order.
+    pub blocks: &'a [u32],
+}
+
+/// What attention computes, of one layer.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionOptions<'a> {
+    /// What the products of queries and keys are multiplied by.
+    pub scale: f32,
+    /// Which tokens see which.
+    pub mask: Mask,
+    /// Scores beyond this are squeezed below it: `cap * tanh(score / cap)`.
+    pub soft_cap: Option<f32>,
+    /// For each query head, a score that takes its share of the softmax and adds no value.
+    pub sinks: Option<&'a [f32]>,
+}
+
+impl AttentionOptions<'_> {
+    /// Causal attention without caps or sinks.
+    #[must_use]
+    pub fn causal(scale: f32) -> Self {
+        AttentionOptions { scale, mask: Mask::Causal, soft_cap: None, sinks: None }
+    }
+}
+
+/// Below this many multiplications attention runs on the calling thread.
+const SINGLE_THREAD_MACS: usize = 64 << 10;
+/// Fewer tiles than this are not worth a task of their own.
+const MIN_SPLIT_TILES: usize = 4;
+/// Tasks per thread below which the tiles of one row are divided over several tasks.
+const TASKS_PER_THREAD: usize = 4;
+
+/// One task: rows of one sequence and one key-value head over some of the tiles.
+struct Task<'a> {
+    tier: Tier,
+    cache: &'a KvCache,
+    layer: usize,
+    head: usize,
+    blocks: &'a [u32],
+    /// Values per head.
+    dim: usize,
+    /// Query rows, `[row][dim]`, and what each sees.
+    queries: &'a [f32],
+    sights: &'a [Sight],
+    /// The tiles to go over.
+    tiles: Range<usize>,
+    scale: f32,
+    soft_cap: Option<f32>,
+    /// Of each row.
+    sinks: Option<&'a [f32]>,
+}
+
+/// Queries in the form that the keys are multiplied with.
+enum Queries {
+    /// `R` rows after another as `[dim][R]`.
+    Floats(Vec<f32>),
+    /// On the activation format of Q8_0 weights, in tiles of up to so many tokens as the tier has: for every tile, what
+    /// [`Tile`] describes, one tile after the other.
+    QuantFormat { quants: Vec<i8>, scales: Vec<f32>, sums: Vec<i32>, acc_init: Vec<i32> },
+}
+
+impl Queries {
+    /// The task's rows, and zeros up to a multiple of `R`.
+    #[inline(always)]
+    fn new<I: AttentionSimd, const R: usize>(isa: I, task: &Task<'_>) -> Queries {
+        let (dim, n) = (task.dim, task.sights.len());
+        if task.cache.shape().kv_type == KvType::Q8_0 {
+            let mut quants = vec![0; n * dim];
+            let mut scales = vec![0.0; n * dim / 32];
+            let mut sums = vec![0; n * dim / 32];
+            for tile in tiles(n, task.tier) {
+                let c = tile.len();
+                let at = |values: usize| tile.start * values..tile.end * values;
+                let (quants, scales) = (&mut quants[at(dim)], &mut scales[at(dim / 32)]);
+                let sums = &mut sums[at(dim / 32)];
+                let mut columns = [&[][..]; Level::VECTOR_COLUMNS];
+                for (row, query) in tile.clone().zip(&mut columns) {
+                    *query = &task.queries[row * dim..(row + 1) * dim];
+                }
+                fill_block32(isa, &columns[..c], task.tier.level().run(c), quants, scales, sums);
+            }
+            let shifted = task.tier.level().acc_init() == AccInit::Shift;
+            let mut acc_init = vec![0; if shifted { sums.len() } else { 0 }];
+            acc_init_block32(&sums, &mut acc_init);
+            return Queries::QuantFormat { quants, scales, sums, acc_init };
+        }
+        let mut turned = vec![0.0; n.next_multiple_of(R) * dim];
+        for (group, rows) in turned.chunks_exact_mut(R * dim).zip(task.queries.chunks(R * dim)) {
+            for (r, row) in rows.chunks_exact(dim).enumerate() {
+                for (d, q) in row.iter().enumerate() {
+                    group[d * R + r] = *q;
+                }
+            }
+        }
+        Queries::Floats(turned)
+    }
+}
+
+/// Ranges of rows that are multiplied with quantised keys together, as few and as even as the tier's tiles allow.
+#[inline(always)]
+fn tiles(rows: usize, tier: Tier) -> impl Iterator<Item = Range<usize>> {
+    let many = rows.div_ceil(tier.level().columns(ActFormat::Q8Block32)).max(1);
+    (0..many).map(move |t| rows * t / many..rows * (t + 1) / many)
+}
+
+/// Scores of all rows with the first `tokens` tokens of a tile.
+#[inline(always)]
+fn scores<I: AttentionSimd, const R: usize, const G: usize>(
+    isa: I,
+    task: &Task<'_>,
+    keys: Keys<'_>,
+    tokens: usize,
+    queries: &Queries,
+    out: &mut [Row],
+) {
+    let dim = task.dim;
+    match queries {
+        Queries::Floats(turned) => {
+            for r in (0..task.sights.len()).step_by(R) {
+                for group in (0..tokens.div_ceil(KEY_TOKENS)).step_by(G) {
+                    isa.scores::<R, G>(keys, &turned[r * dim..], group, task.scale, &mut out[r..]);
+                }
+            }
+        }
+        Queries::QuantFormat { quants, scales, sums, acc_init } => {
+            let size = keys.bytes.len() / (BLOCK_TOKENS / KEY_TOKENS);
+            let panels = keys.bytes.chunks_exact(size);
+            let Products(y) = &mut Products([0.0; Level::VECTOR_COLUMNS * KEY_TOKENS]);
+            for rows in tiles(task.sights.len(), task.tier) {
+                let at = |values: usize| rows.start * values..rows.end * values;
+                let tile = Tile {
+                    acc_init: acc_init.get(at(dim / 32)).unwrap_or_default(),
+                    overflow_bounds: &[],
+                    words: &[],
+                    lanes: &[],
+                    winograd: &[],
+                    norms: &[],
+                    c: rows.len(),
+                    quants: &quants[at(dim)],
+                    scales: &scales[at(dim / 32)],
+                    sums: &sums[at(dim / 32)],
+                    pairs: &[],
+                    values: &[],
+                };
+                let function = KEY_TILES(task.tier)[rows.len() - 1];
+                for (group, panel) in panels.clone().take(tokens.div_ceil(KEY_TOKENS)).enumerate() {
+                    if rows.start == 0 {
+                        prefetch_lines(&keys.next[group * size..][..size]);
+                    }
+                    // SAFETY: the Tier proves the features; a group of keys is a panel of Q8_0 weights of depth
+                    // dim, the tile holds the queries on its activation format, and y has room for every row.
+                    unsafe { function(panel, dim, &tile, y) };
+                    for (row, y) in out[rows.clone()].iter_mut().zip(y.as_chunks::<KEY_TOKENS>().0) {
+                        row.as_chunks_mut::<KEY_TOKENS>().0[group] = isa.scaled(y, task.scale);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a kernel of Q8_0 weights writes, with no vector in two cache lines.
+#[repr(align(64))]
+struct Products([f32; Level::VECTOR_COLUMNS * KEY_TOKENS]);
+
+/// For a row that sees such tokens: what each token's weight, at most one, is multiplied by to become an integer,
+/// and what such an integer times a code stands for. Tokens that the row does not see have no part in the latter.
+/// It is no number where a scale is none.
+#[inline(always)]
+fn shares_of<I: AttentionSimd>(isa: I, values: q8_values::Block<'_>, seen: Seen) -> (Row, f32) {
+    let halves = values.scales();
+    // Halves that are not negative order like their bits, NaN above all.
+    let largest = halves[seen.first.min(seen.end)..seen.end].iter().fold(0, |a: u16, b| a.max(*b));
+    let largest = isa.f16_to_f32(&[largest; 16])[0];
+    let inverse = if largest > 0.0 { q8_values::MOST / largest } else { 0.0 };
+    let mut shares = [0.0; BLOCK_TOKENS];
+    for (x, h) in shares.as_chunks_mut::<16>().0.iter_mut().zip(halves.as_chunks::<16>().0) {
+        *x = isa.scaled(&isa.f16_to_f32(h), inverse);
+    }
+    (shares, largest / q8_values::MOST)
+}
+
+/// Weighs the quantised values of a tile, of which a row sees what `seen` says. `weights` is where the
+/// rows' weights become integers.
+#[inline(always)]
+fn pv_product_q8<'a, I: AttentionSimd, const R: usize>(
+    isa: I,
+    values: impl Iterator<Item = q8_values::Block<'a>>,
+    tokens: usize,
+    (p, weights): (&[Row], &mut [q8_values::Weights]),
+    (n, dim): (usize, usize),
+    seen: impl Fn(usize) -> Seen,
+    sink: &mut impl Sink,
+) {
+    for (block, values) in values.enumerate() {
+        let mut units = [0.0; QUERY_ROWS];
+        // The heads of a token see the same, and the rows of most tiles all of it.
+        let mut shares = (seen(0), shares_of(isa, values, seen(0)));
+        for r in 0..n {
+            if shares.0 != seen(r) {
+                shares = (seen(r), shares_of(isa, values, seen(r)));
+            }
+            let (_, (shares, unit)) = &shares;
+            isa.q8_weights(&p[r], shares, &mut weights[r]);
+            units[r] = *unit;
+        }
+        for r in (0..n).step_by(R) {
+            let (weights, place) = ((&weights[r..], &units[r..]), (block * q8_values::VALUES, dim));
+            isa.pv_product_q8::<R>(values, tokens, weights, place, &mut sink.rows(r));
+        }
+    }
+}
+
+/// Goes over the tiles of a task. `R` rows and `G` vectors of tokens or values are
+/// computed together, in registers.
+#[inline(always)]
+fn rows<I: AttentionSimd, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &mut impl Sink) {
+    let (n, dim) = (task.sights.len(), task.dim);
+    let kv_type = task.cache.shape().kv_type;
+    let queries = Queries::new::<I, R>(isa, task);
+    let mut p = Aligned::zeroed(padded(n) * BLOCK_TOKENS);
+    let p = p.as_chunks_mut::<BLOCK_TOKENS>().0;
+    let convert = n >= MANY && kv_type == KvType::F16;
+    let mut weights = Aligned::zeroed(if kv_type == KvType::Q8_0 { padded(n) * BLOCK_TOKENS } else { 0 });
+    let weights = weights.as_chunks_mut::<BLOCK_TOKENS>().0;
+    let mut floats = [(); 2].map(|()| Aligned::zeroed(if convert { BLOCK_TOKENS * dim } else { 0 }));
+    let most = task.sights.iter().map(|sight| sight.end).max().unwrap_or(0);
+    for index in task.tiles.clone() {
+        let block = task.blocks[index];
+        let tokens = (most - index * BLOCK_TOKENS).min(BLOCK_TOKENS);
+        let bytes = task.cache.keys(task.layer, block, task.head);
+        let next = task.blocks[..task.tiles.end].get(index + 1).copied().unwrap_or(block);
+        let ahead =
+            [task.cache.keys(task.layer, next, task.head), task.cache.values(task.layer, next, task.head)];
+        let mut keys = Keys { kv_type, bytes, next: ahead[0], dim };
+        let bytes = task.cache.values(task.layer, block, task.head);
+        let quants = q8_values::Block::all(bytes, ahead[1]);
+        let mut values = Values { kv_type, bytes, next: ahead[1], dim };
+        if convert {
+            let [k, v] = &mut floats;
+            keys = keys.to_floats(isa, k);
+            values = values.to_floats(isa, tokens, v);
+        }
+        scores::<I, R, G>(isa, task, keys, tokens, &queries, p);
+        if let Some(cap) = task.soft_cap {
+            for row in &mut p[..n] {
+                for scores in row.as_chunks_mut::<16>().0.iter_mut().take(tokens.div_ceil(16)) {
+                    *scores = soft_cap16(scores, cap);
+                }
+            }
+        }
+        let mut states = SoftmaxStates::none();
+        let seen = |r: usize| task.sights.get(r).map_or(Seen { first: 0, end: 0 }, |s| s.in_tile(index));
+        for (i, p) in p.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+            let first = i * 16;
+            if n - first >= 16 {
+                [states.max_scores[i], states.sums[i]] =
+                    isa.exp_scores_of_16(p, std::array::from_fn(|r| seen(first + r)));
+            } else {
+                for r in first..n {
+                    (states.max_scores[i][r - first], states.sums[i][r - first]) =
+                        isa.exp_scores(&mut p[r - first], seen(r));
+                }
+            }
+        }
+        sink.begin(index, &states);
+        if kv_type == KvType::Q8_0 {
+            pv_product_q8::<I, R>(isa, quants, tokens, (p, weights), (n, dim), seen, sink);
+        } else {
+            let pieces = n.div_ceil(R) * (dim / 16).div_ceil(G);
+            let mut parts = ahead.map(|next| next.chunks(next.len().div_ceil(pieces).next_multiple_of(64)));
+            for r in (0..n).step_by(R) {
+                let (p, mut out) = (&p[r..], sink.rows(r));
+                let mut d = 0;
+                while d + 16 * G <= dim {
+                    if convert {
+                        parts.iter_mut().filter_map(Iterator::next).for_each(prefetch_lines);
+                    }
+                    isa.pv_product::<R, G>(values, tokens, d, p, &mut out);
+                    d += 16 * G;
+                }
+                while d < dim {
+                    isa.pv_product::<R, 1>(values, tokens, d, p, &mut out);
+                    d += 16;
+                }
+            }
+        }
+        sink.end();
+    }
+}
+
+/// Attention of a task, with as many rows and vectors together as the instruction set has registers for.
+#[inline(always)]
+fn go_over<I: AttentionSimd>(isa: I, task: &Task<'_>, sink: &mut impl Sink) {
+    // Sixteen sums where they stay in registers, else four; a count between wastes a few rows. Two vectors rather than one
+    // for many rows: a load of a weight for each product keeps both load ports busy.
+    match (I::WIDE_REGISTER_FILE, task.sights.len()) {
+        (false, 1) => rows::<I, 1, 4>(isa, task, sink),
+        (false, 2) => rows::<I, 2, 2>(isa, task, sink),
+        (false, _) => rows::<I, 4, 1>(isa, task, sink),
+        (true, 1) => rows::<I, 1, 4>(isa, task, sink),
+        (true, 2) => rows::<I, 2, 4>(isa, task, sink),
+        (true, 3 | 4) => rows::<I, 4, 4>(isa, task, sink),
+        (true, _) => rows::<I, 8, 2>(isa, task, sink),
+    }
+}
+
+/// Attention of a task over all tiles; `out` has the shape of the queries, and [`padded`] rows.
+#[inline(always)]
+fn attend<I: AttentionSimd>(isa: I, task: &Task<'_>, out: &mut [f32]) {
+    let mut merger = OnlineSoftmax::new(task.sights, task.dim, task.tiles.start, out);
+    go_over(isa, task, &mut merger);
+    merger.finish(task.sinks);
+}
+
+/// The tiles of one piece of a task.
+#[inline(always)]
+fn attend_split<I: AttentionSimd>(isa: I, task: &Task<'_>, piece: &mut KvSplit<'_>) {
+    go_over(isa, task, piece);
+}
+
+/// Merges the tiles of all pieces of a task: states `[tile][row]`, values `[tile][row][dim]`.
+#[inline(always)]
+fn merge<I: AttentionSimd>(
+    _isa: I,
+    task: &Task<'_>,
+    states: &[(f32, f32)],
+    partial: &[f32],
+    out: &mut [f32],
+) {
+    let (n, dim) = (task.sights.len(), task.dim);
+    let mut merger = OnlineSoftmax::new(task.sights, dim, task.tiles.start, out);
+    let tiles = states.chunks_exact(n).zip(partial.chunks_exact(n * dim));
+    for (index, (states, partial)) in task.tiles.clone().zip(tiles) {
+        merger.tile(index, states, partial);
+    }
+    merger.finish(task.sinks);
+}
+
+dispatch! {
+    fn attend_on => attend(task: &Task<'_>, out: &mut [f32])
+}
+dispatch! {
+    fn attend_split_on => attend_split(task: &Task<'_>, piece: &mut KvSplit<'_>)
+}
+dispatch! {
+    fn merge_on => merge(
+        task: &Task<'_>,
+        states: &[(f32, f32)],
+        partial: &[f32],
+        out: &mut [f32]
+    )
+}
+
+/// Query rows of one sequence and one key-value head: some heads of some tokens.
+struct Rows<'a> {
+    span: AttentionSpan<'a>,
+    tokens: Range<usize>,
+    head: usize,
+    /// Query heads of the key-value head's group.
+    heads: Range<usize>,
+}
+
+impl Rows<'_> {
+    fn len(&self) -> usize {
+        self.tokens.len() * self.heads.len()
+    }
+
+    /// What token `i` of the span sees.
+    fn sight(&self, mask: Mask, i: usize) -> Sight {
+        mask.sight(self.span.position + i, self.span.stored)
+    }
+
+    /// Tiles of which a token sees anything; the last tokens see the last of them, the first ones the first.
+    fn tiles(&self, mask: Mask) -> Range<usize> {
+        let (first, last) = (self.sight(mask, self.tokens.start), self.sight(mask, self.tokens.end - 1));
+        first.first / BLOCK_TOKENS..last.end.div_ceil(BLOCK_TOKENS)
+    }
+}
+
+/// The rows of a batch and how they lie in it.
+struct Driver<'a> {
+    tier: Tier,
+    cache: &'a KvCache,
+    layer: usize,
+    queries: &'a [f32],
+    options: AttentionOptions<'a>,
+    /// Values of a token: query heads times head size.
+    width: usize,
+    /// Query heads of a key-value head.
+    group: usize,
+    dim: usize,
+    out: Disjoint<'a, f32>,
+}
+
+impl Driver<'_> {
+    /// Where the values of each row are in queries and output.
+    fn places<'r>(&'r self, rows: &'r Rows<'_>) -> impl Iterator<Item = usize> + 'r {
+        let head = rows.head * self.group;
+        rows.tokens.clone().flat_map(move |t| {
+            rows.heads.clone().map(move |h| (rows.span.first + t) * self.width + (head + h) * self.dim)
+        })
+    }
+
+    /// What each row sees.
+    fn sights(&self, rows: &Rows<'_>) -> Vec<Sight> {
+        let token = |i: usize| rows.sight(self.options.mask, rows.tokens.start + i / rows.heads.len());
+        (0..rows.len()).map(token).collect()
+    }
+
+    /// The sink of each row, if there are any.
+    fn sinks(&self, rows: &Rows<'_>) -> Option<Vec<f32>> {
+        let first = rows.head * self.group + rows.heads.start;
+        let of_token = &self.options.sinks?[first..first + rows.heads.len()];
+        Some(of_token.iter().copied().cycle().take(rows.len()).collect())
+    }
+
+    /// Runs `work` on the task of some tiles.
+    fn with_task(&self, rows: &Rows<'_>, tiles: Range<usize>, work: impl FnOnce(&Task<'_>)) {
+        let mut queries = Vec::with_capacity(rows.len() * self.dim);
+        self.places(rows).for_each(|at| queries.extend_from_slice(&self.queries[at..at + self.dim]));
+        work(&Task {
+            tier: self.tier,
+            cache: self.cache,
+            layer: self.layer,
+            head: rows.head,
+            blocks: rows.span.blocks,
+            dim: self.dim,
+            queries: &queries,
+            sights: &self.sights(rows),
+            tiles,
+            scale: self.options.scale,
+            soft_cap: self.options.soft_cap,
+            sinks: self.sinks(rows).as_deref(),
+        });
+    }
+
+    fn write(&self, rows: &Rows<'_>, result: &[f32]) {
+        for (at, row) in self.places(rows).zip(result.chunks_exact(self.dim)) {
+            // SAFETY: each (token, query head) belongs to exactly one element of the rows, and each of these is
+            // written by one task.
+            unsafe { self.out.range(at, self.dim) }.copy_from_slice(row);
+        }
+    }
+
+    /// All tiles of some rows.
+    fn whole(&self, rows: &Rows<'_>) {
+        self.with_task(rows, rows.tiles(self.options.mask), |task| {
+            let mut result = Aligned::zeroed(padded(rows.len()) * self.dim);
+            attend_on(self.tier, task, &mut result);
+            self.write(rows, &result);
+        });
+    }
+
+    /// All rows, with the tiles of each divided into pieces of `tiles`. Merging in order gives the same bits.
+    fn split_kv(&self, cpu: &Cpu, all: &[Rows<'_>], tiles: usize) {
+        let mut pieces = Vec::new();
+        // Where the tiles of each element of the rows begin, flush_small_bf16 in rows of tiles.
+        let mut split_starts = Vec::with_capacity(all.len());
+        let mut total = 0;
+        for (i, rows) in all.iter().enumerate() {
+            split_starts.push(total);
+            let of_rows = rows.tiles(self.options.mask);
+            total += of_rows.len() * rows.len();
+            pieces.extend(of_rows.step_by(tiles).map(|first| (i, first)));
+        }
+        let (mut states, mut partial) = (vec![(0.0, 0.0); total], vec![0.0; total * self.dim]);
+        let (kept_states, kept) = (Disjoint::new(&mut states), Disjoint::new(&mut partial));
+        cpu.pool().run(pieces.len(), |p| {
+            let (i, first) = pieces[p];
+            let rows = &all[i];
+            let (n, of_rows) = (rows.len(), rows.tiles(self.options.mask));
+            let last = of_rows.end.min(first + tiles);
+            let (start, count) = (split_starts[i] + (first - of_rows.start) * n, (last - first) * n);
+            // SAFETY: a piece has its own tiles of its own rows.
+            let states = unsafe { kept_states.range(start, count) };
+            // SAFETY: as above.
+            let partial = unsafe { kept.range(start * self.dim, count * self.dim) };
+            let mut piece = KvSplit::new(first, (n, self.dim), states, partial);
+            self.with_task(rows, first..last, |task| attend_split_on(self.tier, task, &mut piece));
+        });
+        cpu.pool().run(all.len(), |i| {
+            let rows = &all[i];
+            let tiles = rows.tiles(self.options.mask);
+            let at = split_starts[i]..split_starts[i] + tiles.len() * rows.len();
+            let values = &partial[at.start * self.dim..at.end * self.dim];
+            let mut result = vec![0.0; rows.len() * self.dim];
+            self.with_task(rows, tiles, |task| merge_on(self.tier, task, &states[at], values, &mut result));
+            self.write(rows, &result);
+        });
+    }
+}
+
+/// Attention of a batch's new tokens in one layer. The cache already holds their keys and values.
+///
+/// `queries` and `out` are `[token][query head][head_dim]`; consecutive query heads share a key-value head. Where there
+/// are fewer heads than threads have use for, the keys of one head are divided over several.
+///
+/// # Panics
+/// If lengths do not fit, a head is larger than [`MAX_HEAD_DIM`], a window is empty, or a span lacks blocks.
+pub fn attention(
+    cpu: &Cpu,
+    cache: &KvCache,
+    layer: usize,
+    spans: &[AttentionSpan<'_>],
+    queries: &[f32],
+    options: &AttentionOptions<'_>,
+    out: &mut [f32],
+) {
+    let (shape, options, mask) = (*cache.shape(), *options, options.mask);
+    let dim = shape.head_dim;
+    let tokens: usize = spans.iter().map(|s| s.tokens).sum();
+    assert!(dim <= MAX_HEAD_DIM && queries.len() == out.len(), "head size {dim}");
+    if tokens == 0 {
+        return;
+    }
+    let width = queries.len() / tokens;
+    assert_eq!(width * tokens, queries.len(), "whole rows of queries");
+    let group = width / dim / shape.heads;
+    assert_eq!(group * shape.heads * dim, width, "query heads divide over key-value heads");
+    assert!(mask != Mask::Window(0), "a window of no tokens");
+    assert!(options.sinks.is_none_or(|s| s.len() == group * shape.heads), "a sink for each query head");
+    // Tokens per task, so that a task's rows are its tokens' heads of one group.
+    let tokens_together = (QUERY_ROWS / group.min(QUERY_ROWS)).max(1);
+    let mut all = Vec::new();
+    let mut work = 0;
+    for (i, span) in spans.iter().enumerate() {
+        assert!(span.stored >= span.position + span.tokens, "keys of span {i}");
+        assert!(span.blocks.len() * BLOCK_TOKENS >= span.stored, "blocks of span {i}");
+        let last = mask.sight((span.position + span.tokens).saturating_sub(1), span.stored);
+        work += span.tokens * (last.end - last.first) * width;
+        for token in (0..span.tokens).step_by(tokens_together) {
+            let tokens = token..span.tokens.min(token + tokens_together);
+            for head in 0..shape.heads {
+                for heads in (0..group).step_by(QUERY_ROWS).map(|h| h..group.min(h + QUERY_ROWS)) {
+                    all.push(Rows { span: *span, tokens: tokens.clone(), head, heads });
+                }
+            }
+        }
+    }
+    // The longest first: late tokens of a prompt see the most keys.
+    all.reverse();
+    let out = Disjoint::new(out);
+    let driver =
+        Driver { tier: cpu.tier().for_few(), cache, layer, queries, options, width, group, dim, out };
+    let wanted = cpu.pool().members() * TASKS_PER_THREAD;
+    if work < SINGLE_THREAD_MACS {
+        all.iter().for_each(|rows| driver.whole(rows));
+    } else if cpu.pool().members() > 1 && all.len() < wanted {
+        let tiles: usize = all.iter().map(|rows| rows.tiles(mask).len()).sum();
+        let piece = tiles.div_ceil(wanted).max(MIN_SPLIT_TILES);
+        if all.iter().any(|rows| rows.tiles(mask).len() > piece) {
+            driver.split_kv(cpu, &all, piece);
+        } else {
+            cpu.pool().run(all.len(), |i| driver.whole(&all[i]));
+        }
+    } else {
+        cpu.pool().run(all.len(), |i| driver.whole(&all[i]));
+    }
+}

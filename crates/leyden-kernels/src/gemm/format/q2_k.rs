@@ -1,0 +1,118 @@
+//! Q2_K: 256 values in sixteen blocks of 16, each with a 4-bit scale and a 4-bit minimum, and two half-precision
+//! factors: `x = d * scale * code - dmin * min`.
+//!
+//! Panel, per 256: `[16]` d, `[16]` dmin, `[16][16]` scales (low nibble) and minima (high), then per 32 values two
+//! vectors of bit pairs.
+
+use crate::gemm::format::scalar::{self, SuperPanel, crumb};
+use crate::gemm::format::traits::{QuantFormat, Superblock, SuperblockScales, uninit_scales};
+use crate::gemm::format::{Format, crumbs, half_at, pack_crumbs};
+use crate::quant::packed_a::Tile;
+use crate::simd::int::IntSimd;
+use crate::types::{ActFormat, PANEL_ROWS};
+use leyden_tensor::DType;
+
+/// Bytes of 256 values of 16 rows, and where their parts begin.
+const BYTES: usize = 84 * PANEL_ROWS;
+const DMIN: usize = 2 * PANEL_ROWS;
+const SCALES: usize = 4 * PANEL_ROWS;
+const CODES: usize = 20 * PANEL_ROWS;
+
+/// The largest |S|: 128 quantised values up to 3, activations up to 127, scales up to 15.
+const LARGEST: u32 = 128 * 3 * 127 * 15;
+const _: () = assert!(LARGEST < 1 << 24, "the scaled sum must be exact in f32");
+
+pub(crate) const FORMAT: Format =
+    Format { dtype: DType::Q2K, act_format: ActFormat::Q8Block128, panel_bytes: Q2K::panel_bytes, pack };
+
+pub(crate) struct Q2K;
+
+impl QuantFormat for Q2K {
+    const MAX: i32 = 3;
+    const BYTES: usize = 8 * PANEL_ROWS;
+
+    #[inline(always)]
+    unsafe fn pair<D: IntSimd>(d: D, p: *const u8, g: usize) -> (D::Quants, D::Quants) {
+        // SAFETY: the caller gives two vectors.
+        unsafe { crumbs(d, p, g) }
+    }
+}
+
+impl Superblock for Q2K {
+    const PARTS: usize = 2;
+    const MAX_SCALE: i32 = 15;
+    const MINIMUM: bool = true;
+    const EXACT: bool = true;
+
+    fn panel_bytes(k: usize) -> Option<usize> {
+        (k / 256).checked_mul(BYTES)
+    }
+
+    #[inline(always)]
+    unsafe fn factors<D: IntSimd>(d: D, panel: *const u8, _k: usize, sb: usize) -> SuperblockScales<D> {
+        // SAFETY: the caller gives a whole panel, of which this is superblock sb.
+        unsafe {
+            let p = panel.add(sb * BYTES);
+            let (scales, minima) = (uninit_scales::<D>(), uninit_scales::<D>());
+            SuperblockScales {
+                d: d.halves(p),
+                dmin: d.halves(p.add(DMIN)),
+                scales,
+                minima,
+                quants: p.add(CODES),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scale<D: IntSimd>(d: D, f: &SuperblockScales<D>, i: usize) -> D::Bytes {
+        // SAFETY: the factors' quantised values lie behind sixteen blocks' bytes.
+        unsafe { d.byte_and(d.bytes(f.quants.sub(CODES - SCALES).add(i * PANEL_ROWS)), 15) }
+    }
+
+    #[inline(always)]
+    unsafe fn minimum<D: IntSimd>(d: D, f: &SuperblockScales<D>, i: usize) -> D::Bytes {
+        // SAFETY: as above.
+        unsafe { d.byte_and(d.byte_shr::<4>(d.bytes(f.quants.sub(CODES - SCALES).add(i * PANEL_ROWS))), 15) }
+    }
+}
+
+fn pack(rows: &[&[u8]], _k: usize, panel: &mut [u8]) {
+    for (r, row) in rows.iter().enumerate() {
+        for (block, out) in row.as_chunks::<84>().0.iter().zip(panel.chunks_exact_mut(BYTES)) {
+            out[r * 2..][..2].copy_from_slice(&block[80..82]);
+            out[DMIN + r * 2..][..2].copy_from_slice(&block[82..84]);
+            for i in 0..16 {
+                out[SCALES + i * PANEL_ROWS + r] = block[i];
+            }
+            for b in 0..8 {
+                // The file keeps four blocks of 32 in the bit pairs of 32 bytes.
+                let code = |i: usize| block[16 + b / 4 * 32 + i] >> (2 * (b % 4)) & 3;
+                pack_crumbs(code, r, &mut out[CODES + b * Q2K::BYTES..]);
+            }
+        }
+    }
+}
+
+struct Panel<'a>(&'a [u8]);
+
+impl SuperPanel for Panel<'_> {
+    const BLOCK: usize = 16;
+
+    fn factors(&self, sb: usize, r: usize) -> (f32, f32) {
+        (half_at(self.0, sb * BYTES + r * 2), half_at(self.0, sb * BYTES + DMIN + r * 2))
+    }
+
+    fn scale(&self, sb: usize, block: usize, r: usize) -> (i32, i32) {
+        let both = self.0[sb * BYTES + SCALES + block * PANEL_ROWS + r];
+        (i32::from(both & 15), i32::from(both >> 4))
+    }
+
+    fn value(&self, sb: usize, i: usize, r: usize) -> i32 {
+        i32::from(crumb(&self.0[sb * BYTES + CODES + i / 32 * Q2K::BYTES..], i % 32, r))
+    }
+}
+
+pub(crate) fn scalar(panel: &[u8], k: usize, tile: &Tile<'_>, out: &mut [f32]) {
+    scalar::superblocks(&Panel(panel), k, tile, out, true);
+}

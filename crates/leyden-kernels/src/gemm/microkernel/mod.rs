@@ -1,0 +1,49 @@
+//! Microkernels: a panel of weights times a tile of tokens.
+
+pub(crate) mod block32;
+mod common;
+pub(crate) mod float;
+pub(crate) mod kernels;
+pub(crate) mod superblock;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod x86_64;
+
+use crate::cpu::isa::{Level, Tier};
+use kernels::{Bf16Kernels, GemmKernels};
+
+/// The kernels of BF16 weights of a level with instructions for them.
+pub(crate) fn bf16_kernels(level: Level) -> Option<&'static Bf16Kernels> {
+    #[cfg(target_arch = "x86_64")]
+    if level.bf16_pairs() {
+        return Some(&x86_64::avx512_bf16::KERNELS);
+    }
+    let _ = level;
+    None
+}
+
+/// The rows of BF16 weights that have files of their own.
+pub(crate) const BF16_ROWS: [&[GemmKernels]; 2] = {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::slice::from_ref;
+        [from_ref(&x86_64::avx512_bf16::KERNELS.many), from_ref(&x86_64::avx2_bf16::MANY)]
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    [&[], &[]]
+};
+
+/// As [`Simd::f32_products`](crate::simd::Simd::f32_products), of bfloat16, where the tier has instructions for them.
+pub(crate) fn bf16_products(tier: Tier) -> Option<impl Fn(u64) -> u64 + Sync> {
+    // SAFETY: the Tier proves the features.
+    bf16_kernels(tier.level()).map(|kernels| |rounds| unsafe { (kernels.products)(rounds) })
+}
+
+/// As [`Simd::int8_products`](crate::simd::Simd::int8_products), of matrices, where the tier has instructions for them.
+pub(crate) fn matrix_products(tier: Tier) -> Option<impl Fn(u64) -> u64 + Sync> {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the Tier proves the features.
+    let products = |rounds| unsafe { x86_64::amx::products(rounds) };
+    #[cfg(not(target_arch = "x86_64"))]
+    let products = |rounds| rounds;
+    tier.level().matrices().then_some(products)
+}

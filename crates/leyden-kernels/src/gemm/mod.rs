@@ -1,0 +1,28 @@
+//! GEMM: packed weights times activations.
+
+mod blocking;
+mod choice;
+mod epilogue;
+pub(crate) mod format;
+mod linear;
+pub(crate) mod microkernel;
+mod moe;
+mod pack_file;
+mod packed_weights;
+pub(crate) mod registry;
+mod routing;
+mod swiglu;
+pub(crate) mod unpack;
+
+#[cfg(test)]
+mod tests;
+
+pub use choice::{KernelChoice, kernel_choice};
+pub use epilogue::Write;
+pub use linear::{Product, multiply};
+pub use moe::{Experts, MoeScratch, moe};
+pub use pack_file::{CHECKED_BYTES, LAYOUT, PackedFile};
+pub use packed_weights::PackedWeights;
+pub use registry::act_format_of;
+pub use routing::Routing;
+pub use swiglu::{Gated, swiglu, swiglu_packed};

@@ -1,0 +1,209 @@
+//! Weights packed into panels.
+
+use crate::context::Cpu;
+use crate::cpu::isa::Tier;
+use crate::error::Error;
+use crate::gemm::format::Format;
+use crate::gemm::microkernel::kernels::TileFn;
+use crate::gemm::registry::{Kernels, kernels_of};
+use crate::memory::disjoint::Disjoint;
+use crate::memory::huge::HugeBuf;
+use crate::quant::packed_a::Tile;
+use crate::types::{ActFormat, PANEL_ROWS};
+use leyden_tensor::{DType, FileBytes, TensorView};
+use std::ops::Range;
+
+/// Packed at once before the pages they came from are given back: little beside a model, much beside the cost of
+/// a job for the team.
+pub(super) const SLICE_BYTES: usize = 16 << 20;
+
+/// What the panels of a tensor are: of how many matrices, of which shape, and their bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub(super) count: usize,
+    pub(super) rows: usize,
+    pub(super) k: usize,
+    pub(super) panel_bytes: usize,
+    pub(super) bytes: usize,
+}
+
+impl Extent {
+    /// The panels of a tensor `[rows, k]` or `[matrices, rows, k]`; `None` if the size overflows.
+    pub(super) fn of(format: &Format, tensor: &TensorView<'_>) -> Option<Extent> {
+        let (count, rows) = match tensor.shape() {
+            &[count, rows, _] => (count, rows),
+            _ => (1, tensor.rows()),
+        };
+        let k = tensor.cols();
+        let panel_bytes = (format.panel_bytes)(k)?;
+        let bytes = panel_bytes.checked_mul(rows.div_ceil(PANEL_ROWS))?.checked_mul(count)?;
+        Some(Extent { count, rows, k, panel_bytes, bytes })
+    }
+}
+
+/// Weights of one matrix, or of a stack of matrices of one shape, in the order the kernels read them. Holds the file's
+/// bits, none changed. Every matrix of a stack begins with a panel of its own.
+#[derive(Debug)]
+pub struct PackedWeights {
+    pub(super) kernels: &'static Kernels,
+    pub(super) name: String,
+    pub(super) count: usize,
+    pub(super) rows: usize,
+    pub(super) k: usize,
+    pub(super) panel_bytes: usize,
+    pub(super) data: Data,
+}
+
+/// Where packed weights are.
+#[derive(Debug)]
+pub(super) enum Data {
+    Memory(HugeBuf),
+    File(FileBytes),
+}
+
+impl PackedWeights {
+    /// Packs a tensor of shape `[rows, k]`, or a stack of shape `[matrices, rows, k]`.
+    ///
+    /// # Errors
+    /// No kernel computes with the tensor's type, no memory for the packed copy, or its size overflows.
+    pub fn pack(cpu: &Cpu, tensor: &TensorView<'_>) -> Result<PackedWeights, Error> {
+        PackedWeights::pack_in_slices(cpu, tensor, &mut |_| {})
+    }
+
+    /// As [`pack`](Self::pack). `packed` is told, in order, which bytes of the tensor will not be read again, so that
+    /// a file's pages need not all be in memory beside the packed copy.
+    ///
+    /// # Errors
+    /// No kernel computes with the tensor's type, no memory for the packed copy, or its size overflows.
+    pub fn pack_in_slices(
+        cpu: &Cpu,
+        tensor: &TensorView<'_>,
+        packed: &mut dyn FnMut(Range<usize>),
+    ) -> Result<PackedWeights, Error> {
+        let kernels = kernels_of(tensor.dtype(), cpu.is_exact())
+            .ok_or_else(|| Error::no_kernel(tensor.name(), tensor.dtype()))?;
+        let extent = Extent::of(&kernels.format, tensor).ok_or_else(|| Error::too_large(tensor.name()))?;
+        let Extent { count, rows, k, panel_bytes, bytes } = extent;
+        let each = rows.div_ceil(PANEL_ROWS);
+        let panels = each * count;
+        // The first row of a panel in the tensor.
+        let first_row =
+            |p: usize| if p == panels { rows * count } else { p / each * rows + p % each * PANEL_ROWS };
+        let mut data = HugeBuf::zeroed(bytes).map_err(|e| Error::memory(tensor.name(), bytes, e))?;
+        cpu.place(&mut data);
+        let out = Disjoint::new(data.as_mut_slice());
+        let pack = |p: usize| {
+            // SAFETY: panels do not overlap, and each task has its own.
+            let panel = unsafe { out.range(p * panel_bytes, panel_bytes) };
+            let mut source: [&[u8]; PANEL_ROWS] = [&[]; PANEL_ROWS];
+            let n = PANEL_ROWS.min(rows - p % each * PANEL_ROWS);
+            for (i, row) in source[..n].iter_mut().enumerate() {
+                *row = tensor.row(first_row(p) + i);
+            }
+            (kernels.format.pack)(&source[..n], k, panel);
+        };
+        let slice = (SLICE_BYTES / panel_bytes.max(1)).max(1);
+        for first in (0..panels).step_by(slice) {
+            let last = panels.min(first + slice);
+            cpu.pool().run(last - first, |p| pack(first + p));
+            packed(first_row(first) * tensor.row_bytes()..first_row(last) * tensor.row_bytes());
+        }
+        let name = tensor.name().to_owned();
+        Ok(PackedWeights { kernels, name, count, rows, k, panel_bytes, data: Data::Memory(data) })
+    }
+
+    /// The tensor's name in the file.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The weights as they are packed, of the layout [`LAYOUT`](super::LAYOUT).
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.data {
+            Data::Memory(data) => data.as_slice(),
+            Data::File(data) => data.as_slice(),
+        }
+    }
+
+    /// Matrices in the stack; 1 if it is none.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Output values, of each matrix in a stack.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Input values.
+    #[must_use]
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// The type of the weights in the file.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.kernels.format.dtype
+    }
+
+    /// The activation format the weights are multiplied with.
+    #[must_use]
+    pub fn act_format(&self) -> ActFormat {
+        self.kernels.format.act_format
+    }
+
+    /// Bytes in memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.as_bytes().len()
+    }
+
+    /// Panels of each matrix.
+    pub(super) fn panels(&self) -> usize {
+        self.rows.div_ceil(PANEL_ROWS)
+    }
+
+    pub(super) fn panel(&self, p: usize) -> &[u8] {
+        self.panels_at(p..p + 1)
+    }
+
+    /// Panels that lie one behind the other.
+    pub(super) fn panels_at(&self, panels: Range<usize>) -> &[u8] {
+        &self.as_bytes()[panels.start * self.panel_bytes..panels.end * self.panel_bytes]
+    }
+
+    /// Multiplies panel `p` with one tile into `out[c][16]`.
+    #[inline(always)]
+    pub(super) fn tile(&self, tier: Tier, p: usize, tile: &Tile<'_>, out: &mut [f32]) {
+        self.by_tile(tier, tile)(p, out);
+    }
+
+    /// [`tile`](Self::tile) for many panels.
+    #[inline(always)]
+    pub(super) fn by_tile<'a>(&'a self, tier: Tier, tile: &'a Tile<'a>) -> impl Fn(usize, &mut [f32]) + 'a {
+        let function = match for_any_columns(self.kernels, tier) {
+            Some(function) => function,
+            None => (self.kernels.tiles)(tier)[tile.c - 1],
+        };
+        #[cfg(test)]
+        super::tests::runs(tier.level(), function);
+        // SAFETY: the Tier proves the features; the panel is whole and of this format and depth; the driver
+        // checked the tile's activation format and depth against this matrix, and tile.c selected the function.
+        move |p, out| unsafe { function(self.panel(p), self.k, tile, out) }
+    }
+}
+
+/// The kernel of a format that reads packed panels and takes tiles of any number of columns, of a tier that has such.
+#[inline(always)]
+fn for_any_columns(kernels: &Kernels, tier: Tier) -> Option<TileFn> {
+    if !tier.level().matrices() {
+        return None;
+    }
+    let many = kernels.gemm(tier).filter(|many| many.any_columns)?;
+    many.tiles.map(|[tile, _]| tile)
+}

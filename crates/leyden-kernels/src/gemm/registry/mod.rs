@@ -1,0 +1,190 @@
+//! The registry: the kernels of every weight format, by ISA level and variant.
+//!
+//! Packed tiles of every level and number of tokens come from `family_tiles!`; GEMV and small batches use them. Rows below are for many tokens:
+//! variant, level, tile (MR tokens x panels) and from how many tiles of a batch on panels are unpacked. The first row that the tier has is taken
+//! ([`Kernels::gemm`]); `leyden hwbench` prints which and why.
+
+pub(crate) mod rows;
+pub(crate) mod tiles;
+
+use crate::cpu::isa::Tier;
+use crate::gemm::format::traits::{QuantFormat, Superblock};
+use crate::gemm::format::{
+    Format, bf16, float, iq4_nl, iq4_xs, mxfp4, q2_k, q3_k, q4_0, q4_1, q4_k, q5_0, q5_1, q5_k, q6_k, q8_0,
+};
+use crate::gemm::microkernel::kernels::{GemmKernels, TileFn, UnpackKernel};
+use crate::gemm::microkernel::{BF16_ROWS, bf16_kernels};
+use crate::quant::packed_a::Tile;
+use crate::types::ActFormat;
+#[cfg(target_arch = "x86_64")]
+use bf16::FloatPairs;
+use float::F32Row;
+use leyden_tensor::DType;
+use rows::rows;
+use tiles::family_tiles;
+
+/// A format and its kernels.
+#[derive(Debug)]
+pub(crate) struct Kernels {
+    pub(crate) format: Format,
+    /// The tiles of a tier on packed panels, by number of tokens less one.
+    pub(crate) tiles: fn(Tier) -> &'static [TileFn],
+    /// Rows for many tokens, most wanted first.
+    pub(crate) rows: &'static [&'static [GemmKernels]],
+}
+
+impl Kernels {
+    /// The row of a tier, if it has one.
+    pub(crate) fn gemm(&self, tier: Tier) -> Option<&'static GemmKernels> {
+        self.rows.iter().copied().flatten().find(|row| row.is_for(tier))
+    }
+
+    /// The row that a batch of so many tiles is multiplied by, and how panels are unpacked for it, if they are.
+    pub(crate) fn for_tiles(
+        &self,
+        tier: Tier,
+        tiles: usize,
+    ) -> Option<(&'static GemmKernels, Option<&'static UnpackKernel>)> {
+        let row = self.gemm(tier)?;
+        let unpack = row.unpack.as_ref().filter(|unpack| tiles >= unpack.min_tiles);
+        (unpack.is_some() || row.tiles.is_some()).then_some((row, unpack))
+    }
+}
+
+/// A format's entry: its panels, its scalar definition, its family and type, and its rows.
+macro_rules! kernels {
+    ($format:path, $scalar:path, $family:ident $f:path,
+     $($variant:ident $level:ident $mr:literal x $panels:literal, $min:literal;)*) => {
+        Kernels {
+            format: $format,
+            tiles: family_tiles!($scalar, $family $f),
+            rows: &[$(rows!($variant $level $mr x $panels, $min, $family $f),)*],
+        }
+    };
+}
+
+/// Every weight format. A new one is a file of `format` and an entry here.
+pub(crate) static KERNELS: &[Kernels] = &[
+    Kernels {
+        format: float::F32,
+        tiles: family_tiles!(float::scalar_f32, floats F32Row),
+        rows: &[rows!(floats Avx512 12 x 2, 4, F32Row)],
+    },
+    Kernels {
+        format: float::F16,
+        tiles: family_tiles!(float::scalar_f16, floats float::F16Row),
+        rows: &[rows!(floats Avx512 12 x 2, 4, float::F16Row, F32Row)],
+    },
+    Kernels {
+        format: bf16::FORMAT,
+        tiles: |tier| match bf16_kernels(tier.level()) {
+            Some(kernels) => &kernels.tiles[usize::from(tier.prefetches_to_l1())],
+            None => family_tiles!(bf16::scalar, floats bf16::Pairs)(tier),
+        },
+        rows: &[BF16_ROWS[0], BF16_ROWS[1], rows!(floats Avx512 12 x 2, 4, bf16::Pairs, FloatPairs)],
+    },
+    kernels!(q4_0::FORMAT, q4_0::scalar, block32 q4_0::Q4_0,
+        amx Amx 64 x 1, 1;
+        unpacked Avx512 12 x 2, 4;
+        unpacked AvxVnni 6 x 1, 4;
+        maddubs Avx2 6 x 1, 3;
+    ),
+    kernels!(q4_1::FORMAT, q4_1::scalar, block32 q4_1::Q4_1,
+        amx Amx 64 x 1, 1;
+        unpacked Avx512 12 x 2, 4;
+        unpacked AvxVnni 6 x 1, 4;
+        maddubs Avx2 6 x 1, 3;
+    ),
+    kernels!(q5_0::FORMAT, q5_0::scalar, block32 q5_0::Q5_0,
+        amx Amx 64 x 1, 1;
+        unpacked Avx512 12 x 2, 4;
+        unpacked AvxVnni 6 x 1, 4;
+        maddubs Avx2 6 x 1, 3;
+    ),
+    kernels!(q5_1::FORMAT, q5_1::scalar, block32 q5_1::Q5_1,
+        amx Amx 64 x 1, 1;
+        unpacked Avx512 12 x 2, 4;
+        unpacked AvxVnni 6 x 1, 4;
+        maddubs Avx2 6 x 1, 3;
+    ),
+    kernels!(q8_0::FORMAT, q8_0::scalar, block32 q8_0::Q8_0,
+        amx Amx 64 x 1, 1;
+        unpacked Avx512 12 x 2, 4;
+        unpacked AvxVnni 6 x 1, 4;
+        madd Avx2 6 x 1, 3;
+    ),
+    kernels!(iq4_nl::FORMAT, iq4_nl::scalar, block32 iq4_nl::Iq4Nl,
+        amx Amx 64 x 1, 1;
+        unpacked Avx512 12 x 2, 4;
+        unpacked AvxVnni 6 x 1, 4;
+        madd Avx2 6 x 1, 3;
+    ),
+    kernels!(mxfp4::FORMAT, mxfp4::scalar, block32 mxfp4::Mxfp4,
+        amx Amx 64 x 1, 1;
+        unpacked Avx512 12 x 2, 4;
+        unpacked AvxVnni 6 x 1, 4;
+        maddubs Avx2 6 x 1, 2;
+    ),
+    kernels!(q2_k::FORMAT, q2_k::scalar, superblocks q2_k::Q2K,
+        amx Amx 64 x 1, 1;
+        unpacked Avx512 12 x 2, 4;
+        unpacked AvxVnni 6 x 1, 4;
+        maddubs Avx2 6 x 1, 3;
+    ),
+    kernels!(q3_k::FORMAT, q3_k::scalar, superblocks q3_k::Q3K,
+        amx Amx 64 x 1, 1;
+        unpacked Avx512 12 x 2, 4;
+        unpacked AvxVnni 6 x 1, 4;
+        maddubs Avx2 6 x 1, 3;
+    ),
+    kernels!(q4_k::FORMAT, q4_k::scalar, superblocks q4_k::Q4K,
+        amx Amx 64 x 1, 1;
+        winograd Avx512 12 x 2, 4;
+        unpacked Avx512 12 x 2, 4;
+        unpacked AvxVnni 6 x 1, 4;
+        maddubs Avx2 6 x 1, 3;
+    ),
+    kernels!(q5_k::FORMAT, q5_k::scalar, superblocks q5_k::Q5K,
+        amx Amx 64 x 1, 1;
+        unpacked Avx512 12 x 2, 4;
+        unpacked AvxVnni 6 x 1, 4;
+        maddubs Avx2 6 x 1, 3;
+    ),
+    kernels!(q6_k::FORMAT, q6_k::scalar, superblocks q6_k::Q6K,
+        amx Amx 64 x 1, 1;
+        unpacked Avx512 12 x 2, 4;
+        unpacked AvxVnni 6 x 1, 4;
+        maddubs Avx2 6 x 1, 2;
+    ),
+    kernels!(iq4_xs::FORMAT, iq4_xs::scalar, superblocks iq4_xs::Iq4Xs,
+        amx Amx 64 x 1, 1;
+        unpacked Avx512 12 x 2, 4;
+        unpacked AvxVnni 6 x 1, 4;
+        madd Avx2 6 x 1, 3;
+    ),
+];
+
+/// The formats that are used instead where exactness is asked for: those of types whose activations would be rounded though
+/// weights are not quantised. The panels are the same.
+pub(crate) static EXACT: &[Kernels] = &[Kernels {
+    format: float::BF16,
+    tiles: family_tiles!(float::scalar_bf16, floats float::Bf16Row),
+    rows: &[rows!(floats Avx512 12 x 2, 4, float::Bf16Row, F32Row)],
+}];
+
+/// Tiles of attention's keys, 16 tokens for 16 rows: what lies behind them are the keys of other heads, and the next that a task reads
+/// it asks for itself.
+pub(crate) const KEY_TILES: fn(Tier) -> &'static [TileFn] = family_tiles!(q8_0::scalar, block32 q8_0::Keys);
+
+/// The row of a data type; `None` for types that files may hold and no kernel computes with.
+pub(crate) fn kernels_of(dtype: DType, exact: bool) -> Option<&'static Kernels> {
+    let exact = EXACT.iter().filter(|_| exact);
+    exact.chain(KERNELS).find(|kernels| kernels.format.dtype == dtype)
+}
+
+/// What activations become that are multiplied with weights of a type, by default or exactly ([`Cpu::with_exact`](crate::Cpu::with_exact)); `None`
+/// for types that no kernel computes with.
+#[must_use]
+pub fn act_format_of(dtype: DType, exact: bool) -> Option<ActFormat> {
+    kernels_of(dtype, exact).map(|kernels| kernels.format.act_format)
+}

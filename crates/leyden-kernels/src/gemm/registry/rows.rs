@@ -1,0 +1,323 @@
+//! What a row of the registry stands for: the kernels of one format, level and variant, compiled for the level.
+//!
+//! `rows!(VARIANT LEVEL MR x PANELS, MIN_TILES, FAMILY FORMAT)` gives `&[GemmKernels]`, empty on other architectures. Tiles of the most tokens
+//! (MR) and of one fewer are compiled, which is what many tokens are divided into.
+
+/// The depth beyond which the activations of a full tile of floats do not stay in L2 to be read by each of two panels.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const DEEP: usize = 4096;
+
+/// Functions compiled for AVX-512.
+#[cfg(target_arch = "x86_64")]
+macro_rules! avx512 {
+    ($($function:item)*) => {
+        $(#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")] $function)*
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx512;
+
+/// A tile of two panels by the tile of one for each in turn; of depths beyond `$depth` by that of two.
+#[cfg(target_arch = "x86_64")]
+macro_rules! in_turn {
+    ($name:ident, $one:ident, $depth:expr, $two:ident) => {
+        $crate::gemm::registry::rows::avx512! {
+            fn $name<const C: usize>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                if k > $depth {
+                    return $two::<C>(panels, k, t, out);
+                }
+                let (first, second) = panels.split_at(panels.len() / 2);
+                $one::<C>(first, k, t, out);
+                $one::<C>(second, k, t, &mut out[C * $crate::types::PANEL_ROWS..]);
+            }
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(crate) use in_turn;
+
+/// The microkernel of a family on unpacked panels, the unpacking, and the bytes of an unpacked panel.
+#[cfg(target_arch = "x86_64")]
+macro_rules! unpacked {
+    (tile block32 $f:path, $d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident) => {
+        $crate::gemm::microkernel::block32::block32::<
+            _,
+            $crate::gemm::unpack::panel::Unpacked<$f>,
+            { <$f as QuantFormat>::SIGNED },
+            $c,
+        >($d, $panels, $k, $t, $out)
+    };
+    (tile superblocks $f:path, $d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident) => {
+        $crate::gemm::microkernel::superblock::superblocks::<
+            _,
+            $crate::gemm::unpack::panel::Unpacked<$f>,
+            { <$f as QuantFormat>::SIGNED },
+            { <$f as Superblock>::HOW },
+            $c,
+        >($d, $panels, $k, $t, $out)
+    };
+    (unpack block32 $f:path, $d:ident, $panel:ident, $k:ident, $out:ident, $norms:ident) => {{
+        let _ = $norms;
+        $crate::gemm::unpack::panel::block32::<_, $f>($d, $panel, $k, $out)
+    }};
+    (unpack superblocks $f:path, $d:ident, $panel:ident, $k:ident, $out:ident, $norms:ident) => {
+        $crate::gemm::unpack::panel::superblocks::<_, $f, false>($d, $panel, $k, $out, $norms)
+    };
+    (bytes block32 $f:path) => {
+        $crate::gemm::unpack::panel::block32_bytes::<$f>
+    };
+    (bytes superblocks $f:path) => {
+        <$crate::gemm::unpack::panel::Unpacked<$f> as Superblock>::panel_bytes
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(crate) use unpacked;
+
+/// `$rows` on x86-64, and none elsewhere.
+macro_rules! x86_rows {
+    ($rows:block) => {{
+        #[cfg(target_arch = "x86_64")]
+        const ROWS: &[$crate::gemm::microkernel::kernels::GemmKernels] = {
+            use $crate::gemm::microkernel::kernels::*;
+            $rows
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        const ROWS: &[$crate::gemm::microkernel::kernels::GemmKernels] = &[];
+        ROWS
+    }};
+}
+pub(crate) use x86_rows;
+
+/// The kernels that a row of the registry stands for.
+macro_rules! rows {
+    // Registers for the sums of two panels: of half the tokens beside their totals. With a single multiply port the panels take turns: there an
+    // activation costs nothing to read for each, and half the sums need half the instructions around them.
+    (unpacked Avx512 $mr:literal x $panels:literal, $min:literal, $family:ident $f:path) => {
+        $crate::gemm::registry::rows::x86_rows!({
+            use $crate::gemm::registry::rows::{avx512, in_turn, unpacked};
+            use $crate::simd::x86_64::avx512_int::Avx512Int;
+            use $crate::simd::x86_64::avx512_pair::Avx512Pair;
+            const HALF: usize = $mr / 2;
+            const LESS: usize = $mr - 1;
+            avx512! {
+                fn one<const C: usize>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                    let d = Avx512Int::<false>::in_feature_region();
+                    unpacked!(tile $family $f, d, C, panels, k, t, out)
+                }
+                fn some<const C: usize, const OF: usize>(panels: &[u8], k: usize, t: &Tile<'_>, first: usize, out: &mut [f32]) {
+                    let d = Avx512Pair::in_feature_region(panels.len() / 2, OF, first);
+                    unpacked!(tile $family $f, d, C, panels, k, t, out)
+                }
+                fn paired(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                    some::<HALF, $mr>(panels, k, t, 0, out);
+                    some::<HALF, $mr>(panels, k, t, HALF, out);
+                }
+                fn paired_less(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                    some::<HALF, LESS>(panels, k, t, 0, out);
+                    some::<{ LESS - HALF }, LESS>(panels, k, t, HALF, out);
+                }
+                fn unpack(panel: &[u8], k: usize, out: &mut [u8], norms: &mut [f32]) {
+                    let d = Avx512Int::<false>::in_feature_region();
+                    unpacked!(unpack $family $f, d, panel, k, out, norms)
+                }
+            }
+            in_turn!(in_turn, one, usize::MAX, one);
+            const fn row(port: Port, tiles: [TileFn; 2]) -> GemmKernels {
+                let unpack = UnpackKernel { bytes: unpacked!(bytes $family $f), panel: unpack, min_tiles: $min, tiles };
+                GemmKernels::unpacked(Variant::Unpacked, AVX512_LEVELS, $mr, $panels, unpack).on(port)
+            }
+            &[row(Port::Two, [paired, paired_less]), row(Port::Single, [in_turn::<$mr>, in_turn::<LESS>])]
+        })
+    };
+    (unpacked AvxVnni $mr:literal x $panels:literal, $min:literal, $family:ident $f:path) => {
+        $crate::gemm::registry::rows::x86_rows!({
+            use $crate::gemm::registry::rows::unpacked;
+            use $crate::simd::x86_64::avxvnni_int::AvxVnniInt;
+            #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+            fn tile<const C: usize>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                let d = AvxVnniInt::in_feature_region();
+                unpacked!(tile $family $f, d, C, panels, k, t, out)
+            }
+            #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+            fn unpack(panel: &[u8], k: usize, out: &mut [u8], norms: &mut [f32]) {
+                let d = AvxVnniInt::in_feature_region();
+                unpacked!(unpack $family $f, d, panel, k, out, norms)
+            }
+            const UNPACK: UnpackKernel = UnpackKernel {
+                bytes: unpacked!(bytes $family $f),
+                panel: unpack,
+                min_tiles: $min,
+                tiles: [tile::<$mr>, tile::<{ $mr - 1 }>],
+            };
+            &[GemmKernels::unpacked(Variant::Unpacked, &[Level::AvxVnni], $mr, $panels, UNPACK)]
+        })
+    };
+    // Winograd's inner product, where a single port multiplies.
+    (winograd Avx512 $mr:literal x $panels:literal, $min:literal, superblocks $f:path) => {
+        $crate::gemm::registry::rows::x86_rows!({
+            use $crate::gemm::microkernel::x86_64::avx512_winograd;
+            use $crate::gemm::registry::rows::{avx512, in_turn};
+            use $crate::gemm::unpack::panel::{self, Unpacked};
+            use $crate::simd::x86_64::avx512_int::Avx512Int;
+            type Winograd = Unpacked<$f, true>;
+            avx512! {
+                fn one<const C: usize>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                    avx512_winograd::superblocks::<Winograd, C>(panels, k, t, out);
+                }
+                fn unpack(panel: &[u8], k: usize, out: &mut [u8], norms: &mut [f32]) {
+                    let d = Avx512Int::<false>::in_feature_region();
+                    panel::superblocks::<_, $f, true>(d, panel, k, out, norms);
+                }
+            }
+            in_turn!(in_turn, one, usize::MAX, one);
+            const UNPACK: UnpackKernel = UnpackKernel {
+                bytes: <Winograd as Superblock>::panel_bytes,
+                panel: unpack,
+                min_tiles: $min,
+                tiles: [in_turn::<$mr>, in_turn::<{ $mr - 1 }>],
+            };
+            // The batch holds the corrections of activations from so many tiles on.
+            const _: () = assert!($min >= $crate::quant::min_tiles::MIN_TILES);
+            &[GemmKernels::unpacked(Variant::Winograd, AVX512_LEVELS, $mr, $panels, UNPACK).on(Port::Single)]
+        })
+    };
+    // Floats: chains of all tokens of two panels take turns in registers, on packed panels and, from `$min` tiles on, on panels unpacked to f32.
+    (floats Avx512 $mr:literal x $panels:literal, $min:literal, $f:path $(, $wide:path)?) => {
+        $crate::gemm::registry::rows::x86_rows!({
+            use $crate::gemm::microkernel::float::floats;
+            use $crate::gemm::registry::rows::{DEEP, avx512, in_turn};
+            use $crate::simd::x86_64::avx512_int::Avx512Int;
+            use $crate::simd::x86_64::avx512_pair::Avx512Pair;
+            avx512! {
+                fn two<const C: usize>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                    let d = Avx512Pair::in_feature_region(panels.len() / 2, C, 0);
+                    floats::<_, _, C>(d, $f, panels, k, t, out)
+                }
+                fn one<const C: usize>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                    let d = Avx512Int::<false>::in_feature_region();
+                    floats::<_, _, C>(d, $f, panels, k, t, out)
+                }
+            }
+            in_turn!(in_turn, one, DEEP, two);
+            const PACKED: [GemmKernels; 2] = [
+                GemmKernels::packed(AVX512_LEVELS, $mr, $panels, [two::<$mr>, two::<{ $mr - 1 }>]).on(Port::Two),
+                GemmKernels::packed(AVX512_LEVELS, $mr, $panels, [in_turn::<$mr>, in_turn::<{ $mr - 1 }>]).on(Port::Single),
+            ];
+            $crate::gemm::registry::rows::rows!(@wide PACKED, $mr, $min, $f $(, $wide)?)
+        })
+    };
+    (@wide $packed:ident, $mr:literal, $min:literal, $f:path) => {
+        &$packed
+    };
+    (@wide $packed:ident, $mr:literal, $min:literal, $f:path, $wide:path) => {{
+        avx512! {
+            fn unpack(panel: &[u8], k: usize, out: &mut [u8], _norms: &mut [f32]) {
+                let d = Avx512Int::<false>::in_feature_region();
+                $crate::gemm::unpack::panel::floats(d, $f, panel, k, out)
+            }
+            fn two_wide<const C: usize>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                let d = Avx512Pair::in_feature_region(panels.len() / 2, C, 0);
+                floats::<_, _, C>(d, $wide, panels, k, t, out)
+            }
+            fn one_wide<const C: usize>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                let d = Avx512Int::<false>::in_feature_region();
+                floats::<_, _, C>(d, $wide, panels, k, t, out)
+            }
+        }
+        in_turn!(in_turn_wide, one_wide, DEEP, two_wide);
+        const fn from(tiles: [TileFn; 2]) -> UnpackKernel {
+            UnpackKernel { bytes: $crate::gemm::unpack::panel::float_bytes, panel: unpack, min_tiles: $min, tiles }
+        }
+        &[
+            $packed[0].and_unpacked(from([two_wide::<$mr>, two_wide::<{ $mr - 1 }>])),
+            $packed[1].and_unpacked(from([in_turn_wide::<$mr>, in_turn_wide::<{ $mr - 1 }>])),
+        ]
+    }};
+    // `vpmaddubsw`: unsigned quantised values, two sums of 16 bits in a lane.
+    (maddubs Avx2 $mr:literal x $panels:literal, $min:literal, block32 $f:path) => {
+        $crate::gemm::registry::rows::x86_rows!({
+            use $crate::gemm::microkernel::x86_64::avx2_maddubs::{block32, unpack_block32};
+            const UNPACK: UnpackKernel = UnpackKernel {
+                bytes: $crate::gemm::unpack::panel::block32_bytes::<$f>,
+                panel: unpack_block32::<$f>,
+                min_tiles: $min,
+                tiles: [block32::<$f, $mr>, block32::<$f, { $mr - 1 }>],
+            };
+            const _: () = assert!($min >= $crate::quant::min_tiles::MIN_TILES_WITHOUT_REGISTERS);
+            &[GemmKernels::unpacked(Variant::Maddubs, &[Level::Avx2], $mr, $panels, UNPACK)]
+        })
+    };
+    (maddubs Avx2 $mr:literal x $panels:literal, $min:literal, superblocks $f:path) => {
+        $crate::gemm::registry::rows::x86_rows!({
+            use $crate::gemm::microkernel::x86_64::avx2_maddubs::{Lanes, superblocks, unpack_superblock};
+            const UNPACK: UnpackKernel = UnpackKernel {
+                bytes: Lanes::<$f>::bytes,
+                panel: unpack_superblock::<$f>,
+                min_tiles: $min,
+                tiles: [superblocks::<$f, $mr>, superblocks::<$f, { $mr - 1 }>],
+            };
+            const _: () = assert!($min >= $crate::quant::min_tiles::MIN_TILES_WITHOUT_REGISTERS);
+            &[GemmKernels::unpacked(Variant::Maddubs, &[Level::Avx2], $mr, $panels, UNPACK)]
+        })
+    };
+    // `vpmaddwd`: signed quantised values as integers of 16 bits.
+    (madd Avx2 $mr:literal x $panels:literal, $min:literal, block32 $f:path) => {
+        $crate::gemm::registry::rows::x86_rows!({
+            use $crate::gemm::microkernel::x86_64::avx2_madd::{block32, block32_bytes, unpack_block32};
+            const UNPACK: UnpackKernel = UnpackKernel {
+                bytes: block32_bytes,
+                panel: unpack_block32::<$f>,
+                min_tiles: $min,
+                tiles: [block32::<$mr>, block32::<{ $mr - 1 }>],
+            };
+            const _: () = assert!($min >= $crate::quant::min_tiles::MIN_TILES_AVX2);
+            &[GemmKernels::unpacked(Variant::Madd, &[Level::Avx2], $mr, $panels, UNPACK)]
+        })
+    };
+    (madd Avx2 $mr:literal x $panels:literal, $min:literal, superblocks $f:path) => {
+        $crate::gemm::registry::rows::x86_rows!({
+            use $crate::gemm::microkernel::x86_64::avx2_madd::{superblock_bytes, superblocks, unpack_superblock};
+            const UNPACK: UnpackKernel = UnpackKernel {
+                bytes: superblock_bytes,
+                panel: unpack_superblock::<$f>,
+                min_tiles: $min,
+                tiles: [superblocks::<$mr>, superblocks::<{ $mr - 1 }>],
+            };
+            const _: () = assert!($min >= $crate::quant::min_tiles::MIN_TILES_AVX2);
+            &[GemmKernels::unpacked(Variant::Madd, &[Level::Avx2], $mr, $panels, UNPACK)]
+        })
+    };
+    // AMX, for tiles of any number of tokens: unpacked once for several tiles, or part after part where one tile is all.
+    (amx Amx $mr:literal x $panels:literal, $min:literal, block32 $f:path) => {
+        $crate::gemm::registry::rows::rows!(@amx $mr, $panels, $min, amx_block32 block32 packed_block32 AmxBlocks 32 $f)
+    };
+    (amx Amx $mr:literal x $panels:literal, $min:literal, superblocks $f:path) => {
+        $crate::gemm::registry::rows::rows!(
+            @amx $mr, $panels, $min, amx_superblock superblocks packed_superblocks AmxPlanes 256 $f
+        )
+    };
+    (@amx $mr:literal, $panels:literal, $min:literal,
+     $file:ident $function:ident $packed:ident $panel:ident $block:literal $f:path) => {
+        $crate::gemm::registry::rows::x86_rows!({
+            use $crate::gemm::microkernel::x86_64::$file;
+            use $crate::gemm::registry::rows::avx512;
+            use $crate::gemm::unpack::amx_planes;
+            use $crate::simd::x86_64::avx512_int::Avx512Int;
+            avx512! {
+                fn unpack(panel: &[u8], k: usize, out: &mut [u8], _norms: &mut [f32]) {
+                    let d = Avx512Int::<false>::in_feature_region();
+                    amx_planes::$function::<_, $f>(d, panel, k, 0..k / $block, out)
+                }
+            }
+            const UNPACK: UnpackKernel = UnpackKernel {
+                bytes: amx_planes::$panel::<$f>::bytes,
+                panel: unpack,
+                min_tiles: $min,
+                tiles: [$file::$function::<$f>; 2],
+            };
+            const PACKED: [TileFn; 2] = [$file::$packed::<$f>; 2];
+            &[GemmKernels::any_tokens(Variant::Amx, &[Level::Amx], $mr, $panels, PACKED, UNPACK)]
+        })
+    };
+}
+pub(crate) use rows;

@@ -1,0 +1,237 @@
+//! SwiGLU, GeGLU: the gated products of feed-forward layers: `activation(gate x) * (up x)`, without storing either factor.
+//!
+//! [`swiglu`] writes floats. Of a prompt they are many megabytes, written to memory and read again to be quantised for
+//! the product that follows. [`swiglu_packed`] quantises them where they are computed: a task's panels by
+//! [`UNIT`], whose results of all columns stay in L2 until they are whole groups.
+
+use crate::context::Cpu;
+use crate::cpu::isa::Level;
+use crate::gemm::blocking::{
+    GEMV_MAX_COLUMNS, Panels, SINGLE_THREAD_MACS, TileBuffer, check, chunk_panels, for_tile_indices,
+    gemv_tile, panel_runs, together,
+};
+use crate::gemm::epilogue::{Epilogue, Write};
+use crate::gemm::packed_weights::PackedWeights;
+use crate::memory::aligned::Aligned;
+use crate::ops::{Activation, Function, with_function};
+use crate::quant::packed_a::PackedA;
+use crate::simd::Simd;
+use crate::simd::dispatch::dispatch;
+use crate::types::{ActFormat, PANEL_ROWS};
+use std::cell::Cell;
+use std::ops::Range;
+
+/// Panels whose results are quantised together: a whole number of groups of every activation format.
+const UNIT: usize = 8;
+
+/// Units for each member of a team, at least: with fewer it would not be busy to the end.
+const UNITS_PER_MEMBER: usize = 4;
+
+thread_local! {
+    /// What the last task of this thread kept its results in.
+    static STAGE: Cell<Aligned<f32>> = Cell::default();
+}
+
+/// The first half of a swiglu_rows feed-forward layer.
+#[derive(Clone, Copy, Debug)]
+pub struct Gated<'a> {
+    /// What becomes of the gate's products.
+    pub activation: Activation,
+    /// The gate, `[hidden, width]`.
+    pub gate: &'a PackedWeights,
+    /// What it is multiplied with, of the same shape and activation format.
+    pub up: &'a PackedWeights,
+}
+
+/// `out = activation(gate x) * (up x)`, one row of `gate.rows()` values per column.
+///
+/// # Panics
+/// If the matrices differ in shape or activation format, do not fit the batch, or `out` has the wrong length.
+pub fn swiglu(cpu: &Cpu, input: &PackedA, gated: &Gated<'_>, out: &mut [f32]) {
+    let Gated { activation, gate, up } = *gated;
+    check_both(gate, up, input);
+    assert_eq!(out.len(), gate.rows * input.m, "output of a swiglu_rows product");
+    let rows = gate.rows;
+    let macs = 2 * rows * gate.k * input.m;
+    let together = together_of(&[gate, up], input);
+    let chunk = chunk_panels(cpu, 2 * gate.panels(), together, macs);
+    let panels = gate.panels();
+    let tasks = panels.div_ceil(chunk);
+    let out = Epilogue::new(out, rows, None, Write::Set);
+    let work = |task: usize| {
+        let panels = task * chunk..((task + 1) * chunk).min(panels);
+        let out = out.of_task();
+        if let Some(tile) = gemv_tile(input, together) {
+            let (mut g, mut u) = ([0.0; GEMV_MAX_COLUMNS * PANEL_ROWS], [0.0; GEMV_MAX_COLUMNS * PANEL_ROWS]);
+            let [gate, up] = [gate, up].map(|w| w.by_tile(input.tier(), &tile));
+            for panels in panel_runs(panels, tile.c) {
+                // One matrix and then the other: memory gives one stream of weights faster than two in turns.
+                for (p, g) in panels.clone().zip(g.chunks_exact_mut(tile.c * PANEL_ROWS)) {
+                    gate(p, g);
+                }
+                for (p, u) in panels.clone().zip(u.chunks_exact_mut(tile.c * PANEL_ROWS)) {
+                    up(p, u);
+                }
+                swiglu_on(cpu.tier(), activation, &mut g, &u, panels.len() * tile.c);
+                // SAFETY: (column, panel) pairs belong to one task each.
+                unsafe { out.write(cpu.tier(), panels, 0..tile.c, &g) };
+            }
+            return;
+        }
+        let (TileBuffer(g), TileBuffer(u)) = (&mut TileBuffer::new(), &mut TileBuffer::new());
+        let others = chunk * (cpu.pool().members() - 1);
+        let [mut gate, mut up] =
+            [gate, up].map(|w| Panels::new(w, input.tier(), panels.clone(), others, input.tiles()));
+        let visits = visits(&[&gate, &up], together);
+        for_tile_indices(input, 0..input.tiles(), panels, visits, |panels, t| {
+            let (first, end) = input.bounds(t);
+            out.fetch(&panels, first..end);
+            gate.tile(panels.clone(), input, t, g);
+            up.tile(panels.clone(), input, t, u);
+            swiglu_on(cpu.tier(), activation, g, u, panels.len() * (end - first));
+            // SAFETY: as above.
+            unsafe { out.write(cpu.tier(), panels, first..end, g) };
+        });
+    };
+    if macs < SINGLE_THREAD_MACS { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
+}
+
+#[inline(always)]
+fn swiglu_rows<I: Simd>(_isa: I, activation: Activation, g: &mut [f32], u: &[f32], c: usize) {
+    with_function!(activation, F => {
+        for (g, u) in g.as_chunks_mut::<16>().0.iter_mut().zip(u.as_chunks::<16>().0).take(c) {
+            *g = product::<F>(g, u);
+        }
+    });
+}
+
+dispatch! {
+    pub(super) fn swiglu_on => swiglu_rows(activation: Activation, g: &mut [f32], u: &[f32], c: usize)
+}
+
+fn check_both(gate: &PackedWeights, up: &PackedWeights, input: &PackedA) {
+    check(gate, input);
+    check(up, input);
+    assert_eq!(gate.rows, up.rows, "gate and up have the same rows");
+}
+
+/// Panels that meet a tile together: what one matrix takes together the other may take one by one.
+fn together_of(both: &[&PackedWeights; 2], input: &PackedA) -> usize {
+    both.map(|w| together(w, input.tier(), input.tiles())).into_iter().max().unwrap_or(1)
+}
+
+/// How panels are visited where those of two matrices share the cache.
+fn visits(both: &[&Panels<'_>; 2], together: usize) -> (Option<usize>, usize) {
+    let at_once = both.iter().filter_map(|w| w.at_once()).min();
+    (at_once.map(|n| n.div_ceil(2).next_multiple_of(together)), together)
+}
+
+/// As [`swiglu`], for a product with weights of `act_format`, onto `out`. `room` is for results that are not quantised at
+/// once: those of few tokens, and of matrices with too few rows for the team.
+///
+/// # Panics
+/// If the matrices differ in shape or activation format, do not fit the batch, or their rows are no whole number of groups.
+pub fn swiglu_packed(
+    cpu: &Cpu,
+    input: &PackedA,
+    gated: &Gated<'_>,
+    act_format: ActFormat,
+    out: &mut PackedA,
+    room: &mut Aligned<f32>,
+) {
+    let Gated { activation, gate, up } = *gated;
+    const { assert!(UNIT * PANEL_ROWS == 128, "whole groups") };
+    check_both(gate, up, input);
+    let (rows, panels, tier) = (gate.rows, gate.panels(), cpu.tier());
+    if input.tiles() < 2 || panels < UNIT * UNITS_PER_MEMBER * cpu.pool().members() {
+        room.resize(rows * input.m);
+        swiglu(cpu, input, gated, room);
+        out.fill(tier, cpu.pool(), act_format, room, rows);
+        return;
+    }
+    let macs = 2 * rows * gate.k * input.m;
+    let together = together_of(&[gate, up], input);
+    let chunk = chunk_panels(cpu, 2 * panels, together, macs).next_multiple_of(UNIT);
+    let of_out = tier.for_batch(act_format, input.m);
+    let tiles = PackedA::tiles_of(of_out.level(), act_format, 0, input.m);
+    let filling = out.begin(of_out, act_format, rows, tiles);
+    cpu.pool().run(panels.div_ceil(chunk), |task| {
+        let panels = task * chunk..((task + 1) * chunk).min(panels);
+        let mut stage = STAGE.take();
+        stage.resize(input.m * UNIT * PANEL_ROWS);
+        let (TileBuffer(g), TileBuffer(u)) = (&mut TileBuffer::new(), &mut TileBuffer::new());
+        let others = chunk * (cpu.pool().members() - 1);
+        let [mut gate, mut up] =
+            [gate, up].map(|w| Panels::new(w, input.tier(), panels.clone(), others, input.tiles()));
+        let visits = visits(&[&gate, &up], together);
+        for start in panels.clone().step_by(UNIT) {
+            let unit = start..panels.end.min(start + UNIT);
+            let values = unit.start * PANEL_ROWS..rows.min(unit.end * PANEL_ROWS);
+            let width = values.len();
+            for_tile_indices(input, 0..input.tiles(), unit, visits, |panels, t| {
+                let (first, end) = input.bounds(t);
+                gate.tile(panels.clone(), input, t, g);
+                up.tile(panels.clone(), input, t, u);
+                let place = (panels.start - start) * PANEL_ROWS..width.min((panels.end - start) * PANEL_ROWS);
+                let staged = &mut stage[first * width..end * width];
+                swiglu_columns_on(tier, activation, (g, u), staged, (width, end - first), place);
+            });
+            for (t, &(first, end)) in filling.parts().iter().enumerate() {
+                filling.fetch(t + 1, values.clone());
+                // SAFETY: each task has panels of its own, and so values.
+                let mut part = unsafe { filling.part(t, values.clone()) };
+                let mut columns = [&[][..]; Level::PART_COLUMNS];
+                for (x, staged) in
+                    columns.iter_mut().zip(stage[first * width..end * width].chunks_exact(width))
+                {
+                    *x = staged;
+                }
+                part.fill(&columns[..end - first]);
+            }
+        }
+        STAGE.set(stage);
+    });
+}
+
+/// `activation(g) * u` of some panels and columns, both `[panel][column][16]`, to `place` of rows of `width` values, one for each
+/// column.
+#[inline(always)]
+fn swiglu_columns<I: Simd>(
+    _isa: I,
+    activation: Activation,
+    (g, u): (&[f32], &[f32]),
+    out: &mut [f32],
+    (width, columns): (usize, usize),
+    place: Range<usize>,
+) {
+    let (g, u) = (g.as_chunks::<PANEL_ROWS>().0, u.as_chunks::<PANEL_ROWS>().0);
+    with_function!(activation, F => {
+        for (column, row) in out.chunks_exact_mut(width).enumerate().take(columns) {
+            let (whole, rest) = row[place.clone()].as_chunks_mut::<PANEL_ROWS>();
+            for (p, out) in whole.iter_mut().enumerate() {
+                *out = product::<F>(&g[p * columns + column], &u[p * columns + column]);
+            }
+            if !rest.is_empty() {
+                let i = whole.len() * columns + column;
+                rest.copy_from_slice(&product::<F>(&g[i], &u[i])[..rest.len()]);
+            }
+        }
+    });
+}
+
+/// A function, as a closure would not be compiled for the instruction set.
+#[inline(always)]
+fn product<F: Function>(g: &[f32; PANEL_ROWS], u: &[f32; PANEL_ROWS]) -> [f32; PANEL_ROWS] {
+    let s = F::of(g);
+    std::array::from_fn(|i| s[i] * u[i])
+}
+
+dispatch! {
+    fn swiglu_columns_on => swiglu_columns(
+        activation: Activation,
+        products: (&[f32], &[f32]),
+        out: &mut [f32],
+        columns: (usize, usize),
+        place: Range<usize>,
+    )
+}

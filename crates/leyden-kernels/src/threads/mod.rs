@@ -1,0 +1,8 @@
+//! Threads: the pool, where its members run, and when they yield.
+
+mod affinity;
+pub mod placement;
+pub(crate) mod pool;
+mod yielding;
+
+pub use affinity::bind_thread;

@@ -1,0 +1,519 @@
+//! A persistent team of threads that runs one indexed job at a time.
+//!
+//! `run(n, f)` calls `f(0..n)` once each, spread over the team, and returns when all calls have returned. Each
+//! member owns a contiguous range of the indices (so a weight matrix is read as one stream per core) and takes
+//! from the others' ranges when its own is done (so a preempted member holds back at most one index).
+//!
+//! A [`Pool`] is a view of a team, and may use fewer members than there are: reading one token is bound by memory,
+//! which fewer members saturate than a prompt's products keep busy. The others sleep meanwhile.
+//!
+//! A member that sleeps through a job is not waited for: the caller closes the job when every index has been
+//! handed out and waits only for members inside it. Idle members spin for a few microseconds, then park, so an
+//! idle process uses no processor. Where others want its processor a member rests between indices ([`yielding`]).
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle, Thread};
+
+use crate::cpu::topology::CpuList;
+use crate::threads::affinity::bind_thread;
+use crate::threads::yielding;
+
+/// Two cache lines: neighbouring lines are fetched in pairs on x86.
+#[repr(align(128))]
+#[derive(Default)]
+struct Padded<T>(T);
+
+/// State word: generation of the job in the upper bits, then OPEN, then how many members the job is for, then how
+/// many are inside. Who is not meant learns it without entering.
+const INSIDE: u64 = MEMBERS - 1;
+const MEMBERS: u64 = 1 << 12;
+const OPEN: u64 = 1 << 24;
+const GENERATION: u64 = 1 << 25;
+/// A member's stack. Kernels need little of it, but callers' jobs may follow grammars; what is not used is no memory.
+const STACK_BYTES: usize = 16 << 20;
+
+/// The most members; both counts of the state word hold it.
+const MOST_MEMBERS: usize = 1024;
+
+/// How many members the job in `state` is for.
+fn members_in(state: u64) -> u64 {
+    state / MEMBERS % (OPEN / MEMBERS)
+}
+
+/// A type-erased reference to the job's closure, and which range each of its members owns.
+#[derive(Clone, Copy)]
+struct Job {
+    call: unsafe fn(*const (), usize),
+    data: *const (),
+    ranges: *const [usize],
+}
+
+/// Indices of a member between two looks at the clock.
+const LOOK_EVERY: usize = 8;
+/// The part of its time that a caller waits where all do. Beside one busy loop on two processors it is 0.1 to 0.3.
+const CALLER_WAITS: f32 = 0.37;
+
+struct Shared {
+    state: Padded<AtomicU64>,
+    stop: AtomicBool,
+    job: Padded<std::cell::UnsafeCell<Job>>,
+    next: Vec<Padded<AtomicUsize>>,
+    end: Vec<Padded<AtomicUsize>>,
+    parked: Vec<Padded<AtomicBool>>,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// The first refusal to bind a member.
+    unbound: OnceLock<std::io::Error>,
+    /// Whether the caller waits for a processor much of its time ([`yielding`]).
+    caller_waits: AtomicBool,
+    spins: u32,
+}
+
+// SAFETY: `job` is written only while the state is closed with nobody inside, and read only by members that
+// entered while it was open; the state word orders the two. Everything else is atomic or locked.
+unsafe impl Sync for Shared {}
+// SAFETY: the raw pointers in `job` are used only while the caller of `run` keeps the closure and its ranges alive.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    /// Whether a member should rest. The caller, for whom all wait between jobs, does not; and where it has to wait for half of its
+    /// time, as beside two busy loops on two processors, others rest in vain.
+    fn should_rest(&self, me: usize) -> bool {
+        let (waiting, due) = yielding::look();
+        if me == 0 {
+            let waits = waiting > CALLER_WAITS;
+            if self.caller_waits.load(Ordering::Relaxed) != waits {
+                self.caller_waits.store(waits, Ordering::Relaxed);
+            }
+            return false;
+        }
+        due && !self.caller_waits.load(Ordering::Relaxed)
+    }
+
+    /// Takes indices until none are left, own range first. Whether none are: else the member should rest.
+    fn work(&self, me: usize, job: Job) -> bool {
+        // SAFETY: the ranges belong to the pool that runs the job, which cannot end while we are inside.
+        let ranges = unsafe { &*job.ranges };
+        let members = ranges.len();
+        let mut taken = 0_usize;
+        for i in 0..members {
+            let victim = (ranges[me] + i) % members;
+            let end = self.end[victim].0.load(Ordering::Relaxed);
+            loop {
+                // A plain look first: a fetch_add on an exhausted range would bounce its cache line for nothing.
+                if self.next[victim].0.load(Ordering::Relaxed) >= end {
+                    break;
+                }
+                if taken.is_multiple_of(LOOK_EVERY) && self.should_rest(me) {
+                    return false;
+                }
+                taken += 1;
+                let index = self.next[victim].0.fetch_add(1, Ordering::Relaxed);
+                if index >= end {
+                    break;
+                }
+                // SAFETY: the closure outlives the job, which cannot close while we are inside.
+                let result = catch_unwind(AssertUnwindSafe(|| unsafe { (job.call)(job.data, index) }));
+                if let Err(payload) = result {
+                    *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
+                }
+            }
+        }
+        true
+    }
+
+    fn member(&self, me: usize) {
+        let mut seen = 0;
+        loop {
+            let mut spins = 0;
+            let is_new = |state: u64| {
+                state & OPEN != 0 && state / GENERATION != seen && (me as u64) < members_in(state)
+            };
+            let state = loop {
+                let state = self.state.0.load(Ordering::SeqCst);
+                if self.stop.load(Ordering::SeqCst) {
+                    return;
+                }
+                if is_new(state) {
+                    break state;
+                }
+                if spins < self.spins {
+                    spins += 1;
+                    std::hint::spin_loop();
+                    continue;
+                }
+                self.parked[me].0.store(true, Ordering::SeqCst);
+                // Look again: a job published before the flag was up woke nobody.
+                let quiet = !is_new(self.state.0.load(Ordering::SeqCst));
+                if quiet && !self.stop.load(Ordering::SeqCst) {
+                    thread::park();
+                }
+                self.parked[me].0.store(false, Ordering::SeqCst);
+            };
+            // Enter the job, unless it closed meanwhile.
+            let entered =
+                self.state.0.compare_exchange(state, state + 1, Ordering::SeqCst, Ordering::Relaxed);
+            if entered.is_err() {
+                continue;
+            }
+            // SAFETY: we are inside an open job, so nobody writes the cell.
+            let job = unsafe { *self.job.0.get() };
+            let done = self.work(me, job);
+            self.state.0.fetch_sub(1, Ordering::SeqCst);
+            if done {
+                seen = state / GENERATION;
+            } else {
+                // Outside, so that nobody waits.
+                yielding::rest();
+            }
+        }
+    }
+}
+
+/// The threads.
+struct Team {
+    shared: Arc<Shared>,
+    threads: Vec<Thread>,
+    handles: Vec<JoinHandle<()>>,
+    /// The group of CPUs each member belongs to.
+    groups: Vec<usize>,
+    /// Held while a job runs, so that callers on several threads take turns.
+    turn: Mutex<()>,
+}
+
+/// Members that may run on the same CPUs, those of a NUMA node or of a cache they share: a worker bound to a single
+/// core that somebody else keeps busy would hold everybody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberGroup {
+    /// Where they may run; `None` leaves them where the process may.
+    pub cpus: Option<CpuList>,
+    /// How many they are.
+    pub members: usize,
+}
+
+/// A team of threads, or the first few of one. The thread that calls [`Pool::run`] is its first member.
+pub struct Pool {
+    team: Arc<Team>,
+    /// The range that each member owns. Members of one group own neighbouring ranges, so that a node reads
+    /// neighbouring rows.
+    ranges: Box<[usize]>,
+}
+
+impl Pool {
+    /// A team of `members` threads (1 to 1024, the caller included) that run where the process may.
+    ///
+    /// # Errors
+    /// The operating system refused a thread.
+    pub fn new(members: usize) -> std::io::Result<Pool> {
+        Pool::grouped(&[MemberGroup { cpus: None, members }])
+    }
+
+    /// A team whose members run on the CPUs of their groups. The caller, of the first group, stays where it is: see
+    /// [`bind_thread`]. Members are taken from all groups in proportion, whatever the size of a view.
+    ///
+    /// # Errors
+    /// The operating system refused a thread. That it refuses to bind one is no error: see [`Pool::unbound`].
+    pub fn grouped(groups: &[MemberGroup]) -> std::io::Result<Pool> {
+        let order = spread(groups);
+        let members = order.len();
+        let cpus = match groups {
+            [MemberGroup { cpus: Some(cpus), .. }] => cpus.len(),
+            _ => thread::available_parallelism().map_or(1, usize::from),
+        };
+        let padded = || (0..members).map(|_| Padded::<AtomicUsize>::default()).collect();
+        unsafe fn nothing(_: *const (), _: usize) {}
+        let ranges: *const [usize] = &[];
+        let shared = Arc::new(Shared {
+            state: Padded(AtomicU64::new(GENERATION)),
+            stop: AtomicBool::new(false),
+            job: Padded(std::cell::UnsafeCell::new(Job { call: nothing, data: std::ptr::null(), ranges })),
+            next: padded(),
+            end: padded(),
+            parked: (0..members).map(|_| Padded::default()).collect(),
+            panic: Mutex::new(None),
+            unbound: OnceLock::new(),
+            caller_waits: AtomicBool::new(false),
+            // About 20 microseconds; next to none where members outnumber processors, because then a spinning
+            // member keeps a working one from running.
+            spins: if members > cpus { 50 } else { 2_000 },
+        });
+        let mut handles = Vec::new();
+        for me in 1..members {
+            let cpus = groups.get(order[me]).and_then(|group| group.cpus.clone());
+            let shared = Arc::clone(&shared);
+            let body = move || {
+                if let Some(Err(error)) = cpus.as_ref().map(bind_thread) {
+                    let _ = shared.unbound.set(error);
+                }
+                shared.member(me);
+            };
+            let builder = thread::Builder::new().name(format!("leyden-{me}")).stack_size(STACK_BYTES);
+            handles.push(builder.spawn(body)?);
+        }
+        let threads = handles.iter().map(|h| h.thread().clone()).collect();
+        let ranges = ranges_of(&order);
+        let team = Arc::new(Team { shared, threads, handles, groups: order, turn: Mutex::new(()) });
+        Ok(Pool { team, ranges })
+    }
+
+    /// A view of the same team with at most `members` of its members, one at least. Jobs of both take turns.
+    #[must_use]
+    pub fn limited(&self, members: usize) -> Pool {
+        let members = members.clamp(1, self.members());
+        Pool { team: Arc::clone(&self.team), ranges: ranges_of(&self.team.groups[..members]) }
+    }
+
+    /// The number of members, the caller included.
+    #[must_use]
+    pub fn members(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Why a member could not be bound to its CPUs, if one could not; it then runs where the process may.
+    #[must_use]
+    pub fn unbound(&self) -> Option<&std::io::Error> {
+        self.team.shared.unbound.get()
+    }
+
+    /// Calls `f(i)` once for every `i < n`, in parallel, and returns when all have returned.
+    ///
+    /// Must not be called from inside `f`.
+    ///
+    /// # Panics
+    /// If a call of `f` panicked, with that panic, after all calls have ended.
+    pub fn run<F: Fn(usize) + Sync>(&self, n: usize, f: F) {
+        unsafe fn call<F: Fn(usize)>(data: *const (), index: usize) {
+            // SAFETY: data is the &F stored by run below, alive until run returns.
+            unsafe { (*data.cast::<F>())(index) }
+        }
+        let members = self.members();
+        if members == 1 || n <= 1 {
+            (0..n).for_each(f);
+            return;
+        }
+        let _turn = self.team.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let s = &*self.team.shared;
+        for m in 0..members {
+            s.end[m].0.store(n * (m + 1) / members, Ordering::Relaxed);
+            s.next[m].0.store(n * m / members, Ordering::Relaxed);
+        }
+        let job =
+            Job { call: call::<F>, data: std::ptr::from_ref(&f).cast(), ranges: &raw const *self.ranges };
+        // SAFETY: the job is closed with nobody inside (established at the end of the last run).
+        unsafe { *s.job.0.get() = job };
+        // A closed state with nobody inside is changed by nobody else.
+        let generation = s.state.0.load(Ordering::SeqCst) / GENERATION + 1;
+        let open = generation.wrapping_mul(GENERATION) | OPEN | (members as u64 * MEMBERS);
+        s.state.0.store(open, Ordering::SeqCst);
+        // No more helpers than there are indices beside our own.
+        for (thread, parked) in self.team.threads.iter().zip(&s.parked[1..]).take((members - 1).min(n - 1)) {
+            if parked.0.load(Ordering::SeqCst) {
+                thread.unpark();
+            }
+        }
+        s.work(0, job);
+        // Nothing is left to take: latecomers stay out, and those inside finish their last index.
+        s.state.0.fetch_sub(OPEN, Ordering::SeqCst);
+        let mut spins = 0_u32;
+        while s.state.0.load(Ordering::SeqCst) & INSIDE != 0 {
+            spins += 1;
+            if spins < 20_000 { std::hint::spin_loop() } else { thread::yield_now() }
+        }
+        let panic = s.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(payload) = panic {
+            resume_unwind(payload);
+        }
+    }
+}
+
+/// The order of members: the group of each, so that any number of the first are spread over the groups in proportion
+/// to their sizes.
+fn spread(groups: &[MemberGroup]) -> Vec<usize> {
+    let total = groups.iter().fold(0_usize, |n, g| n.saturating_add(g.members)).clamp(1, MOST_MEMBERS);
+    let mut taken = vec![0_usize; groups.len()];
+    let mut order = Vec::with_capacity(total);
+    for _ in 0..total {
+        // The group furthest behind its share: the smallest (taken + 1) / members, compared in whole numbers.
+        let behind = (0..groups.len())
+            .filter(|&g| taken[g] < groups[g].members)
+            .min_by_key(|&g| (((taken[g] as u64 + 1) << 32) / groups[g].members as u64, g));
+        let group = behind.unwrap_or(0);
+        order.push(group);
+        if let Some(taken) = taken.get_mut(group) {
+            *taken += 1;
+        }
+    }
+    order
+}
+
+/// The range that each member owns: those of the first group first, and in a group as members come.
+fn ranges_of(groups: &[usize]) -> Box<[usize]> {
+    let mut order: Vec<usize> = (0..groups.len()).collect();
+    order.sort_by_key(|&member| groups[member]);
+    let mut ranges = vec![0; groups.len()];
+    for (range, &member) in order.iter().enumerate() {
+        ranges[member] = range;
+    }
+    ranges.into()
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        for t in &self.threads {
+            t.unpark();
+        }
+        for h in self.handles.drain(..) {
+            // A member cannot panic: calls of the job are caught.
+            let _ = h.join();
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("members", &self.members()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_index_is_called_once_at_any_team_size() {
+        for members in [1, 2, 3, 8] {
+            let pool = Pool::new(members).unwrap();
+            for n in [0, 1, 2, 7, 1000] {
+                for _ in 0..50 {
+                    let hits: Vec<AtomicUsize> = (0..n).map(|_| AtomicUsize::new(0)).collect();
+                    pool.run(n, |i| {
+                        hits[i].fetch_add(1, Ordering::Relaxed);
+                    });
+                    assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn members_that_rest_leave_no_index_and_take_none_twice() {
+        yielding::tests::ALWAYS.store(true, Ordering::Relaxed);
+        let pool = Pool::new(4).unwrap();
+        for n in [2, 40, 1000] {
+            let hits: Vec<AtomicUsize> = (0..n).map(|_| AtomicUsize::new(0)).collect();
+            pool.run(n, |i| {
+                hits[i].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1));
+        }
+        yielding::tests::ALWAYS.store(false, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_the_team_goes_on() {
+        let pool = Pool::new(3).unwrap();
+        let r = catch_unwind(AssertUnwindSafe(|| pool.run(100, |i| assert!(i != 57, "index 57"))));
+        assert!(r.is_err());
+        let sum = AtomicUsize::new(0);
+        pool.run(100, |i| {
+            sum.fetch_add(i, Ordering::Relaxed);
+        });
+        assert_eq!(sum.load(Ordering::Relaxed), 4950);
+    }
+
+    #[test]
+    fn members_park_and_wake() {
+        let pool = Pool::new(4).unwrap();
+        for _ in 0..5 {
+            thread::sleep(std::time::Duration::from_millis(5));
+            let sum = AtomicUsize::new(0);
+            pool.run(64, |i| {
+                sum.fetch_add(i, Ordering::Relaxed);
+            });
+            assert_eq!(sum.load(Ordering::Relaxed), 2016);
+        }
+    }
+
+    /// Members that are not meant neither work nor hold up those that are, and the views take turns.
+    #[test]
+    fn a_limited_view_uses_the_first_members_alone() {
+        let whole = Pool::new(6).unwrap();
+        for members in [1, 2, 5, 6, 99] {
+            let few = whole.limited(members);
+            assert_eq!(few.members(), members.min(6));
+            for _ in 0..50 {
+                for pool in [&few, &whole] {
+                    let names = Mutex::new(std::collections::HashSet::new());
+                    let hits: Vec<AtomicUsize> = (0..40).map(|_| AtomicUsize::new(0)).collect();
+                    pool.run(40, |i| {
+                        hits[i].fetch_add(1, Ordering::Relaxed);
+                        let name = thread::current().name().unwrap_or_default().to_owned();
+                        names.lock().unwrap().insert(name);
+                    });
+                    assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1));
+                    let names = names.into_inner().unwrap();
+                    let stranger = |n: &String| {
+                        n.strip_prefix("leyden-")
+                            .is_some_and(|n| n.parse::<usize>().unwrap() >= pool.members())
+                    };
+                    assert!(!names.iter().any(stranger), "{names:?} of {}", pool.members());
+                }
+            }
+        }
+        let last = whole.limited(2);
+        drop(whole);
+        last.run(10, |_| {});
+    }
+
+    #[test]
+    fn any_number_of_members_is_spread_over_the_groups() {
+        let group = |members| MemberGroup { cpus: None, members };
+        assert_eq!(spread(&[group(3)]), [0, 0, 0]);
+        assert_eq!(spread(&[group(2), group(2)]), [0, 1, 0, 1]);
+        assert_eq!(spread(&[group(4), group(2)]), [0, 0, 1, 0, 0, 1]);
+        assert_eq!(spread(&[]), [0]);
+        assert_eq!(spread(&[group(0), group(2)]), [1, 1]);
+        assert_eq!(spread(&[group(usize::MAX), group(5)]).len(), MOST_MEMBERS);
+        // Members of one group own neighbouring ranges.
+        assert_eq!(*ranges_of(&[0, 1, 0, 1]), [0, 2, 1, 3]);
+        assert_eq!(*ranges_of(&[0, 1, 0]), [0, 2, 1]);
+    }
+
+    #[test]
+    fn groups_bind_their_members() {
+        let Some(cpu) = crate::cpu::topology::Topology::detect().allowed().first() else { return };
+        let cpus = CpuList::from_iter([cpu]);
+        let pool = Pool::grouped(&[MemberGroup { cpus: Some(cpus.clone()), members: 2 }]).unwrap();
+        let own = thread::current().id();
+        for _ in 0..20 {
+            pool.run(100, |_| {
+                if thread::current().id() != own && pool.unbound().is_none() {
+                    let now = crate::cpu::topology::Topology::detect().affinity;
+                    assert!(!cfg!(target_os = "linux") || now == cpus, "{now}");
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn two_callers_take_turns() {
+        let pool = Pool::new(2).unwrap();
+        let sum = AtomicUsize::new(0);
+        thread::scope(|s| {
+            for _ in 0..2 {
+                s.spawn(|| {
+                    for _ in 0..200 {
+                        pool.run(10, |i| {
+                            sum.fetch_add(i, Ordering::Relaxed);
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(sum.load(Ordering::Relaxed), 2 * 200 * 45);
+    }
+}
