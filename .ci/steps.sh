@@ -97,7 +97,7 @@ arm_profile=(--config 'profile.release.package."*".opt-level=0')
 
 # Code that is dead on Arm alone is seen by no step before.
 arm_check() {
-    RUSTFLAGS='-D dead_code -D unfulfilled_lint_expectations' arm max check -p leyden
+    RUSTFLAGS='-D dead_code -D unfulfilled_lint_expectations' arm max check -p leyden-cli
 }
 
 # Whether what is tested under emulation differs from the commit of the last nightly run that passed.

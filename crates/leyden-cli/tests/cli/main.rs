@@ -7,7 +7,6 @@ mod bench;
 mod constrained;
 mod conversation;
 mod doctor;
-mod examples;
 mod folders;
 mod hwbench;
 mod inspect;

@@ -178,7 +178,8 @@ pub(crate) fn shared(path: &str) -> Option<PathBuf> {
 }
 
 /// The embedded model as a file.
-pub(crate) const STORYTELLER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/model/storyteller-q8_0.gguf");
+pub(crate) const STORYTELLER: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../leyden/model/storyteller-q8_0.gguf");
 
 /// The embedded model with another value for a key.
 pub(crate) fn storyteller_with(key: &str, changed: impl Into<Value>) -> Vec<u8> {
