@@ -224,7 +224,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             for &tokens in &args.columns {
                 bar.next(format!("attention {kv_type} {} x {tokens}", tier.level()));
                 let timed = cached.time(&cpu, tokens, args, &machine);
-                attention.push(Attended { picked: tier == picked, ..timed });
+                attention.push(Attended { picked: tier.level() == picked.level(), ..timed });
             }
         }
     }
