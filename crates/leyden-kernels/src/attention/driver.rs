@@ -495,7 +495,7 @@ impl Driver<'_> {
     /// All rows, with the tiles of each divided into pieces of `tiles`. Merging in order gives the same bits.
     fn split_kv(&self, cpu: &Cpu, all: &[Rows<'_>], tiles: usize) {
         let mut pieces = Vec::new();
-        // Where the tiles of each element of the rows begin, flush_small_bf16 in rows of tiles.
+        // Where the tiles of each element of the rows begin, counted in rows of tiles.
         let mut split_starts = Vec::with_capacity(all.len());
         let mut total = 0;
         for (i, rows) in all.iter().enumerate() {

@@ -347,7 +347,7 @@ fn bfloat16_of_any_bits_gives_the_same_bits_on_every_tier() {
     // Rows of an odd depth, and columns for tiles of one panel and of two.
     for (rows, k, n) in [(16, 129, 1), (48, 515, 47)] {
         // The lowest exponents, those about the least that counts, whose sums would cancel to subnormal numbers if a few less
-        // flush_small_bf16, more about it, many, all that are finite, and all.
+        // were flushed to zero, more about it, many, all that are finite, and all.
         for (least, most) in [(0, 20), (69, 72), (64, 78), (64, 190), (0, 255), (0, 256)] {
             let mut bits = || (rng.next() << 1 & 0x807f_ffff) | (least + rng.next() % (most - least)) << 23;
             let bytes: Vec<u8> = (0..rows * k).flat_map(|_| ((bits() >> 16) as u16).to_le_bytes()).collect();

@@ -298,7 +298,12 @@ mod tests {
                 }
                 // Of a number without its digits the parser says that it is none.
                 Scanned::More => prop_assert!(parsed.is_err(), "{}", text),
-                Scanned::Wrong(_) => prop_assert!(parsed.is_err_and(|e| !e.is_eof()), "{}", text),
+                Scanned::Wrong(_) => {
+                    // Of an escape the parser reads four digits at once, and says where the text ends before the fourth
+                    // that it is cut.
+                    let longer = serde_json::from_str::<IgnoredAny>(&format!("{text}    "));
+                    prop_assert!(longer.is_err_and(|e| !e.is_eof()), "{}", text);
+                }
             }
         }
     }
