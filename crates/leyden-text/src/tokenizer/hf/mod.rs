@@ -7,7 +7,7 @@
 //! ids -> decoder -> text
 //! ```
 //!
-//! Components are data: one kind is one file and one row of the table in `normalizer`, `pre_tokenizer`, `model`,
+//! Components are data: one kind is one section and one row of the table in `normalizer`, `pre_tokenizer`, `model`,
 //! `post_processor` or `decoder`, and any other kind is an error with its name. What is easy to get wrong is which
 //! version of Unicode each of them goes by; see `classes`.
 //!
@@ -15,20 +15,22 @@
 //! the tokens around a text are left to the caller; and truncation and padding are ignored.
 
 mod added;
+mod bpe;
 mod classes;
 mod decoder;
 mod document;
 mod field;
-mod known_regex;
 mod model;
 mod normalizer;
 mod pattern;
 mod pieces;
 mod post_processor;
 mod pre_tokenizer;
+mod precompiled;
 mod roles;
 mod tables;
-mod vocabulary;
+mod trie;
+mod unigram;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -41,14 +43,13 @@ use serde_json::value::RawValue;
 
 use self::added::{AddedToken, AddedTokens, Register, Stretch};
 use self::decoder::Decoder;
-use self::document::{Document, Vocab};
+use self::document::{Document, Vocab, Vocabulary};
 use self::field::Field;
 use self::model::{Model, NoToken, NotWritten, Parts};
 use self::normalizer::{Keeps, Normalizer};
 use self::pieces::{Normalized, Pieces};
 use self::pre_tokenizer::PreTokenizer;
 use self::roles::{Files, Roles};
-use self::vocabulary::Vocabulary;
 use super::bounds::{Bounds, Exceeded};
 use super::{Special, Tokenizer, vocab};
 use crate::error::{Error, ErrorKind};

@@ -11,8 +11,8 @@ use fancy_regex::{Regex, RegexBuilder};
 
 use super::classes::as_pretok_reads;
 use super::field::Field;
-use super::known_regex::{self, Rule};
 use crate::error::{Error, ErrorKind, Quoted};
+use crate::tokenizer::pretok::{self, Split};
 
 /// The most bytes of an expression. The longest in use have 400.
 const MAX_REGEX_BYTES: usize = 4 << 10;
@@ -52,7 +52,7 @@ impl Pattern {
 
     /// GPT-2's expression, which `ByteLevel` has built in.
     pub(super) fn gpt2(field: &Field<'_>) -> Result<Self, Error> {
-        let rule = known_regex::gpt2().ok_or_else(|| field.invalid("the rule of gpt-2 is missing"))?;
+        let rule = gpt2().ok_or_else(|| field.invalid("the rule of gpt-2 is missing"))?;
         Ok(Pattern { kind: Kind::Known(rule), file: field.file.into(), path: field.path.as_str().into() })
     }
 
@@ -120,7 +120,7 @@ impl Pattern {
 
 fn regex(field: &Field<'_>) -> Result<Kind, Error> {
     let text = field.as_str()?;
-    if let Some(rule) = known_regex::rule(text) {
+    if let Some(rule) = rule(text) {
         return Ok(Kind::Known(rule));
     }
     if text.len() > MAX_REGEX_BYTES {
@@ -214,6 +214,56 @@ pub(super) fn cut_at_chars(
     behavior.cut(&stretches, keep);
 }
 
+// The regular expressions of known models, by their text, and the rules of `pretok` that are equal to them.
+
+/// A rule that stands for an expression.
+struct Rule {
+    split: Split,
+    /// Whether a part of the expression ignores the case of letters.
+    ignores_case: bool,
+}
+
+struct Row {
+    regex: &'static str,
+    /// A name of the rule in `pretok`.
+    pretok: &'static str,
+    ignores_case: bool,
+}
+
+static ROWS: &[Row] = &[
+    // GPT-2, and what `ByteLevel` has built in.
+    Row {
+        regex: r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+        pretok: GPT2,
+        ignores_case: false,
+    },
+    // Llama 3.
+    Row {
+        regex: r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        pretok: "llama-bpe",
+        ignores_case: true,
+    },
+    // Qwen 2 and 3.
+    Row {
+        regex: r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        pretok: "qwen2",
+        ignores_case: true,
+    },
+];
+
+const GPT2: &str = "gpt-2";
+
+/// The rule that stands for an expression.
+fn rule(regex: &str) -> Option<Rule> {
+    let row = ROWS.iter().find(|row| row.regex == regex)?;
+    Some(Rule { split: pretok::named(row.pretok)?.split, ignores_case: row.ignores_case })
+}
+
+/// The rule of GPT-2.
+fn gpt2() -> Option<Rule> {
+    rule(ROWS[0].regex)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,5 +282,13 @@ mod tests {
             cut_at_chars(text, behavior, |c| c == '-', &mut |range| got.push(&text[range]));
             assert_eq!(got, want, "{behavior:?}");
         }
+    }
+
+    #[test]
+    fn every_row_has_a_rule() {
+        for row in ROWS {
+            assert!(rule(row.regex).is_some(), "{}", row.pretok);
+        }
+        assert_eq!(ROWS[0].pretok, GPT2);
     }
 }

@@ -5,8 +5,8 @@
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::super::document::{Merge as Line, Model as Fields};
-use super::{Model, NoToken, NotWritten, Parts};
+use super::document::{Merge as Line, Model as Fields};
+use super::model::{Model, NoToken, NotWritten, Parts};
 use crate::error::{Error, Quoted};
 use crate::tokenizer::bounds::Bounds;
 use crate::tokenizer::byte_level;

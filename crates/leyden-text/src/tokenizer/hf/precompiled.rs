@@ -7,9 +7,9 @@
 
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::super::field::Field;
-use super::super::pieces::Normalized;
-use super::Normalizer;
+use super::field::Field;
+use super::normalizer::Normalizer;
+use super::pieces::Normalized;
 use crate::error::Error;
 
 /// The longest replacement; the longest in use has 33 bytes, which one ligature stands for.

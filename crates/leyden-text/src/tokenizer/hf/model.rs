@@ -1,16 +1,11 @@
 //! Models: from a word to the ids of tokens. One kind is one file and one row of the table.
 
-mod bpe;
-mod trie;
-mod unigram;
-mod word_level;
-mod word_piece;
-
 use std::collections::BTreeSet;
 
 use foldhash::HashMap;
 
-use super::document;
+use super::trie::Trie;
+use super::{bpe, document, unigram};
 use crate::error::{Error, ErrorKind};
 use crate::tokenizer::bounds::{Bounds, Exceeded};
 
@@ -60,23 +55,23 @@ pub(super) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    fn invalid(&self, field: &str, why: impl Into<String>) -> Error {
+    pub(super) fn invalid(&self, field: &str, why: impl Into<String>) -> Error {
         Error::at(self.file, &format!("model.{field}"), ErrorKind::Invalid(why.into()))
     }
 
     /// The token of a word's text.
-    fn id(&self, text: &str) -> Option<u32> {
+    pub(super) fn id(&self, text: &str) -> Option<u32> {
         self.ids.get(text).copied().filter(|id| !self.control.contains(id))
     }
 
     /// The token that is named for what is unknown.
-    fn unk_token(&self, default: Option<&str>) -> Option<u32> {
+    pub(super) fn unk_token(&self, default: Option<&str>) -> Option<u32> {
         let name = self.fields.unk_token.as_ref().map(|text| &*text.0).or(default);
         name.and_then(|name| self.ids.get(name)).copied()
     }
 
     /// The tokens of single bytes, `<0x00>` to `<0xFF>`.
-    fn byte_tokens(&self) -> [Option<u32>; 256] {
+    pub(super) fn byte_tokens(&self) -> [Option<u32>; 256] {
         let mut bytes = 0..=u8::MAX;
         [(); 256].map(|()| bytes.next().and_then(|byte| self.id(&format!("<0x{byte:02X}>"))))
     }
@@ -92,8 +87,8 @@ type Read = fn(&Parts<'_>) -> Result<Box<dyn Model>, Error>;
 static KINDS: &[(&str, Read)] = &[
     ("BPE", bpe::read),
     ("Unigram", unigram::read),
-    ("WordLevel", word_level::read),
-    ("WordPiece", word_piece::read),
+    ("WordLevel", read_word_level),
+    ("WordPiece", read_word_piece),
 ];
 
 /// The kind of a model. Old files do not name it, but its fields tell.
@@ -116,5 +111,88 @@ pub(super) fn read(parts: &Parts<'_>) -> Result<Box<dyn Model>, Error> {
             let kind = ErrorKind::UnsupportedComponent { what: "model", name: name.into(), known };
             Err(Error::at(parts.file, "model.type", kind))
         }
+    }
+}
+
+// Whole words: each is a token, or unknown.
+
+struct WordLevel {
+    words: HashMap<Box<str>, u32>,
+    unk: Option<u32>,
+}
+
+fn read_word_level(parts: &Parts<'_>) -> Result<Box<dyn Model>, Error> {
+    let words = parts.ids.iter().filter(|(_, id)| !parts.control.contains(id));
+    let words = words.map(|(&text, &id)| (text.into(), id)).collect();
+    Ok(Box::new(WordLevel { words, unk: parts.unk_token(Some("<unk>")) }))
+}
+
+impl Model for WordLevel {
+    fn tokenize(&self, word: &str, ids: &mut Vec<u32>, _: &Bounds<'_>) -> Result<(), NotWritten> {
+        let id = self.words.get(word).copied().or(self.unk);
+        ids.push(id.ok_or(NoToken("model.unk_token"))?);
+        Ok(())
+    }
+}
+
+// WordPiece: the longest token that a word begins with, then the longest that continues it, and so on. A word for
+// which that ends nowhere is unknown as a whole.
+
+struct WordPiece {
+    trie: Trie,
+    /// What tokens that continue a word begin with.
+    prefix: Box<str>,
+    unk: Option<u32>,
+    /// Words of more characters are unknown.
+    max_chars: usize,
+}
+
+fn read_word_piece(parts: &Parts<'_>) -> Result<Box<dyn Model>, Error> {
+    let tokens = parts.ids.iter().filter(|(_, id)| !parts.control.contains(id));
+    let prefix = parts.fields.continuing_subword_prefix.as_ref().map_or("##", |text| &text.0);
+    let max_chars = parts.fields.max_input_chars_per_word.unwrap_or(100);
+    Ok(Box::new(WordPiece {
+        trie: Trie::new(tokens.map(|(text, &id)| (text.as_bytes(), id)).collect()),
+        prefix: prefix.into(),
+        unk: parts.unk_token(Some("[UNK]")),
+        max_chars: usize::try_from(max_chars).unwrap_or(usize::MAX),
+    }))
+}
+
+impl WordPiece {
+    /// Appends the tokens of a word. False if it cannot be cut.
+    fn cut(&self, word: &str, ids: &mut Vec<u32>) -> bool {
+        let mut continuing = Some(self.trie.walk());
+        for byte in self.prefix.bytes() {
+            continuing = continuing.and_then(|mut walk| walk.step(byte).map(|_| walk));
+        }
+        let mut start = 0;
+        while start < word.len() {
+            let walk = if start == 0 { Some(self.trie.walk()) } else { continuing.clone() };
+            let Some(mut walk) = walk else { return false };
+            let mut longest = None;
+            for (end, byte) in (start + 1..).zip(word[start..].bytes()) {
+                match walk.step(byte) {
+                    Some(Some(id)) => longest = Some((end, id)),
+                    Some(None) => {}
+                    None => break,
+                }
+            }
+            let Some((end, id)) = longest else { return false };
+            ids.push(id);
+            start = end;
+        }
+        true
+    }
+}
+
+impl Model for WordPiece {
+    fn tokenize(&self, word: &str, ids: &mut Vec<u32>, _: &Bounds<'_>) -> Result<(), NotWritten> {
+        let start = ids.len();
+        if word.chars().nth(self.max_chars).is_some() || !self.cut(word, ids) {
+            ids.truncate(start);
+            ids.push(self.unk.ok_or(NoToken("model.unk_token"))?);
+        }
+        Ok(())
     }
 }

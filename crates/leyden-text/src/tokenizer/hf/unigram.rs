@@ -1,8 +1,8 @@
 //! Unigram: of all ways to cut a word into tokens, the one whose scores have the largest sum.
 
-use super::super::document::Vocab;
+use super::document::Vocab;
+use super::model::{Model, NoToken, NotWritten, Parts};
 use super::trie::Trie;
-use super::{Model, NoToken, NotWritten, Parts};
 use crate::error::Error;
 use crate::tokenizer::bounds::{Bounds, LOOK_EVERY};
 

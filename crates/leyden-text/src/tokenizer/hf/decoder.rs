@@ -1,0 +1,314 @@
+//! Decoders: from tokens back to text, one token at a time.
+//!
+//! The library decodes a list of tokens as a whole. Here a token must be text before the next one is known, so each
+//! step is a rule for one token that knows only what stands before it. What would need more is refused by its name.
+
+use super::field::{Field, Row, flatten};
+use super::pattern::Pattern;
+use super::pre_tokenizer::{Metaspace, Prepend};
+use crate::error::Error;
+use crate::tokenizer::byte_level;
+
+/// A token on its way to text.
+pub(super) enum Piece {
+    Text(String),
+    /// Bytes that need not be whole characters; no later step looks at them.
+    Bytes(Vec<u8>),
+}
+
+/// One step, for the text of one token.
+pub(super) trait Step: Send + Sync {
+    /// What the token becomes; `first` if nothing stands before it.
+    fn decode(&self, text: String, first: bool) -> Piece;
+
+    /// Whether [`before_next`](Self::before_next) is ever anything.
+    fn marks_ends(&self) -> bool {
+        false
+    }
+
+    /// What goes before the next token on account of this one, whose text is given as it came to this step.
+    fn before_next(&self, text: &str) -> &str {
+        let _ = text;
+        ""
+    }
+
+    /// What this step does to a whole text instead of one token: `None` if that cannot be done token by token.
+    fn on_whole(self: Box<Self>) -> Option<Box<dyn Step>> {
+        None
+    }
+}
+
+type Boxed = Box<dyn Step>;
+
+/// What `Fuse` is read as: no step, but what follows sees the whole text.
+enum Read {
+    Step(Boxed),
+    Fuse,
+}
+
+static KINDS: &[Row<Read>] = &[
+    ("BPEDecoder", |field| read_suffix(field).map(Read::Step)),
+    ("ByteFallback", |_| Ok(Read::Step(Box::new(ByteFallback)))),
+    ("ByteLevel", |_| Ok(Read::Step(Box::new(ByteLevel)))),
+    ("Fuse", |_| Ok(Read::Fuse)),
+    ("Metaspace", |field| read_metaspace(field).map(Read::Step)),
+    ("Replace", |field| read_replace(field).map(Read::Step)),
+    ("Strip", |field| read_strip(field).map(Read::Step)),
+    ("WordPiece", |field| read_word_piece(field).map(Read::Step)),
+];
+
+/// The steps of a decoder.
+pub(super) struct Decoder {
+    /// `None` without a decoder: tokens are set apart by spaces.
+    steps: Option<Vec<Boxed>>,
+    /// Whether the beginning of a text or the token before make a difference.
+    pub(super) depends_on_place: bool,
+}
+
+pub(super) fn read(field: Option<Field<'_>>) -> Result<Decoder, Error> {
+    let Some(field) = field else { return Ok(Decoder { steps: None, depends_on_place: true }) };
+    let mut steps: Vec<Boxed> = Vec::new();
+    let mut fused = false;
+    let mut depends_on_place = false;
+    for field in flatten(field, "decoders")? {
+        let name = field.str("type")?;
+        match field.component("decoder", KINDS)? {
+            Read::Fuse => fused = true,
+            Read::Step(step) if !fused => steps.push(step),
+            Read::Step(step) => match step.on_whole() {
+                Some(step) => steps.push(step),
+                None => return Err(field.invalid(format!("{name} behind Fuse is not supported"))),
+            },
+        }
+        depends_on_place |= !matches!(name, "ByteLevel" | "ByteFallback" | "Fuse" | "Replace");
+        // Its texts are one from here on.
+        fused |= name == "ByteLevel";
+    }
+    Ok(Decoder { steps: Some(steps), depends_on_place })
+}
+
+impl Decoder {
+    /// What a token adds to a text in which `previous` was the last token; `None` if it grows beyond measure.
+    pub(super) fn decode(&self, previous: Option<&str>, text: &str) -> Option<Vec<u8>> {
+        let Some(steps) = &self.steps else {
+            let space = if previous.is_some() { " " } else { "" };
+            return Some([space, text].concat().into_bytes());
+        };
+        let mut out = Vec::new();
+        if let Some(previous) = previous {
+            for (i, step) in steps.iter().enumerate().filter(|(_, step)| step.marks_ends()) {
+                if let Piece::Text(text) = run(&steps[..i], previous, false)? {
+                    out.extend_from_slice(step.before_next(&text).as_bytes());
+                }
+            }
+        }
+        match run(steps, text, previous.is_none())? {
+            Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Piece::Bytes(bytes) => out.extend_from_slice(&bytes),
+        }
+        Some(out)
+    }
+}
+
+fn run(steps: &[Boxed], text: &str, first: bool) -> Option<Piece> {
+    let most = super::MAX_GROWTH.saturating_mul(text.len()).saturating_add(super::MAX_EXTRA);
+    let mut text = text.to_owned();
+    for step in steps {
+        match step.decode(text, first) {
+            Piece::Text(new) if new.len() > most => return None,
+            Piece::Text(new) => text = new,
+            bytes => return Some(bytes),
+        }
+    }
+    Some(Piece::Text(text))
+}
+
+// Tokens of single bytes, `<0x0A>`.
+//
+// The library writes a run of such tokens that is not UTF-8 as one U+FFFD for each; here bytes are passed on, and
+// what cannot become a character is U+FFFD as [`Detokenizer`](crate::Detokenizer) says.
+
+struct ByteFallback;
+
+impl Step for ByteFallback {
+    fn decode(&self, text: String, _first: bool) -> Piece {
+        let digits = text.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+        let byte =
+            digits.filter(|digits| digits.len() == 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        byte.map_or(Piece::Text(text), |byte| Piece::Bytes(vec![byte]))
+    }
+}
+
+// The byte-level alphabet; a token with other characters stands for itself.
+
+struct ByteLevel;
+
+impl Step for ByteLevel {
+    fn decode(&self, text: String, _first: bool) -> Piece {
+        let mut bytes = Vec::with_capacity(text.len());
+        if byte_level::decode(&text, &mut bytes) {
+            Piece::Bytes(bytes)
+        } else {
+            Piece::Bytes(text.into_bytes())
+        }
+    }
+}
+
+// SentencePiece's mark becomes a space, but not in the first token, where it was put by the encoder.
+
+impl Step for Metaspace {
+    fn decode(&self, text: String, first: bool) -> Piece {
+        let space = if first && self.prepend != Prepend::Never { "" } else { " " };
+        Piece::Text(text.replace(self.mark, space))
+    }
+}
+
+fn read_metaspace(field: &Field<'_>) -> Result<Box<dyn Step>, Error> {
+    Ok(Box::new(Metaspace::read(field)?))
+}
+
+// A text in the place of every match of a pattern.
+
+struct Replace {
+    pattern: Pattern,
+    content: Box<str>,
+}
+
+fn read_replace(field: &Field<'_>) -> Result<Box<dyn Step>, Error> {
+    let pattern = Pattern::read(&field.get("pattern")?)?;
+    Ok(Box::new(Replace { pattern, content: field.inserted("content")?.into() }))
+}
+
+impl Step for Replace {
+    fn decode(&self, text: String, _first: bool) -> Piece {
+        // A search that gets out of hand leaves the token as it is.
+        let replaced = self.pattern.replace(&text, &self.content, |_, _, _| {});
+        Piece::Text(replaced.unwrap_or(text))
+    }
+
+    fn on_whole(self: Box<Self>) -> Option<Box<dyn Step>> {
+        // A single character cannot lie across two tokens.
+        let single = self.pattern.literal().is_some_and(|text| text.chars().count() == 1);
+        if single { Some(self) } else { None }
+    }
+}
+
+// A character taken away from the ends of a token or of the text.
+
+/// Up to so many of a character at the beginning and at the end of every token.
+struct Strip {
+    content: char,
+    start: u32,
+    stop: u32,
+}
+
+/// The same at the beginning of the text.
+struct StripText(Strip);
+
+fn read_strip(field: &Field<'_>) -> Result<Box<dyn Step>, Error> {
+    Ok(Box::new(Strip {
+        content: field.get("content")?.as_char()?,
+        start: field.get("start")?.as_u32()?,
+        stop: field.get("stop")?.as_u32()?,
+    }))
+}
+
+impl Strip {
+    fn strip<'t>(&self, mut text: &'t str) -> &'t str {
+        for _ in 0..self.start {
+            let Some(rest) = text.strip_prefix(self.content) else { break };
+            text = rest;
+        }
+        for _ in 0..self.stop {
+            let Some(rest) = text.strip_suffix(self.content) else { break };
+            text = rest;
+        }
+        text
+    }
+}
+
+impl Step for Strip {
+    fn decode(&self, text: String, _first: bool) -> Piece {
+        Piece::Text(self.strip(&text).into())
+    }
+
+    fn on_whole(self: Box<Self>) -> Option<Box<dyn Step>> {
+        // What stands at the end is known too late; and more than one character may lie in several tokens.
+        if self.stop == 0 && self.start <= 1 { Some(Box::new(StripText(*self))) } else { None }
+    }
+}
+
+impl Step for StripText {
+    fn decode(&self, text: String, first: bool) -> Piece {
+        Piece::Text(if first { self.0.strip(&text).into() } else { text })
+    }
+}
+
+// A mark at the ends of words, `</w>`, which becomes a space unless the text ends there.
+
+struct Suffix(Box<str>);
+
+fn read_suffix(field: &Field<'_>) -> Result<Box<dyn Step>, Error> {
+    let field = field.get("suffix")?;
+    match field.as_str()? {
+        "" => Err(field.invalid("a mark has at least one character")),
+        suffix => Ok(Box::new(Suffix(suffix.into()))),
+    }
+}
+
+impl Step for Suffix {
+    fn decode(&self, text: String, _first: bool) -> Piece {
+        let end = text.strip_suffix(&*self.0).map_or(text.len(), str::len);
+        Piece::Text(text[..end].replace(&*self.0, " "))
+    }
+
+    fn marks_ends(&self) -> bool {
+        true
+    }
+
+    fn before_next(&self, text: &str) -> &str {
+        if text.ends_with(&*self.0) { " " } else { "" }
+    }
+}
+
+// WordPiece: a space before every token but the first and those that continue a word.
+
+struct WordPiece {
+    prefix: Box<str>,
+    cleanup: bool,
+}
+
+fn read_word_piece(field: &Field<'_>) -> Result<Box<dyn Step>, Error> {
+    Ok(Box::new(WordPiece { prefix: field.str("prefix")?.into(), cleanup: field.bool("cleanup")? }))
+}
+
+/// What a space is taken away from, in this order.
+const CLEANUPS: [(&str, &str); 11] = [
+    (" .", "."),
+    (" ?", "?"),
+    (" !", "!"),
+    (" ,", ","),
+    (" ' ", "'"),
+    (" n't", "n't"),
+    (" 'm", "'m"),
+    (" do not", " don't"),
+    (" 's", "'s"),
+    (" 've", "'ve"),
+    (" 're", "'re"),
+];
+
+impl Step for WordPiece {
+    fn decode(&self, text: String, first: bool) -> Piece {
+        let mut text = match text.strip_prefix(&*self.prefix) {
+            _ if first => text,
+            Some(rest) => rest.into(),
+            None => format!(" {text}"),
+        };
+        if self.cleanup && text.contains(' ') {
+            for (from, to) in CLEANUPS {
+                text = text.replace(from, to);
+            }
+        }
+        Piece::Text(text)
+    }
+}
