@@ -3,18 +3,21 @@
 use std::fmt::{self, Display};
 
 /// Why a grammar was refused, or a text left it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 pub struct Error {
     kind: Box<ErrorKind>,
 }
 
 /// The kinds of [`Error`].
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The model's vocabulary cannot be used.
+    #[error("vocabulary: {}", Shown(.0))]
     Vocabulary(String),
     /// A JSON schema says something that is not enforced, or is not a schema.
+    #[error("JSON schema: {}: {}{}", Shown(place(.pointer)), named(.keyword.as_deref()), Shown(.what))]
     Schema {
         /// Where: a JSON pointer to the schema or the keyword's value.
         pointer: String,
@@ -24,14 +27,19 @@ pub enum ErrorKind {
         what: String,
     },
     /// A grammar or regular expression is wrong.
+    #[error("grammar: {}", Shown(.0))]
     Grammar(String),
     /// A grammar that would cost more than one may.
+    #[error("the grammar needs too much: {}", Shown(.0))]
     TooComplex(String),
     /// A token was accepted that the grammar does not allow.
+    #[error("the grammar does not allow token {0} here")]
     Token(u32),
     /// No token may come next: the vocabulary cannot write what the grammar wants.
+    #[error("no token of this vocabulary continues the grammar")]
     DeadEnd,
     /// More tokens were to be taken back than were accepted.
+    #[error("{tokens} tokens cannot be taken back: {accepted} were accepted")]
     Rollback {
         /// How many were to be taken back.
         tokens: usize,
@@ -39,6 +47,7 @@ pub enum ErrorKind {
         accepted: usize,
     },
     /// The machinery failed in a way that is nobody's input.
+    #[error("constrained decoding failed: {}", Shown(.0))]
     Internal(String),
 }
 
@@ -61,30 +70,14 @@ impl From<ErrorKind> for Error {
     }
 }
 
-impl Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.kind {
-            ErrorKind::Vocabulary(what) => write!(f, "vocabulary: {}", Shown(what)),
-            ErrorKind::Schema { pointer, keyword, what } => {
-                write!(f, "JSON schema: {}: ", Shown(if pointer.is_empty() { "/" } else { pointer }))?;
-                if let Some(keyword) = keyword {
-                    write!(f, "`{}`: ", Shown(keyword))?;
-                }
-                Shown(what).fmt(f)
-            }
-            ErrorKind::Grammar(what) => write!(f, "grammar: {}", Shown(what)),
-            ErrorKind::TooComplex(what) => write!(f, "the grammar needs too much: {}", Shown(what)),
-            ErrorKind::Token(id) => write!(f, "the grammar does not allow token {id} here"),
-            ErrorKind::DeadEnd => f.write_str("no token of this vocabulary continues the grammar"),
-            ErrorKind::Rollback { tokens, accepted } => {
-                write!(f, "{tokens} tokens cannot be taken back: {accepted} were accepted")
-            }
-            ErrorKind::Internal(what) => write!(f, "constrained decoding failed: {}", Shown(what)),
-        }
-    }
+/// The place in a schema; its root as a slash.
+fn place(pointer: &str) -> &str {
+    if pointer.is_empty() { "/" } else { pointer }
 }
 
-impl std::error::Error for Error {}
+fn named(keyword: Option<&str>) -> String {
+    keyword.map_or_else(String::new, |keyword| format!("`{}`: ", Shown(keyword)))
+}
 
 /// Text from a schema or grammar, made safe for a terminal and a log line: control and direction-changing characters
 /// are escaped and long text is cut.

@@ -19,16 +19,24 @@ pub struct Error {
 }
 
 /// What went wrong.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// Text that should name a model on the hub does not.
+    #[error("not a reference to a model on the hub: {0}")]
     Reference(&'static str),
     /// An environment variable has a value that cannot be meant.
+    #[error("{0}")]
     Setting(String),
     /// The network is needed and was forbidden.
+    #[error("not in the store, and the network may not be used")]
     Offline,
     /// The hub does not know who asks: 401.
+    #[error(
+        "the hub has no such model, or shows it to its owners only (401; {}){}",
+        if *.token { "the token is not accepted" } else { "no token was sent" },
+        Said(.said)
+    )]
     Unauthorized {
         /// Whether a token was sent.
         token: bool,
@@ -36,6 +44,7 @@ pub enum ErrorKind {
         said: Option<String>,
     },
     /// The hub knows who asks and refuses: 403, or a gated repository.
+    #[error("the hub refuses access (403){}", Said(.said))]
     Forbidden {
         /// Whether a token was sent.
         token: bool,
@@ -43,6 +52,7 @@ pub enum ErrorKind {
         said: Option<String>,
     },
     /// Repository, revision or file does not exist: 404.
+    #[error("{what} on the hub (404)")]
     NotFound {
         /// What does not exist.
         what: Missing,
@@ -50,11 +60,13 @@ pub enum ErrorKind {
         token: bool,
     },
     /// Too many requests: 429.
+    #[error("too many requests, the hub says (429){}", Wait(*.wait))]
     RateLimited {
         /// How long to wait, if the hub says so.
         wait: Option<Duration>,
     },
     /// The server failed or answered with a status that has no meaning here.
+    #[error("{} answered with status {status}{}", Shown(.host), Said(.said))]
     Status {
         /// The status.
         status: u16,
@@ -64,6 +76,7 @@ pub enum ErrorKind {
         said: Option<String>,
     },
     /// No connection, or it broke.
+    #[error("connection to {}: {}", Shown(.host), Shown(.why))]
     Connection {
         /// The other side.
         host: String,
@@ -71,6 +84,7 @@ pub enum ErrorKind {
         why: String,
     },
     /// The other side was silent for too long.
+    #[error("{}: no {what} in time", Shown(.host))]
     Timeout {
         /// The other side.
         host: String,
@@ -78,6 +92,7 @@ pub enum ErrorKind {
         what: &'static str,
     },
     /// The connection could not be made secure.
+    #[error("no secure connection to {}: {}", Shown(.host), Shown(.why))]
     Tls {
         /// The other side.
         host: String,
@@ -85,10 +100,13 @@ pub enum ErrorKind {
         why: String,
     },
     /// This processor lacks instructions that encrypted connections need.
+    #[error("encrypted connections need processor features missing here: {}", .0.join(", "))]
     Processor(Vec<&'static str>),
     /// No certificate authority is known, so no server can be believed.
+    #[error("this system has no certificates of authorities to check servers with{}", Shown(.0))]
     NoRootCertificates(String),
     /// A redirect that is not followed.
+    #[error("redirected to {}: {why}", Shown(.to))]
     Redirect {
         /// Where it leads.
         to: String,
@@ -96,13 +114,16 @@ pub enum ErrorKind {
         why: &'static str,
     },
     /// The hub's answer is not what its interface promises.
+    #[error("the hub's answer makes no sense: {}", Shown(.0))]
     Protocol(String),
     /// An answer is larger than anything sensible.
+    #[error("the hub's answer is longer than {limit} bytes")]
     TooLarge {
         /// The most that is read.
         limit: u64,
     },
     /// A name that must not become a path.
+    #[error("the name `{}` is not accepted: {why}", Shown(.name))]
     UnsafeName {
         /// The name.
         name: String,
@@ -110,20 +131,25 @@ pub enum ErrorKind {
         why: &'static str,
     },
     /// Several files fit.
+    #[error("several models fit:{}", Candidates(.candidates))]
     Ambiguous {
         /// What fits, as it can be written after the colon, and its size.
         candidates: Vec<(String, u64)>,
     },
     /// No file fits.
+    #[error("no such file in this repository; it has:{}", Candidates(.candidates))]
     NoMatch {
         /// What there is.
         candidates: Vec<(String, u64)>,
     },
     /// The repository has nothing that leyden could run.
+    #[error("{0}")]
     NoModel(String),
     /// The hub states no checksum, so what arrives could not be checked.
+    #[error("the hub states no checksum for this file")]
     NoChecksum,
     /// A file has the wrong length.
+    #[error("wrong length: the hub lists {wanted} bytes, the server has {found}")]
     Length {
         /// What the hub lists.
         wanted: u64,
@@ -131,6 +157,7 @@ pub enum ErrorKind {
         found: u64,
     },
     /// A file has the wrong content.
+    #[error("wrong content: the hub lists checksum {wanted}, the file has {found}")]
     Checksum {
         /// What the hub lists.
         wanted: String,
@@ -138,6 +165,7 @@ pub enum ErrorKind {
         found: String,
     },
     /// The disk has no room.
+    #[error("not enough space: {needed} bytes are to come, {free} are free")]
     DiskSpace {
         /// Bytes that are still to come.
         needed: u64,
@@ -145,6 +173,7 @@ pub enum ErrorKind {
         free: u64,
     },
     /// The operating system refused.
+    #[error("cannot {action}: {source}")]
     Io {
         /// What was being done, for example `create`.
         action: &'static str,
@@ -152,19 +181,25 @@ pub enum ErrorKind {
         source: io::Error,
     },
     /// A record of the store cannot be understood.
+    #[error("the store's record is damaged: {}", Shown(.0))]
     Record(String),
     /// Another process or thread changes the repository's folder.
+    #[error("a download of this repository is at work")]
     Busy,
     /// The user stopped it; what has arrived is kept.
+    #[error("stopped")]
     Stopped,
     /// Neither a file nor a model in the store.
+    #[error("{}", if *.path_too { "no such file, and no such model in the store" } else { "no such model in the store" })]
     NoSuchModel {
         /// Whether the name could also have been a path.
         path_too: bool,
     },
     /// A reference to the hub whose model is not in the store.
+    #[error("not in the store")]
     NotPulled,
     /// A model in the store lacks files, or they have the wrong length.
+    #[error("{0}")]
     Damaged(String),
 }
 
@@ -298,10 +333,7 @@ impl Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &*self.kind {
-            ErrorKind::Io { source, .. } => Some(source),
-            _ => None,
-        }
+        std::error::Error::source(&*self.kind)
     }
 }
 
@@ -311,87 +343,6 @@ impl Display for Error {
             write!(f, "{}: ", Shown(&self.at))?;
         }
         self.kind.fmt(f)
-    }
-}
-
-impl Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Reference(why) => write!(f, "not a reference to a model on the hub: {why}"),
-            Self::Setting(why) | Self::NoModel(why) | Self::Damaged(why) => f.write_str(why),
-            Self::Offline => f.write_str("not in the store, and the network may not be used"),
-            Self::Unauthorized { token, said } => {
-                let token = if *token { "the token is not accepted" } else { "no token was sent" };
-                write!(
-                    f,
-                    "the hub has no such model, or shows it to its owners only (401; {token}){}",
-                    Said(said)
-                )
-            }
-            Self::Forbidden { said, .. } => write!(f, "the hub refuses access (403){}", Said(said)),
-            Self::NotFound { what, .. } => {
-                let what = match what {
-                    Missing::Repository => "no such repository",
-                    Missing::Revision => "no such revision",
-                    Missing::File => "no such file",
-                    Missing::Unknown => "no such repository, revision or file",
-                };
-                write!(f, "{what} on the hub (404)")
-            }
-            Self::RateLimited { wait: None } => f.write_str("too many requests, the hub says (429)"),
-            Self::RateLimited { wait: Some(wait) } => {
-                write!(f, "too many requests, the hub says (429); it asks to wait {} s", wait.as_secs())
-            }
-            Self::Status { status, host, said } => {
-                write!(f, "{} answered with status {status}{}", Shown(host), Said(said))
-            }
-            Self::Connection { host, why } => write!(f, "connection to {}: {}", Shown(host), Shown(why)),
-            Self::Timeout { host, what } => write!(f, "{}: no {what} in time", Shown(host)),
-            Self::Tls { host, why } => write!(f, "no secure connection to {}: {}", Shown(host), Shown(why)),
-            Self::Processor(missing) => {
-                write!(
-                    f,
-                    "encrypted connections need processor features missing here: {}",
-                    missing.join(", ")
-                )
-            }
-            Self::NoRootCertificates(why) => {
-                write!(
-                    f,
-                    "this system has no certificates of authorities to check servers with{}",
-                    Shown(why)
-                )
-            }
-            Self::Redirect { to, why } => write!(f, "redirected to {}: {why}", Shown(to)),
-            Self::Protocol(why) => write!(f, "the hub's answer makes no sense: {}", Shown(why)),
-            Self::TooLarge { limit } => write!(f, "the hub's answer is longer than {limit} bytes"),
-            Self::UnsafeName { name, why } => write!(f, "the name `{}` is not accepted: {why}", Shown(name)),
-            Self::Ambiguous { candidates } => {
-                write!(f, "several models fit:{}", Candidates(candidates))
-            }
-            Self::NoMatch { candidates } => {
-                write!(f, "no such file in this repository; it has:{}", Candidates(candidates))
-            }
-            Self::NoChecksum => f.write_str("the hub states no checksum for this file"),
-            Self::Length { wanted, found } => {
-                write!(f, "wrong length: the hub lists {wanted} bytes, the server has {found}")
-            }
-            Self::Checksum { wanted, found } => {
-                write!(f, "wrong content: the hub lists checksum {wanted}, the file has {found}")
-            }
-            Self::DiskSpace { needed, free } => {
-                write!(f, "not enough space: {needed} bytes are to come, {free} are free")
-            }
-            Self::Io { action, source } => write!(f, "cannot {action}: {source}"),
-            Self::Record(why) => write!(f, "the store's record is damaged: {}", Shown(why)),
-            Self::Busy => f.write_str("a download of this repository is at work"),
-            Self::Stopped => f.write_str("stopped"),
-            Self::NoSuchModel { path_too: true } => {
-                f.write_str("no such file, and no such model in the store")
-            }
-            Self::NoSuchModel { path_too: false } => f.write_str("no such model in the store"),
-            Self::NotPulled => f.write_str("not in the store"),
-        }
     }
 }
 
@@ -422,6 +373,29 @@ impl Display for Said<'_> {
             Some(text) => write!(f, ": \"{}\"", Shown(text)),
             None => Ok(()),
         }
+    }
+}
+
+/// How long the hub asks to wait.
+struct Wait(Option<Duration>);
+
+impl Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(wait) => write!(f, "; it asks to wait {} s", wait.as_secs()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Missing::Repository => "no such repository",
+            Missing::Revision => "no such revision",
+            Missing::File => "no such file",
+            Missing::Unknown => "no such repository, revision or file",
+        })
     }
 }
 

@@ -1,20 +1,22 @@
 //! Errors of this crate: memory, threads, and weights without a kernel; everything else is a caller's bug.
 
 use leyden_tensor::DType;
-use std::fmt;
 
 /// Why weights or a cache could not be made.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{at}: {kind}")]
 pub struct Error {
+    #[source]
     kind: ErrorKind,
     at: String,
 }
 
 /// The kinds of [`Error`].
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The operating system gave no memory for `bytes` bytes.
+    #[error("no memory for {bytes} bytes: {source}")]
     Memory {
         /// How many were asked for.
         bytes: usize,
@@ -22,11 +24,14 @@ pub enum ErrorKind {
         source: std::io::Error,
     },
     /// The size does not fit the address space.
+    #[error("larger than the address space")]
     TooLarge,
     /// No kernel computes with this type of weights.
+    #[error("weights of type {0} are not supported")]
     NoKernel(DType),
     /// Threads could not be started.
-    Threads(std::io::Error),
+    #[error("cannot start threads: {0}")]
+    Threads(#[source] std::io::Error),
 }
 
 impl Error {
@@ -50,27 +55,5 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            ErrorKind::Memory { bytes, source } => {
-                write!(f, "{}: no memory for {bytes} bytes: {source}", self.at)
-            }
-            ErrorKind::TooLarge => write!(f, "{}: larger than the address space", self.at),
-            ErrorKind::NoKernel(dtype) => write!(f, "{}: weights of type {dtype} are not supported", self.at),
-            ErrorKind::Threads(source) => write!(f, "{}: cannot start threads: {source}", self.at),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.kind {
-            ErrorKind::Memory { source, .. } | ErrorKind::Threads(source) => Some(source),
-            ErrorKind::TooLarge | ErrorKind::NoKernel(_) => None,
-        }
     }
 }

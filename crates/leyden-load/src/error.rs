@@ -18,12 +18,14 @@ pub struct Error {
 }
 
 /// What went wrong.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A setting has a value that cannot be meant.
+    #[error("{0}")]
     Setting(String),
     /// A file could not be read or written.
+    #[error("cannot {what}: {source}")]
     Io {
         /// What was tried.
         what: &'static str,
@@ -31,14 +33,19 @@ pub enum ErrorKind {
         source: io::Error,
     },
     /// A recorded trace is not what it should be.
+    #[error("{0}")]
     Trace(String),
     /// The server cannot be reached, or is not one that can be measured.
+    #[error("{0}")]
     Server(String),
     /// Encrypted connections are not possible.
+    #[error("{0}")]
     Tls(String),
     /// The system gives no more threads.
-    Threads(io::Error),
+    #[error("cannot start a thread for another user: {0}")]
+    Threads(#[source] io::Error),
     /// Somebody stopped it.
+    #[error("stopped")]
     Stopped,
 }
 
@@ -79,23 +86,12 @@ impl Display for Error {
         if !self.at.is_empty() {
             write!(f, "{}: ", self.at)?;
         }
-        match &*self.kind {
-            ErrorKind::Setting(why)
-            | ErrorKind::Trace(why)
-            | ErrorKind::Server(why)
-            | ErrorKind::Tls(why) => f.write_str(why),
-            ErrorKind::Io { what, source } => write!(f, "cannot {what}: {source}"),
-            ErrorKind::Threads(source) => write!(f, "cannot start a thread for another user: {source}"),
-            ErrorKind::Stopped => f.write_str("stopped"),
-        }
+        self.kind.fmt(f)
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &*self.kind {
-            ErrorKind::Io { source, .. } | ErrorKind::Threads(source) => Some(source),
-            _ => None,
-        }
+        std::error::Error::source(&*self.kind)
     }
 }

@@ -12,14 +12,17 @@ pub struct Error {
 }
 
 /// The kinds of [`Error`].
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The file is not readable as a model file.
-    File(leyden_tensor::Error),
+    #[error("{0}")]
+    File(#[source] leyden_tensor::Error),
     /// Memory or threads.
-    Resources(leyden_kernels::Error),
+    #[error("{0}")]
+    Resources(#[source] leyden_kernels::Error),
     /// No code for this architecture.
+    #[error("architecture `{}` is not supported; supported: {}", Escaped(.found), .supported.join(", "))]
     UnknownArchitecture {
         /// What the file says.
         found: String,
@@ -27,8 +30,10 @@ pub enum ErrorKind {
         supported: Vec<&'static str>,
     },
     /// A value that no model of the architecture can have, or that is not supported.
+    #[error("{0}")]
     Invalid(String),
     /// The file changed or shrank while it was in use.
+    #[error("the file was truncated or became unreadable while in use")]
     Truncated,
 }
 
@@ -70,32 +75,19 @@ impl From<leyden_tensor::Error> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let ErrorKind::File(e) = &self.kind {
-            return write!(f, "{e}");
-        }
-        write!(f, "{}: ", self.file)?;
-        if !self.at.is_empty() {
-            write!(f, "{}: ", Escaped(&self.at))?;
-        }
-        match &self.kind {
-            ErrorKind::File(e) => write!(f, "{e}"),
-            ErrorKind::Resources(e) => write!(f, "{e}"),
-            ErrorKind::Invalid(what) => f.write_str(what),
-            ErrorKind::Truncated => f.write_str("the file was truncated or became unreadable while in use"),
-            ErrorKind::UnknownArchitecture { found, supported } => {
-                let found = Escaped(found);
-                write!(f, "architecture `{found}` is not supported; supported: {}", supported.join(", "))
+        // An error of the file names file and field itself.
+        if !matches!(self.kind, ErrorKind::File(_)) {
+            write!(f, "{}: ", self.file)?;
+            if !self.at.is_empty() {
+                write!(f, "{}: ", Escaped(&self.at))?;
             }
         }
+        self.kind.fmt(f)
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.kind {
-            ErrorKind::File(e) => Some(e),
-            ErrorKind::Resources(e) => Some(e),
-            _ => None,
-        }
+        std::error::Error::source(&self.kind)
     }
 }

@@ -1,19 +1,20 @@
 //! Why a server does not start.
 
-use std::fmt;
 use std::path::PathBuf;
 
 /// Why the server could not start or go on.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 pub struct Error {
     kind: ErrorKind,
 }
 
 /// The kinds of [`Error`].
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The address cannot be listened on.
+    #[error("{address}: cannot listen: {source}")]
     Listen {
         /// The address.
         address: String,
@@ -21,11 +22,13 @@ pub enum ErrorKind {
         source: std::io::Error,
     },
     /// Without keys, an address that others can reach needs the explicit option.
+    #[error("{address}: others can reach this address, and there are no API keys")]
     Unprotected {
         /// The address.
         address: String,
     },
     /// A file of keys.
+    #[error("{}: {}{what}", .file.display(), line_of(*.line))]
     Keys {
         /// The file.
         file: PathBuf,
@@ -35,13 +38,16 @@ pub enum ErrorKind {
         what: String,
     },
     /// Two models have one name.
+    #[error("two models are called `{name}`")]
     DuplicateModel {
         /// The name.
         name: String,
     },
     /// There is no model.
+    #[error("there is no model to serve")]
     NoModel,
     /// Memory is short.
+    #[error("{model}: {what}")]
     Memory {
         /// The model.
         model: String,
@@ -49,6 +55,7 @@ pub enum ErrorKind {
         what: String,
     },
     /// An option outside its range.
+    #[error("{name}: {what}")]
     Option {
         /// Its name.
         name: &'static str,
@@ -56,9 +63,11 @@ pub enum ErrorKind {
         what: String,
     },
     /// The engine cannot be made.
-    Engine(leyden_engine::Error),
+    #[error("{0}")]
+    Engine(#[source] leyden_engine::Error),
     /// Threads or the runtime.
-    System(std::io::Error),
+    #[error("{0}")]
+    System(#[source] std::io::Error),
 }
 
 impl Error {
@@ -93,31 +102,6 @@ impl From<leyden_engine::Error> for Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            ErrorKind::Listen { address, source } => write!(f, "{address}: cannot listen: {source}"),
-            ErrorKind::Unprotected { address } => {
-                write!(f, "{address}: others can reach this address, and there are no API keys")
-            }
-            ErrorKind::Keys { file, line: 0, what } => write!(f, "{}: {what}", file.display()),
-            ErrorKind::Keys { file, line, what } => write!(f, "{}: line {line}: {what}", file.display()),
-            ErrorKind::DuplicateModel { name } => write!(f, "two models are called `{name}`"),
-            ErrorKind::NoModel => f.write_str("there is no model to serve"),
-            ErrorKind::Memory { model, what } => write!(f, "{model}: {what}"),
-            ErrorKind::Option { name, what } => write!(f, "{name}: {what}"),
-            ErrorKind::Engine(e) => write!(f, "{e}"),
-            ErrorKind::System(e) => write!(f, "{e}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.kind {
-            ErrorKind::Listen { source, .. } | ErrorKind::System(source) => Some(source),
-            ErrorKind::Engine(e) => Some(e),
-            _ => None,
-        }
-    }
+fn line_of(line: usize) -> String {
+    if line == 0 { String::new() } else { format!("line {line}: ") }
 }

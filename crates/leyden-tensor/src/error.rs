@@ -25,10 +25,11 @@ pub struct Context {
 }
 
 /// What went wrong.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The operating system refused.
+    #[error("cannot {action}: {source}")]
     Io {
         /// What was being done, for example `open`.
         action: &'static str,
@@ -36,25 +37,31 @@ pub enum ErrorKind {
         source: std::io::Error,
     },
     /// Part of an open file could not be read: the file was truncated meanwhile, or the disk failed.
+    #[error("part of the file could not be read: it was truncated while open, or the disk failed")]
     Shrunk,
     /// The path is a directory, a pipe or a device.
+    #[error("not a regular file")]
     NotAFile,
     /// The file does not begin with the GGUF magic.
+    #[error("not a GGUF file: it looks like {looks_like}")]
     NotGguf {
         /// What it looks like instead.
         looks_like: &'static str,
     },
     /// The file does not begin as a safetensors file does.
+    #[error("not a safetensors file: it looks like {looks_like}")]
     NotSafetensors {
         /// What it looks like instead.
         looks_like: &'static str,
     },
     /// A folder lacks a file.
+    #[error("the folder has no {wanted}")]
     MissingFile {
         /// The file's name.
         wanted: &'static str,
     },
     /// Text is not the JSON that it should be.
+    #[error("line {line} column {column}: {}", Escaped(.reason))]
     Json {
         /// The line, from 1.
         line: usize,
@@ -64,10 +71,13 @@ pub enum ErrorKind {
         reason: Box<str>,
     },
     /// The file is written in big-endian byte order.
+    #[error("big-endian GGUF is not supported: convert the file to little-endian")]
     BigEndian,
     /// The version of the format is neither 2 nor 3.
+    #[error("GGUF version {0} is not supported (2 and 3 are)")]
     Version(u32),
     /// The file ends before a field.
+    #[error("file ends early: byte {offset} should begin {wanted} bytes of {what}, {left} are left")]
     Truncated {
         /// The field.
         what: &'static str,
@@ -79,6 +89,7 @@ pub enum ErrorKind {
         left: usize,
     },
     /// A count or length is larger than allowed.
+    #[error("{what} is {count}, at most {most} is possible")]
     TooMany {
         /// What is counted.
         what: &'static str,
@@ -88,33 +99,43 @@ pub enum ErrorKind {
         most: u64,
     },
     /// Text that must be UTF-8 is not.
+    #[error("{what} is not UTF-8")]
     Utf8 {
         /// Which text.
         what: &'static str,
     },
     /// A name or key is empty.
+    #[error("{what} is empty")]
     Empty {
         /// What is empty.
         what: &'static str,
     },
     /// The type number of a metadata value is unknown.
+    #[error("unknown metadata value type {0}")]
     ValueType(u32),
     /// An array holds arrays.
+    #[error("arrays of arrays are not supported")]
     NestedArray,
     /// A boolean is stored as something other than 0 or 1.
+    #[error("boolean stored as {0}, want 0 or 1")]
     BadBool(u8),
     /// `general.alignment` is not a power of two from 1 to [`MAX_ALIGNMENT`](crate::MAX_ALIGNMENT).
+    #[error("alignment {0} is not a power of two from 1 to {most}", most = crate::MAX_ALIGNMENT)]
     Alignment(u32),
     /// The same key or tensor name appears twice.
+    #[error("{what} appears twice")]
     Duplicate {
         /// `key` or `tensor`.
         what: &'static str,
     },
     /// A required key is absent.
+    #[error("required metadata key is missing")]
     MissingKey,
     /// A required tensor is absent.
+    #[error("required tensor is missing")]
     MissingTensor,
     /// A metadata value has another type than the one asked for.
+    #[error("want {wanted}, found {found}")]
     WrongType {
         /// The type asked for.
         wanted: &'static str,
@@ -122,6 +143,7 @@ pub enum ErrorKind {
         found: String,
     },
     /// A metadata number does not fit the type asked for.
+    #[error("{value} does not fit {wanted}")]
     OutOfRange {
         /// The type asked for.
         wanted: &'static str,
@@ -129,15 +151,19 @@ pub enum ErrorKind {
         value: String,
     },
     /// The number of dimensions is not 1 to 4.
+    #[error("{0} dimensions, want 1 to 4")]
     Dimensions(u32),
     /// A dimension is zero.
+    #[error("a dimension is zero")]
     ZeroDimension,
     /// The size of a tensor does not fit the address space.
+    #[error("dimensions {dims:?} need more bytes than can be addressed")]
     SizeOverflow {
         /// The dimensions, contiguous one first.
         dims: Vec<u64>,
     },
     /// The row length is not a whole number of blocks.
+    #[error("rows of {cols} values are not a multiple of the {block_len} values in a {dtype} block")]
     PartialBlock {
         /// The values in a row.
         cols: u64,
@@ -147,6 +173,7 @@ pub enum ErrorKind {
         dtype: &'static str,
     },
     /// The offset of a tensor is not a multiple of the alignment.
+    #[error("data offset {offset} is not a multiple of the alignment {alignment}")]
     Misaligned {
         /// The offset in the tensor data.
         offset: u64,
@@ -154,6 +181,7 @@ pub enum ErrorKind {
         alignment: usize,
     },
     /// A tensor reaches beyond the end of the file.
+    #[error("{}", out_of_file(*.end, *.file_len))]
     OutOfFile {
         /// Where the tensor's bytes would end.
         end: Option<usize>,
@@ -161,6 +189,7 @@ pub enum ErrorKind {
         file_len: usize,
     },
     /// The data of a tensor ends before it begins.
+    #[error("data begins at byte {begin} and ends at byte {end}")]
     Offsets {
         /// Where it begins, in bytes from the start of the data.
         begin: u64,
@@ -168,6 +197,7 @@ pub enum ErrorKind {
         end: u64,
     },
     /// Bytes of the data belong to no tensor, in a format that has no gaps.
+    #[error("bytes {begin} to {end} of the file belong to no tensor")]
     Gap {
         /// Where they begin, in bytes from the start of the file.
         begin: usize,
@@ -175,25 +205,33 @@ pub enum ErrorKind {
         end: usize,
     },
     /// A file name in an index is not a plain one, so it could lead out of the folder.
+    #[error("{} is not the plain name of a safetensors file in the same folder", Escaped(.0))]
     FileName(Box<str>),
     /// A file has a tensor that its index does not expect there.
+    #[error("{}", not_as_indexed(.says.as_deref()))]
     NotAsIndexed {
         /// The file that the index names, if it names one.
         says: Option<Box<str>>,
     },
     /// A file lacks a tensor that an index says it has.
+    #[error("the tensor is missing here, where {} says it is", Escaped(.index))]
     Indexed {
         /// The index.
         index: Box<str>,
     },
     /// The name of a tensor's type is unknown.
+    #[error("tensor type {} is unknown", Escaped(.0))]
     UnknownTypeName(Box<str>),
     /// Two tensors share bytes.
+    #[error("data overlaps that of {}", Escaped(.with))]
     Overlap {
         /// The other tensor.
         with: Box<str>,
     },
     /// The file is one part of several, and its name does not tell those of the others.
+    #[error(
+        "this is part {no} of {count}: the name of its file must end in {suffix}, so that the others are found"
+    )]
     PartName {
         /// Which part it is, from 1.
         no: u32,
@@ -203,6 +241,7 @@ pub enum ErrorKind {
         suffix: String,
     },
     /// A number in a file contradicts what was found elsewhere.
+    #[error("is {found}, want {wanted}")]
     Differs {
         /// What was found elsewhere.
         wanted: u64,
@@ -210,8 +249,10 @@ pub enum ErrorKind {
         found: u64,
     },
     /// The type of a tensor cannot be computed with.
-    UnsupportedType(UnknownDType),
+    #[error("{0}")]
+    UnsupportedType(#[source] UnknownDType),
     /// The bytes given for a tensor are too many or too few.
+    #[error("{found} bytes given, type and shape need {wanted}")]
     ByteLength {
         /// The bytes that type and shape need.
         wanted: usize,
@@ -268,11 +309,7 @@ impl From<ErrorKind> for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &*self.kind {
-            ErrorKind::Io { source, .. } => Some(source),
-            ErrorKind::UnsupportedType(unknown) => Some(unknown),
-            _ => None,
-        }
+        std::error::Error::source(&*self.kind)
     }
 }
 
@@ -300,101 +337,19 @@ impl Display for Error {
     }
 }
 
-impl Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ErrorKind::Io { action, source } => write!(f, "cannot {action}: {source}"),
-            ErrorKind::Shrunk => {
-                write!(
-                    f,
-                    "part of the file could not be read: it was truncated while open, or the disk failed"
-                )
-            }
-            ErrorKind::NotAFile => write!(f, "not a regular file"),
-            ErrorKind::NotGguf { looks_like } => write!(f, "not a GGUF file: it looks like {looks_like}"),
-            ErrorKind::NotSafetensors { looks_like } => {
-                write!(f, "not a safetensors file: it looks like {looks_like}")
-            }
-            ErrorKind::MissingFile { wanted } => write!(f, "the folder has no {wanted}"),
-            ErrorKind::Json { line, column, reason } => {
-                write!(f, "line {line} column {column}: {}", Escaped(reason))
-            }
-            ErrorKind::BigEndian => {
-                write!(f, "big-endian GGUF is not supported: convert the file to little-endian")
-            }
-            ErrorKind::Version(v) => write!(f, "GGUF version {v} is not supported (2 and 3 are)"),
-            ErrorKind::Truncated { what, offset, wanted, left } => {
-                write!(
-                    f,
-                    "file ends early: byte {offset} should begin {wanted} bytes of {what}, {left} are left"
-                )
-            }
-            ErrorKind::TooMany { what, count, most } => {
-                write!(f, "{what} is {count}, at most {most} is possible")
-            }
-            ErrorKind::Utf8 { what } => write!(f, "{what} is not UTF-8"),
-            ErrorKind::Empty { what } => write!(f, "{what} is empty"),
-            ErrorKind::ValueType(id) => write!(f, "unknown metadata value type {id}"),
-            ErrorKind::NestedArray => write!(f, "arrays of arrays are not supported"),
-            ErrorKind::BadBool(byte) => write!(f, "boolean stored as {byte}, want 0 or 1"),
-            ErrorKind::Alignment(n) => {
-                write!(f, "alignment {n} is not a power of two from 1 to {}", crate::MAX_ALIGNMENT)
-            }
-            ErrorKind::Duplicate { what } => write!(f, "{what} appears twice"),
-            ErrorKind::MissingKey => write!(f, "required metadata key is missing"),
-            ErrorKind::MissingTensor => write!(f, "required tensor is missing"),
-            ErrorKind::WrongType { wanted, found } => write!(f, "want {wanted}, found {found}"),
-            ErrorKind::OutOfRange { wanted, value } => write!(f, "{value} does not fit {wanted}"),
-            ErrorKind::Dimensions(n) => write!(f, "{n} dimensions, want 1 to 4"),
-            ErrorKind::ZeroDimension => write!(f, "a dimension is zero"),
-            ErrorKind::SizeOverflow { dims } => {
-                write!(f, "dimensions {dims:?} need more bytes than can be addressed")
-            }
-            ErrorKind::PartialBlock { cols, block_len, dtype } => {
-                write!(
-                    f,
-                    "rows of {cols} values are not a multiple of the {block_len} values in a {dtype} block"
-                )
-            }
-            ErrorKind::Misaligned { offset, alignment } => {
-                write!(f, "data offset {offset} is not a multiple of the alignment {alignment}")
-            }
-            ErrorKind::OutOfFile { end: Some(end), file_len } => {
-                write!(f, "data ends at byte {end}, but the file has {file_len} bytes (truncated download?)")
-            }
-            ErrorKind::OutOfFile { end: None, file_len } => {
-                write!(f, "data lies beyond the address space, the file has {file_len} bytes")
-            }
-            ErrorKind::Offsets { begin, end } => {
-                write!(f, "data begins at byte {begin} and ends at byte {end}")
-            }
-            ErrorKind::Gap { begin, end } => {
-                write!(f, "bytes {begin} to {end} of the file belong to no tensor")
-            }
-            ErrorKind::FileName(name) => {
-                write!(f, "{} is not the plain name of a safetensors file in the same folder", Escaped(name))
-            }
-            ErrorKind::NotAsIndexed { says: Some(says) } => {
-                write!(f, "the index says that this tensor is in {}", Escaped(says))
-            }
-            ErrorKind::NotAsIndexed { says: None } => write!(f, "the index does not list this tensor"),
-            ErrorKind::Indexed { index } => {
-                write!(f, "the tensor is missing here, where {} says it is", Escaped(index))
-            }
-            ErrorKind::UnknownTypeName(name) => write!(f, "tensor type {} is unknown", Escaped(name)),
-            ErrorKind::Overlap { with } => write!(f, "data overlaps that of {}", Escaped(with)),
-            ErrorKind::PartName { no, count, suffix } => {
-                write!(
-                    f,
-                    "this is part {no} of {count}: the name of its file must end in {suffix}, so that the others are found"
-                )
-            }
-            ErrorKind::Differs { wanted, found } => write!(f, "is {found}, want {wanted}"),
-            ErrorKind::UnsupportedType(unknown) => unknown.fmt(f),
-            ErrorKind::ByteLength { wanted, found } => {
-                write!(f, "{found} bytes given, type and shape need {wanted}")
-            }
+fn out_of_file(end: Option<usize>, file_len: usize) -> String {
+    match end {
+        Some(end) => {
+            format!("data ends at byte {end}, but the file has {file_len} bytes (truncated download?)")
         }
+        None => format!("data lies beyond the address space, the file has {file_len} bytes"),
+    }
+}
+
+fn not_as_indexed(says: Option<&str>) -> String {
+    match says {
+        Some(says) => format!("the index says that this tensor is in {}", Escaped(says)),
+        None => "the index does not list this tensor".to_owned(),
     }
 }
 

@@ -22,12 +22,14 @@ pub struct Error {
 }
 
 /// What went wrong.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The metadata lacks a key, or a value has the wrong type.
-    Metadata(leyden_tensor::Error),
+    #[error("{0}")]
+    Metadata(#[source] leyden_tensor::Error),
     /// The tokenizer model is one that this crate does not have.
+    #[error("tokenizer {} is not supported (supported: {})", Quoted(.name), .known.join(", "))]
     UnsupportedTokenizer {
         /// The name in the file.
         name: String,
@@ -35,6 +37,11 @@ pub enum ErrorKind {
         known: Vec<&'static str>,
     },
     /// The pre-tokenizer is one that this crate does not have.
+    #[error(
+        "pre-tokenizer {} is none of the {} that are known, and another one would cut texts wrongly; \
+         the model as a folder of safetensors runs where its tokenizer.json states the rules",
+        Quoted(.name), .known.len()
+    )]
     UnsupportedPreTokenizer {
         /// The name in the file.
         name: String,
@@ -42,6 +49,7 @@ pub enum ErrorKind {
         known: Vec<&'static str>,
     },
     /// A component of a tokenizer is of a kind that this crate does not have.
+    #[error("{what} {} is not supported (supported: {})", Quoted(.name), .known.join(", "))]
     UnsupportedComponent {
         /// What it is a kind of: `normalizer`, `decoder`.
         what: &'static str,
@@ -51,16 +59,22 @@ pub enum ErrorKind {
         known: Vec<&'static str>,
     },
     /// A metadata value contradicts another one or itself.
+    #[error("{}", Shown(.0))]
     Invalid(String),
     /// A byte of the text has no token, so the text cannot be written in this vocabulary.
+    #[error("the vocabulary has no token for byte 0x{0:02x}, which the text contains")]
     NoTokenForByte(u8),
     /// The text has more tokens than it may have.
+    #[error("the text has more than {0} tokens")]
     TooManyTokens(usize),
     /// The work was to stop before it was done.
+    #[error("stopped before the text was written in tokens")]
     Stopped,
     /// Normalising the text, as the vocabulary wants it, makes it more than so many times longer.
+    #[error("the text becomes more than {0} times longer by the vocabulary's rules")]
     TextGrows(usize),
     /// The chat template is not one that can be parsed.
+    #[error("line {line}: {}", Shown(.message))]
     TemplateSyntax {
         /// The line of the template, from 1.
         line: usize,
@@ -68,6 +82,7 @@ pub enum ErrorKind {
         message: String,
     },
     /// The chat template failed on these messages.
+    #[error("line {line}: {}", Shown(.message))]
     TemplateRender {
         /// The line of the template, from 1.
         line: usize,
@@ -75,8 +90,10 @@ pub enum ErrorKind {
         message: String,
     },
     /// The chat template itself refused the messages (`raise_exception`).
+    #[error("the template refuses: {}", Quoted(.0))]
     TemplateRaised(String),
     /// The chat template needs more time, memory or depth than a template may.
+    #[error("line {line}: the template needs too much: {limit}")]
     TemplateLimit {
         /// The line of the template, from 1.
         line: usize,
@@ -84,9 +101,11 @@ pub enum ErrorKind {
         limit: String,
     },
     /// The final message cannot be continued.
+    #[error("the final message cannot be continued: {0}")]
     NothingToContinue(&'static str),
     /// The thread that a template runs on could not be started.
-    Thread(std::io::Error),
+    #[error("cannot start the thread for the chat template: {0}")]
+    Thread(#[source] std::io::Error),
 }
 
 impl Error {
@@ -117,11 +136,7 @@ impl Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &*self.kind {
-            ErrorKind::Metadata(source) => Some(source),
-            ErrorKind::Thread(source) => Some(source),
-            _ => None,
-        }
+        std::error::Error::source(&*self.kind)
     }
 }
 
@@ -139,46 +154,6 @@ impl Display for Error {
             write!(f, "{}: ", Shown(key))?;
         }
         self.kind.fmt(f)
-    }
-}
-
-impl Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ErrorKind::Metadata(source) => source.fmt(f),
-            ErrorKind::UnsupportedTokenizer { name, known } => {
-                write!(f, "tokenizer {} is not supported (supported: {})", Quoted(name), known.join(", "))
-            }
-            // Too many are known to name them all.
-            ErrorKind::UnsupportedPreTokenizer { name, known } => write!(
-                f,
-                "pre-tokenizer {} is none of the {} that are known, and another one would cut texts wrongly; \
-                 the model as a folder of safetensors runs where its tokenizer.json states the rules",
-                Quoted(name),
-                known.len()
-            ),
-            ErrorKind::UnsupportedComponent { what, name, known } => {
-                write!(f, "{what} {} is not supported (supported: {})", Quoted(name), known.join(", "))
-            }
-            ErrorKind::Invalid(message) => Shown(message).fmt(f),
-            ErrorKind::NoTokenForByte(byte) => {
-                write!(f, "the vocabulary has no token for byte 0x{byte:02x}, which the text contains")
-            }
-            ErrorKind::TooManyTokens(most) => write!(f, "the text has more than {most} tokens"),
-            ErrorKind::Stopped => f.write_str("stopped before the text was written in tokens"),
-            ErrorKind::TextGrows(times) => {
-                write!(f, "the text becomes more than {times} times longer by the vocabulary's rules")
-            }
-            ErrorKind::TemplateSyntax { line, message } | ErrorKind::TemplateRender { line, message } => {
-                write!(f, "line {line}: {}", Shown(message))
-            }
-            ErrorKind::TemplateRaised(message) => write!(f, "the template refuses: {}", Quoted(message)),
-            ErrorKind::TemplateLimit { line, limit } => {
-                write!(f, "line {line}: the template needs too much: {limit}")
-            }
-            ErrorKind::NothingToContinue(why) => write!(f, "the final message cannot be continued: {why}"),
-            ErrorKind::Thread(source) => write!(f, "cannot start the thread for the chat template: {source}"),
-        }
     }
 }
 

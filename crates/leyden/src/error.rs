@@ -1,26 +1,32 @@
 //! The library's error.
 
-use std::fmt;
-
 /// Why a model could not be opened or did not answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The file is not readable as a model file.
-    File(leyden_tensor::Error),
+    #[error("{0}")]
+    File(#[from] leyden_tensor::Error),
     /// The model cannot be loaded or run.
-    Model(leyden_models::Error),
+    #[error("{0}")]
+    Model(#[from] leyden_models::Error),
     /// The tokenizer or the chat template.
-    Text(leyden_text::Error),
+    #[error("{0}")]
+    Text(#[from] leyden_text::Error),
     /// The engine refused the request or failed.
-    Engine(leyden_engine::Error),
+    #[error("{0}")]
+    Engine(#[from] leyden_engine::Error),
     /// A schema or grammar was refused, or an answer cannot follow it.
-    Constraint(leyden_constrain::Error),
+    #[error("{0}")]
+    Constraint(#[from] leyden_constrain::Error),
     /// Memory or threads.
-    Resources(leyden_kernels::Error),
+    #[error("{0}")]
+    Resources(#[from] leyden_kernels::Error),
     /// The prompt has no tokens and the model no token to begin with.
+    #[error("the prompt is empty and the model has no token to begin with")]
     EmptyPrompt,
     /// The prompt is longer than the context.
+    #[error("the prompt has {tokens} tokens, which do not fit the context of {context}")]
     PromptTooLong {
         /// Tokens of the prompt.
         tokens: usize,
@@ -28,6 +34,7 @@ pub enum Error {
         context: usize,
     },
     /// An option outside its range.
+    #[error("{name}: {what}")]
     Option {
         /// Its name.
         name: &'static str,
@@ -35,11 +42,13 @@ pub enum Error {
         what: String,
     },
     /// The model computed logits that are not numbers.
+    #[error("{file}: logits: values that are not numbers; the weights are damaged or too large")]
     NotFinite {
         /// The file.
         file: String,
     },
     /// Tokenizer and weights do not belong together.
+    #[error("{file}: {at}: {tokens} tokens, but {tensor} has {rows} rows")]
     Vocabulary {
         /// The file that has the vocabulary.
         file: String,
@@ -52,61 +61,4 @@ pub enum Error {
         /// Its rows.
         rows: usize,
     },
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::File(e) => write!(f, "{e}"),
-            Error::Model(e) => write!(f, "{e}"),
-            Error::Text(e) => write!(f, "{e}"),
-            Error::Engine(e) => write!(f, "{e}"),
-            Error::Constraint(e) => write!(f, "{e}"),
-            Error::Resources(e) => write!(f, "{e}"),
-            Error::EmptyPrompt => f.write_str("the prompt is empty and the model has no token to begin with"),
-            Error::PromptTooLong { tokens, context } => {
-                write!(f, "the prompt has {tokens} tokens, which do not fit the context of {context}")
-            }
-            Error::NotFinite { file } => {
-                write!(f, "{file}: logits: values that are not numbers; the weights are damaged or too large")
-            }
-            Error::Option { name, what } => write!(f, "{name}: {what}"),
-            Error::Vocabulary { file, at, tokens, tensor, rows } => {
-                write!(f, "{file}: {at}: {tokens} tokens, but {tensor} has {rows} rows")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::File(e) => Some(e),
-            Error::Model(e) => Some(e),
-            Error::Text(e) => Some(e),
-            Error::Engine(e) => Some(e),
-            Error::Constraint(e) => Some(e),
-            Error::Resources(e) => Some(e),
-            _ => None,
-        }
-    }
-}
-
-macro_rules! from {
-    ($($variant:ident $source:ty,)*) => {
-        $(impl From<$source> for Error {
-            fn from(e: $source) -> Error {
-                Error::$variant(e)
-            }
-        })*
-    };
-}
-
-from! {
-    File leyden_tensor::Error,
-    Model leyden_models::Error,
-    Text leyden_text::Error,
-    Engine leyden_engine::Error,
-    Constraint leyden_constrain::Error,
-    Resources leyden_kernels::Error,
 }

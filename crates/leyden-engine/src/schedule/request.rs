@@ -3,7 +3,6 @@
 use crate::engine::StepPlan;
 use crate::prefix::Scope;
 use crate::tables::SequenceId;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,14 +37,17 @@ pub struct Request {
 }
 
 /// Why a request is not taken. What concerns the request itself comes before what concerns the moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The prompt is empty.
+    #[error("the prompt is empty")]
     EmptyPrompt,
     /// No token is to be generated.
+    #[error("no token is to be generated")]
     NothingToGenerate,
     /// A token of the prompt is not in the vocabulary.
+    #[error("token {id} is outside the vocabulary of {vocabulary}")]
     Token {
         /// The id.
         id: u32,
@@ -53,6 +55,7 @@ pub enum Refusal {
         vocabulary: usize,
     },
     /// The prompt is longer than the context.
+    #[error("a prompt of {tokens} tokens does not fit the context of {context}")]
     PromptTooLong {
         /// Its tokens.
         tokens: usize,
@@ -60,6 +63,7 @@ pub enum Refusal {
         context: usize,
     },
     /// Prompt and answer would not fit the cache even alone.
+    #[error("prompt and answer of {tokens} tokens do not fit the cache of {room}")]
     CacheTooSmall {
         /// Tokens that would have to be stored.
         tokens: usize,
@@ -67,44 +71,24 @@ pub enum Refusal {
         room: usize,
     },
     /// The number is in use.
+    #[error("a request of this number exists")]
     Duplicate,
     /// The deadline has passed.
+    #[error("the deadline has passed")]
     Late,
     /// Too many requests of this key wait.
+    #[error("too many requests of this key are waiting")]
     KeyQueueFull {
         /// When to try again: at least 1 s, at most 120 s.
         retry_after: Duration,
     },
     /// Too many requests wait.
+    #[error("too many requests are waiting")]
     QueueFull {
         /// When to try again: at least 1 s, at most 120 s.
         retry_after: Duration,
     },
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::EmptyPrompt => f.write_str("the prompt is empty"),
-            Refusal::NothingToGenerate => f.write_str("no token is to be generated"),
-            Refusal::Token { id, vocabulary } => {
-                write!(f, "token {id} is outside the vocabulary of {vocabulary}")
-            }
-            Refusal::PromptTooLong { tokens, context } => {
-                write!(f, "a prompt of {tokens} tokens does not fit the context of {context}")
-            }
-            Refusal::CacheTooSmall { tokens, room } => {
-                write!(f, "prompt and answer of {tokens} tokens do not fit the cache of {room}")
-            }
-            Refusal::Duplicate => f.write_str("a request of this number exists"),
-            Refusal::Late => f.write_str("the deadline has passed"),
-            Refusal::KeyQueueFull { .. } => f.write_str("too many requests of this key are waiting"),
-            Refusal::QueueFull { .. } => f.write_str("too many requests are waiting"),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// Why a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
