@@ -27,7 +27,7 @@ pub struct Compiled {
 }
 
 /// What the tables of a grammar occupy beside its source and its automaton, for each byte of the source: measured on the
-/// schemas of `tests/costs.rs` and rounded up: 60 MiB for what occupies 52.
+/// schemas of `tests/constrain/costs.rs` and rounded up: 60 MiB for what occupies 52.
 const BYTES_PER_SOURCE_BYTE: usize = 24;
 
 impl fmt::Debug for Compiled {

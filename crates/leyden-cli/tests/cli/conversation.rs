@@ -1,10 +1,11 @@
 //! `leyden run` as a conversation, in a terminal that a Python script plays.
 
+use leyden_testkit::emulated;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use crate::program::{Files, built, emulated};
+use crate::program::{Files, built};
 
 /// Runs `terminal.py` with a scene; `None` if there is no Python to run it.
 fn play(files: &Files, args: &[&str], scene: &serde_json::Value) -> Option<serde_json::Value> {

@@ -1,11 +1,12 @@
 //! Folders in the layout of the Hugging Face hub, as MODEL of every command.
 
+use leyden_testkit::shared;
 use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::program::{Files, leyden, shared};
+use crate::program::{Files, leyden};
 
 /// A checkpoint of the fixtures.
 pub(crate) fn checkpoint(name: &str) -> std::path::PathBuf {

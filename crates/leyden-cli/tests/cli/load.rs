@@ -4,11 +4,12 @@
 #[allow(dead_code, reason = "the generator's own tests use more of it")]
 mod server;
 
+use leyden_testkit::shared;
 use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use crate::program::{Files, Run, command, finish, leyden, shared};
+use crate::program::{Files, Run, command, finish, leyden};
 use serde_json::Value;
 use server::{STREAM, Server, Step, chunk, document, token};
 

@@ -46,11 +46,6 @@ pub(crate) fn built(program: &str) -> Vec<String> {
     runner.split_whitespace().chain([program]).map(str::to_owned).collect()
 }
 
-/// Whether the tests run behind an emulator.
-pub(crate) fn emulated() -> bool {
-    std::env::var_os("LEYDEN_TEST_RUNNER").is_some()
-}
-
 /// Such a program, not yet started.
 pub(crate) fn start(program: &str) -> Command {
     let words = built(program);
@@ -163,18 +158,6 @@ pub(crate) fn model() -> Vec<u8> {
     writer.add_tensor("token_embd.weight", DType::F16, &[262, 32], vec![0; 262 * 64]).unwrap();
     writer.add_tensor("blk.0.attn_q.weight", DType::Q8_0, &[32, 32], vec![0; 32 * 34]).unwrap();
     writer.to_vec().unwrap()
-}
-
-/// A file beside the checkout; `None`, with the reason printed, where there is none.
-pub(crate) fn shared(path: &str) -> Option<PathBuf> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
-    if file.exists() {
-        return Some(file);
-    }
-    assert!(std::env::var_os("LEYDEN_CI").is_none(), "shared/{path} must exist in CI");
-    // Not `eprintln!`, which a test that passes keeps to itself.
-    let _ = writeln!(std::io::stderr(), "skipped: ../shared/{path} is absent");
-    None
 }
 
 /// The embedded model as a file.

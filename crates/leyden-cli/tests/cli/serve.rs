@@ -1,5 +1,6 @@
 //! `leyden serve` as the system and clients see it: its options, its signals, and the official Python client of OpenAI.
 
+use leyden_testkit::{emulated, shared};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use rustix::process::{Pid, Signal, kill_process};
 use sha2::{Digest, Sha256};
 
-use super::program::{Files, command, emulated, leyden, shared, storyteller_with_template};
+use super::program::{Files, command, leyden, storyteller_with_template};
 
 /// A request with a JSON body, the only one of its connection.
 pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! What clients do to a server, by accident or not, while another client asks: nobody else notices, and afterwards all is
 //! as it was, memory too.
 
+use leyden_testkit::emulated;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -10,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::program::emulated;
 use super::serve::{Server, post};
 
 /// So many natively, few behind an emulator.

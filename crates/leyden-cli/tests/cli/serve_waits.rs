@@ -3,6 +3,7 @@
 //! Bounds are multiples of what an undisturbed request of the same run takes, and generous: a machine that does other
 //! things besides must not fail them, only waiting for the whole of somebody else's work.
 
+use leyden_testkit::emulated;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::program::{Files, emulated};
+use super::program::Files;
 use super::serve::{Server, post};
 
 const COMPLETIONS: &str = "/v1/completions";

@@ -1,6 +1,7 @@
 //! `leyden tokenize`.
 
-use crate::program::{BOS, END, Files, leyden, leyden_with_input, shared, vocabulary};
+use crate::program::{BOS, END, Files, leyden, leyden_with_input, vocabulary};
+use leyden_testkit::shared;
 
 /// A folder with the vocabulary in it, and the path of that.
 fn vocabulary_file() -> (Files, String) {

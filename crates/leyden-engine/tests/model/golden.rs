@@ -1,10 +1,11 @@
 //! The storyteller against llama.cpp; `tests/golden/README.md` says how the figures were made.
 
-use super::shared::{best, embedded, emulated, engine, engine_of, greedy, numbers, one, own, shared};
+use super::shared::{best, embedded, engine, engine_of, greedy, numbers, one, own};
 use leyden_engine::{Engine, Outputs};
 use leyden_kernels::attention::KvType;
 use leyden_kernels::{Tier, ops};
 use leyden_tensor::{Gguf, WeightSource, quant};
+use leyden_testkit::{emulated, shared};
 use leyden_text::Special;
 use serde_json::Value;
 use std::io::Write;

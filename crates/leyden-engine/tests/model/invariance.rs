@@ -1,11 +1,12 @@
 //! Same file, prompt and seed: the same bits on every tier, at every number of threads, whatever else is in the
 //! batch, however the prompt is cut, cached or not.
 
-use super::shared::{emulated, engine, one, own};
+use super::shared::{engine, one, own};
 use leyden_engine::{Engine, Outputs, SequenceId, StepEntry, StepPlan};
 use leyden_kernels::Tier;
 use leyden_kernels::attention::KvType;
 use leyden_tensor::{Gguf, WeightSource};
+use leyden_testkit::emulated;
 use std::sync::Arc;
 
 const FILES: [&str; 4] = [

@@ -1,7 +1,7 @@
 //! What a request is answered does not depend on how it was scheduled: alone, in company, in chunks, from the cache,
 //! after preemption, with guesses, on any number of threads.
 
-use super::shared::{embedded, emulated, engine};
+use super::shared::{embedded, engine};
 use leyden_engine::sample::{Sampler, SamplingParams};
 use leyden_engine::schedule::{
     Chosen, Decision, KeyId, Request, RequestId, Scheduler, SchedulerOptions, verify,
@@ -10,6 +10,7 @@ use leyden_engine::{BlockTables, Engine, Scope};
 use leyden_kernels::Tier;
 use leyden_kernels::attention::KvType;
 use leyden_tensor::Gguf;
+use leyden_testkit::emulated;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,7 +5,6 @@ use leyden_kernels::attention::KvType;
 use leyden_kernels::{Cpu, Tier};
 use leyden_tensor::{Gguf, WeightSource};
 use serde_json::Value as Json;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,23 +16,6 @@ pub(crate) fn own(path: &str) -> PathBuf {
 /// The model that the program carries.
 pub(crate) fn embedded() -> PathBuf {
     own("../leyden/model/storyteller-q8_0.gguf")
-}
-
-/// A file beside the checkout; `None`, with the reason printed, where there is none.
-pub(crate) fn shared(path: &str) -> Option<PathBuf> {
-    let file = own("../../../shared").join(path);
-    if file.exists() {
-        return Some(file);
-    }
-    assert!(std::env::var_os("LEYDEN_CI").is_none(), "shared/{path} must exist in CI");
-    // Not `eprintln!`, which a test that passes keeps to itself.
-    let _ = writeln!(std::io::stderr(), "skipped: ../shared/{path} is absent");
-    None
-}
-
-/// Whether the tests run behind an emulator, which takes some twenty times as long.
-pub(crate) fn emulated() -> bool {
-    std::env::var_os("LEYDEN_TEST_RUNNER").is_some()
 }
 
 /// An engine with room for several sequences.

@@ -1,11 +1,12 @@
 //! TinyStories-656K: a Hugging Face checkpoint, as it is and converted here, reproduces its reference tokens.
 
-use super::shared::{engine, greedy, one, shared};
+use super::shared::{engine, greedy, one};
 use leyden_engine::Outputs;
 use leyden_kernels::Tier;
 use leyden_kernels::attention::KvType;
 use leyden_models::HfModel;
 use leyden_tensor::{DType, Gguf, GgufWriter, Value, WeightSource};
+use leyden_testkit::shared;
 use serde_json::Value as Json;
 use std::path::Path;
 use std::sync::Arc;

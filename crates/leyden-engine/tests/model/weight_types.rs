@@ -4,11 +4,12 @@
 //! the same file: what is compared is the mean Kullback-Leibler divergence of the next token's distribution from that
 //! of the same weights with F32 activations (`tests/golden/make/divergence.py`).
 
-use super::shared::{embedded, emulated, engine, engine_on, one, own, shared};
+use super::shared::{embedded, engine, engine_on, one, own};
 use leyden_engine::Outputs;
 use leyden_kernels::attention::KvType;
 use leyden_kernels::{Cpu, Tier};
 use leyden_tensor::{DType, Gguf, GgufWriter, WeightSource, quant};
+use leyden_testkit::{emulated, shared};
 use leyden_text::Special;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};

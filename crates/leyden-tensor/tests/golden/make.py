@@ -8,7 +8,7 @@ the recorded figures are kept.
 
 NAME.bin: inputs (f32), their encoding by gguf-py, its decoding (f32); for types that gguf-py
 cannot encode only blocks and their decoding. digests.txt: FNV-1a of larger runs over generated numbers, which
-tests/golden.rs generates in the same way.
+tests/tensor/golden.rs generates in the same way.
 """
 import ctypes
 import pathlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes files by the safetensors library, for tests/safetensors_files.rs.
+"""Writes files by the safetensors library, for tests/tensor/safetensors_files.rs.
 
 usage: make_safetensors.py
 Needs numpy and safetensors from PyPI; made with 0.8.0. Tensor `w` holds 0, 1/4, 2/4 ... in F32, F16 and BF16;

@@ -11,6 +11,9 @@
 //! used 2.6 GB within a fuel of 2,000, and `{{ a.b.b.b… }}` of 400 kB overflowed the stack, which aborts. No
 //! setting of it bounds either. Here every step, byte and level is counted (`budget`), and the tree of a
 //! template is as deep as its brackets, which are bounded (`ast`).
+//!
+//! Strings also know which of their bytes came from messages and which from the template (`mixed`), through every
+//! filter and method, so that `<|im_end|>` in a message stays text. Values of minijinja have no place for that.
 
 mod ast;
 mod budget;

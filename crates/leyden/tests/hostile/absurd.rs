@@ -1,8 +1,9 @@
 //! Files that declare much and hold little: what the system maps and commits must follow what they hold.
 
-use crate::judge::{Tally, emulated};
+use crate::judge::Tally;
 use crate::model::llama;
 use leyden_tensor::Value;
+use leyden_testkit::emulated;
 
 /// What the process has in memory, in bytes; `None` where the system does not say.
 fn resident() -> Option<u64> {

@@ -1,51 +1,12 @@
 //! Damage to the bytes of a file: cuts, flipped bits, boundary values, noise.
 
 use crate::judge::Tally;
-
-/// A well-mixed number for each `i`, the same in every run.
-pub(crate) fn random(i: u64) -> u64 {
-    let mut z = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
+use leyden_testkit::{boundary_values, overwrite, random};
 
 /// Where counts, lengths and offsets are exchanged for others.
 fn boundary(len: usize, r: u64) -> u64 {
-    let (len, m) = (len as u64, u64::MAX);
-    let values = [
-        0,
-        1,
-        2,
-        7,
-        8,
-        15,
-        16,
-        31,
-        255,
-        1 << 16,
-        (1 << 31) - 1,
-        1 << 31,
-        (1 << 32) - 1,
-        1 << 32,
-        1 << 40,
-        1 << 62,
-        (1 << 63) - 1,
-        1 << 63,
-        m - 1,
-        m,
-        len,
-        len - 1,
-        len + 1,
-    ];
+    let values = boundary_values(len);
     values[(r % values.len() as u64) as usize]
-}
-
-fn overwrite(file: &[u8], at: usize, with: &[u8]) -> Vec<u8> {
-    let mut bytes = file.to_vec();
-    let n = with.len().min(bytes.len() - at);
-    bytes[at..at + n].copy_from_slice(&with[..n]);
-    bytes
 }
 
 /// Every mutation of one file. The wide one differs from the narrow one in its data, and takes longer, so it gets

@@ -1,5 +1,6 @@
 //! The judge: takes a file the whole way to a chosen token, and checks what came of it.
 
+use leyden_testkit::emulated;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -18,11 +19,6 @@ const CONSTANT: usize = 20 << 20;
 /// One case, on a busy machine; an emulator takes tens of times as long.
 fn limit() -> Duration {
     Duration::from_secs(if emulated() { 500 } else { 5 })
-}
-
-/// Whether the tests run behind an emulator.
-pub(crate) fn emulated() -> bool {
-    std::env::var_os("LEYDEN_TEST_RUNNER").is_some()
 }
 
 /// Of the damaged files an emulator judges one in so many: it takes twenty times as long, and keeps some hundred KiB

@@ -1,9 +1,9 @@
 //! Damage to what a file says: well-formed files whose values, types, shapes and weights make no sense.
 
-use crate::bytes::random;
 use crate::judge::Tally;
 use crate::model::{Parts, Tensor};
 use leyden_tensor::{Array, DType, Value};
+use leyden_testkit::random;
 
 /// Values that some key does not expect.
 fn values() -> Vec<Value> {

@@ -1,0 +1,6 @@
+//! What configurations say, and which of it is refused.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod gguf_keys;
+mod hf_configs;

@@ -1,0 +1,41 @@
+//! How a file is damaged.
+
+/// Values that counts, lengths and offsets of a file of `len` bytes are overwritten with.
+#[must_use]
+pub fn boundary_values(len: usize) -> [u64; 23] {
+    let (len, most) = (len as u64, u64::MAX);
+    [
+        0,
+        1,
+        2,
+        7,
+        8,
+        15,
+        16,
+        31,
+        255,
+        1 << 16,
+        (1 << 31) - 1,
+        1 << 31,
+        (1 << 32) - 1,
+        1 << 32,
+        1 << 40,
+        1 << 62,
+        (1 << 63) - 1,
+        1 << 63,
+        most - 1,
+        most,
+        len,
+        len.wrapping_sub(1),
+        len + 1,
+    ]
+}
+
+/// A copy of `file` with other bytes from `at` on, as far as it goes.
+#[must_use]
+pub fn overwrite(file: &[u8], at: usize, with: &[u8]) -> Vec<u8> {
+    let mut bytes = file.to_vec();
+    let n = with.len().min(bytes.len() - at);
+    bytes[at..at + n].copy_from_slice(&with[..n]);
+    bytes
+}

@@ -1,0 +1,14 @@
+//! What the tests of several crates share: files beside the checkout, random numbers, damaged files, and what an
+//! emulator changes. Knows no other crate, so that each may use it.
+#![forbid(unsafe_code)]
+
+mod damage;
+mod emulator;
+mod knobs;
+mod random;
+mod shared;
+
+pub use damage::{boundary_values, overwrite};
+pub use emulator::{emulated, patience};
+pub use random::random;
+pub use shared::{shared, skip};
