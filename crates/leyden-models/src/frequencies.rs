@@ -1,4 +1,4 @@
-//! Rotary frequencies of a model, with scaling.
+//! Rotary frequencies (RoPE) of a model, with RoPE scaling: linear, Llama 3, YaRN.
 
 use crate::config::{RopeConfig, RopeScaling};
 use leyden_kernels::ops::{ln, pow};

@@ -3,7 +3,7 @@
 /// Sizes, bounds and weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SchedulerOptions {
-    /// The most tokens in one step, of all kinds together.
+    /// The token budget of a step (vLLM's `max_num_batched_tokens`): the most tokens in it, of all kinds together.
     pub step_tokens: usize,
     /// The most tokens of prompts (and guesses) in a step in which somebody decodes; fewer at later positions, as
     /// `position_cost` says. This bounds what prompts of any length and number cost the others: the time between two

@@ -7,7 +7,7 @@
 //! compiler, write down what this prints:
 //!
 //! ```sh
-//! cargo test --release -p leyden-kernels --test instruction_counts -- --nocapture
+//! cargo test --release -p leyden-kernels --test instruction_counts -- --include-ignored --nocapture
 //! ```
 
 #![expect(unsafe_code, reason = "a child process is traced")]
@@ -95,7 +95,7 @@ const PRODUCTS: &[Products] = &[
 ];
 
 /// Panels that are so many that some meet a tile together, and columns that are so many that panels of quantised types are
-/// taken apart ahead: instructions for all of them. One format of each loop, as counting so many takes seconds. Those of
+/// taken apart ahead: instructions for all of them. One format of each loop, as counting so many takes seconds each. Those of
 /// [`Level::Avx512`] are of two panels at once; where one unit multiplies the two take turns, in a fifth to a quarter fewer.
 const MANY: &[(Level, DType, [usize; 2], u64)] = &[
     (Level::Avx2, DType::Q4K, [4, 24], 46279),
@@ -140,29 +140,38 @@ struct Loop {
 #[cfg_attr(debug_assertions, ignore = "the table is that of release builds")]
 fn products() {
     let mut loops = Vec::new();
-    let mut add = |level, dtype, [panels, columns]: [usize; 2], expected| {
-        let Some(tier) = tier(level) else { return };
-        loops.push(Loop {
-            name: format!("{level} {dtype} x {columns}, panels {panels}"),
-            macs: DEPTH * panels * ROWS * columns,
-            expected,
-            run: Box::new(move || {
-                product(tier, dtype, [panels, columns], DEPTH);
-                product(tier, dtype, [panels, columns], 2 * DEPTH);
-            }),
-        });
-    };
     for &Products { level, columns, formats } in PRODUCTS {
         for &(dtype, expected) in formats {
             for (columns, expected) in columns.into_iter().zip(expected) {
-                add(level, dtype, [1, columns], expected);
+                loops.extend(product_loop(level, dtype, [1, columns], expected));
             }
         }
     }
-    for &(level, dtype, shape, expected) in MANY {
-        add(level, dtype, shape, expected);
-    }
     check("products", &loops);
+}
+
+#[test]
+#[ignore = "takes minutes; the nightly run has it"]
+fn products_of_many_panels() {
+    let loops: Vec<Loop> = MANY
+        .iter()
+        .filter_map(|&(level, dtype, shape, expected)| product_loop(level, dtype, shape, expected))
+        .collect();
+    check("products_of_many_panels", &loops);
+}
+
+fn product_loop(level: Level, dtype: DType, shape: [usize; 2], expected: u64) -> Option<Loop> {
+    let tier = tier(level)?;
+    let [panels, columns] = shape;
+    Some(Loop {
+        name: format!("{level} {dtype} x {columns}, panels {panels}"),
+        macs: DEPTH * panels * ROWS * columns,
+        expected,
+        run: Box::new(move || {
+            product(tier, dtype, shape, DEPTH);
+            product(tier, dtype, shape, 2 * DEPTH);
+        }),
+    })
 }
 
 #[test]
