@@ -27,10 +27,10 @@ pub enum Outputs {
     None,
     /// Those after its last token.
     Last,
-    /// Those after every token.
-    All,
-    /// None, but the states of all tokens.
-    States,
+    /// Those after every token from this one of the entry's on.
+    From(usize),
+    /// None, but the states of the tokens from this one of the entry's on.
+    States(usize),
 }
 
 /// New tokens of one sequence.
@@ -205,14 +205,14 @@ impl Engine {
         let mut spans = Vec::new();
         for e in &plan.entries {
             let s = self.tables.get(e.sequence)?;
-            if e.outputs == Outputs::States {
-                states.extend(tokens.len()..tokens.len() + e.tokens.len());
-                state_rows.extend((s.tokens..s.tokens + e.tokens.len()).map(|at| (e.sequence, at)));
+            if let Outputs::States(from) = e.outputs {
+                states.extend(tokens.len() + from..tokens.len() + e.tokens.len());
+                state_rows.extend((s.tokens + from..s.tokens + e.tokens.len()).map(|at| (e.sequence, at)));
             }
             let wanted = match e.outputs {
-                Outputs::None | Outputs::States => e.tokens.len(),
+                Outputs::None | Outputs::States(_) => e.tokens.len(),
                 Outputs::Last => e.tokens.len() - 1,
-                Outputs::All => 0,
+                Outputs::From(first) => first,
             };
             for i in wanted..e.tokens.len() {
                 outputs.push(tokens.len() + i);

@@ -89,12 +89,12 @@ impl BlockTables {
         self.insert(Sequence::default())
     }
 
-    /// What [`BlockTables::open_shared`] and a reservation for all of `tokens` would take.
+    /// What [`BlockTables::open_shared`] and a reservation for `length` tokens, at least as many, would take.
     #[must_use]
-    pub fn fit(&self, scope: Option<&Arc<Scope>>, tokens: &[u32]) -> Fit {
+    pub fn fit(&self, scope: Option<&Arc<Scope>>, tokens: &[u32], length: usize) -> Fit {
         let known = self.known(scope, tokens);
         let idle = known.iter().filter(|b| self.index.is_idle(**b)).count();
-        let fresh = tokens.len().div_ceil(BLOCK_TOKENS) - known.len();
+        let fresh = length.div_ceil(BLOCK_TOKENS) - known.len();
         Fit { cached_tokens: known.len() * BLOCK_TOKENS, blocks: fresh + idle }
     }
 

@@ -86,8 +86,8 @@ fn the_longest_unused_goes_first_and_the_end_of_a_text_before_its_beginning() {
     let id = t.open();
     assert!(t.reserve(id, 4 * B));
     t.check();
-    assert_eq!(t.fit(Some(&a), &text(1, 3)).cached_tokens, 2 * B);
-    assert_eq!(t.fit(Some(&a), &text(2, 2)).cached_tokens, 2 * B);
+    assert_eq!(t.fit(Some(&a), &text(1, 3), text(1, 3).len()).cached_tokens, 2 * B);
+    assert_eq!(t.fit(Some(&a), &text(2, 2), text(2, 2).len()).cached_tokens, 2 * B);
     assert!(!t.reserve(id, 9 * B));
     assert!(t.reserve(id, 8 * B));
     assert_eq!(t.cached_blocks(), 0);

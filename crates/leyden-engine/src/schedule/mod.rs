@@ -52,7 +52,9 @@ use leyden_kernels::attention::BLOCK_TOKENS;
 pub use lookup::{Lookup, guess, verify};
 pub use options::SchedulerOptions;
 use queue::Queue;
-pub use request::{Chosen, Decision, Finish, KeyId, Refusal, Request, RequestId, Scheduled, Step};
+pub use request::{
+    Chosen, Decision, Finish, Held, KeyId, PromptRows, Refusal, Request, RequestId, Scheduled, Step,
+};
 use retry::RetryHint;
 use std::time::Duration;
 use task::{Part, Task};
@@ -61,7 +63,9 @@ use task::{Part, Task};
 ///
 /// ```
 /// use leyden_engine::BlockTables;
-/// use leyden_engine::schedule::{Chosen, KeyId, Request, RequestId, Scheduler, SchedulerOptions, Step};
+/// use leyden_engine::schedule::{
+///     Chosen, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions, Step,
+/// };
 /// use std::time::Duration;
 ///
 /// // In a server the tables are `engine.tables_mut()`.
@@ -76,6 +80,8 @@ use task::{Part, Task};
 ///     scope: None,
 ///     deadline: None,
 ///     speculate: false,
+///     rows: PromptRows::None,
+///     held: None,
 /// };
 /// scheduler.submit(request, Duration::ZERO).unwrap();
 /// let step: Step = scheduler.plan(Duration::from_millis(1), &mut tables).unwrap();
@@ -195,18 +201,18 @@ impl Scheduler {
         if r.prompt.is_empty() {
             return Err(Refusal::EmptyPrompt);
         }
-        if r.max_tokens == 0 {
-            return Err(Refusal::NothingToGenerate);
-        }
         if let Some(&id) = r.prompt.iter().find(|t| **t as usize >= o.vocabulary) {
             return Err(Refusal::Token { id, vocabulary: o.vocabulary });
         }
         if r.prompt.len() > o.context {
             return Err(Refusal::PromptTooLong { tokens: r.prompt.len(), context: o.context });
         }
+        if o.whole_prompts && r.prompt.len() > o.step_tokens {
+            return Err(Refusal::PromptTooLong { tokens: r.prompt.len(), context: o.step_tokens });
+        }
         // The last token of an answer is never stored.
         let limit = r.prompt.len().saturating_add(r.max_tokens).min(o.context.saturating_add(1));
-        let (tokens, room) = (limit - 1, self.blocks.saturating_mul(BLOCK_TOKENS));
+        let (tokens, room) = ((limit - 1).max(r.prompt.len()), self.blocks.saturating_mul(BLOCK_TOKENS));
         if tokens > room {
             return Err(Refusal::CacheTooSmall { tokens, room });
         }
@@ -253,11 +259,13 @@ impl Scheduler {
                 continue;
             }
             let stop = self.settle(&mut task, &part, chosen, decoding, tables);
-            let full = task.tokens.len() >= task.limit;
+            let full = task.generated() > 0 && task.tokens.len() >= task.limit;
+            let computed = task.limit <= task.prompt_tokens && task.missing() == 0;
             let finish = match stop {
                 _ if task.cancelled => Some(Finish::Cancelled),
                 Err(_) => Some(Finish::Failed),
                 Ok(true) => Some(Finish::Stop),
+                Ok(false) if computed => Some(Finish::Computed),
                 Ok(false) => full.then_some(Finish::Length),
             };
             match finish {
@@ -297,7 +305,7 @@ impl Scheduler {
                 return refuse(c.request, "they stand twice");
             }
             let right = t.part.draft.iter().zip(&c.tokens).take_while(|(a, b)| a == b).count();
-            if c.tokens.is_empty() || c.tokens.len() > right + 1 {
+            if c.tokens.is_empty() && !c.stop || c.tokens.len() > right + 1 {
                 return refuse(c.request, "there must be one token, and one more for each right guess");
             }
             if c.tokens.iter().any(|t| *t as usize >= self.options.vocabulary) {
@@ -324,16 +332,17 @@ impl Scheduler {
     ) -> Result<bool, Error> {
         let o = &self.options;
         if task.decodes() {
-            let right = chosen.map_or(0, |c| c.tokens.len() - 1);
+            let right = chosen.map_or(0, |c| c.tokens.len().saturating_sub(1));
             task.lookup.settle(o.weights_read_tokens, decoding, part.draft.len(), right);
         }
         task.computed += part.tokens;
+        task.delivered = task.delivered.max(task.computed.min(task.prompt_tokens));
         let prompt = task.computed.min(task.prompt_tokens).saturating_sub(task.paid);
         task.paid += prompt;
         self.counters.charge(task.request.key, prompt, o.prompt_weight);
         if let Some(c) = chosen {
             // The last token is not computed yet; wrong guesses are forgotten.
-            task.computed += c.tokens.len() - 1;
+            task.computed += c.tokens.len().saturating_sub(1);
             task.tokens.extend_from_slice(&c.tokens);
             self.counters.charge(task.request.key, c.tokens.len(), o.output_weight);
         }
@@ -360,8 +369,13 @@ impl Scheduler {
 
     /// Forgets a task.
     fn end(&mut self, task: &Task, finish: Finish, tables: &mut BlockTables) {
-        if let Some(sequence) = task.sequence {
-            tables.close(sequence);
+        match (task.request.held, task.sequence) {
+            (None, Some(sequence)) => tables.close(sequence),
+            // What was reserved and not used goes back; a cut behind the last token changes nothing else.
+            (Some(held), _) => {
+                drop(tables.tokens(held.sequence).and_then(|n| tables.truncate(held.sequence, n)))
+            }
+            (None, None) => {}
         }
         let generated = task.generated();
         self.ended.push(Decision::Finished { request: task.request.id, finish, generated });

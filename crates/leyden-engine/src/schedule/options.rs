@@ -22,6 +22,10 @@ pub struct SchedulerOptions {
     pub context: usize,
     /// Token ids that exist.
     pub vocabulary: usize,
+    /// The most tokens of prompts in a step whose logits are wanted: each is as large as the vocabulary.
+    pub logit_rows: usize,
+    /// Whether every prompt is computed in one step, as a network needs whose tokens see those behind them.
+    pub whole_prompts: bool,
     /// What a computed token of a prompt counts in its key's service; cached and recomputed ones count nothing.
     pub prompt_weight: u32,
     /// What a generated token counts.
@@ -46,6 +50,8 @@ impl Default for SchedulerOptions {
             waiting_per_key: 128,
             context: usize::MAX,
             vocabulary: usize::MAX,
+            logit_rows: usize::MAX,
+            whole_prompts: false,
             prompt_weight: 1,
             output_weight: 2,
             weights_read_tokens: 4.0,
@@ -58,6 +64,7 @@ impl SchedulerOptions {
     /// The nearest options that make sense.
     pub(crate) fn settled(mut self) -> SchedulerOptions {
         self.step_tokens = self.step_tokens.max(1);
+        self.logit_rows = self.logit_rows.max(1);
         self.running = self.running.clamp(1, self.step_tokens);
         self.prompt_tokens_beside_decode = self.prompt_tokens_beside_decode.max(1);
         self.prompt_tokens_alone = self.prompt_tokens_alone.max(self.prompt_tokens_beside_decode);

@@ -3,11 +3,12 @@
 use super::Scheduler;
 use super::lookup::guess;
 use super::patience;
-use super::request::{Decision, Finish, RequestId, Step};
+use super::request::{Decision, Finish, PromptRows, RequestId, Step};
 use super::task::Task;
 use crate::engine::{Outputs, StepEntry};
 use crate::error::{Error, ErrorKind};
 use crate::tables::BlockTables;
+use leyden_kernels::attention::BLOCK_TOKENS;
 use std::cmp::Reverse;
 use std::time::Duration;
 
@@ -37,11 +38,14 @@ impl Scheduler {
         for task in &self.running {
             let Some(s) = task.scheduled() else { continue };
             let known = &task.tokens[task.computed..task.computed + task.part.tokens];
-            let outputs = match (s.samples, s.drafted) {
-                (false, _) => Outputs::None,
-                (true, 0) => Outputs::Last,
+            let first = |rows: usize| task.part.tokens.saturating_sub(rows);
+            let outputs = match (task.request.rows, s.samples) {
+                (PromptRows::Logits { .. }, _) if s.rows > 0 => Outputs::From(first(s.rows)),
+                (PromptRows::States { .. }, _) if s.rows > 0 => Outputs::States(first(s.rows)),
+                (_, false) => Outputs::None,
+                (_, true) if s.drafted == 0 => Outputs::Last,
                 // Guesses come behind a single known token only.
-                (true, _) => Outputs::All,
+                (_, true) => Outputs::From(0),
             };
             let tokens = [known, &task.part.draft].concat();
             step.plan.entries.push(StepEntry { sequence: s.sequence, tokens, outputs });
@@ -105,7 +109,7 @@ impl Scheduler {
         let mut admits = calm;
         // The eldest gets on in any case.
         if let Some(t) = self.running.iter_mut().find(|t| Some(t.request.id) == eldest && !t.is_scheduled()) {
-            t.part.tokens = 1;
+            t.part.tokens = if self.options.whole_prompts { t.missing() } else { 1 };
         }
         let mut served = Vec::new();
         while self.spare(most, 0) > 0 && self.beside_completed(most).is_none_or(|rest| rest >= 1.0) {
@@ -138,7 +142,9 @@ impl Scheduler {
         let t = &self.running[i];
         let (position, missing) = (t.computed + t.part.tokens, t.missing() - t.part.tokens);
         let (key, priority, order) = (t.request.key, t.request.priority, t.order);
-        let mut tokens = missing.min(self.spare(most, position));
+        let taken: usize = self.running.iter().map(Task::logit_rows).sum();
+        let within = t.within_logit_rows(self.options.logit_rows.saturating_sub(taken));
+        let mut tokens = missing.min(self.spare(most, position)).min(within - t.part.tokens.min(within));
         if tokens < missing
             && let Some(rest) = self.beside_completed(most)
         {
@@ -155,6 +161,9 @@ impl Scheduler {
         let others = self.running.iter().chain(self.queue.iter()).filter(|other| passed(other));
         let patience = others.map(patience::patience).filter(|tokens| *tokens > 0).min();
         let tokens = tokens.min(patience.unwrap_or(usize::MAX));
+        if self.options.whole_prompts && tokens < missing {
+            return;
+        }
         let others = self.running.iter_mut().chain(self.queue.iter_mut());
         others.filter(|other| passed(other)).for_each(|other| other.yielded += tokens);
         self.running[i].part.tokens += tokens;
@@ -215,8 +224,13 @@ impl Scheduler {
         // Who has just made way does not come back in the same step.
         let Some(task) = self.queue.get(id).filter(|t| t.preempted_in != self.steps) else { return false };
         let (key, priority) = (task.request.key, task.request.priority);
-        let fit = tables.fit(task.request.scope.as_ref(), &task.tokens);
-        let blocks = fit.blocks + self.running.len().div_ceil(TASKS_PER_SPARE_BLOCK);
+        let fits = match task.request.held {
+            Some(held) => {
+                task.tokens.len().div_ceil(BLOCK_TOKENS).saturating_sub(tables.blocks_of(held.sequence))
+            }
+            None => tables.fit(task.request.scope.as_ref(), task.cacheable(), task.tokens.len()).blocks,
+        };
+        let blocks = fits + self.running.len().div_ceil(TASKS_PER_SPARE_BLOCK);
         let full = self.running.len() >= self.options.running;
         if (full || blocks > tables.available_blocks())
             && !self.reclaim(priority, key, blocks, tables, decisions)
@@ -224,13 +238,20 @@ impl Scheduler {
             return false;
         }
         let Some(mut task) = self.queue.remove(id) else { return false };
-        let (sequence, cached) = match &task.request.scope {
-            Some(scope) => tables.open_shared(scope.clone(), &task.tokens),
-            None => (tables.open(), 0),
+        let (sequence, cached) = match (task.request.held, &task.request.scope) {
+            (Some(held), _) => {
+                let cached = held.same.min(task.cacheable().len() - 1);
+                drop(tables.truncate(held.sequence, cached));
+                (held.sequence, cached)
+            }
+            (None, Some(scope)) => tables.open_shared(scope.clone(), task.cacheable()),
+            (None, None) => (tables.open(), 0),
         };
         if !tables.reserve(sequence, task.tokens.len()) {
             // Closing others cannot have made less room; yet nothing is lost if it has.
-            tables.close(sequence);
+            if task.request.held.is_none() {
+                tables.close(sequence);
+            }
             self.queue.push(task);
             return false;
         }

@@ -78,7 +78,14 @@ impl Scheduler {
     pub(super) fn preempt(&mut self, i: usize, tables: &mut BlockTables, decisions: &mut Vec<Decision>) {
         let mut task = self.running.remove(i);
         if let Some(sequence) = task.sequence.take() {
-            tables.close(sequence);
+            match &mut task.request.held {
+                // It stays open, and empty.
+                Some(held) => {
+                    held.same = 0;
+                    drop(tables.truncate(sequence, 0));
+                }
+                None => tables.close(sequence),
+            }
         }
         task.computed = 0;
         task.part = Part::default();

@@ -14,6 +14,43 @@ pub struct RequestId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyId(pub u32);
 
+/// What is wanted of a prompt's tokens besides their keys and values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PromptRows {
+    /// Nothing.
+    #[default]
+    None,
+    /// The logits after each token from this one on.
+    Logits {
+        /// The first, counted from 0.
+        from: usize,
+    },
+    /// The states of the tokens from this one on.
+    States {
+        /// The first, counted from 0.
+        from: usize,
+    },
+}
+
+impl PromptRows {
+    /// The first token of which something is wanted.
+    pub(crate) fn from(self) -> Option<usize> {
+        match self {
+            PromptRows::None => None,
+            PromptRows::Logits { from } | PromptRows::States { from } => Some(from),
+        }
+    }
+}
+
+/// A sequence of the caller's that stays open when the request is over, with all that was computed in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The sequence; open, without a scope, and of no other request.
+    pub sequence: SequenceId,
+    /// How many of its first tokens are the prompt's; what is behind them is forgotten.
+    pub same: usize,
+}
+
 /// One answer to be generated. Several answers to one prompt are several requests: those that come later wait for the
 /// first to compute the prompt and then share its blocks.
 #[derive(Clone, Debug)]
@@ -26,7 +63,7 @@ pub struct Request {
     pub priority: i32,
     /// The prompt; at least one token.
     pub prompt: Vec<u32>,
-    /// The most tokens to generate; at least 1, clipped to what the context leaves.
+    /// The most tokens to generate, clipped to what the context leaves; with 0 the prompt alone is computed.
     pub max_tokens: usize,
     /// Among whom blocks of the cache are shared; `None` shares with nobody.
     pub scope: Option<Arc<Scope>>,
@@ -34,6 +71,10 @@ pub struct Request {
     pub deadline: Option<Duration>,
     /// Whether the repetitions in the text may be used to guess tokens ahead ([`super::Lookup`]).
     pub speculate: bool,
+    /// What is wanted of the prompt's tokens.
+    pub rows: PromptRows,
+    /// The sequence that it runs in, if it is not to be one of its own. Takes the place of `scope`.
+    pub held: Option<Held>,
 }
 
 /// Why a request is not taken. What concerns the request itself comes before what concerns the moment.
@@ -43,9 +84,6 @@ pub enum Refusal {
     /// The prompt is empty.
     #[error("the prompt is empty")]
     EmptyPrompt,
-    /// No token is to be generated.
-    #[error("no token is to be generated")]
-    NothingToGenerate,
     /// A token of the prompt is not in the vocabulary.
     #[error("token {id} is outside the vocabulary of {vocabulary}")]
     Token {
@@ -54,7 +92,7 @@ pub enum Refusal {
         /// Ids below this exist.
         vocabulary: usize,
     },
-    /// The prompt is longer than the context.
+    /// The prompt is longer than the context, or than a step where it must be computed in one.
     #[error("a prompt of {tokens} tokens does not fit the context of {context}")]
     PromptTooLong {
         /// Its tokens.
@@ -97,6 +135,8 @@ pub enum Finish {
     Stop,
     /// It has `max_tokens`, or the context is full.
     Length,
+    /// The prompt is computed, and nothing was to be generated.
+    Computed,
     /// It was cancelled.
     Cancelled,
     /// Its deadline passed.
@@ -142,6 +182,8 @@ pub struct Scheduled {
     pub position: usize,
     /// Tokens.
     pub tokens: usize,
+    /// Those of them whose logits, or else states, are wanted for [`PromptRows`]: so many, the last ones of the prompt's.
+    pub rows: usize,
     /// How many of them, at the end, are guesses. Their logits are wanted, and those before the first.
     pub drafted: usize,
     /// Whether a token is to be chosen after it: one, and one more for each guess that turns out right.
@@ -164,7 +206,8 @@ pub struct Step {
 pub struct Chosen {
     /// The request.
     pub request: RequestId,
-    /// One token, and one more for each guess that was right; see [`super::verify`].
+    /// One token, and one more for each guess that was right; see [`super::verify`]. None where none could be chosen,
+    /// with which the request stops.
     pub tokens: Vec<u32>,
     /// Whether the request ends here.
     pub stop: bool,

@@ -1,7 +1,7 @@
 //! A request on its way through the scheduler.
 
 use super::lookup::Lookup;
-use super::request::{Request, Scheduled};
+use super::request::{PromptRows, Request, Scheduled};
 use crate::tables::SequenceId;
 use leyden_kernels::attention::BLOCK_TOKENS;
 use std::sync::Arc;
@@ -33,6 +33,8 @@ pub(crate) struct Task {
     /// Tokens whose keys and values are stored.
     pub(crate) computed: usize,
     pub(crate) part: Part,
+    /// Tokens of the prompt, from its beginning, whose rows were wanted and have been given.
+    pub(crate) delivered: usize,
     /// Tokens of others of its key that came later and were computed before it.
     pub(crate) yielded: usize,
     /// The step in which it was admitted.
@@ -57,6 +59,7 @@ impl Task {
             sequence: None,
             computed: 0,
             part: Part::default(),
+            delivered: 0,
             yielded: 0,
             admitted_in: 0,
             preempted_in: 0,
@@ -86,6 +89,39 @@ impl Task {
         self.part.tokens > 0
     }
 
+    /// The tokens whose beginning may come from the cache: not those of which rows are still wanted.
+    pub(crate) fn cacheable(&self) -> &[u32] {
+        let from = self.request.rows.from().map(|from| from.max(self.delivered));
+        let end = from.filter(|from| *from < self.prompt_tokens).map_or(self.tokens.len(), |from| from + 1);
+        &self.tokens[..end]
+    }
+
+    /// Of known tokens from `computed` on, how many are wanted rows.
+    fn rows(&self, tokens: usize) -> usize {
+        let Some(from) = self.request.rows.from() else { return 0 };
+        let end = (self.computed + tokens).min(self.prompt_tokens);
+        end.saturating_sub(from.max(self.delivered).max(self.computed))
+    }
+
+    /// How many known tokens may run if at most so many of them may be those whose logits are wanted.
+    pub(crate) fn within_logit_rows(&self, rows: usize) -> usize {
+        let PromptRows::Logits { from } = self.request.rows else { return usize::MAX };
+        let from = from.max(self.delivered);
+        if from >= self.prompt_tokens {
+            usize::MAX
+        } else {
+            from.saturating_sub(self.computed).saturating_add(rows)
+        }
+    }
+
+    /// Rows of logits for its prompt in the step.
+    pub(crate) fn logit_rows(&self) -> usize {
+        match self.request.rows {
+            PromptRows::Logits { .. } => self.rows(self.part.tokens),
+            _ => 0,
+        }
+    }
+
     /// Leading tokens in whole blocks that this one, which waits, and `other` have in common.
     pub(crate) fn shares(&self, other: &Task) -> usize {
         let same_scope = match (&self.request.scope, &other.request.scope) {
@@ -97,7 +133,7 @@ impl Task {
         }
         let (a, b) = (self.tokens.chunks_exact(BLOCK_TOKENS), other.tokens.chunks_exact(BLOCK_TOKENS));
         let same = a.zip(b).take_while(|(a, b)| a == b).count();
-        same.min((self.tokens.len() - 1) / BLOCK_TOKENS) * BLOCK_TOKENS
+        same.min((self.cacheable().len() - 1) / BLOCK_TOKENS) * BLOCK_TOKENS
     }
 
     /// What of it runs in the step, if anything.
@@ -109,8 +145,9 @@ impl Task {
             sequence,
             position: self.computed,
             tokens: self.part.tokens + drafted,
+            rows: self.rows(self.part.tokens),
             drafted,
-            samples: self.part.tokens == self.missing(),
+            samples: self.part.tokens == self.missing() && self.limit > self.prompt_tokens,
         })
     }
 }

@@ -29,7 +29,7 @@ fn logits(engine: &mut Engine, tokens: &[u32], piece: usize) -> Vec<u32> {
     let sequence = engine.open();
     let mut bits = Vec::new();
     for part in tokens.chunks(piece) {
-        let output = engine.step(&one(sequence, part, Outputs::All)).unwrap();
+        let output = engine.step(&one(sequence, part, Outputs::From(0))).unwrap();
         output.rows().for_each(|r| bits.extend(r.logits.iter().map(|l| l.to_bits())));
     }
     engine.close(sequence);
@@ -81,7 +81,7 @@ fn company_in_the_batch_changes_nothing() {
             let end = (done[i] + i + 1).min(texts[i].len());
             if end > done[i] {
                 let tokens = texts[i][done[i]..end].to_vec();
-                plan.entries.push(StepEntry { sequence: sequences[i], tokens, outputs: Outputs::All });
+                plan.entries.push(StepEntry { sequence: sequences[i], tokens, outputs: Outputs::From(0) });
                 done[i] = end;
             }
         }
@@ -104,7 +104,8 @@ fn bits_of(sequence: SequenceId, position: usize, values: &[f32]) -> (SequenceId
 
 #[test]
 fn what_is_asked_of_the_others_changes_nothing() {
-    let wanted = [Outputs::Last, Outputs::None, Outputs::States, Outputs::All, Outputs::None, Outputs::Last];
+    let wanted =
+        [Outputs::Last, Outputs::None, Outputs::States(0), Outputs::From(0), Outputs::None, Outputs::Last];
     for file in &FILES[1..3] {
         let mut e = engine(open(file), Tier::best(), 2, KvType::F16);
         let sequences = wanted.map(|_| e.open());
@@ -123,8 +124,8 @@ fn what_is_asked_of_the_others_changes_nothing() {
                 output.states().map(|r| bits_of(r.sequence, r.position, r.state)).chain(behind).collect();
             (logits, states)
         };
-        step(&mut e, 0..30, [Outputs::All; 6]);
-        let (all_logits, all_states) = step(&mut e, 30..70, [Outputs::All; 6]);
+        step(&mut e, 0..30, [Outputs::From(0); 6]);
+        let (all_logits, all_states) = step(&mut e, 30..70, [Outputs::From(0); 6]);
         sequences.iter().for_each(|s| e.truncate(*s, 0).unwrap());
         step(&mut e, 0..30, [Outputs::None; 6]);
         let (logits, states) = step(&mut e, 30..70, wanted);

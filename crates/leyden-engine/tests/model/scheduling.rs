@@ -4,7 +4,7 @@
 use super::shared::{embedded, engine};
 use leyden_engine::sample::{Sampler, SamplingParams};
 use leyden_engine::schedule::{
-    Chosen, Decision, KeyId, Request, RequestId, Scheduler, SchedulerOptions, verify,
+    Chosen, Decision, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions, verify,
 };
 use leyden_engine::{BlockTables, Engine, Scope};
 use leyden_kernels::Tier;
@@ -80,6 +80,8 @@ impl Server {
                 scope: Some(Arc::new(scope)),
                 deadline: None,
                 speculate,
+                rows: PromptRows::None,
+                held: None,
             };
             self.scheduler.submit(request, Duration::ZERO).unwrap();
         }

@@ -67,7 +67,7 @@ pub(crate) fn at_every_split(e: &mut Engine, tokens: &[u32], want: &Json, name: 
         let sequence = e.open();
         let mut rows: Vec<Vec<f32>> = Vec::new();
         for part in [&tokens[..prompt]].into_iter().chain(tokens[prompt..].chunks(1)) {
-            let output = e.step(&one(sequence, part, Outputs::All)).unwrap();
+            let output = e.step(&one(sequence, part, Outputs::From(0))).unwrap();
             rows.extend(output.rows().map(|r| r.logits.to_vec()));
         }
         e.close(sequence);

@@ -40,8 +40,8 @@ pub(super) fn choose(
     for (s, entry) in step.scheduled.iter().zip(&step.plan.entries) {
         let (n_rows, n_states) = match entry.outputs {
             Outputs::None => continue,
-            Outputs::Last | Outputs::All => (s.drafted + 1, 0),
-            Outputs::States => (0, entry.tokens.len()),
+            Outputs::Last | Outputs::From(_) => (s.drafted + 1, 0),
+            Outputs::States(_) => (0, entry.tokens.len()),
         };
         let (rows, states);
         (rows, rest) = rest.split_at(n_rows);

@@ -7,8 +7,8 @@ use super::{Command, Parts, choices};
 use crate::mailbox::End;
 use crate::metrics::ModelMetrics;
 use leyden_engine::schedule::{
-    Chosen, Decision, Finish, Refusal, Request, RequestId, Scheduled, Scheduler, SchedulerOptions, Step,
-    StepCost,
+    Chosen, Decision, Finish, PromptRows, Refusal, Request, RequestId, Scheduled, Scheduler,
+    SchedulerOptions, Step, StepCost,
 };
 use leyden_engine::{Engine, Outputs};
 use std::collections::HashMap;
@@ -152,6 +152,8 @@ impl Loop {
             scope: task.work.shares().then(|| Arc::clone(&rest.scope)),
             deadline: Some(rest.deadline.saturating_duration_since(self.started)),
             speculate: self.parts.options.speculate && matches!(task.work, Work::Text(_)),
+            rows: PromptRows::None,
+            held: None,
         };
         if let Err(refusal) = self.scheduler.submit(request.clone(), self.started.elapsed()) {
             rest.tasks.push_front((choice, task));
@@ -228,7 +230,7 @@ impl Loop {
         }
         for (s, entry) in step.scheduled.iter().zip(&mut step.plan.entries) {
             if self.active.get(&s.request).is_some_and(|a| matches!(a.work, Work::State(_))) {
-                entry.outputs = Outputs::States;
+                entry.outputs = Outputs::States(0);
             }
         }
         let begun = Instant::now();
@@ -322,7 +324,7 @@ impl Loop {
                     let Some(a) = self.active.remove(&request) else { continue };
                     let end = a.end.unwrap_or(match finish {
                         Finish::Stop => End::Stop,
-                        Finish::Length => End::Length,
+                        Finish::Length | Finish::Computed => End::Length,
                         Finish::Deadline => End::Deadline,
                         Finish::Cancelled => End::Closing,
                         Finish::Failed => End::Failed,

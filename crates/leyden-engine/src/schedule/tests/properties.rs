@@ -122,7 +122,7 @@ proptest! {
                 Finish::Cancelled => prop_assert!(cancelled.contains(&r.id)),
                 Finish::Deadline => prop_assert!(r.deadline.is_some_and(|d| d <= sim.now)),
                 Finish::Failed => prop_assert!(failed.contains(&r.id)),
-                Finish::Stop => prop_assert!(false, "nobody said stop"),
+                Finish::Stop | Finish::Computed => prop_assert!(false, "nobody said stop"),
             }
         }
     }

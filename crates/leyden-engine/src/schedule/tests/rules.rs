@@ -125,7 +125,6 @@ fn what_cannot_be_served_is_refused_and_says_why() {
     let mut sim = Sim::new(o, 4);
     let mut refused = |r: Request| sim.scheduler.submit(r, Duration::from_secs(5)).unwrap_err();
     assert_eq!(refused(request(1, 1, vec![], 1)), Refusal::EmptyPrompt);
-    assert_eq!(refused(request(1, 1, vec![1], 0)), Refusal::NothingToGenerate);
     assert_eq!(refused(request(1, 1, vec![1, 100], 1)), Refusal::Token { id: 100, vocabulary: 100 });
     assert_eq!(refused(request(1, 1, vec![1; 301], 1)), Refusal::PromptTooLong { tokens: 301, context: 300 });
     assert_eq!(refused(request(1, 1, vec![1; 200], 58)), Refusal::CacheTooSmall { tokens: 257, room: 256 });

@@ -41,6 +41,8 @@ pub(super) fn request(id: u64, key: u32, prompt: Vec<u32>, max_tokens: usize) ->
         scope: Some(scope(key)),
         deadline: None,
         speculate: false,
+        rows: PromptRows::None,
+        held: None,
     }
 }
 
@@ -154,7 +156,7 @@ impl Sim {
             let outputs = if !s.samples {
                 Outputs::None
             } else if s.drafted > 0 {
-                Outputs::All
+                Outputs::From(0)
             } else {
                 Outputs::Last
             };
