@@ -6,6 +6,7 @@
 
 mod engine;
 mod error;
+mod logprobs;
 mod pooling;
 mod prefix;
 pub mod sample;
@@ -15,6 +16,7 @@ mod tables;
 pub use engine::{Engine, EngineOptions, OutputRow, Outputs, StateRow, StepEntry, StepOutput, StepPlan};
 pub use error::{Error, ErrorKind};
 pub use leyden_models::Pooling;
+pub use logprobs::TokenLogprobs;
 pub use pooling::Pool;
 pub use prefix::Scope;
 pub use tables::{BlockTables, Fit, SequenceId};

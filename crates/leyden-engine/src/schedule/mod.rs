@@ -189,6 +189,11 @@ impl Scheduler {
         if self.queue.len() >= self.options.waiting {
             return Err(Refusal::QueueFull { retry_after: self.retry.turned_away() });
         }
+        let mut request = request;
+        if self.options.whole_prompts {
+            // Where tokens see those behind them, a beginning is worth nothing for another text.
+            request.scope = None;
+        }
         let task = Task::new(request, self.arrivals, limit);
         self.arrivals += 1;
         self.enqueue(task);

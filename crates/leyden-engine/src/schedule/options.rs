@@ -1,5 +1,8 @@
 //! What the scheduler is made for.
 
+/// What the logits of a prompt's tokens may take in a step: enough rows that the weights are read for many at once.
+const LOGITS_BYTES: usize = 64 << 20;
+
 /// Sizes, bounds and weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SchedulerOptions {
@@ -61,6 +64,12 @@ impl Default for SchedulerOptions {
 }
 
 impl SchedulerOptions {
+    /// [`logit_rows`](Self::logit_rows) for a vocabulary of so many tokens: those of 64 MiB.
+    #[must_use]
+    pub fn logit_rows_for(vocabulary: usize) -> usize {
+        (LOGITS_BYTES / size_of::<f32>() / vocabulary.max(1)).max(1)
+    }
+
     /// The nearest options that make sense.
     pub(crate) fn settled(mut self) -> SchedulerOptions {
         self.step_tokens = self.step_tokens.max(1);

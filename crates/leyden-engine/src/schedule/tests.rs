@@ -1,5 +1,6 @@
 mod fairness;
 mod properties;
+mod rows;
 mod rules;
 mod sim;
 mod traces;

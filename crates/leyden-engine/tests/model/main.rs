@@ -10,6 +10,7 @@ mod golden;
 mod invariance;
 mod samplers;
 mod scheduling;
+mod scoring;
 mod shared;
 mod tinystories;
 mod weight_types;
