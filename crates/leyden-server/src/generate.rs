@@ -200,6 +200,7 @@ impl Running {
                 let w = &mut whole[choice];
                 w.say(update.parts);
                 w.logprobs.extend(update.logprobs);
+                w.prompt_logprobs.extend(update.prompt_logprobs);
                 w.state.extend(update.state);
                 w.end = w.end.or(update.end);
             }

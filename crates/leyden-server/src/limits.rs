@@ -53,6 +53,8 @@ pub struct Limits {
     pub logit_biases: usize,
     /// Alternatives per token.
     pub top_logprobs: usize,
+    /// Log probabilities of prompts' tokens in an answer, alternatives counted.
+    pub prompt_logprobs: usize,
     /// Tools.
     pub tools: usize,
     /// Bytes of all tools together, as JSON.
@@ -94,6 +96,7 @@ impl Default for Limits {
             stop_chars: 256,
             logit_biases: 1024,
             top_logprobs: 20,
+            prompt_logprobs: 1 << 20,
             tools: 128,
             tools_bytes: 256 << 10,
             schema_bytes: 64 << 10,

@@ -3,6 +3,7 @@
 //! The engine never waits for a reader: what is not read yet is joined with what comes next, so a mailbox holds at most
 //! an answer, whose length the context bounds. A dropped [`Mailbox`] is how a request is cancelled.
 
+use leyden_engine::TokenLogprobs;
 use leyden_engine::schedule::Refusal;
 use leyden_text::output::OutputEvent;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,12 +54,21 @@ pub(crate) struct TokenLogprob {
     pub(crate) top: Vec<(u32, f32)>,
 }
 
+impl TokenLogprob {
+    pub(crate) fn new(told: TokenLogprobs, offset: usize) -> TokenLogprob {
+        let TokenLogprobs { token, logprob, top } = told;
+        TokenLogprob { token, offset, logprob, top }
+    }
+}
+
 /// What is new about a choice.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Update {
     pub(crate) parts: Vec<OutputEvent>,
     /// Only if they are wanted.
     pub(crate) logprobs: Vec<TokenLogprob>,
+    /// Those of the prompt's tokens from the second on, if they are wanted.
+    pub(crate) prompt_logprobs: Vec<TokenLogprobs>,
     /// Tokens generated, in all; the one that ended the text is not among them.
     pub(crate) generated: usize,
     /// Tokens of the prompt that were in the cache, once known.

@@ -109,6 +109,10 @@ pub(crate) struct Wanted {
 pub(crate) struct Extras {
     /// Alternatives with each token, if logarithmic probabilities are wanted.
     pub(crate) logprobs: Option<usize>,
+    /// The same for the tokens of the prompt.
+    pub(crate) prompt_logprobs: Option<usize>,
+    /// Whether a token that ends an answer is told of, too.
+    pub(crate) end_logprobs: bool,
     /// Special tokens that are part of the text.
     pub(crate) visible: Arc<[u32]>,
     /// What tells the parts of an answer apart.
@@ -205,15 +209,19 @@ impl Common {
                     sampler: self.sampling.sampler(&self.model, choice, &wanted.prompt)?,
                     parts: if extras.logprobs.is_some() { parts.with_tokens() } else { parts },
                     ending: Arc::clone(&ending),
-                    empty: self.max_tokens == Some(0),
-                    logprobs: Logprobs { top: extras.logprobs, ..Logprobs::default() },
+                    logprobs: Logprobs {
+                        top: extras.logprobs,
+                        of_prompt: extras.prompt_logprobs,
+                        of_end: extras.end_logprobs,
+                        ..Logprobs::default()
+                    },
                     chosen: 0,
                     rule: rule.map_err(|e| refused("tools", &e))?.unwrap_or(Rule::None),
                     complete: false,
                 };
                 tasks.push(Task {
                     prompt: Arc::clone(&wanted.prompt),
-                    max_tokens: self.max_tokens.unwrap_or(usize::MAX).min(wanted.room).max(1),
+                    max_tokens: self.max_tokens.unwrap_or(usize::MAX).min(wanted.room),
                     work: Work::Text(Box::new(choice)),
                 });
             }

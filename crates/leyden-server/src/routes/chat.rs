@@ -98,7 +98,8 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
         (None, None) => None,
     };
     let visible = Arc::clone(&common.model.visible);
-    let extras = Extras { visible, logprobs: logprobs.then(|| top.unwrap_or(0)), parser };
+    let extras =
+        Extras { visible, logprobs: logprobs.then(|| top.unwrap_or(0)), parser, ..Extras::default() };
     let wanted = Wanted { prompt: Arc::new(tokens), room };
     Ok(Ready { common, wanted, extras, form, older })
 }

@@ -14,6 +14,7 @@ use crate::request::{self, Binding, Common, Extras, Form, Wanted};
 use crate::token_name;
 use crate::usage::Usage;
 use hyper::{Response, StatusCode};
+use leyden_engine::TokenLogprobs;
 use leyden_text::Detokenizer;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -29,10 +30,18 @@ struct Ready {
     extras: Extras,
     form: Option<Form>,
     /// By prompt, what stands before its choices.
-    echo: Vec<String>,
+    echo: Vec<Arc<Echo>>,
     /// How many of the choices of a prompt are shown, and with how many alternatives for each token.
     shown: usize,
     logprobs: Option<usize>,
+}
+
+/// A prompt that stands before its answer.
+#[derive(Default)]
+struct Echo {
+    text: String,
+    /// Its tokens, with the characters of the text before each, if log probabilities are told of them.
+    tokens: Vec<(u32, usize)>,
 }
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
@@ -43,9 +52,10 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let running = generate::submit(app, call, &common.model, tasks, salt).await?;
     let head = Head::new(NAMES, &running, &common, logprobs);
     if common.stream {
-        let echo: Vec<String> =
-            echo.into_iter().flat_map(|echo| std::iter::repeat_n(echo, common.choices)).collect();
-        return Ok(running.stream(Chunks { head, moved: vec![0; echo.len()], echo }));
+        let echo = echo.into_iter().flat_map(|echo| std::iter::repeat_n(Some(echo), common.choices));
+        let echo: Vec<Option<Arc<Echo>>> = echo.collect();
+        let (scored, moved) = (vec![Vec::new(); echo.len()], vec![0; echo.len()]);
+        return Ok(running.stream(Chunks { head, echo, scored, moved }));
     }
     let (mut answers, usage) = running.collect().await?;
     let mut choices = Vec::new();
@@ -54,9 +64,10 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
             of_prompt.sort_by(|a, b| mean_logprob(b).total_cmp(&mean_logprob(a)));
         }
         for answer in &of_prompt[..shown] {
-            let text = format!("{echo}{}", answer.text());
-            let moved = echo.chars().count();
-            choices.push(choice(&head, choices.len(), &text, &answer.logprobs, moved, answer.end));
+            let text = format!("{}{}", echo.text, answer.text());
+            let mut told = prompt_tokens(echo, &answer.prompt_logprobs);
+            told.extend(answer_tokens(&answer.logprobs, echo.text.chars().count()));
+            choices.push(choice(&head, choices.len(), &text, &told, answer.end));
         }
     }
     Ok(document(StatusCode::OK, &head.whole(&choices, usage)))
@@ -79,9 +90,6 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let prompts = prompt::several(&common.model, extent, "prompt", given, most, prompt::of_text)?;
     let top = body.size("logprobs", 0, limits.top_logprobs)?;
     let echoes = body.flag("echo")?.unwrap_or(false);
-    if echoes && top.is_some() {
-        return Err(ApiError::conflict("echo", "`echo` together with `logprobs` is not supported"));
-    }
     let shown = common.choices;
     if let Some(best) = body.size("best_of", 1, limits.choices)? {
         if best < shown {
@@ -102,6 +110,19 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
         );
         return Err(ApiError::conflict("n", message));
     }
+    let prompt_logprobs = top.filter(|_| echoes);
+    if let Some(top) = prompt_logprobs {
+        let tokens: usize = prompts.iter().map(|(_, tokens)| tokens.len()).sum();
+        let told = tokens.saturating_mul(common.choices).saturating_mul(top + 1);
+        if told > limits.prompt_logprobs {
+            let message = format!(
+                "`echo` with `logprobs` would tell {told} log probabilities of prompts, more than {}; \
+                 ask for fewer alternatives, or send several requests",
+                limits.prompt_logprobs
+            );
+            return Err(ApiError::conflict("logprobs", message));
+        }
+    }
     let shape = grammars::shape(&mut body, limits)?;
     body.finish()?;
     let form = shape.map(|shape| Form { shape, binding: Binding::Whole { gate: None } });
@@ -109,54 +130,78 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let mut echo = Vec::new();
     for (_, tokens) in prompts {
         let room = prompt::room(&common.model, "prompt", tokens.len())?;
-        echo.push(if echoes { text(&common.model, &tokens) } else { String::new() });
+        let mut stands = if echoes { echoed(&common.model, &tokens) } else { Echo::default() };
+        if prompt_logprobs.is_none() {
+            stands.tokens.clear();
+        }
+        echo.push(Arc::new(stands));
         wanted.push(Wanted { prompt: Arc::new(tokens), room });
     }
     // Which are best is a matter of probabilities.
     let logprobs = top.or((common.choices > shown).then_some(0));
-    let extras = Extras { logprobs, ..Extras::default() };
+    let extras = Extras { logprobs, prompt_logprobs, end_logprobs: true, ..Extras::default() };
     Ok(Ready { common, wanted, extras, form, echo, shown, logprobs: top })
 }
 
-/// The text of a prompt, without special tokens.
-fn text(model: &Served, tokens: &[u32]) -> String {
+/// A prompt, whose text is without special tokens.
+fn echoed(model: &Served, tokens: &[u32]) -> Echo {
     let mut characters = Detokenizer::new();
     let mut text = String::new();
+    let mut counted = Vec::with_capacity(tokens.len());
+    let (mut bytes, mut before_token) = (0, 0);
     let mut previous = None;
     for &token in tokens {
+        before_token += text[bytes..].chars().count();
+        bytes = text.len();
+        counted.push((token, before_token));
         let before = previous.replace(token).filter(|p| !model.tokenizer.is_special(*p));
         if !model.tokenizer.is_special(token) {
             text += &characters.push(&model.tokenizer.bytes_after(before, token).unwrap_or_default());
         }
     }
-    text + &characters.finish()
+    text += &characters.finish();
+    Echo { text, tokens: counted }
 }
 
-/// A choice or a piece of one. Before its tokens stand `moved` characters.
-fn choice(
-    head: &Head,
-    index: usize,
-    text: &str,
-    tokens: &[TokenLogprob],
-    moved: usize,
-    end: Option<End>,
-) -> Value {
+/// What is told of a token.
+struct Told<'a> {
+    token: u32,
+    offset: usize,
+    /// Its log probability and the best tokens; nothing is known of the first token of all.
+    logprobs: Option<(f32, &'a [(u32, f32)])>,
+}
+
+/// The tokens of a prompt, of which all but the first have log probabilities.
+fn prompt_tokens<'a>(echo: &Echo, scored: &'a [TokenLogprobs]) -> Vec<Told<'a>> {
+    let known = scored.iter().map(|t| Some((t.logprob, &t.top[..])));
+    let tokens = echo.tokens.iter().zip(std::iter::once(None).chain(known));
+    tokens.map(|(&(token, offset), logprobs)| Told { token, offset, logprobs }).collect()
+}
+
+/// The tokens of an answer behind `moved` characters.
+fn answer_tokens(tokens: &[TokenLogprob], moved: usize) -> impl Iterator<Item = Told<'_>> {
+    let told = move |t: &TokenLogprob| moved + t.offset;
+    tokens.iter().map(move |t| Told { token: t.token, offset: told(t), logprobs: Some((t.logprob, &t.top)) })
+}
+
+/// A choice or a piece of one.
+fn choice(head: &Head, index: usize, text: &str, told: &[Told<'_>], end: Option<End>) -> Value {
     json!({
         "index": index,
         "text": text,
-        "logprobs": logprobs(head, tokens, moved),
+        "logprobs": logprobs(head, told),
         "finish_reason": end.map(finish_reason),
     })
 }
 
-fn logprobs(head: &Head, tokens: &[TokenLogprob], moved: usize) -> Value {
+fn logprobs(head: &Head, told: &[Told<'_>]) -> Value {
     if head.logprobs.is_none() {
         return Value::Null;
     }
     let name = |id: u32| token_name::key(head.model.tokenizer.token_bytes(id).unwrap_or_default());
-    let top = |t: &TokenLogprob| {
+    let top = |(_, top): (f32, &[(u32, f32)])| {
         let mut named = Map::new();
-        for &(id, logprob) in &t.top {
+        for &(id, logprob) in top {
             // Vocabularies may have a text twice; vLLM's name of a token by its id tells them apart.
             let name = name(id);
             let taken = named.contains_key(&name);
@@ -165,31 +210,39 @@ fn logprobs(head: &Head, tokens: &[TokenLogprob], moved: usize) -> Value {
         named
     };
     json!({
-        "tokens": tokens.iter().map(|t| name(t.token)).collect::<Vec<_>>(),
-        "token_logprobs": tokens.iter().map(|t| shown(t.logprob)).collect::<Vec<_>>(),
-        "top_logprobs": tokens.iter().map(top).collect::<Vec<_>>(),
-        "text_offset": tokens.iter().map(|t| moved + t.offset).collect::<Vec<_>>(),
+        "tokens": told.iter().map(|t| name(t.token)).collect::<Vec<_>>(),
+        "token_logprobs": told.iter().map(|t| t.logprobs.map(|l| shown(l.0))).collect::<Vec<_>>(),
+        "top_logprobs": told.iter().map(|t| t.logprobs.map(top)).collect::<Vec<_>>(),
+        "text_offset": told.iter().map(|t| t.offset).collect::<Vec<_>>(),
     })
 }
 
 struct Chunks {
     head: Head,
     /// By choice, what stands before it, until it is out, and then how many characters that were.
-    echo: Vec<String>,
+    echo: Vec<Option<Arc<Echo>>>,
     moved: Vec<usize>,
+    /// Log probabilities of what stands before it, until all are there.
+    scored: Vec<Vec<TokenLogprobs>>,
 }
 
 impl Format for Chunks {
     fn update(&mut self, choice: usize, update: Update) -> Vec<Value> {
         let end = update.end.filter(|e| matches!(e, End::Stop | End::Length));
-        let echo = std::mem::take(&mut self.echo[choice]);
-        self.moved[choice] += echo.chars().count();
-        let text = format!("{echo}{}", update.text());
-        if text.is_empty() && update.logprobs.is_empty() && end.is_none() {
+        self.scored[choice].extend(update.prompt_logprobs.iter().cloned());
+        if self.echo[choice].as_ref().is_some_and(|echo| self.scored[choice].len() + 1 < echo.tokens.len()) {
             return Vec::new();
         }
-        let moved = self.moved[choice];
-        vec![self.head.piece(self::choice(&self.head, choice, &text, &update.logprobs, moved, end))]
+        let echo = self.echo[choice].take().unwrap_or_default();
+        let scored = std::mem::take(&mut self.scored[choice]);
+        self.moved[choice] += echo.text.chars().count();
+        let text = format!("{}{}", echo.text, update.text());
+        let mut told = prompt_tokens(&echo, &scored);
+        told.extend(answer_tokens(&update.logprobs, self.moved[choice]));
+        if text.is_empty() && told.is_empty() && end.is_none() {
+            return Vec::new();
+        }
+        vec![self.head.piece(self::choice(&self.head, choice, &text, &told, end))]
     }
 
     fn usage(&mut self, usage: Usage) -> Vec<Value> {
@@ -200,16 +253,12 @@ impl Format for Chunks {
 pub(super) fn describe(app: &App) -> Value {
     let limits = &app.limits;
     let mut properties = request::schema(app);
-    let mut rules = request::rules();
-    rules.push(json!({
-        "if": { "required": ["echo"], "properties": { "echo": { "const": true } } },
-        "then": { "properties": { "logprobs": { "type": "null" } } }
-    }));
+    let rules = request::rules();
     let more = json!({
         "prompt": several_schema(app, limits.prompts),
         "max_tokens": { "type": "integer", "minimum": 0, "maximum": i32::MAX, "default": DEFAULT_TOKENS },
         "logprobs": { "type": "integer", "minimum": 0, "maximum": limits.top_logprobs },
-        "echo": { "type": "boolean", "description": "Not together with `logprobs`" },
+        "echo": { "type": "boolean", "description": "The prompt stands before its answer; with `logprobs` its tokens are told of, too" },
         "best_of": { "type": "integer", "minimum": 1, "maximum": limits.choices, "description": "So many choices are made, and the `n` with the highest probability per token are shown; at least `n`, and not more with `stream`" },
     });
     if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {

@@ -76,7 +76,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
         prompt::room(&model, &path, tokens.len())?;
         tasks.push(Task {
             prompt: Arc::new(tokens),
-            max_tokens: 1,
+            max_tokens: 0,
             work: Work::State(Pool::new(model.pooling)),
         });
     }

@@ -10,6 +10,7 @@ mod keys;
 mod operations;
 mod prompts;
 mod replicas;
+mod scoring;
 mod shapes;
 mod streams;
 mod supervision;

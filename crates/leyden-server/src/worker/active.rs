@@ -5,7 +5,7 @@ use super::job::{Said, Stuck, Work};
 use crate::mailbox::{End, Sender};
 use crate::metrics::ModelMetrics;
 use leyden_engine::schedule::{Request, verify};
-use leyden_engine::{ErrorKind, OutputRow, StateRow};
+use leyden_engine::{ErrorKind, OutputRow, StateRow, TokenLogprobs};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -35,7 +35,7 @@ impl Active {
         now: Instant,
         metrics: &ModelMetrics,
     ) -> (Vec<u32>, bool) {
-        let Work::Text(choice) = &mut self.work else { return (vec![0], true) };
+        let Work::Text(choice) = &mut self.work else { return (Vec::new(), true) };
         let mut said = Vec::new();
         let mut tokens = Vec::new();
         // An error ends the choosing, also where it only means that the answer is complete.
@@ -56,12 +56,9 @@ impl Active {
                 Stuck::Sampler(_) => End::Failed,
                 Stuck::Grammar => End::Stuck,
             });
-            return (vec![0], true);
+            return (Vec::new(), true);
         }
         let stop = said.iter().any(|s| s.stops);
-        if stop && choice.empty {
-            self.end = Some(End::Length);
-        }
         let mut held = (Vec::new(), Vec::new());
         if said.iter().any(|s| s.releases) {
             held = choice.finish();
@@ -82,17 +79,24 @@ impl Active {
         (tokens, stop)
     }
 
-    /// Takes the states of a part of the text; `whole` says that it was the last. Then a token stands in for an answer.
-    pub(super) fn pool(&mut self, states: &[StateRow<'_>], whole: bool) -> Option<(Vec<u32>, bool)> {
-        let Work::State(pool) = &mut self.work else { return None };
+    /// Takes the log probabilities of more of the prompt's tokens.
+    pub(super) fn score(&mut self, told: Vec<TokenLogprobs>) {
+        if told.iter().any(|t| t.logprob.is_nan()) {
+            self.end = Some(End::NotFinite);
+        }
+        self.mailbox.update(self.choice, |u| u.prompt_logprobs.extend(told));
+    }
+
+    /// Takes the states of a part of the text; with those of its last token there is a vector.
+    pub(super) fn pool(&mut self, states: &[StateRow<'_>]) {
+        let Work::State(pool) = &mut self.work else { return };
         states.iter().for_each(|row| pool.push(row.position, row.state));
-        if !whole {
-            return None;
+        if states.last().is_none_or(|row| row.position + 1 < self.request.prompt.len()) {
+            return;
         }
         let state = pool.vector();
         self.end = Some(if state.iter().all(|x| x.is_finite()) { End::Stop } else { End::NotFinite });
         self.mailbox.update(self.choice, |u| u.state = state);
-        Some((vec![0], true))
     }
 
     fn measure(&mut self, tokens: usize, now: Instant, metrics: &ModelMetrics) {

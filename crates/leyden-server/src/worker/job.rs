@@ -1,12 +1,11 @@
 //! Requests as the thread sees them.
 
-use super::logprobs::logprobs;
 use crate::ending::Ending;
 use crate::mailbox::{Sender, TokenLogprob};
 use leyden_constrain::{Constraint, Guide};
 use leyden_engine::sample::{Sampler, TokenSet};
-use leyden_engine::schedule::KeyId;
-use leyden_engine::{ErrorKind, Pool, Scope};
+use leyden_engine::schedule::{KeyId, PromptRows};
+use leyden_engine::{ErrorKind, Pool, Scope, TokenLogprobs};
 use leyden_text::output::{AnswerParts, OutputEvent};
 use leyden_text::{AnswerText, Tokenizer};
 use std::collections::VecDeque;
@@ -32,7 +31,7 @@ pub(crate) struct Job {
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) prompt: Arc<Vec<u32>>,
-    /// The most tokens to generate; at least 1.
+    /// The most tokens to generate; with 0 the prompt alone is computed.
     pub(crate) max_tokens: usize,
     pub(crate) work: Work,
 }
@@ -54,6 +53,16 @@ impl Work {
             Work::State(pool) => !pool.pooling().needs_all(),
         }
     }
+
+    /// What is wanted of a prompt of so many tokens.
+    pub(super) fn rows(&self, prompt_tokens: usize) -> PromptRows {
+        match self {
+            Work::Text(choice) if choice.logprobs.of_prompt.is_some() => PromptRows::Logits { from: 0 },
+            Work::Text(_) => PromptRows::None,
+            Work::State(pool) if pool.pooling().needs_all() => PromptRows::States { from: 0 },
+            Work::State(_) => PromptRows::States { from: prompt_tokens.saturating_sub(1) },
+        }
+    }
 }
 
 /// How a text is generated.
@@ -64,8 +73,6 @@ pub(crate) struct Choice {
     pub(crate) parts: AnswerParts,
     /// When it ends, stop texts left aside.
     pub(crate) ending: Arc<Ending>,
-    /// Whether only the prompt is to be computed.
-    pub(crate) empty: bool,
     pub(crate) logprobs: Logprobs,
     pub(crate) rule: Rule,
     /// Whether nothing can follow what was chosen.
@@ -79,8 +86,14 @@ pub(crate) struct Choice {
 pub(crate) struct Logprobs {
     /// How many alternatives are wanted with each token, if any are.
     pub(crate) top: Option<usize>,
+    /// The same for the tokens of the prompt.
+    pub(crate) of_prompt: Option<usize>,
+    /// Whether a token that ends the answer and is not part of it is told of, too.
+    pub(crate) of_end: bool,
     /// Those of tokens of which it is not decided whether they are content.
     pub(crate) waiting: VecDeque<TokenLogprob>,
+    /// Those of the token that ended the answer.
+    pub(crate) last: Option<TokenLogprob>,
 }
 
 /// What a text must look like.
@@ -185,13 +198,13 @@ impl Choice {
 
     /// Takes the chosen token in.
     pub(crate) fn say(&mut self, tokenizer: &dyn Tokenizer, token: u32, logits: &[f32]) -> Said {
-        if self.empty {
-            return Said { stops: true, ..Said::default() };
-        }
         let may_end = self.may_end();
         let is_stop = may_end && self.ending.stop_tokens.binary_search(&token).is_ok();
         let is_end = is_stop || tokenizer.is_end(token) && !self.ending.ignore_end;
         if is_end && !(is_stop && self.ending.includes_stop) {
+            if self.logprobs.of_end {
+                self.logprobs.last = self.told(token, logits);
+            }
             return Said { stops: true, releases: true, ..Said::default() };
         }
         self.sampler.accept(&[token]);
@@ -201,10 +214,8 @@ impl Choice {
         {
             *gate = None;
         }
-        if let Some(top) = self.logprobs.top {
-            let offset = self.parts.characters();
-            self.logprobs.waiting.push_back(logprobs(logits, token, top, offset));
-        }
+        let told = self.told(token, logits);
+        self.logprobs.waiting.extend(told);
         let event = self.parts.push(tokenizer, token, may_end);
         // Where nothing can follow, no end needs to be waited for.
         let whole = (self.complete || is_stop) && !event.stopped;
@@ -215,7 +226,16 @@ impl Choice {
 
     /// The answer is over: what was held back.
     pub(crate) fn finish(&mut self) -> (Vec<OutputEvent>, Vec<TokenLogprob>) {
-        (self.parts.finish(), self.content_logprobs())
+        let events = self.parts.finish();
+        let mut logprobs = self.content_logprobs();
+        logprobs.extend(self.logprobs.last.take());
+        (events, logprobs)
+    }
+
+    /// The probabilities of a token that comes now, if they are wanted.
+    fn told(&self, token: u32, logits: &[f32]) -> Option<TokenLogprob> {
+        let top = self.logprobs.top?;
+        Some(TokenLogprob::new(TokenLogprobs::of(logits, token, top), self.parts.characters()))
     }
 
     /// Probabilities are told of the content's tokens alone.

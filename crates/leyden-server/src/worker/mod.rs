@@ -8,7 +8,6 @@ mod active;
 mod backlog;
 mod choices;
 mod job;
-mod logprobs;
 mod step;
 
 pub(crate) use job::{Choice, Job, Logprobs, Rule, Task, Work};

@@ -6,11 +6,11 @@ use super::job::{Job, Work};
 use super::{Command, Parts, choices};
 use crate::mailbox::End;
 use crate::metrics::ModelMetrics;
+use leyden_engine::Engine;
 use leyden_engine::schedule::{
-    Chosen, Decision, Finish, PromptRows, Refusal, Request, RequestId, Scheduled, Scheduler,
-    SchedulerOptions, Step, StepCost,
+    Chosen, Decision, Finish, Refusal, Request, RequestId, Scheduled, Scheduler, SchedulerOptions, Step,
+    StepCost,
 };
-use leyden_engine::{Engine, Outputs};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -148,11 +148,11 @@ impl Loop {
             priority: rest.priority,
             prompt: task.prompt.to_vec(),
             max_tokens: task.max_tokens,
-            // What is in the cache has no states.
+            // What is in the cache has no states, and texts for vectors leave it to those that share.
             scope: task.work.shares().then(|| Arc::clone(&rest.scope)),
             deadline: Some(rest.deadline.saturating_duration_since(self.started)),
             speculate: self.parts.options.speculate && matches!(task.work, Work::Text(_)),
-            rows: PromptRows::None,
+            rows: task.work.rows(task.prompt.len()),
             held: None,
         };
         if let Err(refusal) = self.scheduler.submit(request.clone(), self.started.elapsed()) {
@@ -217,7 +217,7 @@ impl Loop {
             self.proceed_with(rest);
         }
         let Some(engine) = &mut self.engine else { return false };
-        let mut step = match self.scheduler.plan(self.started.elapsed(), engine.tables_mut()) {
+        let step = match self.scheduler.plan(self.started.elapsed(), engine.tables_mut()) {
             Ok(step) => step,
             Err(error) => {
                 self.restart(&error.to_string());
@@ -227,11 +227,6 @@ impl Loop {
         self.follow(&step.decisions);
         if step.scheduled.is_empty() {
             return false;
-        }
-        for (s, entry) in step.scheduled.iter().zip(&mut step.plan.entries) {
-            if self.active.get(&s.request).is_some_and(|a| matches!(a.work, Work::State(_))) {
-                entry.outputs = Outputs::States(0);
-            }
         }
         let begun = Instant::now();
         let computed = catch_unwind(AssertUnwindSafe(|| self.compute(&step)));
@@ -402,6 +397,7 @@ fn scheduler(parts: &Parts, engine: &Engine) -> Scheduler {
         waiting_per_key: o.queue_per_key,
         context: o.context,
         vocabulary: engine.model().vocabulary(),
+        logit_rows: SchedulerOptions::logit_rows_for(engine.model().vocabulary()),
         ..SchedulerOptions::default()
     };
     Scheduler::new(options, engine.tables().total_blocks())
