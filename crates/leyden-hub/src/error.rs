@@ -5,12 +5,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::short_names::ShortName;
+
 /// An error that names the model, file or setting it is about.
 ///
 /// ```
 /// let error = "hf:tiny".parse::<leyden_hub::Reference>().unwrap_err();
 /// assert_eq!(error.to_string(), "hf:tiny: not a reference to a model on the hub: no `/` between organisation and repository");
-/// assert_eq!(error.hint().as_deref(), Some("write hf:ORG/REPO or hf:ORG/REPO:FILE"));
+/// assert!(error.hint().unwrap().starts_with("write hf:ORG/REPO or hf:ORG/REPO:FILE"));
 /// ```
 #[derive(Debug)]
 pub struct Error {
@@ -269,7 +271,9 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match &*self.kind {
-            ErrorKind::Reference(_) => "write hf:ORG/REPO or hf:ORG/REPO:FILE",
+            ErrorKind::Reference(_) => {
+                "write hf:ORG/REPO or hf:ORG/REPO:FILE, or one of the short names that leyden models lists"
+            }
             ErrorKind::Offline => {
                 "leave out --offline and unset LEYDEN_OFFLINE and HF_HUB_OFFLINE to use the network"
             }
@@ -321,7 +325,11 @@ impl Error {
                 "leyden pull makes the record anew; leyden rm ORG/REPO removes everything of it"
             }
             ErrorKind::NoSuchModel { path_too: true } => {
-                "check the path; leyden list shows what is in the store, leyden pull hf:ORG/REPO gets a model"
+                let near = ShortName::near(&self.at);
+                let near = near.map_or(String::new(), |name| format!("did you mean {name}? "));
+                let rest = "leyden models lists short names, leyden list what was pulled, and leyden pull \
+                            hf:ORG/REPO gets a model; if it is a file, check the path";
+                return Some(near + rest);
             }
             ErrorKind::NoSuchModel { path_too: false } => "leyden list shows what is in the store",
             ErrorKind::NotPulled | ErrorKind::Damaged(_) => return Some(format!("leyden pull {}", self.at)),

@@ -2,7 +2,7 @@
 //!
 //! [`pull`] is the only function here that opens a connection. It lists a repository at one commit, chooses the
 //! files of one model, and brings each into the [`Store`] with its length and checksum verified, resuming what an
-//! earlier pull left. [`resolve`] and everything else look at the disk alone.
+//! earlier pull left. [`locate`] and everything else look at the disk alone.
 //!
 //! What the hub says is not trusted: names pass a list of allowed characters before they become paths, answers are
 //! bounded in length and time, and the token is sent to the configured address and nowhere else.
@@ -31,6 +31,7 @@ mod pull;
 mod reference;
 mod resolve;
 mod select;
+mod short_names;
 mod store;
 mod tls;
 
@@ -40,5 +41,6 @@ pub use leyden_tls::Authorities;
 pub use options::{DEFAULT_ENDPOINT, Options, PROGRESS, Proxies, Retries, SLOWEST, Timeouts, Token};
 pub use pull::{Event, Pulled, pull};
 pub use reference::{Reference, Repo, SCHEME};
-pub use resolve::{resolve, resolve_with};
+pub use resolve::{Located, locate, resolve, resolve_with};
+pub use short_names::ShortName;
 pub use store::{Contents, Format, Model, ModelFile, Removed, Store};

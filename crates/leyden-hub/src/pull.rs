@@ -24,6 +24,13 @@ const LOCK_POLL: Duration = Duration::from_millis(100);
 pub enum Event<'a> {
     /// Another pull of the same repository is at work, and this one waits for it.
     Waiting,
+    /// The repository has several models and none was named, so one was chosen.
+    Chosen {
+        /// Its main file.
+        file: &'a str,
+        /// How many there are.
+        of: usize,
+    },
     /// What belongs to the model.
     Plan {
         /// How many files.
@@ -105,6 +112,9 @@ pub fn pull(
     for file in &selection.files {
         names::check_file(&file.path)
             .map_err(|why| Error::new(at.as_str(), ErrorKind::UnsafeName { name: file.path.clone(), why }))?;
+    }
+    if let Selection { main: Some(file), chosen_of: of @ 2.., .. } = &selection {
+        on(Event::Chosen { file, of: *of });
     }
     let lock = lock(client, store, reference.repo(), on)?;
     let mut pull = Pull { client, store, reference, listing: &listing, downloaded: 0, _lock: lock };

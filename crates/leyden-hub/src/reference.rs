@@ -5,9 +5,13 @@ use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::names;
+use crate::short_names::ShortName;
 
 /// What a reference begins with.
 pub const SCHEME: &str = "hf:";
+
+/// What it may begin with besides: how Ollama and browsers write it.
+const OTHER_SCHEMES: [&str; 4] = ["hf.co/", "huggingface.co/", "https://hf.co/", "https://huggingface.co/"];
 
 /// The branch that is taken where none is named.
 pub(crate) const MAIN: &str = "main";
@@ -46,7 +50,7 @@ impl Display for Repo {
     }
 }
 
-/// `hf:ORG/REPO[@REVISION][:FILE]`.
+/// `hf:ORG/REPO[@REVISION][:FILE]`; `hf.co/` and `huggingface.co/` may stand for `hf:`.
 ///
 /// FILE is the path of a GGUF file in the repository (any part of a split one), its name, or the name of a
 /// quantisation such as `Q4_K_M`; `safetensors` means the repository's safetensors checkpoint.
@@ -69,7 +73,27 @@ impl Reference {
     /// Whether the text claims to be a reference, well-formed or not.
     #[must_use]
     pub fn is_one(text: &str) -> bool {
-        text.starts_with(SCHEME)
+        behind_scheme(text).is_some()
+    }
+
+    /// Reads what a user names a model of the hub by: a reference, `ORG/REPO[:FILE]`, or a
+    /// [`ShortName`](crate::ShortName).
+    ///
+    /// # Errors
+    /// It is none of these.
+    ///
+    /// ```
+    /// use leyden_hub::Reference;
+    /// assert_eq!(Reference::named("org/model:Q8_0")?.to_string(), "hf:org/model:Q8_0");
+    /// assert_eq!(Reference::named("qwen3:4b")?.to_string(), "hf:Qwen/Qwen3-4B-GGUF:Q4_K_M");
+    /// # Ok::<(), leyden_hub::Error>(())
+    /// ```
+    pub fn named(text: &str) -> Result<Self> {
+        if let Some(short) = ShortName::find(text) {
+            return Ok(short.reference);
+        }
+        Self::without_scheme(behind_scheme(text).unwrap_or(text))
+            .map_err(|why| Error::new(text, ErrorKind::Reference(why)))
     }
 
     /// Reads `ORG/REPO[@REVISION][:FILE]`, without the scheme.
@@ -112,6 +136,12 @@ impl Reference {
         Ok(self)
     }
 
+    /// Another file of the same repository.
+    pub(crate) fn with_file(mut self, file: &str) -> Self {
+        self.file = Some(file.to_owned());
+        self
+    }
+
     /// The repository.
     #[must_use]
     pub fn repo(&self) -> &Repo {
@@ -136,12 +166,16 @@ impl Reference {
     }
 }
 
+fn behind_scheme(text: &str) -> Option<&str> {
+    [SCHEME].into_iter().chain(OTHER_SCHEMES).find_map(|scheme| text.strip_prefix(scheme))
+}
+
 impl FromStr for Reference {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let refused = |why| Error::new(text, ErrorKind::Reference(why));
-        let rest = text.strip_prefix(SCHEME).ok_or_else(|| refused("it does not begin with hf:"))?;
+        let rest = behind_scheme(text).ok_or_else(|| refused("it does not begin with hf:"))?;
         Self::without_scheme(rest).map_err(refused)
     }
 }
@@ -175,6 +209,9 @@ mod tests {
             let reference: Reference = text.parse().unwrap();
             assert_eq!((reference.revision(), reference.file()), (revision, file), "{text}");
             assert_eq!(reference.to_string(), text);
+        }
+        for text in ["hf.co/a/b:Q4_0", "https://huggingface.co/a/b:Q4_0"] {
+            assert_eq!(text.parse::<Reference>().unwrap().to_string(), "hf:a/b:Q4_0");
         }
         let bad = [
             "",

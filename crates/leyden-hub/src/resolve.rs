@@ -1,22 +1,70 @@
-//! [`resolve`] and [`resolve_with`]: what a command's MODEL means.
+//! [`locate`], [`resolve`] and [`resolve_with`]: what a command's MODEL means.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::reference::Reference;
+use crate::short_names::ShortName;
 use crate::store::Store;
 
-/// The file or folder that MODEL means. Opens no connection.
+/// Where the model is that a command names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Located {
+    /// On this machine: a path, or what the store has.
+    Here(PathBuf),
+    /// On the hub, and not in the store: [`pull`](crate::pull) brings it.
+    Hub(Reference),
+}
+
+/// Where the model is that MODEL means. Opens no connection.
 ///
-/// * `hf:ORG/REPO[@REVISION][:FILE]` is a model that was pulled.
+/// * `hf:ORG/REPO[@REVISION][:FILE]` is a model of the hub.
 /// * A path that exists is that file or folder, whatever the store has.
-/// * Anything else is a name in the store, see [`Store::find`].
+/// * Anything else is a name in the store, see [`Store::find`]; or a [`ShortName`]; or `ORG/REPO[:FILE]` on the hub,
+///   unless ORG is a folder here or the name ends in `.gguf`, which makes it a path.
+///
+/// `store` is asked for only if MODEL is no path that exists: a file can be used where no store has a place, as in a
+/// container without a home.
+///
+/// # Errors
+/// Nothing fits, several models do, files of the model are missing, or `store` fails.
+///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// use leyden_hub::{Located, Store, locate};
+/// use std::path::Path;
+/// let store = Store::at(folder.path());
+/// let Located::Hub(reference) = locate(Path::new("gemma3:270m"), || Ok(store)).unwrap() else { panic!() };
+/// assert_eq!(reference.to_string(), "hf:unsloth/gemma-3-270m-it-GGUF:Q4_K_M");
+/// ```
+pub fn locate(model: &Path, store: impl FnOnce() -> Result<Store>) -> Result<Located> {
+    let text = model.to_str();
+    if let Some(text) = text.filter(|text| Reference::is_one(text)) {
+        return stored_or_hub(&store()?, text.parse()?);
+    }
+    if model.exists() {
+        return Ok(Located::Here(model.to_owned()));
+    }
+    let nothing = || Error::new(model.display().to_string(), ErrorKind::NoSuchModel { path_too: true });
+    let text = text.ok_or_else(nothing)?;
+    let store = store()?;
+    match store.find(text) {
+        Err(error) if matches!(error.kind(), ErrorKind::NoSuchModel { .. }) => {}
+        found => return Ok(Located::Here(usable(found?)?)),
+    }
+    match ShortName::find(text).map(|short| short.reference).or_else(|| repository(text)) {
+        Some(reference) => stored_or_hub(&store, reference),
+        None => Err(nothing()),
+    }
+}
+
+/// The file or folder that MODEL means, as [`locate`] finds it, if that is here. Opens no connection.
 ///
 /// A model of the store is complete: its files are there with their lengths. The folder of a safetensors checkpoint is
 /// returned as such, and the first part of a split GGUF file.
 ///
 /// # Errors
-/// Nothing fits, several models do, or files of the model are missing.
+/// As [`locate`], or the model is on the hub alone.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -31,8 +79,7 @@ pub fn resolve(model: &Path, store: &Store) -> Result<PathBuf> {
     resolve_with(model, || Ok(store.clone()))
 }
 
-/// As [`resolve`], with a store that is looked up only if MODEL is no path that exists: a file can be used where no store
-/// has a place, as in a container without a home.
+/// As [`resolve`], with a store that is looked up only if MODEL is no path that exists.
 ///
 /// # Errors
 /// As [`resolve`], or `store` fails.
@@ -44,24 +91,32 @@ pub fn resolve(model: &Path, store: &Store) -> Result<PathBuf> {
 /// assert_eq!(resolve_with(here, || unreachable!("a path needs no store")).unwrap(), here);
 /// ```
 pub fn resolve_with(model: &Path, store: impl FnOnce() -> Result<Store>) -> Result<PathBuf> {
-    let text = model.to_str();
-    if let Some(text) = text.filter(|text| Reference::is_one(text)) {
-        let reference: Reference = text.parse()?;
-        return match store()?.find(&reference.to_string()) {
-            Err(error) if matches!(error.kind(), ErrorKind::NoSuchModel { .. }) => {
-                Err(Error::new(text, ErrorKind::NotPulled))
-            }
-            found => usable(found?),
-        };
+    match locate(model, store)? {
+        Located::Here(path) => Ok(path),
+        Located::Hub(_) => {
+            let name = model.display().to_string();
+            // `models/llama` is as likely a mistyped path.
+            let is_named = Reference::is_one(&name) || ShortName::find(&name).is_some();
+            let kind =
+                if is_named { ErrorKind::NotPulled } else { ErrorKind::NoSuchModel { path_too: true } };
+            Err(Error::new(name, kind))
+        }
     }
-    if model.exists() {
-        return Ok(model.to_owned());
+}
+
+fn stored_or_hub(store: &Store, reference: Reference) -> Result<Located> {
+    match store.find(&reference.to_string()) {
+        Err(error) if matches!(error.kind(), ErrorKind::NoSuchModel { .. }) => Ok(Located::Hub(reference)),
+        found => Ok(Located::Here(usable(found?)?)),
     }
-    let nothing = || Error::new(model.display().to_string(), ErrorKind::NoSuchModel { path_too: true });
-    match store()?.find(text.ok_or_else(nothing)?) {
-        Err(error) if matches!(error.kind(), ErrorKind::NoSuchModel { .. }) => Err(nothing()),
-        found => usable(found?),
-    }
+}
+
+/// `ORG/REPO[:FILE]`, unless it looks like a path.
+fn repository(text: &str) -> Option<Reference> {
+    let reference = Reference::without_scheme(text).ok()?;
+    let is_file = !text.contains(':') && text.to_ascii_lowercase().ends_with(".gguf");
+    let is_below = Path::new(reference.repo().organisation()).is_dir();
+    (!is_file && !is_below).then_some(reference)
 }
 
 fn usable(model: crate::Model) -> Result<PathBuf> {

@@ -43,7 +43,38 @@ pub(crate) struct Selection {
     /// The file to open, or none if it is the folder.
     pub(crate) main: Option<String>,
     pub(crate) files: Vec<Listed>,
+    /// From how many models it was chosen, because none was named.
+    pub(crate) chosen_of: usize,
 }
+
+/// The order in which one of several quantisations is chosen where none is named: Q4_K_M, which most people take, then
+/// what is nearest to it in size and quality.
+const PREFERRED: &[&str] = &[
+    "Q4_K_M",
+    "Q4_K_XL",
+    "Q4_K_L",
+    "Q4_K_S",
+    "Q4_K",
+    "IQ4_NL",
+    "IQ4_XS",
+    "Q4_1",
+    "Q4_0",
+    "MXFP4",
+    "MXFP4_MOE",
+    "Q5_K_M",
+    "Q5_K_S",
+    "Q5_1",
+    "Q5_0",
+    "Q6_K",
+    "Q3_K_L",
+    "Q3_K_M",
+    "Q8_0",
+    "Q3_K_S",
+    "Q2_K",
+    "F16",
+    "BF16",
+    "F32",
+];
 
 /// A model in GGUF: one file, or the parts of one in order.
 #[derive(Debug)]
@@ -53,7 +84,8 @@ struct Group<'a> {
     promised: usize,
 }
 
-/// Chooses. `wanted` is what follows the colon.
+/// Chooses. `wanted` is what follows the colon; without it GGUF goes before safetensors, and of several quantisations the
+/// first of [`PREFERRED`] is taken.
 pub(crate) fn select(files: &[Listed], wanted: Option<&str>) -> Result<Selection, ErrorKind> {
     let groups = gguf_groups(files);
     let checkpoint = checkpoint(files);
@@ -62,9 +94,17 @@ pub(crate) fn select(files: &[Listed], wanted: Option<&str>) -> Result<Selection
         return match (models.as_slice(), checkpoint) {
             ([], Ok(selection)) => Ok(selection),
             ([], Err(why)) => Err(why),
-            ([(name, group)], Err(_)) => group.selection(name),
-            (_, checkpoint) => {
-                Err(ErrorKind::Ambiguous { candidates: candidates(&groups, checkpoint.ok().as_ref()) })
+            ([(name, group)], _) => group.selection(name),
+            (several, checkpoint) => {
+                match preferred(&several.iter().map(|(name, _)| **name).collect::<Vec<_>>()) {
+                    Some(name) => {
+                        let chosen = groups[name].selection(name)?;
+                        Ok(Selection { chosen_of: several.len(), ..chosen })
+                    }
+                    None => Err(ErrorKind::Ambiguous {
+                        candidates: candidates(&groups, checkpoint.ok().as_ref()),
+                    }),
+                }
             }
         };
     };
@@ -80,6 +120,22 @@ pub(crate) fn select(files: &[Listed], wanted: Option<&str>) -> Result<Selection
             Err(ErrorKind::Ambiguous { candidates })
         }
     }
+}
+
+/// The model of the most preferred quantisation; none if the names are those of different models.
+fn preferred<'a>(names: &[&'a str]) -> Option<&'a str> {
+    let model = |name: &'a str| {
+        let name = stem(file_name(name));
+        let cuts = name.match_indices(['-', '.', '_']).map(|(at, _)| at);
+        let is_cut = |at: &usize| is_quantisation(&name[at + 1..]);
+        name[..cuts.into_iter().find(is_cut).unwrap_or(name.len())].to_ascii_lowercase()
+    };
+    let mut models = names.iter().copied().map(model);
+    let first = models.next()?;
+    if models.any(|other| other != first) {
+        return None;
+    }
+    PREFERRED.iter().find_map(|wanted| names.iter().copied().find(|name| has_quantisation(name, wanted)))
 }
 
 /// Whether a model is meant: by the path of its main file, the paths of all its files, and what is wanted.
@@ -163,7 +219,7 @@ impl Group<'_> {
             )));
         }
         let files = self.parts.iter().map(|&part| part.clone()).collect();
-        Ok(Selection { format: Format::Gguf, main: Some(name.to_owned()), files })
+        Ok(Selection { format: Format::Gguf, main: Some(name.to_owned()), files, chosen_of: 1 })
     }
 }
 
@@ -204,7 +260,7 @@ fn checkpoint(files: &[Listed]) -> Result<Selection, ErrorKind> {
         return none("the repository has several safetensors files and no index of them");
     };
     chosen.extend(COMPANIONS.iter().filter_map(|name| top(name)).cloned());
-    Ok(Selection { format: Format::Safetensors, main: None, files: chosen })
+    Ok(Selection { format: Format::Safetensors, main: None, files: chosen, chosen_of: 1 })
 }
 
 fn candidates(groups: &BTreeMap<&str, Group<'_>>, checkpoint: Option<&Selection>) -> Vec<(String, u64)> {
@@ -250,7 +306,7 @@ fn is_model_file(path: &str) -> bool {
 }
 
 /// Whether this is written like the name of a quantisation: `Q4_K_M`, `iq4_xs`, `UD-Q4_K_XL`, `F16`, `MXFP4_MOE`.
-fn is_quantisation(text: &str) -> bool {
+pub(crate) fn is_quantisation(text: &str) -> bool {
     let text = text.to_ascii_uppercase();
     let text = text.strip_prefix("UD-").unwrap_or(&text);
     let digit_after = |front: &str| {
@@ -336,18 +392,32 @@ mod tests {
     }
 
     #[test]
-    fn several_are_not_guessed_between() {
-        let Err(ErrorKind::Ambiguous { candidates }) = selected(QUANTS, None) else { panic!() };
-        assert_eq!(candidates.len(), 9);
+    fn one_of_several_quantisations_is_chosen() {
+        for (files, wanted) in [
+            (QUANTS, "M-Q4_K_M.gguf"),
+            (&["M-Q8_0.gguf", "M-Q5_K_M.gguf", "M-F16.gguf"], "M-Q5_K_M.gguf"),
+            (&["M-F16.gguf", "M-Q8_0.gguf", "M-IQ2_M.gguf"], "M-Q8_0.gguf"),
+            (&["M-UD-Q4_K_XL.gguf", "M-Q4_0.gguf", "M-UD-Q2_K_XL.gguf"], "M-UD-Q4_K_XL.gguf"),
+            (&["M.gguf", "model.safetensors", "config.json"], "M.gguf"),
+        ] {
+            assert_eq!(selected(files, None).unwrap(), [wanted], "{files:?}");
+        }
+        assert_eq!(select(&listed(QUANTS), None).unwrap().chosen_of, 8);
+    }
+
+    #[test]
+    fn different_models_are_not_guessed_between() {
+        let two = ["a-Q4_K_M.gguf", "b-Q4_K_M.gguf", "b-Q8_0.gguf"];
+        let Err(ErrorKind::Ambiguous { candidates }) = selected(&two, None) else { panic!() };
+        assert_eq!(candidates.len(), 3);
+        assert!(matches!(selected(&["a-Q4_0.gguf", "b-Q8_0.gguf"], None), Err(ErrorKind::Ambiguous { .. })));
+        assert!(matches!(selected(&["a.gguf", "b.gguf"], None), Err(ErrorKind::Ambiguous { .. })));
         let same = ["a/M-Q4_0.gguf", "b/M-Q4_0.gguf"];
         assert!(
             matches!(selected(&same, Some("Q4_0")), Err(ErrorKind::Ambiguous { candidates }) if candidates.len() == 2)
         );
         assert_eq!(selected(&same, Some("b/M-Q4_0.gguf")).unwrap(), ["b/M-Q4_0.gguf"]);
         let both = ["M.gguf", "model.safetensors", "config.json"];
-        assert!(
-            matches!(selected(&both, None), Err(ErrorKind::Ambiguous { candidates }) if candidates[1].0 == "safetensors")
-        );
         assert_eq!(selected(&both, Some("safetensors")).unwrap(), ["model.safetensors", "config.json"]);
     }
 

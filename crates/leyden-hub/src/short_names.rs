@@ -1,0 +1,118 @@
+//! [`ShortName`]: `qwen3`, `gemma3:270m` and the like. The table is `short_names.txt`, one model a line.
+
+use crate::reference::Reference;
+use crate::select;
+
+/// The table.
+const TABLE: &str = include_str!("short_names.txt");
+
+/// Names further from what was typed than this are no suggestion.
+const NEAR: f64 = 0.84;
+
+/// A short name and the model on the hub that it means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShortName {
+    /// All its names, the one to show first.
+    pub names: Vec<&'static str>,
+    /// The model.
+    pub reference: Reference,
+    /// The size of the download in bytes, rounded.
+    pub bytes: u64,
+    /// The value of `general.architecture`.
+    pub architecture: &'static str,
+}
+
+impl ShortName {
+    /// Every short name.
+    ///
+    /// ```
+    /// let all = leyden_hub::ShortName::all();
+    /// assert!(all.iter().any(|short| short.names[0] == "smollm2"));
+    /// ```
+    #[must_use]
+    pub fn all() -> Vec<ShortName> {
+        TABLE.lines().filter(|line| !line.starts_with('#')).filter_map(row).collect()
+    }
+
+    /// The model that a short name means: in any case, with `:latest` as Ollama writes it, or with a quantisation
+    /// behind a dash (`qwen3:8b-q8_0`).
+    ///
+    /// ```
+    /// let short = leyden_hub::ShortName::find("Qwen3:8b-q8_0").unwrap();
+    /// assert_eq!(short.reference.to_string(), "hf:Qwen/Qwen3-8B-GGUF:Q8_0");
+    /// ```
+    #[must_use]
+    pub fn find(name: &str) -> Option<ShortName> {
+        let name = name.to_ascii_lowercase();
+        let name = name.strip_suffix(":latest").unwrap_or(&name);
+        let exact = |name: &str| Self::all().into_iter().find(|short| short.names.contains(&name));
+        exact(name).or_else(|| {
+            let (front, quantisation) = name.rsplit_once('-')?;
+            if !select::is_quantisation(quantisation) {
+                return None;
+            }
+            let mut short = exact(front)?;
+            short.reference = short.reference.with_file(&quantisation.to_ascii_uppercase());
+            Some(short)
+        })
+    }
+
+    /// The short name most like what was typed, if any is like it.
+    #[must_use]
+    pub fn near(typed: &str) -> Option<&'static str> {
+        let typed = typed.to_ascii_lowercase();
+        let mut best: Option<(f64, &'static str)> = None;
+        for name in Self::all().into_iter().flat_map(|short| short.names) {
+            let likeness = strsim::jaro_winkler(&typed, name);
+            if likeness >= NEAR && best.is_none_or(|(most, _)| likeness > most) {
+                best = Some((likeness, name));
+            }
+        }
+        best.map(|(_, name)| name)
+    }
+}
+
+fn row(line: &'static str) -> Option<ShortName> {
+    let mut cells = line.split_whitespace();
+    let names = cells.next()?.split(',').collect();
+    let reference = Reference::without_scheme(cells.next()?).ok()?;
+    let megabytes: u64 = cells.next()?.parse().ok()?;
+    Some(ShortName { names, reference, bytes: megabytes * 1_000_000, architecture: cells.next()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_a_model() {
+        let lines = TABLE.lines().filter(|line| !line.starts_with('#')).count();
+        let all = ShortName::all();
+        assert_eq!(all.len(), lines);
+        let mut names: Vec<&str> = all.iter().flat_map(|short| short.names.clone()).collect();
+        assert!(names.iter().all(|name| *name == name.to_ascii_lowercase()));
+        names.sort_unstable();
+        let n = names.len();
+        names.dedup();
+        assert_eq!(names.len(), n, "each name once");
+    }
+
+    #[test]
+    fn names_are_found_as_people_write_them() {
+        for (typed, wanted) in [
+            ("qwen3", "hf:Qwen/Qwen3-8B-GGUF:Q4_K_M"),
+            ("Gemma3:270M", "hf:unsloth/gemma-3-270m-it-GGUF:Q4_K_M"),
+            ("llama3.2:latest", "hf:bartowski/Llama-3.2-3B-Instruct-GGUF:Q4_K_M"),
+            ("smollm2:135m-q8_0", "hf:bartowski/SmolLM2-135M-Instruct-GGUF:Q8_0"),
+            ("gpt-oss", "hf:ggml-org/gpt-oss-20b-GGUF"),
+        ] {
+            assert_eq!(ShortName::find(typed).unwrap().reference.to_string(), wanted, "{typed}");
+        }
+        for typed in ["", "qwen", "hello", "gpt-oss-x", "qwen3-", ":latest"] {
+            assert_eq!(ShortName::find(typed), None, "{typed}");
+        }
+        assert_eq!(ShortName::near("lama3.2"), Some("llama3.2"));
+        assert_eq!(ShortName::near("smolm2"), Some("smollm2"));
+        assert_eq!(ShortName::near("hello"), None);
+    }
+}
