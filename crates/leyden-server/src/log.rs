@@ -5,7 +5,7 @@
 
 use crate::metrics::Counter;
 use hyper::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::io::{self, Write};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -131,18 +131,35 @@ fn write(format: LogFormat, mut out: Box<dyn Write + Send>, orders: &Receiver<Or
 }
 
 fn line(format: LogFormat, fields: &[(&str, Value)]) -> String {
-    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_millis() as f64 / 1e3);
+    let time = iso_8601(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
     let mut line = if format == LogFormat::Json {
         let mut map = Map::new();
-        map.insert("time".to_owned(), json!(time));
+        map.insert("time".to_owned(), time.into());
         map.extend(fields.iter().map(|(k, v)| ((*k).to_owned(), v.clone())));
         Value::Object(map).to_string()
     } else {
         let pairs = fields.iter().map(|(k, v)| format!(" {k}={v}"));
-        format!("time={time:.3}{}", pairs.collect::<String>())
+        format!("time={time}{}", pairs.collect::<String>())
     };
     line.push('\n');
     line
+}
+
+/// A time since 1970 as ISO 8601 has it, in UTC: `2026-11-27T08:30:15.123Z`.
+fn iso_8601(time: Duration) -> String {
+    // Counted in eras of 400 years that begin with a March, so that the day a leap year adds is the last of its year.
+    const ERA_DAYS: u64 = 146_097;
+    let seconds = time.as_secs();
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / ERA_DAYS, days % ERA_DAYS);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let (year, clock) = (era * 400 + year + later, seconds % 86_400);
+    let (hours, minutes, seconds) = (clock / 3600, clock / 60 % 60, clock % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{:03}Z", time.subsec_millis())
 }
 
 /// What is said about a request.
@@ -242,6 +259,18 @@ mod tests {
 
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    #[test]
+    fn times_are_iso_8601() {
+        for (millis, wanted) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400_007, "2000-02-29T00:00:00.007Z"),
+            (1_735_689_599_999, "2024-12-31T23:59:59.999Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(iso_8601(Duration::from_millis(millis)), wanted);
         }
     }
 
