@@ -38,6 +38,8 @@ const SHORT_ARRAY: usize = 16;
 
 #[derive(Debug, Serialize)]
 struct Report {
+    /// Whether leyden runs it: architecture, tokenizer and types of the tensors; of a vocabulary alone, nothing.
+    supported: Option<bool>,
     file: String,
     bytes: u64,
     format: Format,
@@ -72,6 +74,8 @@ struct Format {
 /// What describes a model beside its tensors.
 #[derive(Debug)]
 struct Description {
+    /// Whether leyden runs such a model, as far as it is described here.
+    supported: Option<bool>,
     format: Format,
     architecture: Option<String>,
     name: Option<String>,
@@ -154,11 +158,14 @@ fn report(args: &Args, path: &Path, file: &ModelFile) -> Report {
         let n = plural(share.tensors, "tensor");
         format!("{n} of type {}, which leyden does not compute with yet", share.name)
     });
-    let problems = unsupported.chain(description.problems).collect();
+    let supported =
+        description.supported.map(|supported| supported && types.iter().all(|share| share.supported));
+    let problems = description.problems.into_iter().chain(unsupported).collect();
     let length = |path: &&Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     let parameters = types.iter().fold(0u64, |sum, share| sum.saturating_add(share.parameters));
     let tensor_bytes = types.iter().fold(0u64, |sum, share| sum.saturating_add(share.bytes));
     Report {
+        supported,
         file: args.model.display().to_string(),
         bytes: source.paths().iter().map(length).fold(0, u64::saturating_add),
         format: description.format,
@@ -224,6 +231,10 @@ fn shown(value: &Value) -> String {
 }
 
 fn write_human(report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
+    if report.supported == Some(false) {
+        let why = report.problems.first().map_or("", |problem| problem);
+        writeln!(out, "not supported: {}\n", printable(why, 400))?;
+    }
     let mut facts = Facts::default();
     let unknown = || "not stated".to_owned();
     let stated = |text: &Option<String>| text.as_deref().map_or_else(unknown, |text| printable(text, 100));

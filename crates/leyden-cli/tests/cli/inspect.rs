@@ -1,6 +1,6 @@
 //! `leyden inspect`.
 
-use leyden_tensor::Value;
+use leyden_tensor::{DType, Value};
 
 use crate::program::{Files, STORYTELLER, leyden, model, vocabulary};
 
@@ -51,8 +51,24 @@ fn json_has_every_field() {
 }
 
 #[test]
+fn an_unsupported_architecture_is_said_first() {
+    let files = Files::new();
+    let mut writer = vocabulary();
+    writer.set("general.architecture", Value::from("mystery"));
+    writer.add_tensor("token_embd.weight", DType::F32, &[1, 32], vec![0; 128]).unwrap();
+    let path = files.add("odd.gguf", &writer.to_vec().unwrap());
+    let out = leyden(&["inspect", &path]).ok();
+    let first = out.lines().next().unwrap();
+    assert!(first.starts_with("not supported: ") && first.contains("mystery"), "{out}");
+    let report = leyden(&["inspect", "--json", &path]).json();
+    assert_eq!((&report["supported"], report["architecture"].as_str()), (&false.into(), Some("mystery")));
+    assert!(report["problems"][0].as_str().unwrap().contains("mystery"), "{report}");
+}
+
+#[test]
 fn a_good_model_has_no_problems() {
     let report = leyden(&["inspect", "--json", STORYTELLER]).json();
+    assert_eq!(report["supported"], true);
     assert_eq!(
         (&report["problems"], &report["types"][0]["type"]),
         (&serde_json::json!([]), &serde_json::json!("Q8_0"))
@@ -65,6 +81,7 @@ fn a_vocabulary_is_enough() {
     let path = files.add("v.gguf", &vocabulary().to_vec().unwrap());
     assert!(leyden(&["inspect", &path]).ok().contains("none: no tensors"));
     let report = leyden(&["inspect", "--json", &path]).json();
+    assert_eq!(report["supported"], serde_json::Value::Null);
     assert_eq!((&report["parameters"], &report["types"]), (&serde_json::json!(0), &serde_json::json!([])));
 }
 

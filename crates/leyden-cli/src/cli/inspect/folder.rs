@@ -25,6 +25,7 @@ pub(super) fn describe(file: &ModelFile, folder: &HfFolder) -> Description {
     let stated = config.object().iter().filter(|(_, value)| !value.is_null());
     let numbers = config.object().iter().filter(|(_, value)| value.is_number());
     Description {
+        supported: Some(problems.is_empty()),
         format: Format { name: "safetensors", version: None },
         architecture: text("model_type"),
         name: text("_name_or_path").filter(|name| !name.is_empty()),

@@ -34,13 +34,17 @@ pub(super) fn describe(file: &Gguf, path: &str) -> Description {
         })
     });
     // A vocabulary needs no architecture.
-    if !file.tensor_info().is_empty()
-        && let Err(error) = leyden_models::config_of(file)
-    {
-        problems.push(error.to_string());
+    let is_model = !file.tensor_info().is_empty();
+    let config = is_model.then(|| leyden_models::config_of(file));
+    let has_config = matches!(config, Some(Ok(_)));
+    if let Some(Err(error)) = config {
+        // The reason for everything else, so it comes first.
+        problems.insert(0, error.to_string());
     }
     let tokenizer = tokenizer(metadata, path, &mut problems);
+    let has_tokenizer = tokenizer.as_ref().is_some_and(|tokenizer| tokenizer.supported);
     Description {
+        supported: is_model.then_some(has_config && has_tokenizer),
         format: Format { name: "GGUF", version: Some(file.version()) },
         architecture: architecture.map(str::to_owned),
         name: name.map(str::to_owned),
