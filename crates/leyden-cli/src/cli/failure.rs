@@ -81,6 +81,18 @@ impl Failure {
         }
     }
 
+    /// Writes the same as one JSON object on a line.
+    pub(crate) fn report_json(&self, err: &mut dyn Write) {
+        let kind = match self.kind {
+            Kind::ClosedPipe | Kind::Interrupted => return,
+            Kind::Failed => "failed",
+            Kind::Usage => "usage",
+            Kind::Inconclusive => "inconclusive",
+        };
+        let error = serde_json::json!({ "message": self.message, "hint": self.hint, "kind": kind });
+        let _ = writeln!(err, "{}", serde_json::json!({ "error": error }));
+    }
+
     /// The code for the shell.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self.kind {
@@ -229,6 +241,9 @@ mod tests {
     fn report_has_a_line_for_error_and_hint() {
         assert_eq!(reported(&Failure::new("no")), "error: no\n");
         assert_eq!(reported(&Failure::usage("no").hint("try")), "error: no\nhint: try\n");
+        let mut json = Vec::new();
+        Failure::usage("no").hint("try").report_json(&mut json);
+        assert_eq!(json, b"{\"error\":{\"message\":\"no\",\"hint\":\"try\",\"kind\":\"usage\"}}\n");
     }
 
     #[test]

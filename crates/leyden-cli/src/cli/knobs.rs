@@ -10,6 +10,12 @@ pub(super) const HISTORY: Knob = Knob {
     help: "file that keeps what was typed to `leyden run`, or `off`; by default leyden/history in the user's state folder",
 };
 
+/// Where conversations are kept.
+pub(super) const CHATS: Knob = Knob {
+    name: "LEYDEN_CHATS",
+    help: "folder that keeps the conversations of `leyden run`, or `off`; by default leyden/chats in the user's state folder",
+};
+
 /// Where packed weights are kept.
 pub(super) const PACKS: Knob = Knob {
     name: "LEYDEN_PACKS",
@@ -22,6 +28,7 @@ pub(super) const API_KEY: &str = "LEYDEN_API_KEY";
 /// All of them, those that `leyden pull` reads and that hold no secrets included.
 pub(super) static KNOBS: &[Knob] = &[
     HISTORY,
+    CHATS,
     PACKS,
     of_hub(&leyden_hub::knobs::MODELS),
     of_hub(&leyden_hub::knobs::ENDPOINT),
@@ -38,15 +45,46 @@ pub(super) fn api_key() -> Option<String> {
     std::env::var(API_KEY).ok().filter(|value| !value.is_empty())
 }
 
+/// The program whose `serve` takes every option also from the environment: `--port` as `LEYDEN_PORT`. A switch is on
+/// unless its variable says `0`, `no`, `off` or `false`.
+pub(super) fn of_serve(program: clap::Command) -> clap::Command {
+    program.mut_subcommand("serve", |serve| {
+        serve.mut_args(|argument| {
+            let long = argument.get_long().filter(|long| !matches!(*long, "help" | "version"));
+            let Some(name) = long.map(|long| format!("LEYDEN_{}", long.to_uppercase().replace('-', "_")))
+            else {
+                return argument;
+            };
+            argument.env(name)
+        })
+    })
+}
+
 /// The file for the history, if there is to be one.
 pub(super) fn history_file() -> Option<PathBuf> {
-    match HISTORY.get() {
+    state(&HISTORY, "leyden/history")
+}
+
+/// The folder for conversations, if they are to be kept.
+pub(super) fn chats_folder() -> Option<PathBuf> {
+    state(&CHATS, "leyden/chats")
+}
+
+/// What the variable names, unless it says `off`; by default `name` in the user's state folder.
+fn state(knob: &Knob, name: &str) -> Option<PathBuf> {
+    match knob.get() {
         Some(value) if value == "off" => return None,
         Some(path) => return Some(PathBuf::from(path)),
         None => {}
     }
     let state = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
-    Some(state.join("leyden/history"))
+    Some(state.join(name))
+}
+
+/// Whether nothing is to be drawn on the terminal: it cannot (`TERM=dumb`), or the user wants no colours (`NO_COLOR`).
+pub(super) fn is_plain_terminal() -> bool {
+    let value = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    value("NO_COLOR").is_some() || value("TERM").is_none_or(|term| term == "dumb")
 }
 
 /// The folder of packed weights, if there is a place for it.

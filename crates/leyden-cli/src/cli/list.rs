@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::stored;
-use super::text::{Table, bytes};
+use super::text::{Table, bytes, date};
 
 /// Prints the models that `leyden pull` brought, each with its size and the commit that it is from. The store is the
 /// folder in LEYDEN_MODELS, otherwise leyden/models in the user's data folder.
@@ -48,7 +48,10 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     if contents.models.is_empty() && contents.unfinished.is_empty() {
         let root = store.root().display();
-        let _ = writeln!(io::stderr(), "no models in {root}; leyden pull hf:ORG/REPO gets one");
+        let _ = writeln!(
+            io::stderr(),
+            "no models in {root}; leyden models shows some that leyden pull NAME gets"
+        );
         return Ok(());
     }
     table(&contents).write(out)?;
@@ -72,37 +75,4 @@ fn table(contents: &Contents) -> Table {
         table.add(vec![repo.to_string(), bytes(*size), none(), none(), none(), "unfinished".to_owned()]);
     }
     table
-}
-
-/// The day of a time in seconds since 1970, in UTC.
-fn date(seconds: u64) -> String {
-    // Counted in eras of 400 years that begin with a March, so that the day a leap year adds is the last of its year.
-    const ERA_DAYS: u64 = 146_097;
-    let days = seconds / 86_400 + 719_468;
-    let (era, day) = (days / ERA_DAYS, days % ERA_DAYS);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    format!("{:04}-{month:02}-{day:02}", era * 400 + year + later)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::date;
-
-    #[test]
-    fn dates() {
-        for (seconds, wanted) in [
-            (0, "1970-01-01"),
-            (951_782_400, "2000-02-29"),
-            (951_868_800, "2000-03-01"),
-            (1_735_689_599, "2024-12-31"),
-            (1_791_504_000, "2026-10-09"),
-            (4_107_542_400, "2100-03-01"),
-        ] {
-            assert_eq!(date(seconds), wanted);
-        }
-    }
 }

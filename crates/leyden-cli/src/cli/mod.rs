@@ -6,15 +6,22 @@
 
 mod arithmetic;
 mod bench;
+mod chats;
+mod completions;
 mod connections;
 mod doctor;
 mod failure;
+mod foreign;
 mod hwbench;
 mod inspect;
 mod knobs;
 mod list;
 mod load;
+mod man;
 mod model_file;
+mod models;
+mod notes;
+mod obtain;
 mod pack;
 mod packs;
 mod pull;
@@ -24,16 +31,18 @@ mod serve;
 mod stored;
 mod text;
 mod tokenize;
+mod version;
 
+use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use failure::Failure;
 
 /// Language models on ordinary processors.
 #[derive(Debug, Parser)]
-#[command(name = "leyden", version, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(name = "leyden", version, arg_required_else_help = true)]
 #[command(
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 too little evidence for a verdict, 130 interrupted."
 )]
@@ -63,8 +72,10 @@ macro_rules! commands {
 // COMMANDS, in the order of `leyden --help`.
 commands! {
     Run run "Answer a prompt, or hold a conversation",
+    Chats chats "Show the conversations that were kept",
     Serve serve "Answer many users over HTTP, as OpenAI's servers do",
     Pull pull "Get a model from the hub",
+    Models models "Show models with short names, and which of them fit this machine",
     List list "Show the models that were pulled",
     Rm rm "Remove a pulled model",
     Pack pack "Keep a model's packed weights for faster starts",
@@ -74,19 +85,51 @@ commands! {
     Load load "Load a server of any make, and measure what its users feel",
     Hwbench hwbench "Measure what this machine can do at most, and how near every kernel comes",
     Doctor doctor "Show what leyden sees of this machine, and what it chooses because of it",
+    Completions completions "Print what a shell needs to complete commands and options",
+    Man man "Print manual pages, or write them into a folder",
+    Version version "Show which release this is",
 }
 
-/// Options of llama.cpp's programs that have two letters behind one dash, and their long names.
-const ONE_DASH: [(&str, &str); 2] = [("-pg", "--pg"), ("-tb", "--threads-batch")];
+/// Options of llama.cpp's programs that have several letters behind one dash, and their long names.
+const ONE_DASH: &[(&str, &str)] = &[
+    ("-pg", "--pg"),
+    ("-tb", "--threads-batch"),
+    ("-hf", "--hf"),
+    ("-hfr", "--hf"),
+    ("-sys", "--system"),
+    ("-np", "--parallel"),
+    ("-jf", "--json-schema"),
+];
 
 /// Parses the arguments, runs the command, reports its failure.
 pub(crate) fn main() -> ExitCode {
-    let arguments = std::env::args_os().map(|argument| {
-        let long = ONE_DASH.iter().find(|(short, _)| argument == *short);
-        long.map_or(argument, |(_, long)| long.into())
-    });
-    let cli = match Cli::try_parse_from(arguments) {
+    let arguments: Vec<OsString> = std::env::args_os()
+        .map(|argument| {
+            let long = ONE_DASH.iter().find(|(short, _)| argument == *short);
+            long.map_or(argument, |(_, long)| long.into())
+        })
+        .collect();
+    let options = || arguments.iter().take_while(|word| *word != "--");
+    let json = options().any(|word| word == "--json");
+    let quiet = options().any(|word| word == "--quiet" || word == "-q");
+    let (arguments, said) = match foreign::sort_out(arguments) {
+        Ok(sorted) => sorted,
+        Err(failure) => return report(&failure, json),
+    };
+    if !quiet {
+        // Nobody is left to tell if this fails.
+        said.iter().for_each(|line| drop(writeln!(io::stderr(), "{line}")));
+    }
+    let mut program = knobs::of_serve(Cli::command());
+    let parsed = program
+        .try_get_matches_from_mut(arguments)
+        .and_then(|matches| Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut program)));
+    let cli = match parsed {
         Ok(cli) => cli,
+        Err(error) if json && error.exit_code() != 0 => {
+            let text = error.render().to_string();
+            return report(&Failure::usage(text.trim_start_matches("error: ").trim_end()), json);
+        }
         Err(error) => {
             // Help and version come this way too, with code 0. There is nobody to tell if printing fails.
             let _ = error.print();
@@ -100,10 +143,19 @@ pub(crate) fn main() -> ExitCode {
         Err(failure) => {
             // What was written before the failure belongs to the reader, and comes before the message.
             let _ = out.flush();
-            failure.report(&mut io::stderr().lock());
-            failure.exit_code()
+            report(&failure, json)
         }
     }
+}
+
+fn report(failure: &Failure, json: bool) -> ExitCode {
+    let err = &mut io::stderr().lock();
+    if json {
+        failure.report_json(err)
+    } else {
+        failure.report(err)
+    }
+    failure.exit_code()
 }
 
 #[cfg(test)]
@@ -112,7 +164,6 @@ mod tests {
 
     #[test]
     fn arguments_are_consistent() {
-        use clap::CommandFactory;
-        Cli::command().debug_assert();
+        knobs::of_serve(Cli::command()).debug_assert();
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use leyden::ModelFile;
-use leyden_hub::{ErrorKind, Reference, Store};
+use leyden_hub::{ErrorKind, Reference, ShortName, Store};
 
 use super::failure::{Failure, IN_USE};
 
@@ -12,22 +12,32 @@ pub(super) fn open(model: &Path) -> Result<ModelFile, Failure> {
     Ok(ModelFile::open(&locate(model)?)?)
 }
 
-/// The file or folder that MODEL means: a path, the name of a pulled model, or its `hf:…` reference.
+/// The file or folder that MODEL means: a path, the name of a pulled model, a short name or a reference of one.
 pub(super) fn locate(model: &Path) -> Result<PathBuf, Failure> {
     match leyden_hub::resolve_with(model, Store::from_env) {
         Ok(path) => Ok(path),
-        // A name with a slash or an ending was meant as a path, and fails as one, also where there is no store.
-        Err(e)
-            if matches!(
-                e.kind(),
-                ErrorKind::NoSuchModel { .. } | ErrorKind::Setting(_) | ErrorKind::Io { .. }
-            ) && !model.to_str().is_some_and(Reference::is_one)
-                && (model.extension().is_some() || model.components().count() > 1) =>
-        {
-            Ok(model.to_owned())
-        }
+        Err(e) if is_path(model, &e) => Ok(model.to_owned()),
         Err(e) => Err(e.into()),
     }
+}
+
+/// Whether a MODEL that means nothing else was meant as a path, and fails as one, also where there is no store: it has a
+/// slash, or the ending of a file. `llama3.2` has none.
+pub(super) fn is_path(model: &Path, error: &leyden_hub::Error) -> bool {
+    let nothing =
+        matches!(error.kind(), ErrorKind::NoSuchModel { .. } | ErrorKind::Setting(_) | ErrorKind::Io { .. });
+    let text = model.to_str();
+    let no_model = matches!(error.kind(), ErrorKind::NoSuchModel { .. });
+    let is_reference = text.is_some_and(|text| {
+        Reference::is_one(text)
+            || ShortName::find(text).is_some()
+            || no_model && Reference::named(text).is_ok()
+    });
+    let ending = model.extension().map(|ending| ending.as_encoded_bytes());
+    let has_ending = ending.is_some_and(|ending| {
+        ending[0].is_ascii_alphabetic() && ending.iter().all(u8::is_ascii_alphanumeric)
+    });
+    nothing && !is_reference && (has_ending || model.components().count() > 1 || text.is_none())
 }
 
 /// Fails if the file shrank or its disk failed while it was in use: what was read since may be zeros.

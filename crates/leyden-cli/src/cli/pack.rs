@@ -8,6 +8,7 @@ use leyden::{LoadOptions, Make, ModelFile, PackCache};
 use serde_json::json;
 
 use super::failure::Failure;
+use super::notes::Notes;
 use super::text::bytes;
 use super::{knobs, model_file, packs, run};
 
@@ -43,14 +44,14 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     let start = Instant::now();
     let options = LoadOptions { packs: cache, ..LoadOptions::default() };
-    let model = run::load(&model, &options)?;
+    let model = run::load(&model, &options, Notes::default())?;
     let report = model.packs();
     let (file, made) = match (&report.made, &report.read) {
         (Some(file), _) => (file, true),
         (None, Some(file)) => (file, false),
         (None, None) => return Err(Failure::new(report.notes.join("; "))),
     };
-    packs::tell(&model);
+    packs::tell(&model, Notes::default());
     let size = std::fs::metadata(file).map_or(0, |m| m.len());
     let seconds = start.elapsed().as_secs_f64();
     if args.json {

@@ -1,12 +1,12 @@
 //! The options of commands that load a model: where packed weights are kept.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use leyden::{Make, Model, PackCache};
 use leyden_kernels::topology::Topology;
 
 use super::knobs;
+use super::notes::Notes;
 use super::text::printable;
 
 /// Packed weights between starts.
@@ -41,9 +41,8 @@ fn no_huge_pages() -> bool {
 }
 
 /// Says on standard error what went wrong around the weights and was done without, and what of the model is ignored.
-pub(super) fn tell(model: &Model) {
-    // Nobody is left to tell if this fails.
-    let say = |text: &str| drop(writeln!(io::stderr(), "note: {text}"));
+pub(super) fn tell(model: &Model, notes: Notes) {
+    let say = |text: &str| notes.say(&format!("note: {text}"));
     model.packs().notes.iter().for_each(|note| say(note));
     let unknown = model.unknown_keys();
     if !unknown.is_empty() {

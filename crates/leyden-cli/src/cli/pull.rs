@@ -2,23 +2,25 @@
 
 mod progress;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use leyden_hub::{Client, ErrorKind, Options, Reference, Stopper, Store};
+use leyden_hub::{Client, ErrorKind, Event, Options, Pulled, Reference, ShortName, Stopper, Store};
 
 use super::failure::{self, Failure};
+use super::notes::Notes;
 use super::stored;
 use super::text::bytes;
 use progress::Progress;
 
 /// Downloads what is missing or wrong, resumes what was begun, and checks every file against the hub's checksum. Prints
-/// the path of the model. HF_TOKEN, or the token file of the hub's own tools, opens private and gated models;
+/// the path of the model. Of several quantisations Q4_K_M is chosen, or the nearest, if none is named. HF_TOKEN, or the token file of the hub's own tools, opens private and gated models;
 /// HF_ENDPOINT names a mirror; https_proxy and no_proxy are honoured.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// hf:ORG/REPO or hf:ORG/REPO:FILE; FILE is a GGUF file, a quantisation such as Q4_K_M, or safetensors
-    #[arg(value_name = "hf:ORG/REPO[:FILE]")]
+    /// A short name, which leyden models lists, or hf:ORG/REPO[:FILE]; FILE is a GGUF file, a quantisation such as Q4_K_M,
+    /// or safetensors; hf: may be left out
+    #[arg(value_name = "NAME|hf:ORG/REPO[:FILE]")]
     reference: String,
     /// Branch, tag or commit; by default main
     #[arg(long, value_name = "REV")]
@@ -29,11 +31,13 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    notes: Notes,
 }
 
 /// Brings the model into the store.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let mut reference: Reference = args.reference.parse()?;
+    let mut reference = Reference::named(&args.reference)?;
     if let Some(revision) = &args.revision {
         reference = reference.with_revision(revision)?;
     }
@@ -42,15 +46,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     options.offline |= args.offline;
     let client = Client::new(options)?;
     on_interrupt(client.stopper())?;
-
-    let mut progress = Progress::new();
-    let result = leyden_hub::pull(&client, &store, &reference, &mut |event| progress.hear(&event));
-    progress.finish();
-    let pulled = result.inspect_err(|error| {
-        if matches!(error.kind(), ErrorKind::Stopped) {
-            note("stopped; the same command goes on where this one ended");
-        }
-    })?;
+    let pulled = fetch(&client, &store, &reference, args.notes, &mut |_| {})?;
     let model = &pulled.model;
     if args.json {
         let mut object = stored::object(model);
@@ -59,10 +55,35 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         writeln!(out)?;
     } else {
         let (size, downloaded) = (bytes(model.bytes()), bytes(pulled.downloaded));
-        note(&format!("{}: {size}, {downloaded} of it downloaded now", model.name));
+        args.notes.say(&format!("{}: {size}, {downloaded} of it downloaded now", model.name));
         writeln!(out, "{}", model.path.display())?;
+        out.flush()?;
+        let is_short = ShortName::find(&args.reference).is_some() && args.revision.is_none();
+        let name = if is_short { &args.reference } else { &model.name };
+        args.notes.say(&format!("next: leyden run {name}"));
     }
     Ok(())
+}
+
+/// Pulls, with a progress bar; `hear` gets the events too.
+pub(super) fn fetch(
+    client: &Client,
+    store: &Store,
+    reference: &Reference,
+    notes: Notes,
+    hear: &mut dyn FnMut(&Event<'_>),
+) -> Result<Pulled, Failure> {
+    let mut progress = Progress::new(notes);
+    let result = leyden_hub::pull(client, store, reference, &mut |event| {
+        progress.hear(&event);
+        hear(&event);
+    });
+    progress.finish();
+    Ok(result.inspect_err(|error| {
+        if matches!(error.kind(), ErrorKind::Stopped) {
+            notes.say("stopped; the same command goes on where this one ended");
+        }
+    })?)
 }
 
 /// Ctrl-C ends the pull in order; a second one ends the program at once. Either way what has arrived stays.
@@ -75,10 +96,4 @@ fn on_interrupt(stopper: Stopper) -> Result<(), Failure> {
         stopper.stop();
     })
     .map_err(|error| Failure::new(format!("cannot take over Ctrl-C: {error}")))
-}
-
-/// A line for people, on standard error.
-fn note(text: &str) {
-    // Nobody is left to tell if this fails.
-    let _ = writeln!(io::stderr(), "{text}");
 }

@@ -5,47 +5,81 @@ mod constraint;
 mod conversation;
 mod editor;
 mod interrupt;
+mod markdown;
 mod request;
 mod sampling;
+mod screen;
+mod settings;
 mod summary;
+mod wrap;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use leyden::{KvType, LoadOptions, Model, SessionOptions};
+use leyden::{KvType, LoadOptions, Message, Model, SessionOptions};
 
 use super::arithmetic::Arithmetic;
+use super::chats::Chats;
 use super::failure::Failure;
-use super::model_file;
+use super::notes::Notes;
+use super::obtain::Hub;
 use super::packs::{self, Packs};
+use chat::{Answerer, Stage, Talk};
 use conversation::{Conversation, Mode};
 use interrupt::{Idle, Interrupt};
 use request::Input;
+use screen::Screen;
+use settings::{Settings, Think};
 
 /// With a PROMPT, or with text piped to it, answers once; otherwise holds a conversation.
 ///
-/// Without MODEL the storyteller inside this program answers, a toy. A single argument is taken for the MODEL if it
-/// is a file's name, otherwise for the PROMPT. The prompt goes through the model's chat template, if it has one.
+/// MODEL is a file or folder, the name of a pulled model, a short name (`leyden models` lists them) or ORG/REPO[:FILE] on
+/// the hub; what is not here is pulled. Without MODEL the storyteller inside this program answers, a toy, and a PROMPT is
+/// then several words between quotes. Text from standard input and from --file goes before the PROMPT. The prompt goes
+/// through the model's chat template, if it has one.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Model: a GGUF file, or a folder with config.json and safetensors
+    /// Model: a file, a folder, a name, or ORG/REPO[:FILE]
     #[arg(value_name = "MODEL")]
     first: Option<OsString>,
-    /// Prompt; standard input is then not read
+    /// Prompt; several words need no quotes behind a MODEL
     #[arg(value_name = "PROMPT")]
-    second: Option<OsString>,
+    rest: Vec<OsString>,
     /// Model, as an option
     #[arg(long, short, value_name = "M")]
     model: Option<PathBuf>,
+    /// Model of the hub (also `-hf`)
+    #[arg(long, visible_alias = "hf-repo", value_name = "ORG/REPO[:FILE]", conflicts_with = "model")]
+    hf: Option<String>,
+    #[command(flatten)]
+    hub: Hub,
     /// Prompt, as an option
     #[arg(long, short, value_name = "P")]
     prompt: Option<String>,
-    /// Instruction to the model that precedes the conversation
-    #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
+    /// Text that goes before the prompt; `-` is standard input. May be repeated
+    #[arg(long, short, value_name = "FILE")]
+    file: Vec<PathBuf>,
+    /// Instruction to the model that precedes the conversation (also `-sys`)
+    #[arg(long, visible_alias = "system-prompt", value_name = "TEXT", conflicts_with = "raw")]
     system: Option<String>,
+    /// How much a model that can reason does so before it answers
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, default_missing_value = "on", conflicts_with = "raw")]
+    think: Option<Think>,
+    /// Go on with a conversation that was kept: the newest, or the one of this name (`leyden chats` lists them)
+    #[arg(long, value_name = "CHAT", num_args = 0..=1, default_missing_value = "", conflicts_with = "raw")]
+    resume: Option<String>,
+    /// In a conversation, drop the oldest turns when the context is full, until a quarter of it is free
+    #[arg(long)]
+    trim: bool,
+    /// In a conversation, tell the speed after each answer
+    #[arg(long)]
+    verbose: bool,
+    /// Show answers as the model writes them: draw no Markdown, break no lines (also `--no-wordwrap`)
+    #[arg(long, aliases = ["nowordwrap", "no-wordwrap"])]
+    plain: bool,
     /// Continue the prompt as it is, without the chat template
     #[arg(long)]
     raw: bool,
@@ -53,17 +87,17 @@ pub(crate) struct Args {
     /// chat template writes them
     #[arg(long, conflicts_with = "raw")]
     special_in_content: bool,
-    /// Most tokens to generate; by default until the model ends or the context is full
-    #[arg(short = 'n', long = "max-tokens", value_name = "N")]
-    max_tokens: Option<usize>,
+    /// Most tokens to generate; -1, as by default, until the model ends or the context is full
+    #[arg(short = 'n', long = "max-tokens", visible_aliases = ["n-predict", "predict"], value_name = "N", value_parser = most, allow_negative_numbers = true)]
+    max_tokens: Option<Most>,
     /// Threads to generate with; by default one per physical core that may be used
     #[arg(long, short, value_name = "T")]
     threads: Option<usize>,
     /// Threads to read prompts with (also `-tb`); by default as many as to generate with
     #[arg(long, value_name = "T")]
     threads_batch: Option<usize>,
-    /// Longest text in tokens, prompt and answer together; by default what the model was made for
-    #[arg(long, value_name = "N")]
+    /// Longest text in tokens, prompt and answer together; 0, as by default, for what the model was made for
+    #[arg(long, short, visible_aliases = ["ctx-size", "num-ctx"], value_name = "N")]
     ctx: Option<usize>,
     /// Storage of keys and values: f32, f16 or q8_0
     #[arg(long, value_name = "TYPE", default_value_t = KvType::default(), value_parser = kv_type)]
@@ -72,14 +106,29 @@ pub(crate) struct Args {
     arithmetic: Arithmetic,
     #[command(flatten)]
     packs: Packs,
-    /// Print one JSON object instead of the text
+    /// Print one JSON object instead of the text; errors are JSON too
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    notes: Notes,
     #[command(flatten)]
     constraint: constraint::Constraining,
     // Last, because its heading in the help holds for everything after it.
     #[command(flatten)]
     sampling: Box<sampling::Sampling>,
+}
+
+/// A bound of tokens, if there is one.
+#[derive(Debug, Clone, Copy)]
+struct Most(Option<usize>);
+
+/// llama.cpp's -2 is the same as -1: an answer ends where the context does.
+fn most(text: &str) -> Result<Most, String> {
+    match text.parse::<i64>() {
+        Ok(-2 | -1) => Ok(Most(None)),
+        Ok(n) => usize::try_from(n).map(|n| Most(Some(n))).map_err(|_| format!("{n} is below -1")),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 pub(super) fn kv_type(name: &str) -> Result<KvType, String> {
@@ -89,16 +138,64 @@ pub(super) fn kv_type(name: &str) -> Result<KvType, String> {
 
 /// Answers.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let request = request::resolve(args)?;
+    let notes = args.notes;
+    let mut request = request::resolve(args)?;
     // Read before the model, which may take long.
     let grammar = args.constraint.grammar()?;
-    let interactive = request.input == Input::Standard && io::stdin().is_terminal();
+    let mut generate = args.sampling.options(args.max_tokens.and_then(|most| most.0))?;
+    let resumed = args.resume.as_ref().map(|name| Chats::open()?.find(name)).transpose()?;
+    if let (None, Some(chat)) = (&request.model, &resumed) {
+        request.model = chat.model.as_ref().map(PathBuf::from);
+    }
+    let interactive = request.input == Input::Standard && args.file.is_empty() && io::stdin().is_terminal();
     if interactive && args.json {
         return Err(Failure::usage("--json needs a PROMPT or text on standard input"));
     }
     // The line editor asks the terminal where the cursor is through one of them and draws on the other.
     let edited = interactive && io::stdout().is_terminal() && io::stderr().is_terminal();
     let interrupt = Interrupt::install(if edited { Idle::Stay } else { Idle::Exit })?;
+    let model = open(args, request.model.as_deref())?;
+    let context = args.ctx.filter(|n| *n > 0);
+    let session = model.session(&SessionOptions { context, kv_type: args.kv_type })?;
+    interrupt.ready();
+    let special_in_content = args.special_in_content;
+    let mode = if args.raw { Mode::Raw } else { Mode::Chat { special_in_content } };
+    if !args.raw && !model.has_chat_template() {
+        notes.say("the model has no chat template: messages are joined and continued");
+    }
+    generate.constraint =
+        grammar.map(|grammar| model.compile(&grammar)).transpose()?.map(|compiled| compiled.start());
+    let mut conversation = Conversation::new(&model, session, mode, generate.sampling.seed);
+    if args.think.is_some() && !conversation.can_think() {
+        notes.say("--think is passed over: this model's chat template cannot be told how much to reason");
+    }
+
+    let name = request.model.as_deref().map(|path| path.display().to_string());
+    let shown = name.clone().unwrap_or_else(|| leyden::EMBEDDED.to_owned());
+    let settings = Settings {
+        system: args.system.clone(),
+        think: args.think,
+        verbose: args.verbose,
+        trim: args.trim,
+        generate,
+    };
+    let mut talk = Talk::new(shown, settings);
+    let mut keeper = Keeper::new(name, resumed.as_ref().map(|chat| chat.name.clone()), notes);
+    if let Some(chat) = resumed {
+        talk.take_messages(chat.messages);
+        talk.settings.system = args.system.clone().or(talk.settings.system);
+    }
+    if interactive {
+        return converse(args, &mut talk, &mut conversation, &interrupt, &mut keeper, edited, out);
+    }
+    let prompt = request::text(&request.input, &args.file, args.raw, notes)?;
+    talk.messages.push(Message::new("user", prompt));
+    once(args, &mut talk, &mut conversation, &interrupt, &mut keeper, out)
+}
+
+/// Loads the model.
+fn open(args: &Args, model: Option<&Path>) -> Result<Model, Failure> {
+    let notes = args.notes;
     let options = LoadOptions {
         threads: args.threads,
         threads_batch: args.threads_batch,
@@ -107,77 +204,76 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         packs: args.packs.cache(),
         ..LoadOptions::default()
     };
-    let model = match &request.model {
-        Some(model) => load(&model_file::locate(model)?, &options)?,
+    let model = match model {
+        Some(model) => load(&args.hub.obtain(model, notes)?, &options, notes)?,
         None => {
-            note(
-                "no model named: the embedded storyteller answers, a toy of 4 million parameters that continues old \
-                 stories. For real answers: leyden run MODEL.gguf \"your question\"",
+            notes.say(
+                "no model named: the embedded storyteller answers, a toy of 4 million parameters. For real answers: \
+                 leyden run smollm2 \"your question\", which gets a model of 1 GB; leyden models lists others",
             );
             Model::embedded(&options)?
         }
     };
-    packs::tell(&model);
+    packs::tell(&model, notes);
     if let Some(unplaced) = model.unplaced() {
-        note(unplaced);
+        notes.say(unplaced);
     }
-    let session = model.session(&SessionOptions { context: args.ctx, kv_type: args.kv_type })?;
-    interrupt.ready();
-    let mode = if args.raw {
-        Mode::Raw
-    } else {
-        Mode::Chat { system: args.system.clone(), special_in_content: args.special_in_content }
-    };
-    if !args.raw && !model.has_chat_template() {
-        note("the model has no chat template: messages are joined and continued");
-    }
-    let mut options = args.sampling.options(args.max_tokens);
-    options.constraint =
-        grammar.map(|grammar| model.compile(&grammar)).transpose()?.map(|compiled| compiled.start());
-    let mut conversation = Conversation::new(&model, session, mode, options);
+    Ok(model)
+}
 
-    if interactive {
-        let name = request
-            .model
-            .as_deref()
-            .map_or_else(|| leyden::EMBEDDED.to_owned(), |path| path.display().to_string());
-        note(&format!(
-            "{name}, context of {} tokens; /help lists the commands, Ctrl-D ends",
-            conversation.context()
-        ));
-        let mut lines: Box<dyn chat::Lines> =
-            if edited { Box::new(editor::Editor::new()) } else { Box::new(editor::Plain) };
-        chat::run(&mut conversation, lines.as_mut(), &interrupt, out, &mut io::stderr())?;
-        note(&conversation.summary().line());
-        return Ok(());
-    }
-    let prompt = match request.input {
-        Input::Prompt(prompt) => prompt,
-        Input::Standard => standard_input(args.raw)?,
+/// A conversation.
+fn converse(
+    args: &Args,
+    talk: &mut Talk,
+    conversation: &mut Conversation<'_>,
+    interrupt: &Interrupt,
+    keeper: &mut Keeper,
+    edited: bool,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let said = match talk.messages.len() {
+        0 => String::new(),
+        n => format!(", {n} messages so far"),
     };
-    once(args, &mut conversation, &prompt, &interrupt, out)
+    args.notes.say(&format!(
+        "{}, context of {} tokens{said}; /help lists the commands, Ctrl-D ends",
+        talk.model,
+        conversation.context()
+    ));
+    let mut lines: Box<dyn chat::Lines> =
+        if edited { Box::new(editor::Editor::new()) } else { Box::new(editor::Plain) };
+    let mut stage = Stage {
+        answerer: conversation,
+        lines: lines.as_mut(),
+        interrupt,
+        screen: &|| Screen::new(args.plain || args.raw),
+        keep: &mut |talk, begins| keeper.keep(talk, begins),
+        out,
+        err: &mut io::stderr(),
+    };
+    chat::run(talk, &mut stage)?;
+    args.notes.say(&conversation.summary().line());
+    Ok(())
 }
 
 /// One answer.
 fn once(
     args: &Args,
+    talk: &mut Talk,
     conversation: &mut Conversation<'_>,
-    prompt: &str,
     interrupt: &Interrupt,
+    keeper: &mut Keeper,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let mut lost = None;
-    let mut ended = true;
+    let mut screen = Screen::new(args.plain || args.raw);
     let answering = interrupt.answering();
-    let answer = conversation.respond(prompt, &mut |piece| {
-        if let Some(text) = piece
-            && !args.json
+    let answer = conversation.respond(&talk.messages, &talk.settings, &mut |heard| {
+        if !args.json
+            && let Err(error) = screen.hear(&heard, out)
         {
-            ended = text.ends_with('\n');
-            if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-                lost = Some(error);
-                return ControlFlow::Break(());
-            }
+            lost = Some(error);
+            return ControlFlow::Break(());
         }
         if answering.stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
@@ -186,27 +282,60 @@ fn once(
     if let Some(error) = lost {
         return Err(error.into());
     }
-    // What follows should stand on a line of its own. In a file or a pipe the text is all there is.
-    if !ended && io::stdout().is_terminal() {
-        writeln!(out)?;
-    } else if !ended {
-        note("");
-    }
+    // What follows should stand on a line of its own, and programs that read lines want the last one whole.
+    screen.finish(out)?;
     out.flush()?;
-    let answer = answer?;
+    let (answer, message) = answer?;
     let summary = conversation.summary();
     if args.json {
         serde_json::to_writer(&mut *out, &summary.json(&answer))?;
         writeln!(out)?;
         out.flush()?;
     }
-    note(&summary.line());
+    if args.resume.is_some() {
+        talk.messages.push(message);
+        keeper.keep(talk, false);
+    }
+    args.notes.say(&summary.line());
     if stopped { Err(Failure::interrupted()) } else { Ok(()) }
 }
 
+/// Keeps a conversation after each answer.
+struct Keeper {
+    chats: Option<Chats>,
+    /// The name it is kept under, once it is.
+    name: Option<String>,
+    model: Option<String>,
+    notes: Notes,
+}
+
+impl Keeper {
+    fn new(model: Option<String>, name: Option<String>, notes: Notes) -> Self {
+        // A path that is relative now may be none when the conversation goes on.
+        let absolute = |model: String| match std::fs::canonicalize(&model) {
+            Ok(path) => path.display().to_string(),
+            Err(_) => model,
+        };
+        Self { chats: Chats::if_any(), name, model: model.map(absolute), notes }
+    }
+
+    fn keep(&mut self, talk: &Talk, begins: bool) {
+        let Some(chats) = &self.chats else { return };
+        let name = self.name.take().filter(|_| !begins).unwrap_or_else(|| chats.new_name());
+        match chats.keep(&name, self.model.as_deref(), talk.all_messages()) {
+            Ok(()) => self.name = Some(name),
+            Err(error) => {
+                self.notes.say(&format!("the conversation cannot be kept: {error}"));
+                self.chats = None;
+            }
+        }
+    }
+}
+
 /// Loads a model file, with a bar on the terminal while it takes its time.
-pub(super) fn load(path: &std::path::Path, options: &LoadOptions) -> Result<Model, Failure> {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+pub(super) fn load(path: &Path, options: &LoadOptions, notes: Notes) -> Result<Model, Failure> {
+    let target = if notes.is_quiet() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(None, target);
     if let Ok(style) = ProgressStyle::with_template("loading {wide_bar} {bytes} of {total_bytes}") {
         bar.set_style(style);
     }
@@ -216,30 +345,4 @@ pub(super) fn load(path: &std::path::Path, options: &LoadOptions) -> Result<Mode
     });
     bar.finish_and_clear();
     Ok(model?)
-}
-
-/// All of standard input. `echo` and editors end a text with a line break that nobody means as part of a question.
-fn standard_input(raw: bool) -> Result<String, Failure> {
-    let mut bytes = Vec::new();
-    io::stdin()
-        .lock()
-        .read_to_end(&mut bytes)
-        .map_err(|error| Failure::new(format!("standard input: cannot read: {error}")))?;
-    let mut text = String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        Failure::new(format!("standard input: not UTF-8 text: byte {at}"))
-    })?;
-    if !raw && text.ends_with('\n') {
-        text.pop();
-        if text.ends_with('\r') {
-            text.pop();
-        }
-    }
-    Ok(text)
-}
-
-/// A line for people, on standard error.
-pub(super) fn note(text: &str) {
-    // Nobody is left to tell if this fails.
-    let _ = writeln!(io::stderr(), "{text}");
 }

@@ -17,21 +17,33 @@ use leyden_server::{
 use super::arithmetic::Arithmetic;
 use super::connections;
 use super::failure::Failure;
+use super::notes::Notes;
+use super::obtain::Hub;
 use super::packs::{self, Packs};
-use super::run::{kv_type, load, note};
-use super::{model_file, text};
+use super::run::{kv_type, load};
+use super::text;
 
 /// Answers requests over HTTP as OpenAI's servers do, for many users at once, until Ctrl-C or SIGTERM.
 ///
-/// Without MODEL the storyteller inside this program is served, a toy. Several models share the processor: each
+/// MODEL is a file or folder, the name of a pulled model, a short name (`leyden models` lists them) or ORG/REPO[:FILE] on
+/// the hub; what is not here is pulled. Without MODEL the storyteller inside this program is served, a toy. Every option
+/// can also be set by a variable of the environment, as LEYDEN_PORT for --port. Several models share the processor: each
 /// computes with all threads, and they take turns as the system lets them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Models: files, folders, names of pulled models or their references
+    /// Models: files, folders, names, or ORG/REPO[:FILE]
     #[arg(value_name = "MODEL")]
     models: Vec<PathBuf>,
+    /// Model, as an option; may be repeated
+    #[arg(long, short, value_name = "M")]
+    model: Vec<PathBuf>,
+    /// Model of the hub (also `-hf`); may be repeated
+    #[arg(long, visible_alias = "hf-repo", value_name = "ORG/REPO[:FILE]")]
+    hf: Vec<String>,
+    #[command(flatten)]
+    hub: Hub,
     /// Another name for a model, as NAME or, of several models, MODEL=NAME; may be repeated
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, short, visible_alias = "served-model-name", value_name = "NAME")]
     alias: Vec<String>,
     /// Address to listen on
     #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
@@ -54,11 +66,11 @@ pub(crate) struct Args {
     /// be repeated
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
     allowed_origins: Vec<String>,
-    /// Longest text in tokens, prompt and answer together; by default what the model was made for, or what fits
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Longest text in tokens, prompt and answer together; 0, as by default, for what the model was made for, or what fits
+    #[arg(long, short, visible_aliases = ["ctx-size", "max-model-len"], value_name = "N")]
     ctx: Option<u32>,
-    /// Most requests that run at a time
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    /// Most requests that run at a time (also `-np`)
+    #[arg(long, visible_alias = "max-num-seqs", value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     parallel: u32,
     /// Tokens that all running requests together can hold; by default as many as half the free memory holds, at most
     /// `--ctx` times `--parallel`
@@ -68,7 +80,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
     queue: u32,
     /// Most tokens in one step
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, visible_alias = "max-num-batched-tokens", value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
     step_tokens: u32,
     /// By how many milliseconds prompts may lengthen the time between two tokens of others
     #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60000))]
@@ -131,6 +143,21 @@ pub(crate) struct Args {
     arithmetic: Arithmetic,
     #[command(flatten)]
     packs: Packs,
+    #[command(flatten)]
+    notes: Notes,
+}
+
+impl Args {
+    /// The models, however they were named.
+    fn named(&self) -> Vec<PathBuf> {
+        let of_hub = self.hf.iter().map(|name| PathBuf::from(format!("{}{name}", leyden_hub::SCHEME)));
+        self.models.iter().chain(&self.model).cloned().chain(of_hub).collect()
+    }
+
+    /// The longest text, if it is limited.
+    fn context(&self) -> Option<usize> {
+        self.ctx.filter(|n| *n > 0).map(|n| n as usize)
+    }
 }
 
 fn log_format(name: &str) -> Result<LogFormat, String> {
@@ -141,22 +168,27 @@ fn log_format(name: &str) -> Result<LogFormat, String> {
 pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     heap::keep_little();
     let keys = args.api_keys.as_deref().map(ApiKeys::read).transpose()?;
-    let mut aliases = aliases(args)?;
+    let notes = args.notes;
+    let named = args.named();
+    let mut aliases = aliases(args, named.len())?;
     let mut loaded = Vec::new();
-    if args.models.is_empty() {
-        note("no model named: the embedded storyteller is served, a toy of 4 million parameters");
+    if named.is_empty() {
+        notes.say(
+            "no model named: the embedded storyteller is served, a toy of 4 million parameters. For a real model: leyden \
+             serve smollm2; leyden models lists others",
+        );
         loaded.push((Model::embedded(&options(args))?, "storyteller".to_owned()));
     }
     let paths: Vec<PathBuf> =
-        args.models.iter().map(|named| model_file::locate(named)).collect::<Result<_, _>>()?;
+        named.iter().map(|named| args.hub.obtain(named, notes)).collect::<Result<_, _>>()?;
     if !matches!(args.packs.cache(), PackCache::Folder { map: true, .. }) {
         weights_fit(&paths)?;
     }
-    for (named, path) in args.models.iter().zip(&paths) {
-        let model = load(path, &options(args))?;
-        packs::tell(&model);
+    for (named, path) in named.iter().zip(&paths) {
+        let model = load(path, &options(args), notes)?;
+        packs::tell(&model, notes);
         if let Some(unplaced) = model.unplaced() {
-            note(unplaced);
+            notes.say(unplaced);
         }
         loaded.push((model, name(named, path)));
     }
@@ -200,7 +232,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     let names: Vec<String> = models.iter().map(|m| m.name.clone()).collect();
     connections::allow();
     leyden_server::serve(models, server, |address: SocketAddr| {
-        note(&format!("listening on http://{address}, serving {}", names.join(", ")));
+        notes.say(&format!("listening on http://{address}, serving {}", names.join(", ")));
     })?;
     Ok(())
 }
@@ -217,12 +249,12 @@ fn options(args: &Args) -> LoadOptions {
 }
 
 /// The other names, by model; of one model without its name.
-fn aliases(args: &Args) -> Result<HashMap<String, Vec<String>>, Failure> {
+fn aliases(args: &Args, models: usize) -> Result<HashMap<String, Vec<String>>, Failure> {
     let mut aliases: HashMap<String, Vec<String>> = HashMap::new();
     for alias in &args.alias {
         let (model, name) = match alias.split_once('=') {
             Some((model, name)) => (model.to_owned(), name),
-            None if args.models.len() <= 1 => (String::new(), alias.as_str()),
+            None if models <= 1 => (String::new(), alias.as_str()),
             None => {
                 return Err(Failure::usage("--alias: of several models, say whose name it is: MODEL=NAME"));
             }
@@ -272,7 +304,7 @@ fn weights_fit(paths: &[PathBuf]) -> Result<(), Failure> {
 fn need(args: &Args, model: &Model, name: &str) -> Result<Need, Failure> {
     let config = model.config();
     let size = |n: Option<u32>| n.map(|n| n as usize);
-    if let Some(ctx) = size(args.ctx)
+    if let Some(ctx) = args.context()
         && ctx > config.context
     {
         let made_for = config.context;
@@ -284,7 +316,7 @@ fn need(args: &Args, model: &Model, name: &str) -> Result<Need, Failure> {
         token_bytes: token_bytes as u64,
         workspace_bytes: model.network().workspace_bytes(step, parallel) as u64,
         model_context: config.context,
-        context: size(args.ctx),
+        context: args.context(),
         parallel,
         kv_tokens: size(args.kv_tokens),
     })
@@ -303,14 +335,14 @@ fn ready(
     aliases: &mut HashMap<String, Vec<String>>,
 ) -> leyden_server::Model {
     if plan.shortened {
-        note(&format!(
+        args.notes.say(&format!(
             "{name}: memory is short: texts of at most {} tokens, not {}",
             plan.context,
             model.config().context
         ));
     }
     if !model.has_chat_template() {
-        note(&format!("{name} has no chat template: messages are joined and continued"));
+        args.notes.say(&format!("{name} has no chat template: messages are joined and continued"));
     }
     let generate = GenerateOptions::default();
     let mut others = aliases.remove(&name).unwrap_or_default();

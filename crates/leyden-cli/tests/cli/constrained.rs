@@ -10,7 +10,7 @@ fn answers_follow_schemas_and_grammars() {
     let files = Files::new();
     let file = files.add("s.json", schema.as_bytes());
     for given in [schema, &file] {
-        let run = leyden(&["run", "Once", "--json-schema", given, "--seed", "3"]);
+        let run = leyden(&["run", "-p", "Once", "--json-schema", given, "--seed", "3"]);
         assert_eq!(run.code, Some(0), "{run:?}");
         let answer: Value = serde_json::from_str(&run.out).unwrap();
         assert!((1..=9).contains(&answer["n"].as_i64().unwrap()) && answer["ok"].is_boolean(), "{answer}");
@@ -18,7 +18,7 @@ fn answers_follow_schemas_and_grammars() {
     let gbnf = files.add("g.gbnf", b"root ::= (\"yes\" | \"no\") \"!\"\n");
     let lark = files.add("g.lark", b"start: /yes|no/ \"!\"\n");
     for grammar in [gbnf, lark] {
-        let run = leyden(&["run", "Once", "--grammar", &grammar]);
+        let run = leyden(&["run", "-p", "Once", "--grammar", &grammar]);
         assert!(run.code == Some(0) && ["yes!", "no!"].contains(&run.out.trim()), "{run:?}");
     }
 }
@@ -26,7 +26,7 @@ fn answers_follow_schemas_and_grammars() {
 #[test]
 fn what_cannot_be_followed_is_refused_before_the_model_is_read() {
     let refused = |words: &[&str], what: &str| {
-        let run = leyden(&[&["run", "Once"], words].concat());
+        let run = leyden(&[&["run", "-p", "Once"], words].concat());
         assert!(run.code != Some(0) && run.out.is_empty() && run.err.contains(what), "{run:?}");
     };
     refused(&["--json-schema", r#"{"items": {"uniqueItems": true}}"#], "/items: `uniqueItems`");

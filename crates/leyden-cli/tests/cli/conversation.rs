@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use crate::program::{Files, built};
+use crate::program::{Files, Run, built, command, finish, storyteller_with_template};
 
 /// Runs `terminal.py` with a scene; `None` if there is no Python to run it.
 fn play(files: &Files, args: &[&str], scene: &serde_json::Value) -> Option<serde_json::Value> {
@@ -13,7 +13,7 @@ fn play(files: &Files, args: &[&str], scene: &serde_json::Value) -> Option<serde
     let request = serde_json::json!({
         "program": built(env!("CARGO_BIN_EXE_leyden")),
         "arguments": args,
-        "environment": { "LEYDEN_HISTORY": files.path("history"), "TERM": "xterm" },
+        "environment": { "LEYDEN_HISTORY": files.path("history"), "LEYDEN_CHATS": files.path("chats"), "TERM": "xterm" },
         "folder": files.folder(),
         "scene": scene,
     });
@@ -62,7 +62,7 @@ fn a_conversation_with_commands() {
         // The first line again.
         { "wait": READY, "send": format!("{UP}{UP}{UP}{UP}{ENTER}") },
         { "wait": READY, "send": CTRL_C },
-        { "wait": "Ctrl-D or /quit", "send": "" },
+        { "wait": "Ctrl-D or /bye", "send": "" },
         { "wait": READY, "send": CTRL_D },
         { "wait": "peak memory", "send": "" },
     ]);
@@ -77,6 +77,65 @@ fn a_conversation_with_commands() {
     assert_eq!(screen.matches(answer).count(), 2, "the line from the history is answered alike\n{screen}");
     let history = std::fs::read_to_string(files.path("history")).unwrap();
     assert!(history.starts_with("Once upon a time\n"), "{history}");
+}
+
+#[test]
+fn commands_are_completed_and_quotes_hold_lines() {
+    let files = Files::new();
+    let scene = serde_json::json!([
+        { "wait": READY, "send": format!("/he\t{ENTER}") },
+        { "wait": "/regen /retry", "send": "" },
+        { "wait": READY, "send": format!("/set temp\t0{ENTER}") },
+        { "wait": "(set)", "send": "" },
+        { "wait": READY, "send": format!("/set verbose{ENTER}") },
+        { "wait": "(set)", "send": "" },
+        { "wait": READY, "send": format!("\"\"\"Once upon{ENTER}a time\"\"\"{ENTER}") },
+        { "wait": "tokens in cache | prefill ", "send": "" },
+        { "wait": READY, "send": format!("/save talk.json{ENTER}") },
+        { "wait": "(saved 2 messages", "send": "" },
+        { "wait": READY, "send": format!("/exit{ENTER}") },
+        { "wait": "peak memory", "send": "" },
+    ]);
+    let Some(result) = play(&files, &["run", "-n", "8"], &scene) else { return };
+    assert_eq!(result["code"], 0, "{result}");
+    let saved: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(files.path("talk.json")).unwrap()).unwrap();
+    assert_eq!(saved[0]["content"], "Once upon\na time");
+}
+
+#[test]
+fn conversations_are_kept_and_resumed() {
+    let files = Files::new();
+    let model = files
+        .add("chat.gguf", &storyteller_with_template("{% for m in messages %}{{ m.content }} {% endfor %}"));
+    let scene = serde_json::json!([
+        { "wait": READY, "send": format!("Once upon a time{ENTER}") },
+        { "wait": READY, "send": format!("/bye{ENTER}") },
+        { "wait": "peak memory", "send": "" },
+    ]);
+    let args = ["run", &model, "-n", "4", "--temp", "0", "--system", "Tell."];
+    let Some(result) = play(&files, &args, &scene) else { return };
+    assert_eq!(result["code"], 0, "{result}");
+    let kept = |args: &[&str]| finish(command(args).env("LEYDEN_CHATS", files.path("chats")), b"");
+    let list = kept(&["chats", "--json"]).json();
+    let chat = &list["chats"][0];
+    assert_eq!((&chat["title"], &chat["messages"]), (&"Once upon a time".into(), &3.into()));
+    let name = chat["name"].as_str().unwrap();
+    assert!(kept(&["chats"]).ok().contains(name));
+    // The model, the instruction and what was said are those of the conversation.
+    let again = kept(&["run", "--resume", name, "-p", "And then", "-n", "2", "--temp", "0", "--json"]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    let said = std::fs::read_to_string(chat["path"].as_str().unwrap()).unwrap();
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let contents: Vec<&str> = (0..4).map(|i| said["messages"][i]["content"].as_str().unwrap()).collect();
+    let flags = ["-n", "2", "--temp", "0", "--raw", "--json"];
+    let whole = kept(&[&["run", &model, &format!("{} ", contents.join(" "))], &flags[..]].concat());
+    let tokens = |run: &Run| serde_json::from_str::<serde_json::Value>(&run.out).unwrap()["tokens"].clone();
+    assert_eq!((contents[0], tokens(&again)), ("Tell.", tokens(&whole)));
+    assert_eq!(kept(&["chats", "--remove", name]).ok(), "");
+    assert!(kept(&["run", "--resume"]).failed(1).contains("no conversation was kept\nhint: leyden chats"));
+    let off = finish(command(&["chats"]).env("LEYDEN_CHATS", "off"), b"").failed(1);
+    assert!(off.contains("LEYDEN_CHATS is off"), "{off}");
 }
 
 #[test]
@@ -108,7 +167,7 @@ fn only_answers_go_to_a_pipe() {
     let Some(result) = play(&files, &request, &scene) else { return };
     let once = crate::program::leyden(&[&args[..], &["Once upon a time"]].concat());
     assert_eq!(result["code"], 0, "{result}");
-    assert_eq!(result["output"].as_str().unwrap(), format!("{}\n", once.out));
+    assert_eq!(result["output"].as_str().unwrap(), once.out);
 }
 
 #[test]
@@ -118,7 +177,7 @@ fn no_editor_draws_into_a_log() {
     let once = crate::program::leyden(&[&args[..], &["Once upon a time"]].concat());
     let scene = serde_json::json!([
         { "wait": "", "send": "Once upon a time\n" },
-        { "wait": once.out, "send": "" },
+        { "wait": once.out.trim_end(), "send": "" },
         { "wait": "\n", "send": CTRL_D },
     ]);
     let Some(result) = play(&files, &[&["2|"], &args[..]].concat(), &scene) else { return };

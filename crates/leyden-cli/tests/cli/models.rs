@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::folders::{TOKENIZER_CONFIG, checkpoint, tokenizer};
-use crate::program::{Files, Run, command, finish, vocabulary};
+use crate::program::{Files, Run, command, finish, storyteller_with_template, vocabulary};
 use server::{Hub, Repository};
 
 /// The program with a store of its own and without the user's settings.
@@ -61,7 +61,8 @@ fn a_model_is_pulled_listed_used_and_removed() {
         lines[0].starts_with("1 file, ") && lines[1].starts_with("downloading Tiny-Q8_0.gguf ("),
         "{lines:?}"
     );
-    assert!(lines[2].starts_with("org/repo:Tiny-Q8_0.gguf: ") && lines.len() == 3, "{lines:?}");
+    assert!(lines[2].starts_with("org/repo:Tiny-Q8_0.gguf: "), "{lines:?}");
+    assert_eq!(lines[3..], ["next: leyden run org/repo:Tiny-Q8_0.gguf"]);
     assert!(run(&files, &url, &["inspect", path]).ok().contains("Tiny-Q8_0.gguf"));
 
     let again = run(&files, &url, &["pull", "hf:org/repo:Q8_0", "--json"]);
@@ -93,21 +94,87 @@ fn a_model_is_pulled_listed_used_and_removed() {
 }
 
 #[test]
+fn run_and_serve_pull_what_is_not_there() {
+    let model = storyteller_with_template("{{ messages[-1].content }}");
+    let hub = Hub::start(&Repository::new(&[
+        ("Tiny-F16.gguf", b"not this one"),
+        ("Tiny-Q8_0.gguf", &model),
+        ("model.safetensors", b"nor this"),
+    ]));
+    let (files, url) = (Files::new(), hub.api.url());
+    let ask = |more: &[&str]| run(&files, &url, &[more, &["-n", "2", "--temp", "0"]].concat());
+    let message = ask(&["run", "org/repo", "Hello", "--offline"]).failed(1);
+    assert!(message.contains("hf:org/repo: not in the store, and the network may not be used"), "{message}");
+    let first = ask(&["run", "org/repo", "Once", "upon", "a", "time"]);
+    assert_eq!(first.code, Some(0), "{first:?}");
+    assert!(
+        first.err.contains("org/repo: no such file; not here yet, so hf:org/repo is pulled\n"),
+        "{first:?}"
+    );
+    assert!(first.err.contains("Tiny-Q8_0.gguf: chosen of 2;"), "{first:?}");
+    let n = hub.api.seen().len();
+    for words in [
+        &["run", "repo", "Once upon a time"][..],
+        &["run", "-hf", "org/repo", "-p", "Once upon a time"],
+        &["run", "hf.co/org/repo:Q8_0", "Once upon a time", "--quiet"],
+    ] {
+        let again = ask(words);
+        assert_eq!(again.out, first.out, "{again:?}");
+        assert_eq!((hub.api.seen().len(), again.err.is_empty()), (n, words.contains(&"--quiet")));
+    }
+    // The hub has no other repository.
+    for command in [&["run", "smollm2", "Hi"][..], &["serve", "--port", "0", "smollm2"]] {
+        let failed = run(&files, &url, command);
+        assert_eq!(failed.code, Some(1), "{failed:?}");
+        let told = "smollm2: not here yet, so hf:bartowski/SmolLM2-1.7B-Instruct-GGUF:Q4_K_M is pulled\n";
+        assert!(failed.err.starts_with(told) && failed.err.contains("(404)"), "{failed:?}");
+    }
+}
+
+#[test]
+fn a_lone_word_is_a_model_or_an_error() {
+    let (files, hub) = (Files::new(), Hub::start(&repository()));
+    let fail = |args: &[&str]| run(&files, &hub.api.url(), args).failed(1);
+    let message = fail(&["run", "lama3.2"]);
+    assert!(
+        message.starts_with("error: lama3.2: no such file, and no such model in the store\n"),
+        "{message}"
+    );
+    assert!(message.contains("hint: did you mean llama3.2? leyden models lists short names"), "{message}");
+    let message = fail(&["run", "hello"]);
+    assert!(message.contains("hint: leyden models lists short names"), "{message}");
+    let json = run(&files, &hub.api.url(), &["run", "hello", "--json"]);
+    let error: serde_json::Value = serde_json::from_str(&json.err).unwrap();
+    assert_eq!(error["error"]["message"], "hello: no such file, and no such model in the store");
+    assert!(hub.api.seen().is_empty(), "a word is not looked up on the hub");
+}
+
+#[test]
+fn short_names_are_listed() {
+    let (files, hub) = (Files::new(), Hub::start(&repository()));
+    let list = run(&files, &hub.api.url(), &["models"]).ok();
+    let line = list.lines().find(|line| line.starts_with("gemma3:270m ")).unwrap();
+    assert!(line.ends_with("hf:unsloth/gemma-3-270m-it-GGUF:Q4_K_M"), "{list}");
+    assert_eq!(line.split_whitespace().nth(1), Some("241"), "MiB of the download: {line}");
+    let json = run(&files, &hub.api.url(), &["models", "--json"]).json();
+    let models = json["models"].as_array().unwrap();
+    assert_eq!(models.len(), list.lines().count() - 1);
+    let small = models.iter().find(|model| model["names"][0] == "smollm2:135m").unwrap();
+    assert_eq!((&small["supported"], &small["path"]), (&true.into(), &serde_json::Value::Null));
+    assert!(hub.api.seen().is_empty(), "the list needs no network");
+}
+
+#[test]
 fn wrong_usage_is_told_from_failure() {
     let (files, hub) = (Files::new(), Hub::start(&repository()));
     let url = hub.api.url();
     let pull = ["pull", "hf:org/repo:Q8_0"];
     for (code, args, wanted) in [
         (2, &["pull"][..], "hf:ORG/REPO[:FILE]"),
-        (
-            2,
-            &["pull", "org/repo"],
-            "error: org/repo: not a reference to a model on the hub: it does not begin with hf:\nhint: ",
-        ),
+        (2, &["pull", "repo"], "error: repo: not a reference to a model on the hub: no `/`"),
         (2, &["pull", "hf:../repo"], "hint: write hf:ORG/REPO or hf:ORG/REPO:FILE"),
         (2, &["pull", "hf:org/repo@v1", "--revision", "v2"], "--revision names another"),
         (2, &["pull", "hf:org/repo", "--revision", "../x"], "a part of the revision"),
-        (1, &["pull", "hf:org/repo"], "several models fit:\n  Tiny-F16.gguf"),
         (1, &["pull", "hf:org/repo:Q2_K"], "no such file in this repository"),
         (1, &["pull", "hf:org/none"], "(404)"),
         (1, &["pull", "hf:org/repo", "--offline"], "the network may not be used"),

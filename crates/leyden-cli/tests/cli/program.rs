@@ -34,7 +34,9 @@ impl Run {
     #[track_caller]
     pub(crate) fn failed(self, code: i32) -> String {
         assert_eq!((self.code, self.out.as_str()), (Some(code), ""), "{self:?}");
-        assert!(self.err.starts_with("error: ") && !self.err.contains("panicked"), "{self:?}");
+        // With --json the error is JSON, too.
+        let begins = ["error: ", "{\"error\":"].iter().any(|begin| self.err.starts_with(begin));
+        assert!(begins && !self.err.contains("panicked"), "{self:?}");
         self.err
     }
 }

@@ -10,35 +10,76 @@ use crate::program::{
     Files, Run, STORYTELLER, command, leyden, leyden_with_input, storyteller_with_template,
 };
 
-/// Standard output of a run that must have succeeded; standard error holds notes.
+/// The answer of a run that must have succeeded, without the line break that ends it; standard error holds notes.
 #[track_caller]
 fn text(run: Run) -> String {
     assert_eq!(run.code, Some(0), "{run:?}");
-    run.out
+    let mut out = run.out;
+    out.truncate(out.strip_suffix('\n').unwrap_or(&out).len());
+    out
 }
 
 #[test]
 fn a_prompt_is_continued() {
     let run = leyden(&["run", "Once upon a time", "-n", "12", "--temp", "0"]);
-    for part in [
-        "toy",
-        "leyden run MODEL.gguf",
-        "load ",
-        "first token ",
-        "prefill ",
-        "decode 11 tokens",
-        "peak memory ",
-    ] {
+    for part in
+        ["toy", "leyden run smollm2", "load ", "first token ", "prefill ", "decode 11 tokens", "peak memory "]
+    {
         assert!(run.err.contains(part), "{part}\n{}", run.err);
     }
     let out = text(run);
     assert!(out.split_whitespace().count() >= 4 && !out.contains("<|"), "{out:?}");
-    // A prompt on the command line means that standard input is not read.
-    let again =
-        leyden_with_input(&["run", "--prompt", "Once upon a time", "-n", "12", "--temp", "0"], b"\xff");
+    let again = leyden(&["run", "--prompt", "Once upon a time", "--n-predict", "12", "--temp", "0"]);
+    assert!(again.out.ends_with('\n'));
     assert_eq!(text(again), out);
     let piped = leyden_with_input(&["run", "-n", "12", "--temp", "0"], b"Once upon a time\n");
     assert_eq!(text(piped), out);
+}
+
+#[test]
+fn files_and_piped_text_go_before_the_prompt() {
+    let files = Files::new();
+    let file = files.add("king.txt", b"The king\n");
+    let flags = ["-n", "4", "--temp", "0", "--json"];
+    let tokens = |run: Run| serde_json::from_str::<serde_json::Value>(&text(run)).unwrap()["tokens"].clone();
+    let with = |args: &[&str], input: &[u8]| tokens(leyden_with_input(&[args, &flags[..]].concat(), input));
+    let whole = |prompt: &str| tokens(leyden(&[&["run", "--prompt", prompt], &flags[..]].concat()));
+    assert_eq!(with(&["run", "had a son"], b"The king\n"), whole("The king\n\nhad a son"));
+    assert_eq!(with(&["run", "had a son", "-f", &file], b"Once\n"), whole("Once\n\nThe king\n\nhad a son"));
+    assert_eq!(with(&["run", "-f", &file, "-f", "-"], b"Once"), whole("The king\n\nOnce"));
+    assert_eq!(with(&["run", "had a son"], b""), whole("had a son"));
+    assert_eq!(with(&["run", "--raw", "had a son"], b"The king\n"), whole("The king\nhad a son"));
+    let absent = files.path("absent.txt");
+    let err = leyden(&["run", "had a son", "-f", &absent]);
+    assert!(err.code == Some(1) && err.err.contains("absent.txt: cannot read"), "{err:?}");
+}
+
+#[test]
+fn options_of_other_programs_work_or_are_answered() {
+    let story = |flags: &[&str]| text(leyden(&[&["run", "The king"], flags].concat()));
+    let wanted = story(&["--seed", "7", "--max-tokens", "8", "--ctx", "64"]);
+    assert_eq!(story(&["-s", "7", "-n", "8", "-c", "64", "-ngl", "99", "-fa", "on", "--jinja"]), wanted);
+    assert_eq!(story(&["--seed", "7", "--n-predict", "8", "--ctx-size", "64", "--no-mmap"]), wanted);
+    let unbounded = ["--ctx", "16", "--temp", "0", "--seed", "-1"];
+    assert_eq!(story(&[&["-n", "-1"], &unbounded[..]].concat()), story(&unbounded));
+    assert_eq!(
+        text(leyden(&["run", "-m", STORYTELLER, "-sys", "Once", "-p", "upon", "-n", "4", "-s", "1"])),
+        text(leyden(&["run", STORYTELLER, "upon", "--system", "Once", "-n", "4", "--seed", "1"]))
+    );
+    let note = leyden(&["run", "The king", "-n", "1", "-ngl", "99"]).err;
+    assert!(
+        note.starts_with("note: -ngl is passed over: leyden computes on the processor alone\n"),
+        "{note}"
+    );
+    let err = leyden(&["run", STORYTELLER, "--port", "80"]).failed(2);
+    let hint = "hint: use leyden serve MODEL --host HOST --port PORT\n";
+    assert_eq!(err, format!("error: leyden run has no option --port\n{hint}"));
+}
+
+#[test]
+fn quiet_is_quiet() {
+    let run = leyden(&["run", "The king", "-n", "4", "-q", "-ngl", "1"]);
+    assert_eq!((run.code, run.err.as_str()), (Some(0), ""));
 }
 
 #[test]
@@ -146,9 +187,9 @@ fn hostile_templates_fail_and_end() {
 
 #[test]
 fn edges_of_the_request() {
-    assert_eq!(text(leyden(&["run", "Hello", "-n", "0"])), "");
+    assert_eq!(leyden(&["run", "Hello there", "-n", "0"]).out, "");
     // An empty prompt begins at the model's first token.
-    assert!(!text(leyden(&["run", "", "-n", "4", "--seed", "1"])).is_empty());
+    assert!(!text(leyden(&["run", "--prompt", "", "-n", "4", "--seed", "1"])).is_empty());
     let whole = text(leyden(&["run", "The king", "-n", "20", "--temp", "0"]));
     let word = whole.split_whitespace().nth(3).unwrap();
     let cut = text(leyden(&["run", "The king", "-n", "20", "--temp", "0", "--stop", word]));
@@ -160,8 +201,9 @@ fn edges_of_the_request() {
 
 #[test]
 fn wrong_usage_is_named() {
-    let cases: [(&[&str], &str); 18] = [
+    let cases: [(&[&str], &str); 19] = [
         (&["--temp", "-1"], "temperature: -1"),
+        (&["--temp", "2.1"], "temperature: 2.1 is not between 0 and 2"),
         (&["--temp", "NaN"], "temperature: NaN"),
         (&["--top-p", "2"], "top_p: 2"),
         (&["--min-p", "-0.5"], "min_p: -0.5"),
@@ -181,10 +223,11 @@ fn wrong_usage_is_named() {
         (&["--mirostat", "3"], "0..=2"),
     ];
     for (flags, message) in cases {
-        let run = leyden(&[&["run", "Hello", "-n", "1"], flags].concat());
+        let run = leyden(&[&["run", "Hello there", "-n", "1"], flags].concat());
         assert_eq!((run.code, run.out.as_str()), (Some(2), ""), "{flags:?}\n{}", run.err);
         assert!(run.err.contains(message) && !run.err.contains("panicked"), "{flags:?}\n{}", run.err);
     }
+    assert!(leyden(&["run", "Hello there", "-n", "-3"]).failed(2).contains("-3 is below -1"));
     let files = Files::new();
     leyden(&["run", &files.path("absent.gguf"), "Hello"]).failed(1);
     leyden(&["run", "a", "b", "--model", "m"]).failed(2);
@@ -243,13 +286,13 @@ fn an_interrupt_is_harmless_at_any_time() {
 #[test]
 fn marks_in_a_message_are_text_unless_asked_for() {
     let tokens = |more: &[&str]| {
-        let run = leyden(&[&["run", "a<|endoftext|>b", "-n", "1", "--json"], more].concat());
+        let run = leyden(&[&["run", "-p", "a<|endoftext|>b", "-n", "1", "--json"], more].concat());
         let answer: serde_json::Value = serde_json::from_str(&text(run)).unwrap();
         answer["prompt_tokens"].as_u64().unwrap()
     };
     // The token that begins, `a`, the mark, `b`.
     assert_eq!((tokens(&["--special-in-content"]), tokens(&["--raw"])), (4, 4));
     assert!(tokens(&[]) > 5);
-    let run = leyden(&["run", "a", "--raw", "--special-in-content"]);
+    let run = leyden(&["run", "-p", "a", "--raw", "--special-in-content"]);
     assert_eq!(run.code, Some(2), "{run:?}");
 }

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use rustix::process::{Pid, Signal, kill_process};
 use sha2::{Digest, Sha256};
 
-use super::program::{Files, command, leyden, storyteller_with_template};
+use super::program::{Files, command, finish, leyden, storyteller_with_template};
 
 /// A request with a JSON body, the only one of its connection.
 pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {
@@ -89,6 +89,20 @@ fn key_file(files: &Files) -> String {
     let scopes = "[\"inference\",\"metrics\"]";
     let line = format!("{{\"id\":\"ada\",\"sha256\":\"{digest}\",\"scopes\":{scopes}}}\n");
     files.add("keys", line.as_bytes())
+}
+
+#[test]
+fn options_come_from_the_environment_too() {
+    let serve = |name: &str, value: &str, args: &[&str]| {
+        finish(command(&[&["serve", "--port", "0"], args].concat()).env(name, value), b"")
+    };
+    let error = serve("LEYDEN_QUEUE", "0", &[]);
+    assert!(error.code == Some(2) && error.err.contains("'0' for '--queue <N>'"), "{error:?}");
+    let error = serve("LEYDEN_HOST", "0.0.0.0", &["--quiet"]);
+    assert!(error.code == Some(2) && error.err.contains("--no-auth"), "{error:?}");
+    // What stands on the command line goes before.
+    let error = serve("LEYDEN_QUEUE", "0", &["--queue", "5", "--ctx", "100000"]);
+    assert!(error.code == Some(2) && error.err.contains("made for at most"), "{error:?}");
 }
 
 #[test]

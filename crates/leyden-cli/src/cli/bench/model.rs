@@ -17,6 +17,7 @@ use super::measure::Test;
 use super::{Args, loading};
 use crate::cli::arithmetic::Arithmetic;
 use crate::cli::failure::Failure;
+use crate::cli::notes::Notes;
 use crate::cli::{model_file, packs};
 use leyden::{LoadOptions, Model, PackCache};
 
@@ -39,7 +40,7 @@ fn load(origin: &Origin, request: &PlacementRequest) -> Result<Model, Failure> {
         None => Model::embedded(&options)?,
     };
     bar.finish_and_clear();
-    packs::tell(&model);
+    packs::tell(&model, Notes::default());
     Ok(model)
 }
 

@@ -1,11 +1,12 @@
 //! What a person sees of a pull: a bar on a terminal, now and then a line anywhere else.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leyden_hub::Event;
 
+use crate::cli::notes::Notes;
 use crate::cli::text::{bytes, plural, printable};
 
 /// Between two lines about the same file.
@@ -16,6 +17,7 @@ const PACE: Duration = Duration::from_secs(10);
 pub(super) struct Progress {
     /// Drawn on a terminal only.
     bar: Option<ProgressBar>,
+    notes: Notes,
     /// Bytes of files that are in their place.
     done: u64,
     file: String,
@@ -24,8 +26,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new() -> Self {
-        let bar = io::stderr().is_terminal().then(|| {
+    pub(super) fn new(notes: Notes) -> Self {
+        let bar = (io::stderr().is_terminal() && !notes.is_quiet()).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             let style = "{wide_msg} {bytes}/{total_bytes} {binary_bytes_per_sec} {eta}\n{wide_bar}";
             if let Ok(style) = ProgressStyle::with_template(style) {
@@ -33,12 +35,18 @@ impl Progress {
             }
             bar
         });
-        Self { bar, done: 0, file: String::new(), file_bytes: 0, spoke: Instant::now() }
+        Self { bar, notes, done: 0, file: String::new(), file_bytes: 0, spoke: Instant::now() }
     }
 
     pub(super) fn hear(&mut self, event: &Event<'_>) {
         match *event {
             Event::Waiting => self.say("another pull of this repository is at work; waiting for it"),
+            Event::Chosen { file, of } => {
+                self.say(&format!(
+                    "{}: chosen of {of}; :QUANTISATION behind the name takes another",
+                    printable(file, 200)
+                ));
+            }
             Event::Plan { files, bytes: total } => match &self.bar {
                 Some(bar) => bar.set_length(total),
                 None => self.say(&format!("{}, {}", plural(files, "file"), bytes(total))),
@@ -91,8 +99,7 @@ impl Progress {
     fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.println(line),
-            // Nobody is left to tell if this fails.
-            None => drop(writeln!(io::stderr(), "{line}")),
+            None => self.notes.say(line),
         }
     }
 }

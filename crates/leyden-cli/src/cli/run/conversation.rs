@@ -1,52 +1,48 @@
-//! A conversation with a model: the messages so far, and the session that has them in its cache.
+//! A model in a conversation, and the session that has what was said in its cache.
 
 use std::ops::ControlFlow;
 
-use leyden::{Event, Finish, GenerateOptions, Generation, Message, Model, Session};
-use leyden_text::output::OutputFormat;
+use leyden::{Event, Finish, GenerateOptions, Generation, Message, Model, Rendered, Session};
+use leyden_text::RenderOptions;
+use leyden_text::output::{OutputEvent, OutputFormat};
 
-use super::chat::{Chat, Reply};
-use super::summary::Summary;
+use super::chat::{Answerer, Heard, Reply};
+use super::settings::{Settings, Think};
+use super::summary::{Summary, speed};
 use crate::cli::failure::Failure;
 
 /// Tokens at a prompt's end in which it may open the model's reasoning.
 const PROMPT_END: usize = 64;
 
-/// What a message becomes.
-#[derive(Debug, Clone)]
+/// What messages become.
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Mode {
-    /// A turn in the model's chat template.
+    /// Turns in the model's chat template.
     Chat {
-        system: Option<String>,
         /// Whether special tokens that messages spell out are such.
         special_in_content: bool,
     },
-    /// Text to continue, right behind all text before it.
+    /// Text to continue, each right behind the one before it.
     Raw,
 }
 
-/// A model, what was said, and how to go on.
+/// A model and how it is spoken to.
 pub(super) struct Conversation<'a> {
     model: &'a Model,
     session: Session,
     mode: Mode,
-    options: GenerateOptions,
-    messages: Vec<Message>,
+    format: OutputFormat,
     summary: Summary,
 }
 
 impl<'a> Conversation<'a> {
     /// A conversation in which nothing was said.
-    pub(super) fn new(model: &'a Model, session: Session, mode: Mode, options: GenerateOptions) -> Self {
-        let summary = Summary::new(model, options.sampling.seed);
-        let mut conversation = Self { model, session, mode, options, messages: Vec::new(), summary };
-        conversation.clear();
-        conversation
-    }
-
-    /// The longest text in tokens.
-    pub(super) fn context(&self) -> usize {
-        self.session.context()
+    pub(super) fn new(model: &'a Model, session: Session, mode: Mode, seed: u64) -> Self {
+        let template = model.chat_template().filter(|_| matches!(mode, Mode::Chat { .. }));
+        let format = template.map_or_else(OutputFormat::plain, |template| OutputFormat::detect(template));
+        // Harmony's marks are special tokens, which a session does not show.
+        let format = if format.is_harmony() { OutputFormat::plain() } else { format };
+        Self { model, session, mode, format, summary: Summary::new(model, seed) }
     }
 
     /// Times and sizes so far.
@@ -54,85 +50,131 @@ impl<'a> Conversation<'a> {
         &self.summary
     }
 
-    /// Answers a message. `on_event` gets every piece of text, and nothing where the prompt has advanced; it may
-    /// stop the answer. Message and answer become part of the conversation unless the answer fails.
+    /// Answers, and returns all that is known of the answer.
     pub(super) fn respond(
         &mut self,
-        message: &str,
-        on_event: &mut dyn FnMut(Option<&str>) -> ControlFlow<()>,
-    ) -> Result<Generation, Failure> {
-        self.messages.push(Message::new("user", message));
-        let answer = self.prompt().and_then(|prompt| {
-            self.options.reasoning = self.reasoning(&prompt);
-            let event = &mut |event: Event<'_>| match event {
-                Event::Text(text) => on_event(Some(text)),
-                Event::Prompt(..) => on_event(None),
-            };
-            Ok(self.session.generate(&prompt, &self.options, event)?)
-        });
-        match answer {
-            Ok(answer) => {
-                self.messages.push(Message::new("assistant", &answer.text));
-                self.summary.add(&answer);
-                Ok(answer)
-            }
-            Err(failure) => {
-                self.messages.pop();
-                Err(failure)
-            }
+        messages: &[Message],
+        settings: &Settings,
+        on_event: &mut dyn FnMut(Heard<'_>) -> ControlFlow<()>,
+    ) -> Result<(Generation, Message), Failure> {
+        let prompt = self.prompt(messages, settings)?;
+        let end = self.text_of_end(&prompt);
+        let options = GenerateOptions {
+            reasoning: self.reasoning(&end, &settings.generate.stop),
+            ..settings.generate.clone()
+        };
+        let mut parser = self.format.parser(&end, None);
+        let mut parts = Parts::default();
+        let answer = self.session.generate(&prompt, &options, &mut |event| match event {
+            Event::Prompt(..) => on_event(Heard::Nothing),
+            Event::Text(text) => match on_event(Heard::Raw(text)) {
+                ControlFlow::Continue(()) => parts.take(parser.push(text), on_event),
+                stopped => stopped,
+            },
+        })?;
+        // The answer is over, so nothing can stop it any more.
+        let _ = parts.take(parser.finish(), on_event);
+        self.summary.add(&answer);
+        let mut message = Message::new("assistant", parts.content);
+        if !parts.reasoning.is_empty() {
+            message.extra.insert("reasoning_content".to_owned(), parts.reasoning.trim().into());
         }
+        Ok((answer, message))
+    }
+
+    /// The end of the prompt as text, which says whether the model is reasoning already.
+    fn text_of_end(&self, prompt: &[u32]) -> String {
+        let tokenizer = self.model.tokenizer();
+        let tail = prompt[prompt.len().saturating_sub(PROMPT_END)..].iter();
+        let bytes: Vec<u8> = tail.filter_map(|id| tokenizer.token_bytes(*id)).flatten().copied().collect();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// What stands around the model's reasoning, and whether the prompt opens it, where stop texts must know.
-    fn reasoning(&self, prompt: &[u32]) -> Option<(String, String, bool)> {
-        let is_chat = matches!(self.mode, Mode::Chat { .. });
-        let template = self.model.chat_template().filter(|_| is_chat && !self.options.stop.is_empty())?;
-        let format = OutputFormat::detect(template);
-        let (open, close) = format.reasoning()?;
-        let tokenizer = self.model.shared_tokenizer();
-        let tail = prompt[prompt.len().saturating_sub(PROMPT_END)..].iter();
-        let bytes: Vec<u8> = tail.filter_map(|id| tokenizer.token_bytes(*id)).flatten().copied().collect();
-        let begun = format.begins_reasoning(&String::from_utf8_lossy(&bytes));
-        Some((open.to_owned(), close.to_owned(), begun))
+    fn reasoning(&self, end: &str, stop: &[String]) -> Option<(String, String, bool)> {
+        let (open, close) = self.format.reasoning().filter(|_| !stop.is_empty())?;
+        Some((open.to_owned(), close.to_owned(), self.format.begins_reasoning(end)))
     }
 
-    fn prompt(&self) -> Result<Vec<u32>, Failure> {
-        Ok(match self.mode {
-            Mode::Chat { special_in_content, .. } => {
-                let mut prompt = self.model.render_chat(&self.messages)?;
-                if special_in_content {
-                    prompt = prompt.with_special_in_content();
-                }
-                self.model.tokenize_rendered(&prompt)?
-            }
-            Mode::Raw => {
-                let text: String = self.messages.iter().map(|message| message.content.as_str()).collect();
-                self.model.tokenize(&text)?
-            }
-        })
+    fn prompt(&self, messages: &[Message], settings: &Settings) -> Result<Vec<u32>, Failure> {
+        let Mode::Chat { special_in_content } = self.mode else {
+            let text: String = messages.iter().map(|message| message.content.as_str()).collect();
+            return Ok(self.model.tokenize(&text)?);
+        };
+        let system = settings.system.as_ref().map(|text| Message::new("system", text));
+        let messages: Vec<Message> = system.into_iter().chain(messages.iter().cloned()).collect();
+        let mut prompt = self.rendered(&messages, settings.think)?;
+        if special_in_content {
+            prompt = prompt.with_special_in_content();
+        }
+        Ok(self.model.tokenize_rendered(&prompt)?)
+    }
+
+    fn rendered(&self, messages: &[Message], think: Option<Think>) -> Result<Rendered, Failure> {
+        let (Some(template), Some(think)) = (self.model.chat_template(), think) else {
+            return Ok(self.model.render_chat(messages)?);
+        };
+        let extra = think.variables();
+        let options = RenderOptions { add_generation_prompt: true, extra, ..RenderOptions::default() };
+        Ok(template.render(messages, &options)?)
     }
 }
 
-impl Chat for Conversation<'_> {
+/// The parts of an answer so far.
+#[derive(Default)]
+struct Parts {
+    content: String,
+    reasoning: String,
+}
+
+impl Parts {
+    fn take(
+        &mut self,
+        events: Vec<OutputEvent>,
+        on_event: &mut dyn FnMut(Heard<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        for event in events {
+            match event {
+                OutputEvent::Reasoning(text) => {
+                    self.reasoning += &text;
+                    on_event(Heard::Reasoning(&text))?;
+                }
+                OutputEvent::Content(text) => {
+                    self.content += &text;
+                    on_event(Heard::Content(&text))?;
+                }
+                // Without tools nothing is taken for a call.
+                _ => {}
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Answerer for Conversation<'_> {
     fn answer(
         &mut self,
-        message: &str,
-        on_event: &mut dyn FnMut(Option<&str>) -> ControlFlow<()>,
+        messages: &[Message],
+        settings: &Settings,
+        on_event: &mut dyn FnMut(Heard<'_>) -> ControlFlow<()>,
     ) -> Result<Reply, Failure> {
-        let answer = self.respond(message, on_event)?;
+        let (answer, message) = self.respond(messages, settings, on_event)?;
         // The session ends at the last token that fits; a limit of the user's is no surprise.
-        let full = answer.finish == Finish::Length && self.options.max_tokens != Some(answer.tokens.len());
-        Ok(if full { Reply::ContextFull } else { Reply::Done })
+        let is_full =
+            answer.finish == Finish::Length && settings.generate.max_tokens != Some(answer.tokens.len());
+        Ok(Reply { message, is_full, speed: speed(&answer) })
     }
 
-    fn clear(&mut self) {
-        self.messages.clear();
-        if let Mode::Chat { system: Some(system), .. } = &self.mode {
-            self.messages.push(Message::new("system", system));
-        }
+    fn tokens(&self, messages: &[Message], settings: &Settings) -> Result<usize, Failure> {
+        Ok(self.prompt(messages, settings)?.len())
     }
 
-    fn messages(&self) -> &[Message] {
-        &self.messages
+    fn context(&self) -> usize {
+        self.session.context()
+    }
+
+    fn can_think(&self) -> bool {
+        let source = self.model.chat_template().map_or("", |template| template.source());
+        Think::VARIABLES.iter().any(|name| source.contains(name))
     }
 }

@@ -6,16 +6,20 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use reedline::{
-    FileBackedHistory, Prompt, PromptEditMode, PromptHistorySearch, PromptHistorySearchStatus, Reedline,
-    Signal,
+    ColumnarMenu, Completer, CompletionResult, EditCommand, Emacs, FileBackedHistory, KeyCode, KeyModifiers,
+    MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch, PromptHistorySearchStatus, Reedline,
+    ReedlineEvent, ReedlineMenu, Signal, Span, Suggestion, ValidationResult, Validator,
+    default_emacs_keybindings,
 };
 
-use super::chat::{Line, Lines};
+use super::chat::{Line, Lines, completions, is_open};
 use crate::cli::failure::Failure;
 use crate::cli::knobs;
 
 /// Lines kept in the history.
 const HISTORY_LINES: usize = 1000;
+/// The menu of completions.
+const MENU: &str = "completions";
 
 /// Lines as the terminal gives them, for when standard output or standard error goes to a file or a pipe: the editor
 /// asks the terminal for the cursor's position through the one, where nothing but answers may appear then, and draws on
@@ -43,7 +47,20 @@ impl Editor {
     /// An editor with the history of earlier conversations. Without a place for it, or if it cannot be read, there
     /// is only this conversation's.
     pub(super) fn new() -> Self {
-        let reedline = Reedline::create().use_bracketed_paste(true);
+        let mut keys = default_emacs_keybindings();
+        let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
+        keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(complete));
+        let line_break = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
+        keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, line_break);
+        let menu = Box::new(ColumnarMenu::default().with_name(MENU));
+        let reedline = Reedline::create()
+            .use_bracketed_paste(true)
+            .with_completer(Box::new(Commands))
+            .with_menu(ReedlineMenu::EngineCompleter(menu))
+            .with_quick_completions(true)
+            .with_partial_completions(true)
+            .with_validator(Box::new(Quotes))
+            .with_edit_mode(Box::new(Emacs::new(keys)));
         let history = knobs::history_file().and_then(|path| match history(&path) {
             Ok(history) => Some(history),
             Err(error) => {
@@ -56,6 +73,33 @@ impl Editor {
             Some(history) => Self { reedline: reedline.with_history(Box::new(history)) },
             None => Self { reedline },
         }
+    }
+}
+
+/// Completes commands, settings and names of files.
+struct Commands;
+
+impl Completer for Commands {
+    fn complete(&mut self, line: &str, position: usize) -> CompletionResult {
+        let typed = line.get(..position).filter(|typed| typed.starts_with('/'));
+        let (start, texts) = typed.map_or((0, Vec::new()), completions);
+        let suggestion = |value: String| Suggestion {
+            // A folder's name goes on.
+            append_whitespace: !value.ends_with('/'),
+            value,
+            span: Span::new(start.min(position), position),
+            ..Suggestion::default()
+        };
+        CompletionResult::fresh(texts.into_iter().map(suggestion).collect::<Vec<_>>())
+    }
+}
+
+/// Enter within quotes begins another line of the message.
+struct Quotes;
+
+impl Validator for Quotes {
+    fn validate(&self, line: &str) -> ValidationResult {
+        if is_open(line) { ValidationResult::Incomplete } else { ValidationResult::Complete }
     }
 }
 

@@ -1,12 +1,19 @@
 //! What the arguments ask for: which model, which prompt.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use super::Args;
-use leyden_tensor::HfFolder;
-
 use crate::cli::failure::Failure;
+use crate::cli::notes::Notes;
+
+/// How long standard input may be silent before that is worth a word.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The model and where the prompt comes from.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,22 +33,32 @@ pub(super) enum Input {
 }
 
 /// Sorts the positional arguments into model and prompt.
+///
+/// A lone word is a model: what is mistyped should fail as such, and not become a question to the toy. Several words in
+/// one argument are a prompt, unless a file has that name.
 pub(super) fn resolve(args: &Args) -> Result<Request, Failure> {
-    let mut words = args.first.iter().chain(&args.second);
-    let mut model = args.model.clone();
+    let hub = args.hf.as_ref().map(|name| PathBuf::from(format!("{}{name}", leyden_hub::SCHEME)));
+    let mut model = args.model.clone().or(hub);
     let mut prompt = args.prompt.clone();
-    let both = args.second.is_some();
+    let mut words = args.first.iter().chain(&args.rest);
+    let both_free = model.is_none() && prompt.is_none();
     if model.is_none()
         && let Some(word) = words.clone().next()
-        && (both || prompt.is_some() || names_a_file(word))
+        && (prompt.is_some() || !args.rest.is_empty() || !is_prompt(word))
     {
-        model = Some(PathBuf::from(word));
         words.next();
+        if word.is_empty() {
+            return Err(
+                Failure::usage("the name of the model is empty").hint("leyden run MODEL \"your question\"")
+            );
+        }
+        model = Some(PathBuf::from(word));
     }
-    if prompt.is_none()
-        && let Some(word) = words.next()
-    {
-        prompt = Some(text(word)?);
+    if prompt.is_none() {
+        // Behind a model on the command line a prompt needs no quotes.
+        let most = if both_free { usize::MAX } else { 1 };
+        let said: Vec<&str> = words.by_ref().take(most).map(text_of).collect::<Result<_, _>>()?;
+        prompt = (!said.is_empty()).then(|| said.join(" "));
     }
     if let Some(word) = words.next() {
         let shown = word.to_string_lossy();
@@ -52,17 +69,70 @@ pub(super) fn resolve(args: &Args) -> Result<Request, Failure> {
     Ok(Request { model, input: prompt.map_or(Input::Standard, Input::Prompt) })
 }
 
-/// Whether a lone argument means a model, in a file or in a folder. A mistyped path should fail as a path, not become a question.
-fn names_a_file(word: &OsStr) -> bool {
-    let shown = word.to_string_lossy();
-    let path = Path::new(word);
-    let gguf = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
-    let one_word = !shown.contains(char::is_whitespace);
-    gguf && one_word || path.is_file() || HfFolder::is_at(path) || one_word && shown.contains('/')
+/// Whether a lone argument is plainly a prompt.
+fn is_prompt(word: &OsStr) -> bool {
+    word.to_string_lossy().contains(char::is_whitespace) && !Path::new(word).exists()
 }
 
-fn text(word: &OsString) -> Result<String, Failure> {
-    word.to_str().map(str::to_owned).ok_or_else(|| Failure::usage("the prompt is not UTF-8 text"))
+fn text_of(word: &OsString) -> Result<&str, Failure> {
+    word.to_str().ok_or_else(|| Failure::usage("the prompt is not UTF-8 text"))
+}
+
+/// The whole prompt: piped text, files, and what stands on the command line, with an empty line between them (of a text to
+/// continue, nothing).
+pub(super) fn text(input: &Input, files: &[PathBuf], raw: bool, notes: Notes) -> Result<String, Failure> {
+    let named = files.iter().any(|file| file == Path::new("-"));
+    let mut parts = Vec::new();
+    if *input == Input::Standard && files.is_empty() || !named && !io::stdin().is_terminal() {
+        parts.push(standard_input(raw, notes)?);
+    }
+    for file in files {
+        parts.push(if file == Path::new("-") {
+            standard_input(raw, notes)?
+        } else {
+            let failed = |error| Failure::new(format!("{}: cannot read: {error}", file.display()));
+            decoded(&file.display().to_string(), fs::read(file).map_err(failed)?, raw)?
+        });
+    }
+    if let Input::Prompt(prompt) = input {
+        parts.push(prompt.clone());
+    }
+    // An empty prompt alone is one, too.
+    if parts.len() > 1 {
+        parts.retain(|part| !part.is_empty());
+    }
+    Ok(parts.join(if raw { "" } else { "\n\n" }))
+}
+
+/// All of standard input. Says that it waits, if that takes long: whoever starts programs may have left it open.
+fn standard_input(raw: bool, notes: Notes) -> Result<String, Failure> {
+    let (done, waits) = mpsc::channel::<()>();
+    let told = thread::spawn(move || {
+        if waits.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            notes.say("reading standard input to its end; `</dev/null` goes without");
+        }
+    });
+    let mut bytes = Vec::new();
+    let read = io::stdin().lock().read_to_end(&mut bytes);
+    drop(done);
+    let _ = told.join();
+    read.map_err(|error| Failure::new(format!("standard input: cannot read: {error}")))?;
+    decoded("standard input", bytes, raw)
+}
+
+/// Text. `echo` and editors end one with a line break that nobody means as part of a question.
+fn decoded(name: &str, bytes: Vec<u8>, raw: bool) -> Result<String, Failure> {
+    let mut text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::new(format!("{name}: not UTF-8 text: byte {at}"))
+    })?;
+    if !raw && text.ends_with('\n') {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -77,7 +147,9 @@ mod tests {
     }
 
     fn resolved(words: &[&str]) -> Result<(Option<String>, Option<String>), String> {
-        let line = Line::try_parse_from([&["run"], words].concat()).map_err(|error| error.to_string())?;
+        let words = words.iter().map(|&word| if word == "-hf" { "--hf" } else { word });
+        let line =
+            Line::try_parse_from(["run"].into_iter().chain(words)).map_err(|error| error.to_string())?;
         let request = resolve(&line.args).map_err(|failure| format!("{failure:?}"))?;
         let prompt = match request.input {
             Input::Prompt(prompt) => Some(prompt),
@@ -97,6 +169,11 @@ mod tests {
             (&["M.GGUF"], (Some("M.GGUF"), None)),
             (&["models/llama"], (Some("models/llama"), None)),
             (&[manifest], (Some(manifest), None)),
+            (&["llama3.2"], (Some("llama3.2"), None)),
+            (&["hello"], (Some("hello"), None)),
+            (&["gemma3:270m"], (Some("gemma3:270m"), None)),
+            (&["m", "why", "is", "that"], (Some("m"), Some("why is that"))),
+            (&["-hf", "a/b:Q4_0"], (Some("hf:a/b:Q4_0"), None)),
             (&["What is m.gguf"], (None, Some("What is m.gguf"))),
             (&["read and/or write"], (None, Some("read and/or write"))),
             (&["m", "hello"], (Some("m"), Some("hello"))),
@@ -118,5 +195,6 @@ mod tests {
             let error = resolved(words).unwrap_err();
             assert!(error.contains("too many"), "{words:?}: {error}");
         }
+        assert!(resolved(&[""]).unwrap_err().contains("is empty"));
     }
 }

@@ -8,6 +8,8 @@ use leyden::{
     SamplingParams, SamplingStep, Xtc,
 };
 
+use crate::cli::failure::Failure;
+
 /// Flags of the sampler.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Choice of tokens")]
@@ -15,7 +17,7 @@ pub(crate) struct Sampling {
     /// The steps between the model and the draw, in their order, between semicolons; one that is missing does not run
     #[arg(long, value_name = "STEPS", default_value_t = Order(SamplingStep::ALL.to_vec()), value_parser = order)]
     samplers: Order,
-    /// Temperature; 0 takes the most probable token always
+    /// Temperature, from 0, which takes the most probable token always, to 2
     #[arg(long, visible_alias = "temperature", value_name = "T", default_value_t = SamplingParams::default().temperature, allow_negative_numbers = true)]
     temp: f32,
     /// Choose among the K most probable tokens; 0 for all
@@ -88,14 +90,40 @@ pub(crate) struct Sampling {
     /// End before this text in the answer, which begins behind the model's reasoning; may be repeated
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     stop: Vec<String>,
-    /// Seed of the random numbers: the same seed gives the same text; by default a new one each time
-    #[arg(long, value_name = "S")]
-    seed: Option<u64>,
+    /// Seed of the random numbers: the same seed gives the same text; -1, as by default, for a new one each time
+    #[arg(long, short, value_name = "S", value_parser = seed, allow_negative_numbers = true)]
+    seed: Option<Seed>,
+}
+
+/// A seed, if one is named.
+#[derive(Debug, Clone, Copy)]
+struct Seed(Option<u64>);
+
+fn seed(text: &str) -> Result<Seed, String> {
+    match text {
+        "-1" => Ok(Seed(None)),
+        _ => text
+            .parse()
+            .map(|seed| Seed(Some(seed)))
+            .map_err(|_| "neither -1 nor a number up to 2^64".to_owned()),
+    }
+}
+
+/// The highest temperature: that of OpenAI's interface, which the server holds to.
+const HOTTEST: f32 = 2.0;
+
+/// Refuses a temperature that the server would refuse.
+pub(super) fn check_temperature(temperature: f32) -> Result<(), String> {
+    if (0.0..=HOTTEST).contains(&temperature) {
+        return Ok(());
+    }
+    Err(format!("temperature: {temperature} is not between 0 and {HOTTEST}"))
 }
 
 impl Sampling {
-    /// What they mean for the library. Ranges are checked there, where the vocabulary is known.
-    pub(super) fn options(&self, max_tokens: Option<usize>) -> GenerateOptions {
+    /// What they mean for the library. Other ranges are checked there, where the vocabulary is known.
+    pub(super) fn options(&self, max_tokens: Option<usize>) -> Result<GenerateOptions, Failure> {
+        check_temperature(self.temp).map_err(Failure::usage)?;
         let penalties = Penalties {
             repeat: self.repeat_penalty,
             frequency: self.frequency_penalty,
@@ -126,16 +154,16 @@ impl Sampling {
             },
             logit_bias: self.logit_bias.clone(),
             // The standard library seeds its hashers from the system's random numbers. 32 bits are easier to type.
-            seed: self.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32),
+            seed: self.seed.and_then(|seed| seed.0).unwrap_or_else(|| RandomState::new().hash_one(0) >> 32),
         };
         let sequence_breakers = self.sequence_breakers();
-        GenerateOptions {
+        Ok(GenerateOptions {
             max_tokens,
             sampling,
             sequence_breakers,
             stop: self.stop.clone(),
             ..GenerateOptions::default()
-        }
+        })
     }
 
     fn mirostat(&self) -> Option<Mirostat> {
@@ -210,7 +238,7 @@ mod tests {
     }
 
     fn options(words: &[&str]) -> GenerateOptions {
-        Line::try_parse_from([&["run"], words].concat()).unwrap().sampling.options(None)
+        Line::try_parse_from([&["run"], words].concat()).unwrap().sampling.options(None).unwrap()
     }
 
     #[test]

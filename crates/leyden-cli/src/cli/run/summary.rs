@@ -104,6 +104,20 @@ impl Summary {
     }
 }
 
+/// The speed of one answer.
+pub(super) fn speed(answer: &Generation) -> String {
+    let read = answer.prompt_tokens - answer.cached_tokens;
+    let mut parts = vec![
+        format!("{} in cache", text::plural(answer.cached_tokens, "token")),
+        part("prefill", read, answer.prefill),
+    ];
+    if answer.tokens.len() > 1 {
+        parts.push(part("decode", answer.tokens.len() - 1, answer.decode));
+    }
+    parts.push(format!("first token {}", time(answer.first_token)));
+    parts.join(" | ")
+}
+
 fn part(name: &str, tokens: usize, time: Duration) -> String {
     let rate = rate(tokens, time).map_or(String::new(), |rate| format!(", {rate:.1} t/s"));
     format!("{name} {}{rate}", text::plural(tokens, "token"))

@@ -1,0 +1,215 @@
+//! Options of llama.cpp, Ollama and vLLM that leyden lacks: each is passed over, with a word why, or answered with what to
+//! type instead. Those that mean the same here are aliases beside the options themselves.
+
+use std::ffi::{OsStr, OsString};
+
+use super::failure::Failure;
+
+/// What becomes of an option.
+#[derive(Debug, Clone, Copy)]
+enum Answer {
+    /// It changes nothing that is asked for.
+    PassOver(&'static str),
+    /// What to type instead.
+    Instead(&'static str),
+}
+
+/// Whether a value follows the option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Value {
+    None,
+    One,
+    /// Only if it is one of these.
+    Maybe(&'static [&'static str]),
+}
+
+struct Foreign {
+    flags: &'static [&'static str],
+    value: Value,
+    commands: &'static [&'static str],
+    answer: Answer,
+}
+
+use Answer::{Instead, PassOver};
+
+const RUN: &[&str] = &["run"];
+const SERVE: &[&str] = &["serve"];
+const BOTH: &[&str] = &["run", "serve"];
+const SWITCH: &[&str] = &["on", "off", "auto", "0", "1"];
+const NO_GPU: Answer = PassOver("leyden computes on the processor alone");
+const NOTHING: Answer = PassOver("leyden needs no such option");
+
+const fn row(
+    flags: &'static [&'static str],
+    value: Value,
+    commands: &'static [&'static str],
+    answer: Answer,
+) -> Foreign {
+    Foreign { flags, value, commands, answer }
+}
+
+/// The options, one line each.
+static FOREIGN: &[Foreign] = &[
+    row(&["-ngl", "--gpu-layers", "--n-gpu-layers", "--num-gpu"], Value::One, BOTH, NO_GPU),
+    row(&["-sm", "--split-mode", "-ts", "--tensor-split", "-mg", "--main-gpu"], Value::One, BOTH, NO_GPU),
+    row(
+        &["-dev", "--device", "--gpu-memory-utilization", "--tensor-parallel-size"],
+        Value::One,
+        BOTH,
+        NO_GPU,
+    ),
+    row(&["-fa", "--flash-attn"], Value::Maybe(SWITCH), BOTH, NOTHING),
+    row(&["--jinja", "-cnv", "--conversation", "-st", "--single-turn", "--color"], Value::None, RUN, NOTHING),
+    row(
+        &["--jinja", "--no-webui", "-cb", "--cont-batching", "--metrics", "--slots", "--props"],
+        Value::None,
+        SERVE,
+        NOTHING,
+    ),
+    row(&["--embedding", "--embeddings"], Value::None, SERVE, PassOver("every model answers /v1/embeddings")),
+    row(&["--mlock", "--no-mmap", "--no-warmup", "--insecure"], Value::None, BOTH, NOTHING),
+    row(&["--keepalive"], Value::One, RUN, PassOver("the model is unloaded when the answer is done")),
+    row(&["--host", "--port"], Value::One, RUN, Instead("leyden serve MODEL --host HOST --port PORT")),
+    row(&["--format"], Value::One, RUN, Instead("--json-object, or --json-schema SCHEMA")),
+    row(&["-r", "--reverse-prompt"], Value::One, RUN, Instead("--stop TEXT")),
+    row(&["-sysf", "--system-prompt-file"], Value::One, RUN, Instead("--system \"$(cat FILE)\"")),
+    row(&["--grammar-file"], Value::One, RUN, Instead("--grammar FILE")),
+    row(
+        &["-no-cnv", "--no-conversation"],
+        Value::None,
+        RUN,
+        Instead("--raw, or a PROMPT, which is answered once"),
+    ),
+    row(&["-hff", "--hf-file"], Value::One, BOTH, Instead("-hf ORG/REPO:FILE")),
+    row(
+        &["-mu", "--model-url"],
+        Value::One,
+        BOTH,
+        Instead("get the file, and name its path; or -hf ORG/REPO:FILE"),
+    ),
+    row(
+        &["-ctk", "-ctv", "--cache-type-k", "--cache-type-v"],
+        Value::One,
+        BOTH,
+        Instead("--kv-type f32, f16 or q8_0"),
+    ),
+    row(&["-b", "-ub", "--batch-size", "--ubatch-size"], Value::One, SERVE, Instead("--step-tokens N")),
+    row(&["-b", "-ub", "--batch-size", "--ubatch-size"], Value::One, RUN, NOTHING),
+    row(
+        &["--lora", "--lora-scaled"],
+        Value::One,
+        BOTH,
+        Instead("a model that has the adapter merged into it; adapters are not supported"),
+    ),
+    row(
+        &["--mmproj", "-mm"],
+        Value::One,
+        BOTH,
+        Instead("the model without pictures; projectors are not supported"),
+    ),
+    row(
+        &["--api-key", "--api-key-file"],
+        Value::One,
+        SERVE,
+        Instead("--api-keys FILE, with {\"id\":\"NAME\",\"sha256\":\"DIGEST OF THE KEY\"} on a line"),
+    ),
+    row(&["-to", "--timeout"], Value::One, SERVE, Instead("--request-timeout SECONDS")),
+];
+
+/// Takes the options that are passed over out of the command line, and returns what to say of them.
+///
+/// # Errors
+/// There is one that is answered with what to type instead.
+pub(super) fn sort_out(arguments: Vec<OsString>) -> Result<(Vec<OsString>, Vec<String>), Failure> {
+    let command = arguments.get(1).and_then(|word| word.to_str()).unwrap_or("").to_owned();
+    let (mut kept, mut said) = (Vec::with_capacity(arguments.len()), Vec::new());
+    let mut words = arguments.into_iter().peekable();
+    while let Some(word) = words.next() {
+        if word == "--" {
+            kept.push(word);
+            kept.extend(words);
+            break;
+        }
+        let text = word.to_str().unwrap_or("");
+        let (flag, joined) = match text.split_once('=') {
+            Some((flag, _)) => (flag, true),
+            None => (text, false),
+        };
+        let is_it = |row: &&Foreign| row.flags.contains(&flag) && row.commands.contains(&&*command);
+        match FOREIGN.iter().find(is_it) {
+            None => kept.push(word),
+            Some(Foreign { answer: Instead(instead), .. }) => {
+                let message = format!("leyden {command} has no option {flag}");
+                return Err(Failure::usage(message).hint(format!("use {instead}")));
+            }
+            Some(Foreign { answer: PassOver(why), value, .. }) => {
+                said.push(format!("note: {flag} is passed over: {why}"));
+                let follows = |word: &OsStr| match value {
+                    Value::None => false,
+                    Value::One => true,
+                    Value::Maybe(values) => word.to_str().is_some_and(|word| values.contains(&word)),
+                };
+                if !joined && words.peek().is_some_and(|word| follows(word)) {
+                    words.next();
+                }
+            }
+        }
+    }
+    Ok((kept, said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(line: &str) -> Result<(String, usize), Failure> {
+        let (kept, said) = sort_out(line.split(' ').map(OsString::from).collect())?;
+        let kept: Vec<_> = kept.iter().map(|word| word.to_str().unwrap()).collect();
+        Ok((kept.join(" "), said.len()))
+    }
+
+    #[test]
+    fn what_changes_nothing_is_passed_over() {
+        for (line, kept, notes) in [
+            ("leyden run m hi", "leyden run m hi", 0),
+            ("leyden run -ngl 99 m -fa on hi", "leyden run m hi", 2),
+            ("leyden run -fa m hi", "leyden run m hi", 1),
+            ("leyden run --gpu-layers=99 m", "leyden run m", 1),
+            ("leyden serve m -ngl 99 --jinja", "leyden serve m", 2),
+            ("leyden bench -ngl 99", "leyden bench -ngl 99", 0),
+            ("leyden run m -- -ngl", "leyden run m -- -ngl", 0),
+        ] {
+            assert_eq!(sorted(line).unwrap(), (kept.to_owned(), notes), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_rest_is_answered() {
+        let failure = format!("{:?}", sorted("leyden run m --port 8080").unwrap_err());
+        assert!(
+            failure.contains("leyden run has no option --port") && failure.contains("leyden serve MODEL")
+        );
+        assert!(sorted("leyden serve m --port 8080").is_ok());
+    }
+
+    #[test]
+    fn nothing_here_is_an_option_of_leyden() {
+        use clap::CommandFactory;
+        let program = crate::cli::Cli::command();
+        for row in FOREIGN {
+            for command in row.commands {
+                let command = program.find_subcommand(command).unwrap();
+                for flag in row.flags {
+                    let has = command.get_arguments().any(|argument| match flag.strip_prefix("--") {
+                        Some(long) => {
+                            argument.get_long() == Some(long)
+                                || argument.get_all_aliases().is_some_and(|all| all.contains(&long))
+                        }
+                        None => argument.get_short().is_some_and(|short| **flag == format!("-{short}")),
+                    });
+                    assert!(!has, "{flag} of {}", command.get_name());
+                }
+            }
+        }
+    }
+}

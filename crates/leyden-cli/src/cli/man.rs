@@ -1,0 +1,60 @@
+//! `leyden man`: manual pages.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::CommandFactory;
+use clap_mangen::Man;
+
+use super::Cli;
+use super::failure::Failure;
+
+/// Prints the manual page of leyden or of one of its commands (`leyden man run | man -l -`), or writes all of them into
+/// a folder (`leyden man --out ~/.local/share/man/man1`).
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Command
+    #[arg(conflicts_with = "out")]
+    command: Option<String>,
+    /// Folder for all pages
+    #[arg(long, short, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// Prints or writes them.
+pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let program = super::knobs::of_serve(Cli::command());
+    if let Some(folder) = &args.out {
+        write(folder, &program)?;
+        return Ok(());
+    }
+    let page = match &args.command {
+        None => program,
+        Some(name) => {
+            let command = program.find_subcommand(name).ok_or_else(|| {
+                Failure::usage(format!("no command `{name}`")).hint("leyden --help lists the commands")
+            })?;
+            named(command)
+        }
+    };
+    let mut text = Vec::new();
+    Man::new(page).render(&mut text)?;
+    Ok(out.write_all(&text)?)
+}
+
+/// A command under its whole name, as its page's title has it.
+fn named(command: &clap::Command) -> clap::Command {
+    let name = format!("leyden-{}", command.get_name());
+    command.clone().display_name(name.clone()).bin_name(name.replacen('-', " ", 1)).name(name)
+}
+
+fn write(folder: &Path, program: &clap::Command) -> Result<(), Failure> {
+    let pages = program.get_subcommands().map(named).chain([program.clone()]);
+    for page in pages {
+        let path = folder.join(format!("{}.1", page.get_name()));
+        let failed = |error| Failure::new(format!("{}: cannot write: {error}", path.display()));
+        let mut text = Vec::new();
+        Man::new(page).render(&mut text).and_then(|()| std::fs::write(&path, text)).map_err(failed)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! `leyden models`: models with short names.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+
+use leyden_hub::{ShortName, Store};
+use leyden_kernels::topology::Topology;
+use leyden_models::ARCHITECTURES;
+use serde_json::{Value, json};
+
+use super::failure::Failure;
+use super::text::{Table, bytes};
+
+/// Lists models that have a short name, with the size of the download, whether they fit the memory that is free here,
+/// and whether they were pulled. `leyden run NAME` pulls what is not here. Any other model of the hub is named
+/// hf:ORG/REPO[:FILE].
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Memory that a model takes: its weights, and a cache and workspace that grow with it.
+pub(super) fn memory_needed(weights: u64) -> u64 {
+    weights.saturating_add(weights / 8).saturating_add(256 << 20)
+}
+
+/// Whether there is code for its architecture.
+pub(super) fn is_supported(short: &ShortName) -> bool {
+    ARCHITECTURES.iter().any(|known| known.name == short.architecture)
+}
+
+/// Prints the list.
+pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    // Without a place for a store nothing was pulled.
+    let store = Store::from_env().ok();
+    let usable = Topology::detect().memory.usable_bytes();
+    let path = |short: &ShortName| {
+        let reference = short.reference.to_string();
+        store.as_ref().and_then(|store| leyden_hub::resolve(Path::new(&reference), store).ok())
+    };
+    let fits = |short: &ShortName| usable.map(|usable| memory_needed(short.bytes) <= usable);
+    if args.json {
+        let object = |short: &ShortName| {
+            json!({
+                "names": short.names,
+                "model": short.reference.to_string(),
+                "bytes": short.bytes,
+                "memory_bytes": memory_needed(short.bytes),
+                "architecture": short.architecture,
+                "supported": is_supported(short),
+                "fits": fits(short),
+                "path": path(short).map(|path| path.display().to_string()),
+            })
+        };
+        let models: Vec<Value> = ShortName::all().iter().map(object).collect();
+        serde_json::to_writer_pretty(&mut *out, &json!({ "usable_memory_bytes": usable, "models": models }))?;
+        return Ok(writeln!(out)?);
+    }
+    let mut table = Table::new(&["NAME", "SIZE", "FITS", "PULLED", "MODEL"], &[1]);
+    for short in ShortName::all() {
+        let fits = match fits(&short) {
+            _ if !is_supported(&short) => "not supported yet",
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "-",
+        };
+        table.add(vec![
+            short.names[0].to_owned(),
+            bytes(short.bytes),
+            fits.to_owned(),
+            if path(&short).is_some() { "yes" } else { "-" }.to_owned(),
+            short.reference.to_string(),
+        ]);
+    }
+    table.write(out)?;
+    if io::stdout().is_terminal() {
+        let free = usable.map_or(String::new(), |n| format!("{} of memory are free here; ", bytes(n)));
+        // Nobody is left to tell if this fails.
+        let _ = writeln!(io::stderr(), "{free}leyden run NAME pulls what is not here");
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! Files that a conversation reads and writes.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use leyden::Message;
+
+use crate::cli::failure::Failure;
+
+/// The longest file that is read: more than any context holds.
+const LONGEST: u64 = 64 << 20;
+/// The most names that are offered.
+const MOST_NAMES: usize = 200;
+
+/// The text of a file.
+pub(super) fn read(file: &str) -> Result<String, Failure> {
+    let failed = |error: io::Error| Failure::new(format!("{file}: cannot read: {error}"));
+    let mut bytes = Vec::new();
+    File::open(file).and_then(|f| f.take(LONGEST + 1).read_to_end(&mut bytes)).map_err(failed)?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(Failure::new(format!("{file}: longer than {LONGEST} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::new(format!("{file}: not UTF-8 text: byte {at}"))
+    })
+}
+
+/// The messages in a file that `/save` wrote as JSON, or any array of objects with `role` and `content`.
+pub(super) fn read_messages(file: &str) -> Result<Vec<Message>, Failure> {
+    let text = read(file)?;
+    serde_json::from_str(&text).map_err(|error| {
+        Failure::new(format!("{file}: not a conversation in JSON: {error}"))
+            .hint("/save talk.json writes one")
+    })
+}
+
+/// Writes messages, as JSON if the file's name says so.
+pub(super) fn save(file: &str, messages: &[Message]) -> Result<(), Failure> {
+    let json = Path::new(file).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+    let text = if json {
+        serde_json::to_string_pretty(messages).map_err(|error| Failure::new(format!("{file}: {error}")))?
+            + "\n"
+    } else {
+        messages.iter().map(|message| format!("{}: {}\n\n", message.role, message.content.trim())).collect()
+    };
+    new_file(Path::new(file), |file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .map_err(|error| Failure::new(format!("{file}: cannot save: {error}")))
+}
+
+/// Makes a file and fills it; one that cannot be filled, because the disk is full, does not stay.
+///
+/// An existing file is not overwritten: what lies there may be worth more than this conversation.
+fn new_file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    fill(&mut file).inspect_err(|_| {
+        // The error that led here is the one to report.
+        let _ = fs::remove_file(path);
+    })
+}
+
+/// Paths that begin with what was typed.
+pub(super) fn completions(typed: &str) -> Vec<String> {
+    let (folder, front) = typed.rfind('/').map_or(("", typed), |at| typed.split_at(at + 1));
+    let Ok(entries) = fs::read_dir(if folder.is_empty() { "." } else { folder }) else { return Vec::new() };
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let hidden = name.starts_with('.') && !front.starts_with('.');
+            let ending = if entry.path().is_dir() { "/" } else { "" };
+            (name.starts_with(front) && !hidden).then(|| format!("{folder}{name}{ending}"))
+        })
+        .take(MOST_NAMES)
+        .collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_filled_does_not_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("talk.txt");
+        let full = |file: &mut File| {
+            file.write_all(b"half of")?;
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        };
+        assert_eq!(new_file(&path, full).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(!path.exists());
+        new_file(&path, |file| file.write_all(b"all of it")).unwrap();
+        assert_eq!(new_file(&path, full).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"all of it");
+    }
+
+    #[test]
+    fn names_are_completed() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["note.txt", "nothing", ".notes"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        fs::create_dir(folder.path().join("new")).unwrap();
+        let at = folder.path().display().to_string();
+        assert_eq!(completions(&format!("{at}/no")), [format!("{at}/note.txt"), format!("{at}/nothing")]);
+        assert_eq!(completions(&format!("{at}/ne")), [format!("{at}/new/")]);
+        assert!(completions("/nonexistent/x").is_empty());
+    }
+}

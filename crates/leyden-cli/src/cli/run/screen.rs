@@ -1,0 +1,104 @@
+//! How an answer is shown: as it is, or drawn on a terminal.
+
+use std::io::{self, IsTerminal, Write};
+
+use terminal_size::{Width, terminal_size};
+
+use super::chat::Heard;
+use super::markdown::Markdown;
+use super::wrap::Wrap;
+use crate::cli::knobs;
+
+const DIM: &str = "\x1b[2m";
+const RESET: &str = "\x1b[0m";
+
+/// Shows one answer.
+#[derive(Debug)]
+pub(super) enum Screen {
+    /// The model's text and nothing else, for files, pipes and plain terminals.
+    Plain {
+        /// Whether the last character was a line break, or there was none.
+        at_start: bool,
+    },
+    /// Markdown drawn, lines broken between words, reasoning dimmed.
+    Drawn {
+        markdown: Box<Markdown>,
+        /// Reasoning that is being shown.
+        reasoning: Option<Wrap>,
+        width: Option<usize>,
+        at_start: bool,
+    },
+}
+
+impl Screen {
+    /// A screen for standard output. Only a terminal is drawn on, and not one that cannot or shall not.
+    pub(super) fn new(plain: bool) -> Self {
+        if plain || !io::stdout().is_terminal() || knobs::is_plain_terminal() {
+            return Self::Plain { at_start: true };
+        }
+        let width = terminal_size().map(|(Width(width), _)| usize::from(width));
+        Self::Drawn { markdown: Box::new(Markdown::new(width)), reasoning: None, width, at_start: true }
+    }
+
+    /// Shows more.
+    pub(super) fn hear(&mut self, heard: &Heard<'_>, out: &mut dyn Write) -> io::Result<()> {
+        let shown = match (&mut *self, heard) {
+            (Self::Plain { .. }, Heard::Raw(text)) => (*text).to_owned(),
+            (Self::Drawn { reasoning, width, .. }, Heard::Reasoning(text)) => {
+                let mut shown = String::new();
+                let wrap = reasoning.get_or_insert_with(|| {
+                    shown += DIM;
+                    Wrap::new(*width)
+                });
+                text.chars().for_each(|c| wrap.push(&mut shown, c));
+                shown
+            }
+            (Self::Drawn { markdown, reasoning, .. }, Heard::Content(text)) => {
+                end_of(reasoning) + &markdown.push(text)
+            }
+            _ => return Ok(()),
+        };
+        self.write(&shown, out)
+    }
+
+    /// The answer has ended: what was held back, and a line break unless there was one.
+    pub(super) fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        if let Self::Drawn { markdown, reasoning, .. } = self {
+            let mut shown = end_of(reasoning) + &markdown.finish();
+            if shown.ends_with("\n\n") {
+                shown.pop();
+            }
+            self.write(&shown, out)?;
+        }
+        if !*self.at_start() {
+            self.write("\n", out)?;
+        }
+        Ok(())
+    }
+
+    fn at_start(&mut self) -> &mut bool {
+        match self {
+            Self::Plain { at_start } | Self::Drawn { at_start, .. } => at_start,
+        }
+    }
+
+    fn write(&mut self, text: &str, out: &mut dyn Write) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        *self.at_start() = text.ends_with('\n');
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+}
+
+/// What ends the reasoning, if there was any: its last word, and an empty line before the answer.
+fn end_of(reasoning: &mut Option<Wrap>) -> String {
+    let mut shown = String::new();
+    if let Some(mut wrap) = reasoning.take() {
+        wrap.flush(&mut shown);
+        shown += RESET;
+        shown += "\n\n";
+    }
+    shown
+}

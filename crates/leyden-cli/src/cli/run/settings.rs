@@ -1,0 +1,284 @@
+//! What may change during a conversation, and how `/set` changes it.
+
+use leyden::GenerateOptions;
+use serde_json::{Map, Value};
+
+use super::sampling::check_temperature;
+use crate::cli::failure::Failure;
+
+/// How much a model that can reason does so before it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Think {
+    /// Reason before the answer
+    On,
+    /// Answer at once, where the model allows that
+    Off,
+    /// Reason a little
+    Low,
+    /// Reason more
+    Medium,
+    /// Reason much
+    High,
+}
+
+impl Think {
+    /// All of them with their names.
+    const NAMES: [(&'static str, Think); 5] = [
+        ("on", Think::On),
+        ("off", Think::Off),
+        ("low", Think::Low),
+        ("medium", Think::Medium),
+        ("high", Think::High),
+    ];
+
+    /// The variables by which chat templates know it: Qwen's and others' `enable_thinking`, DeepSeek's and Granite's
+    /// `thinking`, gpt-oss's `reasoning_effort`.
+    pub(super) const VARIABLES: [&'static str; 3] = ["enable_thinking", "thinking", "reasoning_effort"];
+
+    /// What a template is told.
+    pub(super) fn variables(self) -> Map<String, Value> {
+        let [enable, thinking, effort] = Self::VARIABLES.map(str::to_owned);
+        let is_on = self != Think::Off;
+        let mut variables = Map::from_iter([(enable, is_on.into()), (thinking, is_on.into())]);
+        let level = match self {
+            Think::On => None,
+            // gpt-oss cannot be kept from reasoning.
+            Think::Off | Think::Low => Some("low"),
+            Think::Medium => Some("medium"),
+            Think::High => Some("high"),
+        };
+        variables.extend(level.map(|level| (effort, level.into())));
+        variables
+    }
+
+    fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, think)| *think == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// The settings of a conversation.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    /// The instruction that precedes it.
+    pub(super) system: Option<String>,
+    /// How much the model reasons; by default as it does by itself.
+    pub(super) think: Option<Think>,
+    /// Whether speed is told after each answer.
+    pub(super) verbose: bool,
+    /// Whether a full context loses its oldest turns.
+    pub(super) trim: bool,
+    /// How tokens are chosen, and how many.
+    pub(super) generate: GenerateOptions,
+}
+
+/// A setting.
+struct Setting {
+    name: &'static str,
+    values: &'static str,
+    help: &'static str,
+    set: fn(&mut Settings, &str) -> Result<(), String>,
+    show: fn(&Settings) -> String,
+}
+
+/// Every setting, one line each.
+const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "system",
+        values: "TEXT",
+        help: "instruction to the model; empty for none",
+        set: system,
+        show: |s| s.system.clone().unwrap_or_default(),
+    },
+    Setting {
+        name: "temperature",
+        values: "T",
+        help: "from 0 to 2",
+        set: temperature,
+        show: |s| s.generate.sampling.temperature.to_string(),
+    },
+    Setting {
+        name: "think",
+        values: "on|off|low|medium|high",
+        help: "how much the model reasons",
+        set: think,
+        show: |s| s.think.map_or("as the model does", Think::name).to_owned(),
+    },
+    Setting {
+        name: "seed",
+        values: "N",
+        help: "seed of the random numbers",
+        set: seed,
+        show: |s| s.generate.sampling.seed.to_string(),
+    },
+    Setting {
+        name: "max-tokens",
+        values: "N",
+        help: "most tokens of an answer; -1 for no limit",
+        set: max_tokens,
+        show: |s| s.generate.max_tokens.map_or("-1".to_owned(), |n| n.to_string()),
+    },
+    Setting {
+        name: "trim",
+        values: "on|off",
+        help: "drop the oldest turns when the context is full",
+        set: |s, v| switch(&mut s.trim, v),
+        show: |s| on_off(s.trim),
+    },
+    Setting {
+        name: "verbose",
+        values: "on|off",
+        help: "tell the speed after each answer",
+        set: |s, v| switch(&mut s.verbose, v),
+        show: |s| on_off(s.verbose),
+    },
+];
+
+/// The settings' names.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().map(|setting| setting.name)
+}
+
+impl Settings {
+    /// Does what `/set` is told: `NAME VALUE`, with Ollama's `parameter` before it or not.
+    ///
+    /// # Errors
+    /// There is no such setting, or no such value.
+    pub(super) fn set(&mut self, text: &str) -> Result<(), Failure> {
+        let text = text.strip_prefix("parameter ").unwrap_or(text).trim();
+        let (name, value) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        let value = value.trim();
+        let name = name.replace('_', "-");
+        let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name) else {
+            let known: Vec<&str> = names().collect();
+            return Err(
+                Failure::usage(format!("no setting `{name}`")).hint(format!("known: {}", known.join(", ")))
+            );
+        };
+        (setting.set)(self, value)
+            .map_err(|why| Failure::usage(why).hint(format!("/set {} {}", setting.name, setting.values)))
+    }
+
+    /// A line for each setting.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let line = |setting: &Setting| {
+            let usage = format!("{} {}", setting.name, setting.values);
+            let shown = crate::cli::text::printable(&(setting.show)(self), 60);
+            format!("  {usage:<28} {} (now: {shown})", setting.help)
+        };
+        SETTINGS.iter().map(line).collect()
+    }
+}
+
+fn system(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let text = unquoted(text);
+    settings.system = (!text.is_empty()).then(|| text.to_owned());
+    Ok(())
+}
+
+fn temperature(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let value: f32 = text.parse().map_err(|_| format!("temperature: `{text}` is not a number"))?;
+    check_temperature(value)?;
+    settings.generate.sampling.temperature = value;
+    Ok(())
+}
+
+fn think(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let found = Think::NAMES.iter().find(|(name, _)| *name == text);
+    settings.think = Some(found.ok_or_else(|| format!("think: no `{text}`"))?.1);
+    Ok(())
+}
+
+fn seed(settings: &mut Settings, text: &str) -> Result<(), String> {
+    settings.generate.sampling.seed = text.parse().map_err(|_| format!("seed: `{text}` is not a number"))?;
+    Ok(())
+}
+
+fn max_tokens(settings: &mut Settings, text: &str) -> Result<(), String> {
+    settings.generate.max_tokens = super::most(text).map_err(|why| format!("max-tokens: {why}"))?.0;
+    Ok(())
+}
+
+fn switch(value: &mut bool, text: &str) -> Result<(), String> {
+    *value = match text {
+        "" | "on" | "true" => true,
+        "off" | "false" => false,
+        _ => return Err(format!("neither on nor off: `{text}`")),
+    };
+    Ok(())
+}
+
+fn on_off(value: bool) -> String {
+    if value { "on" } else { "off" }.to_owned()
+}
+
+/// A text without the quotes that may stand around it.
+fn unquoted(text: &str) -> &str {
+    ["\"\"\"", "\""]
+        .iter()
+        .find_map(|quotes| text.strip_prefix(quotes)?.strip_suffix(quotes))
+        .unwrap_or(text)
+        .trim()
+}
+
+#[cfg(test)]
+pub(super) fn for_tests() -> Settings {
+    let generate = GenerateOptions::default();
+    Settings { system: None, think: None, verbose: false, trim: false, generate }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_take_what_people_type() {
+        let mut settings = for_tests();
+        for text in [
+            "temperature 0.5",
+            "parameter seed 7",
+            "system \"\"\"Be brief.\"\"\"",
+            "think low",
+            "max_tokens 9",
+            "verbose",
+            "trim on",
+        ] {
+            settings.set(text).unwrap();
+        }
+        assert_eq!((settings.generate.sampling.temperature, settings.generate.sampling.seed), (0.5, 7));
+        assert_eq!((settings.system.as_deref(), settings.think), (Some("Be brief."), Some(Think::Low)));
+        assert_eq!((settings.generate.max_tokens, settings.verbose, settings.trim), (Some(9), true, true));
+        settings.set("verbose off").unwrap();
+        settings.set("max-tokens -1").unwrap();
+        settings.set("system").unwrap();
+        assert_eq!(
+            (settings.verbose, settings.generate.max_tokens, settings.system.as_deref()),
+            (false, None, None)
+        );
+        for (text, why) in [
+            ("temperature 3", "temperature: 3 is not between 0 and 2"),
+            ("temperature hot", "is not a number"),
+            ("think much", "no `much`"),
+            ("verbose loud", "neither on nor off"),
+            ("colour red", "no setting `colour`"),
+            ("", "no setting ``"),
+        ] {
+            let failure = format!("{:?}", settings.set(text).unwrap_err());
+            assert!(failure.contains(why), "{text}: {failure}");
+        }
+    }
+
+    #[test]
+    fn thinking_has_three_names() {
+        assert_eq!(
+            Value::Object(Think::Off.variables()),
+            serde_json::json!({
+                "enable_thinking": false, "thinking": false, "reasoning_effort": "low"
+            })
+        );
+        assert_eq!(
+            Value::Object(Think::On.variables()),
+            serde_json::json!({ "enable_thinking": true, "thinking": true })
+        );
+        assert_eq!(Think::High.variables()["reasoning_effort"], "high");
+    }
+}

@@ -1,0 +1,116 @@
+//! Words to lines no wider than the terminal.
+
+use unicode_width::UnicodeWidthChar;
+
+/// The narrowest text that is still wrapped; what is left of a narrow terminal behind an indentation may be less.
+const NARROWEST: usize = 16;
+
+/// Breaks lines between words. Text comes in pieces; a word is written when the next one begins.
+#[derive(Debug)]
+pub(super) struct Wrap {
+    /// Columns of the terminal, if lines are to be broken.
+    width: Option<usize>,
+    /// Columns before the second and later lines of a paragraph.
+    hang: usize,
+    /// The column that the next character would have.
+    column: usize,
+    spaces: usize,
+    word: String,
+    word_width: usize,
+}
+
+impl Wrap {
+    pub(super) fn new(width: Option<usize>) -> Self {
+        let width = width.map(|width| width.max(NARROWEST));
+        Self { width, hang: 0, column: 0, spaces: 0, word: String::new(), word_width: 0 }
+    }
+
+    /// Writes what is no text of the paragraph but stands in its first line, and hangs later lines below what follows.
+    pub(super) fn lead(&mut self, out: &mut String, text: &str, width: usize) {
+        out.push_str(text);
+        self.column += width;
+        self.hang = self.width.map_or(0, |all| (self.column).min(all / 2));
+    }
+
+    /// Takes a character.
+    pub(super) fn push(&mut self, out: &mut String, c: char) {
+        match c {
+            '\n' => self.line(out),
+            ' ' => {
+                self.flush(out);
+                self.spaces += 1;
+            }
+            _ => {
+                let width = c.width().unwrap_or(0);
+                // Between wide characters a line may end anywhere.
+                if width == 2 {
+                    self.flush(out);
+                }
+                self.word.push(c);
+                self.word_width += width;
+                if width == 2 {
+                    self.flush(out);
+                }
+            }
+        }
+    }
+
+    /// Takes an escape sequence, which has no width.
+    pub(super) fn style(&mut self, escape: &str) {
+        self.word.push_str(escape);
+    }
+
+    /// Ends the line.
+    pub(super) fn line(&mut self, out: &mut String) {
+        self.flush(out);
+        self.spaces = 0;
+        out.push('\n');
+        (self.column, self.hang) = (0, 0);
+    }
+
+    /// Writes the word that has come so far.
+    pub(super) fn flush(&mut self, out: &mut String) {
+        if self.word.is_empty() {
+            return;
+        }
+        let is_over = self.width.is_some_and(|width| self.column + self.spaces + self.word_width > width);
+        if is_over && self.column > self.hang && self.word_width > 0 {
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', self.hang));
+            self.column = self.hang;
+        } else {
+            out.extend(std::iter::repeat_n(' ', self.spaces));
+            self.column += self.spaces;
+        }
+        self.spaces = 0;
+        out.push_str(&self.word);
+        self.column += self.word_width;
+        self.word.clear();
+        self.word_width = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrapped(width: Option<usize>, text: &str) -> String {
+        let (mut wrap, mut out) = (Wrap::new(width), String::new());
+        text.chars().for_each(|c| wrap.push(&mut out, c));
+        wrap.flush(&mut out);
+        out
+    }
+
+    #[test]
+    fn lines_end_between_words() {
+        let text = "The king had a daughter, and  she was called Mimosa.\nSo it was.";
+        assert_eq!(
+            wrapped(Some(20), text),
+            "The king had a\ndaughter, and  she\nwas called Mimosa.\nSo it was."
+        );
+        assert_eq!(wrapped(None, text), text);
+        assert_eq!(wrapped(Some(16), "a unbreakablyandquitelong word"), "a\nunbreakablyandquitelong\nword");
+        assert_eq!(wrapped(Some(16), "漢字漢字漢字漢字漢字"), "漢字漢字漢字漢字\n漢字");
+        assert_eq!(wrapped(Some(20), "  indented"), "  indented");
+    }
+}
