@@ -124,6 +124,25 @@ impl OutputFormat {
         detect::detect(template)
     }
 
+    /// The same with calls as many models were trained to write them, a JSON object between `<tool_call>` and
+    /// `</tool_call>`: for a model whose template shows no way of its own. The prompt then has to say so.
+    #[must_use]
+    pub fn with_generic_calls(mut self) -> OutputFormat {
+        self.calls = Some(CallSyntax {
+            section: Default::default(),
+            start: "<tool_call>".to_owned(),
+            other_start: None,
+            end: "</tool_call>".to_owned(),
+            body: CallBody::Object {
+                name: "name".into(),
+                arguments: "arguments".into(),
+                id: None,
+                list: false,
+            },
+        });
+        self
+    }
+
     /// The texts around reasoning, if the model marks it.
     #[must_use]
     pub fn reasoning(&self) -> Option<(&str, &str)> {
