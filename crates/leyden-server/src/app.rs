@@ -3,19 +3,26 @@
 use crate::auth::{Access, ApiKeys, Caller};
 use crate::body::{self, Reply};
 use crate::cors::{self, Origins};
+use crate::dialect::Dialect;
+use crate::dialects::openai::OPENAI;
 use crate::error::ApiError;
 use crate::failure::{Error, ErrorKind};
+use crate::fields::Fields;
+use crate::generic_tools;
 use crate::grammars::Grammars;
 use crate::ids::{self, Ids};
 use crate::json;
 use crate::limits::Limits;
 use crate::log::{Entry, Log};
 use crate::metrics::HttpMetrics;
-use crate::model::Model;
+use crate::model::{Model, ModelInfo};
+use crate::openapi;
 use crate::options::ServerOptions;
 use crate::peers::Network;
 use crate::replicas::Replicas;
 use crate::routes::{self, Found};
+use crate::schema::{self, BY_MODEL};
+use crate::synonyms;
 use crate::turns::{Kind, Turns};
 use crate::wire::{self, Hosts, Wire};
 use hyper::body::{Body, Bytes};
@@ -27,10 +34,11 @@ use leyden_kernels::Tier;
 use leyden_text::output::OutputFormat;
 use leyden_text::{ChatTemplate, Tokenizer};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -49,6 +57,10 @@ pub(crate) struct Served {
     pub(crate) grammars: Grammars,
     /// How it writes what is not content.
     pub(crate) format: OutputFormat,
+    /// Whether its template says nothing of tools, so that their descriptions and calls are written for it.
+    pub(crate) generic_tools: bool,
+    /// Whether it shows calls of earlier turns all the same.
+    pub(crate) shows_calls: bool,
     /// Special tokens that mark it; ascending.
     pub(crate) visible: Arc<[u32]>,
     pub(crate) replicas: Replicas,
@@ -60,6 +72,7 @@ pub(crate) struct Served {
     pub(crate) tier: Tier,
     pub(crate) width: usize,
     pub(crate) pooling: Pooling,
+    pub(crate) info: ModelInfo,
 }
 
 impl fmt::Debug for Served {
@@ -77,7 +90,12 @@ impl Served {
     fn start(model: Model, log: &Arc<Log>) -> Result<Served, Error> {
         let replicas = Replicas::start(&model, log)?;
         let config = model.network.config();
-        let format = model.template.as_deref().map_or_else(OutputFormat::plain, OutputFormat::detect);
+        let mut format = model.template.as_deref().map_or_else(OutputFormat::plain, OutputFormat::detect);
+        let generic_tools = format.calls().is_none() && !format.is_harmony();
+        let shows_calls = generic_tools && model.template.as_deref().is_some_and(generic_tools::shows_calls);
+        if generic_tools {
+            format = format.with_generic_calls();
+        }
         let visible = format.visible_tokens(model.tokenizer.as_ref()).into();
         let blocks = leyden_kernels::attention::BLOCK_TOKENS;
         Ok(Served {
@@ -89,6 +107,7 @@ impl Served {
             tier: model.cpus[0].tier(),
             width: config.width,
             pooling: model.pooling,
+            info: model.info,
             name: model.name,
             aliases: model.aliases,
             tokenizer: model.tokenizer,
@@ -99,6 +118,8 @@ impl Served {
             breakers: Mutex::default(),
             grammars: Grammars::default(),
             format,
+            generic_tools,
+            shows_calls,
             visible,
         })
     }
@@ -119,6 +140,9 @@ pub(crate) struct App {
     pub(crate) request_time: Duration,
     /// When the server started, in seconds since 1970.
     pub(crate) started: u64,
+    /// Whether fields that are not known are refused.
+    pub(crate) strict: bool,
+    bodies: OnceLock<HashMap<&'static str, Value>>,
     log: Arc<Log>,
     retiring: AtomicBool,
     closing: AtomicBool,
@@ -135,6 +159,8 @@ pub(crate) struct Call {
     pub(crate) entry: Arc<Entry>,
     /// What the path has in the place of its variable.
     pub(crate) variable: String,
+    /// The path of its route.
+    route: &'static str,
     body: Vec<u8>,
     given_up: Arc<AtomicBool>,
 }
@@ -160,11 +186,30 @@ impl Call {
         Arc::clone(&self.given_up)
     }
 
-    /// The body as JSON.
-    pub(crate) fn json(&self, limits: &Limits) -> Result<Value, ApiError> {
-        json::parse(&self.body, limits.json_depth, limits.json_values)
+    /// The fields of the body, checked, under the names that this server has for them.
+    pub(crate) fn fields(&self, app: &App) -> Result<Fields, ApiError> {
+        let limits = &app.limits;
+        let mut body = json::parse(&self.body, limits.json_depth, limits.json_values)?;
+        if let Some(schema) = app.body_schema(self.route) {
+            let unknown = schema::check(schema, &mut body, app.strict)?;
+            self.entry.note(|facts| facts.ignored = names(&unknown));
+        }
+        let mut fields = Fields::from(body);
+        synonyms::rename(&mut fields)?;
+        Ok(fields)
     }
 }
+
+/// Names of fields for a header and a log, which may have anything in them.
+fn names(unknown: &[String]) -> Option<String> {
+    let known = |c: char| if c.is_ascii_alphanumeric() || "_-.[]".contains(c) { c } else { '?' };
+    let shown = |name: &String| name.chars().take(NAME_CHARS).map(known).collect::<String>();
+    let names: Vec<String> = unknown.iter().map(shown).collect();
+    Some(names.join(", ")).filter(|names| !names.is_empty())
+}
+
+/// Characters of a field's name that are shown.
+const NAME_CHARS: usize = 64;
 
 impl App {
     /// Starts the workers.
@@ -194,6 +239,8 @@ impl App {
             http: HttpMetrics::default(),
             request_time: options.request_time,
             started: unix_time(),
+            strict: options.strict,
+            bodies: OnceLock::new(),
             log,
             retiring: AtomicBool::new(false),
             closing: AtomicBool::new(false),
@@ -223,9 +270,14 @@ impl App {
         })
     }
 
-    /// The names of models in the OpenAPI document.
+    /// A model's name in the OpenAPI document. An unknown one is no malformed request, but answered with 404.
     pub(crate) fn model_schema(&self) -> Value {
-        json!({ "type": "string", "enum": self.names() })
+        json!({ "type": "string", "maxLength": self.limits.name_chars, "enum": self.names(), BY_MODEL: true })
+    }
+
+    /// What bodies of a route are held against.
+    fn body_schema(&self, path: &str) -> Option<&Value> {
+        self.bodies.get_or_init(|| openapi::bodies(routes::ROUTES, self)).get(path)
     }
 
     /// What the models may be called.
@@ -278,7 +330,8 @@ impl App {
     pub(crate) fn turn_away(&self) -> Response<Reply> {
         self.http.connections_refused.add(1);
         let message = "there are too many connections";
-        let mut response = failed(&ApiError::unavailable("overloaded", message, Duration::from_secs(1)));
+        let mut response =
+            failed(&OPENAI, &ApiError::unavailable("overloaded", message, Duration::from_secs(1)));
         self.http.answered(response.status().as_u16());
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         response
@@ -291,6 +344,7 @@ impl App {
     {
         let found = routes::find(request.method(), request.uri().path());
         let name = found.as_ref().map_or("unknown", |f| f.route.path);
+        let dialect = routes::dialect(request.uri().path());
         let given = ids::of_client(request.headers()).map(str::to_owned);
         let entry = Arc::new(Entry::new(Arc::clone(&self.log), self.ids.next(), given, name));
         let mut caller = Caller::anybody();
@@ -298,7 +352,7 @@ impl App {
         let result = self.answer(found, request, &entry, &mut caller).await;
         let mut response = result.unwrap_or_else(|error| {
             entry.note(|f| f.code = Some(error.code));
-            failed(&error)
+            failed(dialect, &error)
         });
         let status = response.status();
         entry.note(|f| {
@@ -309,6 +363,9 @@ impl App {
         let headers = response.headers_mut();
         if let Some(origin) = origin {
             cors::open(headers, origin);
+        }
+        if let Some(ignored) = entry.ignored() {
+            set(headers, "x-leyden-ignored", &ignored);
         }
         set(headers, "x-request-id", entry.shown());
         set(headers, "x-content-type-options", "nosniff");
@@ -353,7 +410,7 @@ impl App {
                 return Ok(response);
             }
             // Who may not ask does not learn what there is.
-            self.admit(request.headers(), Access::AnyKey)?;
+            self.admit(request.headers(), OPENAI.key, Access::AnyKey)?;
             let methods = routes::methods(request.uri().path());
             if methods.is_empty() {
                 return Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is no such endpoint"));
@@ -364,7 +421,7 @@ impl App {
             let message = format!("this endpoint takes {} only", methods.join(", "));
             return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message));
         };
-        *caller = self.admit(request.headers(), route.access)?;
+        *caller = self.admit(request.headers(), route.dialect.key, route.access)?;
         if self.is_closing() && route.method == Method::POST {
             return Err(closing());
         }
@@ -380,14 +437,26 @@ impl App {
             Vec::new()
         };
         let given_up = Arc::default();
-        let call = Call { caller: caller.clone(), entry: Arc::clone(entry), variable, body, given_up };
+        let call = Call {
+            caller: caller.clone(),
+            entry: Arc::clone(entry),
+            variable,
+            route: route.path,
+            body,
+            given_up,
+        };
         (route.answer)(Arc::clone(self), call).await
     }
 
-    fn admit(&self, headers: &HeaderMap, access: Access) -> Result<Caller, ApiError> {
+    fn admit(
+        &self,
+        headers: &HeaderMap,
+        key: fn(&HeaderMap) -> Result<&[u8], ApiError>,
+        access: Access,
+    ) -> Result<Caller, ApiError> {
         match (&self.keys, access) {
             (None, _) | (_, Access::Open) => Ok(Caller::anybody()),
-            (Some(keys), access) => keys.check(headers, access),
+            (Some(keys), access) => keys.check(key(headers)?, access),
         }
     }
 }
@@ -435,8 +504,8 @@ fn options(methods: &str) -> Response<Reply> {
 }
 
 /// The response to a failed request.
-pub(crate) fn failed(error: &ApiError) -> Response<Reply> {
-    let mut response = document(error.status, &error.json());
+fn failed(dialect: &Dialect, error: &ApiError) -> Response<Reply> {
+    let mut response = document(error.status, &(dialect.error)(error));
     let headers = response.headers_mut();
     if let Some(seconds) = error.retry_seconds() {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -7,9 +7,11 @@ use crate::error::ApiError;
 use crate::failure::{Error, ErrorKind};
 use crate::fields::Fields;
 use crate::json;
+use crate::schema;
 use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use leyden_engine::schedule::KeyId;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::hint::black_box;
 use std::path::Path;
@@ -166,26 +168,11 @@ impl ApiKeys {
         Ok(ApiKeys { keys })
     }
 
-    /// Who shows these headers.
+    /// Who shows this key.
     ///
     /// # Errors
     /// 401 without a valid key, 403 if it may not do this.
-    pub(crate) fn check(&self, headers: &HeaderMap, access: Access) -> Result<Caller, ApiError> {
-        let refuse = |what: &str| ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", what);
-        let mut shown = headers.get_all(AUTHORIZATION).iter();
-        let Some(value) = shown.next() else {
-            return Err(refuse("there is no API key; send `Authorization: Bearer KEY`"));
-        };
-        if shown.next().is_some() {
-            return Err(refuse("there is more than one Authorization header"));
-        }
-        let bytes = value.as_bytes();
-        let key = match bytes.split_at_checked(7) {
-            Some((scheme, key)) if scheme.eq_ignore_ascii_case(b"bearer ") && key.len() <= MAX_KEY_BYTES => {
-                key
-            }
-            _ => return Err(refuse("the Authorization header is not `Bearer KEY`")),
-        };
+    pub(crate) fn check(&self, key: &[u8], access: Access) -> Result<Caller, ApiError> {
         let digest: [u8; 32] = Sha256::digest(key).into();
         let mut found = None;
         for (i, k) in self.keys.iter().enumerate() {
@@ -193,7 +180,7 @@ impl ApiKeys {
             let differs = k.digest.iter().zip(&digest).fold(0, |d, (a, b)| black_box(d | (a ^ b)));
             found = if differs == 0 { Some(i) } else { found };
         }
-        let Some(i) = found else { return Err(refuse("the API key is not valid")) };
+        let Some(i) = found else { return Err(unauthorized("the API key is not valid")) };
         let key = &self.keys[i];
         if let Access::Needs(scope) = access
             && !key.scopes.contains(&scope)
@@ -280,39 +267,87 @@ impl ApiKeys {
     }
 }
 
+/// No valid key was shown.
+fn unauthorized(what: &str) -> ApiError {
+    ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", what)
+}
+
+/// The key of an Authorization header, which is `Bearer KEY`.
+///
+/// # Errors
+/// 401: there is none, or more than one.
+pub(crate) fn bearer(headers: &HeaderMap) -> Result<&[u8], ApiError> {
+    let mut shown = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = shown.next() else {
+        return Err(unauthorized("there is no API key; send `Authorization: Bearer KEY`"));
+    };
+    if shown.next().is_some() {
+        return Err(unauthorized("there is more than one Authorization header"));
+    }
+    match value.as_bytes().split_at_checked(7) {
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case(b"bearer ") && key.len() <= MAX_KEY_BYTES => {
+            Ok(key)
+        }
+        _ => Err(unauthorized("the Authorization header is not `Bearer KEY`")),
+    }
+}
+
+/// The key of an `x-api-key` header, or else of an Authorization header.
+///
+/// # Errors
+/// As [`bearer`].
+pub(crate) fn x_api_key(headers: &HeaderMap) -> Result<&[u8], ApiError> {
+    let mut shown = headers.get_all("x-api-key").iter();
+    match (shown.next(), shown.next()) {
+        (None, _) => bearer(headers).map_err(|error| match headers.contains_key(AUTHORIZATION) {
+            true => error,
+            false => {
+                unauthorized("there is no API key; send `x-api-key: KEY` or `Authorization: Bearer KEY`")
+            }
+        }),
+        (Some(key), None) if key.len() <= MAX_KEY_BYTES => Ok(key.as_bytes()),
+        (Some(_), None) => Err(unauthorized("the API key is not valid")),
+        (Some(_), Some(_)) => Err(unauthorized("there is more than one x-api-key header")),
+    }
+}
+
 fn no_tokens(bucket: &Bucket) -> ApiError {
     let message = "this API key has used its tokens per minute, or its running requests may use them";
     ApiError::too_many("rate_limit_exceeded", message, bucket.wait(1.0))
 }
 
 fn key(line: &str, now: Instant) -> Result<Key, ApiError> {
-    let mut fields = Fields::of_body(json::parse(line.as_bytes(), 3, 64)?)?;
-    let missing = |name: &str| ApiError::field(name, format!("`{name}` is missing"));
-    let id = fields.text("id", 128)?.filter(|id| !id.is_empty()).ok_or_else(|| missing("id"))?;
-    let hex = fields.text("sha256", 64)?.ok_or_else(|| missing("sha256"))?;
+    let mut line = json::parse(line.as_bytes(), 3, 64)?;
+    schema::check(&line_schema(), &mut line, true)?;
+    let mut fields = Fields::from(line);
+    let id = fields.text("id").unwrap_or_default();
+    let hex = fields.text("sha256").unwrap_or_default();
     let digest = digest(&hex)
         .ok_or_else(|| ApiError::field("sha256", "`sha256` is not 64 hexadecimal digits".to_owned()))?;
-    let mut scopes = Vec::new();
-    for scope in fields.list("scopes", 1, 8)?.unwrap_or_else(|| vec!["inference".into()]) {
-        scopes.push(match scope.as_str() {
-            Some("inference") => Scope::Inference,
-            Some("metrics") => Scope::Metrics,
-            _ => {
-                return Err(ApiError::field(
-                    "scopes",
-                    "a scope is neither `inference` nor `metrics`".to_owned(),
-                ));
-            }
-        });
-    }
+    let scope = |name: Value| if name == "metrics" { Scope::Metrics } else { Scope::Inference };
+    let scopes =
+        fields.list("scopes").unwrap_or_else(|| vec!["inference".into()]).into_iter().map(scope).collect();
     let rate = |n: Option<i64>| n.map(|n| Bucket::new(u32::try_from(n).unwrap_or(u32::MAX), now));
-    let most = i64::from(u32::MAX);
-    let requests = rate(fields.integer("requests_per_minute", 1..=most)?);
-    let tokens = rate(fields.integer("tokens_per_minute", 1..=most)?);
-    let priority = fields.integer("priority", -100..=100)?.unwrap_or(0);
-    fields.finish()?;
+    let requests = rate(fields.integer("requests_per_minute"));
+    let tokens = rate(fields.integer("tokens_per_minute"));
+    let priority = fields.integer("priority").unwrap_or(0);
     let priority = i32::try_from(priority).unwrap_or(0);
     Ok(Key { id, digest, scopes, priority, budget: Mutex::new(Budget { requests, tokens }) })
+}
+
+/// What a line of the file may have.
+fn line_schema() -> Value {
+    let rate = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
+    json!({
+        "type": "object", "additionalProperties": false, "required": ["id", "sha256"],
+        "properties": {
+            "id": { "type": "string", "minLength": 1, "maxLength": 128 },
+            "sha256": { "type": "string", "maxLength": 64 },
+            "scopes": { "type": "array", "minItems": 1, "maxItems": 8, "items": { "enum": ["inference", "metrics"] } },
+            "requests_per_minute": rate, "tokens_per_minute": rate,
+            "priority": { "type": "integer", "minimum": -100, "maximum": 100 }
+        }
+    })
 }
 
 fn digest(hex: &str) -> Option<[u8; 32]> {
@@ -356,25 +391,36 @@ mod tests {
     fn keys_are_told_apart() {
         let keys = keys();
         let inference = Access::Needs(Scope::Inference);
-        let a = keys.check(&headers("Bearer key a"), inference).unwrap();
+        let a = keys.check(b"key a", inference).unwrap();
         assert_eq!((a.id.as_str(), a.key, a.fairness()), ("a", Some(0), KeyId(0)));
-        let status = |value: &str, access| keys.check(&headers(value), access).map_err(|e| e.status.as_u16());
+        let check = |headers: &HeaderMap, access| {
+            bearer(headers).and_then(|key| keys.check(key, access)).map_err(|e| e.status.as_u16())
+        };
+        let status = |value: &str, access| check(&headers(value), access);
         assert_eq!(status("bearer key b", Access::AnyKey).unwrap().priority, -1);
         assert_eq!(status("Bearer key b", inference), Err(403));
         assert_eq!(status("Bearer key b", Access::Needs(Scope::Metrics)).unwrap().id, "b");
         for wrong in ["Bearer key A", "Bearer ", "key a", "Basic key a", "Bearer  key a", "Bearer key a "] {
             assert_eq!(status(wrong, inference), Err(401), "{wrong}");
         }
-        assert_eq!(keys.check(&HeaderMap::new(), Access::AnyKey).unwrap_err().status.as_u16(), 401);
+        assert_eq!(check(&HeaderMap::new(), Access::AnyKey), Err(401));
         let mut two = headers("Bearer key a");
         two.append(AUTHORIZATION, "Bearer key b".parse().unwrap());
-        assert_eq!(keys.check(&two, inference).unwrap_err().status.as_u16(), 401);
+        assert_eq!(check(&two, inference), Err(401));
+        // Anthropic's header goes before the other.
+        assert_eq!(x_api_key(&headers("Bearer key b")).unwrap(), b"key b");
+        let mut both = headers("Bearer key b");
+        both.append("x-api-key", "key a".parse().unwrap());
+        assert_eq!(x_api_key(&both).unwrap(), b"key a");
+        both.append("x-api-key", "key b".parse().unwrap());
+        assert_eq!(x_api_key(&both).unwrap_err().status.as_u16(), 401);
+        assert!(x_api_key(&HeaderMap::new()).unwrap_err().message.contains("x-api-key"));
     }
 
     #[test]
     fn budgets_run_out_and_fill_again() {
         let keys = keys();
-        let a = keys.check(&headers("Bearer key a"), Access::AnyKey).unwrap();
+        let a = keys.check(b"key a", Access::AnyKey).unwrap();
         let now = Instant::now();
         assert!(keys.begin(&a, now).is_ok() && keys.begin(&a, now).is_ok());
         let error = keys.begin(&a, now).unwrap_err();
@@ -390,7 +436,7 @@ mod tests {
     #[test]
     fn what_is_set_aside_is_settled() {
         let keys = keys();
-        let a = keys.check(&headers("Bearer key a"), Access::AnyKey).unwrap();
+        let a = keys.check(b"key a", Access::AnyKey).unwrap();
         let now = Instant::now();
         let left = || keys.headers(&a, now)[4].1.clone();
         keys.reserve(&a, 60, now).unwrap();

@@ -2,8 +2,8 @@
 
 use crate::app::{App, Served};
 use crate::error::ApiError;
-use crate::fields::{self, Fields, wrong};
-use crate::limits::Limits;
+use crate::fields::{self, Fields};
+use crate::schema::BY_MODEL;
 use serde_json::{Value, json};
 
 /// The most ids of tokens that end an answer.
@@ -25,38 +25,24 @@ pub(crate) struct Ending {
 }
 
 /// Takes the fields.
-pub(crate) fn read(body: &mut Fields, model: &Served, limits: &Limits) -> Result<Ending, ApiError> {
-    Ok(Ending {
-        stop: stop(body, limits)?,
-        stop_tokens: stop_tokens(body, model)?,
-        includes_stop: body.flag("include_stop_str_in_output")?.unwrap_or(false),
-        ignore_end: body.flag("ignore_eos")?.unwrap_or(false),
-        min_tokens: body.size("min_tokens", 0, i32::MAX as usize)?.unwrap_or(0),
-    })
-}
-
-fn stop(body: &mut Fields, limits: &Limits) -> Result<Vec<String>, ApiError> {
-    let checked = |path: &str, value| {
-        let text = fields::text(path, value, limits.stop_chars)?;
-        if text.is_empty() { Err(ApiError::field(path, format!("`{path}` is empty"))) } else { Ok(text) }
+pub(crate) fn read(body: &mut Fields, model: &Served) -> Result<Ending, ApiError> {
+    let stop = match body.take("stop") {
+        Some(Value::String(text)) => vec![text],
+        Some(Value::Array(texts)) => texts.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
     };
-    match body.take("stop") {
-        None => Ok(Vec::new()),
-        Some(value @ Value::String(_)) => Ok(vec![checked("stop", value)?]),
-        Some(Value::Array(items)) if items.len() <= limits.stops => {
-            items.into_iter().enumerate().map(|(i, v)| checked(&format!("stop[{i}]"), v)).collect()
-        }
-        Some(Value::Array(items)) => {
-            let message = format!("`stop` has {} items; {} are the most", items.len(), limits.stops);
-            Err(ApiError::field("stop", message))
-        }
-        Some(other) => Err(wrong("stop", "a text or a list of texts", &other)),
-    }
+    Ok(Ending {
+        stop,
+        stop_tokens: stop_tokens(body, model)?,
+        includes_stop: body.flag("include_stop_str_in_output").unwrap_or(false),
+        ignore_end: body.flag("ignore_eos").unwrap_or(false),
+        min_tokens: body.size("min_tokens").unwrap_or(0),
+    })
 }
 
 fn stop_tokens(body: &mut Fields, model: &Served) -> Result<Vec<u32>, ApiError> {
     let last = i64::try_from(model.vocabulary).unwrap_or(i64::MAX) - 1;
-    let items = body.list("stop_token_ids", 0, STOP_TOKENS)?.unwrap_or_default();
+    let items = body.list("stop_token_ids").unwrap_or_default();
     let id = |(i, value): (usize, &Value)| {
         let id = fields::integer(&format!("stop_token_ids[{i}]"), value, 0..=last)?;
         Ok(u32::try_from(id).unwrap_or_default())
@@ -70,7 +56,7 @@ fn stop_tokens(body: &mut Fields, model: &Served) -> Result<Vec<u32>, ApiError> 
 pub(crate) fn schema(app: &App) -> Value {
     let limits = &app.limits;
     let stop = json!({ "type": "string", "minLength": 1, "maxLength": limits.stop_chars });
-    let id = json!({ "type": "integer", "minimum": 0, "maximum": app.vocabulary().saturating_sub(1) });
+    let id = json!({ "type": "integer", "minimum": 0, "maximum": app.vocabulary().saturating_sub(1), BY_MODEL: true });
     json!({
         "stop": {
             "anyOf": [stop, { "type": "array", "maxItems": limits.stops, "items": stop }],

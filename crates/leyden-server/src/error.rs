@@ -1,9 +1,8 @@
-//! Answers that say no: the one way from a failure to a client, in OpenAI's form.
+//! Answers that say no: the one way from a failure to a client, whose dialect gives it its form.
 //!
 //! The codes are a closed set, and a message never holds more of what a client sent than a name or a number.
 
 use hyper::StatusCode;
-use serde_json::{Value, json};
 use std::time::Duration;
 
 /// A failed request.
@@ -79,29 +78,6 @@ impl ApiError {
     pub(crate) fn too_many(code: &'static str, message: impl Into<String>, retry: Duration) -> ApiError {
         let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, code, message);
         ApiError { retry_after: Some(retry), ..error }
-    }
-
-    /// OpenAI's name for the class of failures.
-    fn class(&self) -> &'static str {
-        match self.status.as_u16() {
-            401 => "authentication_error",
-            403 => "permission_error",
-            429 => "rate_limit_error",
-            500.. => "server_error",
-            _ => "invalid_request_error",
-        }
-    }
-
-    /// The body.
-    pub(crate) fn json(&self) -> Value {
-        json!({
-            "error": {
-                "message": self.message,
-                "type": self.class(),
-                "param": self.param,
-                "code": self.code,
-            }
-        })
     }
 
     /// Whole seconds for `Retry-After`, at least 1.

@@ -12,7 +12,6 @@ use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
 use leyden_engine::Scope;
 use leyden_engine::schedule::Refusal;
-use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{self, Sender};
@@ -156,11 +155,6 @@ fn failure(end: End) -> Option<ApiError> {
     }
 }
 
-/// OpenAI's names.
-pub(crate) fn finish_reason(end: End) -> &'static str {
-    if end == End::Length { "length" } else { "stop" }
-}
-
 impl Running {
     /// The request's number.
     pub(crate) fn id(&self) -> String {
@@ -182,7 +176,11 @@ impl Running {
         }
         if let Some(end) = update.end {
             self.open -= 1;
-            let name = if failure(end).is_none() { finish_reason(end) } else { "error" };
+            let name = match end {
+                End::Stop => "stop",
+                End::Length => "length",
+                _ => "error",
+            };
             self.call.entry.note(|f| f.finish = Some(name));
         }
         self.usage.completion = self.generated.iter().sum();
@@ -202,65 +200,67 @@ impl Running {
                 w.logprobs.extend(update.logprobs);
                 w.prompt_logprobs.extend(update.prompt_logprobs);
                 w.state.extend(update.state);
+                w.generated = w.generated.max(update.generated);
                 w.end = w.end.or(update.end);
             }
         }
         Ok((whole, self.usage))
     }
 
-    /// The answer as a stream of events, in the words of `format`.
+    /// The answer as a stream, in the words of `format`.
     pub(crate) fn stream(self, format: impl Format) -> Response<Reply> {
         let (pieces, receiver) = mpsc::channel(PIECES);
+        let kind = HeaderValue::from_static(format.content_type());
         tokio::spawn(self.tell(format, pieces));
         let mut response = Response::new(Reply::stream(receiver));
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(header::CONTENT_TYPE, kind);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
         *response.status_mut() = StatusCode::OK;
         response
     }
 
-    /// Sends events until the answer ends or the client goes; then the mailbox is dropped, which ends the request.
+    /// Sends pieces until the answer ends or the client goes; then the mailbox is dropped, which ends the request.
     async fn tell(mut self, mut format: impl Format, pieces: Sender<Bytes>) {
+        let mut bytes = Vec::new();
+        format.begin(self.usage, &mut bytes);
         while self.open > 0 {
+            if !bytes.is_empty() && pieces.send(std::mem::take(&mut bytes).into()).await.is_err() {
+                return;
+            }
             let news = tokio::select! {
                 () = pieces.closed() => return,
                 news = self.mailbox.next_within(HEARTBEAT) => news,
             };
             let news = match news {
                 None => {
-                    if pieces.send(Bytes::from_static(b": still here\n\n")).await.is_err() {
-                        return;
-                    }
+                    bytes.extend_from_slice(format.heartbeat());
                     continue;
                 }
                 Some(Err(_)) => {
-                    let _ = pieces.send(event(&dead().json())).await;
-                    return;
+                    format.fail(&dead(), &mut bytes);
+                    break;
                 }
                 Some(Ok(news)) => news,
             };
-            let mut bytes = Vec::new();
             let mut failed = None;
             for (choice, update) in news {
                 self.count(choice, &update);
-                format.update(choice, update.clone()).iter().for_each(|v| bytes.extend(event(v)));
                 failed = failed.or(update.end.and_then(failure));
+                format.update(choice, update, &mut bytes);
             }
             if let Some(error) = &failed {
                 self.call.entry.note(|f| f.code = Some(error.code));
-                bytes.extend(event(&error.json()));
-            } else if self.open == 0 {
-                format.usage(self.usage).iter().for_each(|v| bytes.extend(event(v)));
-                bytes.extend_from_slice(b"data: [DONE]\n\n");
+                format.fail(error, &mut bytes);
+                break;
             }
-            if !bytes.is_empty() && pieces.send(bytes.into()).await.is_err() {
-                return;
+            if self.open == 0 {
+                format.end(self.usage, &mut bytes);
             }
-            if failed.is_some() {
-                return;
-            }
+        }
+        if !bytes.is_empty() {
+            let _ = pieces.send(bytes.into()).await;
         }
     }
 }
@@ -273,15 +273,27 @@ impl Drop for Running {
     }
 }
 
-/// How the events of a stream look.
+/// How a stream looks: what is written to it, and when.
 pub(crate) trait Format: Send + 'static {
-    /// Events for what is new about a choice. The end of one that failed needs none.
-    fn update(&mut self, choice: usize, update: Update) -> Vec<Value>;
+    /// What kind of content it is.
+    fn content_type(&self) -> &'static str {
+        "text/event-stream"
+    }
 
-    /// Events behind the last choice.
-    fn usage(&mut self, usage: Usage) -> Vec<Value>;
-}
+    /// Before anything is known of the answer but its prompt's tokens.
+    fn begin(&mut self, _usage: Usage, _out: &mut Vec<u8>) {}
 
-fn event(value: &Value) -> Bytes {
-    format!("data: {value}\n\n").into()
+    /// What is new about a choice. The end of one that failed needs nothing.
+    fn update(&mut self, choice: usize, update: Update, out: &mut Vec<u8>);
+
+    /// Behind the last choice.
+    fn end(&mut self, usage: Usage, out: &mut Vec<u8>);
+
+    /// The answer failed; nothing follows.
+    fn fail(&mut self, error: &ApiError, out: &mut Vec<u8>);
+
+    /// Says that the server is still there. Server-sent events have comments for that.
+    fn heartbeat(&self) -> &'static [u8] {
+        b": still here\n\n"
+    }
 }

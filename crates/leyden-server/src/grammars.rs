@@ -2,7 +2,8 @@
 
 use crate::app::{App, Call, Served};
 use crate::error::ApiError;
-use crate::fields::{self, Fields};
+use crate::fields::Fields;
+use crate::json;
 use crate::limits::Limits;
 use crate::prompt;
 use leyden_constrain::{Compiled, ErrorKind, Grammar, Vocabulary};
@@ -195,45 +196,73 @@ impl Shape {
     }
 }
 
-/// Takes `response_format` and `grammar`.
+/// Takes the fields that say what an answer looks like, of which there may be one.
 pub(crate) fn shape(body: &mut Fields, limits: &Limits) -> Result<Option<Shape>, ApiError> {
-    let format = match body.take("response_format") {
-        None => None,
-        Some(value) => response_format(value, limits)?,
-    };
-    let grammar = body.take("grammar").map(|value| grammar(value, limits)).transpose()?;
-    match (format, grammar) {
-        (Some(_), Some(_)) => {
-            Err(ApiError::conflict("grammar", "`grammar` and `response_format` exclude each other"))
+    let mut shapes = Vec::new();
+    if let Some(format) = body.object("response_format") {
+        shapes.extend(response_format(format, limits)?);
+    }
+    if let Some(value) = body.take("grammar") {
+        shapes.push(grammar(value));
+    }
+    // vLLM's newer names are those of its older ones in an object.
+    if let Some(mut forms) = body.object("structured_outputs") {
+        for name in ["json", "regex", "grammar", "choice"] {
+            if let Some(value) = forms.take(name) {
+                body.put(&format!("guided_{name}"), value);
+            }
         }
-        (format, grammar) => Ok(format.or(grammar)),
+    }
+    // vLLM's older names, and llama-server's.
+    for name in ["guided_json", "json_schema"] {
+        match body.take(name) {
+            Some(Value::String(text)) if text.trim().is_empty() => {}
+            Some(Value::String(text)) => {
+                let schema = json::parse(text.as_bytes(), limits.json_depth, limits.json_values);
+                let schema = schema.map_err(|e| ApiError::field(name, format!("`{name}`: {}", e.message)))?;
+                shapes.push(json_schema(name, schema, limits)?);
+            }
+            Some(schema) => shapes.push(json_schema(name, schema, limits)?),
+            None => {}
+        }
+    }
+    if let Some(text) = body.text("guided_regex") {
+        shapes.push(Shape::new("guided_regex", format!("regex {text}"), Rule::Regex(text)));
+    }
+    if let Some(text) = body.text("guided_grammar") {
+        shapes.push(Shape::new("guided_grammar", format!("gbnf {text}"), Rule::Gbnf(text)));
+    }
+    if let Some(choices) = body.list("guided_choice") {
+        shapes.push(one_of(&choices));
+    }
+    match shapes.len() {
+        0 | 1 => Ok(shapes.pop()),
+        _ => {
+            let (first, second) = (&shapes[0].param, &shapes[1].param);
+            let name = |param: &str| param.split('.').next().unwrap_or(param).to_owned();
+            let message = format!("`{}` and `{}` exclude each other", name(second), name(first));
+            Err(ApiError::conflict(name(second), message))
+        }
     }
 }
 
-fn response_format(value: Value, limits: &Limits) -> Result<Option<Shape>, ApiError> {
-    let mut format = Fields::at("response_format", value)?;
-    let kind = format.required("type")?;
-    let shape = match fields::text("response_format.type", kind, limits.name_chars)?.as_str() {
-        "text" => None,
-        "json_object" => Some(Shape::new("response_format", "json_object".to_owned(), Rule::Object)),
-        "json_schema" => {
-            let inner = format.required("json_schema")?;
-            let mut inner = Fields::at("response_format.json_schema", inner)?;
-            inner.text("name", limits.name_chars)?;
-            inner.text("description", limits.schema_bytes)?;
-            // Whether it is asked for or not, an answer follows the schema.
-            inner.flag("strict")?;
-            let schema = inner.required("schema")?;
-            inner.finish()?;
-            Some(json_schema("response_format.json_schema.schema", schema, limits)?)
+fn response_format(mut format: Fields, limits: &Limits) -> Result<Option<Shape>, ApiError> {
+    match format.text("type").as_deref() {
+        Some("json_object") => {
+            // llama-server's older way.
+            match format.take("schema") {
+                Some(schema) => json_schema("response_format.schema", schema, limits).map(Some),
+                None => Ok(Some(Shape::new("response_format", "json_object".to_owned(), Rule::Object))),
+            }
         }
-        _ => {
-            let message = "`response_format.type` is not one of text, json_object, json_schema";
-            return Err(ApiError::field("response_format.type", message));
+        Some("json_schema") => {
+            // Whether it is asked for by `strict` or not, an answer follows the schema.
+            let schema = format.object("json_schema").and_then(|mut inner| inner.take("schema"));
+            let schema = schema.unwrap_or_default();
+            json_schema("response_format.json_schema.schema", schema, limits).map(Some)
         }
-    };
-    format.finish()?;
-    Ok(shape)
+        _ => Ok(None),
+    }
 }
 
 /// JSON after a schema.
@@ -243,25 +272,28 @@ fn json_schema(param: &str, schema: Value, limits: &Limits) -> Result<Shape, Api
     Ok(Shape::new(param, format!("schema {source}"), Rule::Schema(schema)))
 }
 
-fn grammar(value: Value, limits: &Limits) -> Result<Shape, ApiError> {
-    if let Value::String(_) = value {
-        let text = fields::text("grammar", value, limits.schema_bytes)?;
-        return Ok(Shape::new("grammar", format!("gbnf {text}"), Rule::Gbnf(text)));
-    }
-    let mut fields = Fields::at("grammar", value)?;
-    let kind = fields.required("type")?;
-    let kind = fields::text("grammar.type", kind, limits.name_chars)?;
-    let text = fields.required("value")?;
-    let text = fields::text("grammar.value", text, limits.schema_bytes)?;
-    fields.finish()?;
+/// One of several texts.
+fn one_of(choices: &[Value]) -> Shape {
+    let texts = choices.iter().filter_map(Value::as_str);
+    let quoted: Vec<String> = texts.map(|text| Value::from(text).to_string()).collect();
+    let text = format!("start: {}", quoted.join(" | "));
+    Shape::new("guided_choice", format!("lark {text}"), Rule::Lark(text))
+}
+
+fn grammar(value: Value) -> Shape {
+    let mut fields = match value {
+        Value::String(text) => return Shape::new("grammar", format!("gbnf {text}"), Rule::Gbnf(text)),
+        other => Fields::from(other),
+    };
+    let kind = fields.text("type").unwrap_or_default();
+    let text = fields.text("value").unwrap_or_default();
     let source = format!("{kind} {text}");
     let rule = match kind.as_str() {
-        "gbnf" => Rule::Gbnf(text),
         "lark" => Rule::Lark(text),
         "regex" => Rule::Regex(text),
-        _ => return Err(ApiError::field("grammar.type", "`grammar.type` is not one of gbnf, lark, regex")),
+        _ => Rule::Gbnf(text),
     };
-    Ok(Shape::new("grammar.value", source, rule))
+    Shape::new("grammar.value", source, rule)
 }
 
 fn check_length(param: &str, source: &str, limits: &Limits) -> Result<(), ApiError> {
@@ -282,38 +314,54 @@ pub(crate) fn refused(param: &str, error: &leyden_constrain::Error) -> ApiError 
 
 /// The fields in the OpenAPI document.
 pub(crate) fn schema(limits: &Limits) -> Value {
+    let any_schema =
+        json!({ "type": ["object", "boolean"], "description": "What is not enforced is refused by name" });
+    let text = json!({ "type": "string", "maxLength": limits.schema_bytes });
     let schema = json!({
         "type": "object",
         "additionalProperties": false,
         "required": ["schema"],
         "properties": {
-            "name": { "type": "string", "maxLength": limits.name_chars },
-            "description": { "type": "string", "maxLength": limits.schema_bytes },
-            "strict": { "type": "boolean" },
-            "schema": { "type": ["object", "boolean"], "description": "What is not enforced is refused by name" }
+            "name": { "type": "string", "maxLength": limits.name_chars }, "description": text,
+            "strict": { "type": "boolean" }, "schema": any_schema
         }
     });
-    let plain = json!({
-        "type": "object", "additionalProperties": false, "required": ["type"],
-        "properties": { "type": { "enum": ["text", "json_object"] } }
+    let of = |kinds: &[&str], required: &[&str], more: Value| {
+        let mut properties = json!({ "type": { "enum": kinds } });
+        if let (Value::Object(properties), Value::Object(more)) = (&mut properties, more) {
+            properties.extend(more);
+        }
+        json!({
+            "type": "object", "additionalProperties": false, "required": required, "properties": properties
+        })
+    };
+    let either = json!({
+        "anyOf": [{ "type": ["object", "boolean"] }, { "type": "string", "contentMediaType": "application/json" }],
+        "description": "As `response_format` with a `json_schema`"
     });
-    let by_schema = json!({
-        "type": "object", "additionalProperties": false, "required": ["type", "json_schema"],
-        "properties": { "type": { "const": "json_schema" }, "json_schema": schema }
+    let source =
+        |meaning: &str| json!({ "type": "string", "maxLength": limits.schema_bytes, "description": meaning });
+    let (regex, gbnf) = (source("As `grammar` with a regex"), source("As `grammar`"));
+    let choice = json!({
+        "type": "array", "minItems": 1, "maxItems": limits.choices,
+        "items": { "type": "string", "minLength": 1, "maxLength": limits.name_chars },
+        "description": "The answer is one of these"
     });
     json!({
-        "response_format": { "anyOf": [plain, by_schema] },
+        "response_format": { "anyOf": [
+            of(&["text"], &["type"], json!({})),
+            of(&["json_object"], &["type"], json!({ "schema": any_schema })),
+            of(&["json_schema"], &["type", "json_schema"], json!({ "json_schema": schema })),
+        ] },
         "grammar": {
             "description": "A grammar in GBNF, or one whose notation is named",
-            "anyOf": [{ "type": "string", "maxLength": limits.schema_bytes }, {
-                "type": "object",
-                "additionalProperties": false,
-                "required": ["type", "value"],
-                "properties": {
-                    "type": { "enum": ["gbnf", "lark", "regex"] },
-                    "value": { "type": "string", "maxLength": limits.schema_bytes }
-                }
-            }]
+            "anyOf": [text, of(&["gbnf", "lark", "regex"], &["type", "value"], json!({ "value": text }))]
+        },
+        "guided_json": either, "json_schema": either, "guided_regex": regex, "guided_grammar": gbnf,
+        "guided_choice": choice,
+        "structured_outputs": {
+            "type": "object", "additionalProperties": false, "maxProperties": 1, "description": "One of these forms",
+            "properties": { "json": either, "regex": regex, "grammar": gbnf, "choice": choice }
         }
     })
 }

@@ -1,15 +1,17 @@
-//! One line per request on standard error, without anything that a client or a model wrote, but for a request's id.
+//! One line per request on standard error, without anything that a client or a model wrote, but for a request's id and the
+//! names of fields that were ignored.
 //!
 //! A thread of its own writes the lines: standard error may be a pipe that nobody reads, and that must not stop the server.
 //! Lines that cannot wait any longer are dropped and counted.
 
 use crate::metrics::Counter;
+use crate::moment::rfc3339;
 use hyper::StatusCode;
 use serde_json::{Map, Value};
 use std::io::{self, Write};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The form of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,7 +133,7 @@ fn write(format: LogFormat, mut out: Box<dyn Write + Send>, orders: &Receiver<Or
 }
 
 fn line(format: LogFormat, fields: &[(&str, Value)]) -> String {
-    let time = iso_8601(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+    let time = rfc3339(SystemTime::now());
     let mut line = if format == LogFormat::Json {
         let mut map = Map::new();
         map.insert("time".to_owned(), time.into());
@@ -143,23 +145,6 @@ fn line(format: LogFormat, fields: &[(&str, Value)]) -> String {
     };
     line.push('\n');
     line
-}
-
-/// A time since 1970 as ISO 8601 has it, in UTC: `2026-11-27T08:30:15.123Z`.
-fn iso_8601(time: Duration) -> String {
-    // Counted in eras of 400 years that begin with a March, so that the day a leap year adds is the last of its year.
-    const ERA_DAYS: u64 = 146_097;
-    let seconds = time.as_secs();
-    let days = seconds / 86_400 + 719_468;
-    let (era, day) = (days / ERA_DAYS, days % ERA_DAYS);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let (year, clock) = (era * 400 + year + later, seconds % 86_400);
-    let (hours, minutes, seconds) = (clock / 3600, clock / 60 % 60, clock % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{:03}Z", time.subsec_millis())
 }
 
 /// What is said about a request.
@@ -174,6 +159,8 @@ pub(crate) struct Facts {
     pub(crate) completion_tokens: Option<usize>,
     pub(crate) first_token: Option<Instant>,
     pub(crate) finish: Option<&'static str>,
+    /// Fields of the body that nobody knows.
+    pub(crate) ignored: Option<String>,
 }
 
 /// The line of a request, written when its answer has been sent or its client has gone.
@@ -208,6 +195,18 @@ impl Entry {
         self.started
     }
 
+    /// How long it has taken: in all, and of that until its first token.
+    pub(crate) fn times(&self) -> (Duration, Duration) {
+        let first = self.facts.lock().unwrap_or_else(PoisonError::into_inner).first_token;
+        let all = self.started.elapsed();
+        (all, first.map_or(all, |first| first - self.started))
+    }
+
+    /// The fields that were ignored.
+    pub(crate) fn ignored(&self) -> Option<String> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner).ignored.clone()
+    }
+
     /// Adds something.
     pub(crate) fn note(&self, change: impl FnOnce(&mut Facts)) {
         change(&mut self.facts.lock().unwrap_or_else(PoisonError::into_inner));
@@ -230,6 +229,7 @@ impl Drop for Entry {
             ("cached_tokens", facts.cached_tokens.map(Value::from)),
             ("completion_tokens", facts.completion_tokens.map(Value::from)),
             ("finish", facts.finish.map(Value::from)),
+            ("warning_ignored_fields", facts.ignored.take().map(Value::from)),
             ("first_token_ms", facts.first_token.map(|t| ms(t).into())),
             ("total_ms", Some(ms(Instant::now()).into())),
         ];
@@ -259,18 +259,6 @@ mod tests {
 
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
-        }
-    }
-
-    #[test]
-    fn times_are_iso_8601() {
-        for (millis, wanted) in [
-            (0, "1970-01-01T00:00:00.000Z"),
-            (951_782_400_007, "2000-02-29T00:00:00.007Z"),
-            (1_735_689_599_999, "2024-12-31T23:59:59.999Z"),
-            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
-        ] {
-            assert_eq!(iso_8601(Duration::from_millis(millis)), wanted);
         }
     }
 

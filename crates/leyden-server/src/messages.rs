@@ -4,9 +4,9 @@
 //! servers and libraries add to one.
 
 use crate::error::ApiError;
-use crate::fields::{self, Fields, wrong};
+use crate::fields::Fields;
 use crate::limits::Limits;
-use leyden_text::{Message, check_json_text};
+use leyden_text::Message;
 use serde_json::{Map, Value, json};
 
 /// The roles that a message may have, and what templates call them.
@@ -25,14 +25,19 @@ const ROLES: &[(&str, &str)] = &[
 const HARMLESS: &[&str] =
     &["annotations", "parsed", "provider_specific_fields", "reasoning_details", "thinking_blocks"];
 
+/// The same in a call, in its function, and in a part of a content.
+const HARMLESS_IN_CALL: &[&str] = &["index", "extra_content", "provider_specific_fields"];
+const HARMLESS_IN_FUNCTION: &[&str] = &["parsed_arguments"];
+const HARMLESS_IN_PART: &[&str] = &["annotations", "cache_control", "logprobs"];
+
 /// The kinds of parts that are texts, and where the text is.
 const PARTS: &[(&str, &str)] =
     &[("text", "text"), ("input_text", "text"), ("output_text", "text"), ("refusal", "refusal")];
 
 /// The messages of a conversation.
-pub(crate) fn read(values: Vec<Value>, limits: &Limits) -> Result<Vec<Message>, ApiError> {
+pub(crate) fn read(values: Vec<Value>) -> Result<Vec<Message>, ApiError> {
     let mut older = OlderCalls::default();
-    let read = |(i, value)| message(&format!("messages[{i}]"), value, &mut older, limits);
+    let read = |(i, value)| message(&format!("messages[{i}]"), value, &mut older);
     values.into_iter().enumerate().map(read).collect()
 }
 
@@ -47,159 +52,151 @@ impl OlderCalls {
     }
 }
 
-fn message(path: &str, value: Value, older: &mut OlderCalls, limits: &Limits) -> Result<Message, ApiError> {
-    let mut fields = Fields::at(path, value)?;
-    let given = fields.required("role")?;
-    let given = fields::text(&fields.path("role"), given, limits.name_chars)?;
-    let Some((_, role)) = ROLES.iter().find(|(name, _)| *name == given) else {
-        let known: Vec<&str> = ROLES.iter().map(|r| r.0).collect();
-        let message = format!("`{path}.role` is not one of {}", known.join(", "));
-        return Err(ApiError::field(fields.path("role"), message));
-    };
+fn message(path: &str, value: Value, older: &mut OlderCalls) -> Result<Message, ApiError> {
+    let mut fields = Fields::from(value);
+    let given = fields.text("role").unwrap_or_default();
+    let role = ROLES.iter().find(|(name, _)| *name == given).map_or("", |(_, role)| *role);
     let mut extra = Map::new();
-    if let Some(name) = fields.text("name", limits.name_chars)? {
+    if let Some(name) = fields.text("name") {
         extra.insert("name".to_owned(), name.into());
     }
-    if let Some(calls) = calls(&mut fields, role, older, limits)? {
+    if let Some(calls) = calls(path, &mut fields, role, older)? {
         extra.insert("tool_calls".to_owned(), calls);
     }
-    if given == "function" {
-        fields.required_unless(extra.contains_key("name"), "name")?;
-        extra.insert("tool_call_id".to_owned(), older.id().into());
-    } else if *role == "tool" {
-        let id = fields.required("tool_call_id")?;
-        let id = fields::text(&fields.path("tool_call_id"), id, limits.name_chars)?;
+    if role == "tool" {
+        let id = fields.text("tool_call_id").unwrap_or_else(|| older.id());
         extra.insert("tool_call_id".to_owned(), id.into());
     }
     // vLLM has called it `reasoning` since 2025.
     for name in ["reasoning", "reasoning_content"] {
-        if let Some(text) = fields.text(name, limits.body_bytes)? {
+        if let Some(text) = fields.text(name) {
             extra.insert("reasoning_content".to_owned(), text.into());
         }
     }
-    let refusal = match *role {
-        "assistant" => Some(fields.text("refusal", limits.body_bytes)?.unwrap_or_default()),
-        _ => None,
+    // An assistant that calls, thinks or refuses need not say anything else.
+    let content = match fields.take("content") {
+        Some(content) => text_of(content),
+        None => fields.text("refusal").unwrap_or_default(),
     };
-    let content = match (fields.take("content"), refusal) {
-        (Some(value), _) => content(&fields.path("content"), value, limits)?,
-        // An assistant that calls, thinks or refuses need not say anything else.
-        (None, Some(refusal)) => refusal,
-        (None, None) => {
-            return Err(fields.required("content").err().unwrap_or_else(|| ApiError::body("no content")));
-        }
-    };
-    if *role == "assistant" {
-        fields.harmless(HARMLESS);
-    }
-    fields.harmless(&["annotations"]);
-    fields.finish()?;
-    Ok(Message { role: (*role).to_owned(), content, extra })
+    Ok(Message { role: role.to_owned(), content, extra })
 }
 
 /// A text, or a list of parts that are texts, which are put on lines of their own, as vLLM and llama.cpp do.
-fn content(path: &str, value: Value, limits: &Limits) -> Result<String, ApiError> {
-    let parts = match value {
-        Value::String(text) => return Ok(text),
-        Value::Array(parts) => parts,
-        other => return Err(wrong(path, "a text or a list of parts", &other)),
+pub(crate) fn text_of(content: Value) -> String {
+    let text = |part: Value| {
+        let mut part = Fields::from(part);
+        part.text("text").or_else(|| part.text("refusal")).unwrap_or_default()
     };
-    if parts.len() > limits.content_parts {
-        let message = format!("`{path}` has {} parts; {} are the most", parts.len(), limits.content_parts);
-        return Err(ApiError::field(path, message));
+    match content {
+        Value::String(text) => text,
+        Value::Array(parts) => parts.into_iter().map(text).collect::<Vec<_>>().join("\n"),
+        _ => String::new(),
     }
-    let mut texts = Vec::with_capacity(parts.len());
-    for (i, part) in parts.into_iter().enumerate() {
-        let mut fields = Fields::at(&format!("{path}[{i}]"), part)?;
-        let kind = fields.required("type")?;
-        let Some((_, name)) = PARTS.iter().find(|(known, _)| kind == *known) else {
-            let at = fields.path("type");
-            return Err(ApiError::unsupported(
-                &at,
-                format!("`{at}`: only parts of type `text` are supported"),
-            ));
-        };
-        let piece = fields.required(name)?;
-        texts.push(fields::text(&fields.path(name), piece, limits.body_bytes)?);
-        fields.harmless(&["annotations", "cache_control"]);
-        fields.finish()?;
-    }
-    Ok(texts.join("\n"))
 }
 
 /// The calls of a message as templates get them; `None` if it has none.
 fn calls(
+    path: &str,
     fields: &mut Fields,
     role: &str,
     older: &mut OlderCalls,
-    limits: &Limits,
 ) -> Result<Option<Value>, ApiError> {
-    let list = fields.list("tool_calls", 0, limits.tools)?.filter(|calls| !calls.is_empty());
-    let single = fields.take("function_call");
-    let (name, calls) = match (list, single) {
+    let list = fields.list("tool_calls").filter(|calls| !calls.is_empty());
+    let single = fields.object("function_call");
+    let calls: Value = match (list, single) {
         (None, None) => return Ok(None),
         (Some(_), Some(_)) => {
             let message = "`tool_calls` and `function_call` exclude each other";
-            return Err(ApiError::conflict(fields.path("function_call"), message));
+            return Err(ApiError::conflict(format!("{path}.function_call"), message));
         }
-        (Some(list), None) => {
-            let base = fields.path("tool_calls");
-            let read = |(i, call)| tool_call(&format!("{base}[{i}]"), call, limits);
-            ("tool_calls", list.into_iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?)
-        }
+        (Some(list), None) => list.into_iter().map(Fields::from).map(tool_call).collect(),
         (None, Some(call)) => {
             older.0 += 1;
-            let function = function(&fields.path("function_call"), call, limits)?;
-            ("function_call", vec![json!({ "type": "function", "id": older.id(), "function": function })])
+            json!([{ "type": "function", "id": older.id(), "function": function(call) }])
         }
     };
     if role != "assistant" {
-        return Err(ApiError::field(fields.path(name), "only an assistant's message has tool calls"));
-    }
-    Ok(Some(calls.into()))
-}
-
-fn tool_call(path: &str, value: Value, limits: &Limits) -> Result<Value, ApiError> {
-    let mut fields = Fields::at(path, value)?;
-    let id = fields.text("id", limits.name_chars)?;
-    if let Some(kind) = fields.take("type")
-        && kind != "function"
-    {
-        return Err(ApiError::unsupported(
-            fields.path("type"),
-            "only calls of type `function` are supported",
+        return Err(ApiError::field(
+            format!("{path}.tool_calls"),
+            "only an assistant's message has tool calls",
         ));
     }
-    fields.harmless(&["index", "extra_content", "provider_specific_fields"]);
-    let called = fields.required("function")?;
-    let called = function(&fields.path("function"), called, limits)?;
-    fields.finish()?;
-    let mut call = json!({ "type": "function", "function": called });
-    if let Some(id) = id {
+    Ok(Some(calls))
+}
+
+fn tool_call(mut fields: Fields) -> Value {
+    let mut call =
+        json!({ "type": "function", "function": function(fields.object("function").unwrap_or_default()) });
+    if let Some(id) = fields.text("id") {
         call["id"] = id.into();
     }
-    Ok(call)
+    call
 }
 
 /// A function's name and its arguments as a text with JSON, which stays as it is: a template shows the same digits.
-fn function(path: &str, value: Value, limits: &Limits) -> Result<Value, ApiError> {
-    let mut function = Fields::at(path, value)?;
-    let name = function.required("name")?;
-    let name = fields::text(&function.path("name"), name, limits.name_chars)?;
-    let at = function.path("arguments");
+fn function(mut function: Fields) -> Value {
     let arguments = match function.take("arguments") {
-        None => "{}".to_owned(),
-        Some(Value::String(text)) if text.trim().is_empty() => "{}".to_owned(),
-        Some(Value::String(text)) => {
-            check_json_text(&text).map_err(|e| {
-                ApiError::field(&at, format!("`{at}` is not JSON: {}, at byte {}", e.what, e.at))
-            })?;
-            text
-        }
+        Some(Value::String(text)) if !text.trim().is_empty() => text,
         Some(value @ Value::Object(_)) => value.to_string(),
-        Some(other) => return Err(wrong(&at, "a text with JSON", &other)),
+        _ => "{}".to_owned(),
     };
-    function.harmless(&["parsed_arguments"]);
-    function.finish()?;
-    Ok(json!({ "name": name, "arguments": arguments }))
+    json!({ "name": function.text("name"), "arguments": arguments })
+}
+
+/// The field `messages` in the OpenAPI document.
+pub(crate) fn schema(limits: &Limits) -> Value {
+    let name = json!({ "type": "string", "maxLength": limits.name_chars });
+    let content = content_schema(limits);
+    let function = closed(
+        &["name"],
+        json!({
+            "name": name,
+            "arguments": { "anyOf": [
+                { "type": "object" },
+                { "type": "string", "contentMediaType": "application/json" }
+            ] }
+        }),
+        HARMLESS_IN_FUNCTION,
+    );
+    let call = json!({ "id": name, "type": { "const": "function" }, "function": function });
+    let call = closed(&["function"], call, HARMLESS_IN_CALL);
+    let calls = json!({ "type": "array", "maxItems": limits.tools, "items": call });
+    let text = json!({ "type": "string" });
+    let message = |roles: &[&str], required: &[&str], more: Value, harmless: &[&str]| {
+        let mut properties = json!({
+            "role": { "enum": roles }, "content": content, "name": name, "reasoning": text, "reasoning_content": text
+        });
+        if let (Value::Object(properties), Value::Object(more)) = (&mut properties, more) {
+            properties.extend(more);
+        }
+        closed(required, properties, harmless)
+    };
+    let assistant = json!({ "tool_calls": calls, "function_call": function, "refusal": text });
+    let id = json!({ "tool_call_id": name });
+    let kinds = [
+        message(&["system", "developer", "user"], &["role", "content"], json!({}), &HARMLESS[..1]),
+        message(&["assistant"], &["role"], assistant, HARMLESS),
+        message(&["function"], &["role", "content", "name"], json!({}), &HARMLESS[..1]),
+        message(&["tool"], &["role", "content", "tool_call_id"], id, &HARMLESS[..1]),
+    ];
+    json!({ "type": "array", "minItems": 1, "maxItems": limits.messages, "items": { "anyOf": kinds } })
+}
+
+/// A content: a text, or parts that are texts.
+pub(crate) fn content_schema(limits: &Limits) -> Value {
+    let part = |text: &str| {
+        let kinds: Vec<&str> = PARTS.iter().filter(|(_, at)| *at == text).map(|(kind, _)| *kind).collect();
+        let properties = json!({ "type": { "enum": kinds }, text: { "type": "string" } });
+        closed(&["type", text], properties, HARMLESS_IN_PART)
+    };
+    let parts = json!({ "anyOf": [part("text"), part("refusal")] });
+    json!({ "anyOf": [{ "type": "string" }, { "type": "array", "maxItems": limits.content_parts, "items": parts }] })
+}
+
+/// The schema of an object with these properties and some that may be anything.
+fn closed(required: &[&str], mut properties: Value, harmless: &[&str]) -> Value {
+    harmless.iter().for_each(|name| properties[*name] = json!({}));
+    json!({
+        "type": "object", "additionalProperties": false, "required": required, "properties": properties
+    })
 }

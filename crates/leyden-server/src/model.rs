@@ -8,6 +8,7 @@ use leyden_models::Network;
 use leyden_text::{ChatTemplate, Tokenizer};
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// The parts of a loaded model, and how to serve it.
 pub struct Model {
@@ -33,6 +34,25 @@ pub struct Model {
     pub pooling: Pooling,
     /// Each of its engines.
     pub worker: WorkerOptions,
+    /// What is told of it.
+    pub info: ModelInfo,
+}
+
+/// What a server tells of a model beside its name.
+#[derive(Clone, Debug)]
+pub struct ModelInfo {
+    /// The name of its architecture.
+    pub architecture: String,
+    /// The format of its file or folder, such as `gguf`.
+    pub format: String,
+    /// How most of its weights are stored, such as `Q4_K`.
+    pub weights: String,
+    /// How many weights it has.
+    pub parameters: u64,
+    /// How many bytes these take.
+    pub bytes: u64,
+    /// When its file was last changed.
+    pub modified: SystemTime,
 }
 
 impl fmt::Debug for Model {

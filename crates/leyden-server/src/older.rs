@@ -23,7 +23,9 @@ pub(crate) fn rewrite(body: &mut Fields) -> Result<bool, ApiError> {
     }
     let tool = |function| json!({ "type": "function", "function": function });
     match functions {
-        Some(Value::Array(functions)) => body.put("tools", functions.into_iter().map(tool).collect()),
+        Some(Value::Array(functions)) => {
+            body.put("tools", functions.into_iter().map(tool).collect::<Value>())
+        }
         Some(other) => body.put("tools", other),
         None => {}
     }
@@ -33,7 +35,7 @@ pub(crate) fn rewrite(body: &mut Fields) -> Result<bool, ApiError> {
         None => {}
     }
     // The older form has room for one.
-    body.put("parallel_tool_calls", false.into());
+    body.put("parallel_tool_calls", false);
     Ok(true)
 }
 
@@ -88,7 +90,7 @@ mod tests {
     use super::*;
 
     fn rewritten(body: Value) -> Result<Value, String> {
-        let mut fields = Fields::of_body(body).unwrap();
+        let mut fields = Fields::from(body);
         rewrite(&mut fields).map_err(|e| e.message)?;
         Ok(Value::Object(fields.rest()))
     }

@@ -2,10 +2,13 @@
 
 use crate::app::App;
 use crate::auth::Access;
-use crate::limits::Limits;
+use crate::dialect::Dialect;
+use crate::dialects::openai::OPENAI;
 use crate::routes::Route;
+use crate::schema::BY_MODEL;
 use hyper::Method;
 use serde_json::{Map, Value, json};
+use std::collections::HashMap;
 
 /// An operation: its name, what it does, the schema of its body if it takes one, and that of its answer.
 pub(crate) fn operation(name: &str, summary: &str, body: Option<&Value>, answer: &Value) -> Value {
@@ -106,15 +109,19 @@ fn failures(route: &Route, keys: bool) -> Vec<(&'static str, &'static str)> {
 /// The document.
 pub(crate) fn document(routes: &[Route], app: &App) -> Value {
     let keys = app.keys.is_some();
-    let mut paths = Map::new();
+    let (mut paths, mut errors) = (Map::new(), Map::new());
     for route in routes {
         let mut operation = (route.describe)(app);
+        if let Some(body) = operation.get_mut("requestBody").filter(|_| !app.strict) {
+            open(body);
+        }
+        errors.insert(route.dialect.name.to_owned(), (route.dialect.error_schema)());
         operation["x-access"] = route.access.name().into();
         if route.access == Access::Open {
             operation["security"] = json!([]);
         }
         for (status, description) in failures(route, keys) {
-            let mut response = json!({ "description": description, "content": { "application/json": { "schema": error_reference() } } });
+            let mut response = json!({ "description": description, "content": { "application/json": { "schema": error_reference(route.dialect) } } });
             match status {
                 "401" => response["headers"] = header("WWW-Authenticate", &json!({ "const": "Bearer" })),
                 "429" | "503" => {
@@ -127,19 +134,6 @@ pub(crate) fn document(routes: &[Route], app: &App) -> Value {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.as_str().to_ascii_lowercase()] = operation;
     }
-    let error = json!({
-        "type": "object",
-        "required": ["error"],
-        "properties": { "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code"],
-            "properties": {
-                "message": { "type": "string" }, "type": { "type": "string" },
-                "param": { "type": ["string", "null"], "description": "The field at fault" },
-                "code": { "type": "string" }
-            }
-        } }
-    });
     json!({
         "openapi": "3.1.0",
         "info": { "title": "leyden", "version": env!("CARGO_PKG_VERSION") },
@@ -147,90 +141,51 @@ pub(crate) fn document(routes: &[Route], app: &App) -> Value {
         "security": if keys { json!([{ "key": [] }]) } else { json!([]) },
         "components": {
             "securitySchemes": { "key": { "type": "http", "scheme": "bearer" } },
-            "schemas": { "Error": error }
+            "schemas": errors
         }
     })
 }
 
-fn error_reference() -> Value {
-    json!({ "$ref": "#/components/schemas/Error" })
+fn error_reference(dialect: &Dialect) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{}", dialect.name) })
+}
+
+/// Says of objects in a schema that they may have fields that it does not name.
+fn open(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            if map.get("additionalProperties") == Some(&json!({ "type": "null" })) {
+                map.shift_remove("additionalProperties");
+            }
+            map.values_mut().for_each(open);
+        }
+        Value::Array(items) => items.iter_mut().for_each(open),
+        _ => {}
+    }
+}
+
+/// The schemas of the bodies of all routes that take one, by path: what requests are held against.
+pub(crate) fn bodies(routes: &[Route], app: &App) -> HashMap<&'static str, Value> {
+    let body = |route: &Route| {
+        let mut operation = (route.describe)(app);
+        let schema = operation.pointer_mut("/requestBody/content/application~1json/schema")?.take();
+        Some((route.path, schema))
+    };
+    routes.iter().filter_map(body).collect()
 }
 
 fn header(name: &str, schema: &Value) -> Value {
     json!({ name: { "required": true, "schema": schema } })
 }
 
-/// The schema of a conversation.
-pub(crate) fn messages_schema(limits: &Limits) -> Value {
-    let name = json!({ "type": "string", "maxLength": limits.name_chars });
-    let part = |kinds: &[&str], text: &str| {
-        json!({
-            "type": "object",
-            "additionalProperties": false,
-            "required": ["type", text],
-            "properties": {
-                "type": { "enum": kinds }, text: { "type": "string" }, "annotations": {}, "cache_control": {}
-            }
-        })
-    };
-    let part = json!({ "anyOf": [
-        part(&["text", "input_text", "output_text"], "text"), part(&["refusal"], "refusal")
-    ] });
-    let content = json!({ "anyOf": [
-        { "type": "string" }, { "type": "array", "maxItems": limits.content_parts, "items": part }
-    ] });
-    let function = json!({
-        "type": "object", "additionalProperties": false, "required": ["name"],
-        "properties": {
-            "name": name, "parsed_arguments": {},
-            "arguments": { "anyOf": [
-                { "type": "object" },
-                { "type": "string", "contentMediaType": "application/json" }
-            ] }
-        }
-    });
-    let call = json!({
-        "type": "object",
-        "additionalProperties": false,
-        "required": ["function"],
-        "properties": {
-            "id": name, "type": { "const": "function" }, "function": function,
-            "index": {}, "extra_content": {}, "provider_specific_fields": {}
-        }
-    });
-    let calls = json!({ "type": "array", "maxItems": limits.tools, "items": call });
-    let text = json!({ "type": "string" });
-    let message = |roles: &[&str], required: &[&str], more: Value| {
-        let mut properties = json!({
-            "role": { "enum": roles }, "content": content, "name": name, "reasoning": text, "reasoning_content": text,
-            "annotations": {}
-        });
-        if let (Value::Object(properties), Value::Object(more)) = (&mut properties, more) {
-            properties.extend(more);
-        }
-        json!({
-            "type": "object", "additionalProperties": false, "required": required, "properties": properties
-        })
-    };
-    let kinds = [
-        message(&["system", "developer", "user"], &["role", "content"], json!({})),
-        message(
-            &["assistant"],
-            &["role"],
-            json!({ "tool_calls": calls, "refusal": text, "parsed": {}, "provider_specific_fields": {},
-                "reasoning_details": {}, "thinking_blocks": {} }),
-        ),
-        message(&["assistant"], &["role", "function_call"], json!({ "function_call": function })),
-        message(&["function"], &["role", "content", "name"], json!({})),
-        message(&["tool"], &["role", "content", "tool_call_id"], json!({ "tool_call_id": name })),
-    ];
-    json!({ "type": "array", "minItems": 1, "maxItems": limits.messages, "items": { "anyOf": kinds } })
+/// The schema of a token id.
+pub(crate) fn token_schema(app: &App) -> Value {
+    json!({ "type": "integer", "minimum": 0, "maximum": app.vocabulary().saturating_sub(1), BY_MODEL: true })
 }
 
 /// The schema of one text or more, each as text or as tokens.
 pub(crate) fn several_schema(app: &App, most: usize) -> Value {
-    let id = json!({ "type": "integer", "minimum": 0, "maximum": app.vocabulary().saturating_sub(1) });
-    let ids = json!({ "type": "array", "minItems": 1, "items": id });
+    let ids = json!({ "type": "array", "minItems": 1, "items": token_schema(app) });
     let item = json!({ "anyOf": [{ "type": "string" }, ids] });
     json!({ "anyOf": [
         { "type": "string" }, ids, { "type": "array", "minItems": 1, "maxItems": most, "items": item }
@@ -251,7 +206,7 @@ pub(crate) fn events_schema(chunk: &Value) -> Value {
         "properties": { "data": { "anyOf": [{ "const": "[DONE]" }, {
             "type": "string",
             "contentMediaType": "application/json",
-            "contentSchema": { "anyOf": [chunk, error_reference()] }
+            "contentSchema": { "anyOf": [chunk, error_reference(&OPENAI)] }
         }] } }
     } })
 }

@@ -21,8 +21,10 @@ pub struct ServerOptions {
     /// Names under which a server without keys may be asked, beside addresses and names of the local network: names,
     /// ends of names as `*.example.org`, or `*` for any.
     pub allowed_hosts: Vec<String>,
-    /// Origins whose pages may read answers in a browser, such as `https://chat.example.org`, or `*` for any.
+    /// Origins beside those of this machine whose pages may read answers in a browser, such as `https://chat.example.org`, or `*` for any.
     pub allowed_origins: Vec<String>,
+    /// Whether fields that the server does not know are refused, and not ignored with a warning.
+    pub strict: bool,
     /// Proxies, which may have any number of connections.
     pub trusted_proxies: Vec<Network>,
     /// How long requests are still taken after the signal to end, while the server says that it is not ready.
@@ -46,6 +48,7 @@ impl Default for ServerOptions {
             no_auth: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            strict: false,
             trusted_proxies: Vec::new(),
             lame_duck: Duration::from_secs(5),
             drain: Duration::from_secs(30),

@@ -2,7 +2,8 @@
 
 use crate::app::{App, Call, Served};
 use crate::error::ApiError;
-use crate::fields::{self, wrong};
+use crate::fields;
+use crate::generic_tools;
 use crate::rendering::{Rendering, described};
 use leyden_text::{
     Bounds, ChatTemplate, ErrorKind, Message, RenderOptions, Rendered, Tokenizer, encode_prompt_within,
@@ -101,15 +102,40 @@ impl Extent<'_> {
     }
 }
 
-/// The text of a conversation, as far as the shape of its answer depends on it, and its tokens.
+/// A conversation as the model reads it.
+pub(crate) struct Conversed {
+    pub(crate) text: String,
+    pub(crate) tokens: Vec<u32>,
+    /// What begins the model's reasoning, if that is open in the middle of a message which the answer goes on with.
+    opened: Option<String>,
+}
+
+impl Conversed {
+    /// The text as far as the form of the answer depends on it.
+    pub(crate) fn end(&self) -> &str {
+        self.opened.as_deref().unwrap_or(&self.text)
+    }
+}
+
+/// Renders a conversation.
 pub(crate) fn of_messages(
     model: &Served,
     extent: Extent<'_>,
     messages: &[Message],
     rendering: &Rendering,
-) -> Result<(String, Vec<u32>), ApiError> {
+) -> Result<Conversed, ApiError> {
+    let tools = rendering.tools.as_ref();
+    let written = model.generic_tools.then(|| generic_tools::written(messages, tools, model.shows_calls));
+    let (messages, tools) = match &written {
+        Some(written) => (written.as_slice(), None),
+        None => (messages, tools),
+    };
     let mut prompt = match &model.template {
-        Some(template) => render(template, messages, rendering)?,
+        Some(template) => render(template, messages, tools, rendering).or_else(|error| {
+            // Templates may know no system.
+            let merged = written.as_deref().and_then(generic_tools::without_system).ok_or(error)?;
+            render(template, &merged, None, rendering)
+        })?,
         None => leyden_text::join_messages(messages),
     };
     if model.special_in_content {
@@ -127,7 +153,7 @@ pub(crate) fn of_messages(
         }
         _ => None,
     };
-    Ok((opened.unwrap_or_else(|| prompt.into_text()), tokens))
+    Ok(Conversed { text: prompt.into_text(), tokens, opened })
 }
 
 /// The messages with reasoning under the name that GPT-OSS's template has for it. It refuses a message with a call that
@@ -149,12 +175,13 @@ fn with_thinking(messages: &[Message]) -> Vec<Message> {
 fn render(
     template: &ChatTemplate,
     messages: &[Message],
+    tools: Option<&Value>,
     rendering: &Rendering,
 ) -> Result<Rendered, ApiError> {
     let mut options = RenderOptions {
         add_generation_prompt: rendering.add_generation_prompt,
         continue_final_message: rendering.continue_final_message,
-        tools: rendering.tools.as_ref().map(described),
+        tools: tools.map(described),
         extra: rendering.variables.clone(),
         read_arguments: true,
         ..RenderOptions::default()
@@ -212,52 +239,42 @@ pub(crate) fn of_whole_text(
 type Encode = fn(&Served, Extent<'_>, &str, &str) -> Result<Vec<u32>, ApiError>;
 
 /// One text or more, each as text or as tokens, with the place of each in the request: a text, a list of token ids, or
-/// a list of up to `most` of either.
+/// a list of either.
 pub(crate) fn several(
     model: &Served,
     extent: Extent<'_>,
     name: &str,
     value: Value,
-    most: usize,
     encode: Encode,
 ) -> Result<Vec<(String, Vec<u32>)>, ApiError> {
     match value {
-        Value::String(text) => Ok(vec![(name.to_owned(), encode(model, extent, name, &text)?)]),
-        value @ Value::Array(_) if value[0].is_number() => {
-            Ok(vec![(name.to_owned(), tokens(model, name, &value)?)])
-        }
-        Value::Array(items) if (1..=most).contains(&items.len()) => {
+        Value::Array(items) if items.first().is_some_and(|item| !item.is_number()) => {
             let read = |(i, item): (usize, Value)| {
                 let path = format!("{name}[{i}]");
                 let tokens = match item {
                     Value::String(text) => encode(model, extent, &path, &text)?,
-                    Value::Array(_) => tokens(model, &path, &item)?,
-                    other => return Err(wrong(&path, "a text or a list of token ids", &other)),
+                    other => tokens(model, &path, &other)?,
                 };
                 Ok((path, tokens))
             };
             items.into_iter().enumerate().map(read).collect()
         }
-        Value::Array(items) => {
-            let message = format!("`{name}` has {} items, not 1 to {most}", items.len());
-            Err(ApiError::field(name, message))
-        }
-        other => Err(wrong(name, "a text, a list of texts, or token ids", &other)),
+        Value::String(text) => Ok(vec![(name.to_owned(), encode(model, extent, name, &text)?)]),
+        other => Ok(vec![(name.to_owned(), tokens(model, name, &other)?)]),
     }
 }
 
 /// A list of token ids.
 pub(crate) fn tokens(model: &Served, path: &str, value: &Value) -> Result<Vec<u32>, ApiError> {
-    let Value::Array(ids) = value else { return Err(wrong(path, "a list of token ids", value)) };
     let most = model.tokenizer.vocab_size().min(model.vocabulary);
     let most = i64::try_from(most).unwrap_or(i64::MAX) - 1;
     let read = |(i, id): (usize, &Value)| fields::integer(&format!("{path}[{i}]"), id, 0..=most);
-    let ids = ids.iter().enumerate().map(|it| read(it).map(|n| u32::try_from(n).unwrap_or(u32::MAX)));
-    ids.collect()
+    let ids = value.as_array().into_iter().flatten().enumerate();
+    ids.map(|it| read(it).map(|n| u32::try_from(n).unwrap_or(u32::MAX))).collect()
 }
 
 /// The most tokens that a prompt may have.
-fn longest(model: &Served) -> usize {
+pub(crate) fn longest(model: &Served) -> usize {
     model.context.min(model.kv_tokens)
 }
 

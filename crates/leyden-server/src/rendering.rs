@@ -43,20 +43,26 @@ const MAX_VARIABLES: usize = 64;
 /// Takes the fields about rendering; tools come separately.
 pub(crate) fn read(body: &mut Fields, limits: &Limits) -> Result<Rendering, ApiError> {
     let mut variables = Map::new();
-    if let Some(effort) = body.text("reasoning_effort", limits.name_chars)? {
+    // Ollama's word for it: whether, or how much.
+    match body.take("think") {
+        Some(Value::String(effort)) => {
+            variables.insert("enable_thinking".to_owned(), true.into());
+            variables.insert("reasoning_effort".to_owned(), effort.into());
+        }
+        Some(flag) => drop(variables.insert("enable_thinking".to_owned(), flag)),
+        None => {}
+    }
+    if let Some(effort) = body.text("reasoning_effort") {
         variables.insert("reasoning_effort".to_owned(), effort.into());
     }
-    if let Some(documents) = body.list("documents", 0, limits.content_parts)? {
-        for (i, document) in documents.iter().enumerate() {
-            Fields::at(&format!("documents[{i}]"), document.clone())?;
-        }
-        variables.insert("documents".to_owned(), documents.into());
+    if let Some(documents) = body.take("documents") {
+        variables.insert("documents".to_owned(), documents);
     }
     if let Some(value) = body.take("chat_template_kwargs") {
         variables.extend(kwargs(value, limits)?);
     }
-    let continue_final_message = body.flag("continue_final_message")?.unwrap_or(false);
-    let add_generation_prompt = body.flag("add_generation_prompt")?;
+    let continue_final_message = body.flag("continue_final_message").unwrap_or(false);
+    let add_generation_prompt = body.flag("add_generation_prompt");
     if continue_final_message && add_generation_prompt == Some(true) {
         let message = "`continue_final_message` and `add_generation_prompt` cannot both be true";
         return Err(ApiError::conflict("continue_final_message", message));
@@ -72,37 +78,28 @@ fn kwargs(value: Value, limits: &Limits) -> Result<Map<String, Value>, ApiError>
         let message = format!("`{FIELD}` has {bytes} bytes; {} are the most", limits.schema_bytes);
         return Err(ApiError::field(FIELD, message));
     }
-    let count = value.as_object().map_or(0, Map::len);
-    if count > MAX_VARIABLES {
-        let message = format!("`{FIELD}` has {count} names; {MAX_VARIABLES} are the most");
-        return Err(ApiError::field(FIELD, message));
-    }
-    let mut fields = Fields::at(FIELD, value)?;
-    let mut variables = Map::new();
-    // A text such as "false" would count as true.
-    for name in ["enable_thinking", "thinking"] {
-        variables.extend(fields.flag(name)?.map(|flag| (name.to_owned(), flag.into())));
-    }
-    let effort = fields.text("reasoning_effort", limits.name_chars)?;
-    variables.extend(effort.map(|effort| ("reasoning_effort".to_owned(), effort.into())));
-    let rest = fields.rest();
-    if let Some(name) = rest.keys().find(|name| RESERVED.contains(&name.as_str())) {
+    let variables = Fields::from(value).rest();
+    if let Some(name) = variables.keys().find(|name| RESERVED.contains(&name.as_str())) {
         let path = format!("{FIELD}.{name}");
         let message = format!("`{path}`: the template has `{name}` already, and it cannot be set here");
         return Err(ApiError::field(path, message));
     }
-    variables.extend(rest);
     Ok(variables)
 }
 
 /// The fields in the OpenAPI document.
 pub(crate) fn schema(limits: &Limits) -> Value {
     let effort = json!({ "type": "string", "maxLength": limits.name_chars });
+    // A text such as "false" would count as true.
     let flags = json!({
         "enable_thinking": { "type": "boolean" }, "thinking": { "type": "boolean" }, "reasoning_effort": effort
     });
     json!({
         "reasoning_effort": effort,
+        "think": {
+            "anyOf": [{ "type": "boolean" }, { "enum": ["low", "medium", "high"] }],
+            "description": "Ollama's name of the template's `enable_thinking` and `reasoning_effort`"
+        },
         "chat_template_kwargs": {
             "type": "object", "properties": flags, "maxProperties": MAX_VARIABLES,
             "propertyNames": { "not": { "enum": RESERVED } },

@@ -71,6 +71,11 @@ impl Replicas {
         self.all.iter().map(|replica| &replica.worker.metrics)
     }
 
+    /// How many requests all of them run at a time.
+    pub(crate) fn parallel(&self) -> usize {
+        self.all.len() * self.parallel
+    }
+
     /// Whether all can compute.
     pub(crate) fn are_alive(&self) -> bool {
         self.all.iter().all(|replica| replica.worker.is_alive())

@@ -8,6 +8,7 @@ use crate::grammars::{self, Shape, refused};
 use crate::openapi::rule;
 use crate::prompt;
 use crate::sampling::{self, Sampling};
+use crate::synonyms;
 use crate::worker::{Choice, Logprobs, Rule, Task, Work};
 use leyden_constrain::{Compiled, Guide};
 use leyden_text::output::{AnswerParts, CallWatch, OutputParser};
@@ -28,25 +29,19 @@ pub(crate) struct Common {
     pub(crate) cache_salt: String,
 }
 
-/// Fields that change nothing about an answer.
-const HARMLESS: [&str; 5] =
-    ["user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"];
-
-/// Takes them. `max_names` are the fields for the most tokens, of which at most one may be there, and `least` their
-/// least value.
-pub(crate) fn read(
-    body: &mut Fields,
-    app: &App,
-    max_names: &[&str],
-    least: usize,
-) -> Result<Common, ApiError> {
-    let limits = &app.limits;
-    let model = app.model(body.text("model", limits.name_chars)?.as_deref())?;
-    let stream = body.flag("stream")?.unwrap_or(false);
-    let usage_in_stream = stream_options(body, stream)?;
+/// Takes them. `max_names` are the fields for the most tokens, which must agree.
+pub(crate) fn read(body: &mut Fields, app: &App, max_names: &[&str]) -> Result<Common, ApiError> {
+    let model = app.model(body.text("model").as_deref())?;
+    let stream = body.flag("stream").unwrap_or(false);
+    let options = body.object("stream_options");
+    if options.is_some() && !stream {
+        return Err(ApiError::conflict("stream_options", "`stream_options` needs `stream`"));
+    }
+    let usage_in_stream = options.and_then(|mut options| options.flag("include_usage")).unwrap_or(false);
     let mut max_tokens = None;
     for name in max_names {
-        if let Some(n) = body.size(name, least, i32::MAX as usize)?
+        // Negative is as many as fit.
+        if let Some(n) = body.size(name)
             && max_tokens.replace(n).is_some_and(|other| other != n)
         {
             return Err(ApiError::conflict(
@@ -55,46 +50,21 @@ pub(crate) fn read(
             ));
         }
     }
-    if let Some(tier) = body.text("service_tier", limits.name_chars)?
-        && !["auto", "default"].contains(&tier.as_str())
-    {
-        return Err(ApiError::unsupported("service_tier", "`service_tier` is neither `auto` nor `default`"));
-    }
-    if body.flag("store")? == Some(true) {
-        return Err(ApiError::unsupported("store", "`store`: nothing is stored here"));
-    }
-    body.harmless(&HARMLESS);
-    let ending = ending::read(body, model, limits)?;
+    let ending = ending::read(body, model)?;
     if max_tokens.is_some_and(|most| most < ending.min_tokens) {
         let message = format!("`min_tokens` is more than `{}`", max_names.join("` or `"));
         return Err(ApiError::conflict("min_tokens", message));
     }
     Ok(Common {
-        sampling: sampling::read(body, model, limits)?,
-        choices: body.size("n", 1, limits.choices)?.unwrap_or(1),
+        sampling: sampling::read(body, model)?,
+        choices: body.size("n").unwrap_or(1),
         ending: Arc::new(ending),
         stream,
         usage_in_stream,
         max_tokens,
-        cache_salt: body.text("cache_salt", limits.name_chars)?.unwrap_or_default(),
+        cache_salt: body.text("cache_salt").unwrap_or_default(),
         model: Arc::clone(model),
     })
-}
-
-fn stream_options(body: &mut Fields, stream: bool) -> Result<bool, ApiError> {
-    let Some(value) = body.take("stream_options") else { return Ok(false) };
-    let mut options = Fields::at("stream_options", value)?;
-    if !stream {
-        return Err(ApiError::conflict("stream_options", "`stream_options` needs `stream`"));
-    }
-    let usage = options.flag("include_usage")?.unwrap_or(false);
-    // Pieces are not padded, so there is nothing to switch off.
-    if options.flag("include_obfuscation")? == Some(true) {
-        let path = "stream_options.include_obfuscation";
-        return Err(ApiError::unsupported(path, format!("`{path}` is not supported")));
-    }
-    options.finish()?;
-    Ok(usage)
 }
 
 /// The texts to generate for one prompt.
@@ -233,17 +203,15 @@ impl Common {
 /// Which of the shared fields go together, for the OpenAPI document.
 pub(crate) fn rules() -> Vec<Value> {
     let object = json!({ "type": "object" });
-    let some = json!({ "not": { "type": "null" } });
-    let plain = json!({ "anyOf": [{ "type": "null" }, {
-        "type": "object", "required": ["type"], "properties": { "type": { "const": "text" } }
-    }] });
-    vec![
-        rule("stream_options", &object, "stream", &json!({ "const": true })),
-        json!({
-            "if": { "required": ["grammar"], "properties": { "grammar": some } },
-            "then": { "properties": { "response_format": plain } }
-        }),
-    ]
+    vec![rule("stream_options", &object, "stream", &json!({ "const": true }))]
+}
+
+/// The most tokens of an answer, in the OpenAPI document.
+pub(crate) fn max_tokens_schema() -> Value {
+    json!({
+        "type": "integer", "minimum": -1, "maximum": i32::MAX,
+        "description": "0 computes the prompt alone; -1 is as many as fit"
+    })
 }
 
 /// Fields of requests in the OpenAPI document that chats and completions share.
@@ -257,13 +225,13 @@ pub(crate) fn schema(app: &App) -> Value {
             "type": "object",
             "additionalProperties": false,
             "properties": {
-                "include_usage": { "type": "boolean" }, "include_obfuscation": { "type": "boolean", "const": false }
+                // Pieces are not padded, so there is nothing to switch off.
+                "include_usage": { "type": "boolean" }, "include_obfuscation": { "type": "boolean", "const": false },
+                "continuous_usage_stats": { "type": "boolean", "const": false }
             }
         },
         "n": { "type": "integer", "minimum": 1, "maximum": limits.choices },
-        "service_tier": { "enum": ["auto", "default"] },
-        "store": { "const": false },
-        "user": {}, "metadata": {}, "safety_identifier": {}, "prompt_cache_key": {}, "prompt_cache_retention": {},
+        "max_tokens": max_tokens_schema(),
         "cache_salt": {
             "type": "string",
             "maxLength": limits.name_chars,
@@ -275,5 +243,6 @@ pub(crate) fn schema(app: &App) -> Value {
             all.extend(more);
         }
     }
+    synonyms::describe(&mut all);
     all
 }

@@ -1,12 +1,11 @@
 //! The fields that say how tokens are chosen.
 //!
-//! Ranges are checked here; for OpenAI's fields they are OpenAI's, for the others those of the sampler. What a request
-//! leaves out is as `leyden run` has it for the same model.
+//! For OpenAI's fields the ranges are OpenAI's, for the others those of the sampler. What a request leaves out is as
+//! `leyden run` has it for the same model.
 
 use crate::app::{App, Served};
 use crate::error::ApiError;
-use crate::fields::{self, Fields, wrong};
-use crate::limits::Limits;
+use crate::fields::{self, Fields};
 use leyden_engine::sample::{
     Mirostat, MirostatVersion, Sampler, SamplingParams, SamplingStep, SequenceBreakers,
 };
@@ -42,8 +41,6 @@ static NUMBERS: &[NumberField] = &[
     NumberField { name: "typical_p", range: TINY..=1.0, set: |p, x| p.typical = x },
     NumberField { name: "top_n_sigma", range: -1.0..=1000.0, set: |p, x| p.top_n_sigma = x },
     NumberField { name: "repeat_penalty", range: 0.01..=100.0, set: |p, x| p.penalties.repeat = x },
-    // vLLM's name of it.
-    NumberField { name: "repetition_penalty", range: 0.01..=100.0, set: |p, x| p.penalties.repeat = x },
     NumberField { name: "xtc_probability", range: 0.0..=1.0, set: |p, x| p.xtc.probability = x },
     NumberField { name: "xtc_threshold", range: 0.0..=1.0, set: |p, x| p.xtc.threshold = x },
     NumberField { name: "dynatemp_range", range: 0.0..=100.0, set: |p, x| p.dynamic_temperature.range = x },
@@ -56,63 +53,63 @@ static NUMBERS: &[NumberField] = &[
     NumberField { name: "dry_base", range: 1.0..=1000.0, set: |p, x| p.dry.base = x },
 ];
 
-/// A field that is a size: where it goes.
+/// A field that is a size: what -1 means, and where it goes.
 struct SizeField {
     name: &'static str,
+    unlimited: Option<usize>,
     set: fn(&mut SamplingParams, usize),
 }
 
 /// The largest of them: more tokens than any context has.
 const MOST: usize = i32::MAX as usize;
+/// What may be added to a logit.
+const BIASES: RangeInclusive<f64> = -100.0..=100.0;
 
 static SIZES: &[SizeField] = &[
-    SizeField { name: "top_k", set: |p, n| p.top_k = n },
-    SizeField { name: "repeat_last_n", set: |p, n| p.penalties.window = n },
-    SizeField { name: "dry_allowed_length", set: |p, n| p.dry.allowed_length = n },
-    SizeField { name: "dry_penalty_last_n", set: |p, n| p.dry.window = n },
+    SizeField { name: "top_k", unlimited: Some(0), set: |p, n| p.top_k = n },
+    SizeField { name: "repeat_last_n", unlimited: Some(usize::MAX), set: |p, n| p.penalties.window = n },
+    SizeField { name: "dry_allowed_length", unlimited: None, set: |p, n| p.dry.allowed_length = n },
+    SizeField { name: "dry_penalty_last_n", unlimited: Some(usize::MAX), set: |p, n| p.dry.window = n },
 ];
 
 /// Takes the fields.
-pub(crate) fn read(body: &mut Fields, model: &Served, limits: &Limits) -> Result<Sampling, ApiError> {
+pub(crate) fn read(body: &mut Fields, model: &Served) -> Result<Sampling, ApiError> {
     let mut params = model.sampling.clone();
     // As with OpenAI and vLLM, penalties see all of a text, if the request does not say how much.
     params.penalties.window = usize::MAX;
     for field in NUMBERS {
-        if let Some(x) = body.number(field.name, field.range.clone())? {
+        if let Some(x) = body.number(field.name) {
             (field.set)(&mut params, x);
         }
     }
     for field in SIZES {
-        if let Some(n) = body.size(field.name, 0, MOST)? {
-            (field.set)(&mut params, n);
+        if let Some(n) = body.integer(field.name) {
+            (field.set)(&mut params, usize::try_from(n).ok().or(field.unlimited).unwrap_or(0));
         }
     }
-    mirostat(body, &mut params)?;
+    mirostat(body, &mut params);
     if let Some(value) = body.take("samplers") {
         params.order = order(&value)?;
     }
     if let Some(value) = body.take("logit_bias") {
-        params.logit_bias = logit_bias(value, model, limits)?;
+        params.logit_bias = logit_bias(value, model)?;
     }
-    let seed = body.integer("seed", i64::MIN..=i64::MAX)?;
+    let seed = body.integer("seed");
     // The standard library seeds its hashers from the system's random numbers. 32 bits survive any client's numbers.
     params.seed = seed.map_or_else(|| RandomState::new().hash_one(0) >> 32, i64::cast_unsigned);
-    let breakers = match body.list("dry_sequence_breakers", 0, 64)? {
+    let breakers = match body.list("dry_sequence_breakers") {
         None => model.sequence_breakers.clone(),
-        Some(items) => {
-            let read = |(i, v)| fields::text(&format!("dry_sequence_breakers[{i}]"), v, 40);
-            items.into_iter().enumerate().map(read).collect::<Result<_, _>>()?
-        }
+        Some(items) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
     };
     SequenceBreakers::check(&breakers).map_err(|what| ApiError::field("dry_sequence_breakers", what))?;
     params.check(model.vocabulary).map_err(|e| engine(&e))?;
     Ok(Sampling { params, breakers })
 }
 
-fn mirostat(body: &mut Fields, params: &mut SamplingParams) -> Result<(), ApiError> {
-    let version = body.size("mirostat", 0, 2)?;
-    let entropy = body.number("mirostat_tau", 0.0..=100.0)?;
-    let rate = body.number("mirostat_eta", 0.0..=100.0)?;
+fn mirostat(body: &mut Fields, params: &mut SamplingParams) {
+    let version = body.size("mirostat");
+    let entropy = body.number("mirostat_tau");
+    let rate = body.number("mirostat_eta");
     let mut m = params.mirostat.unwrap_or_default();
     m = Mirostat { entropy: entropy.unwrap_or(m.entropy), rate: rate.unwrap_or(m.rate), ..m };
     params.mirostat = match version {
@@ -121,37 +118,25 @@ fn mirostat(body: &mut Fields, params: &mut SamplingParams) -> Result<(), ApiErr
         Some(1) => Some(Mirostat { version: MirostatVersion::V1, ..m }),
         Some(_) => Some(Mirostat { version: MirostatVersion::V2, ..m }),
     };
-    Ok(())
 }
 
 fn order(value: &Value) -> Result<Vec<SamplingStep>, ApiError> {
-    let Value::Array(names) = value else { return Err(wrong("samplers", "a list of names", value)) };
-    if names.len() > SamplingStep::ALL.len() {
-        return Err(ApiError::field("samplers", "`samplers` has more items than there are steps"));
-    }
     let mut steps = Vec::new();
-    for (i, name) in names.iter().enumerate() {
+    for (i, name) in value.as_array().into_iter().flatten().enumerate() {
         let step = SamplingStep::ALL.iter().find(|s| name.as_str() == Some(s.name()));
         let Some(step) = step.copied().filter(|s| !steps.contains(s)) else {
-            let known: Vec<&str> = SamplingStep::ALL.iter().map(|s| s.name()).collect();
             let path = format!("samplers[{i}]");
-            let message = format!("`{path}` stands twice or is not one of {}", known.join(", "));
-            return Err(ApiError::field(path, message));
+            return Err(ApiError::field(&path, format!("`{path}` stands twice")));
         };
         steps.push(step);
     }
     Ok(steps)
 }
 
-fn logit_bias(value: Value, model: &Served, limits: &Limits) -> Result<Vec<(u32, f32)>, ApiError> {
-    let entries = Fields::at("logit_bias", value)?.rest();
-    if entries.len() > limits.logit_biases {
-        let message =
-            format!("`logit_bias` has {} entries; {} are the most", entries.len(), limits.logit_biases);
-        return Err(ApiError::field("logit_bias", message));
-    }
+/// Biases by the ids of tokens, which are keys in JSON.
+fn logit_bias(value: Value, model: &Served) -> Result<Vec<(u32, f32)>, ApiError> {
     let mut biases = Vec::new();
-    for (id, bias) in entries {
+    for (id, bias) in Fields::from(value).rest() {
         let shown: String = id.chars().take(32).collect();
         let path = format!("logit_bias.{shown}");
         let token =
@@ -160,7 +145,7 @@ fn logit_bias(value: Value, model: &Served, limits: &Limits) -> Result<Vec<(u32,
             let message = format!("`{path}` does not name a token id below {}", model.vocabulary);
             return Err(ApiError::field(path, message));
         };
-        biases.push((token, fields::number(&path, &bias, -100.0..=100.0)?));
+        biases.push((token, fields::number(&path, &bias, BIASES)?));
     }
     Ok(biases)
 }
@@ -216,20 +201,23 @@ pub(crate) fn schema(app: &App) -> Value {
         all.insert(field.name.to_owned(), range);
     }
     for field in SIZES {
-        all.insert(field.name.to_owned(), json!({ "type": "integer", "minimum": 0, "maximum": MOST }));
+        let least = if field.unlimited.is_some() { -1 } else { 0 };
+        all.insert(field.name.to_owned(), json!({ "type": "integer", "minimum": least, "maximum": MOST }));
     }
     let steps: Vec<&str> = SamplingStep::ALL.iter().map(|s| s.name()).collect();
     let more = json!({
         "mirostat": { "type": "integer", "minimum": 0, "maximum": 2 },
         "mirostat_tau": { "type": "number", "minimum": 0, "maximum": 100 },
         "mirostat_eta": { "type": "number", "minimum": 0, "maximum": 100 },
-        "samplers": { "type": "array", "uniqueItems": true, "items": { "type": "string", "enum": steps } },
+        "samplers": {
+            "type": "array", "uniqueItems": true, "maxItems": steps.len(), "items": { "type": "string", "enum": steps }
+        },
         "logit_bias": {
             "type": "object",
             "description": "Token ids and what is added to their logits",
             "maxProperties": app.limits.logit_biases,
             "additionalProperties": false,
-            "patternProperties": { ids: { "type": "number", "minimum": -100, "maximum": 100 } }
+            "patternProperties": { ids: { "type": "number", "minimum": BIASES.start(), "maximum": BIASES.end() } }
         },
         "seed": { "type": "integer", "minimum": i64::MIN, "maximum": i64::MAX },
         "dry_sequence_breakers": {

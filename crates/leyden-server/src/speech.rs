@@ -1,4 +1,4 @@
-//! What a model says in a chat, in OpenAI's form: content, reasoning, calls of tools.
+//! What a model says in a chat, whatever the dialect: content, reasoning, and calls of tools, which get ids.
 
 use leyden_text::output::OutputEvent;
 use serde_json::{Value, json};
@@ -59,65 +59,65 @@ impl Speech {
         self.calls > 0 && self.calls == self.whole
     }
 
-    /// Takes more of the answer; what it adds to the message, in OpenAI's form of pieces.
-    pub(crate) fn push(&mut self, parts: Vec<OutputEvent>) -> Vec<Value> {
-        parts.into_iter().filter_map(|part| self.delta(part)).collect()
+    /// Takes more of the answer; the same with an id for every call.
+    pub(crate) fn hear(&mut self, mut parts: Vec<OutputEvent>) -> Vec<OutputEvent> {
+        for part in &mut parts {
+            match part {
+                OutputEvent::ToolCallStart { index, id, .. } => {
+                    self.calls += 1;
+                    id.get_or_insert_with(|| self.ids.id(*index));
+                }
+                OutputEvent::ToolCallEnd { .. } => self.whole += 1,
+                _ => {}
+            }
+        }
+        parts
     }
 
-    fn delta(&mut self, part: OutputEvent) -> Option<Value> {
-        let call = |call: Value| Some(json!({ "tool_calls": [call] }));
-        match part {
-            OutputEvent::Content(text) => Some(json!({ "content": text })),
-            OutputEvent::Reasoning(text) => Some(json!({ "reasoning_content": text })),
-            OutputEvent::ToolCallStart { index, id, name } => {
-                self.calls += 1;
-                let id = id.unwrap_or_else(|| self.ids.id(index));
-                let function = json!({ "name": name, "arguments": "" });
-                call(json!({ "index": index, "id": id, "type": "function", "function": function }))
+    /// The whole of an answer.
+    pub(crate) fn whole(&mut self, parts: Vec<OutputEvent>) -> Answer {
+        let mut answer = Answer::default();
+        for part in self.hear(parts) {
+            match part {
+                OutputEvent::Content(text) => answer.content.push_str(&text),
+                OutputEvent::Reasoning(text) => answer.reasoning.push_str(&text),
+                OutputEvent::ToolCallStart { id, name, .. } => {
+                    let id = id.unwrap_or_default();
+                    answer.calls.push(ToolCall { id, name, arguments: String::new() });
+                }
+                OutputEvent::ToolCallArguments { fragment, .. } => {
+                    if let Some(call) = answer.calls.last_mut() {
+                        call.arguments.push_str(&fragment);
+                    }
+                }
+                OutputEvent::ToolCallEnd { .. } | OutputEvent::ToolCallUnfinished { .. } => {}
             }
-            OutputEvent::ToolCallArguments { index, fragment } => {
-                call(json!({ "index": index, "function": { "arguments": fragment } }))
-            }
-            OutputEvent::ToolCallEnd { .. } => {
-                self.whole += 1;
-                None
-            }
-            OutputEvent::ToolCallUnfinished { .. } => None,
         }
+        answer
     }
+}
 
-    /// The whole message of an answer.
-    pub(crate) fn message(&mut self, parts: Vec<OutputEvent>) -> Value {
-        let mut content = None::<String>;
-        let mut reasoning = None::<String>;
-        let mut calls: Vec<Value> = Vec::new();
-        for delta in self.push(parts) {
-            if let Some(text) = delta["content"].as_str() {
-                content.get_or_insert_default().push_str(text);
-            }
-            if let Some(text) = delta["reasoning_content"].as_str() {
-                reasoning.get_or_insert_default().push_str(text);
-            }
-            let Some(call) = delta["tool_calls"].get(0) else { continue };
-            if call["id"].is_string() {
-                calls.push(json!({ "id": call["id"], "type": "function", "function": call["function"] }));
-            } else if let Some(Value::String(whole)) =
-                calls.last_mut().map(|c| &mut c["function"]["arguments"])
-            {
-                whole.push_str(call["function"]["arguments"].as_str().unwrap_or_default());
-            }
-        }
-        if calls.is_empty() {
-            content.get_or_insert_default();
-        }
-        let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
-        if let Some(reasoning) = reasoning {
-            message["reasoning_content"] = reasoning.into();
-        }
-        if !calls.is_empty() {
-            message["tool_calls"] = calls.into();
-        }
-        message
+/// An answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) content: String,
+    pub(crate) reasoning: String,
+    pub(crate) calls: Vec<ToolCall>,
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug)]
+pub(crate) struct ToolCall {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    /// A text with JSON, of which the limit of tokens may have cut off the end.
+    pub(crate) arguments: String,
+}
+
+impl ToolCall {
+    /// The arguments as JSON; what is cut off is an empty object.
+    pub(crate) fn input(&self) -> Value {
+        serde_json::from_str(&self.arguments).ok().filter(Value::is_object).unwrap_or_else(|| json!({}))
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
     fn ids_are_told_apart_and_short_where_a_format_wants_it() {
         let start = |speech: &mut Speech, index| {
             let start = OutputEvent::ToolCallStart { index, id: None, name: "now".into() };
-            speech.push(vec![start])[0]["tool_calls"][0]["id"].as_str().unwrap().to_owned()
+            speech.whole(vec![start]).calls[0].id.clone()
         };
         let (mut short, mut long) = (Speech::new(true, "r1", 0), Speech::new(false, "r1", 0));
         let ids = [start(&mut short, 0), start(&mut short, 1), start(&mut Speech::new(true, "r2", 0), 0)];

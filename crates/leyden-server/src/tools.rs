@@ -2,11 +2,12 @@
 
 use crate::app::Served;
 use crate::error::ApiError;
-use crate::fields::{self, Fields, wrong};
+use crate::fields::Fields;
 use crate::grammars::{Rule, Shape};
 use crate::limits::Limits;
 use crate::older;
 use crate::request::{Binding, Form};
+use crate::schema::WORD;
 use leyden_text::output::{CallSyntax, CallWatch};
 use serde_json::{Value, json};
 
@@ -33,21 +34,19 @@ pub(crate) struct Tools {
 }
 
 /// Takes `tools`, `tool_choice` and `parallel_tool_calls`. `None` if none may be called.
-pub(crate) fn read(body: &mut Fields, model: &Served, limits: &Limits) -> Result<Option<Tools>, ApiError> {
-    let list = body.list("tools", 0, limits.tools)?.unwrap_or_default();
+pub(crate) fn read(body: &mut Fields, limits: &Limits) -> Result<Option<Tools>, ApiError> {
+    let list = body.list("tools").unwrap_or_default();
     let choice = body.take("tool_choice");
-    let parallel = body.flag("parallel_tool_calls")?.unwrap_or(true);
-    let mut names = Vec::new();
-    for (i, tool) in list.iter().enumerate() {
-        names.push(check(&format!("tools[{i}]"), tool, limits)?);
-    }
+    let parallel = body.flag("parallel_tool_calls").unwrap_or(true);
+    let name = |tool: &Value| tool["function"]["name"].as_str().unwrap_or_default().to_owned();
+    let names: Vec<String> = list.iter().map(name).collect();
     let list = Value::Array(list);
     let bytes = list.to_string().len();
     if bytes > limits.tools_bytes {
         let message = format!("`tools` has {bytes} bytes; {} are the most", limits.tools_bytes);
         return Err(ApiError::field("tools", message));
     }
-    let (choice, only) = match choice.map(|value| tool_choice(value, &names, limits)).transpose()? {
+    let (choice, only) = match choice.map(|value| tool_choice(value, &names)).transpose()? {
         Some(None) => return Ok(None),
         Some(Some(choice)) => choice,
         None => (Choice::Auto, None),
@@ -60,10 +59,6 @@ pub(crate) fn read(body: &mut Fields, model: &Served, limits: &Limits) -> Result
                 "`tool_choice` asks for a call, but there are no `tools`",
             )),
         };
-    }
-    if model.format.calls().is_none() && !model.format.is_harmony() {
-        let message = "the model's chat template does not say how tools are called";
-        return Err(ApiError::unsupported("tools", message));
     }
     let allowed = match only {
         None => list.clone(),
@@ -151,79 +146,31 @@ pub(crate) fn reasoning_end(model: &Served, prompt: &str) -> Option<String> {
     model.format.begins_reasoning(prompt).then(|| end.to_owned())
 }
 
-/// Checks a tool; its name.
-fn check(path: &str, tool: &Value, limits: &Limits) -> Result<String, ApiError> {
-    let mut fields = Fields::at(path, tool.clone())?;
-    let kind = fields.required("type")?;
-    if kind != "function" {
-        return Err(ApiError::unsupported(
-            fields.path("type"),
-            "only tools of type `function` are supported",
-        ));
-    }
-    let function = fields.required("function")?;
-    let mut function = Fields::at(&fields.path("function"), function)?;
-    let name = function.required("name")?;
-    let at = function.path("name");
-    let name = fields::text(&at, name, 64)?;
-    let good = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    if name.is_empty() || !name.chars().all(good) {
-        return Err(ApiError::field(&at, format!("`{at}` is not made of letters, digits, `_`, `-` and `.`")));
-    }
-    function.text("description", limits.schema_bytes)?;
-    // Where the model decides whether to call it, a schema that cannot be enforced is refused only if it is `strict`.
-    function.flag("strict")?;
-    if let Some(parameters) = function.take("parameters")
-        && !parameters.is_object()
-    {
-        return Err(wrong(&function.path("parameters"), "an object", &parameters));
-    }
-    function.finish()?;
-    fields.finish()?;
-    Ok(name)
-}
-
 /// A choice, and the names of the tools that it leaves if it does not leave all; `None` for no calls.
 type Chosen = Option<(Choice, Option<Vec<String>>)>;
 
-fn tool_choice(value: Value, names: &[String], limits: &Limits) -> Result<Chosen, ApiError> {
+fn tool_choice(value: Value, names: &[String]) -> Result<Chosen, ApiError> {
     let mut named = match value {
         Value::String(word) => {
-            return match word.as_str() {
-                "none" => Ok(None),
-                "auto" => Ok(Some((Choice::Auto, None))),
-                "required" => Ok(Some((Choice::Required, None))),
-                _ => {
-                    let message =
-                        "`tool_choice` is not one of none, auto, required or an object that names a function";
-                    Err(ApiError::field("tool_choice", message))
-                }
-            };
+            return Ok(match word.as_str() {
+                "none" => None,
+                "required" => Some((Choice::Required, None)),
+                _ => Some((Choice::Auto, None)),
+            });
         }
-        other => Fields::at("tool_choice", other)?,
+        other => Fields::from(other),
     };
-    let kind = named.required("type")?;
-    if kind == "allowed_tools" {
-        return allowed_tools(named, names, limits).map(Some);
+    if named.text("type").as_deref() == Some("allowed_tools") {
+        return allowed_tools(named, names).map(Some);
     }
-    if kind != "function" {
-        let path = "tool_choice.type";
-        let message = format!("`{path}` other than `function` and `allowed_tools` is not supported");
-        return Err(ApiError::unsupported(path, message));
-    }
-    let name = named_function(named, names, limits)?;
+    let name = named_function("tool_choice", named, names)?;
     Ok(Some((Choice::Named(name), None)))
 }
 
-/// The name in an object whose type has been read; it must be that of a tool.
-fn named_function(mut named: Fields, names: &[String], limits: &Limits) -> Result<String, ApiError> {
-    let function = named.required("function")?;
-    let mut function = Fields::at(&named.path("function"), function)?;
-    let name = function.required("name")?;
-    let path = function.path("name");
-    let name = fields::text(&path, name, limits.name_chars)?;
-    function.finish()?;
-    named.finish()?;
+/// The name of a function, which must be that of a tool.
+fn named_function(path: &str, mut named: Fields, names: &[String]) -> Result<String, ApiError> {
+    let name = named.object("function").and_then(|mut function| function.text("name")).unwrap_or_default();
+    let path = format!("{path}.function.name");
     if !names.contains(&name) {
         return Err(ApiError::conflict(&path, format!("`{path}` is not among the `tools`")));
     }
@@ -231,48 +178,27 @@ fn named_function(mut named: Fields, names: &[String], limits: &Limits) -> Resul
 }
 
 /// Some of the tools: the template shows all, and so a cached prompt stays the same, but only these may be called.
-fn allowed_tools(
-    mut named: Fields,
-    names: &[String],
-    limits: &Limits,
-) -> Result<(Choice, Option<Vec<String>>), ApiError> {
+fn allowed_tools(mut named: Fields, names: &[String]) -> Result<(Choice, Option<Vec<String>>), ApiError> {
     // The documentation has the fields in an object of their own, some clients beside the type.
-    let mut fields = match named.take("allowed_tools") {
-        Some(inner) => {
-            named.finish()?;
-            Fields::at("tool_choice.allowed_tools", inner)?
-        }
-        None => named,
+    let (path, mut fields) = match named.object("allowed_tools") {
+        Some(inner) => ("tool_choice.allowed_tools", inner),
+        None => ("tool_choice", named),
     };
-    let mode = fields.required("mode")?;
-    let choice = match mode.as_str() {
-        Some("auto") => Choice::Auto,
-        Some("required") => Choice::Required,
-        _ => {
-            let path = fields.path("mode");
-            return Err(ApiError::field(&path, format!("`{path}` is not one of auto, required")));
-        }
+    let missing = |name: &str| ApiError {
+        code: "missing_required_parameter",
+        ..ApiError::field(format!("{path}.{name}"), format!("`{path}.{name}` is missing"))
     };
-    let path = fields.path("tools");
-    let list = fields.list("tools", 1, limits.tools)?;
-    let list =
-        list.ok_or_else(|| fields.required("tools").err().unwrap_or_else(|| ApiError::body("no tools")))?;
-    fields.finish()?;
-    let read = |(i, tool)| {
-        let mut tool = Fields::at(&format!("{path}[{i}]"), tool)?;
-        if tool.required("type")? != "function" {
-            let at = tool.path("type");
-            return Err(ApiError::unsupported(&at, format!("`{at}` other than `function` is not supported")));
-        }
-        named_function(tool, names, limits)
-    };
+    let mode = fields.text("mode").ok_or_else(|| missing("mode"))?;
+    let choice = if mode == "required" { Choice::Required } else { Choice::Auto };
+    let list = fields.list("tools").ok_or_else(|| missing("tools"))?;
+    let read = |(i, tool)| named_function(&format!("{path}.tools[{i}]"), Fields::from(tool), names);
     let only = list.into_iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
     Ok((choice, Some(only)))
 }
 
 /// The fields in the OpenAPI document.
 pub(crate) fn schema(limits: &Limits) -> Value {
-    let name = json!({ "type": "string", "pattern": "^[a-zA-Z0-9_.-]{1,64}$" });
+    let name = json!({ "type": "string", "maxLength": 64, "pattern": WORD });
     let function = json!({
         "type": "object",
         "additionalProperties": false,
@@ -293,14 +219,27 @@ pub(crate) fn schema(limits: &Limits) -> Value {
             "type": "object", "additionalProperties": false, "required": ["name"], "properties": { "name": name }
         } }
     });
+    let some = json!({
+        "mode": { "enum": ["auto", "required"] },
+        "tools": { "type": "array", "minItems": 1, "maxItems": limits.tools, "items": named }
+    });
+    let mut allowed = json!({
+        "type": { "const": "allowed_tools" },
+        "allowed_tools": {
+            "type": "object", "additionalProperties": false, "required": ["mode", "tools"], "properties": some
+        }
+    });
+    // Some clients have them beside the type.
+    if let (Value::Object(all), Value::Object(some)) = (&mut allowed, some) {
+        all.extend(some);
+    }
     let allowed = json!({
-        "type": "object", "additionalProperties": false, "required": ["type", "allowed_tools"],
-        "properties": { "type": { "const": "allowed_tools" }, "allowed_tools": {
-            "type": "object", "additionalProperties": false, "required": ["mode", "tools"], "properties": {
-                "mode": { "enum": ["auto", "required"] },
-                "tools": { "type": "array", "minItems": 1, "maxItems": limits.tools, "items": named }
-            }
-        } }
+        "type": "object", "additionalProperties": false, "required": ["type"], "properties": allowed,
+        "allOf": [{ "anyOf": [
+            { "required": ["allowed_tools"], "properties": { "allowed_tools": { "type": "object" } } },
+            { "required": ["mode", "tools"],
+              "properties": { "mode": { "type": "string" }, "tools": { "type": "array" } } }
+        ] }]
     });
     let mut all = json!({
         "tools": { "type": "array", "maxItems": limits.tools, "items": tool },

@@ -5,13 +5,13 @@ use std::io::Write;
 use std::iter;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use leyden::{GenerateOptions, KvType, LoadOptions, Model, ModelFile, PackCache, Pooling, Replicas};
 use leyden_kernels::heap;
 use leyden_kernels::topology::Topology;
 use leyden_server::{
-    ApiKeys, LogFormat, MemoryPlan, Need, Network, ServerOptions, WorkerOptions, plan_memories,
+    ApiKeys, LogFormat, MemoryPlan, ModelInfo, Need, Network, ServerOptions, WorkerOptions, plan_memories,
 };
 
 use super::arithmetic::Arithmetic;
@@ -62,10 +62,13 @@ pub(crate) struct Args {
     /// names as `*.example.org`, or `*` for any. May be repeated
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     allowed_hosts: Vec<String>,
-    /// Origin whose pages may read answers in a browser, such as `https://chat.example.org`, or `*` for any; none by default. May
-    /// be repeated
-    #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
-    allowed_origins: Vec<String>,
+    /// Origin whose pages may read answers in a browser, such as `https://chat.example.org`, or `*` for any, beside pages of this
+    /// machine. May be repeated
+    #[arg(long, alias = "allowed-origins", value_name = "ORIGIN", value_delimiter = ',')]
+    cors: Vec<String>,
+    /// Refuse requests with fields that the server does not know, which are otherwise ignored with a warning
+    #[arg(long)]
+    strict: bool,
     /// Longest text in tokens, prompt and answer together; 0, as by default, for what the model was made for, or what fits
     #[arg(long, short, visible_aliases = ["ctx-size", "max-model-len"], value_name = "N")]
     ctx: Option<u32>,
@@ -216,7 +219,8 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         keys,
         no_auth: args.no_auth,
         allowed_hosts: args.allowed_hosts.clone(),
-        allowed_origins: args.allowed_origins.clone(),
+        allowed_origins: args.cors.clone(),
+        strict: args.strict,
         trusted_proxies: args.trusted_proxies.clone(),
         lame_duck: Duration::from_secs(args.lame_duck),
         drain: Duration::from_secs(args.drain_timeout),
@@ -374,6 +378,33 @@ fn ready(
             speculate: !args.no_speculation,
             panic_token: None,
         },
+        info: info(model),
         name,
+    }
+}
+
+/// What the server tells of a model beside its name.
+fn info(model: &Model) -> ModelInfo {
+    let weights = model.weights();
+    let (mut parameters, mut types) = (0, HashMap::<&str, usize>::new());
+    for tensor in weights.tensor_info() {
+        parameters += tensor.shape.iter().product::<usize>() as u64;
+        *types.entry(tensor.type_name).or_default() += tensor.bytes;
+    }
+    let bytes = types.values().sum::<usize>() as u64;
+    let most = types.into_iter().max_by_key(|(name, bytes)| (*bytes, *name)).map_or("", |(name, _)| name);
+    let config = weights.config_json();
+    let architecture = match config {
+        Some(config) => config.opt_str("model_type").ok().flatten(),
+        None => model.metadata().opt_str("general.architecture").ok().flatten(),
+    };
+    let files = weights.file_metadata().unwrap_or_default();
+    ModelInfo {
+        architecture: architecture.unwrap_or_default().to_owned(),
+        format: if config.is_some() { "safetensors" } else { "gguf" }.to_owned(),
+        weights: most.to_owned(),
+        parameters,
+        bytes,
+        modified: files.iter().find_map(|file| file.modified().ok()).unwrap_or_else(SystemTime::now),
     }
 }

@@ -1,142 +1,59 @@
 //! `/v1/chat/completions`: the next message of a conversation.
 
-use crate::app::{App, Call, Served, document};
+use crate::app::{App, Call, document};
 use crate::body::Reply;
+use crate::dialect;
+use crate::dialects::openai::{self, Head, Names, finish_reason, shown};
 use crate::error::ApiError;
-use crate::fields::Fields;
-use crate::generate::{self, Format, finish_reason};
-use crate::grammars;
-use crate::head::{Head, Names, shown};
+use crate::generate::Format;
+use crate::inference::{self, Begun, Inference, Said};
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::messages;
 use crate::older;
-use crate::openapi::{answer_schema, events_schema, messages_schema, operation, rule};
+use crate::openapi::{answer_schema, events_schema, operation, rule};
 use crate::prompt;
 use crate::rendering;
-use crate::request::{self, Binding, Common, Extras, Form, Wanted};
+use crate::request;
 use crate::speech::Speech;
 use crate::token_name;
-use crate::tools::{self, Tools};
+use crate::tools;
 use crate::usage::Usage;
 use hyper::{Response, StatusCode};
-use leyden_text::output::CallSyntax;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 const NAMES: Names = Names { id: "chatcmpl", whole: "chat.completion", piece: "chat.completion.chunk" };
 
-/// A request that can be served.
-struct Ready {
-    common: Common,
-    wanted: Wanted,
-    extras: Extras,
-    form: Option<Form>,
-    /// Whether calls are written in OpenAI's older form.
-    older: bool,
-}
+/// A request that can be served, and whether calls are written in OpenAI's older form.
+type Ready = (Inference, bool);
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (call, ready) = prompt::prepare(&app, call, read).await?;
-    let Ready { common, wanted, extras, form, older } = ready;
-    let logprobs = extras.logprobs;
-    let (common, tasks) = common.tasks_after(&app, &call, vec![wanted], extras, form).await?;
-    let salt = common.cache_salt.clone();
-    let running = generate::submit(app, call, &common.model, tasks, salt).await?;
-    let head = Head::new(NAMES, &running, &common, logprobs);
-    let short = common.model.format.calls().is_some_and(CallSyntax::has_ids);
-    let speech = |choice| Speech::new(short, &running.id(), choice);
-    let mut speeches: Vec<Speech> = (0..common.choices).map(speech).collect();
-    if common.stream {
-        let begun = vec![false; common.choices];
+    let (call, (inference, older)) = prompt::prepare(&app, call, read).await?;
+    let logprobs = inference.extras.logprobs;
+    let begun = inference::begin(app, call, inference).await?;
+    let head = Head::new(NAMES, &begun.running, &begun.common, logprobs);
+    if begun.common.stream {
+        let Begun { running, speeches, .. } = begun;
+        let begun = vec![false; speeches.len()];
         return Ok(running.stream(Chunks { head, speeches, begun, older }));
     }
-    let (answers, usage) = running.collect().await?;
-    let choices: Vec<Value> = answers
-        .into_iter()
-        .zip(&mut speeches)
-        .enumerate()
-        .map(|(i, (a, s))| choice(&head, i, a, s, older))
-        .collect();
+    let (said, usage) = begun.whole().await?;
+    let choices: Vec<Value> =
+        said.into_iter().enumerate().map(|(i, said)| choice(&head, i, said, older)).collect();
     Ok(document(StatusCode::OK, &head.whole(&choices, usage)))
 }
 
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
-    let limits = &app.limits;
-    let mut body = Fields::of_body(call.json(limits)?)?;
-    let common = request::read(&mut body, app, &["max_tokens", "max_completion_tokens"], 1)?;
-    let messages = match body.list("messages", 1, limits.messages)? {
-        Some(messages) => messages::read(messages, limits)?,
-        None => return Err(body.required("messages").err().unwrap_or_else(|| ApiError::body("no messages"))),
-    };
-    let logprobs = body.flag("logprobs")?.unwrap_or(false);
-    let top = body.size("top_logprobs", 0, limits.top_logprobs)?;
-    if top.is_some() && !logprobs {
-        return Err(ApiError::conflict("top_logprobs", "`top_logprobs` needs `logprobs`"));
-    }
-    modalities(&mut body)?;
-    prediction(&mut body)?;
+    let mut body = call.fields(app)?;
     let older = older::rewrite(&mut body)?;
-    let tools = tools::read(&mut body, &common.model, limits);
-    let tools = tools.map_err(|error| if older { older::renamed(error) } else { error })?;
-    let mut chat = rendering::read(&mut body, limits)?;
-    chat.tools = tools.as_ref().map(|t| t.list.clone());
-    let shape = grammars::shape(&mut body, limits)?;
-    body.finish()?;
-    let extent = prompt::Extent::of_model(&common.model, call);
-    let (text, tokens) = prompt::of_messages(&common.model, extent, &messages, &chat)?;
-    let room = prompt::room(&common.model, "messages", tokens.len())?;
-    let mut parser = common.model.format.parser(&text, chat.tools.as_ref());
-    if tools.as_ref().is_some_and(Tools::requires_call) {
-        parser = parser.with_call_required();
-    }
-    let form = match (tools, shape) {
-        (Some(tools), Some(shape)) => Some(tools.form_or(shape, &common.model, &text)?),
-        (Some(tools), None) => Some(tools.form(&common.model, &text)),
-        (None, Some(shape)) => {
-            Some(Form { shape, binding: Binding::Whole { gate: gate(&common.model, &text) } })
-        }
-        (None, None) => None,
-    };
-    let visible = Arc::clone(&common.model.visible);
-    let extras =
-        Extras { visible, logprobs: logprobs.then(|| top.unwrap_or(0)), parser, ..Extras::default() };
-    let wanted = Wanted { prompt: Arc::new(tokens), room };
-    Ok(Ready { common, wanted, extras, form, older })
-}
-
-/// Where the message begins for whose form there are rules: behind what the model thinks before.
-fn gate(model: &Served, prompt: &str) -> Option<String> {
-    match model.format.is_harmony() {
-        true => Some("<|channel|>final<|message|>".to_owned()),
-        false => tools::reasoning_end(model, prompt),
-    }
-}
-
-fn modalities(body: &mut Fields) -> Result<(), ApiError> {
-    match body.list("modalities", 1, 8)? {
-        Some(kinds) if kinds.iter().any(|k| k != "text") => {
-            Err(ApiError::unsupported("modalities", "`modalities` other than `text` are not supported"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// A text that the answer may be like, which would make it sooner there.
-fn prediction(body: &mut Fields) -> Result<(), ApiError> {
-    let Some(value) = body.take("prediction") else { return Ok(()) };
-    let mut fields = Fields::at("prediction", value)?;
-    if fields.required("type")? != "content" {
-        let at = fields.path("type");
-        return Err(ApiError::unsupported(&at, format!("`{at}` is not `content`")));
-    }
-    fields.required("content")?;
-    fields.finish()
+    let inference = inference::chat(app, call, &mut body);
+    Ok((inference.map_err(|error| if older { older::renamed(error) } else { error })?, older))
 }
 
 /// A whole choice.
-fn choice(head: &Head, index: usize, answer: Update, speech: &mut Speech, older: bool) -> Value {
-    let mut message = speech.message(answer.parts);
-    let mut reason = finish(answer.end.unwrap_or(End::Stop), speech);
+fn choice(head: &Head, index: usize, said: Said, older: bool) -> Value {
+    let mut reason = if said.calls { "tool_calls" } else { finish_reason(said.end) };
+    let mut message = openai::message(said.answer);
     if older {
         older::write(&mut message);
         reason = older::finish(reason);
@@ -144,7 +61,7 @@ fn choice(head: &Head, index: usize, answer: Update, speech: &mut Speech, older:
     json!({
         "index": index,
         "message": message,
-        "logprobs": logprobs(head, &answer.logprobs),
+        "logprobs": logprobs(head, &said.logprobs),
         "finish_reason": reason,
     })
 }
@@ -188,25 +105,19 @@ struct Chunks {
 }
 
 impl Chunks {
-    fn chunk(&self, choice: usize, delta: &Value, logprobs: &Value, finish: Option<&str>) -> Value {
+    fn chunk(&self, choice: usize, delta: &Value, logprobs: &Value, finish: Option<&str>, out: &mut Vec<u8>) {
         let fields =
             json!({ "index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": finish });
-        self.head.piece(fields)
+        self.head.piece(fields, out);
     }
 }
 
 impl Format for Chunks {
-    fn update(&mut self, choice: usize, update: Update) -> Vec<Value> {
-        let mut chunks = Vec::new();
+    fn update(&mut self, choice: usize, update: Update, out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.begun[choice], true) {
-            chunks.push(self.chunk(
-                choice,
-                &json!({ "role": "assistant", "content": "" }),
-                &Value::Null,
-                None,
-            ));
+            self.chunk(choice, &json!({ "role": "assistant", "content": "" }), &Value::Null, None, out);
         }
-        let mut deltas = self.speeches[choice].push(update.parts);
+        let mut deltas = openai::deltas(&mut self.speeches[choice], update.parts);
         let end = update.end.filter(|end| matches!(end, End::Stop | End::Length));
         let is_content = |delta: &Value| delta["content"].is_string();
         if !update.logprobs.is_empty() && !deltas.iter().any(is_content) {
@@ -220,18 +131,21 @@ impl Format for Chunks {
             if self.older {
                 older::write(&mut delta);
             }
-            chunks.push(self.chunk(choice, &delta, &logprobs, None));
+            self.chunk(choice, &delta, &logprobs, None, out);
         }
         if let Some(end) = end {
             let reason = finish(end, &self.speeches[choice]);
             let reason = if self.older { older::finish(reason) } else { reason };
-            chunks.push(self.chunk(choice, &json!({}), &Value::Null, Some(reason)));
+            self.chunk(choice, &json!({}), &Value::Null, Some(reason), out);
         }
-        chunks
     }
 
-    fn usage(&mut self, usage: Usage) -> Vec<Value> {
-        self.head.last(usage)
+    fn end(&mut self, usage: Usage, out: &mut Vec<u8>) {
+        self.head.end(usage, out);
+    }
+
+    fn fail(&mut self, error: &ApiError, out: &mut Vec<u8>) {
+        dialect::data(&openai::error(error), out);
     }
 }
 
@@ -241,11 +155,9 @@ pub(super) fn describe(app: &App) -> Value {
     let mut rules = request::rules();
     let integer = json!({ "type": "integer" });
     rules.push(rule("top_logprobs", &integer, "logprobs", &json!({ "const": true })));
-    let tokens = json!({ "type": "integer", "minimum": 1, "maximum": i32::MAX });
     let more = json!({
-        "messages": messages_schema(limits),
-        "max_tokens": tokens,
-        "max_completion_tokens": tokens,
+        "messages": messages::schema(limits),
+        "max_completion_tokens": request::max_tokens_schema(),
         "logprobs": { "type": "boolean" },
         "top_logprobs": {
             "type": "integer", "minimum": 0, "maximum": limits.top_logprobs, "description": "Needs `logprobs`"

@@ -2,15 +2,15 @@
 
 use crate::app::{App, Call, Served, document};
 use crate::body::Reply;
+use crate::dialect;
+use crate::dialects::openai::{self, Head, Names, finish_reason, shown};
 use crate::error::ApiError;
-use crate::fields::Fields;
-use crate::generate::{self, Format, finish_reason};
-use crate::grammars;
-use crate::head::{Head, Names, shown};
+use crate::generate::Format;
+use crate::inference::{self, Begun, Inference};
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::openapi::{answer_schema, events_schema, operation, several_schema};
 use crate::prompt;
-use crate::request::{self, Binding, Common, Extras, Form, Wanted};
+use crate::request::{self, Wanted};
 use crate::token_name;
 use crate::usage::Usage;
 use hyper::{Response, StatusCode};
@@ -25,10 +25,7 @@ const DEFAULT_TOKENS: usize = 16;
 const NAMES: Names = Names { id: "cmpl", whole: "text_completion", piece: "text_completion" };
 
 struct Ready {
-    common: Common,
-    wanted: Vec<Wanted>,
-    extras: Extras,
-    form: Option<Form>,
+    inference: Inference,
     /// By prompt, what stands before its choices.
     echo: Vec<Arc<Echo>>,
     /// How many of the choices of a prompt are shown, and with how many alternatives for each token.
@@ -46,10 +43,8 @@ struct Echo {
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, ready) = prompt::prepare(&app, call, read).await?;
-    let Ready { common, wanted, extras, form, echo, shown, logprobs } = ready;
-    let (common, tasks) = common.tasks_after(&app, &call, wanted, extras, form).await?;
-    let salt = common.cache_salt.clone();
-    let running = generate::submit(app, call, &common.model, tasks, salt).await?;
+    let Ready { inference, echo, shown, logprobs } = ready;
+    let Begun { running, common, .. } = inference::begin(app, call, inference).await?;
     let head = Head::new(NAMES, &running, &common, logprobs);
     if common.stream {
         let echo = echo.into_iter().flat_map(|echo| std::iter::repeat_n(Some(echo), common.choices));
@@ -80,18 +75,18 @@ fn mean_logprob(answer: &Update) -> f64 {
 }
 
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
-    let limits = &app.limits;
-    let mut body = Fields::of_body(call.json(limits)?)?;
-    let mut common = request::read(&mut body, app, &["max_tokens"], 0)?;
-    let least = common.ending.min_tokens;
-    common.max_tokens.get_or_insert(DEFAULT_TOKENS.max(least));
-    let extent = prompt::Extent::of_model(&common.model, call);
-    let (given, most) = (body.required("prompt")?, limits.prompts);
-    let prompts = prompt::several(&common.model, extent, "prompt", given, most, prompt::of_text)?;
-    let top = body.size("logprobs", 0, limits.top_logprobs)?;
-    let echoes = body.flag("echo")?.unwrap_or(false);
+    let mut body = call.fields(app)?;
+    // -1 is as many as fit, which is not the default here.
+    let asked = body.has("max_tokens");
+    let mut inference = inference::completion(app, call, &mut body)?;
+    let Inference { common, wanted, extras, .. } = &mut inference;
+    if !asked {
+        common.max_tokens.get_or_insert(DEFAULT_TOKENS.max(common.ending.min_tokens));
+    }
+    let logprobs = extras.logprobs;
+    let echoes = body.flag("echo").unwrap_or(false);
     let shown = common.choices;
-    if let Some(best) = body.size("best_of", 1, limits.choices)? {
+    if let Some(best) = body.size("best_of") {
         if best < shown {
             return Err(ApiError::conflict("best_of", "`best_of` is less than `n`"));
         }
@@ -100,20 +95,22 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
             return Err(ApiError::conflict("best_of", message));
         }
         common.choices = best;
+        // Which are best is a matter of probabilities.
+        extras.logprobs = logprobs.or((best > shown).then_some(0));
     }
-    if prompts.len().saturating_mul(common.choices) > limits.texts {
+    let (prompts, choices, limits) = (wanted.len(), common.choices, &app.limits);
+    if prompts.saturating_mul(choices) > limits.texts {
         let message = format!(
-            "{} prompts with {} choices each are more than {} texts; send several requests",
-            prompts.len(),
-            common.choices,
+            "{prompts} prompts with {choices} choices each are more than {} texts; send several requests",
             limits.texts
         );
         return Err(ApiError::conflict("n", message));
     }
-    let prompt_logprobs = top.filter(|_| echoes);
-    if let Some(top) = prompt_logprobs {
-        let tokens: usize = prompts.iter().map(|(_, tokens)| tokens.len()).sum();
-        let told = tokens.saturating_mul(common.choices).saturating_mul(top + 1);
+    extras.end_logprobs = true;
+    extras.prompt_logprobs = logprobs.filter(|_| echoes);
+    if let Some(top) = extras.prompt_logprobs {
+        let tokens: usize = wanted.iter().map(|wanted| wanted.prompt.len()).sum();
+        let told = tokens.saturating_mul(choices).saturating_mul(top + 1);
         if told > limits.prompt_logprobs {
             let message = format!(
                 "`echo` with `logprobs` would tell {told} log probabilities of prompts, more than {}; \
@@ -123,24 +120,15 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
             return Err(ApiError::conflict("logprobs", message));
         }
     }
-    let shape = grammars::shape(&mut body, limits)?;
-    body.finish()?;
-    let form = shape.map(|shape| Form { shape, binding: Binding::Whole { gate: None } });
-    let mut wanted = Vec::new();
-    let mut echo = Vec::new();
-    for (_, tokens) in prompts {
-        let room = prompt::room(&common.model, "prompt", tokens.len())?;
-        let mut stands = if echoes { echoed(&common.model, &tokens) } else { Echo::default() };
-        if prompt_logprobs.is_none() {
+    let echo = |wanted: &Wanted| {
+        let mut stands = if echoes { echoed(&common.model, &wanted.prompt) } else { Echo::default() };
+        if extras.prompt_logprobs.is_none() {
             stands.tokens.clear();
         }
-        echo.push(Arc::new(stands));
-        wanted.push(Wanted { prompt: Arc::new(tokens), room });
-    }
-    // Which are best is a matter of probabilities.
-    let logprobs = top.or((common.choices > shown).then_some(0));
-    let extras = Extras { logprobs, prompt_logprobs, end_logprobs: true, ..Extras::default() };
-    Ok(Ready { common, wanted, extras, form, echo, shown, logprobs: top })
+        Arc::new(stands)
+    };
+    let echo = wanted.iter().map(echo).collect();
+    Ok(Ready { inference, echo, shown, logprobs })
 }
 
 /// A prompt, whose text is without special tokens.
@@ -227,11 +215,11 @@ struct Chunks {
 }
 
 impl Format for Chunks {
-    fn update(&mut self, choice: usize, update: Update) -> Vec<Value> {
+    fn update(&mut self, choice: usize, update: Update, out: &mut Vec<u8>) {
         let end = update.end.filter(|e| matches!(e, End::Stop | End::Length));
         self.scored[choice].extend(update.prompt_logprobs.iter().cloned());
         if self.echo[choice].as_ref().is_some_and(|echo| self.scored[choice].len() + 1 < echo.tokens.len()) {
-            return Vec::new();
+            return;
         }
         let echo = self.echo[choice].take().unwrap_or_default();
         let scored = std::mem::take(&mut self.scored[choice]);
@@ -240,13 +228,17 @@ impl Format for Chunks {
         let mut told = prompt_tokens(&echo, &scored);
         told.extend(answer_tokens(&update.logprobs, self.moved[choice]));
         if text.is_empty() && told.is_empty() && end.is_none() {
-            return Vec::new();
+            return;
         }
-        vec![self.head.piece(self::choice(&self.head, choice, &text, &told, end))]
+        self.head.piece(self::choice(&self.head, choice, &text, &told, end), out);
     }
 
-    fn usage(&mut self, usage: Usage) -> Vec<Value> {
-        self.head.last(usage)
+    fn end(&mut self, usage: Usage, out: &mut Vec<u8>) {
+        self.head.end(usage, out);
+    }
+
+    fn fail(&mut self, error: &ApiError, out: &mut Vec<u8>) {
+        dialect::data(&openai::error(error), out);
     }
 }
 
@@ -254,9 +246,9 @@ pub(super) fn describe(app: &App) -> Value {
     let limits = &app.limits;
     let mut properties = request::schema(app);
     let rules = request::rules();
+    properties["max_tokens"]["default"] = DEFAULT_TOKENS.into();
     let more = json!({
         "prompt": several_schema(app, limits.prompts),
-        "max_tokens": { "type": "integer", "minimum": 0, "maximum": i32::MAX, "default": DEFAULT_TOKENS },
         "logprobs": { "type": "integer", "minimum": 0, "maximum": limits.top_logprobs },
         "echo": { "type": "boolean", "description": "The prompt stands before its answer; with `logprobs` its tokens are told of, too" },
         "best_of": { "type": "integer", "minimum": 1, "maximum": limits.choices, "description": "So many choices are made, and the `n` with the highest probability per token are shown; at least `n`, and not more with `stream`" },

@@ -3,8 +3,7 @@
 use crate::app::{App, Call, plain};
 use crate::body::Reply;
 use crate::error::ApiError;
-use crate::fields::Fields;
-use crate::openapi::operation;
+use crate::openapi::{operation, token_schema};
 use crate::prompt;
 use hyper::{Response, StatusCode};
 use leyden_text::Detokenizer;
@@ -17,10 +16,9 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
 }
 
 fn read(app: &App, call: &Call) -> Result<String, ApiError> {
-    let mut body = Fields::of_body(call.json(&app.limits)?)?;
-    let model = app.model(body.text("model", app.limits.name_chars)?.as_deref())?;
-    let tokens = body.required("tokens")?;
-    body.finish()?;
+    let mut body = call.fields(app)?;
+    let model = app.model(body.text("model").as_deref())?;
+    let tokens = body.take("tokens").unwrap_or_default();
     let tokens = prompt::tokens(model, "tokens", &tokens)?;
     let mut characters = Detokenizer::new();
     let mut text = String::new();
@@ -40,7 +38,7 @@ pub(super) fn describe(app: &App) -> Value {
         "required": ["tokens"],
         "properties": {
             "model": app.model_schema(),
-            "tokens": { "type": "array", "items": { "type": "integer", "minimum": 0, "maximum": app.vocabulary().saturating_sub(1) } }
+            "tokens": { "type": "array", "items": token_schema(app) }
         }
     });
     let schema = json!({

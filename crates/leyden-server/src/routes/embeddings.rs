@@ -1,45 +1,24 @@
 //! `/v1/embeddings`: vectors for texts.
-//!
-//! A text's vector is made of the states of the decoder's last layer behind its norm: their mean, that of the first token
-//! or that of the last, as the model says ([`leyden_engine::Pooling`]), divided by its length. The tokens are all that the
-//! tokenizer makes of the text, EOS included: models whose last token makes the vector were trained with it.
 
-use crate::app::{App, Call, Served, document};
+use crate::app::{App, Call, document};
 use crate::body::Reply;
+use crate::embedding;
 use crate::error::ApiError;
-use crate::fields::Fields;
-use crate::generate;
 use crate::openapi::{operation, several_schema};
 use crate::prompt;
-use crate::worker::{Task, Work};
 use hyper::{Response, StatusCode};
-use leyden_engine::Pool;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-struct Ready {
-    model: Arc<Served>,
-    tasks: Vec<Task>,
-    /// Whether vectors are written as base64 of their bytes.
-    packed: bool,
-    /// How many numbers of each are wanted.
-    dimensions: usize,
-}
-
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (call, ready) = prompt::prepare(&app, call, read).await?;
-    let Ready { model, tasks, packed, dimensions } = ready;
-    let running = generate::submit(app, call, &model, tasks, String::new()).await?;
-    let (answers, usage) = running.collect().await?;
-    let data: Vec<Value> = answers
-        .into_iter()
-        .enumerate()
-        .map(|(i, a)| {
-            let vector = normalised(&a.state[..dimensions.min(a.state.len())]);
-            let shown = if packed { base64(&vector).into() } else { json!(vector) };
-            json!({ "object": "embedding", "index": i, "embedding": shown })
-        })
-        .collect();
+    let (call, (wanted, packed)) = prompt::prepare(&app, call, read).await?;
+    let model = Arc::clone(&wanted.model);
+    let (vectors, usage) = embedding::vectors(app, call, wanted).await?;
+    let shown = |(i, vector): (usize, Vec<f32>)| {
+        let shown = if packed { base64(&vector).into() } else { json!(vector) };
+        json!({ "object": "embedding", "index": i, "embedding": shown })
+    };
+    let data: Vec<Value> = vectors.into_iter().enumerate().map(shown).collect();
     let shown = json!({
         "object": "list",
         "data": data,
@@ -49,45 +28,12 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     Ok(document(StatusCode::OK, &shown))
 }
 
-fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
-    let limits = &app.limits;
-    let mut body = Fields::of_body(call.json(limits)?)?;
-    let model = Arc::clone(app.model(body.text("model", limits.name_chars)?.as_deref())?);
-    let packed = match body.text("encoding_format", limits.name_chars)?.as_deref() {
-        None | Some("float") => false,
-        Some("base64") => true,
-        Some(_) => {
-            let message = "`encoding_format` is neither `float` nor `base64`";
-            return Err(ApiError::field("encoding_format", message));
-        }
-    };
-    let dimensions = body.size("dimensions", 1, i32::MAX as usize)?.unwrap_or(model.width);
-    if dimensions > model.width {
-        let message = format!("`dimensions` is {dimensions}, but the vectors have {}", model.width);
-        return Err(ApiError::field("dimensions", message));
-    }
-    body.harmless(&["user"]);
-    let input = body.required("input")?;
-    body.finish()?;
-    let mut tasks = Vec::new();
-    let extent = prompt::Extent::of_model(&model, call);
-    let most = limits.embedding_inputs;
-    for (path, tokens) in prompt::several(&model, extent, "input", input, most, prompt::of_whole_text)? {
-        prompt::room(&model, &path, tokens.len())?;
-        tasks.push(Task {
-            prompt: Arc::new(tokens),
-            max_tokens: 0,
-            work: Work::State(Pool::new(model.pooling)),
-        });
-    }
-    Ok(Ready { model, tasks, packed, dimensions })
-}
-
-/// The vector of length 1 in the same direction; zeros stay zeros.
-fn normalised(state: &[f32]) -> Vec<f32> {
-    let sum: f64 = state.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
-    let length = if sum > 0.0 { sum.sqrt() } else { 1.0 };
-    state.iter().map(|x| (f64::from(*x) / length) as f32).collect()
+/// What is wanted, and whether vectors are written as base64 of their bytes.
+fn read(app: &App, call: &Call) -> Result<(embedding::Wanted, bool), ApiError> {
+    let mut body = call.fields(app)?;
+    let model = Arc::clone(app.model(body.text("model").as_deref())?);
+    let packed = body.text("encoding_format").as_deref() == Some("base64");
+    Ok((embedding::read(call, model, &mut body, false)?, packed))
 }
 
 /// The vector's little-endian bytes in base64 (RFC 4648), which OpenAI's clients ask for.
@@ -107,8 +53,6 @@ fn base64(vector: &[f32]) -> String {
 }
 
 pub(super) fn describe(app: &App) -> Value {
-    // Each model takes its own width, too; this is what all take.
-    let narrowest = app.models.iter().map(|m| m.width).min();
     let body = json!({
         "type": "object",
         "additionalProperties": false,
@@ -117,12 +61,7 @@ pub(super) fn describe(app: &App) -> Value {
             "model": app.model_schema(),
             "input": several_schema(app, app.limits.embedding_inputs),
             "encoding_format": { "enum": ["float", "base64"] },
-            "dimensions": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": narrowest,
-                "description": "At most the model's own; the first so many"
-            },
+            "dimensions": embedding::dimensions_schema(app),
             "user": {}
         }
     });
@@ -156,11 +95,5 @@ mod tests {
         assert_eq!(of(*b"Many"), "TWFueQ==");
         assert_eq!(base64(&[f32::from_le_bytes(*b"lion"), f32::from_le_bytes(*b"s in")]), "bGlvbnMgaW4=");
         assert_eq!(of([0xff; 4]), "/////w==");
-    }
-
-    #[test]
-    fn vectors_have_length_one() {
-        assert_eq!(normalised(&[3.0, -4.0]), [0.6, -0.8]);
-        assert_eq!(normalised(&[0.0, 0.0]), [0.0, 0.0]);
     }
 }

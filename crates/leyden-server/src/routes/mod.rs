@@ -17,6 +17,8 @@ mod version;
 use crate::app::{App, Call};
 use crate::auth::{Access, Scope};
 use crate::body::Reply;
+use crate::dialect::Dialect;
+use crate::dialects::openai::OPENAI;
 use crate::error::ApiError;
 use hyper::{Method, Response};
 use serde_json::Value;
@@ -35,23 +37,25 @@ pub(crate) struct Route {
     pub(crate) access: Access,
     /// Whether it costs computing, and counts as a request of its key.
     pub(crate) generates: bool,
+    pub(crate) dialect: &'static Dialect,
     pub(crate) answer: fn(Arc<App>, Call) -> Answering,
     /// Its operation in the OpenAPI document.
     pub(crate) describe: fn(&App) -> Value,
 }
 
-/// Declares the endpoints: module, function, method, path, access, whether it computes.
+/// Declares the endpoints, by dialect: module, function, method, path, access, whether it computes.
 macro_rules! routes {
-    ($($module:ident::$answer:ident $describe:ident $method:ident $path:literal $access:expr, $generates:literal;)*) => {
+    ($($dialect:ident { $($module:ident::$answer:ident $describe:ident $method:ident $path:literal $access:expr, $generates:literal;)* })*) => {
         /// All endpoints.
-        pub(crate) static ROUTES: &[Route] = &[$(Route {
+        pub(crate) static ROUTES: &[Route] = &[$($(Route {
             method: Method::$method,
             path: $path,
             access: $access,
             generates: $generates,
+            dialect: &$dialect,
             answer: |app, call| Box::pin($module::$answer(app, call)),
             describe: $module::$describe,
-        },)*];
+        },)*)*];
     };
 }
 
@@ -60,22 +64,24 @@ const METRICS: Access = Access::Needs(Scope::Metrics);
 
 // ROUTES
 routes! {
-    chat::answer describe POST "/v1/chat/completions" INFERENCE, true;
-    completions::answer describe POST "/v1/completions" INFERENCE, true;
-    embeddings::answer describe POST "/v1/embeddings" INFERENCE, true;
-    models::list describe_list GET "/v1/models" INFERENCE, false;
-    models::one describe_one GET "/v1/models/{model}" INFERENCE, false;
-    tokenize::answer describe POST "/tokenize" INFERENCE, false;
-    detokenize::answer describe POST "/detokenize" INFERENCE, false;
-    health::ready describe_ready GET "/health" Access::Open, false;
-    health::live describe_live GET "/health/live" Access::Open, false;
-    metrics::answer describe GET "/metrics" METRICS, false;
-    version::answer describe GET "/version" Access::AnyKey, false;
-    openapi::answer describe GET "/openapi.json" Access::AnyKey, false;
-    page::page describe_page GET "/" Access::Open, false;
-    page::page describe_docs GET "/docs" Access::Open, false;
-    page::script describe_script GET "/assets/app.js" Access::Open, false;
-    page::style describe_style GET "/assets/app.css" Access::Open, false;
+    OPENAI {
+        chat::answer describe POST "/v1/chat/completions" INFERENCE, true;
+        completions::answer describe POST "/v1/completions" INFERENCE, true;
+        embeddings::answer describe POST "/v1/embeddings" INFERENCE, true;
+        models::list describe_list GET "/v1/models" INFERENCE, false;
+        models::one describe_one GET "/v1/models/{model}" INFERENCE, false;
+        tokenize::answer describe POST "/tokenize" INFERENCE, false;
+        detokenize::answer describe POST "/detokenize" INFERENCE, false;
+        health::ready describe_ready GET "/health" Access::Open, false;
+        health::live describe_live GET "/health/live" Access::Open, false;
+        metrics::answer describe GET "/metrics" METRICS, false;
+        version::answer describe GET "/version" Access::AnyKey, false;
+        openapi::answer describe GET "/openapi.json" Access::AnyKey, false;
+        page::page describe_page GET "/" Access::Open, false;
+        page::page describe_docs GET "/docs" Access::Open, false;
+        page::script describe_script GET "/assets/app.js" Access::Open, false;
+        page::style describe_style GET "/assets/app.css" Access::Open, false;
+    }
 }
 
 /// A route and what stands in the place of its variable.
@@ -93,6 +99,12 @@ pub(crate) fn find(method: &Method, path: &str) -> Option<Found> {
     ROUTES.iter().filter(|r| r.method == method).find_map(of)
 }
 
+/// The dialect of a path, whatever the method; of one that leads nowhere OpenAI's.
+pub(crate) fn dialect(path: &str) -> &'static Dialect {
+    let path = normal(path);
+    ROUTES.iter().find(|route| variable(route.path, &path).is_some()).map_or(&OPENAI, |route| route.dialect)
+}
+
 /// The methods that a path knows.
 pub(crate) fn methods(path: &str) -> Vec<&'static str> {
     let known = normal(path);
@@ -100,8 +112,8 @@ pub(crate) fn methods(path: &str) -> Vec<&'static str> {
     let mut names: Vec<&str> = all.map(Method::as_str).collect();
     names.sort_unstable();
     names.dedup();
-    if names.first() == Some(&"GET") {
-        names.insert(1, "HEAD");
+    if let Some(at) = names.iter().position(|name| *name == "GET") {
+        names.insert(at + 1, "HEAD");
     }
     if !names.is_empty() {
         names.push("OPTIONS");

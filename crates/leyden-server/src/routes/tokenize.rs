@@ -3,11 +3,10 @@
 use crate::app::{App, Call, Served, plain};
 use crate::body::Reply;
 use crate::error::ApiError;
-use crate::fields::Fields;
-use crate::limits::Limits;
+use crate::inference;
 use crate::messages;
 use crate::older;
-use crate::openapi::{messages_schema, operation};
+use crate::openapi::operation;
 use crate::prompt::{self, Extent};
 use crate::rendering;
 use crate::tools;
@@ -22,23 +21,23 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
 }
 
 fn read(app: &App, call: &Call) -> Result<String, ApiError> {
-    let mut body = Fields::of_body(call.json(&app.limits)?)?;
-    let model = app.model(body.text("model", app.limits.name_chars)?.as_deref())?;
-    let special = body.flag("add_special_tokens")?.unwrap_or(true);
-    let texts = body.flag("return_token_strs")?.unwrap_or(false);
-    let text = body.text("prompt", app.limits.body_bytes)?;
-    let messages = body.list("messages", 1, app.limits.messages)?;
+    let mut body = call.fields(app)?;
+    let model = app.model(body.text("model").as_deref())?;
+    let special = body.flag("add_special_tokens").unwrap_or(true);
+    let texts = body.flag("return_token_strs").unwrap_or(false);
     let extent = Extent::of_body(call);
-    let tokens = match (text, messages) {
-        (Some(text), None) => {
-            body.finish()?;
-            of_text(model, extent, &text, special)?
+    let tokens = match (body.text("prompt"), body.has("messages")) {
+        (Some(text), false) => of_text(model, extent, &text, special)?,
+        // As a chat is read.
+        (None, true) => {
+            let older = older::rewrite(&mut body)?;
+            let read = inference::conversation(app, model, extent, &mut body);
+            read.map_err(|error| if older { older::renamed(error) } else { error })?.0.tokens
         }
-        (None, Some(messages)) => of_messages(model, extent, body, messages, &app.limits)?,
-        (None, None) => {
+        (None, false) => {
             return Err(ApiError::field("prompt", "one of `prompt` and `messages` is needed"));
         }
-        (Some(_), Some(_)) => {
+        (Some(_), true) => {
             return Err(ApiError::conflict("messages", "`prompt` and `messages` exclude each other"));
         }
     };
@@ -59,47 +58,27 @@ fn of_text(model: &Served, extent: Extent<'_>, text: &str, special: bool) -> Res
     })
 }
 
-/// The tokens of a chat's prompt, read as a chat is.
-fn of_messages(
-    model: &Served,
-    extent: Extent<'_>,
-    mut body: Fields,
-    messages: Vec<Value>,
-    limits: &Limits,
-) -> Result<Vec<u32>, ApiError> {
-    let messages = messages::read(messages, limits)?;
-    let older = older::rewrite(&mut body)?;
-    let tools = tools::read(&mut body, model, limits);
-    let tools = tools.map_err(|error| if older { older::renamed(error) } else { error })?;
-    let mut rendering = rendering::read(&mut body, limits)?;
-    rendering.tools = tools.map(|tools| tools.list);
-    body.finish()?;
-    Ok(prompt::of_messages(model, extent, &messages, &rendering)?.1)
-}
-
 pub(super) fn describe(app: &App) -> Value {
     let special = json!({
         "type": "boolean",
         "default": true,
         "description": "Whether names of special tokens become these, and the text begins and ends as the model expects"
     });
-    let of = |name: &str, schema: Value, more: &[Value]| {
-        let mut properties = json!({
-            "model": app.model_schema(), name: schema, "add_special_tokens": special,
-            "return_token_strs": { "type": "boolean", "default": false }
-        });
-        for more in more {
-            if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
-                all.extend(more.clone());
-            }
+    let mut properties = json!({
+        "model": app.model_schema(), "prompt": { "type": "string" }, "messages": messages::schema(&app.limits),
+        "add_special_tokens": special, "return_token_strs": { "type": "boolean", "default": false }
+    });
+    for more in [rendering::schema(&app.limits), tools::schema(&app.limits)] {
+        if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
+            all.extend(more);
         }
-        json!({
-            "type": "object", "additionalProperties": false, "required": [name], "properties": properties
-        })
-    };
-    let text = of("prompt", json!({ "type": "string" }), &[]);
-    let chat = [rendering::schema(&app.limits), tools::schema(&app.limits)];
-    let body = json!({ "anyOf": [text, of("messages", messages_schema(&app.limits), &chat)] });
+    }
+    let has =
+        |name: &str, kind: &str| json!({ "required": [name], "properties": { name: { "type": kind } } });
+    let body = json!({
+        "type": "object", "additionalProperties": false, "properties": properties,
+        "oneOf": [has("prompt", "string"), has("messages", "array")]
+    });
     let schema = json!({
         "type": "object",
         "required": ["count", "max_model_len", "tokens"],

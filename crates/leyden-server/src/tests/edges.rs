@@ -1,6 +1,7 @@
 //! Every field at its edges: inside it is taken, outside it is refused by name.
 
-use super::{CHAT, COMPLETIONS, app, get, post, run, send};
+use super::{CHAT, COMPLETIONS, app, get, post, request, run, send, start, until, whole, worker_options};
+use crate::ServerOptions;
 use serde_json::{Map, Value, json};
 
 /// A field, values that are taken, values that are not.
@@ -18,7 +19,7 @@ fn integers(name: &'static str, low: i64, high: i64) -> Case {
     (name, vec![json!(low), json!(high), Value::Null], wrong)
 }
 
-fn shared(least_tokens: i64) -> Vec<Case> {
+fn shared() -> Vec<Case> {
     let most = i64::from(i32::MAX);
     let text = |n: usize| Value::from("x".repeat(n));
     let flag = |name| (name, vec![json!(false), Value::Null], vec![json!(0), json!("true"), json!([])]);
@@ -41,12 +42,13 @@ fn shared(least_tokens: i64) -> Vec<Case> {
         numbers("mirostat_tau", 0.0, 100.0),
         numbers("mirostat_eta", 0.0, 100.0),
         integers("mirostat", 0, 2),
-        integers("top_k", 0, most),
-        integers("repeat_last_n", 0, most),
+        integers("top_k", -1, most),
+        integers("repeat_last_n", -1, most),
         integers("dry_allowed_length", 0, most),
-        integers("dry_penalty_last_n", 0, most),
+        integers("dry_penalty_last_n", -1, most),
         integers("n", 1, 128),
-        integers("max_tokens", least_tokens, most),
+        integers("max_tokens", -1, most),
+        ("n_predict", vec![json!(1)], vec![json!(2), json!(-2), json!("x")]),
         (
             "seed",
             vec![json!(i64::MIN), json!(i64::MAX)],
@@ -93,8 +95,8 @@ fn shared(least_tokens: i64) -> Vec<Case> {
             vec![json!([]), json!([5, 6]), json!(vec![5; 128])],
             vec![json!([-1]), json!([99_999_999]), json!(["a"]), json!(5), json!(vec![5; 129])],
         ),
-        ("store", vec![json!(false)], vec![json!(true), json!("no")]),
-        ("service_tier", vec![json!("auto"), json!("default")], vec![json!("priority"), json!(1)]),
+        ("store", vec![json!(false), json!(true)], vec![]),
+        ("service_tier", vec![json!("auto"), json!("priority")], vec![]),
         ("model", vec![json!("storyteller"), json!("gpt-4o")], vec![json!(1), text(513), json!([])]),
         ("cache_salt", vec![text(512)], vec![text(513), json!(1)]),
         ("user", vec![text(10_000), json!(5)], vec![]),
@@ -137,11 +139,11 @@ async fn check(app: &std::sync::Arc<crate::app::App>, path: &str, base: Value, c
 #[test]
 fn every_field_is_checked_at_its_edges() {
     run(async {
-        let app = app();
+        let (app, _) = start(worker_options(), ServerOptions { strict: true, ..ServerOptions::default() });
         let text = |n: usize| Value::from("x".repeat(n));
         let mut done = 0;
 
-        let mut cases = shared(0);
+        let mut cases = shared();
         cases.extend([
             integers("logprobs", 0, 20),
             ("echo", vec![json!(true)], vec![json!(1)]),
@@ -171,7 +173,7 @@ fn every_field_is_checked_at_its_edges() {
 
         let user = json!({ "role": "user", "content": "x" });
         let messages = |m: Value| json!([m]);
-        let mut cases = shared(1);
+        let mut cases = shared();
         cases.extend([
             ("max_completion_tokens", vec![json!(1)], vec![json!(0), json!(2)]),
             ("logprobs", vec![json!(true), json!(false)], vec![json!(1)]),
@@ -182,7 +184,7 @@ fn every_field_is_checked_at_its_edges() {
             ("add_generation_prompt", vec![json!(true), json!(false)], vec![json!(1)]),
             ("continue_final_message", vec![json!(true), json!(false)], vec![json!("x")]),
             ("prediction", vec![json!({"type": "content", "content": "x"})], vec![json!("x"), json!({}), json!({"type": "text", "content": "x"})]),
-            ("functions", vec![json!([])], vec![json!({}), json!([1]), json!([{ "name": "f" }])]),
+            ("functions", vec![json!([])], vec![json!({}), json!([1])]),
             ("function_call", vec![json!("none"), json!("auto")], vec![json!(1), json!("f"), json!({ "name": "f" })]),
             ("reasoning_effort", vec![json!("low")], vec![json!(1), text(513)]),
             ("messages", vec![
@@ -244,7 +246,7 @@ fn every_field_is_checked_at_its_edges() {
             ("messages", vec![], vec![json!([user])]),
             ("add_special_tokens", vec![json!(false)], vec![json!("x")]),
             ("return_token_strs", vec![json!(true)], vec![json!("x")]),
-            ("tools", vec![], vec![json!([])]),
+            ("tools", vec![json!([])], vec![json!({})]),
             ("unknown", vec![], vec![json!(1)]),
         ];
         done += check(&app, "/tokenize", json!({ "prompt": "x" }), cases).await;
@@ -305,5 +307,166 @@ fn the_document_describes_every_route() {
             assert_eq!(it["x-access"], route.access.name(), "{}", route.path);
             assert!(it["operationId"].is_string() && it["responses"]["200"].is_object(), "{}", route.path);
         }
+    });
+}
+
+#[test]
+fn fields_of_other_servers_are_taken_and_unknown_ones_told() {
+    run(async {
+        let (app, lines) = start(worker_options(), ServerOptions::default());
+        let base = json!({ "messages": [{ "role": "user", "content": "Once" }], "max_tokens": 4, "seed": 1,
+            "temperature": 1, "top_k": 0, "ignore_eos": true });
+        let with = |more: &Value| {
+            let (Value::Object(mut all), Value::Object(more)) = (base.clone(), more.clone()) else {
+                panic!("objects")
+            };
+            all.extend(more);
+            Value::Object(all)
+        };
+        let ask = async |more: &Value| {
+            let response = app.respond(request("POST", CHAT, &with(more).to_string())).await;
+            let ignored = response.headers().get("x-leyden-ignored").map(|v| v.to_str().unwrap().to_owned());
+            let status = response.status().as_u16();
+            let answer: Value = serde_json::from_str(&whole(response).await).unwrap();
+            (
+                status,
+                ignored,
+                answer["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned(),
+            )
+        };
+        let plain = ask(&json!({})).await;
+        assert_eq!((plain.0, &plain.1), (200, &None));
+        // What says nothing about the answer, and other names for what is said already.
+        for more in [
+            json!({ "cache_prompt": true, "timings_per_token": true, "keep_alive": "5m", "reasoning_format": "auto",
+                "store": true, "user": "x", "metadata": {}, "service_tier": "flex", "verbosity": "low", "ttl": 60 }),
+            json!({ "top_k": -1, "repetition_penalty": 1, "n_predict": 4, "skip_special_tokens": true }),
+            json!({ "think": false, "parallel_tool_calls": true, "stop_token_ids": [], "min_tokens": 2 }),
+        ] {
+            assert_eq!(ask(&more).await, plain, "{more}");
+        }
+        let digits = async |more: Value| ask(&more).await.2;
+        assert_eq!(digits(json!({ "guided_regex": "[7]{3}" })).await, "777");
+        assert_eq!(digits(json!({ "guided_choice": ["\"7\"\n"] })).await, "\"7\"\n");
+        assert_eq!(digits(json!({ "guided_json": { "const": 7 } })).await, "7");
+        assert_eq!(digits(json!({ "guided_json": "{\"const\": 7}" })).await, "7");
+        assert_eq!(digits(json!({ "guided_grammar": "root ::= \"7\"" })).await, "7");
+        assert_eq!(digits(json!({ "structured_outputs": { "choice": ["7"] } })).await, "7");
+        // The context is full at last.
+        assert_eq!(ask(&json!({ "max_tokens": -1 })).await.0, 200);
+        // What nobody knows is told, in the log too.
+        let odd = json!({ "unheard": 1, "of é\n": {}, "messages": [{ "role": "user", "content": "Once", "mood": "x" }] });
+        let (status, ignored, answer) = ask(&odd).await;
+        assert_eq!((status, answer), (200, plain.2));
+        assert_eq!(ignored.as_deref(), Some("messages[0].mood, unheard, of???"));
+        until("the log", || {
+            lines.text().contains("\"warning_ignored_fields\":\"messages[0].mood, unheard, of???\"")
+        })
+        .await;
+        assert_eq!(ask(&json!({ "n_predict": 5 })).await.0, 400, "two of one meaning");
+    });
+}
+
+/// A value that a schema allows, as small as can be.
+fn least(schema: &Value) -> Value {
+    if let Some(branches) = schema["anyOf"].as_array() {
+        return least(&branches[0]);
+    }
+    if let Some(value) = schema.get("const").or_else(|| schema["enum"].get(0)) {
+        return value.clone();
+    }
+    let first = schema["type"].get(0).unwrap_or(&schema["type"]);
+    match first.as_str() {
+        Some("string") => json!("x"),
+        Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or(json!(1)),
+        Some("array") => {
+            json!(vec![least(&schema["items"]); schema["minItems"].as_u64().unwrap_or(0) as usize])
+        }
+        Some("object") => {
+            let needed = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            needed.map(|name| (name.to_owned(), least(&schema["properties"][name]))).collect()
+        }
+        _ => Value::Null,
+    }
+}
+
+/// Values just outside a schema, and some of other types.
+fn outside(schema: &Value) -> Vec<Value> {
+    if let Some(branches) = schema["anyOf"].as_array() {
+        // What is outside all of them is outside one; of two kinds it is hard to say.
+        let real: Vec<&Value> = branches.iter().filter(|branch| branch["type"] != "null").collect();
+        return if let [one] = real[..] { outside(one) } else { Vec::new() };
+    }
+    let bound =
+        |name: &str, more: i64| schema[name].as_i64().and_then(|n| n.checked_add(more)).map(|n| json!(n));
+    let first = schema["type"].get(0).unwrap_or(&schema["type"]);
+    match first.as_str() {
+        Some("string") => {
+            let long = schema["maxLength"].as_u64().map(|n| json!("x".repeat(n as usize + 1)));
+            [Some(json!(1)), Some(json!({})), long].into_iter().flatten().collect()
+        }
+        Some("integer") => [Some(json!(1.5)), Some(json!("1")), bound("minimum", -1), bound("maximum", 1)]
+            .into_iter()
+            .flatten()
+            .collect(),
+        Some("number") => {
+            [Some(json!("1")), bound("minimum", -1), bound("maximum", 1)].into_iter().flatten().collect()
+        }
+        Some("boolean") => vec![json!(0), json!("true")],
+        Some("array") => {
+            let many = schema["maxItems"].as_u64().filter(|n| *n < 3000);
+            let many = many.map(|n| json!(vec![least(&schema["items"]); n as usize + 1]));
+            let few = schema["minItems"].as_u64().filter(|n| *n > 0).map(|_| json!([]));
+            [Some(json!(true)), many, few].into_iter().flatten().collect()
+        }
+        Some("object") => vec![json!(1), json!([])],
+        None if schema.get("enum").is_some() || schema.get("const").is_some() => {
+            vec![json!("no such word"), json!(17)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Whatever the dialect, and without a list to be kept: what the document says of a field is what is enforced.
+#[test]
+fn every_route_refuses_what_its_document_does_not_allow() {
+    run(async {
+        let app = app();
+        let mut done = 0;
+        for (path, schema) in crate::openapi::bodies(crate::routes::ROUTES, &app) {
+            let base = least(&schema);
+            let mut fields: Vec<(Vec<&str>, &Value)> = Vec::new();
+            for (name, field) in schema["properties"].as_object().unwrap() {
+                fields.push((vec![name], field));
+                let inner = field["properties"].as_object().into_iter().flatten();
+                fields.extend(inner.map(|(within, field)| (vec![name.as_str(), within.as_str()], field)));
+            }
+            for (names, field) in fields {
+                for value in outside(field) {
+                    let mut body = base.clone();
+                    match names[..] {
+                        [outer, inner] => {
+                            if !body[outer].is_object() {
+                                body[outer] = least(&schema["properties"][outer]);
+                            }
+                            body[outer][inner] = value.clone();
+                        }
+                        _ => body[names[0]] = value.clone(),
+                    }
+                    let (status, answer) = post(&app, path, body).await;
+                    let shown: String = format!("{path} {names:?}={value}").chars().take(120).collect();
+                    let error = &answer["error"];
+                    let message = error["message"].as_str().or(error.as_str()).unwrap_or_default();
+                    // A model that nobody knows is no malformed request.
+                    let wanted =
+                        if names[0] == "model" && value.is_string() { &[400, 404][..] } else { &[400] };
+                    assert!(wanted.contains(&status), "{shown}: {answer}");
+                    let at = names.join(".");
+                    assert!(message.contains(&format!("`{at}")) || status == 404, "{shown}: {answer}");
+                    done += 1;
+                }
+            }
+        }
+        assert!(done > 500, "{done} cases");
     });
 }

@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::body::Reply;
 use crate::log::{Log, LogFormat};
 use crate::metrics::ModelMetrics;
-use crate::{Model, ServerOptions, WorkerOptions};
+use crate::{Model, ModelInfo, ServerOptions, WorkerOptions};
 use hyper::body::{Body, Bytes};
 use hyper::{Request, Response};
 use leyden_engine::Pooling;
@@ -35,7 +35,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 const STORYTELLER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../leyden/model/storyteller-q8_0.gguf");
 
@@ -83,6 +83,14 @@ fn model(worker: WorkerOptions) -> Model {
         sequence_breakers: vec!["\n".to_owned()],
         pooling: Pooling::default(),
         worker,
+        info: ModelInfo {
+            architecture: "llama".to_owned(),
+            format: "gguf".to_owned(),
+            weights: "Q8_0".to_owned(),
+            parameters: 4_000_000,
+            bytes: 4_250_000,
+            modified: UNIX_EPOCH,
+        },
     }
 }
 

@@ -181,7 +181,7 @@ fn templates_that_want_arguments_as_text_get_them() {
 fn thinking_is_what_a_template_calls_reasoning() {
     run(async {
         let source = "{% for m in messages %}{% for message in [m] %}{% if message.content and message.thinking %}\
-            {{ raise_exception('both') }}{% endif %}{{ message.thinking or '' }}|{{ message.content }}{% endfor %}{% endfor %}";
+            {{ raise_exception('both') }}{% endif %}{% if message.tool_calls %}{% endif %}{{ message.thinking or '' }}|{{ message.content }}{% endfor %}{% endfor %}";
         let app = app_of(Some(source), false);
         let call = json!({ "role": "assistant", "content": "I look.", "reasoning_content": "hm", "tool_calls": [
             { "id": "a", "type": "function", "function": { "name": "f", "arguments": "{}" } }] });
@@ -396,6 +396,7 @@ fn older_functions_are_tools() {
         assert_eq!(ask(&app, CHAT, body.clone()).await["choices"][0]["message"].get("function_call"), None);
         body["functions"][1]["name"] = "not a name".into();
         refused(&app, CHAT, body.clone(), "functions[1].name").await;
+        body["functions"][1]["name"] = "name".into();
         body["tools"] = json!([]);
         refused(&app, CHAT, body, "functions").await;
     });

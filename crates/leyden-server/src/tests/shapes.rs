@@ -108,11 +108,6 @@ fn what_cannot_be_enforced_is_refused_by_name() {
                 "",
             ),
             (chat(json!({ "response_format": "json" })), "response_format", "object"),
-            (
-                chat(json!({ "response_format": { "type": "text", "schema": {} } })),
-                "response_format.schema",
-                "",
-            ),
             (chat(json!({ "grammar": { "type": "regex", "value": "(" } })), "grammar.value", ""),
             (chat(json!({ "grammar": { "type": "lark", "value": "start: nothing" } })), "grammar.value", ""),
             (chat(json!({ "grammar": { "type": "peg", "value": "x" } })), "grammar.type", ""),

@@ -299,7 +299,6 @@ fn tools_that_make_no_sense_are_refused_by_name() {
             (one(json!({ "name": "a b" })), "tools[0].function.name"),
             (one(json!({ "name": "x".repeat(65) })), "tools[0].function.name"),
             (one(json!({ "name": "a", "parameters": [] })), "tools[0].function.parameters"),
-            (one(json!({ "name": "a", "more": 1 })), "tools[0].function.more"),
             (json!({ "tools": vec![tools()[0].clone(); 129] }), "tools"),
             (one(json!({ "name": "a", "parameters": { "x": "y".repeat(300_000) } })), "tools"),
             (named("other"), "tool_choice.function.name"),
@@ -315,11 +314,36 @@ fn tools_that_make_no_sense_are_refused_by_name() {
             let (status, answer) = post(&app, CHAT, chat(more)).await;
             assert_eq!((status, &answer["error"]["param"]), (400, &json!(param)), "{shown}: {answer}");
         }
-        let (status, answer) = post(&super::app(), CHAT, chat(json!({}))).await;
-        assert_eq!((status, &answer["error"]["param"]), (400, &json!("tools")), "a model without a template");
         let none = chat(json!({ "tool_choice": "none", "max_tokens": 1, "ignore_eos": true }));
         let none = ask(&app, CHAT, none).await["usage"]["prompt_tokens"].as_u64();
         let auto = chat(json!({ "max_tokens": 1, "ignore_eos": true }));
         assert!(ask(&app, CHAT, auto).await["usage"]["prompt_tokens"].as_u64() > none);
+    });
+}
+
+#[test]
+fn models_whose_templates_know_no_tools_call_them_too() {
+    run(async {
+        // Without a template, and with one that leaves calls out and refuses a system.
+        const BARE: &str = "{% for m in messages %}{% if m.role not in ['user', 'assistant'] %}\
+            {{ raise_exception('roles') }}{% endif %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[a]{% endif %}";
+        for app in [super::app(), app_of(BARE)] {
+            assert!(app.models[0].generic_tools);
+            for seed in 0..3 {
+                let request =
+                    chat(json!({ "tool_choice": "required", "parallel_tool_calls": false, "seed": seed }));
+                let answer = ask(&app, CHAT, request).await;
+                let choice = &answer["choices"][0];
+                assert_eq!(choice["finish_reason"], "tool_calls", "{answer}");
+                arguments_are_valid(&choice["message"]["tool_calls"][0]);
+                let messages = json!([
+                    { "role": "user", "content": "What now?" }, choice["message"],
+                    { "role": "tool", "tool_call_id": "a", "content": "7" },
+                ]);
+                let free =
+                    chat(json!({ "messages": messages, "max_tokens": 5, "ignore_eos": true, "seed": seed }));
+                assert_eq!(ask(&app, CHAT, free).await["usage"]["completion_tokens"], 5);
+            }
+        }
     });
 }

@@ -1,0 +1,188 @@
+//! What OpenAI's endpoints have in common: errors, keys, the frame of answers and of streams, messages and their pieces.
+
+use crate::app::{Served, unix_time};
+use crate::auth;
+use crate::dialect::{self, Dialect};
+use crate::error::ApiError;
+use crate::generate::Running;
+use crate::mailbox::End;
+use crate::request::Common;
+use crate::speech::{Answer, Speech};
+use crate::usage::Usage;
+use leyden_text::output::OutputEvent;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// OpenAI's, and that of whatever endpoint has no other.
+pub(crate) static OPENAI: Dialect = Dialect { name: "Error", error, error_schema, key: auth::bearer };
+
+/// The class of a failure, for programs.
+fn class(error: &ApiError) -> &'static str {
+    match error.status.as_u16() {
+        401 => "authentication_error",
+        403 => "permission_error",
+        429 => "rate_limit_error",
+        500.. => "server_error",
+        _ => "invalid_request_error",
+    }
+}
+
+/// The body of a failed request.
+pub(crate) fn error(error: &ApiError) -> Value {
+    json!({
+        "error": {
+            "message": error.message,
+            "type": class(error),
+            "param": error.param,
+            "code": error.code,
+        }
+    })
+}
+
+fn error_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["error"],
+        "properties": { "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": { "type": "string" }, "type": { "type": "string" },
+                "param": { "type": ["string", "null"], "description": "The field at fault" },
+                "code": { "type": "string" }
+            }
+        } }
+    })
+}
+
+/// Why an answer ended.
+pub(crate) fn finish_reason(end: End) -> &'static str {
+    if end == End::Length { "length" } else { "stop" }
+}
+
+/// The names of a kind of answer: what its ids begin with, and what a whole one and a piece are called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names {
+    pub(crate) id: &'static str,
+    pub(crate) whole: &'static str,
+    pub(crate) piece: &'static str,
+}
+
+/// What all documents of an answer begin with, whole or in pieces, chat or completion.
+pub(crate) struct Head {
+    names: Names,
+    id: String,
+    created: u64,
+    seed: i64,
+    /// Whether a stream ends with what was used.
+    usage: bool,
+    /// How many alternatives are wanted with each token, if logarithmic probabilities are.
+    pub(crate) logprobs: Option<usize>,
+    pub(crate) model: Arc<Served>,
+}
+
+impl Head {
+    pub(crate) fn new(names: Names, running: &Running, common: &Common, logprobs: Option<usize>) -> Head {
+        Head {
+            names,
+            id: format!("{}-{}", names.id, running.id()),
+            created: unix_time(),
+            seed: common.sampling.params.seed.cast_signed(),
+            usage: common.usage_in_stream,
+            logprobs,
+            model: Arc::clone(&common.model),
+        }
+    }
+
+    fn json(&self, object: &str, choices: &[Value]) -> Value {
+        json!({
+            "id": self.id,
+            "object": object,
+            "created": self.created,
+            "model": self.model.name,
+            "choices": choices,
+            "seed": self.seed,
+            "system_fingerprint": concat!("leyden-", env!("CARGO_PKG_VERSION")),
+        })
+    }
+
+    /// A whole answer.
+    pub(crate) fn whole(&self, choices: &[Value], usage: Usage) -> Value {
+        let mut shown = self.json(self.names.whole, choices);
+        shown["usage"] = self::usage(usage);
+        shown
+    }
+
+    /// A piece of a stream.
+    pub(crate) fn piece(&self, choice: Value, out: &mut Vec<u8>) {
+        let mut shown = self.json(self.names.piece, &[choice]);
+        if self.usage {
+            shown["usage"] = Value::Null;
+        }
+        dialect::data(&shown, out);
+    }
+
+    /// The end of a stream: what was used, where that is wanted, and the word that nothing follows.
+    pub(crate) fn end(&self, usage: Usage, out: &mut Vec<u8>) {
+        if self.usage {
+            let mut shown = self.json(self.names.piece, &[]);
+            shown["usage"] = self::usage(usage);
+            dialect::data(&shown, out);
+        }
+        out.extend_from_slice(b"data: [DONE]\n\n");
+    }
+}
+
+fn usage(usage: Usage) -> Value {
+    json!({
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "total_tokens": usage.prompt + usage.completion,
+        "prompt_tokens_details": { "cached_tokens": usage.cached },
+    })
+}
+
+/// A logarithmic probability. Minus infinity is not JSON; OpenAI's number for "nearly impossible" stands in for it.
+pub(crate) fn shown(logprob: f32) -> Value {
+    if logprob.is_finite() { json!(logprob) } else { json!(-9999.0) }
+}
+
+/// What a part of an answer adds to a message, as a piece of a stream says it.
+fn delta(part: OutputEvent) -> Option<Value> {
+    let call = |call: Value| Some(json!({ "tool_calls": [call] }));
+    match part {
+        OutputEvent::Content(text) => Some(json!({ "content": text })),
+        OutputEvent::Reasoning(text) => Some(json!({ "reasoning_content": text })),
+        OutputEvent::ToolCallStart { index, id, name } => {
+            let function = json!({ "name": name, "arguments": "" });
+            call(json!({ "index": index, "id": id, "type": "function", "function": function }))
+        }
+        OutputEvent::ToolCallArguments { index, fragment } => {
+            call(json!({ "index": index, "function": { "arguments": fragment } }))
+        }
+        OutputEvent::ToolCallEnd { .. } | OutputEvent::ToolCallUnfinished { .. } => None,
+    }
+}
+
+/// What more of an answer adds to a message.
+pub(crate) fn deltas(speech: &mut Speech, parts: Vec<OutputEvent>) -> Vec<Value> {
+    speech.hear(parts).into_iter().filter_map(delta).collect()
+}
+
+/// The message of an answer.
+pub(crate) fn message(answer: Answer) -> Value {
+    // A message that only calls has no content.
+    let content = Some(answer.content).filter(|text| !text.is_empty() || answer.calls.is_empty());
+    let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
+    if !answer.reasoning.is_empty() {
+        message["reasoning_content"] = answer.reasoning.into();
+    }
+    if !answer.calls.is_empty() {
+        let call = |call: &crate::speech::ToolCall| {
+            let function = json!({ "name": call.name, "arguments": call.arguments });
+            json!({ "id": call.id, "type": "function", "function": function })
+        };
+        message["tool_calls"] = answer.calls.iter().map(call).collect();
+    }
+    message
+}

@@ -1,0 +1,144 @@
+//! The one request that all dialects make of theirs, and its answer: a conversation or a text that is to go on.
+//!
+//! Its fields have OpenAI's names, and llama-server's for what OpenAI lacks. An adapter puts the values of its own fields,
+//! which its schema has checked, under these names.
+
+use crate::app::{App, Call, Served};
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::generate::{self, Running};
+use crate::grammars;
+use crate::log::Entry;
+use crate::mailbox::{End, TokenLogprob};
+use crate::messages;
+use crate::prompt::{self, Conversed};
+use crate::rendering;
+use crate::request::{self, Binding, Common, Extras, Form, Wanted};
+use crate::speech::{Answer, Speech};
+use crate::tools::{self, Tools};
+use crate::usage::Usage;
+use leyden_text::output::CallSyntax;
+use std::sync::Arc;
+
+/// A request that can be served.
+pub(crate) struct Inference {
+    pub(crate) common: Common,
+    pub(crate) wanted: Vec<Wanted>,
+    pub(crate) extras: Extras,
+    pub(crate) form: Option<Form>,
+}
+
+/// Takes `messages` and the fields about tools and rendering.
+pub(crate) fn conversation(
+    app: &App,
+    model: &Served,
+    extent: prompt::Extent<'_>,
+    body: &mut Fields,
+) -> Result<(Conversed, Option<Tools>), ApiError> {
+    let messages = messages::read(body.list("messages").unwrap_or_default())?;
+    let tools = tools::read(body, &app.limits)?;
+    let mut rendering = rendering::read(body, &app.limits)?;
+    rendering.tools = tools.as_ref().map(|t| t.list.clone());
+    Ok((prompt::of_messages(model, extent, &messages, &rendering)?, tools))
+}
+
+/// Reads a chat.
+pub(crate) fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Inference, ApiError> {
+    let common = request::read(body, app, &["max_tokens", "max_completion_tokens"])?;
+    let logprobs = body.flag("logprobs").unwrap_or(false);
+    let top = body.size("top_logprobs");
+    if top.is_some() && !logprobs {
+        return Err(ApiError::conflict("top_logprobs", "`top_logprobs` needs `logprobs`"));
+    }
+    let shape = grammars::shape(body, &app.limits)?;
+    let model = Arc::clone(&common.model);
+    let extent = prompt::Extent::of_model(&model, call);
+    let (conversed, tools) = conversation(app, &model, extent, body)?;
+    let text = conversed.end();
+    let room = prompt::room(&model, "messages", conversed.tokens.len())?;
+    let mut parser = model.format.parser(text, tools.as_ref().map(|t| &t.list));
+    if tools.as_ref().is_some_and(Tools::requires_call) {
+        parser = parser.with_call_required();
+    }
+    let form = match (tools, shape) {
+        (Some(tools), Some(shape)) => Some(tools.form_or(shape, &model, text)?),
+        (Some(tools), None) => Some(tools.form(&model, text)),
+        (None, Some(shape)) => Some(Form { shape, binding: Binding::Whole { gate: gate(&model, text) } }),
+        (None, None) => None,
+    };
+    let visible = Arc::clone(&model.visible);
+    let logprobs = logprobs.then(|| top.unwrap_or(0));
+    let extras = Extras { visible, logprobs, parser, ..Extras::default() };
+    let wanted = vec![Wanted { prompt: Arc::new(conversed.tokens), room }];
+    Ok(Inference { common, wanted, extras, form })
+}
+
+/// Reads a text that is to go on, or several.
+pub(crate) fn completion(app: &App, call: &Call, body: &mut Fields) -> Result<Inference, ApiError> {
+    let common = request::read(body, app, &["max_tokens"])?;
+    let extent = prompt::Extent::of_model(&common.model, call);
+    let given = body.take("prompt").unwrap_or_default();
+    let mut wanted = Vec::new();
+    for (_, tokens) in prompt::several(&common.model, extent, "prompt", given, prompt::of_text)? {
+        let room = prompt::room(&common.model, "prompt", tokens.len())?;
+        wanted.push(Wanted { prompt: Arc::new(tokens), room });
+    }
+    let shape = grammars::shape(body, &app.limits)?;
+    let form = shape.map(|shape| Form { shape, binding: Binding::Whole { gate: None } });
+    let extras = Extras { logprobs: body.size("logprobs"), ..Extras::default() };
+    Ok(Inference { common, wanted, extras, form })
+}
+
+/// Where the message begins for whose form there are rules: behind what the model thinks before.
+fn gate(model: &Served, prompt: &str) -> Option<String> {
+    match model.format.is_harmony() {
+        true => Some("<|channel|>final<|message|>".to_owned()),
+        false => tools::reasoning_end(model, prompt),
+    }
+}
+
+/// A request that runs.
+pub(crate) struct Begun {
+    pub(crate) running: Running,
+    pub(crate) common: Common,
+    /// By choice.
+    pub(crate) speeches: Vec<Speech>,
+    /// Its line in the log, which knows its times.
+    pub(crate) entry: Arc<Entry>,
+}
+
+/// What was said for a choice.
+pub(crate) struct Said {
+    pub(crate) answer: Answer,
+    pub(crate) end: End,
+    /// Whether it ended for calls of tools, all of which are whole.
+    pub(crate) calls: bool,
+    pub(crate) logprobs: Vec<TokenLogprob>,
+}
+
+/// Hands a request to the model.
+pub(crate) async fn begin(app: Arc<App>, call: Call, inference: Inference) -> Result<Begun, ApiError> {
+    let Inference { common, wanted, extras, form } = inference;
+    let (common, tasks) = common.tasks_after(&app, &call, wanted, extras, form).await?;
+    let salt = common.cache_salt.clone();
+    let choices = tasks.len();
+    let entry = Arc::clone(&call.entry);
+    let running = generate::submit(app, call, &common.model, tasks, salt).await?;
+    let short = common.model.format.calls().is_some_and(CallSyntax::has_ids);
+    let speeches = (0..choices).map(|choice| Speech::new(short, &running.id(), choice)).collect();
+    Ok(Begun { running, common, speeches, entry })
+}
+
+impl Begun {
+    /// The whole answer.
+    pub(crate) async fn whole(self) -> Result<(Vec<Said>, Usage), ApiError> {
+        let Begun { running, mut speeches, .. } = self;
+        let (answers, usage) = running.collect().await?;
+        let said = answers.into_iter().zip(&mut speeches).map(|(update, speech)| {
+            let answer = speech.whole(update.parts);
+            let end = update.end.unwrap_or(End::Stop);
+            Said { answer, end, calls: end == End::Stop && speech.calls(), logprobs: update.logprobs }
+        });
+        Ok((said.collect(), usage))
+    }
+}
