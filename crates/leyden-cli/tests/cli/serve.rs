@@ -284,6 +284,11 @@ fn the_official_client_is_content() {
 }
 
 #[test]
+fn the_official_client_of_anthropic_is_content() {
+    client("anthropic_client.py", "anthropic", &[]);
+}
+
+#[test]
 fn an_agent_of_langchain_calls_a_tool() {
     client("langchain_agent.py", "langchain_openai", &[]);
 }

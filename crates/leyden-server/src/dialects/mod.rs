@@ -1,3 +1,5 @@
 //! The interfaces of other servers: one file each, with all its endpoints, which are rows in the table of routes.
 
+pub(crate) mod anthropic;
 pub(crate) mod openai;
+mod stops;

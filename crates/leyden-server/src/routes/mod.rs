@@ -18,6 +18,7 @@ use crate::app::{App, Call};
 use crate::auth::{Access, Scope};
 use crate::body::Reply;
 use crate::dialect::Dialect;
+use crate::dialects::anthropic::{self, ANTHROPIC};
 use crate::dialects::openai::OPENAI;
 use crate::error::ApiError;
 use hyper::{Method, Response};
@@ -81,6 +82,10 @@ routes! {
         page::page describe_docs GET "/docs" Access::Open, false;
         page::script describe_script GET "/assets/app.js" Access::Open, false;
         page::style describe_style GET "/assets/app.css" Access::Open, false;
+    }
+    ANTHROPIC {
+        anthropic::messages describe_messages POST "/v1/messages" INFERENCE, true;
+        anthropic::count_tokens describe_count_tokens POST "/v1/messages/count_tokens" INFERENCE, false;
     }
 }
 

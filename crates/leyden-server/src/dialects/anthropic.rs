@@ -1,0 +1,491 @@
+//! Anthropic's Messages: `/v1/messages` and `/v1/messages/count_tokens`.
+
+use super::stops::Stops;
+use crate::app::{App, Call, document};
+use crate::auth;
+use crate::body::Reply;
+use crate::dialect::{Dialect, event};
+use crate::ending;
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::generate::Format;
+use crate::inference::{self, Begun, Inference, Said};
+use crate::limits::Limits;
+use crate::mailbox::{End, Update};
+use crate::messages::text_of;
+use crate::openapi::operation;
+use crate::prompt;
+use crate::sampling;
+use crate::schema::WORD;
+use crate::speech::Speech;
+use crate::usage::Usage;
+use hyper::{Response, StatusCode};
+use leyden_text::output::OutputEvent;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Anthropic's dialect.
+pub(crate) static ANTHROPIC: Dialect =
+    Dialect { name: "AnthropicError", error, error_schema, key: auth::x_api_key };
+
+fn error(error: &ApiError) -> Value {
+    let class = match error.status.as_u16() {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        503 => "overloaded_error",
+        500.. => "api_error",
+        _ => "invalid_request_error",
+    };
+    json!({ "type": "error", "error": { "type": class, "message": error.message } })
+}
+
+fn error_schema() -> Value {
+    let text = json!({ "type": "string" });
+    json!({
+        "type": "object", "required": ["type", "error"],
+        "properties": { "type": { "const": "error" }, "error": {
+            "type": "object", "required": ["type", "message"], "properties": { "type": text, "message": text }
+        } }
+    })
+}
+
+pub(crate) async fn messages(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, (inference, stops)) = prompt::prepare(&app, call, read).await?;
+    let begun = inference::begin(app, call, inference).await?;
+    let head = json!({
+        "id": format!("msg_{}", begun.running.id()), "type": "message", "role": "assistant",
+        "model": begun.common.model.name, "content": [], "stop_reason": null, "stop_sequence": null,
+    });
+    if begun.common.stream {
+        let Begun { running, mut speeches, .. } = begun;
+        let speech = speeches.swap_remove(0);
+        return Ok(running.stream(Events { head, speech, stops, open: None, blocks: 0, reason: None }));
+    }
+    let (mut said, usage) = begun.whole().await?;
+    Ok(document(StatusCode::OK, &whole(head, said.swap_remove(0), stops, usage)))
+}
+
+fn read(app: &App, call: &Call) -> Result<(Inference, Stops), ApiError> {
+    let mut body = call.fields(app)?;
+    let stops = body.take("stop_sequences").unwrap_or_else(|| json!([]));
+    let texts = stops.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    let mut chat = chat(&mut body);
+    chat.put("stop", stops);
+    chat.put("include_stop_str_in_output", true);
+    body.hand(&mut chat, &["max_tokens", "stream", "temperature", "top_p", "top_k"]);
+    let format =
+        body.object("output_config").map(|mut config| (config.text("effort"), config.object("format")));
+    let (effort, format) = format.unwrap_or_default();
+    if let Some(effort) = effort {
+        chat.put("reasoning_effort", effort);
+    }
+    if let Some(mut format) = format.or_else(|| body.object("output_format")) {
+        chat.put("json_schema", format.take("schema").unwrap_or_default());
+    }
+    Ok((inference::chat(app, call, &mut chat).map_err(renamed)?, Stops::new(texts)))
+}
+
+pub(crate) async fn count_tokens(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (_, tokens) = prompt::prepare(&app, call, count).await?;
+    Ok(document(StatusCode::OK, &json!({ "input_tokens": tokens })))
+}
+
+fn count(app: &App, call: &Call) -> Result<usize, ApiError> {
+    let mut chat = chat(&mut call.fields(app)?);
+    let model = app.model(chat.text("model").as_deref())?;
+    let conversation = inference::conversation(app, model, prompt::Extent::of_body(call), &mut chat);
+    Ok(conversation.map_err(renamed)?.0.tokens.len())
+}
+
+/// The conversation, in the fields of a chat.
+fn chat(body: &mut Fields) -> Fields {
+    let mut chat = Fields::default();
+    body.hand(&mut chat, &["model"]);
+    let mut messages = Vec::new();
+    if let Some(system) = body.take("system") {
+        messages.push(json!({ "role": "system", "content": text_of(system) }));
+    }
+    for message in body.list("messages").unwrap_or_default() {
+        turn(Fields::from(message), &mut messages);
+    }
+    // An answer that is begun goes on.
+    let begun =
+        messages.last().is_some_and(|last| last["role"] == "assistant" && last.get("tool_calls").is_none());
+    chat.put("continue_final_message", begun);
+    chat.put("messages", messages);
+    let thinks = body.object("thinking").and_then(|mut thinking| thinking.text("type"));
+    let thinks = thinks.is_some_and(|kind| kind != "disabled");
+    chat.put("chat_template_kwargs", json!({ "enable_thinking": thinks }));
+    let tools = body.list("tools").unwrap_or_default().into_iter().map(Fields::from);
+    chat.put("tools", tools.map(tool).collect::<Value>());
+    if let Some(mut choice) = body.object("tool_choice") {
+        chat.put("parallel_tool_calls", !choice.flag("disable_parallel_tool_use").unwrap_or(false));
+        let kind = choice.text("type").unwrap_or_default();
+        chat.put(
+            "tool_choice",
+            match kind.as_str() {
+                "any" => json!("required"),
+                "tool" => json!({ "type": "function", "function": { "name": choice.text("name") } }),
+                _ => json!(kind),
+            },
+        );
+    }
+    chat
+}
+
+fn tool(mut tool: Fields) -> Value {
+    let mut function = Fields::default();
+    tool.hand(&mut function, &["name", "description", "strict"]);
+    function.put("parameters", tool.take("input_schema").unwrap_or_default());
+    json!({ "type": "function", "function": function.rest() })
+}
+
+/// A turn, as one message or more: results of tools are messages of their own.
+fn turn(mut message: Fields, messages: &mut Vec<Value>) {
+    let role = message.text("role").unwrap_or_default();
+    let blocks = match message.take("content") {
+        Some(Value::Array(blocks)) => blocks,
+        Some(text) => return messages.push(json!({ "role": role, "content": text })),
+        None => Vec::new(),
+    };
+    let (mut texts, mut thoughts, mut calls) = (Vec::new(), String::new(), Vec::new());
+    for block in blocks {
+        let mut block = Fields::from(block);
+        match block.text("type").as_deref() {
+            Some("text") => texts.extend(block.text("text")),
+            Some("thinking") => thoughts.push_str(&block.text("thinking").unwrap_or_default()),
+            Some("tool_use") => {
+                let arguments = block.take("input").unwrap_or_else(|| json!({})).to_string();
+                let function = json!({ "name": block.text("name"), "arguments": arguments });
+                calls.push(json!({ "id": block.text("id"), "type": "function", "function": function }));
+            }
+            Some("tool_result") => {
+                if !texts.is_empty() {
+                    messages.push(json!({ "role": role, "content": std::mem::take(&mut texts).join("\n") }));
+                }
+                let content = block.take("content").map(text_of).unwrap_or_default();
+                let id = block.text("tool_use_id");
+                messages.push(json!({ "role": "tool", "tool_call_id": id, "content": content }));
+            }
+            // Thoughts that nobody can read.
+            _ => {}
+        }
+    }
+    if role == "assistant" {
+        let mut message = json!({ "role": role, "content": texts.join("\n") });
+        if !thoughts.is_empty() {
+            message["reasoning_content"] = thoughts.into();
+        }
+        if !calls.is_empty() {
+            message["tool_calls"] = calls.into();
+        }
+        messages.push(message);
+    } else if !texts.is_empty() {
+        messages.push(json!({ "role": role, "content": texts.join("\n") }));
+    }
+}
+
+/// An error about a field of a chat under the name that the client knows.
+fn renamed(mut error: ApiError) -> ApiError {
+    let rename =
+        |text: &str| text.replace(".function.", ".").replace("json_schema", "output_config.format.schema");
+    error.param = error.param.as_deref().map(rename);
+    error.message = rename(&error.message);
+    error
+}
+
+fn usage(usage: Usage) -> Value {
+    json!({
+        "input_tokens": usage.prompt - usage.cached, "cache_read_input_tokens": usage.cached,
+        "cache_creation_input_tokens": 0, "output_tokens": usage.completion,
+    })
+}
+
+fn stop_reason(end: End, calls: bool, stop: Option<&String>) -> &'static str {
+    match end {
+        End::Length => "max_tokens",
+        _ if calls => "tool_use",
+        _ if stop.is_some() => "stop_sequence",
+        _ => "end_turn",
+    }
+}
+
+fn whole(mut head: Value, said: Said, mut stops: Stops, used: Usage) -> Value {
+    let answer = said.answer;
+    let mut text: String =
+        stops.hear(vec![OutputEvent::Content(answer.content)]).into_iter().map(content).collect();
+    let (rest, stop) = stops.end(said.end == End::Stop && answer.calls.is_empty());
+    text.extend(rest.map(content));
+    let mut blocks = Vec::new();
+    if !answer.reasoning.is_empty() {
+        blocks.push(json!({ "type": "thinking", "thinking": answer.reasoning, "signature": "" }));
+    }
+    if !text.is_empty() {
+        blocks.push(json!({ "type": "text", "text": text }));
+    }
+    let call = |c: &crate::speech::ToolCall| json!({ "type": "tool_use", "id": c.id, "name": c.name, "input": c.input() });
+    blocks.extend(answer.calls.iter().map(call));
+    head["content"] = blocks.into();
+    head["stop_reason"] = stop_reason(said.end, said.calls, stop.as_ref()).into();
+    head["stop_sequence"] = stop.into();
+    head["usage"] = usage(used);
+    head
+}
+
+fn content(part: OutputEvent) -> String {
+    match part {
+        OutputEvent::Content(text) => text,
+        _ => String::new(),
+    }
+}
+
+/// A kind of block of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Block {
+    Thinking,
+    Text,
+    Call,
+}
+
+/// A stream of events.
+struct Events {
+    head: Value,
+    speech: Speech,
+    stops: Stops,
+    /// The block that is open, and how many there were.
+    open: Option<Block>,
+    blocks: usize,
+    /// Why it ended: reason and stop text.
+    reason: Option<(&'static str, Option<String>)>,
+}
+
+impl Events {
+    fn close(&mut self, out: &mut Vec<u8>) {
+        let Some(block) = self.open.take() else { return };
+        let index = self.blocks - 1;
+        if block == Block::Thinking {
+            let delta = json!({ "type": "signature_delta", "signature": "" });
+            event(
+                "content_block_delta",
+                &json!({ "type": "content_block_delta", "index": index, "delta": delta }),
+                out,
+            );
+        }
+        event("content_block_stop", &json!({ "type": "content_block_stop", "index": index }), out);
+    }
+
+    fn open(&mut self, block: Block, empty: &Value, out: &mut Vec<u8>) {
+        if self.open == Some(block) && block != Block::Call {
+            return;
+        }
+        self.close(out);
+        let start = json!({ "type": "content_block_start", "index": self.blocks, "content_block": empty });
+        event("content_block_start", &start, out);
+        self.open = Some(block);
+        self.blocks += 1;
+    }
+
+    fn delta(&self, kind: &str, name: &str, text: &str, out: &mut Vec<u8>) {
+        let delta = json!({ "type": kind, name: text });
+        let delta = json!({ "type": "content_block_delta", "index": self.blocks - 1, "delta": delta });
+        event("content_block_delta", &delta, out);
+    }
+
+    fn say(&mut self, part: OutputEvent, out: &mut Vec<u8>) {
+        match part {
+            OutputEvent::Content(text) => {
+                self.open(Block::Text, &json!({ "type": "text", "text": "" }), out);
+                self.delta("text_delta", "text", &text, out);
+            }
+            OutputEvent::Reasoning(text) => {
+                self.open(
+                    Block::Thinking,
+                    &json!({ "type": "thinking", "thinking": "", "signature": "" }),
+                    out,
+                );
+                self.delta("thinking_delta", "thinking", &text, out);
+            }
+            OutputEvent::ToolCallStart { id, name, .. } => {
+                self.open(
+                    Block::Call,
+                    &json!({ "type": "tool_use", "id": id, "name": name, "input": {} }),
+                    out,
+                );
+            }
+            OutputEvent::ToolCallArguments { fragment, .. } => {
+                self.delta("input_json_delta", "partial_json", &fragment, out);
+            }
+            OutputEvent::ToolCallEnd { .. } | OutputEvent::ToolCallUnfinished { .. } => {}
+        }
+    }
+}
+
+impl Format for Events {
+    fn begin(&mut self, used: Usage, out: &mut Vec<u8>) {
+        let mut message = self.head.clone();
+        message["usage"] = usage(used);
+        event("message_start", &json!({ "type": "message_start", "message": message }), out);
+        out.extend_from_slice(self.heartbeat());
+    }
+
+    fn update(&mut self, _: usize, update: Update, out: &mut Vec<u8>) {
+        let parts = self.speech.hear(self.stops.hear(update.parts));
+        parts.into_iter().for_each(|part| self.say(part, out));
+        let Some(end @ (End::Stop | End::Length)) = update.end else { return };
+        let (rest, stop) = self.stops.end(end == End::Stop);
+        if let Some(rest) = rest {
+            self.say(rest, out);
+        }
+        self.reason = Some((stop_reason(end, self.speech.calls(), stop.as_ref()), stop));
+    }
+
+    fn end(&mut self, used: Usage, out: &mut Vec<u8>) {
+        self.close(out);
+        let (reason, stop) = self.reason.take().unwrap_or(("end_turn", None));
+        let delta = json!({ "stop_reason": reason, "stop_sequence": stop });
+        event(
+            "message_delta",
+            &json!({ "type": "message_delta", "delta": delta, "usage": usage(used) }),
+            out,
+        );
+        event("message_stop", &json!({ "type": "message_stop" }), out);
+    }
+
+    fn fail(&mut self, failure: &ApiError, out: &mut Vec<u8>) {
+        event("error", &error(failure), out);
+    }
+
+    fn heartbeat(&self) -> &'static [u8] {
+        b"event: ping\ndata: {\"type\": \"ping\"}\n\n"
+    }
+}
+
+/// An object with a type, and what may stand in it without meaning anything here.
+fn of_type(kind: &str, required: &[&str], mut properties: Value, harmless: &[&str]) -> Value {
+    properties["type"] = json!({ "const": kind });
+    harmless.iter().for_each(|name| properties[*name] = json!({}));
+    let required: Vec<&str> = ["type"].iter().chain(required).copied().collect();
+    json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
+}
+
+/// The fields that make a conversation.
+fn conversation_schema(app: &App) -> Value {
+    let limits: &Limits = &app.limits;
+    let text = json!({ "type": "string" });
+    let name = json!({ "type": "string", "maxLength": limits.name_chars });
+    let text_block = of_type("text", &["text"], json!({ "text": text }), &["cache_control", "citations"]);
+    let parts = |blocks: Value| json!({ "anyOf": [text, { "type": "array", "maxItems": limits.content_parts, "items": blocks }] });
+    let result = json!({ "tool_use_id": name, "content": parts(text_block.clone()), "is_error": { "type": "boolean" } });
+    let result = of_type("tool_result", &["tool_use_id"], result, &["cache_control"]);
+    let used = json!({ "id": name, "name": name, "input": { "type": "object" } });
+    let used = of_type("tool_use", &["id", "name", "input"], used, &["cache_control", "caller"]);
+    let thinking = of_type("thinking", &["thinking"], json!({ "thinking": text }), &["signature"]);
+    let hidden = of_type("redacted_thinking", &[], json!({}), &["data"]);
+    let message = |role: &str, blocks: Value| {
+        json!({
+            "type": "object", "additionalProperties": false, "required": ["role", "content"],
+            "properties": { "role": { "const": role }, "content": parts(blocks) }
+        })
+    };
+    let turns = [
+        message("user", json!({ "anyOf": [text_block, result] })),
+        message("assistant", json!({ "anyOf": [text_block, used, thinking, hidden] })),
+        message("system", text_block.clone()),
+    ];
+    let tool = json!({
+        "type": "object", "additionalProperties": false, "required": ["name", "input_schema"],
+        "properties": {
+            "type": { "const": "custom" },
+            "name": { "type": "string", "maxLength": 64, "pattern": WORD },
+            "description": { "type": "string", "maxLength": limits.schema_bytes },
+            "input_schema": { "type": "object", "description": "A JSON schema" },
+            "strict": { "type": "boolean" }, "cache_control": {}, "input_examples": {}, "defer_loading": {},
+            "eager_input_streaming": {}, "allowed_callers": {}
+        }
+    });
+    let alone = json!({ "disable_parallel_tool_use": { "type": "boolean" } });
+    let mut named = alone.clone();
+    named["name"] = name;
+    let choices = [
+        of_type("auto", &[], alone.clone(), &[]),
+        of_type("any", &[], alone.clone(), &[]),
+        of_type("none", &[], alone, &[]),
+        of_type("tool", &["name"], named, &[]),
+    ];
+    let budget = json!({ "budget_tokens": { "type": "integer", "minimum": 0 } });
+    let thinking =
+        ["enabled", "disabled", "adaptive"].map(|kind| of_type(kind, &[], budget.clone(), &["display"]));
+    json!({
+        "model": app.model_schema(),
+        "messages": { "type": "array", "minItems": 1, "maxItems": limits.messages, "items": { "anyOf": turns } },
+        "system": parts(text_block),
+        "tools": { "type": "array", "maxItems": limits.tools, "items": tool },
+        "tool_choice": { "anyOf": choices },
+        "thinking": { "anyOf": thinking,
+            "description": "Whether the model may think, if its template lets one say so; the budget changes nothing" },
+        "cache_control": {}, "betas": {}, "context_management": {}
+    })
+}
+
+pub(crate) fn describe_messages(app: &App) -> Value {
+    let mut properties = conversation_schema(app);
+    let (sampling, ending) = (sampling::schema(app), ending::schema(app));
+    let form = of_type(
+        "json_schema",
+        &["schema"],
+        json!({ "schema": { "type": ["object", "boolean"] } }),
+        &["name"],
+    );
+    let more = json!({
+        "max_tokens": { "type": "integer", "minimum": 1, "maximum": i32::MAX },
+        "stream": { "type": "boolean" },
+        "stop_sequences": ending["stop"]["anyOf"][1],
+        "temperature": sampling["temperature"], "top_p": sampling["top_p"], "top_k": sampling["top_k"],
+        "output_format": form,
+        "output_config": {
+            "type": "object", "additionalProperties": false, "properties": {
+                "format": form, "effort": { "type": "string", "maxLength": app.limits.name_chars }
+            }
+        },
+        "metadata": {}, "service_tier": {}, "inference_geo": {}, "speed": {}, "diagnostics": {}, "user_profile_id": {}
+    });
+    if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
+        all.extend(more);
+    }
+    let body = json!({
+        "type": "object", "additionalProperties": false, "required": ["messages", "max_tokens"],
+        "properties": properties
+    });
+    let answer = json!({
+        "type": "object",
+        "required": ["id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"],
+        "properties": {
+            "id": { "type": "string" }, "type": { "const": "message" }, "role": { "const": "assistant" },
+            "model": { "type": "string" }, "content": { "type": "array", "items": { "type": "object" } },
+            "stop_reason": { "enum": ["end_turn", "max_tokens", "stop_sequence", "tool_use"] },
+            "stop_sequence": { "type": ["string", "null"] }, "usage": { "type": "object" }
+        }
+    });
+    let mut it =
+        operation("messages", "Anthropic's: the next message of a conversation", Some(&body), &answer);
+    let piece = json!({ "type": "object", "required": ["data"], "properties": { "data": {
+        "type": "string", "contentMediaType": "application/json",
+        "contentSchema": { "type": "object", "required": ["type"], "properties": { "type": { "type": "string" } } }
+    } } });
+    it["responses"]["200"]["content"]["text/event-stream"] = json!({ "schema": piece });
+    it
+}
+
+pub(crate) fn describe_count_tokens(app: &App) -> Value {
+    let body = json!({
+        "type": "object", "additionalProperties": false, "required": ["messages"],
+        "properties": conversation_schema(app)
+    });
+    let answer = json!({
+        "type": "object", "required": ["input_tokens"], "properties": { "input_tokens": { "type": "integer" } }
+    });
+    operation("countTokens", "Anthropic's: the tokens of a conversation", Some(&body), &answer)
+}
