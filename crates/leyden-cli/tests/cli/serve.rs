@@ -289,6 +289,11 @@ fn the_official_client_of_anthropic_is_content() {
 }
 
 #[test]
+fn the_official_client_of_ollama_is_content() {
+    client("ollama_client.py", "ollama", &[]);
+}
+
+#[test]
 fn an_agent_of_langchain_calls_a_tool() {
     client("langchain_agent.py", "langchain_openai", &[]);
 }

@@ -19,6 +19,7 @@ use crate::auth::{Access, Scope};
 use crate::body::Reply;
 use crate::dialect::Dialect;
 use crate::dialects::anthropic::{self, ANTHROPIC};
+use crate::dialects::ollama::{self, OLLAMA};
 use crate::dialects::openai::OPENAI;
 use crate::error::ApiError;
 use hyper::{Method, Response};
@@ -86,6 +87,15 @@ routes! {
     ANTHROPIC {
         anthropic::messages describe_messages POST "/v1/messages" INFERENCE, true;
         anthropic::count_tokens describe_count_tokens POST "/v1/messages/count_tokens" INFERENCE, false;
+    }
+    OLLAMA {
+        ollama::chat describe_chat POST "/api/chat" INFERENCE, true;
+        ollama::generate describe_generate POST "/api/generate" INFERENCE, true;
+        ollama::embed describe_embed POST "/api/embed" INFERENCE, true;
+        ollama::tags describe_tags GET "/api/tags" INFERENCE, false;
+        ollama::ps describe_ps GET "/api/ps" INFERENCE, false;
+        ollama::show describe_show POST "/api/show" INFERENCE, false;
+        ollama::version describe_version GET "/api/version" Access::AnyKey, false;
     }
 }
 
@@ -212,7 +222,7 @@ mod tests {
     #[test]
     fn every_route_has_the_access_that_it_should_have() {
         let open = ["/health", "/health/live", "/", "/docs", "/assets/app.js", "/assets/app.css"];
-        let any_key = ["/version", "/openapi.json"];
+        let any_key = ["/version", "/openapi.json", "/api/version"];
         for route in ROUTES {
             let wanted = match route.path {
                 p if open.contains(&p) => Access::Open,

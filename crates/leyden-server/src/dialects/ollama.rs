@@ -1,0 +1,563 @@
+//! Ollama's API: `/api/chat`, `/api/generate`, `/api/embed`, and what it tells of models.
+//!
+//! Answers are lines of JSON by default, of which the last has the reason of the end and the times. Models are loaded for as
+//! long as the server runs, so `keep_alive` changes nothing.
+
+use crate::app::{App, Call, Served, document};
+use crate::auth;
+use crate::body::Reply;
+use crate::dialect::Dialect;
+use crate::embedding;
+use crate::ending;
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::generate::Format;
+use crate::inference::{self, Begun, Inference};
+use crate::log::Entry;
+use crate::mailbox::{End, Update};
+use crate::moment::rfc3339;
+use crate::openapi::operation;
+use crate::prompt;
+use crate::rendering;
+use crate::request;
+use crate::sampling;
+use crate::speech::{Speech, ToolCall};
+use crate::synonyms;
+use crate::tools;
+use crate::usage::Usage;
+use hyper::{Response, StatusCode};
+use leyden_text::output::OutputEvent;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Ollama's dialect.
+pub(crate) static OLLAMA: Dialect = Dialect { name: "OllamaError", error, error_schema, key: auth::bearer };
+
+/// The version of Ollama whose fields these are. Clients look at it to know what there is.
+const VERSION: &str = "0.13.0";
+
+/// Options of Ollama that are about the machine or the cache.
+const HARMLESS_OPTIONS: &[&str] = &[
+    "num_ctx",
+    "num_keep",
+    "num_batch",
+    "num_gpu",
+    "main_gpu",
+    "num_thread",
+    "numa",
+    "low_vram",
+    "f16_kv",
+    "use_mmap",
+    "use_mlock",
+    "vocab_only",
+    "logits_all",
+    "embedding_only",
+];
+
+fn error(error: &ApiError) -> Value {
+    json!({ "error": error.message })
+}
+
+fn error_schema() -> Value {
+    json!({ "type": "object", "required": ["error"], "properties": { "error": { "type": "string" } } })
+}
+
+/// What an answer's text is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Chat,
+    Generate,
+}
+
+/// A request: `None` where it only wants the model to be there.
+type Asked = (Option<Inference>, String, Kind);
+
+pub(crate) async fn chat(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, asked) = prompt::prepare(&app, call, read_chat).await?;
+    answer(app, call, asked).await
+}
+
+pub(crate) async fn generate(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, asked) = prompt::prepare(&app, call, read_generate).await?;
+    answer(app, call, asked).await
+}
+
+fn read_chat(app: &App, call: &Call) -> Result<Asked, ApiError> {
+    let mut body = call.fields(app)?;
+    let (mut chat, name) = shared(app, &mut body)?;
+    let mut ids = CallIds::default();
+    let given = body.list("messages").unwrap_or_default();
+    let messages: Vec<Value> = given.into_iter().map(|m| message(Fields::from(m), &mut ids)).collect();
+    let Some(last) = messages.last() else { return loads(app, &mut chat, name, Kind::Chat) };
+    // An answer that is begun goes on.
+    chat.put("continue_final_message", last["role"] == "assistant" && last.get("tool_calls").is_none());
+    chat.put("messages", messages);
+    body.hand(&mut chat, &["tools"]);
+    Ok((Some(inference::chat(app, call, &mut chat)?), name, Kind::Chat))
+}
+
+fn read_generate(app: &App, call: &Call) -> Result<Asked, ApiError> {
+    let mut body = call.fields(app)?;
+    let (mut fields, name) = shared(app, &mut body)?;
+    let (text, system) = (body.text("prompt").unwrap_or_default(), body.text("system"));
+    if text.is_empty() {
+        return loads(app, &mut fields, name, Kind::Generate);
+    }
+    let inference = if body.flag("raw").unwrap_or(false) {
+        fields.put("prompt", text);
+        inference::completion(app, call, &mut fields)?
+    } else {
+        let system = system.map(|system| json!({ "role": "system", "content": system }));
+        let user = json!({ "role": "user", "content": text });
+        fields.put("messages", system.into_iter().chain([user]).collect::<Value>());
+        inference::chat(app, call, &mut fields)?
+    };
+    Ok((Some(inference), name, Kind::Generate))
+}
+
+/// A request that only wants the model to be there; its fields are still what they should be.
+fn loads(app: &App, fields: &mut Fields, name: String, kind: Kind) -> Result<Asked, ApiError> {
+    request::read(fields, app, &["max_tokens"])?;
+    Ok((None, name, kind))
+}
+
+/// What both have, in a chat's fields, and the model's name.
+fn shared(app: &App, body: &mut Fields) -> Result<(Fields, String), ApiError> {
+    let mut fields = body.object("options").unwrap_or_default();
+    synonyms::rename(&mut fields)?;
+    let model = model(app, body)?;
+    fields.put("model", model.name.as_str());
+    fields.put("stream", body.flag("stream").unwrap_or(true));
+    body.hand(&mut fields, &["think"]);
+    match body.take("format") {
+        Some(Value::String(format)) if format == "json" => {
+            fields.put("response_format", json!({ "type": "json_object" }));
+        }
+        Some(schema @ Value::Object(_)) => fields.put("json_schema", schema),
+        _ => {}
+    }
+    Ok((fields, model.name.clone()))
+}
+
+/// The model that a request names. Ollama's names have a tag, which says nothing here if it is the usual one.
+fn model<'a>(app: &'a App, body: &mut Fields) -> Result<&'a Arc<Served>, ApiError> {
+    let name = body.text("model").or_else(|| body.text("name"));
+    let untagged = name.as_deref().and_then(|name| name.strip_suffix(":latest"));
+    app.model(name.as_deref()).or_else(|error| untagged.map_or(Err(error), |name| app.model(Some(name))))
+}
+
+/// Ids of calls, which need not have any here: results come in their order.
+#[derive(Default)]
+struct CallIds {
+    made: usize,
+    waiting: VecDeque<String>,
+}
+
+impl CallIds {
+    fn of_call(&mut self, given: Option<String>) -> String {
+        self.made += 1;
+        // Nine letters and digits: what the strictest template wants of an id.
+        let id = given.unwrap_or_else(|| format!("call{:05}", self.made % 100_000));
+        self.waiting.push_back(id.clone());
+        id
+    }
+
+    fn of_result(&mut self, given: Option<String>) -> String {
+        if let Some(id) = given {
+            self.waiting.retain(|other| *other != id);
+            return id;
+        }
+        self.waiting.pop_front().unwrap_or_else(|| "call00000".to_owned())
+    }
+}
+
+/// A message in the form of a chat's.
+fn message(mut message: Fields, ids: &mut CallIds) -> Value {
+    let role = message.text("role").unwrap_or_default();
+    let mut told = json!({ "role": role, "content": message.text("content").unwrap_or_default() });
+    if role == "tool" {
+        told["tool_call_id"] = ids.of_result(message.text("tool_call_id")).into();
+        if let Some(name) = message.text("tool_name").or_else(|| message.text("name")) {
+            told["name"] = name.into();
+        }
+    }
+    if let Some(thinking) = message.text("thinking").filter(|text| !text.is_empty()) {
+        told["reasoning_content"] = thinking.into();
+    }
+    let calls = message.list("tool_calls").filter(|_| role == "assistant").unwrap_or_default();
+    let calls = calls.into_iter().map(Fields::from);
+    let call = |mut call: Fields| {
+        let mut function = call.object("function").unwrap_or_default();
+        let arguments = function.take("arguments").unwrap_or_else(|| json!({}));
+        let function = json!({ "name": function.text("name"), "arguments": arguments });
+        json!({ "id": ids.of_call(call.text("id")), "type": "function", "function": function })
+    };
+    let calls: Vec<Value> = calls.map(call).collect();
+    if !calls.is_empty() {
+        told["tool_calls"] = calls.into();
+    }
+    told
+}
+
+async fn answer(app: Arc<App>, call: Call, (asked, model, kind): Asked) -> Result<Response<Reply>, ApiError> {
+    let Some(inference) = asked else {
+        let mut loaded = line(&model, kind, "", None, &[]);
+        (loaded["done"], loaded["done_reason"]) = (true.into(), "load".into());
+        return Ok(document(StatusCode::OK, &loaded));
+    };
+    let begun = inference::begin(app, call, inference).await?;
+    let entry = Arc::clone(&begun.entry);
+    if begun.common.stream {
+        let Begun { running, mut speeches, .. } = begun;
+        let speech = speeches.swap_remove(0);
+        return Ok(running.stream(Lines { model, kind, entry, speech, call: None, end: End::Stop }));
+    }
+    let (mut said, usage) = begun.whole().await?;
+    let said = said.swap_remove(0);
+    let thinking = Some(said.answer.reasoning.as_str()).filter(|text| !text.is_empty());
+    let mut whole = line(&model, kind, &said.answer.content, thinking, &said.answer.calls);
+    finish(&mut whole, said.end, usage, &entry);
+    Ok(document(StatusCode::OK, &whole))
+}
+
+/// A line of an answer, which is not the last one.
+fn line(model: &str, kind: Kind, text: &str, thinking: Option<&str>, calls: &[ToolCall]) -> Value {
+    let created = rfc3339(SystemTime::now());
+    let mut line = json!({ "model": model, "created_at": created });
+    match kind {
+        Kind::Chat => {
+            let mut message = json!({ "role": "assistant", "content": text });
+            if let Some(thinking) = thinking {
+                message["thinking"] = thinking.into();
+            }
+            if !calls.is_empty() {
+                let call = |(i, call): (usize, &ToolCall)| {
+                    let function = json!({ "index": i, "name": call.name, "arguments": call.input() });
+                    json!({ "id": call.id, "function": function })
+                };
+                message["tool_calls"] = calls.iter().enumerate().map(call).collect();
+            }
+            line["message"] = message;
+        }
+        Kind::Generate => {
+            line["response"] = text.into();
+            if let Some(thinking) = thinking {
+                line["thinking"] = thinking.into();
+            }
+        }
+    }
+    line["done"] = false.into();
+    line
+}
+
+/// Says in the last line how the answer ended, and what it took: times in nanoseconds.
+fn finish(line: &mut Value, end: End, usage: Usage, entry: &Entry) {
+    let (total, prompt) = entry.times();
+    let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let more = json!({
+        "done": true, "done_reason": if end == End::Length { "length" } else { "stop" },
+        "total_duration": ns(total), "load_duration": 0,
+        "prompt_eval_count": usage.prompt, "prompt_eval_duration": ns(prompt),
+        "eval_count": usage.completion, "eval_duration": ns(total.saturating_sub(prompt)),
+    });
+    if let (Value::Object(line), Value::Object(more)) = (line, more) {
+        line.extend(more);
+    }
+}
+
+/// A stream of lines.
+struct Lines {
+    model: String,
+    kind: Kind,
+    entry: Arc<Entry>,
+    speech: Speech,
+    /// A call that is not whole yet: its arguments are told as an object.
+    call: Option<ToolCall>,
+    end: End,
+}
+
+impl Lines {
+    fn write(&self, text: &str, thinking: Option<&str>, calls: &[ToolCall], out: &mut Vec<u8>) {
+        let line = line(&self.model, self.kind, text, thinking, calls);
+        out.extend_from_slice(format!("{line}\n").as_bytes());
+    }
+}
+
+impl Format for Lines {
+    fn content_type(&self) -> &'static str {
+        "application/x-ndjson"
+    }
+
+    fn update(&mut self, _: usize, update: Update, out: &mut Vec<u8>) {
+        for part in self.speech.hear(update.parts) {
+            match part {
+                OutputEvent::Content(text) => self.write(&text, None, &[], out),
+                OutputEvent::Reasoning(text) => self.write("", Some(&text), &[], out),
+                OutputEvent::ToolCallStart { id, name, .. } => {
+                    let id = id.unwrap_or_default();
+                    self.call = Some(ToolCall { id, name, arguments: String::new() });
+                }
+                OutputEvent::ToolCallArguments { fragment, .. } => {
+                    if let Some(call) = &mut self.call {
+                        call.arguments.push_str(&fragment);
+                    }
+                }
+                OutputEvent::ToolCallEnd { .. } => {
+                    if let Some(call) = self.call.take() {
+                        self.write("", None, &[call], out);
+                    }
+                }
+                OutputEvent::ToolCallUnfinished { .. } => {}
+            }
+        }
+        self.end = update.end.unwrap_or(self.end);
+    }
+
+    fn end(&mut self, usage: Usage, out: &mut Vec<u8>) {
+        let mut last = line(&self.model, self.kind, "", None, &[]);
+        finish(&mut last, self.end, usage, &self.entry);
+        out.extend_from_slice(format!("{last}\n").as_bytes());
+    }
+
+    fn fail(&mut self, error: &ApiError, out: &mut Vec<u8>) {
+        out.extend_from_slice(format!("{}\n", self::error(error)).as_bytes());
+    }
+
+    /// Lines of JSON have no comments, and readers take none that are empty.
+    fn heartbeat(&self) -> &'static [u8] {
+        b""
+    }
+}
+
+pub(crate) async fn embed(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, wanted) = prompt::prepare(&app, call, read_embed).await?;
+    let (model, entry) = (Arc::clone(&wanted.model), Arc::clone(&call.entry));
+    let (vectors, usage) = embedding::vectors(app, call, wanted).await?;
+    let total = u64::try_from(entry.times().0.as_nanos()).unwrap_or(u64::MAX);
+    let shown = json!({
+        "model": model.name, "embeddings": vectors, "total_duration": total, "load_duration": 0,
+        "prompt_eval_count": usage.prompt,
+    });
+    Ok(document(StatusCode::OK, &shown))
+}
+
+fn read_embed(app: &App, call: &Call) -> Result<embedding::Wanted, ApiError> {
+    let mut body = call.fields(app)?;
+    let model = Arc::clone(model(app, &mut body)?);
+    let truncates = body.flag("truncate").unwrap_or(true);
+    embedding::read(call, model, &mut body, truncates)
+}
+
+/// Kinds of numbers, files and parameters, as Ollama shows them.
+fn details(model: &Served) -> Value {
+    let info = &model.info;
+    let parameters = info.parameters as f64;
+    let size = match info.parameters {
+        0..1_000_000 => format!("{:.0}K", parameters / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.0}M", parameters / 1e6),
+        _ => format!("{:.1}B", parameters / 1e9),
+    };
+    json!({
+        "parent_model": "", "format": info.format, "family": info.architecture, "families": [info.architecture],
+        "parameter_size": size, "quantization_level": info.weights,
+    })
+}
+
+/// A model under one of its names.
+fn tag(model: &Served, name: &str) -> Value {
+    json!({
+        "name": name, "model": name, "modified_at": rfc3339(model.info.modified), "size": model.info.bytes,
+        "digest": "", "details": details(model),
+    })
+}
+
+pub(crate) async fn tags(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    let named = |m: &Arc<Served>| m.names().map(|name| tag(m, name)).collect::<Vec<_>>();
+    let models: Vec<Value> = app.models.iter().flat_map(named).collect();
+    Ok(document(StatusCode::OK, &json!({ "models": models })))
+}
+
+pub(crate) async fn ps(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    let shown = |model: &Arc<Served>| {
+        let mut shown = tag(model, &model.name);
+        // It stays.
+        shown["expires_at"] = "9999-12-31T23:59:59Z".into();
+        (shown["size_vram"], shown["context_length"]) = (0.into(), model.context.into());
+        shown
+    };
+    let models: Vec<Value> = app.models.iter().map(shown).collect();
+    Ok(document(StatusCode::OK, &json!({ "models": models })))
+}
+
+pub(crate) async fn show(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let model = model(&app, &mut call.fields(&app)?)?;
+    let info = &model.info;
+    // Tools are called on any model, and vectors are made of any.
+    let mut capabilities = vec!["completion", "tools", "embedding"];
+    if model.format.reasoning().is_some() || model.format.is_harmony() {
+        capabilities.push("thinking");
+    }
+    let template = model.template.as_ref().map_or("", |template| template.source());
+    let architecture = &info.architecture;
+    let shown = json!({
+        "modelfile": format!("FROM {}", model.name), "parameters": "", "template": template,
+        "details": details(model), "capabilities": capabilities, "modified_at": rfc3339(info.modified),
+        "model_info": {
+            "general.architecture": architecture, "general.parameter_count": info.parameters,
+            format!("{architecture}.context_length"): model.context,
+            format!("{architecture}.embedding_length"): model.width,
+            format!("{architecture}.vocab_size"): model.vocabulary,
+        }
+    });
+    Ok(document(StatusCode::OK, &shown))
+}
+
+pub(crate) async fn version(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    Ok(document(StatusCode::OK, &json!({ "version": VERSION, "leyden": env!("CARGO_PKG_VERSION") })))
+}
+
+/// Fields of both kinds of requests.
+fn shared_schema(app: &App, more: Value) -> Value {
+    let mut options = sampling::schema(app);
+    let ending = ending::schema(app);
+    options["stop"] = ending["stop"].clone();
+    // -2 fills the context.
+    options["num_predict"] = json!({ "type": "integer", "minimum": -2, "maximum": i32::MAX });
+    HARMLESS_OPTIONS.iter().for_each(|name| options[*name] = json!({}));
+    let mut properties = json!({
+        "model": app.model_schema(),
+        "options": { "type": "object", "additionalProperties": false, "properties": options },
+        "stream": { "type": "boolean", "default": true },
+        "think": rendering::schema(&app.limits)["think"],
+        "format": {
+            "anyOf": [{ "enum": ["", "json"] }, { "type": "object" }],
+            "description": "JSON, or a JSON schema, which is enforced"
+        },
+        // Nothing is seen here, and whoever sends images wants them to be.
+        "images": { "type": "array", "maxItems": 0 },
+        "keep_alive": {}
+    });
+    extend(&mut properties, more);
+    json!({ "type": "object", "additionalProperties": false, "required": ["model"], "properties": properties })
+}
+
+fn extend(all: &mut Value, more: Value) {
+    if let (Value::Object(all), Value::Object(more)) = (all, more) {
+        all.extend(more);
+    }
+}
+
+/// The schema of an answer, whole or a line of one, whose text is in this field.
+fn answer_schema(field: &str, text: &Value) -> Value {
+    json!({
+        "type": "object", "required": ["model", "created_at", "done", field],
+        "properties": {
+            "model": { "type": "string" }, "created_at": { "type": "string" }, "done": { "type": "boolean" },
+            "done_reason": { "enum": ["stop", "length", "load"] }, "eval_count": { "type": "integer" },
+            "prompt_eval_count": { "type": "integer" }, field: text
+        }
+    })
+}
+
+/// An operation whose answer may come in lines.
+fn in_lines(name: &str, summary: &str, body: &Value, answer: &Value) -> Value {
+    let mut it = operation(name, summary, Some(body), answer);
+    it["responses"]["200"]["content"]["application/x-ndjson"] = json!({ "schema": { "type": "string" } });
+    it
+}
+
+pub(crate) fn describe_chat(app: &App) -> Value {
+    let limits = &app.limits;
+    let name = json!({ "type": "string", "maxLength": limits.name_chars });
+    let function = json!({
+        "type": "object", "additionalProperties": false, "required": ["name"],
+        "properties": {
+            "name": name, "arguments": { "type": "object" }, "index": {}, "description": {}
+        }
+    });
+    let call = json!({
+        "type": "object", "additionalProperties": false, "required": ["function"],
+        "properties": { "id": name, "type": {}, "function": function }
+    });
+    let message = json!({
+        "type": "object", "additionalProperties": false, "required": ["role"],
+        "properties": {
+            "role": { "enum": ["system", "user", "assistant", "tool"] }, "content": { "type": "string" },
+            "thinking": { "type": "string" }, "images": { "type": "array", "maxItems": 0 },
+            "tool_calls": { "type": "array", "maxItems": limits.tools, "items": call },
+            "tool_name": name, "tool_call_id": name, "name": name
+        }
+    });
+    let messages = json!({ "type": "array", "maxItems": limits.messages, "items": message });
+    let body = shared_schema(app, json!({ "messages": messages, "tools": tools::schema(limits)["tools"] }));
+    let answer = answer_schema("message", &json!({ "type": "object", "required": ["role", "content"] }));
+    in_lines("ollamaChat", "Ollama's: the next message of a conversation", &body, &answer)
+}
+
+pub(crate) fn describe_generate(app: &App) -> Value {
+    let text = json!({ "type": "string" });
+    let raw = json!({ "type": "boolean", "description": "Whether the prompt goes on as it is, without a template" });
+    let body = shared_schema(app, json!({ "prompt": text, "system": text, "raw": raw }));
+    let answer = answer_schema("response", &text);
+    in_lines("ollamaGenerate", "Ollama's: the answer to a text", &body, &answer)
+}
+
+pub(crate) fn describe_embed(app: &App) -> Value {
+    let text = json!({ "type": "string" });
+    let dimensions = embedding::dimensions_schema(app);
+    let body = json!({
+        "type": "object", "additionalProperties": false, "required": ["model", "input"],
+        "properties": {
+            "model": app.model_schema(), "dimensions": dimensions,
+            "input": { "anyOf": [
+                text, { "type": "array", "minItems": 1, "maxItems": app.limits.embedding_inputs, "items": text }
+            ] },
+            "truncate": { "type": "boolean", "default": true, "description": "Whether what is too long is cut off" },
+            "options": {}, "keep_alive": {}
+        }
+    });
+    let vectors = json!({ "type": "array", "items": { "type": "array", "items": { "type": "number" } } });
+    let answer = json!({
+        "type": "object", "required": ["model", "embeddings"],
+        "properties": { "model": text, "embeddings": vectors }
+    });
+    operation("ollamaEmbed", "Ollama's: vectors for texts", Some(&body), &answer)
+}
+
+fn models(name: &str, summary: &str) -> Value {
+    let model = json!({ "type": "object", "required": ["name", "model", "size", "details"] });
+    let answer = json!({
+        "type": "object", "required": ["models"], "properties": { "models": { "type": "array", "items": model } }
+    });
+    operation(name, summary, None, &answer)
+}
+
+pub(crate) fn describe_tags(_: &App) -> Value {
+    models("ollamaTags", "Ollama's: the models")
+}
+
+pub(crate) fn describe_ps(_: &App) -> Value {
+    models("ollamaPs", "Ollama's: the models that are loaded")
+}
+
+pub(crate) fn describe_show(app: &App) -> Value {
+    let body = json!({
+        "type": "object", "additionalProperties": false,
+        "properties": {
+            "model": app.model_schema(), "name": app.model_schema(), "verbose": {}, "system": {}, "template": {},
+            "options": {}
+        }
+    });
+    let answer =
+        json!({ "type": "object", "required": ["template", "details", "model_info", "capabilities"] });
+    operation("ollamaShow", "Ollama's: one model", Some(&body), &answer)
+}
+
+pub(crate) fn describe_version(_: &App) -> Value {
+    let answer = json!({
+        "type": "object", "required": ["version"], "properties": { "version": { "type": "string" } }
+    });
+    operation("ollamaVersion", "Ollama's: the version whose fields these are", None, &answer)
+}
