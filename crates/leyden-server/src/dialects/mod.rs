@@ -1,6 +1,7 @@
 //! The interfaces of other servers: one file each, with all its endpoints, which are rows in the table of routes.
 
 pub(crate) mod anthropic;
+pub(crate) mod llama_server;
 pub(crate) mod ollama;
 pub(crate) mod openai;
 mod stops;

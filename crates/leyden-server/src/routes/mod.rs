@@ -19,6 +19,7 @@ use crate::auth::{Access, Scope};
 use crate::body::Reply;
 use crate::dialect::Dialect;
 use crate::dialects::anthropic::{self, ANTHROPIC};
+use crate::dialects::llama_server::{self, LLAMA_SERVER};
 use crate::dialects::ollama::{self, OLLAMA};
 use crate::dialects::openai::OPENAI;
 use crate::error::ApiError;
@@ -96,6 +97,12 @@ routes! {
         ollama::ps describe_ps GET "/api/ps" INFERENCE, false;
         ollama::show describe_show POST "/api/show" INFERENCE, false;
         ollama::version describe_version GET "/api/version" Access::AnyKey, false;
+    }
+    LLAMA_SERVER {
+        llama_server::completion describe_completion POST "/completion" INFERENCE, true;
+        llama_server::apply_template describe_apply_template POST "/apply-template" INFERENCE, false;
+        llama_server::props describe_props GET "/props" INFERENCE, false;
+        llama_server::slots describe_slots GET "/slots" INFERENCE, false;
     }
 }
 

@@ -1,0 +1,341 @@
+//! llama-server's own endpoints: `/completion`, `/apply-template`, `/props` and `/slots`.
+
+use super::stops::Stops;
+use crate::app::{App, Call, Served, document};
+use crate::auth;
+use crate::body::Reply;
+use crate::dialect::{self, Dialect};
+use crate::dialects::openai::shown;
+use crate::error::ApiError;
+use crate::generate::Format;
+use crate::inference::{self, Begun, Inference};
+use crate::log::Entry;
+use crate::mailbox::{End, TokenLogprob, Update};
+use crate::messages;
+use crate::openapi::{operation, several_schema};
+use crate::prompt;
+use crate::rendering;
+use crate::request;
+use crate::token_name;
+use crate::tools;
+use crate::usage::Usage;
+use hyper::{Response, StatusCode};
+use leyden_engine::sample::{SamplingParams, SamplingStep};
+use leyden_text::output::OutputEvent;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// llama-server's dialect.
+pub(crate) static LLAMA_SERVER: Dialect =
+    Dialect { name: "LlamaServerError", error, error_schema, key: auth::x_api_key };
+
+fn error(error: &ApiError) -> Value {
+    let class = match error.status.as_u16() {
+        _ if error.code == "context_length_exceeded" => "exceed_context_size_error",
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        501 => "not_supported_error",
+        503 => "unavailable_error",
+        500.. => "server_error",
+        _ => "invalid_request_error",
+    };
+    json!({ "error": { "code": error.status.as_u16(), "message": error.message, "type": class } })
+}
+
+fn error_schema() -> Value {
+    let text = json!({ "type": "string" });
+    json!({
+        "type": "object", "required": ["error"],
+        "properties": { "error": {
+            "type": "object", "required": ["code", "message", "type"],
+            "properties": { "code": { "type": "integer" }, "message": text, "type": text }
+        } }
+    })
+}
+
+/// What is told of an answer, and how.
+struct Told {
+    model: Arc<Served>,
+    entry: Arc<Entry>,
+    /// How many alternatives of each token are told, if any are.
+    probabilities: Option<usize>,
+    /// Whether the ids of tokens are.
+    tokens: bool,
+    settings: Value,
+    /// By choice: tokens of the prompt, what may be a stop text, and tokens so far.
+    prompts: Vec<usize>,
+    stops: Vec<Stops>,
+    generated: Vec<usize>,
+    cached: usize,
+}
+
+type Ready = (Inference, Vec<String>, Option<usize>, bool);
+
+pub(crate) async fn completion(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, (inference, stops, probabilities, tokens)) = prompt::prepare(&app, call, read).await?;
+    let prompts: Vec<usize> = inference.wanted.iter().map(|wanted| wanted.prompt.len()).collect();
+    let begun = inference::begin(app, call, inference).await?;
+    let mut told = Told {
+        model: Arc::clone(&begun.common.model),
+        entry: Arc::clone(&begun.entry),
+        probabilities,
+        tokens,
+        settings: settings(&begun.common.sampling.params, begun.common.max_tokens, &stops),
+        stops: vec![Stops::new(stops); prompts.len()],
+        generated: vec![0; prompts.len()],
+        prompts,
+        cached: 0,
+    };
+    let Begun { running, common, .. } = begun;
+    if common.stream {
+        return Ok(running.stream(told));
+    }
+    let (answers, usage) = running.collect().await?;
+    told.cached = usage.cached;
+    let answers = answers.into_iter().enumerate();
+    let mut all: Vec<Value> = answers.map(|(choice, update)| told.last(choice, update)).collect();
+    // Of one prompt it is no list.
+    let shown = if all.len() == 1 { all.swap_remove(0) } else { Value::Array(all) };
+    Ok(document(StatusCode::OK, &shown))
+}
+
+fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
+    let mut body = call.fields(app)?;
+    let stops = match body.take("stop") {
+        Some(Value::String(text)) => vec![text],
+        Some(Value::Array(texts)) => texts.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    };
+    body.put("stop", stops.clone());
+    body.put("include_stop_str_in_output", true);
+    let probabilities = body.size("n_probs").filter(|n| *n > 0);
+    let tokens = body.flag("return_tokens").unwrap_or(false);
+    // Tokens come with their probabilities.
+    if let Some(n) = probabilities.or(tokens.then_some(0)) {
+        body.put("logprobs", n);
+    }
+    Ok((inference::completion(app, call, &mut body)?, stops, probabilities, tokens))
+}
+
+impl Told {
+    /// What is new of an answer that goes on.
+    fn piece(&mut self, choice: usize, update: Update) -> Value {
+        let said: String =
+            self.stops[choice].hear(update.parts).into_iter().map(|part| content(Some(part))).collect();
+        let mut piece = json!({
+            "index": choice, "content": said, "tokens": self.ids(&update.logprobs), "stop": false, "id_slot": choice,
+            "tokens_predicted": self.generated[choice], "tokens_evaluated": self.prompts[choice],
+        });
+        if let Some(most) = self.probabilities {
+            piece["completion_probabilities"] =
+                update.logprobs.iter().map(|token| self.probability(token, most)).collect();
+        }
+        piece
+    }
+
+    /// The same with the end of the answer.
+    fn last(&mut self, choice: usize, mut update: Update) -> Value {
+        let end = update.end.take().unwrap_or(End::Stop);
+        self.generated[choice] = update.generated.max(self.generated[choice]);
+        let mut last = self.piece(choice, update);
+        let (rest, word) = self.stops[choice].end(end == End::Stop);
+        let text = format!("{}{}", last["content"].as_str().unwrap_or_default(), content(rest));
+        let kind = match (end, &word) {
+            (End::Length, _) => "limit",
+            (_, Some(_)) => "word",
+            _ => "eos",
+        };
+        let (all, first) = self.entry.times();
+        let (prompt, predicted) = (first.as_secs_f64() * 1e3, all.saturating_sub(first).as_secs_f64() * 1e3);
+        let (evaluated, generated) = (self.prompts[choice], self.generated[choice]);
+        let rate = |n: usize, ms: f64| if ms > 0.0 { n as f64 / ms * 1e3 } else { 0.0 };
+        let each = |n: usize, ms: f64| if n > 0 { ms / n as f64 } else { 0.0 };
+        let new = evaluated.saturating_sub(self.cached);
+        let more = json!({
+            "content": text, "stop": true, "stop_type": kind, "stopping_word": word.unwrap_or_default(),
+            "model": self.model.name, "truncated": false, "tokens_cached": self.cached,
+            "generation_settings": self.settings,
+            "timings": {
+                "cache_n": self.cached, "prompt_n": new, "prompt_ms": prompt,
+                "prompt_per_token_ms": each(new, prompt), "prompt_per_second": rate(new, prompt),
+                "predicted_n": generated, "predicted_ms": predicted,
+                "predicted_per_token_ms": each(generated, predicted),
+                "predicted_per_second": rate(generated, predicted),
+            },
+        });
+        if let (Value::Object(last), Value::Object(more)) = (&mut last, more) {
+            last.extend(more);
+        }
+        last
+    }
+
+    fn ids(&self, tokens: &[TokenLogprob]) -> Vec<u32> {
+        tokens.iter().filter(|_| self.tokens).map(|token| token.token).collect()
+    }
+
+    fn probability(&self, token: &TokenLogprob, most: usize) -> Value {
+        let one = |id: u32, logprob: f32| {
+            let bytes = self.model.tokenizer.token_bytes(id).unwrap_or_default();
+            json!({ "id": id, "token": token_name::shown(bytes), "bytes": bytes, "logprob": shown(logprob) })
+        };
+        let mut probability = one(token.token, token.logprob);
+        probability["top_logprobs"] = token.top.iter().take(most).map(|&(id, p)| one(id, p)).collect();
+        probability
+    }
+}
+
+fn content(part: Option<OutputEvent>) -> String {
+    match part {
+        Some(OutputEvent::Content(text)) => text,
+        _ => String::new(),
+    }
+}
+
+impl Format for Told {
+    fn update(&mut self, choice: usize, update: Update, out: &mut Vec<u8>) {
+        self.cached = update.cached.unwrap_or(self.cached);
+        self.generated[choice] = update.generated.max(self.generated[choice]);
+        match update.end {
+            Some(End::Stop | End::Length) => dialect::data(&self.last(choice, update), out),
+            Some(_) => {}
+            None => {
+                let tokens = !update.logprobs.is_empty();
+                let piece = self.piece(choice, update);
+                // What may be a stop text is held back.
+                if tokens || piece["content"] != "" {
+                    dialect::data(&piece, out);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, _: Usage, _: &mut Vec<u8>) {}
+
+    fn fail(&mut self, error: &ApiError, out: &mut Vec<u8>) {
+        dialect::data(&self::error(error), out);
+    }
+}
+
+/// How tokens are chosen.
+fn settings(params: &SamplingParams, most: Option<usize>, stops: &[String]) -> Value {
+    let steps: Vec<&str> = params.order.iter().map(|step: &SamplingStep| step.name()).collect();
+    json!({
+        "seed": params.seed, "temperature": params.temperature, "top_k": params.top_k, "top_p": params.top_p,
+        "min_p": params.min_p, "typical_p": params.typical, "top_n_sigma": params.top_n_sigma,
+        "repeat_penalty": params.penalties.repeat, "presence_penalty": params.penalties.presence,
+        "frequency_penalty": params.penalties.frequency, "samplers": steps, "stop": stops,
+        "n_predict": most.map_or(json!(-1), |n| json!(n)),
+    })
+}
+
+pub(crate) async fn apply_template(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (_, text) = prompt::prepare(&app, call, render).await?;
+    Ok(document(StatusCode::OK, &json!({ "prompt": text })))
+}
+
+fn render(app: &App, call: &Call) -> Result<String, ApiError> {
+    let mut body = call.fields(app)?;
+    let model = app.model(body.text("model").as_deref())?;
+    let (conversed, _) = inference::conversation(app, model, prompt::Extent::of_body(call), &mut body)?;
+    Ok(conversed.text)
+}
+
+pub(crate) async fn props(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    // What there is of one model: of several, the first.
+    let model = &app.models[0];
+    let tokenizer = &model.tokenizer;
+    let token =
+        |id: Option<u32>| token_name::shown(id.and_then(|id| tokenizer.token_bytes(id)).unwrap_or_default());
+    let params = settings(&model.sampling, None, &[]);
+    let shown = json!({
+        "default_generation_settings": { "n_ctx": model.context, "params": params },
+        "total_slots": model.replicas.parallel(), "model_alias": model.name, "model_path": model.name,
+        "modalities": { "vision": false, "audio": false },
+        "chat_template": model.template.as_ref().map_or("", |template| template.source()),
+        "bos_token": token(tokenizer.bos()), "eos_token": token(tokenizer.eos()),
+        "build_info": concat!("leyden-", env!("CARGO_PKG_VERSION")),
+    });
+    Ok(document(StatusCode::OK, &shown))
+}
+
+pub(crate) async fn slots(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    let mut all = Vec::new();
+    for model in &app.models {
+        let running: u64 = model.replicas.metrics().map(|m| m.running.get()).sum();
+        for i in 0..model.replicas.parallel() {
+            all.push(json!({
+                "id": all.len(), "model": model.name, "n_ctx": model.context, "is_processing": (i as u64) < running,
+            }));
+        }
+    }
+    Ok(document(StatusCode::OK, &Value::Array(all)))
+}
+
+pub(crate) fn describe_completion(app: &App) -> Value {
+    let mut properties = request::schema(app);
+    let more = json!({
+        "prompt": several_schema(app, app.limits.prompts),
+        "n": { "const": 1 },
+        "n_probs": { "type": "integer", "minimum": 0, "maximum": app.limits.top_logprobs,
+            "description": "Of how many tokens at each place the probabilities are told" },
+        "return_tokens": { "type": "boolean", "description": "Whether the ids of tokens are told" },
+    });
+    if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
+        all.extend(more);
+    }
+    let body = json!({
+        "type": "object", "additionalProperties": false, "required": ["prompt"], "properties": properties,
+        "allOf": request::rules()
+    });
+    let one = json!({
+        "type": "object", "required": ["content", "stop", "tokens_predicted", "tokens_evaluated"],
+        "properties": {
+            "content": { "type": "string" }, "stop": { "type": "boolean" }, "tokens_predicted": { "type": "integer" },
+            "tokens_evaluated": { "type": "integer" }, "stop_type": { "enum": ["eos", "limit", "word"] }
+        }
+    });
+    let answer = json!({ "anyOf": [one, { "type": "array", "items": one }] });
+    let mut it =
+        operation("llamaCompletion", "llama-server's: the continuation of texts", Some(&body), &answer);
+    let piece = json!({ "type": "object", "required": ["data"], "properties": { "data": {
+        "type": "string", "contentMediaType": "application/json", "contentSchema": { "type": "object" }
+    } } });
+    it["responses"]["200"]["content"]["text/event-stream"] = json!({ "schema": piece });
+    it
+}
+
+pub(crate) fn describe_apply_template(app: &App) -> Value {
+    let mut properties = json!({ "model": app.model_schema(), "messages": messages::schema(&app.limits) });
+    for more in [rendering::schema(&app.limits), tools::schema(&app.limits)] {
+        if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
+            all.extend(more);
+        }
+    }
+    let body = json!({
+        "type": "object", "additionalProperties": false, "required": ["messages"], "properties": properties
+    });
+    let answer = json!({
+        "type": "object", "required": ["prompt"], "properties": { "prompt": { "type": "string" } }
+    });
+    operation("applyTemplate", "llama-server's: a conversation as the model reads it", Some(&body), &answer)
+}
+
+pub(crate) fn describe_props(_: &App) -> Value {
+    let answer = json!({ "type": "object", "required": ["default_generation_settings", "total_slots", "chat_template"] });
+    operation("props", "llama-server's: what is served, and how", None, &answer)
+}
+
+pub(crate) fn describe_slots(_: &App) -> Value {
+    let slot = json!({
+        "type": "object", "required": ["id", "n_ctx", "is_processing"], "properties": {
+            "id": { "type": "integer" }, "n_ctx": { "type": "integer" }, "is_processing": { "type": "boolean" }
+        }
+    });
+    operation(
+        "slots",
+        "llama-server's: places for requests that run",
+        None,
+        &json!({ "type": "array", "items": slot }),
+    )
+}
