@@ -4,6 +4,7 @@ use crate::auth::{Access, ApiKeys, Caller};
 use crate::body::{self, Reply};
 use crate::cors::{self, Origins};
 use crate::dialect::Dialect;
+use crate::dialects::memory::Memory;
 use crate::dialects::openai::OPENAI;
 use crate::error::ApiError;
 use crate::failure::{Error, ErrorKind};
@@ -142,6 +143,8 @@ pub(crate) struct App {
     pub(crate) started: u64,
     /// Whether fields that are not known are refused.
     pub(crate) strict: bool,
+    /// Answers that the next request may name.
+    pub(crate) answers: Memory,
     bodies: OnceLock<HashMap<&'static str, Value>>,
     log: Arc<Log>,
     retiring: AtomicBool,
@@ -240,6 +243,7 @@ impl App {
             request_time: options.request_time,
             started: unix_time(),
             strict: options.strict,
+            answers: Memory::default(),
             bodies: OnceLock::new(),
             log,
             retiring: AtomicBool::new(false),

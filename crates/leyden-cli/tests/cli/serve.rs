@@ -294,6 +294,11 @@ fn the_official_client_of_ollama_is_content() {
 }
 
 #[test]
+fn responses_go_on_where_the_last_ended() {
+    client("responses_client.py", "openai", &[]);
+}
+
+#[test]
 fn an_agent_of_langchain_calls_a_tool() {
     client("langchain_agent.py", "langchain_openai", &[]);
 }

@@ -2,6 +2,8 @@
 
 pub(crate) mod anthropic;
 pub(crate) mod llama_server;
+pub(crate) mod memory;
 pub(crate) mod ollama;
 pub(crate) mod openai;
+pub(crate) mod responses;
 mod stops;

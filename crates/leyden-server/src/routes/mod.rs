@@ -22,6 +22,7 @@ use crate::dialects::anthropic::{self, ANTHROPIC};
 use crate::dialects::llama_server::{self, LLAMA_SERVER};
 use crate::dialects::ollama::{self, OLLAMA};
 use crate::dialects::openai::OPENAI;
+use crate::dialects::responses;
 use crate::error::ApiError;
 use hyper::{Method, Response};
 use serde_json::Value;
@@ -84,6 +85,9 @@ routes! {
         page::page describe_docs GET "/docs" Access::Open, false;
         page::script describe_script GET "/assets/app.js" Access::Open, false;
         page::style describe_style GET "/assets/app.css" Access::Open, false;
+        responses::answer describe_answer POST "/v1/responses" INFERENCE, true;
+        responses::retrieve describe_retrieve GET "/v1/responses/{response_id}" INFERENCE, false;
+        responses::delete describe_delete DELETE "/v1/responses/{response_id}" INFERENCE, false;
     }
     ANTHROPIC {
         anthropic::messages describe_messages POST "/v1/messages" INFERENCE, true;
@@ -218,7 +222,7 @@ mod tests {
         }
         assert_eq!(methods("/v1/completions/"), ["POST", "OPTIONS"]);
         assert_eq!(methods("/v1/models"), ["GET", "HEAD", "OPTIONS"]);
-        assert_eq!(methods("*"), ["GET", "HEAD", "POST", "OPTIONS"]);
+        assert_eq!(methods("*"), ["DELETE", "GET", "HEAD", "POST", "OPTIONS"]);
         assert!(methods("/nothing").is_empty());
         assert!(
             answers_always("/health/live/") && answers_always("/metrics") && !answers_always("/v1/models")

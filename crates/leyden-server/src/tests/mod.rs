@@ -4,6 +4,7 @@ mod answers;
 mod compiling;
 mod connections;
 mod costs;
+mod dialects;
 mod edges;
 mod endings;
 mod keys;
