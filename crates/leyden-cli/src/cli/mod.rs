@@ -56,7 +56,8 @@ macro_rules! commands {
     ($($name:ident $module:ident $help:literal,)*) => {
         #[derive(Debug, clap::Subcommand)]
         enum Command {
-            $(#[doc = $help] $name(Box<$module::Args>),)*
+            // `about` and not a doc comment, which would take the place of the longer text at the module's `Args`.
+            $(#[command(about = $help)] $name(Box<$module::Args>),)*
         }
 
         impl Command {

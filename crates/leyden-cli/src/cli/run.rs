@@ -180,7 +180,9 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         generate,
     };
     let mut talk = Talk::new(shown, settings);
-    let mut keeper = Keeper::new(name, resumed.as_ref().map(|chat| chat.name.clone()), notes);
+    // Only turns are gone on with.
+    let chats = Chats::if_any().filter(|_| !args.raw);
+    let mut keeper = Keeper::new(chats, name, resumed.as_ref().map(|chat| chat.name.clone()), notes);
     if let Some(chat) = resumed {
         talk.take_messages(chat.messages);
         talk.settings.system = args.system.clone().or(talk.settings.system);
@@ -310,13 +312,13 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn new(model: Option<String>, name: Option<String>, notes: Notes) -> Self {
+    fn new(chats: Option<Chats>, model: Option<String>, name: Option<String>, notes: Notes) -> Self {
         // A path that is relative now may be none when the conversation goes on.
         let absolute = |model: String| match std::fs::canonicalize(&model) {
             Ok(path) => path.display().to_string(),
             Err(_) => model,
         };
-        Self { chats: Chats::if_any(), name, model: model.map(absolute), notes }
+        Self { chats, name, model: model.map(absolute), notes }
     }
 
     fn keep(&mut self, talk: &Talk, begins: bool) {

@@ -104,6 +104,23 @@ fn commands_are_completed_and_quotes_hold_lines() {
 }
 
 #[test]
+fn a_model_is_told_to_reason_and_reasoning_is_dim() {
+    let files = Files::new();
+    let template = "{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking %}<think>{% endif %}\
+                    {# its end: </think> #}";
+    let model = files.add("thinks.gguf", &storyteller_with_template(template));
+    for (think, is_dim) in [("on", true), ("off", false)] {
+        let args = ["run", &model, "Once upon a time", "-n", "4", "--temp", "0", "--think", think];
+        let Some(result) = play(&files, &args, &serde_json::json!([])) else { return };
+        assert_eq!(result["code"], 0, "{result}");
+        assert_eq!(result["terminal"].as_str().unwrap().contains("\u{1b}[2m"), is_dim, "{think}: {result}");
+    }
+    let args = ["run", "Once upon a time", "-n", "1", "--think", "high"];
+    let err = finish(&mut command(&args), b"").err;
+    assert!(err.contains("--think is passed over: this model's chat template cannot"), "{err}");
+}
+
+#[test]
 fn conversations_are_kept_and_resumed() {
     let files = Files::new();
     let model = files

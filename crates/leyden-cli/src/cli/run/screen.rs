@@ -102,3 +102,42 @@ fn end_of(reasoning: &mut Option<Wrap>) -> String {
     }
     shown
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(mut screen: Screen, heard: &[Heard<'_>]) -> String {
+        let mut out = Vec::new();
+        heard.iter().for_each(|heard| screen.hear(heard, &mut out).unwrap());
+        screen.finish(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    const HEARD: [Heard<'static>; 7] = [
+        Heard::Nothing,
+        Heard::Raw("<think>The user wants "),
+        Heard::Reasoning("The user wants "),
+        Heard::Raw("more.</think>"),
+        Heard::Reasoning("more."),
+        Heard::Raw("**Yes**"),
+        Heard::Content("**Yes**"),
+    ];
+
+    #[test]
+    fn reasoning_is_dim_and_stands_apart() {
+        let width = Some(16);
+        let markdown = Box::new(Markdown::new(width));
+        let screen = Screen::Drawn { markdown, reasoning: None, width, at_start: true };
+        let wanted = "\x1b[2mThe user wants\nmore.\x1b[0m\n\n\x1b[0m\x1b[1mYes\x1b[0m\n";
+        assert_eq!(shown(screen, &HEARD), wanted);
+    }
+
+    #[test]
+    fn what_is_not_drawn_is_the_models_own_text() {
+        let plain = || Screen::Plain { at_start: true };
+        assert_eq!(shown(plain(), &HEARD), "<think>The user wants more.</think>**Yes**\n");
+        assert_eq!(shown(plain(), &[Heard::Raw("ends\n")]), "ends\n");
+        assert_eq!(shown(plain(), &[]), "");
+    }
+}

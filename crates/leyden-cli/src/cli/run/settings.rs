@@ -10,8 +10,10 @@ use crate::cli::failure::Failure;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Think {
     /// Reason before the answer
+    #[value(alias = "true")]
     On,
     /// Answer at once, where the model allows that
+    #[value(alias = "false")]
     Off,
     /// Reason a little
     Low,
