@@ -140,6 +140,12 @@ impl Engine {
         &self.cpu
     }
 
+    /// The same, to be shared.
+    #[must_use]
+    pub fn shared_cpu(&self) -> Arc<Cpu> {
+        Arc::clone(&self.cpu)
+    }
+
     /// What the engine was made for.
     #[must_use]
     pub fn options(&self) -> &EngineOptions {

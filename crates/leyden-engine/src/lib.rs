@@ -6,6 +6,7 @@
 
 mod engine;
 mod error;
+mod generation;
 mod logprobs;
 mod pooling;
 mod prefix;
@@ -15,6 +16,7 @@ mod tables;
 
 pub use engine::{Engine, EngineOptions, OutputRow, Outputs, StateRow, StepEntry, StepOutput, StepPlan};
 pub use error::{Error, ErrorKind};
+pub use generation::{Answer, Generator, Outcome};
 pub use leyden_models::Pooling;
 pub use logprobs::TokenLogprobs;
 pub use pooling::Pool;

@@ -2,11 +2,12 @@
 //! those of one step for the whole text.
 
 use super::shared::{embedded, engine, one};
-use leyden_engine::schedule::Decision;
 use leyden_engine::schedule::{
-    Chosen, Finish, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions,
+    Decision, Finish, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions,
 };
-use leyden_engine::{Engine, Outputs, Pool, Pooling, Scope, TokenLogprobs};
+use leyden_engine::{
+    Answer, Engine, Generator, OutputRow, Outputs, Pool, Pooling, Scope, StateRow, TokenLogprobs,
+};
 use leyden_kernels::Tier;
 use leyden_kernels::attention::KvType;
 use leyden_tensor::Gguf;
@@ -43,9 +44,40 @@ fn whole(engine: &mut Engine, text: &[u32]) -> Told {
     (told, bits(&pool.vector()))
 }
 
-/// By a scheduler, beside answers to the same texts.
-fn scheduled(engine: &mut Engine, options: SchedulerOptions) -> BTreeMap<u32, Told> {
-    let mut scheduler = Scheduler::new(options, engine.tables().total_blocks());
+/// What is asked of a text.
+enum Asked {
+    Scores(Vec<TokenLogprobs>),
+    Vector(Pool),
+    Tokens(usize),
+}
+
+impl Answer for Asked {
+    fn scores(&self) -> Option<usize> {
+        matches!(self, Asked::Scores(_)).then_some(3)
+    }
+
+    fn score(&mut self, scored: Vec<TokenLogprobs>) {
+        let Asked::Scores(all) = self else { panic!("scores that nobody asked for") };
+        all.extend(scored);
+    }
+
+    fn pool(&mut self, states: &[StateRow<'_>]) {
+        let Asked::Vector(pool) = self else { panic!("states that nobody asked for") };
+        states.iter().for_each(|row| pool.push(row.position, row.state));
+    }
+
+    fn choose(&mut self, rows: &[OutputRow<'_>], guesses: &[u32]) -> (Vec<u32>, bool) {
+        let Asked::Tokens(count) = self else { panic!("a token that nobody asked for") };
+        assert_eq!((rows.len(), guesses.len()), (1, 0));
+        *count += 1;
+        (vec![5], false)
+    }
+}
+
+/// By a generator, beside answers to the same texts. The engine comes back.
+fn scheduled(engine: Engine, options: SchedulerOptions) -> (Engine, BTreeMap<u32, Told>) {
+    let scheduler = Scheduler::new(options, engine.tables().total_blocks());
+    let mut generator = Generator::new(engine, scheduler);
     let scope = Arc::new(Scope {
         model: "storyteller".to_owned(),
         kv_type: KvType::F16,
@@ -54,8 +86,12 @@ fn scheduled(engine: &mut Engine, options: SchedulerOptions) -> BTreeMap<u32, To
         salt: String::new(),
     });
     for i in 0..4 {
-        let works = [PromptRows::Logits { from: 0 }, PromptRows::States { from: 0 }, PromptRows::None];
-        for (kind, rows) in (0..).zip(works) {
+        let asked = [
+            (PromptRows::Logits { from: 0 }, Asked::Scores(Vec::new())),
+            (PromptRows::States { from: 0 }, Asked::Vector(Pool::new(Pooling::Mean))),
+            (PromptRows::None, Asked::Tokens(0)),
+        ];
+        for (kind, (rows, asked)) in (0..).zip(asked) {
             let request = Request {
                 id: RequestId(u64::from(i) * 3 + kind),
                 key: KeyId(0),
@@ -68,46 +104,34 @@ fn scheduled(engine: &mut Engine, options: SchedulerOptions) -> BTreeMap<u32, To
                 rows,
                 held: None,
             };
-            scheduler.submit(request, Duration::ZERO).unwrap();
+            assert!(generator.submit(request, asked, Duration::ZERO).is_ok());
         }
     }
-    let mut told = BTreeMap::<u32, (Vec<TokenLogprobs>, Pool)>::new();
-    while !scheduler.is_idle() {
-        let step = scheduler.plan(Duration::ZERO, engine.tables_mut()).unwrap();
-        let output = engine.step(&step.plan).unwrap();
-        let (mut rows, mut states) = (output.rows(), output.states());
-        let mut chosen = Vec::new();
-        for (s, entry) in step.scheduled.iter().zip(&step.plan.entries) {
-            let i = (s.request.0 / 3) as u32;
-            let (scores, pool) = told.entry(i).or_insert_with(|| (Vec::new(), Pool::new(Pooling::Mean)));
-            match entry.outputs {
-                Outputs::None => {}
-                Outputs::States(from) => {
-                    for row in states.by_ref().take(s.tokens - from) {
-                        assert_eq!(row.sequence, s.sequence);
-                        pool.push(row.position, row.state);
-                    }
+    let mut told = BTreeMap::<u32, Told>::new();
+    while !generator.is_idle() {
+        let step = generator.plan(Duration::ZERO).unwrap();
+        let outcome = generator.compute(&step).unwrap();
+        assert!(outcome.failed.is_none());
+        for decision in outcome.decisions {
+            let Decision::Finished { request, finish, generated } = decision else { continue };
+            let (_, asked) = generator.take(request).unwrap();
+            let of = told.entry((request.0 / 3) as u32).or_default();
+            let wanted = match asked {
+                Asked::Scores(scores) => {
+                    of.0 = scores;
+                    (Finish::Computed, 0)
                 }
-                Outputs::From(from) => {
-                    for row in rows.by_ref().take(s.tokens - from) {
-                        assert_eq!(row.sequence, s.sequence);
-                        let next = text(i).get(row.position + 1).copied();
-                        scores.extend(next.map(|token| TokenLogprobs::of(row.logits, token, 3)));
-                    }
+                Asked::Vector(pool) => {
+                    of.1 = bits(&pool.vector());
+                    (Finish::Computed, 0)
                 }
-                Outputs::Last => {
-                    assert_eq!(rows.next().unwrap().sequence, s.sequence);
-                    chosen.push(Chosen { request: s.request, tokens: vec![5], stop: false });
-                }
-            }
-        }
-        drop((rows, states));
-        for decision in scheduler.commit(&chosen, engine.tables_mut()).unwrap() {
-            let Decision::Finished { finish, generated, .. } = decision else { continue };
-            assert!(matches!((finish, generated), (Finish::Computed, 0) | (Finish::Length, 4)));
+                Asked::Tokens(count) => (Finish::Length, count),
+            };
+            assert_eq!((finish, generated), wanted);
         }
     }
-    told.into_iter().map(|(i, (scores, pool))| (i, (scores, bits(&pool.vector())))).collect()
+    assert!(generator.active().next().is_none());
+    (generator.into_engine(), told)
 }
 
 #[test]
@@ -117,7 +141,8 @@ fn scores_and_states_do_not_depend_on_how_a_text_is_cut() {
     assert!(want.iter().all(|(i, told)| told.0.len() == text(*i).len() - 1));
     for (step_tokens, logit_rows) in [(2048, usize::MAX), (48, 7), (2048, 33)] {
         let options = SchedulerOptions { step_tokens, logit_rows, ..SchedulerOptions::default() };
-        let got = scheduled(&mut engine, options);
+        let got;
+        (engine, got) = scheduled(engine, options);
         assert!(got == want, "{step_tokens} tokens and {logit_rows} rows a step");
     }
     assert_eq!(engine.tables().available_blocks(), engine.tables().total_blocks());

@@ -1,20 +1,20 @@
 //! A choice that waits or runs.
 
-use super::Parts;
 use super::job::{Said, Stuck, Work};
 use crate::mailbox::{End, Sender};
 use crate::metrics::ModelMetrics;
-use leyden_engine::schedule::{Request, verify};
-use leyden_engine::{ErrorKind, OutputRow, StateRow, TokenLogprobs};
+use leyden_engine::schedule::verify;
+use leyden_engine::{Answer, ErrorKind, OutputRow, StateRow, TokenLogprobs};
+use leyden_text::Tokenizer;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// A choice in the scheduler.
-#[derive(Debug)]
 pub(super) struct Active {
     pub(super) work: Work,
-    /// For another engine, should this one fail.
-    pub(super) request: Request,
+    pub(super) prompt_tokens: usize,
+    pub(super) tokenizer: Arc<dyn Tokenizer>,
+    pub(super) metrics: Arc<ModelMetrics>,
     pub(super) mailbox: Arc<Sender>,
     pub(super) choice: usize,
     pub(super) arrived: Instant,
@@ -25,26 +25,44 @@ pub(super) struct Active {
     pub(super) end: Option<End>,
 }
 
-impl Active {
-    /// Chooses the tokens of a text at an entry's rows; they, and whether the answer ends.
-    pub(super) fn answer(
-        &mut self,
-        parts: &Parts,
-        rows: &[OutputRow<'_>],
-        guesses: &[u32],
-        now: Instant,
-        metrics: &ModelMetrics,
-    ) -> (Vec<u32>, bool) {
+impl Answer for Active {
+    fn scores(&self) -> Option<usize> {
+        match &self.work {
+            Work::Text(choice) => choice.logprobs.of_prompt,
+            Work::State(_) => None,
+        }
+    }
+
+    fn score(&mut self, scored: Vec<TokenLogprobs>) {
+        if scored.iter().any(|t| t.logprob.is_nan()) {
+            self.end = Some(End::NotFinite);
+        }
+        self.mailbox.update(self.choice, |u| u.prompt_logprobs.extend(scored));
+    }
+
+    /// With the state of its last token a text has a vector.
+    fn pool(&mut self, states: &[StateRow<'_>]) {
+        let Work::State(pool) = &mut self.work else { return };
+        states.iter().for_each(|row| pool.push(row.position, row.state));
+        if states.last().is_none_or(|row| row.position + 1 < self.prompt_tokens) {
+            return;
+        }
+        let state = pool.vector();
+        self.end = Some(if state.iter().all(|x| x.is_finite()) { End::Stop } else { End::NotFinite });
+        self.mailbox.update(self.choice, |u| u.state = state);
+    }
+
+    fn choose(&mut self, rows: &[OutputRow<'_>], guesses: &[u32]) -> (Vec<u32>, bool) {
         let Work::Text(choice) = &mut self.work else { return (Vec::new(), true) };
+        let tokenizer = &self.tokenizer;
         let mut said = Vec::new();
         let mut tokens = Vec::new();
         // An error ends the choosing, also where it only means that the answer is complete.
         let choose = |i: usize| {
             let row = &rows[i];
-            let token =
-                choice.choose(parts.tokenizer.as_ref(), row.logits, row.position + 1).map_err(Some)?;
+            let token = choice.choose(tokenizer.as_ref(), row.logits, row.position + 1).map_err(Some)?;
             tokens.push(token);
-            let what = choice.say(parts.tokenizer.as_ref(), token, row.logits);
+            let what = choice.say(tokenizer.as_ref(), token, row.logits);
             let stops = what.stops;
             said.push(what);
             if stops { Err(None) } else { Ok(token) }
@@ -63,7 +81,7 @@ impl Active {
         if said.iter().any(|s| s.releases) {
             held = choice.finish();
         }
-        self.measure(said.iter().filter(|s| s.counts).count(), now, metrics);
+        self.measure(said.iter().filter(|s| s.counts).count());
         let generated = self.generated;
         let quiet = |s: &Said| s.events.is_empty() && s.logprobs.is_empty() && !s.counts;
         if !said.iter().all(quiet) || !held.0.is_empty() || !held.1.is_empty() {
@@ -78,31 +96,14 @@ impl Active {
         }
         (tokens, stop)
     }
+}
 
-    /// Takes the log probabilities of more of the prompt's tokens.
-    pub(super) fn score(&mut self, told: Vec<TokenLogprobs>) {
-        if told.iter().any(|t| t.logprob.is_nan()) {
-            self.end = Some(End::NotFinite);
-        }
-        self.mailbox.update(self.choice, |u| u.prompt_logprobs.extend(told));
-    }
-
-    /// Takes the states of a part of the text; with those of its last token there is a vector.
-    pub(super) fn pool(&mut self, states: &[StateRow<'_>]) {
-        let Work::State(pool) = &mut self.work else { return };
-        states.iter().for_each(|row| pool.push(row.position, row.state));
-        if states.last().is_none_or(|row| row.position + 1 < self.request.prompt.len()) {
-            return;
-        }
-        let state = pool.vector();
-        self.end = Some(if state.iter().all(|x| x.is_finite()) { End::Stop } else { End::NotFinite });
-        self.mailbox.update(self.choice, |u| u.state = state);
-    }
-
-    fn measure(&mut self, tokens: usize, now: Instant, metrics: &ModelMetrics) {
+impl Active {
+    fn measure(&mut self, tokens: usize) {
         if tokens == 0 {
             return;
         }
+        let (now, metrics) = (Instant::now(), &self.metrics);
         match self.last_token {
             None => metrics.first_token.observe(now - self.arrived),
             Some(last) => {

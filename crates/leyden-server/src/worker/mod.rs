@@ -1,12 +1,11 @@
 //! The thread that computes: one for each replica of a model.
 //!
-//! It drives the engine's scheduler and step, chooses tokens, and puts text into mailboxes. Everything that can be wrong
+//! It drives a [`Generator`](leyden_engine::Generator), whose answers choose tokens and put text into mailboxes. Everything that can be wrong
 //! about a request was found before it came here. A panic in a step fails the requests that run; the engine is then made
 //! anew, and those that wait stay in the queue.
 
 mod active;
 mod backlog;
-mod choices;
 mod job;
 mod step;
 

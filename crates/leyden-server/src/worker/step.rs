@@ -2,29 +2,20 @@
 
 use super::active::Active;
 use super::backlog::{self, Rest};
-use super::job::{Job, Work};
-use super::{Command, Parts, choices};
+use super::job::{Job, Task, Work};
+use super::{Command, Parts};
 use crate::mailbox::End;
 use crate::metrics::ModelMetrics;
-use leyden_engine::Engine;
 use leyden_engine::schedule::{
-    Chosen, Decision, Finish, Refusal, Request, RequestId, Scheduled, Scheduler, SchedulerOptions, Step,
-    StepCost,
+    Decision, Finish, Refusal, Request, RequestId, Scheduler, SchedulerOptions, Step,
 };
-use std::collections::HashMap;
+use leyden_engine::{Engine, Generator, Outcome};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// The fewest prompt tokens beside those who decode: fewer would make long prompts endless.
-const LEAST_PROMPT_TOKENS: usize = 16;
-/// How many times longer a step in which nobody decodes may take: only those who come meanwhile wait for it.
-const ALONE: u32 = 2;
-/// How many times longer computing the tokens of such a step takes at least than reading the weights for it, so that
-/// longer steps would save little; and the fewest tokens of it.
-const LEAST_ALONE: (f64, usize) = (16.0, 64);
 /// How long to wait for news when nothing can run although there are requests.
 const NOTHING_RUNS: Duration = Duration::from_millis(5);
 
@@ -32,13 +23,10 @@ const NOTHING_RUNS: Duration = Duration::from_millis(5);
 pub(super) struct Loop {
     parts: Parts,
     /// `None` while it is made anew, and after that failed.
-    engine: Option<Engine>,
-    scheduler: Scheduler,
-    active: HashMap<RequestId, Active>,
+    generator: Option<Generator<Active>>,
     /// Requests whose choices are not all in the scheduler yet, the first first.
     backlog: Vec<Rest>,
     next: u64,
-    cost: StepCost,
     /// The zero of the scheduler's clock.
     started: Instant,
     metrics: Arc<ModelMetrics>,
@@ -52,26 +40,15 @@ impl Loop {
         metrics: Arc<ModelMetrics>,
         alive: Arc<AtomicBool>,
     ) -> Loop {
-        let scheduler = scheduler(&parts, &engine);
         metrics.kv_blocks.set(engine.tables().total_blocks());
-        Loop {
-            parts,
-            engine: Some(engine),
-            scheduler,
-            active: HashMap::new(),
-            backlog: Vec::new(),
-            next: 0,
-            cost: StepCost::default(),
-            started: Instant::now(),
-            metrics,
-            alive,
-        }
+        let generator = Some(generator(&parts, engine));
+        Loop { parts, generator, backlog: Vec::new(), next: 0, started: Instant::now(), metrics, alive }
     }
 
     /// Serves until told to stop, or until there is no engine and nobody left to tell.
     pub(super) fn run(&mut self, commands: &Receiver<Command>) {
         loop {
-            if self.active.is_empty() && self.backlog.is_empty() && self.scheduler.is_idle() {
+            if !self.serves() && self.backlog.is_empty() && self.is_idle() {
                 // Here an idle server waits, and uses no time.
                 self.gauges();
                 match commands.recv() {
@@ -85,7 +62,7 @@ impl Loop {
                 }
                 self.obey(command);
             }
-            if !self.advance() && !self.active.is_empty() {
+            if !self.advance() && self.serves() {
                 match commands.recv_timeout(NOTHING_RUNS) {
                     Ok(Command::Stop) => return,
                     Ok(command) => self.obey(command),
@@ -96,11 +73,24 @@ impl Loop {
         }
     }
 
+    /// Whether there are requests.
+    fn serves(&self) -> bool {
+        self.generator.as_ref().is_some_and(|g| g.active().next().is_some())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.generator.as_ref().is_none_or(Generator::is_idle)
+    }
+
     fn gauges(&self) {
         let m = &self.metrics;
-        m.waiting.set(self.scheduler.waiting() + self.backlog.iter().map(|r| r.tasks.len()).sum::<usize>());
-        m.running.set(self.scheduler.running());
-        if let Some(tables) = self.engine.as_ref().map(Engine::tables) {
+        let (waiting, running) = match &self.generator {
+            Some(generator) => (generator.scheduler().waiting(), generator.scheduler().running()),
+            None => (0, 0),
+        };
+        m.waiting.set(waiting + self.backlog.iter().map(|r| r.tasks.len()).sum::<usize>());
+        m.running.set(running);
+        if let Some(tables) = self.generator.as_ref().map(|g| g.engine().tables()) {
             m.kv_blocks_used.set(tables.total_blocks() - tables.available_blocks());
             m.kv_blocks_cached.set(tables.cached_blocks());
         }
@@ -110,9 +100,7 @@ impl Loop {
         match command {
             Command::Job(job) => self.take(*job),
             Command::Close => {
-                for id in self.active.keys().copied().collect::<Vec<_>>() {
-                    self.drop_request(id, End::Closing);
-                }
+                self.drop_requests(End::Closing, |_| true);
                 self.backlog.drain(..).for_each(|rest| rest.give_up(End::Closing, &self.metrics));
             }
             Command::Stop => {}
@@ -121,7 +109,7 @@ impl Loop {
 
     /// Takes a request if there is a place in the queue for its first choice; the others follow as there are places.
     fn take(&mut self, job: Job) {
-        if self.engine.is_none() {
+        if self.generator.is_none() {
             // The mailbox says so when it is dropped.
             return;
         }
@@ -139,29 +127,28 @@ impl Loop {
 
     /// Puts the next choice of a request in the queue.
     fn enter(&mut self, rest: &mut Rest) -> Result<(), Refusal> {
-        let Some((choice, task)) = rest.tasks.pop_front() else { return Ok(()) };
+        let Some(generator) = &mut self.generator else { return Ok(()) };
+        let Some((choice, Task { prompt, max_tokens, work })) = rest.tasks.pop_front() else { return Ok(()) };
         let id = RequestId(self.next);
         self.next += 1;
         let request = Request {
             id,
             key: rest.key,
             priority: rest.priority,
-            prompt: task.prompt.to_vec(),
-            max_tokens: task.max_tokens,
+            prompt: prompt.to_vec(),
+            max_tokens,
             // What is in the cache has no states, and texts for vectors leave it to those that share.
-            scope: task.work.shares().then(|| Arc::clone(&rest.scope)),
+            scope: work.shares().then(|| Arc::clone(&rest.scope)),
             deadline: Some(rest.deadline.saturating_duration_since(self.started)),
-            speculate: self.parts.options.speculate && matches!(task.work, Work::Text(_)),
-            rows: task.work.rows(task.prompt.len()),
+            speculate: self.parts.options.speculate && matches!(work, Work::Text(_)),
+            rows: work.rows(prompt.len()),
             held: None,
         };
-        if let Err(refusal) = self.scheduler.submit(request.clone(), self.started.elapsed()) {
-            rest.tasks.push_front((choice, task));
-            return Err(refusal);
-        }
         let active = Active {
-            work: task.work,
-            request,
+            work,
+            prompt_tokens: prompt.len(),
+            tokenizer: Arc::clone(&self.parts.tokenizer),
+            metrics: Arc::clone(&self.metrics),
             mailbox: Arc::clone(&rest.mailbox),
             choice,
             arrived: rest.arrived,
@@ -170,8 +157,10 @@ impl Loop {
             last_token: None,
             end: None,
         };
-        self.active.insert(id, active);
-        Ok(())
+        generator.submit(request, active, self.started.elapsed()).map_err(|(refusal, active)| {
+            rest.tasks.push_front((choice, Task { prompt, max_tokens, work: active.work }));
+            refusal
+        })
     }
 
     /// Gives a request's next choices the places that it may have and that there are, and keeps the rest.
@@ -179,10 +168,12 @@ impl Loop {
         if rest.mailbox.is_closed() {
             return rest.give_up(End::Closing, &self.metrics);
         }
-        let waits = |a: &&Active| !a.admitted && Arc::ptr_eq(&a.mailbox, &rest.mailbox);
-        let waiting = if rest.tasks.is_empty() { 0 } else { self.active.values().filter(waits).count() };
+        let Some(generator) = &self.generator else { return rest.give_up(End::Failed, &self.metrics) };
+        let waits = |(_, a): &(&Request, &Active)| !a.admitted && Arc::ptr_eq(&a.mailbox, &rest.mailbox);
+        let waiting = if rest.tasks.is_empty() { 0 } else { generator.active().filter(waits).count() };
         for _ in waiting..backlog::places(self.parts.options.queue_per_key) {
-            if rest.tasks.is_empty() || !self.scheduler.has_place(rest.key) {
+            let has_place = |g: &Generator<Active>| g.scheduler().has_place(rest.key);
+            if rest.tasks.is_empty() || !self.generator.as_ref().is_some_and(has_place) {
                 break;
             }
             match self.enter(&mut rest) {
@@ -197,27 +188,23 @@ impl Loop {
         }
     }
 
-    /// Takes a request out of the scheduler and tells its reader.
-    fn drop_request(&mut self, id: RequestId, end: End) {
-        if let Some(active) = self.active.remove(&id) {
-            self.tell_end(active, end);
-        }
-        if let Some(engine) = &mut self.engine {
-            self.scheduler.cancel(id, engine.tables_mut());
-        }
+    /// Takes requests out and tells their readers.
+    fn drop_requests(&mut self, end: End, which: impl Fn(&Active) -> bool) {
+        let Some(generator) = &mut self.generator else { return };
+        let ids = generator.active().filter_map(|(r, a)| which(a).then_some(r.id));
+        let ids: Vec<RequestId> = ids.collect();
+        let taken: Vec<Active> = ids.into_iter().filter_map(|id| Some(generator.take(id)?.1)).collect();
+        taken.into_iter().for_each(|active| self.tell_end(active, end));
     }
 
     /// Plans and computes a step. Returns whether there was anything to compute.
     fn advance(&mut self) -> bool {
-        let gone = |(id, a): (&RequestId, &Active)| a.mailbox.is_closed().then_some(*id);
-        for id in self.active.iter().filter_map(gone).collect::<Vec<_>>() {
-            self.drop_request(id, End::Closing);
-        }
+        self.drop_requests(End::Closing, |active| active.mailbox.is_closed());
         for rest in std::mem::take(&mut self.backlog) {
             self.proceed_with(rest);
         }
-        let Some(engine) = &mut self.engine else { return false };
-        let step = match self.scheduler.plan(self.started.elapsed(), engine.tables_mut()) {
+        let Some(generator) = &mut self.generator else { return false };
+        let step = match generator.plan(self.started.elapsed()) {
             Ok(step) => step,
             Err(error) => {
                 self.restart(&error.to_string());
@@ -233,18 +220,20 @@ impl Loop {
         let time = begun.elapsed();
         let m = Arc::clone(&self.metrics);
         match computed {
-            Ok(Ok(chosen)) => {
-                m.steps.add(1);
-                m.step.observe(time);
-                self.learn(&step, time);
-                self.commit(&chosen);
+            Ok(Ok(outcome)) => {
+                if outcome.failed.is_some() {
+                    m.failed_steps.add(1);
+                } else {
+                    m.steps.add(1);
+                    m.step.observe(time);
+                    m.guesses.add(outcome.guesses.0);
+                    m.right_guesses.add(outcome.guesses.1);
+                    let stall = self.parts.options.prompt_stall;
+                    self.generator.iter_mut().for_each(|g| g.observe(&step, time, stall));
+                }
+                self.follow(&outcome.decisions);
             }
-            Ok(Err(_)) => {
-                m.failed_steps.add(1);
-                let Some(engine) = &mut self.engine else { return false };
-                let decisions = self.scheduler.abandon(engine.tables_mut());
-                self.follow(&decisions);
-            }
+            Ok(Err(error)) => self.restart(&error.to_string()),
             Err(panic) => {
                 m.failed_steps.add(1);
                 let what = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
@@ -255,46 +244,16 @@ impl Loop {
         true
     }
 
-    fn commit(&mut self, chosen: &[Chosen]) {
-        let Some(engine) = &mut self.engine else { return };
-        match self.scheduler.commit(chosen, engine.tables_mut()) {
-            Ok(decisions) => self.follow(&decisions),
-            Err(error) => self.restart(&error.to_string()),
-        }
-    }
-
-    /// Adjusts the scheduler to what steps have cost.
-    fn learn(&mut self, step: &Step, time: Duration) {
-        let tokens = step.scheduled.iter().map(|s| s.tokens).sum();
-        let positions = |s: &Scheduled| s.tokens as f64 * (s.position as f64 + s.tokens as f64 / 2.0);
-        self.cost.observe(tokens, step.scheduled.iter().map(positions).sum(), time);
-        let (cost, o) = (&self.cost, &self.parts.options);
-        let weights = cost.weights_read_tokens();
-        self.scheduler.tune(|tuned| {
-            let clamp = |tokens: usize, least: usize| tokens.clamp(least.min(o.step_tokens), o.step_tokens);
-            if let Some(beside) = cost.tokens_within(o.prompt_stall) {
-                tuned.prompt_tokens_beside_decode = clamp(beside, LEAST_PROMPT_TOKENS);
-            }
-            if let (Some(alone), Some(weights)) = (cost.tokens_within(o.prompt_stall * ALONE), weights) {
-                let worth = (weights * LEAST_ALONE.0) as usize;
-                tuned.prompt_tokens_alone = clamp(alone, worth.max(LEAST_ALONE.1));
-                tuned.weights_read_tokens = weights;
-            }
-            tuned.position_cost = cost.position_cost().unwrap_or(tuned.position_cost);
-        });
-    }
-
-    /// Runs the step and chooses tokens.
-    fn compute(&mut self, step: &Step) -> Result<Vec<Chosen>, leyden_engine::Error> {
-        let Some(engine) = &mut self.engine else { return Ok(Vec::new()) };
+    /// Runs the step and lets its requests choose.
+    fn compute(&mut self, step: &Step) -> Result<Outcome, leyden_engine::Error> {
+        let Some(generator) = &mut self.generator else { return Ok(Outcome::default()) };
         if let Some(token) = self.parts.options.panic_token {
-            let plants = |s: &Scheduled| {
-                self.active.get(&s.request).is_some_and(|a| a.request.prompt.first() == Some(&token))
+            let plants = |r: &Request| {
+                r.prompt.first() == Some(&token) && step.scheduled.iter().any(|s| s.request == r.id)
             };
-            assert!(!step.scheduled.iter().any(plants), "a panic that a test planted");
+            assert!(!generator.active().any(|(r, _)| plants(r)), "a panic that a test planted");
         }
-        let output = engine.step(&step.plan)?;
-        Ok(choices::choose(&self.parts, step, &output, &mut self.active, &self.metrics))
+        generator.compute(step)
     }
 
     /// Passes on what the scheduler decided.
@@ -302,21 +261,25 @@ impl Loop {
         for decision in decisions {
             match *decision {
                 Decision::Admitted { request, cached_tokens } => {
-                    let Some(a) = self.active.get_mut(&request) else { continue };
+                    let Some((r, a)) = self.generator.as_mut().and_then(|g| g.get_mut(request)) else {
+                        continue;
+                    };
                     if a.admitted {
                         continue;
                     }
                     a.admitted = true;
                     let m = &self.metrics;
                     m.queue.observe(a.arrived.elapsed());
-                    m.prompt_tokens.add(a.request.prompt.len());
-                    m.prefix_queries.add(a.request.prompt.len());
+                    m.prompt_tokens.add(r.prompt.len());
+                    m.prefix_queries.add(r.prompt.len());
                     m.prefix_hits.add(cached_tokens);
                     a.mailbox.update(a.choice, |u| u.cached = Some(cached_tokens));
                 }
                 Decision::Preempted { .. } => self.metrics.preemptions.add(1),
                 Decision::Finished { request, finish, .. } => {
-                    let Some(a) = self.active.remove(&request) else { continue };
+                    let Some((_, a)) = self.generator.as_mut().and_then(|g| g.take(request)) else {
+                        continue;
+                    };
                     let end = a.end.unwrap_or(match finish {
                         Finish::Stop => End::Stop,
                         Finish::Length | Finish::Computed => End::Length,
@@ -353,30 +316,27 @@ impl Loop {
         self.metrics.restarts.add(1);
         self.parts.log.event(&[("event", "engine_restart".into()), ("why", why.into())]);
         // First the memory of the old one is given back.
-        self.engine = None;
-        let (ran, mut waits): (Vec<_>, Vec<_>) = self.active.drain().partition(|(_, active)| active.admitted);
+        let requests = self.generator.take().map(Generator::into_active).unwrap_or_default();
+        let (ran, mut waits): (Vec<_>, Vec<_>) =
+            requests.into_iter().partition(|(_, active)| active.admitted);
         ran.into_iter().for_each(|(_, active)| self.tell_end(active, End::Failed));
-        match self.parts.engine() {
-            Ok(engine) => {
-                self.scheduler = scheduler(&self.parts, &engine);
-                self.engine = Some(engine);
-            }
+        let mut generator = match self.parts.engine() {
+            Ok(engine) => generator(&self.parts, engine),
             Err(_) => {
                 self.alive.store(false, Ordering::SeqCst);
-                self.scheduler = Scheduler::new(SchedulerOptions::default(), 0);
                 waits.drain(..).for_each(|(_, active)| self.tell_end(active, End::Failed));
                 self.backlog.drain(..).for_each(|rest| rest.give_up(End::Failed, &self.metrics));
                 return;
             }
-        }
-        waits.sort_by_key(|(id, _)| *id);
+        };
+        waits.sort_by_key(|(request, _)| request.id);
         let now = self.started.elapsed();
-        for (id, active) in waits {
-            match self.scheduler.submit(active.request.clone(), now) {
-                Ok(()) => drop(self.active.insert(id, active)),
-                Err(_) => self.tell_end(active, End::Deadline),
+        for (request, active) in waits {
+            if let Err((_, active)) = generator.submit(request, active, now) {
+                self.tell_end(active, End::Deadline);
             }
         }
+        self.generator = Some(generator);
     }
 }
 
@@ -388,7 +348,7 @@ fn refusal_kind(refusal: &Refusal) -> usize {
     }
 }
 
-fn scheduler(parts: &Parts, engine: &Engine) -> Scheduler {
+fn generator(parts: &Parts, engine: Engine) -> Generator<Active> {
     let o = &parts.options;
     let options = SchedulerOptions {
         step_tokens: o.step_tokens,
@@ -400,5 +360,6 @@ fn scheduler(parts: &Parts, engine: &Engine) -> Scheduler {
         logit_rows: SchedulerOptions::logit_rows_for(engine.model().vocabulary()),
         ..SchedulerOptions::default()
     };
-    Scheduler::new(options, engine.tables().total_blocks())
+    let scheduler = Scheduler::new(options, engine.tables().total_blocks());
+    Generator::new(engine, scheduler)
 }
