@@ -33,6 +33,9 @@ pub enum Error {
         /// Tokens that fit.
         context: usize,
     },
+    /// The engine does not take the request.
+    #[error("{0}")]
+    Refused(#[from] leyden_engine::schedule::Refusal),
     /// An option outside its range.
     #[error("{name}: {what}")]
     Option {

@@ -1,7 +1,8 @@
 //! Language-model inference on CPUs.
 //!
-//! A [`Model`] is loaded once; a [`Session`] is one conversation or text with it. Both block: there is no runtime
-//! to start. Generated text comes piece by piece to a closure that can stop it.
+//! A [`Model`] is loaded once; a [`Session`] is one conversation or text with it, a [`Batch`] is for many texts at once:
+//! answers, log probabilities, vectors. All of them block: there is no runtime to start. Generated text comes piece by
+//! piece, to a closure that can stop it or from an iterator.
 //!
 //! ```
 //! use leyden::{Event, GenerateOptions, LoadOptions, Model, SessionOptions};
@@ -10,7 +11,7 @@
 //! let model = Model::embedded(&LoadOptions::default())?;
 //! let mut session = model.session(&SessionOptions::default())?;
 //! let prompt = model.tokenize("Once upon a time")?;
-//! let options = GenerateOptions { max_tokens: Some(16), ..Default::default() };
+//! let options = GenerateOptions::new().max_tokens(16);
 //! let answer = session.generate(&prompt, &options, &mut |event| {
 //!     if let Event::Text(piece) = event {
 //!         print!("{piece}");
@@ -22,20 +23,28 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod batch;
 mod breakers;
 mod error;
+mod generation;
+mod job;
 mod model;
 mod model_file;
+mod options;
 mod process;
 mod session;
 
+pub use batch::Batch;
 pub use breakers::{SEQUENCE_BREAKERS, sequence_breakers};
 pub use error::Error;
+pub use generation::{Event, Finish, Generation, StreamEvent};
 pub use leyden_constrain::{Compiled, Constraint, Grammar, Vocabulary};
+pub use leyden_engine::TokenLogprobs;
 pub use leyden_engine::sample::{
     Dry, DynamicTemperature, Mirostat, MirostatVersion, Penalties, SamplingParams, SamplingStep,
     SequenceBreakers, Xtc,
 };
+pub use leyden_engine::schedule::Refusal;
 pub use leyden_kernels::attention::KvType;
 pub use leyden_kernels::placement::Replicas;
 pub use leyden_kernels::{Level, Tier};
@@ -43,5 +52,6 @@ pub use leyden_models::{Make, PackCache, PackReport, Pooling};
 pub use leyden_text::{Message, Rendered, Special, Tokenizer};
 pub use model::{EMBEDDED, LoadOptions, Model};
 pub use model_file::ModelFile;
+pub use options::{BatchOptions, GenerateOptions, SessionOptions};
 pub use process::peak_memory;
-pub use session::{Event, Finish, GenerateOptions, Generation, Session, SessionOptions};
+pub use session::{Session, Stream};

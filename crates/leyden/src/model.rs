@@ -1,15 +1,17 @@
 //! A loaded model: weights, tokenizer, chat template, and the processor it runs on.
 
+use crate::batch::Batch;
 use crate::error::Error;
-use crate::model_file::{ModelFile, Parts};
-use crate::session::{Session, SessionOptions};
+use crate::model_file::{self, ModelFile};
+use crate::options::{BatchOptions, SessionOptions};
+use crate::session::{self, Parts, Session};
 use leyden_constrain::{Compiled, Grammar, Vocabulary};
 use leyden_kernels::placement::{PlacementRequest, Replicas, placement};
 use leyden_kernels::topology::Topology;
 use leyden_kernels::{Cpu, Level, Tier};
 use leyden_models::{DecoderConfig, Network, PackCache, PackReport, Pooling};
 use leyden_tensor::{Gguf, Metadata, WeightSource};
-use leyden_text::{ChatTemplate, Message, RenderOptions, Rendered, Tokenizer};
+use leyden_text::{ChatTemplate, Message, Rendered, Tokenizer};
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -109,7 +111,7 @@ impl Model {
         start: Instant,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Model, Error> {
-        let Parts { source, tokenizer, template } = file.into_parts()?;
+        let model_file::Parts { source, tokenizer, template } = file.into_parts()?;
         let pooling = Pooling::of_metadata(source.metadata())?;
         let template = template.map(Arc::new);
         let tier = tier(options)?;
@@ -159,12 +161,42 @@ impl Model {
     /// # Errors
     /// There is no such replica, an option is out of range, or memory is short.
     pub fn session_on(&self, replica: usize, options: &SessionOptions) -> Result<Session, Error> {
+        Session::new(self.parts(replica)?, options)
+    }
+
+    /// An engine for many texts at once.
+    ///
+    /// # Errors
+    /// An option is out of range, or memory is short.
+    pub fn batch(&self, options: &BatchOptions) -> Result<Batch, Error> {
+        let pooling = options.pooling.or(self.pooling).unwrap_or_default();
+        Batch::new(self.parts(options.replica)?, pooling, options)
+    }
+
+    /// A vector of length 1 for each text; see [`Batch::embed`]. Texts are read with the tokens that the model expects at
+    /// their beginning and end.
+    ///
+    /// # Errors
+    /// As [`Batch::embed`], or a text cannot be tokenized.
+    pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Vec<f32>>, Error> {
+        let tokens = |text: &T| leyden_text::encode_whole(self.tokenizer.as_ref(), text.as_ref());
+        let tokens = texts.iter().map(tokens).collect::<Result<Vec<Vec<u32>>, _>>()?;
+        self.batch(&BatchOptions::default())?.embed(&tokens)
+    }
+
+    /// What answers on a replica.
+    fn parts(&self, replica: usize) -> Result<Parts, Error> {
         let Some(cpu) = self.cpus.get(replica) else {
             let what = format!("there is no replica {replica}, only 0 to {}", self.cpus.len() - 1);
             return Err(Error::Option { name: "replica", what });
         };
-        let (network, tokenizer) = (Arc::clone(&self.network), Arc::clone(&self.tokenizer));
-        Session::new(network, Arc::clone(cpu), tokenizer, self.metadata().file(), options)
+        Ok(Parts {
+            network: Arc::clone(&self.network),
+            cpu: Arc::clone(cpu),
+            tokenizer: Arc::clone(&self.tokenizer),
+            template: self.template.clone(),
+            file: self.metadata().file().to_owned(),
+        })
     }
 
     /// Makes a schema or grammar ready for answers of this model.
@@ -180,7 +212,7 @@ impl Model {
     ///
     /// let model = Model::embedded(&LoadOptions::default())?;
     /// let compiled = model.compile(&Grammar::regex("(yes|no)")?)?;
-    /// let options = GenerateOptions { constraint: Some(compiled.start()), ..Default::default() };
+    /// let options = GenerateOptions::new().follow(&compiled);
     /// let prompt = model.tokenize("Was it so?")?;
     /// let mut session = model.session(&SessionOptions::default())?;
     /// let answer = session.generate(&prompt, &options, &mut |_| std::ops::ControlFlow::Continue(()))?;
@@ -238,13 +270,7 @@ impl Model {
     /// # Errors
     /// The template refuses the conversation.
     pub fn render_chat(&self, messages: &[Message]) -> Result<Rendered, Error> {
-        match &self.template {
-            Some(template) => {
-                let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
-                Ok(template.render(messages, &options)?)
-            }
-            None => Ok(leyden_text::join_messages(messages)),
-        }
+        session::render(self.template.as_deref(), messages)
     }
 
     /// Token ids of a rendered conversation. Special tokens that its messages spell out stay text, so that they cannot

@@ -1,146 +1,48 @@
 //! One conversation or text: what was processed stays in the cache, and only what is new is computed.
 
-use crate::breakers::{SEQUENCE_BREAKERS, sequence_breakers};
 use crate::error::Error;
-use leyden_constrain::Constraint;
-use leyden_engine::sample::{Sampler, SamplingParams, SequenceBreakers, TokenSet};
-use leyden_engine::{Engine, EngineOptions, Outputs, SequenceId, StepEntry, StepPlan};
+use crate::generation::{Event, Finish, Generation, StreamEvent};
+use crate::job::{Job, Samplers, Text, named};
+use crate::options::{GenerateOptions, SessionOptions};
+use leyden_engine::schedule::{
+    Decision, Held, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions,
+};
+use leyden_engine::{Engine, EngineOptions, Generator, SequenceId};
 use leyden_kernels::Cpu;
-use leyden_kernels::attention::KvType;
 use leyden_models::Network;
-use leyden_text::{AnswerText, Tokenizer};
+use leyden_text::output::OutputFormat;
+use leyden_text::{ChatTemplate, Message, RenderOptions, Rendered, Tokenizer};
+use std::collections::VecDeque;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Tokens of a prompt computed in one step.
-const PROMPT_STEP: usize = 512;
+pub(crate) const PROMPT_STEP: usize = 512;
 
-/// What a session is made for.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SessionOptions {
-    /// The longest text in tokens, prompt and answer together; by default what the model was made for.
-    pub context: Option<usize>,
-    /// How keys and values are cached.
-    pub kv_type: KvType,
-}
-
-/// What to generate.
-#[derive(Clone, Debug)]
-pub struct GenerateOptions {
-    /// The most tokens; by default until the model ends or the context is full. More than fit are clipped.
-    pub max_tokens: Option<usize>,
-    /// How tokens are chosen: the sampling steps, their order and their parameters.
-    pub sampling: SamplingParams,
-    /// Texts across which DRY sees no repetition; they take the place of those in `sampling.dry`. By default
-    /// [`SEQUENCE_BREAKERS`].
-    pub sequence_breakers: Vec<String>,
-    /// Generation ends before the first of these texts.
-    pub stop: Vec<String>,
-    /// For a model that reasons before it answers, the texts around that, and whether the prompt has opened it: `stop`
-    /// concerns the answer alone.
-    pub reasoning: Option<(String, String, bool)>,
-    /// What the answer must follow, from [`Model::compile`](crate::Model::compile) and
-    /// [`Compiled::start`](crate::Compiled::start). Generation ends when nothing can follow.
-    pub constraint: Option<Constraint>,
-}
-
-impl Default for GenerateOptions {
-    fn default() -> GenerateOptions {
-        GenerateOptions {
-            max_tokens: None,
-            sampling: SamplingParams::default(),
-            sequence_breakers: SEQUENCE_BREAKERS.map(str::to_owned).to_vec(),
-            stop: Vec::new(),
-            reasoning: None,
-            constraint: None,
-        }
-    }
-}
-
-/// What the caller is told during generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event<'a> {
-    /// More of the prompt has been processed: tokens done, and in all.
-    Prompt(usize, usize),
-    /// More text, whole characters only.
-    Text(&'a str),
-}
-
-/// Why generation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
-    /// The model ended, or a stop text appeared.
-    Stop,
-    /// `max_tokens` were generated, or the context is full.
-    Length,
-    /// The caller said so.
-    Cancelled,
-}
-
-impl Finish {
-    /// The name in reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Finish::Stop => "stop",
-            Finish::Length => "length",
-            Finish::Cancelled => "cancelled",
-        }
-    }
-}
-
-/// A finished answer.
-#[derive(Clone, Debug)]
-pub struct Generation {
-    /// The text.
-    pub text: String,
-    /// Its token ids; the one that ended the text, if any, is not among them.
-    pub tokens: Vec<u32>,
-    /// Why it ended.
-    pub finish: Finish,
-    /// Tokens of the prompt.
-    pub prompt_tokens: usize,
-    /// Those of them that were still in the cache.
-    pub cached_tokens: usize,
-    /// Time for the rest of the prompt.
-    pub prefill: Duration,
-    /// From the call to the first token.
-    pub first_token: Duration,
-    /// Time for the tokens after the first.
-    pub decode: Duration,
-}
-
-impl Generation {
-    /// Prompt tokens computed per second.
-    #[must_use]
-    pub fn prefill_rate(&self) -> f64 {
-        rate(self.prompt_tokens - self.cached_tokens, self.prefill)
-    }
-
-    /// Tokens per second after the first.
-    #[must_use]
-    pub fn decode_rate(&self) -> f64 {
-        rate(self.tokens.len().saturating_sub(1), self.decode)
-    }
-}
-
-fn rate(n: usize, time: Duration) -> f64 {
-    if n == 0 || time.is_zero() { 0.0 } else { n as f64 / time.as_secs_f64() }
+/// The parts of a model that answer.
+pub(crate) struct Parts {
+    pub(crate) network: Arc<dyn Network>,
+    pub(crate) cpu: Arc<Cpu>,
+    pub(crate) tokenizer: Arc<dyn Tokenizer>,
+    pub(crate) template: Option<Arc<ChatTemplate>>,
+    /// The model file, for errors.
+    pub(crate) file: String,
 }
 
 /// One conversation or text.
 pub struct Session {
-    engine: Engine,
+    generator: Generator<Job>,
     tokenizer: Arc<dyn Tokenizer>,
+    template: Option<Arc<ChatTemplate>>,
     sequence: SequenceId,
-    /// The model file, for errors.
     file: String,
     /// The tokens whose keys and values are in the cache.
     cached: Vec<u32>,
-    /// The last sequence breakers, as texts and as tokens: converting them reads the whole vocabulary.
-    breakers: (Vec<String>, SequenceBreakers),
+    samplers: Samplers,
+    messages: Vec<Message>,
+    requests: u64,
 }
 
 impl fmt::Debug for Session {
@@ -149,21 +51,33 @@ impl fmt::Debug for Session {
     }
 }
 
-impl Session {
-    pub(crate) fn new(
-        network: Arc<dyn Network>,
-        cpu: Arc<Cpu>,
-        tokenizer: Arc<dyn Tokenizer>,
-        file: &str,
-        options: &SessionOptions,
-    ) -> Result<Session, Error> {
-        let made_for = network.config().context;
-        let context = options.context.unwrap_or(made_for);
-        if context == 0 || context > made_for {
-            let what =
-                format!("{context} is not between 1 and {made_for}, the longest this model was made for");
-            return Err(Error::Option { name: "ctx", what });
+/// The context that was asked for, if the model was made for it.
+pub(crate) fn context(network: &dyn Network, asked: Option<usize>) -> Result<usize, Error> {
+    let made_for = network.config().context;
+    let context = asked.unwrap_or(made_for);
+    if context == 0 || context > made_for {
+        let what = format!("{context} is not between 1 and {made_for}, the longest this model was made for");
+        return Err(Error::Option { name: "ctx", what });
+    }
+    Ok(context)
+}
+
+/// The text of a conversation whose next message is the assistant's: through the template, or joined without one.
+pub(crate) fn render(template: Option<&ChatTemplate>, messages: &[Message]) -> Result<Rendered, Error> {
+    match template {
+        Some(template) => {
+            let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
+            Ok(template.render(messages, &options)?)
         }
+        None => Ok(leyden_text::join_messages(messages)),
+    }
+}
+
+impl Session {
+    pub(crate) fn new(parts: Parts, options: &SessionOptions) -> Result<Session, Error> {
+        let Parts { network, cpu, tokenizer, template, file } = parts;
+        let context = context(network.as_ref(), options.context)?;
+        let vocabulary = network.vocabulary();
         let options = EngineOptions {
             kv_type: options.kv_type,
             context,
@@ -172,14 +86,97 @@ impl Session {
         };
         let mut engine = Engine::new(network, cpu, options)?;
         let sequence = engine.open();
-        let (file, cached, breakers) = (file.to_owned(), Vec::new(), Default::default());
-        Ok(Session { engine, tokenizer, sequence, file, cached, breakers })
+        let options = SchedulerOptions {
+            step_tokens: PROMPT_STEP,
+            context,
+            vocabulary,
+            logit_rows: SchedulerOptions::logit_rows_for(vocabulary),
+            ..SchedulerOptions::default()
+        };
+        let scheduler = Scheduler::new(options, engine.tables().total_blocks());
+        let generator = Generator::new(engine, scheduler);
+        let (cached, messages, samplers) = (Vec::new(), Vec::new(), Samplers::default());
+        Ok(Session {
+            generator,
+            tokenizer,
+            template,
+            sequence,
+            file,
+            cached,
+            samplers,
+            messages,
+            requests: 0,
+        })
     }
 
     /// The longest text in tokens.
     #[must_use]
     pub fn context(&self) -> usize {
-        self.engine.options().context
+        self.generator.engine().options().context
+    }
+
+    /// What was said with [`chat`](Self::chat), in order.
+    #[must_use]
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// The same, to add to or to change: a system's message at the beginning, or none to begin anew.
+    pub fn messages_mut(&mut self) -> &mut Vec<Message> {
+        &mut self.messages
+    }
+
+    /// Answers a user's message, through the model's chat template if it has one. `on_event` gets the text as it comes and
+    /// may stop it. Message and answer become part of the conversation, unless it fails.
+    ///
+    /// Stop texts concern the answer, not the reasoning before it.
+    ///
+    /// # Errors
+    /// As [`generate`](Self::generate), or the template refuses the conversation.
+    ///
+    /// ```
+    /// use leyden::{GenerateOptions, LoadOptions, Model, SessionOptions};
+    /// use std::ops::ControlFlow;
+    ///
+    /// let model = Model::embedded(&LoadOptions::default())?;
+    /// let mut session = model.session(&SessionOptions::default())?;
+    /// let options = GenerateOptions::new().max_tokens(8);
+    /// let first = session.chat("Once upon a time", &options, &mut |_| ControlFlow::Continue(()))?;
+    /// let second = session.chat("And then?", &options, &mut |_| ControlFlow::Continue(()))?;
+    /// assert_eq!(session.messages().len(), 4);
+    /// assert!(second.cached_tokens >= first.prompt_tokens);
+    /// # Ok::<(), leyden::Error>(())
+    /// ```
+    pub fn chat(
+        &mut self,
+        message: &str,
+        options: &GenerateOptions,
+        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<Generation, Error> {
+        self.messages.push(Message::new("user", message));
+        let answer = self.answer(options, on_event);
+        match &answer {
+            Ok(answer) => self.messages.push(Message::new("assistant", &answer.text)),
+            Err(_) => drop(self.messages.pop()),
+        }
+        answer
+    }
+
+    fn answer(
+        &mut self,
+        options: &GenerateOptions,
+        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<Generation, Error> {
+        let prompt = render(self.template.as_deref(), &self.messages)?;
+        let tokens = leyden_text::encode_rendered(self.tokenizer.as_ref(), &prompt)?;
+        let format = self.template.as_ref().map(|template| OutputFormat::detect(template));
+        let reasoning = format.as_ref().and_then(|format| {
+            let (open, close) = format.reasoning()?;
+            Some((open.to_owned(), close.to_owned(), format.begins_reasoning(prompt.text())))
+        });
+        let mut options = options.clone();
+        options.reasoning = options.reasoning.or(reasoning);
+        self.generate(&tokens, &options, on_event)
     }
 
     /// Continues `prompt`. `on_event` gets the text as it comes and may stop it.
@@ -195,6 +192,43 @@ impl Session {
         options: &GenerateOptions,
         on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Generation, Error> {
+        let mut stream = self.stream(prompt, options)?;
+        loop {
+            let told = match stream.next() {
+                Some(Ok(StreamEvent::Prompt(done, all))) => on_event(Event::Prompt(done, all)),
+                Some(Ok(StreamEvent::Text(text))) => on_event(Event::Text(&text)),
+                Some(Ok(StreamEvent::Done(answer))) => return Ok(answer),
+                Some(Err(error)) => return Err(error),
+                None => return Ok(Generation::new(prompt.len())),
+            };
+            if told.is_break() {
+                return Ok(stream.cancel());
+            }
+        }
+    }
+
+    /// The same as an iterator, whose last item is the finished answer. Dropped before, it ends the answer.
+    ///
+    /// # Errors
+    /// As [`generate`](Self::generate); the model's failure comes as an item.
+    ///
+    /// ```
+    /// use leyden::{GenerateOptions, LoadOptions, Model, SessionOptions, StreamEvent};
+    ///
+    /// let model = Model::embedded(&LoadOptions::default())?;
+    /// let mut session = model.session(&SessionOptions::default())?;
+    /// let prompt = model.tokenize("Once upon a time")?;
+    /// let mut said = String::new();
+    /// for event in session.stream(&prompt, &GenerateOptions::new().max_tokens(8))? {
+    ///     match event? {
+    ///         StreamEvent::Text(piece) => said += &piece,
+    ///         StreamEvent::Done(answer) => assert_eq!(answer.text, said),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// # Ok::<(), leyden::Error>(())
+    /// ```
+    pub fn stream(&mut self, prompt: &[u32], options: &GenerateOptions) -> Result<Stream<'_>, Error> {
         let start = Instant::now();
         if prompt.is_empty() {
             return Err(Error::EmptyPrompt);
@@ -202,203 +236,186 @@ impl Session {
         if prompt.len() > self.context() {
             return Err(Error::PromptTooLong { tokens: prompt.len(), context: self.context() });
         }
-        let mut chooser = Chooser { sampler: self.sampler(options)?, constraint: options.constraint.clone() };
-        chooser.sampler.accept_prompt(prompt);
-        let tokenizer = Arc::clone(&self.tokenizer);
-        let mut answer = Answer::new(tokenizer.as_ref(), prompt, options);
-        // The last token's logits are never cached, so at least it is computed again.
+        let sampler = self.samplers.sampler(self.generator.engine(), self.tokenizer.as_ref(), options)?;
+        let text = Text::new(Arc::clone(&self.tokenizer), sampler, prompt, options);
         let same = self.cached.iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        let kept = same.min(prompt.len() - 1);
-        let limit = options.max_tokens.unwrap_or(usize::MAX);
-        let mut result = Generation {
-            text: String::new(),
-            tokens: Vec::new(),
-            finish: Finish::Length,
-            prompt_tokens: prompt.len(),
-            cached_tokens: kept,
-            prefill: Duration::ZERO,
-            first_token: Duration::ZERO,
-            decode: Duration::ZERO,
+        let mut result = Generation::new(prompt.len());
+        // The last token's logits are never cached, so at least it is computed again.
+        result.cached_tokens = same.min(prompt.len() - 1);
+        let id = RequestId(self.requests);
+        self.requests += 1;
+        let mut stream = Stream {
+            session: self,
+            id,
+            prompt: prompt.to_vec(),
+            result,
+            start,
+            events: VecDeque::new(),
+            open: false,
         };
-        if limit == 0 {
-            return Ok(result);
+        match options.max_tokens {
+            Some(0) => stream.events.push_back(StreamEvent::Done(stream.result.clone())),
+            limit => stream.begin(text, same, limit.unwrap_or(usize::MAX))?,
         }
-        let mut next = match self.prefill(prompt, kept, &mut chooser, on_event)? {
-            ControlFlow::Continue(token) => token,
-            ControlFlow::Break(()) => {
-                result.finish = Finish::Cancelled;
-                return Ok(result);
-            }
+        Ok(stream)
+    }
+}
+
+/// An answer on its way: an iterator over its [`StreamEvent`]s, from [`Session::stream`].
+#[derive(Debug)]
+pub struct Stream<'a> {
+    session: &'a mut Session,
+    id: RequestId,
+    prompt: Vec<u32>,
+    result: Generation,
+    start: Instant,
+    /// What the caller has not been told yet.
+    events: VecDeque<StreamEvent>,
+    /// Whether the engine has the request.
+    open: bool,
+}
+
+impl Stream<'_> {
+    fn begin(&mut self, text: Text, same: usize, max_tokens: usize) -> Result<(), Error> {
+        let request = Request {
+            id: self.id,
+            key: KeyId(0),
+            priority: 0,
+            prompt: self.prompt.clone(),
+            max_tokens,
+            scope: None,
+            deadline: None,
+            speculate: false,
+            rows: PromptRows::None,
+            held: Some(Held { sequence: self.session.sequence, same }),
         };
-        result.prefill = start.elapsed();
-        result.first_token = result.prefill;
-        let first = Instant::now();
-        // Text before a stop string is out; what is held back behind it must not come.
-        let mut held = true;
-        loop {
-            if tokenizer.is_end(next) {
-                result.finish = Finish::Stop;
-                break;
-            }
-            result.tokens.push(next);
-            let complete = chooser.accept(next)?;
-            match answer.push(next, on_event) {
-                Pushed::Go => {}
-                Pushed::Stopped => {
-                    result.finish = Finish::Stop;
-                    held = false;
-                    break;
-                }
-                Pushed::Cancelled => {
-                    result.finish = Finish::Cancelled;
-                    break;
-                }
-            }
-            if complete {
-                result.finish = Finish::Stop;
-                break;
-            }
-            if result.tokens.len() >= limit || self.cached.len() >= self.context() {
-                break;
-            }
-            next = self.advance(&[next], &mut chooser)?;
-        }
-        result.decode = first.elapsed();
-        if held && result.finish != Finish::Cancelled && answer.finish(on_event).is_break() {
-            result.finish = Finish::Cancelled;
-        }
-        result.text = answer.text;
-        Ok(result)
-    }
-
-    fn sampler(&mut self, options: &GenerateOptions) -> Result<Sampler, Error> {
-        let mut params = options.sampling.clone();
-        if params.dry.is_active() {
-            if self.breakers.0 != options.sequence_breakers {
-                let tokens = sequence_breakers(self.tokenizer.as_ref(), &options.sequence_breakers)?;
-                self.breakers = (options.sequence_breakers.clone(), tokens);
-            }
-            params.dry.breakers = self.breakers.1.clone();
-        }
-        Ok(Sampler::new(params, 0, self.engine.cpu().tier(), self.engine.model().vocabulary())?)
-    }
-
-    /// Computes the prompt from token `kept` on and chooses the first token of the answer.
-    fn prefill(
-        &mut self,
-        prompt: &[u32],
-        kept: usize,
-        chooser: &mut Chooser,
-        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<(), u32>, Error> {
-        self.engine.truncate(self.sequence, kept)?;
-        self.cached.truncate(kept);
-        let mut rest = &prompt[kept..];
-        while rest.len() > PROMPT_STEP {
-            let (part, after) = rest.split_at(PROMPT_STEP);
-            self.step(part, Outputs::None)?;
-            rest = after;
-            if on_event(Event::Prompt(prompt.len() - rest.len(), prompt.len())).is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        let token = self.advance(rest, chooser)?;
-        let told = on_event(Event::Prompt(prompt.len(), prompt.len()));
-        Ok(told.map_continue(|()| token))
-    }
-
-    /// Computes `tokens` without wanting logits.
-    fn step(&mut self, tokens: &[u32], outputs: Outputs) -> Result<(), Error> {
-        let entry = StepEntry { sequence: self.sequence, tokens: tokens.to_vec(), outputs };
-        self.engine.step(&StepPlan { entries: vec![entry] })?;
-        self.cached.extend_from_slice(tokens);
+        let submitted = self.session.generator.submit(request, Job::Text(Box::new(text)), Duration::ZERO);
+        submitted.map_err(|(refusal, _)| Error::Refused(refusal))?;
+        self.open = true;
         Ok(())
     }
 
-    /// Computes `tokens` and chooses the one after them.
-    fn advance(&mut self, tokens: &[u32], chooser: &mut Chooser) -> Result<u32, Error> {
-        let entry = StepEntry { sequence: self.sequence, tokens: tokens.to_vec(), outputs: Outputs::Last };
-        let output = self.engine.step(&StepPlan { entries: vec![entry] })?;
-        let row = output.rows().next().ok_or(Error::EmptyPrompt)?;
-        let token = chooser.choose(row.logits, row.position + 1);
-        let token = token.map_err(|error| match error {
-            Error::Engine(e) if matches!(e.kind(), leyden_engine::ErrorKind::NotFinite) => {
-                Error::NotFinite { file: self.file.clone() }
+    /// Ends the answer where it is.
+    #[must_use]
+    pub fn cancel(mut self) -> Generation {
+        let mut untold = 0;
+        let mut done = None;
+        for event in self.events.drain(..) {
+            match event {
+                StreamEvent::Text(text) => untold += text.len(),
+                StreamEvent::Done(answer) => done = Some(answer),
+                StreamEvent::Prompt(..) => {}
             }
-            _ => error,
-        })?;
-        self.cached.extend_from_slice(tokens);
-        Ok(token)
-    }
-}
-
-/// What chooses the tokens of an answer.
-struct Chooser {
-    sampler: Sampler,
-    constraint: Option<Constraint>,
-}
-
-impl Chooser {
-    fn choose(&mut self, logits: &[f32], position: usize) -> Result<u32, Error> {
-        Ok(match &mut self.constraint {
-            None => self.sampler.sample(logits, position)?,
-            Some(constraint) => {
-                let allowed = TokenSet::new(constraint.mask()?.words());
-                self.sampler.sample_masked(logits, allowed, position)?
+        }
+        let mut answer = match done {
+            Some(answer) => answer,
+            None => {
+                let text = self.close();
+                self.so_far(text)
             }
-        })
+        };
+        answer.text.truncate(answer.text.len() - untold);
+        if answer.text.is_empty() {
+            answer.tokens.clear();
+            answer.logprobs.clear();
+        }
+        answer.finish = Finish::Cancelled;
+        answer
     }
 
-    /// Goes on behind a chosen token. Returns whether nothing can follow.
-    fn accept(&mut self, token: u32) -> Result<bool, Error> {
-        self.sampler.accept(&[token]);
-        let Some(constraint) = &mut self.constraint else { return Ok(false) };
-        constraint.accept(token)?;
-        Ok(constraint.is_complete())
+    /// Takes the request out of the engine, whose cache keeps what was computed.
+    fn close(&mut self) -> Option<Box<Text>> {
+        if !std::mem::take(&mut self.open) {
+            return None;
+        }
+        let taken = self.session.generator.take(self.id);
+        let stored = self.session.generator.engine().tokens(self.session.sequence).unwrap_or(0);
+        let text = taken.and_then(|(_, job)| match job {
+            Job::Text(text) => Some(text),
+            Job::Scores(..) | Job::Vector(_) => None,
+        });
+        let answered = text.iter().flat_map(|text| &text.tokens);
+        self.session.cached = self.prompt.iter().chain(answered).take(stored).copied().collect();
+        text
+    }
+
+    /// The answer as far as it has come.
+    fn so_far(&self, text: Option<Box<Text>>) -> Generation {
+        let mut result = self.result.clone();
+        if let Some(text) = text {
+            if let Some(first) = text.first {
+                result.prefill = first - self.start;
+                result.first_token = result.prefill;
+                result.decode = first.elapsed();
+            }
+            (result.text, result.tokens, result.logprobs) = (text.text, text.tokens, text.scores);
+        }
+        result
+    }
+
+    /// Computes a step, and says what came of it.
+    fn advance(&mut self) -> Result<(), Error> {
+        let generator = &mut self.session.generator;
+        let step = generator.plan(Duration::ZERO)?;
+        let outcome = generator.compute(&step)?;
+        if let Some(error) = outcome.failed {
+            return Err(error.into());
+        }
+        let all = self.prompt.len();
+        if let Some(s) = step.scheduled.first().filter(|s| s.position < all) {
+            self.events.push_back(StreamEvent::Prompt((s.position + s.tokens).min(all), all));
+        }
+        let ended = |d: &Decision| matches!(d, Decision::Finished { request, .. } if *request == self.id);
+        if step.decisions.iter().chain(&outcome.decisions).any(ended) {
+            return self.end();
+        }
+        if let Some((_, Job::Text(text))) = self.session.generator.get_mut(self.id)
+            && let Some(news) = text.news()
+        {
+            self.events.push_back(StreamEvent::Text(news));
+        }
+        Ok(())
+    }
+
+    /// The engine has ended the request.
+    fn end(&mut self) -> Result<(), Error> {
+        let mut text = self.close();
+        let mut finish = Finish::Length;
+        if let Some(text) = &mut text {
+            if let Some(end) = text.end.take() {
+                finish = end.map_err(|error| named(error, &self.session.file))?;
+            }
+            text.complete();
+            self.events.extend(text.news().map(StreamEvent::Text));
+        }
+        let mut answer = self.so_far(text);
+        answer.finish = finish;
+        self.events.push_back(StreamEvent::Done(answer));
+        Ok(())
     }
 }
 
-/// The answer's text as it grows.
-struct Answer<'a> {
-    tokenizer: &'a dyn Tokenizer,
-    pieces: AnswerText,
-    text: String,
+impl Iterator for Stream<'_> {
+    type Item = Result<StreamEvent, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(Ok(event));
+            }
+            if !self.open {
+                return None;
+            }
+            if let Err(error) = self.advance() {
+                self.close();
+                return Some(Err(error));
+            }
+        }
+    }
 }
 
-enum Pushed {
-    Go,
-    Stopped,
-    Cancelled,
-}
-
-impl<'a> Answer<'a> {
-    fn new(tokenizer: &'a dyn Tokenizer, prompt: &[u32], options: &GenerateOptions) -> Answer<'a> {
-        let mut pieces = AnswerText::new(tokenizer, prompt, &options.stop);
-        if let Some((open, close, begun)) = &options.reasoning {
-            pieces = pieces.with_reasoning(open, close, *begun);
-        }
-        Answer { tokenizer, pieces, text: String::new() }
-    }
-
-    fn push(&mut self, token: u32, on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Pushed {
-        let event = self.pieces.push(self.tokenizer, token);
-        if self.say(&event.text, on_event).is_break() {
-            return Pushed::Cancelled;
-        }
-        if event.stopped { Pushed::Stopped } else { Pushed::Go }
-    }
-
-    /// What was held back because it might have become a character or a stop text.
-    fn finish(&mut self, on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
-        let rest = self.pieces.finish();
-        self.say(&rest, on_event)
-    }
-
-    fn say(&mut self, text: &str, on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
-        if text.is_empty() {
-            return ControlFlow::Continue(());
-        }
-        self.text.push_str(text);
-        on_event(Event::Text(text))
+impl Drop for Stream<'_> {
+    fn drop(&mut self) {
+        self.close();
     }
 }

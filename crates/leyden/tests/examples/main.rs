@@ -2,9 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// The embedded model as a file.
 const STORYTELLER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/model/storyteller-q8_0.gguf");
@@ -73,4 +74,86 @@ fn inspect_lists_sizes_and_keys() {
             assert!(out.contains(part), "{part}\n{out}");
         }
     }
+}
+
+#[test]
+fn chat_remembers() {
+    let Some(out) = output("chat", &[]) else { return };
+    assert_eq!((out.matches("> ").count() >= 3, out.lines().last()), (true, Some("6 messages")), "{out}");
+    let cached: Vec<&str> = out.lines().filter(|line| line.contains("tokens were cached]")).collect();
+    assert!(cached[0].starts_with("[0 of ") && !cached[2].starts_with("[0 of "), "{out}");
+}
+
+#[test]
+fn stream_ends_when_it_is_dropped() {
+    let Some(out) = output("stream", &[]) else { return };
+    assert!(out.ends_with(" words\n") && out.contains("enough after 1"), "{out}");
+}
+
+#[test]
+fn batch_shares_what_prompts_begin_with() {
+    let Some(out) = output("batch", &[]) else { return };
+    let last = out.lines().last().unwrap();
+    let numbers: Vec<usize> = last.split(' ').filter_map(|word| word.parse().ok()).collect();
+    assert!(out.lines().count() == 5 && last.ends_with("were shared"), "{out}");
+    assert!(numbers[0] * 2 > numbers[1], "{out}");
+}
+
+#[test]
+fn schema_gives_what_it_says() {
+    let Some(out) = output("schema", &[]) else { return };
+    assert_eq!(out.lines().filter(|l| l.starts_with("a ") && l.ends_with(" years")).count(), 3, "{out}");
+}
+
+#[test]
+fn tools_are_called() {
+    let Some(out) = output("tools", &[]) else { return };
+    assert_eq!(out.lines().count(), 4, "{out}");
+    for line in out.lines() {
+        assert!(line.starts_with("add: ") || line.starts_with("weather: rain in \""), "{out}");
+    }
+}
+
+#[test]
+fn embeddings_tell_what_is_alike() {
+    let Some(out) = output("embeddings", &[]) else { return };
+    let cosines: Vec<f32> = out.lines().map(|line| line[..5].parse().unwrap()).collect();
+    assert!(cosines[0] == 1.0 && cosines[1] > cosines[2], "{out}");
+}
+
+#[test]
+fn scoring_prefers_the_better_text() {
+    let Some(out) = output("scoring", &[]) else { return };
+    let perplexity = |line: &str| -> f64 { line.split([' ', ',']).nth(1).unwrap().parse().unwrap() };
+    let both: Vec<f64> = out.lines().map(perplexity).collect();
+    assert!(both[0] < both[1], "{out}");
+}
+
+#[test]
+fn tokio_gets_two_answers() {
+    let Some(out) = output("tokio", &[]) else { return };
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(
+        lines.len() == 2 && lines[0].starts_with("The king") && lines[1].starts_with("The queen"),
+        "{out}"
+    );
+}
+
+#[test]
+fn the_smallest_server_answers() {
+    let Some(program) = example("server") else { return };
+    let runner = std::env::var("LEYDEN_TEST_RUNNER").unwrap_or_default();
+    let program = program.display().to_string();
+    let mut words = runner.split_whitespace().chain([program.as_str()]);
+    let mut server = Command::new(words.next().unwrap()).args(words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("listening on ").unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"GET /The%20king HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.len() > 100, "{answer}");
 }

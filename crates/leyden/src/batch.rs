@@ -1,0 +1,263 @@
+//! Many texts at once: answers, log probabilities, vectors.
+
+use crate::error::Error;
+use crate::generation::{Finish, Generation};
+use crate::job::{Job, Samplers, Text, named};
+use crate::options::{BatchOptions, GenerateOptions};
+use crate::session::{PROMPT_STEP, Parts, context};
+use leyden_engine::schedule::{Decision, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions};
+use leyden_engine::{Engine, EngineOptions, Generator, Pool, Pooling, Scope, TokenLogprobs};
+use leyden_text::Tokenizer;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// An engine for many texts at once, which share what they begin with. Made by [`Model::batch`](crate::Model::batch).
+///
+/// Whatever else is computed at the same time, a text gets the same answer, log probabilities and vector, to the bit.
+pub struct Batch {
+    generator: Generator<Job>,
+    tokenizer: Arc<dyn Tokenizer>,
+    pooling: Pooling,
+    file: String,
+    scope: Arc<Scope>,
+    samplers: Samplers,
+    requests: u64,
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl Batch {
+    pub(crate) fn new(parts: Parts, pooling: Pooling, options: &BatchOptions) -> Result<Batch, Error> {
+        let Parts { network, cpu, tokenizer, file, .. } = parts;
+        let context = context(network.as_ref(), options.context)?;
+        let vocabulary = network.vocabulary();
+        let kv_type = options.kv_type;
+        let cache_tokens = options.cache_tokens.unwrap_or(context);
+        let step_tokens = PROMPT_STEP.max(options.parallel);
+        let engine = EngineOptions { kv_type, context, cache_tokens, step_tokens };
+        let engine = Engine::new(network, cpu, engine)?;
+        let scheduler = SchedulerOptions {
+            step_tokens,
+            // Nobody waits for a single token, so prompts get whole steps.
+            prompt_tokens_beside_decode: step_tokens,
+            running: options.parallel,
+            waiting: usize::MAX,
+            waiting_per_key: usize::MAX,
+            context,
+            vocabulary,
+            logit_rows: SchedulerOptions::logit_rows_for(vocabulary),
+            ..SchedulerOptions::default()
+        };
+        let scheduler = Scheduler::new(scheduler, engine.tables().total_blocks());
+        let (owner, adapter, salt) = Default::default();
+        let scope = Arc::new(Scope { model: file.clone(), kv_type, owner, adapter, salt });
+        let generator = Generator::new(engine, scheduler);
+        let samplers = Samplers::default();
+        Ok(Batch { generator, tokenizer, pooling, file, scope, samplers, requests: 0 })
+    }
+
+    /// Continues all prompts. Each gets the answer that [`Session::generate`](crate::Session::generate) would give it; what
+    /// prompts have in common at the beginning is computed once.
+    ///
+    /// # Errors
+    /// A prompt is empty or too long, an option is out of range, or the model failed: then there are no answers.
+    ///
+    /// ```
+    /// use leyden::{BatchOptions, GenerateOptions, LoadOptions, Model};
+    ///
+    /// let model = Model::embedded(&LoadOptions::default())?;
+    /// let prompts = [model.tokenize("The king")?, model.tokenize("The queen")?];
+    /// let options = GenerateOptions::new().max_tokens(8);
+    /// let answers = model.batch(&BatchOptions::new())?.generate(&prompts, &options)?;
+    /// assert_eq!(answers.len(), 2);
+    /// # Ok::<(), leyden::Error>(())
+    /// ```
+    pub fn generate<P: AsRef<[u32]>>(
+        &mut self,
+        prompts: &[P],
+        options: &GenerateOptions,
+    ) -> Result<Vec<Generation>, Error> {
+        let start = Instant::now();
+        let max_tokens = options.max_tokens.unwrap_or(usize::MAX);
+        let mut jobs = Vec::new();
+        for prompt in prompts {
+            let sampler = self.samplers.sampler(self.generator.engine(), self.tokenizer.as_ref(), options)?;
+            let text = Text::new(Arc::clone(&self.tokenizer), sampler, prompt.as_ref(), options);
+            jobs.push((prompt.as_ref(), max_tokens, PromptRows::None, Job::Text(Box::new(text))));
+        }
+        let served = self.serve(jobs)?;
+        let finished = |(served, prompt): (Served, &P)| {
+            let mut answer = Generation::new(prompt.as_ref().len());
+            answer.cached_tokens = served.cached_tokens;
+            let Job::Text(mut text) = served.job else { return Ok(answer) };
+            if let Some(end) = text.end.take() {
+                answer.finish = end.map_err(|error| named(error, &self.file))?;
+            } else {
+                answer.finish = Finish::Length;
+            }
+            text.complete();
+            if let Some(first) = text.first {
+                answer.prefill = first - start;
+                answer.first_token = answer.prefill;
+                answer.decode = served.ended - first;
+            }
+            (answer.text, answer.tokens, answer.logprobs) = (text.text, text.tokens, text.scores);
+            Ok(answer)
+        };
+        served.into_iter().zip(prompts).map(finished).collect()
+    }
+
+    /// The log probability of every token of each text but the first, given all before it, and the `top` best tokens at
+    /// its place. Their sum is how probable the model finds the text.
+    ///
+    /// # Errors
+    /// A text is empty or too long, or the model failed.
+    ///
+    /// ```
+    /// use leyden::{BatchOptions, LoadOptions, Model};
+    ///
+    /// let model = Model::embedded(&LoadOptions::default())?;
+    /// let texts = [model.tokenize("Once upon a time")?, model.tokenize("Once time upon a")?];
+    /// let scores = model.batch(&BatchOptions::new())?.score(&texts, 0)?;
+    /// let sums: Vec<f32> = scores.iter().map(|text| text.iter().map(|token| token.logprob).sum()).collect();
+    /// assert!(sums[0] > sums[1]);
+    /// # Ok::<(), leyden::Error>(())
+    /// ```
+    pub fn score<P: AsRef<[u32]>>(
+        &mut self,
+        texts: &[P],
+        top: usize,
+    ) -> Result<Vec<Vec<TokenLogprobs>>, Error> {
+        let rows = PromptRows::Logits { from: 0 };
+        let job = |text: &P| Job::Scores(top, Vec::with_capacity(text.as_ref().len()));
+        let served = self.serve(texts.iter().map(|text| (text.as_ref(), 0, rows, job(text))).collect())?;
+        let scores = |served: Served| match served.job {
+            Job::Scores(_, scores) if scores.iter().any(|score| score.logprob.is_nan()) => {
+                Err(Error::NotFinite { file: self.file.clone() })
+            }
+            Job::Scores(_, scores) => Ok(scores),
+            Job::Text(_) | Job::Vector(_) => Ok(Vec::new()),
+        };
+        served.into_iter().map(scores).collect()
+    }
+
+    /// A vector of length 1 for each text, of the states of its tokens as the model pools them: see
+    /// [`BatchOptions::pooling`].
+    ///
+    /// # Errors
+    /// A text is empty or too long, or the model failed.
+    ///
+    /// ```
+    /// use leyden::{BatchOptions, LoadOptions, Model};
+    ///
+    /// let model = Model::embedded(&LoadOptions::default())?;
+    /// let texts = [model.tokenize("A fox ran into the wood.")?, model.tokenize("A king.")?];
+    /// let vectors = model.batch(&BatchOptions::new())?.embed(&texts)?;
+    /// assert!((vectors[0].iter().map(|x| x * x).sum::<f32>() - 1.0).abs() < 1e-5);
+    /// # Ok::<(), leyden::Error>(())
+    /// ```
+    pub fn embed<P: AsRef<[u32]>>(&mut self, texts: &[P]) -> Result<Vec<Vec<f32>>, Error> {
+        let needs_all = self.pooling.needs_all();
+        let rows = |text: &P| PromptRows::States {
+            from: if needs_all { 0 } else { text.as_ref().len().saturating_sub(1) },
+        };
+        let job = || Job::Vector(Pool::new(self.pooling));
+        let jobs: Vec<_> = texts.iter().map(|text| (text.as_ref(), 0, rows(text), job())).collect();
+        let served = self.serve(jobs)?;
+        let vector = |served: Served| match served.job {
+            Job::Vector(pool) => {
+                let vector = pool.vector();
+                let square: f64 = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
+                if !square.is_finite() {
+                    return Err(Error::NotFinite { file: self.file.clone() });
+                }
+                let length = if square > 0.0 { square.sqrt() } else { 1.0 };
+                Ok(vector.into_iter().map(|x| (f64::from(x) / length) as f32).collect())
+            }
+            Job::Text(_) | Job::Scores(..) => Ok(Vec::new()),
+        };
+        served.into_iter().map(vector).collect()
+    }
+
+    /// Serves requests until all are over; they come back in order.
+    fn serve(&mut self, jobs: Vec<(&[u32], usize, PromptRows, Job)>) -> Result<Vec<Served>, Error> {
+        let first = self.requests;
+        let count = jobs.len();
+        let mut served: Vec<Option<Served>> = (0..count).map(|_| None).collect();
+        let done = self.run(jobs, first, &mut served);
+        // Those that are left after an error.
+        (first..self.requests).for_each(|id| drop(self.generator.take(RequestId(id))));
+        done?;
+        Ok(served.into_iter().flatten().collect())
+    }
+
+    fn run(
+        &mut self,
+        jobs: Vec<(&[u32], usize, PromptRows, Job)>,
+        first: u64,
+        served: &mut [Option<Served>],
+    ) -> Result<(), Error> {
+        for (prompt, max_tokens, rows, job) in jobs {
+            if prompt.is_empty() {
+                return Err(Error::EmptyPrompt);
+            }
+            let context = self.generator.engine().options().context;
+            if prompt.len() > context {
+                return Err(Error::PromptTooLong { tokens: prompt.len(), context });
+            }
+            let request = Request {
+                id: RequestId(self.requests),
+                key: KeyId(0),
+                priority: 0,
+                prompt: prompt.to_vec(),
+                max_tokens,
+                scope: Some(Arc::clone(&self.scope)),
+                deadline: None,
+                speculate: false,
+                rows,
+                held: None,
+            };
+            let submitted = self.generator.submit(request, job, Duration::ZERO);
+            submitted.map_err(|(refusal, _)| Error::Refused(refusal))?;
+            self.requests += 1;
+        }
+        let mut cached = vec![0; served.len()];
+        while !self.generator.is_idle() {
+            let step = self.generator.plan(Duration::ZERO)?;
+            let outcome = self.generator.compute(&step)?;
+            if let Some(error) = outcome.failed {
+                return Err(error.into());
+            }
+            // Of requests that an error has left over only their end is reported.
+            let place = |request: RequestId| usize::try_from(request.0.checked_sub(first)?).ok();
+            for decision in step.decisions.into_iter().chain(outcome.decisions) {
+                match decision {
+                    Decision::Admitted { request, cached_tokens } => {
+                        let of = place(request).and_then(|i| cached.get_mut(i));
+                        of.into_iter().for_each(|of| *of = cached_tokens);
+                    }
+                    Decision::Preempted { .. } => {}
+                    Decision::Finished { request, .. } => {
+                        let Some(i) = place(request).filter(|i| *i < served.len()) else { continue };
+                        let taken = self.generator.take(request);
+                        let (cached_tokens, ended) = (cached[i], Instant::now());
+                        served[i] = taken.map(|(_, job)| Served { job, cached_tokens, ended });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A request that is over.
+struct Served {
+    job: Job,
+    cached_tokens: usize,
+    ended: Instant,
+}
