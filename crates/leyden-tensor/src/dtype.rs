@@ -75,6 +75,7 @@ pub(crate) struct Info {
     block_bytes: usize,
     pub(crate) decode: fn(&[u8], &mut [f32]),
     pub(crate) encode: fn(&[f32], &mut [u8]),
+    pub(crate) encode_weighted: fn(&[f32], &[f32], &mut [u8]),
 }
 
 const fn row<B: Block>(name: &'static str, gguf_id: u32) -> Info {
@@ -86,6 +87,7 @@ const fn row<B: Block>(name: &'static str, gguf_id: u32) -> Info {
         block_bytes: B::BYTES,
         decode: quant::decode_blocks::<B>,
         encode: quant::encode_blocks::<B>,
+        encode_weighted: quant::encode_blocks_weighted::<B>,
     }
 }
 

@@ -251,6 +251,9 @@ pub enum ErrorKind {
     /// The type of a tensor cannot be computed with.
     #[error("{0}")]
     UnsupportedType(#[source] UnknownDType),
+    /// A file that was just written does not hold what was written.
+    #[error("what was read back is not what was written: the disk or the memory is damaged")]
+    ReadBack,
     /// The bytes given for a tensor are too many or too few.
     #[error("{found} bytes given, type and shape need {wanted}")]
     ByteLength {

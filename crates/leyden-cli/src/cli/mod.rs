@@ -25,6 +25,7 @@ mod obtain;
 mod pack;
 mod packs;
 mod pull;
+mod quantize;
 mod rm;
 mod run;
 mod serve;
@@ -80,6 +81,7 @@ commands! {
     List list "Show the models that were pulled",
     Rm rm "Remove a pulled model",
     Pack pack "Keep a model's packed weights for faster starts",
+    Quantize quantize "Write a model in a smaller type",
     Inspect inspect "Show what is in a model file",
     Tokenize tokenize "Turn text into token ids, or back",
     Bench bench "Measure how fast a model runs here, also against another llama-bench",

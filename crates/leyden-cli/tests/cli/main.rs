@@ -14,6 +14,7 @@ mod load;
 mod models;
 mod pack;
 mod program;
+mod quantize;
 mod run;
 mod serve;
 mod serve_abuse;

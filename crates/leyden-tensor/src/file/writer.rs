@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::gguf::{ALIGNMENT_KEY, alignment, check_name};
 use super::metadata::{Metadata, Value};
 use crate::error::{Error, ErrorKind};
+use crate::extent::TensorExtent;
 use crate::{DType, TensorView};
 
 /// Collects metadata and tensors and writes them as a GGUF file.
@@ -34,7 +35,9 @@ struct Tensor<'a> {
     name: String,
     type_id: u32,
     shape: Vec<usize>,
-    bytes: Cow<'a, [u8]>,
+    len: usize,
+    /// `None` where they are made when they are written.
+    bytes: Option<Cow<'a, [u8]>>,
 }
 
 /// The number of bytes without a meaning (`I8`) as a tensor type.
@@ -71,7 +74,19 @@ impl<'a> GgufWriter<'a> {
     ) -> Result<&mut Self, Error> {
         let bytes = bytes.into();
         TensorView::new(name, dtype, shape, &bytes)?;
-        self.add(name, dtype.gguf_id(), shape, bytes)
+        self.add(name, dtype.gguf_id(), shape, bytes.len(), Some(bytes))
+    }
+
+    /// Announces a tensor whose bytes are made while the file is written: see
+    /// [`write_made_to`](Self::write_made_to).
+    ///
+    /// # Errors
+    /// A row is not a whole number of blocks, there are not 1 to 4 dimensions or one is 0, or the name is taken, empty
+    /// or too long.
+    pub fn announce_tensor(&mut self, name: &str, dtype: DType, shape: &[usize]) -> Result<&mut Self, Error> {
+        let dims = shape.iter().rev().map(|&dim| dim.to_u64());
+        let extent = TensorExtent::new(&dims, dtype.file_type()).map_err(|e| e.item(name))?;
+        self.add(name, dtype.gguf_id(), shape, extent.n_bytes, None)
     }
 
     /// Adds bytes that are no weights, as a vector of type `I8`; [`Gguf::file_bytes`](crate::Gguf::file_bytes) finds
@@ -81,7 +96,7 @@ impl<'a> GgufWriter<'a> {
     /// There are none, or the name is taken, empty or too long.
     pub fn add_bytes(&mut self, name: &str, bytes: impl Into<Cow<'a, [u8]>>) -> Result<&mut Self, Error> {
         let bytes = bytes.into();
-        self.add(name, BYTES_ID, &[bytes.len()], bytes)
+        self.add(name, BYTES_ID, &[bytes.len()], bytes.len(), Some(bytes))
     }
 
     fn add(
@@ -89,7 +104,8 @@ impl<'a> GgufWriter<'a> {
         name: &str,
         type_id: u32,
         shape: &[usize],
-        bytes: Cow<'a, [u8]>,
+        len: usize,
+        bytes: Option<Cow<'a, [u8]>>,
     ) -> Result<&mut Self, Error> {
         let dimensions = match shape.len() {
             1..=4 if shape.contains(&0) => Err(ErrorKind::ZeroDimension),
@@ -102,7 +118,7 @@ impl<'a> GgufWriter<'a> {
             .and_then(|()| check_name("tensor name", name.len().to_u64()))
             .and(unique)
             .map_err(|kind| Error::new(kind).item(name))?;
-        self.tensors.push(Tensor { name: name.to_owned(), type_id, shape: shape.to_vec(), bytes });
+        self.tensors.push(Tensor { name: name.to_owned(), type_id, shape: shape.to_vec(), len, bytes });
         Ok(self)
     }
 
@@ -113,8 +129,7 @@ impl<'a> GgufWriter<'a> {
     pub fn to_vec(&self) -> Result<Vec<u8>, Error> {
         let layout = self.layout()?;
         let mut out = Vec::with_capacity(layout.file_len);
-        // Writing to memory does not fail.
-        self.write(&layout, &mut out).map_err(|source| ErrorKind::Io { action: "write", source })?;
+        self.write(&layout, &mut out, &mut nothing_made)?;
         Ok(out)
     }
 
@@ -126,27 +141,51 @@ impl<'a> GgufWriter<'a> {
     /// The file cannot be written (the temporary file is then removed), or `general.alignment` is
     /// not a power of two in range, or a key is empty or too long. The error names the file.
     pub fn write_to(&self, path: &Path) -> Result<(), Error> {
+        self.write_made_to(path, &mut nothing_made)
+    }
+
+    /// Writes the file like [`write_to`](Self::write_to), with the bytes of every announced tensor from `make`, in the
+    /// order in which they were announced. Before it is renamed the file is read back and compared with what was
+    /// written.
+    ///
+    /// # Errors
+    /// As for [`write_to`](Self::write_to); what `make` returns; more or fewer bytes than the tensor has; or the file
+    /// does not hold what was written.
+    pub fn write_made_to<E: From<Error>>(
+        &self,
+        path: &Path,
+        make: &mut dyn FnMut(&str, &mut dyn Write) -> Result<(), E>,
+    ) -> Result<(), E> {
         let label = path.display().to_string().into();
-        let layout = self.layout().map_err(|e| e.file(&label))?;
+        let named = |e: Error| E::from(e.file(&label));
+        let layout = self.layout().map_err(named)?;
         let io = |action| move |source| Error::new(ErrorKind::Io { action, source });
         let folder = match path.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
-        let write = || {
-            let (mut temporary, file) =
-                Temporary::create(folder, path).map_err(io("create a file in the folder"))?;
-            let mut out = BufWriter::with_capacity(1 << 20, file);
-            self.write(&layout, &mut out).map_err(io("write"))?;
-            let file = out.into_inner().map_err(|e| io("write")(e.into_error()))?;
+        let (mut temporary, file) =
+            Temporary::create(folder, path).map_err(io("create a file in the folder")).map_err(named)?;
+        let announced = self.tensors.iter().any(|tensor| tensor.bytes.is_none());
+        let mut out = Summed::new(BufWriter::with_capacity(1 << 20, file));
+        self.write(&layout, &mut out, make).map_err(|e| match e {
+            Stop::Own(e) => named(e),
+            Stop::Maker(e) => e,
+        })?;
+        let finish = || {
+            let sum = out.sum;
+            let file = out.inner.into_inner().map_err(|e| io("write")(e.into_error()))?;
             file.sync_all().map_err(io("flush to the disk"))?;
             drop(file);
+            if announced && temporary.sum().map_err(io("read back"))? != sum {
+                return Err(Error::new(ErrorKind::ReadBack));
+            }
             temporary.rename(path).map_err(io("rename the finished file"))?;
             File::open(folder)
                 .and_then(|folder| folder.sync_all())
                 .map_err(io("flush the folder to the disk"))
         };
-        write().map_err(|e: Error| e.file(&label))
+        finish().map_err(named)
     }
 
     fn layout(&self) -> Result<Layout, Error> {
@@ -176,7 +215,7 @@ impl<'a> GgufWriter<'a> {
             header.extend(at.to_u64().to_le_bytes());
             let overflow = || Error::new(ErrorKind::SizeOverflow { dims: Vec::new() }).item(&tensor.name);
             at = at
-                .checked_add(tensor.bytes.len())
+                .checked_add(tensor.len)
                 .and_then(|end| end.checked_next_multiple_of(alignment))
                 .ok_or_else(overflow)?;
             ends.push(at);
@@ -186,21 +225,134 @@ impl<'a> GgufWriter<'a> {
         Ok(Layout { file_len: padded.saturating_add(at), header, ends })
     }
 
-    fn write(&self, layout: &Layout, out: &mut impl Write) -> io::Result<()> {
-        out.write_all(&layout.header)?;
+    fn write<E>(
+        &self,
+        layout: &Layout,
+        out: &mut impl Write,
+        make: &mut dyn FnMut(&str, &mut dyn Write) -> Result<(), E>,
+    ) -> Result<(), Stop<E>> {
+        let io = |source| Stop::Own(Error::new(ErrorKind::Io { action: "write", source }));
+        out.write_all(&layout.header).map_err(io)?;
         let mut at: usize = 0;
         for (tensor, &end) in self.tensors.iter().zip(&layout.ends) {
-            out.write_all(&tensor.bytes)?;
-            let mut padding = end.saturating_sub(at.saturating_add(tensor.bytes.len()));
+            match &tensor.bytes {
+                Some(bytes) => out.write_all(bytes).map_err(io)?,
+                None => {
+                    let mut counted = Counted { inner: out, bytes: 0 };
+                    make(&tensor.name, &mut counted).map_err(Stop::Maker)?;
+                    if counted.bytes != tensor.len {
+                        let kind = ErrorKind::ByteLength { wanted: tensor.len, found: counted.bytes };
+                        return Err(Stop::Own(Error::new(kind).item(&tensor.name)));
+                    }
+                }
+            }
+            let mut padding = end.saturating_sub(at.saturating_add(tensor.len));
             while padding > 0 {
                 const ZEROS: [u8; 4096] = [0; 4096];
                 let zeros = ZEROS.get(..padding).unwrap_or(&ZEROS);
-                out.write_all(zeros)?;
+                out.write_all(zeros).map_err(io)?;
                 padding = padding.saturating_sub(zeros.len());
             }
             at = end;
         }
         Ok(())
+    }
+}
+
+/// Why writing stopped.
+enum Stop<E> {
+    Own(Error),
+    Maker(E),
+}
+
+impl From<Stop<Error>> for Error {
+    fn from(stop: Stop<Error>) -> Error {
+        match stop {
+            Stop::Own(e) | Stop::Maker(e) => e,
+        }
+    }
+}
+
+/// For files without announced tensors.
+fn nothing_made(name: &str, _: &mut dyn Write) -> Result<(), Error> {
+    Err(Error::new(ErrorKind::MissingTensor).item(name))
+}
+
+/// Counts what is written.
+struct Counted<'w, W> {
+    inner: &'w mut W,
+    bytes: usize,
+}
+
+impl<W: Write> Write for Counted<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.inner.write(bytes)?;
+        self.bytes = self.bytes.saturating_add(n);
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// Keeps a checksum of what is written.
+struct Summed<W> {
+    inner: W,
+    sum: Checksum,
+}
+
+impl<W> Summed<W> {
+    fn new(inner: W) -> Self {
+        Summed { inner, sum: Checksum::default() }
+    }
+}
+
+impl<W: Write> Write for Summed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.inner.write(bytes)?;
+        self.sum.add(bytes.get(..n).unwrap_or_default());
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// A checksum that does not depend on how the bytes are cut: a polynomial over words of eight bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Checksum {
+    sum: u64,
+    word: [u8; 8],
+    filled: usize,
+}
+
+impl Checksum {
+    fn add(&mut self, mut bytes: &[u8]) {
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        while let Some((byte, rest)) = bytes.split_first() {
+            if self.filled == 0
+                && let (words, tail) = bytes.as_chunks::<8>()
+                && !words.is_empty()
+            {
+                for word in words {
+                    self.sum = (self.sum ^ u64::from_le_bytes(*word)).wrapping_mul(FACTOR).rotate_left(29);
+                }
+                bytes = tail;
+                continue;
+            }
+            if let Some(place) = self.word.get_mut(self.filled) {
+                *place = *byte;
+            }
+            self.filled = self.filled.saturating_add(1);
+            if self.filled == 8 {
+                self.sum = (self.sum ^ u64::from_le_bytes(self.word)).wrapping_mul(FACTOR).rotate_left(29);
+                self.filled = 0;
+                self.word = [0; 8];
+            }
+            bytes = rest;
+        }
     }
 }
 
@@ -270,6 +422,20 @@ impl Temporary {
                     attempt = attempt.saturating_add(1);
                 }
                 Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// The checksum of what is in it.
+    fn sum(&self) -> io::Result<Checksum> {
+        let mut sum = Checksum::default();
+        let Some(path) = &self.path else { return Ok(sum) };
+        let mut file = File::open(path)?;
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            match file.read(&mut buffer)? {
+                0 => return Ok(sum),
+                n => sum.add(buffer.get(..n).unwrap_or_default()),
             }
         }
     }

@@ -38,6 +38,7 @@ pub(super) struct Params<const GROUPS: usize> {
 }
 
 impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
+    #[inline(always)]
     pub(super) fn new(x: &[f32], w: &'a [f32; 256], shape: Shape) -> Self {
         assert_eq!(x.len(), 256, "values of a super-block");
         // Nothing beyond this can be represented (and less of the negative values), and squares of
@@ -50,17 +51,20 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
         Search { x: values, w, shape }
     }
 
+    #[inline(always)]
     fn group(&self, j: usize) -> (&[f32], &[f32]) {
         let len = 256 / GROUPS;
         let range = j * len..(j + 1) * len;
         (&self.x[range.clone()], &self.w[range])
     }
 
+    #[inline(always)]
     fn codes(&self) -> Integers {
         Integers(0.0, self.shape.max_code)
     }
 
     /// The best parameters that were found, and the code of every value.
+    #[inline(always)]
     pub(super) fn run(&self) -> (Params<GROUPS>, [u8; 256]) {
         let ideal: [(f32, f32); GROUPS] = std::array::from_fn(|j| {
             let (x, w) = self.group(j);
@@ -75,6 +79,7 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
 
     /// Quantises the groups' parameters with given factors, then alternately solves for the factors
     /// and chooses the parameters again while that lowers the error.
+    #[inline(always)]
     fn improve(&self, ideal: &[(f32, f32); GROUPS], d: f32, dmin: f32) -> Params<GROUPS> {
         let mut best = self.choose(ideal, d, dmin);
         for _ in 0..3 {
@@ -92,6 +97,7 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
     }
 
     /// The best stored scale and minimum of every group near the ideal ones.
+    #[inline(always)]
     fn choose(&self, ideal: &[(f32, f32); GROUPS], d: f32, dmin: f32) -> Params<GROUPS> {
         let most = self.shape.max_factor;
         let mut params = Params { d, dmin, scales: [0.0; GROUPS], mins: [0.0; GROUPS], error: 0.0 };
@@ -125,6 +131,7 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
 
     /// The factors of least error for the groups' parameters and the codes that follow from them:
     /// two unknowns, `x = d * (scale * code) - dmin * min`.
+    #[inline(always)]
     fn solve_factors(&self, p: &Params<GROUPS>) -> (f32, f32) {
         let (mut aa, mut ab, mut bb, mut ax, mut bx) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for j in 0..GROUPS {
@@ -148,6 +155,7 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
         (if d > 0.0 { fit::factor(d) } else { p.d }, if dmin > 0.0 { fit::factor(dmin) } else { p.dmin })
     }
 
+    #[inline(always)]
     fn quantise(&self, p: &Params<GROUPS>) -> [u8; 256] {
         std::array::from_fn(|i| {
             let j = i / (256 / GROUPS);
@@ -157,6 +165,7 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
     }
 
     /// The scale and minimum (not negative) of least error for one group.
+    #[inline(always)]
     fn fit_group(&self, x: &[f32], w: &[f32]) -> (f32, f32) {
         let low = x.iter().fold(0.0, |a: f32, &b| a.min(b));
         let high = x.iter().fold(f32::MIN, |a, &b| a.max(b)).max(low);
@@ -192,6 +201,7 @@ struct Fit {
 }
 
 impl Fit {
+    #[inline(always)]
     fn solve(m: &Moments) -> Fit {
         let det = m.w * m.qq - m.q * m.q;
         if det > 0.0 {

@@ -75,12 +75,14 @@ impl Starts {
     }
 }
 
+#[inline(always)]
 fn total(lanes: [f32; LANES]) -> f32 {
     let [a, b, c, d, e, f, g, h] = lanes;
     ((a + e) + (c + g)) + ((b + f) + (d + h))
 }
 
 /// The sums for the codes nearest to `(x + offset) * inverse`.
+#[inline(always)]
 pub(super) fn moments(x: &[f32], w: &[f32], offset: f32, inverse: f32, codes: impl Codes) -> Moments {
     let (mut sw, mut sq, mut sqq) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
     let (mut sx, mut sxq) = ([0.0; LANES], [0.0; LANES]);
@@ -99,6 +101,7 @@ pub(super) fn moments(x: &[f32], w: &[f32], offset: f32, inverse: f32, codes: im
 }
 
 /// The error of `scale * code - offset` with the best codes.
+#[inline(always)]
 pub(super) fn error(x: &[f32], w: &[f32], scale: f32, offset: f32, codes: impl Codes) -> f32 {
     let inverse = reciprocal(scale);
     let mut sum = [0.0; LANES];
@@ -113,6 +116,7 @@ pub(super) fn error(x: &[f32], w: &[f32], scale: f32, offset: f32, codes: impl C
 }
 
 /// `1 / scale`, and 0 where that does not exist: all codes are then the one nearest 0.
+#[inline(always)]
 pub(super) fn reciprocal(scale: f32) -> f32 {
     let inverse = 1.0 / scale;
     if inverse.is_finite() { inverse } else { 0.0 }

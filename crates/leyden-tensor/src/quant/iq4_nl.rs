@@ -97,17 +97,21 @@ impl Block for IQ4NL {
 
     /// Searches the scale, of either sign, for the least squared error.
     fn encode(x: &[f32]) -> Self {
-        assert_eq!(x.len(), Self::LEN);
+        Self::encode_weighted(x, &[1.0; Self::LEN])
+    }
+
+    #[inline(always)]
+    fn encode_weighted(x: &[f32], w: &[f32]) -> Self {
+        assert_eq!((x.len(), w.len()), (Self::LEN, Self::LEN));
         const LIMIT: f32 = F16_MAX * 127.0;
         let x: [f32; Self::LEN] = std::array::from_fn(|i| finite(x[i]).clamp(-LIMIT, LIMIT));
-        let w = [1.0; Self::LEN];
-        let ideal = fit::factor(fit_group(&x, &w, &shape(-1.0)));
+        let ideal = fit::factor(fit_group(&x, w, &shape(-1.0)));
         // Codes can change with the rounding of the scale; then another scale may suit them better.
         // And no code is 0, so values too small for any scale are nearest to a scale of 0.
-        let m = fit::moments(&x, &w, 0.0, fit::reciprocal(ideal), Uneven);
-        let (mut d, mut least) = (0.0, fit::error(&x, &w, 0.0, 0.0, Uneven));
+        let m = fit::moments(&x, w, 0.0, fit::reciprocal(ideal), Uneven);
+        let (mut d, mut least) = (0.0, fit::error(&x, w, 0.0, 0.0, Uneven));
         for candidate in [ideal, fit::factor(m.xq / m.qq)] {
-            let error = fit::error(&x, &w, candidate, 0.0, Uneven);
+            let error = fit::error(&x, w, candidate, 0.0, Uneven);
             if error < least {
                 (d, least) = (candidate, error);
             }

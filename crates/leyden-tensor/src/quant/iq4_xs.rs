@@ -7,7 +7,7 @@
 
 use super::iq4_nl::{IQ4_VALUES, code_of, shape};
 use super::symmetric::Search;
-use super::{Block, f16_to_f32, field, scale_bits};
+use super::{Block, f16_to_f32, field, scale_bits, weights_of};
 use crate::DType;
 
 const GROUPS: usize = 8;
@@ -74,7 +74,13 @@ impl Block for IQ4XS {
 
     /// Searches scales for the least squared error.
     fn encode(x: &[f32]) -> Self {
-        let (p, values) = Search::<_, GROUPS>::new(x, &[1.0; Self::LEN], shape(-32.0)).run();
+        Self::encode_weighted(x, &[1.0; Self::LEN])
+    }
+
+    #[inline(always)]
+    fn encode_weighted(x: &[f32], weights: &[f32]) -> Self {
+        let w = weights_of(weights);
+        let (p, values) = Search::<_, GROUPS>::new(x, &w, shape(-32.0)).run();
         let mut block = IQ4XS { d: scale_bits(p.d), scales_h: 0, scales_l: [0; 4], qs: [0; 128] };
         for (j, scale) in p.scales.iter().enumerate() {
             let scale = (scale + 32.0) as u8;

@@ -86,6 +86,16 @@ pub trait Block: Sized + Copy {
     /// # Panics
     /// `x` is not exactly [`LEN`](Self::LEN) long.
     fn encode(x: &[f32]) -> Self;
+
+    /// Finds the block of least squared error, where the error of value `i` counts `weights[i]` times. Formats that
+    /// have nothing to choose take no notice of the weights.
+    ///
+    /// # Panics
+    /// `x` or `weights` is not exactly [`LEN`](Self::LEN) long.
+    fn encode_weighted(x: &[f32], weights: &[f32]) -> Self {
+        assert_eq!(weights.len(), Self::LEN);
+        Self::encode(x)
+    }
 }
 
 /// Decodes whole rows: as many blocks as `out` has room for.
@@ -111,6 +121,15 @@ pub fn encode_row(dtype: DType, x: &[f32], out: &mut [u8]) {
     (dtype.info().encode)(x, out);
 }
 
+/// Encodes whole rows like [`encode_row`], where the error of value `i` counts `weights[i]` times; the formats with
+/// scales to choose then search for the least sum, Q4_0 and Q5_0 too. Weights are finite and not negative.
+///
+/// # Panics
+/// `x` is not a whole number of blocks, or `weights` or `out` is not exactly as long as it needs.
+pub fn encode_row_weighted(dtype: DType, x: &[f32], weights: &[f32], out: &mut [u8]) {
+    (dtype.info().encode_weighted)(x, weights, out);
+}
+
 pub(crate) fn decode_blocks<B: Block>(bytes: &[u8], out: &mut [f32]) {
     check_lengths::<B>(out.len(), bytes.len());
     for (block, values) in bytes.chunks_exact(B::BYTES).zip(out.chunks_exact_mut(B::LEN)) {
@@ -125,6 +144,21 @@ pub(crate) fn encode_blocks<B: Block>(x: &[f32], out: &mut [u8]) {
     }
 }
 
+/// [`encode_row_weighted`] of one format: inlined, so that who calls it chooses the instruction set.
+///
+/// # Panics
+/// As there.
+#[inline(always)]
+pub fn encode_blocks_weighted<B: Block>(x: &[f32], weights: &[f32], out: &mut [u8]) {
+    check_lengths::<B>(x.len(), out.len());
+    assert_eq!(x.len(), weights.len(), "a weight for each value");
+    let values = x.chunks_exact(B::LEN).zip(weights.chunks_exact(B::LEN));
+    for ((x, weights), block) in values.zip(out.chunks_exact_mut(B::BYTES)) {
+        B::encode_weighted(x, weights).write(block);
+    }
+}
+
+#[inline(always)]
 fn check_lengths<B: Block>(values: usize, bytes: usize) {
     let wanted = B::DTYPE.row_bytes(values);
     assert!(wanted == Some(bytes), "{}: {values} values do not fit {bytes} bytes exactly", B::DTYPE);
@@ -141,10 +175,23 @@ fn scale_bits(x: f32) -> u16 {
     f32_to_f16(x.clamp(-F16_MAX, F16_MAX))
 }
 
+/// The weights of a super-block.
+///
+/// # Panics
+/// They are not 256.
+#[inline(always)]
+fn weights_of(weights: &[f32]) -> [f32; 256] {
+    let mut w = [0.0; 256];
+    w.copy_from_slice(weights);
+    // Where nothing counts everything does.
+    if w.iter().all(|w| *w == 0.0) { [1.0; 256] } else { w }
+}
+
 /// Splits a block's bytes into fixed-size fields.
 ///
 /// # Panics
 /// The bytes are too few, which the callers' contract excludes.
+#[inline(always)]
 fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut field = [0; N];
     field.copy_from_slice(&bytes[at..at + N]);

@@ -36,6 +36,25 @@ fn half_power(e: u8) -> f32 {
     f32::from_bits(if e < 2 { 0x0020_0000 << e } else { u32::from(e - 1) << 23 })
 }
 
+impl MXFP4 {
+    /// The nearest codes at a given power.
+    #[inline(always)]
+    fn with_exponent(x: &[f32], e: u8) -> Self {
+        let d = half_power(e);
+        let code = |v: f32| {
+            let mut best = (0, f32::INFINITY);
+            for (code, &value) in (0u8..).zip(&MXFP4_VALUES) {
+                let error = (d * f32::from(value) - finite(v)).abs();
+                if error < best.1 {
+                    best = (code, error);
+                }
+            }
+            best.0
+        };
+        MXFP4 { e, qs: std::array::from_fn(|j| code(x[j]) | code(x[j + 16]) << 4) }
+    }
+}
+
 impl Block for MXFP4 {
     const DTYPE: DType = DType::MXFP4;
     const LEN: usize = 32;
@@ -67,19 +86,27 @@ impl Block for MXFP4 {
     fn encode(x: &[f32]) -> Self {
         assert_eq!(x.len(), Self::LEN);
         let largest = x.iter().fold(0.0, |m: f32, &v| m.max(finite(v).abs()));
-        let e = exponent(largest);
-        let d = half_power(e);
-        let code = |v: f32| {
-            let mut best = (0, f32::INFINITY);
-            for (code, &value) in (0u8..).zip(&MXFP4_VALUES) {
-                let error = (d * f32::from(value) - finite(v)).abs();
-                if error < best.1 {
-                    best = (code, error);
-                }
+        Self::with_exponent(x, exponent(largest))
+    }
+
+    /// The power of least error of the specification's and the two beside it.
+    #[inline(always)]
+    fn encode_weighted(x: &[f32], w: &[f32]) -> Self {
+        assert_eq!((x.len(), w.len()), (Self::LEN, Self::LEN));
+        let largest = x.iter().fold(0.0, |m: f32, &v| m.max(finite(v).abs()));
+        let rule = exponent(largest);
+        let mut best = (f32::INFINITY, Self::encode(x));
+        for e in [rule, rule.saturating_sub(1), rule.saturating_add(1).min(253)] {
+            let block = Self::with_exponent(x, e);
+            let mut values = [0.0; 32];
+            block.decode(&mut values);
+            let miss = |i: usize| w[i] * (values[i] - finite(x[i])).powi(2);
+            let error = (0..32).map(miss).sum::<f32>();
+            if error < best.0 {
+                best = (error, block);
             }
-            best.0
-        };
-        MXFP4 { e, qs: std::array::from_fn(|j| code(x[j]) | code(x[j + 16]) << 4) }
+        }
+        best.1
     }
 }
 

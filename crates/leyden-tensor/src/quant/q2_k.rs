@@ -6,7 +6,7 @@
 
 use super::affine::{Search, Shape};
 use super::fit::Starts;
-use super::{Block, f16_to_f32, field, scale_bits};
+use super::{Block, f16_to_f32, field, scale_bits, weights_of};
 use crate::DType;
 
 const GROUPS: usize = 16;
@@ -71,7 +71,13 @@ impl Block for Q2K {
 
     /// Searches scales and minima for the least squared error.
     fn encode(x: &[f32]) -> Self {
-        let (p, codes) = Search::<GROUPS>::new(x, &[1.0; Self::LEN], SHAPE).run();
+        Self::encode_weighted(x, &[1.0; Self::LEN])
+    }
+
+    #[inline(always)]
+    fn encode_weighted(x: &[f32], weights: &[f32]) -> Self {
+        let w = weights_of(weights);
+        let (p, codes) = Search::<GROUPS>::new(x, &w, SHAPE).run();
         let mut qs = [0; 64];
         for (i, code) in codes.iter().enumerate() {
             let (byte, shift) = place(i);

@@ -9,7 +9,7 @@
 use super::fit::{Integers, Starts};
 use super::q2_k::place;
 use super::symmetric::{Search, Shape};
-use super::{Block, f16_to_f32, field, scale_bits};
+use super::{Block, f16_to_f32, field, scale_bits, weights_of};
 use crate::DType;
 
 const GROUPS: usize = 16;
@@ -81,7 +81,13 @@ impl Block for Q3K {
 
     /// Searches scales for the least squared error.
     fn encode(x: &[f32]) -> Self {
-        let (p, codes) = Search::<_, GROUPS>::new(x, &[1.0; Self::LEN], SHAPE).run();
+        Self::encode_weighted(x, &[1.0; Self::LEN])
+    }
+
+    #[inline(always)]
+    fn encode_weighted(x: &[f32], weights: &[f32]) -> Self {
+        let w = weights_of(weights);
+        let (p, codes) = Search::<_, GROUPS>::new(x, &w, SHAPE).run();
         let mut block = Q3K { hmask: [0; 32], qs: [0; 64], scales: [0; 12], d: scale_bits(p.d) };
         for (i, code) in codes.iter().enumerate() {
             let code = (code + 4.0) as u8;

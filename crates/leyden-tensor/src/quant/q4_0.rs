@@ -3,8 +3,18 @@
 //! A value is `d * (code - 8)`. Byte `j` holds the code of value `j` below and that of value
 //! `j + 16` above.
 
+use super::fit::{Integers, Starts};
+use super::symmetric::{self, Shape};
 use super::{Block, f16_to_f32, field, finite, scale_bits};
 use crate::DType;
+
+/// The search starts from clipping the extremes and ends with the outer codes empty.
+const SHAPE: Shape<Integers> = Shape {
+    codes: Integers(-8.0, 7.0),
+    extreme: -8.0,
+    low_scale: -1.0,
+    starts: Starts { first: 7.0, step: 0.2, n: 13 },
+};
 
 /// A block of 32 values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +71,18 @@ impl Block for Q4_0 {
             *q = code(x[j]) | code(x[j + 16]) << 4;
         }
         Q4_0 { d: bits, qs }
+    }
+
+    /// A grid that the values lie on is kept; else the scale of least error is searched for, of either sign.
+    #[inline(always)]
+    fn encode_weighted(x: &[f32], w: &[f32]) -> Self {
+        assert_eq!((x.len(), w.len()), (Self::LEN, Self::LEN));
+        let (d, codes) = symmetric::encode_32(x, w, &SHAPE);
+        let mut qs = [0; 16];
+        for (j, q) in qs.iter_mut().enumerate() {
+            *q = codes[j] | codes[j + 16] << 4;
+        }
+        Q4_0 { d, qs }
     }
 }
 

@@ -8,7 +8,7 @@
 
 use super::affine::{Params, Search, Shape};
 use super::fit::Starts;
-use super::{Block, f16_to_f32, field, scale_bits};
+use super::{Block, f16_to_f32, field, scale_bits, weights_of};
 use crate::DType;
 
 const GROUPS: usize = 8;
@@ -103,7 +103,13 @@ impl Block for Q4K {
 
     /// Searches scales and minima for the least squared error.
     fn encode(x: &[f32]) -> Self {
-        let (p, codes) = Search::<GROUPS>::new(x, &[1.0; Self::LEN], SHAPE).run();
+        Self::encode_weighted(x, &[1.0; Self::LEN])
+    }
+
+    #[inline(always)]
+    fn encode_weighted(x: &[f32], weights: &[f32]) -> Self {
+        let w = weights_of(weights);
+        let (p, codes) = Search::<GROUPS>::new(x, &w, SHAPE).run();
         let mut qs = [0; 128];
         for (pair, codes) in qs.chunks_exact_mut(GROUP).zip(codes.chunks_exact(2 * GROUP)) {
             let (low, high) = codes.split_at(GROUP);

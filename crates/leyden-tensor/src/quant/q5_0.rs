@@ -3,9 +3,19 @@
 //! A value is `d * (code - 16)`. Byte `j` of `qs` holds the low four bits of the code of value `j`
 //! below and those of value `j + 16` above; bit `i` of `qh` is the high bit of the code of value `i`.
 
+use super::fit::{Integers, Starts};
 use super::q4_0::inverse;
+use super::symmetric::{self, Shape};
 use super::{Block, f16_to_f32, field, finite, scale_bits};
 use crate::DType;
+
+/// The search starts from clipping the extremes and ends with the outer codes empty.
+const SHAPE: Shape<Integers> = Shape {
+    codes: Integers(-16.0, 15.0),
+    extreme: -16.0,
+    low_scale: -1.0,
+    starts: Starts { first: 14.6, step: 0.3, n: 11 },
+};
 
 /// A block of 32 values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +69,15 @@ impl Block for Q5_0 {
         let id = inverse(d, bits);
         let (qh, qs) = pack(std::array::from_fn(|i| (finite(x[i]) * id + 16.5).clamp(0.0, 31.0) as u8));
         Q5_0 { d: bits, qh, qs }
+    }
+
+    /// A grid that the values lie on is kept; else the scale of least error is searched for, of either sign.
+    #[inline(always)]
+    fn encode_weighted(x: &[f32], w: &[f32]) -> Self {
+        assert_eq!((x.len(), w.len()), (Self::LEN, Self::LEN));
+        let (d, codes) = symmetric::encode_32(x, w, &SHAPE);
+        let (qh, qs) = pack(codes);
+        Q5_0 { d, qh, qs }
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::fit::{Integers, Starts};
 use super::symmetric::{Search, Shape};
-use super::{Block, f16_to_f32, field, scale_bits};
+use super::{Block, f16_to_f32, field, scale_bits, weights_of};
 use crate::DType;
 
 const GROUPS: usize = 16;
@@ -76,7 +76,13 @@ impl Block for Q6K {
 
     /// Searches scales for the least squared error.
     fn encode(x: &[f32]) -> Self {
-        let (p, codes) = Search::<_, GROUPS>::new(x, &[1.0; Self::LEN], SHAPE).run();
+        Self::encode_weighted(x, &[1.0; Self::LEN])
+    }
+
+    #[inline(always)]
+    fn encode_weighted(x: &[f32], weights: &[f32]) -> Self {
+        let w = weights_of(weights);
+        let (p, codes) = Search::<_, GROUPS>::new(x, &w, SHAPE).run();
         let mut block =
             Q6K { ql: [0; 128], qh: [0; 64], scales: p.scales.map(|s| s as i8), d: scale_bits(p.d) };
         for (i, code) in codes.iter().enumerate() {

@@ -1,0 +1,218 @@
+//! `leyden quantize`: writes a model in other types.
+
+use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use leyden_compress::{Error, Imatrix, Options, Override, Plan, Report, Target, quantize};
+use leyden_tensor::{Gguf, WeightSource};
+use serde_json::json;
+
+use super::failure::Failure;
+use super::model_file;
+use super::text::bytes;
+
+/// Writes a GGUF model in a smaller type, under the names and with the mixes of llama-quantize. Under OUT there is the
+/// whole new file, read back and checked, or what was there before.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Model in F32, F16 or BF16: a GGUF file, the name of a pulled model or its reference
+    #[arg(value_name = "IN")]
+    model: PathBuf,
+    /// File to write
+    #[arg(required_unless_present = "dry_run")]
+    out: Option<PathBuf>,
+    /// Type, such as Q4_K_M; a wrong one lists all
+    #[arg(value_name = "TYPE", value_parser = target, required = true)]
+    target: Option<Target>,
+    /// Importances of weights, from llama-imatrix: errors count as much as the activations that they meet
+    #[arg(long, value_name = "FILE")]
+    imatrix: Option<PathBuf>,
+    /// Give the tensors whose names fit a type of their own; several times, the last that fits holds
+    #[arg(long = "tensor-type", value_name = "PATTERN=TYPE")]
+    overrides: Vec<Override>,
+    /// Give every matrix the same type, without the mix
+    #[arg(long)]
+    pure: bool,
+    /// Quantise weights that are quantised already, although they lose precision twice
+    #[arg(long)]
+    allow_requantize: bool,
+    /// Show which tensor would get which type, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Threads; by default one per processor
+    #[arg(short = 't', long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    threads: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn target(name: &str) -> Result<Target, String> {
+    Target::from_name(name).ok_or_else(|| {
+        let known: Vec<&str> = Target::all().map(|t| t.name()).collect();
+        format!("known types, the largest first: {}", known.join(", "))
+    })
+}
+
+/// Writes the model.
+pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let Some(target) = args.target else { return Err(Failure::usage("TYPE: missing")) };
+    let path = model_file::locate(&args.model)?;
+    if path.is_dir() {
+        return Err(Failure::usage(format!("{}: a folder, and GGUF files are quantised", path.display()))
+            .hint("convert_hf_to_gguf.py, which comes with llama.cpp, makes a GGUF file of a folder"));
+    }
+    let source = Gguf::open(&path)?;
+    let imatrix = args.imatrix.as_deref().map(Imatrix::open).transpose().map_err(failure)?;
+    let mut options = Options::new(target);
+    options.imatrix = imatrix.as_ref();
+    options.overrides.clone_from(&args.overrides);
+    (options.pure, options.requantize, options.threads) = (args.pure, args.allow_requantize, args.threads);
+    let plan = Plan::new(&source, &options).map_err(failure)?;
+    let to = match &args.out {
+        Some(to) if !args.dry_run => to,
+        _ => return show(args, &plan, out),
+    };
+    not_the_input(&source, to)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst))
+        .map_err(|error| Failure::new(format!("cannot take over Ctrl-C: {error}")))?;
+    let bar = bar();
+    let start = Instant::now();
+    let result = quantize(&source, &plan, &options, to, &mut |progress| {
+        if let Some(bar) = &bar {
+            bar.set_length(progress.all as u64);
+            bar.set_position(progress.done as u64);
+            bar.set_message(progress.tensor.to_owned());
+        }
+        if stop.load(Ordering::SeqCst) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    let report = result.map_err(failure)?;
+    tell(args, &report, to, start.elapsed().as_secs_f64(), out)
+}
+
+fn bar() -> Option<ProgressBar> {
+    io::stderr().is_terminal().then(|| {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {percent} % {eta} left") {
+            bar.set_style(style);
+        }
+        bar
+    })
+}
+
+/// Fails where the output is a file of the input, under whatever name.
+fn not_the_input(source: &Gguf, to: &Path) -> Result<(), Failure> {
+    let Ok(there) = to.canonicalize() else { return Ok(()) };
+    let same = |path: &&Path| path.canonicalize().is_ok_and(|path| path == there);
+    match source.paths().into_iter().find(same) {
+        Some(_) => {
+            Err(Failure::usage(format!("{}: this is the input", to.display())).hint("name another file"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What a plan says.
+fn show(args: &Args, plan: &Plan, out: &mut dyn Write) -> Result<(), Failure> {
+    if args.json {
+        let tensors: Vec<_> = plan
+            .tensors
+            .iter()
+            .map(|t| json!({ "name": t.name, "shape": t.shape, "from": t.from.name(), "to": t.to.name(), "bytes": t.bytes }))
+            .collect();
+        let document =
+            json!({ "tensors": tensors, "bytes": plan.bytes(), "bits_per_weight": plan.bits_per_weight() });
+        serde_json::to_writer(&mut *out, &document)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    for t in &plan.tensors {
+        let note = if t.fallback { "  (rows are no whole number of wider blocks)" } else { "" };
+        writeln!(out, "{:<40} {:>5} -> {}{note}", t.name, t.from.name(), t.to.name())?;
+    }
+    writeln!(out, "{}, {:.2} bits per weight", bytes(plan.bytes() as u64), plan.bits_per_weight())?;
+    Ok(())
+}
+
+/// What came of it.
+fn tell(args: &Args, report: &Report, to: &Path, seconds: f64, out: &mut dyn Write) -> Result<(), Failure> {
+    let exact: Vec<_> = report.tensors.iter().filter(|t| t.exact > 0.5).collect();
+    let fallback = report.tensors.iter().filter(|t| t.choice.fallback).count();
+    let unweighted = report.tensors.iter().filter(|t| !t.importance).count();
+    if args.json {
+        let tensors: Vec<_> = report
+            .tensors
+            .iter()
+            .map(|t| {
+                json!({
+                    "name": t.choice.name,
+                    "from": t.choice.from.name(),
+                    "to": t.choice.to.name(),
+                    "bytes": t.choice.bytes,
+                    "relative_error": t.relative_error,
+                    "exact_blocks": t.exact,
+                    "importance": t.importance,
+                    "fallback": t.choice.fallback,
+                })
+            })
+            .collect();
+        let document = json!({
+            "path": to.display().to_string(),
+            "type": args.target.map(|t| t.name()),
+            "bytes_before": report.bytes.0,
+            "bytes": report.bytes.1,
+            "bits_per_weight": report.bits_per_weight(),
+            "seconds": seconds,
+            "tensors": tensors,
+        });
+        serde_json::to_writer(&mut *out, &document)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    let (before, after) = report.bytes;
+    writeln!(
+        out,
+        "{}: {} from {}, {:.2} bits per weight, {seconds:.1} s",
+        to.display(),
+        bytes(after as u64),
+        bytes(before as u64),
+        report.bits_per_weight()
+    )?;
+    if fallback > 0 {
+        writeln!(out, "{fallback} tensors have rows that fit no wider blocks, and got another type")?;
+    }
+    if args.imatrix.is_some() && unweighted > 0 {
+        writeln!(out, "{unweighted} tensors have no importances in the file")?;
+    }
+    if !exact.is_empty() {
+        let share = exact.iter().map(|t| t.exact).sum::<f64>() / exact.len() as f64;
+        let n = exact.len();
+        writeln!(
+            out,
+            "{n} tensors were trained on this grid: {:.1} % of their blocks are exact",
+            100.0 * share
+        )?;
+    }
+    Ok(())
+}
+
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::File(error) => error.into(),
+        Error::Stopped => Failure::interrupted(),
+        error @ Error::Override { .. } => Failure::usage(error),
+        error @ Error::Quantised { .. } => Failure::new(error)
+            .hint("quantise the F16 or BF16 original; --allow-requantize does it all the same"),
+        error => Failure::new(error),
+    }
+}

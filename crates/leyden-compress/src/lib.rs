@@ -1,0 +1,33 @@
+//! Makes models smaller: quantisation of GGUF files to the types of llama.cpp.
+//!
+//! A [`Target`] such as `Q4_K_M` is a mix of types: [`Plan::new`] says which tensor gets which, and [`quantize`] writes the
+//! file. Errors of weights count by how much they matter: with an [`Imatrix`] by the squares of the activations they are
+//! multiplied with.
+//!
+//! ```no_run
+//! use leyden_compress::{Options, Plan, Target, quantize};
+//! use leyden_tensor::Gguf;
+//! use std::ops::ControlFlow;
+//! let source = Gguf::open("model-f16.gguf".as_ref())?;
+//! let options = Options::new(Target::from_name("Q4_K_M").ok_or("no such type")?);
+//! let plan = Plan::new(&source, &options)?;
+//! let report = quantize(&source, &plan, &options, "model-q4_k_m.gguf".as_ref(), &mut |_| ControlFlow::Continue(()))?;
+//! println!("{:.2} bits per weight", report.bits_per_weight());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod error;
+mod imatrix;
+mod pattern;
+mod plan;
+mod quantize;
+mod target;
+mod weights;
+
+pub use error::Error;
+pub use imatrix::Imatrix;
+pub use pattern::Override;
+pub use plan::{Choice, Options, Plan};
+pub use quantize::{Progress, Report, TensorReport, quantize};
+pub use target::Target;

@@ -1,0 +1,181 @@
+//! Which tensor gets which type.
+
+use crate::error::Error;
+use crate::imatrix::Imatrix;
+use crate::pattern::Override;
+use crate::target::{Place, Role, Target, narrower_blocks};
+use leyden_tensor::{DType, WeightSource};
+
+/// What is made of a model.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Options<'a> {
+    /// What it is quantised to.
+    pub target: Target,
+    /// Importances of weights.
+    pub imatrix: Option<&'a Imatrix>,
+    /// Types of tensors by their names; the last that fits holds.
+    pub overrides: Vec<Override>,
+    /// Every matrix gets the target's base type.
+    pub pure: bool,
+    /// Weights that are quantised already may be quantised again.
+    pub requantize: bool,
+    /// Threads; 0 for one per processor.
+    pub threads: usize,
+}
+
+impl Options<'_> {
+    /// The mix of a target.
+    #[must_use]
+    pub fn new(target: Target) -> Self {
+        Options { target, imatrix: None, overrides: Vec::new(), pure: false, requantize: false, threads: 0 }
+    }
+}
+
+/// What becomes of a tensor.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The tensor.
+    pub name: String,
+    /// Its dimensions, the contiguous one last.
+    pub shape: Vec<usize>,
+    /// Its type now.
+    pub from: DType,
+    /// The type it gets.
+    pub to: DType,
+    /// Bytes in that type.
+    pub bytes: usize,
+    /// Whether another type was wanted, whose blocks its rows are no whole number of.
+    pub fallback: bool,
+}
+
+impl Choice {
+    /// Its values.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// Which tensor gets which type.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Every tensor, in the order of the file.
+    pub tensors: Vec<Choice>,
+}
+
+impl Plan {
+    /// Chooses a type for every tensor of a GGUF file.
+    ///
+    /// # Errors
+    /// A tensor has a type that cannot be read or is quantised already, or an override fits no tensor.
+    pub fn new(source: &dyn WeightSource, options: &Options<'_>) -> Result<Plan, Error> {
+        let file = source.path().display().to_string();
+        let meta = source.metadata();
+        let architecture = meta.opt_str("general.architecture")?.ok_or_else(|| Error::Model {
+            file: file.clone(),
+            what: "general.architecture: missing; only GGUF files of models are quantised".to_owned(),
+        })?;
+        // Of an array, as some files have one per layer, the first.
+        let number = |key: &str| -> usize {
+            let key = format!("{architecture}.{key}");
+            let list = || meta.opt_array_u32(&key).ok().flatten().and_then(|list| list.first().copied());
+            meta.opt_u32(&key).ok().flatten().or_else(list).unwrap_or(0) as usize
+        };
+        let heads = number("attention.head_count");
+        let kv_heads = number("attention.head_count_kv");
+        let tied = source.tensor("output.weight").is_none();
+        let place = |name: &str| Place {
+            role: role(name, tied),
+            layer: layer(name).unwrap_or(0),
+            layers: number("block_count"),
+            group: heads.checked_div(kv_heads).unwrap_or(1),
+            experts: number("expert_count"),
+            imatrix: options.imatrix.is_some(),
+        };
+        let mut used = vec![false; options.overrides.len()];
+        let mut tensors = Vec::new();
+        for info in source.tensor_info() {
+            let view = source.require(&info.name)?;
+            let from = view.dtype();
+            let mut to = from;
+            let mut fallback = false;
+            if is_matrix(&info.name, &info.shape) {
+                let place = place(&info.name);
+                to = if options.pure { options.target.base() } else { options.target.dtype(&place) };
+                for (i, chosen) in options.overrides.iter().enumerate().filter(|(_, o)| o.fits(&info.name)) {
+                    (to, used[i]) = (chosen.dtype(), true);
+                }
+                while to.row_bytes(view.cols()).is_none() {
+                    (to, fallback) = (narrower_blocks(to), true);
+                }
+                if to != from && from.block_len() > 1 && !options.requantize {
+                    let (tensor, dtype) = (info.name.clone(), from.name());
+                    return Err(Error::Quantised { file, tensor, dtype });
+                }
+            }
+            let bytes = to.row_bytes(view.cols()).unwrap_or(0) * view.rows();
+            tensors.push(Choice {
+                name: info.name.clone(),
+                shape: info.shape.clone(),
+                from,
+                to,
+                bytes,
+                fallback,
+            });
+        }
+        if let Some((unused, _)) = options.overrides.iter().zip(used).find(|(_, used)| !used) {
+            let what = format!("no matrix of {file} has such a name");
+            return Err(Error::Override { text: unused.pattern().to_owned(), what });
+        }
+        Ok(Plan { tensors })
+    }
+
+    /// Bytes of all tensors.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.tensors.iter().map(|t| t.bytes).sum()
+    }
+
+    /// Bits for each value of all tensors together.
+    #[must_use]
+    pub fn bits_per_weight(&self) -> f64 {
+        let values: usize = self.tensors.iter().map(Choice::values).sum();
+        self.bytes() as f64 * 8.0 / values.max(1) as f64
+    }
+}
+
+/// Whether a tensor is a weight matrix that is worth quantising. Routers of experts choose, so that a small error can
+/// change everything; norms, positions and convolutions are small.
+fn is_matrix(name: &str, shape: &[usize]) -> bool {
+    const KEPT: [&str; 8] = [
+        "_norm.weight",
+        "ffn_gate_inp",
+        "position_embd",
+        "token_types",
+        "ssm_conv1d",
+        "altup",
+        "laurel",
+        "per_layer_model_proj",
+    ];
+    shape.len() >= 2 && name.ends_with("weight") && !KEPT.iter().any(|kept| name.contains(kept))
+}
+
+fn role(name: &str, tied: bool) -> Role {
+    let ends = |part: &str| name.contains(part);
+    match name {
+        "output.weight" => Role::Output,
+        "token_embd.weight" if tied => Role::Output,
+        "token_embd.weight" => Role::Embedding,
+        _ if ends("attn_v.weight") || ends("attn_kv_b.weight") => Role::AttnV,
+        _ if ends("attn_k.weight") => Role::AttnK,
+        _ if ends("attn_output.weight") => Role::AttnOutput,
+        _ if ends("attn_qkv.weight") => Role::AttnQkv,
+        _ if ends("ffn_down") => Role::FfnDown,
+        _ => Role::Other,
+    }
+}
+
+fn layer(name: &str) -> Option<usize> {
+    name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
+}

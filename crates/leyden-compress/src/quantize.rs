@@ -1,0 +1,260 @@
+//! Writes a model in other types.
+
+use crate::error::Error;
+use crate::plan::{Choice, Options, Plan};
+use crate::weights;
+use leyden_kernels::{Tier, encode_row_weighted};
+use leyden_tensor::{DType, GgufWriter, TensorView, Value, WeightSource, quant};
+use std::io::Write;
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Values that a thread takes at a time.
+const PIECE: usize = 1 << 18;
+
+/// How far it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// The tensor at work.
+    pub tensor: &'a str,
+    /// Values that are done, of all tensors.
+    pub done: usize,
+    /// Values of all tensors.
+    pub all: usize,
+}
+
+/// What a tensor became.
+#[derive(Clone, Debug)]
+pub struct TensorReport {
+    /// The tensor and its type.
+    pub choice: Choice,
+    /// The root of the mean square of the errors, relative to that of the values.
+    pub relative_error: f64,
+    /// The share of blocks whose values are exactly what they were: those of a checkpoint trained on this grid.
+    pub exact: f64,
+    /// Whether the file of importances has this matrix.
+    pub importance: bool,
+}
+
+/// What a model became.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Every tensor whose type changed.
+    pub tensors: Vec<TensorReport>,
+    /// Bytes of all tensors before and after.
+    pub bytes: (usize, usize),
+    /// Values of all tensors.
+    pub values: usize,
+}
+
+impl Report {
+    /// Bits for each value of all tensors together.
+    #[must_use]
+    pub fn bits_per_weight(&self) -> f64 {
+        self.bytes.1 as f64 * 8.0 / self.values.max(1) as f64
+    }
+}
+
+/// Writes `source` to `path` in the types of a plan. Under that name there is the whole file or what was there before.
+///
+/// # Errors
+/// A file cannot be read or written; a weight is NaN or infinite; importances are another model's; or `progress` said
+/// stop.
+pub fn quantize(
+    source: &dyn WeightSource,
+    plan: &Plan,
+    options: &Options<'_>,
+    path: &Path,
+    progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
+) -> Result<Report, Error> {
+    let mut writer = GgufWriter::new();
+    for (key, value) in source.metadata().iter().filter(|(key, _)| !key.starts_with("split.")) {
+        writer.set(key, value.clone());
+    }
+    writer.set("general.file_type", Value::U32(options.target.file_type()));
+    writer.set("general.quantization_version", Value::U32(2));
+    if let Some(imatrix) = options.imatrix {
+        writer.set("quantize.imatrix.file", Value::from(imatrix.file()));
+        writer.set(
+            "quantize.imatrix.entries_count",
+            Value::U32(u32::try_from(imatrix.len()).unwrap_or(u32::MAX)),
+        );
+        if let Some(chunks) = imatrix.chunks() {
+            writer.set("quantize.imatrix.chunks_count", Value::U32(chunks));
+        }
+        if let Some(dataset) = imatrix.dataset() {
+            writer.set("quantize.imatrix.dataset", Value::from(dataset));
+        }
+    }
+    for choice in &plan.tensors {
+        writer.announce_tensor(&choice.name, choice.to, &choice.shape)?;
+    }
+    let all = plan.tensors.iter().map(Choice::values).sum();
+    let mut report = Report { values: all, bytes: (0, plan.bytes()), ..Report::default() };
+    let threads = match options.threads {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    };
+    let (mut done, mut choices) = (0, plan.tensors.iter());
+    writer.write_made_to(path, &mut |name, out| {
+        let view = source.require(name)?;
+        let Some(choice) = choices.next().filter(|choice| choice.name == name) else {
+            let (file, what) = (source.path().display().to_string(), format!("{name}: not in the plan"));
+            return Err(Error::Model { file, what });
+        };
+        report.bytes.0 += view.bytes().len();
+        let mut tell = |values: usize| {
+            done += values;
+            match progress(Progress { tensor: name, done, all }) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(Error::Stopped),
+            }
+        };
+        if choice.to == view.dtype() {
+            // In pieces, so that a stop is heard.
+            for piece in view.bytes().chunks(16 << 20) {
+                write(out, piece)?;
+                tell(0)?;
+            }
+            tell(choice.values())?;
+        } else {
+            let importance = match options.imatrix {
+                Some(imatrix) => imatrix.of(name, experts(&view), view.cols())?,
+                None => None,
+            };
+            let job = Job { tier: Tier::best(), file: source.path(), view, to: choice.to, importance };
+            let sums = job.run(threads, out, &mut tell)?;
+            let blocks = choice.values() / choice.to.block_len().max(1);
+            report.tensors.push(TensorReport {
+                choice: choice.clone(),
+                relative_error: if sums.squares > 0.0 { (sums.errors / sums.squares).sqrt() } else { 0.0 },
+                exact: sums.exact as f64 / blocks.max(1) as f64,
+                importance: importance.is_some(),
+            });
+        }
+        source.check_intact()?;
+        Ok(())
+    })?;
+    Ok(report)
+}
+
+/// The matrices of a tensor, one after another: the experts of a mixture.
+fn experts(view: &TensorView<'_>) -> usize {
+    let shape = view.shape();
+    shape[..shape.len().saturating_sub(2)].iter().product()
+}
+
+fn write(out: &mut dyn Write, bytes: &[u8]) -> Result<(), Error> {
+    out.write_all(bytes).map_err(|source| {
+        Error::File(leyden_tensor::Error::from(leyden_tensor::ErrorKind::Io { action: "write", source }))
+    })
+}
+
+/// Sums over the values of a tensor.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    squares: f64,
+    errors: f64,
+    exact: usize,
+}
+
+/// Rows in their new type.
+type Piece = Result<(Vec<u8>, Sums), Error>;
+
+/// A tensor that gets another type.
+struct Job<'a> {
+    tier: Tier,
+    file: &'a Path,
+    view: TensorView<'a>,
+    to: DType,
+    importance: Option<&'a [f32]>,
+}
+
+impl Job<'_> {
+    /// Rows of a piece.
+    fn piece(&self) -> usize {
+        (PIECE / self.view.cols().max(1)).max(1)
+    }
+
+    /// Writes all rows in order; several threads make pieces of a few hundred thousand values.
+    fn run(
+        &self,
+        threads: usize,
+        out: &mut dyn Write,
+        tell: &mut dyn FnMut(usize) -> Result<(), Error>,
+    ) -> Result<Sums, Error> {
+        let (rows, piece) = (self.view.rows(), self.piece());
+        let pieces = rows.div_ceil(piece);
+        let mut sums = Sums::default();
+        // So many pieces are in memory at a time.
+        let together = 4 * threads;
+        for first in (0..pieces).step_by(together) {
+            let count = together.min(pieces - first);
+            let next = AtomicUsize::new(0);
+            let results: Vec<Mutex<Option<Piece>>> = (0..count).map(|_| Mutex::new(None)).collect();
+            thread::scope(|scope| {
+                for _ in 0..threads.min(count) {
+                    scope.spawn(|| {
+                        loop {
+                            let i = next.fetch_add(1, Ordering::Relaxed);
+                            let Some(place) = results.get(i) else { return };
+                            let from = (first + i) * piece;
+                            let made = self.rows(from..rows.min(from + piece));
+                            if let Ok(mut place) = place.lock() {
+                                *place = Some(made);
+                            }
+                        }
+                    });
+                }
+            });
+            for result in results {
+                let Some(made) = result.into_inner().ok().flatten() else { return Err(Error::Stopped) };
+                let (bytes, of_piece) = made?;
+                write(out, &bytes)?;
+                sums.squares += of_piece.squares;
+                sums.errors += of_piece.errors;
+                sums.exact += of_piece.exact;
+            }
+            tell(self.view.cols() * (rows.min((first + count) * piece) - first * piece))?;
+        }
+        Ok(sums)
+    }
+
+    fn rows(&self, rows: Range<usize>) -> Piece {
+        let cols = self.view.cols();
+        let row_bytes = self.to.row_bytes(cols).unwrap_or(0);
+        let of_expert = self.view.rows() / experts(&self.view).max(1);
+        let mut bytes = vec![0; row_bytes * rows.len()];
+        let (mut x, mut w, mut back) = (vec![0.0; cols], vec![0.0; cols], vec![0.0; cols]);
+        let mut sums = Sums::default();
+        for (row, out) in rows.zip(bytes.chunks_exact_mut(row_bytes.max(1))) {
+            quant::decode_row(self.view.dtype(), self.view.row(row), &mut x);
+            if let Some(value) = x.iter().find(|x| !x.is_finite()) {
+                return Err(Error::NotFinite {
+                    file: self.file.display().to_string(),
+                    tensor: self.view.name().to_owned(),
+                    row,
+                    value: *value,
+                });
+            }
+            let importance = self.importance.map(|all| &all[row / of_expert.max(1) * cols..][..cols]);
+            weights::fill(&x, importance, &mut w);
+            encode_row_weighted(self.tier, self.to, &x, &w, out);
+            quant::decode_row(self.to, out, &mut back);
+            for (x, back) in x.chunks_exact(self.to.block_len()).zip(back.chunks_exact(self.to.block_len())) {
+                sums.exact += usize::from(x == back);
+                let (mut squares, mut errors) = (0.0_f32, 0.0_f32);
+                for (x, back) in x.iter().zip(back) {
+                    squares += x * x;
+                    errors += (x - back) * (x - back);
+                }
+                sums.squares += f64::from(squares);
+                sums.errors += f64::from(errors);
+            }
+        }
+        Ok((bytes, sums))
+    }
+}
