@@ -14,6 +14,9 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// What to do about a model file that changed under the program.
 pub(crate) const IN_USE: &str = "do not copy or download over a model in use; run the command again";
 
+/// What to do about a file that is shorter than it says.
+const INCOMPLETE: &str = "truncated download? the file seems incomplete; download or copy it again";
+
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -135,9 +138,9 @@ impl From<leyden_tensor::Error> for Failure {
             ),
             ErrorKind::Shrunk => Some(IN_USE),
             ErrorKind::Version(_) => Some("convert the model again with a current converter"),
-            ErrorKind::Truncated { .. } | ErrorKind::OutOfFile { .. } => {
-                Some("the file seems incomplete; download or copy it again")
-            }
+            ErrorKind::Truncated { .. } | ErrorKind::OutOfFile { .. } => Some(INCOMPLETE),
+            // A header promises more than a file has that was cut short within it.
+            ErrorKind::TooMany { what, .. } if what.starts_with("number of") => Some(INCOMPLETE),
             _ => None,
         };
         let failure = Self::new(&error);

@@ -93,6 +93,9 @@ commands! {
     Version version "Show which release this is",
 }
 
+/// What other programs call commands.
+const OTHER_NAMES: &[(&str, &str)] = &[("ls", "list"), ("show", "inspect"), ("chat", "run")];
+
 /// Options of llama.cpp's programs that have several letters behind one dash, and their long names.
 const ONE_DASH: &[(&str, &str)] = &[
     ("-pg", "--pg"),
@@ -107,9 +110,11 @@ const ONE_DASH: &[(&str, &str)] = &[
 /// Parses the arguments, runs the command, reports its failure.
 pub(crate) fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os()
-        .map(|argument| {
-            let long = ONE_DASH.iter().find(|(short, _)| argument == *short);
-            long.map_or(argument, |(_, long)| long.into())
+        .enumerate()
+        .map(|(i, argument)| {
+            let names = if i == 1 { OTHER_NAMES } else { ONE_DASH };
+            let ours = names.iter().find(|(theirs, _)| argument == *theirs);
+            ours.map_or(argument, |(_, ours)| ours.into())
         })
         .collect();
     let options = || arguments.iter().take_while(|word| *word != "--");
