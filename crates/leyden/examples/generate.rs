@@ -3,7 +3,7 @@
 //! A model with a chat template answers; one without, like the embedded storyteller, continues the prompt.
 #![expect(clippy::print_stdout, reason = "a program for people")]
 
-use leyden::{Event, GenerateOptions, LoadOptions, Message, Model, SamplingParams, SessionOptions};
+use leyden::{Event, GenerateOptions, LoadOptions, Message, Model, SessionOptions};
 use std::io::Write;
 use std::ops::ControlFlow;
 
@@ -17,12 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     };
     let ids = model.tokenize_chat(&[Message::new("user", &prompt)])?;
-    let options = GenerateOptions {
-        max_tokens: Some(32),
-        sampling: SamplingParams { seed: 7, ..SamplingParams::default() },
-        stop: vec!["The End".to_owned()],
-        ..GenerateOptions::default()
-    };
+    let options = GenerateOptions::new().max_tokens(32).seed(7).stop("The End");
     let mut session = model.session(&SessionOptions::default())?;
     let mut out = std::io::stdout().lock();
     let answer = session.generate(&ids, &options, &mut |event| {

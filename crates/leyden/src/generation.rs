@@ -49,6 +49,7 @@ impl Finish {
 
 /// A finished answer.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Generation {
     /// The text.
     pub text: String,

@@ -25,6 +25,7 @@ pub const EMBEDDED: &str = "<embedded storyteller>";
 
 /// How to load a model.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct LoadOptions {
     /// Threads to generate with, of each replica; by default one per physical core that this process may use.
     pub threads: Option<usize>,
@@ -39,6 +40,56 @@ pub struct LoadOptions {
     pub packs: PackCache,
     /// Teams of threads that compute at the same time on the one copy of the weights; one by default.
     pub replicas: Replicas,
+}
+
+impl LoadOptions {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> LoadOptions {
+        LoadOptions::default()
+    }
+
+    /// Sets [`threads`](Self::threads).
+    #[must_use]
+    pub fn threads(mut self, threads: impl Into<Option<usize>>) -> LoadOptions {
+        self.threads = threads.into();
+        self
+    }
+
+    /// Sets [`threads_batch`](Self::threads_batch).
+    #[must_use]
+    pub fn threads_batch(mut self, threads: impl Into<Option<usize>>) -> LoadOptions {
+        self.threads_batch = threads.into();
+        self
+    }
+
+    /// Sets [`isa`](Self::isa).
+    #[must_use]
+    pub fn isa(mut self, level: impl Into<Option<Level>>) -> LoadOptions {
+        self.isa = level.into();
+        self
+    }
+
+    /// Sets [`exact`](Self::exact).
+    #[must_use]
+    pub fn exact(mut self, exact: bool) -> LoadOptions {
+        self.exact = exact;
+        self
+    }
+
+    /// Sets [`packs`](Self::packs).
+    #[must_use]
+    pub fn packs(mut self, cache: PackCache) -> LoadOptions {
+        self.packs = cache;
+        self
+    }
+
+    /// Sets [`replicas`](Self::replicas).
+    #[must_use]
+    pub fn replicas(mut self, replicas: Replicas) -> LoadOptions {
+        self.replicas = replicas;
+        self
+    }
 }
 
 /// A model ready to answer. Cheap to share: sessions hold a reference to it.

@@ -8,6 +8,7 @@ use leyden_kernels::attention::KvType;
 
 /// What a session is made for.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct SessionOptions {
     /// The longest text in tokens, prompt and answer together; by default what the model was made for.
     pub context: Option<usize>,
@@ -24,8 +25,8 @@ impl SessionOptions {
 
     /// Sets [`context`](Self::context).
     #[must_use]
-    pub fn context(mut self, tokens: usize) -> SessionOptions {
-        self.context = Some(tokens);
+    pub fn context(mut self, tokens: impl Into<Option<usize>>) -> SessionOptions {
+        self.context = tokens.into();
         self
     }
 
@@ -121,6 +122,7 @@ impl BatchOptions {
 
 /// What to generate.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct GenerateOptions {
     /// The most tokens; by default until the model ends or the context is full. More than fit are clipped.
     pub max_tokens: Option<usize>,
@@ -164,8 +166,8 @@ impl GenerateOptions {
 
     /// Sets [`max_tokens`](Self::max_tokens).
     #[must_use]
-    pub fn max_tokens(mut self, tokens: usize) -> GenerateOptions {
-        self.max_tokens = Some(tokens);
+    pub fn max_tokens(mut self, tokens: impl Into<Option<usize>>) -> GenerateOptions {
+        self.max_tokens = tokens.into();
         self
     }
 

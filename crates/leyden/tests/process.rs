@@ -20,7 +20,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn write(model: &Model, session: &mut Session) -> Vec<u32> {
     let prompt = model.tokenize("The old king had three sons").unwrap();
-    let options = GenerateOptions { max_tokens: Some(60), ..GenerateOptions::default() };
+    let options = GenerateOptions::new().max_tokens(60);
     session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(())).unwrap().tokens
 }
 
@@ -32,7 +32,7 @@ fn processor_time() -> Duration {
 #[test]
 fn an_idle_engine_uses_no_processor() {
     let _alone = alone();
-    let load = LoadOptions { threads: Some(2), threads_batch: Some(4), ..LoadOptions::default() };
+    let load = LoadOptions::new().threads(2).threads_batch(4);
     let model = Model::embedded(&load).unwrap();
     let mut session = model.session(&SessionOptions::default()).unwrap();
     write(&model, &mut session);
@@ -54,7 +54,7 @@ fn anonymous_memory() -> Option<usize> {
 #[test]
 fn a_second_replica_adds_keys_values_and_workspace_alone() {
     let _alone = alone();
-    let load = LoadOptions { threads: Some(1), replicas: Replicas::Count(2), ..LoadOptions::default() };
+    let load = LoadOptions::new().threads(1).replicas(Replicas::Count(2));
     let model = Model::embedded(&load).unwrap();
     let mut first = model.session_on(0, &SessionOptions::default()).unwrap();
     let want = write(&model, &mut first);

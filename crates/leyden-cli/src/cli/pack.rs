@@ -43,7 +43,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         return remove(args, &cache, &ModelFile::open(&model)?, out);
     }
     let start = Instant::now();
-    let options = LoadOptions { packs: cache, ..LoadOptions::default() };
+    let options = LoadOptions::new().packs(cache);
     let model = run::load(&model, &options, Notes::default())?;
     let report = model.packs();
     let (file, made) = match (&report.made, &report.read) {

@@ -156,7 +156,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let interrupt = Interrupt::install(if edited { Idle::Stay } else { Idle::Exit })?;
     let model = open(args, request.model.as_deref())?;
     let context = args.ctx.filter(|n| *n > 0);
-    let session = model.session(&SessionOptions { context, kv_type: args.kv_type })?;
+    let session = model.session(&SessionOptions::new().context(context).kv_type(args.kv_type))?;
     interrupt.ready();
     let special_in_content = args.special_in_content;
     let mode = if args.raw { Mode::Raw } else { Mode::Chat { special_in_content } };
@@ -198,14 +198,12 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 /// Loads the model.
 fn open(args: &Args, model: Option<&Path>) -> Result<Model, Failure> {
     let notes = args.notes;
-    let options = LoadOptions {
-        threads: args.threads,
-        threads_batch: args.threads_batch,
-        isa: args.arithmetic.isa,
-        exact: args.arithmetic.exact,
-        packs: args.packs.cache(),
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions::new()
+        .threads(args.threads)
+        .threads_batch(args.threads_batch)
+        .isa(args.arithmetic.isa)
+        .exact(args.arithmetic.exact)
+        .packs(args.packs.cache());
     let model = match model {
         Some(model) => load(&args.hub.obtain(model, notes)?, &options, notes)?,
         None => {

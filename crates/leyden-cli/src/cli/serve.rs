@@ -242,14 +242,13 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
 }
 
 fn options(args: &Args) -> LoadOptions {
-    LoadOptions {
-        threads: args.threads,
-        threads_batch: args.threads_batch,
-        isa: args.arithmetic.isa,
-        exact: args.arithmetic.exact,
-        packs: args.packs.cache(),
-        replicas: args.replicas,
-    }
+    LoadOptions::new()
+        .threads(args.threads)
+        .threads_batch(args.threads_batch)
+        .isa(args.arithmetic.isa)
+        .exact(args.arithmetic.exact)
+        .packs(args.packs.cache())
+        .replicas(args.replicas)
 }
 
 /// The other names, by model; of one model without its name.

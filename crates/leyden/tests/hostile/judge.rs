@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use leyden::{Error, GenerateOptions, KvType, LoadOptions, Message, Model, SamplingParams, SessionOptions};
+use leyden::{Error, GenerateOptions, KvType, LoadOptions, Message, Model, SessionOptions};
 use peak_alloc::PeakAlloc;
 use std::ops::ControlFlow;
 
@@ -131,17 +131,12 @@ impl Tally {
 
 /// The whole way: file, tokenizer, template, weights, cache, two steps, two choices.
 fn answer(bytes: Vec<u8>, case: u32) -> Result<(), Error> {
-    let model = Model::from_bytes(bytes, FILE, &LoadOptions { threads: Some(1), ..LoadOptions::default() })?;
+    let model = Model::from_bytes(bytes, FILE, &LoadOptions::new().threads(1))?;
     let kv_type = KvType::ALL[case as usize % KvType::ALL.len()];
-    let mut session = model.session(&SessionOptions { context: None, kv_type })?;
+    let mut session = model.session(&SessionOptions::new().kv_type(kv_type))?;
     let prompt = model.tokenize_chat(&[Message::new("user", "hello, wörld <|end|>\n")])?;
     let temperature = (case % 2) as f32;
-    let options = GenerateOptions {
-        max_tokens: Some(2),
-        sampling: SamplingParams { temperature, ..SamplingParams::default() },
-        stop: Vec::new(),
-        ..GenerateOptions::default()
-    };
+    let options = GenerateOptions::new().max_tokens(2).temperature(temperature);
     let answer = session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))?;
     assert!(answer.tokens.len() <= 2 && answer.prompt_tokens == prompt.len());
     Ok(())

@@ -1,6 +1,6 @@
 //! Answers of the embedded model that follow real schemas: they must parse and validate.
 
-use leyden::{GenerateOptions, Grammar, LoadOptions, Model, SamplingParams, SessionOptions};
+use leyden::{GenerateOptions, Grammar, LoadOptions, Model, SessionOptions};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -81,11 +81,7 @@ fn generate(step: usize, seeds: std::ops::Range<u64>) -> Option<(Vec<Value>, usi
         let Ok(compiled) = model.compile(&grammar) else { continue };
         times.push(start.elapsed());
         for seed in seeds.clone() {
-            let options = GenerateOptions {
-                constraint: Some(compiled.start()),
-                sampling: SamplingParams { seed, ..SamplingParams::default() },
-                ..GenerateOptions::default()
-            };
+            let options = GenerateOptions::new().follow(&compiled).seed(seed);
             let answer = session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(())).unwrap();
             if answer.finish == leyden::Finish::Stop {
                 rows.push(json!({ "name": row["name"], "schema": row["json"], "text": answer.text }));

@@ -1,19 +1,14 @@
 //! The same prompt and seed: the same text, at every number of threads, cached or not.
 
-use leyden::{GenerateOptions, LoadOptions, Model, SamplingParams, SessionOptions};
+use leyden::{GenerateOptions, LoadOptions, Model, SessionOptions};
 use std::ops::ControlFlow;
 
 #[test]
 fn the_same_seed_writes_the_same_text() {
-    let options = |seed| GenerateOptions {
-        max_tokens: Some(40),
-        sampling: SamplingParams { seed, ..SamplingParams::default() },
-        ..GenerateOptions::default()
-    };
+    let options = |seed| GenerateOptions::new().max_tokens(40).seed(seed);
     let mut texts = Vec::new();
     for threads in [1, 2, 3, 8] {
-        let model =
-            Model::embedded(&LoadOptions { threads: Some(threads), ..LoadOptions::default() }).unwrap();
+        let model = Model::embedded(&LoadOptions::new().threads(threads)).unwrap();
         let prompt = model.tokenize("The old king had three").unwrap();
         let mut session = model.session(&SessionOptions::default()).unwrap();
         let mut write = |seed| {

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 
 #[test]
 fn replicas_and_uneven_teams_write_the_same_text() {
-    let options = GenerateOptions { max_tokens: Some(40), ..GenerateOptions::default() };
+    let options = GenerateOptions::new().max_tokens(40);
     let texts = |threads, threads_batch, replicas| -> Vec<Vec<u32>> {
-        let load = LoadOptions { threads, threads_batch, replicas, ..LoadOptions::default() };
+        let load = LoadOptions::new().threads(threads).threads_batch(threads_batch).replicas(replicas);
         let model = Model::embedded(&load).unwrap();
         let prompt = model.tokenize("The old king had three sons, and the youngest of them").unwrap();
         let write = |replica| {

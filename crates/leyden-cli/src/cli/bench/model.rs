@@ -29,7 +29,8 @@ fn load(origin: &Origin, request: &PlacementRequest) -> Result<Model, Failure> {
     let PlacementRequest { replicas, threads, threads_batch } = *request;
     let packs = origin.packs.clone();
     let Arithmetic { isa, exact } = origin.arithmetic;
-    let options = LoadOptions { threads, threads_batch, isa, exact, replicas, packs };
+    let options = LoadOptions::new().threads(threads).threads_batch(threads_batch);
+    let options = options.isa(isa).exact(exact).replicas(replicas).packs(packs);
     let bar = loading();
     let mut progress = |done, all| {
         bar.set_length(all);

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use leyden::{Event, Finish, GenerateOptions, Generation, Message, Model, Rendered, Session};
+use leyden::{Event, Finish, Generation, Message, Model, Rendered, Session};
 use leyden_text::RenderOptions;
 use leyden_text::output::{OutputEvent, OutputFormat};
 
@@ -59,10 +59,8 @@ impl<'a> Conversation<'a> {
     ) -> Result<(Generation, Message), Failure> {
         let prompt = self.prompt(messages, settings)?;
         let end = self.text_of_end(&prompt);
-        let options = GenerateOptions {
-            reasoning: self.reasoning(&end, &settings.generate.stop),
-            ..settings.generate.clone()
-        };
+        let mut options = settings.generate.clone();
+        options.reasoning = self.reasoning(&end, &settings.generate.stop);
         let mut parser = self.format.parser(&end, None);
         let mut parts = Parts::default();
         let answer = self.session.generate(&prompt, &options, &mut |event| match event {

@@ -156,14 +156,10 @@ impl Sampling {
             // The standard library seeds its hashers from the system's random numbers. 32 bits are easier to type.
             seed: self.seed.and_then(|seed| seed.0).unwrap_or_else(|| RandomState::new().hash_one(0) >> 32),
         };
-        let sequence_breakers = self.sequence_breakers();
-        Ok(GenerateOptions {
-            max_tokens,
-            sampling,
-            sequence_breakers,
-            stop: self.stop.clone(),
-            ..GenerateOptions::default()
-        })
+        let mut options = GenerateOptions::new().max_tokens(max_tokens).sampling(sampling);
+        options.sequence_breakers = self.sequence_breakers();
+        options.stop.clone_from(&self.stop);
+        Ok(options)
     }
 
     fn mirostat(&self) -> Option<Mirostat> {
