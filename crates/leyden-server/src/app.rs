@@ -435,7 +435,9 @@ impl App {
             keys.begin(caller, Instant::now())?;
         }
         let body = if route.method == Method::POST {
-            check_content(request.headers())?;
+            let headers = request.headers();
+            let foreign = headers.contains_key(header::ORIGIN) && self.origins.allowed(headers).is_none();
+            check_content(headers, route.dialect.any_content && !foreign)?;
             body::read(request.into_body(), &self.limits, wire.map(|w| w.hurry)).await?
         } else {
             Vec::new()
@@ -470,13 +472,13 @@ pub(crate) fn closing() -> ApiError {
     ApiError::unavailable("server_closing", "the server is closing", Duration::from_secs(10))
 }
 
-/// Only plain JSON is read: no other type, no compression.
-fn check_content(headers: &HeaderMap) -> Result<(), ApiError> {
+/// Only plain JSON is read: no other type, unless any will do, and no compression.
+fn check_content(headers: &HeaderMap, any: bool) -> Result<(), ApiError> {
     let refuse =
         |message| Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message));
     let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let kind = value.split(';').next().unwrap_or_default().trim();
-    if !kind.eq_ignore_ascii_case("application/json") {
+    if !any && !kind.eq_ignore_ascii_case("application/json") {
         return refuse("the Content-Type must be application/json");
     }
     match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {

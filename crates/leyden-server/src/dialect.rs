@@ -17,6 +17,9 @@ pub(crate) struct Dialect {
     pub(crate) error: fn(&ApiError) -> Value,
     /// The schema of that.
     pub(crate) error_schema: fn() -> Value,
+    /// Whether bodies need not say that they are JSON. Those of other origins' pages have to all the same: a browser asks
+    /// the server before it sends such.
+    pub(crate) any_content: bool,
     /// The key that a request shows.
     pub(crate) key: fn(&HeaderMap) -> Result<&[u8], ApiError>,
 }

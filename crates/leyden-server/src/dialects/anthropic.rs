@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 /// Anthropic's dialect.
 pub(crate) static ANTHROPIC: Dialect =
-    Dialect { name: "AnthropicError", error, error_schema, key: auth::x_api_key };
+    Dialect { name: "AnthropicError", error, error_schema, any_content: false, key: auth::x_api_key };
 
 fn error(error: &ApiError) -> Value {
     let class = match error.status.as_u16() {

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 /// llama-server's dialect.
 pub(crate) static LLAMA_SERVER: Dialect =
-    Dialect { name: "LlamaServerError", error, error_schema, key: auth::x_api_key };
+    Dialect { name: "LlamaServerError", error, error_schema, any_content: false, key: auth::x_api_key };
 
 fn error(error: &ApiError) -> Value {
     let class = match error.status.as_u16() {

@@ -33,7 +33,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Ollama's dialect.
-pub(crate) static OLLAMA: Dialect = Dialect { name: "OllamaError", error, error_schema, key: auth::bearer };
+pub(crate) static OLLAMA: Dialect =
+    Dialect { name: "OllamaError", error, error_schema, any_content: true, key: auth::bearer };
 
 /// The version of Ollama whose fields these are. Clients look at it to know what there is.
 const VERSION: &str = "0.13.0";

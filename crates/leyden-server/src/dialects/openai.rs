@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// OpenAI's, and that of whatever endpoint has no other.
-pub(crate) static OPENAI: Dialect = Dialect { name: "Error", error, error_schema, key: auth::bearer };
+pub(crate) static OPENAI: Dialect =
+    Dialect { name: "Error", error, error_schema, any_content: false, key: auth::bearer };
 
 /// The class of a failure, for programs.
 fn class(error: &ApiError) -> &'static str {

@@ -173,3 +173,25 @@ fn calls_in_ollamas_lines_are_whole() {
         assert_eq!(lines.last().unwrap()["prompt_eval_count"], tokens);
     });
 }
+
+/// As `curl -d` sends them, and litellm.
+#[test]
+fn ollamas_bodies_need_not_say_what_they_are() {
+    run(async {
+        let app = app();
+        let ask = async |path: &str, origin: Option<&str>| {
+            let mut request = request("POST", path, r#"{"model": "storyteller"}"#);
+            let kind = "application/x-www-form-urlencoded".parse().unwrap();
+            request.headers_mut().insert("content-type", kind);
+            if let Some(origin) = origin {
+                request.headers_mut().insert("origin", origin.parse().unwrap());
+            }
+            app.respond(request).await.status().as_u16()
+        };
+        assert_eq!(ask("/api/chat", None).await, 200);
+        assert_eq!(ask("/api/chat", Some("http://localhost:3000")).await, 200);
+        // A page of anybody's could send these without asking first.
+        assert_eq!(ask("/api/chat", Some("https://evil.example")).await, 415);
+        assert_eq!(ask("/v1/messages", None).await, 415);
+    });
+}
