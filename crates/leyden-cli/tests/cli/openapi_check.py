@@ -27,6 +27,7 @@ WORDS_BEYOND_SCHEMAS = (
     "there are no `tools`",
     "exclude each other",
     "contradict each other",
+    "`min_tokens` is more than",
     "maximum context length",
     "JSON schema: ",
     "continues the grammar",
