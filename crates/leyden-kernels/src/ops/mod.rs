@@ -5,20 +5,22 @@
 //! sine and cosine are our own, so no result depends on the platform's mathematics library.
 
 mod activation;
+mod layer_norm;
 mod rms_norm;
 mod rope;
 mod soft_cap;
 mod softmax;
 mod trigonometry;
 
-pub use activation::{Activation, gate};
+pub use activation::{Activation, activate, gate};
+pub use layer_norm::{layer_norm, layer_norm_in_place};
 pub use rms_norm::{rms_norm, rms_norm_add, rms_norm_in_place};
 pub use rope::{RopePairs, Rotation, rope};
 pub use soft_cap::soft_cap;
 pub use softmax::{exp, log_sum_exp};
 pub use trigonometry::{ln, pow, sin_cos};
 
-pub(crate) use activation::{Function, GeluTanh, Silu, with_function};
+pub(crate) use activation::{Function, Gelu, GeluTanh, Silu, with_function};
 pub(crate) use soft_cap::soft_cap16;
 pub(crate) use softmax::{exp_side_by_side, exp16};
 
