@@ -77,8 +77,9 @@ struct Task<'a> {
     layer: usize,
     head: usize,
     blocks: &'a [u32],
-    /// Values per head.
+    /// Numbers of a head's query and key, and of its value.
     dim: usize,
+    value_dim: usize,
     /// Query rows, `[row][dim]`, and what each sees.
     queries: &'a [f32],
     sights: &'a [Sight],
@@ -255,7 +256,7 @@ fn pv_product_q8<'a, I: AttentionSimd, const R: usize>(
 /// computed together, in registers.
 #[inline(always)]
 fn rows<I: AttentionSimd, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &mut impl Sink) {
-    let (n, dim) = (task.sights.len(), task.dim);
+    let (n, dim, value_dim) = (task.sights.len(), task.dim, task.value_dim);
     let kv_type = task.cache.shape().kv_type;
     let queries = Queries::new::<I, R>(isa, task);
     let mut p = Aligned::zeroed(padded(n) * BLOCK_TOKENS);
@@ -263,7 +264,8 @@ fn rows<I: AttentionSimd, const R: usize, const G: usize>(isa: I, task: &Task<'_
     let convert = n >= MANY && kv_type == KvType::F16;
     let mut weights = Aligned::zeroed(if kv_type == KvType::Q8_0 { padded(n) * BLOCK_TOKENS } else { 0 });
     let weights = weights.as_chunks_mut::<BLOCK_TOKENS>().0;
-    let mut floats = [(); 2].map(|()| Aligned::zeroed(if convert { BLOCK_TOKENS * dim } else { 0 }));
+    let floats = |dim: usize| Aligned::zeroed(if convert { BLOCK_TOKENS * dim } else { 0 });
+    let mut floats = [floats(dim), floats(value_dim)];
     let most = task.sights.iter().map(|sight| sight.end).max().unwrap_or(0);
     for index in task.tiles.clone() {
         let block = task.blocks[index];
@@ -275,7 +277,7 @@ fn rows<I: AttentionSimd, const R: usize, const G: usize>(isa: I, task: &Task<'_
         let mut keys = Keys { kv_type, bytes, next: ahead[0], dim };
         let bytes = task.cache.values(task.layer, block, task.head);
         let quants = q8_values::Block::all(bytes, ahead[1]);
-        let mut values = Values { kv_type, bytes, next: ahead[1], dim };
+        let mut values = Values { kv_type, bytes, next: ahead[1], dim: value_dim };
         if convert {
             let [k, v] = &mut floats;
             keys = keys.to_floats(isa, k);
@@ -305,21 +307,21 @@ fn rows<I: AttentionSimd, const R: usize, const G: usize>(isa: I, task: &Task<'_
         }
         sink.begin(index, &states);
         if kv_type == KvType::Q8_0 {
-            pv_product_q8::<I, R>(isa, quants, tokens, (p, weights), (n, dim), seen, sink);
+            pv_product_q8::<I, R>(isa, quants, tokens, (p, weights), (n, value_dim), seen, sink);
         } else {
-            let pieces = n.div_ceil(R) * (dim / 16).div_ceil(G);
+            let pieces = n.div_ceil(R) * (value_dim / 16).div_ceil(G);
             let mut parts = ahead.map(|next| next.chunks(next.len().div_ceil(pieces).next_multiple_of(64)));
             for r in (0..n).step_by(R) {
                 let (p, mut out) = (&p[r..], sink.rows(r));
                 let mut d = 0;
-                while d + 16 * G <= dim {
+                while d + 16 * G <= value_dim {
                     if convert {
                         parts.iter_mut().filter_map(Iterator::next).for_each(prefetch_lines);
                     }
                     isa.pv_product::<R, G>(values, tokens, d, p, &mut out);
                     d += 16 * G;
                 }
-                while d < dim {
+                while d < value_dim {
                     isa.pv_product::<R, 1>(values, tokens, d, p, &mut out);
                     d += 16;
                 }
@@ -345,10 +347,10 @@ fn go_over<I: AttentionSimd>(isa: I, task: &Task<'_>, sink: &mut impl Sink) {
     }
 }
 
-/// Attention of a task over all tiles; `out` has the shape of the queries, and [`padded`] rows.
+/// Attention of a task over all tiles; `out` is `[row][value_dim]` with [`padded`] rows.
 #[inline(always)]
 fn attend<I: AttentionSimd>(isa: I, task: &Task<'_>, out: &mut [f32]) {
-    let mut merger = OnlineSoftmax::new(task.sights, task.dim, task.tiles.start, out);
+    let mut merger = OnlineSoftmax::new(task.sights, task.value_dim, task.tiles.start, out);
     go_over(isa, task, &mut merger);
     merger.finish(task.sinks);
 }
@@ -359,7 +361,7 @@ fn attend_split<I: AttentionSimd>(isa: I, task: &Task<'_>, piece: &mut KvSplit<'
     go_over(isa, task, piece);
 }
 
-/// Merges the tiles of all pieces of a task: states `[tile][row]`, values `[tile][row][dim]`.
+/// Merges the tiles of all pieces of a task: states `[tile][row]`, values `[tile][row][value_dim]`.
 #[inline(always)]
 fn merge<I: AttentionSimd>(
     _isa: I,
@@ -368,7 +370,7 @@ fn merge<I: AttentionSimd>(
     partial: &[f32],
     out: &mut [f32],
 ) {
-    let (n, dim) = (task.sights.len(), task.dim);
+    let (n, dim) = (task.sights.len(), task.value_dim);
     let mut merger = OnlineSoftmax::new(task.sights, dim, task.tiles.start, out);
     let tiles = states.chunks_exact(n).zip(partial.chunks_exact(n * dim));
     for (index, (states, partial)) in task.tiles.clone().zip(tiles) {
@@ -425,21 +427,22 @@ struct Driver<'a> {
     layer: usize,
     queries: &'a [f32],
     options: AttentionOptions<'a>,
-    /// Values of a token: query heads times head size.
-    width: usize,
+    /// Query heads of a token.
+    heads: usize,
     /// Query heads of a key-value head.
     group: usize,
     dim: usize,
+    value_dim: usize,
     out: Disjoint<'a, f32>,
 }
 
 impl Driver<'_> {
-    /// Where the values of each row are in queries and output.
+    /// Which row of queries, and of the output, each row is.
     fn places<'r>(&'r self, rows: &'r Rows<'_>) -> impl Iterator<Item = usize> + 'r {
         let head = rows.head * self.group;
-        rows.tokens.clone().flat_map(move |t| {
-            rows.heads.clone().map(move |h| (rows.span.first + t) * self.width + (head + h) * self.dim)
-        })
+        rows.tokens
+            .clone()
+            .flat_map(move |t| rows.heads.clone().map(move |h| (rows.span.first + t) * self.heads + head + h))
     }
 
     /// What each row sees.
@@ -458,7 +461,8 @@ impl Driver<'_> {
     /// Runs `work` on the task of some tiles.
     fn with_task(&self, rows: &Rows<'_>, tiles: Range<usize>, work: impl FnOnce(&Task<'_>)) {
         let mut queries = Vec::with_capacity(rows.len() * self.dim);
-        self.places(rows).for_each(|at| queries.extend_from_slice(&self.queries[at..at + self.dim]));
+        let query = |at: usize| &self.queries[at * self.dim..(at + 1) * self.dim];
+        self.places(rows).for_each(|at| queries.extend_from_slice(query(at)));
         work(&Task {
             tier: self.tier,
             cache: self.cache,
@@ -466,6 +470,7 @@ impl Driver<'_> {
             head: rows.head,
             blocks: rows.span.blocks,
             dim: self.dim,
+            value_dim: self.value_dim,
             queries: &queries,
             sights: &self.sights(rows),
             tiles,
@@ -476,17 +481,18 @@ impl Driver<'_> {
     }
 
     fn write(&self, rows: &Rows<'_>, result: &[f32]) {
-        for (at, row) in self.places(rows).zip(result.chunks_exact(self.dim)) {
+        let dim = self.value_dim;
+        for (at, row) in self.places(rows).zip(result.chunks_exact(dim)) {
             // SAFETY: each (token, query head) belongs to exactly one element of the rows, and each of these is
             // written by one task.
-            unsafe { self.out.range(at, self.dim) }.copy_from_slice(row);
+            unsafe { self.out.range(at * dim, dim) }.copy_from_slice(row);
         }
     }
 
     /// All tiles of some rows.
     fn whole(&self, rows: &Rows<'_>) {
         self.with_task(rows, rows.tiles(self.options.mask), |task| {
-            let mut result = Aligned::zeroed(padded(rows.len()) * self.dim);
+            let mut result = Aligned::zeroed(padded(rows.len()) * self.value_dim);
             attend_on(self.tier, task, &mut result);
             self.write(rows, &result);
         });
@@ -494,6 +500,7 @@ impl Driver<'_> {
 
     /// All rows, with the tiles of each divided into pieces of `tiles`. Merging in order gives the same bits.
     fn split_kv(&self, cpu: &Cpu, all: &[Rows<'_>], tiles: usize) {
+        let dim = self.value_dim;
         let mut pieces = Vec::new();
         // Where the tiles of each element of the rows begin, counted in rows of tiles.
         let mut split_starts = Vec::with_capacity(all.len());
@@ -504,7 +511,7 @@ impl Driver<'_> {
             total += of_rows.len() * rows.len();
             pieces.extend(of_rows.step_by(tiles).map(|first| (i, first)));
         }
-        let (mut states, mut partial) = (vec![(0.0, 0.0); total], vec![0.0; total * self.dim]);
+        let (mut states, mut partial) = (vec![(0.0, 0.0); total], vec![0.0; total * dim]);
         let (kept_states, kept) = (Disjoint::new(&mut states), Disjoint::new(&mut partial));
         cpu.pool().run(pieces.len(), |p| {
             let (i, first) = pieces[p];
@@ -515,16 +522,16 @@ impl Driver<'_> {
             // SAFETY: a piece has its own tiles of its own rows.
             let states = unsafe { kept_states.range(start, count) };
             // SAFETY: as above.
-            let partial = unsafe { kept.range(start * self.dim, count * self.dim) };
-            let mut piece = KvSplit::new(first, (n, self.dim), states, partial);
+            let partial = unsafe { kept.range(start * dim, count * dim) };
+            let mut piece = KvSplit::new(first, (n, dim), states, partial);
             self.with_task(rows, first..last, |task| attend_split_on(self.tier, task, &mut piece));
         });
         cpu.pool().run(all.len(), |i| {
             let rows = &all[i];
             let tiles = rows.tiles(self.options.mask);
             let at = split_starts[i]..split_starts[i] + tiles.len() * rows.len();
-            let values = &partial[at.start * self.dim..at.end * self.dim];
-            let mut result = vec![0.0; rows.len() * self.dim];
+            let values = &partial[at.start * dim..at.end * dim];
+            let mut result = vec![0.0; rows.len() * dim];
             self.with_task(rows, tiles, |task| merge_on(self.tier, task, &states[at], values, &mut result));
             self.write(rows, &result);
         });
@@ -533,8 +540,8 @@ impl Driver<'_> {
 
 /// Attention of a batch's new tokens in one layer. The cache already holds their keys and values.
 ///
-/// `queries` and `out` are `[token][query head][head_dim]`; consecutive query heads share a key-value head. Where there
-/// are fewer heads than threads have use for, the keys of one head are divided over several.
+/// `queries` are `[token][query head][key_dim]` and `out` `[token][query head][value_dim]`; consecutive query heads share a
+/// key-value head. Where there are fewer heads than threads have use for, the keys of one head are divided over several.
 ///
 /// # Panics
 /// If lengths do not fit, a head is larger than [`MAX_HEAD_DIM`], a window is empty, or a span lacks blocks.
@@ -547,17 +554,18 @@ pub fn attention(
     options: &AttentionOptions<'_>,
     out: &mut [f32],
 ) {
-    let (shape, options, mask) = (*cache.shape(), *options, options.mask);
-    let dim = shape.head_dim;
+    let (shape, options, mask) = (cache.shape().layers[layer], *options, options.mask);
+    let (dim, value_dim) = (shape.key_dim, shape.value_dim);
     let tokens: usize = spans.iter().map(|s| s.tokens).sum();
-    assert!(dim <= MAX_HEAD_DIM && queries.len() == out.len(), "head size {dim}");
+    assert!(dim.max(value_dim) <= MAX_HEAD_DIM, "head sizes {dim} and {value_dim}");
     if tokens == 0 {
         return;
     }
-    let width = queries.len() / tokens;
-    assert_eq!(width * tokens, queries.len(), "whole rows of queries");
-    let group = width / dim / shape.heads;
-    assert_eq!(group * shape.heads * dim, width, "query heads divide over key-value heads");
+    let heads = queries.len() / tokens / dim;
+    assert_eq!(heads * dim * tokens, queries.len(), "whole rows of queries");
+    assert_eq!(heads * value_dim * tokens, out.len(), "whole rows of results");
+    let group = heads / shape.heads;
+    assert_eq!(group * shape.heads, heads, "query heads divide over key-value heads");
     assert!(mask != Mask::Window(0), "a window of no tokens");
     assert!(options.sinks.is_none_or(|s| s.len() == group * shape.heads), "a sink for each query head");
     // Tokens per task, so that a task's rows are its tokens' heads of one group.
@@ -568,7 +576,7 @@ pub fn attention(
         assert!(span.stored >= span.position + span.tokens, "keys of span {i}");
         assert!(span.blocks.len() * BLOCK_TOKENS >= span.stored, "blocks of span {i}");
         let last = mask.sight((span.position + span.tokens).saturating_sub(1), span.stored);
-        work += span.tokens * (last.end - last.first) * width;
+        work += span.tokens * (last.end - last.first) * heads * dim;
         for token in (0..span.tokens).step_by(tokens_together) {
             let tokens = token..span.tokens.min(token + tokens_together);
             for head in 0..shape.heads {
@@ -581,8 +589,18 @@ pub fn attention(
     // The longest first: late tokens of a prompt see the most keys.
     all.reverse();
     let out = Disjoint::new(out);
-    let driver =
-        Driver { tier: cpu.tier().for_few(), cache, layer, queries, options, width, group, dim, out };
+    let driver = Driver {
+        tier: cpu.tier().for_few(),
+        cache,
+        layer,
+        queries,
+        options,
+        heads,
+        group,
+        dim,
+        value_dim,
+        out,
+    };
     let wanted = cpu.pool().members() * TASKS_PER_THREAD;
     if work < SINGLE_THREAD_MACS {
         all.iter().for_each(|rows| driver.whole(rows));

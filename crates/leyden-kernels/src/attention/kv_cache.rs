@@ -10,48 +10,66 @@ use crate::memory::huge::HugeBuf;
 use crate::simd::Simd;
 use crate::simd::dispatch::dispatch;
 
-/// What every layer of the cache holds.
+/// What one layer of the cache holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KvShape {
-    /// Layers.
-    pub layers: usize,
+pub struct KvLayer {
     /// Key-value heads.
     pub heads: usize,
-    /// Values per head; a multiple of 16, and of 32 for `q8_0`.
-    pub head_dim: usize,
+    /// Numbers of a head's key; a multiple of 16, and of 32 for `q8_0`.
+    pub key_dim: usize,
+    /// Numbers of a head's value; likewise.
+    pub value_dim: usize,
+    /// Whether it attends to a window, so that blocks behind that need not be kept.
+    pub windowed: bool,
+}
+
+/// What the cache holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvShape {
+    /// The layers, which may differ.
+    pub layers: Vec<KvLayer>,
     /// Storage type.
     pub kv_type: KvType,
 }
 
 impl KvShape {
-    /// Bytes of one head's keys in one block.
-    #[inline]
-    pub(crate) fn key_bytes(&self) -> usize {
-        match self.kv_type {
-            KvType::Q8_0 => BLOCK_TOKENS / KEY_TOKENS * q8_0::panel_bytes(self.head_dim),
-            t => BLOCK_TOKENS * self.head_dim * t.value_bytes(),
-        }
-    }
-
-    /// Bytes of one head's values in one block.
-    #[inline]
-    pub(crate) fn value_bytes(&self) -> usize {
-        match self.kv_type {
-            KvType::Q8_0 => self.head_dim / q8_values::VALUES * q8_values::BYTES,
-            t => BLOCK_TOKENS * self.head_dim * t.value_bytes(),
-        }
-    }
-
-    /// Bytes of one block in one layer: keys of all heads, then values of all heads.
-    #[inline]
-    fn block_bytes(&self) -> usize {
-        self.heads * (self.key_bytes() + self.value_bytes())
+    /// So many layers that are alike, with keys as large as values.
+    #[must_use]
+    pub fn uniform(layers: usize, heads: usize, head_dim: usize, kv_type: KvType) -> KvShape {
+        let layer = KvLayer { heads, key_dim: head_dim, value_dim: head_dim, windowed: false };
+        KvShape { layers: vec![layer; layers], kv_type }
     }
 
     /// Bytes that one token takes in all layers.
     #[must_use]
     pub fn token_bytes(&self) -> usize {
-        self.layers * self.block_bytes() / BLOCK_TOKENS
+        self.layers.iter().map(|layer| layer.block_bytes(self.kv_type)).sum::<usize>() / BLOCK_TOKENS
+    }
+}
+
+impl KvLayer {
+    /// Bytes of one head's keys in one block.
+    #[inline]
+    pub(crate) fn key_bytes(&self, kv_type: KvType) -> usize {
+        match kv_type {
+            KvType::Q8_0 => BLOCK_TOKENS / KEY_TOKENS * q8_0::panel_bytes(self.key_dim),
+            t => BLOCK_TOKENS * self.key_dim * t.value_bytes(),
+        }
+    }
+
+    /// Bytes of one head's values in one block.
+    #[inline]
+    pub(crate) fn value_bytes(&self, kv_type: KvType) -> usize {
+        match kv_type {
+            KvType::Q8_0 => self.value_dim / q8_values::VALUES * q8_values::BYTES,
+            t => BLOCK_TOKENS * self.value_dim * t.value_bytes(),
+        }
+    }
+
+    /// Bytes of one block: keys of all heads, then values of all heads.
+    #[inline]
+    fn block_bytes(&self, kv_type: KvType) -> usize {
+        self.heads * (self.key_bytes(kv_type) + self.value_bytes(kv_type))
     }
 }
 
@@ -65,6 +83,8 @@ pub struct KvCache {
     shape: KvShape,
     blocks: usize,
     layers: Vec<HugeBuf>,
+    /// Where each block lies in layers with a window, if these have fewer than the others.
+    slots: Option<Vec<u32>>,
 }
 
 impl KvCache {
@@ -76,16 +96,36 @@ impl KvCache {
     /// # Panics
     /// If the head size does not fit the storage type (the model loader checks it).
     pub fn new(shape: KvShape, blocks: usize) -> Result<KvCache, Error> {
+        KvCache::with_slots(shape, blocks, None)
+    }
+
+    /// The same, whose layers with a window have room for `slots` blocks alone. Before a block is first written it must be
+    /// given one ([`place`](Self::place)).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    ///
+    /// # Panics
+    /// As [`new`](Self::new).
+    pub fn with_windows(shape: KvShape, blocks: usize, slots: usize) -> Result<KvCache, Error> {
+        KvCache::with_slots(shape, blocks, Some(slots))
+    }
+
+    fn with_slots(shape: KvShape, blocks: usize, slots: Option<usize>) -> Result<KvCache, Error> {
         let unit = if shape.kv_type == KvType::Q8_0 { 32 } else { 16 };
-        assert!(shape.head_dim.is_multiple_of(unit), "head size {} for {}", shape.head_dim, shape.kv_type);
-        let at = "key-value cache";
-        let bytes = shape.block_bytes().checked_mul(blocks).ok_or_else(|| Error::too_large(at))?;
-        let huge = shape.block_bytes() >= HUGE_BLOCK_BYTES;
-        let buffer = if huge { HugeBuf::zeroed } else { HugeBuf::zeroed_sparse };
-        let layers = (0..shape.layers)
-            .map(|_| buffer(bytes).map_err(|e| Error::memory(at, bytes, e)))
-            .collect::<Result<_, _>>()?;
-        Ok(KvCache { shape, blocks, layers })
+        let buffer = |layer: &KvLayer| {
+            for dim in [layer.key_dim, layer.value_dim] {
+                assert!(dim.is_multiple_of(unit), "head size {dim} for {}", shape.kv_type);
+            }
+            let at = "key-value cache";
+            let block = layer.block_bytes(shape.kv_type);
+            let blocks = slots.filter(|_| layer.windowed).unwrap_or(blocks);
+            let bytes = block.checked_mul(blocks).ok_or_else(|| Error::too_large(at))?;
+            let buffer = if block >= HUGE_BLOCK_BYTES { HugeBuf::zeroed } else { HugeBuf::zeroed_sparse };
+            buffer(bytes).map_err(|e| Error::memory(at, bytes, e))
+        };
+        let layers = shape.layers.iter().map(buffer).collect::<Result<_, _>>()?;
+        Ok(KvCache { shape, blocks, layers, slots: slots.map(|_| vec![0; blocks]) })
     }
 
     /// What the cache holds.
@@ -100,20 +140,41 @@ impl KvCache {
         self.blocks
     }
 
+    /// From now on a block lies in this slot of the layers with a window.
+    ///
+    /// # Panics
+    /// If there is no such block.
+    pub fn place(&mut self, block: u32, slot: u32) {
+        if let Some(slots) = &mut self.slots {
+            slots[block as usize] = slot;
+        }
+    }
+
+    /// Where a block lies in a layer.
+    #[inline]
+    fn slot(&self, layer: usize, block: u32) -> usize {
+        match &self.slots {
+            Some(slots) if self.shape.layers[layer].windowed => slots[block as usize] as usize,
+            _ => block as usize,
+        }
+    }
+
     /// Keys of one head in one block.
     #[inline]
     pub(crate) fn keys(&self, layer: usize, block: u32, head: usize) -> &[u8] {
-        let n = self.shape.key_bytes();
-        let at = block as usize * self.shape.block_bytes() + head * n;
+        let (shape, kv_type) = (&self.shape.layers[layer], self.shape.kv_type);
+        let n = shape.key_bytes(kv_type);
+        let at = self.slot(layer, block) * shape.block_bytes(kv_type) + head * n;
         &self.layers[layer].as_slice()[at..at + n]
     }
 
     /// Values of one head in one block.
     #[inline]
     pub(crate) fn values(&self, layer: usize, block: u32, head: usize) -> &[u8] {
-        let n = self.shape.value_bytes();
-        let keys = self.shape.heads * self.shape.key_bytes();
-        let at = block as usize * self.shape.block_bytes() + keys + head * n;
+        let (shape, kv_type) = (&self.shape.layers[layer], self.shape.kv_type);
+        let n = shape.value_bytes(kv_type);
+        let keys = shape.heads * shape.key_bytes(kv_type);
+        let at = self.slot(layer, block) * shape.block_bytes(kv_type) + keys + head * n;
         &self.layers[layer].as_slice()[at..at + n]
     }
 
@@ -123,72 +184,69 @@ impl KvCache {
     /// # Panics
     /// If a block is out of range, two tokens share a slot, or a length does not fit.
     pub fn append(&mut self, cpu: &Cpu, layer: usize, slots: &[(u32, u8)], keys: &[f32], values: &[f32]) {
-        let shape = self.shape;
-        let width = shape.heads * shape.head_dim;
-        assert_eq!(keys.len(), slots.len() * width, "keys of {} tokens", slots.len());
-        assert_eq!(values.len(), keys.len(), "as many values as keys");
-        let (kn, vn) = (shape.key_bytes(), shape.value_bytes());
+        let (shape, kv_type) = (self.shape.layers[layer], self.shape.kv_type);
+        let KvLayer { heads, key_dim, value_dim, windowed } = shape;
+        assert_eq!(keys.len(), slots.len() * heads * key_dim, "keys of {} tokens", slots.len());
+        assert_eq!(values.len(), slots.len() * heads * value_dim, "values of {} tokens", slots.len());
+        let (kn, vn) = (shape.key_bytes(kv_type), shape.value_bytes(kv_type));
+        let of_layer = if windowed { self.slots.as_deref() } else { None };
         let buffer = Disjoint::new(self.layers[layer].as_mut_slice());
         let work = |head: usize| {
             for (i, &(block, place)) in slots.iter().enumerate() {
-                let start = block as usize * shape.block_bytes();
+                let slot = of_layer.map_or(block, |slots| slots[block as usize]);
+                let start = slot as usize * shape.block_bytes(kv_type);
                 // SAFETY: each task has its own head, whose bytes in a block no other head shares.
                 let k = unsafe { buffer.range(start + head * kn, kn) };
                 // SAFETY: as above; values lie behind the keys of all heads.
-                let v = unsafe { buffer.range(start + shape.heads * kn + head * vn, vn) };
-                let at = i * width + head * shape.head_dim;
-                let row = at..at + shape.head_dim;
-                store_on(
-                    cpu.tier(),
-                    shape.kv_type,
-                    usize::from(place),
-                    &keys[row.clone()],
-                    &values[row],
-                    k,
-                    v,
-                );
+                let v = unsafe { buffer.range(start + heads * kn + head * vn, vn) };
+                let at = i * heads + head;
+                let key = &keys[at * key_dim..(at + 1) * key_dim];
+                let value = &values[at * value_dim..(at + 1) * value_dim];
+                store_on(cpu.tier(), kv_type, usize::from(place), key, value, k, v);
             }
         };
-        if slots.len() * width < 16 << 10 {
-            (0..shape.heads).for_each(work)
-        } else {
-            cpu.pool().run(shape.heads, work)
-        }
+        if keys.len() < 16 << 10 { (0..heads).for_each(work) } else { cpu.pool().run(heads, work) }
     }
 }
 
 #[inline(always)]
 fn store<I: Simd>(isa: I, t: KvType, place: usize, key: &[f32], value: &[f32], k: &mut [u8], v: &mut [u8]) {
-    let dim = key.len();
+    let (dim, values) = (key.len(), value.len());
     let (group, lane) = (place / KEY_TOKENS, place % KEY_TOKENS);
     // Byte offset of the key's value d, for elements of `size` bytes.
     let key_at = |d: usize, size: usize| ((group * dim + d) * KEY_TOKENS + lane) * size;
     match t {
         KvType::F32 => {
-            for d in 0..dim {
-                k[key_at(d, 4)..][..4].copy_from_slice(&key[d].to_le_bytes());
-                v[(place * dim + d) * 4..][..4].copy_from_slice(&value[d].to_le_bytes());
+            for (d, x) in key.iter().enumerate() {
+                k[key_at(d, 4)..][..4].copy_from_slice(&x.to_le_bytes());
+            }
+            for (d, x) in value.iter().enumerate() {
+                v[(place * values + d) * 4..][..4].copy_from_slice(&x.to_le_bytes());
             }
         }
         KvType::F16 => {
-            for (c, (key, value)) in key.as_chunks::<16>().0.iter().zip(value.as_chunks::<16>().0).enumerate()
-            {
-                let (key, value) = (isa.f32_to_f16(&in_range(key)), isa.f32_to_f16(&in_range(value)));
-                for i in 0..16 {
-                    let d = c * 16 + i;
-                    k[key_at(d, 2)..][..2].copy_from_slice(&key[i].to_le_bytes());
-                    v[(place * dim + d) * 2..][..2].copy_from_slice(&value[i].to_le_bytes());
+            for (c, key) in key.as_chunks::<16>().0.iter().enumerate() {
+                let halves = isa.f32_to_f16(&in_range(key));
+                for (i, x) in halves.iter().enumerate() {
+                    k[key_at(c * 16 + i, 2)..][..2].copy_from_slice(&x.to_le_bytes());
+                }
+            }
+            for (c, value) in value.as_chunks::<16>().0.iter().enumerate() {
+                let halves = isa.f32_to_f16(&in_range(value));
+                for (i, x) in halves.iter().enumerate() {
+                    v[(place * values + c * 16 + i) * 2..][..2].copy_from_slice(&x.to_le_bytes());
                 }
             }
         }
         KvType::Q8_0 => {
             let panel = q8_0::panel_bytes(dim);
             let panel = &mut k[group * panel..][..panel];
-            for (b, (key, value)) in key.as_chunks::<32>().0.iter().zip(value.as_chunks::<32>().0).enumerate()
-            {
-                let mut quants = [0_i8; 32];
+            let mut quants = [0_i8; 32];
+            for (b, key) in key.as_chunks::<32>().0.iter().enumerate() {
                 let s = quantise(isa, key, &mut quants);
                 q8_0::pack_block(panel, dim, b, lane, s.to_le_bytes(), &quants);
+            }
+            for (b, value) in value.as_chunks::<32>().0.iter().enumerate() {
                 let s = quantise(isa, value, &mut quants);
                 q8_values::store(&mut v[b * q8_values::BYTES..][..q8_values::BYTES], place, &quants, s);
             }

@@ -15,6 +15,15 @@ pub enum Mask {
 }
 
 impl Mask {
+    /// The tokens of the window, if that is what it sees.
+    #[must_use]
+    pub fn window(self) -> Option<usize> {
+        match self {
+            Mask::Causal | Mask::Full => None,
+            Mask::Window(tokens) => Some(tokens),
+        }
+    }
+
     /// What the token at `position` sees of a sequence of which so many tokens are stored.
     pub(super) fn sight(self, position: usize, stored: usize) -> Sight {
         let end = position + 1;

@@ -27,5 +27,5 @@ mod tests;
 
 pub use block::{BLOCK_TOKENS, KvType};
 pub use driver::{AttentionOptions, AttentionSpan, MAX_HEAD_DIM, attention};
-pub use kv_cache::{KvCache, KvShape};
+pub use kv_cache::{KvCache, KvLayer, KvShape};
 pub use mask::Mask;

@@ -24,6 +24,7 @@ struct Case {
     heads: usize,
     group: usize,
     dim: usize,
+    value_dim: usize,
     tokens: usize,
     new: usize,
 }
@@ -32,7 +33,7 @@ impl Case {
     fn inputs(&self) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
         let width = self.heads * self.dim;
         let keys = values(self.tokens * width, 1);
-        let vals = values(self.tokens * width, 2);
+        let vals = values(self.tokens * self.heads * self.value_dim, 2);
         let queries = values(self.new * width * self.group, 3).iter().map(|x| x * 3.0).collect();
         (keys, vals, queries)
     }
@@ -40,7 +41,11 @@ impl Case {
     fn run(&self, tier: Tier, threads: usize) -> Vec<f32> {
         let cpu = Cpu::new(tier, threads).unwrap();
         let (keys, vals, queries) = self.inputs();
-        let shape = KvShape { layers: 2, heads: self.heads, head_dim: self.dim, kv_type: self.kv_type };
+        // The first layer is of other sizes.
+        let layer =
+            KvLayer { heads: self.heads, key_dim: self.dim, value_dim: self.value_dim, windowed: false };
+        let other = KvLayer { heads: 3, key_dim: 32, value_dim: 96, windowed: false };
+        let shape = KvShape { layers: vec![other, layer], kv_type: self.kv_type };
         let blocks = self.tokens.div_ceil(BLOCK_TOKENS);
         let mut cache = KvCache::new(shape, blocks + 2).unwrap();
         // The sequence's blocks lie in the cache from the last to the first.
@@ -48,7 +53,7 @@ impl Case {
         let slots: Vec<(u32, u8)> =
             (0..self.tokens).map(|i| (order[i / BLOCK_TOKENS], (i % BLOCK_TOKENS) as u8)).collect();
         cache.append(&cpu, 1, &slots, &keys, &vals);
-        let mut out = vec![0.0; queries.len()];
+        let mut out = vec![0.0; queries.len() / self.dim * self.value_dim];
         let position = self.tokens - self.new;
         let span =
             AttentionSpan { first: 0, tokens: self.new, position, stored: self.tokens, blocks: &order };
@@ -83,6 +88,7 @@ impl Case {
                 Mask::Window(tokens) => (position + 1).saturating_sub(tokens)..position + 1,
             };
             let at = |j: usize| j * width + head * self.dim..j * width + (head + 1) * self.dim;
+            let value = |j: usize, d: usize| vals[(j * self.heads + head) * self.value_dim + d];
             let score = |j: usize| -> f64 {
                 let k = &keys[at(j)];
                 let product: f64 = q.iter().zip(k).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
@@ -94,8 +100,8 @@ impl Case {
             let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
             let sink = f64::from(self.sinks()[row % (self.heads * self.group)]);
             let sum: f64 = weights.iter().sum::<f64>() + if self.sinks { (sink - max).exp() } else { 0.0 };
-            for d in 0..self.dim {
-                let v = |(j, w): (usize, &f64)| w * f64::from(vals[at(j)][d]);
+            for d in 0..self.value_dim {
+                let v = |(j, w): (usize, &f64)| w * f64::from(value(j, d));
                 out.push(visible.clone().zip(&weights).map(v).sum::<f64>() / sum);
             }
         }
@@ -105,7 +111,8 @@ impl Case {
 
 /// A case of causal attention.
 fn case(kv_type: KvType, [heads, group, dim, tokens, new]: [usize; 5]) -> Case {
-    Case { kv_type, mask: Mask::Causal, soft_cap: None, sinks: false, heads, group, dim, tokens, new }
+    let (mask, value_dim) = (Mask::Causal, dim);
+    Case { kv_type, mask, soft_cap: None, sinks: false, heads, group, dim, value_dim, tokens, new }
 }
 
 fn cases() -> Vec<Case> {
@@ -130,6 +137,15 @@ fn cases() -> Vec<Case> {
             [2, 4, 64, 577, 3],
         ] {
             cases.push(case(kv_type, sizes));
+        }
+        // Values of other sizes than keys.
+        for (value_dim, sizes) in [
+            (32, [2, 4, 96, 150, 150]),
+            (96, [2, 2, 32, 65, 1]),
+            (128, [1, 20, 64, 128, 3]),
+            (32, [1, 3, 64, 900, 1]),
+        ] {
+            cases.push(Case { value_dim, ..case(kv_type, sizes) });
         }
         // Windows that end within a tile and at its edge, and in which rows of one task do not see the same tiles; many
         // rows and few, whole tasks and pieces.
@@ -207,7 +223,7 @@ fn a_token_does_not_depend_on_those_computed_with_it() {
         // The last token alone has the first query's values, so ask for the same queries one by one.
         let (keys, vals, queries) = many.inputs();
         let cpu = Cpu::new(Tier::best(), 2).unwrap();
-        let shape = KvShape { layers: 1, heads: 2, head_dim: 64, kv_type };
+        let shape = KvShape::uniform(1, 2, 64, kv_type);
         let mut cache = KvCache::new(shape, 3).unwrap();
         let slots: Vec<(u32, u8)> = (0..140).map(|i| (i / 64, (i % 64) as u8)).collect();
         cache.append(&cpu, 0, &slots, &keys, &vals);
@@ -229,7 +245,7 @@ fn a_quantised_value_that_is_no_number_is_seen_by_later_tokens_only() {
     let (keys, vals, queries) = case.inputs();
     let run = |tier, broken: Option<f32>| {
         let cpu = Cpu::new(tier, 1).unwrap();
-        let shape = KvShape { layers: 1, heads: 1, head_dim: 64, kv_type: case.kv_type };
+        let shape = KvShape::uniform(1, 1, 64, case.kv_type);
         let mut cache = KvCache::new(shape, 2).unwrap();
         let slots: Vec<(u32, u8)> = (0..70).map(|i| (i / 64, (i % 64) as u8)).collect();
         let mut vals = vals.clone();

@@ -228,7 +228,7 @@ fn product(tier: Tier, dtype: DType, [panels, columns]: [usize; 2], k: usize) {
 /// Attention of one token's heads, which share their keys, over one tile and over two.
 fn attend(tier: Tier, kv_type: KvType, [rows, head_dim]: [usize; 2]) {
     let cpu = Cpu::new(tier, 1).unwrap();
-    let cache = KvCache::new(KvShape { layers: 1, heads: 1, head_dim, kv_type }, 2).unwrap();
+    let cache = KvCache::new(KvShape::uniform(1, 1, head_dim, kv_type), 2).unwrap();
     let queries = vec![1.0; rows * head_dim];
     let mut out = vec![0.0; rows * head_dim];
     let mut over = |tiles: usize| {

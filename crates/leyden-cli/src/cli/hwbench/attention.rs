@@ -63,11 +63,11 @@ impl Cached {
         bytes: usize,
     ) -> Result<Cached, Failure> {
         let Heads { kv: heads, .. } = args.heads;
-        let one = KvShape { layers: 1, heads, head_dim: args.head_dim, kv_type };
-        let layers = bytes.div_ceil(one.token_bytes() * (args.depth + tokens)).max(1);
+        let shape = |layers| KvShape::uniform(layers, heads, args.head_dim, kv_type);
+        let layers = bytes.div_ceil(shape(1).token_bytes() * (args.depth + tokens)).max(1);
         let blocks = (args.depth + tokens).div_ceil(BLOCK_TOKENS);
         let blocks_u32 = u32::try_from(blocks).map_err(|_| Failure::usage("`--depth` is too large"))?;
-        let mut cache = KvCache::new(KvShape { layers, ..one }, blocks).map_err(Failure::new)?;
+        let mut cache = KvCache::new(shape(layers), blocks).map_err(Failure::new)?;
         let mut state = 3_u32;
         let width = heads * args.head_dim;
         let different: Vec<f32> = (0..DIFFERENT * width).map(|_| random(&mut state)).collect();
@@ -85,14 +85,14 @@ impl Cached {
 
     /// Times attention of `tokens` new tokens on the tier of `cpu`.
     pub(super) fn time(&self, cpu: &Cpu, tokens: usize, args: &Args, machine: &Machine) -> Attended {
-        let (level, shape) = (cpu.tier().level(), *self.cache.shape());
+        let (level, shape) = (cpu.tier().level(), self.cache.shape());
         let plain = level == Level::Scalar;
         let (depth, tokens) = if plain {
             (args.depth.min(PLAIN_DEPTH), tokens.min(PLAIN_TOKENS))
         } else {
             (args.depth, tokens)
         };
-        let (dim, heads) = (shape.head_dim, args.heads.query);
+        let (dim, heads) = (args.head_dim, args.heads.query);
         let mut state = 4_u32;
         let queries: Vec<f32> = (0..tokens * heads * dim).map(|_| random(&mut state)).collect();
         let mut out = vec![0.0; queries.len()];
@@ -100,10 +100,10 @@ impl Cached {
         let span = AttentionSpan { first: 0, tokens, position: depth, stored, blocks: &self.blocks };
         let options = AttentionOptions::causal(1.0 / (dim as f32).sqrt());
         let (samples, seconds) = sampled(args.repetitions, |turn| {
-            attention(cpu, &self.cache, turn % shape.layers, &[span], &queries, &options, &mut out);
+            attention(cpu, &self.cache, turn % shape.layers.len(), &[span], &queries, &options, &mut out);
         });
-        let kv_bytes = shape.token_bytes() / shape.layers * (depth + tokens);
-        let beyond_caches = kv_bytes.saturating_mul(shape.layers) > crate::cli::bench::cache_bytes();
+        let kv_bytes = shape.token_bytes() / shape.layers.len() * (depth + tokens);
+        let beyond_caches = kv_bytes.saturating_mul(shape.layers.len()) > crate::cli::bench::cache_bytes();
         // A new token sees those before it and itself.
         let seen = tokens * depth + tokens * (tokens + 1) / 2;
         let macs = (2 * heads * dim * seen) as f64 / seconds;
@@ -114,12 +114,12 @@ impl Cached {
             tier: level.name(),
             picked: false,
             query_heads: heads,
-            kv_heads: shape.heads,
+            kv_heads: args.heads.kv,
             head_dim: dim,
             depth,
             tokens,
             kv_bytes,
-            copies: shape.layers,
+            copies: shape.layers.len(),
             beyond_caches,
             samples,
             median_seconds: seconds,
