@@ -4,12 +4,10 @@
 //! and the views keep the names in the files, so that every message names what the user can find there.
 
 use crate::arch::{HfClass, hf_model};
-use crate::config::DecoderConfig;
+use crate::config::{ModelConfig, NormKind};
 use crate::error::Error;
 use crate::pooling::Pooling;
-use leyden_tensor::{
-    HfFile, HfFolder, Json, Metadata, Safetensors, TensorInfo, TensorView, Value, WeightSource,
-};
+use leyden_tensor::{HfFolder, Json, Metadata, Safetensors, TensorInfo, TensorView, Value, WeightSource};
 use std::fs;
 use std::io;
 use std::ops::Range;
@@ -19,21 +17,24 @@ use std::path::Path;
 const EMBEDDING: &str = "token_embd.weight";
 const HEAD: &str = "output.weight";
 
-/// What the names of a model's tensors begin with, all but its head's.
-const PREFIX: &str = "model.";
+/// The norms' tensors in checkpoints from the time before PyTorch's names, and in others.
+const OLD_NORMS: [(&str, &str); 2] =
+    [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
 
 /// A folder with `config.json` and safetensors of a supported architecture.
 #[derive(Debug)]
 pub struct HfModel {
     folder: HfFolder,
     class: &'static HfClass,
-    /// The matrices that have biases.
+    /// The matrices and norms that have biases.
     biases: Vec<&'static str>,
     /// Whether the files have only the head, which is the embedding too.
     only_head: bool,
     /// Whether the names lack the prefix of a model within one with a head, as where the model alone was saved: that of
     /// published models for vectors. transformers adds it too.
     bare: bool,
+    /// Whether norms have their old names.
+    old_norms: bool,
     metadata: Metadata,
 }
 
@@ -55,15 +56,19 @@ impl HfModel {
     pub fn new(folder: HfFolder) -> Result<HfModel, Error> {
         let json = folder.config();
         let (config, class, biases) = hf_model(json)?;
-        let pooling = folder.json(HfFile::Pooling)?.map(|json| Pooling::of_json(&json)).transpose()?;
+        let pooling = Pooling::of_folder(&folder)?;
         let metadata = describe(&folder.path().display().to_string(), &config, pooling)?;
-        let mut model = HfModel { class, biases, only_head: false, bare: false, metadata, folder };
+        let old_norms = folder.weights().tensor_names().iter().any(|name| name.ends_with(OLD_NORMS[0].1));
+        let (only_head, bare) = (false, false);
+        let mut model = HfModel { class, biases, only_head, bare, old_norms, metadata, folder };
         let [bare, whole] = [true, false].map(|bare| {
             model.bare = bare;
             model.optional(EMBEDDING).map(|found| found.is_some())
         });
         model.bare = bare? && !whole?;
-        model.tie()?;
+        if config.generates() {
+            model.tie()?;
+        }
         let table = model.require(EMBEDDING)?;
         if let Some(wanted) = model.folder.config().opt_usize("vocab_size")?
             && wanted != table.rows()
@@ -111,12 +116,16 @@ impl HfModel {
         if kind == "bias" && !self.biases.contains(&part) {
             return None;
         }
-        let (_, name) = self.class.tensors.iter().find(|row| row.0 == part)?;
-        let name = match layer {
-            Some(i) => format!("{PREFIX}layers.{i}.{name}.{kind}"),
-            None => format!("{name}.{kind}"),
+        let find =
+            |table: &[(&'static str, &'static str)]| table.iter().find(|row| row.0 == part).map(|row| row.1);
+        let prefix = if self.bare { "" } else { self.class.prefix };
+        let name = match (layer, find(self.class.head)) {
+            (Some(i), _) => format!("{prefix}{}.{i}.{}.{kind}", self.class.layers, find(self.class.tensors)?),
+            (None, Some(name)) => format!("{name}.{kind}"),
+            (None, None) => format!("{prefix}{}.{kind}", find(self.class.tensors)?),
         };
-        Some(name.strip_prefix(PREFIX).filter(|_| self.bare).map(str::to_owned).unwrap_or(name))
+        let old = OLD_NORMS.iter().find(|(new, _)| self.old_norms && name.ends_with(new));
+        Some(old.map_or(name.clone(), |(new, old)| name.replace(new, old)))
     }
 }
 
@@ -145,6 +154,16 @@ impl WeightSource for HfModel {
 
     fn tensor_info(&self) -> &[TensorInfo] {
         self.weights().tensor_info()
+    }
+
+    /// All but those that no result depends on.
+    fn tensor_names(&self) -> Vec<&str> {
+        let (prefix, unused) = (self.class.prefix, self.class.unused);
+        let needed = |name: &&str| {
+            let rest = name.strip_prefix(prefix).unwrap_or(name);
+            !unused.iter().any(|begin| rest.starts_with(begin))
+        };
+        self.weights().tensor_names().into_iter().filter(needed).collect()
     }
 
     /// A bias that the configuration promises is an error if it is not there.
@@ -178,7 +197,7 @@ impl WeightSource for HfModel {
 }
 
 /// The configuration under GGUF's keys.
-fn describe(label: &str, config: &DecoderConfig, pooling: Option<Pooling>) -> Result<Metadata, Error> {
+fn describe(label: &str, config: &ModelConfig, pooling: Option<Pooling>) -> Result<Metadata, Error> {
     let layer = &config.layers[0];
     let sizes = [
         ("block_count", config.layers.len()),
@@ -189,7 +208,12 @@ fn describe(label: &str, config: &DecoderConfig, pooling: Option<Pooling>) -> Re
         ("attention.head_count_kv", layer.kv_heads),
         ("attention.key_length", layer.head_dim),
     ];
-    let floats = [("attention.layer_norm_rms_epsilon", config.norm.eps), ("rope.freq_base", layer.rope.base)];
+    let eps = match config.norm.kind {
+        NormKind::Rms => "attention.layer_norm_rms_epsilon",
+        NormKind::Layer => "attention.layer_norm_epsilon",
+    };
+    let base = layer.rope.as_ref().map(|rope| ("rope.freq_base", rope.base));
+    let floats = [(eps, config.norm.eps)].into_iter().chain(base);
     let key = |name: &str| format!("{}.{name}", config.architecture);
     let entries = std::iter::once(("general.architecture".to_owned(), Value::from(config.architecture)))
         .chain(sizes.map(|(name, size)| (key(name), Value::U64(size as u64))))

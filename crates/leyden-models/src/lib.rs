@@ -1,4 +1,4 @@
-//! What a model computes: one parameterised decoder described by data, one file per architecture.
+//! What a model computes: one parameterised transformer described by data, one file per architecture.
 //!
 //! [`load`] reads the metadata, or the `config.json` of an [`HfModel`], through the architecture's entry in
 //! [`ARCHITECTURES`], checks every size against the tensors, packs the weights or takes them from a [`PackCache`], and
@@ -8,7 +8,6 @@
 mod arch;
 mod batch;
 mod config;
-mod decoder;
 mod error;
 mod frequencies;
 mod hf;
@@ -17,12 +16,13 @@ mod load;
 mod network;
 mod packs;
 mod pooling;
+mod transformer;
 
 pub use arch::{ARCHITECTURES, Architecture, config_of, config_of_json};
 pub use batch::{Batch, Span, Workspace};
 pub use config::{
-    DecoderConfig, ExpertsConfig, LayerConfig, NormConfig, NormPlacement, RopeConfig, RopeScaling, YarnRamp,
-    unknown_keys, unknown_keys_of_json,
+    ClassifierConfig, DenseActivation, ExpertsConfig, Head, LayerConfig, ModelConfig, NormConfig, NormKind,
+    NormPlacement, RopeConfig, RopeScaling, Scores, YarnRamp, unknown_keys, unknown_keys_of_json,
 };
 pub use error::{Error, ErrorKind};
 pub use hf::HfModel;

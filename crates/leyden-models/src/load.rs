@@ -1,11 +1,11 @@
 //! From a weight source to a network: finds, checks and packs the tensors.
 
 use crate::arch::config_of;
-use crate::config::DecoderConfig;
-use crate::decoder::{Decoder, Parts};
+use crate::config::ModelConfig;
 use crate::error::Error;
 use crate::network::Network;
 use crate::packs::{PackCache, PackReport, Packs};
+use crate::transformer::{Parts, Transformer};
 use leyden_kernels::Cpu;
 use leyden_kernels::gemm::PackedWeights;
 use leyden_tensor::{TensorView, WeightSource, quant};
@@ -53,7 +53,7 @@ pub fn load_with(
     }
     let packs = loader.packs.into_inner();
     let (report, pack) = packs.finish(cpu, source.as_ref(), &parts.matrices());
-    Ok((Arc::new(Decoder::new(config, source, pack, parts)), report))
+    Ok((Arc::new(Transformer::new(config, source, pack, parts)), report))
 }
 
 /// Bytes done, bytes in all, and whom to tell.
@@ -69,8 +69,10 @@ pub(crate) struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// The error of a tensor, by its name in the file.
+    /// The error of a tensor, which is shown by its name in the file.
     pub(crate) fn invalid(&self, name: &str, what: String) -> Error {
+        let found = self.source.optional(name).ok().flatten();
+        let name = found.as_ref().map_or(name, |tensor| tensor.name());
         let info = self.source.tensor_info().iter().find(|t| t.name == name);
         let paths = self.source.paths();
         let path = info.and_then(|t| paths.get(t.file).copied()).unwrap_or(self.source.path());
@@ -91,6 +93,17 @@ impl Loader<'_> {
             return Err(self.invalid(table.name(), found));
         }
         Ok(table.rows())
+    }
+
+    /// The first row of a table of so many columns.
+    pub(crate) fn first_row(&self, name: &str, columns: usize) -> Result<Vec<f32>, Error> {
+        if self.rows_of(name, columns)? == 0 {
+            return Err(self.invalid(name, "has no rows".to_owned()));
+        }
+        let table = self.source.require(name)?;
+        let mut row = vec![0.0; columns];
+        quant::decode_row(table.dtype(), table.row(0), &mut row);
+        Ok(row)
     }
 
     fn checked<'s>(&self, t: TensorView<'s>, shape: &[usize]) -> Result<TensorView<'s>, Error> {
@@ -141,7 +154,7 @@ impl Loader<'_> {
     }
 
     /// A tensor nobody asked for means that the file computes something we do not.
-    fn check_all_used(&self, c: &DecoderConfig) -> Result<(), Error> {
+    fn check_all_used(&self, c: &ModelConfig) -> Result<(), Error> {
         let used = self.used.borrow();
         // Old files have the rotary frequencies, which follow from the configuration.
         let frequencies = |n: &str| n.ends_with("attn_rot_embd") || n.ends_with("rotary_emb.inv_freq");

@@ -1,7 +1,7 @@
 //! Which states make the vector of a text, as far as a model says.
 
 use crate::error::Error;
-use leyden_tensor::{Json, Metadata};
+use leyden_tensor::{Escaped, HfFile, HfFolder, Json, Metadata};
 use std::fmt;
 use std::str::FromStr;
 
@@ -74,6 +74,20 @@ impl Pooling {
         }
     }
 
+    /// What a folder says in the files of sentence-transformers, if it has any.
+    ///
+    /// # Errors
+    /// It asks for another way, or for a module that changes vectors in a way that is not supported.
+    pub(crate) fn of_folder(folder: &HfFolder) -> Result<Option<Pooling>, Error> {
+        if let Some(list) = folder.read(HfFile::Modules)? {
+            let label = folder.path().join(HfFile::Modules.name()).display().to_string();
+            // Accessors and errors want an object.
+            let bytes = [br#"{"modules":"#, &list[..], b"}"].concat();
+            check_modules(&Json::parse(&bytes, &label)?)?;
+        }
+        folder.json(HfFile::Pooling)?.map(|json| Pooling::of_json(&json)).transpose()
+    }
+
     /// What a folder's `1_Pooling/config.json` says.
     ///
     /// # Errors
@@ -100,6 +114,28 @@ impl Pooling {
     }
 }
 
+/// Refuses a list of modules with one that is not computed. Their classes are told by their last names, as the paths to them
+/// have changed; what normalises vectors is always done where they go out.
+fn check_modules(json: &Json) -> Result<(), Error> {
+    const KNOWN: [&str; 3] = ["Transformer", "Pooling", "Normalize"];
+    let modules = json.get("modules").and_then(|list| list.as_array());
+    let Some(modules) = modules else { return Err(json.wrong_type("modules", "array").into()) };
+    for (i, module) in modules.iter().enumerate() {
+        let text = |key: &str| module.get(key).and_then(|value| value.as_str()).unwrap_or_default();
+        let class = text("type").rsplit('.').next().unwrap_or_default();
+        if !KNOWN.contains(&class) {
+            let what = format!("`{}` is not supported; supported: {}", Escaped(class), KNOWN.join(", "));
+            return Err(Error::invalid(json.file(), &format!("modules[{i}].type"), what));
+        }
+        let wanted = HfFile::Pooling.name().split('/').next().unwrap_or_default();
+        if class == "Pooling" && text("path") != wanted {
+            let what = format!("`{}` is not supported; supported: {wanted}", Escaped(text("path")));
+            return Err(Error::invalid(json.file(), &format!("modules[{i}].path"), what));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +157,17 @@ mod tests {
         let folder = |text: &str| Pooling::of_json(&Json::parse(text.as_bytes(), "config.json").unwrap());
         let last = r#"{"word_embedding_dimension": 8, "pooling_mode_lasttoken": true, "pooling_mode_mean_tokens": false}"#;
         assert_eq!(folder(last).unwrap(), Pooling::Last);
+        let modules = |types: &[&str]| {
+            let list: Vec<String> = types
+                .iter()
+                .map(|t| format!(r#"{{"type": "sentence_transformers.{t}", "path": "1_Pooling"}}"#))
+                .collect();
+            let text = format!(r#"{{"modules": [{}]}}"#, list.join(","));
+            check_modules(&Json::parse(text.as_bytes(), "modules.json").unwrap()).map_err(|e| e.to_string())
+        };
+        assert_eq!(modules(&["models.Transformer", "base.Pooling", "models.Normalize"]), Ok(()));
+        let error = modules(&["models.Transformer", "models.Dense"]).unwrap_err();
+        assert!(error.starts_with("modules.json: modules[1].type: `Dense` is not supported"), "{error}");
         for wrong in [
             r#"{"pooling_mode_max_tokens": true}"#,
             r#"{"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true}"#,

@@ -1,6 +1,7 @@
 //! A loaded model: weights, tokenizer, chat template, and the processor it runs on.
 
 use crate::batch::Batch;
+use crate::embedder::{EmbedOptions, Embedder};
 use crate::error::Error;
 use crate::model_file::{self, ModelFile};
 use crate::options::{BatchOptions, SessionOptions};
@@ -9,7 +10,7 @@ use leyden_constrain::{Compiled, Grammar, Vocabulary};
 use leyden_kernels::placement::{PlacementRequest, Replicas, placement};
 use leyden_kernels::topology::Topology;
 use leyden_kernels::{Cpu, Level, Tier};
-use leyden_models::{DecoderConfig, Network, PackCache, PackReport, Pooling};
+use leyden_models::{ModelConfig, Network, PackCache, PackReport, Pooling};
 use leyden_tensor::{Gguf, Metadata, WeightSource};
 use leyden_text::{ChatTemplate, Message, Rendered, Tokenizer};
 use std::fmt;
@@ -250,6 +251,14 @@ impl Model {
         })
     }
 
+    /// Makes vectors of texts, or gives them labels: of many texts at a time.
+    ///
+    /// # Errors
+    /// An option is out of range, or memory is short.
+    pub fn embedder(&self, options: &EmbedOptions) -> Result<Embedder<'_>, Error> {
+        Embedder::new(self, options)
+    }
+
     /// Makes a schema or grammar ready for answers of this model.
     ///
     /// The first call arranges the vocabulary, which takes about half a second for 128,000 tokens; each takes about a
@@ -347,7 +356,7 @@ impl Model {
 
     /// The model's parameters.
     #[must_use]
-    pub fn config(&self) -> &DecoderConfig {
+    pub fn config(&self) -> &ModelConfig {
         self.network.config()
     }
 

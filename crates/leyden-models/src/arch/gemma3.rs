@@ -1,8 +1,8 @@
 //! Gemma 3 (Gemma Team, 2025), the text model: of every six layers five attend to a window with a rotation of their own;
 //! blocks are normalised before and after each half, queries and keys head by head.
 
-use super::{Architecture, HfClass};
-use crate::config::{DecoderConfig, Field, NormPlacement, Reader, RopeScaling, field};
+use super::{Architecture, DECODER, HfClass};
+use crate::config::{Field, ModelConfig, NormPlacement, Reader, RopeScaling, field};
 use crate::error::Error;
 use leyden_kernels::attention::Mask;
 use leyden_kernels::ops::{Activation, RopePairs};
@@ -21,20 +21,20 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
     hf: &[HfClass {
         model_type: "gemma3_text",
-        causal: "Gemma3ForCausalLM",
+        classes: &["Gemma3ForCausalLM"],
         biases: |config| match config.flag("attention_bias")? {
             true => Err(config.invalid("attention_bias", "true is not supported")),
             false => Ok(Vec::new()),
         },
         tensors: TENSORS,
+        ..DECODER
     }],
 };
 
 /// GGUF's name, theirs. What other models call the norm behind attention is here the one before the feed-forward layer.
 const TENSORS: &[(&str, &str)] = &[
-    ("token_embd", "model.embed_tokens"),
-    ("output_norm", "model.norm"),
-    ("output", "lm_head"),
+    ("token_embd", "embed_tokens"),
+    ("output_norm", "norm"),
     ("attn_norm", "input_layernorm"),
     ("attn_q", "self_attn.q_proj"),
     ("attn_k", "self_attn.k_proj"),
@@ -66,7 +66,7 @@ const DEFAULT_SCALAR: f32 = 256.0;
 /// The layers of the 27-billion model, whose scores are scaled by the width for each head. GGUF does not say.
 const LAYERS_27B: usize = 62;
 
-fn config(r: &Reader<'_>) -> Result<DecoderConfig, Error> {
+fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     let by_kind = match r {
         Reader::Gguf(meta, name) => Reader::Gguf(meta, name),
         Reader::Hf(config, name) => Reader::Hf(config.with_rotations_by_kind(), name),
@@ -107,12 +107,13 @@ fn config(r: &Reader<'_>) -> Result<DecoderConfig, Error> {
         layer.activation = Activation::GeluTanh;
         layer.attention_scale = scale.unwrap_or(layer.attention_scale);
         let attends_to_all = full.as_ref().map_or((i + 1).is_multiple_of(pattern), |full| full[i]);
+        let Some(rope) = &mut layer.rope else { return };
         if attends_to_all {
-            layer.rope.base = base.unwrap_or(layer.rope.base);
+            rope.base = base.unwrap_or(rope.base);
         } else {
             layer.mask = window;
-            layer.rope.base = local_base;
-            layer.rope.scaling = RopeScaling::None;
+            rope.base = local_base;
+            rope.scaling = RopeScaling::None;
         }
     });
     config.embedding_scale = (width as f32).sqrt();

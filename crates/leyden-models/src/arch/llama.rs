@@ -1,7 +1,7 @@
 //! Llama (Touvron et al., 2023) and what shares its computation.
 
-use super::{ATTENTION, Architecture, DECODER_TENSORS, FFN, HfClass};
-use crate::config::{DecoderConfig, EXPERTS, HfConfig, Reader};
+use super::{ATTENTION, Architecture, DECODER, FFN, HfClass};
+use crate::config::{EXPERTS, HfConfig, ModelConfig, Reader};
 use crate::error::Error;
 use leyden_kernels::ops::RopePairs;
 
@@ -11,22 +11,17 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     config,
     own_keys: &[],
     hf: &[
-        HfClass {
-            model_type: "llama",
-            causal: "LlamaForCausalLM",
-            biases: llama_biases,
-            tensors: DECODER_TENSORS,
-        },
+        HfClass { model_type: "llama", classes: &["LlamaForCausalLM"], biases: llama_biases, ..DECODER },
         HfClass {
             model_type: "mistral",
-            causal: "MistralForCausalLM",
+            classes: &["MistralForCausalLM"],
             biases: mistral_biases,
-            tensors: DECODER_TENSORS,
+            ..DECODER
         },
     ],
 };
 
-fn config(r: &Reader<'_>) -> Result<DecoderConfig, Error> {
+fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     if let Some(n) = r.opt_u32(EXPERTS)?
         && n > 0
     {

@@ -1,9 +1,11 @@
-//! Architectures: how each one's description becomes a [`DecoderConfig`]. One file each, one line in the table.
+//! Architectures: how each one's description becomes a [`ModelConfig`]. One file each, one line in the table.
 
-use crate::config::{DecoderConfig, HfConfig, Reader, check_gguf, check_hf};
+use crate::config::{HfConfig, ModelConfig, Reader, check_gguf, check_hf};
 use crate::error::Error;
+use leyden_kernels::ops::Activation;
 use leyden_tensor::{Json, Metadata, WeightSource};
 
+mod bert;
 mod gemma3;
 mod llama;
 mod qwen2;
@@ -17,7 +19,7 @@ pub struct Architecture {
     pub name: &'static str,
     /// Models of this architecture, for people.
     pub models: &'static str,
-    config: fn(&Reader<'_>) -> Result<DecoderConfig, Error>,
+    config: fn(&Reader<'_>) -> Result<ModelConfig, Error>,
     /// Keys of either dialect that it reads and the others do not.
     own_keys: &'static [&'static str],
     hf: &'static [HfClass],
@@ -28,13 +30,39 @@ pub struct Architecture {
 pub(crate) struct HfClass {
     /// The value of `model_type`.
     model_type: &'static str,
-    /// The class with a language model's head, as in `architectures`.
-    causal: &'static str,
-    /// Refuses options that change the result, and gives the matrices that have biases.
+    /// The classes that are computed, as in `architectures`: of a decoder the one with a language model's head.
+    classes: &'static [&'static str],
+    /// Keys of `config.json` that have another name than most classes give them: the usual one, and theirs.
+    keys: &'static [(&'static str, &'static str)],
+    /// The functions that the feed-forward layer may have, by name; the first where nothing is said.
+    activations: &'static [(&'static str, Activation)],
+    /// Refuses options that change the result, and gives the matrices and norms that have biases.
     biases: fn(&HfConfig<'_>) -> Result<Vec<&'static str>, Error>,
-    /// Names of a decoder's tensors, those of a layer without its number.
+    /// What the names of all tensors but the head's begin with, unless the model was saved without a head.
+    pub(crate) prefix: &'static str,
+    /// What those of a layer go on with, before its number.
+    pub(crate) layers: &'static str,
+    /// Names of its tensors behind the prefix, those of a layer without its number: GGUF's name, theirs.
     pub(crate) tensors: &'static [(&'static str, &'static str)],
+    /// Names of the tensors that the prefix is not before: those of a head. They come first where both have one.
+    pub(crate) head: &'static [(&'static str, &'static str)],
+    /// What the names of tensors begin with, behind the prefix, that may be there and are not needed.
+    pub(crate) unused: &'static [&'static str],
 }
+
+/// What nearly all decoders have in common.
+const DECODER: HfClass = HfClass {
+    model_type: "",
+    classes: &[],
+    keys: &[],
+    activations: &[("silu", Activation::Silu), ("swish", Activation::Silu)],
+    biases: |_| Ok(Vec::new()),
+    prefix: "model.",
+    layers: "layers",
+    tensors: DECODER_TENSORS,
+    head: &[("output", "lm_head")],
+    unused: &[],
+};
 
 /// Every supported architecture.
 pub static ARCHITECTURES: &[Architecture] = &[
@@ -43,6 +71,7 @@ pub static ARCHITECTURES: &[Architecture] = &[
     qwen3::ARCHITECTURE,
     qwen3moe::ARCHITECTURE,
     gemma3::ARCHITECTURE,
+    bert::ARCHITECTURE,
 ];
 
 impl Architecture {
@@ -54,9 +83,8 @@ impl Architecture {
 
 /// The names that nearly all decoders of Hugging Face's libraries give their tensors: GGUF's name, theirs.
 const DECODER_TENSORS: &[(&str, &str)] = &[
-    ("token_embd", "model.embed_tokens"),
-    ("output_norm", "model.norm"),
-    ("output", "lm_head"),
+    ("token_embd", "embed_tokens"),
+    ("output_norm", "norm"),
     ("attn_norm", "input_layernorm"),
     ("attn_q", "self_attn.q_proj"),
     ("attn_k", "self_attn.k_proj"),
@@ -79,7 +107,7 @@ const FFN: [&str; 3] = ["ffn_gate", "ffn_up", "ffn_down"];
 /// # Errors
 /// The architecture is missing or not supported, or a size is missing, impossible or not supported; the error
 /// names the key.
-pub fn config_of(source: &dyn WeightSource) -> Result<DecoderConfig, Error> {
+pub fn config_of(source: &dyn WeightSource) -> Result<ModelConfig, Error> {
     match source.config_json() {
         Some(json) => config_of_json(json),
         None => gguf_config(source.metadata()),
@@ -94,16 +122,16 @@ pub fn config_of(source: &dyn WeightSource) -> Result<DecoderConfig, Error> {
 ///
 /// ```
 /// use leyden_tensor::Json;
-/// let text = br#"{"model_type": "bert", "hidden_size": 768}"#;
+/// let text = br#"{"model_type": "gpt2", "n_embd": 768}"#;
 /// let error = leyden_models::config_of_json(&Json::parse(text, "config.json")?).unwrap_err();
-/// assert!(error.to_string().starts_with("config.json: model_type: architecture `bert` is not supported"));
+/// assert!(error.to_string().starts_with("config.json: model_type: architecture `gpt2` is not supported"));
 /// # Ok::<(), leyden_tensor::Error>(())
 /// ```
-pub fn config_of_json(json: &Json) -> Result<DecoderConfig, Error> {
+pub fn config_of_json(json: &Json) -> Result<ModelConfig, Error> {
     hf_model(json).map(|(config, ..)| config)
 }
 
-fn gguf_config(meta: &Metadata) -> Result<DecoderConfig, Error> {
+fn gguf_config(meta: &Metadata) -> Result<ModelConfig, Error> {
     check_type(meta)?;
     let key = "general.architecture";
     let name = meta.str(key)?;
@@ -132,15 +160,15 @@ fn check_type(meta: &Metadata) -> Result<(), Error> {
 }
 
 /// What a `config.json` describes: the configuration, the class, and which matrices have biases.
-pub(crate) fn hf_model(json: &Json) -> Result<(DecoderConfig, &'static HfClass, Vec<&'static str>), Error> {
+pub(crate) fn hf_model(json: &Json) -> Result<(ModelConfig, &'static HfClass, Vec<&'static str>), Error> {
     let key = "model_type";
     let name = json.str(key)?;
     let mut classes = ARCHITECTURES.iter().flat_map(|a| a.hf.iter().map(move |class| (a, class)));
     let known = || ARCHITECTURES.iter().flat_map(Architecture::model_types).collect();
     let found = classes.find(|(_, class)| class.model_type == name);
     let (arch, class) = found.ok_or_else(|| Error::unknown_architecture(json.file(), key, name, known()))?;
-    let config = HfConfig::new(json);
-    config.check(class.causal)?;
+    let config = HfConfig::new(json, class.keys, class.activations);
+    config.check(class.classes)?;
     let biases = (class.biases)(&config)?;
     let config = (arch.config)(&Reader::Hf(config, arch.name))?;
     check_hf(json, &config, arch.own_keys)?;

@@ -1,6 +1,6 @@
 //! Qwen2 and Qwen2.5: Llama's blocks with biases on query, key and value.
 
-use super::{Architecture, DECODER_TENSORS, HfClass};
+use super::{Architecture, DECODER, HfClass};
 use crate::config::HfConfig;
 use crate::error::Error;
 use leyden_kernels::ops::RopePairs;
@@ -12,12 +12,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     own_keys: &[],
     hf: &[HfClass {
         model_type: "qwen2",
-        causal: "Qwen2ForCausalLM",
+        classes: &["Qwen2ForCausalLM"],
         biases: |config| {
             refuse_windows(config)?;
             Ok(vec!["attn_q", "attn_k", "attn_v"])
         },
-        tensors: DECODER_TENSORS,
+        ..DECODER
     }],
 };
 

@@ -1,7 +1,7 @@
 //! Qwen3: queries and keys are normalised, head by head, before they turn.
 
 use super::qwen2::refuse_windows;
-use super::{ATTENTION, Architecture, DECODER_TENSORS, HfClass};
+use super::{ATTENTION, Architecture, DECODER, HfClass};
 use leyden_kernels::ops::RopePairs;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
@@ -11,11 +11,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     own_keys: &[],
     hf: &[HfClass {
         model_type: "qwen3",
-        causal: "Qwen3ForCausalLM",
+        classes: &["Qwen3ForCausalLM"],
         biases: |config| {
             refuse_windows(config)?;
             Ok(if config.flag("attention_bias")? { ATTENTION.to_vec() } else { Vec::new() })
         },
-        tensors: DECODER_TENSORS,
+        ..DECODER
     }],
 };

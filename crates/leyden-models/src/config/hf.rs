@@ -8,6 +8,7 @@
 use super::reader::{checked_positive, checked_size};
 use super::{RopeScaling, YarnRamp, yarn_attention};
 use crate::error::Error;
+use leyden_kernels::ops::Activation;
 use leyden_tensor::{Escaped, Json};
 
 /// The base where a configuration names none, in all classes that are supported.
@@ -15,7 +16,13 @@ const DEFAULT_BASE: f32 = 10_000.0;
 
 /// A model's `config.json`.
 #[derive(Clone, Copy)]
-pub(crate) struct HfConfig<'a>(&'a Json, ByKind);
+pub(crate) struct HfConfig<'a> {
+    json: &'a Json,
+    by_kind: ByKind,
+    /// Usual names of keys, and those that stand here instead.
+    keys: &'static [(&'static str, &'static str)],
+    activations: &'static [(&'static str, Activation)],
+}
 
 /// Whether kinds of layers may have a rotation each.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,68 +32,89 @@ enum ByKind {
 }
 
 impl<'a> HfConfig<'a> {
-    pub(crate) fn new(json: &'a Json) -> HfConfig<'a> {
-        HfConfig(json, ByKind::No)
+    /// A configuration in which `keys` are called otherwise, of a class whose feed-forward layers may have these functions.
+    pub(crate) fn new(
+        json: &'a Json,
+        keys: &'static [(&'static str, &'static str)],
+        activations: &'static [(&'static str, Activation)],
+    ) -> HfConfig<'a> {
+        HfConfig { json, by_kind: ByKind::No, keys, activations }
     }
 
     /// The same, where layers of full attention may have a rotation of their own, which is then the one that is read; see
     /// [`local_base`](Self::local_base) for the others.
     pub(crate) fn with_rotations_by_kind(self) -> HfConfig<'a> {
-        HfConfig(self.0, ByKind::Yes)
+        HfConfig { by_kind: ByKind::Yes, ..self }
     }
 
     pub(crate) fn json(&self) -> &'a Json {
-        self.0
+        self.json
+    }
+
+    /// What a key is called here.
+    pub(crate) fn key(&self, usual: &'static str) -> &'static str {
+        self.keys.iter().find(|row| row.0 == usual).map_or(usual, |row| row.1)
+    }
+
+    /// The function of the feed-forward layer.
+    pub(crate) fn activation(&self) -> Result<Activation, Error> {
+        let key = self.key("hidden_act");
+        let name = self.json.opt_str(key)?;
+        let found = match name {
+            None => self.activations.first(),
+            Some(name) => self.activations.iter().find(|row| row.0 == name),
+        };
+        found.map(|row| row.1).ok_or_else(|| {
+            let known: Vec<&str> = self.activations.iter().map(|row| row.0).collect();
+            let name = Escaped(name.unwrap_or_default());
+            self.invalid(key, format!("`{name}` is not supported; supported: {}", known.join(", ")))
+        })
     }
 
     /// The error of a key with an impossible or unsupported value.
     pub(crate) fn invalid(&self, key: &str, what: impl Into<String>) -> Error {
-        Error::invalid(self.0.file(), key, what)
+        Error::invalid(self.json.file(), key, what)
     }
 
     /// A flag that is off where nothing is said.
     pub(crate) fn flag(&self, key: &str) -> Result<bool, Error> {
-        Ok(self.0.opt_bool(key)?.unwrap_or(false))
+        Ok(self.json.opt_bool(key)?.unwrap_or(false))
     }
 
     /// An optional size.
     pub(crate) fn opt_size(&self, key: &str) -> Result<Option<usize>, Error> {
-        self.0.opt_u32(key)?.map(|v| checked_size(self.0.file(), key, v)).transpose()
+        self.json.opt_u32(key)?.map(|v| checked_size(self.json.file(), key, v)).transpose()
     }
 
-    /// Refuses what no architecture here computes. `class` is the name of the class of causal models.
-    pub(crate) fn check(&self, class: &str) -> Result<(), Error> {
-        if let Some(classes) = self.0.opt_array_str("architectures")?
-            && !classes.contains(&class)
+    /// Refuses what no architecture here computes. `classes` are those of this type of model that are.
+    pub(crate) fn check(&self, classes: &[&str]) -> Result<(), Error> {
+        if let Some(found) = self.json.opt_array_str("architectures")?
+            && !classes.iter().any(|class| found.contains(class))
         {
-            let found = classes.join(", ");
-            let what = format!("{} is not supported; this type of model as {class} is", Escaped(&found));
+            let (found, known) = (found.join(", "), classes.join(" or "));
+            let what = format!("{} is not supported; this type of model as {known} is", Escaped(&found));
             return Err(self.invalid("architectures", what));
         }
-        if self.0.get("text_config").is_some() {
+        if self.json.get("text_config").is_some() {
             let what = "a model of text and other media, which is not supported";
             return Err(self.invalid("text_config", what));
         }
-        if self.0.get("quantization_config").is_some() {
+        if self.json.get("quantization_config").is_some() {
             let method = "quantization_config.quant_method";
-            let (key, name) = match self.0.opt_str(method)? {
+            let (key, name) = match self.json.opt_str(method)? {
                 Some(name) => (method, format!("weights quantised by {}", Escaped(name))),
                 None => ("quantization_config", "quantised weights".to_owned()),
             };
             let what = format!("{name} are not supported; supported: weights in F32, F16 and BF16");
             return Err(self.invalid(key, what));
         }
-        let activation = self.0.opt_str("hidden_act")?.unwrap_or("silu");
-        if !matches!(activation, "silu" | "swish") {
-            let what = format!("`{}` is not supported; supported: silu", Escaped(activation));
-            return Err(self.invalid("hidden_act", what));
-        }
+        self.activation()?;
         Ok(())
     }
 
     /// Whether `layer_types` says that every layer attends to everything; false where it says nothing.
     pub(crate) fn has_full_layers(&self) -> Result<bool, Error> {
-        let Some(types) = self.0.opt_array_str("layer_types")? else { return Ok(false) };
+        let Some(types) = self.json.opt_array_str("layer_types")? else { return Ok(false) };
         match types.iter().find(|&&kind| kind != "full_attention") {
             None => Ok(true),
             Some(other) => {
@@ -99,7 +127,7 @@ impl<'a> HfConfig<'a> {
     /// Which layers attend to everything, the others to a window, where `layer_types` says.
     pub(crate) fn full_layers(&self, layers: usize) -> Result<Option<Vec<bool>>, Error> {
         let key = "layer_types";
-        let Some(types) = self.0.opt_array_str(key)? else { return Ok(None) };
+        let Some(types) = self.json.opt_array_str(key)? else { return Ok(None) };
         if types.len() != layers {
             return Err(self.invalid(key, format!("{} types for {layers} layers", types.len())));
         }
@@ -136,7 +164,7 @@ impl<'a> HfConfig<'a> {
     /// Base and scaling of the rotation, in whichever dialect they are written.
     pub(super) fn rope(&self, context: usize) -> Result<(f32, RopeScaling), Error> {
         let each = "rope_parameters.full_attention";
-        if self.1 == ByKind::Yes && self.0.get(each).is_some() {
+        if self.by_kind == ByKind::Yes && self.json.get(each).is_some() {
             let base = self.positive(&format!("{each}.rope_theta"))?.unwrap_or(DEFAULT_BASE);
             return Ok((base, self.rotation(each, context)?.unwrap_or(RopeScaling::None)));
         }
@@ -167,17 +195,17 @@ impl<'a> HfConfig<'a> {
     }
 
     fn positive(&self, key: &str) -> Result<Option<f32>, Error> {
-        self.0.opt_f32(key)?.map(|v| checked_positive(self.0.file(), key, v)).transpose()
+        self.json.opt_f32(key)?.map(|v| checked_positive(self.json.file(), key, v)).transpose()
     }
 
     fn required_positive(&self, key: &str) -> Result<f32, Error> {
-        checked_positive(self.0.file(), key, self.0.f32(key)?)
+        checked_positive(self.json.file(), key, self.json.f32(key)?)
     }
 
     /// The scaling that the object under a key describes; none if there is no such object.
     fn rotation(&self, object: &str, context: usize) -> Result<Option<RopeScaling>, Error> {
-        let Some(value) = self.0.get(object) else { return Ok(None) };
-        let Some(map) = value.as_object() else { return Err(self.0.wrong_type(object, "object").into()) };
+        let Some(value) = self.json.get(object) else { return Ok(None) };
+        let Some(map) = value.as_object() else { return Err(self.json.wrong_type(object, "object").into()) };
         let key = |name: &str| format!("{object}.{name}");
         if let Some((name, _)) = map.iter().find(|(_, value)| value.is_object()) {
             let what = "a rotation for some layers only is not supported";
@@ -190,7 +218,7 @@ impl<'a> HfConfig<'a> {
             return Err(self.invalid(&partial, format!("{factor} is not supported")));
         }
         let [new, old] = [key("rope_type"), key("type")];
-        let kind = match (self.0.opt_str(&new)?, self.0.opt_str(&old)?) {
+        let kind = match (self.json.opt_str(&new)?, self.json.opt_str(&old)?) {
             (Some(new), Some(old)) if new != old => {
                 let what = format!("`{}` differs from rope_type, which is `{}`", Escaped(old), Escaped(new));
                 return Err(self.invalid(&key("type"), what));
@@ -205,7 +233,7 @@ impl<'a> HfConfig<'a> {
             "llama3" => self.llama3(key, context)?,
             "yarn" => self.yarn(key, context)?,
             other => {
-                let at = if self.0.get(&new).is_some() { new } else { old };
+                let at = if self.json.get(&new).is_some() { new } else { old };
                 let what = format!(
                     "`{}` is not supported; supported: default, linear, llama3, yarn",
                     Escaped(other)
@@ -242,20 +270,21 @@ impl<'a> HfConfig<'a> {
         let factor = self.required_positive(&key("factor"))?;
         // Zero and `null` both stand for the paper's values.
         let beta = |name: &str, default: f32| -> Result<f32, Error> {
-            match self.0.opt_f32(&key(name))? {
+            match self.json.opt_f32(&key(name))? {
                 None | Some(0.0) => Ok(default),
-                Some(v) => checked_positive(self.0.file(), &key(name), v),
+                Some(v) => checked_positive(self.json.file(), &key(name), v),
             }
         };
         let standard = YarnRamp::default();
         let ramp = YarnRamp {
             fast: beta("beta_fast", standard.fast)?,
             slow: beta("beta_slow", standard.slow)?,
-            whole: self.0.opt_bool(&key("truncate"))?.unwrap_or(true),
+            whole: self.json.opt_bool(&key("truncate"))?.unwrap_or(true),
             ..standard
         };
-        let weight =
-            |name: &str| -> Result<f64, Error> { Ok(f64::from(self.0.opt_f32(&key(name))?.unwrap_or(0.0))) };
+        let weight = |name: &str| -> Result<f64, Error> {
+            Ok(f64::from(self.json.opt_f32(&key(name))?.unwrap_or(0.0)))
+        };
         let (mscale, all) = (weight("mscale")?, weight("mscale_all_dim")?);
         let attention = match self.positive(&key("attention_factor"))? {
             Some(given) => f64::from(given),

@@ -9,7 +9,7 @@
 //! far as it could be meant for a decoder like these; llama.cpp's own saver writes all of its keys into every file, with
 //! values that mean "off".
 
-use super::DecoderConfig;
+use super::ModelConfig;
 use crate::error::Error;
 use leyden_tensor::{Array, Escaped, Json, Metadata, Value, WeightSource};
 
@@ -34,9 +34,9 @@ enum Rule {
     /// Refused unless it is off or one of these numbers.
     OffOr(&'static [f64]),
     /// Refused unless it is off or this number, which follows from the sizes.
-    OffOrSize(fn(&DecoderConfig) -> f64),
+    OffOrSize(fn(&ModelConfig) -> f64),
     /// Refused unless it is off or at least this number, which follows from the sizes.
-    OffOrFrom(fn(&DecoderConfig) -> f64),
+    OffOrFrom(fn(&ModelConfig) -> f64),
     /// Refused unless it is true.
     On,
     /// Refused unless it is one of these texts.
@@ -181,6 +181,15 @@ static HF: &[Row] = &[
     read("head_dim"),
     read("max_position_embeddings"),
     read("rms_norm_eps"),
+    only("layer_norm_eps", Rule::Off, "a norm that subtracts the mean"),
+    only("type_vocab_size", Rule::Off, "embeddings of token types"),
+    only("position_embedding_type", Rule::Text(&["absolute", "rope"]), "positions of another kind"),
+    // Other names of sizes.
+    read("dim"),
+    read("n_heads"),
+    read("n_layers"),
+    read("hidden_dim"),
+    read("activation"),
     read("rope_theta"),
     read("rope_scaling"),
     read("rope_parameters"),
@@ -252,6 +261,13 @@ static HF: &[Row] = &[
     harmless("use_flash_attn"),
     harmless("initializer_range"),
     harmless("attention_dropout"),
+    harmless("dropout"),
+    harmless("qa_dropout"),
+    harmless("seq_classif_dropout"),
+    harmless("gradient_checkpointing"),
+    // The table of positions is in the weights either way.
+    harmless("sinusoidal_pos_embds"),
+    harmless("tie_weights_"),
     harmless("attention_probs_dropout_prob"),
     harmless("hidden_dropout"),
     harmless("hidden_dropout_prob"),
@@ -409,7 +425,7 @@ impl<'a> Given<'a> {
 }
 
 impl Row {
-    fn allows(&self, given: &Given<'_>, config: &DecoderConfig) -> bool {
+    fn allows(&self, given: &Given<'_>, config: &ModelConfig) -> bool {
         // Files round to 32 bits.
         let is = |wanted: f64| move |n: f64| (n - wanted).abs() <= wanted.abs() * 1e-6;
         match self.rule {
@@ -452,7 +468,7 @@ fn hf_keys(json: &Json) -> Keys<'_> {
     keys
 }
 
-fn check(file: &str, keys: Keys<'_>, config: &DecoderConfig, own: &[&str]) -> Result<(), Error> {
+fn check(file: &str, keys: Keys<'_>, config: &ModelConfig, own: &[&str]) -> Result<(), Error> {
     for (table, prefix, name, given) in keys.into_iter().filter(|(_, _, name, _)| !own.contains(name)) {
         if let Some(row) = table.iter().find(|row| row.key == name && !row.allows(&given, config)) {
             let what = format!("{} asks for {}, which is not supported", given.shown(), row.what);
@@ -464,12 +480,12 @@ fn check(file: &str, keys: Keys<'_>, config: &DecoderConfig, own: &[&str]) -> Re
 
 /// Refuses a GGUF file in which a key asks for what `config` does not have. `own` are those that the architecture reads
 /// itself.
-pub(crate) fn check_gguf(meta: &Metadata, config: &DecoderConfig, own: &[&str]) -> Result<(), Error> {
+pub(crate) fn check_gguf(meta: &Metadata, config: &ModelConfig, own: &[&str]) -> Result<(), Error> {
     check(meta.file(), gguf_keys(meta, config.architecture), config, own)
 }
 
 /// Refuses a `config.json` in which a key asks for what `config` does not have, as [`check_gguf`].
-pub(crate) fn check_hf(json: &Json, config: &DecoderConfig, own: &[&str]) -> Result<(), Error> {
+pub(crate) fn check_hf(json: &Json, config: &ModelConfig, own: &[&str]) -> Result<(), Error> {
     check(json.file(), hf_keys(json), config, own)
 }
 
@@ -532,12 +548,13 @@ mod tests {
         }
         let row = |table: &'static [Row], key: &str| table.iter().find(|row| row.key == key);
         for (gguf, hf) in FIELDS.iter().map(|field| field.keys()) {
-            // Experts are read for some architectures and ruled out for the others.
-            assert!(
-                row(GGUF, gguf).is_some_and(|r| matches!(r.rule, Rule::Read) || gguf == "expert_count"),
-                "{gguf}"
-            );
-            assert!(hf.is_empty() || row(HF, hf).is_some_and(|r| matches!(r.rule, Rule::Read)), "{hf}");
+            // Read for some architectures and ruled out for the others.
+            let some = ["expert_count", "attention.layer_norm_epsilon", "layer_norm_eps"];
+            let is_read = |table, key| {
+                row(table, key).is_some_and(|r| matches!(r.rule, Rule::Read) || some.contains(&key))
+            };
+            assert!(is_read(GGUF, gguf), "{gguf}");
+            assert!(hf.is_empty() || is_read(HF, hf), "{hf}");
         }
     }
 

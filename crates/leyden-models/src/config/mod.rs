@@ -1,4 +1,4 @@
-//! The decoder's parameters. Where they come from is the [`Reader`]'s business: GGUF metadata (`gguf.rs`) or the
+//! A transformer's parameters. Where they come from is the [`Reader`]'s business: GGUF metadata (`gguf.rs`) or the
 //! `config.json` of a folder from the hub (`hf.rs`).
 
 mod gguf;
@@ -14,9 +14,9 @@ pub(crate) use keys::{check_gguf, check_hf};
 pub use keys::{unknown_keys, unknown_keys_of_json};
 pub(crate) use reader::{EXPERTS, Field, Reader, field};
 
-/// Sizes and options of a decoder-only transformer.
+/// Sizes and options of a transformer: a decoder, or an encoder whose tokens see those behind them too.
 #[derive(Clone, Debug, PartialEq)]
-pub struct DecoderConfig {
+pub struct ModelConfig {
     /// The architecture's name, as GGUF has it.
     pub architecture: &'static str,
     /// Width of the residual stream.
@@ -25,30 +25,117 @@ pub struct DecoderConfig {
     pub context: usize,
     /// What embeddings are multiplied by.
     pub embedding_scale: f32,
+    /// Position embeddings that are learned, one for each position: the row of their table that is the first position's.
+    pub learned_positions: Option<usize>,
+    /// Whether embeddings are normalised.
+    pub embedding_norm: bool,
     /// Normalisation.
     pub norm: NormConfig,
+    /// What is computed from the last layer's states.
+    pub head: Head,
     /// Logits beyond this are squeezed below it.
     pub logit_soft_cap: Option<f32>,
     /// The transformer blocks, from the first on; at least one.
     pub layers: Vec<LayerConfig>,
 }
 
-impl DecoderConfig {
+impl ModelConfig {
+    /// Whether it has logits, and so can generate texts.
+    #[must_use]
+    pub fn generates(&self) -> bool {
+        self.head == Head::Logits
+    }
+
+    /// Whether tokens see those behind them, so that a text must be computed in one step.
+    #[must_use]
+    pub fn needs_whole_texts(&self) -> bool {
+        self.layers.iter().any(|layer| layer.mask == Mask::Full)
+    }
+
+    /// The longest window that layers attend to, if there are such layers.
+    #[must_use]
+    pub fn window(&self) -> Option<usize> {
+        self.layers.iter().filter_map(|layer| layer.mask.window()).max()
+    }
+
+    /// The labels that it gives scores, if it classifies texts.
+    #[must_use]
+    pub fn classifier(&self) -> Option<&ClassifierConfig> {
+        match &self.head {
+            Head::Classifier(classifier) => Some(classifier),
+            Head::Logits | Head::States => None,
+        }
+    }
+
     /// The same with every layer changed; `change` gets its number too.
     #[must_use]
-    pub(crate) fn each(mut self, mut change: impl FnMut(usize, &mut LayerConfig)) -> DecoderConfig {
+    pub(crate) fn each(mut self, mut change: impl FnMut(usize, &mut LayerConfig)) -> ModelConfig {
         self.layers.iter_mut().enumerate().for_each(|(i, layer)| change(i, layer));
         self
     }
 }
 
-/// Root-mean-square normalisation.
+/// What is computed from the states of the last layer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Head {
+    /// Logits of the next token, from the states behind a last norm.
+    Logits,
+    /// Nothing: the states are the result.
+    States,
+    /// A score for each of some labels, from the state of a text's first token.
+    Classifier(ClassifierConfig),
+}
+
+/// The head of a model that classifies texts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassifierConfig {
+    /// The names of the labels, in the order of their scores.
+    pub labels: Vec<String>,
+    /// The function behind its first matrix.
+    pub activation: DenseActivation,
+    /// What the scores are made of.
+    pub scores: Scores,
+}
+
+/// The function between the two matrices of a classifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DenseActivation {
+    /// The hyperbolic tangent.
+    Tanh,
+    /// Nothing below zero.
+    Relu,
+}
+
+/// How the scores of labels follow from what the classifier computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scores {
+    /// One label of several: by the softmax.
+    Softmax,
+    /// Each label by itself: by the logistic function.
+    Sigmoid,
+    /// As they are (regression).
+    Raw,
+}
+
+/// Normalisation of rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NormConfig {
-    /// Added to the mean square.
+    /// Which.
+    pub kind: NormKind,
+    /// Added to the mean square, or to the variance.
     pub eps: f32,
     /// Added to the weights as they are stored.
     pub offset: f32,
+}
+
+/// The kinds of normalisation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NormKind {
+    /// By the root mean square.
+    #[default]
+    Rms,
+    /// By mean and variance, with a bias (layer normalisation).
+    Layer,
 }
 
 /// Sizes and options of one transformer block.
@@ -58,22 +145,26 @@ pub struct LayerConfig {
     pub heads: usize,
     /// Key-value heads; divides `heads`.
     pub kv_heads: usize,
-    /// Values per head.
+    /// Numbers of a head's query and key.
     pub head_dim: usize,
+    /// Numbers of a head's value.
+    pub value_dim: usize,
     /// Which tokens see which.
     pub mask: Mask,
     /// What the products of queries and keys are multiplied by.
     pub attention_scale: f32,
     /// Scores of attention beyond this are squeezed below it.
     pub attention_soft_cap: Option<f32>,
-    /// Position embedding.
-    pub rope: RopeConfig,
+    /// Rotary position embedding, if there is one.
+    pub rope: Option<RopeConfig>,
     /// Whether every head of queries and keys is normalised before it turns.
     pub head_norm: bool,
     /// Where the two halves of the block are normalised.
     pub norms: NormPlacement,
     /// Width of the feed-forward layer, of each expert if there are several.
     pub ffn: usize,
+    /// Whether the feed-forward layer is a gated one.
+    pub gated: bool,
     /// The function in the feed-forward layer.
     pub activation: Activation,
     /// The experts that the feed-forward layer consists of, if it is a mixture.
@@ -88,6 +179,8 @@ pub enum NormPlacement {
     Pre,
     /// Their input, and their output before it is added to the residual stream.
     Sandwich,
+    /// The residual stream after their output was added to it.
+    Post,
 }
 
 /// A mixture of experts (Shazeer et al., 2017): every token goes through some of many feed-forward layers.

@@ -1,11 +1,11 @@
-//! [`Reader`]: the parameters of a decoder out of either description, and the checks that hold for both.
+//! [`Reader`]: the parameters of a transformer out of either description, and the checks that hold for both.
 //!
 //! A [`Field`] has a name in each dialect, so that a check is written once and its message names the key that
 //! stands in the file.
 
 use super::gguf::{self, Rotation};
 use super::hf::HfConfig;
-use super::{DecoderConfig, ExpertsConfig, LayerConfig, NormConfig, NormPlacement, RopeConfig};
+use super::{ExpertsConfig, Head, LayerConfig, ModelConfig, NormConfig, NormKind, NormPlacement, RopeConfig};
 use crate::error::Error;
 use leyden_kernels::attention::{MAX_HEAD_DIM, Mask};
 use leyden_kernels::ops::{Activation, RopePairs};
@@ -43,6 +43,9 @@ pub(super) const HEAD_DIM: Field = field("attention.key_length", "head_dim");
 const VALUE_DIM: Field = field("attention.value_length", "");
 const ROPE_DIMS: Field = field("rope.dimension_count", "");
 const NORM_EPS: Field = field("attention.layer_norm_rms_epsilon", "rms_norm_eps");
+const LAYER_NORM_EPS: Field = field("attention.layer_norm_epsilon", "layer_norm_eps");
+/// That of Hugging Face's encoders where they do not say.
+const DEFAULT_LAYER_NORM_EPS: f32 = 1e-12;
 /// The number of experts; their presence is a matter of the architecture.
 pub(crate) const EXPERTS: Field = field("expert_count", "");
 const EXPERTS_USED: Field = per_layer("expert_used_count", "");
@@ -50,7 +53,7 @@ const EXPERT_FFN: Field = per_layer("expert_feed_forward_length", "");
 
 /// All of them, for the test that compares them with the table of keys.
 #[cfg(test)]
-pub(super) const FIELDS: [Field; 13] = [
+pub(super) const FIELDS: [Field; 14] = [
     LAYERS,
     WIDTH,
     FFN,
@@ -61,6 +64,7 @@ pub(super) const FIELDS: [Field; 13] = [
     VALUE_DIM,
     ROPE_DIMS,
     NORM_EPS,
+    LAYER_NORM_EPS,
     EXPERTS,
     EXPERTS_USED,
     EXPERT_FFN,
@@ -86,15 +90,15 @@ impl Reader<'_> {
     fn short(&self, field: Field) -> &'static str {
         match self {
             Reader::Gguf(..) => field.gguf,
-            Reader::Hf(..) => field.hf,
+            Reader::Hf(config, _) => config.key(field.hf),
         }
     }
 
     /// The key in the file; none where the dialect has no such parameter.
-    fn key(&self, field: Field) -> Option<String> {
+    pub(crate) fn key(&self, field: Field) -> Option<String> {
         match self {
             Reader::Gguf(_, prefix) => (!field.gguf.is_empty()).then(|| format!("{prefix}.{}", field.gguf)),
-            Reader::Hf(..) => (!field.hf.is_empty()).then(|| field.hf.to_owned()),
+            Reader::Hf(config, _) => (!field.hf.is_empty()).then(|| config.key(field.hf).to_owned()),
         }
     }
 
@@ -147,6 +151,34 @@ impl Reader<'_> {
         }
     }
 
+    /// An optional size of every layer: a number for all, or in GGUF a list with one for each.
+    fn of_each_layer(&self, field: Field, layers: usize) -> Result<Option<Vec<usize>>, Error> {
+        if let (Reader::Gguf(meta, _), Some(key)) = (self, self.key(field))
+            && let Some(Value::Array(array)) = meta.get(&key)
+        {
+            if array.len() != layers {
+                return Err(self.invalid(field, format!("{} numbers for {layers} layers", array.len())));
+            }
+            let numbers = meta.opt_array_u32(&key)?.unwrap_or_default();
+            return numbers
+                .iter()
+                .map(|n| self.bounded(field, *n, MAX_SIZE))
+                .collect::<Result<_, _>>()
+                .map(Some);
+        }
+        Ok(self.opt_size(field)?.map(|size| vec![size; layers]))
+    }
+
+    /// A required size of every layer.
+    fn each_layer(&self, field: Field) -> Result<Vec<usize>, Error> {
+        let layers = self.required(LAYERS, MAX_LAYERS)?;
+        match self.of_each_layer(field, layers)? {
+            Some(sizes) => Ok(sizes),
+            // Says that it is missing.
+            None => self.size(field).map(|size| vec![size; layers]),
+        }
+    }
+
     fn bounded(&self, field: Field, value: u32, max: u32) -> Result<usize, Error> {
         if value == 0 || value > max {
             return Err(self.invalid(field, format!("{value} is not between 1 and {max}")));
@@ -185,20 +217,21 @@ impl Reader<'_> {
         value.map(|v| checked_positive(self.file(), &key, v)).transpose()
     }
 
-    fn norm_eps(&self) -> Result<f32, Error> {
-        let key = self.key(NORM_EPS).unwrap_or_default();
+    fn norm_eps(&self, field: Field) -> Result<f32, Error> {
+        let key = self.key(field).unwrap_or_default();
         let value = match self {
             Reader::Gguf(meta, _) => meta.opt_f32(&key)?,
             Reader::Hf(config, _) => config.json().opt_f32(&key)?,
         };
         match value {
             Some(v) if v.is_finite() && v > 0.0 => Ok(v),
-            Some(v) => Err(self.invalid(NORM_EPS, format!("{v} is not a positive number"))),
-            None => Err(self.invalid(NORM_EPS, "is missing and has no default")),
+            Some(v) => Err(self.invalid(field, format!("{v} is not a positive number"))),
+            None => Err(self.invalid(field, "is missing and has no default")),
         }
     }
 
-    fn head_dim(&self, width: usize, heads: usize) -> Result<usize, Error> {
+    /// The sizes of a head's key and of its value, in a model whose first layer has so many heads.
+    fn head_dims(&self, width: usize, heads: usize) -> Result<(usize, usize), Error> {
         let (head_dim, from) = match self.opt_size(HEAD_DIM)? {
             Some(d) => (d, HEAD_DIM),
             None if width.is_multiple_of(heads) => (width / heads, HEADS),
@@ -207,30 +240,44 @@ impl Reader<'_> {
                 return Err(self.invalid(HEADS, what));
             }
         };
-        if let Some(v) = self.opt_size(VALUE_DIM)?
-            && v != head_dim
-        {
-            let what = format!("{v} differs from the key length {head_dim}, which is not supported");
-            return Err(self.invalid(VALUE_DIM, what));
+        let value_dim = self.opt_size(VALUE_DIM)?;
+        for (dim, from) in [(head_dim, from), (value_dim.unwrap_or(head_dim), VALUE_DIM)] {
+            if !dim.is_multiple_of(16) || dim > MAX_HEAD_DIM {
+                let what =
+                    format!("heads of {dim} values; supported are multiples of 16 up to {MAX_HEAD_DIM}");
+                return Err(self.invalid(from, what));
+            }
         }
-        if !head_dim.is_multiple_of(16) || head_dim > MAX_HEAD_DIM {
-            let what =
-                format!("heads of {head_dim} values; supported are multiples of 16 up to {MAX_HEAD_DIM}");
-            return Err(self.invalid(from, what));
-        }
-        if heads.checked_mul(head_dim).is_none_or(|w| w > MAX_SIZE as usize) {
-            return Err(self.invalid(HEADS, format!("{heads} heads of {head_dim} are too many")));
-        }
-        Ok(head_dim)
+        Ok((head_dim, value_dim.unwrap_or(head_dim)))
     }
 
     /// What all architectures share, with one feed-forward layer in each block.
-    pub(crate) fn decoder(&self, pairs: RopePairs) -> Result<DecoderConfig, Error> {
-        self.blocks(pairs, self.size(FFN)?)
+    pub(crate) fn decoder(&self, pairs: RopePairs) -> Result<ModelConfig, Error> {
+        self.blocks(Some(pairs), self.norm_eps(NORM_EPS)?, &self.each_layer(FFN)?)
+    }
+
+    /// What encoders share that are built like the first Transformer: every token sees all, a norm with a bias behind each half
+    /// of a block, a plain feed-forward layer, and no head.
+    pub(crate) fn encoder(&self) -> Result<ModelConfig, Error> {
+        let eps = match self {
+            Reader::Hf(config, _) if config.json().get(LAYER_NORM_EPS.hf).is_none() => DEFAULT_LAYER_NORM_EPS,
+            _ => self.norm_eps(LAYER_NORM_EPS)?,
+        };
+        let config = self.blocks(None, eps, &self.each_layer(FFN)?)?;
+        let mut config = config.each(|_, layer| {
+            layer.mask = Mask::Full;
+            layer.norms = NormPlacement::Post;
+            layer.gated = false;
+            layer.activation = Activation::Gelu;
+        });
+        config.norm.kind = NormKind::Layer;
+        config.embedding_norm = true;
+        config.head = Head::States;
+        Ok(config)
     }
 
     /// As [`decoder`](Self::decoder), with a mixture of experts in each block.
-    pub(crate) fn mixture(&self, pairs: RopePairs, normalise: bool) -> Result<DecoderConfig, Error> {
+    pub(crate) fn mixture(&self, pairs: RopePairs, normalise: bool) -> Result<ModelConfig, Error> {
         let count = self.required(EXPERTS, MAX_EXPERTS)?;
         let used = self.required(EXPERTS_USED, MAX_EXPERTS)?;
         if used > count {
@@ -243,27 +290,64 @@ impl Reader<'_> {
             // Older files have the width of all experts of a token together.
             None => self.bounded(FFN, u32::try_from(self.size(FFN)? / used).unwrap_or(0), MAX_SIZE)?,
         };
-        Ok(self.blocks(pairs, ffn)?.each(|_, layer| layer.experts = experts))
+        let ffn = vec![ffn; self.required(LAYERS, MAX_LAYERS)?];
+        let config = self.blocks(Some(pairs), self.norm_eps(NORM_EPS)?, &ffn)?;
+        Ok(config.each(|_, layer| layer.experts = experts))
     }
 
-    /// Sizes, heads, normalisation and rotation. `ffn` is the width of a feed-forward layer.
-    fn blocks(&self, pairs: RopePairs, ffn: usize) -> Result<DecoderConfig, Error> {
+    /// Sizes, heads, normalisation and rotation, if pairs turn. `ffn` is the width of each layer's feed-forward layer.
+    fn blocks(&self, pairs: Option<RopePairs>, eps: f32, ffn: &[usize]) -> Result<ModelConfig, Error> {
         let width = self.size(WIDTH)?;
-        let heads = self.size(HEADS)?;
-        let kv_heads = self.opt_size(KV_HEADS)?.unwrap_or(heads);
-        if !heads.is_multiple_of(kv_heads) {
-            let what = format!("{kv_heads} does not divide {} {heads}", self.short(HEADS));
-            return Err(self.invalid(KV_HEADS, what));
+        let heads = self.each_layer(HEADS)?;
+        let kv_heads = self.of_each_layer(KV_HEADS, heads.len())?.unwrap_or_else(|| heads.clone());
+        let (head_dim, value_dim) = self.head_dims(width, heads[0])?;
+        for (&heads, kv_heads) in heads.iter().zip(&kv_heads) {
+            if !heads.is_multiple_of(*kv_heads) {
+                let what = format!("{kv_heads} does not divide {} {heads}", self.short(HEADS));
+                return Err(self.invalid(KV_HEADS, what));
+            }
+            if heads.checked_mul(head_dim.max(value_dim)).is_none_or(|w| w > MAX_SIZE as usize) {
+                return Err(self.invalid(HEADS, format!("{heads} heads of {head_dim} are too many")));
+            }
         }
-        let head_dim = self.head_dim(width, heads)?;
+        let context = self.size(CONTEXT)?;
+        let rope = pairs.map(|pairs| self.rope(pairs, head_dim, context)).transpose()?;
+        let layer = |i: usize| LayerConfig {
+            heads: heads[i],
+            kv_heads: kv_heads[i],
+            head_dim,
+            value_dim,
+            mask: Mask::Causal,
+            attention_scale: 1.0 / (head_dim as f32).sqrt(),
+            attention_soft_cap: None,
+            rope: rope.clone(),
+            head_norm: false,
+            norms: NormPlacement::Pre,
+            ffn: ffn[i],
+            gated: true,
+            activation: Activation::Silu,
+            experts: None,
+        };
+        Ok(ModelConfig {
+            architecture: self.architecture(),
+            width,
+            context,
+            embedding_scale: 1.0,
+            learned_positions: None,
+            embedding_norm: false,
+            norm: NormConfig { kind: NormKind::Rms, eps, offset: 0.0 },
+            head: Head::Logits,
+            logit_soft_cap: None,
+            layers: (0..heads.len()).map(layer).collect(),
+        })
+    }
+
+    fn rope(&self, pairs: RopePairs, head_dim: usize, context: usize) -> Result<RopeConfig, Error> {
         let dims = self.opt_size(ROPE_DIMS)?.unwrap_or(head_dim);
         if dims > head_dim || !dims.is_multiple_of(2) {
             let what = format!("{dims} is not an even number up to the head size {head_dim}");
             return Err(self.invalid(ROPE_DIMS, what));
         }
-        let eps = self.norm_eps()?;
-        let layers = self.required(LAYERS, MAX_LAYERS)?;
-        let context = self.size(CONTEXT)?;
         let Rotation { base, scaling, magnitude } = match self {
             Reader::Gguf(meta, prefix) => gguf::rope(meta, prefix, context)?,
             Reader::Hf(config, _) => {
@@ -271,29 +355,7 @@ impl Reader<'_> {
                 Rotation { base, scaling, magnitude: 1.0 }
             }
         };
-        let layer = LayerConfig {
-            heads,
-            kv_heads,
-            head_dim,
-            mask: Mask::Causal,
-            attention_scale: 1.0 / (head_dim as f32).sqrt(),
-            attention_soft_cap: None,
-            rope: RopeConfig { pairs, dims, base, scaling, magnitude },
-            head_norm: false,
-            norms: NormPlacement::Pre,
-            ffn,
-            activation: Activation::Silu,
-            experts: None,
-        };
-        Ok(DecoderConfig {
-            architecture: self.architecture(),
-            width,
-            context,
-            embedding_scale: 1.0,
-            norm: NormConfig { eps, offset: 0.0 },
-            logit_soft_cap: None,
-            layers: vec![layer; layers],
-        })
+        Ok(RopeConfig { pairs, dims, base, scaling, magnitude })
     }
 }
 

@@ -5,7 +5,7 @@ use super::linear::{Linear, apply};
 use super::norm::Norm;
 use super::rope::Ropes;
 use crate::batch::Workspace;
-use crate::config::DecoderConfig;
+use crate::config::{ModelConfig, NormConfig, NormKind, RopeConfig};
 use crate::error::Error;
 use crate::load::Loader;
 use leyden_kernels::Cpu;
@@ -17,7 +17,7 @@ use leyden_kernels::ops::{RopePairs, Rotation, rope};
 /// Self-attention of one layer.
 #[derive(Debug)]
 pub(crate) struct Attention {
-    /// The number of the layer, by which the cache knows its keys and values.
+    /// By what number the cache knows its keys and values.
     layer: usize,
     query: Linear,
     key: Linear,
@@ -26,9 +26,8 @@ pub(crate) struct Attention {
     head_norm: Option<[Norm; 2]>,
     output: Linear,
     head_dim: usize,
-    pairs: RopePairs,
-    /// The number of its position embedding among the model's.
-    rope: usize,
+    /// Which values turn together, and the number of the rotation among the model's.
+    rope: Option<(RopePairs, usize)>,
     scale: f32,
     mask: Mask,
     soft_cap: Option<f32>,
@@ -37,27 +36,31 @@ pub(crate) struct Attention {
 impl Attention {
     pub(crate) fn load(
         loader: &Loader<'_>,
-        c: &DecoderConfig,
+        c: &ModelConfig,
         i: usize,
         ropes: &mut Ropes,
     ) -> Result<Attention, Error> {
         let layer = &c.layers[i];
-        let (q, kv) = (layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim);
+        let (q, k) = (layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim);
+        let (mixed, v) = (layer.heads * layer.value_dim, layer.kv_heads * layer.value_dim);
         let linear = |part: &str, rows, k| Linear::load(loader, &format!("blk.{i}.{part}"), rows, k);
-        let norm = |part: &str| Norm::load(loader, c.norm, &format!("blk.{i}.{part}.weight"), layer.head_dim);
+        let head_norm = NormConfig { kind: NormKind::Rms, ..c.norm };
+        let norm = |part: &str| Norm::load(loader, head_norm, &format!("blk.{i}.{part}"), layer.head_dim);
+        let rope = |rope: &RopeConfig| Ok::<_, Error>((rope.pairs, ropes.number(loader, rope)?));
         Ok(Attention {
-            layer: i,
+            // Where texts are computed whole, nobody asks for keys and values again, and every layer's take the place of the
+            // last one's.
+            layer: if c.needs_whole_texts() { 0 } else { i },
             query: linear("attn_q", q, c.width)?,
-            key: linear("attn_k", kv, c.width)?,
-            value: linear("attn_v", kv, c.width)?,
+            key: linear("attn_k", k, c.width)?,
+            value: linear("attn_v", v, c.width)?,
             head_norm: match layer.head_norm {
                 true => Some([norm("attn_q_norm")?, norm("attn_k_norm")?]),
                 false => None,
             },
-            output: linear("attn_output", c.width, q)?,
+            output: linear("attn_output", c.width, mixed)?,
             head_dim: layer.head_dim,
-            pairs: layer.rope.pairs,
-            rope: ropes.number(loader, &layer.rope)?,
+            rope: layer.rope.as_ref().map(rope).transpose()?,
             scale: layer.attention_scale,
             mask: layer.mask,
             soft_cap: layer.attention_soft_cap,
@@ -92,26 +95,31 @@ impl Attention {
             keep(rows, width, &mut work.stream);
             apply(cpu, &mut work.activations, &work.normed, Write::Set, [query]);
         }
-        let rotations = &work.rotations[self.rope];
-        self.turn(cpu, &mut work.queries, 0, |i| &rotations[rows[i]]);
-        self.turn(cpu, &mut work.keys, 1, |i| &rotations[i]);
+        let rotations = self.rope.map(|(_, number)| &work.rotations[number]);
+        self.turn(cpu, &mut work.queries, 0, |i| rotations.map(|all| &all[rows[i]]));
+        self.turn(cpu, &mut work.keys, 1, |i| rotations.map(|all| &all[i]));
         cache.append(cpu, self.layer, &work.slots, &work.keys, &work.values);
     }
 
-    /// Normalises, if it is to be, and rotates the heads of every row: of queries (0) or keys (1).
+    /// Normalises and rotates the heads of every row, where they are to be: of queries (0) or keys (1).
     fn turn<'r>(
         &self,
         cpu: &Cpu,
         vectors: &mut [f32],
         side: usize,
-        rotation: impl Fn(usize) -> &'r Rotation + Sync,
+        rotation: impl Fn(usize) -> Option<&'r Rotation> + Sync,
     ) {
+        if self.head_norm.is_none() && self.rope.is_none() {
+            return;
+        }
         let width = [&self.query, &self.key][side].weights.rows();
         cpu.for_rows(vectors, width, |i, row| {
             if let Some(norms) = &self.head_norm {
                 norms[side].heads(cpu.tier(), row);
             }
-            rope(cpu.tier(), row, self.head_dim, self.pairs, rotation(i));
+            if let (Some((pairs, _)), Some(rotation)) = (self.rope, rotation(i)) {
+                rope(cpu.tier(), row, self.head_dim, pairs, rotation);
+            }
         });
     }
 
@@ -126,7 +134,8 @@ impl Attention {
     ) {
         let &Attention { layer, scale, mask, soft_cap, .. } = self;
         let options = AttentionOptions { scale, mask, soft_cap, sinks: None };
-        work.mixed.resize(work.queries.len());
+        let rows = work.queries.len() / self.query.weights.rows();
+        work.mixed.resize(rows * self.output.weights.k());
         attention(cpu, cache, layer, spans, &work.queries, &options, &mut work.mixed);
         to.write(cpu, work, |work, out, write| {
             apply(cpu, &mut work.activations, &work.mixed, write, [(&self.output, out)]);

@@ -1,4 +1,4 @@
-//! Feed-forward layers.
+//! Feed-forward layers, gated and plain.
 
 use super::Half;
 use super::linear::{Linear, apply};
@@ -9,6 +9,46 @@ use crate::load::Loader;
 use leyden_kernels::Cpu;
 use leyden_kernels::gemm::{Gated, PackedWeights, Write, multiply, swiglu_packed};
 use leyden_kernels::ops::{self, Activation};
+
+/// Feed-forward layer of two matrices with a function between them.
+#[derive(Debug)]
+pub(crate) struct PlainMlp {
+    up: Linear,
+    down: Linear,
+    activation: Activation,
+}
+
+impl PlainMlp {
+    pub(crate) fn load(
+        loader: &Loader<'_>,
+        width: usize,
+        layer: &LayerConfig,
+        i: usize,
+    ) -> Result<PlainMlp, Error> {
+        Ok(PlainMlp {
+            up: Linear::load(loader, &format!("blk.{i}.ffn_up"), layer.ffn, width)?,
+            down: Linear::load(loader, &format!("blk.{i}.ffn_down"), width, layer.ffn)?,
+            activation: layer.activation,
+        })
+    }
+
+    /// Its matrices, in the order of the computation.
+    pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
+        [&self.up, &self.down].map(|l| &l.weights).to_vec()
+    }
+
+    /// Of the rows of `work.normed`.
+    pub(crate) fn forward(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
+        let (ffn, rows) = (self.up.weights.rows(), work.normed.len() / self.up.weights.k());
+        work.hidden.resize(rows * ffn);
+        let up = [(&self.up, &mut work.hidden[..])];
+        apply(cpu, &mut work.activations, &work.normed, Write::Set, up);
+        cpu.for_rows(&mut work.hidden, ffn, |_, row| ops::activate(cpu.tier(), self.activation, row));
+        to.write(cpu, work, |work, out, write| {
+            apply(cpu, &mut work.activations, &work.hidden, write, [(&self.down, out)]);
+        });
+    }
+}
 
 /// Gated feed-forward layer (Shazeer, 2020).
 #[derive(Debug)]

@@ -2,6 +2,8 @@
 //! [`Workspace`](crate::Workspace).
 
 mod attention;
+mod classifier;
+mod embedding;
 mod linear;
 mod mlp;
 mod moe;
@@ -9,29 +11,33 @@ mod norm;
 mod rope;
 
 pub(crate) use attention::{Attention, keep};
+pub(crate) use classifier::Classifier;
+pub(crate) use embedding::Embedding;
 pub(crate) use norm::Norm;
 pub(crate) use rope::Ropes;
 
 use crate::batch::Workspace;
-use crate::config::{DecoderConfig, LayerConfig, NormPlacement};
+use crate::config::{LayerConfig, ModelConfig, NormPlacement};
 use crate::error::Error;
 use crate::load::Loader;
 use leyden_kernels::Cpu;
 use leyden_kernels::gemm::{PackedWeights, Write};
-use mlp::GatedMlp;
+use mlp::{GatedMlp, PlainMlp};
 use moe::Mixture;
 
 /// The second half of a transformer block.
 #[derive(Debug)]
 pub(crate) enum FeedForward {
     Gated(GatedMlp),
+    Plain(PlainMlp),
     Mixture(Mixture),
 }
 
 impl FeedForward {
-    fn load(loader: &Loader<'_>, c: &DecoderConfig, layer: &LayerConfig, i: usize) -> Result<Self, Error> {
+    fn load(loader: &Loader<'_>, c: &ModelConfig, layer: &LayerConfig, i: usize) -> Result<Self, Error> {
         Ok(match layer.experts {
-            None => FeedForward::Gated(GatedMlp::load(loader, c.width, layer, i)?),
+            None if layer.gated => FeedForward::Gated(GatedMlp::load(loader, c.width, layer, i)?),
+            None => FeedForward::Plain(PlainMlp::load(loader, c.width, layer, i)?),
             Some(experts) => FeedForward::Mixture(Mixture::load(loader, c.width, layer, experts, i)?),
         })
     }
@@ -40,6 +46,7 @@ impl FeedForward {
     pub(crate) fn forward(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
         match self {
             FeedForward::Gated(mlp) => mlp.forward(cpu, to, work),
+            FeedForward::Plain(mlp) => mlp.forward(cpu, to, work),
             FeedForward::Mixture(mixture) => mixture.forward(cpu, to, work),
         }
     }
@@ -47,14 +54,16 @@ impl FeedForward {
     fn matrices(&self) -> Vec<&PackedWeights> {
         match self {
             FeedForward::Gated(mlp) => mlp.matrices(),
+            FeedForward::Plain(mlp) => mlp.matrices(),
             FeedForward::Mixture(mixture) => mixture.matrices(),
         }
     }
 }
 
-/// Where the results of a half of a block go: onto the residual stream, or through a norm first.
+/// Where the results of a half of a block go: onto the residual stream, with a norm on the way or behind it.
 #[derive(Clone, Copy)]
 pub(crate) struct Half<'a> {
+    placement: NormPlacement,
     norm: Option<&'a Norm>,
 }
 
@@ -69,13 +78,17 @@ impl Half<'_> {
     ) {
         // Taken from the workspace, whose other buffers the product reads.
         let mut stream = std::mem::take(&mut work.stream);
-        match self.norm {
-            None => product(work, &mut stream, Write::Add),
-            Some(norm) => {
+        match (self.norm, self.placement) {
+            (None, _) => product(work, &mut stream, Write::Add),
+            (Some(norm), NormPlacement::Post) => {
+                product(work, &mut stream, Write::Add);
+                norm.in_place(cpu, &mut stream);
+            }
+            (Some(norm), _) => {
                 let mut branch = std::mem::take(&mut work.branch);
                 branch.resize(stream.len());
                 product(work, &mut branch, Write::Set);
-                norm.add(cpu, &branch, &mut stream);
+                norm.add(cpu, &mut branch, &mut stream);
                 work.branch = branch;
             }
         }
@@ -86,10 +99,11 @@ impl Half<'_> {
 /// One transformer block.
 #[derive(Debug)]
 pub(crate) struct Layer {
-    pub(crate) attention_norm: Norm,
+    placement: NormPlacement,
+    attention_norm: Option<Norm>,
     pub(crate) attention: Attention,
     attention_post_norm: Option<Norm>,
-    pub(crate) ffn_norm: Norm,
+    ffn_norm: Option<Norm>,
     pub(crate) ffn: FeedForward,
     ffn_post_norm: Option<Norm>,
 }
@@ -98,34 +112,50 @@ impl Layer {
     /// Layer `i` of a model. `ropes` gets its position embedding.
     pub(crate) fn load(
         loader: &Loader<'_>,
-        c: &DecoderConfig,
+        c: &ModelConfig,
         i: usize,
         ropes: &mut Ropes,
     ) -> Result<Layer, Error> {
         let layer = &c.layers[i];
-        let norm = |part: &str| Norm::load(loader, c.norm, &format!("blk.{i}.{part}.weight"), c.width);
-        let post = |part: &str| match layer.norms {
-            NormPlacement::Pre => Ok(None),
-            NormPlacement::Sandwich => norm(part).map(Some),
+        // The norms before and behind attention, before and behind the feed-forward layer.
+        let names = match layer.norms {
+            NormPlacement::Pre => ["attn_norm", "", "ffn_norm", ""],
+            NormPlacement::Sandwich => ["attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"],
+            NormPlacement::Post => ["", "attn_output_norm", "", "layer_output_norm"],
+        };
+        let norm = |n: usize| match names[n] {
+            "" => Ok(None),
+            part => Norm::load(loader, c.norm, &format!("blk.{i}.{part}"), c.width).map(Some),
         };
         Ok(Layer {
-            attention_norm: norm("attn_norm")?,
+            placement: layer.norms,
+            attention_norm: norm(0)?,
             attention: Attention::load(loader, c, i, ropes)?,
-            attention_post_norm: post("post_attention_norm")?,
-            ffn_norm: norm("ffn_norm")?,
+            attention_post_norm: norm(1)?,
+            ffn_norm: norm(2)?,
             ffn: FeedForward::load(loader, c, layer, i)?,
-            ffn_post_norm: post("post_ffw_norm")?,
+            ffn_post_norm: norm(3)?,
         })
+    }
+
+    /// The input of attention, of all rows of the stream.
+    pub(crate) fn attention_input(&self, cpu: &Cpu, work: &mut Workspace) {
+        input(self.attention_norm.as_ref(), cpu, work);
+    }
+
+    /// The input of the feed-forward layer, of all rows of the stream.
+    pub(crate) fn ffn_input(&self, cpu: &Cpu, work: &mut Workspace) {
+        input(self.ffn_norm.as_ref(), cpu, work);
     }
 
     /// Where the results of attention go.
     pub(crate) fn attention_half(&self) -> Half<'_> {
-        Half { norm: self.attention_post_norm.as_ref() }
+        Half { placement: self.placement, norm: self.attention_post_norm.as_ref() }
     }
 
     /// Where the results of the feed-forward layer go.
     pub(crate) fn ffn_half(&self) -> Half<'_> {
-        Half { norm: self.ffn_post_norm.as_ref() }
+        Half { placement: self.placement, norm: self.ffn_post_norm.as_ref() }
     }
 
     /// Its matrices, in the order of the computation.
@@ -133,5 +163,16 @@ impl Layer {
         let mut all = self.attention.matrices();
         all.extend(self.ffn.matrices());
         all
+    }
+}
+
+/// Sets `work.normed` to the stream, normalised if there is a norm.
+fn input(norm: Option<&Norm>, cpu: &Cpu, work: &mut Workspace) {
+    match norm {
+        Some(norm) => norm.rows(cpu, &work.stream, &mut work.normed),
+        None => {
+            work.normed.resize(work.stream.len());
+            work.normed.copy_from_slice(&work.stream);
+        }
     }
 }

@@ -1,36 +1,48 @@
 //! Normalisation of rows.
 
-use crate::config::NormConfig;
+use crate::config::{NormConfig, NormKind};
 use crate::error::Error;
 use crate::load::Loader;
 use leyden_kernels::memory::Aligned;
-use leyden_kernels::ops::{rms_norm, rms_norm_add, rms_norm_in_place};
+use leyden_kernels::ops::{layer_norm, layer_norm_in_place, rms_norm, rms_norm_add, rms_norm_in_place};
 use leyden_kernels::{Cpu, Tier};
 
-/// Root-mean-square normalisation of rows of as many values as there are weights.
+/// Normalisation of rows of as many values as there are weights.
 #[derive(Debug)]
 pub(crate) struct Norm {
     weight: Vec<f32>,
+    /// Of layer normalisation; that by the root mean square has none.
+    bias: Option<Vec<f32>>,
     eps: f32,
 }
 
 impl Norm {
+    /// The norm whose tensors are `name` with `.weight` and, if it has one, `.bias`.
     pub(crate) fn load(loader: &Loader<'_>, config: NormConfig, name: &str, n: usize) -> Result<Norm, Error> {
-        let mut weight = loader.required_vector(name, n)?;
+        let mut weight = loader.required_vector(&format!("{name}.weight"), n)?;
         // Only where there is one: adding nothing would turn -0 into 0.
         if config.offset != 0.0 {
             weight.iter_mut().for_each(|w| *w += config.offset);
         }
-        Ok(Norm { weight, eps: config.eps })
+        let bias = match config.kind {
+            NormKind::Rms => None,
+            NormKind::Layer => Some(loader.required_vector(&format!("{name}.bias"), n)?),
+        };
+        Ok(Norm { weight, bias, eps: config.eps })
+    }
+
+    fn one(&self, tier: Tier, x: &[f32], out: &mut [f32]) {
+        match &self.bias {
+            None => rms_norm(tier, x, &self.weight, self.eps, out),
+            Some(bias) => layer_norm(tier, x, &self.weight, bias, self.eps, out),
+        }
     }
 
     /// Normalises every row of `x` into `out`.
     pub(crate) fn rows(&self, cpu: &Cpu, x: &[f32], out: &mut Aligned<f32>) {
         let width = self.weight.len();
         out.resize(x.len());
-        cpu.for_rows(out, width, |i, out| {
-            rms_norm(cpu.tier(), &x[i * width..(i + 1) * width], &self.weight, self.eps, out);
-        });
+        cpu.for_rows(out, width, |i, out| self.one(cpu.tier(), &x[i * width..(i + 1) * width], out));
     }
 
     /// Normalises some rows of `x` into `out`.
@@ -39,20 +51,36 @@ impl Norm {
         out.resize(rows.len() * width);
         cpu.for_rows(out, width, |i, out| {
             let from = rows[i] * width;
-            rms_norm(cpu.tier(), &x[from..from + width], &self.weight, self.eps, out);
+            self.one(cpu.tier(), &x[from..from + width], out);
         });
     }
 
-    /// Adds every row of `x`, normalised, to that of `out`.
-    pub(crate) fn add(&self, cpu: &Cpu, x: &[f32], out: &mut [f32]) {
+    /// Adds every row of `x`, normalised, to that of `out`. What is left in `x` is of no use.
+    pub(crate) fn add(&self, cpu: &Cpu, x: &mut [f32], out: &mut [f32]) {
         let width = self.weight.len();
+        if self.bias.is_some() {
+            self.in_place(cpu, x);
+        }
+        let x = &*x;
         cpu.for_rows(out, width, |i, out| {
-            rms_norm_add(cpu.tier(), &x[i * width..(i + 1) * width], &self.weight, self.eps, out);
+            let x = &x[i * width..(i + 1) * width];
+            match &self.bias {
+                None => rms_norm_add(cpu.tier(), x, &self.weight, self.eps, out),
+                Some(_) => out.iter_mut().zip(x).for_each(|(o, x)| *o += x),
+            }
         });
+    }
+
+    /// Normalises every row onto itself.
+    pub(crate) fn in_place(&self, cpu: &Cpu, x: &mut [f32]) {
+        cpu.for_rows(x, self.weight.len(), |_, row| self.heads(cpu.tier(), row));
     }
 
     /// Normalises the heads of one row in place.
     pub(crate) fn heads(&self, tier: Tier, row: &mut [f32]) {
-        rms_norm_in_place(tier, row, &self.weight, self.eps);
+        match &self.bias {
+            None => rms_norm_in_place(tier, row, &self.weight, self.eps),
+            Some(bias) => layer_norm_in_place(tier, row, &self.weight, bias, self.eps),
+        }
     }
 }

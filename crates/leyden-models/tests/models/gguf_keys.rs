@@ -1,5 +1,5 @@
 //! Hyper-parameters in GGUF: what changes the result is computed or refused by its key, in every shape that files have.
-use leyden_models::{DecoderConfig, RopeScaling, YarnRamp, config_of, unknown_keys};
+use leyden_models::{ModelConfig, RopeScaling, YarnRamp, config_of, unknown_keys};
 use leyden_tensor::{Array, Gguf, GgufWriter, Value};
 
 /// Sizes of a small model, and some keys more.
@@ -28,7 +28,7 @@ fn file(architecture: &str, more: &[(&str, Value)]) -> Gguf {
     Gguf::from_vec(writer.to_vec().unwrap(), "m.gguf").unwrap()
 }
 
-fn read(architecture: &str, more: &[(&str, Value)]) -> Result<DecoderConfig, String> {
+fn read(architecture: &str, more: &[(&str, Value)]) -> Result<ModelConfig, String> {
     config_of(&file(architecture, more)).map_err(|e| e.to_string())
 }
 
@@ -48,9 +48,9 @@ fn equal_numbers_for_every_layer_are_one_number() {
         let n = i32::try_from(n).unwrap();
         assert_eq!(read("llama", &[(key, numbers(&[n; 3]))]).unwrap(), plain, "{key}");
         for (list, wanted) in [
-            (numbers(&[n, n, 1]), format!("{n} in one layer and 1 in another is not supported")),
             (numbers(&[n; 2]), "2 numbers for 3 layers".to_owned()),
             (numbers(&[]), "0 numbers for 3 layers".to_owned()),
+            (numbers(&[n, 0, n]), "0 is not between 1 and 16777216".to_owned()),
         ] {
             let error = read("llama", &[(key, list)]).unwrap_err();
             assert_eq!(error, format!("m.gguf: llama.{key}: {wanted}"));
@@ -64,6 +64,28 @@ fn equal_numbers_for_every_layer_are_one_number() {
     for wide in [Value::U64(2), Value::I32(2), Value::U8(2), Value::I64(2)] {
         assert_eq!(read("llama", &[("attention.head_count_kv", wide)]).unwrap(), plain);
     }
+}
+
+#[test]
+fn layers_may_have_numbers_of_their_own() {
+    let keys = [
+        ("attention.head_count", numbers(&[4, 2, 4])),
+        ("attention.head_count_kv", numbers(&[2, 1, 4])),
+        ("feed_forward_length", numbers(&[96, 32, 64])),
+        ("attention.key_length", Value::U32(32)),
+        ("attention.value_length", Value::U32(48)),
+    ];
+    let layers = read("llama", &keys).unwrap().layers;
+    let sizes = layers.iter().map(|l| (l.heads, l.kv_heads, l.ffn, l.head_dim, l.value_dim));
+    assert_eq!(sizes.collect::<Vec<_>>(), [(4, 2, 96, 32, 48), (2, 1, 32, 32, 48), (4, 4, 64, 32, 48)]);
+    let error = read("llama", &[("attention.head_count_kv", numbers(&[2, 2, 3]))]).unwrap_err();
+    assert!(error.starts_with("m.gguf: llama.attention.head_count_kv: 3 does not divide"), "{error}");
+    let error = read("llama", &[("attention.value_length", Value::U32(24))]).unwrap_err();
+    assert!(error.starts_with("m.gguf: llama.attention.value_length: heads of 24 values"), "{error}");
+    // Where one number for all is meant, a list with several is not.
+    let used = [("expert_count", Value::U32(8)), ("expert_used_count", numbers(&[2, 2, 1]))];
+    let error = read("qwen3moe", &used).unwrap_err();
+    assert!(error.ends_with("2 in one layer and 1 in another is not supported"), "{error}");
 }
 
 #[test]
@@ -141,7 +163,8 @@ fn keys_that_change_the_result_are_refused_by_name() {
 
 #[test]
 fn the_rotation_has_all_its_factors() {
-    let rope = |more: &[(&str, Value)]| read("qwen3", more).map(|mut config| config.layers.remove(0).rope);
+    let rope =
+        |more: &[(&str, Value)]| read("qwen3", more).map(|mut config| config.layers.remove(0).rope.unwrap());
     // llama.cpp multiplies cosine and sine with it, whatever the type of scaling.
     let with = |kind: &str| {
         let keys = [("rope.scaling.type", Value::from(kind)), ("rope.scaling.attn_factor", Value::F32(1.5))];

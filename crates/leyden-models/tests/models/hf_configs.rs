@@ -5,11 +5,12 @@
 use leyden_kernels::attention::Mask;
 use leyden_kernels::ops::{Activation, RopePairs};
 use leyden_models::{
-    DecoderConfig, LayerConfig, NormConfig, NormPlacement, RopeConfig, RopeScaling, YarnRamp, config_of_json,
+    Head, LayerConfig, ModelConfig, NormConfig, NormKind, NormPlacement, RopeConfig, RopeScaling, YarnRamp,
+    config_of_json,
 };
 use leyden_tensor::Json;
 
-fn read(text: &str) -> Result<DecoderConfig, String> {
+fn read(text: &str) -> Result<ModelConfig, String> {
     let json = Json::parse(text.as_bytes(), "config.json").map_err(|e| e.to_string())?;
     config_of_json(&json).map_err(|e| e.to_string())
 }
@@ -17,39 +18,39 @@ fn read(text: &str) -> Result<DecoderConfig, String> {
 /// Layers, width, heads, key-value heads, head size, feed-forward width, context.
 type Sizes = [usize; 7];
 
-fn decoder(
-    architecture: &'static str,
-    sizes: Sizes,
-    norm_eps: f32,
-    rope: (f32, RopeScaling),
-) -> DecoderConfig {
+fn decoder(architecture: &'static str, sizes: Sizes, norm_eps: f32, rope: (f32, RopeScaling)) -> ModelConfig {
     let [layers, width, heads, kv_heads, head_dim, ffn, context] = sizes;
     let layer = LayerConfig {
         heads,
         kv_heads,
         head_dim,
+        value_dim: head_dim,
         mask: Mask::Causal,
         attention_scale: 1.0 / (head_dim as f32).sqrt(),
         attention_soft_cap: None,
-        rope: RopeConfig {
+        rope: Some(RopeConfig {
             pairs: RopePairs::Halves,
             dims: head_dim,
             base: rope.0,
             scaling: rope.1,
             magnitude: 1.0,
-        },
+        }),
         head_norm: architecture == "qwen3",
         norms: NormPlacement::Pre,
         ffn,
+        gated: true,
         activation: Activation::Silu,
         experts: None,
     };
-    DecoderConfig {
+    ModelConfig {
         architecture,
         width,
         context,
         embedding_scale: 1.0,
-        norm: NormConfig { eps: norm_eps, offset: 0.0 },
+        learned_positions: None,
+        embedding_norm: false,
+        norm: NormConfig { kind: NormKind::Rms, eps: norm_eps, offset: 0.0 },
+        head: Head::Logits,
         logit_soft_cap: None,
         layers: vec![layer; layers],
     }
@@ -193,7 +194,7 @@ fn options_that_change_nothing_are_accepted() {
 fn yarn_has_all_its_options() {
     let read = |options: &str| {
         let scaling = format!(r#""rope_scaling": {{"rope_type": "yarn", "factor": 4, {options}}}"#);
-        match read(&changed(QWEN3_06B, &scaling, &[])).unwrap().layers.remove(0).rope.scaling {
+        match read(&changed(QWEN3_06B, &scaling, &[])).unwrap().layers.remove(0).rope.unwrap().scaling {
             RopeScaling::Yarn { factor, original_context, ramp, attention } => {
                 assert_eq!(factor, 4.0);
                 (original_context, ramp, attention)
@@ -328,4 +329,24 @@ fn what_would_change_the_result_is_refused_by_name() {
     // Mistral's class has a window of its own where nothing is said.
     let error = read(&changed(MISTRAL_7B_V03, "", &["sliding_window"])).unwrap_err();
     assert!(error.starts_with("config.json: sliding_window: attention to the last 4096"), "{error}");
+}
+
+const MINILM: &str = r#"{
+  "architectures": ["BertModel"], "attention_probs_dropout_prob": 0.1, "gradient_checkpointing": false, "hidden_act": "gelu",
+  "hidden_dropout_prob": 0.1, "hidden_size": 384, "initializer_range": 0.02, "intermediate_size": 1536,
+  "layer_norm_eps": 1e-12, "max_position_embeddings": 512, "model_type": "bert", "num_attention_heads": 12,
+  "num_hidden_layers": 6, "pad_token_id": 0, "position_embedding_type": "absolute", "transformers_version": "4.8.2",
+  "type_vocab_size": 2, "use_cache": true, "vocab_size": 30522}"#;
+
+#[test]
+fn encoders_are_known_by_their_own_keys() {
+    let minilm = read(MINILM).unwrap();
+    assert!(minilm.needs_whole_texts() && !minilm.generates() && minilm.classifier().is_none());
+    assert_eq!((minilm.context, minilm.layers[0].head_dim, minilm.learned_positions), (512, 32, Some(0)));
+    let roberta = MINILM.replace("\"bert\"", "\"xlm-roberta\"").replace("BertModel", "XLMRobertaModel");
+    let roberta = read(&roberta.replace("\"pad_token_id\": 0", "\"pad_token_id\": 1")).unwrap();
+    assert_eq!((roberta.context, roberta.learned_positions), (510, Some(2)));
+    let classifier = MINILM.replace("BertModel", "BertForSequenceClassification");
+    let labels = read(&classifier).unwrap().classifier().unwrap().labels.clone();
+    assert_eq!(labels, ["LABEL_0", "LABEL_1"]);
 }

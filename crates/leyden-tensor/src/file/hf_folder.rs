@@ -32,12 +32,14 @@ pub enum HfFile {
     ChatTemplate,
     /// The chat template in JSON, as processors of images have it.
     ChatTemplateJson,
+    /// Of what sentence-transformers composes a model for vectors: a list, not an object.
+    Modules,
     /// How sentence-transformers makes vectors of texts.
     Pooling,
 }
 
 /// Name and most bytes of every file. The largest vocabularies take some 40 MB.
-const FILES: [(HfFile, &str, u64); 8] = [
+const FILES: [(HfFile, &str, u64); 9] = [
     (HfFile::Config, "config.json", 4 << 20),
     (HfFile::GenerationConfig, "generation_config.json", 1 << 20),
     (HfFile::Tokenizer, "tokenizer.json", 256 << 20),
@@ -45,6 +47,7 @@ const FILES: [(HfFile, &str, u64); 8] = [
     (HfFile::SpecialTokensMap, "special_tokens_map.json", 4 << 20),
     (HfFile::ChatTemplate, "chat_template.jinja", MAX_TEMPLATE_BYTES),
     (HfFile::ChatTemplateJson, "chat_template.json", MAX_TEMPLATE_BYTES),
+    (HfFile::Modules, "modules.json", 1 << 20),
     (HfFile::Pooling, "1_Pooling/config.json", 1 << 20),
 ];
 

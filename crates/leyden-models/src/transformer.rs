@@ -1,94 +1,127 @@
-//! The decoder: embedding, transformer blocks, output head.
+//! The transformer: embedding, blocks, head.
 //!
-//! Layers run eagerly, one after the other, on buffers of the workspace. A block is: normalise, multiply by Q, K
-//! and V, rotate, store keys and values, attend, multiply by O onto the residual stream; normalise, gated
-//! feed-forward, multiply by down onto the stream. In a mixture of experts that is done by those of a token. What is
-//! normalised once more before it goes onto the stream, [`LayerConfig::norms`] says.
+//! Layers run eagerly, one after the other, on buffers of the workspace. A block is: multiply by Q, K and V, rotate, store keys
+//! and values, attend, multiply by O onto the residual stream; then the feed-forward layer, whose last product goes onto the
+//! stream too. In a mixture of experts that is done by those of a token. What is normalised, before each half, on the way
+//! to the stream or behind it, [`LayerConfig::norms`] says.
 //!
 //! Of the last block's output only the rows that are asked for are of use, for most of a prompt none: the others end with
 //! their keys and values.
 
 use crate::batch::{Batch, Workspace};
-use crate::config::{DecoderConfig, LayerConfig};
+use crate::config::{Head, LayerConfig, ModelConfig, NormPlacement};
 use crate::error::Error;
-use crate::layers::{Layer, Norm, Ropes, keep};
+use crate::layers::{Classifier, Embedding, Layer, Norm, Ropes, keep};
 use crate::load::Loader;
 use crate::network::Network;
 use leyden_kernels::Cpu;
-use leyden_kernels::attention::{AttentionSpan, KvCache, KvShape, KvType};
+use leyden_kernels::attention::{AttentionSpan, KvCache, KvLayer, KvShape, KvType};
 use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
+use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::soft_cap;
-use leyden_tensor::{Gguf, WeightSource, quant};
+use leyden_tensor::{Gguf, WeightSource};
 use std::fmt;
 use std::sync::Arc;
 
-/// A loaded decoder-only transformer.
-pub(crate) struct Decoder {
-    config: DecoderConfig,
+/// A loaded transformer.
+pub(crate) struct Transformer {
+    config: ModelConfig,
     source: Arc<dyn WeightSource>,
     /// The file that matrices lie in, where they are not in memory of our own.
     pack: Option<Arc<Gguf>>,
     parts: Parts,
 }
 
-/// Everything in a decoder that comes from tensors.
+/// Everything in it that comes from tensors.
 pub(crate) struct Parts {
-    vocabulary: usize,
+    embedding: Embedding,
     ropes: Ropes,
     layers: Vec<Layer>,
-    norm: Norm,
-    head: PackedWeights,
+    /// Behind the last layer, unless each layer ends with one.
+    norm: Option<Norm>,
+    /// From states to logits.
+    head: Option<PackedWeights>,
+    classifier: Option<Classifier>,
 }
 
 impl Parts {
-    pub(crate) fn load(loader: &Loader<'_>, c: &DecoderConfig) -> Result<Parts, Error> {
-        let vocabulary = loader.rows_of("token_embd.weight", c.width)?;
+    pub(crate) fn load(loader: &Loader<'_>, c: &ModelConfig) -> Result<Parts, Error> {
+        let embedding = Embedding::load(loader, c)?;
         let mut ropes = Ropes::default();
         let layers =
             (0..c.layers.len()).map(|i| Layer::load(loader, c, i, &mut ropes)).collect::<Result<_, _>>()?;
-        let norm = Norm::load(loader, c.norm, "output_norm.weight", c.width)?;
-        // Without a matrix of its own the output shares the embedding's.
-        let head = match loader.has("output.weight")? {
-            true => loader.matrix("output.weight", vocabulary, c.width)?,
-            false => loader.matrix("token_embd.weight", vocabulary, c.width)?,
+        let norm = match c.layers.last().map(|layer| layer.norms) {
+            Some(NormPlacement::Post) => None,
+            _ => Some(Norm::load(loader, c.norm, "output_norm", c.width)?),
         };
-        Ok(Parts { vocabulary, ropes, layers, norm, head })
+        let vocabulary = embedding.vocabulary();
+        let head = match c.head {
+            Head::States | Head::Classifier(_) => None,
+            Head::Logits if loader.has("output.weight")? => {
+                Some(loader.matrix("output.weight", vocabulary, c.width)?)
+            }
+            // Without a matrix of its own the output shares the embedding's.
+            Head::Logits => Some(loader.matrix("token_embd.weight", vocabulary, c.width)?),
+        };
+        let classifier =
+            c.classifier().map(|config| Classifier::load(loader, config, c.width)).transpose()?;
+        Ok(Parts { embedding, ropes, layers, norm, head, classifier })
+    }
+
+    /// Number of logits.
+    fn logits(&self) -> usize {
+        self.head.as_ref().map_or(0, PackedWeights::rows)
     }
 
     /// Every matrix, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
-        self.layers.iter().flat_map(Layer::matrices).chain([&self.head]).collect()
+        let layers = self.layers.iter().flat_map(Layer::matrices).chain(&self.head);
+        layers.chain(self.classifier.iter().flat_map(Classifier::matrices)).collect()
     }
 }
 
-impl fmt::Debug for Decoder {
+impl fmt::Debug for Transformer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Decoder").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Transformer").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
-impl Network for Decoder {
-    fn config(&self) -> &DecoderConfig {
+impl Network for Transformer {
+    fn config(&self) -> &ModelConfig {
         &self.config
     }
 
     fn vocabulary(&self) -> usize {
-        self.parts.vocabulary
+        self.parts.embedding.vocabulary()
     }
 
     fn kv_shape(&self, kv_type: KvType) -> Result<KvShape, Error> {
-        let layers = &self.config.layers;
-        let layer = &layers[0];
-        if layers.iter().any(|l| (l.kv_heads, l.head_dim) != (layer.kv_heads, layer.head_dim)) {
-            let what = "keys and values of different sizes in different layers are not supported";
-            return Err(Error::invalid(&self.source.path().display().to_string(), "layers", what));
+        // Where texts are computed whole, keys and values are used in the step that made them, by one layer after the other.
+        let whole = self.config.needs_whole_texts();
+        let (layers, kv_type) = match &self.config.layers[..] {
+            [first, ..] if whole => (std::slice::from_ref(first), KvType::F32),
+            all => (all, kv_type),
+        };
+        let file = || self.source.path().display().to_string();
+        if let Some(layer) =
+            layers.iter().find(|l| kv_type == KvType::Q8_0 && (l.head_dim | l.value_dim) % 32 != 0)
+        {
+            let (k, v) = (layer.head_dim, layer.value_dim);
+            let what = format!("q8_0 keys and values need heads of a multiple of 32 values, not {k} and {v}");
+            return Err(Error::invalid(&file(), "head size", what));
         }
-        if kv_type == KvType::Q8_0 && !layer.head_dim.is_multiple_of(32) {
-            let what =
-                format!("q8_0 keys and values need heads of a multiple of 32 values, not {}", layer.head_dim);
-            return Err(Error::invalid(&self.source.path().display().to_string(), "head size", what));
+        let kv = |l: &LayerConfig| KvLayer {
+            heads: l.kv_heads,
+            key_dim: l.head_dim,
+            value_dim: l.value_dim,
+            windowed: l.mask.window().is_some(),
+        };
+        let layers: Vec<KvLayer> = layers.iter().map(kv).collect();
+        if whole && self.config.layers.iter().any(|l| kv(l) != layers[0]) {
+            let what = "keys and values of different sizes in an encoder's layers are not supported";
+            return Err(Error::invalid(&file(), "layers", what));
         }
-        Ok(KvShape { layers: layers.len(), heads: layer.kv_heads, head_dim: layer.head_dim, kv_type })
+        Ok(KvShape { layers, kv_type })
     }
 
     fn workspace_bytes(&self, tokens: usize, outputs: usize) -> usize {
@@ -97,8 +130,8 @@ impl Network for Decoder {
         let floats = |most: &dyn Fn(&LayerConfig) -> usize| {
             self.config.layers.iter().map(most).max().unwrap_or_default()
         };
-        let (heads, ffn) = (floats(&|l| l.heads * l.head_dim), floats(&|l| l.ffn));
-        4 * (tokens * (4 * self.config.width + 4 * heads + 3 * ffn) + outputs * self.parts.vocabulary)
+        let (heads, ffn) = (floats(&|l| l.heads * l.head_dim.max(l.value_dim)), floats(&|l| l.ffn));
+        4 * (tokens * (4 * self.config.width + 4 * heads + 3 * ffn) + outputs * self.parts.logits())
     }
 
     fn weight_bytes(&self) -> usize {
@@ -126,7 +159,7 @@ impl Network for Decoder {
         let all: Vec<(u64, u64)> = self.parts.layers.iter().zip(&self.config.layers).map(macs).collect();
         let skipped = all.last().map_or(0, |(whole, stored)| whole - stored);
         let layers = all.iter().map(|(whole, _)| whole).sum::<u64>();
-        let head = (self.parts.head.rows() * self.parts.head.k()) as u64;
+        let head = self.parts.head.as_ref().map_or(0, |head| (head.rows() * head.k()) as u64);
         outputs as u64 * (layers + head) + tokens.saturating_sub(outputs) as u64 * (layers - skipped)
     }
 
@@ -139,7 +172,7 @@ impl Network for Decoder {
     ) -> Result<(), Error> {
         let n = batch.tokens.len();
         assert_eq!(batch.spans.iter().map(|s| s.tokens).sum::<usize>(), n, "spans cover the batch");
-        self.embed(batch.tokens, work)?;
+        self.parts.embedding.forward(cpu, self.source.as_ref(), batch, work)?;
         self.parts.ropes.place(batch, &mut work.rotations);
         work.place(batch);
         let mut first = 0;
@@ -158,68 +191,70 @@ impl Network for Decoder {
         for (i, layer) in self.parts.layers.iter().enumerate() {
             let last = i + 1 == self.parts.layers.len();
             let (rows, spans) = if last { (&wanted, &wanted_spans) } else { (&all, &spans) };
-            layer.attention_norm.rows(cpu, &work.stream, &mut work.normed);
+            layer.attention_input(cpu, work);
             layer.attention.store(cpu, rows, cache, work);
             if rows.is_empty() {
                 break;
             }
             layer.attention.attend(cpu, spans, cache, layer.attention_half(), work);
-            layer.ffn_norm.rows(cpu, &work.stream, &mut work.normed);
+            layer.ffn_input(cpu, work);
             layer.ffn.forward(cpu, layer.ffn_half(), work);
         }
-        let Parts { norm, .. } = &self.parts;
-        norm.some_rows(cpu, &work.stream, &places(&wanted, batch.states), &mut work.wanted_states);
+        let states = places(&wanted, batch.states);
+        match &self.parts.norm {
+            Some(norm) => norm.some_rows(cpu, &work.stream, &states, &mut work.wanted_states),
+            None => copy(&states, self.config.width, &work.stream, &mut work.wanted_states),
+        }
         self.predict(cpu, &places(&wanted, batch.outputs), work);
         match &self.pack {
             Some(pack) => Ok(pack.check_intact()?),
             None => Ok(()),
         }
     }
+
+    fn classify(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32> {
+        self.parts.classifier.as_ref().map_or_else(Vec::new, |head| head.scores(cpu, states))
+    }
 }
 
-impl Decoder {
+impl Transformer {
     pub(crate) fn new(
-        config: DecoderConfig,
+        config: ModelConfig,
         source: Arc<dyn WeightSource>,
         pack: Option<Arc<Gguf>>,
         parts: Parts,
-    ) -> Decoder {
-        Decoder { config, source, pack, parts }
-    }
-
-    /// Rows of the embedding matrix, decoded from the file.
-    fn embed(&self, tokens: &[u32], work: &mut Workspace) -> Result<(), Error> {
-        let table = self.source.require("token_embd.weight")?;
-        let (width, scale) = (self.config.width, self.config.embedding_scale);
-        work.stream.resize(tokens.len() * width);
-        for (&token, out) in tokens.iter().zip(work.stream.chunks_exact_mut(width)) {
-            quant::decode_row(table.dtype(), table.row(token as usize), out);
-            if scale != 1.0 {
-                out.iter_mut().for_each(|x| *x *= scale);
-            }
-        }
-        if self.source.truncated() {
-            return Err(Error::truncated(&self.source.path().display().to_string()));
-        }
-        Ok(())
+    ) -> Transformer {
+        Transformer { config, source, pack, parts }
     }
 
     /// Logits of the wanted rows of the stream.
     fn predict(&self, cpu: &Cpu, outputs: &[usize], work: &mut Workspace) {
-        let Parts { vocabulary, norm, head, .. } = &self.parts;
         let width = self.config.width;
-        work.logits.resize(outputs.len() * vocabulary);
-        if outputs.is_empty() {
+        let Some(head) = self.parts.head.as_ref().filter(|_| !outputs.is_empty()) else {
+            assert!(outputs.is_empty(), "logits of a model that has none");
+            work.logits.resize(0);
             return;
-        }
+        };
+        work.logits.resize(outputs.len() * head.rows());
         keep(outputs, width, &mut work.stream);
-        norm.rows(cpu, &work.stream, &mut work.normed);
+        match &self.parts.norm {
+            Some(norm) => norm.rows(cpu, &work.stream, &mut work.normed),
+            None => copy(&(0..outputs.len()).collect::<Vec<_>>(), width, &work.stream, &mut work.normed),
+        }
         work.activations.fill(cpu.tier(), cpu.pool(), head.act_format(), &work.normed, width);
         let product = Product { weights: head, bias: None, out: &mut work.logits, write: Write::Set };
         multiply(cpu, &work.activations, &mut [product]);
         if let Some(cap) = self.config.logit_soft_cap {
-            cpu.for_rows(&mut work.logits, *vocabulary, |_, row| soft_cap(cpu.tier(), row, cap));
+            cpu.for_rows(&mut work.logits, head.rows(), |_, row| soft_cap(cpu.tier(), row, cap));
         }
+    }
+}
+
+/// Copies some rows of `width` values.
+fn copy(rows: &[usize], width: usize, from: &[f32], to: &mut Aligned<f32>) {
+    to.resize(rows.len() * width);
+    for (&row, to) in rows.iter().zip(to.chunks_exact_mut(width)) {
+        to.copy_from_slice(&from[row * width..(row + 1) * width]);
     }
 }
 
