@@ -2,6 +2,7 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::tables::{BlockTables, Sequence, SequenceId};
+use crate::windows::Windows;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{BLOCK_TOKENS, KvCache, KvType};
 use leyden_models::{Batch, Network, Span, Workspace};
@@ -121,10 +122,31 @@ impl Engine {
     /// # Errors
     /// No memory, or the storage type does not fit the model.
     pub fn new(model: Arc<dyn Network>, cpu: Arc<Cpu>, options: EngineOptions) -> Result<Engine, Error> {
+        Engine::with_windows(model, cpu, options, usize::MAX)
+    }
+
+    /// The same for at most so many sequences at a time. Layers that attend to a window then keep no more of a text than its
+    /// end: for what is behind the window of every sequence others get the room.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_windows(
+        model: Arc<dyn Network>,
+        cpu: Arc<Cpu>,
+        options: EngineOptions,
+        sequences: usize,
+    ) -> Result<Engine, Error> {
         let blocks = options.cache_tokens.div_ceil(BLOCK_TOKENS);
         let count = u32::try_from(blocks).map_err(|_| ErrorKind::CacheFull)?;
-        let cache = KvCache::new(model.kv_shape(options.kv_type)?, blocks)?;
-        let tables = BlockTables::new(count);
+        let shape = model.kv_shape(options.kv_type)?;
+        let windowed = window_blocks(model.as_ref(), &options, sequences);
+        let (cache, tables) = match windowed {
+            None => (KvCache::new(shape, blocks)?, BlockTables::new(count)),
+            Some((window, slots)) => {
+                let cache = KvCache::with_windows(shape, blocks, slots as usize)?;
+                (cache, BlockTables::new(count).with_windows(window, slots))
+            }
+        };
         Ok(Engine { model, cpu, options, cache, tables, work: Workspace::default() })
     }
 
@@ -204,6 +226,10 @@ impl Engine {
     pub fn step(&mut self, plan: &StepPlan) -> Result<StepOutput<'_>, Error> {
         self.check(plan)?;
         self.reserve(plan)?;
+        let new: Vec<(SequenceId, usize)> =
+            plan.entries.iter().map(|e| (e.sequence, e.tokens.len())).collect();
+        let placed = self.tables.place(&new).ok_or(ErrorKind::CacheFull)?;
+        placed.into_iter().for_each(|(block, slot)| self.cache.place(block, slot));
         let mut tokens = Vec::new();
         let mut outputs = Vec::new();
         let mut rows = Vec::new();
@@ -239,6 +265,7 @@ impl Engine {
     }
 
     fn check(&self, plan: &StepPlan) -> Result<(), Error> {
+        let (generates, whole) = (self.model.config().generates(), self.model.config().needs_whole_texts());
         let mut total = 0_usize;
         for (i, e) in plan.entries.iter().enumerate() {
             let s = self.tables.get(e.sequence)?;
@@ -247,6 +274,12 @@ impl Engine {
             }
             if e.tokens.is_empty() {
                 return Err(ErrorKind::Empty.into());
+            }
+            if !generates && matches!(e.outputs, Outputs::Last | Outputs::From(_)) {
+                return Err(ErrorKind::NoLogits.into());
+            }
+            if whole && s.tokens > 0 {
+                return Err(ErrorKind::TextInParts.into());
             }
             let vocabulary = self.model.vocabulary();
             if let Some(&id) = e.tokens.iter().find(|t| **t as usize >= vocabulary) {
@@ -286,4 +319,13 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// The window of a model's layers that attend to one, and the blocks that they need for so many sequences at a time, if
+/// that is less than all.
+fn window_blocks(model: &dyn Network, options: &EngineOptions, sequences: usize) -> Option<(usize, u32)> {
+    let window = model.config().window()?;
+    let slots = Windows::slots_for(window, sequences, options.step_tokens);
+    let blocks = options.cache_tokens.div_ceil(BLOCK_TOKENS);
+    u32::try_from(slots).ok().filter(|_| slots < blocks).map(|slots| (window, slots))
 }

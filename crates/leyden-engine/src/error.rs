@@ -50,12 +50,24 @@ pub enum ErrorKind {
         /// The context.
         context: usize,
     },
+    /// Logits of a model that has none, but only states.
+    #[error("the model is an encoder: it has states and no logits")]
+    NoLogits,
+    /// A part of a text of a model whose tokens see those behind them too.
+    #[error("the model's tokens see those behind them: a text must be computed in one step")]
+    TextInParts,
     /// No free cache blocks.
     #[error("the key-value cache is full")]
     CacheFull,
     /// A sequence was to be cut inside a block that others may share.
     #[error("a cut at {tokens} tokens is inside a block that others may share")]
     SharedBlock {
+        /// Tokens that were to remain.
+        tokens: usize,
+    },
+    /// A sequence was to be cut where a layer with a window has given up what is needed to go on.
+    #[error("a cut at {tokens} tokens is behind what layers with a window have kept")]
+    BehindWindow {
         /// Tokens that were to remain.
         tokens: usize,
     },

@@ -13,6 +13,7 @@ mod prefix;
 pub mod sample;
 pub mod schedule;
 mod tables;
+mod windows;
 
 pub use engine::{Engine, EngineOptions, OutputRow, Outputs, StateRow, StepEntry, StepOutput, StepPlan};
 pub use error::{Error, ErrorKind};

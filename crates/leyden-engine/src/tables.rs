@@ -6,8 +6,9 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::prefix::{PrefixIndex, Scope};
+use crate::windows::Windows;
 use leyden_kernels::attention::BLOCK_TOKENS;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// An open sequence.
@@ -44,6 +45,8 @@ pub struct BlockTables {
     /// How many sequences hold each block.
     holders: Vec<u32>,
     index: PrefixIndex,
+    /// Where layers with a window keep less than the others.
+    windows: Option<Windows>,
     sequences: HashMap<SequenceId, Sequence>,
     next: u64,
 }
@@ -61,8 +64,51 @@ impl BlockTables {
             free: (0..count).rev().collect(),
             holders: vec![0; count as usize],
             index,
+            windows: None,
             sequences: HashMap::new(),
             next: 0,
+        }
+    }
+
+    /// The same, where layers with a window of so many tokens have room for `slots` blocks alone.
+    pub(crate) fn with_windows(self, window: usize, slots: u32) -> BlockTables {
+        let windows = Windows::new(window, self.total as u32, slots);
+        BlockTables { windows: Some(windows), ..self }
+    }
+
+    /// Blocks that layers with a window hold, where they hold fewer than the others.
+    #[must_use]
+    pub fn window_blocks(&self) -> Option<usize> {
+        self.windows.as_ref().map(Windows::used)
+    }
+
+    /// Makes room in layers with a window for what each of some sequences gets in a step: so many new tokens. Gives the blocks
+    /// that got a place there, and which; `None` if there is too little room.
+    pub(crate) fn place(&mut self, new: &[(SequenceId, usize)]) -> Option<Vec<(u32, u32)>> {
+        let Some(windows) = &mut self.windows else { return Some(Vec::new()) };
+        let (mut old, mut fresh) = (Vec::new(), Vec::new());
+        for (id, new) in new {
+            let s = self.sequences.get(id)?;
+            old.extend(&s.blocks[windows.needed(s.tokens)]);
+            fresh.extend(&s.blocks[s.tokens.div_ceil(BLOCK_TOKENS)..(s.tokens + new).div_ceil(BLOCK_TOKENS)]);
+        }
+        let mut kept = HashSet::new();
+        if !windows.has_free(fresh.len()) {
+            kept.extend(&fresh);
+            self.sequences.values().for_each(|s| kept.extend(&s.blocks[windows.needed(s.tokens)]));
+        }
+        windows.place(&old, &fresh, &kept).then(|| windows.take_placed())
+    }
+
+    /// How many of a sequence's first `tokens` tokens it can keep and go on behind: all, or none where a layer with a
+    /// window has given up what is needed.
+    #[must_use]
+    pub fn keepable(&self, id: SequenceId, tokens: usize) -> usize {
+        let Some(s) = self.sequences.get(&id) else { return 0 };
+        let tokens = tokens.min(s.tokens);
+        match &self.windows {
+            Some(windows) if !windows.goes_on(&s.blocks, tokens) => 0,
+            _ => tokens,
         }
     }
 
@@ -143,10 +189,14 @@ impl BlockTables {
     /// Forgets all but the first `tokens` tokens of a sequence. A longer number changes nothing.
     ///
     /// # Errors
-    /// The sequence is not open, or the cut is inside a block that others may share.
+    /// The sequence is not open, the cut is inside a block that others may share, or not [`keepable`](Self::keepable).
     pub fn truncate(&mut self, id: SequenceId, tokens: usize) -> Result<(), Error> {
+        let keepable = self.keepable(id, tokens);
         let s = self.sequences.get_mut(&id).ok_or(ErrorKind::UnknownSequence)?;
         let tokens = s.tokens.min(tokens);
+        if keepable < tokens {
+            return Err(ErrorKind::BehindWindow { tokens }.into());
+        }
         let keep = tokens.div_ceil(BLOCK_TOKENS);
         if keep <= s.published && !tokens.is_multiple_of(BLOCK_TOKENS) {
             return Err(ErrorKind::SharedBlock { tokens }.into());
@@ -171,7 +221,11 @@ impl BlockTables {
         }
         let blocks: Vec<u32> =
             (0..missing).filter_map(|_| self.free.pop().or_else(|| self.index.evict())).collect();
-        blocks.iter().for_each(|b| self.holders[*b as usize] = 1);
+        for &b in &blocks {
+            self.holders[b as usize] = 1;
+            // What it held before is no longer known.
+            self.windows.iter_mut().for_each(|w| w.forget(b));
+        }
         if let Some(s) = self.sequences.get_mut(&id) {
             s.blocks.extend(blocks);
         }
@@ -195,6 +249,7 @@ impl BlockTables {
             let parent = i.checked_sub(1).map(|p| s.blocks[p]);
             match self.index.find(&scope, parent, part) {
                 Some(same) => {
+                    self.windows.iter_mut().for_each(|w| w.hand_over(own, same));
                     self.hold(same);
                     self.let_go(own);
                     self.get_mut(id)?.blocks[i] = same;
@@ -232,7 +287,13 @@ impl BlockTables {
     /// Known blocks for the beginning of `tokens`, without the last token.
     fn known(&self, scope: Option<&Arc<Scope>>, tokens: &[u32]) -> Vec<u32> {
         let limit = tokens.len().saturating_sub(1) / BLOCK_TOKENS;
-        scope.map_or_else(Vec::new, |s| self.index.longest(s, tokens, limit))
+        let mut blocks = scope.map_or_else(Vec::new, |s| self.index.longest(s, tokens, limit));
+        if let Some(windows) = &self.windows {
+            while !windows.goes_on(&blocks, blocks.len() * BLOCK_TOKENS) {
+                blocks.pop();
+            }
+        }
+        blocks
     }
 
     fn hold(&mut self, block: u32) {
@@ -247,7 +308,12 @@ impl BlockTables {
         let n = &mut self.holders[block as usize];
         *n -= 1;
         if *n == 0 {
-            if self.index.contains(block) { self.index.rest(block) } else { self.free.push(block) }
+            if self.index.contains(block) {
+                self.index.rest(block);
+            } else {
+                self.windows.iter_mut().for_each(|w| w.forget(block));
+                self.free.push(block);
+            }
         }
     }
 
@@ -277,6 +343,7 @@ impl BlockTables {
         assert_eq!(unheld, self.available_blocks(), "no block is lost");
         assert!(self.free.iter().all(|b| held[*b as usize] == 0 && !self.index.contains(*b)));
         self.index.check(&held);
+        self.windows.iter().for_each(Windows::check);
     }
 
     /// Open sequences.

@@ -76,6 +76,9 @@ pub(crate) fn render(template: Option<&ChatTemplate>, messages: &[Message]) -> R
 impl Session {
     pub(crate) fn new(parts: Parts, options: &SessionOptions) -> Result<Session, Error> {
         let Parts { network, cpu, tokenizer, template, file } = parts;
+        if !network.config().generates() {
+            return Err(Error::NotGenerative { file });
+        }
         let context = context(network.as_ref(), options.context)?;
         let vocabulary = network.vocabulary();
         let options = EngineOptions {
@@ -84,7 +87,7 @@ impl Session {
             cache_tokens: context,
             step_tokens: PROMPT_STEP,
         };
-        let mut engine = Engine::new(network, cpu, options)?;
+        let mut engine = Engine::with_windows(network, cpu, options, 1)?;
         let sequence = engine.open();
         let options = SchedulerOptions {
             step_tokens: PROMPT_STEP,
@@ -239,6 +242,7 @@ impl Session {
         let sampler = self.samplers.sampler(self.generator.engine(), self.tokenizer.as_ref(), options)?;
         let text = Text::new(Arc::clone(&self.tokenizer), sampler, prompt, options);
         let same = self.cached.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+        let same = self.generator.engine().tables().keepable(self.sequence, same.min(prompt.len() - 1));
         let mut result = Generation::new(prompt.len());
         // The last token's logits are never cached, so at least it is computed again.
         result.cached_tokens = same.min(prompt.len() - 1);

@@ -240,7 +240,8 @@ impl Scheduler {
         let Some(mut task) = self.queue.remove(id) else { return false };
         let (sequence, cached) = match (task.request.held, &task.request.scope) {
             (Some(held), _) => {
-                let cached = held.same.min(task.cacheable().len() - 1);
+                let same = held.same.min(task.cacheable().len() - 1);
+                let cached = tables.keepable(held.sequence, same);
                 drop(tables.truncate(held.sequence, cached));
                 (held.sequence, cached)
             }

@@ -192,6 +192,88 @@ fn bits(file: &[u8], cpu: (Tier, usize), piece: usize, others: usize) -> Vec<u32
     bits
 }
 
+/// A llama whose layers differ in heads and width, with keys of 32 numbers and values of 16; or the same with values of 32,
+/// the last 16 of which are zero, and so nothing that the output's product sees.
+fn uneven(padded: bool) -> Vec<u8> {
+    const HEADS: [(usize, usize, usize); 3] = [(4, 2, 64), (2, 1, 32), (3, 3, 48)];
+    const K: usize = 32;
+    const V: usize = 16;
+    let value = if padded { 2 * V } else { V };
+    let list = |of: fn(&(usize, usize, usize)) -> usize| {
+        Value::Array(leyden_tensor::Array::from_i32(&HEADS.map(|h| i32::try_from(of(&h)).unwrap())))
+    };
+    let mut w = Writer::default();
+    w.file.set("general.architecture", "llama".into());
+    for (key, value) in [
+        ("block_count", Value::U32(3)),
+        ("context_length", Value::U32(CONTEXT)),
+        ("embedding_length", Value::U32(WIDTH as u32)),
+        ("feed_forward_length", list(|h| h.2)),
+        ("attention.head_count", list(|h| h.0)),
+        ("attention.head_count_kv", list(|h| h.1)),
+        ("attention.key_length", Value::U32(K as u32)),
+        ("attention.value_length", Value::U32(value as u32)),
+        ("attention.layer_norm_rms_epsilon", Value::F32(1e-5)),
+    ] {
+        w.file.set(&format!("llama.{key}"), value);
+    }
+    // Number i of a matrix whose rows or columns are heads of values, if it is not one of the added ones.
+    let of_value = |i: usize, along: usize| {
+        let (head, d) = (i / along / value, i / along % value);
+        (d < V).then_some((head * V + d) * along + i % along)
+    };
+    w.tensor("token_embd.weight", &[VOCAB, WIDTH], 0.0, 2.0);
+    for (i, (heads, kv, ffn)) in HEADS.into_iter().enumerate() {
+        let name = |part: &str| format!("blk.{i}.{part}.weight");
+        w.norm(&name("attn_norm"), WIDTH);
+        w.matrix(&name("attn_q"), heads * K, WIDTH);
+        w.matrix(&name("attn_k"), kv * K, WIDTH);
+        w.seed += 1;
+        let seed = w.seed;
+        let number = |at: Option<usize>, seed| at.map_or(0.0, |at| noise(at as u64, seed, 0.0, 0.4));
+        let v: Vec<u8> =
+            (0..kv * value * WIDTH).flat_map(|i| number(of_value(i, WIDTH), seed).to_le_bytes()).collect();
+        w.file.add_tensor(&name("attn_v"), DType::F32, &[kv * value, WIDTH], v).unwrap();
+        w.seed += 1;
+        let seed = w.seed;
+        let o = (0..WIDTH * heads * value).flat_map(|i| {
+            let (row, column) = (i / (heads * value), i % (heads * value));
+            number(of_value(column, 1).map(|c| row * heads * V + c), seed).to_le_bytes()
+        });
+        let o: Vec<u8> = o.collect();
+        w.file.add_tensor(&name("attn_output"), DType::F32, &[WIDTH, heads * value], o).unwrap();
+        w.norm(&name("ffn_norm"), WIDTH);
+        w.matrix(&name("ffn_gate"), ffn, WIDTH);
+        w.matrix(&name("ffn_up"), ffn, WIDTH);
+        w.matrix(&name("ffn_down"), WIDTH, ffn);
+    }
+    w.norm("output_norm.weight", WIDTH);
+    w.matrix("output.weight", VOCAB, WIDTH);
+    w.file.to_vec().unwrap()
+}
+
+#[test]
+fn layers_may_differ_and_values_be_smaller_than_keys() {
+    let tokens: Vec<u32> = (0..150).map(|i| (i * 37 + i * i) % 128).collect();
+    let logits = |padded: bool, piece: usize| {
+        let file = Arc::new(Gguf::from_vec(uneven(padded), "uneven").unwrap());
+        let mut e = engine(file, Tier::best(), 2, KvType::F32);
+        let sequence = e.open();
+        let mut logits = Vec::new();
+        for part in tokens.chunks(piece) {
+            let output = e.step(&one(sequence, part, Outputs::From(0))).unwrap();
+            output.rows().for_each(|r| logits.extend_from_slice(r.logits));
+        }
+        logits
+    };
+    let (want, got) = (logits(true, 150), logits(false, 150));
+    let size = want.iter().map(|x| x * x).sum::<f32>().sqrt();
+    let off = want.iter().zip(&got).map(|(a, b)| (a - b) * (a - b)).sum::<f32>().sqrt() / size;
+    assert!(size > 1.0 && off < 1e-5, "{off:e} of {size}");
+    // However the text is cut.
+    assert!(got.iter().zip(&logits(false, 37)).all(|(a, b)| a.to_bits() == b.to_bits()));
+}
+
 #[test]
 fn multiplications_are_those_of_the_shapes() {
     for v in variants() {

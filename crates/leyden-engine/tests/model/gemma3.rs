@@ -9,13 +9,13 @@ use leyden_models::HfModel;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
-fn golden() -> Json {
+pub(crate) fn golden() -> Json {
     let path = own("tests/golden/gemma3.json");
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
 /// The folder of a configuration.
-fn folder(config: &Json) -> tempfile::TempDir {
+pub(crate) fn folder(config: &Json) -> tempfile::TempDir {
     let size = |key: &str| config[key].as_u64().unwrap() as usize;
     let (width, ffn, dim) = (size("hidden_size"), size("intermediate_size"), size("head_dim"));
     let (q, kv) = (size("num_attention_heads") * dim, size("num_key_value_heads") * dim);

@@ -5,6 +5,7 @@
 
 mod architectures;
 mod checkpoints;
+mod encoders;
 mod gemma3;
 mod golden;
 mod invariance;
@@ -14,3 +15,4 @@ mod scoring;
 mod shared;
 mod tinystories;
 mod weight_types;
+mod windows;

@@ -61,7 +61,7 @@ impl Parts {
             cache_tokens: o.kv_tokens,
             step_tokens: o.step_tokens,
         };
-        Engine::new(Arc::clone(&self.network), Arc::clone(&self.cpu), options)
+        Engine::with_windows(Arc::clone(&self.network), Arc::clone(&self.cpu), options, o.parallel)
     }
 }
 

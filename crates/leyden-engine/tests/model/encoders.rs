@@ -1,0 +1,253 @@
+//! Encoders against transformers, on tiny folders whose weights follow from a formula (`tests/golden/make/encoders.py`).
+
+use super::architectures::noise;
+use super::shared::{engine_on, numbers, one, own};
+use leyden_engine::{Engine, ErrorKind, Outputs, StepEntry, StepPlan};
+use leyden_kernels::attention::KvType;
+use leyden_kernels::{Cpu, Tier};
+use leyden_models::HfModel;
+use leyden_tensor::{Gguf, GgufWriter, Value, WeightSource};
+use serde_json::{Value as Json, json};
+use std::sync::Arc;
+
+fn golden() -> Json {
+    let path = own("tests/golden/encoders.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The folder of a model, with tensors' names changed.
+fn folder_as(model: &Json, rename: impl Fn(&str) -> String) -> tempfile::TempDir {
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    for (seed, tensor) in (1..).zip(model["tensors"].as_array().unwrap()) {
+        let name = tensor[0].as_str().unwrap();
+        let shape: Vec<usize> = numbers(&tensor[1]).iter().map(|n| *n as usize).collect();
+        let (base, scale) = match shape[..] {
+            [_] if name.to_lowercase().ends_with("norm.weight") => (1.0, 0.4),
+            [_] => (0.0, 0.4),
+            _ if name.contains("embeddings") => (0.0, 2.0),
+            _ => (0.0, 4.0 / (shape[1] as f64).sqrt()),
+        };
+        let start = data.len();
+        for i in 0..shape.iter().product::<usize>() {
+            data.extend(noise(i as u64, seed, base, scale).to_le_bytes());
+        }
+        let entry = json!({"dtype": "F32", "shape": shape, "data_offsets": [start, data.len()]});
+        header.insert(rename(name), entry);
+    }
+    let header = Json::Object(header).to_string();
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header.as_bytes());
+    file.extend(data);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("model.safetensors"), file).unwrap();
+    std::fs::write(folder.path().join("config.json"), model["config"].to_string()).unwrap();
+    folder
+}
+
+fn folder(model: &Json) -> tempfile::TempDir {
+    folder_as(model, str::to_owned)
+}
+
+fn engine(folder: &tempfile::TempDir, tier: Tier, threads: usize) -> Engine {
+    let source = Arc::new(HfModel::open(folder.path()).unwrap());
+    engine_on(source, Cpu::new(tier, threads).unwrap().with_exact(true), KvType::Q8_0)
+}
+
+fn texts(golden: &Json) -> Vec<Vec<u32>> {
+    let ids = |text: &Json| numbers(text).iter().map(|t| *t as u32).collect();
+    golden["texts"].as_array().unwrap().iter().map(ids).collect()
+}
+
+/// The states of all tokens of texts that are computed in one step.
+fn states(e: &mut Engine, texts: &[&[u32]]) -> Vec<Vec<Vec<f32>>> {
+    let ids: Vec<_> = texts.iter().map(|_| e.open()).collect();
+    let entry = |(&sequence, text): (_, &&[u32])| StepEntry {
+        sequence,
+        tokens: text.to_vec(),
+        outputs: Outputs::States(0),
+    };
+    let plan = StepPlan { entries: ids.iter().zip(texts).map(entry).collect() };
+    let mut states = vec![Vec::new(); texts.len()];
+    for row in e.step(&plan).unwrap().states() {
+        states[ids.iter().position(|id| *id == row.sequence).unwrap()].push(row.state.to_vec());
+    }
+    ids.into_iter().for_each(|id| e.close(id));
+    states
+}
+
+/// How far values lie from those wanted, of the length of those.
+fn distance(got: &[f32], want: &Json) -> f64 {
+    let want = numbers(want);
+    assert_eq!(got.len(), want.len());
+    let size = want.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let error: f64 = want.iter().zip(got).map(|(w, g)| (w - f64::from(*g)).powi(2)).sum();
+    error.sqrt() / size
+}
+
+#[test]
+fn states_and_scores_are_those_of_transformers() {
+    let golden = golden();
+    let texts = texts(&golden);
+    let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
+    for model in golden["models"].as_array().unwrap() {
+        let name = model["name"].as_str().unwrap();
+        let mut e = engine(&folder(model), Tier::best(), 2);
+        let together = states(&mut e, &texts);
+        for ((text, got), want) in texts.iter().zip(&together).zip(model["texts"].as_array().unwrap()) {
+            for (at, want) in want["states"].as_object().unwrap() {
+                let off = distance(&got[at.parse::<usize>().unwrap()], want);
+                assert!(off < 1e-4, "{name}, text of {}, token {at}: {off:e}", text.len());
+            }
+            let scores = e.model().classify(e.cpu(), &got[0]);
+            let labels = e.model().config().classifier().map_or(0, |c| c.labels.len());
+            assert_eq!(scores.len(), labels, "{name}");
+            if labels > 0 {
+                let off = distance(&scores, &want["scores"]);
+                assert!(off < 1e-4, "{name}, text of {}: {off:e}", text.len());
+            }
+            // In a step with others, to the bit what it is alone.
+            assert!(states(&mut e, &[*text])[0] == *got, "{name}");
+        }
+    }
+}
+
+#[test]
+fn every_tier_and_team_gives_the_same_bits() {
+    let golden = golden();
+    let texts = texts(&golden);
+    for name in ["bert", "bert, tanh", "roberta"] {
+        let models = golden["models"].as_array().unwrap();
+        let folder = folder(models.iter().find(|m| m["name"] == name).unwrap());
+        let want = states(&mut engine(&folder, Tier::SCALAR, 1), &[&texts[0]]);
+        for tier in Tier::available() {
+            let got = states(&mut engine(&folder, tier, 3), &[&texts[0]]);
+            assert!(got == want, "{name} on {}", tier.level());
+        }
+    }
+}
+
+/// Checkpoints from before PyTorch's names, and with what they were trained with and no result depends on.
+#[test]
+fn names_of_older_checkpoints_are_known() {
+    let golden = golden();
+    let models = golden["models"].as_array().unwrap();
+    let model = |name: &str| models.iter().find(|m| m["name"] == name).unwrap().clone();
+    let texts = texts(&golden);
+    let of = |folder: tempfile::TempDir| states(&mut engine(&folder, Tier::best(), 1), &[&texts[1]]);
+    let plain = model("bert");
+    let want = of(folder(&plain));
+    let old = |name: &str| {
+        let name =
+            name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");
+        format!("bert.{name}")
+    };
+    let mut more = plain.clone();
+    more["config"]["architectures"] = json!(["BertForPreTraining"]);
+    more["tensors"].as_array_mut().unwrap().push(json!(["cls.predictions.bias", [96]]));
+    let renamed = folder_as(&more, |name| if name.starts_with("cls.") { name.to_owned() } else { old(name) });
+    assert!(of(renamed) == want);
+}
+
+/// The same model as a GGUF file, whose names for tensors are other ones.
+#[test]
+fn a_gguf_file_gives_the_same_states() {
+    const NAMES: [(&str, &str); 13] = [
+        ("embeddings.word_embeddings", "token_embd"),
+        ("embeddings.position_embeddings", "position_embd"),
+        ("embeddings.token_type_embeddings", "token_types"),
+        ("embeddings.LayerNorm", "token_embd_norm"),
+        ("attention.self.query", "attn_q"),
+        ("attention.self.key", "attn_k"),
+        ("attention.self.value", "attn_v"),
+        ("attention.output.dense", "attn_output"),
+        ("attention.output.LayerNorm", "attn_output_norm"),
+        ("intermediate.dense", "ffn_up"),
+        ("output.dense", "ffn_down"),
+        ("output.LayerNorm", "layer_output_norm"),
+        ("encoder.layer", "blk"),
+    ];
+    let golden = golden();
+    let folder = folder(&golden["models"][0]);
+    let texts = texts(&golden);
+    let want = states(&mut engine(&folder, Tier::best(), 1), &[&texts[0]]);
+    let source = HfModel::open(folder.path()).unwrap();
+    let mut file = GgufWriter::new();
+    file.set("general.architecture", "bert".into());
+    for (key, value) in [
+        ("block_count", Value::U32(3)),
+        ("context_length", Value::U32(128)),
+        ("embedding_length", Value::U32(32)),
+        ("feed_forward_length", Value::U32(48)),
+        ("attention.head_count", Value::U32(2)),
+        ("attention.layer_norm_epsilon", Value::F32(1e-12)),
+        ("attention.causal", Value::Bool(false)),
+        ("pooling_type", Value::U32(1)),
+    ] {
+        file.set(&format!("bert.{key}"), value);
+    }
+    let weights = source.folder().weights();
+    for name in weights.tensor_names() {
+        let tensor = weights.require(name).unwrap();
+        // Longer names come before those that they hold.
+        let known = NAMES.iter().fold(name.to_owned(), |name, (hf, gguf)| name.replace(hf, gguf));
+        if !known.starts_with("pooler.") {
+            file.add_tensor(&known, tensor.dtype(), tensor.shape(), tensor.bytes().to_vec()).unwrap();
+        }
+    }
+    let file = Arc::new(Gguf::from_vec(file.to_vec().unwrap(), "bert.gguf").unwrap());
+    let cpu = Cpu::new(Tier::best(), 2).unwrap().with_exact(true);
+    let mut e = engine_on(file, cpu, KvType::F16);
+    assert!(states(&mut e, &[&texts[0]]) == want);
+}
+
+#[test]
+fn what_an_encoder_cannot_do_is_an_error() {
+    let golden = golden();
+    let models = golden["models"].as_array().unwrap();
+    let mut e = engine(&folder(&models[0]), Tier::best(), 1);
+    let id = e.open();
+    let logits = e.step(&one(id, &[1, 2], Outputs::Last)).unwrap_err();
+    assert!(matches!(logits.kind(), ErrorKind::NoLogits), "{logits}");
+    e.step(&one(id, &[1, 2], Outputs::States(0))).unwrap();
+    let part = e.step(&one(id, &[3], Outputs::States(0))).unwrap_err();
+    assert!(matches!(part.kind(), ErrorKind::TextInParts), "{part}");
+    let long = e.open();
+    let long = e.step(&one(long, &[1; 129], Outputs::States(0))).unwrap_err();
+    assert_eq!(long.to_string(), "129 tokens do not fit the context of 128");
+    let labels = models.iter().find(|m| m["name"] == "bert, labels").unwrap();
+    for (key, value, want) in [
+        ("hidden_act", json!("relu"), "hidden_act: `relu` is not supported; supported: gelu"),
+        ("is_decoder", json!(true), "is_decoder: true is not supported"),
+        (
+            "position_embedding_type",
+            json!("relative_key"),
+            "position_embedding_type: `relative_key` asks for",
+        ),
+        (
+            "architectures",
+            json!(["BertForTokenClassification"]),
+            "architectures: BertForTokenClassification is",
+        ),
+        ("id2label", json!({"0": "a", "2": "b"}), "id2label: 2 labels, but none has the number 1"),
+        (
+            "id2label",
+            json!({"0": "a"}),
+            "classifier.weight: shape [3, 32] does not match the model's [1, 32]",
+        ),
+        ("problem_type", json!("ranking"), "problem_type: `ranking` is not supported"),
+        ("hidden_size", json!(40), "num_attention_heads: heads of 20 values"),
+        (
+            "max_position_embeddings",
+            json!(200),
+            "position_embeddings.weight: 128 rows, but the model has 200",
+        ),
+    ] {
+        let mut changed = labels.clone();
+        changed["config"][key] = value;
+        let cpu = Cpu::new(Tier::best(), 1).unwrap();
+        let opened = HfModel::open(folder(&changed).path());
+        let loaded = opened.and_then(|m| leyden_models::load(Arc::new(m), &cpu, &mut |_, _| {}));
+        let error = loaded.map(drop).unwrap_err().to_string();
+        assert!(error.contains(want), "{key}: {error}");
+    }
+}
