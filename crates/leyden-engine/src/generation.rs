@@ -177,6 +177,10 @@ impl<A: Answer> Generator<A> {
         self.scheduler.tune(|tuned| {
             let most = tuned.step_tokens;
             let clamp = |tokens: usize, least: usize| tokens.clamp(least.min(most), most);
+            // What is computed whole takes a step as it is.
+            if tuned.whole_prompts {
+                return;
+            }
             if let Some(beside) = cost.tokens_within(stall) {
                 tuned.prompt_tokens_beside_decode = clamp(beside, LEAST_PROMPT_TOKENS);
             }

@@ -74,6 +74,8 @@ pub(crate) struct Served {
     pub(crate) width: usize,
     pub(crate) pooling: Pooling,
     pub(crate) info: ModelInfo,
+    /// Whether it has logits; an encoder has states alone.
+    pub(crate) generates: bool,
 }
 
 impl fmt::Debug for Served {
@@ -109,6 +111,7 @@ impl Served {
             width: config.width,
             pooling: model.pooling,
             info: model.info,
+            generates: config.generates(),
             name: model.name,
             aliases: model.aliases,
             tokenizer: model.tokenizer,

@@ -65,6 +65,11 @@ pub(crate) async fn submit(
     tasks: Vec<Task>,
     salt: String,
 ) -> Result<Running, ApiError> {
+    if !model.generates && tasks.iter().any(|task| matches!(task.work, Work::Text(_))) {
+        let message =
+            format!("`{}` is an encoder: it answers /v1/embeddings and generates no text", model.name);
+        return Err(ApiError::field("model", message));
+    }
     let choices = tasks.len();
     // A prompt counts once, however many choices there are of it.
     let mut prompt = 0;

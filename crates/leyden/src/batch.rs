@@ -20,7 +20,7 @@ pub struct Batch {
     tokenizer: Arc<dyn Tokenizer>,
     pooling: Pooling,
     file: String,
-    scope: Arc<Scope>,
+    scope: Option<Arc<Scope>>,
     samplers: Samplers,
     requests: u64,
 }
@@ -38,7 +38,8 @@ impl Batch {
         let vocabulary = network.vocabulary();
         let kv_type = options.kv_type;
         let cache_tokens = options.cache_tokens.unwrap_or(context);
-        let step_tokens = PROMPT_STEP.max(options.parallel);
+        let whole_prompts = network.config().needs_whole_texts();
+        let step_tokens = PROMPT_STEP.max(options.parallel).max(if whole_prompts { context } else { 0 });
         let engine = EngineOptions { kv_type, context, cache_tokens, step_tokens };
         let engine = Engine::new(network, cpu, engine)?;
         let scheduler = SchedulerOptions {
@@ -51,11 +52,15 @@ impl Batch {
             context,
             vocabulary,
             logit_rows: SchedulerOptions::logit_rows_for(vocabulary),
+            whole_prompts,
             ..SchedulerOptions::default()
         };
         let scheduler = Scheduler::new(scheduler, engine.tables().total_blocks());
         let (owner, adapter, salt) = Default::default();
-        let scope = Arc::new(Scope { model: file.clone(), kv_type, owner, adapter, salt });
+        // Of an encoder's texts the cache keeps nothing.
+        let scope = (!whole_prompts)
+            .then_some(Scope { model: file.clone(), kv_type, owner, adapter, salt })
+            .map(Arc::new);
         let generator = Generator::new(engine, scheduler);
         let samplers = Samplers::default();
         Ok(Batch { generator, tokenizer, pooling, file, scope, samplers, requests: 0 })
@@ -216,7 +221,7 @@ impl Batch {
                 priority: 0,
                 prompt: prompt.to_vec(),
                 max_tokens,
-                scope: Some(Arc::clone(&self.scope)),
+                scope: self.scope.clone(),
                 deadline: None,
                 speculate: false,
                 rows,

@@ -36,6 +36,28 @@ pub enum Error {
     /// The engine does not take the request.
     #[error("{0}")]
     Refused(#[from] leyden_engine::schedule::Refusal),
+    /// One of several texts is longer than the model takes.
+    #[error("text {number} has {tokens} tokens, but the model takes {context}")]
+    TextTooLong {
+        /// Which, from 0.
+        number: usize,
+        /// Its tokens.
+        tokens: usize,
+        /// Tokens that fit.
+        context: usize,
+    },
+    /// The model is an encoder, which makes vectors of texts and generates none.
+    #[error("{file}: the model is an encoder: it makes vectors of texts and generates none")]
+    NotGenerative {
+        /// The file.
+        file: String,
+    },
+    /// The model has no labels to give.
+    #[error("{file}: the model does not classify: it has no head that gives labels scores")]
+    NoClassifier {
+        /// The file.
+        file: String,
+    },
     /// An option outside its range.
     #[error("{name}: {what}")]
     Option {
@@ -45,7 +67,7 @@ pub enum Error {
         what: String,
     },
     /// The model computed logits that are not numbers.
-    #[error("{file}: logits: values that are not numbers; the weights are damaged or too large")]
+    #[error("{file}: results: values that are not numbers; the weights are damaged or too large")]
     NotFinite {
         /// The file.
         file: String,

@@ -25,6 +25,7 @@
 
 mod batch;
 mod breakers;
+mod embedder;
 mod error;
 mod generation;
 mod job;
@@ -36,6 +37,7 @@ mod session;
 
 pub use batch::Batch;
 pub use breakers::{SEQUENCE_BREAKERS, sequence_breakers};
+pub use embedder::{EmbedOptions, Embedder, Label};
 pub use error::Error;
 pub use generation::{Event, Finish, Generation, StreamEvent};
 pub use leyden_constrain::{Compiled, Constraint, Grammar, Vocabulary};

@@ -222,6 +222,14 @@ impl From<leyden::Error> for Failure {
             leyden::Error::Model(ref model) if matches!(model.kind(), ModelErrorKind::Truncated) => {
                 Self::new(&error).hint(IN_USE)
             }
+            leyden::Error::NotGenerative { .. } => {
+                Self::new(&error).hint("use `leyden embed`, or `leyden serve` and its /v1/embeddings")
+            }
+            leyden::Error::NoClassifier { .. } => Self::new(&error)
+                .hint("name a model with a head for sequence classification, or use `leyden embed`"),
+            leyden::Error::TextTooLong { .. } => {
+                Self::new(&error).hint("shorten the text, or leave out its end with --truncate")
+            }
             leyden::Error::PromptTooLong { .. } => {
                 Self::new(&error).hint("shorten the prompt, or raise --ctx if the model was made for more")
             }

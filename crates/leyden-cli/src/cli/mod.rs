@@ -7,9 +7,12 @@
 mod arithmetic;
 mod bench;
 mod chats;
+mod classify;
 mod completions;
 mod connections;
 mod doctor;
+mod embed;
+mod encoding;
 mod failure;
 mod foreign;
 mod hwbench;
@@ -27,6 +30,7 @@ mod packs;
 mod pull;
 mod quantize;
 mod rm;
+mod rows;
 mod run;
 mod serve;
 mod stored;
@@ -76,6 +80,8 @@ commands! {
     Run run "Answer a prompt, or hold a conversation",
     Chats chats "Show the conversations that were kept",
     Serve serve "Answer many users over HTTP, as OpenAI's servers do",
+    Embed embed "Make vectors of texts",
+    Classify classify "Give texts labels, by a model that was trained for them",
     Pull pull "Get a model from the hub",
     Models models "Show models with short names, and which of them fit this machine",
     List list "Show the models that were pulled",

@@ -313,7 +313,7 @@ fn need(args: &Args, model: &Model, name: &str) -> Result<Need, Failure> {
         let made_for = config.context;
         return Err(Failure::usage(format!("--ctx {ctx}: {name} was made for at most {made_for} tokens")));
     }
-    let (parallel, step) = (parallel(args), args.step_tokens as usize);
+    let (parallel, step) = (parallel(args), step_tokens(args, model, config.context));
     let token_bytes = model.network().kv_shape(args.kv_type).map_err(leyden::Error::from)?.token_bytes();
     Ok(Need {
         token_bytes: token_bytes as u64,
@@ -323,6 +323,12 @@ fn need(args: &Args, model: &Model, name: &str) -> Result<Need, Failure> {
         parallel,
         kv_tokens: size(args.kv_tokens),
     })
+}
+
+/// The most tokens in one step: those of a whole text of `context`, where a text must be computed in one.
+fn step_tokens(args: &Args, model: &Model, context: usize) -> usize {
+    let asked = args.step_tokens as usize;
+    if model.config().needs_whole_texts() { asked.max(context) } else { asked }
 }
 
 fn parallel(args: &Args) -> usize {
@@ -344,7 +350,7 @@ fn ready(
             model.config().context
         ));
     }
-    if !model.has_chat_template() {
+    if !model.has_chat_template() && model.config().generates() {
         args.notes.say(&format!("{name} has no chat template: messages are joined and continued"));
     }
     let generate = GenerateOptions::default();
@@ -364,7 +370,7 @@ fn ready(
             kv_type: args.kv_type,
             context: plan.context,
             kv_tokens: plan.kv_tokens,
-            step_tokens: args.step_tokens as usize,
+            step_tokens: step_tokens(args, model, plan.context),
             parallel: parallel(args),
             queue: args.queue as usize,
             // With keys, one of them can take half of the queue.

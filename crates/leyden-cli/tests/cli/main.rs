@@ -7,6 +7,7 @@ mod bench;
 mod constrained;
 mod conversation;
 mod doctor;
+mod encoders;
 mod folders;
 mod hwbench;
 mod inspect;

@@ -131,6 +131,8 @@ impl Loop {
         let Some((choice, Task { prompt, max_tokens, work })) = rest.tasks.pop_front() else { return Ok(()) };
         let id = RequestId(self.next);
         self.next += 1;
+        // Of an encoder's texts the cache keeps nothing.
+        let shares = work.shares() && !self.parts.network.config().needs_whole_texts();
         let request = Request {
             id,
             key: rest.key,
@@ -138,7 +140,7 @@ impl Loop {
             prompt: prompt.to_vec(),
             max_tokens,
             // What is in the cache has no states, and texts for vectors leave it to those that share.
-            scope: work.shares().then(|| Arc::clone(&rest.scope)),
+            scope: shares.then(|| Arc::clone(&rest.scope)),
             deadline: Some(rest.deadline.saturating_duration_since(self.started)),
             speculate: self.parts.options.speculate && matches!(work, Work::Text(_)),
             rows: work.rows(prompt.len()),
@@ -358,6 +360,7 @@ fn generator(parts: &Parts, engine: Engine) -> Generator<Active> {
         context: o.context,
         vocabulary: engine.model().vocabulary(),
         logit_rows: SchedulerOptions::logit_rows_for(engine.model().vocabulary()),
+        whole_prompts: engine.model().config().needs_whole_texts(),
         ..SchedulerOptions::default()
     };
     let scheduler = Scheduler::new(options, engine.tables().total_blocks());

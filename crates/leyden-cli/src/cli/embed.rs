@@ -1,0 +1,45 @@
+//! `leyden embed`: vectors of texts.
+
+use super::encoding::Encoding;
+use super::failure::Failure;
+use leyden::{EmbedOptions, Pooling};
+use serde_json::json;
+use std::io::Write;
+
+/// Prints the numbers of one vector on each line, with blanks between them, in the order of the texts. Vectors have length 1.
+/// TEXT, or lines of a file, become vectors as the model says; texts are computed many at a time, and the results do not
+/// depend on which.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    encoding: Encoding,
+    /// What vectors are made of: mean (of all tokens), cls (the first) or last; by default what the model says, and mean for
+    /// one that says nothing
+    #[arg(long, value_name = "POOLING")]
+    pooling: Option<Pooling>,
+    /// Numbers of each vector, the first; by default all
+    #[arg(long, value_name = "N")]
+    dimensions: Option<usize>,
+    /// Print vectors as the model has them, whatever their length
+    #[arg(long)]
+    no_normalize: bool,
+}
+
+/// Prints vectors.
+pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let model = args.encoding.load()?;
+    let mut options = EmbedOptions::default().normalize(!args.no_normalize);
+    options.pooling = args.pooling;
+    options.dimensions = args.dimensions;
+    let print = |out: &mut dyn Write, vector: Vec<f32>| {
+        if args.encoding.json {
+            serde_json::to_writer(&mut *out, &json!({ "embedding": vector }))?;
+        } else {
+            for (i, x) in vector.iter().enumerate() {
+                write!(out, "{}{x}", if i == 0 { "" } else { " " })?;
+            }
+        }
+        Ok(writeln!(out)?)
+    };
+    args.encoding.each(&model, options, out, |embedder, rows| embedder.embed(rows), print)
+}
