@@ -77,7 +77,7 @@ pub struct Label<'m> {
 /// ```no_run
 /// use leyden::{EmbedOptions, LoadOptions, Model};
 ///
-/// let model = Model::open("all-MiniLM-L6-v2", &LoadOptions::default())?;
+/// let model = Model::open("all-MiniLM-L6-v2", &LoadOptions::new())?;
 /// let mut embedder = model.embedder(&EmbedOptions::default())?;
 /// let vectors = embedder.embed(&["a cat on a mat", "stock markets fell"])?;
 /// assert_eq!(vectors[0].len(), 384);

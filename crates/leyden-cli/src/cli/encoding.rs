@@ -47,13 +47,11 @@ pub(super) struct Encoding {
 impl Encoding {
     /// Loads the model.
     pub(super) fn load(&self) -> Result<Model, Failure> {
-        let options = LoadOptions {
-            threads: self.threads,
-            isa: self.arithmetic.isa,
-            exact: self.arithmetic.exact,
-            packs: self.packs.cache(),
-            ..LoadOptions::default()
-        };
+        let options = LoadOptions::new()
+            .threads(self.threads)
+            .isa(self.arithmetic.isa)
+            .exact(self.arithmetic.exact)
+            .packs(self.packs.cache());
         let model = Model::open(self.hub.obtain(&self.model, self.notes)?, &options)?;
         packs::tell(&model, self.notes);
         Ok(model)

@@ -16,6 +16,7 @@ mod driver;
 mod kv_cache;
 mod mask;
 mod online_softmax;
+mod options;
 mod q8_values;
 mod scores;
 mod simd;
@@ -26,6 +27,7 @@ mod split_kv;
 mod tests;
 
 pub use block::{BLOCK_TOKENS, KvType};
-pub use driver::{AttentionOptions, AttentionSpan, MAX_HEAD_DIM, attention};
+pub use driver::{MAX_HEAD_DIM, attention};
 pub use kv_cache::{KvCache, KvLayer, KvShape};
 pub use mask::Mask;
+pub use options::{AttentionOptions, AttentionSpan};
