@@ -96,7 +96,7 @@ fn embed_makes_a_vector_of_each_row_in_order() {
         let wanted = numbers(&wanted["texts"][i]["states"]["0"]);
         assert!(cosine(vector, &wanted) > 1.0 - 1e-8);
         assert!((vector.iter().map(|x| x * x).sum::<f64>() - 1.0).abs() < 1e-6);
-        assert_eq!(run(&[&texts[i]]), [vector.clone()]);
+        assert_eq!(run(&[&texts[i]])[0], *vector);
         assert_eq!(run(&[&texts[i], "--dimensions", "3"])[0].len(), 3);
     }
     // Lines of standard input, and numbers instead of objects.

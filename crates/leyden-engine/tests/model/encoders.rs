@@ -141,7 +141,7 @@ fn names_of_older_checkpoints_are_known() {
             name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");
         format!("bert.{name}")
     };
-    let mut more = plain.clone();
+    let mut more = plain;
     more["config"]["architectures"] = json!(["BertForPreTraining"]);
     more["tensors"].as_array_mut().unwrap().push(json!(["cls.predictions.bias", [96]]));
     let renamed = folder_as(&more, |name| if name.starts_with("cls.") { name.to_owned() } else { old(name) });
