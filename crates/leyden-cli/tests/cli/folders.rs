@@ -166,8 +166,8 @@ fn broken_folders_are_refused_by_file_and_key() {
         ("config.json", Some("{".to_owned()), "/config.json: line 1 column 1: EOF"),
         (
             "config.json",
-            with("model_type", json!("bert")),
-            "/config.json: model_type: architecture `bert` is not",
+            with("model_type", json!("mamba")),
+            "/config.json: model_type: architecture `mamba` is not",
         ),
         (
             "config.json",
