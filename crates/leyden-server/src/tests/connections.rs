@@ -227,9 +227,9 @@ fn slow_bodies_make_way() {
     run(async {
         let limits = Limits { connections: 32, connections_per_peer: 16, ..Limits::default() };
         let server = server(limits, Duration::from_secs(30)).await;
-        let begin = std::time::Instant::now();
         let wanted = server.story(1, 4).await;
-        let undisturbed = begin.elapsed();
+        // A slow body is given up after fifteen seconds at the earliest: who is answered before did not wait for that.
+        let before = Duration::from_secs(10);
         let head = format!(
             "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 8000000\r\n\r\n{{"
         );
@@ -248,8 +248,7 @@ fn slow_bodies_make_way() {
             let answer = server.exchange(get.as_bytes()).await;
             assert_eq!(status(&answer), "200", "{path}: {answer}");
         }
-        let health = begin.elapsed();
-        assert!(health < undisturbed * 20 + Duration::from_millis(500), "{health:?}, {undisturbed:?} alone");
+        assert!(begin.elapsed() < before, "{:?}", begin.elapsed());
         // Another address is not even told to wait.
         let other = tokio::net::TcpSocket::new_v4().unwrap();
         other.bind("127.0.0.2:0".parse().unwrap()).unwrap();
@@ -257,8 +256,7 @@ fn slow_bodies_make_way() {
         let begin = std::time::Instant::now();
         other.write_all(&post(&story(1, 4), "connection: close\r\n")).await.unwrap();
         assert_eq!(status(&rest(&mut other).await), "200");
-        let time = begin.elapsed();
-        assert!(time < undisturbed * 20 + Duration::from_millis(500), "{time:?}, {undisturbed:?} alone");
+        assert!(begin.elapsed() < before, "{:?}", begin.elapsed());
         // The same address may be asked to try again in a second.
         let answer = loop {
             let answer = server.exchange(&post(&story(1, 4), "connection: close\r\n")).await;
@@ -269,7 +267,7 @@ fn slow_bodies_make_way() {
             tokio::time::sleep(Duration::from_millis(200)).await;
         };
         assert_eq!(status(&answer), "200", "{answer}");
-        assert!(begin.elapsed() < Duration::from_secs(10) + undisturbed * 20, "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < before, "{:?}", begin.elapsed());
         drop(slow);
         assert_eq!(server.story(1, 4).await, wanted);
     });
