@@ -138,7 +138,20 @@ impl Batch {
         texts: &[P],
         top: usize,
     ) -> Result<Vec<Vec<TokenLogprobs>>, Error> {
-        let rows = PromptRows::Logits { from: 0 };
+        self.score_from(texts, 0, top)
+    }
+
+    /// [`score`](Self::score) of the tokens behind place `from` alone: those before give context and cost no logits.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn score_from<P: AsRef<[u32]>>(
+        &mut self,
+        texts: &[P],
+        from: usize,
+        top: usize,
+    ) -> Result<Vec<Vec<TokenLogprobs>>, Error> {
+        let rows = PromptRows::Logits { from };
         let job = |text: &P| Job::Scores(top, Vec::with_capacity(text.as_ref().len()));
         let served = self.serve(texts.iter().map(|text| (text.as_ref(), 0, rows, job(text))).collect())?;
         let scores = |served: Served| match served.job {

@@ -13,6 +13,7 @@ mod connections;
 mod doctor;
 mod embed;
 mod encoding;
+mod eval;
 mod failure;
 mod foreign;
 mod hwbench;
@@ -88,6 +89,7 @@ commands! {
     Rm rm "Remove a pulled model",
     Pack pack "Keep a model's packed weights for faster starts",
     Quantize quantize "Write a model in a smaller type",
+    Eval eval "Measure how well a model predicts a text",
     Inspect inspect "Show what is in a model file",
     Tokenize tokenize "Turn text into token ids, or back",
     Bench bench "Measure how fast a model runs here, also against another llama-bench",

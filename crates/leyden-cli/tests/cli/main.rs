@@ -8,6 +8,7 @@ mod constrained;
 mod conversation;
 mod doctor;
 mod encoders;
+mod eval;
 mod folders;
 mod hwbench;
 mod inspect;

@@ -1,0 +1,35 @@
+//! `leyden eval`: perplexity beside llama.cpp's.
+
+use crate::program::{Files, STORYTELLER, leyden};
+use leyden_testkit::shared;
+
+/// `llama-perplexity -m storyteller-f16.gguf -f heldout.txt -c 256 --chunks 8` says 91.7807 (llama.cpp of llama-cpp-python
+/// 0.3.36).
+#[test]
+fn perplexity_is_llama_cpps() {
+    let (Some(model), Some(text)) =
+        (shared("demo-model/storyteller-f16.gguf"), shared("demo-model/heldout.txt"))
+    else {
+        return;
+    };
+    let (model, text) = (model.display().to_string(), text.display().to_string());
+    let eval = ["eval", &model, "--perplexity", &text, "--ctx", "256", "--chunks", "8", "--json"];
+    let report = leyden(&eval).json();
+    let perplexity = report["perplexity"].as_f64().unwrap();
+    assert!((perplexity / 91.7807 - 1.0).abs() < 0.005, "{report}");
+    assert_eq!((report["windows"].as_u64(), report["tokens"].as_u64()), (Some(8), Some(8 * 127)));
+    assert!(report["standard_error"].as_f64().unwrap() > 1.0);
+}
+
+#[test]
+fn what_cannot_be_measured_is_named() {
+    let files = Files::new();
+    let short = files.add("short.txt", b"Once upon a time");
+    let told = leyden(&["eval", STORYTELLER, "--perplexity", &short]).failed(1);
+    assert!(told.contains("tokens do not fill a window of 512"), "{told}");
+    let binary = files.add("binary.txt", b"\xff\xfe");
+    let told = leyden(&["eval", STORYTELLER, "--perplexity", &binary]).failed(1);
+    assert!(told.contains("binary.txt: cannot read"), "{told}");
+    let told = leyden(&["eval", STORYTELLER, "--perplexity", &short, "--ctx", "2"]).failed(2);
+    assert!(told.contains("at least 4 tokens"), "{told}");
+}
