@@ -39,3 +39,28 @@ pub fn overwrite(file: &[u8], at: usize, with: &[u8]) -> Vec<u8> {
     bytes[at..at + n].copy_from_slice(&with[..n]);
     bytes
 }
+
+/// The tokens of JSON text, damaged or not: where each begins and ends.
+#[must_use]
+pub fn json_tokens(text: &[u8]) -> Vec<(usize, usize)> {
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while at < text.len() {
+        let begin = at;
+        at += 1;
+        if text[begin] == b'"' {
+            while at < text.len() && (text[at] != b'"' || text[at - 1] == b'\\') {
+                at += 1;
+            }
+            at = (at + 1).min(text.len());
+        } else if text[begin].is_ascii_alphanumeric() || text[begin] == b'-' {
+            while at < text.len() && (text[at].is_ascii_alphanumeric() || b"+-.".contains(&text[at])) {
+                at += 1;
+            }
+        } else if text[begin].is_ascii_whitespace() {
+            continue;
+        }
+        tokens.push((begin, at));
+    }
+    tokens
+}

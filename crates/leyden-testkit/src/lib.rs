@@ -8,7 +8,7 @@ mod knobs;
 mod random;
 mod shared;
 
-pub use damage::{boundary_values, overwrite};
+pub use damage::{boundary_values, json_tokens, overwrite};
 pub use emulator::{emulated, patience};
 pub use random::random;
 pub use shared::{shared, skip};

@@ -8,7 +8,7 @@ use crate::MEMORY;
 use leyden_kernels::attention::{KvCache, KvType};
 use leyden_kernels::{Cpu, Tier};
 use leyden_models::{Batch, HfModel, Span, Workspace, load};
-use leyden_testkit::{emulated, patience, random};
+use leyden_testkit::{emulated, json_tokens, patience, random};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -155,36 +155,12 @@ const TOKENS: [&str; 14] = [
     "\u{feff}",
 ];
 
-/// The tokens of JSON text: where they begin and end.
-fn tokens(text: &[u8]) -> Vec<(usize, usize)> {
-    let mut tokens = Vec::new();
-    let mut at = 0;
-    while at < text.len() {
-        let begin = at;
-        at += 1;
-        if text[begin] == b'"' {
-            while at < text.len() && (text[at] != b'"' || text[at - 1] == b'\\') {
-                at += 1;
-            }
-            at = (at + 1).min(text.len());
-        } else if text[begin].is_ascii_alphanumeric() || text[begin] == b'-' {
-            while at < text.len() && (text[at].is_ascii_alphanumeric() || b"+-.".contains(&text[at])) {
-                at += 1;
-            }
-        } else if text[begin].is_ascii_whitespace() {
-            continue;
-        }
-        tokens.push((begin, at));
-    }
-    tokens
-}
-
 /// Mutation `i`: values exchanged, tokens replaced, removed, repeated or inserted, bytes flipped, up to three times.
 fn mutate(text: &str, i: u64) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     for k in 0..1 + random(i) % 3 {
         let r = random(i * 4 + k + (1 << 40));
-        let spans = tokens(&bytes);
+        let spans = json_tokens(&bytes);
         if spans.is_empty() {
             return bytes;
         }
@@ -296,7 +272,7 @@ fn damaged_configurations_compute_or_are_refused_by_name() {
             judge.judge(&format!("cut to {len}"), &config.as_bytes()[..len]).unwrap_err();
         }
         // Every value exchanged for every other.
-        let spans = tokens(config.as_bytes());
+        let spans = json_tokens(config.as_bytes());
         for n in (1..spans.len()).filter(|&n| config.as_bytes()[spans[n - 1].0] == b':') {
             let (begin, end) = spans[n];
             for value in VALUES.iter().skip(n % every()).step_by(every()) {

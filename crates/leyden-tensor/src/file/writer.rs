@@ -10,6 +10,7 @@ use super::metadata::{Metadata, Value};
 use crate::error::{Error, ErrorKind};
 use crate::extent::TensorExtent;
 use crate::{DType, TensorView};
+use xxhash_rust::xxh3::Xxh3;
 
 /// Collects metadata and tensors and writes them as a GGUF file.
 ///
@@ -173,7 +174,7 @@ impl<'a> GgufWriter<'a> {
             Stop::Maker(e) => e,
         })?;
         let finish = || {
-            let sum = out.sum;
+            let sum = out.sum.digest();
             let file = out.inner.into_inner().map_err(|e| io("write")(e.into_error()))?;
             file.sync_all().map_err(io("flush to the disk"))?;
             drop(file);
@@ -299,60 +300,24 @@ impl<W: Write> Write for Counted<'_, W> {
 /// Keeps a checksum of what is written.
 struct Summed<W> {
     inner: W,
-    sum: Checksum,
+    sum: Xxh3,
 }
 
 impl<W> Summed<W> {
     fn new(inner: W) -> Self {
-        Summed { inner, sum: Checksum::default() }
+        Summed { inner, sum: Xxh3::new() }
     }
 }
 
 impl<W: Write> Write for Summed<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let n = self.inner.write(bytes)?;
-        self.sum.add(bytes.get(..n).unwrap_or_default());
+        self.sum.update(bytes.get(..n).unwrap_or_default());
         Ok(n)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush()
-    }
-}
-
-/// A checksum that does not depend on how the bytes are cut: a polynomial over words of eight bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Checksum {
-    sum: u64,
-    word: [u8; 8],
-    filled: usize,
-}
-
-impl Checksum {
-    fn add(&mut self, mut bytes: &[u8]) {
-        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-        while let Some((byte, rest)) = bytes.split_first() {
-            if self.filled == 0
-                && let (words, tail) = bytes.as_chunks::<8>()
-                && !words.is_empty()
-            {
-                for word in words {
-                    self.sum = (self.sum ^ u64::from_le_bytes(*word)).wrapping_mul(FACTOR).rotate_left(29);
-                }
-                bytes = tail;
-                continue;
-            }
-            if let Some(place) = self.word.get_mut(self.filled) {
-                *place = *byte;
-            }
-            self.filled = self.filled.saturating_add(1);
-            if self.filled == 8 {
-                self.sum = (self.sum ^ u64::from_le_bytes(self.word)).wrapping_mul(FACTOR).rotate_left(29);
-                self.filled = 0;
-                self.word = [0; 8];
-            }
-            bytes = rest;
-        }
     }
 }
 
@@ -427,15 +392,15 @@ impl Temporary {
     }
 
     /// The checksum of what is in it.
-    fn sum(&self) -> io::Result<Checksum> {
-        let mut sum = Checksum::default();
-        let Some(path) = &self.path else { return Ok(sum) };
+    fn sum(&self) -> io::Result<u64> {
+        let mut sum = Xxh3::new();
+        let Some(path) = &self.path else { return Ok(sum.digest()) };
         let mut file = File::open(path)?;
         let mut buffer = vec![0; 1 << 20];
         loop {
             match file.read(&mut buffer)? {
-                0 => return Ok(sum),
-                n => sum.add(buffer.get(..n).unwrap_or_default()),
+                0 => return Ok(sum.digest()),
+                n => sum.update(buffer.get(..n).unwrap_or_default()),
             }
         }
     }

@@ -5,7 +5,7 @@
 //! measures is that of the whole process.
 
 use crate::MEMORY;
-use leyden_testkit::{patience, random};
+use leyden_testkit::{json_tokens, patience, random};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -118,37 +118,13 @@ const TOKENS: [&str; 28] = [
     "\u{feff}",
 ];
 
-/// The tokens of JSON text: where they begin and end.
-fn tokens(text: &[u8]) -> Vec<(usize, usize)> {
-    let mut tokens = Vec::new();
-    let mut at = 0;
-    while at < text.len() {
-        let begin = at;
-        at += 1;
-        if text[begin] == b'"' {
-            while at < text.len() && text[at - 1..=at] != *b"\\\"" && text[at] != b'"' {
-                at += 1;
-            }
-            at = (at + 1).min(text.len());
-        } else if text[begin].is_ascii_alphanumeric() || text[begin] == b'-' {
-            while at < text.len() && (text[at].is_ascii_alphanumeric() || b"+-.".contains(&text[at])) {
-                at += 1;
-            }
-        } else if text[begin].is_ascii_whitespace() {
-            continue;
-        }
-        tokens.push((begin, at));
-    }
-    tokens
-}
-
 /// Mutation `i` of JSON text: tokens replaced, removed, repeated, exchanged or inserted, or bytes
 /// flipped, up to three times.
 fn mutate(text: &[u8], i: u64) -> Vec<u8> {
     let mut bytes = text.to_vec();
     for k in 0..1 + random(i) % 3 {
         let r = random(i * 4 + k + (1 << 40));
-        let spans = tokens(&bytes);
+        let spans = json_tokens(&bytes);
         if spans.is_empty() {
             return bytes;
         }
