@@ -15,6 +15,9 @@ use std::thread;
 /// Values that a thread takes at a time.
 const PIECE: usize = 1 << 18;
 
+/// The most threads.
+const MOST_THREADS: usize = 1024;
+
 /// How far it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
@@ -96,7 +99,8 @@ pub fn quantize(
     let mut report = Report { values: all, bytes: (0, plan.bytes()), ..Report::default() };
     let threads = match options.threads {
         0 => thread::available_parallelism().map_or(1, usize::from),
-        n => n,
+        // More would cost memory for pieces, and gain nothing.
+        n => n.min(MOST_THREADS),
     };
     let (mut done, mut choices) = (0, plan.tensors.iter());
     writer.write_made_to(path, &mut |name, out| {

@@ -1,17 +1,16 @@
 //! `leyden eval`: how good a model is.
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leyden::{BatchOptions, KvType, LoadOptions, Model};
 use serde_json::json;
 
 use super::failure::Failure;
 use super::notes::Notes;
-use super::{model_file, run};
+use super::{model_file, progress, run};
 
 /// Windows that are computed together.
 const TOGETHER: usize = 8;
@@ -35,15 +34,11 @@ pub(crate) struct Args {
     #[arg(short = 't', long, value_name = "N")]
     threads: Option<usize>,
     /// How keys and values are stored: f32, f16 or q8_0
-    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = kv_type)]
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = run::kv_type)]
     kv_type: KvType,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-}
-
-fn kv_type(name: &str) -> Result<KvType, String> {
-    KvType::from_name(name).ok_or_else(|| "known types: f32, f16, q8_0".to_owned())
 }
 
 /// Negative log likelihoods, summed up.
@@ -134,13 +129,10 @@ fn measure(model: &Model, args: &Args, windows: &[Vec<u32>]) -> Result<Sums, Fai
         .cache_tokens(TOGETHER * args.context.next_multiple_of(64))
         .kv_type(args.kv_type);
     let mut batch = model.batch(&options)?;
-    let bar = io::stderr().is_terminal().then(|| {
-        let bar = ProgressBar::with_draw_target(Some(windows.len() as u64), ProgressDrawTarget::stderr());
-        if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta} left") {
-            bar.set_style(style);
-        }
-        bar
-    });
+    let bar = progress::bar("{msg} {wide_bar} {pos}/{len} {eta} left");
+    if let Some(bar) = &bar {
+        bar.set_length(windows.len() as u64);
+    }
     let mut sums = Sums::default();
     for group in windows.chunks(TOGETHER) {
         for scores in batch.score_from(group, args.context / 2, 0)? {

@@ -28,6 +28,7 @@ mod notes;
 mod obtain;
 mod pack;
 mod packs;
+mod progress;
 mod pull;
 mod quantize;
 mod rm;

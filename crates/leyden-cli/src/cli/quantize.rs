@@ -1,20 +1,19 @@
 //! `leyden quantize`: writes a model in other types.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leyden_compress::{Error, Imatrix, Options, Override, Plan, Report, Target, quantize};
 use leyden_tensor::{Gguf, WeightSource};
 use serde_json::json;
 
 use super::failure::Failure;
-use super::model_file;
 use super::text::bytes;
+use super::{model_file, progress};
 
 /// Writes a GGUF model in a smaller type, under the names and with the mixes of llama-quantize. Under OUT there is the
 /// whole new file, read back and checked, or what was there before.
@@ -83,7 +82,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let flag = Arc::clone(&stop);
     ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst))
         .map_err(|error| Failure::new(format!("cannot take over Ctrl-C: {error}")))?;
-    let bar = bar();
+    let bar = progress::bar("{msg} {wide_bar} {percent} % {eta} left");
     let start = Instant::now();
     let result = quantize(&source, &plan, &options, to, &mut |progress| {
         if let Some(bar) = &bar {
@@ -98,16 +97,6 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     let report = result.map_err(failure)?;
     tell(args, &report, to, start.elapsed().as_secs_f64(), out)
-}
-
-fn bar() -> Option<ProgressBar> {
-    io::stderr().is_terminal().then(|| {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {percent} % {eta} left") {
-            bar.set_style(style);
-        }
-        bar
-    })
 }
 
 /// Fails where the output is a file of the input, under whatever name.
