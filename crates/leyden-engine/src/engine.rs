@@ -253,7 +253,13 @@ impl Engine {
             tokens.extend_from_slice(&e.tokens);
             spans.push(Span { tokens: e.tokens.len(), position: s.tokens, blocks: &s.blocks });
         }
-        let batch = Batch { tokens: &tokens, spans: &spans, outputs: &outputs, states: &states };
+        let batch = Batch {
+            tokens: &tokens,
+            spans: &spans,
+            outputs: &outputs,
+            states: &states,
+            context: self.options.context,
+        };
         self.model.forward(self.cpu.for_tokens(tokens.len()), &batch, &mut self.cache, &mut self.work)?;
         for e in &plan.entries {
             self.tables.advance(e.sequence, e.tokens.len());

@@ -28,6 +28,8 @@ pub struct Batch<'a> {
     pub outputs: &'a [usize],
     /// Indices of the tokens whose states are wanted without logits, ascending.
     pub states: &'a [usize],
+    /// How many tokens a sequence may have in all. The same in all batches whose sequences share a cache.
+    pub context: usize,
 }
 
 impl Batch<'_> {
@@ -47,6 +49,8 @@ pub struct Workspace {
     /// Results of half a block on their way to the stream.
     pub(crate) branch: Aligned<f32>,
     pub(crate) normed: Aligned<f32>,
+    /// The input of a feed-forward layer that stands beside attention, where it is another one than attention's.
+    pub(crate) beside: Aligned<f32>,
     pub(crate) queries: Aligned<f32>,
     pub(crate) keys: Aligned<f32>,
     pub(crate) values: Aligned<f32>,
@@ -56,6 +60,8 @@ pub struct Workspace {
     pub(crate) logits: Aligned<f32>,
     pub(crate) wanted_states: Aligned<f32>,
     pub(crate) slots: Vec<(u32, u8)>,
+    /// Of the batch's tokens.
+    pub(crate) positions: Vec<usize>,
     /// Of the batch's tokens, for each kind of rotation.
     pub(crate) rotations: Vec<Vec<Rotation>>,
     pub(crate) activations: PackedA,
@@ -65,11 +71,13 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Sets the cache slots of the batch's tokens.
+    /// Sets the positions and cache slots of the batch's tokens.
     pub(crate) fn place(&mut self, batch: &Batch<'_>) {
         self.slots.clear();
+        self.positions.clear();
         for span in batch.spans {
             for position in span.position..span.position + span.tokens {
+                self.positions.push(position);
                 // A block holds 64 tokens, so the place fits u8.
                 self.slots.push((span.blocks[position / BLOCK_TOKENS], (position % BLOCK_TOKENS) as u8));
             }

@@ -1,4 +1,4 @@
-//! Rotary frequencies (RoPE) of a model, with RoPE scaling: linear, Llama 3, YaRN.
+//! Rotary frequencies (RoPE) of a model, with RoPE scaling: linear, Llama 3, YaRN, LongRoPE.
 
 use crate::config::{RopeConfig, RopeScaling};
 use leyden_kernels::ops::{ln, pow};
@@ -12,7 +12,8 @@ pub(crate) struct Frequencies {
 }
 
 impl Frequencies {
-    /// Frequencies for `rope`, each further divided by its entry of `divisors` where there are any.
+    /// Frequencies for `rope`, each further divided by its entry of `divisors` where there are any; those of LongRoPE are among
+    /// them.
     pub(crate) fn new(rope: &RopeConfig, divisors: Option<&[f32]>) -> Frequencies {
         let base = f64::from(rope.base);
         let dims = rope.dims as f64;
@@ -20,6 +21,10 @@ impl Frequencies {
         let mut scale = 1.0;
         let mut values: Vec<f64> = match rope.scaling {
             RopeScaling::None => plain.collect(),
+            RopeScaling::LongRope { attention, .. } => {
+                scale = attention;
+                plain.collect()
+            }
             RopeScaling::Linear { factor } => plain.map(|f| f / f64::from(factor)).collect(),
             RopeScaling::Llama3 { factor, low, high, original_context } => {
                 let [factor, low, high] = [factor, low, high].map(f64::from);

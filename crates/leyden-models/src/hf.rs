@@ -161,7 +161,10 @@ impl WeightSource for HfModel {
         let (prefix, unused) = (self.class.prefix, self.class.unused);
         let needed = |name: &&str| {
             let rest = name.strip_prefix(prefix).unwrap_or(name);
-            !unused.iter().any(|begin| rest.starts_with(begin))
+            // In a layer, behind its number.
+            let layer = rest.strip_prefix(self.class.layers).and_then(|rest| rest.strip_prefix('.'));
+            let part = layer.and_then(|rest| rest.split_once('.')).map_or(rest, |(_, part)| part);
+            !unused.iter().any(|begin| rest.starts_with(begin) || part.starts_with(begin))
         };
         self.weights().tensor_names().into_iter().filter(needed).collect()
     }
@@ -210,7 +213,7 @@ fn describe(label: &str, config: &ModelConfig, pooling: Option<Pooling>) -> Resu
     ];
     let eps = match config.norm.kind {
         NormKind::Rms => "attention.layer_norm_rms_epsilon",
-        NormKind::Layer => "attention.layer_norm_epsilon",
+        NormKind::Layer | NormKind::LayerWithoutBias => "attention.layer_norm_epsilon",
     };
     let base = layer.rope.as_ref().map(|rope| ("rope.freq_base", rope.base));
     let floats = [(eps, config.norm.eps)].into_iter().chain(base);

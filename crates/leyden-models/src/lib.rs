@@ -22,7 +22,8 @@ pub use arch::{ARCHITECTURES, Architecture, config_of, config_of_json};
 pub use batch::{Batch, Span, Workspace};
 pub use config::{
     ClassifierConfig, DenseActivation, ExpertsConfig, Head, LayerConfig, ModelConfig, NormConfig, NormKind,
-    NormPlacement, RopeConfig, RopeScaling, Scores, YarnRamp, unknown_keys, unknown_keys_of_json,
+    NormPlacement, QkNorm, RopeConfig, RopeScaling, Scores, Temperature, YarnRamp, unknown_keys,
+    unknown_keys_of_json,
 };
 pub use error::{Error, ErrorKind};
 pub use hf::HfModel;

@@ -1,6 +1,6 @@
 //! From a weight source to a network: finds, checks and packs the tensors.
 
-use crate::arch::config_of;
+use crate::arch::{config_of, stored_as};
 use crate::config::ModelConfig;
 use crate::error::Error;
 use crate::network::Network;
@@ -11,6 +11,7 @@ use leyden_kernels::gemm::PackedWeights;
 use leyden_tensor::{TensorView, WeightSource, quant};
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Loads the model in `source` and packs its weights for `cpu`. `progress` is called with the bytes of weights
@@ -40,6 +41,7 @@ pub fn load_with(
     let config = config_of(source.as_ref())?;
     let total = source.tensor_info().iter().map(|t| t.bytes as u64).sum();
     let loader = Loader {
+        stored: stored_as(source.as_ref())?,
         source: source.as_ref(),
         cpu,
         used: RefCell::default(),
@@ -59,8 +61,45 @@ pub fn load_with(
 /// Bytes done, bytes in all, and whom to tell.
 type Progress<'a> = (u64, u64, &'a mut dyn FnMut(u64, u64));
 
+/// How a checkpoint lays out matrices, where it may differ from GGUF's way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored {
+    /// Where queries, keys and values are one matrix.
+    pub(crate) qkv: QkvRows,
+    /// Whether the matrices of layers are stored with a row for each input rather than for each output.
+    pub(crate) transposed: bool,
+}
+
+impl Stored {
+    pub(crate) const AS_GGUF: Stored = Stored { qkv: QkvRows::Stacked, transposed: false };
+}
+
+/// The order of rows in a matrix of queries, keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QkvRows {
+    /// All queries, all keys, all values.
+    Stacked,
+    /// The same for the heads of each group, which share keys and values.
+    Grouped,
+}
+
+/// Some rows of a matrix that consists of several.
+pub(crate) struct Part {
+    /// What it is, for the name under which it is kept.
+    pub(crate) label: &'static str,
+    pub(crate) rows: Vec<Range<usize>>,
+}
+
+impl Part {
+    /// Rows that follow one another.
+    pub(crate) fn new(label: &'static str, rows: Range<usize>) -> Part {
+        Part { label, rows: std::iter::once(rows).collect() }
+    }
+}
+
 /// Finds, checks and packs tensors for the blocks of a network.
 pub(crate) struct Loader<'a> {
+    stored: Stored,
     source: &'a dyn WeightSource,
     cpu: &'a Cpu,
     used: RefCell<HashSet<String>>,
@@ -115,20 +154,75 @@ impl Loader<'_> {
         Err(self.invalid(t.name(), what))
     }
 
+    /// How queries, keys and values lie where they are one matrix.
+    pub(crate) fn qkv_rows(&self) -> QkvRows {
+        self.stored.qkv
+    }
+
+    /// Some rows of a matrix of a layer.
+    pub(crate) fn matrix_part(
+        &self,
+        name: &str,
+        rows: usize,
+        k: usize,
+        part: &Part,
+    ) -> Result<PackedWeights, Error> {
+        let found = self.source.require(name)?;
+        let stored = if self.stored.transposed { [k, rows] } else { [rows, k] };
+        let found = self.checked(found, &stored)?;
+        let own;
+        let whole = if self.stored.transposed {
+            own = transposed(&found);
+            &own[..]
+        } else {
+            found.bytes()
+        };
+        let row_bytes = whole.len() / rows.max(1);
+        let bytes = |range: &Range<usize>| &whole[range.start * row_bytes..range.end * row_bytes];
+        let gathered;
+        let (bytes, place) = match &part.rows[..] {
+            [one] if !self.stored.transposed => (bytes(one), Some((name, one.start * row_bytes))),
+            several => {
+                gathered = several.iter().map(bytes).collect::<Vec<_>>().concat();
+                (&gathered[..], None)
+            }
+        };
+        let count = part.rows.iter().map(|range| range.len()).sum();
+        let (label, shape) = (format!("{}[{}]", found.name(), part.label), [count, k]);
+        let view = TensorView::new(&label, found.dtype(), &shape, bytes)?;
+        self.pack(&view, place)
+    }
+
     pub(crate) fn matrix(&self, name: &str, rows: usize, k: usize) -> Result<PackedWeights, Error> {
         self.packed(name, &[rows, k])
     }
 
     /// A matrix, or a stack of them.
     pub(crate) fn packed(&self, name: &str, shape: &[usize]) -> Result<PackedWeights, Error> {
-        let view = self.checked(self.source.require(name)?, shape)?;
+        let found = self.source.require(name)?;
+        if let (true, true, &[rows, k]) = (self.stored.transposed, name.starts_with("blk."), shape) {
+            let found = self.checked(found, &[k, rows])?;
+            let bytes = transposed(&found);
+            return self.pack(&TensorView::new(found.name(), found.dtype(), shape, &bytes)?, None);
+        }
+        self.pack(&self.checked(found, shape)?, Some((name, 0)))
+    }
+
+    /// Packs a matrix, or takes it from the cache. `place` is the tensor whose bytes it is, and where in them it begins.
+    fn pack(&self, view: &TensorView<'_>, place: Option<(&str, usize)>) -> Result<PackedWeights, Error> {
         let short = |e| Error::resources(&self.source.path().display().to_string(), e);
-        let packed = match self.packs.borrow_mut().take(self.cpu, &view).map_err(short)? {
+        let packed = match self.packs.borrow_mut().take(self.cpu, view).map_err(short)? {
             Some(packed) => packed,
             None => {
-                self.source.advise_willneed(name);
-                let mut release = |bytes| self.source.advise_dontneed(name, bytes);
-                PackedWeights::pack_in_slices(self.cpu, &view, &mut release).map_err(short)?
+                if let Some((name, 0)) = place {
+                    self.source.advise_willneed(name);
+                }
+                let mut release = |bytes: Range<usize>| {
+                    if let Some((name, start)) = place {
+                        self.source.advise_dontneed(name, start + bytes.start..start + bytes.end);
+                    }
+                };
+                PackedWeights::pack_in_slices(self.cpu, view, &mut release).map_err(short)?
             }
         };
         let mut progress = self.progress.borrow_mut();
@@ -167,4 +261,17 @@ impl Loader<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// The bytes of a matrix whose rows are the columns of another, each value of which is stored by itself.
+fn transposed(view: &TensorView<'_>) -> Vec<u8> {
+    let (rows, columns) = (view.rows(), view.cols());
+    let size = view.row_bytes() / columns.max(1);
+    let mut out = Vec::with_capacity(view.bytes().len());
+    for column in 0..columns {
+        for row in 0..rows {
+            out.extend_from_slice(&view.row(row)[column * size..(column + 1) * size]);
+        }
+    }
+    out
 }

@@ -196,6 +196,7 @@ impl Network for Transformer {
             if rows.is_empty() {
                 break;
             }
+            layer.before_attend(cpu, work);
             layer.attention.attend(cpu, spans, cache, layer.attention_half(), work);
             layer.ffn_input(cpu, work);
             layer.ffn.forward(cpu, layer.ffn_half(), work);
@@ -244,6 +245,11 @@ impl Transformer {
         work.activations.fill(cpu.tier(), cpu.pool(), head.act_format(), &work.normed, width);
         let product = Product { weights: head, bias: None, out: &mut work.logits, write: Write::Set };
         multiply(cpu, &work.activations, &mut [product]);
+        let scale = self.config.logit_scale;
+        if scale != 1.0 {
+            let all = |_: usize, row: &mut [f32]| row.iter_mut().for_each(|logit| *logit *= scale);
+            cpu.for_rows(&mut work.logits, head.rows(), all);
+        }
         if let Some(cap) = self.config.logit_soft_cap {
             cpu.for_rows(&mut work.logits, head.rows(), |_, row| soft_cap(cpu.tier(), row, cap));
         }

@@ -5,6 +5,7 @@
 
 mod architectures;
 mod checkpoints;
+mod decoders;
 mod encoders;
 mod gemma3;
 mod golden;

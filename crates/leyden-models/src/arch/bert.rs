@@ -6,6 +6,7 @@ use crate::config::{
     ClassifierConfig, DenseActivation, Field, Head, HfConfig, ModelConfig, Reader, Scores, field,
 };
 use crate::error::Error;
+use crate::load::Stored;
 use leyden_kernels::ops::Activation;
 use leyden_tensor::Escaped;
 
@@ -61,6 +62,7 @@ const BERT: HfClass = HfClass {
     layers: "encoder.layer",
     tensors: BERT_TENSORS,
     head: &[("cls.output", "classifier")],
+    stored: Stored::AS_GGUF,
     // Positions by number, and the heads that the model was first trained with.
     unused: &["embeddings.position_ids", "pooler.", "cls.", "lm_head.", "vocab_"],
 };

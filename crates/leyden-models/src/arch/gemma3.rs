@@ -2,7 +2,7 @@
 //! blocks are normalised before and after each half, queries and keys head by head.
 
 use super::{Architecture, DECODER, HfClass};
-use crate::config::{Field, ModelConfig, NormPlacement, Reader, RopeScaling, field};
+use crate::config::{Field, ModelConfig, NormPlacement, QkNorm, Reader, RopeScaling, field};
 use crate::error::Error;
 use leyden_kernels::attention::Mask;
 use leyden_kernels::ops::{Activation, RopePairs};
@@ -32,7 +32,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 };
 
 /// GGUF's name, theirs. What other models call the norm behind attention is here the one before the feed-forward layer.
-const TENSORS: &[(&str, &str)] = &[
+pub(super) const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embed_tokens"),
     ("output_norm", "norm"),
     ("attn_norm", "input_layernorm"),
@@ -54,8 +54,6 @@ const WINDOW: Field = field("attention.sliding_window", "sliding_window");
 const LOCAL_BASE: Field = field("rope.freq_base_swa", "rope_local_base_freq");
 const SCALE: Field = field("", "query_pre_attn_scalar");
 const LOGIT_SOFT_CAP: Field = field("final_logit_softcapping", "final_logit_softcapping");
-
-const PATTERN: Field = field("attention.sliding_window_pattern", "sliding_window_pattern");
 
 /// Where nothing is said: of how many layers one attends to everything; the base of the others' rotation and, in a folder, of
 /// its own; and in a folder what scores are scaled by.
@@ -80,11 +78,11 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
         None if count == LAYERS_27B => Some(1.0 / ((width / config.layers[0].heads) as f32).sqrt()),
         None => None,
     };
-    let pattern = r.opt_size(PATTERN)?.unwrap_or(DEFAULT_PATTERN);
+    let windowed = r.windowed(count, DEFAULT_PATTERN)?;
     let logit_soft_cap = r.opt_positive(LOGIT_SOFT_CAP)?;
     let mut offset = 0.0;
     let mut local_base = r.opt_positive(LOCAL_BASE)?.unwrap_or(DEFAULT_LOCAL_BASE);
-    let (mut base, mut full) = (None, None);
+    let mut base = None;
     if let Reader::Hf(config, _) = r {
         // GGUF conversion adds it.
         offset = 1.0;
@@ -93,7 +91,6 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
             None | Some("gelu_pytorch_tanh") => {}
             Some(_) => return Err(config.invalid("hidden_activation", "only gelu_pytorch_tanh is supported")),
         }
-        full = config.full_layers(count)?;
         if let Some(local) = config.local_base("rope_parameters.sliding_attention")? {
             local_base = local;
         }
@@ -102,13 +99,12 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
         }
     }
     let mut config = config.each(|i, layer| {
-        layer.head_norm = true;
+        layer.qk_norm = QkNorm::Head;
         layer.norms = NormPlacement::Sandwich;
         layer.activation = Activation::GeluTanh;
         layer.attention_scale = scale.unwrap_or(layer.attention_scale);
-        let attends_to_all = full.as_ref().map_or((i + 1).is_multiple_of(pattern), |full| full[i]);
         let Some(rope) = &mut layer.rope else { return };
-        if attends_to_all {
+        if !windowed[i] {
             rope.base = base.unwrap_or(rope.base);
         } else {
             layer.mask = window;

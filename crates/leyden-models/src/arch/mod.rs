@@ -2,12 +2,16 @@
 
 use crate::config::{HfConfig, ModelConfig, Reader, check_gguf, check_hf};
 use crate::error::Error;
+use crate::load::Stored;
 use leyden_kernels::ops::Activation;
 use leyden_tensor::{Json, Metadata, WeightSource};
 
 mod bert;
+mod gemma2;
 mod gemma3;
+mod gptneox;
 mod llama;
+mod phi3;
 mod qwen2;
 mod qwen3;
 mod qwen3moe;
@@ -46,6 +50,8 @@ pub(crate) struct HfClass {
     pub(crate) tensors: &'static [(&'static str, &'static str)],
     /// Names of the tensors that the prefix is not before: those of a head. They come first where both have one.
     pub(crate) head: &'static [(&'static str, &'static str)],
+    /// How its matrices lie.
+    stored: Stored,
     /// What the names of tensors begin with, behind the prefix, that may be there and are not needed.
     pub(crate) unused: &'static [&'static str],
 }
@@ -61,16 +67,20 @@ const DECODER: HfClass = HfClass {
     layers: "layers",
     tensors: DECODER_TENSORS,
     head: &[("output", "lm_head")],
+    stored: Stored::AS_GGUF,
     unused: &[],
 };
 
 /// Every supported architecture.
 pub static ARCHITECTURES: &[Architecture] = &[
     llama::ARCHITECTURE,
+    phi3::ARCHITECTURE,
     qwen2::ARCHITECTURE,
     qwen3::ARCHITECTURE,
     qwen3moe::ARCHITECTURE,
+    gemma2::ARCHITECTURE,
     gemma3::ARCHITECTURE,
+    gptneox::ARCHITECTURE,
     bert::ARCHITECTURE,
 ];
 
@@ -129,6 +139,17 @@ pub fn config_of(source: &dyn WeightSource) -> Result<ModelConfig, Error> {
 /// ```
 pub fn config_of_json(json: &Json) -> Result<ModelConfig, Error> {
     hf_model(json).map(|(config, ..)| config)
+}
+
+/// How the matrices of a source lie.
+///
+/// # Errors
+/// As [`config_of`].
+pub(crate) fn stored_as(source: &dyn WeightSource) -> Result<Stored, Error> {
+    match source.config_json() {
+        Some(json) => hf_model(json).map(|(_, class, _)| class.stored),
+        None => Ok(Stored::AS_GGUF),
+    }
 }
 
 fn gguf_config(meta: &Metadata) -> Result<ModelConfig, Error> {

@@ -48,10 +48,16 @@ pub(super) fn rope(meta: &Metadata, prefix: &str, context: usize) -> Result<Rota
         None => factor.map_or(RopeScaling::None, |factor| RopeScaling::Linear { factor }),
         Some("none") => RopeScaling::None,
         Some("linear") => RopeScaling::Linear { factor: factor.unwrap_or(1.0) },
+        Some("longrope") => RopeScaling::LongRope {
+            original_context: original_context(meta, &key("scaling"), context)?,
+            short: Vec::new(),
+            long: Vec::new(),
+            attention: 1.0,
+        },
         Some("yarn") => yarn(meta, &key("scaling"), factor.unwrap_or(1.0), context)?,
         Some(other) => {
             let other = Escaped(other);
-            let what = format!("`{other}` is not supported; supported: none, linear, yarn");
+            let what = format!("`{other}` is not supported; supported: none, linear, yarn, longrope");
             return Err(Error::invalid(meta.file(), &key("scaling.type"), what));
         }
     };
@@ -71,14 +77,19 @@ pub(super) fn rope(meta: &Metadata, prefix: &str, context: usize) -> Result<Rota
     Ok(Rotation { base, scaling, magnitude: positive("scaling.attn_factor")?.unwrap_or(1.0) })
 }
 
+/// The context length before scaling.
+fn original_context(meta: &Metadata, scaling: &str, context: usize) -> Result<usize, Error> {
+    let key = format!("{scaling}.original_context_length");
+    match meta.opt_u32(&key)? {
+        Some(n) => checked_size(meta.file(), &key, n),
+        None => Ok(context),
+    }
+}
+
 /// YaRN. llama.cpp reads not all of these keys for every architecture; here they mean the same for all.
 fn yarn(meta: &Metadata, scaling: &str, factor: f32, context: usize) -> Result<RopeScaling, Error> {
     let key = |name: &str| format!("{scaling}.{name}");
-    let original = key("original_context_length");
-    let original_context = match meta.opt_u32(&original)? {
-        Some(n) => checked_size(meta.file(), &original, n)?,
-        None => context,
-    };
+    let original_context = original_context(meta, scaling, context)?;
     let number = |name: &str| meta.opt_f32(&key(name));
     let positive = |name: &str, default: f32| match number(name)? {
         None => Ok(default),

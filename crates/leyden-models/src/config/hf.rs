@@ -8,7 +8,7 @@
 use super::reader::{checked_positive, checked_size};
 use super::{RopeScaling, YarnRamp, yarn_attention};
 use crate::error::Error;
-use leyden_kernels::ops::Activation;
+use leyden_kernels::ops::{Activation, ln};
 use leyden_tensor::{Escaped, Json};
 
 /// The base where a configuration names none, in all classes that are supported.
@@ -22,6 +22,8 @@ pub(crate) struct HfConfig<'a> {
     /// Usual names of keys, and those that stand here instead.
     keys: &'static [(&'static str, &'static str)],
     activations: &'static [(&'static str, Activation)],
+    /// Whether a part of a head may turn, and how much of it where nothing is said.
+    partial: Option<f32>,
 }
 
 /// Whether kinds of layers may have a rotation each.
@@ -38,13 +40,18 @@ impl<'a> HfConfig<'a> {
         keys: &'static [(&'static str, &'static str)],
         activations: &'static [(&'static str, Activation)],
     ) -> HfConfig<'a> {
-        HfConfig { json, by_kind: ByKind::No, keys, activations }
+        HfConfig { json, by_kind: ByKind::No, keys, activations, partial: None }
     }
 
     /// The same, where layers of full attention may have a rotation of their own, which is then the one that is read; see
     /// [`local_base`](Self::local_base) for the others.
     pub(crate) fn with_rotations_by_kind(self) -> HfConfig<'a> {
         HfConfig { by_kind: ByKind::Yes, ..self }
+    }
+
+    /// The same, where a part of a head may turn: so much of it where nothing is said.
+    pub(crate) fn with_partial_rotation(self, default: f32) -> HfConfig<'a> {
+        HfConfig { partial: Some(default), ..self }
     }
 
     pub(crate) fn json(&self) -> &'a Json {
@@ -168,7 +175,7 @@ impl<'a> HfConfig<'a> {
             let base = self.positive(&format!("{each}.rope_theta"))?.unwrap_or(DEFAULT_BASE);
             return Ok((base, self.rotation(each, context)?.unwrap_or(RopeScaling::None)));
         }
-        let flat = self.positive("rope_theta")?;
+        let flat = self.positive(self.key("rope_theta"))?;
         let old = self.rotation("rope_scaling", context)?;
         let new = self.rotation("rope_parameters", context)?;
         if let (Some(old), Some(new)) = (&old, &new)
@@ -176,11 +183,7 @@ impl<'a> HfConfig<'a> {
         {
             return Err(self.invalid("rope_parameters", "differs from rope_scaling, which is there too"));
         }
-        if let Some(factor) = self.positive("partial_rotary_factor")?
-            && factor != 1.0
-        {
-            return Err(self.invalid("partial_rotary_factor", format!("{factor} is not supported")));
-        }
+        self.refuse_partial(self.key("partial_rotary_factor"))?;
         let inner = match self.positive("rope_parameters.rope_theta")? {
             Some(base) => Some(("rope_parameters.rope_theta", base)),
             None => self.positive("rope_scaling.rope_theta")?.map(|base| ("rope_scaling.rope_theta", base)),
@@ -192,6 +195,38 @@ impl<'a> HfConfig<'a> {
         }
         let base = inner.map(|(_, base)| base).or(flat).unwrap_or(DEFAULT_BASE);
         Ok((base, new.or(old).unwrap_or(RopeScaling::None)))
+    }
+
+    /// Refuses rotation of a part of a head in classes that have none.
+    fn refuse_partial(&self, key: &str) -> Result<(), Error> {
+        match self.positive(key)? {
+            Some(factor) if self.partial.is_none() && factor != 1.0 => {
+                Err(self.invalid(key, format!("{factor} is not supported")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The leading values of a head that turn.
+    pub(super) fn rotated(&self, head_dim: usize) -> Result<usize, Error> {
+        let Some(default) = self.partial else { return Ok(head_dim) };
+        let mut found = (String::new(), default);
+        for key in [
+            self.key("partial_rotary_factor"),
+            "rope_scaling.partial_rotary_factor",
+            "rope_parameters.partial_rotary_factor",
+        ] {
+            if let Some(share) = self.positive(key)? {
+                found = (key.to_owned(), share);
+            }
+        }
+        let (key, share) = found;
+        let dims = (head_dim as f64 * f64::from(share)) as usize;
+        if share > 1.0 || dims == 0 || !dims.is_multiple_of(2) {
+            let what = format!("{share} of a head of {head_dim} values is not an even number up to it");
+            return Err(self.invalid(&key, what));
+        }
+        Ok(dims)
     }
 
     fn positive(&self, key: &str) -> Result<Option<f32>, Error> {
@@ -211,12 +246,7 @@ impl<'a> HfConfig<'a> {
             let what = "a rotation for some layers only is not supported";
             return Err(self.invalid(&key(name), what));
         }
-        let partial = key("partial_rotary_factor");
-        if let Some(factor) = self.positive(&partial)?
-            && factor != 1.0
-        {
-            return Err(self.invalid(&partial, format!("{factor} is not supported")));
-        }
+        self.refuse_partial(&key("partial_rotary_factor"))?;
         let [new, old] = [key("rope_type"), key("type")];
         let kind = match (self.json.opt_str(&new)?, self.json.opt_str(&old)?) {
             (Some(new), Some(old)) if new != old => {
@@ -232,10 +262,11 @@ impl<'a> HfConfig<'a> {
             "linear" => RopeScaling::Linear { factor: self.required_positive(&key("factor"))? },
             "llama3" => self.llama3(key, context)?,
             "yarn" => self.yarn(key, context)?,
+            "longrope" | "su" => self.longrope(key, context)?,
             other => {
                 let at = if self.json.get(&new).is_some() { new } else { old };
                 let what = format!(
-                    "`{}` is not supported; supported: default, linear, llama3, yarn",
+                    "`{}` is not supported; supported: default, linear, llama3, yarn, longrope",
                     Escaped(other)
                 );
                 return Err(self.invalid(&at, what));
@@ -298,5 +329,34 @@ impl<'a> HfConfig<'a> {
             return Err(self.invalid(&key("mscale"), what));
         }
         Ok(RopeScaling::Yarn { factor, original_context, ramp, attention })
+    }
+
+    /// LongRoPE as transformers has it. How many divisors there must be, the [`Reader`](super::Reader) checks.
+    fn longrope(&self, key: impl Fn(&str) -> String, context: usize) -> Result<RopeScaling, Error> {
+        let original_context = self.original_context(&key, context)?;
+        let factor = match self.positive(&key("factor"))? {
+            Some(factor) => f64::from(factor),
+            None => context as f64 / original_context as f64,
+        };
+        let attention = match self.positive(&key("attention_factor"))? {
+            Some(given) => f64::from(given),
+            None if factor <= 1.0 => 1.0,
+            None => (1.0 + ln(factor) / ln(original_context as f64)).sqrt(),
+        };
+        if !(attention.is_finite() && attention > 0.0) {
+            return Err(self.invalid(&key("factor"), format!("{factor} makes {attention} of the scores")));
+        }
+        let divisors = |name: &str| {
+            let list = key(name);
+            let numbers = self.json.get(&list).and_then(|value| value.as_array());
+            let numbers = numbers.ok_or_else(|| self.invalid(&list, "is not a list of numbers"))?;
+            let number = |n: &serde_json::Value| match n.as_f64() {
+                Some(n) => checked_positive(self.json.file(), &list, n as f32),
+                None => Err(self.invalid(&list, "is not a list of numbers")),
+            };
+            numbers.iter().map(number).collect::<Result<Vec<f32>, Error>>()
+        };
+        let (short, long) = (divisors("short_factor")?, divisors("long_factor")?);
+        Ok(RopeScaling::LongRope { original_context, short, long, attention })
     }
 }

@@ -184,6 +184,9 @@ static HF: &[Row] = &[
     only("layer_norm_eps", Rule::Off, "a norm that subtracts the mean"),
     only("type_vocab_size", Rule::Off, "embeddings of token types"),
     only("position_embedding_type", Rule::Text(&["absolute", "rope"]), "positions of another kind"),
+    only("use_parallel_residual", Rule::Off, "attention and feed-forward layer side by side"),
+    only("rotary_pct", ONE, "a rotation of a part of each head"),
+    only("rotary_emb_base", Rule::OffOr(&[10_000.0]), "another base of the rotation"),
     // Other names of sizes.
     read("dim"),
     read("n_heads"),
@@ -350,6 +353,8 @@ static HF_ROTATION: &[Row] = &[
     read("mscale"),
     read("mscale_all_dim"),
     read("truncate"),
+    read("short_factor"),
+    read("long_factor"),
     // An object each, where kinds of layers turn differently; refused where they do not.
     read("full_attention"),
     read("sliding_attention"),

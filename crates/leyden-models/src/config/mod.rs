@@ -5,6 +5,7 @@ mod gguf;
 mod hf;
 mod keys;
 mod reader;
+mod windows;
 
 use leyden_kernels::attention::Mask;
 use leyden_kernels::ops::{Activation, RopePairs};
@@ -33,6 +34,8 @@ pub struct ModelConfig {
     pub norm: NormConfig,
     /// What is computed from the last layer's states.
     pub head: Head,
+    /// What logits are multiplied by.
+    pub logit_scale: f32,
     /// Logits beyond this are squeezed below it.
     pub logit_soft_cap: Option<f32>,
     /// The transformer blocks, from the first on; at least one.
@@ -136,6 +139,8 @@ pub enum NormKind {
     Rms,
     /// By mean and variance, with a bias (layer normalisation).
     Layer,
+    /// The same without a bias.
+    LayerWithoutBias,
 }
 
 /// Sizes and options of one transformer block.
@@ -155,12 +160,17 @@ pub struct LayerConfig {
     pub attention_scale: f32,
     /// Scores of attention beyond this are squeezed below it.
     pub attention_soft_cap: Option<f32>,
+    /// What queries are multiplied by besides, if that grows with their position.
+    pub temperature: Option<Temperature>,
     /// Rotary position embedding, if there is one.
     pub rope: Option<RopeConfig>,
-    /// Whether every head of queries and keys is normalised before it turns.
-    pub head_norm: bool,
+    /// How queries and keys are normalised before they turn.
+    pub qk_norm: QkNorm,
     /// Where the two halves of the block are normalised.
     pub norms: NormPlacement,
+    /// What the outputs of the two halves are multiplied by before they are added to the residual stream; with norms that are
+    /// not on these outputs.
+    pub residual_scale: f32,
     /// Width of the feed-forward layer, of each expert if there are several.
     pub ffn: usize,
     /// Whether the feed-forward layer is a gated one.
@@ -181,6 +191,32 @@ pub enum NormPlacement {
     Sandwich,
     /// The residual stream after their output was added to it.
     Post,
+    /// Their output alone, before it is added to the residual stream.
+    Output,
+    /// Their input, which is for both what comes into the block: they stand side by side. The feed-forward layer may have a norm
+    /// of its own.
+    Parallel,
+}
+
+/// How queries and keys are normalised, by the root mean square.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QkNorm {
+    /// Not at all.
+    #[default]
+    None,
+    /// Every head by itself, all with the same weights.
+    Head,
+    /// All heads of a token together.
+    Whole,
+}
+
+/// A factor on queries that grows with their position (Llama 4, Ministral 3): `1 + scale * ln(1 + floor(position / length))`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Temperature {
+    /// Positions up to this one have a factor of 1.
+    pub length: usize,
+    /// How much the logarithm counts.
+    pub scale: f32,
 }
 
 /// A mixture of experts (Shazeer et al., 2017): every token goes through some of many feed-forward layers.
@@ -241,6 +277,19 @@ pub enum RopeScaling {
         /// Where the ramp begins and ends.
         ramp: YarnRamp,
         /// Factor on cosine and sine; its square is that on the scores.
+        attention: f64,
+    },
+    /// LongRoPE (Ding et al., 2024): a divisor for each pair, of two lists: one for sequences up to the original context, one
+    /// for longer ones. Which of them counts is a matter of how long sequences may become, so that keys in the cache stay
+    /// right.
+    LongRope {
+        /// The context length before scaling, in tokens.
+        original_context: usize,
+        /// The divisors up to that; empty in GGUF, which has them in the tensor `rope_factors_short.weight`.
+        short: Vec<f32>,
+        /// Those beyond; empty in GGUF, which has them in the tensor `rope_factors_long.weight`.
+        long: Vec<f32>,
+        /// Factor on cosine and sine.
         attention: f64,
     },
 }

@@ -5,7 +5,10 @@
 
 use super::gguf::{self, Rotation};
 use super::hf::HfConfig;
-use super::{ExpertsConfig, Head, LayerConfig, ModelConfig, NormConfig, NormKind, NormPlacement, RopeConfig};
+use super::{
+    ExpertsConfig, Head, LayerConfig, ModelConfig, NormConfig, NormKind, NormPlacement, QkNorm, RopeConfig,
+    RopeScaling,
+};
 use crate::error::Error;
 use leyden_kernels::attention::{MAX_HEAD_DIM, Mask};
 use leyden_kernels::ops::{Activation, RopePairs};
@@ -44,8 +47,9 @@ const VALUE_DIM: Field = field("attention.value_length", "");
 const ROPE_DIMS: Field = field("rope.dimension_count", "");
 const NORM_EPS: Field = field("attention.layer_norm_rms_epsilon", "rms_norm_eps");
 const LAYER_NORM_EPS: Field = field("attention.layer_norm_epsilon", "layer_norm_eps");
-/// That of Hugging Face's encoders where they do not say.
+/// That of Hugging Face's encoders where they do not say, and of their decoders.
 const DEFAULT_LAYER_NORM_EPS: f32 = 1e-12;
+const DEFAULT_DECODER_EPS: f32 = 1e-5;
 /// The number of experts; their presence is a matter of the architecture.
 pub(crate) const EXPERTS: Field = field("expert_count", "");
 const EXPERTS_USED: Field = per_layer("expert_used_count", "");
@@ -70,8 +74,13 @@ pub(super) const FIELDS: [Field; 14] = [
     EXPERT_FFN,
 ];
 
-#[cfg(test)]
 impl Field {
+    /// The key in a `config.json`, of most classes.
+    pub(crate) fn hf(self) -> &'static str {
+        self.hf
+    }
+
+    #[cfg(test)]
     pub(super) fn keys(self) -> (&'static str, &'static str) {
         (self.gguf, self.hf)
     }
@@ -207,6 +216,15 @@ impl Reader<'_> {
         self.opt_u32(field)?.map(|v| self.bounded(field, v, MAX_SIZE)).transpose()
     }
 
+    /// An optional flag.
+    pub(crate) fn opt_bool(&self, field: Field) -> Result<Option<bool>, Error> {
+        let Some(key) = self.key(field) else { return Ok(None) };
+        Ok(match self {
+            Reader::Gguf(meta, _) => meta.opt_bool(&key)?,
+            Reader::Hf(config, _) => config.json().opt_bool(&key)?,
+        })
+    }
+
     /// An optional positive number.
     pub(crate) fn opt_positive(&self, field: Field) -> Result<Option<f32>, Error> {
         let Some(key) = self.key(field) else { return Ok(None) };
@@ -256,13 +274,31 @@ impl Reader<'_> {
         self.blocks(Some(pairs), self.norm_eps(NORM_EPS)?, &self.each_layer(FFN)?)
     }
 
+    fn layer_norm_eps(&self, default: f32) -> Result<f32, Error> {
+        match self {
+            Reader::Hf(config, _) if config.json().get(config.key(LAYER_NORM_EPS.hf)).is_none() => {
+                Ok(default)
+            }
+            _ => self.norm_eps(LAYER_NORM_EPS),
+        }
+    }
+
+    /// As [`decoder`](Self::decoder), with norms of this kind, which subtract the mean, and rotation if pairs turn.
+    pub(crate) fn layer_norm_decoder(
+        &self,
+        kind: NormKind,
+        pairs: Option<RopePairs>,
+    ) -> Result<ModelConfig, Error> {
+        let eps = self.layer_norm_eps(DEFAULT_DECODER_EPS)?;
+        let mut config = self.blocks(pairs, eps, &self.each_layer(FFN)?)?;
+        config.norm.kind = kind;
+        Ok(config)
+    }
+
     /// What encoders share that are built like the first Transformer: every token sees all, a norm with a bias behind each half
     /// of a block, a plain feed-forward layer, and no head.
     pub(crate) fn encoder(&self) -> Result<ModelConfig, Error> {
-        let eps = match self {
-            Reader::Hf(config, _) if config.json().get(LAYER_NORM_EPS.hf).is_none() => DEFAULT_LAYER_NORM_EPS,
-            _ => self.norm_eps(LAYER_NORM_EPS)?,
-        };
+        let eps = self.layer_norm_eps(DEFAULT_LAYER_NORM_EPS)?;
         let config = self.blocks(None, eps, &self.each_layer(FFN)?)?;
         let mut config = config.each(|_, layer| {
             layer.mask = Mask::Full;
@@ -320,9 +356,11 @@ impl Reader<'_> {
             mask: Mask::Causal,
             attention_scale: 1.0 / (head_dim as f32).sqrt(),
             attention_soft_cap: None,
+            temperature: None,
             rope: rope.clone(),
-            head_norm: false,
+            qk_norm: QkNorm::None,
             norms: NormPlacement::Pre,
+            residual_scale: 1.0,
             ffn: ffn[i],
             gated: true,
             activation: Activation::Silu,
@@ -337,13 +375,17 @@ impl Reader<'_> {
             embedding_norm: false,
             norm: NormConfig { kind: NormKind::Rms, eps, offset: 0.0 },
             head: Head::Logits,
+            logit_scale: 1.0,
             logit_soft_cap: None,
             layers: (0..heads.len()).map(layer).collect(),
         })
     }
 
     fn rope(&self, pairs: RopePairs, head_dim: usize, context: usize) -> Result<RopeConfig, Error> {
-        let dims = self.opt_size(ROPE_DIMS)?.unwrap_or(head_dim);
+        let dims = match self {
+            Reader::Gguf(..) => self.opt_size(ROPE_DIMS)?.unwrap_or(head_dim),
+            Reader::Hf(config, _) => config.rotated(head_dim)?,
+        };
         if dims > head_dim || !dims.is_multiple_of(2) {
             let what = format!("{dims} is not an even number up to the head size {head_dim}");
             return Err(self.invalid(ROPE_DIMS, what));
@@ -355,6 +397,16 @@ impl Reader<'_> {
                 Rotation { base, scaling, magnitude: 1.0 }
             }
         };
+        if let RopeScaling::LongRope { short, long, .. } = &scaling {
+            // In GGUF they are tensors, whose shapes are checked when they are read.
+            let counts = [("short_factor", short.len()), ("long_factor", long.len())];
+            if let Some((name, n)) = counts.iter().find(|(_, n)| *n != dims / 2)
+                && matches!(self, Reader::Hf(..))
+            {
+                let what = format!("{n} numbers for {} pairs that turn", dims / 2);
+                return Err(Error::invalid(self.file(), name, what));
+            }
+        }
         Ok(RopeConfig { pairs, dims, base, scaling, magnitude })
     }
 }

@@ -5,14 +5,14 @@ use super::linear::{Linear, apply};
 use super::norm::Norm;
 use super::rope::Ropes;
 use crate::batch::Workspace;
-use crate::config::{ModelConfig, NormConfig, NormKind, RopeConfig};
+use crate::config::{LayerConfig, ModelConfig, NormConfig, NormKind, QkNorm, RopeConfig, Temperature};
 use crate::error::Error;
-use crate::load::Loader;
+use crate::load::{Loader, Part, QkvRows};
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{AttentionOptions, AttentionSpan, KvCache, Mask, attention};
 use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_kernels::memory::Aligned;
-use leyden_kernels::ops::{RopePairs, Rotation, rope};
+use leyden_kernels::ops::{RopePairs, Rotation, ln, rope};
 
 /// Self-attention of one layer.
 #[derive(Debug)]
@@ -22,8 +22,9 @@ pub(crate) struct Attention {
     query: Linear,
     key: Linear,
     value: Linear,
-    /// Normalisation of each query head and key head.
-    head_norm: Option<[Norm; 2]>,
+    /// Normalisation of queries and keys, of as many values at a time as it has weights.
+    qk_norm: Option<[Norm; 2]>,
+    temperature: Option<Temperature>,
     output: Linear,
     head_dim: usize,
     /// Which values turn together, and the number of the rotation among the model's.
@@ -41,24 +42,26 @@ impl Attention {
         ropes: &mut Ropes,
     ) -> Result<Attention, Error> {
         let layer = &c.layers[i];
-        let (q, k) = (layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim);
-        let (mixed, v) = (layer.heads * layer.value_dim, layer.kv_heads * layer.value_dim);
-        let linear = |part: &str, rows, k| Linear::load(loader, &format!("blk.{i}.{part}"), rows, k);
-        let head_norm = NormConfig { kind: NormKind::Rms, ..c.norm };
-        let norm = |part: &str| Norm::load(loader, head_norm, &format!("blk.{i}.{part}"), layer.head_dim);
+        let mixed = layer.heads * layer.value_dim;
+        let qk_norm = NormConfig { kind: NormKind::Rms, ..c.norm };
+        let norm = |part: &str, n| Norm::load(loader, qk_norm, &format!("blk.{i}.{part}"), n);
+        let norms = |q, k| Ok::<_, Error>([norm("attn_q_norm", q)?, norm("attn_k_norm", k)?]);
         let rope = |rope: &RopeConfig| Ok::<_, Error>((rope.pairs, ropes.number(loader, rope)?));
+        let [query, key, value] = queries_keys_values(loader, layer, c.width, i)?;
         Ok(Attention {
             // Where texts are computed whole, nobody asks for keys and values again, and every layer's take the place of the
             // last one's.
             layer: if c.needs_whole_texts() { 0 } else { i },
-            query: linear("attn_q", q, c.width)?,
-            key: linear("attn_k", k, c.width)?,
-            value: linear("attn_v", v, c.width)?,
-            head_norm: match layer.head_norm {
-                true => Some([norm("attn_q_norm")?, norm("attn_k_norm")?]),
-                false => None,
+            query,
+            key,
+            value,
+            qk_norm: match layer.qk_norm {
+                QkNorm::None => None,
+                QkNorm::Head => Some(norms(layer.head_dim, layer.head_dim)?),
+                QkNorm::Whole => Some(norms(layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim)?),
             },
-            output: linear("attn_output", c.width, mixed)?,
+            temperature: layer.temperature,
+            output: Linear::load(loader, &format!("blk.{i}.attn_output"), c.width, mixed)?,
             head_dim: layer.head_dim,
             rope: layer.rope.as_ref().map(rope).transpose()?,
             scale: layer.attention_scale,
@@ -98,6 +101,13 @@ impl Attention {
         let rotations = self.rope.map(|(_, number)| &work.rotations[number]);
         self.turn(cpu, &mut work.queries, 0, |i| rotations.map(|all| &all[rows[i]]));
         self.turn(cpu, &mut work.keys, 1, |i| rotations.map(|all| &all[i]));
+        if let Some(temperature) = self.temperature {
+            let positions = &work.positions;
+            cpu.for_rows(&mut work.queries, self.query.weights.rows(), |i, row| {
+                let factor = temperature.at(positions[rows[i]]);
+                row.iter_mut().for_each(|q| *q *= factor);
+            });
+        }
         cache.append(cpu, self.layer, &work.slots, &work.keys, &work.values);
     }
 
@@ -109,12 +119,12 @@ impl Attention {
         side: usize,
         rotation: impl Fn(usize) -> Option<&'r Rotation> + Sync,
     ) {
-        if self.head_norm.is_none() && self.rope.is_none() {
+        if self.qk_norm.is_none() && self.rope.is_none() {
             return;
         }
         let width = [&self.query, &self.key][side].weights.rows();
         cpu.for_rows(vectors, width, |i, row| {
-            if let Some(norms) = &self.head_norm {
+            if let Some(norms) = &self.qk_norm {
                 norms[side].heads(cpu.tier(), row);
             }
             if let (Some((pairs, _)), Some(rotation)) = (self.rope, rotation(i)) {
@@ -141,6 +151,44 @@ impl Attention {
             apply(cpu, &mut work.activations, &work.mixed, write, [(&self.output, out)]);
         });
     }
+}
+
+impl Temperature {
+    /// The factor at a position.
+    fn at(self, position: usize) -> f32 {
+        let whole = (position / self.length) as f64;
+        (1.0 + f64::from(self.scale) * ln(1.0 + whole)) as f32
+    }
+}
+
+/// The matrices of queries, keys and values, which may be one.
+fn queries_keys_values(
+    loader: &Loader<'_>,
+    layer: &LayerConfig,
+    width: usize,
+    i: usize,
+) -> Result<[Linear; 3], Error> {
+    let (heads, kv_heads) = (layer.heads, layer.kv_heads);
+    let [q, k, v] = [heads * layer.head_dim, kv_heads * layer.head_dim, kv_heads * layer.value_dim];
+    let name = |part: &str| format!("blk.{i}.attn_{part}");
+    if loader.has(&name("q.weight"))? {
+        let linear = |part: &str, rows| Linear::load(loader, &name(part), rows, width);
+        return Ok([linear("q", q)?, linear("k", k)?, linear("v", v)?]);
+    }
+    let each = [q, k, v];
+    // By how many groups the rows lie, and how many of each one's are queries, keys and values.
+    let groups = match loader.qkv_rows() {
+        QkvRows::Stacked => 1,
+        QkvRows::Grouped => kv_heads,
+    };
+    let group = (q + k + v) / groups;
+    let part = |label, which: usize| {
+        let before: usize = each[..which].iter().sum::<usize>() / groups;
+        let rows = |g| g * group + before..g * group + before + each[which] / groups;
+        let part = Part { label, rows: (0..groups).map(rows).collect() };
+        Linear::load_part(loader, &name("qkv"), q + k + v, width, &part)
+    };
+    Ok([part("q", 0)?, part("k", 1)?, part("v", 2)?])
 }
 
 /// Keeps some rows of `width` values, which ascend.

@@ -1,7 +1,7 @@
 //! A matrix with a bias, and products of several with one batch.
 
 use crate::error::Error;
-use crate::load::Loader;
+use crate::load::{Loader, Part};
 use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
 use leyden_kernels::{Cpu, PackedA};
 
@@ -17,6 +17,20 @@ impl Linear {
     pub(crate) fn load(loader: &Loader<'_>, name: &str, rows: usize, k: usize) -> Result<Linear, Error> {
         let weights = loader.matrix(&format!("{name}.weight"), rows, k)?;
         let bias = loader.vector(&format!("{name}.bias"), rows)?;
+        Ok(Linear { weights, bias })
+    }
+
+    /// Some rows of the matrix `name`, which consists of several, with their biases, if it has any.
+    pub(crate) fn load_part(
+        loader: &Loader<'_>,
+        name: &str,
+        rows: usize,
+        k: usize,
+        part: &Part,
+    ) -> Result<Linear, Error> {
+        let weights = loader.matrix_part(&format!("{name}.weight"), rows, k, part)?;
+        let whole = loader.vector(&format!("{name}.bias"), rows)?;
+        let bias = whole.map(|whole| part.rows.iter().flat_map(|r| &whole[r.clone()]).copied().collect());
         Ok(Linear { weights, bias })
     }
 

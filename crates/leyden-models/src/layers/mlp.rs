@@ -5,7 +5,7 @@ use super::linear::{Linear, apply};
 use crate::batch::Workspace;
 use crate::config::LayerConfig;
 use crate::error::Error;
-use crate::load::Loader;
+use crate::load::{Loader, Part};
 use leyden_kernels::Cpu;
 use leyden_kernels::gemm::{Gated, PackedWeights, Write, multiply, swiglu_packed};
 use leyden_kernels::ops::{self, Activation};
@@ -67,12 +67,18 @@ impl GatedMlp {
         i: usize,
     ) -> Result<GatedMlp, Error> {
         let linear = |part: &str, rows, k| Linear::load(loader, &format!("blk.{i}.{part}"), rows, k);
-        Ok(GatedMlp {
-            gate: linear("ffn_gate", layer.ffn, width)?,
-            up: linear("ffn_up", layer.ffn, width)?,
-            down: linear("ffn_down", width, layer.ffn)?,
-            activation: layer.activation,
-        })
+        let (gate, up) = if loader.has(&format!("blk.{i}.ffn_gate.weight"))? {
+            (linear("ffn_gate", layer.ffn, width)?, linear("ffn_up", layer.ffn, width)?)
+        } else {
+            // Both in one matrix, the gate first.
+            let name = format!("blk.{i}.ffn_up");
+            let part = |label, from: usize| {
+                let part = Part::new(label, from..from + layer.ffn);
+                Linear::load_part(loader, &name, 2 * layer.ffn, width, &part)
+            };
+            (part("gate", 0)?, part("up", layer.ffn)?)
+        };
+        Ok(GatedMlp { gate, up, down: linear("ffn_down", width, layer.ffn)?, activation: layer.activation })
     }
 
     /// Its matrices, in the order of the computation.

@@ -65,6 +65,7 @@ impl FeedForward {
 pub(crate) struct Half<'a> {
     placement: NormPlacement,
     norm: Option<&'a Norm>,
+    scale: f32,
 }
 
 impl Half<'_> {
@@ -79,7 +80,14 @@ impl Half<'_> {
         // Taken from the workspace, whose other buffers the product reads.
         let mut stream = std::mem::take(&mut work.stream);
         match (self.norm, self.placement) {
-            (None, _) => product(work, &mut stream, Write::Add),
+            (None, _) if self.scale == 1.0 => product(work, &mut stream, Write::Add),
+            (None, _) => {
+                let mut branch = std::mem::take(&mut work.branch);
+                branch.resize(stream.len());
+                product(work, &mut branch, Write::Set);
+                add_scaled(cpu, &mut stream, &branch, self.scale);
+                work.branch = branch;
+            }
             (Some(norm), NormPlacement::Post) => {
                 product(work, &mut stream, Write::Add);
                 norm.in_place(cpu, &mut stream);
@@ -96,10 +104,21 @@ impl Half<'_> {
     }
 }
 
+/// Adds the multiple of some values to others.
+fn add_scaled(cpu: &Cpu, to: &mut [f32], values: &[f32], scale: f32) {
+    /// Values that one task adds: as long as rows are.
+    const PIECE: usize = 4096;
+    let whole = to.len() / PIECE * PIECE;
+    let add = |to: &mut [f32], values: &[f32]| to.iter_mut().zip(values).for_each(|(t, v)| *t += v * scale);
+    cpu.for_rows(&mut to[..whole], PIECE, |i, to| add(to, &values[i * PIECE..(i + 1) * PIECE]));
+    add(&mut to[whole..], &values[whole..]);
+}
+
 /// One transformer block.
 #[derive(Debug)]
 pub(crate) struct Layer {
     placement: NormPlacement,
+    residual_scale: f32,
     attention_norm: Option<Norm>,
     pub(crate) attention: Attention,
     attention_post_norm: Option<Norm>,
@@ -122,6 +141,15 @@ impl Layer {
             NormPlacement::Pre => ["attn_norm", "", "ffn_norm", ""],
             NormPlacement::Sandwich => ["attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"],
             NormPlacement::Post => ["", "attn_output_norm", "", "layer_output_norm"],
+            NormPlacement::Output => ["", "post_attention_norm", "", "post_ffw_norm"],
+            // Falcon's files call the norm before attention the second one.
+            NormPlacement::Parallel if loader.has(&format!("blk.{i}.attn_norm_2.weight"))? => {
+                ["attn_norm_2", "", "attn_norm", ""]
+            }
+            NormPlacement::Parallel if loader.has(&format!("blk.{i}.ffn_norm.weight"))? => {
+                ["attn_norm", "", "ffn_norm", ""]
+            }
+            NormPlacement::Parallel => ["attn_norm", "", "", ""],
         };
         let norm = |n: usize| match names[n] {
             "" => Ok(None),
@@ -129,6 +157,7 @@ impl Layer {
         };
         Ok(Layer {
             placement: layer.norms,
+            residual_scale: layer.residual_scale,
             attention_norm: norm(0)?,
             attention: Attention::load(loader, c, i, ropes)?,
             attention_post_norm: norm(1)?,
@@ -143,19 +172,35 @@ impl Layer {
         input(self.attention_norm.as_ref(), cpu, work);
     }
 
+    /// What is to be done before the stream gets what attention computes.
+    pub(crate) fn before_attend(&self, cpu: &Cpu, work: &mut Workspace) {
+        if let (NormPlacement::Parallel, Some(norm)) = (self.placement, &self.ffn_norm) {
+            norm.rows(cpu, &work.stream, &mut work.beside);
+        }
+    }
+
     /// The input of the feed-forward layer, of all rows of the stream.
     pub(crate) fn ffn_input(&self, cpu: &Cpu, work: &mut Workspace) {
-        input(self.ffn_norm.as_ref(), cpu, work);
+        match (self.placement, &self.ffn_norm) {
+            (NormPlacement::Parallel, Some(_)) => std::mem::swap(&mut work.normed, &mut work.beside),
+            // It is attention's, which is still there.
+            (NormPlacement::Parallel, None) => {}
+            (_, norm) => input(norm.as_ref(), cpu, work),
+        }
+    }
+
+    fn half<'a>(&self, norm: Option<&'a Norm>) -> Half<'a> {
+        Half { placement: self.placement, norm, scale: self.residual_scale }
     }
 
     /// Where the results of attention go.
     pub(crate) fn attention_half(&self) -> Half<'_> {
-        Half { placement: self.placement, norm: self.attention_post_norm.as_ref() }
+        self.half(self.attention_post_norm.as_ref())
     }
 
     /// Where the results of the feed-forward layer go.
     pub(crate) fn ffn_half(&self) -> Half<'_> {
-        Half { placement: self.placement, norm: self.ffn_post_norm.as_ref() }
+        self.half(self.ffn_post_norm.as_ref())
     }
 
     /// Its matrices, in the order of the computation.

@@ -11,7 +11,7 @@ use leyden_kernels::{Cpu, Tier};
 #[derive(Debug)]
 pub(crate) struct Norm {
     weight: Vec<f32>,
-    /// Of layer normalisation; that by the root mean square has none.
+    /// Of layer normalisation, zeros where it has none; that by the root mean square has none.
     bias: Option<Vec<f32>>,
     eps: f32,
 }
@@ -26,6 +26,7 @@ impl Norm {
         }
         let bias = match config.kind {
             NormKind::Rms => None,
+            NormKind::LayerWithoutBias => Some(vec![0.0; n]),
             NormKind::Layer => Some(loader.required_vector(&format!("{name}.bias"), n)?),
         };
         Ok(Norm { weight, bias, eps: config.eps })

@@ -1,7 +1,7 @@
 //! Rotary position embedding: the rotations of a batch, once for each kind that the layers use.
 
 use crate::batch::Batch;
-use crate::config::RopeConfig;
+use crate::config::{RopeConfig, RopeScaling};
 use crate::error::Error;
 use crate::frequencies::Frequencies;
 use crate::load::Loader;
@@ -10,28 +10,69 @@ use leyden_kernels::ops::Rotation;
 /// The kinds of a model's rotations; layers know theirs by number.
 #[derive(Debug, Default)]
 pub(crate) struct Ropes {
-    kinds: Vec<(RopeConfig, Frequencies)>,
+    kinds: Vec<Kind>,
+}
+
+#[derive(Debug)]
+struct Kind {
+    config: RopeConfig,
+    frequencies: Frequencies,
+    /// The frequencies where sequences may become longer than so many tokens.
+    beyond: Option<(usize, Frequencies)>,
+}
+
+const DIVISORS: &str = "rope_freqs.weight";
+/// Those of LongRoPE.
+const SHORT: &str = "rope_factors_short.weight";
+const LONG: &str = "rope_factors_long.weight";
+
+impl Kind {
+    fn load(loader: &Loader<'_>, rope: &RopeConfig) -> Result<Kind, Error> {
+        let config = rope.clone();
+        let RopeScaling::LongRope { original_context, short, long, .. } = &rope.scaling else {
+            let frequencies = Frequencies::new(rope, divisors(loader, DIVISORS, rope)?.as_deref());
+            return Ok(Kind { config, frequencies, beyond: None });
+        };
+        let of = |given: &[f32], name: &str| -> Result<Frequencies, Error> {
+            let found = match given {
+                [] => divisors(loader, name, rope)?.ok_or_else(|| {
+                    loader.invalid(name, "is missing, and the rotation is scaled by it".to_owned())
+                })?,
+                given => given.to_vec(),
+            };
+            Ok(Frequencies::new(rope, Some(&found)))
+        };
+        let beyond = Some((*original_context, of(long, LONG)?));
+        Ok(Kind { config, frequencies: of(short, SHORT)?, beyond })
+    }
+}
+
+fn divisors(loader: &Loader<'_>, name: &str, rope: &RopeConfig) -> Result<Option<Vec<f32>>, Error> {
+    let divisors = loader.vector(name, rope.dims / 2)?;
+    match divisors.iter().flatten().find(|d| !(d.is_finite() && **d > 0.0)) {
+        Some(bad) => Err(loader.invalid(name, format!("{bad} is not a positive number"))),
+        None => Ok(divisors),
+    }
 }
 
 impl Ropes {
     /// The number of a kind, which is added if it is new.
     pub(crate) fn number(&mut self, loader: &Loader<'_>, rope: &RopeConfig) -> Result<usize, Error> {
-        if let Some(known) = self.kinds.iter().position(|(kind, _)| kind == rope) {
+        if let Some(known) = self.kinds.iter().position(|kind| kind.config == *rope) {
             return Ok(known);
         }
-        let name = "rope_freqs.weight";
-        let divisors = loader.vector(name, rope.dims / 2)?;
-        if let Some(bad) = divisors.iter().flatten().find(|d| !(d.is_finite() && **d > 0.0)) {
-            return Err(loader.invalid(name, format!("{bad} is not a positive number")));
-        }
-        self.kinds.push((rope.clone(), Frequencies::new(rope, divisors.as_deref())));
+        self.kinds.push(Kind::load(loader, rope)?);
         Ok(self.kinds.len() - 1)
     }
 
     /// Sets the rotations of a batch's tokens, of every kind.
     pub(crate) fn place(&self, batch: &Batch<'_>, rotations: &mut Vec<Vec<Rotation>>) {
         rotations.resize_with(self.kinds.len(), Vec::new);
-        for ((_, frequencies), rotations) in self.kinds.iter().zip(rotations) {
+        for (kind, rotations) in self.kinds.iter().zip(rotations) {
+            let frequencies = match &kind.beyond {
+                Some((original, beyond)) if batch.context > *original => beyond,
+                _ => &kind.frequencies,
+            };
             rotations.resize_with(batch.tokens.len().max(rotations.len()), Default::default);
             let positions = batch.spans.iter().flat_map(|s| s.position..s.position + s.tokens);
             for (position, rotation) in positions.zip(rotations) {

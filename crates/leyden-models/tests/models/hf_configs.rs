@@ -5,8 +5,8 @@
 use leyden_kernels::attention::Mask;
 use leyden_kernels::ops::{Activation, RopePairs};
 use leyden_models::{
-    Head, LayerConfig, ModelConfig, NormConfig, NormKind, NormPlacement, RopeConfig, RopeScaling, YarnRamp,
-    config_of_json,
+    Head, LayerConfig, ModelConfig, NormConfig, NormKind, NormPlacement, QkNorm, RopeConfig, RopeScaling,
+    YarnRamp, config_of_json,
 };
 use leyden_tensor::Json;
 
@@ -35,7 +35,9 @@ fn decoder(architecture: &'static str, sizes: Sizes, norm_eps: f32, rope: (f32, 
             scaling: rope.1,
             magnitude: 1.0,
         }),
-        head_norm: architecture == "qwen3",
+        temperature: None,
+        qk_norm: if architecture == "qwen3" { QkNorm::Head } else { QkNorm::None },
+        residual_scale: 1.0,
         norms: NormPlacement::Pre,
         ffn,
         gated: true,
@@ -51,6 +53,7 @@ fn decoder(architecture: &'static str, sizes: Sizes, norm_eps: f32, rope: (f32, 
         embedding_norm: false,
         norm: NormConfig { kind: NormKind::Rms, eps: norm_eps, offset: 0.0 },
         head: Head::Logits,
+        logit_scale: 1.0,
         logit_soft_cap: None,
         layers: vec![layer; layers],
     }
@@ -230,12 +233,9 @@ fn what_would_change_the_result_is_refused_by_name() {
     let llama = [
         (
             r#""model_type": "gemma3""#,
-            "model_type: architecture `gemma3` is not supported; supported: llama, mistral, qwen2, qwen3",
+            "model_type: architecture `gemma3` is not supported; supported: llama, ",
         ),
-        (
-            r#""model_type": "qwen3_moe""#,
-            "model_type: architecture `qwen3_moe` is not supported; supported: llama, mistral, qwen2, qwen3",
-        ),
+        (r#""model_type": "warp""#, "model_type: architecture `warp` is not supported; supported: llama, "),
         (r#""model_type": null"#, "model_type: required metadata key is missing"),
         (r#""model_type": 7"#, "model_type: want string, found integer"),
         (
@@ -268,7 +268,7 @@ fn what_would_change_the_result_is_refused_by_name() {
             r#""rope_scaling": {"rope_type": "dynamic", "factor": 2}"#,
             "rope_scaling.rope_type: `dynamic` is not supported; supported: default, linear, llama3, yarn",
         ),
-        (r#""rope_scaling": {"type": "su"}"#, "rope_scaling.type: `su` is not supported"),
+        (r#""rope_scaling": {"type": "su"}"#, "rope_scaling.short_factor: is not a list of numbers"),
         (
             r#""rope_scaling": {"type": "linear", "rope_type": "yarn"}"#,
             "rope_scaling.type: `linear` differs from rope_type, which is `yarn`",

@@ -216,7 +216,7 @@ impl Judge<'_> {
         let mut work = Workspace::default();
         let blocks = [0];
         let spans = [Span { tokens: 3, position: 0, blocks: &blocks }];
-        let batch = Batch { tokens: &[1, 127, 5], spans: &spans, outputs: &[2], states: &[] };
+        let batch = Batch { tokens: &[1, 127, 5], spans: &spans, outputs: &[2], states: &[], context: 3 };
         model.forward(&self.cpu, &batch, &mut cache, &mut work)?;
         assert_eq!(work.logits().len(), model.vocabulary());
         Ok(work.logits()[0])

@@ -1,0 +1,89 @@
+//! Gemma 2 (Gemma Team, 2024): every second layer attends to a window; scores and logits have soft caps; norms before and behind
+//! each half of a block.
+
+use super::gemma3::TENSORS;
+use super::{Architecture, DECODER, HfClass};
+use crate::config::{Field, ModelConfig, NormPlacement, Reader, field};
+use crate::error::Error;
+use leyden_kernels::attention::Mask;
+use leyden_kernels::ops::{Activation, RopePairs};
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    name: "gemma2",
+    models: "Gemma 2",
+    config,
+    own_keys: &[
+        "attention.sliding_window",
+        "attention.sliding_window_pattern",
+        "attn_logit_softcapping",
+        "final_logit_softcapping",
+        "hidden_activation",
+        "query_pre_attn_scalar",
+        "sliding_window_pattern",
+    ],
+    hf: &[HfClass {
+        model_type: "gemma2",
+        classes: &["Gemma2ForCausalLM"],
+        keys: &[("hidden_act", "hidden_activation")],
+        activations: &[("gelu_pytorch_tanh", Activation::GeluTanh)],
+        biases: |config| match config.flag("attention_bias")? {
+            true => Err(config.invalid("attention_bias", "true is not supported")),
+            false => Ok(Vec::new()),
+        },
+        tensors: TENSORS,
+        ..DECODER
+    }],
+};
+
+const WINDOW: Field = field("attention.sliding_window", "sliding_window");
+const SCALE: Field = field("", "query_pre_attn_scalar");
+const SCORE_SOFT_CAP: Field = field("attn_logit_softcapping", "attn_logit_softcapping");
+const LOGIT_SOFT_CAP: Field = field("final_logit_softcapping", "final_logit_softcapping");
+
+/// Where nothing is said, in GGUF and in a folder alike.
+const DEFAULT_WINDOW: usize = 4096;
+const DEFAULT_SCORE_CAP: f32 = 50.0;
+const DEFAULT_LOGIT_CAP: f32 = 30.0;
+/// Every second layer attends to everything.
+const DEFAULT_PATTERN: usize = 2;
+/// What scores are scaled by in a folder that does not say.
+const DEFAULT_SCALAR: f32 = 256.0;
+/// The layers of the 27-billion model, whose scores are scaled by the width for each head. GGUF does not say.
+const LAYERS_27B: usize = 46;
+
+fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
+    let config = r.decoder(RopePairs::Halves)?;
+    let (width, count) = (config.width, config.layers.len());
+    let window = Mask::Window(r.opt_size(WINDOW)?.unwrap_or(DEFAULT_WINDOW));
+    let windowed = r.windowed(count, DEFAULT_PATTERN)?;
+    let scale = match r.opt_positive(SCALE)? {
+        Some(scalar) => Some(1.0 / scalar.sqrt()),
+        None if matches!(r, Reader::Hf(..)) => Some(1.0 / DEFAULT_SCALAR.sqrt()),
+        None if count == LAYERS_27B => Some(1.0 / ((width / config.layers[0].heads) as f32).sqrt()),
+        None => None,
+    };
+    // `null` in a folder stands for no cap, a missing key for the usual one.
+    let cap = |field: Field, default: f32| match (r.opt_positive(field)?, r) {
+        (Some(cap), _) => Ok(Some(cap)),
+        (None, Reader::Hf(config, _)) if config.json().object().contains_key(config.key(field.hf())) => {
+            Ok(None)
+        }
+        (None, _) => Ok::<_, Error>(Some(default)),
+    };
+    let score_cap = cap(SCORE_SOFT_CAP, DEFAULT_SCORE_CAP)?;
+    let logit_cap = cap(LOGIT_SOFT_CAP, DEFAULT_LOGIT_CAP)?;
+    let mut config = config.each(|i, layer| {
+        layer.norms = NormPlacement::Sandwich;
+        layer.activation = Activation::GeluTanh;
+        layer.attention_scale = scale.unwrap_or(layer.attention_scale);
+        layer.attention_soft_cap = score_cap;
+        if windowed[i] {
+            layer.mask = window;
+        }
+    });
+    config.embedding_scale = (width as f32).sqrt();
+    config.logit_soft_cap = logit_cap;
+    // GGUF conversion adds it.
+    config.norm.offset = if matches!(r, Reader::Hf(..)) { 1.0 } else { 0.0 };
+    Ok(config)
+}

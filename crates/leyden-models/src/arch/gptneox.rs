@@ -1,0 +1,87 @@
+//! GPT-NeoX (Black et al., 2022): attention and feed-forward layer side by side, each with a norm of its own; a part of each head
+//! turns; biases everywhere.
+
+use super::{ATTENTION, Architecture, DECODER, HfClass};
+use crate::config::{Field, ModelConfig, NormKind, NormPlacement, Reader, field};
+use crate::error::Error;
+use crate::load::{QkvRows, Stored};
+use leyden_kernels::ops::{Activation, RopePairs};
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    name: "gptneox",
+    models: "GPT-NeoX, Pythia, Dolly, StableLM-Alpha",
+    config,
+    own_keys: &[
+        "attention.layer_norm_epsilon",
+        "use_parallel_residual",
+        "layer_norm_eps",
+        "rotary_pct",
+        "rotary_emb_base",
+    ],
+    hf: &[HfClass {
+        model_type: "gpt_neox",
+        classes: &["GPTNeoXForCausalLM"],
+        keys: &[("partial_rotary_factor", "rotary_pct"), ("rope_theta", "rotary_emb_base")],
+        activations: &[
+            ("gelu", Activation::Gelu),
+            ("gelu_new", Activation::GeluTanh),
+            ("gelu_fast", Activation::GeluTanh),
+            ("gelu_pytorch_tanh", Activation::GeluTanh),
+        ],
+        biases: |config| {
+            let mut biases = BIASES.to_vec();
+            if config.json().opt_bool("attention_bias")?.unwrap_or(true) {
+                biases.extend(ATTENTION);
+                biases.push("attn_qkv");
+            }
+            Ok(biases)
+        },
+        prefix: "gpt_neox.",
+        tensors: TENSORS,
+        head: &[("output", "embed_out")],
+        stored: Stored { qkv: QkvRows::Grouped, ..Stored::AS_GGUF },
+        // The mask and the frequencies, which follow from the configuration.
+        unused: &["attention.bias", "attention.masked_bias"],
+        ..DECODER
+    }],
+};
+
+const BIASES: [&str; 5] = ["attn_norm", "ffn_norm", "output_norm", "ffn_up", "ffn_down"];
+
+/// GGUF's name, theirs.
+const TENSORS: &[(&str, &str)] = &[
+    ("token_embd", "embed_in"),
+    ("output_norm", "final_layer_norm"),
+    ("attn_norm", "input_layernorm"),
+    ("attn_qkv", "attention.query_key_value"),
+    ("attn_output", "attention.dense"),
+    ("ffn_norm", "post_attention_layernorm"),
+    ("ffn_up", "mlp.dense_h_to_4h"),
+    ("ffn_down", "mlp.dense_4h_to_h"),
+];
+
+const PARALLEL: Field = field("use_parallel_residual", "use_parallel_residual");
+
+/// How much of a head turns in a folder that does not say.
+const DEFAULT_SHARE: f32 = 0.25;
+
+fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
+    let reader = match r {
+        Reader::Gguf(meta, name) => Reader::Gguf(meta, name),
+        Reader::Hf(config, name) => Reader::Hf(config.with_partial_rotation(DEFAULT_SHARE), name),
+    };
+    let config = reader.layer_norm_decoder(NormKind::Layer, Some(RopePairs::Halves))?;
+    let placement = match r.opt_bool(PARALLEL)?.unwrap_or(true) {
+        true => NormPlacement::Parallel,
+        false => NormPlacement::Pre,
+    };
+    let activation = match r {
+        Reader::Gguf(..) => Activation::Gelu,
+        Reader::Hf(config, _) => config.activation()?,
+    };
+    Ok(config.each(|_, layer| {
+        layer.norms = placement;
+        layer.gated = false;
+        layer.activation = activation;
+    }))
+}
