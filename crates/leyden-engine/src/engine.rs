@@ -5,7 +5,7 @@ use crate::tables::{BlockTables, Sequence, SequenceId};
 use crate::windows::Windows;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{BLOCK_TOKENS, KvCache, KvType};
-use leyden_models::{Batch, Network, Span, Workspace};
+use leyden_models::{ActivationSums, Batch, Network, Span, Workspace};
 use std::sync::Arc;
 
 /// What an engine is made for.
@@ -215,6 +215,16 @@ impl Engine {
     #[must_use]
     pub fn free_tokens(&self) -> usize {
         self.tables.available_blocks() * BLOCK_TOKENS
+    }
+
+    /// From now on, sums up the squares of what every matrix is multiplied with.
+    pub fn record_activations(&mut self) {
+        self.work.record(ActivationSums::default());
+    }
+
+    /// Ends that; what was summed up.
+    pub fn recorded_activations(&mut self) -> ActivationSums {
+        self.work.recorded()
     }
 
     /// Runs one step. A token's logits do not depend on what else the plan holds, nor on how a prompt was cut

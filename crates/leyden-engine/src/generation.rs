@@ -13,6 +13,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// Reads the position of a token and the logits behind it.
+pub type LogitReader = dyn Fn(usize, &[f32]) + Send + Sync;
+
 /// What becomes of a request's results. Its methods run on the threads that compute, for several answers at a time.
 pub trait Answer: Send {
     /// With how many of the best tokens each of the prompt's is told, where their logits are wanted
@@ -23,6 +26,11 @@ pub trait Answer: Send {
 
     /// Takes the log probabilities of the prompt's next tokens. The first token of all has none.
     fn score(&mut self, _scored: Vec<TokenLogprobs>) {}
+
+    /// What reads the logits behind the prompt's tokens, where they are wanted; it is called on several threads at a time.
+    fn reader(&self) -> Option<&LogitReader> {
+        None
+    }
 
     /// Takes the states of the prompt's next tokens, where they are wanted.
     fn pool(&mut self, _states: &[StateRow<'_>]) {}
@@ -252,6 +260,7 @@ fn hand_out<A: Answer>(
     let states: Vec<StateRow<'_>> = output.states().collect();
     let entries = Entry::all(step, &rows, &states);
     score(&entries, active, cpu);
+    read(&entries, active, cpu);
     let mut answers: HashMap<RequestId, &mut A> = active.iter_mut().map(|(id, a)| (*id, &mut a.1)).collect();
     let mut turns = Vec::new();
     for entry in &entries {
@@ -279,6 +288,20 @@ fn hand_out<A: Answer>(
         }
     }
     (all, guesses)
+}
+
+/// Shows the logits of prompts to those who read them.
+fn read<A: Answer>(entries: &[Entry<'_>], active: &Active<A>, cpu: &Cpu) {
+    let mut wanted: Vec<(&LogitReader, &OutputRow<'_>)> = Vec::new();
+    for entry in entries {
+        let reader = active.get(&entry.scheduled.request).and_then(|(_, answer)| answer.reader());
+        wanted
+            .extend(reader.into_iter().flat_map(|reader| entry.prompt.iter().map(move |row| (reader, row))));
+    }
+    cpu.pool().run(wanted.len(), |i| {
+        let (reader, row) = wanted[i];
+        reader(row.position, row.logits);
+    });
 }
 
 /// Tells answers the log probabilities of their prompts' tokens, as far as this step has them.

@@ -17,8 +17,8 @@ mod windows;
 
 pub use engine::{Engine, EngineOptions, OutputRow, Outputs, StateRow, StepEntry, StepOutput, StepPlan};
 pub use error::{Error, ErrorKind};
-pub use generation::{Answer, Generator, Outcome};
-pub use leyden_models::Pooling;
+pub use generation::{Answer, Generator, LogitReader, Outcome};
+pub use leyden_models::{ActivationSums, MatrixSums, Pooling};
 pub use logprobs::TokenLogprobs;
 pub use pooling::Pool;
 pub use prefix::Scope;

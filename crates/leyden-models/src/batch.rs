@@ -1,5 +1,6 @@
 //! What one forward pass works on.
 
+use crate::activation_sums::ActivationSums;
 use leyden_kernels::PackedA;
 use leyden_kernels::attention::BLOCK_TOKENS;
 use leyden_kernels::gemm::{MoeScratch, Routing};
@@ -68,6 +69,7 @@ pub struct Workspace {
     pub(crate) gated: PackedA,
     pub(crate) routing: Routing,
     pub(crate) grouped: MoeScratch,
+    pub(crate) sums: Option<ActivationSums>,
 }
 
 impl Workspace {
@@ -82,6 +84,16 @@ impl Workspace {
                 self.slots.push((span.blocks[position / BLOCK_TOKENS], (position % BLOCK_TOKENS) as u8));
             }
         }
+    }
+
+    /// From now on, sums up the squares of what every matrix is multiplied with.
+    pub fn record(&mut self, sums: ActivationSums) {
+        self.sums = Some(sums);
+    }
+
+    /// Ends that; what was summed up.
+    pub fn recorded(&mut self) -> ActivationSums {
+        self.sums.take().unwrap_or_default()
     }
 
     /// Logits of the last forward pass, one row of the vocabulary per wanted token.

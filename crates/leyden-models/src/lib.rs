@@ -5,6 +5,7 @@
 //! gives a [`Network`]. [`Network::forward`] runs a [`Batch`] of tokens of any number of sequences through it.
 #![forbid(unsafe_code)]
 
+mod activation_sums;
 mod arch;
 mod batch;
 mod config;
@@ -18,6 +19,7 @@ mod packs;
 mod pooling;
 mod transformer;
 
+pub use activation_sums::{ActivationSums, MatrixSums};
 pub use arch::{ARCHITECTURES, Architecture, config_of, config_of_json};
 pub use batch::{Batch, Span, Workspace};
 pub use config::{

@@ -6,11 +6,14 @@ use crate::job::{Job, Samplers, Text, named};
 use crate::options::{BatchOptions, GenerateOptions};
 use crate::session::{PROMPT_STEP, Parts, context};
 use leyden_engine::schedule::{Decision, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions};
-use leyden_engine::{Engine, EngineOptions, Generator, Pool, Pooling, Scope, TokenLogprobs};
+use leyden_engine::{ActivationSums, Engine, EngineOptions, Generator, Pool, Pooling, Scope, TokenLogprobs};
 use leyden_text::Tokenizer;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Reads logits: the number of a text, the place of the token that they follow, a value for each token of the vocabulary.
+pub type LogitsReader = dyn Fn(usize, usize, &[f32]) + Send + Sync;
 
 /// An engine for many texts at once, which share what they begin with. Made by [`Model::batch`](crate::Model::batch).
 ///
@@ -159,9 +162,59 @@ impl Batch {
                 Err(Error::NotFinite { file: self.file.clone() })
             }
             Job::Scores(_, scores) => Ok(scores),
-            Job::Text(_) | Job::Vector(_) => Ok(Vec::new()),
+            _ => Ok(Vec::new()),
         };
         served.into_iter().map(scores).collect()
+    }
+
+    /// Shows the logits behind the tokens of each text from place `from` on to `read`: with the number of the text, the place
+    /// of the token that they follow, and one value for each token of the vocabulary. `read` is called on several threads at
+    /// a time, in no order. Nothing is copied, so that this costs no memory.
+    ///
+    /// # Errors
+    /// A text is empty or too long, or the model failed.
+    pub fn read_logits<P: AsRef<[u32]>>(
+        &mut self,
+        texts: &[P],
+        from: usize,
+        read: &Arc<LogitsReader>,
+    ) -> Result<(), Error> {
+        let job = |number: usize| {
+            let read = Arc::clone(read);
+            Job::Logits(Arc::new(move |position, logits: &[f32]| read(number, position, logits)))
+        };
+        let rows = PromptRows::Logits { from };
+        let jobs = texts.iter().enumerate().map(|(i, text)| (text.as_ref(), 0, rows, job(i))).collect();
+        self.serve(jobs)?;
+        Ok(())
+    }
+
+    /// The squares of what every matrix is multiplied with while these texts are read, summed up by column. The output matrix
+    /// is not among them.
+    ///
+    /// # Errors
+    /// A text is empty or too long, or the model failed.
+    ///
+    /// ```
+    /// use leyden::{BatchOptions, LoadOptions, Model};
+    ///
+    /// let model = Model::embedded(&LoadOptions::default())?;
+    /// let text = model.tokenize("Once upon a time there was a king.")?;
+    /// let sums = model.batch(&BatchOptions::new())?.activation_sums(&[&text])?;
+    /// let (_, query) = sums.iter().find(|(name, _)| *name == "blk.0.attn_q.weight").unwrap();
+    /// assert_eq!(query.rows, [text.len() as u64]);
+    /// # Ok::<(), leyden::Error>(())
+    /// ```
+    pub fn activation_sums<P: AsRef<[u32]>>(&mut self, texts: &[P]) -> Result<ActivationSums, Error> {
+        // What was computed before would not be computed again.
+        let scope = self.scope.take();
+        self.generator.engine_mut().record_activations();
+        let rows = PromptRows::States { from: 0 };
+        let jobs = texts.iter().map(|text| (text.as_ref(), 0, rows, Job::Run)).collect();
+        let served = self.serve(jobs);
+        let sums = self.generator.engine_mut().recorded_activations();
+        self.scope = scope;
+        served.map(|_| sums)
     }
 
     /// A vector of length 1 for each text, of the states of its tokens as the model pools them: see
@@ -197,7 +250,7 @@ impl Batch {
                 let length = if square > 0.0 { square.sqrt() } else { 1.0 };
                 Ok(vector.into_iter().map(|x| (f64::from(x) / length) as f32).collect())
             }
-            Job::Text(_) | Job::Scores(..) => Ok(Vec::new()),
+            _ => Ok(Vec::new()),
         };
         served.into_iter().map(vector).collect()
     }

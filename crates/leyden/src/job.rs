@@ -7,7 +7,7 @@ use crate::options::GenerateOptions;
 use leyden_constrain::Constraint;
 use leyden_engine::sample::{Sampler, SequenceBreakers, TokenSet};
 use leyden_engine::schedule::verify;
-use leyden_engine::{Answer, Engine, ErrorKind, OutputRow, Pool, StateRow, TokenLogprobs};
+use leyden_engine::{Answer, Engine, ErrorKind, LogitReader, OutputRow, Pool, StateRow, TokenLogprobs};
 use leyden_text::{AnswerText, Tokenizer};
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,19 +18,30 @@ pub(crate) enum Job {
     /// With how many of the best tokens each is told, and what was told.
     Scores(usize, Vec<TokenLogprobs>),
     Vector(Pool),
+    /// What reads the logits.
+    Logits(Arc<LogitReader>),
+    /// Nothing but that it is computed.
+    Run,
 }
 
 impl Answer for Job {
     fn scores(&self) -> Option<usize> {
         match self {
             Job::Scores(top, _) => Some(*top),
-            Job::Text(_) | Job::Vector(_) => None,
+            _ => None,
         }
     }
 
     fn score(&mut self, scored: Vec<TokenLogprobs>) {
         if let Job::Scores(_, all) = self {
             all.extend(scored);
+        }
+    }
+
+    fn reader(&self) -> Option<&LogitReader> {
+        match self {
+            Job::Logits(reader) => Some(reader.as_ref()),
+            _ => None,
         }
     }
 
@@ -44,7 +55,7 @@ impl Answer for Job {
         match self {
             Job::Text(text) => text.choose(rows, guesses),
             // They ask for no token.
-            Job::Scores(..) | Job::Vector(_) => (Vec::new(), true),
+            _ => (Vec::new(), true),
         }
     }
 }

@@ -35,18 +35,18 @@ mod options;
 mod process;
 mod session;
 
-pub use batch::Batch;
+pub use batch::{Batch, LogitsReader};
 pub use breakers::{SEQUENCE_BREAKERS, sequence_breakers};
 pub use embedder::{EmbedOptions, Embedder, Label};
 pub use error::Error;
 pub use generation::{Event, Finish, Generation, StreamEvent};
 pub use leyden_constrain::{Compiled, Constraint, Grammar, Vocabulary};
-pub use leyden_engine::TokenLogprobs;
 pub use leyden_engine::sample::{
     Dry, DynamicTemperature, Mirostat, MirostatVersion, Penalties, SamplingParams, SamplingStep,
     SequenceBreakers, Xtc,
 };
 pub use leyden_engine::schedule::Refusal;
+pub use leyden_engine::{ActivationSums, MatrixSums, TokenLogprobs};
 pub use leyden_kernels::attention::KvType;
 pub use leyden_kernels::placement::Replicas;
 pub use leyden_kernels::{Level, Tier};

@@ -336,7 +336,7 @@ impl Stream<'_> {
         let stored = self.session.generator.engine().tokens(self.session.sequence).unwrap_or(0);
         let text = taken.and_then(|(_, job)| match job {
             Job::Text(text) => Some(text),
-            Job::Scores(..) | Job::Vector(_) => None,
+            _ => None,
         });
         let answered = text.iter().flat_map(|text| &text.tokens);
         self.session.cached = self.prompt.iter().chain(answered).take(stored).copied().collect();

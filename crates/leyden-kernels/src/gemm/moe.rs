@@ -45,6 +45,15 @@ pub struct MoeScratch {
     tiles_of: Vec<Range<usize>>,
 }
 
+impl MoeScratch {
+    /// What the last [`moe`] multiplied the down projections with: a row for each of
+    /// [`Routing::pairs_by_expert`].
+    #[must_use]
+    pub fn hidden(&self) -> &[f32] {
+        &self.hidden
+    }
+}
+
 /// Adds `weight * down(activation(gate x) * (up x))` to every token's row of `out` for each of its experts, in ascending
 /// order of their indices and with one rounding each. `input` and `out` have one row of `width` values per token.
 ///

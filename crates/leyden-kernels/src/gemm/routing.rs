@@ -117,6 +117,11 @@ impl Routing {
         self.pairs.len()
     }
 
+    /// Token and expert of every pair, by expert and among those of one expert by token.
+    pub fn pairs_by_expert(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.groups.iter().flat_map(|g| (g.first..g.end).map(|pair| (self.pairs[pair] / self.used, g.expert)))
+    }
+
     /// Token and weight of a pair.
     pub(super) fn pair(&self, i: usize) -> (usize, f32) {
         let pair = self.pairs[i];

@@ -84,6 +84,13 @@ impl Attention {
     /// are in `work.queries`.
     pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
         let n = work.slots.len();
+        if let Some(sums) = &mut work.sums {
+            sums.add(
+                [&self.query, &self.key, &self.value].map(|l| &l.name[..]),
+                &work.normed,
+                self.query.weights.k(),
+            );
+        }
         work.queries.resize(rows.len() * self.query.weights.rows());
         work.keys.resize(n * self.key.weights.rows());
         work.values.resize(n * self.value.weights.rows());
@@ -147,6 +154,9 @@ impl Attention {
         let rows = work.queries.len() / self.query.weights.rows();
         work.mixed.resize(rows * self.output.weights.k());
         attention(cpu, cache, layer, spans, &work.queries, &options, &mut work.mixed);
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.output.name], &work.mixed, self.output.weights.k());
+        }
         to.write(cpu, work, |work, out, write| {
             apply(cpu, &mut work.activations, &work.mixed, write, [(&self.output, out)]);
         });

@@ -8,6 +8,8 @@ use leyden_kernels::{Cpu, PackedA};
 /// A matrix and its bias.
 #[derive(Debug)]
 pub(crate) struct Linear {
+    /// The name of the matrix in GGUF.
+    pub(crate) name: String,
     pub(crate) weights: PackedWeights,
     pub(crate) bias: Option<Vec<f32>>,
 }
@@ -15,9 +17,10 @@ pub(crate) struct Linear {
 impl Linear {
     /// The matrix `name` with its bias, if it has one.
     pub(crate) fn load(loader: &Loader<'_>, name: &str, rows: usize, k: usize) -> Result<Linear, Error> {
-        let weights = loader.matrix(&format!("{name}.weight"), rows, k)?;
         let bias = loader.vector(&format!("{name}.bias"), rows)?;
-        Ok(Linear { weights, bias })
+        let name = format!("{name}.weight");
+        let weights = loader.matrix(&name, rows, k)?;
+        Ok(Linear { name, weights, bias })
     }
 
     /// Some rows of the matrix `name`, which consists of several, with their biases, if it has any.

@@ -40,10 +40,16 @@ impl PlainMlp {
     /// Of the rows of `work.normed`.
     pub(crate) fn forward(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
         let (ffn, rows) = (self.up.weights.rows(), work.normed.len() / self.up.weights.k());
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.up.name], &work.normed, self.up.weights.k());
+        }
         work.hidden.resize(rows * ffn);
         let up = [(&self.up, &mut work.hidden[..])];
         apply(cpu, &mut work.activations, &work.normed, Write::Set, up);
         cpu.for_rows(&mut work.hidden, ffn, |_, row| ops::activate(cpu.tier(), self.activation, row));
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.down.name], &work.hidden, ffn);
+        }
         to.write(cpu, work, |work, out, write| {
             apply(cpu, &mut work.activations, &work.hidden, write, [(&self.down, out)]);
         });
@@ -90,6 +96,11 @@ impl GatedMlp {
     pub(crate) fn forward(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
         let (gate, up, down) = (&self.gate.weights, &self.up.weights, &self.down.weights);
         let plain = self.gate.bias.is_none() && self.up.bias.is_none();
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.gate, &self.up].map(|l| &l.name[..]), &work.normed, gate.k());
+        }
+        // The fused product keeps its results as the next one takes them, where nothing can be summed up.
+        let plain = plain && work.sums.is_none();
         if plain && gate.act_format() == up.act_format() {
             work.activations.fill(cpu.tier(), cpu.pool(), gate.act_format(), &work.normed, gate.k());
             let gated = Gated { activation: self.activation, gate, up };
@@ -115,6 +126,9 @@ impl GatedMlp {
         cpu.for_rows(&mut work.hidden, ffn, |i, row| {
             ops::gate(cpu.tier(), self.activation, row, &up[i * ffn..(i + 1) * ffn]);
         });
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.down.name], &work.hidden, ffn);
+        }
         to.write(cpu, work, |work, out, write| {
             apply(cpu, &mut work.activations, &work.hidden, write, [(&self.down, out)]);
         });

@@ -14,6 +14,8 @@ use leyden_kernels::ops::Activation;
 pub(crate) struct Mixture {
     config: ExpertsConfig,
     activation: Activation,
+    /// The names of the matrices below in GGUF.
+    names: [String; 4],
     /// Gives every expert a score.
     router: PackedWeights,
     /// Stacks of one matrix for each expert.
@@ -30,15 +32,17 @@ impl Mixture {
         config: ExpertsConfig,
         i: usize,
     ) -> Result<Mixture, Error> {
-        let stack =
-            |part, rows, k| loader.packed(&format!("blk.{i}.{part}.weight"), &[config.count, rows, k]);
+        let names = ["ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"]
+            .map(|part| format!("blk.{i}.{part}.weight"));
+        let stack = |name: &str, rows, k| loader.packed(name, &[config.count, rows, k]);
         Ok(Mixture {
             config,
             activation: layer.activation,
-            router: loader.matrix(&format!("blk.{i}.ffn_gate_inp.weight"), config.count, width)?,
-            gate: stack("ffn_gate_exps", layer.ffn, width)?,
-            up: stack("ffn_up_exps", layer.ffn, width)?,
-            down: stack("ffn_down_exps", width, layer.ffn)?,
+            router: loader.matrix(&names[0], config.count, width)?,
+            gate: stack(&names[1], layer.ffn, width)?,
+            up: stack(&names[2], layer.ffn, width)?,
+            down: stack(&names[3], width, layer.ffn)?,
+            names,
         })
     }
 
@@ -63,6 +67,17 @@ impl Mixture {
                 out.fill(0.0);
             }
             moe(cpu, &experts, &work.routing, &work.normed, &mut work.grouped, out);
+            if let Some(sums) = &mut work.sums {
+                let [router, gate, up, down] = self.names.each_ref().map(|name| &name[..]);
+                let (width, hidden) = (self.gate.k(), self.down.k());
+                sums.add([router], &work.normed, width);
+                let (input, between) = (&work.normed, work.grouped.hidden());
+                for (pair, (token, expert)) in work.routing.pairs_by_expert().enumerate() {
+                    let row = &input[token * width..][..width];
+                    sums.add_to_expert([gate, up], expert, c.count, row);
+                    sums.add_to_expert([down], expert, c.count, &between[pair * hidden..][..hidden]);
+                }
+            }
         });
     }
 }
