@@ -19,6 +19,7 @@
 
 mod error;
 mod imatrix;
+mod imatrix_writer;
 mod pattern;
 mod plan;
 mod quantize;
@@ -27,6 +28,7 @@ mod weights;
 
 pub use error::Error;
 pub use imatrix::Imatrix;
+pub use imatrix_writer::ImatrixWriter;
 pub use pattern::Override;
 pub use plan::{Choice, Options, Plan};
 pub use quantize::{Progress, Report, TensorReport, quantize};

@@ -126,9 +126,10 @@ pub fn quantize(
             tell(choice.values())?;
         } else {
             let importance = match options.imatrix {
-                Some(imatrix) => imatrix.of(name, experts(&view), view.cols())?,
+                Some(imatrix) => imatrix.of(name, experts(&view), view.cols())?.map(weights::soften),
                 None => None,
             };
+            let importance = importance.as_deref();
             let job = Job { tier: Tier::best(), file: source.path(), view, to: choice.to, importance };
             let sums = job.run(threads, out, &mut tell)?;
             let blocks = choice.values() / choice.to.block_len().max(1);

@@ -195,7 +195,7 @@ fn tell(args: &Args, report: &Report, to: &Path, seconds: f64, out: &mut dyn Wri
     Ok(())
 }
 
-fn failure(error: Error) -> Failure {
+pub(super) fn failure(error: Error) -> Failure {
     match error {
         Error::File(error) => error.into(),
         Error::Stopped => Failure::interrupted(),

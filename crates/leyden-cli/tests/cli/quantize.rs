@@ -1,6 +1,7 @@
 //! `leyden quantize`: a smaller model that answers, and what is refused.
 
 use crate::program::{Files, leyden};
+use leyden_tensor::{Gguf, WeightSource};
 use leyden_testkit::shared;
 use std::path::Path;
 
@@ -36,4 +37,41 @@ fn a_model_is_made_smaller_and_answers() {
         assert!(told.contains(words), "{arguments:?}: {told}");
     }
     assert!(!Path::new(&files.path("x.gguf")).exists());
+}
+
+/// The sums of `llama-imatrix` on the same text, by gguf-py.
+#[test]
+fn importances_are_llama_imatrixs_and_make_a_better_file() {
+    let (Some(model), Some(text)) =
+        (shared("demo-model/storyteller-f16.gguf"), shared("demo-model/heldout.txt"))
+    else {
+        return;
+    };
+    let (model, text, files) = (model.display().to_string(), text.display().to_string(), Files::new());
+    let (importances, with, without) = (files.path("i.gguf"), files.path("a.gguf"), files.path("b.gguf"));
+    let of = ["imatrix", &model, &text, "-o", &importances, "--ctx", "256", "--chunks", "16", "--json"];
+    let report = leyden(&of).json();
+    assert_eq!((report["matrices"].as_u64(), report["windows"].as_u64()), (Some(28), Some(16)));
+    let file = Gguf::open(Path::new(&importances)).unwrap();
+    for (name, wanted) in [
+        ("blk.0.attn_q.weight", 139_373.498),
+        ("blk.0.ffn_up.weight", 139_708.349),
+        ("blk.0.ffn_down.weight", 4_679_472.63),
+        ("blk.3.attn_output.weight", 2_591_392.82),
+        ("blk.3.ffn_down.weight", 51_284_344.1),
+    ] {
+        let sums = file.require(&format!("{name}.in_sum2")).unwrap();
+        let sum: f64 =
+            sums.bytes().chunks_exact(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).sum();
+        assert!((sum / wanted - 1.0).abs() < 1e-3, "{name}: {sum}");
+    }
+    leyden(&["quantize", &model, &with, "Q4_0", "--imatrix", &importances]).ok();
+    leyden(&["quantize", &model, &without, "Q4_0"]).ok();
+    let on =
+        ["--kld", "--reference", &model, "--perplexity", &text, "--ctx", "256", "--chunks", "8", "--json"];
+    let kld = |file: &str| {
+        leyden(&[&["eval", file], &on[..]].concat()).json()["mean_kld"]["value"].as_f64().unwrap()
+    };
+    let (with, without) = (kld(&with), kld(&without));
+    assert!(with < 0.98 * without, "{with} {without}");
 }

@@ -1,0 +1,121 @@
+//! `leyden imatrix`: which weights' errors cost most.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use leyden::{BatchOptions, LoadOptions};
+use leyden_compress::ImatrixWriter;
+use serde_json::json;
+
+use super::failure::Failure;
+use super::notes::Notes;
+use super::{eval, model_file, progress, quantize, run};
+
+/// Windows that are computed together.
+const TOGETHER: usize = 8;
+
+/// Reads texts with a model and sums up the squares of what every column of its matrices is multiplied with: an importance
+/// matrix in llama.cpp's format, for `leyden quantize --imatrix` or llama-quantize. A few hundred windows of text of the kind
+/// that the model is for are enough.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The model: a file, a folder, the name of a pulled model or its reference; best in F16 or BF16
+    model: PathBuf,
+    /// Texts to read
+    #[arg(required = true, value_name = "TEXT")]
+    texts: Vec<PathBuf>,
+    /// File to write
+    #[arg(
+        short = 'o',
+        long,
+        value_name = "FILE",
+        visible_alias = "output-file",
+        default_value = "imatrix.gguf"
+    )]
+    output: PathBuf,
+    /// Tokens of a window
+    #[arg(short = 'c', long = "ctx", visible_alias = "ctx-size", value_name = "N", default_value_t = 512)]
+    context: usize,
+    /// Stop after so many windows; by default the whole of the texts
+    #[arg(long, value_name = "N")]
+    chunks: Option<usize>,
+    /// Threads; by default one per physical core that may be used
+    #[arg(short = 't', long, value_name = "N")]
+    threads: Option<usize>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Collects and writes.
+pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let texts = args.texts.iter().map(|text| eval::read_text(text)).collect::<Result<Vec<_>, _>>()?;
+    let path = model_file::locate(&args.model)?;
+    let options = LoadOptions::new().threads(args.threads);
+    let model = run::load(&path, &options, Notes::default())?;
+    let begin = model.tokenize("")?.first().copied();
+    let mut windows = Vec::new();
+    for text in &texts {
+        let tokens = model.tokenize(text)?;
+        windows.extend(tokens.chunks_exact(args.context.max(1)).map(<[u32]>::to_vec));
+    }
+    windows.truncate(args.chunks.unwrap_or(usize::MAX));
+    if windows.is_empty() {
+        let message = format!("{}: no window of {} tokens", args.texts[0].display(), args.context);
+        return Err(Failure::new(message).hint("give a longer text, or a smaller --ctx"));
+    }
+    if let Some(begin) = begin {
+        windows.iter_mut().for_each(|window| window[0] = begin);
+    }
+    let stop = eval::interrupt()?;
+    let options =
+        BatchOptions::new().context(args.context).cache_tokens(TOGETHER * args.context.next_multiple_of(64));
+    let mut batch = model.batch(&options)?;
+    let bar = progress::bar("importances {wide_bar} {pos}/{len} {eta} left");
+    let names: Vec<String> = args.texts.iter().map(|text| text.display().to_string()).collect();
+    let narrow = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let mut writer = ImatrixWriter::new(&names, narrow(windows.len()), narrow(args.context));
+    let mut all = leyden::ActivationSums::default();
+    for group in windows.chunks(TOGETHER) {
+        all.merge(&batch.activation_sums(group)?);
+        if let Some(bar) = &bar {
+            bar.set_length(windows.len() as u64);
+            bar.inc(group.len() as u64);
+        }
+        if stop.is_set() {
+            return Err(Failure::interrupted());
+        }
+    }
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    let mut idle = Vec::new();
+    for (name, sums) in all.iter() {
+        if !sums.squares.iter().all(|x| x.is_finite()) {
+            let message = format!("{}: {name}: activations that are not numbers", path.display());
+            return Err(Failure::new(message).hint("the weights are damaged, or too large for this text"));
+        }
+        writer.add(name, &sums.squares, &sums.rows).map_err(quantize::failure)?;
+        idle.extend(sums.rows.contains(&0).then(|| name.to_owned()));
+    }
+    writer.write(&args.output).map_err(quantize::failure)?;
+    let matrices = all.iter().count();
+    if args.json {
+        let document = json!({
+            "path": args.output.display().to_string(),
+            "matrices": matrices,
+            "windows": windows.len(),
+            "ctx": args.context,
+            "with_experts_never_chosen": idle,
+        });
+        serde_json::to_writer(&mut *out, &document)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    let of = super::text::plural(windows.len(), "window");
+    writeln!(out, "{}: {matrices} matrices, {of} of {} tokens", args.output.display(), args.context)?;
+    if !idle.is_empty() {
+        writeln!(out, "{} matrices have experts that these texts never chose; more text helps", idle.len())?;
+    }
+    Ok(())
+}
