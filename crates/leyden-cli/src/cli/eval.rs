@@ -1,35 +1,56 @@
 //! `leyden eval`: how good a model is.
 
+mod language;
+
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
-use std::time::Instant;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use leyden::{BatchOptions, KvType, LoadOptions, Model};
-use serde_json::json;
+use indicatif::ProgressBar;
+use leyden::{KvType, LoadOptions, Model};
+use leyden_eval::Progress;
 
 use super::failure::Failure;
 use super::notes::Notes;
 use super::{model_file, progress, run};
 
-/// Windows that are computed together.
-const TOGETHER: usize = 8;
-
-/// Measures a model's perplexity on a text, as llama-perplexity does: the text is cut into windows, of each of which the second
-/// half is predicted, every token from all before it.
+/// Measures how good a model is: how well it predicts a text, how far it is from a reference, and how it answers questions.
+/// What is measured is also what llama-perplexity and lm-evaluation-harness measure, with their formulas.
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
 pub(crate) struct Args {
     /// The model: a file, a folder, the name of a pulled model or its reference
     model: PathBuf,
-    /// Text to predict
-    #[arg(long, value_name = "FILE")]
-    perplexity: PathBuf,
+    /// Perplexity on a text: of windows of --ctx tokens the second half is predicted, every token from all before it
+    #[arg(long, value_name = "FILE", group = "what")]
+    perplexity: Option<PathBuf>,
+    /// KL divergence from --reference: on the text of --perplexity, or on the one that a file of log probabilities is of
+    #[arg(long, group = "what", requires = "reference")]
+    kld: bool,
+    /// What to compare with: a model, or a file of --save-logits or llama-perplexity --kl-divergence-base
+    #[arg(long, value_name = "MODEL")]
+    reference: Option<PathBuf>,
+    /// Write the log probabilities on the text of --perplexity, for --reference and llama-perplexity
+    #[arg(
+        long,
+        value_name = "FILE",
+        visible_alias = "kl-divergence-base",
+        requires = "perplexity",
+        conflicts_with = "kld"
+    )]
+    save_logits: Option<PathBuf>,
     /// Tokens of a window
     #[arg(short = 'c', long = "ctx", visible_alias = "ctx-size", value_name = "N", default_value_t = 512)]
     context: usize,
     /// Stop after so many windows; by default the whole text
     #[arg(long, value_name = "N")]
     chunks: Option<usize>,
+    /// What intervals are drawn from
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
     /// Threads; by default one per physical core that may be used
     #[arg(short = 't', long, value_name = "N")]
     threads: Option<usize>,
@@ -41,110 +62,63 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Negative log likelihoods, summed up.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sums {
-    tokens: usize,
-    sum: f64,
-    squares: f64,
-}
-
-impl Sums {
-    fn add(&mut self, logprob: f32) {
-        let x = -f64::from(logprob);
-        (self.tokens, self.sum, self.squares) = (self.tokens + 1, self.sum + x, self.squares + x * x);
-    }
-
-    /// Perplexity and its standard error, as llama-perplexity has them.
-    fn perplexity(&self) -> (f64, f64) {
-        let n = self.tokens as f64;
-        let mean = self.sum / n;
-        let variance = (self.squares / n - mean * mean).max(0.0);
-        let perplexity = mean.exp();
-        (perplexity, perplexity * (variance / (n - 1.0).max(1.0)).sqrt())
-    }
-}
-
 /// Measures and prints.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    if args.context < 4 {
-        return Err(Failure::usage(format!("--ctx {}: a window has at least 4 tokens", args.context)));
-    }
-    let file = args.perplexity.display();
-    let text = fs::read_to_string(&args.perplexity).map_err(|error| {
-        Failure::new(format!("{file}: cannot read: {error}")).hint("want a text in UTF-8")
-    })?;
-    let path = model_file::locate(&args.model)?;
-    let mut options = LoadOptions::default();
-    options.threads = args.threads;
-    let model = run::load(&path, &options, Notes::default())?;
-    let tokens = model.tokenize(&text)?;
-    // Each window begins as a text does.
-    let begin = model.tokenize("")?.first().copied();
-    let mut windows: Vec<Vec<u32>> = tokens.chunks_exact(args.context).map(<[u32]>::to_vec).collect();
-    windows.truncate(args.chunks.unwrap_or(usize::MAX));
-    if windows.is_empty() {
-        let message = format!("{file}: {} tokens do not fill a window of {}", tokens.len(), args.context);
-        return Err(Failure::new(message).hint("give a longer text, or a smaller --ctx"));
-    }
-    if let Some(begin) = begin {
-        windows.iter_mut().for_each(|window| window[0] = begin);
-    }
-    let start = Instant::now();
-    let sums = measure(&model, args, &windows)?;
-    let seconds = start.elapsed().as_secs_f64();
-    let (perplexity, error) = sums.perplexity();
-    let rate = (windows.len() * args.context) as f64 / seconds;
-    if args.json {
-        let document = json!({
-            "model": path.display().to_string(),
-            "file": file.to_string(),
-            "ctx": args.context,
-            "windows": windows.len(),
-            "tokens": sums.tokens,
-            "perplexity": perplexity,
-            "standard_error": error,
-            "seconds": seconds,
-            "tokens_per_second": rate,
-        });
-        serde_json::to_writer(&mut *out, &document)?;
-        writeln!(out)?;
-    } else {
-        writeln!(out, "perplexity {perplexity:.4} ± {error:.4}")?;
-        writeln!(
-            out,
-            "{} of {} tokens, {} scored, {seconds:.1} s, {rate:.0} t/s",
-            super::text::plural(windows.len(), "window"),
-            args.context,
-            sums.tokens
-        )?;
-    }
-    Ok(())
+    language::execute(args, out)
 }
 
-/// Scores the second half of every window.
-fn measure(model: &Model, args: &Args, windows: &[Vec<u32>]) -> Result<Sums, Failure> {
-    let options = BatchOptions::new()
-        .context(args.context)
-        .cache_tokens(TOGETHER * args.context.next_multiple_of(64))
-        .kv_type(args.kv_type);
-    let mut batch = model.batch(&options)?;
-    let bar = progress::bar("{msg} {wide_bar} {pos}/{len} {eta} left");
-    if let Some(bar) = &bar {
-        bar.set_length(windows.len() as u64);
+impl Args {
+    fn load(&self, model: &Path) -> Result<Model, Failure> {
+        let path = model_file::locate(model)?;
+        run::load(&path, &LoadOptions::new().threads(self.threads), Notes::default())
     }
-    let mut sums = Sums::default();
-    for group in windows.chunks(TOGETHER) {
-        for scores in batch.score_from(group, args.context / 2, 0)? {
-            scores.iter().for_each(|score| sums.add(score.logprob));
+}
+
+/// A text in UTF-8.
+pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| {
+        Failure::new(format!("{}: cannot read: {error}", path.display())).hint("want a text in UTF-8")
+    })
+}
+
+/// Whether the user said stop.
+pub(super) struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Takes over Ctrl-C.
+pub(super) fn interrupt() -> Result<Interrupt, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst))
+        .map_err(|error| Failure::new(format!("cannot take over Ctrl-C: {error}")))?;
+    Ok(Interrupt(stop))
+}
+
+/// Shows how far it is, and hears Ctrl-C.
+struct Watcher {
+    bar: Option<ProgressBar>,
+    stop: Interrupt,
+}
+
+impl Watcher {
+    fn new() -> Result<Watcher, Failure> {
+        Ok(Watcher { bar: progress::bar("{msg} {wide_bar} {pos}/{len} {eta} left"), stop: interrupt()? })
+    }
+
+    fn hear(&self, progress: &Progress<'_>) -> ControlFlow<()> {
+        if let Some(bar) = &self.bar {
+            bar.set_length(progress.all as u64);
+            bar.set_position(progress.done as u64);
+            bar.set_message(progress.so_far.to_owned());
+            if progress.done == progress.all {
+                bar.finish_and_clear();
+            }
         }
-        if let Some(bar) = &bar {
-            bar.inc(group.len() as u64);
-            bar.set_message(format!("perplexity {:.2}", sums.perplexity().0));
-        }
+        if self.stop.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
-    if let Some(bar) = &bar {
-        bar.finish_and_clear();
-    }
-    Ok(sums)
 }

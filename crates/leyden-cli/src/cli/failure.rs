@@ -238,6 +238,17 @@ impl From<leyden::Error> for Failure {
     }
 }
 
+impl From<leyden_eval::Error> for Failure {
+    fn from(error: leyden_eval::Error) -> Self {
+        match error {
+            leyden_eval::Error::Model(error) => error.into(),
+            leyden_eval::Error::Stopped => Self::interrupted(),
+            leyden_eval::Error::Usage(what) => Self::usage(what),
+            error => Self::new(error),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,6 +17,7 @@ mod eval;
 mod failure;
 mod foreign;
 mod hwbench;
+mod imatrix;
 mod inspect;
 mod knobs;
 mod list;
@@ -90,7 +91,8 @@ commands! {
     Rm rm "Remove a pulled model",
     Pack pack "Keep a model's packed weights for faster starts",
     Quantize quantize "Write a model in a smaller type",
-    Eval eval "Measure how well a model predicts a text",
+    Imatrix imatrix "Collect what matters most in a model's weights, for quantize",
+    Eval eval "Measure how good a model is",
     Inspect inspect "Show what is in a model file",
     Tokenize tokenize "Turn text into token ids, or back",
     Bench bench "Measure how fast a model runs here, also against another llama-bench",

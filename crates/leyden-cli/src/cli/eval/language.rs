@@ -1,0 +1,185 @@
+//! How well a text is predicted: perplexity and KL divergence.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use leyden::Model;
+use leyden_eval::{Divergence, Estimate, LogitsFile, Perplexity, Reference, Run, Windows};
+use serde_json::{Value, json};
+
+use super::super::failure::Failure;
+use super::super::{model_file, text};
+use super::{Args, Watcher, read_text};
+
+/// Measures and prints.
+pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let run = Run::new(args.kv_type, args.seed);
+    let text = args.perplexity.as_deref().map(read_text).transpose()?;
+    let reference = args.reference.as_deref().filter(|_| args.kld);
+    let mut file = match reference.filter(|path| LogitsFile::is_one(path)) {
+        Some(path) => Some(LogitsFile::open(path)?),
+        None => None,
+    };
+    if file.is_some() && text.is_some() {
+        return Err(Failure::usage("--perplexity: the reference's file has a text of its own")
+            .hint("leave out --perplexity, or give a model as --reference"));
+    }
+    if args.kld && file.is_none() && text.is_none() {
+        return Err(Failure::usage("--kld: on which text?")
+            .hint("add --perplexity FILE, or give a file of --save-logits as --reference"));
+    }
+    let model = args.load(&args.model)?;
+    let windows = match (&file, &text) {
+        (Some(file), _) => Windows::of_file(&model, file, args.chunks)?,
+        (None, Some(text)) => cut(args, &model, text)?,
+        (None, None) => return Err(Failure::usage("--perplexity: which text?")),
+    };
+    let watcher = Watcher::new()?;
+    let mut watch = |progress: leyden_eval::Progress<'_>| watcher.hear(&progress);
+    let start = Instant::now();
+    let mut report = Report { args, windows: &windows, seconds: 0.0 };
+    if let Some(path) = &args.save_logits {
+        leyden_eval::save_logits(&model, &windows, &run, path, &mut watch)?;
+        report.seconds = start.elapsed().as_secs_f64();
+        return report.saved(path, out);
+    }
+    if !args.kld {
+        let found = leyden_eval::perplexity(&model, &windows, &run, &mut watch)?;
+        report.seconds = start.elapsed().as_secs_f64();
+        return report.perplexity(&found, out);
+    }
+    let other = match reference.filter(|_| file.is_none()) {
+        Some(path) => Some(args.load(path)?),
+        None => None,
+    };
+    let mut reference = match (&mut file, &other) {
+        (Some(file), _) => Reference::File(file),
+        (None, Some(model)) => Reference::Model(model),
+        (None, None) => return Err(Failure::usage("--reference: missing")),
+    };
+    let found = leyden_eval::divergence(&model, &windows, &mut reference, &run, &mut watch)?;
+    report.seconds = start.elapsed().as_secs_f64();
+    report.divergence(&found, out)
+}
+
+fn cut(args: &Args, model: &Model, text: &str) -> Result<Windows, Failure> {
+    let file = args.perplexity.as_deref().unwrap_or(Path::new("")).display();
+    Windows::of_text(model, text, args.context, args.chunks).map_err(|error| match error {
+        leyden_eval::Error::Usage(what) if what.contains("do not fill") => {
+            Failure::new(format!("{file}: {what}")).hint("give a longer text, or a smaller --ctx")
+        }
+        error => error.into(),
+    })
+}
+
+/// What is said of what was found.
+struct Report<'a> {
+    args: &'a Args,
+    windows: &'a Windows,
+    seconds: f64,
+}
+
+impl Report<'_> {
+    /// What every document has.
+    fn document(&self) -> Value {
+        let path = model_file::locate(&self.args.model).unwrap_or_else(|_| self.args.model.clone());
+        json!({
+            "model": path.display().to_string(),
+            "file": self.args.perplexity.as_ref().map(|file| file.display().to_string()),
+            "ctx": self.windows.context(),
+            "windows": self.windows.count(),
+            "seconds": self.seconds,
+            "tokens_per_second": self.rate(),
+        })
+    }
+
+    fn rate(&self) -> f64 {
+        (self.windows.count() * self.windows.context()) as f64 / self.seconds
+    }
+
+    fn print(document: &Value, out: &mut dyn Write) -> Result<(), Failure> {
+        serde_json::to_writer(&mut *out, document)?;
+        writeln!(out)?;
+        Ok(())
+    }
+
+    fn how(&self, tokens: usize) -> String {
+        format!(
+            "{} of {} tokens, {tokens} scored, {:.1} s, {:.0} t/s",
+            text::plural(self.windows.count(), "window"),
+            self.windows.context(),
+            self.seconds,
+            self.rate()
+        )
+    }
+
+    fn saved(&self, path: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+        let bytes = std::fs::metadata(path).map_or(0, |meta| meta.len());
+        if self.args.json {
+            let mut document = self.document();
+            document["path"] = json!(path.display().to_string());
+            document["bytes"] = json!(bytes);
+            return Report::print(&document, out);
+        }
+        let windows = text::plural(self.windows.count(), "window");
+        writeln!(out, "{}: log probabilities of {windows}, {}", path.display(), text::bytes(bytes))?;
+        Ok(())
+    }
+
+    fn perplexity(&self, found: &Perplexity, out: &mut dyn Write) -> Result<(), Failure> {
+        let (low, high) = found.interval;
+        if self.args.json {
+            let mut document = self.document();
+            document["tokens"] = json!(found.tokens);
+            document["perplexity"] = json!(found.value);
+            document["standard_error"] = json!(found.error);
+            document["interval"] = json!([low, high]);
+            return Report::print(&document, out);
+        }
+        writeln!(out, "perplexity {:.4} ± {:.4}, 95 % {low:.2} to {high:.2}", found.value, found.error)?;
+        writeln!(out, "{}", self.how(found.tokens))?;
+        Ok(())
+    }
+
+    fn divergence(&self, found: &Divergence, out: &mut dyn Write) -> Result<(), Failure> {
+        let rows = [
+            ("mean_kld", "mean KLD", found.kld, 6, 1.0),
+            ("same_top", "same best token, %", found.same_top, 3, 100.0),
+            ("p_diff_rms", "RMS of Δp, %", found.p_diff_rms, 3, 100.0),
+            ("p_diff", "mean Δp, %", found.p_diff, 3, 100.0),
+            ("perplexity", "perplexity", found.perplexity, 4, 1.0),
+            ("perplexity_reference", "perplexity of the reference", found.perplexity_reference, 4, 1.0),
+            ("perplexity_ratio", "ratio of perplexities", found.perplexity_ratio, 5, 1.0),
+        ];
+        let percentiles = [("KLD", &found.kld_percentiles), ("Δp", &found.p_diff_percentiles)];
+        if self.args.json {
+            let estimate = |e: &Estimate| json!({ "value": e.value, "standard_error": e.error, "interval": [e.interval.0, e.interval.1] });
+            let pairs = |all: &[(f64, f64)]| -> Value {
+                all.iter().map(|(share, value)| json!([share, value])).collect()
+            };
+            let mut document = self.document();
+            document["reference"] = json!(self.args.reference.as_ref().map(|r| r.display().to_string()));
+            document["tokens"] = json!(found.tokens);
+            for (key, _, figure, ..) in &rows {
+                document[*key] = estimate(figure);
+            }
+            document["kld_percentiles"] = pairs(&found.kld_percentiles);
+            document["p_diff_percentiles"] = pairs(&found.p_diff_percentiles);
+            return Report::print(&document, out);
+        }
+        for (_, label, figure, digits, unit) in rows {
+            let (low, high) = figure.interval;
+            let number = |x: f64| format!("{:.digits$}", unit * x);
+            let (value, error) = (number(figure.value), number(figure.error));
+            writeln!(out, "{label:<28} {value:>10} ± {error}, 95 % {} to {}", number(low), number(high))?;
+        }
+        for (label, all) in percentiles {
+            let shown: Vec<String> =
+                all.iter().map(|(share, value)| format!("{:.1} %: {value:.4}", 100.0 * share)).collect();
+            writeln!(out, "{label} below which so many are: {}", shown.join(", "))?;
+        }
+        writeln!(out, "{}", self.how(found.tokens))?;
+        Ok(())
+    }
+}

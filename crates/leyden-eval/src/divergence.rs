@@ -1,0 +1,150 @@
+//! How far a model's predictions are from a reference's.
+
+use crate::compare::{Compared, Row, compare, row_len};
+use crate::error::Error;
+use crate::stats::{bootstrap_of_groups, mean_and_error, percentile};
+use crate::windows::{Reference, Rows, Run, Windows, begin};
+use crate::{Watch, tell};
+use leyden::{LogitsReader, Model};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A figure and how sure it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The figure.
+    pub value: f64,
+    /// Its standard error, tokens taken as independent: llama-perplexity's.
+    pub error: f64,
+    /// 95 % interval, windows drawn again with replacement.
+    pub interval: (f64, f64),
+}
+
+/// What a comparison with a reference shows. Formulas and names are llama-perplexity's.
+#[derive(Clone, Debug)]
+pub struct Divergence {
+    /// Tokens that were predicted.
+    pub tokens: usize,
+    /// Windows.
+    pub windows: usize,
+    /// Perplexity of the model.
+    pub perplexity: Estimate,
+    /// Perplexity of the reference.
+    pub perplexity_reference: Estimate,
+    /// The one divided by the other.
+    pub perplexity_ratio: Estimate,
+    /// Mean KL divergence.
+    pub kld: Estimate,
+    /// Shares and the KL divergences below which so many tokens are.
+    pub kld_percentiles: Vec<(f64, f64)>,
+    /// Shares and the differences of the following token's probability below which so many are.
+    pub p_diff_percentiles: Vec<(f64, f64)>,
+    /// Mean difference of the following token's probability.
+    pub p_diff: Estimate,
+    /// Root of the mean square of these differences.
+    pub p_diff_rms: Estimate,
+    /// Share of tokens at which both find the same one the best.
+    pub same_top: Estimate,
+}
+
+/// Shares that percentiles are told of; 0 and 1 are the extremes.
+const SHARES: [f64; 11] = [0.0, 0.001, 0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0];
+
+/// Compares a model with a reference on windows. Of a file, these are its own ([`Windows::of_file`]).
+///
+/// # Errors
+/// A model failed, a file cannot be read, the vocabularies differ, or `watch` said stop.
+pub fn divergence(
+    model: &Model,
+    windows: &Windows,
+    reference: &mut Reference<'_>,
+    run: &Run,
+    watch: &mut Watch<'_>,
+) -> Result<Divergence, Error> {
+    let begin = begin(model)?;
+    let header = windows.header();
+    let (rows, first, length) = (header.rows(), header.context / 2, row_len(header.vocabulary));
+    let mut base = Rows::new(reference, windows, run)?;
+    let mut batch = windows.batch(model, run)?;
+    let mut all: Vec<Compared> = Vec::with_capacity(rows * windows.count());
+    let numbers: Vec<usize> = (0..windows.count()).collect();
+    for group in numbers.chunks(windows.together()) {
+        let base = base.of(windows, group)?;
+        let wrong = || Error::Usage("the reference has rows that are no log probabilities".to_owned());
+        let texts: Arc<Vec<Vec<u32>>> = Arc::new(group.iter().map(|i| windows.read(begin, *i)).collect());
+        let made: Arc<Vec<Mutex<Option<Compared>>>> =
+            Arc::new((0..group.len() * rows).map(|_| Mutex::new(None)).collect());
+        let (places, of, vocabulary) = (Arc::clone(&made), Arc::clone(&texts), header.vocabulary);
+        let read = move |text: usize, position: usize, logits: &[f32]| {
+            let row = position - first;
+            // Behind the window's last token stands none.
+            if let Some(token) = of[text].get(position + 1).filter(|_| row < rows)
+                && let Some(base) = Row::new(&base[text][row * length..][..length], vocabulary)
+            {
+                let compared = compare(logits, &base, *token as usize);
+                *places[text * rows + row].lock().unwrap_or_else(PoisonError::into_inner) = Some(compared);
+            }
+        };
+        let read: Arc<LogitsReader> = Arc::new(read);
+        batch.read_logits(&texts, first, &read)?;
+        for place in made.iter() {
+            let compared = place.lock().unwrap_or_else(PoisonError::into_inner).ok_or_else(wrong)?;
+            if !compared.kld.is_finite() || !compared.nll.is_finite() {
+                return Err(Error::Usage(
+                    "the model's logits are not numbers: its weights are damaged".to_owned(),
+                ));
+            }
+            all.push(compared);
+        }
+        let mean = all.iter().map(|c| c.kld).sum::<f64>() / all.len() as f64;
+        tell(watch, all.len() / rows, windows.count(), &format!("KLD {mean:.5}"))?;
+    }
+    Ok(summary(&all, rows, run.seed))
+}
+
+/// What single tokens amount to; `rows` of them are a window.
+fn summary(all: &[Compared], rows: usize, seed: u64) -> Divergence {
+    let estimate = |value: &dyn Fn(&Compared) -> f64| {
+        let (mut sum, mut squares) = (0.0, 0.0);
+        for x in all.iter().map(value) {
+            (sum, squares) = (sum + x, squares + x * x);
+        }
+        let (value_, error) = mean_and_error(sum, squares, all.len());
+        let groups: Vec<(f64, usize)> =
+            all.chunks(rows).map(|window| (window.iter().map(value).sum(), window.len())).collect();
+        Estimate { value: value_, error, interval: bootstrap_of_groups(&groups, seed) }
+    };
+    // Of a function of a mean, the error is its slope times that of the mean.
+    let exp = |e: Estimate| {
+        let value = e.value.exp();
+        Estimate { value, error: value * e.error, interval: (e.interval.0.exp(), e.interval.1.exp()) }
+    };
+    let root = |e: Estimate| {
+        let value = e.value.sqrt();
+        let error = if value > 0.0 { 0.5 / value * e.error } else { 0.0 };
+        Estimate { value, error, interval: (e.interval.0.sqrt(), e.interval.1.sqrt()) }
+    };
+    let percentiles = |value: &dyn Fn(&Compared) -> f64| {
+        let mut sorted: Vec<f64> = all.iter().map(value).collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        SHARES.map(|share| (share, percentile(&sorted, share))).to_vec()
+    };
+    let (nll, base) = (|c: &Compared| f64::from(c.nll), |c: &Compared| f64::from(c.nll_reference));
+    let p_diff = |c: &Compared| f64::from(c.p_diff);
+    let mut same_top = estimate(&|c| f64::from(u8::from(c.same_top)));
+    let p = same_top.value;
+    same_top.error = (p * (1.0 - p) / (all.len() as f64 - 1.0).max(1.0)).sqrt();
+    Divergence {
+        tokens: all.len(),
+        windows: all.len() / rows,
+        perplexity: exp(estimate(&nll)),
+        perplexity_reference: exp(estimate(&base)),
+        // The mean of the differences is the difference of the means, and its error takes in their covariance.
+        perplexity_ratio: exp(estimate(&|c| nll(c) - base(c))),
+        kld: estimate(&|c| c.kld),
+        kld_percentiles: percentiles(&|c| c.kld),
+        p_diff_percentiles: percentiles(&p_diff),
+        p_diff: estimate(&p_diff),
+        p_diff_rms: root(estimate(&|c| p_diff(c) * p_diff(c))),
+        same_top,
+    }
+}

@@ -1,0 +1,34 @@
+//! Errors: which file, and what is wrong with it.
+
+use std::fmt::Display;
+use std::path::Path;
+
+/// Why an evaluation failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The model cannot be run.
+    #[error("{0}")]
+    Model(#[from] leyden::Error),
+    /// A file cannot be read or written, or does not hold what it should.
+    #[error("{file}: {what}")]
+    File {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// What was asked makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// Whoever watched the progress said stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl Error {
+    /// An error of a file.
+    pub(crate) fn file(path: &Path, what: impl Display) -> Error {
+        Error::File { file: path.display().to_string(), what: what.to_string() }
+    }
+}

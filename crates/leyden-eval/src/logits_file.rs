@@ -1,0 +1,188 @@
+//! [`LogitsFile`]: a model's log probabilities on a text, in llama-perplexity's format (`--kl-divergence-base`).
+//!
+//! `_logits_`, then 32-bit numbers: tokens of a window, tokens of the vocabulary, windows, all tokens; then for each window a
+//! [row](crate::compare) for each token of its second half but the last.
+
+use crate::compare::row_len;
+use crate::error::Error;
+use std::fs::{File, Permissions};
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+const MAGIC: &[u8; 8] = b"_logits_";
+
+/// What a file is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Tokens of a window.
+    pub context: usize,
+    /// Tokens of the vocabulary.
+    pub vocabulary: usize,
+    /// The tokens of every window, before the first is replaced by the one that begins texts.
+    pub windows: Vec<Vec<u32>>,
+}
+
+impl Header {
+    /// Rows of a window.
+    pub(crate) fn rows(&self) -> usize {
+        self.context - 1 - self.context / 2
+    }
+}
+
+/// A file that is read window by window.
+#[derive(Debug)]
+pub struct LogitsFile {
+    path: PathBuf,
+    header: Header,
+    reader: BufReader<File>,
+}
+
+impl LogitsFile {
+    /// Whether a file begins as such a file does.
+    #[must_use]
+    pub fn is_one(path: &Path) -> bool {
+        let mut magic = [0; 8];
+        File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *MAGIC
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// It cannot be read, is no such file, or is shorter or longer than it says.
+    pub fn open(path: &Path) -> Result<LogitsFile, Error> {
+        let failed = |error: std::io::Error| Error::file(path, format!("cannot read: {error}"));
+        let file = File::open(path).map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
+        let mut reader = BufReader::with_capacity(1 << 20, file);
+        let mut head = [0; 20];
+        reader.read_exact(&mut head).map_err(failed)?;
+        if head[..8] != *MAGIC {
+            return Err(Error::file(
+                path,
+                "no log probabilities of llama-perplexity or `leyden eval --save-logits`",
+            ));
+        }
+        let number = |i: usize| u32::from_le_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]) as usize;
+        let (context, vocabulary, windows) = (number(8), number(12), number(16));
+        if context < 4 || vocabulary == 0 || windows == 0 {
+            return Err(Error::file(
+                path,
+                format!("{windows} windows of {context} tokens, vocabulary {vocabulary}"),
+            ));
+        }
+        // All below 2^32, so the products fit u128.
+        let (c, v, w) = (context as u128, vocabulary as u128, windows as u128);
+        let wanted = 20 + 4 * c * w + 2 * w * (c - 1 - c / 2) * (v.next_multiple_of(2) + 4);
+        if u128::from(length) != wanted {
+            return Err(Error::file(path, format!("{length} bytes instead of {wanted}; write it again")));
+        }
+        let mut tokens = vec![0; 4 * context * windows];
+        reader.read_exact(&mut tokens).map_err(failed)?;
+        let tokens: Vec<u32> =
+            tokens.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        if let Some(token) = tokens.iter().find(|t| **t as usize >= vocabulary) {
+            return Err(Error::file(
+                path,
+                format!("token {token} is outside the vocabulary of {vocabulary}"),
+            ));
+        }
+        let windows = tokens.chunks_exact(context).map(<[u32]>::to_vec).collect();
+        Ok(LogitsFile { path: path.to_owned(), header: Header { context, vocabulary, windows }, reader })
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it is about.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The rows of the next window.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn next_window(&mut self) -> Result<Vec<u16>, Error> {
+        let mut bytes = vec![0; 2 * self.header.rows() * row_len(self.header.vocabulary)];
+        let failed = |error: std::io::Error| Error::file(&self.path, format!("cannot read: {error}"));
+        self.reader.read_exact(&mut bytes).map_err(failed)?;
+        Ok(bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect())
+    }
+}
+
+/// A file that is written window by window, and appears under its name when it is whole.
+#[derive(Debug)]
+pub struct LogitsWriter {
+    path: PathBuf,
+    out: BufWriter<NamedTempFile>,
+}
+
+impl LogitsWriter {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn create(path: &Path, header: &Header) -> Result<LogitsWriter, Error> {
+        let out = BufWriter::with_capacity(1 << 20, temporary(path)?);
+        let mut writer = LogitsWriter { path: path.to_owned(), out };
+        let number = |n: usize| {
+            let wrong = || Error::Usage(format!("{n} does not fit the file of log probabilities"));
+            u32::try_from(n).map(u32::to_le_bytes).map_err(|_| wrong())
+        };
+        let mut head = MAGIC.to_vec();
+        for n in [header.context, header.vocabulary, header.windows.len()] {
+            head.extend(number(n)?);
+        }
+        head.extend(header.windows.iter().flatten().flat_map(|token| token.to_le_bytes()));
+        writer.write(&head)?;
+        Ok(writer)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.out.write_all(bytes).map_err(|error| Error::file(&self.path, format!("cannot write: {error}")))
+    }
+
+    /// Adds the rows of the next window.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn window(&mut self, rows: &[u16]) -> Result<(), Error> {
+        let bytes: Vec<u8> = rows.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.write(&bytes)
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn finish(self) -> Result<(), Error> {
+        let failed = |error: std::io::Error| Error::file(&self.path, format!("cannot write: {error}"));
+        let file = self.out.into_inner().map_err(|error| failed(error.into_error()))?;
+        persist(file, &self.path)
+    }
+}
+
+/// A file beside `path` that is to get its name, removed where it does not.
+pub(crate) fn temporary(path: &Path) -> Result<NamedTempFile, Error> {
+    let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    tempfile::Builder::new()
+        .prefix(".leyden-eval-")
+        // As any program makes files; the user's mask takes from it.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+        .map_err(|error| Error::file(path, format!("cannot create a file in the folder: {error}")))
+}
+
+/// Gives a temporary file its name.
+pub(crate) fn persist(file: NamedTempFile, path: &Path) -> Result<(), Error> {
+    let failed = |error: &dyn std::fmt::Display| Error::file(path, format!("cannot write: {error}"));
+    file.as_file().sync_all().map_err(|error| failed(&error))?;
+    file.persist(path).map_err(|error| failed(&error.error))?;
+    Ok(())
+}
