@@ -35,7 +35,8 @@ impl ActivationSums {
         }
     }
 
-    /// Adds rows of `columns` activations that these matrices are multiplied with.
+    /// Adds rows of `columns` activations that these matrices are multiplied with. A name that comes again is another part of
+    /// the same matrix.
     pub(crate) fn add<const N: usize>(&mut self, names: [&str; N], activations: &[f32], columns: usize) {
         let mut squares = vec![0.0_f64; columns];
         let mut rows = 0;
@@ -43,7 +44,7 @@ impl ActivationSums {
             squares.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x) * f64::from(*x));
             rows += 1;
         }
-        for name in names {
+        for (_, name) in names.into_iter().enumerate().filter(|(i, name)| !names[..*i].contains(name)) {
             let matrix = self.matrix(name, columns, 1);
             matrix.squares.iter_mut().zip(&squares).for_each(|(sum, more)| *sum += more);
             matrix.rows[0] += rows;
@@ -79,7 +80,7 @@ mod tests {
     #[test]
     fn sums_are_by_column_and_expert() {
         let mut sums = ActivationSums::default();
-        sums.add(["q", "k"], &[1.0, 2.0, 3.0, 4.0], 2);
+        sums.add(["q", "k", "q"], &[1.0, 2.0, 3.0, 4.0], 2);
         sums.add_to_expert(["up"], 1, 3, &[2.0, 0.5]);
         sums.add_to_expert(["up"], 1, 3, &[1.0, 0.0]);
         let mut twice = sums.clone();

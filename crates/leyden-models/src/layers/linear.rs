@@ -8,7 +8,7 @@ use leyden_kernels::{Cpu, PackedA};
 /// A matrix and its bias.
 #[derive(Debug)]
 pub(crate) struct Linear {
-    /// The name of the matrix in GGUF.
+    /// The name of the matrix in GGUF; of a part, that of the whole.
     pub(crate) name: String,
     pub(crate) weights: PackedWeights,
     pub(crate) bias: Option<Vec<f32>>,
@@ -31,10 +31,11 @@ impl Linear {
         k: usize,
         part: &Part,
     ) -> Result<Linear, Error> {
-        let weights = loader.matrix_part(&format!("{name}.weight"), rows, k, part)?;
         let whole = loader.vector(&format!("{name}.bias"), rows)?;
+        let name = format!("{name}.weight");
+        let weights = loader.matrix_part(&name, rows, k, part)?;
         let bias = whole.map(|whole| part.rows.iter().flat_map(|r| &whole[r.clone()]).copied().collect());
-        Ok(Linear { weights, bias })
+        Ok(Linear { name, weights, bias })
     }
 
     /// Its product, with activations on the grid of its weights.
