@@ -147,7 +147,7 @@ pub fn config_of_json(json: &Json) -> Result<ModelConfig, Error> {
 /// As [`config_of`].
 pub(crate) fn stored_as(source: &dyn WeightSource) -> Result<Stored, Error> {
     match source.config_json() {
-        Some(json) => hf_model(json).map(|(_, class, _)| class.stored),
+        Some(json) => hf_class(json).map(|(_, class)| class.stored),
         None => Ok(Stored::AS_GGUF),
     }
 }
@@ -180,14 +180,19 @@ fn check_type(meta: &Metadata) -> Result<(), Error> {
     }
 }
 
-/// What a `config.json` describes: the configuration, the class, and which matrices have biases.
-pub(crate) fn hf_model(json: &Json) -> Result<(ModelConfig, &'static HfClass, Vec<&'static str>), Error> {
+/// The architecture and class that a `config.json` names.
+fn hf_class(json: &Json) -> Result<(&'static Architecture, &'static HfClass), Error> {
     let key = "model_type";
     let name = json.str(key)?;
     let mut classes = ARCHITECTURES.iter().flat_map(|a| a.hf.iter().map(move |class| (a, class)));
     let known = || ARCHITECTURES.iter().flat_map(Architecture::model_types).collect();
     let found = classes.find(|(_, class)| class.model_type == name);
-    let (arch, class) = found.ok_or_else(|| Error::unknown_architecture(json.file(), key, name, known()))?;
+    found.ok_or_else(|| Error::unknown_architecture(json.file(), key, name, known()))
+}
+
+/// What a `config.json` describes: the configuration, the class, and which matrices have biases.
+pub(crate) fn hf_model(json: &Json) -> Result<(ModelConfig, &'static HfClass, Vec<&'static str>), Error> {
+    let (arch, class) = hf_class(json)?;
     let config = HfConfig::new(json, class.keys, class.activations);
     config.check(class.classes)?;
     let biases = (class.biases)(&config)?;

@@ -6,6 +6,7 @@ use crate::config::{Field, ModelConfig, Reader, RopeScaling, field};
 use crate::error::Error;
 use leyden_kernels::attention::Mask;
 use leyden_kernels::ops::RopePairs;
+use std::sync::Arc;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "phi3",
@@ -52,8 +53,8 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
             layer.mask = Mask::Window(window);
         }
         if let (Some(rope), Some(original_context)) = (&mut layer.rope, scaled) {
-            let (short, long) = (Vec::new(), Vec::new());
-            rope.scaling = RopeScaling::LongRope { original_context, short, long, attention: 1.0 };
+            let divisors = Arc::default();
+            rope.scaling = RopeScaling::LongRope { original_context, divisors, attention: 1.0 };
         }
     }))
 }

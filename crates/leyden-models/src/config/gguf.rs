@@ -4,6 +4,7 @@ use super::reader::{checked_positive, checked_size};
 use super::{RopeScaling, YarnRamp, yarn_attention};
 use crate::error::Error;
 use leyden_tensor::{Escaped, Metadata};
+use std::sync::Arc;
 
 /// What the metadata says of the rotation.
 pub(super) struct Rotation {
@@ -50,8 +51,7 @@ pub(super) fn rope(meta: &Metadata, prefix: &str, context: usize) -> Result<Rota
         Some("linear") => RopeScaling::Linear { factor: factor.unwrap_or(1.0) },
         Some("longrope") => RopeScaling::LongRope {
             original_context: original_context(meta, &key("scaling"), context)?,
-            short: Vec::new(),
-            long: Vec::new(),
+            divisors: Arc::default(),
             attention: 1.0,
         },
         Some("yarn") => yarn(meta, &key("scaling"), factor.unwrap_or(1.0), context)?,

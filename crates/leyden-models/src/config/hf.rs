@@ -10,6 +10,7 @@ use super::{RopeScaling, YarnRamp, yarn_attention};
 use crate::error::Error;
 use leyden_kernels::ops::{Activation, ln};
 use leyden_tensor::{Escaped, Json};
+use std::sync::Arc;
 
 /// The base where a configuration names none, in all classes that are supported.
 const DEFAULT_BASE: f32 = 10_000.0;
@@ -356,7 +357,7 @@ impl<'a> HfConfig<'a> {
             };
             numbers.iter().map(number).collect::<Result<Vec<f32>, Error>>()
         };
-        let (short, long) = (divisors("short_factor")?, divisors("long_factor")?);
-        Ok(RopeScaling::LongRope { original_context, short, long, attention })
+        let divisors = Arc::new([divisors("short_factor")?, divisors("long_factor")?]);
+        Ok(RopeScaling::LongRope { original_context, divisors, attention })
     }
 }

@@ -9,6 +9,7 @@ mod windows;
 
 use leyden_kernels::attention::Mask;
 use leyden_kernels::ops::{Activation, RopePairs};
+use std::sync::Arc;
 
 pub(crate) use hf::HfConfig;
 pub(crate) use keys::{check_gguf, check_hf};
@@ -285,10 +286,8 @@ pub enum RopeScaling {
     LongRope {
         /// The context length before scaling, in tokens.
         original_context: usize,
-        /// The divisors up to that; empty in GGUF, which has them in the tensor `rope_factors_short.weight`.
-        short: Vec<f32>,
-        /// Those beyond; empty in GGUF, which has them in the tensor `rope_factors_long.weight`.
-        long: Vec<f32>,
+        /// The divisors up to that and beyond it; empty in GGUF, which has them in tensors.
+        divisors: Arc<[Vec<f32>; 2]>,
         /// Factor on cosine and sine.
         attention: f64,
     },

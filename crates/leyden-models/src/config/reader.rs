@@ -397,9 +397,9 @@ impl Reader<'_> {
                 Rotation { base, scaling, magnitude: 1.0 }
             }
         };
-        if let RopeScaling::LongRope { short, long, .. } = &scaling {
+        if let RopeScaling::LongRope { divisors, .. } = &scaling {
             // In GGUF they are tensors, whose shapes are checked when they are read.
-            let counts = [("short_factor", short.len()), ("long_factor", long.len())];
+            let counts = [("short_factor", divisors[0].len()), ("long_factor", divisors[1].len())];
             if let Some((name, n)) = counts.iter().find(|(_, n)| *n != dims / 2)
                 && matches!(self, Reader::Hf(..))
             {

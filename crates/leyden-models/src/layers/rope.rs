@@ -29,7 +29,7 @@ const LONG: &str = "rope_factors_long.weight";
 impl Kind {
     fn load(loader: &Loader<'_>, rope: &RopeConfig) -> Result<Kind, Error> {
         let config = rope.clone();
-        let RopeScaling::LongRope { original_context, short, long, .. } = &rope.scaling else {
+        let RopeScaling::LongRope { original_context, divisors: given, .. } = &rope.scaling else {
             let frequencies = Frequencies::new(rope, divisors(loader, DIVISORS, rope)?.as_deref());
             return Ok(Kind { config, frequencies, beyond: None });
         };
@@ -42,8 +42,8 @@ impl Kind {
             };
             Ok(Frequencies::new(rope, Some(&found)))
         };
-        let beyond = Some((*original_context, of(long, LONG)?));
-        Ok(Kind { config, frequencies: of(short, SHORT)?, beyond })
+        let beyond = Some((*original_context, of(&given[1], LONG)?));
+        Ok(Kind { config, frequencies: of(&given[0], SHORT)?, beyond })
     }
 }
 
