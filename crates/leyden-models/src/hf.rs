@@ -3,9 +3,10 @@
 //! What loads and computes asks for tensors by GGUF's names; here they become the names in the files. The listing
 //! and the views keep the names in the files, so that every message names what the user can find there.
 
-use crate::arch::{HfClass, hf_model};
+use crate::arch::hf_model;
 use crate::config::{ModelConfig, NormKind};
 use crate::error::Error;
+use crate::hf_class::HfClass;
 use crate::pooling::Pooling;
 use leyden_tensor::{HfFolder, Json, Metadata, Safetensors, TensorInfo, TensorView, Value, WeightSource};
 use std::fs;
@@ -90,7 +91,7 @@ impl HfModel {
     fn tie(&mut self) -> Result<(), Error> {
         let key = "tie_word_embeddings";
         let json = self.folder.config();
-        let tied = json.opt_bool(key)?.unwrap_or(false);
+        let tied = json.opt_bool(key)?.unwrap_or(self.class.tied);
         let (embedding, head) = (self.optional(EMBEDDING)?.is_some(), self.optional(HEAD)?.is_some());
         if !head && !tied {
             let name = self.name(HEAD).unwrap_or_default();
@@ -116,13 +117,27 @@ impl HfModel {
         if kind == "bias" && !self.biases.contains(&part) {
             return None;
         }
-        let find =
-            |table: &[(&'static str, &'static str)]| table.iter().find(|row| row.0 == part).map(|row| row.1);
+        let find = |table: &'static [(&str, &'static str)]| {
+            table.iter().filter(|row| row.0 == part).map(|row| row.1)
+        };
         let prefix = if self.bare { "" } else { self.class.prefix };
-        let name = match (layer, find(self.class.head)) {
-            (Some(i), _) => format!("{prefix}{}.{i}.{}.{kind}", self.class.layers, find(self.class.tensors)?),
+        let mut names = find(self.class.tensors).map(|name| match layer {
+            Some(i) => format!("{prefix}{}.{i}.{name}.{kind}", self.class.layers),
+            None => format!("{prefix}{name}.{kind}"),
+        });
+        let name = match (layer, find(self.class.head).next()) {
             (None, Some(name)) => format!("{name}.{kind}"),
-            (None, None) => format!("{prefix}{}.{kind}", find(self.class.tensors)?),
+            _ => {
+                let first = names.next()?;
+                let has = |name: &String| matches!(self.weights().optional(name), Ok(Some(_)));
+                // Only where a class has several names for it.
+                match names.next() {
+                    Some(second) if !has(&first) => {
+                        std::iter::once(second).chain(names).find(has).unwrap_or(first)
+                    }
+                    _ => first,
+                }
+            }
         };
         let old = OLD_NORMS.iter().find(|(new, _)| self.old_norms && name.ends_with(new));
         Some(old.map_or(name.clone(), |(new, old)| name.replace(new, old)))

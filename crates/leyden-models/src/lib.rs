@@ -12,6 +12,7 @@ mod config;
 mod error;
 mod frequencies;
 mod hf;
+mod hf_class;
 mod layers;
 mod load;
 mod network;

@@ -1,12 +1,11 @@
 //! BERT (Devlin et al., 2018), RoBERTa (Liu et al., 2019), DistilBERT (Sanh et al., 2019) and what is built like them: MiniLM, BGE,
 //! E5 and most models that make vectors of texts.
 
-use super::{ATTENTION, Architecture, HfClass};
+use super::{ATTENTION, Architecture, DECODER, HfClass};
 use crate::config::{
     ClassifierConfig, DenseActivation, Field, Head, HfConfig, ModelConfig, Reader, Scores, field,
 };
 use crate::error::Error;
-use crate::load::Stored;
 use leyden_kernels::ops::Activation;
 use leyden_tensor::Escaped;
 
@@ -51,7 +50,6 @@ const DISTILBERT: &str = "distilbert";
 const BERT: HfClass = HfClass {
     model_type: "bert",
     classes: &["BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForSequenceClassification"],
-    keys: &[],
     activations: &[
         ("gelu", Activation::Gelu),
         ("gelu_new", Activation::GeluTanh),
@@ -62,9 +60,9 @@ const BERT: HfClass = HfClass {
     layers: "encoder.layer",
     tensors: BERT_TENSORS,
     head: &[("cls.output", "classifier")],
-    stored: Stored::AS_GGUF,
     // Positions by number, and the heads that the model was first trained with.
     unused: &["embeddings.position_ids", "pooler.", "cls.", "lm_head.", "vocab_"],
+    ..DECODER
 };
 
 const OTHER_BIASES: [&str; 7] =

@@ -25,11 +25,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         model_type: "gemma2",
         classes: &["Gemma2ForCausalLM"],
         keys: &[("hidden_act", "hidden_activation")],
+        defaults: &[("num_key_value_heads", 4), ("head_dim", 256), ("sliding_window", 4096)],
         activations: &[("gelu_pytorch_tanh", Activation::GeluTanh)],
         biases: |config| match config.flag("attention_bias")? {
             true => Err(config.invalid("attention_bias", "true is not supported")),
             false => Ok(Vec::new()),
         },
+        tied: true,
         tensors: TENSORS,
         ..DECODER
     }],

@@ -26,6 +26,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             true => Err(config.invalid("attention_bias", "true is not supported")),
             false => Ok(Vec::new()),
         },
+        tied: true,
         tensors: TENSORS,
         ..DECODER
     }],

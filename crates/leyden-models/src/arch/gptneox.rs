@@ -66,18 +66,12 @@ const PARALLEL: Field = field("use_parallel_residual", "use_parallel_residual");
 const DEFAULT_SHARE: f32 = 0.25;
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
-    let reader = match r {
-        Reader::Gguf(meta, name) => Reader::Gguf(meta, name),
-        Reader::Hf(config, name) => Reader::Hf(config.with_partial_rotation(DEFAULT_SHARE), name),
-    };
-    let config = reader.layer_norm_decoder(NormKind::Layer, Some(RopePairs::Halves))?;
+    let reader = r.with_partial_rotation(DEFAULT_SHARE);
+    let config = reader.layer_norm_decoder(NormKind::Layer, Some(RopePairs::Halves), 0)?;
+    let activation = r.activation(Activation::Gelu)?;
     let placement = match r.opt_bool(PARALLEL)?.unwrap_or(true) {
         true => NormPlacement::Parallel,
         false => NormPlacement::Pre,
-    };
-    let activation = match r {
-        Reader::Gguf(..) => Activation::Gelu,
-        Reader::Hf(config, _) => config.activation()?,
     };
     Ok(config.each(|_, layer| {
         layer.norms = placement;

@@ -1,25 +1,36 @@
 //! Llama (Touvron et al., 2023) and what shares its computation.
 
 use super::{ATTENTION, Architecture, DECODER, FFN, HfClass};
-use crate::config::{EXPERTS, HfConfig, ModelConfig, Reader};
+use crate::config::{EXPERTS, Field, HfConfig, ModelConfig, Reader, field};
 use crate::error::Error;
+use leyden_kernels::attention::Mask;
 use leyden_kernels::ops::RopePairs;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "llama",
-    models: "Llama 1 to 3.x, Mistral 7B, DeepSeek-R1-Distill-Llama, Dolphin, TinyLlama, SmolLM",
+    models: "Llama 1 to 3.x, Mistral 7B, Ministral 8B, Mistral Nemo, DeepSeek-R1-Distill-Llama, Dolphin, TinyLlama, SmolLM",
     config,
     own_keys: &[],
     hf: &[
         HfClass { model_type: "llama", classes: &["LlamaForCausalLM"], biases: llama_biases, ..DECODER },
         HfClass {
-            model_type: "mistral",
+            model_type: MISTRAL,
             classes: &["MistralForCausalLM"],
-            biases: mistral_biases,
+            defaults: &[("num_key_value_heads", 8), ("sliding_window", DEFAULT_WINDOW)],
+            ..DECODER
+        },
+        HfClass {
+            model_type: MINISTRAL,
+            classes: &["MinistralForCausalLM"],
+            defaults: &[("num_key_value_heads", 8), ("sliding_window", DEFAULT_WINDOW)],
             ..DECODER
         },
     ],
 };
+
+const MISTRAL: &str = "mistral";
+/// Mistral's class in which layers may differ.
+const MINISTRAL: &str = "ministral";
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     if let Some(n) = r.opt_u32(EXPERTS)?
@@ -27,14 +38,33 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     {
         return Err(r.invalid(EXPERTS, format!("{n} experts: mixtures of experts are not supported yet")));
     }
-    r.decoder(match r {
+    let config = r.decoder(match r {
         // GGUF conversion reorders the rows of query and key weights so that pairs are neighbours.
         Reader::Gguf(..) => RopePairs::Interleaved,
         Reader::Hf(..) => RopePairs::Halves,
+    })?;
+    let windows = match r {
+        Reader::Hf(json, _) => match json.json().str("model_type")? {
+            MISTRAL => r.opt_size(WINDOW)?.map(|size| (size, None)),
+            MINISTRAL => match (r.opt_size(WINDOW)?, json.full_layers(config.layers.len())?) {
+                (Some(size), full) => Some((size, full)),
+                (None, _) => None,
+            },
+            _ => None,
+        },
+        Reader::Gguf(..) => None,
+    };
+    Ok(match windows {
+        None => config,
+        Some((size, full)) => config.each(|i, layer| {
+            if !full.as_ref().is_some_and(|full| full[i]) {
+                layer.mask = Mask::Window(size);
+            }
+        }),
     })
 }
 
-fn llama_biases(config: &HfConfig<'_>) -> Result<Vec<&'static str>, Error> {
+pub(super) fn llama_biases(config: &HfConfig<'_>) -> Result<Vec<&'static str>, Error> {
     let mut biases = Vec::new();
     if config.flag("attention_bias")? {
         biases.extend(ATTENTION);
@@ -45,17 +75,6 @@ fn llama_biases(config: &HfConfig<'_>) -> Result<Vec<&'static str>, Error> {
     Ok(biases)
 }
 
-/// The window of a configuration that does not say: the class's default, that of Mistral 7B v0.1.
-const DEFAULT_WINDOW: usize = 4096;
-
-fn mistral_biases(config: &HfConfig<'_>) -> Result<Vec<&'static str>, Error> {
-    let key = "sliding_window";
-    let window = match config.json().object().contains_key(key) {
-        true => config.opt_size(key)?,
-        false => Some(DEFAULT_WINDOW),
-    };
-    if let Some(size) = window {
-        config.refuse_window(key, size)?;
-    }
-    Ok(Vec::new())
-}
+/// The window of a configuration of Mistral's class that does not say: that of Mistral 7B v0.1.
+const DEFAULT_WINDOW: u32 = 4096;
+const WINDOW: Field = field("", "sliding_window");

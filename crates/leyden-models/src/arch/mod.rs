@@ -2,19 +2,30 @@
 
 use crate::config::{HfConfig, ModelConfig, Reader, check_gguf, check_hf};
 use crate::error::Error;
+use crate::hf_class::{ATTENTION, DECODER, FFN, HfClass};
 use crate::load::Stored;
-use leyden_kernels::ops::Activation;
 use leyden_tensor::{Json, Metadata, WeightSource};
 
 mod bert;
+mod cohere2;
+mod command_r;
+mod falcon;
 mod gemma2;
 mod gemma3;
+mod glm4;
+mod gpt2;
 mod gptneox;
+mod granite;
 mod llama;
+mod mistral3;
+mod olmo2;
 mod phi3;
 mod qwen2;
 mod qwen3;
 mod qwen3moe;
+mod smollm3;
+mod stablelm;
+mod starcoder2;
 
 /// One supported architecture.
 #[derive(Debug)]
@@ -29,57 +40,26 @@ pub struct Architecture {
     hf: &'static [HfClass],
 }
 
-/// A class of Hugging Face's libraries that computes the same.
-#[derive(Debug)]
-pub(crate) struct HfClass {
-    /// The value of `model_type`.
-    model_type: &'static str,
-    /// The classes that are computed, as in `architectures`: of a decoder the one with a language model's head.
-    classes: &'static [&'static str],
-    /// Keys of `config.json` that have another name than most classes give them: the usual one, and theirs.
-    keys: &'static [(&'static str, &'static str)],
-    /// The functions that the feed-forward layer may have, by name; the first where nothing is said.
-    activations: &'static [(&'static str, Activation)],
-    /// Refuses options that change the result, and gives the matrices and norms that have biases.
-    biases: fn(&HfConfig<'_>) -> Result<Vec<&'static str>, Error>,
-    /// What the names of all tensors but the head's begin with, unless the model was saved without a head.
-    pub(crate) prefix: &'static str,
-    /// What those of a layer go on with, before its number.
-    pub(crate) layers: &'static str,
-    /// Names of its tensors behind the prefix, those of a layer without its number: GGUF's name, theirs.
-    pub(crate) tensors: &'static [(&'static str, &'static str)],
-    /// Names of the tensors that the prefix is not before: those of a head. They come first where both have one.
-    pub(crate) head: &'static [(&'static str, &'static str)],
-    /// How its matrices lie.
-    stored: Stored,
-    /// What the names of tensors begin with, behind the prefix, that may be there and are not needed.
-    pub(crate) unused: &'static [&'static str],
-}
-
-/// What nearly all decoders have in common.
-const DECODER: HfClass = HfClass {
-    model_type: "",
-    classes: &[],
-    keys: &[],
-    activations: &[("silu", Activation::Silu), ("swish", Activation::Silu)],
-    biases: |_| Ok(Vec::new()),
-    prefix: "model.",
-    layers: "layers",
-    tensors: DECODER_TENSORS,
-    head: &[("output", "lm_head")],
-    stored: Stored::AS_GGUF,
-    unused: &[],
-};
-
 /// Every supported architecture.
 pub static ARCHITECTURES: &[Architecture] = &[
     llama::ARCHITECTURE,
+    mistral3::ARCHITECTURE,
     phi3::ARCHITECTURE,
     qwen2::ARCHITECTURE,
     qwen3::ARCHITECTURE,
     qwen3moe::ARCHITECTURE,
     gemma2::ARCHITECTURE,
     gemma3::ARCHITECTURE,
+    granite::ARCHITECTURE,
+    smollm3::ARCHITECTURE,
+    olmo2::ARCHITECTURE,
+    command_r::ARCHITECTURE,
+    cohere2::ARCHITECTURE,
+    glm4::ARCHITECTURE,
+    starcoder2::ARCHITECTURE,
+    stablelm::ARCHITECTURE,
+    falcon::ARCHITECTURE,
+    gpt2::ARCHITECTURE,
     gptneox::ARCHITECTURE,
     bert::ARCHITECTURE,
 ];
@@ -90,27 +70,6 @@ impl Architecture {
         self.hf.iter().map(|class| class.model_type)
     }
 }
-
-/// The names that nearly all decoders of Hugging Face's libraries give their tensors: GGUF's name, theirs.
-const DECODER_TENSORS: &[(&str, &str)] = &[
-    ("token_embd", "embed_tokens"),
-    ("output_norm", "norm"),
-    ("attn_norm", "input_layernorm"),
-    ("attn_q", "self_attn.q_proj"),
-    ("attn_k", "self_attn.k_proj"),
-    ("attn_v", "self_attn.v_proj"),
-    ("attn_output", "self_attn.o_proj"),
-    ("attn_q_norm", "self_attn.q_norm"),
-    ("attn_k_norm", "self_attn.k_norm"),
-    ("ffn_norm", "post_attention_layernorm"),
-    ("ffn_gate", "mlp.gate_proj"),
-    ("ffn_up", "mlp.up_proj"),
-    ("ffn_down", "mlp.down_proj"),
-];
-
-/// The matrices of attention and those of the feed-forward layer, for flags that give all of them biases.
-const ATTENTION: [&str; 4] = ["attn_q", "attn_k", "attn_v", "attn_output"];
-const FFN: [&str; 3] = ["ffn_gate", "ffn_up", "ffn_down"];
 
 /// The configuration of the model that a source describes.
 ///
@@ -132,9 +91,9 @@ pub fn config_of(source: &dyn WeightSource) -> Result<ModelConfig, Error> {
 ///
 /// ```
 /// use leyden_tensor::Json;
-/// let text = br#"{"model_type": "gpt2", "n_embd": 768}"#;
+/// let text = br#"{"model_type": "warp", "hidden_size": 768}"#;
 /// let error = leyden_models::config_of_json(&Json::parse(text, "config.json")?).unwrap_err();
-/// assert!(error.to_string().starts_with("config.json: model_type: architecture `gpt2` is not supported"));
+/// assert!(error.to_string().starts_with("config.json: model_type: architecture `warp` is not supported"));
 /// # Ok::<(), leyden_tensor::Error>(())
 /// ```
 pub fn config_of_json(json: &Json) -> Result<ModelConfig, Error> {
@@ -193,7 +152,7 @@ fn hf_class(json: &Json) -> Result<(&'static Architecture, &'static HfClass), Er
 /// What a `config.json` describes: the configuration, the class, and which matrices have biases.
 pub(crate) fn hf_model(json: &Json) -> Result<(ModelConfig, &'static HfClass, Vec<&'static str>), Error> {
     let (arch, class) = hf_class(json)?;
-    let config = HfConfig::new(json, class.keys, class.activations);
+    let config = HfConfig::new(json, class);
     config.check(class.classes)?;
     let biases = (class.biases)(&config)?;
     let config = (arch.config)(&Reader::Hf(config, arch.name))?;

@@ -34,11 +34,7 @@ const MAGNITUDE: Field = field("rope.scaling.attn_factor", "");
 const ORIGINAL_CONTEXT: Field = field("rope.scaling.original_context_length", "");
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
-    let config = match r {
-        Reader::Gguf(meta, name) => Reader::Gguf(meta, name),
-        Reader::Hf(config, name) => Reader::Hf(config.with_partial_rotation(1.0), name),
-    };
-    let config = config.decoder(RopePairs::Halves)?;
+    let config = r.with_partial_rotation(1.0).decoder(RopePairs::Halves)?;
     // Phi-4's files have 0, others a window that llama.cpp leaves out and the model was trained with.
     let window = match r.opt_u32(WINDOW)? {
         None | Some(0) => None,

@@ -8,6 +8,7 @@
 use super::reader::{checked_positive, checked_size};
 use super::{RopeScaling, YarnRamp, yarn_attention};
 use crate::error::Error;
+use crate::hf_class::HfClass;
 use leyden_kernels::ops::{Activation, ln};
 use leyden_tensor::{Escaped, Json};
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub(crate) struct HfConfig<'a> {
     by_kind: ByKind,
     /// Usual names of keys, and those that stand here instead.
     keys: &'static [(&'static str, &'static str)],
+    /// Numbers where keys are missing.
+    defaults: &'static [(&'static str, u32)],
     activations: &'static [(&'static str, Activation)],
     /// Whether a part of a head may turn, and how much of it where nothing is said.
     partial: Option<f32>,
@@ -35,13 +38,10 @@ enum ByKind {
 }
 
 impl<'a> HfConfig<'a> {
-    /// A configuration in which `keys` are called otherwise, of a class whose feed-forward layers may have these functions.
-    pub(crate) fn new(
-        json: &'a Json,
-        keys: &'static [(&'static str, &'static str)],
-        activations: &'static [(&'static str, Activation)],
-    ) -> HfConfig<'a> {
-        HfConfig { json, by_kind: ByKind::No, keys, activations, partial: None }
+    /// A configuration of a class.
+    pub(crate) fn new(json: &'a Json, class: &HfClass) -> HfConfig<'a> {
+        let &HfClass { keys, defaults, activations, .. } = class;
+        HfConfig { json, by_kind: ByKind::No, keys, defaults, activations, partial: None }
     }
 
     /// The same, where layers of full attention may have a rotation of their own, which is then the one that is read; see
@@ -62,6 +62,17 @@ impl<'a> HfConfig<'a> {
     /// What a key is called here.
     pub(crate) fn key(&self, usual: &'static str) -> &'static str {
         self.keys.iter().find(|row| row.0 == usual).map_or(usual, |row| row.1)
+    }
+
+    /// The number where a key, by its usual name, is missing.
+    pub(super) fn default(&self, usual: &str) -> Option<u32> {
+        self.defaults.iter().find(|row| row.0 == usual).map(|row| row.1)
+    }
+
+    /// Whether the base of the rotation stands here.
+    pub(crate) fn names_base(&self) -> bool {
+        let keys = [self.key("rope_theta"), "rope_parameters.rope_theta", "rope_scaling.rope_theta"];
+        keys.iter().any(|key| self.json.get(key).is_some())
     }
 
     /// The function of the feed-forward layer.

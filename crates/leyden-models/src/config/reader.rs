@@ -139,7 +139,11 @@ impl Reader<'_> {
                 }
                 _ => meta.opt_u32(&key)?,
             },
-            Reader::Hf(config, _) => config.json().opt_u32(&key)?,
+            Reader::Hf(config, _) => match config.json().opt_u32(&key)? {
+                // `null` says that there is none.
+                None if !config.json().object().contains_key(&key) => config.default(field.hf),
+                found => found,
+            },
         })
     }
 
@@ -216,6 +220,22 @@ impl Reader<'_> {
         self.opt_u32(field)?.map(|v| self.bounded(field, v, MAX_SIZE)).transpose()
     }
 
+    /// The function of the feed-forward layer: in GGUF, which does not say, `usual`.
+    pub(crate) fn activation(&self, usual: Activation) -> Result<Activation, Error> {
+        match self {
+            Reader::Gguf(..) => Ok(usual),
+            Reader::Hf(config, _) => config.activation(),
+        }
+    }
+
+    /// The same where a part of a head may turn: in a folder that does not say, this share.
+    pub(crate) fn with_partial_rotation(&self, share: f32) -> Reader<'_> {
+        match self {
+            Reader::Gguf(meta, name) => Reader::Gguf(meta, name),
+            Reader::Hf(config, name) => Reader::Hf(config.with_partial_rotation(share), name),
+        }
+    }
+
     /// An optional flag.
     pub(crate) fn opt_bool(&self, field: Field) -> Result<Option<bool>, Error> {
         let Some(key) = self.key(field) else { return Ok(None) };
@@ -223,6 +243,21 @@ impl Reader<'_> {
             Reader::Gguf(meta, _) => meta.opt_bool(&key)?,
             Reader::Hf(config, _) => config.json().opt_bool(&key)?,
         })
+    }
+
+    /// An optional finite number.
+    pub(crate) fn opt_number(&self, field: Field) -> Result<Option<f32>, Error> {
+        let Some(key) = self.key(field) else { return Ok(None) };
+        let value = match self {
+            Reader::Gguf(meta, _) => meta.opt_f32(&key)?,
+            Reader::Hf(config, _) => config.json().opt_f32(&key)?,
+        };
+        match value {
+            Some(number) if !number.is_finite() => {
+                Err(self.invalid(field, format!("{number} is not a number")))
+            }
+            value => Ok(value),
+        }
     }
 
     /// An optional positive number.
@@ -283,14 +318,21 @@ impl Reader<'_> {
         }
     }
 
-    /// As [`decoder`](Self::decoder), with norms of this kind, which subtract the mean, and rotation if pairs turn.
+    /// As [`decoder`](Self::decoder), with norms of this kind, which subtract the mean, and rotation if pairs turn. In a folder
+    /// that does not say, the feed-forward layer is `times` as wide as the model, if that is not 0.
     pub(crate) fn layer_norm_decoder(
         &self,
         kind: NormKind,
         pairs: Option<RopePairs>,
+        times: usize,
     ) -> Result<ModelConfig, Error> {
         let eps = self.layer_norm_eps(DEFAULT_DECODER_EPS)?;
-        let mut config = self.blocks(pairs, eps, &self.each_layer(FFN)?)?;
+        let layers = self.required(LAYERS, MAX_LAYERS)?;
+        let ffn = match self.of_each_layer(FFN, layers)? {
+            None if times > 0 && matches!(self, Reader::Hf(..)) => vec![times * self.size(WIDTH)?; layers],
+            _ => self.each_layer(FFN)?,
+        };
+        let mut config = self.blocks(pairs, eps, &ffn)?;
         config.norm.kind = kind;
         Ok(config)
     }

@@ -306,11 +306,6 @@ fn what_would_change_the_result_is_refused_by_name() {
     ];
     let others = [
         (
-            MISTRAL_7B_V03,
-            r#""sliding_window": 4096"#,
-            "sliding_window: attention to the last 4096 tokens only (a sliding window) is not supported",
-        ),
-        (
             QWEN25_05B,
             r#""use_sliding_window": true, "sliding_window": 4096, "max_window_layers": 21"#,
             "sliding_window: attention to the last 4096",
@@ -326,9 +321,18 @@ fn what_would_change_the_result_is_refused_by_name() {
         let error = read(&changed(base, changes, &[])).unwrap_err();
         assert!(error.starts_with(&format!("config.json: {wanted}")), "{changes}: {error}");
     }
-    // Mistral's class has a window of its own where nothing is said.
-    let error = read(&changed(MISTRAL_7B_V03, "", &["sliding_window"])).unwrap_err();
-    assert!(error.starts_with("config.json: sliding_window: attention to the last 4096"), "{error}");
+}
+
+#[test]
+fn mistrals_class_has_a_window_where_nothing_is_said() {
+    for (change, without, wanted) in [
+        ("", &["sliding_window"][..], Mask::Window(4096)),
+        (r#""sliding_window": 128"#, &[], Mask::Window(128)),
+        ("", &[], Mask::Causal),
+    ] {
+        let config = read(&changed(MISTRAL_7B_V03, change, without)).unwrap();
+        assert!(config.layers.iter().all(|layer| layer.mask == wanted), "{change}");
+    }
 }
 
 const MINILM: &str = r#"{

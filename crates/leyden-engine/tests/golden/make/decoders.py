@@ -110,7 +110,11 @@ def convert(folder, out):
 
     converter = type(plain.__name__, (plain,), {"set_vocab": set_vocab, "model_arch": plain.model_arch})
     with torch.inference_mode():
-        converter(folder, gguf.LlamaFileType.ALL_F32, out, hparams=hparams).write()
+        made = converter(folder, gguf.LlamaFileType.ALL_F32, out, hparams=hparams)
+        # One converter leaves everything to another.
+        if hasattr(made, "impl"):
+            made.impl.set_vocab = lambda: set_vocab(made.impl)
+        made.write()
 
 
 def of_gguf(folder, rules, tolerance):

@@ -1,0 +1,46 @@
+//! StableLM (Stability AI, 2023 and 2024): Llama's blocks with norms that subtract the mean; a quarter of each head turns.
+//!
+//! StableLM 2 12B, whose queries and keys are normalised with weights of each head's own, is not supported.
+
+use super::{Architecture, DECODER, HfClass};
+use crate::config::{Field, ModelConfig, NormKind, NormPlacement, Reader, field};
+use crate::error::Error;
+use leyden_kernels::ops::RopePairs;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    name: "stablelm",
+    models: "StableLM 3B, StableLM 2 1.6B, StableLM Zephyr",
+    config,
+    own_keys: &["attention.layer_norm_epsilon", "layer_norm_eps", "use_parallel_residual"],
+    hf: &[HfClass {
+        model_type: "stablelm",
+        classes: &["StableLmForCausalLM"],
+        biases: |config| {
+            let mut biases = vec!["attn_norm", "output_norm"];
+            if !config.flag("use_parallel_residual")? {
+                biases.push("ffn_norm");
+            }
+            if config.flag("use_qkv_bias")? {
+                biases.extend(["attn_q", "attn_k", "attn_v"]);
+            }
+            Ok(biases)
+        },
+        ..DECODER
+    }],
+};
+
+/// In GGUF it says nothing: the published files have it wrong.
+const PARALLEL: Field = field("", "use_parallel_residual");
+/// How much of a head turns in a folder that does not say.
+const DEFAULT_SHARE: f32 = 0.25;
+
+fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
+    let reader = r.with_partial_rotation(DEFAULT_SHARE);
+    let config = reader.layer_norm_decoder(NormKind::Layer, Some(RopePairs::Halves), 0)?;
+    let parallel = r.opt_bool(PARALLEL)?.unwrap_or(false);
+    Ok(config.each(|_, layer| {
+        if parallel {
+            layer.norms = NormPlacement::Parallel;
+        }
+    }))
+}
