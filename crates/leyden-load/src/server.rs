@@ -102,6 +102,15 @@ impl Server {
         bytes
     }
 
+    /// Asks for a JSON document by `GET`, or with a body by `POST`: the status and the document, null where it is none.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or does not answer within `time`.
+    pub fn ask(self: &Arc<Self>, path: &str, body: Option<&Value>, time: Duration) -> Result<(u16, Value)> {
+        let failed = |fail: Fail| Error::new(self.base.to_string(), ErrorKind::Server(fail.message));
+        self.document(&Arc::default(), path, body, time).map_err(failed)
+    }
+
     /// Asks for a JSON document: the status and the document, null where it is none.
     pub(crate) fn document(
         self: &Arc<Self>,

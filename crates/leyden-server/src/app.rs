@@ -7,8 +7,9 @@ use crate::dialect::Dialect;
 use crate::dialects::memory::Memory;
 use crate::dialects::openai::OPENAI;
 use crate::error::ApiError;
-use crate::failure::{Error, ErrorKind};
+use crate::failure::Error;
 use crate::fields::Fields;
+use crate::generate;
 use crate::generic_tools;
 use crate::grammars::Grammars;
 use crate::ids::{self, Ids};
@@ -17,6 +18,8 @@ use crate::limits::Limits;
 use crate::log::{Entry, Log};
 use crate::metrics::HttpMetrics;
 use crate::model::{Model, ModelInfo};
+use crate::models::{Lease, Models};
+use crate::on_demand::Puller;
 use crate::openapi;
 use crate::options::ServerOptions;
 use crate::peers::Network;
@@ -34,7 +37,9 @@ use leyden_engine::sample::{SamplingParams, SequenceBreakers};
 use leyden_kernels::Tier;
 use leyden_text::output::OutputFormat;
 use leyden_text::{ChatTemplate, Tokenizer};
+use serde::Deserialize;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZero;
@@ -46,7 +51,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// A model with its workers.
 pub(crate) struct Served {
     pub(crate) name: String,
-    aliases: Vec<String>,
     pub(crate) tokenizer: Arc<dyn Tokenizer>,
     pub(crate) template: Option<Arc<ChatTemplate>>,
     /// Whether special tokens that messages spell out are such.
@@ -76,6 +80,8 @@ pub(crate) struct Served {
     pub(crate) info: ModelInfo,
     /// Whether it has logits; an encoder has states alone.
     pub(crate) generates: bool,
+    /// Bytes of memory that weights, caches and workspaces take.
+    pub(crate) bytes: u64,
 }
 
 impl fmt::Debug for Served {
@@ -85,12 +91,11 @@ impl fmt::Debug for Served {
 }
 
 impl Served {
-    /// What it may be called: its name first, then the others.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(&self.name).chain(&self.aliases).map(String::as_str)
-    }
-
-    fn start(model: Model, log: &Arc<Log>) -> Result<Served, Error> {
+    /// Starts its engines.
+    ///
+    /// # Errors
+    /// Memory or threads are short.
+    pub(crate) fn start(model: Model, log: &Arc<Log>) -> Result<Served, Error> {
         let replicas = Replicas::start(&model, log)?;
         let config = model.network.config();
         let mut format = model.template.as_deref().map_or_else(OutputFormat::plain, OutputFormat::detect);
@@ -101,7 +106,9 @@ impl Served {
         }
         let visible = format.visible_tokens(model.tokenizer.as_ref()).into();
         let blocks = leyden_kernels::attention::BLOCK_TOKENS;
+        let bytes = model.bytes();
         Ok(Served {
+            bytes,
             replicas,
             kv_type: model.worker.kv_type,
             context: model.worker.context,
@@ -113,7 +120,6 @@ impl Served {
             info: model.info,
             generates: config.generates(),
             name: model.name,
-            aliases: model.aliases,
             tokenizer: model.tokenizer,
             template: model.template,
             special_in_content: model.special_in_content,
@@ -130,9 +136,9 @@ impl Served {
 }
 
 /// What all requests share.
-#[derive(Debug)]
 pub(crate) struct App {
-    pub(crate) models: Vec<Arc<Served>>,
+    pub(crate) models: Arc<Models>,
+    pub(crate) pull: Option<Puller>,
     pub(crate) keys: Option<ApiKeys>,
     pub(crate) limits: Limits,
     pub(crate) http: HttpMetrics,
@@ -158,6 +164,12 @@ pub(crate) struct App {
     ids: Ids,
 }
 
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App").field("models", &self.models).finish_non_exhaustive()
+    }
+}
+
 /// A request on its way to an endpoint.
 #[derive(Debug)]
 pub(crate) struct Call {
@@ -169,9 +181,18 @@ pub(crate) struct Call {
     route: &'static str,
     body: Vec<u8>,
     given_up: Arc<AtomicBool>,
+    /// The use of the model, until the answer has ended.
+    lease: Option<Lease>,
 }
 
 impl Call {
+    /// Changes how long the model stays in memory after its last request, if it is one that goes.
+    pub(crate) fn keep_model(&self, idle: Option<Duration>) {
+        if let Some(lease) = &self.lease {
+            lease.keep(idle);
+        }
+    }
+
     /// When its time is over.
     pub(crate) fn deadline(&self, app: &App) -> Instant {
         self.entry.started() + app.request_time
@@ -222,24 +243,17 @@ impl App {
     ///
     /// # Errors
     /// There is no model, two have one name, or memory or threads are short.
-    pub(crate) fn start(models: Vec<Model>, options: ServerOptions, log: Log) -> Result<Arc<App>, Error> {
-        if models.is_empty() {
-            return Err(ErrorKind::NoModel.into());
-        }
-        let mut names: Vec<&String> = models.iter().flat_map(|m| m.aliases.iter().chain([&m.name])).collect();
-        names.sort_unstable();
-        if let Some(pair) = names.windows(2).find(|p| p[0] == p[1]) {
-            return Err(ErrorKind::DuplicateModel { name: pair[0].clone() }.into());
-        }
+    pub(crate) fn start(models: Vec<Model>, mut options: ServerOptions, log: Log) -> Result<Arc<App>, Error> {
         let log = Arc::new(log);
-        let start = |m| Served::start(m, &log).map(Arc::new);
-        let models = models.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
+        let on_demand = std::mem::take(&mut options.on_demand);
+        let models = Arc::new(Models::start(models, on_demand, options.memory, &log)?);
         let processors = available_parallelism().map_or(1, NonZero::get);
         Ok(Arc::new(App {
             turns: Turns::new(Kind::grammars(processors), options.keys.is_some()),
             short: Turns::new(Kind::short(processors), options.keys.is_some()),
             long: Turns::new(Kind::long(processors), options.keys.is_some()),
             models,
+            pull: options.pull,
             keys: options.keys,
             limits: options.limits,
             http: HttpMetrics::default(),
@@ -258,23 +272,36 @@ impl App {
         }))
     }
 
-    /// The model that a request names; of one model any request without a name means that.
-    pub(crate) fn model(&self, name: Option<&str>) -> Result<&Arc<Served>, ApiError> {
-        let Some(name) = name else {
-            return match &self.models[..] {
-                [model] => Ok(model),
-                _ => Err(ApiError {
-                    code: "missing_required_parameter",
-                    ..ApiError::field("model", "`model` is missing, and there are several")
-                }),
-            };
-        };
-        let known = |m: &&Arc<Served>| m.names().any(|n| n == name);
-        self.models.iter().find(known).ok_or_else(|| {
-            let message = format!("the model does not exist; known names: {}", self.names().join(", "));
-            let error = ApiError::new(StatusCode::NOT_FOUND, "model_not_found", message);
-            ApiError { param: Some("model".to_owned()), ..error }
+    /// The model that a request names; of one model any request without a name means that. It is loaded: whoever comes
+    /// here holds it, or asks for what is there.
+    pub(crate) fn model(&self, name: Option<&str>) -> Result<Arc<Served>, ApiError> {
+        let slot = self.models.find(name)?;
+        slot.served().ok_or_else(|| {
+            let message = format!("`{}` is not loaded", slot.name);
+            ApiError::unavailable("model_not_loaded", message, Duration::from_secs(1))
         })
+    }
+
+    /// The use of the model that a request names, where models are loaded when they are asked for.
+    async fn lease(&self, body: &[u8], deadline: Instant) -> Result<Option<Lease>, ApiError> {
+        /// Where a request names its model.
+        #[derive(Deserialize)]
+        struct Named<'a> {
+            #[serde(borrow)]
+            model: Option<Cow<'a, str>>,
+            #[serde(borrow)]
+            name: Option<Cow<'a, str>>,
+        }
+        if !self.models.come_and_go() {
+            return Ok(None);
+        }
+        // What is no such object is refused when it is read.
+        let Ok(named) = serde_json::from_slice::<Named<'_>>(body) else { return Ok(None) };
+        let slot = self.models.find(named.model.or(named.name).as_deref())?;
+        match tokio::time::timeout_at(deadline.into(), self.models.lease(&slot)).await {
+            Ok(lease) => lease.map(Some),
+            Err(_) => Err(generate::deadline()),
+        }
     }
 
     /// A model's name in the OpenAPI document. An unknown one is no malformed request, but answered with 404.
@@ -288,13 +315,18 @@ impl App {
     }
 
     /// What the models may be called.
-    fn names(&self) -> Vec<&str> {
-        self.models.iter().flat_map(|m| m.names()).collect()
+    fn names(&self) -> Vec<String> {
+        self.models
+            .all()
+            .iter()
+            .flat_map(|slot| slot.names().map(str::to_owned).collect::<Vec<_>>())
+            .collect()
     }
 
-    /// Token ids below this are those of every model.
+    /// Token ids below this are those of every model that is loaded.
     pub(crate) fn vocabulary(&self) -> usize {
-        self.models.iter().map(|m| m.vocabulary.min(m.tokenizer.vocab_size())).min().unwrap_or(0)
+        let of = |m: &Arc<Served>| m.vocabulary.min(m.tokenizer.vocab_size());
+        self.models.served().iter().map(of).min().unwrap_or(i32::MAX as usize)
     }
 
     /// Whether requests should be sent elsewhere.
@@ -320,13 +352,13 @@ impl App {
 
     /// Whether no model has anything to do.
     pub(crate) fn is_idle(&self) -> bool {
-        let mut engines = self.models.iter().flat_map(|m| m.replicas.metrics());
-        engines.all(|m| m.running.get() + m.waiting.get() == 0)
+        let idle = |m: &Arc<Served>| m.replicas.metrics().all(|m| m.running.get() + m.waiting.get() == 0);
+        self.models.served().iter().all(idle)
     }
 
     /// Ends the requests that run.
     pub(crate) fn end_requests(&self) {
-        self.models.iter().for_each(|m| m.replicas.close());
+        self.models.served().iter().for_each(|m| m.replicas.close());
     }
 
     pub(crate) fn log(&self) -> &Log {
@@ -446,7 +478,12 @@ impl App {
             Vec::new()
         };
         let given_up = Arc::default();
+        let lease = match route.names_model() {
+            true => self.lease(&body, entry.started() + self.request_time).await?,
+            false => None,
+        };
         let call = Call {
+            lease,
             caller: caller.clone(),
             entry: Arc::clone(entry),
             variable,

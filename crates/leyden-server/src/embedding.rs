@@ -75,7 +75,7 @@ fn normalised(state: &[f32]) -> Vec<f32> {
 /// The field `dimensions` in the OpenAPI document.
 pub(crate) fn dimensions_schema(app: &App) -> Value {
     // Each model takes its own width, too; this is what all take.
-    let narrowest = app.models.iter().map(|m| m.width).min();
+    let narrowest = app.models.served().iter().map(|m| m.width).min().unwrap_or(i32::MAX as usize);
     json!({
         "type": "integer", "minimum": 1, "maximum": narrowest,
         "description": "At most the model's own; the first so many"

@@ -75,8 +75,10 @@ pub fn serve(
         let app = App::start(models, options, log)?;
         ready(local);
         let tidy = tokio::spawn(tidy(Arc::clone(&app)));
+        let tend = tokio::spawn(Arc::clone(&app.models).tend());
         run(app, listener, signals, times).await;
         tidy.abort();
+        tend.abort();
         Ok(())
     });
     // What a thread still prepares is for nobody any more.

@@ -220,8 +220,13 @@ impl Series<'_> {
     }
 }
 
-/// The page for `/metrics`.
-pub(crate) fn page(engines: &[Series<'_>], http: &HttpMetrics, lines_dropped: u64) -> String {
+/// The page for `/metrics`. `comings` counts the models that were loaded and unloaded, and the bytes of those in memory.
+pub(crate) fn page(
+    engines: &[Series<'_>],
+    http: &HttpMetrics,
+    comings: (u64, u64, u64),
+    lines_dropped: u64,
+) -> String {
     let mut out = String::new();
     for (name, help, kind, read) in VALUES {
         head(&mut out, name, help, kind);
@@ -250,6 +255,19 @@ pub(crate) fn page(engines: &[Series<'_>], http: &HttpMetrics, lines_dropped: u6
         for one in engines {
             histogram(&mut out, name, one, times(one.metrics));
         }
+    }
+    for (name, help, kind, value) in [
+        ("leyden_model_loads_total", "Models loaded because a request named them.", "counter", comings.0),
+        (
+            "leyden_model_unloads_total",
+            "Models unloaded for others, or because nobody asked.",
+            "counter",
+            comings.1,
+        ),
+        ("leyden_models_bytes", "Memory of the models that come and go.", "gauge", comings.2),
+    ] {
+        head(&mut out, name, help, kind);
+        line(&mut out, name, "", value as f64);
     }
     head(&mut out, "leyden_http_responses_total", "Responses by class of status.", "counter");
     for (i, class) in ["2xx", "3xx", "4xx", "5xx"].iter().enumerate() {
@@ -303,7 +321,7 @@ mod tests {
             m.queue.observe(Duration::from_millis(ms));
         }
         let one = Series { model: "a\"b", engine: None, metrics: &m };
-        let page = page(&[one], &HttpMetrics::default(), 0);
+        let page = page(&[one], &HttpMetrics::default(), (0, 0, 0), 0);
         let value = |bound: &str| {
             let start =
                 format!("vllm:request_queue_time_seconds_bucket{{model_name=\"a\\\"b\",le=\"{bound}\"}} ");

@@ -55,6 +55,16 @@ pub struct ModelInfo {
     pub modified: SystemTime,
 }
 
+impl Model {
+    /// Bytes of memory that weights, caches and workspaces take.
+    pub(crate) fn bytes(&self) -> u64 {
+        let o = &self.worker;
+        let token = self.network.kv_shape(o.kv_type).map_or(0, |shape| shape.token_bytes());
+        let engine = o.kv_tokens * token + self.network.workspace_bytes(o.step_tokens, o.parallel);
+        (self.network.weight_bytes() + self.cpus.len() * engine) as u64
+    }
+}
+
 impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Model").field("name", &self.name).finish_non_exhaustive()

@@ -3,13 +3,20 @@
 use crate::auth::ApiKeys;
 use crate::limits::Limits;
 use crate::log::LogFormat;
+use crate::on_demand::{OnDemand, Puller};
 use crate::peers::Network;
 use leyden_kernels::attention::KvType;
+use std::fmt;
 use std::time::Duration;
 
 /// Of the server as a whole.
-#[derive(Debug)]
 pub struct ServerOptions {
+    /// Models that are loaded when a request names them.
+    pub on_demand: Vec<OnDemand>,
+    /// Bytes of memory for these together; `None`: as much as they take.
+    pub memory: Option<u64>,
+    /// How models are pulled that clients ask for with `/api/pull`; `None` where they may not.
+    pub pull: Option<Puller>,
     /// The address to listen on.
     pub host: String,
     /// The port; 0 takes a free one.
@@ -39,9 +46,21 @@ pub struct ServerOptions {
     pub log: LogFormat,
 }
 
+impl fmt::Debug for ServerOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerOptions")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Default for ServerOptions {
     fn default() -> ServerOptions {
         ServerOptions {
+            on_demand: Vec::new(),
+            memory: None,
+            pull: None,
             host: "127.0.0.1".to_owned(),
             port: 8080,
             keys: None,

@@ -50,20 +50,20 @@ pub(crate) fn read(body: &mut Fields, app: &App, max_names: &[&str]) -> Result<C
             ));
         }
     }
-    let ending = ending::read(body, model)?;
+    let ending = ending::read(body, &model)?;
     if max_tokens.is_some_and(|most| most < ending.min_tokens) {
         let message = format!("`min_tokens` is more than `{}`", max_names.join("` or `"));
         return Err(ApiError::conflict("min_tokens", message));
     }
     Ok(Common {
-        sampling: sampling::read(body, model)?,
+        sampling: sampling::read(body, &model)?,
         choices: body.size("n").unwrap_or(1),
         ending: Arc::new(ending),
         stream,
         usage_in_stream,
         max_tokens,
         cache_salt: body.text("cache_salt").unwrap_or_default(),
-        model: Arc::clone(model),
+        model,
     })
 }
 

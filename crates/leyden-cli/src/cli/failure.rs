@@ -1,6 +1,6 @@
 //! How a command fails: a message, a hint, an exit code.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -37,6 +37,12 @@ enum Kind {
     ClosedPipe,
     /// The user said stop. Silent, code 130.
     Interrupted,
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
 }
 
 impl Failure {

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use leyden_load::{Base, Control, Endpoint, Lengths, Page, Pause, Slo, Summary, Verdict, parse_duration};
 
+pub(super) use settings::key_file;
+
 use super::connections;
 use super::failure::{self, Failure};
 use progress::Bar;

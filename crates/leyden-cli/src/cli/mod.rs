@@ -30,6 +30,7 @@ mod obtain;
 mod pack;
 mod packs;
 mod progress;
+mod ps;
 mod pull;
 mod quantize;
 mod rm;
@@ -83,6 +84,7 @@ commands! {
     Run run "Answer a prompt, or hold a conversation",
     Chats chats "Show the conversations that were kept",
     Serve serve "Answer many users over HTTP, as OpenAI's servers do",
+    Ps ps "Show the models that a server has, and which of them are in memory",
     Embed embed "Make vectors of texts",
     Classify classify "Give texts labels, by a model that was trained for them",
     Pull pull "Get a model from the hub",

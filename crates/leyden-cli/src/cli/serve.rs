@@ -1,18 +1,23 @@
 //! `leyden serve`: models over HTTP.
 
+mod prepare;
+mod settings;
+
 use std::collections::HashMap;
 use std::io::Write;
 use std::iter;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::Duration;
 
-use leyden::{GenerateOptions, KvType, LoadOptions, Model, ModelFile, PackCache, Pooling, Replicas};
+use leyden::{KvType, LoadOptions, Model, PackCache, Pooling, Replicas};
+use leyden_hub::{Client, Event, Options, Reference, Store};
 use leyden_kernels::heap;
 use leyden_kernels::topology::Topology;
-use leyden_server::{
-    ApiKeys, LogFormat, MemoryPlan, ModelInfo, Need, Network, ServerOptions, WorkerOptions, plan_memories,
-};
+use leyden_server::{ApiKeys, LogFormat, Network, OnDemand, Puller, Pulling, ServerOptions, plan_memories};
+use prepare::Common;
+use settings::{Entry, Idle, Settings};
 
 use super::arithmetic::Arithmetic;
 use super::connections;
@@ -21,14 +26,14 @@ use super::notes::Notes;
 use super::obtain::Hub;
 use super::packs::{self, Packs};
 use super::run::{kv_type, load};
-use super::text;
 
 /// Answers requests over HTTP as OpenAI's servers do, for many users at once, until Ctrl-C or SIGTERM.
 ///
 /// MODEL is a file or folder, the name of a pulled model, a short name (`leyden models` lists them) or ORG/REPO[:FILE] on
 /// the hub; what is not here is pulled. Without MODEL the storyteller inside this program is served, a toy. Every option
 /// can also be set by a variable of the environment, as LEYDEN_PORT for --port. Several models share the processor: each
-/// computes with all threads, and they take turns as the system lets them.
+/// computes with all threads, and they take turns as the system lets them. With --on-demand, --all or --config a model is loaded
+/// when a request names it; leyden ps shows which are.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Models: files, folders, names, or ORG/REPO[:FILE]
@@ -42,6 +47,24 @@ pub(crate) struct Args {
     hf: Vec<String>,
     #[command(flatten)]
     hub: Hub,
+    /// Load models when a request names them, and unload them when nobody asks for them or others need the room
+    #[arg(long)]
+    on_demand: bool,
+    /// Serve every pulled model too, loaded on demand
+    #[arg(long)]
+    all: bool,
+    /// File of models and their settings in TOML, loaded on demand; see docs/server.md
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Memory for the models that are loaded on demand, such as 16GiB; by default what is free
+    #[arg(long, value_name = "SIZE", value_parser = settings::memory)]
+    memory: Option<u64>,
+    /// How long such a model stays after its last request, such as 90s, 5m or never
+    #[arg(long, value_name = "TIME", default_value = "5m")]
+    idle_unload: Idle,
+    /// Let clients pull models with Ollama's /api/pull; they are then loaded on demand
+    #[arg(long)]
+    allow_pull: bool,
     /// Another name for a model, as NAME or, of several models, MODEL=NAME; may be repeated
     #[arg(long, short, visible_alias = "served-model-name", value_name = "NAME")]
     alias: Vec<String>,
@@ -156,11 +179,6 @@ impl Args {
         let of_hub = self.hf.iter().map(|name| PathBuf::from(format!("{}{name}", leyden_hub::SCHEME)));
         self.models.iter().chain(&self.model).cloned().chain(of_hub).collect()
     }
-
-    /// The longest text, if it is limited.
-    fn context(&self) -> Option<usize> {
-        self.ctx.filter(|n| *n > 0).map(|n| n as usize)
-    }
 }
 
 fn log_format(name: &str) -> Result<LogFormat, String> {
@@ -171,49 +189,88 @@ fn log_format(name: &str) -> Result<LogFormat, String> {
 pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     heap::keep_little();
     let keys = args.api_keys.as_deref().map(ApiKeys::read).transpose()?;
-    let notes = args.notes;
+    let (notes, common) = (args.notes, Common::of(args));
     let named = args.named();
     let mut aliases = aliases(args, named.len())?;
-    let mut loaded = Vec::new();
-    if named.is_empty() {
+    let settings = |name: &str, aliases: &mut HashMap<String, Vec<String>>| {
+        let mut own = aliases.remove(name).unwrap_or_default();
+        own.extend(aliases.remove("").unwrap_or_default());
+        Settings { aliases: own, ..Settings::of(args) }
+    };
+    let (mut loaded, mut on_demand) = (Vec::new(), Vec::new());
+    for entry in args.config.iter().map(|path| settings::read(path, args)).collect::<Result<Vec<_>, _>>()? {
+        for Entry { name, model, settings } in entry {
+            let path = args.hub.obtain(&model, notes)?;
+            on_demand.push(prepare::on_demand(&common, settings, name, path)?);
+        }
+    }
+    let paths: Vec<PathBuf> =
+        named.iter().map(|named| args.hub.obtain(named, notes)).collect::<Result<_, _>>()?;
+    if args.on_demand {
+        for (named, path) in named.iter().zip(paths) {
+            let name = name(named, &path);
+            on_demand.push(prepare::on_demand(&common, settings(&name, &mut aliases), name, path)?);
+        }
+    } else {
+        if !matches!(args.packs.cache(), PackCache::Folder { map: true, .. }) {
+            prepare::weights_fit(&paths, Topology::detect().memory.usable_bytes())?;
+        }
+        for (named, path) in named.iter().zip(&paths) {
+            let model = load(path, &common.options, notes)?;
+            packs::tell(&model, notes);
+            if let Some(unplaced) = model.unplaced() {
+                notes.say(unplaced);
+            }
+            loaded.push((model, name(named, path)));
+        }
+    }
+    if args.all {
+        pulled(&common, args, &mut on_demand)?;
+    }
+    if loaded.is_empty() && on_demand.is_empty() {
         notes.say(
             "no model named: the embedded storyteller is served, a toy of 4 million parameters. For a real model: leyden \
              serve smollm2; leyden models lists others",
         );
-        loaded.push((Model::embedded(&options(args))?, "storyteller".to_owned()));
+        loaded.push((Model::embedded(&common.options)?, "storyteller".to_owned()));
     }
-    let paths: Vec<PathBuf> =
-        named.iter().map(|named| args.hub.obtain(named, notes)).collect::<Result<_, _>>()?;
-    if !matches!(args.packs.cache(), PackCache::Folder { map: true, .. }) {
-        weights_fit(&paths)?;
-    }
-    for (named, path) in named.iter().zip(&paths) {
-        let model = load(path, &options(args), notes)?;
-        packs::tell(&model, notes);
-        if let Some(unplaced) = model.unplaced() {
-            notes.say(unplaced);
-        }
-        loaded.push((model, name(named, path)));
-    }
-    // All weights are there now: what is left is for the caches, one for each engine.
-    let engines = || loaded.iter().flat_map(|of| iter::repeat_n(of, of.0.replicas().len()));
-    let needs = engines().map(|(model, name)| need(args, model, name)).collect::<Result<Vec<_>, _>>()?;
-    let plans = plan_memories(&needs, Topology::detect().memory.usable_bytes()).map_err(|(i, what)| {
-        let name = engines().nth(i).map_or("", |(_, name)| name);
-        Failure::new(format!("{name}: {what}"))
-    })?;
-    let mut models: Vec<leyden_server::Model> = Vec::new();
-    let mut plans = &plans[..];
-    for (model, name) in loaded {
-        // Engines of one model need the same, and so have the same plan.
-        let (of_model, rest) = plans.split_at(model.replicas().len());
-        plans = rest;
-        models.push(ready(args, &model, name, &of_model[0], &mut aliases));
-    }
+    // All weights that stay are there now: what is left is for their caches, one for each engine, and for the others.
+    let all: Vec<(Model, Settings, String)> =
+        loaded.into_iter().map(|(model, name)| (model, settings(&name, &mut aliases), name)).collect();
     if let Some(unknown) = aliases.keys().next() {
         return Err(Failure::usage(format!("--alias: no model is called `{unknown}`")));
     }
+    let usable = Topology::detect().memory.usable_bytes();
+    let engines = || all.iter().flat_map(|of| iter::repeat_n(of, of.0.replicas().len()));
+    let needs = engines()
+        .map(|(model, settings, name)| prepare::need(settings, model, name))
+        .collect::<Result<Vec<_>, _>>()?;
+    let plans = plan_memories(&needs, usable).map_err(|(i, what)| {
+        let name = engines().nth(i).map_or("", |(.., name)| name);
+        Failure::new(format!("{name}: {what}"))
+    })?;
+    let taken: u64 = needs
+        .iter()
+        .zip(&plans)
+        .map(|(need, plan)| need.workspace_bytes + need.token_bytes * plan.kv_tokens as u64)
+        .sum();
+    let mut models: Vec<leyden_server::Model> = Vec::new();
+    let mut plans = &plans[..];
+    for (model, settings, name) in all {
+        // Engines of one model need the same, and so have the same plan.
+        let (of_model, rest) = plans.split_at(model.replicas().len());
+        plans = rest;
+        models.push(prepare::ready(&common, &settings, &model, name, &of_model[0]));
+    }
+    // A tenth is left to others, as of a cache.
+    let free = usable.map(|usable| (usable / 10 * 9).saturating_sub(taken));
+    let memory = args.memory.or(free);
+    let names: Vec<String> =
+        models.iter().map(|m| m.name.clone()).chain(on_demand.iter().map(|m| m.name.clone())).collect();
     let mut server = ServerOptions {
+        on_demand,
+        memory,
+        pull: args.allow_pull.then(|| puller(common.clone(), Settings::of(args))),
         host: args.host.clone(),
         port: args.port,
         keys,
@@ -233,7 +290,6 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     server.limits.connections_per_peer = per_peer as usize;
     server.limits.idle_time = Duration::from_secs(args.keep_alive);
     server.limits.body_bytes = args.max_body as usize;
-    let names: Vec<String> = models.iter().map(|m| m.name.clone()).collect();
     connections::allow();
     leyden_server::serve(models, server, |address: SocketAddr| {
         notes.say(&format!("listening on http://{address}, serving {}", names.join(", ")));
@@ -249,6 +305,53 @@ fn options(args: &Args) -> LoadOptions {
         .exact(args.arithmetic.exact)
         .packs(args.packs.cache())
         .replicas(args.replicas)
+}
+
+/// Pulls what a client asks for.
+fn puller(common: Common, settings: Settings) -> Puller {
+    Arc::new(move |name, hear| {
+        let reference = Reference::named(name).map_err(|error| error.to_string())?;
+        let store = Store::from_env().map_err(|error| error.to_string())?;
+        let client = Options::from_env().and_then(Client::new).map_err(|error| error.to_string())?;
+        let stopper = client.stopper();
+        let mut file = (String::new(), 0);
+        let mut tell = |event: Event<'_>| {
+            let done = match event {
+                Event::Check { path, bytes } | Event::Download { path, bytes } => {
+                    file = (path.to_owned(), bytes);
+                    0
+                }
+                Event::At { bytes } => bytes,
+                Event::Done { bytes, .. } => bytes,
+                _ => return,
+            };
+            if !hear(Pulling { file: &file.0, bytes: file.1, done }) {
+                stopper.stop();
+            }
+        };
+        let pulled =
+            leyden_hub::pull(&client, &store, &reference, &mut tell).map_err(|error| error.to_string())?;
+        let model = pulled.model;
+        let aliases = if model.name == name { Vec::new() } else { vec![name.to_owned()] };
+        let settings = Settings { aliases, ..settings.clone() };
+        prepare::on_demand(&common, settings, model.name, model.path).map_err(|error| error.to_string())
+    })
+}
+
+/// Every pulled model that runs here and is not served under its name already, on demand.
+fn pulled(common: &Common, args: &Args, on_demand: &mut Vec<OnDemand>) -> Result<(), Failure> {
+    let contents = Store::from_env()?.contents()?;
+    for model in contents.models.into_iter().filter(|model| model.damage.is_none()) {
+        if on_demand.iter().any(|known| known.name == model.name) {
+            continue;
+        }
+        match prepare::on_demand(common, Settings::of(args), model.name.clone(), model.path) {
+            Ok(one) => on_demand.push(one),
+            // One that does not run here does not keep the others from being served.
+            Err(error) => common.notes.say(&format!("{} is left out: {error}", model.name)),
+        }
+    }
+    Ok(())
 }
 
 /// The other names, by model; of one model without its name.
@@ -281,135 +384,5 @@ fn name(named: &Path, path: &Path) -> String {
         stem(path).unwrap_or_else(|| path.display().to_string())
     } else {
         named.display().to_string()
-    }
-}
-
-/// Refuses weights that do not fit the memory together, before they are read.
-fn weights_fit(paths: &[PathBuf]) -> Result<(), Failure> {
-    let mut bytes = 0_u64;
-    for path in paths {
-        bytes += ModelFile::open(path)?.weights().tensor_info().iter().map(|t| t.bytes as u64).sum::<u64>();
-    }
-    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-    match Topology::detect().memory.usable_bytes() {
-        Some(usable) if bytes > usable => Err(Failure::new(format!(
-            "{}: the weights take {}, but {} of memory are available",
-            names.join(", "),
-            text::bytes(bytes),
-            text::bytes(usable)
-        ))
-        .hint("choose a smaller model or a quantised one, or free memory")),
-        _ => Ok(()),
-    }
-}
-
-/// What a model needs besides its weights.
-fn need(args: &Args, model: &Model, name: &str) -> Result<Need, Failure> {
-    let config = model.config();
-    let size = |n: Option<u32>| n.map(|n| n as usize);
-    if let Some(ctx) = args.context()
-        && ctx > config.context
-    {
-        let made_for = config.context;
-        return Err(Failure::usage(format!("--ctx {ctx}: {name} was made for at most {made_for} tokens")));
-    }
-    let (parallel, step) = (parallel(args), step_tokens(args, model, config.context));
-    let token_bytes = model.network().kv_shape(args.kv_type).map_err(leyden::Error::from)?.token_bytes();
-    Ok(Need {
-        token_bytes: token_bytes as u64,
-        workspace_bytes: model.network().workspace_bytes(step, parallel) as u64,
-        model_context: config.context,
-        context: args.context(),
-        parallel,
-        kv_tokens: size(args.kv_tokens),
-    })
-}
-
-/// The most tokens in one step: those of a whole text of `context`, where a text must be computed in one.
-fn step_tokens(args: &Args, model: &Model, context: usize) -> usize {
-    let asked = args.step_tokens as usize;
-    if model.config().needs_whole_texts() { asked.max(context) } else { asked }
-}
-
-fn parallel(args: &Args) -> usize {
-    (args.parallel as usize).min(args.step_tokens as usize)
-}
-
-/// A model with its place in memory.
-fn ready(
-    args: &Args,
-    model: &Model,
-    name: String,
-    plan: &MemoryPlan,
-    aliases: &mut HashMap<String, Vec<String>>,
-) -> leyden_server::Model {
-    if plan.shortened {
-        args.notes.say(&format!(
-            "{name}: memory is short: texts of at most {} tokens, not {}",
-            plan.context,
-            model.config().context
-        ));
-    }
-    if !model.has_chat_template() && model.config().generates() {
-        args.notes.say(&format!("{name} has no chat template: messages are joined and continued"));
-    }
-    let generate = GenerateOptions::default();
-    let mut others = aliases.remove(&name).unwrap_or_default();
-    others.extend(aliases.remove("").unwrap_or_default());
-    leyden_server::Model {
-        aliases: others,
-        network: std::sync::Arc::clone(model.network()),
-        cpus: model.replicas().to_vec(),
-        tokenizer: model.shared_tokenizer(),
-        template: model.chat_template().cloned(),
-        special_in_content: args.special_in_content,
-        sampling: generate.sampling,
-        sequence_breakers: generate.sequence_breakers,
-        pooling: args.pooling.or(model.pooling()).unwrap_or_default(),
-        worker: WorkerOptions {
-            kv_type: args.kv_type,
-            context: plan.context,
-            kv_tokens: plan.kv_tokens,
-            step_tokens: step_tokens(args, model, plan.context),
-            parallel: parallel(args),
-            queue: args.queue as usize,
-            // With keys, one of them can take half of the queue.
-            queue_per_key: if args.api_keys.is_some() {
-                (args.queue as usize).div_ceil(2)
-            } else {
-                args.queue as usize
-            },
-            prompt_stall: Duration::from_millis(args.prompt_stall),
-            speculate: !args.no_speculation,
-            panic_token: None,
-        },
-        info: info(model),
-        name,
-    }
-}
-
-/// What the server tells of a model beside its name.
-fn info(model: &Model) -> ModelInfo {
-    let weights = model.weights();
-    let (mut parameters, mut types) = (0, HashMap::<&str, usize>::new());
-    for tensor in weights.tensor_info() {
-        parameters += tensor.shape.iter().product::<usize>() as u64;
-        *types.entry(tensor.type_name).or_default() += tensor.bytes;
-    }
-    let bytes = types.values().sum::<usize>() as u64;
-    let most = types.into_iter().max_by_key(|(name, bytes)| (*bytes, *name)).map_or("", |(name, _)| name);
-    let config = weights.config_json();
-    let architecture = match config {
-        Some(config) => config.opt_str("model_type").ok().flatten(),
-        None => model.metadata().opt_str("general.architecture").ok().flatten(),
-    };
-    let files = weights.file_metadata().unwrap_or_default();
-    ModelInfo {
-        architecture: architecture.unwrap_or_default().to_owned(),
-        format: if config.is_some() { "safetensors" } else { "gguf" }.to_owned(),
-        weights: most.to_owned(),
-        parameters,
-        bytes,
-        modified: files.iter().find_map(|file| file.modified().ok()).unwrap_or_else(SystemTime::now),
     }
 }

@@ -13,6 +13,7 @@ mod folders;
 mod hwbench;
 mod inspect;
 mod load;
+mod many_models;
 mod models;
 mod pack;
 mod program;

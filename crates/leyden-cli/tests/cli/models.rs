@@ -2,7 +2,7 @@
 
 #[path = "../../../leyden-hub/tests/hub/server.rs"]
 #[allow(dead_code, reason = "the hub's own tests use more of it")]
-mod server;
+pub(crate) mod server;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -15,7 +15,7 @@ use crate::program::{Files, Run, command, finish, storyteller_with_template, voc
 use server::{Hub, Repository};
 
 /// The program with a store of its own and without the user's settings.
-fn program(files: &Files, endpoint: &str, args: &[&str]) -> Command {
+pub(crate) fn program(files: &Files, endpoint: &str, args: &[&str]) -> Command {
     let mut command = command(args);
     for name in [
         "HF_TOKEN",

@@ -32,8 +32,12 @@ impl Server {
     pub(crate) fn start(args: &[&str]) -> Server {
         // Tests that are about it say how long it is.
         let lame_duck: &[&str] = if args.contains(&"--lame-duck") { &[] } else { &["--lame-duck", "0"] };
-        let all = [&["serve", "--port", "0", "--threads", "1"], lame_duck, args].concat();
-        let mut child = command(&all).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        Server::of(&mut command(&[&["serve", "--port", "0", "--threads", "1"], lame_duck, args].concat()))
+    }
+
+    /// The server that a command starts.
+    pub(crate) fn of(command: &mut Command) -> Server {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut err = BufReader::new(child.stderr.take().unwrap());
         let mut address = String::new();
         let mut said = String::new();

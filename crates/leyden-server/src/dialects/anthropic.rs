@@ -96,7 +96,7 @@ pub(crate) async fn count_tokens(app: Arc<App>, call: Call) -> Result<Response<R
 fn count(app: &App, call: &Call) -> Result<usize, ApiError> {
     let mut chat = chat(&mut call.fields(app)?);
     let model = app.model(chat.text("model").as_deref())?;
-    let conversation = inference::conversation(app, model, prompt::Extent::of_body(call), &mut chat);
+    let conversation = inference::conversation(app, &model, prompt::Extent::of_body(call), &mut chat);
     Ok(conversation.map_err(renamed)?.0.tokens.len())
 }
 

@@ -24,6 +24,7 @@ use leyden_engine::sample::{SamplingParams, SamplingStep};
 use leyden_text::output::OutputEvent;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// llama-server's dialect.
 pub(crate) static LLAMA_SERVER: Dialect =
@@ -237,13 +238,17 @@ pub(crate) async fn apply_template(app: Arc<App>, call: Call) -> Result<Response
 fn render(app: &App, call: &Call) -> Result<String, ApiError> {
     let mut body = call.fields(app)?;
     let model = app.model(body.text("model").as_deref())?;
-    let (conversed, _) = inference::conversation(app, model, prompt::Extent::of_body(call), &mut body)?;
+    let (conversed, _) = inference::conversation(app, &model, prompt::Extent::of_body(call), &mut body)?;
     Ok(conversed.text)
 }
 
 pub(crate) async fn props(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
-    // What there is of one model: of several, the first.
-    let model = &app.models[0];
+    // What there is of one model: of several, the first that is loaded.
+    let all = app.models.served();
+    let Some(model) = all.first() else {
+        let message = "no model is loaded; a request that names one loads it";
+        return Err(ApiError::unavailable("model_not_loaded", message, Duration::from_secs(1)));
+    };
     let tokenizer = &model.tokenizer;
     let token =
         |id: Option<u32>| token_name::shown(id.and_then(|id| tokenizer.token_bytes(id)).unwrap_or_default());
@@ -261,7 +266,7 @@ pub(crate) async fn props(app: Arc<App>, _: Call) -> Result<Response<Reply>, Api
 
 pub(crate) async fn slots(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
     let mut all = Vec::new();
-    for model in &app.models {
+    for model in &app.models.served() {
         let running: u64 = model.replicas.metrics().map(|m| m.running.get()).sum();
         for i in 0..model.replicas.parallel() {
             all.push(json!({

@@ -4,6 +4,7 @@ pub(crate) mod anthropic;
 pub(crate) mod llama_server;
 pub(crate) mod memory;
 pub(crate) mod ollama;
+pub(crate) mod ollama_pull;
 pub(crate) mod openai;
 pub(crate) mod responses;
 mod stops;

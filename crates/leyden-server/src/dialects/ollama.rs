@@ -1,7 +1,7 @@
 //! Ollama's API: `/api/chat`, `/api/generate`, `/api/embed`, and what it tells of models.
 //!
-//! Answers are lines of JSON by default, of which the last has the reason of the end and the times. Models are loaded for as
-//! long as the server runs, so `keep_alive` changes nothing.
+//! Answers are lines of JSON by default, of which the last has the reason of the end and the times. `keep_alive` is about models
+//! that are loaded when they are asked for; others stay.
 
 use crate::app::{App, Call, Served, document};
 use crate::auth;
@@ -15,6 +15,8 @@ use crate::generate::Format;
 use crate::inference::{self, Begun, Inference};
 use crate::log::Entry;
 use crate::mailbox::{End, Update};
+use crate::model::ModelInfo;
+use crate::models::Slot;
 use crate::moment::rfc3339;
 use crate::openapi::operation;
 use crate::prompt;
@@ -30,7 +32,7 @@ use leyden_text::output::OutputEvent;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Ollama's dialect.
 pub(crate) static OLLAMA: Dialect =
@@ -61,7 +63,7 @@ fn error(error: &ApiError) -> Value {
     json!({ "error": error.message })
 }
 
-fn error_schema() -> Value {
+pub(super) fn error_schema() -> Value {
     json!({ "type": "object", "required": ["error"], "properties": { "error": { "type": "string" } } })
 }
 
@@ -87,7 +89,7 @@ pub(crate) async fn generate(app: Arc<App>, call: Call) -> Result<Response<Reply
 
 fn read_chat(app: &App, call: &Call) -> Result<Asked, ApiError> {
     let mut body = call.fields(app)?;
-    let (mut chat, name) = shared(app, &mut body)?;
+    let (mut chat, name) = shared(app, call, &mut body)?;
     let mut ids = CallIds::default();
     let given = body.list("messages").unwrap_or_default();
     let messages: Vec<Value> = given.into_iter().map(|m| message(Fields::from(m), &mut ids)).collect();
@@ -101,7 +103,7 @@ fn read_chat(app: &App, call: &Call) -> Result<Asked, ApiError> {
 
 fn read_generate(app: &App, call: &Call) -> Result<Asked, ApiError> {
     let mut body = call.fields(app)?;
-    let (mut fields, name) = shared(app, &mut body)?;
+    let (mut fields, name) = shared(app, call, &mut body)?;
     let (text, system) = (body.text("prompt").unwrap_or_default(), body.text("system"));
     if text.is_empty() {
         return loads(app, &mut fields, name, Kind::Generate);
@@ -125,10 +127,10 @@ fn loads(app: &App, fields: &mut Fields, name: String, kind: Kind) -> Result<Ask
 }
 
 /// What both have, in a chat's fields, and the model's name.
-fn shared(app: &App, body: &mut Fields) -> Result<(Fields, String), ApiError> {
+fn shared(app: &App, call: &Call, body: &mut Fields) -> Result<(Fields, String), ApiError> {
     let mut fields = body.object("options").unwrap_or_default();
     synonyms::rename(&mut fields)?;
-    let model = model(app, body)?;
+    let model = model(app, call, body)?;
     fields.put("model", model.name.as_str());
     fields.put("stream", body.flag("stream").unwrap_or(true));
     body.hand(&mut fields, &["think"]);
@@ -142,11 +144,41 @@ fn shared(app: &App, body: &mut Fields) -> Result<(Fields, String), ApiError> {
     Ok((fields, model.name.clone()))
 }
 
-/// The model that a request names. Ollama's names have a tag, which says nothing here if it is the usual one.
-fn model<'a>(app: &'a App, body: &mut Fields) -> Result<&'a Arc<Served>, ApiError> {
-    let name = body.text("model").or_else(|| body.text("name"));
-    let untagged = name.as_deref().and_then(|name| name.strip_suffix(":latest"));
-    app.model(name.as_deref()).or_else(|error| untagged.map_or(Err(error), |name| app.model(Some(name))))
+/// The model that a request names, which stays in memory as `keep_alive` says.
+fn model(app: &App, call: &Call, body: &mut Fields) -> Result<Arc<Served>, ApiError> {
+    if let Some(keep) = body.take("keep_alive") {
+        call.keep_model(keep_alive(&keep)?);
+    }
+    app.model(body.text("model").or_else(|| body.text("name")).as_deref())
+}
+
+/// How long a model stays after its last request: seconds, or a text such as `5m`; negative is until others need the room.
+fn keep_alive(value: &Value) -> Result<Option<Duration>, ApiError> {
+    let wrong = || ApiError::field("keep_alive", "`keep_alive` is neither seconds nor a time such as `5m`");
+    let seconds = match value {
+        Value::Number(number) => number.as_f64().ok_or_else(wrong)?,
+        Value::String(text) => span(text).ok_or_else(wrong)?,
+        _ => return Err(wrong()),
+    };
+    Ok((seconds >= 0.0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)))
+}
+
+/// Seconds of a time as Go writes it: `90`, `1h30m`, `-1s`.
+fn span(text: &str) -> Option<f64> {
+    const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Some(seconds).filter(|s| s.is_finite());
+    }
+    let (sign, mut rest) = text.strip_prefix('-').map_or((1.0, text), |rest| (-1.0, rest));
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        let (name, unit) = UNITS.iter().find(|(name, _)| rest[digits..].starts_with(name))?;
+        seconds += number * unit;
+        rest = &rest[digits + name.len()..];
+    }
+    (!text.is_empty()).then_some(sign * seconds)
 }
 
 /// Ids of calls, which need not have any here: results come in their order.
@@ -256,7 +288,7 @@ fn line(model: &str, kind: Kind, text: &str, thinking: Option<&str>, calls: &[To
 /// Says in the last line how the answer ended, and what it took: times in nanoseconds.
 fn finish(line: &mut Value, end: End, usage: Usage, entry: &Entry) {
     let (total, prompt) = entry.times();
-    let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let more = json!({
         "done": true, "done_reason": if end == End::Length { "length" } else { "stop" },
         "total_duration": ns(total), "load_duration": 0,
@@ -346,14 +378,13 @@ pub(crate) async fn embed(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
 
 fn read_embed(app: &App, call: &Call) -> Result<embedding::Wanted, ApiError> {
     let mut body = call.fields(app)?;
-    let model = Arc::clone(model(app, &mut body)?);
+    let model = model(app, call, &mut body)?;
     let truncates = body.flag("truncate").unwrap_or(true);
     embedding::read(call, model, &mut body, truncates)
 }
 
 /// Kinds of numbers, files and parameters, as Ollama shows them.
-fn details(model: &Served) -> Value {
-    let info = &model.info;
+fn details(info: &ModelInfo) -> Value {
     let parameters = info.parameters as f64;
     let size = match info.parameters {
         0..1_000_000 => format!("{:.0}K", parameters / 1e3),
@@ -367,33 +398,43 @@ fn details(model: &Served) -> Value {
 }
 
 /// A model under one of its names.
-fn tag(model: &Served, name: &str) -> Value {
+fn tag(slot: &Slot, name: &str) -> Value {
+    let info = &slot.info;
     json!({
-        "name": name, "model": name, "modified_at": rfc3339(model.info.modified), "size": model.info.bytes,
-        "digest": "", "details": details(model),
+        "name": name, "model": name, "modified_at": rfc3339(info.modified), "size": info.bytes,
+        "digest": "", "details": details(info),
     })
 }
 
 pub(crate) async fn tags(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
-    let named = |m: &Arc<Served>| m.names().map(|name| tag(m, name)).collect::<Vec<_>>();
-    let models: Vec<Value> = app.models.iter().flat_map(named).collect();
+    let named = |slot: &Arc<Slot>| slot.names().map(|name| tag(slot, name)).collect::<Vec<_>>();
+    let models: Vec<Value> = app.models.all().iter().flat_map(named).collect();
     Ok(document(StatusCode::OK, &json!({ "models": models })))
 }
 
 pub(crate) async fn ps(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
-    let shown = |model: &Arc<Served>| {
-        let mut shown = tag(model, &model.name);
-        // It stays.
-        shown["expires_at"] = "9999-12-31T23:59:59Z".into();
-        (shown["size_vram"], shown["context_length"]) = (0.into(), model.context.into());
-        shown
+    let shown = |slot: &Arc<Slot>| {
+        let resident = slot.resident()?;
+        let mut shown = tag(slot, &slot.name);
+        let until = resident.stays.map(|stays| rfc3339(SystemTime::now() + stays));
+        // What stays has no end.
+        shown["expires_at"] = until.unwrap_or_else(|| "9999-12-31T23:59:59Z".to_owned()).into();
+        let running: u64 =
+            resident.served.replicas.metrics().map(|m| m.running.get() + m.waiting.get()).sum();
+        let more = json!({
+            "size": resident.bytes, "size_vram": 0, "context_length": resident.served.context, "running": running,
+        });
+        if let (Value::Object(shown), Value::Object(more)) = (&mut shown, more) {
+            shown.extend(more);
+        }
+        Some(shown)
     };
-    let models: Vec<Value> = app.models.iter().map(shown).collect();
+    let models: Vec<Value> = app.models.all().iter().filter_map(shown).collect();
     Ok(document(StatusCode::OK, &json!({ "models": models })))
 }
 
 pub(crate) async fn show(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let model = model(&app, &mut call.fields(&app)?)?;
+    let model = model(&app, &call, &mut call.fields(&app)?)?;
     let info = &model.info;
     // Tools are called on any model, and vectors are made of any.
     let mut capabilities = vec!["completion", "tools", "embedding"];
@@ -404,7 +445,7 @@ pub(crate) async fn show(app: Arc<App>, call: Call) -> Result<Response<Reply>, A
     let architecture = &info.architecture;
     let shown = json!({
         "modelfile": format!("FROM {}", model.name), "parameters": "", "template": template,
-        "details": details(model), "capabilities": capabilities, "modified_at": rfc3339(info.modified),
+        "details": details(info), "capabilities": capabilities, "modified_at": rfc3339(info.modified),
         "model_info": {
             "general.architecture": architecture, "general.parameter_count": info.parameters,
             format!("{architecture}.context_length"): model.context,
@@ -438,7 +479,7 @@ fn shared_schema(app: &App, more: Value) -> Value {
         },
         // Nothing is seen here, and whoever sends images wants them to be.
         "images": { "type": "array", "maxItems": 0 },
-        "keep_alive": {}
+        "keep_alive": { "anyOf": [{ "type": "number" }, { "type": "string" }] }
     });
     extend(&mut properties, more);
     json!({ "type": "object", "additionalProperties": false, "required": ["model"], "properties": properties })
@@ -516,7 +557,7 @@ pub(crate) fn describe_embed(app: &App) -> Value {
                 text, { "type": "array", "minItems": 1, "maxItems": app.limits.embedding_inputs, "items": text }
             ] },
             "truncate": { "type": "boolean", "default": true, "description": "Whether what is too long is cut off" },
-            "options": {}, "keep_alive": {}
+            "options": {}, "keep_alive": { "anyOf": [{ "type": "number" }, { "type": "string" }] }
         }
     });
     let vectors = json!({ "type": "array", "items": { "type": "array", "items": { "type": "number" } } });

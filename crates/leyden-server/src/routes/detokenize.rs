@@ -19,7 +19,7 @@ fn read(app: &App, call: &Call) -> Result<String, ApiError> {
     let mut body = call.fields(app)?;
     let model = app.model(body.text("model").as_deref())?;
     let tokens = body.take("tokens").unwrap_or_default();
-    let tokens = prompt::tokens(model, "tokens", &tokens)?;
+    let tokens = prompt::tokens(&model, "tokens", &tokens)?;
     let mut characters = Detokenizer::new();
     let mut text = String::new();
     let mut previous = None;

@@ -31,7 +31,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
 /// What is wanted, and whether vectors are written as base64 of their bytes.
 fn read(app: &App, call: &Call) -> Result<(embedding::Wanted, bool), ApiError> {
     let mut body = call.fields(app)?;
-    let model = Arc::clone(app.model(body.text("model").as_deref())?);
+    let model = app.model(body.text("model").as_deref())?;
     let packed = body.text("encoding_format").as_deref() == Some("base64");
     Ok((embedding::read(call, model, &mut body, false)?, packed))
 }

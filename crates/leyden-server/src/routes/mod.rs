@@ -21,6 +21,7 @@ use crate::dialect::Dialect;
 use crate::dialects::anthropic::{self, ANTHROPIC};
 use crate::dialects::llama_server::{self, LLAMA_SERVER};
 use crate::dialects::ollama::{self, OLLAMA};
+use crate::dialects::ollama_pull;
 use crate::dialects::openai::OPENAI;
 use crate::dialects::responses;
 use crate::error::ApiError;
@@ -100,6 +101,7 @@ routes! {
         ollama::tags describe_tags GET "/api/tags" INFERENCE, false;
         ollama::ps describe_ps GET "/api/ps" INFERENCE, false;
         ollama::show describe_show POST "/api/show" INFERENCE, false;
+        ollama_pull::answer describe POST "/api/pull" INFERENCE, false;
         ollama::version describe_version GET "/api/version" Access::AnyKey, false;
     }
     LLAMA_SERVER {
@@ -153,6 +155,12 @@ pub(crate) fn answers_always(path: &str) -> bool {
 }
 
 impl Route {
+    /// Whether a request's body says which model it is for.
+    pub(crate) fn names_model(&self) -> bool {
+        // What is pulled is no model of the server yet.
+        self.method == Method::POST && self.path != "/api/pull"
+    }
+
     /// Whether it says how the server is, and nothing else.
     pub(crate) fn is_health(&self) -> bool {
         self.path.starts_with("/health")

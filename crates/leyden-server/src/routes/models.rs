@@ -1,33 +1,35 @@
 //! `/v1/models`: what is served.
 
-use crate::app::{App, Call, Served, document};
+use crate::app::{App, Call, document};
 use crate::body::Reply;
 use crate::error::ApiError;
+use crate::models::Slot;
 use crate::openapi::operation;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub(super) async fn list(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
-    let named = |m: &Arc<Served>| m.names().map(|name| shown(&app, m, name)).collect::<Vec<_>>();
-    let data: Vec<Value> = app.models.iter().flat_map(named).collect();
+    let named = |slot: &Arc<Slot>| slot.names().map(|name| shown(&app, slot, name)).collect::<Vec<_>>();
+    let data: Vec<Value> = app.models.all().iter().flat_map(named).collect();
     Ok(document(StatusCode::OK, &json!({ "object": "list", "data": data })))
 }
 
 pub(super) async fn one(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let model = app.model(Some(&call.variable))?;
-    Ok(document(StatusCode::OK, &shown(&app, model, &call.variable)))
+    let slot = app.models.find(Some(&call.variable))?;
+    Ok(document(StatusCode::OK, &shown(&app, &slot, &call.variable)))
 }
 
 /// A model under one of its names.
-fn shown(app: &App, model: &Served, name: &str) -> Value {
+fn shown(app: &App, slot: &Slot, name: &str) -> Value {
     json!({
         "id": name,
         "object": "model",
         "created": app.started,
         "owned_by": "leyden",
-        "root": model.name,
-        "max_model_len": model.context,
+        "root": slot.name,
+        "max_model_len": slot.context(),
+        "status": { "value": if slot.served().is_some() { "loaded" } else { "unloaded" } },
     })
 }
 
@@ -57,6 +59,10 @@ fn model() -> Value {
             "created": { "type": "integer" },
             "owned_by": { "type": "string" },
             "root": { "type": "string", "description": "The model's name, of which `id` may be an alias" },
+            "status": {
+                "type": "object", "required": ["value"], "properties": { "value": { "enum": ["loaded", "unloaded"] } },
+                "description": "Whether it is in memory; one that is not is loaded when a request names it"
+            },
             "max_model_len": { "type": "integer", "description": "Longest text in tokens, prompt and answer together" }
         }
     })

@@ -27,11 +27,11 @@ fn read(app: &App, call: &Call) -> Result<String, ApiError> {
     let texts = body.flag("return_token_strs").unwrap_or(false);
     let extent = Extent::of_body(call);
     let tokens = match (body.text("prompt"), body.has("messages")) {
-        (Some(text), false) => of_text(model, extent, &text, special)?,
+        (Some(text), false) => of_text(&model, extent, &text, special)?,
         // As a chat is read.
         (None, true) => {
             let older = older::rewrite(&mut body)?;
-            let read = inference::conversation(app, model, extent, &mut body);
+            let read = inference::conversation(app, &model, extent, &mut body);
             read.map_err(|error| if older { older::renamed(error) } else { error })?.0.tokens
         }
         (None, false) => {

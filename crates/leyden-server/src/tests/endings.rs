@@ -17,7 +17,7 @@ fn with(mut body: Value, more: Value) -> Value {
 
 /// Ids of tokens that are no characters of their own.
 fn pieces_of_characters(app: &App) -> Vec<u32> {
-    let t = &app.models[0].tokenizer;
+    let t = app.models.served()[0].tokenizer.clone();
     let is_piece = |id: &u32| t.token_bytes(*id).is_some_and(|b| std::str::from_utf8(b).is_err());
     (0..t.vocab_size() as u32).filter(is_piece).collect()
 }
@@ -27,7 +27,7 @@ fn the_chosen_token_is_among_the_probabilities_and_pieces_have_names() {
     run(async {
         let app = app();
         let piece = pieces_of_characters(&app)[0];
-        let byte = app.models[0].tokenizer.token_bytes(piece).unwrap()[0];
+        let byte = app.models.served()[0].tokenizer.token_bytes(piece).unwrap()[0];
         let bias = json!({ piece.to_string(): 100 });
         let common = json!({ "max_tokens": 3, "temperature": 0, "logit_bias": bias });
         for (wanted, len) in [(0, 1), (2, 3), (5, 6)] {
@@ -114,7 +114,7 @@ fn tokens_end_answers_and_the_least_tokens_keep_them_going() {
         let free = ask(&app, COMPLETIONS, with(story(2, 40), json!({ "logprobs": 0 }))).await;
         let names = free["choices"][0]["logprobs"]["tokens"].as_array().unwrap();
         // The first token that ends a word, by its id.
-        let t = &app.models[0].tokenizer;
+        let t = app.models.served()[0].tokenizer.clone();
         let ids: Vec<u32> = names
             .iter()
             .map(|n| {

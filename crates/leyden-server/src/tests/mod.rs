@@ -8,6 +8,7 @@ mod dialects;
 mod edges;
 mod endings;
 mod keys;
+mod on_demand;
 mod operations;
 mod prompts;
 mod replicas;
@@ -203,7 +204,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// What the first engine counts.
 fn metrics(app: &App) -> Arc<ModelMetrics> {
-    Arc::clone(app.models[0].replicas.metrics().next().unwrap())
+    Arc::clone(app.models.served()[0].replicas.metrics().next().unwrap())
 }
 
 /// Whether no request is left in the worker and all of the cache is free.

@@ -17,7 +17,7 @@ fn with_engines(n: usize) -> Arc<App> {
 }
 
 fn of_each<T>(app: &App, read: impl Fn(&ModelMetrics) -> T) -> Vec<T> {
-    app.models[0].replicas.metrics().map(|m| read(m)).collect()
+    app.models.served()[0].replicas.metrics().map(|m| read(m)).collect()
 }
 
 /// The texts of many requests at the same time.

@@ -120,7 +120,7 @@ fn several_calls_are_told_apart() {
 
 /// The token of a text.
 fn token(app: &App, text: &str) -> String {
-    let t = &app.models[0].tokenizer;
+    let t = Arc::clone(&app.models.served()[0].tokenizer);
     let id = (0..t.vocab_size() as u32).find(|id| t.token_bytes(*id) == Some(text.as_bytes()));
     id.unwrap_or_else(|| panic!("no token is {text:?}")).to_string()
 }
@@ -147,7 +147,7 @@ const WORDS: &str = "{% if tools %}tools: {{ tools | tojson }}\n{% endif %}\
 fn calls_that_the_model_begins_follow_their_schemas() {
     run(async {
         let app = app_of(WORDS);
-        assert_eq!(app.models[0].format.calls().unwrap().start, "king");
+        assert_eq!(app.models.served()[0].format.calls().unwrap().start, "king");
         let king = token(&app, " king");
         let ask_for = |parallel: bool, seed: i32| {
             let bias = json!({ king.as_str(): 100 });
@@ -233,7 +233,7 @@ fn an_answer_is_a_call_or_has_its_form() {
 fn calls_in_channels_can_be_asked_for() {
     run(async {
         let app = app_of(CHANNELS);
-        assert!(app.models[0].format.is_harmony());
+        assert!(app.models.served()[0].format.is_harmony());
         let (call, think) = (token(&app, "c"), token(&app, "a"));
         let named = json!({ "type": "function", "function": { "name": "roll" } });
         for choice in [json!("required"), named] {
@@ -328,7 +328,7 @@ fn models_whose_templates_know_no_tools_call_them_too() {
         const BARE: &str = "{% for m in messages %}{% if m.role not in ['user', 'assistant'] %}\
             {{ raise_exception('roles') }}{% endif %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[a]{% endif %}";
         for app in [super::app(), app_of(BARE)] {
-            assert!(app.models[0].generic_tools);
+            assert!(app.models.served()[0].generic_tools);
             for seed in 0..3 {
                 let request =
                     chat(json!({ "tool_choice": "required", "parallel_tool_calls": false, "seed": seed }));

@@ -80,7 +80,7 @@ fn extra(args: &Args) -> Result<Map<String, Value>, Failure> {
     serde_json::from_str(text).map_err(|error| Failure::usage(format!("--body: not a JSON object: {error}")))
 }
 
-fn key_file(path: &Path) -> Result<ApiKey, Failure> {
+pub(in crate::cli) fn key_file(path: &Path) -> Result<ApiKey, Failure> {
     let mut text = String::new();
     File::open(path)
         .and_then(|file| file.take(MOST_KEY_BYTES).read_to_string(&mut text))

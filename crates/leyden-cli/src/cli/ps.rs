@@ -1,0 +1,114 @@
+//! `leyden ps`: the models of a server.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leyden_load::{ApiKey, Authorities, Base, Server};
+use serde_json::{Value, json};
+
+use super::failure::Failure;
+use super::text::{Table, bytes};
+use super::{knobs, load};
+
+/// Prints the models of a running server: which of them are in memory, what they take, how many requests they have, and
+/// until when they stay if nobody asks for them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Address of the server
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    url: Base,
+    /// File with the key that opens the server; by default the key in LEYDEN_API_KEY
+    #[arg(long, value_name = "FILE")]
+    api_key_file: Option<PathBuf>,
+    /// PEM file with the certificate authorities to believe, instead of the system's
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// Unload this model as soon as no request needs it
+    #[arg(long, value_name = "MODEL")]
+    unload: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// How long the server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Prints the list.
+pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let key = match &args.api_key_file {
+        Some(path) => Some(load::key_file(path)?),
+        None => knobs::api_key().map(|text| ApiKey::new(&text, knobs::API_KEY)).transpose()?,
+    };
+    let authorities = args.ca_file.clone().map_or(Authorities::System, Authorities::File);
+    let server = Arc::new(Server::new(args.url.clone(), key, &authorities)?);
+    if let Some(model) = &args.unload {
+        let loaded = ask(&server, "/api/ps", None)?;
+        let there = list(&loaded, "models").any(|m| m["name"] == model.as_str());
+        if !there {
+            return Err(Failure::new(format!("{}: {model} is not in memory", args.url))
+                .hint("leyden ps shows which models are"));
+        }
+        ask(&server, "/api/generate", Some(&json!({ "model": model, "keep_alive": 0 })))?;
+    }
+    let (all, loaded) = (ask(&server, "/v1/models", None)?, ask(&server, "/api/ps", None)?);
+    let mut models = Vec::new();
+    for model in list(&all, "data").filter(|m| m["id"] == m["root"]) {
+        let id = model["id"].as_str().unwrap_or_default();
+        let here = list(&loaded, "models").find(|m| m["name"] == id);
+        let aliases: Vec<&str> = list(&all, "data")
+            .filter(|m| m["root"] == id && m["id"] != id)
+            .filter_map(|m| m["id"].as_str())
+            .collect();
+        models.push(json!({
+            "name": id, "aliases": aliases, "loaded": here.is_some(),
+            "bytes": here.map(|m| m["size"].clone()), "requests": here.map(|m| m["running"].clone()),
+            "expires_at": here.map(|m| m["expires_at"].clone()), "context": model["max_model_len"],
+        }));
+    }
+    if args.json {
+        serde_json::to_writer_pretty(&mut *out, &json!({ "url": args.url.to_string(), "models": models }))?;
+        return Ok(writeln!(out)?);
+    }
+    let mut table = Table::new(&["NAME", "ALIASES", "MEMORY", "REQUESTS", "CONTEXT", "UNTIL"], &[2, 3, 4]);
+    for model in &models {
+        let shown = |key: &str| model[key].as_u64().map_or_else(|| "-".to_owned(), |n| n.to_string());
+        let until = match model["expires_at"].as_str() {
+            None => "not loaded",
+            // No server runs that long: it stays.
+            Some(time) if time.starts_with("9999") => "stays",
+            Some(time) => time,
+        };
+        let names: Vec<&str> =
+            model["aliases"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        table.add(vec![
+            model["name"].as_str().unwrap_or_default().to_owned(),
+            if names.is_empty() { "-".to_owned() } else { names.join(", ") },
+            model["bytes"].as_u64().map_or_else(|| "-".to_owned(), bytes),
+            shown("requests"),
+            shown("context"),
+            until.to_owned(),
+        ]);
+    }
+    table.write(out)?;
+    Ok(())
+}
+
+fn list<'a>(document: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    document[key].as_array().into_iter().flatten()
+}
+
+/// A document of the server's.
+fn ask(server: &Arc<Server>, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+    let (status, document) = server.ask(path, body, PATIENCE).map_err(|error| {
+        Failure::from(error).hint("is it running? leyden serve starts one; --url says where it is")
+    })?;
+    if status == 200 {
+        return Ok(document);
+    }
+    let error = &document["error"];
+    let said = error["message"].as_str().or(error.as_str()).unwrap_or("no leyden server?");
+    Err(Failure::new(format!("{}: {path} answers {status}: {said}", server.base())))
+}

@@ -1,0 +1,209 @@
+//! From a model's file to what the server takes: its place in memory, its options, what is told of it.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use leyden::{GenerateOptions, LoadOptions, Model, ModelFile};
+use leyden_kernels::attention::KvType;
+use leyden_server::{MemoryPlan, ModelInfo, Need, OnDemand, WorkerOptions, plan_memories};
+use leyden_tensor::WeightSource;
+
+use super::Args;
+use super::settings::Settings;
+use crate::cli::failure::Failure;
+use crate::cli::notes::Notes;
+use crate::cli::text;
+
+/// Of every model alike.
+#[derive(Clone)]
+pub(super) struct Common {
+    pub(super) options: LoadOptions,
+    pub(super) queue: usize,
+    pub(super) queue_per_key: usize,
+    pub(super) prompt_stall: Duration,
+    pub(super) notes: Notes,
+}
+
+impl Common {
+    pub(super) fn of(args: &Args) -> Common {
+        let queue = args.queue as usize;
+        Common {
+            options: super::options(args),
+            queue,
+            // With keys, one of them can take half of the queue.
+            queue_per_key: if args.api_keys.is_some() { queue.div_ceil(2) } else { queue },
+            prompt_stall: Duration::from_millis(args.prompt_stall),
+            notes: args.notes,
+        }
+    }
+}
+
+/// What a model needs besides its weights.
+pub(super) fn need(settings: &Settings, model: &Model, name: &str) -> Result<Need, Failure> {
+    let config = model.config();
+    if let Some(ctx) = settings.context
+        && ctx > config.context
+    {
+        let made_for = config.context;
+        return Err(Failure::usage(format!("--ctx {ctx}: {name} was made for at most {made_for} tokens")));
+    }
+    let (parallel, step) = (settings.parallel(), step_tokens(settings, model, config.context));
+    let token_bytes = model.network().kv_shape(settings.kv_type).map_err(leyden::Error::from)?.token_bytes();
+    Ok(Need {
+        token_bytes: token_bytes as u64,
+        workspace_bytes: model.network().workspace_bytes(step, parallel) as u64,
+        model_context: config.context,
+        context: settings.context,
+        parallel,
+        kv_tokens: settings.kv_tokens,
+    })
+}
+
+/// The most tokens in one step: those of a whole text of `context`, where a text must be computed in one.
+fn step_tokens(settings: &Settings, model: &Model, context: usize) -> usize {
+    let asked = settings.step_tokens;
+    if model.config().needs_whole_texts() { asked.max(context) } else { asked }
+}
+
+/// A model with its place in memory.
+pub(super) fn ready(
+    common: &Common,
+    settings: &Settings,
+    model: &Model,
+    name: String,
+    plan: &MemoryPlan,
+) -> leyden_server::Model {
+    if plan.shortened {
+        common.notes.say(&format!(
+            "{name}: memory is short: texts of at most {} tokens, not {}",
+            plan.context,
+            model.config().context
+        ));
+    }
+    if !model.has_chat_template() && model.config().generates() {
+        common.notes.say(&format!("{name} has no chat template: messages are joined and continued"));
+    }
+    leyden_server::Model {
+        aliases: settings.aliases.clone(),
+        network: Arc::clone(model.network()),
+        cpus: model.replicas().to_vec(),
+        tokenizer: model.shared_tokenizer(),
+        template: model.chat_template().cloned(),
+        special_in_content: settings.special_in_content,
+        sampling: settings.sampling.clone(),
+        sequence_breakers: GenerateOptions::default().sequence_breakers,
+        pooling: settings.pooling.or(model.pooling()).unwrap_or_default(),
+        worker: WorkerOptions {
+            kv_type: settings.kv_type,
+            context: plan.context,
+            kv_tokens: plan.kv_tokens,
+            step_tokens: step_tokens(settings, model, plan.context),
+            parallel: settings.parallel(),
+            queue: common.queue,
+            queue_per_key: common.queue_per_key,
+            prompt_stall: common.prompt_stall,
+            speculate: settings.speculate,
+            panic_token: None,
+        },
+        info: info(model.weights()),
+        name,
+    }
+}
+
+/// Tokens of the smallest cache of a model that is loaded on demand, unless its texts are shorter.
+const LEAST_TOKENS: usize = 2048;
+/// Bytes for the workspace of its steps, of which more is known when it is loaded.
+const LEAST_WORKSPACE: u64 = 32 << 20;
+
+/// A model that is loaded when a request names it. Its file is looked at, and refused, now.
+pub(super) fn on_demand(
+    common: &Common,
+    settings: Settings,
+    name: String,
+    path: PathBuf,
+) -> Result<OnDemand, Failure> {
+    let file = ModelFile::open(&path)?;
+    let weights = file.weights();
+    let config = leyden_models::config_of(weights).map_err(leyden::Error::from)?;
+    if let Some(ctx) = settings.context.filter(|ctx| *ctx > config.context) {
+        let made_for = config.context;
+        return Err(Failure::usage(format!("ctx {ctx}: {name} was made for at most {made_for} tokens")));
+    }
+    let context = settings.context.unwrap_or(config.context);
+    let value_bytes = match settings.kv_type {
+        KvType::F32 => 4.0,
+        KvType::F16 => 2.0,
+        KvType::Q8_0 => 34.0 / 32.0,
+    };
+    let values: usize = config.layers.iter().map(|l| l.kv_heads * (l.head_dim + l.value_dim)).sum();
+    let tokens = settings.kv_tokens.unwrap_or(context.min(LEAST_TOKENS));
+    let info = info(weights);
+    let least_bytes = info.bytes + LEAST_WORKSPACE + (values as f64 * value_bytes * tokens as f64) as u64;
+    let (common, of_load) = (common.clone(), settings.clone());
+    let called = name.clone();
+    let load = move |available: Option<u64>| {
+        let failed = |failure: Failure| failure.to_string();
+        let model = Model::open(&path, &common.options).map_err(|error| error.to_string())?;
+        let need = need(&of_load, &model, &called).map_err(failed)?;
+        let needs = vec![need; model.replicas().len()];
+        let left = available.map(|bytes| bytes.saturating_sub(model.network().weight_bytes() as u64));
+        let plans = plan_memories(&needs, left).map_err(|(_, what)| what)?;
+        Ok(ready(&common, &of_load, &model, called.clone(), &plans[0]))
+    };
+    Ok(OnDemand {
+        name,
+        aliases: settings.aliases,
+        info,
+        context,
+        least_bytes,
+        idle: settings.idle,
+        preload: settings.preload,
+        load: Arc::new(load),
+    })
+}
+
+/// What the server tells of a model beside its name.
+fn info(weights: &dyn WeightSource) -> ModelInfo {
+    let (mut parameters, mut types) = (0, HashMap::<&str, usize>::new());
+    for tensor in weights.tensor_info() {
+        parameters += tensor.shape.iter().product::<usize>() as u64;
+        *types.entry(tensor.type_name).or_default() += tensor.bytes;
+    }
+    let bytes = types.values().sum::<usize>() as u64;
+    let most = types.into_iter().max_by_key(|(name, bytes)| (*bytes, *name)).map_or("", |(name, _)| name);
+    let config = weights.config_json();
+    let architecture = match config {
+        Some(config) => config.opt_str("model_type").ok().flatten(),
+        None => weights.metadata().opt_str("general.architecture").ok().flatten(),
+    };
+    let files = weights.file_metadata().unwrap_or_default();
+    ModelInfo {
+        architecture: architecture.unwrap_or_default().to_owned(),
+        format: if config.is_some() { "safetensors" } else { "gguf" }.to_owned(),
+        weights: most.to_owned(),
+        parameters,
+        bytes,
+        modified: files.iter().find_map(|file| file.modified().ok()).unwrap_or_else(SystemTime::now),
+    }
+}
+
+/// Refuses weights that do not fit the memory together, before they are read.
+pub(super) fn weights_fit(paths: &[PathBuf], usable: Option<u64>) -> Result<(), Failure> {
+    let mut bytes = 0_u64;
+    for path in paths {
+        bytes += ModelFile::open(path)?.weights().tensor_info().iter().map(|t| t.bytes as u64).sum::<u64>();
+    }
+    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    match usable {
+        Some(usable) if bytes > usable => Err(Failure::new(format!(
+            "{}: the weights take {}, but {} of memory are available",
+            names.join(", "),
+            text::bytes(bytes),
+            text::bytes(usable)
+        ))
+        .hint("choose a smaller model or a quantised one, free memory, or load models in turns with --on-demand")),
+        _ => Ok(()),
+    }
+}

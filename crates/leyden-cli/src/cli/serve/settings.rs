@@ -1,0 +1,272 @@
+//! How each model is served: what the options say, and what a file says of single models.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use leyden::{KvType, Pooling, SamplingParams};
+use leyden_load::parse_duration;
+use toml::{Table, Value};
+
+use super::Args;
+use crate::cli::failure::Failure;
+
+/// The settings of one model.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) aliases: Vec<String>,
+    pub(super) context: Option<usize>,
+    pub(super) parallel: usize,
+    pub(super) kv_tokens: Option<usize>,
+    pub(super) step_tokens: usize,
+    pub(super) kv_type: KvType,
+    pub(super) pooling: Option<Pooling>,
+    pub(super) special_in_content: bool,
+    pub(super) speculate: bool,
+    pub(super) sampling: SamplingParams,
+    /// How long it stays in memory after its last request; `None`: until others need the room.
+    pub(super) idle: Option<Duration>,
+    pub(super) preload: bool,
+}
+
+impl Settings {
+    /// What the options say of every model.
+    pub(super) fn of(args: &Args) -> Settings {
+        Settings {
+            aliases: Vec::new(),
+            context: args.ctx.filter(|n| *n > 0).map(|n| n as usize),
+            parallel: args.parallel as usize,
+            kv_tokens: args.kv_tokens.map(|n| n as usize),
+            step_tokens: args.step_tokens as usize,
+            kv_type: args.kv_type,
+            pooling: args.pooling,
+            special_in_content: args.special_in_content,
+            speculate: !args.no_speculation,
+            sampling: SamplingParams::default(),
+            idle: args.idle_unload.0,
+            preload: false,
+        }
+    }
+
+    /// Requests that run at a time; each has a token in a step.
+    pub(super) fn parallel(&self) -> usize {
+        self.parallel.min(self.step_tokens)
+    }
+}
+
+/// A model of the file.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    /// As MODEL on the command line.
+    pub(super) model: PathBuf,
+    pub(super) settings: Settings,
+}
+
+type Setter = fn(&mut Entry, &Value) -> Result<(), String>;
+
+/// The settings that a file may have for a model.
+const KEYS: &[(&str, Setter)] = &[
+    ("model", |e, v| text(v).map(|text| e.model = PathBuf::from(text))),
+    ("aliases", |e, v| {
+        let all = v.as_array().ok_or("a list of texts is wanted")?;
+        e.settings.aliases = all.iter().map(|v| text(v).map(str::to_owned)).collect::<Result<_, _>>()?;
+        Ok(())
+    }),
+    ("ctx", |e, v| whole(v, 1 << 30).map(|n| e.settings.context = Some(n).filter(|n| *n > 0))),
+    ("parallel", |e, v| from_1(v, 4096).map(|n| e.settings.parallel = n)),
+    ("kv_tokens", |e, v| from_1(v, 1 << 30).map(|n| e.settings.kv_tokens = Some(n))),
+    ("step_tokens", |e, v| from_1(v, 65536).map(|n| e.settings.step_tokens = n)),
+    ("kv_type", |e, v| {
+        e.settings.kv_type = crate::cli::run::kv_type(text(v)?)?;
+        Ok(())
+    }),
+    ("pooling", |e, v| {
+        e.settings.pooling = Some(text(v)?.parse()?);
+        Ok(())
+    }),
+    ("special_in_content", |e, v| flag(v).map(|on| e.settings.special_in_content = on)),
+    ("speculation", |e, v| flag(v).map(|on| e.settings.speculate = on)),
+    ("temperature", |e, v| number(v, 0.0, 2.0).map(|x| e.settings.sampling.temperature = x)),
+    ("top_k", |e, v| whole(v, 1 << 30).map(|n| e.settings.sampling.top_k = n)),
+    ("top_p", |e, v| number(v, 0.0, 1.0).map(|x| e.settings.sampling.top_p = x)),
+    ("min_p", |e, v| number(v, 0.0, 1.0).map(|x| e.settings.sampling.min_p = x)),
+    ("repeat_penalty", |e, v| number(v, 0.1, 10.0).map(|x| e.settings.sampling.penalties.repeat = x)),
+    ("idle_unload", |e, v| {
+        e.settings.idle = text(v)?.parse::<Idle>()?.0;
+        Ok(())
+    }),
+    ("preload", |e, v| flag(v).map(|on| e.settings.preload = on)),
+];
+
+fn text(value: &Value) -> Result<&str, String> {
+    value.as_str().filter(|text| !text.is_empty()).ok_or_else(|| "a text is wanted".to_owned())
+}
+
+fn flag(value: &Value) -> Result<bool, String> {
+    value.as_bool().ok_or_else(|| "true or false is wanted".to_owned())
+}
+
+fn whole(value: &Value, most: usize) -> Result<usize, String> {
+    let n = value.as_integer().and_then(|n| usize::try_from(n).ok());
+    n.filter(|n| *n <= most).ok_or_else(|| format!("a whole number up to {most} is wanted"))
+}
+
+fn from_1(value: &Value, most: usize) -> Result<usize, String> {
+    whole(value, most).and_then(|n| if n == 0 { Err("at least 1 is wanted".to_owned()) } else { Ok(n) })
+}
+
+fn number(value: &Value, least: f64, most: f64) -> Result<f32, String> {
+    let x = value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
+    let x = x.filter(|x| (least..=most).contains(x));
+    x.map(|x| x as f32).ok_or_else(|| format!("a number from {least} to {most} is wanted"))
+}
+
+/// How long a model stays in memory that nobody asks for: a time, or `never` for as long as there is room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Idle(pub(super) Option<Duration>);
+
+impl std::str::FromStr for Idle {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Idle, String> {
+        match text {
+            "never" => Ok(Idle(None)),
+            text => parse_duration(text).map(|time| Idle(Some(time))).map_err(|error| error.to_string()),
+        }
+    }
+}
+
+/// Bytes, as `16GiB`, `16G`, `16GB`, `512M` or a plain number; a unit is a power of 1024.
+pub(super) fn memory(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no size such as 16GiB");
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = (text[..digits].parse::<f64>().map_err(|_| wrong())?, text[digits..].trim());
+    let shift = match unit.to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(wrong()),
+    };
+    let bytes = number * (1_u64 << shift) as f64;
+    if bytes >= 1.0 { Ok(bytes as u64) } else { Err(wrong()) }
+}
+
+/// Reads the file: a table `[models.NAME]` for each model, of which `model` is as MODEL on the command line and the
+/// others are as the options; what is not said is as the options say.
+pub(super) fn read(path: &Path, args: &Args) -> Result<Vec<Entry>, Failure> {
+    let shown = path.display();
+    let text = fs::read_to_string(path).map_err(|error| Failure::new(format!("{shown}: {error}")))?;
+    parse(&text, &Settings::of(args)).map_err(|what| Failure::new(format!("{shown}: {what}")))
+}
+
+fn parse(text: &str, settings: &Settings) -> Result<Vec<Entry>, String> {
+    let file: Table = text.parse().map_err(|error: toml::de::Error| error.to_string().trim().to_owned())?;
+    if let Some(key) = file.keys().find(|key| *key != "models") {
+        return Err(unknown(key, ["models"].into_iter()));
+    }
+    let models = match file.get("models") {
+        Some(Value::Table(models)) if !models.is_empty() => models,
+        _ => return Err("no [models.NAME]: a table for each model is wanted".to_owned()),
+    };
+    let mut entries = Vec::new();
+    for (name, of) in models {
+        let of = of.as_table().ok_or_else(|| format!("models.{name}: a table is wanted"))?;
+        let mut entry = Entry { name: name.clone(), model: PathBuf::new(), settings: settings.clone() };
+        for (key, value) in of {
+            let known = KEYS.iter().find(|(known, _)| known == key);
+            let set = known.ok_or_else(|| {
+                format!("models.{name}.{}", unknown(key, KEYS.iter().map(|(known, _)| *known)))
+            })?;
+            set.1(&mut entry, value).map_err(|what| format!("models.{name}.{key}: {what}"))?;
+        }
+        if entry.model.as_os_str().is_empty() {
+            return Err(format!("models.{name}.model is missing: the file, folder or name of the model"));
+        }
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+/// Says that there is no such key, and which is like it.
+fn unknown(key: &str, known: impl Iterator<Item = &'static str>) -> String {
+    let known: Vec<&str> = known.collect();
+    let like = |name: &&&str| strsim::jaro_winkler(key, name);
+    let nearest = known.iter().max_by(|a, b| like(a).total_cmp(&like(b)));
+    match nearest.filter(|name| like(name) > 0.75) {
+        Some(name) => format!("{key}: no such setting; did you mean `{name}`?"),
+        None => format!("{key}: no such setting; known: {}", known.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings {
+            aliases: Vec::new(),
+            context: None,
+            parallel: 64,
+            kv_tokens: None,
+            step_tokens: 512,
+            kv_type: KvType::default(),
+            pooling: None,
+            special_in_content: false,
+            speculate: true,
+            sampling: SamplingParams::default(),
+            idle: Some(Duration::from_secs(300)),
+            preload: false,
+        }
+    }
+
+    #[test]
+    fn a_file_says_what_differs() {
+        let text = "[models.chat]\nmodel = \"smollm2\"\naliases = [\"gpt-4o\"]\nctx = 4096\ntemperature = 0\n\
+                    kv_type = \"q8_0\"\nidle_unload = \"never\"\npreload = true\n[models.\"org/other\"]\nmodel = \"/m.gguf\"\n";
+        let all = parse(text, &settings()).unwrap();
+        assert_eq!(all.len(), 2);
+        let chat = all.iter().find(|e| e.name == "chat").unwrap();
+        assert_eq!((chat.settings.context, chat.settings.sampling.temperature), (Some(4096), 0.0));
+        assert!(
+            chat.settings.preload && chat.settings.idle.is_none() && chat.settings.kv_type == KvType::Q8_0
+        );
+        let other = all.iter().find(|e| e.name == "org/other").unwrap();
+        assert_eq!((other.settings.parallel, &*other.model), (64, Path::new("/m.gguf")));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, wanted) in [
+            (
+                "[models.a]\nmodel = \"x\"\ntemprature = 1",
+                "models.a.temprature: no such setting; did you mean `temperature`?",
+            ),
+            ("[model.a]\nmodel = \"x\"", "model: no such setting; did you mean `models`?"),
+            ("[models.a]\nctx = 1", "models.a.model is missing"),
+            ("[models.a]\nmodel = \"x\"\nctx = -1", "models.a.ctx: a whole number"),
+            ("[models.a]\nmodel = \"x\"\nidle_unload = \"soon\"", "models.a.idle_unload: "),
+            ("[models.a]\nmodel = \"x\"\nparallel = 0", "at least 1"),
+            ("[models.a", "line 1"),
+            ("", "no [models.NAME]"),
+        ] {
+            let error = parse(text, &settings()).unwrap_err();
+            assert!(error.contains(wanted), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read() {
+        let gib = 1 << 30;
+        for (text, wanted) in
+            [("16GiB", 16 * gib), ("1.5g", gib * 3 / 2), ("512 MB", gib / 2), ("4096", 4096)]
+        {
+            assert_eq!(memory(text).unwrap(), wanted, "{text}");
+        }
+        for text in ["", "x", "1PB", "-1G", "0"] {
+            assert!(memory(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Ollama's `/api/pull`: gets a model from the hub, if the server was told that it may.
+//!
+//! The server opens no connection: whoever made it gives the function that does ([`crate::Puller`]).
+
+use super::ollama;
+use crate::app::{App, Call, document};
+use crate::body::Reply;
+use crate::error::ApiError;
+use crate::on_demand::Pulling;
+use crate::openapi::operation;
+use hyper::body::Bytes;
+use hyper::header::{self, HeaderValue};
+use hyper::{Response, StatusCode};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// Lines that may wait for the client.
+const LINES: usize = 64;
+/// How much of a file comes between two lines about it, in parts of it.
+const PARTS: u64 = 100;
+
+pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let mut body = call.fields(&app)?;
+    let Some(name) = body.text("model").or_else(|| body.text("name")) else {
+        return Err(ApiError::field("model", "`model` is missing"));
+    };
+    let Some(pull) = app.pull.clone() else {
+        let message = "this server pulls no models: start it with --allow-pull, or use leyden pull";
+        return Err(ApiError::new(StatusCode::FORBIDDEN, "pull_not_allowed", message));
+    };
+    let known = app.models.find(Some(&name)).is_ok();
+    let stream = body.flag("stream").unwrap_or(true);
+    let (sender, mut receiver) = mpsc::channel::<Bytes>(LINES);
+    let models = Arc::clone(&app.models);
+    let work = move || {
+        let tell = |line: Value| sender.blocking_send(format!("{line}\n").into()).is_ok();
+        tell(json!({ "status": "pulling manifest" }));
+        let mut last = (String::new(), 0);
+        let mut hear = |now: Pulling<'_>| {
+            let part = now.done * PARTS / now.bytes.max(1);
+            if last.0 == now.file && last.1 == part && now.done < now.bytes {
+                return !sender.is_closed();
+            }
+            last = (now.file.to_owned(), part);
+            tell(json!({
+                "status": format!("pulling {}", now.file), "digest": now.file, "total": now.bytes, "completed": now.done,
+            }))
+        };
+        // What is served already needs nothing.
+        let pulled = if known { Ok(None) } else { pull(&name, &mut hear).map(Some) };
+        let added = pulled
+            .and_then(|model| model.map_or(Ok(()), |model| models.add(model).map_err(|e| e.to_string())));
+        match added {
+            Ok(()) => tell(json!({ "status": "success" })),
+            Err(why) => tell(json!({ "error": why })),
+        };
+    };
+    let thread = std::thread::Builder::new().name("pull".to_owned()).spawn(work);
+    thread.map_err(|error| ApiError::internal(format!("no thread for the pull: {error}")))?;
+    if stream {
+        let mut response = Response::new(Reply::stream(receiver));
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+        return Ok(response);
+    }
+    let mut last = Bytes::new();
+    while let Some(line) = receiver.recv().await {
+        last = line;
+    }
+    let last: Value = serde_json::from_slice(&last).unwrap_or_default();
+    match last["error"].as_str() {
+        Some(why) => Err(ApiError::new(StatusCode::BAD_GATEWAY, "pull_failed", why)),
+        None => Ok(document(StatusCode::OK, &last)),
+    }
+}
+
+pub(crate) fn describe(app: &App) -> Value {
+    let name = json!({ "type": "string", "minLength": 1, "maxLength": app.limits.name_chars });
+    let body = json!({
+        "type": "object", "additionalProperties": false,
+        "properties": { "model": name, "name": name, "stream": { "type": "boolean" }, "insecure": {} }
+    });
+    let answer = json!({
+        "type": "object", "required": ["status"], "properties": { "status": { "type": "string" } }
+    });
+    let mut it = operation("ollamaPull", "Ollama's: gets a model", Some(&body), &answer);
+    let refused = |what: &str| json!({ "description": what, "content": { "application/json": { "schema": ollama::error_schema() } } });
+    it["responses"]["403"] = refused("The server was not started with --allow-pull");
+    it["responses"]["502"] = refused("The model could not be pulled");
+    it
+}

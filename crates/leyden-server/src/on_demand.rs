@@ -1,0 +1,53 @@
+//! A model that is loaded when a request names it.
+
+use crate::model::{Model, ModelInfo};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Loads a model into at most so many bytes of memory, weights included; `None` where nobody knows how many there are.
+/// It runs on a thread of its own.
+pub type Loader = Arc<dyn Fn(Option<u64>) -> Result<Model, String> + Send + Sync>;
+
+/// How far the download of a file is.
+#[derive(Clone, Copy, Debug)]
+pub struct Pulling<'a> {
+    /// Its name.
+    pub file: &'a str,
+    /// Its length.
+    pub bytes: u64,
+    /// How much of it is there.
+    pub done: u64,
+}
+
+/// Gets a model by a name that no model of the server has. It tells how far it is, and stops when it hears `false`. It runs
+/// on a thread of its own.
+pub type Puller =
+    Arc<dyn Fn(&str, &mut dyn FnMut(Pulling<'_>) -> bool) -> Result<OnDemand, String> + Send + Sync>;
+
+/// What is known of a model before it is loaded, and how it is loaded.
+#[derive(Clone)]
+pub struct OnDemand {
+    /// What clients call it.
+    pub name: String,
+    /// What else they may call it.
+    pub aliases: Vec<String>,
+    /// What is told of it.
+    pub info: ModelInfo,
+    /// The longest text in tokens, as far as memory allows it.
+    pub context: usize,
+    /// Bytes of memory without which it cannot be loaded: weights, workspace, the smallest cache.
+    pub least_bytes: u64,
+    /// How long it stays in memory after its last request; `None`: until others need the room.
+    pub idle: Option<Duration>,
+    /// Whether it is loaded when the server starts.
+    pub preload: bool,
+    /// How it is loaded.
+    pub load: Loader,
+}
+
+impl fmt::Debug for OnDemand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnDemand").field("name", &self.name).finish_non_exhaustive()
+    }
+}

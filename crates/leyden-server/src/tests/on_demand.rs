@@ -1,0 +1,140 @@
+//! Models that are loaded when a request names them.
+
+use super::{COMPLETIONS, Lines, get, model, post, run, worker_options};
+use crate::app::App;
+use crate::log::{Log, LogFormat};
+use crate::{OnDemand, ServerOptions};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// A model of `name` that takes what the storyteller does, and counts how often it is loaded.
+fn on_demand(name: &str, idle: Option<Duration>, loads: &Arc<AtomicUsize>) -> OnDemand {
+    let (given, loads) = (name.to_owned(), Arc::clone(loads));
+    OnDemand {
+        name: name.to_owned(),
+        aliases: vec![format!("{name}-alias")],
+        info: model(worker_options()).info,
+        context: 512,
+        least_bytes: model(worker_options()).bytes(),
+        idle,
+        preload: false,
+        load: Arc::new(move |available| {
+            loads.fetch_add(1, Ordering::SeqCst);
+            assert!(available.is_none_or(|bytes| bytes >= model(worker_options()).bytes()));
+            if given == "broken" {
+                return Err("/a/path: cannot be read".to_owned());
+            }
+            Ok(crate::Model { name: given.clone(), aliases: Vec::new(), ..model(worker_options()) })
+        }),
+    }
+}
+
+fn app(names: &[&str], idle: Option<Duration>, room: f64) -> (Arc<App>, Arc<AtomicUsize>, Lines) {
+    let (lines, loads) = (Lines::default(), Arc::default());
+    let log = Log::new(LogFormat::Json, Box::new(lines.clone())).unwrap();
+    let memory = Some((model(worker_options()).bytes() as f64 * room) as u64);
+    let on_demand = names.iter().map(|name| on_demand(name, idle, &loads)).collect();
+    let options = ServerOptions { on_demand, memory, ..ServerOptions::default() };
+    (App::start(Vec::new(), options, log).unwrap(), loads, lines)
+}
+
+fn completion(name: &str) -> Value {
+    json!({ "model": name, "prompt": "Once", "max_tokens": 4, "seed": 1 })
+}
+
+async fn loaded(app: &Arc<App>) -> Vec<String> {
+    let all: Value = serde_json::from_str(&get(app, "/api/ps").await.1).unwrap();
+    all["models"].as_array().unwrap().iter().map(|m| m["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_model_comes_when_it_is_named_and_goes_when_others_need_the_room() {
+    run(async {
+        let (app, loads, _) = app(&["a", "b", "c"], None, 2.5);
+        let (status, list) = get(&app, "/v1/models").await;
+        assert!(status == 200 && list.contains("\"unloaded\"") && !list.contains("\"loaded\""), "{list}");
+        assert!(loaded(&app).await.is_empty());
+        for (name, there) in
+            [("a", vec!["a"]), ("b", vec!["a", "b"]), ("a-alias", vec!["a", "b"]), ("c", vec!["a", "c"])]
+        {
+            let (status, answer) = post(&app, COMPLETIONS, completion(name)).await;
+            assert_eq!(status, 200, "{answer}");
+            assert_eq!(loaded(&app).await, there, "after {name}");
+        }
+        assert_eq!(loads.load(Ordering::SeqCst), 3);
+        let (status, answer) = post(&app, COMPLETIONS, completion("d")).await;
+        assert!(status == 404 && answer.to_string().contains("a, a-alias, b"), "{answer}");
+        let (_, page) = get(&app, "/metrics").await;
+        assert!(page.contains("leyden_model_loads_total 3") && page.contains("leyden_model_unloads_total 1"));
+    });
+}
+
+#[test]
+fn an_idle_model_goes_and_one_in_use_does_not() {
+    run(async {
+        let (app, ..) = app(&["a"], Some(Duration::from_millis(1)), 1.5);
+        let tend = tokio::spawn(Arc::clone(&app.models).tend());
+        let slot = app.models.find(Some("a")).unwrap();
+        let lease = app.models.lease(&slot).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(loaded(&app).await, ["a"]);
+        // As Ollama's clients say it: minutes for this one.
+        lease.keep(Some(Duration::from_secs(600)));
+        drop(lease);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(loaded(&app).await, ["a"]);
+        let now = json!({ "model": "a:latest", "keep_alive": 0 });
+        assert_eq!(post(&app, "/api/generate", now).await.0, 200);
+        while !loaded(&app).await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tend.abort();
+    });
+}
+
+#[test]
+fn who_cannot_be_loaded_says_so_to_the_client_and_why_to_the_log() {
+    run(async {
+        let (app, _, lines) = app(&["broken"], None, 1.5);
+        let (status, answer) = post(&app, COMPLETIONS, completion("broken")).await;
+        let answer = answer.to_string();
+        assert!(
+            status == 503 && answer.contains("model_load_failed") && !answer.contains("/a/path"),
+            "{answer}"
+        );
+        app.log().flush();
+        assert!(lines.text().contains("/a/path: cannot be read"), "{}", lines.text());
+        let (small, ..) = self::app(&["a"], None, 0.5);
+        let (status, answer) = post(&small, COMPLETIONS, completion("a")).await;
+        assert!(status == 507 && answer["error"]["code"] == "model_too_large", "{answer}");
+    });
+}
+
+/// Twenty clients of three models of which only one fits: every request is answered, as it would be alone.
+#[test]
+fn twenty_clients_of_models_that_do_not_fit_together_are_all_answered() {
+    run(async {
+        let (app, loads, _) = app(&["a", "b", "c"], None, 1.5);
+        let alone = post(&app, COMPLETIONS, completion("a")).await.1;
+        let clients = (0..20).map(|client| {
+            let app = Arc::clone(&app);
+            tokio::spawn(async move {
+                for i in 0..6 {
+                    let name = ["a", "b", "c"][(client + i) % 3];
+                    let (status, answer) = post(&app, COMPLETIONS, completion(name)).await;
+                    assert_eq!(status, 200, "{answer}");
+                    assert_eq!(answer["model"], name);
+                }
+            })
+        });
+        for client in clients.collect::<Vec<_>>() {
+            client.await.unwrap();
+        }
+        let after = post(&app, COMPLETIONS, completion("a")).await.1;
+        assert_eq!(after["choices"], alone["choices"]);
+        assert_eq!(loaded(&app).await.len(), 1);
+        assert!(loads.load(Ordering::SeqCst) >= 3);
+    });
+}
