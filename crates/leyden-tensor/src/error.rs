@@ -134,6 +134,12 @@ pub enum ErrorKind {
     /// A required tensor is absent.
     #[error("required tensor is missing")]
     MissingTensor,
+    /// A tensor is not as another one, or what is made of it, needs it.
+    #[error("want {wanted}")]
+    Unfit {
+        /// What is needed.
+        wanted: &'static str,
+    },
     /// A metadata value has another type than the one asked for.
     #[error("want {wanted}, found {found}")]
     WrongType {

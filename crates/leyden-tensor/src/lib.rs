@@ -44,6 +44,7 @@ pub use dtype::{DType, UnknownDType};
 pub use error::{Context, Error, ErrorKind, Escaped};
 pub use file::{
     Array, FileBytes, Gguf, GgufWriter, HfFile, HfFolder, Json, MAX_ALIGNMENT, MAX_HEADER_BYTES, MAX_KEYS,
-    MAX_NAME_BYTES, MAX_TENSORS, Metadata, Safetensors, StrArray, TensorInfo, Value, ValueType, WeightSource,
+    MAX_NAME_BYTES, MAX_TENSORS, Metadata, Safetensors, StackRows, Stacked, StrArray, TensorInfo, Value,
+    ValueType, WeightSource,
 };
-pub use view::TensorView;
+pub use view::{OwnedTensor, TensorView};

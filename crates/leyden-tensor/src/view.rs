@@ -89,6 +89,31 @@ impl<'a> TensorView<'a> {
     }
 }
 
+/// A tensor that lies in a file in another form, made anew in the form that it was asked for.
+#[derive(Clone, Debug)]
+pub struct OwnedTensor {
+    /// What it is called in messages.
+    pub name: String,
+    /// The storage format.
+    pub dtype: DType,
+    /// The dimensions, the contiguous one last.
+    pub shape: Vec<usize>,
+    /// All bytes, row after row.
+    pub bytes: Vec<u8>,
+    /// The names of the tensors in the file that it was made of.
+    pub parts: Vec<String>,
+}
+
+impl OwnedTensor {
+    /// The same as a view.
+    ///
+    /// # Errors
+    /// The parts do not fit together.
+    pub fn view(&self) -> Result<TensorView<'_>, Error> {
+        TensorView::new(&self.name, self.dtype, &self.shape, &self.bytes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

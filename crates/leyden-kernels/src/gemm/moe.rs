@@ -13,7 +13,7 @@ use crate::gemm::routing::Routing;
 use crate::gemm::swiglu::swiglu_on;
 use crate::memory::aligned::Aligned;
 use crate::memory::disjoint::Disjoint;
-use crate::ops::Activation;
+use crate::ops::{Activation, add_scaled};
 use crate::quant::packed_a::PackedA;
 use crate::simd::Simd;
 use crate::simd::dispatch::dispatch;
@@ -31,6 +31,19 @@ pub struct Experts<'a> {
     pub up: &'a PackedWeights,
     /// `[experts, width, hidden]`.
     pub down: &'a PackedWeights,
+    /// Added to the products, where experts have biases.
+    pub biases: Option<ExpertBiases<'a>>,
+}
+
+/// The biases of a mixture's matrices, one expert's after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpertBiases<'a> {
+    /// `[experts, hidden]`.
+    pub gate: &'a [f32],
+    /// `[experts, hidden]`.
+    pub up: &'a [f32],
+    /// `[experts, width]`.
+    pub down: &'a [f32],
 }
 
 /// Buffers of [`moe`]. They grow to the largest batch seen.
@@ -54,7 +67,7 @@ impl MoeScratch {
     }
 }
 
-/// Adds `weight * down(activation(gate x) * (up x))` to every token's row of `out` for each of its experts, in ascending
+/// Adds `weight * down(activation(gate x) * (up x))`, biases included, to every token's row of `out` for each of its experts, in ascending
 /// order of their indices and with one rounding each. `input` and `out` have one row of `width` values per token.
 ///
 /// # Panics
@@ -67,7 +80,7 @@ pub fn moe(
     work: &mut MoeScratch,
     out: &mut [f32],
 ) {
-    let Experts { activation, gate, up, down } = *experts;
+    let Experts { activation, gate, up, down, biases } = *experts;
     let (count, hidden, width) = (gate.count(), gate.rows(), gate.k());
     assert_eq!(
         (up.count(), up.rows(), up.k(), down.count(), down.rows(), down.k()),
@@ -75,6 +88,10 @@ pub fn moe(
         "the stacks of a mixture"
     );
     assert_eq!(routing.experts(), count, "experts of the routing");
+    if let Some(ExpertBiases { gate, up, down }) = biases {
+        let lengths = (gate.len(), up.len(), down.len());
+        assert_eq!(lengths, (count * hidden, count * hidden, count * width), "biases of a mixture");
+    }
     assert_eq!((input.len(), out.len()), (routing.tokens() * width, routing.tokens() * width), "tokens");
     let MoeScratch { inputs, hidden: values, hidden_codes, tiles, tiles_of } = work;
     tiles.clear();
@@ -101,16 +118,17 @@ pub fn moe(
         &*up_input
     };
     values.resize(routing.pairs() * hidden);
-    experts_swiglu(cpu, activation, [(gate, gate_input), (up, up_input)], routing, tiles_of, values);
+    let both = biases.map(|b| [b.gate, b.up]);
+    experts_swiglu(cpu, (activation, both), [(gate, gate_input), (up, up_input)], routing, tiles_of, values);
     let row = |pair: usize| &values[pair * hidden..][..hidden];
     hidden_codes.fill_tiles(tier, cpu.pool(), down.act_format(), hidden, tiles.iter().copied(), row);
-    experts_down(cpu, (down, hidden_codes), routing, tiles_of, out);
+    experts_down(cpu, (down, hidden_codes, biases.map(|b| b.down)), routing, tiles_of, out);
 }
 
 /// `out[pair] = activation(gate x) * (up x)`.
 fn experts_swiglu(
     cpu: &Cpu,
-    activation: Activation,
+    (activation, biases): (Activation, Option<[&[f32]; 2]>),
     [(gate, gate_input), (up, up_input)]: [(&PackedWeights, &PackedA); 2],
     routing: &Routing,
     tiles_of: &[Range<usize>],
@@ -124,6 +142,7 @@ fn experts_swiglu(
     let task = |task: usize| {
         let (group, start) = (task / chunks, task % chunks * chunk);
         let base = groups[group].expert * panels;
+        let first_row = groups[group].expert * rows;
         let out = out.of_task();
         let mut g = [0.0; TILE];
         let mut u = [0.0; TILE];
@@ -137,6 +156,13 @@ fn experts_swiglu(
                 let (first, end) = gate_input.bounds(t);
                 gate.tile(gate_input.tier(), base + p, &gate_input.tile(t), &mut g);
                 up.tile(up_input.tier(), base + p, &up_input.tile(t), &mut u);
+                if let Some(biases) = biases {
+                    let n = PANEL_ROWS.min(rows - p * PANEL_ROWS);
+                    for (bias, y) in biases.into_iter().zip([&mut g, &mut u]) {
+                        let bias = &bias[first_row + p * PANEL_ROWS..][..n];
+                        add_bias(cpu.tier(), bias, &mut y[..(end - first) * PANEL_ROWS]);
+                    }
+                }
                 swiglu_on(cpu.tier(), activation, &mut g, &u, end - first);
                 // SAFETY: (pair, panel) pairs belong to one task each.
                 unsafe { out.write(cpu.tier(), one, first..end, &g) };
@@ -150,7 +176,7 @@ fn experts_swiglu(
 /// `out[token] += weight * down h`, expert after expert.
 fn experts_down(
     cpu: &Cpu,
-    (down, input): (&PackedWeights, &PackedA),
+    (down, input, bias): (&PackedWeights, &PackedA, Option<&[f32]>),
     routing: &Routing,
     tiles_of: &[Range<usize>],
     out: &mut [f32],
@@ -168,11 +194,15 @@ fn experts_down(
                 let (first, end) = input.bounds(t);
                 down.tile(input.tier(), group.expert * panels + p, &input.tile(t), &mut y);
                 let n = PANEL_ROWS.min(rows - p * PANEL_ROWS);
+                if let Some(bias) = bias {
+                    let bias = &bias[group.expert * rows + p * PANEL_ROWS..][..n];
+                    add_bias(cpu.tier(), bias, &mut y[..(end - first) * PANEL_ROWS]);
+                }
                 for (c, y) in y.chunks_exact(PANEL_ROWS).take(end - first).enumerate() {
                     let (token, weight) = routing.pair(first + c);
                     // SAFETY: a panel of the output belongs to one task, which visits one pair at a time.
                     let out = unsafe { out.range(token * rows + p * PANEL_ROWS, n) };
-                    add_weighted(cpu.tier(), weight, &y[..n], out);
+                    add_scaled(cpu.tier(), weight, &y[..n], out);
                 }
             });
         }
@@ -181,15 +211,20 @@ fn experts_down(
     if macs < SINGLE_THREAD_MACS { (0..tasks).for_each(task) } else { cpu.pool().run(tasks, task) }
 }
 
+/// Adds a bias for each row of a panel, of which it may have fewer, to every column.
 #[inline(always)]
-fn add_weighted_impl<I: Simd>(_isa: I, weight: f32, y: &[f32], out: &mut [f32]) {
-    for (o, y) in out.iter_mut().zip(y) {
-        *o = y.mul_add(weight, *o);
+fn add_bias_impl<I: Simd>(_isa: I, bias: &[f32], y: &mut [f32]) {
+    let mut line = [0.0; PANEL_ROWS];
+    line[..bias.len()].copy_from_slice(bias);
+    for y in y.as_chunks_mut::<PANEL_ROWS>().0 {
+        for i in 0..PANEL_ROWS {
+            y[i] += line[i];
+        }
     }
 }
 
 dispatch! {
-    fn add_weighted => add_weighted_impl(weight: f32, y: &[f32], out: &mut [f32])
+    fn add_bias => add_bias_impl(bias: &[f32], y: &mut [f32])
 }
 
 #[cfg(test)]

@@ -2,7 +2,160 @@
 
 use crate::context::Cpu;
 use crate::memory::disjoint::Disjoint;
-use crate::ops::{exp, log_sum_exp};
+use crate::ops::{exp, log_sum_exp, sigmoid};
+
+/// How the scores of a router become a choice of experts and their weights.
+#[derive(Clone, Copy, Debug)]
+pub struct Gating<'a> {
+    /// How many experts there are.
+    pub experts: usize,
+    /// How many of them every token goes to.
+    pub used: usize,
+    /// What scores become weights by.
+    pub function: GatingFunction,
+    /// Whether the weights of a token's experts sum to one (before the scale).
+    pub normalise: bool,
+    /// Added to the weights that experts are chosen by, not to those that they get.
+    pub bias: Option<&'a [f32]>,
+    /// Only experts of the best groups are chosen.
+    pub groups: Option<ExpertGroups>,
+    /// What weights are multiplied by.
+    pub scale: f32,
+}
+
+/// The function of a router's scores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GatingFunction {
+    /// A share in the exponentials.
+    #[default]
+    Softmax,
+    /// The logistic function of each by itself.
+    Sigmoid,
+}
+
+/// Groups of neighbouring experts, from the best of which those of a token are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertGroups {
+    /// How many groups; divides the number of experts.
+    pub count: usize,
+    /// From how many of them experts are chosen.
+    pub used: usize,
+    /// A group is worth the sum of so many of its best experts: one or two.
+    pub best: usize,
+}
+
+impl Gating<'_> {
+    /// By shares in the softmax of all scores or, with `normalise`, of those of the chosen.
+    #[must_use]
+    pub fn softmax(experts: usize, used: usize, normalise: bool) -> Self {
+        let function = GatingFunction::Softmax;
+        Gating { experts, used, function, normalise, bias: None, groups: None, scale: 1.0 }
+    }
+
+    fn check(&self) {
+        let &Gating { experts, used, bias, groups, .. } = self;
+        assert!((1..=experts).contains(&used), "{used} of {experts} experts");
+        assert!(bias.is_none_or(|bias| bias.len() == experts), "a bias for every expert");
+        if let Some(groups) = groups {
+            let fits = experts.is_multiple_of(groups.count)
+                && (1..=groups.count).contains(&groups.used)
+                && used <= groups.used * (experts / groups.count);
+            assert!(fits, "{used} of {experts} experts in {groups:?}");
+        }
+    }
+
+    /// What a token's experts are chosen by: scores, or what they become where that may order them otherwise.
+    fn choice<'s>(&self, cpu: &Cpu, scores: &'s [f32], room: &'s mut Vec<f32>) -> &'s [f32] {
+        if self.function == GatingFunction::Softmax && self.bias.is_none() && self.groups.is_none() {
+            return scores;
+        }
+        room.clear();
+        room.extend_from_slice(scores);
+        match self.function {
+            GatingFunction::Sigmoid => sigmoid(cpu.tier(), room),
+            GatingFunction::Softmax if self.bias.is_some() => {
+                let (max, sum) = log_sum_exp(cpu.tier(), room);
+                room.iter_mut().for_each(|x| *x -= max);
+                exp(cpu.tier(), room);
+                room.iter_mut().for_each(|x| *x /= sum);
+            }
+            GatingFunction::Softmax => {}
+        }
+        if let Some(bias) = self.bias {
+            room.iter_mut().zip(bias).for_each(|(x, b)| *x += b);
+        }
+        if let Some(groups) = self.groups {
+            groups.mask(room);
+        }
+        room
+    }
+
+    /// The weights of the chosen experts. Sums go over them in their order.
+    fn weigh(&self, cpu: &Cpu, scores: &[f32], chosen: &[u32], weights: &mut [f32]) {
+        let normalise = self.normalise;
+        let unsure = scores.iter().any(|s| s.is_nan());
+        let total = match self.function {
+            GatingFunction::Softmax => {
+                let max = chosen.iter().map(|&e| scores[e as usize]).fold(f32::NEG_INFINITY, f32::max);
+                for (weight, &expert) in weights.iter_mut().zip(chosen) {
+                    *weight = scores[expert as usize] - max;
+                }
+                exp(cpu.tier(), weights);
+                match normalise {
+                    true => weights.iter().sum(),
+                    // Its maximum is another one where a bias chose.
+                    false => {
+                        let (all, sum) = log_sum_exp(cpu.tier(), scores);
+                        let mut apart = [all - max];
+                        if all > max {
+                            exp(cpu.tier(), &mut apart);
+                            sum * apart[0]
+                        } else {
+                            sum
+                        }
+                    }
+                }
+            }
+            GatingFunction::Sigmoid => {
+                for (weight, &expert) in weights.iter_mut().zip(chosen) {
+                    *weight = scores[expert as usize];
+                }
+                sigmoid(cpu.tier(), weights);
+                if normalise { weights.iter().sum::<f32>() + LEAST_SUM } else { 1.0 }
+            }
+        };
+        let total = if unsure { f32::NAN } else { total };
+        weights.iter_mut().for_each(|w| *w /= total);
+        if self.scale != 1.0 {
+            weights.iter_mut().for_each(|w| *w *= self.scale);
+        }
+    }
+}
+
+/// Keeps the sum of weights above zero.
+const LEAST_SUM: f32 = 1e-20;
+
+impl ExpertGroups {
+    /// Leaves the experts of the best groups alone, of equal ones of the first.
+    fn mask(self, scores: &mut [f32]) {
+        let each = scores.len() / self.count;
+        let worth: Vec<f32> = scores
+            .chunks_exact(each)
+            .map(|group| {
+                let mut best = vec![0; self.best.min(each)];
+                highest(group, &mut best);
+                best.iter().map(|&i| group[i as usize]).sum()
+            })
+            .collect();
+        let mut best = vec![0; self.used];
+        highest(&worth, &mut best);
+        for (i, group) in (0..).zip(scores.chunks_exact_mut(each)) {
+            if !best.contains(&i) {
+                group.fill(f32::NEG_INFINITY);
+            }
+        }
+    }
+}
 
 /// The tokens that go to one expert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,18 +182,16 @@ pub struct Routing {
 }
 
 impl Routing {
-    /// Chooses the `used` experts with the highest scores for every token, of equal ones that with the lower index.
-    /// `scores` has one row of `experts` values for each token.
-    ///
-    /// The weight of an expert is its share in the softmax of all the token's scores or, with `normalise`, of those of
-    /// its chosen ones. A score that is no number makes all the weights of its token none.
+    /// Chooses the experts with the highest scores for every token, of equal ones that with the lower index, and weighs
+    /// them. `scores` has one row for each token. A score that is no number makes all the weights of its token none.
     ///
     /// # Panics
-    /// If `used` is not between 1 and `experts`, or `scores` is not whole rows.
-    pub fn choose(&mut self, cpu: &Cpu, scores: &[f32], experts: usize, used: usize, normalise: bool) {
+    /// If the numbers of `gating` do not fit each other, or `scores` is not whole rows.
+    pub fn choose(&mut self, cpu: &Cpu, scores: &[f32], gating: &Gating<'_>) {
         /// Tokens worth a task.
         const TASK: usize = 32;
-        assert!((1..=experts).contains(&used), "{used} of {experts} experts");
+        gating.check();
+        let &Gating { experts, used, .. } = gating;
         assert!(scores.len().is_multiple_of(experts), "{} scores for {experts} experts", scores.len());
         let tokens = scores.len() / experts;
         (self.tokens, self.experts, self.used) = (tokens, experts, used);
@@ -49,14 +200,15 @@ impl Routing {
         let chosen = Disjoint::new(&mut self.chosen);
         let weights = Disjoint::new(&mut self.weights);
         cpu.pool().run(tokens.div_ceil(TASK), |task| {
+            let mut room = Vec::new();
             for t in task * TASK..tokens.min((task + 1) * TASK) {
                 let scores = &scores[t * experts..][..experts];
                 // SAFETY: every token belongs to one task.
                 let chosen = unsafe { chosen.range(t * used, used) };
                 // SAFETY: as above.
                 let weights = unsafe { weights.range(t * used, used) };
-                highest(scores, chosen);
-                weigh(cpu, scores, chosen, normalise, weights);
+                highest(gating.choice(cpu, scores, &mut room), chosen);
+                gating.weigh(cpu, scores, chosen, weights);
             }
         });
         self.group();
@@ -148,21 +300,6 @@ fn highest(scores: &[f32], chosen: &mut [u32]) {
     }
 }
 
-/// The weights of the chosen experts. Sums go over them in their order.
-fn weigh(cpu: &Cpu, scores: &[f32], chosen: &[u32], normalise: bool, weights: &mut [f32]) {
-    let max = scores[chosen[0] as usize];
-    for (weight, &expert) in weights.iter_mut().zip(chosen) {
-        *weight = scores[expert as usize] - max;
-    }
-    exp(cpu.tier(), weights);
-    let total = match normalise {
-        _ if scores.iter().any(|s| s.is_nan()) => f32::NAN,
-        true => weights.iter().sum(),
-        false => log_sum_exp(cpu.tier(), scores).1,
-    };
-    weights.iter_mut().for_each(|w| *w /= total);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,8 +307,45 @@ mod tests {
 
     fn routing(scores: &[f32], experts: usize, used: usize, normalise: bool) -> Routing {
         let mut routing = Routing::default();
-        routing.choose(&Cpu::new(Tier::best(), 2).unwrap(), scores, experts, used, normalise);
+        routing.choose(
+            &Cpu::new(Tier::best(), 2).unwrap(),
+            scores,
+            &Gating::softmax(experts, used, normalise),
+        );
         routing
+    }
+
+    #[test]
+    fn biases_choose_and_do_not_weigh_and_groups_come_first() {
+        let cpu = Cpu::new(Tier::best(), 1).unwrap();
+        let scores = [2.0_f32, 1.0, -1.0, 0.5, 0.0, 3.0, -2.0, 1.5];
+        let bias = [0.0, 0.0, 5.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+        let share = |x: f32| 1.0 / (1.0 + (-f64::from(x)).exp());
+        let run = |gating: Gating<'_>| {
+            let mut routing = Routing::default();
+            routing.choose(&cpu, &scores, &gating);
+            routing.of_token(0).map(|(e, w)| (e, f64::from(w))).collect::<Vec<_>>()
+        };
+        let near = |found: Vec<(usize, f64)>, want: &[(usize, f64)]| {
+            let same = |(f, w): (&(usize, f64), &(usize, f64))| f.0 == w.0 && (f.1 - w.1).abs() < 1e-6;
+            assert!(found.len() == want.len() && found.iter().zip(want).all(same), "{found:?} {want:?}");
+        };
+        let sigmoid = Gating { function: GatingFunction::Sigmoid, ..Gating::softmax(8, 2, false) };
+        near(run(sigmoid), &[(5, share(3.0)), (0, share(2.0))]);
+        let biased = Gating { bias: Some(&bias), normalise: true, scale: 2.5, ..sigmoid };
+        let total = share(3.0) + share(-1.0);
+        near(run(biased), &[(2, 2.5 * share(-1.0) / total), (5, 2.5 * share(3.0) / total)]);
+        // Groups of two are worth 3, -0.5, 3 and -0.5 by their sums of logits; by sigmoids the first is worth most.
+        let groups = |used, best| Some(ExpertGroups { count: 4, used, best });
+        near(run(Gating { groups: groups(1, 2), ..sigmoid }), &[(0, share(2.0)), (1, share(1.0))]);
+        near(run(Gating { groups: groups(1, 1), ..sigmoid }), &[(5, share(3.0)), (4, share(0.0))]);
+        let sum: f64 = scores.iter().map(|s| f64::from(*s).exp()).sum();
+        let softmax = Gating { groups: groups(1, 1), ..Gating::softmax(8, 2, false) };
+        near(run(softmax), &[(5, 3f64.exp() / sum), (4, 1.0 / sum)]);
+        // A bias that leaves out the highest.
+        let low = [0.0, 0.0, 0.0, 0.0, 0.0, -9.0, 0.0, 0.0];
+        let softmax = Gating { bias: Some(&low), ..Gating::softmax(8, 1, false) };
+        near(run(softmax), &[(0, 2f64.exp() / sum)]);
     }
 
     #[test]

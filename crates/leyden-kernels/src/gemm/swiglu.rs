@@ -100,7 +100,7 @@ pub fn swiglu(cpu: &Cpu, input: &PackedA, gated: &Gated<'_>, out: &mut [f32]) {
 fn swiglu_rows<I: Simd>(_isa: I, activation: Activation, g: &mut [f32], u: &[f32], c: usize) {
     with_function!(activation, F => {
         for (g, u) in g.as_chunks_mut::<16>().0.iter_mut().zip(u.as_chunks::<16>().0).take(c) {
-            *g = product::<F>(g, u);
+            *g = F::gated(g, u);
         }
     });
 }
@@ -209,21 +209,14 @@ fn swiglu_columns<I: Simd>(
         for (column, row) in out.chunks_exact_mut(width).enumerate().take(columns) {
             let (whole, rest) = row[place.clone()].as_chunks_mut::<PANEL_ROWS>();
             for (p, out) in whole.iter_mut().enumerate() {
-                *out = product::<F>(&g[p * columns + column], &u[p * columns + column]);
+                *out = F::gated(&g[p * columns + column], &u[p * columns + column]);
             }
             if !rest.is_empty() {
                 let i = whole.len() * columns + column;
-                rest.copy_from_slice(&product::<F>(&g[i], &u[i])[..rest.len()]);
+                rest.copy_from_slice(&F::gated(&g[i], &u[i])[..rest.len()]);
             }
         }
     });
-}
-
-/// A function, as a closure would not be compiled for the instruction set.
-#[inline(always)]
-fn product<F: Function>(g: &[f32; PANEL_ROWS], u: &[f32; PANEL_ROWS]) -> [f32; PANEL_ROWS] {
-    let s = F::of(g);
-    std::array::from_fn(|i| s[i] * u[i])
 }
 
 dispatch! {

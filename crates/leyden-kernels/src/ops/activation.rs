@@ -14,6 +14,9 @@ pub enum Activation {
     GeluTanh,
     /// The same by its definition, with the error function.
     Gelu,
+    /// That of gpt-oss: `x * sigmoid(1.702 x)` with `x` at most 7. As a gate it multiplies one more than the other factor, which
+    /// is held between -7 and 7.
+    ClampedSwiglu,
 }
 
 /// A function of sixteen values. A type for each, as what a closure computes is not sure to be compiled for the instruction
@@ -21,6 +24,13 @@ pub enum Activation {
 pub(crate) trait Function {
     /// The function.
     fn of(x: &Lanes) -> Lanes;
+
+    /// What it makes of a gate and the other factor.
+    #[inline(always)]
+    fn gated(gate: &Lanes, up: &Lanes) -> Lanes {
+        let s = Self::of(gate);
+        std::array::from_fn(|i| s[i] * up[i])
+    }
 }
 
 /// [`Activation::Silu`].
@@ -87,6 +97,33 @@ impl Function for Gelu {
     }
 }
 
+/// [`Activation::ClampedSwiglu`].
+pub(crate) struct ClampedSwiglu;
+
+impl ClampedSwiglu {
+    const SLOPE: f32 = 1.702;
+    const LIMIT: f32 = 7.0;
+}
+
+impl Function for ClampedSwiglu {
+    #[inline(always)]
+    fn of(x: &Lanes) -> Lanes {
+        let x: Lanes = std::array::from_fn(|i| if x[i] > Self::LIMIT { Self::LIMIT } else { x[i] });
+        let e = exp16(&std::array::from_fn(|i| -Self::SLOPE * x[i]));
+        std::array::from_fn(|i| x[i] / (1.0 + e[i]))
+    }
+
+    #[inline(always)]
+    fn gated(gate: &Lanes, up: &Lanes) -> Lanes {
+        let s = Self::of(gate);
+        std::array::from_fn(|i| {
+            let u = if up[i] > Self::LIMIT { Self::LIMIT } else { up[i] };
+            let u = if u < -Self::LIMIT { -Self::LIMIT } else { u };
+            s[i] * (u + 1.0)
+        })
+    }
+}
+
 /// Evaluates an expression with `$F` standing for the function of an activation.
 macro_rules! with_function {
     ($activation:expr, $F:ident => $e:expr) => {
@@ -103,6 +140,10 @@ macro_rules! with_function {
                 type $F = $crate::ops::Gelu;
                 $e
             }
+            $crate::ops::Activation::ClampedSwiglu => {
+                type $F = $crate::ops::ClampedSwiglu;
+                $e
+            }
         }
     };
 }
@@ -113,17 +154,12 @@ fn gate_all<F: Function>(gate: &mut [f32], up: &[f32]) {
     assert_eq!(gate.len(), up.len(), "gate and up of one length");
     let (chunks, rest) = gate.as_chunks_mut::<16>();
     for (g, u) in chunks.iter_mut().zip(up.as_chunks::<16>().0) {
-        let s = F::of(g);
-        for i in 0..16 {
-            g[i] = s[i] * u[i];
-        }
+        *g = F::gated(g, u);
     }
-    let mut last = [0.0; 16];
+    let (mut last, mut last_up) = ([0.0; 16], [0.0; 16]);
     last[..rest.len()].copy_from_slice(rest);
-    let s = F::of(&last);
-    for (i, (g, u)) in rest.iter_mut().zip(up.as_chunks::<16>().1).enumerate() {
-        *g = s[i] * u;
-    }
+    last_up[..rest.len()].copy_from_slice(up.as_chunks::<16>().1);
+    rest.copy_from_slice(&F::gated(&last, &last_up)[..rest.len()]);
 }
 
 #[inline(always)]
@@ -132,7 +168,7 @@ fn gate_impl<I: Simd>(_isa: I, activation: Activation, gate: &mut [f32], up: &[f
 }
 
 dispatch! {
-    /// `gate = activation(gate) * up`, element by element.
+    /// `gate = activation(gate) * up`, element by element; [`Activation::ClampedSwiglu`] says how it differs.
     ///
     /// # Panics
     /// If the lengths differ.
@@ -173,6 +209,7 @@ mod tests {
                 0.5 * x * (1.0 + u.tanh())
             }
             Activation::Gelu => x * normal(x),
+            Activation::ClampedSwiglu => x.min(7.0) / (1.0 + (-1.702 * x.min(7.0)).exp()),
         }
     }
 
@@ -192,8 +229,11 @@ mod tests {
     #[test]
     fn close_to_the_definition_and_the_same_on_every_tier() {
         let x: Vec<f32> = (0..2003).map(|i| (i as f32 - 1001.0) * 0.02).collect();
-        let up = vec![2.0; x.len()];
-        for activation in [Activation::Silu, Activation::GeluTanh, Activation::Gelu] {
+        for activation in
+            [Activation::Silu, Activation::GeluTanh, Activation::Gelu, Activation::ClampedSwiglu]
+        {
+            // What makes the other factor 2.
+            let up = vec![if activation == Activation::ClampedSwiglu { 1.0 } else { 2.0 }; x.len()];
             let mut want = x.clone();
             gate(Tier::SCALAR, activation, &mut want, &up);
             for (x, y) in x.iter().zip(&want) {
@@ -210,5 +250,13 @@ mod tests {
                 assert!(got.iter().zip(&want).all(|(g, w)| 2.0 * g == *w), "{activation:?} {}", tier.level());
             }
         }
+    }
+
+    #[test]
+    fn both_factors_of_clamped_swiglu_are_bounded() {
+        let mut x = [100.0, 7.0, 1.0, 1.0, 1.0, 1.0];
+        gate(Tier::best(), Activation::ClampedSwiglu, &mut x, &[1.0, 1.0, 100.0, 7.0, -100.0, -7.0]);
+        assert_eq!((x[0], x[2], x[4]), (x[1], x[3], x[5]));
+        assert!(x[0] > 13.99 && x[2] > 6.7 && x[4] < -5.0, "{x:?}");
     }
 }

@@ -5,6 +5,7 @@
 //! sine and cosine are our own, so no result depends on the platform's mathematics library.
 
 mod activation;
+mod add_scaled;
 mod layer_norm;
 mod rms_norm;
 mod rope;
@@ -13,14 +14,15 @@ mod softmax;
 mod trigonometry;
 
 pub use activation::{Activation, activate, gate};
+pub use add_scaled::add_scaled;
 pub use layer_norm::{layer_norm, layer_norm_in_place};
 pub use rms_norm::{rms_norm, rms_norm_add, rms_norm_in_place};
 pub use rope::{RopePairs, Rotation, rope};
 pub use soft_cap::soft_cap;
-pub use softmax::{exp, log_sum_exp};
+pub use softmax::{exp, log_sum_exp, sigmoid};
 pub use trigonometry::{ln, pow, sin_cos};
 
-pub(crate) use activation::{Function, Gelu, GeluTanh, Silu, with_function};
+pub(crate) use activation::{ClampedSwiglu, Function, Gelu, GeluTanh, Silu, with_function};
 pub(crate) use soft_cap::soft_cap16;
 pub(crate) use softmax::{exp_side_by_side, exp16};
 

@@ -104,6 +104,26 @@ dispatch! {
 }
 
 #[inline(always)]
+fn sigmoid_slice<I: Simd>(_isa: I, x: &mut [f32]) {
+    let of = |c: &Lanes| {
+        let e = exp16(&std::array::from_fn(|i| -c[i]));
+        std::array::from_fn(|i| 1.0 / (1.0 + e[i]))
+    };
+    let (chunks, rest) = x.as_chunks_mut::<16>();
+    for c in chunks {
+        *c = of(c);
+    }
+    let mut last = [0.0; 16];
+    last[..rest.len()].copy_from_slice(rest);
+    rest.copy_from_slice(&of(&last)[..rest.len()]);
+}
+
+dispatch! {
+    /// Replaces each element by its logistic function, `1 / (1 + e^-x)`.
+    pub fn sigmoid => sigmoid_slice(x: &mut [f32])
+}
+
+#[inline(always)]
 fn log_sum_exp_impl<I: Simd>(_isa: I, x: &[f32]) -> (f32, f32) {
     let (chunks, rest) = x.as_chunks::<16>();
     let mut last = [f32::NEG_INFINITY; 16];
@@ -154,6 +174,22 @@ mod tests {
             let mut got = xs.clone();
             exp(tier, &mut got);
             assert!(got.iter().zip(&want).all(|(a, b)| a.to_bits() == b.to_bits()), "{tier:?}");
+        }
+    }
+
+    #[test]
+    fn sigmoid_is_close_and_the_same_on_every_tier() {
+        let xs: Vec<f32> = (0..1001).map(|i| i as f32 * 0.1 - 50.0).collect();
+        let mut want = xs.clone();
+        sigmoid(Tier::SCALAR, &mut want);
+        for (x, y) in xs.iter().zip(&want) {
+            let exact = 1.0 / (1.0 + (-f64::from(*x)).exp());
+            assert!((f64::from(*y) - exact).abs() <= 3e-7 * exact, "{x}: {y} {exact}");
+        }
+        for tier in Tier::available() {
+            let mut got = xs.clone();
+            sigmoid(tier, &mut got);
+            assert_eq!(got, want, "{}", tier.level());
         }
     }
 

@@ -26,14 +26,14 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::dtype::UnknownDType;
-use crate::{DType, Error, TensorView};
+use crate::{DType, Error, OwnedTensor, TensorView};
 
 pub use array::{Array, StrArray};
 pub use gguf::{Gguf, MAX_ALIGNMENT, MAX_KEYS, MAX_NAME_BYTES, MAX_TENSORS};
 pub use hf_folder::{HfFile, HfFolder};
 pub use json::Json;
 pub use metadata::{Metadata, Value, ValueType};
-pub use safetensors::{MAX_HEADER_BYTES, Safetensors};
+pub use safetensors::{MAX_HEADER_BYTES, Safetensors, StackRows, Stacked};
 pub use source::FileBytes;
 pub use writer::GgufWriter;
 
@@ -75,6 +75,15 @@ pub trait WeightSource: Send + Sync {
     /// The file lacks it, or has it in a type that this build cannot compute with. The error names
     /// the tensor and, where known, the type.
     fn require(&self, name: &str) -> Result<TensorView<'_>, Error>;
+
+    /// A tensor that lies in the files in another form than this name stands for, in the form that it stands for: the matrices of
+    /// all experts of a layer, of which each has a tensor of its own. `None` where tensors lie as they are asked for.
+    ///
+    /// # Errors
+    /// A part is missing, or parts do not fit each other; the error names one.
+    fn composed(&self, _name: &str) -> Result<Option<OwnedTensor>, Error> {
+        Ok(None)
+    }
 
     /// The tensor of this name; `None` if the file lacks it *or* has it in a type that cannot be
     /// computed with. Loading code uses [`optional`](Self::optional) or [`require`](Self::require),

@@ -85,6 +85,12 @@ impl Tensors {
             .map(Some)
     }
 
+    /// What the files say about a tensor of any type, and its bytes.
+    pub(super) fn raw(&self, name: &str) -> Option<(&TensorInfo, &[u8])> {
+        let (info, source) = self.find(name)?;
+        Some((info, source.slice(&info.range())))
+    }
+
     /// The bytes of a tensor of any type.
     pub(super) fn file_bytes(&self, name: &str) -> Option<FileBytes> {
         let (info, source) = self.find(name)?;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cpu::isa::Tier;
+use crate::gemm::Gating;
 use crate::gemm::epilogue::Write;
 use crate::gemm::linear::{Product, multiply};
 use crate::gemm::swiglu::{Gated, swiglu};
@@ -47,14 +48,21 @@ impl Stack {
 }
 
 /// One matrix after the other for one token after the other.
-fn plain(cpu: &Cpu, [gate, up, down]: &[Stack; 3], routing: &Routing, x: &[f32], out: &mut [f32]) {
+fn plain(
+    cpu: &Cpu,
+    [gate, up, down]: &[Stack; 3],
+    biases: Option<ExpertBiases<'_>>,
+    routing: &Routing,
+    x: &[f32],
+    out: &mut [f32],
+) {
     let [gate, up, down] = [gate, up, down].map(|s| s.single(cpu));
     let (hidden, width) = (gate[0].rows(), gate[0].k());
     let mut batch = PackedA::default();
-    let mut product = |w: &PackedWeights, x: &[f32]| {
+    let mut product = |w: &PackedWeights, bias: Option<&[f32]>, x: &[f32]| {
         let mut y = vec![0.0; w.rows()];
         batch.fill(cpu.tier(), cpu.pool(), w.act_format(), x, w.k());
-        multiply(cpu, &batch, &mut [Product { weights: w, bias: None, out: &mut y, write: Write::Set }]);
+        multiply(cpu, &batch, &mut [Product { weights: w, bias, out: &mut y, write: Write::Set }]);
         y
     };
     for (t, (x, out)) in x.chunks(width).zip(out.chunks_mut(width)).enumerate() {
@@ -62,16 +70,22 @@ fn plain(cpu: &Cpu, [gate, up, down]: &[Stack; 3], routing: &Routing, x: &[f32],
         chosen.sort_by_key(|pair| pair.0);
         for (e, weight) in chosen {
             let mut h = vec![0.0; hidden];
-            if gate[e].act_format() == up[e].act_format() {
+            if let Some(b) = biases {
+                h = product(&gate[e], Some(&b.gate[e * hidden..][..hidden]), x);
+                let u = product(&up[e], Some(&b.up[e * hidden..][..hidden]), x);
+                gate_with(cpu.tier(), Activation::ClampedSwiglu, &mut h, &u);
+            } else if gate[e].act_format() == up[e].act_format() {
                 let mut batch = PackedA::default();
                 batch.fill(cpu.tier(), cpu.pool(), gate[e].act_format(), x, width);
                 let swiglu_rows = Gated { activation: Activation::Silu, gate: &gate[e], up: &up[e] };
                 swiglu(cpu, &batch, &swiglu_rows, &mut h);
             } else {
-                h = product(&gate[e], x);
-                gate_with(cpu.tier(), Activation::Silu, &mut h, &product(&up[e], x));
+                h = product(&gate[e], None, x);
+                gate_with(cpu.tier(), Activation::Silu, &mut h, &product(&up[e], None, x));
             }
-            for (o, y) in out.iter_mut().zip(product(&down[e], &h)) {
+            for (o, y) in
+                out.iter_mut().zip(product(&down[e], biases.map(|b| &b.down[e * width..][..width]), &h))
+            {
                 *o = y.mul_add(weight, *o);
             }
         }
@@ -111,22 +125,29 @@ fn equals_the_plain_loop_on_every_tier_with_any_team_and_batch() {
             i += 1;
             Stack::new(dtype, rows, k, &mut rng)
         });
+        let floats: Vec<f32> = (0..COUNT * (2 * hidden + width)).map(|_| 9.0 * rng.float()).collect();
+        let (of_gate, rest) = floats.split_at(COUNT * hidden);
+        let (of_up, of_down) = rest.split_at(COUNT * hidden);
+        let biases = ExpertBiases { gate: of_gate, up: of_up, down: of_down };
         for (n, used, one) in
             [(1, 2, false), (1, 1, true), (5, 3, false), (30, 1, true), (41, 2, false), (70, 1, true)]
         {
             let mut routing = Routing::default();
-            routing.choose(&reference, &scores(n, one, &mut rng), COUNT, used, true);
+            routing.choose(&reference, &scores(n, one, &mut rng), &Gating::softmax(COUNT, used, true));
             let absent = routing.groups().iter().all(|g| g.expert != 3);
             assert!(absent && (!one || routing.groups().len() == 1));
             let x: Vec<f32> = (0..n * width).map(|_| rng.float()).collect();
             let stream: Vec<f32> = (0..n * width).map(|_| rng.float()).collect();
             let mut want = stream.clone();
-            plain(&reference, &stacks, &routing, &x, &mut want);
+            // With biases and without.
+            let biases = Some(biases).filter(|_| n % 2 == 1);
+            let activation = if biases.is_some() { Activation::ClampedSwiglu } else { Activation::Silu };
+            plain(&reference, &stacks, biases, &routing, &x, &mut want);
             for tier in Tier::available() {
                 for threads in [1, 3] {
                     let cpu = Cpu::new(tier, threads).unwrap();
                     let [gate, up, down] = [0, 1, 2].map(|i| stacks[i].packed(&cpu));
-                    let experts = Experts { activation: Activation::Silu, gate: &gate, up: &up, down: &down };
+                    let experts = Experts { activation, gate: &gate, up: &up, down: &down, biases };
                     let mut work = MoeScratch::default();
                     let mut got = stream.clone();
                     moe(&cpu, &experts, &routing, &x, &mut work, &mut got);
@@ -162,15 +183,19 @@ fn no_tokens_are_no_work_and_what_does_not_fit_is_refused() {
     let gate = Stack::new(DType::F32, 16, 8, &mut rng).packed(&cpu);
     let down = Stack::new(DType::F32, 8, 16, &mut rng).packed(&cpu);
     let mut routing = Routing::default();
-    routing.choose(&cpu, &[], COUNT, 2, true);
+    routing.choose(&cpu, &[], &Gating::softmax(COUNT, 2, true));
     let run = |experts: Experts<'_>, x: &[f32], out: &mut [f32]| {
         moe(&cpu, &experts, &routing, x, &mut MoeScratch::default(), out);
     };
-    run(Experts { activation: Activation::Silu, gate: &gate, up: &gate, down: &down }, &[], &mut []);
+    run(
+        Experts { activation: Activation::Silu, gate: &gate, up: &gate, down: &down, biases: None },
+        &[],
+        &mut [],
+    );
     for (down, x) in [(&gate, &[][..]), (&down, &[1.0; 8][..])] {
         let call = std::panic::AssertUnwindSafe(|| {
             run(
-                Experts { activation: Activation::Silu, gate: &gate, up: &gate, down },
+                Experts { activation: Activation::Silu, gate: &gate, up: &gate, down, biases: None },
                 x,
                 &mut vec![0.0; x.len()],
             );

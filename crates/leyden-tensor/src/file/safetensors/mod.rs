@@ -21,8 +21,11 @@ use crate::error::{Error, ErrorKind};
 use crate::extent::TensorExtent;
 use crate::view::TensorView;
 
+mod compose;
 mod header;
 mod index;
+
+pub use compose::{StackRows, Stacked};
 
 use header::{Header, RawTensor};
 
@@ -141,6 +144,11 @@ impl Safetensors {
 }
 
 impl Safetensors {
+    /// What the files say about a tensor of any type, and its bytes.
+    pub fn raw(&self, name: &str) -> Option<(&TensorInfo, &[u8])> {
+        self.tensors.raw(self.written_as(name).unwrap_or(name))
+    }
+
     /// The name of the tensor that was written in the place of this one, if this one was not.
     fn written_as(&self, name: &str) -> Option<&str> {
         match self.metadata.get(name)? {

@@ -1,0 +1,294 @@
+//! Stacks of matrices as one tensor `[matrices, rows, k]`, from the forms in which checkpoints hold the experts of a mixture.
+
+use super::Safetensors;
+use crate::dtype::DType;
+use crate::error::{Error, ErrorKind};
+use crate::file::{TensorInfo, WeightSource};
+use crate::view::OwnedTensor;
+
+/// Where the matrices of a stack lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stacked {
+    /// In one tensor each, `[rows, k]`, of these names.
+    Each(Vec<String>),
+    /// In one tensor `[matrices, rows, k]`, or `[matrices, rows]` of vectors.
+    Rows(String),
+    /// In one tensor `[matrices, k, rows]`.
+    Columns(String),
+    /// As MXFP4, in `NAME_blocks`, `[matrices, rows, k / 32, 16]`, in each of whose bytes are two neighbours, and in
+    /// `NAME_scales`, `[matrices, rows, k / 32]`.
+    Mxfp4(String),
+}
+
+/// Which rows of every matrix are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackRows {
+    /// All.
+    All,
+    /// The first, the third, and so on.
+    Even,
+    /// The second, the fourth, and so on.
+    Odd,
+    /// The first half.
+    First,
+    /// The second half.
+    Second,
+}
+
+impl StackRows {
+    /// Row `i` of what is meant, among all; and how many of `rows` are meant.
+    fn of(self, rows: usize) -> (usize, impl Fn(usize) -> usize) {
+        let n = if self == StackRows::All { rows } else { rows / 2 };
+        let (first, step) = match self {
+            StackRows::All | StackRows::First => (0, 1),
+            StackRows::Even => (0, 2),
+            StackRows::Odd => (1, 2),
+            StackRows::Second => (n, 1),
+        };
+        (n, move |i| first + i * step)
+    }
+
+    /// Whether so many rows can be parted like this.
+    fn parts(self, rows: usize) -> bool {
+        self == StackRows::All || rows.is_multiple_of(2)
+    }
+}
+
+const BLOCK_VALUES: usize = 32;
+const BLOCK_CODES: usize = BLOCK_VALUES / 2;
+
+impl Safetensors {
+    /// Makes one tensor of a stack, called `name` in messages.
+    ///
+    /// # Errors
+    /// A part is missing, is of another type or shape than the others, or is of a type that cannot be computed with. The error
+    /// names it.
+    pub fn compose(&self, name: &str, stacked: &Stacked, rows: StackRows) -> Result<OwnedTensor, Error> {
+        match stacked {
+            Stacked::Each(parts) => self.each(name, parts, rows),
+            Stacked::Rows(part) => self.rows(name, part, rows),
+            Stacked::Columns(part) => self.columns(name, part, rows),
+            Stacked::Mxfp4(part) => self.mxfp4(name, part, rows),
+        }
+    }
+
+    fn each(&self, name: &str, parts: &[String], choice: StackRows) -> Result<OwnedTensor, Error> {
+        let mut all: Option<OwnedTensor> = None;
+        for part in parts {
+            let view = self.require(part)?;
+            let [rows, k] = *view.shape() else { return Err(self.unfit(part, "[rows, k]")) };
+            if !choice.parts(rows) {
+                return Err(self.unfit(part, "an even number of rows"));
+            }
+            let (n, row) = choice.of(rows);
+            let shape = vec![parts.len(), n, k];
+            let all = all.get_or_insert_with(|| OwnedTensor {
+                name: name.to_owned(),
+                dtype: view.dtype(),
+                bytes: Vec::with_capacity(parts.len().saturating_mul(n).saturating_mul(view.row_bytes())),
+                shape: shape.clone(),
+                parts: parts.to_vec(),
+            });
+            if (view.dtype(), &shape) != (all.dtype, &all.shape) {
+                return Err(self.unfit(part, "the type and shape of the stack's first matrix"));
+            }
+            (0..n).for_each(|i| all.bytes.extend_from_slice(view.row(row(i))));
+            self.advise_dontneed(part, 0..view.bytes().len());
+        }
+        all.ok_or_else(|| self.unfit(name, "at least one matrix"))
+    }
+
+    fn rows(&self, name: &str, part: &str, choice: StackRows) -> Result<OwnedTensor, Error> {
+        let view = self.require(part)?;
+        let (count, rows, k) = match *view.shape() {
+            [count, rows, k] => (count, rows, Some(k)),
+            [count, rows] => (count, rows, None),
+            _ => return Err(self.unfit(part, "[matrices, rows, k]")),
+        };
+        if !choice.parts(rows) {
+            return Err(self.unfit(part, "an even number of rows"));
+        }
+        let (n, row) = choice.of(rows);
+        // Of vectors a value is a row.
+        let size = view.bytes().len().checked_div(count.saturating_mul(rows)).unwrap_or(0);
+        let mut bytes = Vec::with_capacity(count.saturating_mul(n).saturating_mul(size));
+        for matrix in view.bytes().chunks_exact((rows * size).max(1)) {
+            (0..n).for_each(|i| bytes.extend_from_slice(&matrix[row(i) * size..][..size]));
+        }
+        self.advise_dontneed(part, 0..view.bytes().len());
+        let shape = [count, n].into_iter().chain(k).collect();
+        let (name, parts) = (name.to_owned(), vec![part.to_owned()]);
+        Ok(OwnedTensor { name, dtype: view.dtype(), shape, bytes, parts })
+    }
+
+    fn columns(&self, name: &str, part: &str, choice: StackRows) -> Result<OwnedTensor, Error> {
+        let view = self.require(part)?;
+        let [count, k, rows] = *view.shape() else { return Err(self.unfit(part, "[matrices, k, rows]")) };
+        if !choice.parts(rows) {
+            return Err(self.unfit(part, "an even number of rows"));
+        }
+        let (n, row) = choice.of(rows);
+        let size = view.bytes().len().checked_div(count.saturating_mul(k).saturating_mul(rows)).unwrap_or(0);
+        let mut bytes = vec![0; count.saturating_mul(n).saturating_mul(k).saturating_mul(size)];
+        let matrices = view.bytes().chunks_exact((k * rows * size).max(1));
+        for (from, to) in matrices.zip(bytes.chunks_exact_mut((n * k * size).max(1))) {
+            for (i, to) in to.chunks_exact_mut((k * size).max(1)).enumerate() {
+                let column = row(i);
+                for (to, line) in to.chunks_exact_mut(size).zip(from.chunks_exact(rows * size)) {
+                    to.copy_from_slice(&line[column * size..][..size]);
+                }
+            }
+        }
+        self.advise_dontneed(part, 0..view.bytes().len());
+        let (name, parts) = (name.to_owned(), vec![part.to_owned()]);
+        Ok(OwnedTensor { name, dtype: view.dtype(), shape: vec![count, n, k], bytes, parts })
+    }
+
+    fn mxfp4(&self, name: &str, part: &str, choice: StackRows) -> Result<OwnedTensor, Error> {
+        let parts = ["blocks", "scales"].map(|kind| format!("{part}_{kind}"));
+        let [(blocks, codes), (scales, powers)] = [self.bytes_of(&parts[0])?, self.bytes_of(&parts[1])?];
+        let [count, rows, groups, BLOCK_CODES] = blocks.shape[..] else {
+            return Err(self.unfit(&parts[0], "[matrices, rows, k / 32, 16]"));
+        };
+        if scales.shape != [count, rows, groups] {
+            return Err(self.unfit(&parts[1], "a scale for each block"));
+        }
+        if !choice.parts(rows) {
+            return Err(self.unfit(&parts[0], "an even number of rows"));
+        }
+        let (n, row) = choice.of(rows);
+        let size = BLOCK_CODES + 1;
+        let mut bytes = Vec::with_capacity(count * n * groups * size);
+        for matrix in 0..count {
+            for i in 0..n {
+                let first = (matrix * rows + row(i)) * groups;
+                for block in first..first + groups {
+                    let codes = &codes[block * BLOCK_CODES..][..BLOCK_CODES];
+                    let code = |i: usize| codes[i / 2] >> (4 * (i % 2)) & 15;
+                    bytes.push(powers[block]);
+                    bytes.extend((0..BLOCK_CODES).map(|i| code(i) | code(i + BLOCK_CODES) << 4));
+                }
+            }
+        }
+        self.advise_dontneed(&parts[0], 0..codes.len());
+        let shape = vec![count, n, groups * BLOCK_VALUES];
+        Ok(OwnedTensor { name: name.to_owned(), dtype: DType::MXFP4, shape, bytes, parts: parts.to_vec() })
+    }
+
+    /// A tensor of bytes.
+    fn bytes_of(&self, part: &str) -> Result<(&TensorInfo, &[u8]), Error> {
+        match self.raw(part) {
+            Some((info, bytes)) if info.type_name == "U8" => Ok((info, bytes)),
+            Some(_) => Err(self.unfit(part, "type U8")),
+            None => Err(Error::new(ErrorKind::MissingTensor).item(part).file(&self.place.label)),
+        }
+    }
+
+    /// The error of a part that is not as asked for.
+    fn unfit(&self, part: &str, wanted: &'static str) -> Error {
+        Error::new(ErrorKind::Unfit { wanted }).item(part).file(&self.place.label)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quant;
+
+    fn file(tensors: &[(&str, &str, &[usize], Vec<u8>)]) -> Safetensors {
+        let (mut header, mut data) = (Vec::new(), Vec::<u8>::new());
+        for (name, dtype, shape, bytes) in tensors {
+            let start = data.len();
+            data.extend(bytes);
+            let end = data.len();
+            header.push(format!(
+                r#""{name}":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{start},{end}]}}"#
+            ));
+        }
+        let header = format!("{{{}}}", header.join(","));
+        let mut all = (header.len() as u64).to_le_bytes().to_vec();
+        all.extend(header.as_bytes());
+        all.extend(data);
+        Safetensors::from_vec(all, "m.safetensors").unwrap()
+    }
+
+    fn floats(values: impl Iterator<Item = u8>) -> Vec<u8> {
+        values.flat_map(|v| f32::from(v).to_le_bytes()).collect()
+    }
+
+    fn found(tensor: &OwnedTensor) -> (Vec<usize>, Vec<f32>) {
+        let view = tensor.view().unwrap();
+        let mut values = vec![0.0; view.shape().iter().product()];
+        quant::decode_row(view.dtype(), view.bytes(), &mut values);
+        (tensor.shape.clone(), values)
+    }
+
+    #[test]
+    fn matrices_of_every_form_become_one_stack() {
+        let f = file(&[
+            ("e.0", "F32", &[2, 3], floats(0..6)),
+            ("e.1", "F32", &[2, 3], floats(6..12)),
+            ("rows", "F32", &[2, 4, 1], floats(0..8)),
+            ("vectors", "F32", &[2, 4], floats(0..8)),
+            ("columns", "F32", &[1, 2, 4], floats(0..8)),
+        ]);
+        let each = Stacked::Each(vec!["e.0".into(), "e.1".into()]);
+        let compose = |stacked: &Stacked, rows| found(&f.compose("all", stacked, rows).unwrap());
+        let wanted =
+            |shape: &[usize], values: &[u8]| (shape.to_vec(), values.iter().map(|v| f32::from(*v)).collect());
+        assert_eq!(
+            compose(&each, StackRows::All),
+            wanted(&[2, 2, 3], &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])
+        );
+        assert_eq!(compose(&Stacked::Rows("rows".into()), StackRows::Odd), wanted(&[2, 2, 1], &[1, 3, 5, 7]));
+        assert_eq!(
+            compose(&Stacked::Rows("rows".into()), StackRows::Second),
+            wanted(&[2, 2, 1], &[2, 3, 6, 7])
+        );
+        assert_eq!(
+            compose(&Stacked::Rows("vectors".into()), StackRows::Even),
+            wanted(&[2, 2], &[0, 2, 4, 6])
+        );
+        let columns = Stacked::Columns("columns".into());
+        assert_eq!(compose(&columns, StackRows::All), wanted(&[1, 4, 2], &[0, 4, 1, 5, 2, 6, 3, 7]));
+        assert_eq!(compose(&columns, StackRows::First), wanted(&[1, 2, 2], &[0, 4, 1, 5]));
+    }
+
+    #[test]
+    fn blocks_of_neighbours_are_those_of_gguf() {
+        // Values 0 to 15 twice, by their codes; the second row is doubled.
+        let codes: Vec<u8> = (0..16_u8).map(|i| (2 * i) % 16 | ((2 * i + 1) % 16) << 4).collect();
+        let f = file(&[
+            ("w_blocks", "U8", &[1, 2, 1, 16], [codes.clone(), codes].concat()),
+            ("w_scales", "U8", &[1, 2, 1], vec![127, 128]),
+        ]);
+        let tensor = f.compose("w", &Stacked::Mxfp4("w".into()), StackRows::All).unwrap();
+        let (shape, values) = found(&tensor);
+        assert_eq!((tensor.dtype, shape), (DType::MXFP4, vec![1, 2, 32]));
+        let halves = quant::MXFP4_VALUES.map(|v| f32::from(v) / 2.0);
+        assert_eq!(values[..16], halves);
+        assert_eq!(values[16..32], halves);
+        assert_eq!(values[32..48], halves.map(|v| 2.0 * v));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error_that_names_the_part() {
+        let f = file(&[
+            ("a", "F32", &[1, 2], floats(0..2)),
+            ("b", "F32", &[1, 3], floats(0..3)),
+            ("w_blocks", "U8", &[1, 1, 1, 16], vec![0; 16]),
+            ("w_scales", "U8", &[1, 2, 1], vec![0; 2]),
+        ]);
+        for (stacked, rows, wanted) in [
+            (Stacked::Each(vec!["a".into(), "b".into()]), StackRows::All, "b: "),
+            (Stacked::Each(vec!["a".into(), "c".into()]), StackRows::All, "c: "),
+            (Stacked::Each(vec!["a".into()]), StackRows::Even, "a: "),
+            (Stacked::Columns("a".into()), StackRows::All, "a: "),
+            (Stacked::Mxfp4("w".into()), StackRows::All, "w_scales: "),
+            (Stacked::Mxfp4("v".into()), StackRows::All, "v_blocks: "),
+        ] {
+            let error = f.compose("all", &stacked, rows).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}");
+        }
+    }
+}
