@@ -58,6 +58,8 @@ pub struct Workspace {
     pub(crate) mixed: Aligned<f32>,
     pub(crate) hidden: Aligned<f32>,
     pub(crate) other: Aligned<f32>,
+    /// Results of the expert that every token goes through.
+    pub(crate) shared: Aligned<f32>,
     pub(crate) logits: Aligned<f32>,
     pub(crate) wanted_states: Aligned<f32>,
     pub(crate) slots: Vec<(u32, u8)>,

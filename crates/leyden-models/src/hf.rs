@@ -6,9 +6,12 @@
 use crate::arch::hf_model;
 use crate::config::{ModelConfig, NormKind};
 use crate::error::Error;
-use crate::hf_class::HfClass;
+use crate::hf_class::{HfClass, Stack};
 use crate::pooling::Pooling;
-use leyden_tensor::{HfFolder, Json, Metadata, Safetensors, TensorInfo, TensorView, Value, WeightSource};
+use leyden_tensor::{
+    HfFolder, Json, Metadata, OwnedTensor, Safetensors, StackRows, Stacked, TensorInfo, TensorView, Value,
+    WeightSource,
+};
 use std::fs;
 use std::io;
 use std::ops::Range;
@@ -29,6 +32,8 @@ pub struct HfModel {
     class: &'static HfClass,
     /// The matrices and norms that have biases.
     biases: Vec<&'static str>,
+    /// The experts of each layer that has some.
+    experts: usize,
     /// Whether the files have only the head, which is the embedding too.
     only_head: bool,
     /// Whether the names lack the prefix of a model within one with a head, as where the model alone was saved: that of
@@ -61,7 +66,8 @@ impl HfModel {
         let metadata = describe(&folder.path().display().to_string(), &config, pooling)?;
         let old_norms = folder.weights().tensor_names().iter().any(|name| name.ends_with(OLD_NORMS[0].1));
         let (only_head, bare) = (false, false);
-        let mut model = HfModel { class, biases, only_head, bare, old_norms, metadata, folder };
+        let experts = config.experts().map_or(0, |e| e.count);
+        let mut model = HfModel { class, biases, experts, only_head, bare, old_norms, metadata, folder };
         let [bare, whole] = [true, false].map(|bare| {
             model.bare = bare;
             model.optional(EMBEDDING).map(|found| found.is_some())
@@ -113,6 +119,11 @@ impl HfModel {
             Some(rest) => rest.split_once('.').map(|(i, part)| (Some(i), part))?,
             None => (None, gguf),
         };
+        let prefix = if self.bare { "" } else { self.class.prefix };
+        // A row may have the whole name, where the last part is another one.
+        if let (Some(i), Some((_, name))) = (layer, self.class.tensors.iter().find(|row| row.0 == part)) {
+            return Some(format!("{prefix}{}.{i}.{name}", self.class.layers));
+        }
         let (part, kind) = part.rsplit_once('.')?;
         if kind == "bias" && !self.biases.contains(&part) {
             return None;
@@ -120,7 +131,6 @@ impl HfModel {
         let find = |table: &'static [(&str, &'static str)]| {
             table.iter().filter(|row| row.0 == part).map(|row| row.1)
         };
-        let prefix = if self.bare { "" } else { self.class.prefix };
         let mut names = find(self.class.tensors).map(|name| match layer {
             Some(i) => format!("{prefix}{}.{i}.{name}.{kind}", self.class.layers),
             None => format!("{prefix}{name}.{kind}"),
@@ -182,6 +192,27 @@ impl WeightSource for HfModel {
             !unused.iter().any(|begin| rest.starts_with(begin) || part.starts_with(begin))
         };
         self.weights().tensor_names().into_iter().filter(needed).collect()
+    }
+
+    fn composed(&self, name: &str) -> Result<Option<OwnedTensor>, leyden_tensor::Error> {
+        let found = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+        let Some((i, part)) = found else { return Ok(None) };
+        let Some((_, stack)) = self.class.stacks.iter().find(|row| row.0 == part) else { return Ok(None) };
+        let prefix = if self.bare { "" } else { self.class.prefix };
+        let whole = |name: &str| format!("{prefix}{}.{i}.{name}", self.class.layers);
+        let (stacked, rows) = match stack {
+            Stack::Each(name) => {
+                let names = (0..self.experts).map(|e| whole(&name.replace("{}", &e.to_string()))).collect();
+                (Stacked::Each(names), StackRows::All)
+            }
+            Stack::Rows(name, rows) => (Stacked::Rows(whole(name)), *rows),
+            Stack::Columns(name, rows) => {
+                let name = whole(name);
+                let quantised = self.weights().raw(&format!("{name}_blocks")).is_some();
+                (if quantised { Stacked::Mxfp4(name) } else { Stacked::Columns(name) }, *rows)
+            }
+        };
+        self.weights().compose(&whole(part), &stacked, rows).map(Some)
     }
 
     /// A bias that the configuration promises is an error if it is not there.

@@ -4,6 +4,7 @@ use crate::config::HfConfig;
 use crate::error::Error;
 use crate::load::Stored;
 use leyden_kernels::ops::Activation;
+use leyden_tensor::StackRows;
 
 /// A class of Hugging Face's libraries that computes the same.
 #[derive(Debug)]
@@ -33,8 +34,23 @@ pub(crate) struct HfClass {
     pub(crate) head: &'static [(&'static str, &'static str)],
     /// How its matrices lie.
     pub(crate) stored: Stored,
+    /// Tensors that stand for those of all experts of a layer: GGUF's name, and where they lie.
+    pub(crate) stacks: &'static [(&'static str, Stack)],
+    /// Methods of quantisation that the weights may have, by their names in `quantization_config`.
+    pub(crate) quantised: &'static [&'static str],
     /// What the names of tensors begin with, behind the prefix, that may be there and are not needed.
     pub(crate) unused: &'static [&'static str],
+}
+
+/// Where the matrices of all experts of a layer lie: names behind that of the layer.
+#[derive(Debug)]
+pub(crate) enum Stack {
+    /// In a tensor for each expert, whose number stands for `{}`.
+    Each(&'static str),
+    /// In one tensor, as [`Stacked`](leyden_tensor::Stacked) has it, of which some rows are meant.
+    Rows(&'static str, StackRows),
+    /// The same with rows and columns exchanged, or as MXFP4.
+    Columns(&'static str, StackRows),
 }
 
 /// What nearly all decoders have in common.
@@ -51,6 +67,8 @@ pub(crate) const DECODER: HfClass = HfClass {
     tensors: DECODER_TENSORS,
     head: &[("output", "lm_head")],
     stored: Stored::AS_GGUF,
+    stacks: &[],
+    quantised: &[],
     unused: &[],
 };
 
@@ -69,6 +87,39 @@ pub(crate) const DECODER_TENSORS: &[(&str, &str)] = &[
     ("ffn_gate", "mlp.gate_proj"),
     ("ffn_up", "mlp.up_proj"),
     ("ffn_down", "mlp.down_proj"),
+    // Of some mixtures, and of latent attention.
+    ("attn_sinks.weight", "self_attn.sinks"),
+    ("ffn_gate_inp", "mlp.gate"),
+    ("ffn_gate_inp", "mlp.router"),
+    ("ffn_gate_inp", "block_sparse_moe.gate"),
+    ("exp_probs_b.bias", "mlp.gate.e_score_correction_bias"),
+    ("ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
+    ("ffn_gate_shexp", "mlp.shared_expert.gate_proj"),
+    ("ffn_up_shexp", "mlp.shared_expert.up_proj"),
+    ("ffn_down_shexp", "mlp.shared_expert.down_proj"),
+    ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
+    ("ffn_up_shexp", "mlp.shared_experts.up_proj"),
+    ("ffn_down_shexp", "mlp.shared_experts.down_proj"),
+    ("attn_q_a", "self_attn.q_a_proj"),
+    ("attn_q_a_norm", "self_attn.q_a_layernorm"),
+    ("attn_q_b", "self_attn.q_b_proj"),
+    ("attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"),
+    ("attn_kv_a_norm", "self_attn.kv_a_layernorm"),
+    ("attn_kv_b", "self_attn.kv_b_proj"),
+];
+
+/// The names that most of them give the experts of a mixture.
+pub(crate) const EXPERTS: &[(&str, Stack)] = &[
+    ("ffn_gate_exps.weight", Stack::Each("mlp.experts.{}.gate_proj.weight")),
+    ("ffn_up_exps.weight", Stack::Each("mlp.experts.{}.up_proj.weight")),
+    ("ffn_down_exps.weight", Stack::Each("mlp.experts.{}.down_proj.weight")),
+];
+
+/// Those of Mixtral.
+pub(crate) const MIXTRAL_EXPERTS: &[(&str, Stack)] = &[
+    ("ffn_gate_exps.weight", Stack::Each("block_sparse_moe.experts.{}.w1.weight")),
+    ("ffn_up_exps.weight", Stack::Each("block_sparse_moe.experts.{}.w3.weight")),
+    ("ffn_down_exps.weight", Stack::Each("block_sparse_moe.experts.{}.w2.weight")),
 ];
 
 /// The matrices of attention and those of the feed-forward layer, for flags that give all of them biases.

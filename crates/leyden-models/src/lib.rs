@@ -24,9 +24,9 @@ pub use activation_sums::{ActivationSums, MatrixSums};
 pub use arch::{ARCHITECTURES, Architecture, config_of, config_of_json};
 pub use batch::{Batch, Span, Workspace};
 pub use config::{
-    ClassifierConfig, DenseActivation, ExpertsConfig, Head, LayerConfig, ModelConfig, NormConfig, NormKind,
-    NormPlacement, QkNorm, RopeConfig, RopeScaling, Scores, Temperature, YarnRamp, unknown_keys,
-    unknown_keys_of_json,
+    ClassifierConfig, DenseActivation, ExpertsConfig, Head, LatentConfig, LayerConfig, ModelConfig,
+    NormConfig, NormKind, NormPlacement, QkNorm, RopeConfig, RopeScaling, Scores, SharedExpert, Temperature,
+    YarnRamp, unknown_keys, unknown_keys_of_json,
 };
 pub use error::{Error, ErrorKind};
 pub use hf::HfModel;

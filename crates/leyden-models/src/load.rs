@@ -8,7 +8,7 @@ use crate::packs::{PackCache, PackReport, Packs};
 use crate::transformer::{Parts, Transformer};
 use leyden_kernels::Cpu;
 use leyden_kernels::gemm::PackedWeights;
-use leyden_tensor::{TensorView, WeightSource, quant};
+use leyden_tensor::{DType, OwnedTensor, TensorView, WeightSource, quant};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -199,6 +199,9 @@ impl Loader<'_> {
 
     /// A matrix, or a stack of them.
     pub(crate) fn packed(&self, name: &str, shape: &[usize]) -> Result<PackedWeights, Error> {
+        if let Some(tensor) = self.source.composed(name)? {
+            return self.pack(&self.checked_parts(&tensor, shape)?, None);
+        }
         let found = self.source.require(name)?;
         if let (true, true, &[rows, k]) = (self.stored.transposed, name.starts_with("blk."), shape) {
             let found = self.checked(found, &[k, rows])?;
@@ -232,6 +235,44 @@ impl Loader<'_> {
         Ok(packed)
     }
 
+    /// A matrix that was made of others.
+    pub(crate) fn made(
+        &self,
+        name: &str,
+        dtype: DType,
+        shape: &[usize],
+        bytes: &[u8],
+    ) -> Result<PackedWeights, Error> {
+        self.pack(&TensorView::new(name, dtype, shape, bytes)?, None)
+    }
+
+    /// One row of so many columns, a vector in some files and a matrix in others.
+    pub(crate) fn row(&self, name: &str, k: usize) -> Result<PackedWeights, Error> {
+        let found = self.source.require(name)?;
+        let shape = [1, k];
+        let view = self.checked(found, if found.shape().len() == 1 { &shape[1..] } else { &shape })?;
+        let view = TensorView::new(view.name(), view.dtype(), &shape, view.bytes())?;
+        PackedWeights::pack(self.cpu, &view)
+            .map_err(|e| Error::resources(&self.source.path().display().to_string(), e))
+    }
+
+    /// All values of a tensor of this shape.
+    pub(crate) fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
+        let composed = self.source.composed(name)?;
+        let view = match &composed {
+            None => self.checked(self.source.require(name)?, shape)?,
+            Some(tensor) => self.checked_parts(tensor, shape)?,
+        };
+        let mut out = vec![0.0; shape.iter().product()];
+        quant::decode_row(view.dtype(), view.bytes(), &mut out);
+        Ok(out)
+    }
+
+    fn checked_parts<'t>(&self, tensor: &'t OwnedTensor, shape: &[usize]) -> Result<TensorView<'t>, Error> {
+        self.used.borrow_mut().extend(tensor.parts.iter().cloned());
+        self.checked(tensor.view()?, shape)
+    }
+
     pub(crate) fn vector(&self, name: &str, n: usize) -> Result<Option<Vec<f32>>, Error> {
         self.source.optional(name)?.map(|view| self.decoded(view, n)).transpose()
     }
@@ -252,7 +293,11 @@ impl Loader<'_> {
         let used = self.used.borrow();
         // Old files have the rotary frequencies, which follow from the configuration.
         let frequencies = |n: &str| n.ends_with("attn_rot_embd") || n.ends_with("rotary_emb.inv_freq");
-        let unused = |n: &&str| !used.contains(*n) && !frequencies(n);
+        let beyond = c.layers.len()..c.layers.len() + c.predictors;
+        // The layers' number is the first in a name.
+        let number = |n: &str| n.split('.').find_map(|part| part.parse::<usize>().ok());
+        let predicts = |n: &str| number(n).is_some_and(|i| beyond.contains(&i));
+        let unused = |n: &&str| !used.contains(*n) && !frequencies(n) && !predicts(n);
         match self.source.tensor_names().into_iter().find(unused) {
             Some(name) => {
                 let what = format!("architecture `{}` has no use for this tensor", c.architecture);

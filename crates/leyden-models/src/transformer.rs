@@ -153,7 +153,7 @@ impl Network for Transformer {
         let macs = |(layer, config): (&Layer, &LayerConfig)| {
             let used = config.experts.map_or(1, |e| e.used);
             let macs = |m: &&PackedWeights| (m.rows() * m.k() * if m.count() > 1 { used } else { 1 }) as u64;
-            let stored = layer.attention.stored().iter().map(macs).sum::<u64>();
+            let stored = layer.mixer.stored().iter().map(macs).sum::<u64>();
             (layer.matrices().iter().map(macs).sum::<u64>(), stored)
         };
         let all: Vec<(u64, u64)> = self.parts.layers.iter().zip(&self.config.layers).map(macs).collect();
@@ -192,12 +192,12 @@ impl Network for Transformer {
             let last = i + 1 == self.parts.layers.len();
             let (rows, spans) = if last { (&wanted, &wanted_spans) } else { (&all, &spans) };
             layer.attention_input(cpu, work);
-            layer.attention.store(cpu, rows, cache, work);
+            layer.mixer.store(cpu, rows, cache, work);
             if rows.is_empty() {
                 break;
             }
             layer.before_attend(cpu, work);
-            layer.attention.attend(cpu, spans, cache, layer.attention_half(), work);
+            layer.mixer.attend(cpu, spans, cache, layer.attention_half(), work);
             layer.ffn_input(cpu, work);
             layer.ffn.forward(cpu, layer.ffn_half(), work);
         }

@@ -23,7 +23,7 @@ pub(crate) fn goldens() -> Vec<(String, Json)> {
     paths.iter().map(read).collect()
 }
 
-fn ids(list: &Json) -> Vec<u32> {
+pub(crate) fn ids(list: &Json) -> Vec<u32> {
     numbers(list).iter().map(|id| *id as u32).collect()
 }
 
@@ -32,7 +32,7 @@ fn sizes(list: &Json) -> Vec<usize> {
 }
 
 /// Names, sorted, with shapes and values.
-fn tensors(kept: &Json) -> Vec<(String, Vec<usize>, Vec<f32>)> {
+pub(crate) fn tensors(kept: &Json) -> Vec<(String, Vec<usize>, Vec<f32>)> {
     let mut all = Vec::new();
     for row in kept.as_array().unwrap() {
         let pattern = row[0].as_str().unwrap();
@@ -53,7 +53,7 @@ fn tensors(kept: &Json) -> Vec<(String, Vec<usize>, Vec<f32>)> {
     (1..).zip(all).map(values).collect()
 }
 
-fn bytes(values: &[f32]) -> Vec<u8> {
+pub(crate) fn bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes()).collect()
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn folder(model: &Json) -> tempfile::TempDir {
 }
 
 /// A value of metadata, of a type whose name stands beside it.
-fn value(kind: &str, value: &Json) -> Value {
+pub(crate) fn value(kind: &str, value: &Json) -> Value {
     let integers = || numbers(value).into_iter().map(|n| n as i64);
     match kind {
         "u32" => Value::U32(value.as_u64().unwrap() as u32),
@@ -106,7 +106,8 @@ pub(crate) fn gguf(kept: &Json, matrices: DType) -> Gguf {
     }
     for (name, shape, values) in tensors(&kept["tensors"]) {
         // Those that llama.cpp keeps in F32 whatever the file's type.
-        let small = ["conv1d", "ssm_a", "ssm_d", "ffn_gate_inp"].iter().any(|part| name.contains(part));
+        let small =
+            ["conv1d", "ssm_a", "ssm_d", "ffn_gate_inp", "bias"].iter().any(|part| name.contains(part));
         if shape.len() > 1 && matrices == DType::F16 && !small {
             let mut out = vec![0; values.len() * 2];
             quant::encode_row(DType::F16, &values, &mut out);
@@ -119,7 +120,7 @@ pub(crate) fn gguf(kept: &Json, matrices: DType) -> Gguf {
 }
 
 /// An engine that computes as torch does, which rounds no activation of these.
-fn exact(source: Arc<dyn WeightSource>) -> Result<Engine, String> {
+pub(crate) fn exact(source: Arc<dyn WeightSource>) -> Result<Engine, String> {
     leyden_models::config_of(source.as_ref()).map_err(|e| e.to_string())?;
     Ok(engine_on(source, Cpu::new(Tier::best(), 2).unwrap().with_exact(true), KvType::F32))
 }

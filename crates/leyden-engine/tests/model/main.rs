@@ -10,6 +10,7 @@ mod encoders;
 mod gemma3;
 mod golden;
 mod invariance;
+mod mixtures;
 mod samplers;
 mod scheduling;
 mod scoring;

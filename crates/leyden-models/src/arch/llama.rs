@@ -1,14 +1,16 @@
-//! Llama (Touvron et al., 2023) and what shares its computation.
+//! Llama (Touvron et al., 2023) and what shares its computation: Mistral, and Mixtral, whose feed-forward layers are mixtures of
+//! experts of that width.
 
 use super::{ATTENTION, Architecture, DECODER, FFN, HfClass};
-use crate::config::{EXPERTS, Field, HfConfig, ModelConfig, Reader, field};
+use crate::config::{self, EXPERTS, Field, HfConfig, ModelConfig, Reader, field};
 use crate::error::Error;
+use crate::hf_class::MIXTRAL_EXPERTS;
 use leyden_kernels::attention::Mask;
 use leyden_kernels::ops::RopePairs;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "llama",
-    models: "Llama 1 to 3.x, Mistral 7B, Ministral 8B, Mistral Nemo, DeepSeek-R1-Distill-Llama, Dolphin, TinyLlama, SmolLM",
+    models: "Llama 1 to 3.x, Mistral 7B, Ministral 8B, Mistral Nemo, Mixtral, DeepSeek-R1-Distill-Llama, Dolphin, TinyLlama, SmolLM",
     config,
     own_keys: &[],
     hf: &[
@@ -25,27 +27,34 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             defaults: &[("num_key_value_heads", 8), ("sliding_window", DEFAULT_WINDOW)],
             ..DECODER
         },
+        HfClass {
+            model_type: MIXTRAL,
+            classes: &["MixtralForCausalLM"],
+            keys: &[("num_experts", "num_local_experts")],
+            stacks: MIXTRAL_EXPERTS,
+            ..DECODER
+        },
     ],
 };
 
 const MISTRAL: &str = "mistral";
+const MIXTRAL: &str = "mixtral";
 /// Mistral's class in which layers may differ.
 const MINISTRAL: &str = "ministral";
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
-    if let Some(n) = r.opt_u32(EXPERTS)?
-        && n > 0
-    {
-        return Err(r.invalid(EXPERTS, format!("{n} experts: mixtures of experts are not supported yet")));
-    }
-    let config = r.decoder(match r {
+    let pairs = match r {
         // GGUF conversion reorders the rows of query and key weights so that pairs are neighbours.
         Reader::Gguf(..) => RopePairs::Interleaved,
         Reader::Hf(..) => RopePairs::Halves,
-    })?;
+    };
+    let config = match r.opt_u32(EXPERTS)? {
+        None | Some(0) => r.decoder(pairs)?,
+        Some(_) => r.mixture(pairs, r.experts(true)?, r.size(config::FFN)?)?,
+    };
     let windows = match r {
         Reader::Hf(json, _) => match json.json().str("model_type")? {
-            MISTRAL => r.opt_size(WINDOW)?.map(|size| (size, None)),
+            MISTRAL | MIXTRAL => r.opt_size(WINDOW)?.map(|size| (size, None)),
             MINISTRAL => match (r.opt_size(WINDOW)?, json.full_layers(config.layers.len())?) {
                 (Some(size), full) => Some((size, full)),
                 (None, _) => None,

@@ -2,25 +2,29 @@
 
 use crate::config::{HfConfig, ModelConfig, Reader, check_gguf, check_hf};
 use crate::error::Error;
-use crate::hf_class::{ATTENTION, DECODER, FFN, HfClass};
+use crate::hf_class::{ATTENTION, DECODER, EXPERTS, FFN, HfClass};
 use crate::load::Stored;
 use leyden_tensor::{Json, Metadata, WeightSource};
 
 mod bert;
 mod cohere2;
 mod command_r;
+mod deepseek2;
 mod falcon;
 mod gemma2;
 mod gemma3;
 mod glm4;
+mod glm4moe;
 mod gpt2;
 mod gptneox;
+mod gptoss;
 mod granite;
 mod llama;
 mod mistral3;
 mod olmo2;
 mod phi3;
 mod qwen2;
+mod qwen2moe;
 mod qwen3;
 mod qwen3moe;
 mod smollm3;
@@ -46,6 +50,7 @@ pub static ARCHITECTURES: &[Architecture] = &[
     mistral3::ARCHITECTURE,
     phi3::ARCHITECTURE,
     qwen2::ARCHITECTURE,
+    qwen2moe::ARCHITECTURE,
     qwen3::ARCHITECTURE,
     qwen3moe::ARCHITECTURE,
     gemma2::ARCHITECTURE,
@@ -61,6 +66,9 @@ pub static ARCHITECTURES: &[Architecture] = &[
     falcon::ARCHITECTURE,
     gpt2::ARCHITECTURE,
     gptneox::ARCHITECTURE,
+    gptoss::ARCHITECTURE,
+    deepseek2::ARCHITECTURE,
+    glm4moe::ARCHITECTURE,
     bert::ARCHITECTURE,
 ];
 
@@ -153,7 +161,7 @@ fn hf_class(json: &Json) -> Result<(&'static Architecture, &'static HfClass), Er
 pub(crate) fn hf_model(json: &Json) -> Result<(ModelConfig, &'static HfClass, Vec<&'static str>), Error> {
     let (arch, class) = hf_class(json)?;
     let config = HfConfig::new(json, class);
-    config.check(class.classes)?;
+    config.check(class.classes, class.quantised)?;
     let biases = (class.biases)(&config)?;
     let config = (arch.config)(&Reader::Hf(config, arch.name))?;
     check_hf(json, &config, arch.own_keys)?;

@@ -1,16 +1,36 @@
 //! Qwen3 with mixtures of experts: Qwen3's attention; every feed-forward layer is some of many, chosen token by token.
 //!
-//! The published models normalise the weights of the chosen experts, and GGUF has no key that says otherwise. Folders
-//! from the hub, which keep every expert in tensors of its own, are not supported.
+//! The published models normalise the weights of the chosen experts, and GGUF has no key that says otherwise.
 
-use super::Architecture;
-use crate::config::QkNorm;
+use super::qwen2::refuse_windows;
+use super::{ATTENTION, Architecture, DECODER, EXPERTS, HfClass};
+use crate::config::{ModelConfig, QkNorm, Reader};
+use crate::error::Error;
 use leyden_kernels::ops::RopePairs;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "qwen3moe",
     models: "Qwen3-30B-A3B, Qwen3-235B-A22B, Qwen3-Coder-30B-A3B",
-    config: |r| Ok(r.mixture(RopePairs::Halves, true)?.each(|_, layer| layer.qk_norm = QkNorm::Head)),
+    config,
     own_keys: &[],
-    hf: &[],
+    hf: &[HfClass {
+        model_type: "qwen3_moe",
+        classes: &["Qwen3MoeForCausalLM"],
+        biases: |config| {
+            refuse_windows(config)?;
+            Ok(if config.flag("attention_bias")? { ATTENTION.to_vec() } else { Vec::new() })
+        },
+        stacks: EXPERTS,
+        ..DECODER
+    }],
 };
+
+fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
+    let normalise = match r {
+        Reader::Gguf(..) => true,
+        Reader::Hf(config, _) => config.flag("norm_topk_prob")?,
+    };
+    let experts = r.experts(normalise)?;
+    let config = r.mixture(RopePairs::Halves, experts, r.expert_ffn(experts.used)?)?;
+    Ok(config.each(|_, layer| layer.qk_norm = QkNorm::Head))
+}

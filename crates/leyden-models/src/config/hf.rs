@@ -105,8 +105,9 @@ impl<'a> HfConfig<'a> {
         self.json.opt_u32(key)?.map(|v| checked_size(self.json.file(), key, v)).transpose()
     }
 
-    /// Refuses what no architecture here computes. `classes` are those of this type of model that are.
-    pub(crate) fn check(&self, classes: &[&str]) -> Result<(), Error> {
+    /// Refuses what no architecture here computes. `classes` are those of this type of model that are, `quantised` the methods of
+    /// quantisation that its weights may have.
+    pub(crate) fn check(&self, classes: &[&str], quantised: &[&str]) -> Result<(), Error> {
         if let Some(found) = self.json.opt_array_str("architectures")?
             && !classes.iter().any(|class| found.contains(class))
         {
@@ -120,7 +121,11 @@ impl<'a> HfConfig<'a> {
         }
         if self.json.get("quantization_config").is_some() {
             let method = "quantization_config.quant_method";
-            let (key, name) = match self.json.opt_str(method)? {
+            let found = self.json.opt_str(method)?;
+            if found.is_some_and(|name| quantised.contains(&name)) {
+                return self.activation().map(|_| ());
+            }
+            let (key, name) = match found {
                 Some(name) => (method, format!("weights quantised by {}", Escaped(name))),
                 None => ("quantization_config", "quantised weights".to_owned()),
             };

@@ -57,6 +57,7 @@ const fn only(key: &'static str, rule: Rule, what: &'static str) -> Row {
 
 const ONE: Rule = Rule::OffOr(&[1.0]);
 const SCORES: Rule = Rule::OffOrSize(|c| f64::from(c.layers[0].attention_scale));
+const EXPERT_COUNT: Rule = Rule::OffOrSize(|c| c.experts().map_or(0.0, |e| e.count as f64));
 const WINDOW: &str = "attention to the last tokens only (a sliding window)";
 const BOTH_WAYS: &str = "attention in both directions";
 
@@ -87,11 +88,7 @@ static GGUF: &[Row] = &[
     read("rope.scaling.yarn_log_multiplier"),
     read("pooling_type"),
     // Where the architecture has experts it is read.
-    only(
-        "expert_count",
-        Rule::OffOrSize(|c| c.layers[0].experts.map_or(0.0, |e| e.count as f64)),
-        "a mixture of experts",
-    ),
+    only("expert_count", EXPERT_COUNT, "a mixture of experts"),
     only("attention.causal", Rule::On, BOTH_WAYS),
     only("attention.sliding_window", Rule::OffOrFrom(|c| c.context as f64), WINDOW),
     only("attention.sliding_window_pattern", Rule::OffOr(&[1.0]), WINDOW),
@@ -129,7 +126,7 @@ static GGUF: &[Row] = &[
     only("use_parallel_residual", Rule::Off, "attention and feed-forward layer side by side"),
     only("swin_norm", Rule::Off, "norms behind the layers"),
     only("rescale_every_n_layers", Rule::Off, "states that are halved"),
-    only("leading_dense_block_count", Rule::Off, "first layers without experts"),
+    read("leading_dense_block_count"),
     only("interleave_moe_layer_step", ONE, "some layers without experts"),
     only("moe_every_n_layers", ONE, "some layers without experts"),
     only("expert_shared_count", Rule::Off, "experts that every token goes through"),
@@ -262,9 +259,19 @@ static HF: &[Row] = &[
     only("logits_scaling", ONE, "a scale of logits"),
     only("logit_scale", ONE, "a scale of logits"),
     only("parallel_attn", Rule::Off, "attention and feed-forward layer side by side"),
-    only("num_experts", Rule::Off, "a mixture of experts"),
-    only("num_local_experts", Rule::Off, "a mixture of experts"),
-    only("n_routed_experts", Rule::Off, "a mixture of experts"),
+    only("num_experts", EXPERT_COUNT, "a mixture of experts"),
+    only("num_local_experts", EXPERT_COUNT, "a mixture of experts"),
+    only("n_routed_experts", EXPERT_COUNT, "a mixture of experts"),
+    read("num_experts_per_tok"),
+    read("moe_intermediate_size"),
+    read("first_k_dense_replace"),
+    only("decoder_sparse_step", ONE, "some layers without experts"),
+    only("moe_layer_freq", ONE, "some layers without experts"),
+    only("mlp_only_layers", Rule::Off, "some layers without experts"),
+    only("shared_expert_intermediate_size", Rule::Off, "experts that every token goes through"),
+    only("n_shared_experts", Rule::Off, "experts that every token goes through"),
+    read("norm_topk_prob"),
+    read("qkv_bias"),
     only("num_nextn_predict_layers", Rule::Off, "layers that predict further tokens"),
     // Of training, of generation as transformers does it, and remarks.
     harmless("_name_or_path"),
@@ -346,6 +353,11 @@ static HF: &[Row] = &[
     harmless("output_hidden_states"),
     harmless("output_scores"),
     harmless("output_router_logits"),
+    harmless("router_aux_loss_coef"),
+    harmless("router_jitter_noise"),
+    harmless("aux_loss_alpha"),
+    harmless("seq_aux"),
+    harmless("ep_size"),
     harmless("cross_attention_hidden_size"),
     harmless("tie_encoder_decoder"),
     harmless("tf_legacy_loss"),
@@ -595,7 +607,7 @@ mod tests {
         let row = |table: &'static [Row], key: &str| table.iter().find(|row| row.key == key);
         for (gguf, hf) in FIELDS.iter().map(|field| field.keys()) {
             // Read for some architectures and ruled out for the others.
-            let some = ["expert_count", "attention.layer_norm_epsilon", "layer_norm_eps"];
+            let some = ["expert_count", "num_experts", "attention.layer_norm_epsilon", "layer_norm_eps"];
             let is_read = |table, key| {
                 row(table, key).is_some_and(|r| matches!(r.rule, Rule::Read) || some.contains(&key))
             };

@@ -4,17 +4,20 @@
 mod gguf;
 mod hf;
 mod keys;
+mod mixture;
 mod reader;
 mod windows;
 
 use leyden_kernels::attention::Mask;
+use leyden_kernels::gemm::{ExpertGroups, GatingFunction};
 use leyden_kernels::ops::{Activation, RopePairs};
 use std::sync::Arc;
 
 pub(crate) use hf::HfConfig;
 pub(crate) use keys::{check_gguf, check_hf};
 pub use keys::{unknown_keys, unknown_keys_of_json};
-pub(crate) use reader::{EXPERTS, Field, Reader, field};
+pub(crate) use mixture::EXPERTS;
+pub(crate) use reader::{FFN, Field, Reader, field};
 
 /// Sizes and options of a transformer: a decoder, or an encoder whose tokens see those behind them too.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +42,8 @@ pub struct ModelConfig {
     pub logit_scale: f32,
     /// Logits beyond this are squeezed below it.
     pub logit_soft_cap: Option<f32>,
+    /// Layers of the file behind those, which predict further tokens and are not computed.
+    pub predictors: usize,
     /// The transformer blocks, from the first on; at least one.
     pub layers: Vec<LayerConfig>,
 }
@@ -69,6 +74,12 @@ impl ModelConfig {
             Head::Classifier(classifier) => Some(classifier),
             Head::Logits | Head::States => None,
         }
+    }
+
+    /// The experts of its layers, where these have some; they have the same.
+    #[must_use]
+    pub fn experts(&self) -> Option<ExpertsConfig> {
+        self.layers.iter().find_map(|layer| layer.experts)
     }
 
     /// The same with every layer changed; `change` gets its number too.
@@ -167,6 +178,8 @@ pub struct LayerConfig {
     pub rope: Option<RopeConfig>,
     /// How queries and keys are normalised before they turn.
     pub qk_norm: QkNorm,
+    /// Whether every query head has a score that takes its share of the softmax and adds no value (attention sinks).
+    pub sinks: bool,
     /// Where the two halves of the block are normalised.
     pub norms: NormPlacement,
     /// What the outputs of the two halves are multiplied by before they are added to the residual stream; with norms that are
@@ -180,6 +193,21 @@ pub struct LayerConfig {
     pub activation: Activation,
     /// The experts that the feed-forward layer consists of, if it is a mixture.
     pub experts: Option<ExpertsConfig>,
+    /// Where keys and values are made of a short vector for each token.
+    pub latent: Option<LatentConfig>,
+}
+
+/// Multi-head latent attention (DeepSeek-AI, 2024).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatentConfig {
+    /// Numbers of the short vector that queries are made of, if they are.
+    pub query_rank: Option<usize>,
+    /// Numbers of the short vector that keys and values are made of.
+    pub rank: usize,
+    /// Leading numbers of a head's key that come from that vector and do not turn.
+    pub plain: usize,
+    /// Its others, which turn and are those of all heads.
+    pub turned: usize,
 }
 
 /// Where the halves of a block, attention and feed-forward layer, are normalised.
@@ -207,6 +235,8 @@ pub enum QkNorm {
     None,
     /// Every head by itself, all with the same weights.
     Head,
+    /// The same where the file has these weights.
+    HeadIfThere,
     /// All heads of a token together.
     Whole,
 }
@@ -221,15 +251,52 @@ pub struct Temperature {
 }
 
 /// A mixture of experts (Shazeer et al., 2017): every token goes through some of many feed-forward layers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpertsConfig {
     /// How many there are.
     pub count: usize,
     /// How many each token goes through; at most `count`.
     pub used: usize,
-    /// Whether the weights of a token's experts are shares in the softmax of their scores, and sum to one, rather than in
-    /// that of all scores.
+    /// The function of the router's scores.
+    pub gating: GatingFunction,
+    /// Whether the weights of a token's experts sum to one.
     pub normalise: bool,
+    /// Whether experts may have a bias that counts where they are chosen, and not in their weights.
+    pub correction: bool,
+    /// The groups from the best of which experts are chosen.
+    pub groups: Option<ExpertGroups>,
+    /// What the weights are multiplied by.
+    pub scale: f32,
+    /// The expert that every token goes through.
+    pub shared: Option<SharedExpert>,
+    /// Whether router and experts have biases.
+    pub biases: bool,
+}
+
+impl ExpertsConfig {
+    /// So many experts with weights by softmax.
+    pub(crate) fn softmax(count: usize, used: usize, normalise: bool) -> ExpertsConfig {
+        ExpertsConfig {
+            count,
+            used,
+            gating: GatingFunction::Softmax,
+            normalise,
+            correction: false,
+            groups: None,
+            scale: 1.0,
+            shared: None,
+            biases: false,
+        }
+    }
+}
+
+/// An expert that every token goes through, beside those that are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedExpert {
+    /// Its width.
+    pub ffn: usize,
+    /// Whether its results are multiplied by the logistic function of a score of the token.
+    pub gated: bool,
 }
 
 /// Rotary position embedding.
@@ -315,6 +382,6 @@ impl Default for YarnRamp {
 
 /// YaRN's factor on cosine and sine for a scaling factor, where the model names no other (equation 22 of the
 /// paper); `weight` is 1 there.
-fn yarn_attention(factor: f32, weight: f64) -> f64 {
+pub(crate) fn yarn_attention(factor: f32, weight: f64) -> f64 {
     if factor <= 1.0 { 1.0 } else { 1.0 + 0.1 * weight * leyden_kernels::ops::ln(f64::from(factor)) }
 }

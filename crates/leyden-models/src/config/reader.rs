@@ -6,8 +6,7 @@
 use super::gguf::{self, Rotation};
 use super::hf::HfConfig;
 use super::{
-    ExpertsConfig, Head, LayerConfig, ModelConfig, NormConfig, NormKind, NormPlacement, QkNorm, RopeConfig,
-    RopeScaling,
+    Head, LayerConfig, ModelConfig, NormConfig, NormKind, NormPlacement, QkNorm, RopeConfig, RopeScaling,
 };
 use crate::error::Error;
 use leyden_kernels::attention::{MAX_HEAD_DIM, Mask};
@@ -15,9 +14,8 @@ use leyden_kernels::ops::{Activation, RopePairs};
 use leyden_tensor::{Metadata, Value};
 
 /// Bounds that keep arithmetic on sizes far from overflow. No published model comes near them.
-const MAX_LAYERS: u32 = 4096;
-const MAX_SIZE: u32 = 1 << 24;
-const MAX_EXPERTS: u32 = 1 << 16;
+pub(super) const MAX_LAYERS: u32 = 1024;
+pub(super) const MAX_SIZE: u32 = 1 << 24;
 
 /// A parameter: its key in GGUF without the architecture, and that in `config.json`; empty where there is none.
 #[derive(Clone, Copy)]
@@ -32,32 +30,30 @@ pub(crate) const fn field(gguf: &'static str, hf: &'static str) -> Field {
     Field { gguf, hf, per_layer: false }
 }
 
-const fn per_layer(gguf: &'static str, hf: &'static str) -> Field {
+pub(super) const fn per_layer(gguf: &'static str, hf: &'static str) -> Field {
     Field { gguf, hf, per_layer: true }
 }
 
 pub(super) const LAYERS: Field = field("block_count", "num_hidden_layers");
 pub(super) const WIDTH: Field = field("embedding_length", "hidden_size");
-pub(super) const FFN: Field = per_layer("feed_forward_length", "intermediate_size");
+pub(crate) const FFN: Field = per_layer("feed_forward_length", "intermediate_size");
 pub(super) const CONTEXT: Field = field("context_length", "max_position_embeddings");
 pub(super) const HEADS: Field = per_layer("attention.head_count", "num_attention_heads");
 pub(super) const KV_HEADS: Field = per_layer("attention.head_count_kv", "num_key_value_heads");
 pub(super) const HEAD_DIM: Field = field("attention.key_length", "head_dim");
 const VALUE_DIM: Field = field("attention.value_length", "");
 const ROPE_DIMS: Field = field("rope.dimension_count", "");
-const NORM_EPS: Field = field("attention.layer_norm_rms_epsilon", "rms_norm_eps");
+pub(super) const NORM_EPS: Field = field("attention.layer_norm_rms_epsilon", "rms_norm_eps");
 const LAYER_NORM_EPS: Field = field("attention.layer_norm_epsilon", "layer_norm_eps");
 /// That of Hugging Face's encoders where they do not say, and of their decoders.
 const DEFAULT_LAYER_NORM_EPS: f32 = 1e-12;
 const DEFAULT_DECODER_EPS: f32 = 1e-5;
-/// The number of experts; their presence is a matter of the architecture.
-pub(crate) const EXPERTS: Field = field("expert_count", "");
-const EXPERTS_USED: Field = per_layer("expert_used_count", "");
-const EXPERT_FFN: Field = per_layer("expert_feed_forward_length", "");
+/// Layers behind the last that predict further tokens, and that the number of layers counts in GGUF.
+const PREDICTORS: Field = field("nextn_predict_layers", "num_nextn_predict_layers");
 
 /// All of them, for the test that compares them with the table of keys.
 #[cfg(test)]
-pub(super) const FIELDS: [Field; 14] = [
+pub(super) const FIELDS: [Field; 15] = [
     LAYERS,
     WIDTH,
     FFN,
@@ -69,9 +65,10 @@ pub(super) const FIELDS: [Field; 14] = [
     ROPE_DIMS,
     NORM_EPS,
     LAYER_NORM_EPS,
-    EXPERTS,
-    EXPERTS_USED,
-    EXPERT_FFN,
+    super::mixture::EXPERTS,
+    super::mixture::EXPERTS_USED,
+    super::mixture::EXPERT_FFN,
+    super::mixture::DENSE_LAYERS,
 ];
 
 impl Field {
@@ -96,7 +93,7 @@ pub(crate) enum Reader<'a> {
 
 impl Reader<'_> {
     /// The key as messages that already name the architecture show it.
-    fn short(&self, field: Field) -> &'static str {
+    pub(super) fn short(&self, field: Field) -> &'static str {
         match self {
             Reader::Gguf(..) => field.gguf,
             Reader::Hf(config, _) => config.key(field.hf),
@@ -169,12 +166,14 @@ impl Reader<'_> {
         if let (Reader::Gguf(meta, _), Some(key)) = (self, self.key(field))
             && let Some(Value::Array(array)) = meta.get(&key)
         {
-            if array.len() != layers {
-                return Err(self.invalid(field, format!("{} numbers for {layers} layers", array.len())));
+            let all = layers + self.predictors()?;
+            if array.len() != all {
+                return Err(self.invalid(field, format!("{} numbers for {all} layers", array.len())));
             }
             let numbers = meta.opt_array_u32(&key)?.unwrap_or_default();
             return numbers
                 .iter()
+                .take(layers)
                 .map(|n| self.bounded(field, *n, MAX_SIZE))
                 .collect::<Result<_, _>>()
                 .map(Some);
@@ -182,9 +181,26 @@ impl Reader<'_> {
         Ok(self.opt_size(field)?.map(|size| vec![size; layers]))
     }
 
+    /// Layers behind the last that predict further tokens. They are not computed.
+    fn predictors(&self) -> Result<usize, Error> {
+        Ok(self.opt_u32(PREDICTORS)?.map_or(0, |n| n.min(MAX_LAYERS) as usize))
+    }
+
+    /// The number of layers.
+    pub(super) fn layers(&self) -> Result<usize, Error> {
+        let all = self.required(LAYERS, MAX_LAYERS)?;
+        match self {
+            Reader::Hf(..) => Ok(all),
+            Reader::Gguf(..) => match all.checked_sub(self.predictors()?).filter(|n| *n > 0) {
+                Some(layers) => Ok(layers),
+                None => Err(self.invalid(PREDICTORS, format!("not fewer than the {all} layers"))),
+            },
+        }
+    }
+
     /// A required size of every layer.
-    fn each_layer(&self, field: Field) -> Result<Vec<usize>, Error> {
-        let layers = self.required(LAYERS, MAX_LAYERS)?;
+    pub(super) fn each_layer(&self, field: Field) -> Result<Vec<usize>, Error> {
+        let layers = self.layers()?;
         match self.of_each_layer(field, layers)? {
             Some(sizes) => Ok(sizes),
             // Says that it is missing.
@@ -192,14 +208,14 @@ impl Reader<'_> {
         }
     }
 
-    fn bounded(&self, field: Field, value: u32, max: u32) -> Result<usize, Error> {
+    pub(super) fn bounded(&self, field: Field, value: u32, max: u32) -> Result<usize, Error> {
         if value == 0 || value > max {
             return Err(self.invalid(field, format!("{value} is not between 1 and {max}")));
         }
         Ok(value as usize)
     }
 
-    fn required(&self, field: Field, max: u32) -> Result<usize, Error> {
+    pub(super) fn required(&self, field: Field, max: u32) -> Result<usize, Error> {
         let key = self.key(field).unwrap_or_default();
         let value = match (self.opt_u32(field)?, self) {
             (Some(value), _) => value,
@@ -270,7 +286,7 @@ impl Reader<'_> {
         value.map(|v| checked_positive(self.file(), &key, v)).transpose()
     }
 
-    fn norm_eps(&self, field: Field) -> Result<f32, Error> {
+    pub(super) fn norm_eps(&self, field: Field) -> Result<f32, Error> {
         let key = self.key(field).unwrap_or_default();
         let value = match self {
             Reader::Gguf(meta, _) => meta.opt_f32(&key)?,
@@ -294,19 +310,23 @@ impl Reader<'_> {
             }
         };
         let value_dim = self.opt_size(VALUE_DIM)?;
-        for (dim, from) in [(head_dim, from), (value_dim.unwrap_or(head_dim), VALUE_DIM)] {
-            if !dim.is_multiple_of(16) || dim > MAX_HEAD_DIM {
-                let what =
-                    format!("heads of {dim} values; supported are multiples of 16 up to {MAX_HEAD_DIM}");
-                return Err(self.invalid(from, what));
-            }
-        }
+        self.check_head_size(from, head_dim)?;
+        self.check_head_size(VALUE_DIM, value_dim.unwrap_or(head_dim))?;
         Ok((head_dim, value_dim.unwrap_or(head_dim)))
+    }
+
+    /// Refuses a size of keys or values that attention cannot compute with.
+    pub(crate) fn check_head_size(&self, from: Field, dim: usize) -> Result<(), Error> {
+        if dim.is_multiple_of(16) && dim <= MAX_HEAD_DIM {
+            return Ok(());
+        }
+        let what = format!("heads of {dim} values; supported are multiples of 16 up to {MAX_HEAD_DIM}");
+        Err(self.invalid(from, what))
     }
 
     /// What all architectures share, with one feed-forward layer in each block.
     pub(crate) fn decoder(&self, pairs: RopePairs) -> Result<ModelConfig, Error> {
-        self.blocks(Some(pairs), self.norm_eps(NORM_EPS)?, &self.each_layer(FFN)?)
+        self.blocks(Some(pairs), self.norm_eps(NORM_EPS)?, &self.each_layer(FFN)?, None)
     }
 
     fn layer_norm_eps(&self, default: f32) -> Result<f32, Error> {
@@ -327,12 +347,12 @@ impl Reader<'_> {
         times: usize,
     ) -> Result<ModelConfig, Error> {
         let eps = self.layer_norm_eps(DEFAULT_DECODER_EPS)?;
-        let layers = self.required(LAYERS, MAX_LAYERS)?;
+        let layers = self.layers()?;
         let ffn = match self.of_each_layer(FFN, layers)? {
             None if times > 0 && matches!(self, Reader::Hf(..)) => vec![times * self.size(WIDTH)?; layers],
             _ => self.each_layer(FFN)?,
         };
-        let mut config = self.blocks(pairs, eps, &ffn)?;
+        let mut config = self.blocks(pairs, eps, &ffn, None)?;
         config.norm.kind = kind;
         Ok(config)
     }
@@ -341,7 +361,7 @@ impl Reader<'_> {
     /// of a block, a plain feed-forward layer, and no head.
     pub(crate) fn encoder(&self) -> Result<ModelConfig, Error> {
         let eps = self.layer_norm_eps(DEFAULT_LAYER_NORM_EPS)?;
-        let config = self.blocks(None, eps, &self.each_layer(FFN)?)?;
+        let config = self.blocks(None, eps, &self.each_layer(FFN)?, None)?;
         let mut config = config.each(|_, layer| {
             layer.mask = Mask::Full;
             layer.norms = NormPlacement::Post;
@@ -354,31 +374,22 @@ impl Reader<'_> {
         Ok(config)
     }
 
-    /// As [`decoder`](Self::decoder), with a mixture of experts in each block.
-    pub(crate) fn mixture(&self, pairs: RopePairs, normalise: bool) -> Result<ModelConfig, Error> {
-        let count = self.required(EXPERTS, MAX_EXPERTS)?;
-        let used = self.required(EXPERTS_USED, MAX_EXPERTS)?;
-        if used > count {
-            let what = format!("{used} of {} {count}", self.short(EXPERTS));
-            return Err(self.invalid(EXPERTS_USED, what));
-        }
-        let experts = Some(ExpertsConfig { count, used, normalise });
-        let ffn = match self.opt_size(EXPERT_FFN)? {
-            Some(ffn) => ffn,
-            // Older files have the width of all experts of a token together.
-            None => self.bounded(FFN, u32::try_from(self.size(FFN)? / used).unwrap_or(0), MAX_SIZE)?,
-        };
-        let ffn = vec![ffn; self.required(LAYERS, MAX_LAYERS)?];
-        let config = self.blocks(Some(pairs), self.norm_eps(NORM_EPS)?, &ffn)?;
-        Ok(config.each(|_, layer| layer.experts = experts))
-    }
-
-    /// Sizes, heads, normalisation and rotation, if pairs turn. `ffn` is the width of each layer's feed-forward layer.
-    fn blocks(&self, pairs: Option<RopePairs>, eps: f32, ffn: &[usize]) -> Result<ModelConfig, Error> {
+    /// Sizes, heads, normalisation and rotation, if pairs turn. `ffn` is the width of each layer's feed-forward layer; `head_dims` are the sizes of keys and values
+    /// where the usual fields do not say them.
+    pub(super) fn blocks(
+        &self,
+        pairs: Option<RopePairs>,
+        eps: f32,
+        ffn: &[usize],
+        head_dims: Option<(usize, usize)>,
+    ) -> Result<ModelConfig, Error> {
         let width = self.size(WIDTH)?;
         let heads = self.each_layer(HEADS)?;
         let kv_heads = self.of_each_layer(KV_HEADS, heads.len())?.unwrap_or_else(|| heads.clone());
-        let (head_dim, value_dim) = self.head_dims(width, heads[0])?;
+        let (head_dim, value_dim) = match head_dims {
+            Some(dims) => dims,
+            None => self.head_dims(width, heads[0])?,
+        };
         for (&heads, kv_heads) in heads.iter().zip(&kv_heads) {
             if !heads.is_multiple_of(*kv_heads) {
                 let what = format!("{kv_heads} does not divide {} {heads}", self.short(HEADS));
@@ -401,12 +412,14 @@ impl Reader<'_> {
             temperature: None,
             rope: rope.clone(),
             qk_norm: QkNorm::None,
+            sinks: false,
             norms: NormPlacement::Pre,
             residual_scale: 1.0,
             ffn: ffn[i],
             gated: true,
             activation: Activation::Silu,
             experts: None,
+            latent: None,
         };
         Ok(ModelConfig {
             architecture: self.architecture(),
@@ -419,6 +432,7 @@ impl Reader<'_> {
             head: Head::Logits,
             logit_scale: 1.0,
             logit_soft_cap: None,
+            predictors: self.predictors()?,
             layers: (0..heads.len()).map(layer).collect(),
         })
     }

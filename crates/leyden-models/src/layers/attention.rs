@@ -32,6 +32,8 @@ pub(crate) struct Attention {
     scale: f32,
     mask: Mask,
     soft_cap: Option<f32>,
+    /// Of each query head.
+    sinks: Option<Vec<f32>>,
 }
 
 impl Attention {
@@ -57,7 +59,8 @@ impl Attention {
             value,
             qk_norm: match layer.qk_norm {
                 QkNorm::None => None,
-                QkNorm::Head => Some(norms(layer.head_dim, layer.head_dim)?),
+                QkNorm::HeadIfThere if !loader.has(&format!("blk.{i}.attn_q_norm.weight"))? => None,
+                QkNorm::Head | QkNorm::HeadIfThere => Some(norms(layer.head_dim, layer.head_dim)?),
                 QkNorm::Whole => Some(norms(layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim)?),
             },
             temperature: layer.temperature,
@@ -67,6 +70,10 @@ impl Attention {
             scale: layer.attention_scale,
             mask: layer.mask,
             soft_cap: layer.attention_soft_cap,
+            sinks: match layer.sinks {
+                true => Some(loader.required_vector(&format!("blk.{i}.attn_sinks.weight"), layer.heads)?),
+                false => None,
+            },
         })
     }
 
@@ -150,7 +157,7 @@ impl Attention {
         work: &mut Workspace,
     ) {
         let &Attention { layer, scale, mask, soft_cap, .. } = self;
-        let options = AttentionOptions { scale, mask, soft_cap, sinks: None };
+        let options = AttentionOptions { scale, mask, soft_cap, sinks: self.sinks.as_deref() };
         let rows = work.queries.len() / self.query.weights.rows();
         work.mixed.resize(rows * self.output.weights.k());
         attention(cpu, cache, layer, spans, &work.queries, &options, &mut work.mixed);

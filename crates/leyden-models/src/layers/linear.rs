@@ -17,10 +17,9 @@ pub(crate) struct Linear {
 impl Linear {
     /// The matrix `name` with its bias, if it has one.
     pub(crate) fn load(loader: &Loader<'_>, name: &str, rows: usize, k: usize) -> Result<Linear, Error> {
+        let weights = loader.matrix(&format!("{name}.weight"), rows, k)?;
         let bias = loader.vector(&format!("{name}.bias"), rows)?;
-        let name = format!("{name}.weight");
-        let weights = loader.matrix(&name, rows, k)?;
-        Ok(Linear { name, weights, bias })
+        Ok(Linear { name: format!("{name}.weight"), weights, bias })
     }
 
     /// Some rows of the matrix `name`, which consists of several, with their biases, if it has any.

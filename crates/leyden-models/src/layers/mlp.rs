@@ -66,25 +66,25 @@ pub(crate) struct GatedMlp {
 }
 
 impl GatedMlp {
+    /// Of matrices whose names `name` gives for "gate", "up" and "down", from so many values to others on the way.
     pub(crate) fn load(
         loader: &Loader<'_>,
-        width: usize,
-        layer: &LayerConfig,
-        i: usize,
+        name: impl Fn(&str) -> String,
+        (width, ffn): (usize, usize),
+        activation: Activation,
     ) -> Result<GatedMlp, Error> {
-        let linear = |part: &str, rows, k| Linear::load(loader, &format!("blk.{i}.{part}"), rows, k);
-        let (gate, up) = if loader.has(&format!("blk.{i}.ffn_gate.weight"))? {
-            (linear("ffn_gate", layer.ffn, width)?, linear("ffn_up", layer.ffn, width)?)
+        let linear = |part: &str, rows, k| Linear::load(loader, &name(part), rows, k);
+        let (gate, up) = if loader.has(&format!("{}.weight", name("gate")))? {
+            (linear("gate", ffn, width)?, linear("up", ffn, width)?)
         } else {
             // Both in one matrix, the gate first.
-            let name = format!("blk.{i}.ffn_up");
             let part = |label, from: usize| {
-                let part = Part::new(label, from..from + layer.ffn);
-                Linear::load_part(loader, &name, 2 * layer.ffn, width, &part)
+                let part = Part::new(label, from..from + ffn);
+                Linear::load_part(loader, &name("up"), 2 * ffn, width, &part)
             };
-            (part("gate", 0)?, part("up", layer.ffn)?)
+            (part("gate", 0)?, part("up", ffn)?)
         };
-        Ok(GatedMlp { gate, up, down: linear("ffn_down", width, layer.ffn)?, activation: layer.activation })
+        Ok(GatedMlp { gate, up, down: linear("down", width, ffn)?, activation })
     }
 
     /// Its matrices, in the order of the computation.
@@ -94,6 +94,11 @@ impl GatedMlp {
 
     /// Of the rows of `work.normed`.
     pub(crate) fn forward(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
+        to.write(cpu, work, |work, out, write| self.run(cpu, work, out, write));
+    }
+
+    /// The same, to rows of `out`.
+    pub(crate) fn run(&self, cpu: &Cpu, work: &mut Workspace, out: &mut [f32], write: Write) {
         let (gate, up, down) = (&self.gate.weights, &self.up.weights, &self.down.weights);
         let plain = self.gate.bias.is_none() && self.up.bias.is_none();
         if let Some(sums) = &mut work.sums {
@@ -104,17 +109,9 @@ impl GatedMlp {
         if plain && gate.act_format() == up.act_format() {
             work.activations.fill(cpu.tier(), cpu.pool(), gate.act_format(), &work.normed, gate.k());
             let gated = Gated { activation: self.activation, gate, up };
-            swiglu_packed(
-                cpu,
-                &work.activations,
-                &gated,
-                down.act_format(),
-                &mut work.gated,
-                &mut work.hidden,
-            );
-            to.write(cpu, work, |work, out, write| {
-                multiply(cpu, &work.gated, &mut [self.down.product(out, write)]);
-            });
+            let (input, packed, room) = (&work.activations, &mut work.gated, &mut work.hidden);
+            swiglu_packed(cpu, input, &gated, down.act_format(), packed, room);
+            multiply(cpu, &work.gated, &mut [self.down.product(out, write)]);
             return;
         }
         let (ffn, rows) = (gate.rows(), work.normed.len() / gate.k());
@@ -129,8 +126,6 @@ impl GatedMlp {
         if let Some(sums) = &mut work.sums {
             sums.add([&self.down.name], &work.hidden, ffn);
         }
-        to.write(cpu, work, |work, out, write| {
-            apply(cpu, &mut work.activations, &work.hidden, write, [(&self.down, out)]);
-        });
+        apply(cpu, &mut work.activations, &work.hidden, write, [(&self.down, out)]);
     }
 }

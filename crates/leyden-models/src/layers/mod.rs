@@ -4,13 +4,14 @@
 mod attention;
 mod classifier;
 mod embedding;
+mod latent;
 mod linear;
 mod mlp;
 mod moe;
 mod norm;
 mod rope;
 
-pub(crate) use attention::{Attention, keep};
+pub(crate) use attention::keep;
 pub(crate) use classifier::Classifier;
 pub(crate) use embedding::Embedding;
 pub(crate) use norm::Norm;
@@ -20,25 +21,87 @@ use crate::batch::Workspace;
 use crate::config::{LayerConfig, ModelConfig, NormPlacement};
 use crate::error::Error;
 use crate::load::Loader;
+use attention::Attention;
+use latent::Latent;
 use leyden_kernels::Cpu;
+use leyden_kernels::attention::{AttentionSpan, KvCache};
 use leyden_kernels::gemm::{PackedWeights, Write};
 use mlp::{GatedMlp, PlainMlp};
 use moe::Mixture;
+
+/// The first half of a transformer block: what tokens take from those before them.
+#[derive(Debug)]
+pub(crate) enum Mixer {
+    Attention(Attention),
+    Latent(Latent),
+}
+
+impl Mixer {
+    fn load(loader: &Loader<'_>, c: &ModelConfig, i: usize, ropes: &mut Ropes) -> Result<Mixer, Error> {
+        Ok(match c.layers[i].latent {
+            None => Mixer::Attention(Attention::load(loader, c, i, ropes)?),
+            Some(latent) => Mixer::Latent(Latent::load(loader, c, latent, i, ropes)?),
+        })
+    }
+
+    fn matrices(&self) -> Vec<&PackedWeights> {
+        match self {
+            Mixer::Attention(attention) => attention.matrices(),
+            Mixer::Latent(latent) => latent.matrices(),
+        }
+    }
+
+    /// The matrices that all tokens are multiplied with, whatever is wanted of them.
+    pub(crate) fn stored(&self) -> Vec<&PackedWeights> {
+        match self {
+            Mixer::Attention(attention) => attention.stored().to_vec(),
+            Mixer::Latent(latent) => latent.stored().to_vec(),
+        }
+    }
+
+    /// Takes in all rows of `work.normed`. The stream then holds `rows` alone.
+    pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
+        match self {
+            Mixer::Attention(attention) => attention.store(cpu, rows, cache, work),
+            Mixer::Latent(latent) => latent.store(cpu, rows, cache, work),
+        }
+    }
+
+    /// The results for the rows of the stream, which `spans` describe.
+    pub(crate) fn attend(
+        &self,
+        cpu: &Cpu,
+        spans: &[AttentionSpan<'_>],
+        cache: &KvCache,
+        to: Half<'_>,
+        work: &mut Workspace,
+    ) {
+        match self {
+            Mixer::Attention(attention) => attention.attend(cpu, spans, cache, to, work),
+            Mixer::Latent(latent) => latent.attend(cpu, spans, cache, to, work),
+        }
+    }
+}
 
 /// The second half of a transformer block.
 #[derive(Debug)]
 pub(crate) enum FeedForward {
     Gated(GatedMlp),
     Plain(PlainMlp),
-    Mixture(Mixture),
+    Mixture(Box<Mixture>),
 }
 
 impl FeedForward {
     fn load(loader: &Loader<'_>, c: &ModelConfig, layer: &LayerConfig, i: usize) -> Result<Self, Error> {
         Ok(match layer.experts {
-            None if layer.gated => FeedForward::Gated(GatedMlp::load(loader, c.width, layer, i)?),
+            None if layer.gated => {
+                let part = |part: &str| format!("blk.{i}.ffn_{part}");
+                FeedForward::Gated(GatedMlp::load(loader, part, (c.width, layer.ffn), layer.activation)?)
+            }
             None => FeedForward::Plain(PlainMlp::load(loader, c.width, layer, i)?),
-            Some(experts) => FeedForward::Mixture(Mixture::load(loader, c.width, layer, experts, i)?),
+            Some(experts) => {
+                FeedForward::Mixture(Box::new(Mixture::load(loader, c.width, layer, experts, i)?))
+            }
         })
     }
 
@@ -120,7 +183,7 @@ pub(crate) struct Layer {
     placement: NormPlacement,
     residual_scale: f32,
     attention_norm: Option<Norm>,
-    pub(crate) attention: Attention,
+    pub(crate) mixer: Mixer,
     attention_post_norm: Option<Norm>,
     ffn_norm: Option<Norm>,
     pub(crate) ffn: FeedForward,
@@ -153,13 +216,17 @@ impl Layer {
         };
         let norm = |n: usize| match names[n] {
             "" => Ok(None),
+            // The name that some files give it, after its place behind attention.
+            "ffn_norm" if !loader.has(&format!("blk.{i}.ffn_norm.weight"))? => {
+                Norm::load(loader, c.norm, &format!("blk.{i}.post_attention_norm"), c.width).map(Some)
+            }
             part => Norm::load(loader, c.norm, &format!("blk.{i}.{part}"), c.width).map(Some),
         };
         Ok(Layer {
             placement: layer.norms,
             residual_scale: layer.residual_scale,
             attention_norm: norm(0)?,
-            attention: Attention::load(loader, c, i, ropes)?,
+            mixer: Mixer::load(loader, c, i, ropes)?,
             attention_post_norm: norm(1)?,
             ffn_norm: norm(2)?,
             ffn: FeedForward::load(loader, c, layer, i)?,
@@ -205,7 +272,7 @@ impl Layer {
 
     /// Its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
-        let mut all = self.attention.matrices();
+        let mut all = self.mixer.matrices();
         all.extend(self.ffn.matrices());
         all
     }

@@ -5,6 +5,8 @@ A row has the class in transformers, what `config.json` says in all `variants`, 
 norms may have another base. Where llama.cpp rounds within a function, as its table for GELU does, `tolerance` says how far.
 """
 
+from decoder_mixtures import MIXTURES
+
 VOCAB = 96
 # Head counts, head sizes and layer counts that are no powers of two; windows within the text of 100 tokens and beyond it.
 SMALL = {
@@ -248,3 +250,5 @@ DECODERS = {
         "no_gguf": ["a window within the text", "a window beyond the text", "no windows"],
     },
 }
+
+DECODERS |= MIXTURES

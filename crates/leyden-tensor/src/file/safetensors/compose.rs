@@ -36,24 +36,28 @@ pub enum StackRows {
 }
 
 impl StackRows {
-    /// Row `i` of what is meant, among all; and how many of `rows` are meant.
-    fn of(self, rows: usize) -> (usize, impl Fn(usize) -> usize) {
-        let n = if self == StackRows::All { rows } else { rows / 2 };
+    /// How many of so many rows are meant; `None` if they cannot be parted like this.
+    fn count(self, rows: usize) -> Option<usize> {
+        match self {
+            StackRows::All => Some(rows),
+            _ if rows.is_multiple_of(2) => Some(rows / 2),
+            _ => None,
+        }
+    }
+
+    /// Those that are meant of all rows of a matrix.
+    fn pick<T>(self, count: usize, rows: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
         let (first, step) = match self {
             StackRows::All | StackRows::First => (0, 1),
             StackRows::Even => (0, 2),
             StackRows::Odd => (1, 2),
-            StackRows::Second => (n, 1),
+            StackRows::Second => (count, 1),
         };
-        (n, move |i| first + i * step)
-    }
-
-    /// Whether so many rows can be parted like this.
-    fn parts(self, rows: usize) -> bool {
-        self == StackRows::All || rows.is_multiple_of(2)
+        rows.skip(first).step_by(step).take(count)
     }
 }
 
+const EVEN: &str = "an even number of rows";
 const BLOCK_VALUES: usize = 32;
 const BLOCK_CODES: usize = BLOCK_VALUES / 2;
 
@@ -77,10 +81,7 @@ impl Safetensors {
         for part in parts {
             let view = self.require(part)?;
             let [rows, k] = *view.shape() else { return Err(self.unfit(part, "[rows, k]")) };
-            if !choice.parts(rows) {
-                return Err(self.unfit(part, "an even number of rows"));
-            }
-            let (n, row) = choice.of(rows);
+            let n = choice.count(rows).ok_or_else(|| self.unfit(part, EVEN))?;
             let shape = vec![parts.len(), n, k];
             let all = all.get_or_insert_with(|| OwnedTensor {
                 name: name.to_owned(),
@@ -92,7 +93,7 @@ impl Safetensors {
             if (view.dtype(), &shape) != (all.dtype, &all.shape) {
                 return Err(self.unfit(part, "the type and shape of the stack's first matrix"));
             }
-            (0..n).for_each(|i| all.bytes.extend_from_slice(view.row(row(i))));
+            choice.pick(n, 0..rows).for_each(|i| all.bytes.extend_from_slice(view.row(i)));
             self.advise_dontneed(part, 0..view.bytes().len());
         }
         all.ok_or_else(|| self.unfit(name, "at least one matrix"))
@@ -105,15 +106,12 @@ impl Safetensors {
             [count, rows] => (count, rows, None),
             _ => return Err(self.unfit(part, "[matrices, rows, k]")),
         };
-        if !choice.parts(rows) {
-            return Err(self.unfit(part, "an even number of rows"));
-        }
-        let (n, row) = choice.of(rows);
+        let n = choice.count(rows).ok_or_else(|| self.unfit(part, EVEN))?;
         // Of vectors a value is a row.
-        let size = view.bytes().len().checked_div(count.saturating_mul(rows)).unwrap_or(0);
-        let mut bytes = Vec::with_capacity(count.saturating_mul(n).saturating_mul(size));
-        for matrix in view.bytes().chunks_exact((rows * size).max(1)) {
-            (0..n).for_each(|i| bytes.extend_from_slice(&matrix[row(i) * size..][..size]));
+        let size = view.bytes().len().checked_div(count.saturating_mul(rows)).unwrap_or(0).max(1);
+        let mut bytes = Vec::new();
+        for matrix in view.bytes().chunks_exact(rows.saturating_mul(size).max(1)) {
+            choice.pick(n, matrix.chunks_exact(size)).for_each(|row| bytes.extend_from_slice(row));
         }
         self.advise_dontneed(part, 0..view.bytes().len());
         let shape = [count, n].into_iter().chain(k).collect();
@@ -124,19 +122,14 @@ impl Safetensors {
     fn columns(&self, name: &str, part: &str, choice: StackRows) -> Result<OwnedTensor, Error> {
         let view = self.require(part)?;
         let [count, k, rows] = *view.shape() else { return Err(self.unfit(part, "[matrices, k, rows]")) };
-        if !choice.parts(rows) {
-            return Err(self.unfit(part, "an even number of rows"));
-        }
-        let (n, row) = choice.of(rows);
-        let size = view.bytes().len().checked_div(count.saturating_mul(k).saturating_mul(rows)).unwrap_or(0);
-        let mut bytes = vec![0; count.saturating_mul(n).saturating_mul(k).saturating_mul(size)];
-        let matrices = view.bytes().chunks_exact((k * rows * size).max(1));
-        for (from, to) in matrices.zip(bytes.chunks_exact_mut((n * k * size).max(1))) {
-            for (i, to) in to.chunks_exact_mut((k * size).max(1)).enumerate() {
-                let column = row(i);
-                for (to, line) in to.chunks_exact_mut(size).zip(from.chunks_exact(rows * size)) {
-                    to.copy_from_slice(&line[column * size..][..size]);
-                }
+        let n = choice.count(rows).ok_or_else(|| self.unfit(part, EVEN))?;
+        let line = view.row_bytes().max(1);
+        let size = line.checked_div(rows).unwrap_or(0).max(1);
+        let mut bytes = Vec::new();
+        for matrix in view.bytes().chunks_exact(line.saturating_mul(k).max(1)) {
+            for column in choice.pick(n, 0..rows) {
+                let values = matrix.chunks_exact(line).filter_map(|line| line.chunks_exact(size).nth(column));
+                values.for_each(|value| bytes.extend_from_slice(value));
             }
         }
         self.advise_dontneed(part, 0..view.bytes().len());
@@ -145,34 +138,36 @@ impl Safetensors {
     }
 
     fn mxfp4(&self, name: &str, part: &str, choice: StackRows) -> Result<OwnedTensor, Error> {
-        let parts = ["blocks", "scales"].map(|kind| format!("{part}_{kind}"));
-        let [(blocks, codes), (scales, powers)] = [self.bytes_of(&parts[0])?, self.bytes_of(&parts[1])?];
-        let [count, rows, groups, BLOCK_CODES] = blocks.shape[..] else {
-            return Err(self.unfit(&parts[0], "[matrices, rows, k / 32, 16]"));
+        let [of_blocks, of_scales] = ["blocks", "scales"].map(|kind| format!("{part}_{kind}"));
+        let (blocks, codes) = self.bytes_of(&of_blocks)?;
+        let (scales, powers) = self.bytes_of(&of_scales)?;
+        let [count, rows, groups, BLOCK_CODES] = *blocks.shape.as_slice() else {
+            return Err(self.unfit(&of_blocks, "[matrices, rows, k / 32, 16]"));
         };
         if scales.shape != [count, rows, groups] {
-            return Err(self.unfit(&parts[1], "a scale for each block"));
+            return Err(self.unfit(&of_scales, "a scale for each block"));
         }
-        if !choice.parts(rows) {
-            return Err(self.unfit(&parts[0], "an even number of rows"));
-        }
-        let (n, row) = choice.of(rows);
-        let size = BLOCK_CODES + 1;
-        let mut bytes = Vec::with_capacity(count * n * groups * size);
-        for matrix in 0..count {
-            for i in 0..n {
-                let first = (matrix * rows + row(i)) * groups;
-                for block in first..first + groups {
-                    let codes = &codes[block * BLOCK_CODES..][..BLOCK_CODES];
-                    let code = |i: usize| codes[i / 2] >> (4 * (i % 2)) & 15;
-                    bytes.push(powers[block]);
-                    bytes.extend((0..BLOCK_CODES).map(|i| code(i) | code(i + BLOCK_CODES) << 4));
+        let n = choice.count(rows).ok_or_else(|| self.unfit(&of_blocks, EVEN))?;
+        let groups = groups.max(1);
+        let row_codes = groups.saturating_mul(BLOCK_CODES);
+        let matrices = codes.chunks_exact(row_codes.saturating_mul(rows).max(1));
+        let mut bytes = Vec::new();
+        for (codes, powers) in matrices.zip(powers.chunks_exact(groups.saturating_mul(rows).max(1))) {
+            let rows = codes.chunks_exact(row_codes).zip(powers.chunks_exact(groups));
+            for (codes, powers) in choice.pick(n, rows) {
+                for (block, &power) in codes.chunks_exact(BLOCK_CODES).zip(powers) {
+                    let (low, high) = block.split_at(BLOCK_CODES / 2);
+                    let pairs = low.iter().zip(high);
+                    bytes.push(power);
+                    bytes
+                        .extend(pairs.flat_map(|(l, h)| [(l & 15) | ((h & 15) << 4), (l >> 4) | (h & 0xf0)]));
                 }
             }
         }
-        self.advise_dontneed(&parts[0], 0..codes.len());
-        let shape = vec![count, n, groups * BLOCK_VALUES];
-        Ok(OwnedTensor { name: name.to_owned(), dtype: DType::MXFP4, shape, bytes, parts: parts.to_vec() })
+        self.advise_dontneed(&of_blocks, 0..codes.len());
+        let shape = vec![count, n, groups.saturating_mul(BLOCK_VALUES)];
+        let (name, parts) = (name.to_owned(), vec![of_blocks, of_scales]);
+        Ok(OwnedTensor { name, dtype: DType::MXFP4, shape, bytes, parts })
     }
 
     /// A tensor of bytes.
@@ -206,7 +201,7 @@ mod tests {
             ));
         }
         let header = format!("{{{}}}", header.join(","));
-        let mut all = (header.len() as u64).to_le_bytes().to_vec();
+        let mut all = u64::try_from(header.len()).unwrap().to_le_bytes().to_vec();
         all.extend(header.as_bytes());
         all.extend(data);
         Safetensors::from_vec(all, "m.safetensors").unwrap()
@@ -257,7 +252,7 @@ mod tests {
     #[test]
     fn blocks_of_neighbours_are_those_of_gguf() {
         // Values 0 to 15 twice, by their codes; the second row is doubled.
-        let codes: Vec<u8> = (0..16_u8).map(|i| (2 * i) % 16 | ((2 * i + 1) % 16) << 4).collect();
+        let codes: Vec<u8> = (0..16_u8).map(|i| ((2 * i) % 16) | (((2 * i + 1) % 16) << 4)).collect();
         let f = file(&[
             ("w_blocks", "U8", &[1, 2, 1, 16], [codes.clone(), codes].concat()),
             ("w_scales", "U8", &[1, 2, 1], vec![127, 128]),
@@ -266,9 +261,9 @@ mod tests {
         let (shape, values) = found(&tensor);
         assert_eq!((tensor.dtype, shape), (DType::MXFP4, vec![1, 2, 32]));
         let halves = quant::MXFP4_VALUES.map(|v| f32::from(v) / 2.0);
-        assert_eq!(values[..16], halves);
-        assert_eq!(values[16..32], halves);
-        assert_eq!(values[32..48], halves.map(|v| 2.0 * v));
+        let all: Vec<&[f32]> = values.chunks(16).collect();
+        let twice = halves.map(|v| 2.0 * v);
+        assert_eq!(all, [halves, halves, twice, twice]);
     }
 
     #[test]

@@ -1,0 +1,58 @@
+//! GLM-4.5 to 4.7 (Zhipu AI, 2025): half of each head turns; mixtures behind first dense layers, weighed by the logistic function
+//! with a bias that balances the choice, beside an expert that every token goes through.
+
+use super::{ATTENTION, Architecture, DECODER, EXPERTS, HfClass};
+use crate::config::{ModelConfig, QkNorm, Reader};
+use crate::error::Error;
+use leyden_kernels::gemm::GatingFunction;
+use leyden_kernels::ops::RopePairs;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    name: "glm4moe",
+    models: "GLM-4.5, GLM-4.5-Air, GLM-4.6, GLM-4.7",
+    config,
+    own_keys: &[
+        "expert_gating_func",
+        "expert_group_count",
+        "expert_group_used_count",
+        "expert_shared_count",
+        "expert_weights_norm",
+        "expert_weights_scale",
+        "n_group",
+        "n_shared_experts",
+        "nextn_predict_layers",
+        "num_nextn_predict_layers",
+        "routed_scaling_factor",
+        "topk_group",
+        "use_qk_norm",
+    ],
+    hf: &[HfClass {
+        model_type: "glm4_moe",
+        classes: &["Glm4MoeForCausalLM"],
+        keys: &[("num_experts", "n_routed_experts")],
+        biases: |config| {
+            Ok(if config.flag("attention_bias")? { ATTENTION[..3].to_vec() } else { Vec::new() })
+        },
+        stacks: EXPERTS,
+        ..DECODER
+    }],
+};
+
+fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
+    let mut experts = r.experts(true)?;
+    let width = r.expert_ffn(experts.used)?;
+    if r.sigmoid_gating(true)? {
+        (experts.gating, experts.correction) = (GatingFunction::Sigmoid, true);
+    }
+    r.routing(&mut experts, true)?;
+    r.shared_experts(&mut experts, width)?;
+    let (partial, qk_norm) = match r {
+        Reader::Gguf(meta, name) => (Reader::Gguf(meta, name), QkNorm::HeadIfThere),
+        Reader::Hf(config, name) => {
+            let qk_norm = if config.flag("use_qk_norm")? { QkNorm::Head } else { QkNorm::None };
+            (Reader::Hf(config.with_partial_rotation(0.5), name), qk_norm)
+        }
+    };
+    let config = partial.mixture(RopePairs::Halves, experts, width)?;
+    Ok(config.each(|_, layer| layer.qk_norm = qk_norm))
+}

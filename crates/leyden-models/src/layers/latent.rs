@@ -1,0 +1,226 @@
+//! Multi-head latent attention (DeepSeek-AI, 2024): keys and values are made of a short vector for each token, and of a part that
+//! turns and that all heads share.
+//!
+//! The cache holds full keys and values, as of any attention.
+
+use super::Half;
+use super::attention::keep;
+use super::linear::{Linear, apply};
+use super::norm::Norm;
+use super::rope::Ropes;
+use crate::batch::Workspace;
+use crate::config::{LatentConfig, ModelConfig};
+use crate::error::Error;
+use crate::load::Loader;
+use leyden_kernels::Cpu;
+use leyden_kernels::attention::{AttentionOptions, AttentionSpan, KvCache, Mask, attention};
+use leyden_kernels::gemm::{PackedWeights, Write};
+use leyden_kernels::ops::{RopePairs, Rotation, rope};
+use leyden_tensor::DType;
+
+/// Latent attention of one layer.
+#[derive(Debug)]
+pub(crate) struct Latent {
+    /// By what number the cache knows its keys and values.
+    layer: usize,
+    /// To a short vector of queries and its norm, if they come from one.
+    query_down: Option<(Linear, Norm)>,
+    query: Linear,
+    /// To the short vector and the part that turns.
+    down: Linear,
+    norm: Norm,
+    /// From the short vector to the rest of every head's key, and its value.
+    up: Linear,
+    output: Linear,
+    config: LatentConfig,
+    heads: usize,
+    value_dim: usize,
+    pairs: RopePairs,
+    /// The number of the rotation among the model's.
+    rotation: usize,
+    scale: f32,
+}
+
+impl Latent {
+    pub(crate) fn load(
+        loader: &Loader<'_>,
+        c: &ModelConfig,
+        config: LatentConfig,
+        i: usize,
+        ropes: &mut Ropes,
+    ) -> Result<Latent, Error> {
+        let layer = &c.layers[i];
+        let LatentConfig { query_rank, rank, plain, turned } = config;
+        let name = |part: &str| format!("blk.{i}.attn_{part}");
+        let linear = |part: &str, rows, k| Linear::load(loader, &name(part), rows, k);
+        let norm = |part: &str, n| Norm::load(loader, c.norm, &name(part), n);
+        let q = layer.heads * (plain + turned);
+        let rope =
+            layer.rope.as_ref().ok_or_else(|| loader.invalid(&name("kv_a_mqa"), "no rotation".into()))?;
+        let (query_down, query) = match query_rank {
+            None => (None, linear("q", q, c.width)?),
+            Some(n) => (Some((linear("q_a", n, c.width)?, norm("q_a_norm", n)?)), linear("q_b", q, n)?),
+        };
+        let kv = layer.heads * (plain + layer.value_dim);
+        Ok(Latent {
+            layer: i,
+            query_down,
+            query,
+            down: linear("kv_a_mqa", rank + turned, c.width)?,
+            norm: norm("kv_a_norm", rank)?,
+            up: match loader.has(&name("kv_b.weight"))? {
+                true => linear("kv_b", kv, rank)?,
+                false => joined(loader, &name, layer.heads, [plain, layer.value_dim], rank)?,
+            },
+            output: linear("output", c.width, layer.heads * layer.value_dim)?,
+            config,
+            heads: layer.heads,
+            value_dim: layer.value_dim,
+            pairs: rope.pairs,
+            rotation: ropes.number(loader, rope)?,
+            scale: layer.attention_scale,
+        })
+    }
+
+    /// Its matrices, in the order of the computation.
+    pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
+        let query_down = self.query_down.iter().map(|(linear, _)| linear);
+        let all = query_down.chain([&self.query, &self.down, &self.up, &self.output]);
+        all.map(|l| &l.weights).collect()
+    }
+
+    /// Those whose products go into the cache.
+    pub(crate) fn stored(&self) -> [&PackedWeights; 2] {
+        [&self.down.weights, &self.up.weights]
+    }
+
+    /// As that of [`Attention`](super::Attention).
+    pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
+        let (n, width) = (work.slots.len(), self.down.weights.k());
+        let LatentConfig { rank, plain, turned, .. } = self.config;
+        let (key_dim, value_dim) = (plain + turned, self.value_dim);
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.down.name], &work.normed, width);
+        }
+        let compressed = rank + turned;
+        work.branch.resize(n * compressed);
+        apply(cpu, &mut work.activations, &work.normed, Write::Set, [(&self.down, &mut work.branch[..])]);
+        // The short vectors, normalised, as the input of the next product.
+        work.other.resize(n * rank);
+        let from = &work.branch;
+        cpu.for_rows(&mut work.other, rank, |i, row| {
+            row.copy_from_slice(&from[i * compressed..][..rank]);
+            self.norm.heads(cpu.tier(), row);
+        });
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.up.name], &work.other, rank);
+        }
+        let both = plain + value_dim;
+        work.hidden.resize(n * self.heads * both);
+        apply(cpu, &mut work.activations, &work.other, Write::Set, [(&self.up, &mut work.hidden[..])]);
+        let rotations = &work.rotations[self.rotation];
+        let parts = &work.hidden;
+        work.keys.resize(n * self.heads * key_dim);
+        cpu.for_rows(&mut work.keys, self.heads * key_dim, |i, row| {
+            let (first, others) = row.split_at_mut(key_dim);
+            let shared = &mut first[plain..];
+            shared.copy_from_slice(&from[i * compressed + rank..][..turned]);
+            rope(cpu.tier(), shared, turned, self.pairs, &rotations[i]);
+            for key in others.chunks_exact_mut(key_dim) {
+                key[plain..].copy_from_slice(&first[plain..]);
+            }
+            let parts = parts[i * self.heads * both..].chunks_exact(both);
+            for (key, part) in row.chunks_exact_mut(key_dim).zip(parts) {
+                key[..plain].copy_from_slice(&part[..plain]);
+            }
+        });
+        work.values.resize(n * self.heads * value_dim);
+        cpu.for_rows(&mut work.values, self.heads * value_dim, |i, row| {
+            let parts = parts[i * self.heads * both..].chunks_exact(both);
+            for (value, part) in row.chunks_exact_mut(value_dim).zip(parts) {
+                value.copy_from_slice(&part[plain..]);
+            }
+        });
+        cache.append(cpu, self.layer, &work.slots, &work.keys, &work.values);
+        if rows.len() < n {
+            keep(rows, width, &mut work.normed);
+            keep(rows, width, &mut work.stream);
+        }
+        self.queries(cpu, rows, work);
+    }
+
+    /// Of the rows of `work.normed`, which are these of the batch.
+    fn queries(&self, cpu: &Cpu, rows: &[usize], work: &mut Workspace) {
+        let LatentConfig { plain, turned, .. } = self.config;
+        work.queries.resize(rows.len() * self.query.weights.rows());
+        let input = match &self.query_down {
+            None => &work.normed,
+            Some((down, norm)) => {
+                if let Some(sums) = &mut work.sums {
+                    sums.add([&down.name], &work.normed, down.weights.k());
+                }
+                work.other.resize(rows.len() * down.weights.rows());
+                apply(cpu, &mut work.activations, &work.normed, Write::Set, [(down, &mut work.other[..])]);
+                norm.in_place(cpu, &mut work.other);
+                &work.other
+            }
+        };
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.query.name], input, self.query.weights.k());
+        }
+        apply(cpu, &mut work.activations, input, Write::Set, [(&self.query, &mut work.queries[..])]);
+        let rotations: &[Rotation] = &work.rotations[self.rotation];
+        cpu.for_rows(&mut work.queries, self.query.weights.rows(), |i, row| {
+            for head in row.chunks_exact_mut(plain + turned) {
+                rope(cpu.tier(), &mut head[plain..], turned, self.pairs, &rotations[rows[i]]);
+            }
+        });
+    }
+
+    /// As that of [`Attention`](super::Attention).
+    pub(crate) fn attend(
+        &self,
+        cpu: &Cpu,
+        spans: &[AttentionSpan<'_>],
+        cache: &KvCache,
+        to: Half<'_>,
+        work: &mut Workspace,
+    ) {
+        let options = AttentionOptions { scale: self.scale, mask: Mask::Causal, soft_cap: None, sinks: None };
+        let rows = work.queries.len() / self.query.weights.rows();
+        work.mixed.resize(rows * self.output.weights.k());
+        attention(cpu, cache, self.layer, spans, &work.queries, &options, &mut work.mixed);
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.output.name], &work.mixed, self.output.weights.k());
+        }
+        to.write(cpu, work, |work, out, write| {
+            apply(cpu, &mut work.activations, &work.mixed, write, [(&self.output, out)]);
+        });
+    }
+}
+
+/// One matrix of the two that newer GGUF files have instead: that of keys lies there for each head with a row for every number
+/// of the short vector, so its numbers are decoded and turned round. They are few beside the model's.
+fn joined(
+    loader: &Loader<'_>,
+    name: &impl Fn(&str) -> String,
+    heads: usize,
+    [plain, value_dim]: [usize; 2],
+    rank: usize,
+) -> Result<Linear, Error> {
+    let keys = loader.values(&name("k_b.weight"), &[heads, rank, plain])?;
+    let values = loader.values(&name("v_b.weight"), &[heads, value_dim, rank])?;
+    let both = plain + value_dim;
+    let mut joined = vec![0.0; heads * both * rank];
+    for (h, out) in joined.chunks_exact_mut(both * rank).enumerate() {
+        let (k, v) = out.split_at_mut(plain * rank);
+        let from = &keys[h * rank * plain..][..rank * plain];
+        for (r, row) in from.chunks_exact(plain).enumerate() {
+            row.iter().enumerate().for_each(|(p, x)| k[p * rank + r] = *x);
+        }
+        v.copy_from_slice(&values[h * value_dim * rank..][..value_dim * rank]);
+    }
+    let bytes: Vec<u8> = joined.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let weights = loader.made(&name("kv_b.weight"), DType::F32, &[heads * both, rank], &bytes)?;
+    Ok(Linear { name: name("kv_b.weight"), weights, bias: None })
+}
