@@ -2,20 +2,34 @@
 //!
 //! - [`perplexity`] and [`divergence`] over [`Windows`] of a text, with llama-perplexity's formulas; [`LogitsFile`] is its
 //!   file of a model's log probabilities.
+//! - [`Suite`]: the questions of a [`Task`] that is known by name, scored as lm-evaluation-harness does, or of the user's own
+//!   file; [`State`] keeps what was found so far.
+//! - [`Page`]: all of it as one HTML page.
 //! - [`stats`]: intervals, and tests of pairs.
 #![forbid(unsafe_code)]
 
 mod compare;
 mod divergence;
 mod error;
+mod item;
 mod logits_file;
+mod own;
+mod page;
+mod state;
 pub mod stats;
+mod suite;
+mod task;
 mod windows;
 
 pub use compare::{Compared, Row, compare, encode, row_len};
 pub use divergence::{Divergence, Estimate, divergence};
 pub use error::Error;
+pub use item::{Ask, Check, Item, Outcome, Prompt};
 pub use logits_file::{Header, LogitsFile, LogitsWriter};
+pub use page::{Bar, Curve, Page};
+pub use state::{State, fingerprint};
+pub use suite::{Paired, Score, Suite};
+pub use task::Task;
 pub use windows::{Perplexity, Reference, Run, Windows, perplexity, save_logits};
 
 use std::ops::ControlFlow;

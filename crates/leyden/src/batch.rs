@@ -154,9 +154,28 @@ impl Batch {
         from: usize,
         top: usize,
     ) -> Result<Vec<Vec<TokenLogprobs>>, Error> {
-        let rows = PromptRows::Logits { from };
-        let job = |text: &P| Job::Scores(top, Vec::with_capacity(text.as_ref().len()));
-        let served = self.serve(texts.iter().map(|text| (text.as_ref(), 0, rows, job(text))).collect())?;
+        self.scores(texts.iter().map(|text| (text.as_ref(), from)), top)
+    }
+
+    /// The same, each text from a place of its own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn score_each<P: AsRef<[u32]>>(
+        &mut self,
+        texts: &[(P, usize)],
+    ) -> Result<Vec<Vec<TokenLogprobs>>, Error> {
+        self.scores(texts.iter().map(|(text, from)| (text.as_ref(), *from)), 0)
+    }
+
+    fn scores<'p>(
+        &mut self,
+        texts: impl Iterator<Item = (&'p [u32], usize)>,
+        top: usize,
+    ) -> Result<Vec<Vec<TokenLogprobs>>, Error> {
+        let job = |text: &[u32]| Job::Scores(top, Vec::with_capacity(text.len()));
+        let jobs = texts.map(|(text, from)| (text, 0, PromptRows::Logits { from }, job(text)));
+        let served = self.serve(jobs.collect())?;
         let scores = |served: Served| match served.job {
             Job::Scores(_, scores) if scores.iter().any(|score| score.logprob.is_nan()) => {
                 Err(Error::NotFinite { file: self.file.clone() })

@@ -1,6 +1,7 @@
 //! `leyden eval`: how good a model is.
 
 mod language;
+mod tasks;
 
 use std::fs;
 use std::io::Write;
@@ -42,6 +43,42 @@ pub(crate) struct Args {
         conflicts_with = "kld"
     )]
     save_logits: Option<PathBuf>,
+    /// Answer the questions of tasks, scored as lm-evaluation-harness does: hellaswag, arc_easy, arc_challenge, piqa,
+    /// winogrande, boolq, openbookqa, mmlu, gsm8k; each with the file of its published data as JSON lines, or with --task-data
+    #[arg(
+        long,
+        value_name = "NAME[=FILE]",
+        value_delimiter = ',',
+        value_parser = tasks::named,
+        group = "what",
+        conflicts_with_all = ["perplexity", "kld"]
+    )]
+    task: Vec<tasks::Named>,
+    /// Folder with NAME.jsonl for each task
+    #[arg(long, value_name = "FOLDER", requires = "task")]
+    task_data: Option<PathBuf>,
+    /// Answer questions of your own: JSON objects, one a line, with `prompt` and what is right (docs/eval.md)
+    #[arg(long, value_name = "FILE", group = "what", conflicts_with_all = ["perplexity", "kld"])]
+    data: Vec<PathBuf>,
+    /// Examples before each question, the first of --shots-data; by default 5 for gsm8k and none for the others
+    #[arg(long, value_name = "N", visible_alias = "num-fewshot")]
+    shots: Option<usize>,
+    /// File of examples, in the form of the task's data
+    #[arg(long, value_name = "FILE", requires = "task")]
+    shots_data: Option<PathBuf>,
+    /// Ask the first so many questions of each task or file
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Keep what was found so far in this file, and go on from there
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// Fail with exit code 1 where a task's first metric, or with --kld the share of places with the same best token, is
+    /// below this share, such as 0.55
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    floor: Option<f64>,
+    /// Write a page with tables and plots that needs nothing else
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
     /// Tokens of a window
     #[arg(short = 'c', long = "ctx", visible_alias = "ctx-size", value_name = "N", default_value_t = 512)]
     context: usize,
@@ -64,7 +101,17 @@ pub(crate) struct Args {
 
 /// Measures and prints.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    language::execute(args, out)
+    if args.task.is_empty() && args.data.is_empty() {
+        language::execute(args, out)
+    } else {
+        tasks::execute(args, out)
+    }
+}
+
+/// A share between 0 and 1.
+fn share(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|_| "want a number such as 0.55".to_owned())?;
+    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err("want a number between 0 and 1".to_owned()) }
 }
 
 impl Args {

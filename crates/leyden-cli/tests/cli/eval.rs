@@ -68,3 +68,79 @@ fn what_cannot_be_measured_is_named() {
     let told = leyden(&["eval", STORYTELLER, "--perplexity", &short, "--ctx", "2"]).failed(2);
     assert!(told.contains("at least 4 tokens"), "{told}");
 }
+
+const QUESTIONS: &[u8] = br#"{"id": "likely", "prompt": "Once upon a", "choices": ["time there was", "zebra quantum"], "answer": 0}
+{"id": "unlikely", "prompt": "Once upon a", "choices": ["time there was", "zebra quantum"], "answer": "zebra quantum"}
+{"prompt": "Once upon a", "contains": ["time"], "max_tokens": 4}
+{"prompt": "Once upon a", "regex": "^ ?time", "max_tokens": 4}
+{"prompt": "Once upon a", "exact": "no such answer", "max_tokens": 4}
+{"messages": [{"role": "user", "content": "Once"}], "json": {"a.b": 1}, "max_tokens": 4}
+"#;
+
+#[test]
+fn questions_are_answered_kept_and_judged() {
+    let files = Files::new();
+    let (data, state) = (files.add("own.jsonl", QUESTIONS), files.path("state.json"));
+    let report = files.path("report.html");
+    let ask = ["eval", STORYTELLER, "--data", &data, "--state", &state, "--json"];
+    let of = |document: &serde_json::Value| {
+        let score = &document["tasks"][0]["scores"][0];
+        (score["hits"].as_u64(), score["items"].as_u64(), score["interval"][0].as_f64().unwrap() > 0.1)
+    };
+    let first = leyden(&[&ask[..], &["--floor", "0.5", "--report", &report]].concat()).json();
+    assert_eq!((of(&first), &first["verdict"]), ((Some(3), Some(6), true), &"reached".into()));
+    assert!(std::fs::read_to_string(&report).unwrap().contains("floor of 50.00 % reached"));
+    // What was kept is not asked again: a state that says otherwise is believed.
+    let kept = std::fs::read_to_string(&state).unwrap();
+    let all_right = kept.replace("\"hits\":[false", "\"hits\":[true");
+    std::fs::write(&state, all_right).unwrap();
+    assert_eq!(of(&leyden(&ask).json()).0, Some(6));
+    // Cut off after the third question.
+    let mut cut: serde_json::Value = serde_json::from_str(&kept).unwrap();
+    for outcomes in cut["outcomes"].as_object_mut().unwrap().values_mut() {
+        outcomes.as_array_mut().unwrap().truncate(3);
+    }
+    std::fs::write(&state, cut.to_string()).unwrap();
+    assert_eq!(of(&leyden(&ask).json()), of(&first));
+    assert_eq!(std::fs::read_to_string(&state).unwrap(), kept);
+    let told = leyden(&["eval", STORYTELLER, "--data", &data, "--state", &state, "--limit", "2"]).failed(1);
+    assert!(told.contains("of another evaluation"), "{told}");
+    let missed = leyden(&["eval", STORYTELLER, "--data", &data, "--floor", "0.6"]);
+    assert!(missed.code == Some(1) && missed.err.contains("floor of 60.00 % missed"), "{missed:?}");
+    let bad = files.add("bad.jsonl", b"{\"prompt\": \"a\", \"exact\": \"b\"}\n{\"prompt\": 1}\n");
+    let told = leyden(&["eval", STORYTELLER, "--data", &bad]).failed(1);
+    assert!(told.contains("bad.jsonl: 2: prompt: want a text"), "{told}");
+}
+
+#[test]
+fn tasks_are_found_and_compared_with_a_reference() {
+    let files = Files::new();
+    let item = |goal: &str, gold: u8| {
+        format!(
+            "{{\"goal\": \"{goal}\", \"sol1\": \"there was a king\", \"sol2\": \"xylophone\", \"label\": {gold}}}\n"
+        )
+    };
+    files.add("piqa.jsonl", [item("a", 0), item("b", 1), item("c", 0)].concat().as_bytes());
+    let folder = files.path("");
+    let ask = ["eval", STORYTELLER, "--task", "piqa", "--task-data", &folder, "--reference", STORYTELLER];
+    let report = leyden(&[&ask[..], &["--json"]].concat()).json();
+    let task = &report["tasks"][0];
+    assert_eq!(
+        (&task["task"], task["scores"].as_array().map(Vec::len)),
+        (&"piqa".into(), Some(2)),
+        "{report}"
+    );
+    assert_eq!(task["scores"][1]["hits"], task["reference"][1]["hits"]);
+    assert_eq!((&task["paired"][0]["difference"], &task["paired"][0]["p"]), (&0.0.into(), &1.0.into()));
+    let table = leyden(&ask).ok();
+    assert!(table.contains("acc_norm") && table.contains("reference %"), "{table}");
+    for (arguments, words) in [
+        (vec!["--task", "piqua"], "known tasks: hellaswag"),
+        (vec!["--task", "piqa"], "where is its data"),
+        (vec!["--task", "piqa", "--perplexity", "x"], "cannot be used with"),
+        (vec!["--floor", "2"], "between 0 and 1"),
+    ] {
+        let told = leyden(&[vec!["eval", STORYTELLER], arguments.clone()].concat()).failed(2);
+        assert!(told.contains(words), "{arguments:?}: {told}");
+    }
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use leyden::Model;
-use leyden_eval::{Divergence, Estimate, LogitsFile, Perplexity, Reference, Run, Windows};
+use leyden_eval::{Bar, Curve, Divergence, Estimate, LogitsFile, Page, Perplexity, Reference, Run, Windows};
 use serde_json::{Value, json};
 
 use super::super::failure::Failure;
@@ -72,6 +72,9 @@ fn cut(args: &Args, model: &Model, text: &str) -> Result<Windows, Failure> {
         error => error.into(),
     })
 }
+
+/// A figure's key, label, value, digits and unit.
+type Row = (&'static str, &'static str, Estimate, usize, f64);
 
 /// What is said of what was found.
 struct Report<'a> {
@@ -143,7 +146,7 @@ impl Report<'_> {
     }
 
     fn divergence(&self, found: &Divergence, out: &mut dyn Write) -> Result<(), Failure> {
-        let rows = [
+        let rows: [Row; 7] = [
             ("mean_kld", "mean KLD", found.kld, 6, 1.0),
             ("same_top", "same best token, %", found.same_top, 3, 100.0),
             ("p_diff_rms", "RMS of Δp, %", found.p_diff_rms, 3, 100.0),
@@ -153,6 +156,57 @@ impl Report<'_> {
             ("perplexity_ratio", "ratio of perplexities", found.perplexity_ratio, 5, 1.0),
         ];
         let percentiles = [("KLD", &found.kld_percentiles), ("Δp", &found.p_diff_percentiles)];
+        let verdict = self.args.floor.map(|floor| {
+            let (met, same) = (found.same_top.value >= floor, 100.0 * found.same_top.value);
+            let word = if met { "reached" } else { "missed" };
+            (met, format!("floor of {:.2} % {word}: the same best token at {same:.2} %", 100.0 * floor))
+        });
+        if let Some(file) = &self.args.report {
+            let mut page =
+                Page { title: "Divergence".to_owned(), verdict: verdict.clone(), ..Page::default() };
+            page.facts.push(("model".to_owned(), self.args.model.display().to_string()));
+            let reference = self.args.reference.as_ref().map(|r| r.display().to_string());
+            page.facts.push(("reference".to_owned(), reference.unwrap_or_default()));
+            page.facts.push(("scored".to_owned(), self.how(found.tokens)));
+            page.bars.push(Bar {
+                label: "same best token".to_owned(),
+                value: found.same_top.value,
+                interval: found.same_top.interval,
+                reference: false,
+            });
+            page.table.push(["figure", "value", "standard error", "95 %"].map(str::to_owned).to_vec());
+            for (_, label, figure, digits, unit) in &rows {
+                let number = |x: f64| format!("{:.digits$}", unit * x);
+                let (low, high) = figure.interval;
+                let interval = format!("{} to {}", number(low), number(high));
+                page.table.push(vec![
+                    (*label).to_owned(),
+                    number(figure.value),
+                    number(figure.error),
+                    interval,
+                ]);
+            }
+            for (label, points) in percentiles {
+                let title = format!("{label} below which so many places are");
+                page.curves.push(Curve { title, points: points.clone() });
+            }
+            page.write(file)?;
+        }
+        self.tell(found, &rows, &percentiles, out)?;
+        match verdict {
+            Some((false, words)) => Err(Failure::new(words)),
+            Some((true, words)) if !self.args.json => Ok(writeln!(out, "{words}")?),
+            _ => Ok(()),
+        }
+    }
+
+    fn tell(
+        &self,
+        found: &Divergence,
+        rows: &[Row],
+        percentiles: &[(&str, &Vec<(f64, f64)>)],
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
         if self.args.json {
             let estimate = |e: &Estimate| json!({ "value": e.value, "standard_error": e.error, "interval": [e.interval.0, e.interval.1] });
             let pairs = |all: &[(f64, f64)]| -> Value {
@@ -161,7 +215,7 @@ impl Report<'_> {
             let mut document = self.document();
             document["reference"] = json!(self.args.reference.as_ref().map(|r| r.display().to_string()));
             document["tokens"] = json!(found.tokens);
-            for (key, _, figure, ..) in &rows {
+            for (key, _, figure, ..) in rows {
                 document[*key] = estimate(figure);
             }
             document["kld_percentiles"] = pairs(&found.kld_percentiles);
