@@ -141,10 +141,14 @@ impl Engine {
         let shape = model.kv_shape(options.kv_type)?;
         let windowed = window_blocks(model.as_ref(), &options, sequences);
         let (cache, tables) = match windowed {
-            None => (KvCache::new(shape, blocks)?, BlockTables::new(count)),
+            None => {
+                let tables = BlockTables::new(count).with_states(shape.state_bytes() > 0);
+                (KvCache::new(shape, blocks)?, tables)
+            }
             Some((window, slots)) => {
+                let tables = BlockTables::new(count).with_states(shape.state_bytes() > 0);
                 let cache = KvCache::with_windows(shape, blocks, slots as usize)?;
-                (cache, BlockTables::new(count).with_windows(window, slots))
+                (cache, tables.with_windows(window, slots))
             }
         };
         Ok(Engine { model, cpu, options, cache, tables, work: Workspace::default() })
@@ -245,6 +249,7 @@ impl Engine {
         let mut rows = Vec::new();
         let (mut states, mut state_rows) = (Vec::new(), Vec::new());
         let mut spans = Vec::new();
+        let mut states_needed = 0;
         for e in &plan.entries {
             let s = self.tables.get(e.sequence)?;
             if let Outputs::States(from) = e.outputs {
@@ -261,8 +266,11 @@ impl Engine {
                 rows.push((e.sequence, s.tokens + i));
             }
             tokens.extend_from_slice(&e.tokens);
-            spans.push(Span { tokens: e.tokens.len(), position: s.tokens, blocks: &s.blocks });
+            let state = s.state as usize;
+            states_needed = states_needed.max(state + 1);
+            spans.push(Span { tokens: e.tokens.len(), position: s.tokens, blocks: &s.blocks, state });
         }
+        self.cache.reserve_states(states_needed);
         let batch = Batch {
             tokens: &tokens,
             spans: &spans,

@@ -65,8 +65,8 @@ pub enum ErrorKind {
         /// Tokens that were to remain.
         tokens: usize,
     },
-    /// A sequence was to be cut where a layer with a window has given up what is needed to go on.
-    #[error("a cut at {tokens} tokens is behind what layers with a window have kept")]
+    /// A sequence was to be cut where a layer with a window or a state has given up what is needed to go on.
+    #[error("a cut at {tokens} tokens is behind what layers with a window or a state have kept")]
     BehindWindow {
         /// Tokens that were to remain.
         tokens: usize,

@@ -25,6 +25,8 @@ pub(crate) struct Sequence {
     scope: Option<Arc<Scope>>,
     /// Leading blocks that are in the index.
     published: usize,
+    /// The number of its state in layers that have one for each sequence.
+    pub(crate) state: u32,
 }
 
 /// What opening a sequence would take.
@@ -47,6 +49,10 @@ pub struct BlockTables {
     index: PrefixIndex,
     /// Where layers with a window keep less than the others.
     windows: Option<Windows>,
+    /// Whether layers have a state of each sequence, which cannot go back and is known for its last token alone.
+    states: bool,
+    /// Numbers of states that no open sequence has; there are as many as sequences have been open at a time.
+    free_states: Vec<u32>,
     sequences: HashMap<SequenceId, Sequence>,
     next: u64,
 }
@@ -65,6 +71,8 @@ impl BlockTables {
             holders: vec![0; count as usize],
             index,
             windows: None,
+            states: false,
+            free_states: Vec::new(),
             sequences: HashMap::new(),
             next: 0,
         }
@@ -74,6 +82,17 @@ impl BlockTables {
     pub(crate) fn with_windows(self, window: usize, slots: u32) -> BlockTables {
         let windows = Windows::new(window, self.total as u32, slots);
         BlockTables { windows: Some(windows), ..self }
+    }
+
+    /// The same, where layers may have a state of each sequence.
+    pub(crate) fn with_states(self, states: bool) -> BlockTables {
+        BlockTables { states, ..self }
+    }
+
+    /// Whether a sequence can go back to any of its tokens, and so may be ahead of what is known for sure.
+    #[must_use]
+    pub fn can_go_back(&self) -> bool {
+        !self.states
     }
 
     /// Blocks that layers with a window hold, where they hold fewer than the others.
@@ -101,12 +120,13 @@ impl BlockTables {
     }
 
     /// How many of a sequence's first `tokens` tokens it can keep and go on behind: all, or none where a layer with a
-    /// window has given up what is needed.
+    /// window or a state has given up what is needed.
     #[must_use]
     pub fn keepable(&self, id: SequenceId, tokens: usize) -> usize {
         let Some(s) = self.sequences.get(&id) else { return 0 };
         let tokens = tokens.min(s.tokens);
         match &self.windows {
+            _ if self.states && tokens < s.tokens => 0,
             Some(windows) if !windows.goes_on(&s.blocks, tokens) => 0,
             _ => tokens,
         }
@@ -152,13 +172,15 @@ impl BlockTables {
             self.hold(b);
         }
         let (tokens, published) = (blocks.len() * BLOCK_TOKENS, blocks.len());
-        (self.insert(Sequence { blocks, tokens, scope: Some(scope), published }), tokens)
+        let sequence = Sequence { blocks, tokens, scope: Some(scope), published, state: 0 };
+        (self.insert(sequence), tokens)
     }
 
     /// Closes a sequence. Closing one that is not open does nothing.
     pub fn close(&mut self, id: SequenceId) {
         if let Some(mut s) = self.sequences.remove(&id) {
             self.release(&mut s.blocks, 0);
+            self.free_states.push(s.state);
         }
     }
 
@@ -240,7 +262,7 @@ impl BlockTables {
     /// The sequence is not open.
     pub fn publish(&mut self, id: SequenceId, tokens: &[u32]) -> Result<(), Error> {
         let s = self.get(id)?;
-        let Some(scope) = s.scope.clone() else { return Ok(()) };
+        let Some(scope) = s.scope.clone().filter(|_| !self.states) else { return Ok(()) };
         let full = s.tokens.min(tokens.len()) / BLOCK_TOKENS;
         for i in s.published..full {
             let part = &tokens[i * BLOCK_TOKENS..(i + 1) * BLOCK_TOKENS];
@@ -277,8 +299,10 @@ impl BlockTables {
         Ok(self.sequences.get_mut(&id).ok_or(ErrorKind::UnknownSequence)?)
     }
 
-    fn insert(&mut self, sequence: Sequence) -> SequenceId {
+    fn insert(&mut self, mut sequence: Sequence) -> SequenceId {
         let id = SequenceId(self.next);
+        // Without a free one, as many are taken as there are open sequences.
+        sequence.state = self.free_states.pop().unwrap_or(self.sequences.len() as u32);
         self.next += 1;
         self.sequences.insert(id, sequence);
         id
@@ -286,6 +310,8 @@ impl BlockTables {
 
     /// Known blocks for the beginning of `tokens`, without the last token.
     fn known(&self, scope: Option<&Arc<Scope>>, tokens: &[u32]) -> Vec<u32> {
+        // The state behind the known tokens is not known.
+        let scope = scope.filter(|_| !self.states);
         let limit = tokens.len().saturating_sub(1) / BLOCK_TOKENS;
         let mut blocks = scope.map_or_else(Vec::new, |s| self.index.longest(s, tokens, limit));
         if let Some(windows) = &self.windows {

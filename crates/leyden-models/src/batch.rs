@@ -5,7 +5,7 @@ use leyden_kernels::PackedA;
 use leyden_kernels::attention::BLOCK_TOKENS;
 use leyden_kernels::gemm::{MoeScratch, Routing};
 use leyden_kernels::memory::Aligned;
-use leyden_kernels::ops::Rotation;
+use leyden_kernels::ops::{Rotation, StateSpan};
 
 /// New tokens of one sequence.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +16,8 @@ pub struct Span<'a> {
     pub position: usize,
     /// The sequence's cache blocks, enough for all its tokens.
     pub blocks: &'a [u32],
+    /// Which of the states in the cache is the sequence's, in models that have such.
+    pub state: usize,
 }
 
 /// Tokens of any number of sequences, one after the other.
@@ -60,6 +62,8 @@ pub struct Workspace {
     pub(crate) other: Aligned<f32>,
     /// Results of the expert that every token goes through.
     pub(crate) shared: Aligned<f32>,
+    /// The batch's spans, as layers with a state of each sequence see them.
+    pub(crate) state_spans: Vec<StateSpan>,
     pub(crate) logits: Aligned<f32>,
     pub(crate) wanted_states: Aligned<f32>,
     pub(crate) slots: Vec<(u32, u8)>,
@@ -78,6 +82,13 @@ impl Workspace {
     /// Sets the positions and cache slots of the batch's tokens.
     pub(crate) fn place(&mut self, batch: &Batch<'_>) {
         self.slots.clear();
+        self.state_spans.clear();
+        let mut first = 0;
+        for span in batch.spans {
+            let (tokens, slot, fresh) = (span.tokens, span.state, span.position == 0);
+            self.state_spans.push(StateSpan { first, tokens, slot, fresh });
+            first += tokens;
+        }
         self.positions.clear();
         for span in batch.spans {
             for position in span.position..span.position + span.tokens {

@@ -25,8 +25,8 @@ pub use arch::{ARCHITECTURES, Architecture, config_of, config_of_json};
 pub use batch::{Batch, Span, Workspace};
 pub use config::{
     ClassifierConfig, DenseActivation, ExpertsConfig, Head, LatentConfig, LayerConfig, ModelConfig,
-    NormConfig, NormKind, NormPlacement, QkNorm, RopeConfig, RopeScaling, Scores, SharedExpert, Temperature,
-    YarnRamp, unknown_keys, unknown_keys_of_json,
+    NormConfig, NormKind, NormPlacement, QkNorm, RecurrentConfig, RopeConfig, RopeScaling, Scores,
+    SharedExpert, Temperature, YarnRamp, unknown_keys, unknown_keys_of_json,
 };
 pub use error::{Error, ErrorKind};
 pub use hf::HfModel;

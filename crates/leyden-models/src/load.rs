@@ -235,6 +235,18 @@ impl Loader<'_> {
         Ok(packed)
     }
 
+    /// The weights of a convolution over so many tokens of each channel, which files have channel by channel: those of all
+    /// channels for one token after the other.
+    pub(crate) fn taps(&self, name: &str, width: usize, taps: usize) -> Result<Vec<f32>, Error> {
+        let found = self.source.require(name)?;
+        let shape = [width, 1, taps];
+        let flat = [width, taps];
+        let view = self.checked(found, if found.shape().len() == 2 { &flat } else { &shape })?;
+        let mut values = vec![0.0; width * taps];
+        quant::decode_row(view.dtype(), view.bytes(), &mut values);
+        Ok((0..taps).flat_map(|j| values.chunks_exact(taps).map(move |c| c[j])).collect())
+    }
+
     /// A matrix that was made of others.
     pub(crate) fn made(
         &self,

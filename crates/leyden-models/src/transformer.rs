@@ -52,6 +52,10 @@ impl Parts {
             (0..c.layers.len()).map(|i| Layer::load(loader, c, i, &mut ropes)).collect::<Result<_, _>>()?;
         let norm = match c.layers.last().map(|layer| layer.norms) {
             Some(NormPlacement::Post) => None,
+            // LFM2's name for it in GGUF.
+            _ if !loader.has("output_norm.weight")? && loader.has("token_embd_norm.weight")? => {
+                Some(Norm::load(loader, c.norm, "token_embd_norm", c.width)?)
+            }
             _ => Some(Norm::load(loader, c.norm, "output_norm", c.width)?),
         };
         let vocabulary = embedding.vocabulary();
@@ -111,10 +115,11 @@ impl Network for Transformer {
             return Err(Error::invalid(&file(), "head size", what));
         }
         let kv = |l: &LayerConfig| KvLayer {
-            heads: l.kv_heads,
+            heads: if l.recurrent.is_some() { 0 } else { l.kv_heads },
             key_dim: l.head_dim,
             value_dim: l.value_dim,
             windowed: l.mask.window().is_some(),
+            state: l.recurrent.map_or(0, |r| r.state(self.config.width)),
         };
         let layers: Vec<KvLayer> = layers.iter().map(kv).collect();
         if whole && self.config.layers.iter().any(|l| kv(l) != layers[0]) {

@@ -269,7 +269,8 @@ impl Scheduler {
 
     /// Adds guesses where they are wanted, allowed, and there is room without taking it from anybody.
     fn speculate(&mut self, most: usize, tables: &mut BlockTables) {
-        if self.options.weights_read_tokens <= 0.0 {
+        // A wrong guess must be forgotten again.
+        if self.options.weights_read_tokens <= 0.0 || !tables.can_go_back() {
             return;
         }
         let mut rest = self.spare(most, 0);

@@ -106,8 +106,9 @@ pub(crate) fn gguf(kept: &Json, matrices: DType) -> Gguf {
     }
     for (name, shape, values) in tensors(&kept["tensors"]) {
         // Those that llama.cpp keeps in F32 whatever the file's type.
-        let small =
-            ["conv1d", "ssm_a", "ssm_d", "ffn_gate_inp", "bias"].iter().any(|part| name.contains(part));
+        let small = ["conv1d", "shortconv.conv", "ssm_a", "ssm_d", "ffn_gate_inp", "bias"]
+            .iter()
+            .any(|part| name.contains(part));
         if shape.len() > 1 && matrices == DType::F16 && !small {
             let mut out = vec![0; values.len() * 2];
             quant::encode_row(DType::F16, &values, &mut out);

@@ -21,6 +21,8 @@ pub struct KvLayer {
     pub value_dim: usize,
     /// Whether it attends to a window, so that blocks behind that need not be kept.
     pub windowed: bool,
+    /// Numbers of a state that each sequence has instead of keys and values, or beside them.
+    pub state: usize,
 }
 
 /// What the cache holds.
@@ -36,14 +38,20 @@ impl KvShape {
     /// So many layers that are alike, with keys as large as values.
     #[must_use]
     pub fn uniform(layers: usize, heads: usize, head_dim: usize, kv_type: KvType) -> KvShape {
-        let layer = KvLayer { heads, key_dim: head_dim, value_dim: head_dim, windowed: false };
+        let layer = KvLayer { heads, key_dim: head_dim, value_dim: head_dim, windowed: false, state: 0 };
         KvShape { layers: vec![layer; layers], kv_type }
     }
 
-    /// Bytes that one token takes in all layers.
+    /// Bytes that one token takes in all layers; at least one.
     #[must_use]
     pub fn token_bytes(&self) -> usize {
-        self.layers.iter().map(|layer| layer.block_bytes(self.kv_type)).sum::<usize>() / BLOCK_TOKENS
+        (self.layers.iter().map(|layer| layer.block_bytes(self.kv_type)).sum::<usize>() / BLOCK_TOKENS).max(1)
+    }
+
+    /// Bytes of the states that one sequence has in all layers, whatever its length.
+    #[must_use]
+    pub fn state_bytes(&self) -> usize {
+        self.layers.iter().map(|layer| layer.state * size_of::<f32>()).sum()
     }
 }
 
@@ -83,6 +91,8 @@ pub struct KvCache {
     shape: KvShape,
     blocks: usize,
     layers: Vec<HugeBuf>,
+    /// The states of each layer, one sequence's after the other. They grow with the number of sequences.
+    states: Vec<Vec<f32>>,
     /// Where each block lies in layers with a window, if these have fewer than the others.
     slots: Option<Vec<u32>>,
 }
@@ -125,7 +135,8 @@ impl KvCache {
             buffer(bytes).map_err(|e| Error::memory(at, bytes, e))
         };
         let layers = shape.layers.iter().map(buffer).collect::<Result<_, _>>()?;
-        Ok(KvCache { shape, blocks, layers, slots: slots.map(|_| vec![0; blocks]) })
+        let states = vec![Vec::new(); shape.layers.len()];
+        Ok(KvCache { shape, blocks, layers, states, slots: slots.map(|_| vec![0; blocks]) })
     }
 
     /// What the cache holds.
@@ -148,6 +159,21 @@ impl KvCache {
         if let Some(slots) = &mut self.slots {
             slots[block as usize] = slot;
         }
+    }
+
+    /// Makes room for the states of so many sequences. New ones are zero.
+    pub fn reserve_states(&mut self, sequences: usize) {
+        for (layer, states) in self.shape.layers.iter().zip(&mut self.states) {
+            let wanted = layer.state * sequences;
+            if states.len() < wanted {
+                states.resize(wanted, 0.0);
+            }
+        }
+    }
+
+    /// The states of a layer, and how many numbers each sequence has.
+    pub fn states(&mut self, layer: usize) -> (&mut [f32], usize) {
+        (&mut self.states[layer], self.shape.layers[layer].state)
     }
 
     /// Where a block lies in a layer.
@@ -185,7 +211,7 @@ impl KvCache {
     /// If a block is out of range, two tokens share a slot, or a length does not fit.
     pub fn append(&mut self, cpu: &Cpu, layer: usize, slots: &[(u32, u8)], keys: &[f32], values: &[f32]) {
         let (shape, kv_type) = (self.shape.layers[layer], self.shape.kv_type);
-        let KvLayer { heads, key_dim, value_dim, windowed } = shape;
+        let KvLayer { heads, key_dim, value_dim, windowed, state: _ } = shape;
         assert_eq!(keys.len(), slots.len() * heads * key_dim, "keys of {} tokens", slots.len());
         assert_eq!(values.len(), slots.len() * heads * value_dim, "values of {} tokens", slots.len());
         let (kn, vn) = (shape.key_bytes(kv_type), shape.value_bytes(kv_type));

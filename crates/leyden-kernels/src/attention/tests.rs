@@ -42,9 +42,14 @@ impl Case {
         let cpu = Cpu::new(tier, threads).unwrap();
         let (keys, vals, queries) = self.inputs();
         // The first layer is of other sizes.
-        let layer =
-            KvLayer { heads: self.heads, key_dim: self.dim, value_dim: self.value_dim, windowed: false };
-        let other = KvLayer { heads: 3, key_dim: 32, value_dim: 96, windowed: false };
+        let layer = KvLayer {
+            heads: self.heads,
+            key_dim: self.dim,
+            value_dim: self.value_dim,
+            windowed: false,
+            state: 0,
+        };
+        let other = KvLayer { heads: 3, key_dim: 32, value_dim: 96, windowed: false, state: 0 };
         let shape = KvShape { layers: vec![other, layer], kv_type: self.kv_type };
         let blocks = self.tokens.div_ceil(BLOCK_TOKENS);
         let mut cache = KvCache::new(shape, blocks + 2).unwrap();

@@ -7,6 +7,7 @@
 mod activation;
 mod add_scaled;
 mod layer_norm;
+mod recurrent;
 mod rms_norm;
 mod rope;
 mod soft_cap;
@@ -16,6 +17,10 @@ mod trigonometry;
 pub use activation::{Activation, activate, gate};
 pub use add_scaled::add_scaled;
 pub use layer_norm::{layer_norm, layer_norm_in_place};
+pub use recurrent::{
+    DeltaInput, DeltaShape, MAX_TAPS, SsmInput, SsmShape, StateSpan, delta_rule, multiply_add,
+    short_convolution, ssm_scan,
+};
 pub use rms_norm::{rms_norm, rms_norm_add, rms_norm_in_place};
 pub use rope::{RopePairs, Rotation, rope};
 pub use soft_cap::soft_cap;

@@ -19,6 +19,7 @@ mod gpt2;
 mod gptneox;
 mod gptoss;
 mod granite;
+mod lfm2;
 mod llama;
 mod mistral3;
 mod olmo2;
@@ -68,6 +69,7 @@ pub static ARCHITECTURES: &[Architecture] = &[
     gptneox::ARCHITECTURE,
     gptoss::ARCHITECTURE,
     deepseek2::ARCHITECTURE,
+    lfm2::ARCHITECTURE,
     glm4moe::ARCHITECTURE,
     bert::ARCHITECTURE,
 ];
@@ -127,6 +129,10 @@ fn gguf_config(meta: &Metadata) -> Result<ModelConfig, Error> {
     let found = ARCHITECTURES.iter().find(|a| a.name == name);
     let arch = found.ok_or_else(|| Error::unknown_architecture(meta.file(), key, name, known()))?;
     let config = (arch.config)(&Reader::Gguf(meta, arch.name))?;
+    if config.layers.iter().any(|layer| layer.kv_heads == 0) {
+        let key = format!("{name}.attention.head_count_kv");
+        return Err(Error::invalid(meta.file(), &key, "0 for layers that have attention"));
+    }
     check_gguf(meta, &config, arch.own_keys)?;
     Ok(config)
 }

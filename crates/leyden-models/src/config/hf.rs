@@ -150,22 +150,36 @@ impl<'a> HfConfig<'a> {
 
     /// Which layers attend to everything, the others to a window, where `layer_types` says.
     pub(crate) fn full_layers(&self, layers: usize) -> Result<Option<Vec<bool>>, Error> {
+        self.layers_of(layers, "full_attention", "sliding_attention")
+    }
+
+    /// Which layers are of the first of two kinds, where `layer_types` says.
+    pub(crate) fn layers_of(
+        &self,
+        layers: usize,
+        first: &str,
+        second: &str,
+    ) -> Result<Option<Vec<bool>>, Error> {
         let key = "layer_types";
         let Some(types) = self.json.opt_array_str(key)? else { return Ok(None) };
         if types.len() != layers {
             return Err(self.invalid(key, format!("{} types for {layers} layers", types.len())));
         }
-        let full = |kind: &&str| match *kind {
-            "full_attention" => Ok(true),
-            "sliding_attention" => Ok(false),
+        let is_first = |kind: &&str| match *kind {
+            kind if kind == first => Ok(true),
+            kind if kind == second => Ok(false),
             other => {
                 let other = Escaped(other);
-                let what =
-                    format!("`{other}` is not supported; supported: full_attention, sliding_attention");
+                let what = format!("`{other}` is not supported; supported: {first}, {second}");
                 Err(self.invalid(key, what))
             }
         };
-        types.iter().map(full).collect::<Result<_, _>>().map(Some)
+        types.iter().map(is_first).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// The same, in which keys are called otherwise.
+    pub(crate) fn with_keys(self, keys: &'static [(&'static str, &'static str)]) -> HfConfig<'a> {
+        HfConfig { keys, ..self }
     }
 
     /// The base of a rotation without scaling that the object under a key describes, if it does.

@@ -17,7 +17,7 @@ pub(crate) use hf::HfConfig;
 pub(crate) use keys::{check_gguf, check_hf};
 pub use keys::{unknown_keys, unknown_keys_of_json};
 pub(crate) use mixture::EXPERTS;
-pub(crate) use reader::{FFN, Field, Reader, field};
+pub(crate) use reader::{FFN, Field, KV_HEADS, Reader, field};
 
 /// Sizes and options of a transformer: a decoder, or an encoder whose tokens see those behind them too.
 #[derive(Clone, Debug, PartialEq)]
@@ -195,6 +195,27 @@ pub struct LayerConfig {
     pub experts: Option<ExpertsConfig>,
     /// Where keys and values are made of a short vector for each token.
     pub latent: Option<LatentConfig>,
+    /// What the layer has instead of attention, if that is a state for each sequence.
+    pub recurrent: Option<RecurrentConfig>,
+}
+
+/// A layer with a state of each sequence, of a size that does not grow with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecurrentConfig {
+    /// A convolution over the last tokens of each channel, between two gates (LFM2).
+    ShortConv {
+        /// Tokens that it joins.
+        taps: usize,
+    },
+}
+
+impl RecurrentConfig {
+    /// Numbers of the state, in a model of such a width.
+    pub(crate) fn state(self, width: usize) -> usize {
+        match self {
+            RecurrentConfig::ShortConv { taps } => (taps - 1) * width,
+        }
+    }
 }
 
 /// Multi-head latent attention (DeepSeek-AI, 2024).

@@ -39,7 +39,7 @@ pub(super) const WIDTH: Field = field("embedding_length", "hidden_size");
 pub(crate) const FFN: Field = per_layer("feed_forward_length", "intermediate_size");
 pub(super) const CONTEXT: Field = field("context_length", "max_position_embeddings");
 pub(super) const HEADS: Field = per_layer("attention.head_count", "num_attention_heads");
-pub(super) const KV_HEADS: Field = per_layer("attention.head_count_kv", "num_key_value_heads");
+pub(crate) const KV_HEADS: Field = per_layer("attention.head_count_kv", "num_key_value_heads");
 pub(super) const HEAD_DIM: Field = field("attention.key_length", "head_dim");
 const VALUE_DIM: Field = field("attention.value_length", "");
 const ROPE_DIMS: Field = field("rope.dimension_count", "");
@@ -163,6 +163,20 @@ impl Reader<'_> {
 
     /// An optional size of every layer: a number for all, or in GGUF a list with one for each.
     fn of_each_layer(&self, field: Field, layers: usize) -> Result<Option<Vec<usize>>, Error> {
+        Ok(match self.of_each_layer_or_none(field, layers)? {
+            Some(sizes) if sizes.contains(&0) => {
+                return Err(self.invalid(field, format!("0 is not between 1 and {MAX_SIZE}")));
+            }
+            sizes => sizes,
+        })
+    }
+
+    /// The same, where a list may have zeros: layers that have no such thing.
+    pub(crate) fn of_each_layer_or_none(
+        &self,
+        field: Field,
+        layers: usize,
+    ) -> Result<Option<Vec<usize>>, Error> {
         if let (Reader::Gguf(meta, _), Some(key)) = (self, self.key(field))
             && let Some(Value::Array(array)) = meta.get(&key)
         {
@@ -174,7 +188,7 @@ impl Reader<'_> {
             return numbers
                 .iter()
                 .take(layers)
-                .map(|n| self.bounded(field, *n, MAX_SIZE))
+                .map(|n| if *n == 0 { Ok(0) } else { self.bounded(field, *n, MAX_SIZE) })
                 .collect::<Result<_, _>>()
                 .map(Some);
         }
@@ -385,13 +399,13 @@ impl Reader<'_> {
     ) -> Result<ModelConfig, Error> {
         let width = self.size(WIDTH)?;
         let heads = self.each_layer(HEADS)?;
-        let kv_heads = self.of_each_layer(KV_HEADS, heads.len())?.unwrap_or_else(|| heads.clone());
+        let kv_heads = self.of_each_layer_or_none(KV_HEADS, heads.len())?.unwrap_or_else(|| heads.clone());
         let (head_dim, value_dim) = match head_dims {
             Some(dims) => dims,
             None => self.head_dims(width, heads[0])?,
         };
         for (&heads, kv_heads) in heads.iter().zip(&kv_heads) {
-            if !heads.is_multiple_of(*kv_heads) {
+            if *kv_heads > 0 && !heads.is_multiple_of(*kv_heads) {
                 let what = format!("{kv_heads} does not divide {} {heads}", self.short(HEADS));
                 return Err(self.invalid(KV_HEADS, what));
             }
@@ -420,6 +434,7 @@ impl Reader<'_> {
             activation: Activation::Silu,
             experts: None,
             latent: None,
+            recurrent: None,
         };
         Ok(ModelConfig {
             architecture: self.architecture(),

@@ -10,6 +10,7 @@ mod mlp;
 mod moe;
 mod norm;
 mod rope;
+mod short_conv;
 
 pub(crate) use attention::keep;
 pub(crate) use classifier::Classifier;
@@ -18,7 +19,7 @@ pub(crate) use norm::Norm;
 pub(crate) use rope::Ropes;
 
 use crate::batch::Workspace;
-use crate::config::{LayerConfig, ModelConfig, NormPlacement};
+use crate::config::{LayerConfig, ModelConfig, NormPlacement, RecurrentConfig};
 use crate::error::Error;
 use crate::load::Loader;
 use attention::Attention;
@@ -28,19 +29,25 @@ use leyden_kernels::attention::{AttentionSpan, KvCache};
 use leyden_kernels::gemm::{PackedWeights, Write};
 use mlp::{GatedMlp, PlainMlp};
 use moe::Mixture;
+use short_conv::ShortConv;
 
 /// The first half of a transformer block: what tokens take from those before them.
 #[derive(Debug)]
 pub(crate) enum Mixer {
     Attention(Attention),
     Latent(Latent),
+    ShortConv(ShortConv),
 }
 
 impl Mixer {
     fn load(loader: &Loader<'_>, c: &ModelConfig, i: usize, ropes: &mut Ropes) -> Result<Mixer, Error> {
-        Ok(match c.layers[i].latent {
-            None => Mixer::Attention(Attention::load(loader, c, i, ropes)?),
-            Some(latent) => Mixer::Latent(Latent::load(loader, c, latent, i, ropes)?),
+        let layer = &c.layers[i];
+        Ok(match (layer.recurrent, layer.latent) {
+            (None, None) => Mixer::Attention(Attention::load(loader, c, i, ropes)?),
+            (None, Some(latent)) => Mixer::Latent(Latent::load(loader, c, latent, i, ropes)?),
+            (Some(RecurrentConfig::ShortConv { taps }), _) => {
+                Mixer::ShortConv(ShortConv::load(loader, c.width, taps, i)?)
+            }
         })
     }
 
@@ -48,6 +55,7 @@ impl Mixer {
         match self {
             Mixer::Attention(attention) => attention.matrices(),
             Mixer::Latent(latent) => latent.matrices(),
+            Mixer::ShortConv(conv) => conv.matrices(),
         }
     }
 
@@ -56,6 +64,7 @@ impl Mixer {
         match self {
             Mixer::Attention(attention) => attention.stored().to_vec(),
             Mixer::Latent(latent) => latent.stored().to_vec(),
+            Mixer::ShortConv(conv) => conv.stored().to_vec(),
         }
     }
 
@@ -64,6 +73,7 @@ impl Mixer {
         match self {
             Mixer::Attention(attention) => attention.store(cpu, rows, cache, work),
             Mixer::Latent(latent) => latent.store(cpu, rows, cache, work),
+            Mixer::ShortConv(conv) => conv.store(cpu, rows, cache, work),
         }
     }
 
@@ -79,6 +89,7 @@ impl Mixer {
         match self {
             Mixer::Attention(attention) => attention.attend(cpu, spans, cache, to, work),
             Mixer::Latent(latent) => latent.attend(cpu, spans, cache, to, work),
+            Mixer::ShortConv(conv) => conv.output(cpu, to, work),
         }
     }
 }

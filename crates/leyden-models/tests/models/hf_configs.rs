@@ -45,6 +45,7 @@ fn decoder(architecture: &'static str, sizes: Sizes, norm_eps: f32, rope: (f32, 
         activation: Activation::Silu,
         experts: None,
         latent: None,
+        recurrent: None,
     };
     ModelConfig {
         architecture,

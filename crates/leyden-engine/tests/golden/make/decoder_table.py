@@ -6,6 +6,7 @@ norms may have another base. Where llama.cpp rounds within a function, as its ta
 """
 
 from decoder_mixtures import MIXTURES
+from decoder_recurrent import RECURRENT
 
 VOCAB = 96
 # Head counts, head sizes and layer counts that are no powers of two; windows within the text of 100 tokens and beyond it.
@@ -251,4 +252,4 @@ DECODERS = {
     },
 }
 
-DECODERS |= MIXTURES
+DECODERS |= MIXTURES | RECURRENT

@@ -140,7 +140,7 @@ def of_gguf(folder, rules, tolerance):
                 w.add_key_value(key, value, kinds[0], kinds[1] if len(kinds) > 1 else None)
         w.add_tokenizer_model("none")
         for name, value in tensors.items():
-            matrix = value.ndim > 1 and not re.search("conv1d|ssm_a$|ssm_d$|ffn_gate_inp|bias$", name)
+            matrix = value.ndim > 1 and not re.search("conv1d|shortconv.conv|ssm_a$|ssm_d$|ffn_gate_inp|bias$", name)
             w.add_tensor(name, value.astype(dtype if matrix else np.float32))
         w.write_header_to_file()
         w.write_kv_data_to_file()

@@ -1,0 +1,85 @@
+//! Short convolutions between two gates (LFM2).
+
+use super::Half;
+use super::attention::keep;
+use super::linear::{Linear, apply};
+use crate::batch::Workspace;
+use crate::error::Error;
+use crate::load::Loader;
+use leyden_kernels::Cpu;
+use leyden_kernels::attention::KvCache;
+use leyden_kernels::gemm::{PackedWeights, Write};
+use leyden_kernels::ops::short_convolution;
+
+/// The convolution of one layer.
+#[derive(Debug)]
+pub(crate) struct ShortConv {
+    /// By what number the cache knows its states.
+    layer: usize,
+    /// To the gate before, the gate behind, and the input.
+    input: Linear,
+    /// `[taps][width]`.
+    taps: Vec<f32>,
+    output: Linear,
+}
+
+impl ShortConv {
+    pub(crate) fn load(loader: &Loader<'_>, width: usize, taps: usize, i: usize) -> Result<ShortConv, Error> {
+        let name = |part: &str| format!("blk.{i}.shortconv.{part}");
+        Ok(ShortConv {
+            layer: i,
+            input: Linear::load(loader, &name("in_proj"), 3 * width, width)?,
+            taps: loader.taps(&name("conv.weight"), width, taps)?,
+            output: Linear::load(loader, &name("out_proj"), width, width)?,
+        })
+    }
+
+    /// Its matrices, in the order of the computation.
+    pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
+        [&self.input, &self.output].map(|l| &l.weights).to_vec()
+    }
+
+    /// Those that all tokens are multiplied with.
+    pub(crate) fn stored(&self) -> [&PackedWeights; 1] {
+        [&self.input.weights]
+    }
+
+    /// Takes in all rows of `work.normed`. Results of `rows` are then in `work.mixed`, and the stream holds these alone.
+    pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
+        let width = self.input.weights.k();
+        let n = work.normed.len() / width;
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.input.name], &work.normed, width);
+        }
+        work.hidden.resize(n * 3 * width);
+        let input = [(&self.input, &mut work.hidden[..])];
+        apply(cpu, &mut work.activations, &work.normed, Write::Set, input);
+        let parts = &work.hidden;
+        work.mixed.resize(n * width);
+        cpu.for_rows(&mut work.mixed, width, |i, row| {
+            let (before, rest) = parts[i * 3 * width..(i + 1) * 3 * width].split_at(width);
+            let gates = before.iter().zip(&rest[width..]);
+            row.iter_mut().zip(gates).for_each(|(y, (b, x))| *y = b * x);
+        });
+        let states = cache.states(self.layer);
+        short_convolution(cpu, &work.state_spans, states, &self.taps, None, width, &mut work.mixed);
+        cpu.for_rows(&mut work.mixed, width, |i, row| {
+            let behind = &parts[i * 3 * width + width..][..width];
+            row.iter_mut().zip(behind).for_each(|(y, c)| *y *= c);
+        });
+        if rows.len() < n {
+            keep(rows, width, &mut work.mixed);
+            keep(rows, width, &mut work.stream);
+        }
+    }
+
+    /// The results for the rows of the stream.
+    pub(crate) fn output(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.output.name], &work.mixed, self.output.weights.k());
+        }
+        to.write(cpu, work, |work, out, write| {
+            apply(cpu, &mut work.activations, &work.mixed, write, [(&self.output, out)]);
+        });
+    }
+}
