@@ -20,6 +20,8 @@ pub struct ShortName {
     pub bytes: u64,
     /// The value of `general.architecture`.
     pub architecture: &'static str,
+    /// Bytes that the keys and values of one token take in F16, where no layer forgets them.
+    pub kv_bytes: Option<u64>,
 }
 
 impl ShortName {
@@ -77,7 +79,13 @@ fn row(line: &'static str) -> Option<ShortName> {
     let names = cells.next()?.split(',').collect();
     let reference = Reference::without_scheme(cells.next()?).ok()?;
     let megabytes: u64 = cells.next()?.parse().ok()?;
-    Some(ShortName { names, reference, bytes: megabytes * 1_000_000, architecture: cells.next()? })
+    let architecture = cells.next()?;
+    let kv_bytes = match cells.next() {
+        // A key and a value for each.
+        Some(sizes) => Some(4 * sizes.split('x').map(|n| n.parse::<u64>().ok()).product::<Option<u64>>()?),
+        None => None,
+    };
+    Some(ShortName { names, reference, bytes: megabytes * 1_000_000, architecture, kv_bytes })
 }
 
 #[cfg(test)]
@@ -95,6 +103,8 @@ mod tests {
         let n = names.len();
         names.dedup();
         assert_eq!(names.len(), n, "each name once");
+        let llama = ShortName::find("llama3.1").unwrap();
+        assert_eq!(llama.kv_bytes, Some(128 << 10));
     }
 
     #[test]

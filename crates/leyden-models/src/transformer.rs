@@ -41,6 +41,7 @@ pub(crate) struct Parts {
     norm: Option<Norm>,
     /// From states to logits.
     head: Option<PackedWeights>,
+    head_bias: Option<Vec<f32>>,
     classifier: Option<Classifier>,
 }
 
@@ -67,9 +68,10 @@ impl Parts {
             // Without a matrix of its own the output shares the embedding's.
             Head::Logits => Some(loader.matrix("token_embd.weight", vocabulary, c.width)?),
         };
+        let head_bias = loader.vector("output.bias", vocabulary)?.filter(|_| head.is_some());
         let classifier =
             c.classifier().map(|config| Classifier::load(loader, config, c.width)).transpose()?;
-        Ok(Parts { embedding, ropes, layers, norm, head, classifier })
+        Ok(Parts { embedding, ropes, layers, norm, head, head_bias, classifier })
     }
 
     /// Number of logits.
@@ -248,7 +250,8 @@ impl Transformer {
             None => copy(&(0..outputs.len()).collect::<Vec<_>>(), width, &work.stream, &mut work.normed),
         }
         work.activations.fill(cpu.tier(), cpu.pool(), head.act_format(), &work.normed, width);
-        let product = Product { weights: head, bias: None, out: &mut work.logits, write: Write::Set };
+        let bias = self.parts.head_bias.as_deref();
+        let product = Product { weights: head, bias, out: &mut work.logits, write: Write::Set };
         multiply(cpu, &work.activations, &mut [product]);
         let scale = self.config.logit_scale;
         if scale != 1.0 {

@@ -9,7 +9,7 @@ use leyden_kernels::attention::Mask;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "cohere2",
-    models: "Command R7B, Command A, Aya Expanse",
+    models: "Command R7B, Command A",
     config,
     own_keys: &[
         "attention.layer_norm_epsilon",

@@ -8,7 +8,7 @@ use leyden_kernels::ops::RopePairs;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "command-r",
-    models: "Command R, Aya 23",
+    models: "Command R, Aya 23, Aya Expanse",
     config: blocks,
     own_keys: OWN_KEYS,
     hf: &[HfClass { model_type: "cohere", classes: &["CohereForCausalLM"], tied: true, biases, ..DECODER }],

@@ -10,7 +10,7 @@ use leyden_kernels::ops::RopePairs;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "llama",
-    models: "Llama 1 to 3.x, Mistral 7B, Ministral 8B, Mistral Nemo, Mixtral, DeepSeek-R1-Distill-Llama, Dolphin, TinyLlama, SmolLM",
+    models: "Llama 1 to 3.x, Mistral 7B, Ministral 8B, Mistral Nemo, Mixtral, Falcon 3, DeepSeek-R1-Distill-Llama, Dolphin, TinyLlama, SmolLM",
     config,
     own_keys: &[],
     hf: &[

@@ -11,6 +11,7 @@ mod cohere2;
 mod command_r;
 mod deepseek2;
 mod falcon;
+mod gemma;
 mod gemma2;
 mod gemma3;
 mod glm4;
@@ -23,6 +24,7 @@ mod lfm2;
 mod llama;
 mod mistral3;
 mod olmo2;
+mod phi2;
 mod phi3;
 mod qwen2;
 mod qwen2moe;
@@ -49,11 +51,13 @@ pub struct Architecture {
 pub static ARCHITECTURES: &[Architecture] = &[
     llama::ARCHITECTURE,
     mistral3::ARCHITECTURE,
+    phi2::ARCHITECTURE,
     phi3::ARCHITECTURE,
     qwen2::ARCHITECTURE,
     qwen2moe::ARCHITECTURE,
     qwen3::ARCHITECTURE,
     qwen3moe::ARCHITECTURE,
+    gemma::ARCHITECTURE,
     gemma2::ARCHITECTURE,
     gemma3::ARCHITECTURE,
     granite::ARCHITECTURE,

@@ -4,3 +4,4 @@
 
 mod gguf_keys;
 mod hf_configs;
+mod models_page;

@@ -250,6 +250,33 @@ DECODERS = {
         # llama.cpp does not know the class.
         "no_gguf": ["a window within the text", "a window beyond the text", "no windows"],
     },
+    "gemma": {
+        "class": "GemmaForCausalLM",
+        "config": {"model_type": "gemma", **SMALL, "head_dim": 16, "hidden_act": "gelu_pytorch_tanh",
+                   "rope_theta": 10000.0, "tie_word_embeddings": True},
+        "variants": {
+            "plain": {},
+            "wide": {**WIDE, "head_dim": 32, "hidden_act": "gelu", "tie_word_embeddings": "unset"},
+            "deep": {"num_hidden_layers": 5, "num_key_value_heads": 3, "rope_theta": 50000.0},
+        },
+        "rules": {"norm": (0.0, 0.4)},
+        "gguf_rules": {},
+        "tolerance": GELU_TABLE,
+    },
+    "phi2": {
+        "class": "PhiForCausalLM",
+        "config": {"model_type": "phi", **LAYER_NORM, "hidden_act": "gelu_new", "rope_theta": 10000.0,
+                   "hidden_size": 96, "intermediate_size": 384, "partial_rotary_factor": 0.5,
+                   "qk_layernorm": False},
+        "variants": {
+            "plain": {},
+            "groups of heads": {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2,
+                                "num_hidden_layers": 2, "partial_rotary_factor": 1.0},
+            "deep": {"num_hidden_layers": 5, "partial_rotary_factor": "unset"},
+        },
+        "no_gguf": ["groups of heads", "deep"],
+        "tolerance": GELU_TABLE,
+    },
 }
 
 DECODERS |= MIXTURES | RECURRENT

@@ -1,0 +1,43 @@
+//! Gemma (Gemma Team, 2024), the first: Llama's blocks with scaled embeddings and GELU.
+
+use super::{Architecture, DECODER, HfClass};
+use crate::config::{ModelConfig, Reader};
+use crate::error::Error;
+use leyden_kernels::ops::{Activation, RopePairs};
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    name: "gemma",
+    models: "Gemma 1, CodeGemma",
+    config,
+    own_keys: &["hidden_activation"],
+    hf: &[HfClass {
+        model_type: "gemma",
+        classes: &["GemmaForCausalLM"],
+        defaults: &[("head_dim", 256)],
+        tied: true,
+        activations: &[("gelu_pytorch_tanh", Activation::GeluTanh), ("gelu", Activation::GeluTanh)],
+        biases: |config| {
+            // It comes before the other key, which in old folders has another name for the same.
+            match config.json().opt_str("hidden_activation")? {
+                None | Some("gelu_pytorch_tanh") => {}
+                Some(_) => {
+                    return Err(config.invalid("hidden_activation", "only gelu_pytorch_tanh is supported"));
+                }
+            }
+            match config.flag("attention_bias")? {
+                true => Err(config.invalid("attention_bias", "true is not supported")),
+                false => Ok(Vec::new()),
+            }
+        },
+        ..DECODER
+    }],
+};
+
+fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
+    let config = r.decoder(RopePairs::Halves)?;
+    let mut config = config.each(|_, layer| layer.activation = Activation::GeluTanh);
+    config.embedding_scale = (config.width as f32).sqrt();
+    // GGUF conversion adds it.
+    config.norm.offset = if matches!(r, Reader::Hf(..)) { 1.0 } else { 0.0 };
+    Ok(config)
+}
