@@ -135,7 +135,7 @@ fn gguf_config(meta: &Metadata) -> Result<ModelConfig, Error> {
     let config = (arch.config)(&Reader::Gguf(meta, arch.name))?;
     if config.layers.iter().any(|layer| layer.kv_heads == 0) {
         let key = format!("{name}.attention.head_count_kv");
-        return Err(Error::invalid(meta.file(), &key, "0 for layers that have attention"));
+        return Err(Error::invalid(meta.file(), &key, "0 is not between 1 and 16777216"));
     }
     check_gguf(meta, &config, arch.own_keys)?;
     Ok(config)
