@@ -53,6 +53,14 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// The output cannot be written: a full disk.
+    #[error("{file}: cannot write: {source}")]
+    Write {
+        /// The file.
+        file: String,
+        /// Why.
+        source: std::io::Error,
+    },
     /// Whoever watched the progress said stop. Nothing is left under the final name.
     #[error("stopped")]
     Stopped,

@@ -20,6 +20,7 @@
 mod error;
 mod imatrix;
 mod imatrix_writer;
+mod mix;
 mod pattern;
 mod plan;
 mod quantize;
@@ -29,6 +30,7 @@ mod weights;
 pub use error::Error;
 pub use imatrix::Imatrix;
 pub use imatrix_writer::ImatrixWriter;
+pub use mix::{Candidate, Candidates, candidates, choose, probe};
 pub use pattern::Override;
 pub use plan::{Choice, Options, Plan};
 pub use quantize::{Progress, Report, TensorReport, quantize};

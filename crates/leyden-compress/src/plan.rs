@@ -50,6 +50,12 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// Whether it is one of the matrices that get other types.
+    #[must_use]
+    pub fn is_matrix(&self) -> bool {
+        is_matrix(&self.name, &self.shape)
+    }
+
     /// Its values.
     #[must_use]
     pub fn values(&self) -> usize {

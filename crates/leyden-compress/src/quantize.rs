@@ -1,6 +1,7 @@
 //! Writes a model in other types.
 
 use crate::error::Error;
+use crate::mix::sampled_rows;
 use crate::plan::{Choice, Options, Plan};
 use crate::weights;
 use leyden_kernels::{Tier, encode_row_weighted};
@@ -14,6 +15,12 @@ use std::thread;
 
 /// Values that a thread takes at a time.
 const PIECE: usize = 1 << 18;
+
+/// Bytes that are copied at a time.
+const COPY: usize = 16 << 20;
+
+/// About so many values of a matrix show what a type does to it.
+pub(crate) const SAMPLE: usize = 1 << 19;
 
 /// The most threads.
 const MOST_THREADS: usize = 1024;
@@ -97,13 +104,9 @@ pub fn quantize(
     }
     let all = plan.tensors.iter().map(Choice::values).sum();
     let mut report = Report { values: all, bytes: (0, plan.bytes()), ..Report::default() };
-    let threads = match options.threads {
-        0 => thread::available_parallelism().map_or(1, usize::from),
-        // More would cost memory for pieces, and gain nothing.
-        n => n.min(MOST_THREADS),
-    };
+    let threads = threads(options.threads);
     let (mut done, mut choices) = (0, plan.tensors.iter());
-    writer.write_made_to(path, &mut |name, out| {
+    let written = writer.write_made_to(path, &mut |name, out| {
         let view = source.require(name)?;
         let Some(choice) = choices.next().filter(|choice| choice.name == name) else {
             let (file, what) = (source.path().display().to_string(), format!("{name}: not in the plan"));
@@ -119,8 +122,9 @@ pub fn quantize(
         };
         if choice.to == view.dtype() {
             // In pieces, so that a stop is heard.
-            for piece in view.bytes().chunks(16 << 20) {
+            for (i, piece) in view.bytes().chunks(COPY).enumerate() {
                 write(out, piece)?;
+                source.advise_dontneed(name, i * COPY..i * COPY + piece.len());
                 tell(0)?;
             }
             tell(choice.values())?;
@@ -131,7 +135,14 @@ pub fn quantize(
             };
             let importance = importance.as_deref();
             let job = Job { tier: Tier::best(), file: source.path(), view, to: choice.to, importance };
-            let sums = job.run(threads, out, &mut tell)?;
+            let mut read = 0;
+            let sums = job.run(threads, out, &mut |values| {
+                // What was read of a mapped file would count as this process's memory until the system needs it.
+                let bytes = view.dtype().row_bytes(values).unwrap_or(0);
+                source.advise_dontneed(name, read..read + bytes);
+                read += bytes;
+                tell(values)
+            })?;
             let blocks = choice.values() / choice.to.block_len().max(1);
             report.tensors.push(TensorReport {
                 choice: choice.clone(),
@@ -142,25 +153,37 @@ pub fn quantize(
         }
         source.check_intact()?;
         Ok(())
+    });
+    // What makes the bytes does not know where they go.
+    written.map_err(|error| match error {
+        Error::Write { source, .. } => Error::Write { file: path.display().to_string(), source },
+        error => error,
     })?;
     Ok(report)
 }
 
+/// Threads, of so many that were asked for.
+pub(crate) fn threads(asked: usize) -> usize {
+    match asked {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        // More would cost memory for pieces, and gain nothing.
+        n => n.min(MOST_THREADS),
+    }
+}
+
 /// The matrices of a tensor, one after another: the experts of a mixture.
-fn experts(view: &TensorView<'_>) -> usize {
+pub(crate) fn experts(view: &TensorView<'_>) -> usize {
     let shape = view.shape();
     shape[..shape.len().saturating_sub(2)].iter().product()
 }
 
 fn write(out: &mut dyn Write, bytes: &[u8]) -> Result<(), Error> {
-    out.write_all(bytes).map_err(|source| {
-        Error::File(leyden_tensor::Error::from(leyden_tensor::ErrorKind::Io { action: "write", source }))
-    })
+    out.write_all(bytes).map_err(|source| Error::Write { file: String::new(), source })
 }
 
 /// Sums over the values of a tensor.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+pub(crate) struct Sums {
     squares: f64,
     errors: f64,
     exact: usize,
@@ -170,12 +193,12 @@ struct Sums {
 type Piece = Result<(Vec<u8>, Sums), Error>;
 
 /// A tensor that gets another type.
-struct Job<'a> {
-    tier: Tier,
-    file: &'a Path,
-    view: TensorView<'a>,
-    to: DType,
-    importance: Option<&'a [f32]>,
+pub(crate) struct Job<'a> {
+    pub(crate) tier: Tier,
+    pub(crate) file: &'a Path,
+    pub(crate) view: TensorView<'a>,
+    pub(crate) to: DType,
+    pub(crate) importance: Option<&'a [f32]>,
 }
 
 impl Job<'_> {
@@ -184,8 +207,43 @@ impl Job<'_> {
         (PIECE / self.view.cols().max(1)).max(1)
     }
 
+    /// Errors of a sample of rows and the squares that they are parts of, both counted as importances of the columns say.
+    pub(crate) fn sampled(&self, threads: usize, means: Option<&[f32]>) -> Result<(f64, f64), Error> {
+        let cols = self.view.cols();
+        let of_expert = (self.view.rows() / experts(&self.view).max(1)).max(1);
+        let rows: Vec<usize> = sampled_rows(self.view.rows(), cols).collect();
+        let share = rows.len().div_ceil(threads).max(1);
+        let part = |rows: &[usize]| -> Result<(f64, f64), Error> {
+            let (mut x, mut back) = (vec![0.0; cols], vec![0.0; cols]);
+            let (mut errors, mut squares) = (0.0_f64, 0.0_f64);
+            for &row in rows {
+                let (bytes, _) = self.rows(row..row + 1)?;
+                quant::decode_row(self.view.dtype(), self.view.row(row), &mut x);
+                quant::decode_row(self.to, &bytes, &mut back);
+                let weights = means.map(|all| &all[row / of_expert * cols..][..cols]);
+                for (i, (x, back)) in x.iter().zip(&back).enumerate() {
+                    let weight = f64::from(weights.map_or(1.0, |w| w[i]));
+                    errors += weight * f64::from((x - back) * (x - back));
+                    squares += weight * f64::from(x * x);
+                }
+            }
+            Ok((errors, squares))
+        };
+        let parts: Vec<Result<(f64, f64), Error>> = thread::scope(|scope| {
+            let started: Vec<_> = rows.chunks(share).map(|rows| scope.spawn(|| part(rows))).collect();
+            started.into_iter().map(|handle| handle.join().unwrap_or(Err(Error::Stopped))).collect()
+        });
+        let scale = self.view.rows() as f64 / rows.len().max(1) as f64;
+        let (mut errors, mut squares) = (0.0, 0.0);
+        for part in parts {
+            let (e, s) = part?;
+            (errors, squares) = (errors + scale * e, squares + scale * s);
+        }
+        Ok((errors, squares))
+    }
+
     /// Writes all rows in order; several threads make pieces of a few hundred thousand values.
-    fn run(
+    pub(crate) fn run(
         &self,
         threads: usize,
         out: &mut dyn Write,

@@ -201,6 +201,12 @@ impl Target {
         self.name
     }
 
+    /// The target whose base is this type, to say in one word what a mix is.
+    #[must_use]
+    pub fn of_dtype(dtype: DType) -> Option<Target> {
+        Target::all().find(|target| target.base == dtype)
+    }
+
     pub(crate) fn file_type(&self) -> u32 {
         self.file_type
     }
