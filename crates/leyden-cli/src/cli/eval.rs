@@ -132,7 +132,7 @@ pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
 pub(super) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    pub(super) fn is_set(&self) -> bool {
+    pub(in crate::cli) fn is_set(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
 }

@@ -10,6 +10,7 @@ mod chats;
 mod classify;
 mod completions;
 mod connections;
+mod convert;
 mod doctor;
 mod embed;
 mod encoding;
@@ -93,6 +94,7 @@ commands! {
     Rm rm "Remove a pulled model",
     Pack pack "Keep a model's packed weights for faster starts",
     Quantize quantize "Write a model in a smaller type",
+    Convert convert "Write a folder from the hub as GGUF, or a GGUF file as a folder",
     Imatrix imatrix "Collect what matters most in a model's weights, for quantize",
     Eval eval "Measure how good a model is",
     Inspect inspect "Show what is in a model file",

@@ -1,33 +1,48 @@
 //! `leyden quantize`: writes a model in other types.
 
+mod mix;
+
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use leyden_compress::{Error, Imatrix, Options, Override, Plan, Report, Target, quantize};
 use leyden_tensor::{Gguf, WeightSource};
 use serde_json::json;
 
+use super::eval::Interrupt;
 use super::failure::Failure;
 use super::text::bytes;
-use super::{model_file, progress};
+use super::{convert, model_file, progress};
 
 /// Writes a GGUF model in a smaller type, under the names and with the mixes of llama-quantize. Under OUT there is the
 /// whole new file, read back and checked, or what was there before.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Model in F32, F16 or BF16: a GGUF file, the name of a pulled model or its reference
+    /// Model in F32, F16 or BF16: a GGUF file, a folder from the hub, the name of a pulled model or its
+    /// reference
     #[arg(value_name = "IN")]
     model: PathBuf,
     /// File to write
     #[arg(required_unless_present = "dry_run")]
     out: Option<PathBuf>,
     /// Type, such as Q4_K_M; a wrong one lists all
-    #[arg(value_name = "TYPE", value_parser = target, required = true)]
+    #[arg(value_name = "TYPE", value_parser = target, required_unless_present_any = ["target_bpw", "target_size"])]
     target: Option<Target>,
+    /// Choose a type for every tensor so that the model has so many bits per weight and loses the least; give a text as
+    /// --calibration to measure that with, or an --imatrix to estimate it
+    #[arg(long, value_name = "BITS", conflicts_with_all = ["target", "target_size", "pure", "overrides"])]
+    target_bpw: Option<f64>,
+    /// The same for a file of so many bytes, such as 700M or 4.5G
+    #[arg(long, value_name = "SIZE", value_parser = mix::size, conflicts_with_all = ["target", "pure", "overrides"])]
+    target_size: Option<usize>,
+    /// Text on which the KL divergence that each tensor alone costs is measured
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
+    /// Windows of 512 tokens of it that are used
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    calibration_chunks: usize,
     /// Importances of weights, from llama-imatrix: errors count as much as the activations that they meet
     #[arg(long, value_name = "FILE")]
     imatrix: Option<PathBuf>,
@@ -60,28 +75,36 @@ fn target(name: &str) -> Result<Target, String> {
 
 /// Writes the model.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let Some(target) = args.target else { return Err(Failure::usage("TYPE: missing")) };
-    let path = model_file::locate(&args.model)?;
-    if path.is_dir() {
-        return Err(Failure::usage(format!("{}: a folder, and GGUF files are quantised", path.display()))
-            .hint("convert_hf_to_gguf.py, which comes with llama.cpp, makes a GGUF file of a folder"));
+    let mixed = args.target_bpw.is_some() || args.target_size.is_some();
+    if mixed && args.calibration.is_none() && args.imatrix.is_none() {
+        return Err(Failure::usage("--target-bpw: by what are types to be chosen?")
+            .hint("give a text as --calibration, which is best, or an --imatrix"));
     }
-    let source = Gguf::open(&path)?;
+    // Of a mix, what matrices are before types are chosen.
+    let target = args.target.or(Target::from_name("F16").filter(|_| mixed));
+    let Some(target) = target else { return Err(Failure::usage("TYPE: missing")) };
+    let path = model_file::locate(&args.model)?;
+    let stop = super::eval::interrupt()?;
+    // Of a folder the GGUF file is made first, and goes with this value.
+    let converted = match path.is_dir() {
+        true => Some(converted(args, &path, &stop)?),
+        false => None,
+    };
+    let source = Gguf::open(converted.as_ref().map_or(&path, |(_, file)| file))?;
     let imatrix = args.imatrix.as_deref().map(Imatrix::open).transpose().map_err(failure)?;
     let mut options = Options::new(target);
     options.imatrix = imatrix.as_ref();
     options.overrides.clone_from(&args.overrides);
     (options.pure, options.requantize, options.threads) = (args.pure, args.allow_requantize, args.threads);
-    let plan = Plan::new(&source, &options).map_err(failure)?;
+    let mut plan = Plan::new(&source, &options).map_err(failure)?;
+    if mixed {
+        options.target = mix::fit(args, &path, &source, &options, &mut plan, &stop)?;
+    }
     let to = match &args.out {
         Some(to) if !args.dry_run => to,
         _ => return show(args, &plan, out),
     };
     not_the_input(&source, to)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst))
-        .map_err(|error| Failure::new(format!("cannot take over Ctrl-C: {error}")))?;
     let bar = progress::bar("{msg} {wide_bar} {percent} % {eta} left");
     let start = Instant::now();
     let result = quantize(&source, &plan, &options, to, &mut |progress| {
@@ -90,13 +113,26 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             bar.set_position(progress.done as u64);
             bar.set_message(progress.tensor.to_owned());
         }
-        if stop.load(Ordering::SeqCst) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if stop.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
     let report = result.map_err(failure)?;
     tell(args, &report, to, start.elapsed().as_secs_f64(), out)
+}
+
+/// A folder's model as a GGUF file in a temporary folder beside the output, where there is room for it.
+fn converted(args: &Args, path: &Path, stop: &Interrupt) -> Result<(tempfile::TempDir, PathBuf), Failure> {
+    let beside = args.out.as_deref().and_then(Path::parent).filter(|folder| *folder != Path::new(""));
+    let beside = beside.unwrap_or(Path::new("."));
+    let folder =
+        tempfile::Builder::new().prefix(".leyden-quantize-").tempdir_in(beside).map_err(|error| {
+            Failure::new(format!("{}: cannot create a folder in it: {error}", beside.display()))
+        })?;
+    let file = folder.path().join("model.gguf");
+    convert::folder(path, &file, None, stop)?;
+    Ok((folder, file))
 }
 
 /// Fails where the output is a file of the input, under whatever name.
@@ -157,7 +193,7 @@ fn tell(args: &Args, report: &Report, to: &Path, seconds: f64, out: &mut dyn Wri
             .collect();
         let document = json!({
             "path": to.display().to_string(),
-            "type": args.target.map(|t| t.name()),
+            "type": args.target.map_or("mix", |t| t.name()),
             "bytes_before": report.bytes.0,
             "bytes": report.bytes.1,
             "bits_per_weight": report.bits_per_weight(),

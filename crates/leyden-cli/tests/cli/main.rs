@@ -6,6 +6,7 @@ mod abuse;
 mod bench;
 mod constrained;
 mod conversation;
+mod convert;
 mod doctor;
 mod encoders;
 mod eval;

@@ -1,6 +1,6 @@
 //! `leyden quantize`: a smaller model that answers, and what is refused.
 
-use crate::program::{Files, leyden};
+use crate::program::{Files, built, command, leyden};
 use leyden_tensor::{Gguf, WeightSource};
 use leyden_testkit::shared;
 use std::path::Path;
@@ -74,4 +74,69 @@ fn importances_are_llama_imatrixs_and_make_a_better_file() {
     };
     let (with, without) = (kld(&with), kld(&without));
     assert!(with < 0.98 * without, "{with} {without}");
+}
+
+/// What is under the final name after a kill at any moment is whole, or nothing.
+#[test]
+fn faults_leave_nothing_under_the_final_name() {
+    let Some(model) = shared("demo-model/storyteller-f16.gguf") else { return };
+    let (model, files) = (model.display().to_string(), Files::new());
+    let (whole, out) = (files.path("whole.gguf"), files.path("out.gguf"));
+    leyden(&["quantize", &model, &whole, "Q4_0"]).ok();
+    let wanted = std::fs::read(&whole).unwrap();
+    for wait in [0, 10, 40, 120] {
+        let mut child = command(&["quantize", &model, &out, "Q4_0"]).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(wait));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if let Ok(found) = std::fs::read(&out) {
+            assert!(found == wanted, "{} of {} bytes", found.len(), wanted.len());
+            std::fs::remove_file(&out).unwrap();
+        }
+    }
+    // As on a full disk: no file may have more than 512 kB.
+    let full = std::process::Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 1000; exec \"$@\"", "sh"])
+        .args(built(env!("CARGO_BIN_EXE_leyden")))
+        .args(["quantize", &model, &out, "Q4_0"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&full.stderr);
+    assert!(full.status.code() == Some(1) && told.contains("out.gguf: cannot write: "), "{full:?}");
+    let told = leyden(&["quantize", &model, "/proc/out.gguf", "Q4_0"]).failed(1);
+    assert!(told.contains("/proc/out.gguf: cannot create a file in the folder"), "{told}");
+    let left = |name: &std::ffi::OsString| !name.to_string_lossy().contains("tmp");
+    let names = std::fs::read_dir(Path::new(&out).parent().unwrap()).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).filter(left).collect();
+    assert_eq!(names, ["whole.gguf"]);
+}
+
+/// The bits go where a text shows that they matter most.
+#[test]
+fn a_mix_of_a_size_loses_less_than_a_named_one() {
+    let (Some(model), Some(text)) =
+        (shared("demo-model/storyteller-f16.gguf"), shared("demo-model/heldout.txt"))
+    else {
+        return;
+    };
+    let (model, text, files) = (model.display().to_string(), text.display().to_string(), Files::new());
+    let (named, mixed) = (files.path("named.gguf"), files.path("mixed.gguf"));
+    leyden(&["quantize", &model, &named, "Q4_K_M"]).ok();
+    let size = std::fs::metadata(&named).unwrap().len();
+    let with = ["--target-size", &size.to_string(), "--calibration", &text, "--calibration-chunks", "2"];
+    let report = leyden(&[&["quantize", &model, &mixed, "--json"], &with[..]].concat()).json();
+    assert_eq!(report["type"], "mix");
+    assert!(std::fs::metadata(&mixed).unwrap().len() <= size);
+    let on =
+        ["--kld", "--reference", &model, "--perplexity", &text, "--ctx", "256", "--chunks", "8", "--json"];
+    let kld = |file: &str| {
+        leyden(&[&["eval", file], &on[..]].concat()).json()["mean_kld"]["value"].as_f64().unwrap()
+    };
+    let (named, mixed) = (kld(&named), kld(&mixed));
+    assert!(mixed < 0.97 * named, "{mixed} {named}");
+    let told = leyden(&["quantize", &model, &files.path("x.gguf"), "--target-bpw", "4.5"]).failed(2);
+    assert!(told.contains("by what are types to be chosen"), "{told}");
+    let told =
+        leyden(&[&["quantize", &model, &files.path("x.gguf"), "--target-bpw", "1"], &with[2..]].concat());
+    assert!(told.code == Some(1) && told.err.contains("the smallest types need"), "{told:?}");
 }

@@ -1,0 +1,114 @@
+//! `leyden convert`: a model in the other layout.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use leyden_convert::{Error, Report, to_folder, to_gguf};
+use leyden_tensor::DType;
+use serde_json::json;
+
+use super::eval::{self, Interrupt};
+use super::failure::Failure;
+use super::text::bytes;
+use super::{model_file, progress};
+
+/// Writes a folder from the Hugging Face hub as a GGUF file, or a GGUF file as such a folder, with tokenizer and chat template.
+/// Llama, Mistral, Qwen 2 and 3 with byte-level BPE are converted. Under OUT there is the whole model, read back and checked,
+/// or what was there before.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A folder with config.json, safetensors and tokenizer.json, or a GGUF file; or the name of a pulled model
+    #[arg(value_name = "IN")]
+    model: PathBuf,
+    /// The GGUF file to write, or the folder to make
+    out: PathBuf,
+    /// Type of all matrices: f32, f16 or bf16; by default the one they have, and F16 for quantised ones
+    #[arg(long, visible_alias = "outtype", value_name = "TYPE", value_parser = float)]
+    r#type: Option<DType>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn float(name: &str) -> Result<DType, String> {
+    let known = [DType::F32, DType::F16, DType::BF16];
+    let found = known.into_iter().find(|dtype| dtype.name().eq_ignore_ascii_case(name));
+    found.ok_or_else(|| "want f32, f16 or bf16; `leyden quantize` makes smaller types".to_owned())
+}
+
+/// Converts.
+pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let path = model_file::locate(&args.model)?;
+    let stop = eval::interrupt()?;
+    let start = Instant::now();
+    let report = match path.is_dir() {
+        true => folder(&path, &args.out, args.r#type, &stop)?,
+        false => {
+            let bar = progress::bar("converting {wide_bar} {percent} % {eta} left");
+            to_folder(&path, &args.out, args.r#type, &mut |done, all| {
+                if let Some(bar) = &bar {
+                    bar.set_length(all as u64);
+                    bar.set_position(done as u64);
+                }
+                if stop.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })
+            .map_err(failure)?
+        }
+    };
+    let seconds = start.elapsed().as_secs_f64();
+    if args.json {
+        let document = json!({
+            "path": args.out.display().to_string(),
+            "tensors": report.tensors,
+            "bytes": report.bytes,
+            "pre_tokenizer": report.rule,
+            "chat_template": report.template,
+            "seconds": seconds,
+        });
+        serde_json::to_writer(&mut *out, &document)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "{}: {} tensors, {}, texts cut as {} does, {} chat template, {seconds:.1} s",
+        args.out.display(),
+        report.tensors,
+        bytes(report.bytes as u64),
+        report.rule,
+        if report.template { "with its" } else { "no" }
+    )?;
+    Ok(())
+}
+
+/// A folder as a GGUF file.
+pub(super) fn folder(
+    path: &Path,
+    out: &Path,
+    dtype: Option<DType>,
+    stop: &Interrupt,
+) -> Result<Report, Failure> {
+    let bar = progress::bar("converting {wide_bar} {percent} % {eta} left");
+    let report = to_gguf(path, out, dtype, &mut |done, all| {
+        if let Some(bar) = &bar {
+            bar.set_length(all as u64);
+            bar.set_position(done as u64);
+        }
+        if stop.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    report.map_err(failure)
+}
+
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::File(error) => error.into(),
+        Error::Text(error) => error.into(),
+        Error::Stopped => Failure::interrupted(),
+        error => Failure::new(error),
+    }
+}

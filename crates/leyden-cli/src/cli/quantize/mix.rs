@@ -1,0 +1,138 @@
+//! Types tensor by tensor for a size that the user names.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use leyden::{LoadOptions, Model};
+use leyden_compress::{Candidates, Options, Plan, Target, candidates, choose, probe};
+use leyden_eval::{LogitsFile, Reference, Run, Windows, divergence, save_logits};
+use leyden_tensor::{Gguf, WeightSource};
+
+use super::super::eval::{Interrupt, read_text};
+use super::super::failure::Failure;
+use super::super::notes::Notes;
+use super::super::{progress, run};
+use super::{Args, failure};
+
+/// Tokens of a window that costs are measured on.
+const WINDOW: usize = 512;
+
+/// Bytes, as 700M, 4.5G or a number says.
+pub(super) fn size(text: &str) -> Result<usize, String> {
+    let wrong = || "want bytes such as 700M, 4.5G or 1000000".to_owned();
+    let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit() && c != '.') {
+        Some(at) => text.split_at(at),
+        None => (text, ""),
+    };
+    let unit = match unit.to_ascii_uppercase().trim_end_matches('B') {
+        "" => 1.0,
+        "K" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "KI" => 1024.0,
+        "MI" => 1_048_576.0,
+        "GI" => 1_073_741_824.0,
+        _ => return Err(wrong()),
+    };
+    let bytes = digits.parse::<f64>().map_err(|_| wrong())? * unit;
+    if (1.0..1e15).contains(&bytes) { Ok(bytes as usize) } else { Err(wrong()) }
+}
+
+/// Gives every tensor of the plan the type with which the model of the wanted size loses the least; the target of most of
+/// them.
+pub(super) fn fit(
+    args: &Args,
+    path: &Path,
+    source: &Gguf,
+    options: &Options<'_>,
+    plan: &mut Plan,
+    stop: &Interrupt,
+) -> Result<Target, Failure> {
+    let values: usize = plan.tensors.iter().map(|t| t.values()).sum();
+    let budget = match (args.target_size, args.target_bpw) {
+        (Some(size), _) => {
+            // What is not tensors: metadata and vocabulary.
+            let files: u64 = source.file_metadata().map_or(0, |all| all.iter().map(|meta| meta.len()).sum());
+            let rest = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(source_bytes(source)?);
+            size.saturating_sub(rest)
+        }
+        (None, Some(bits)) => (bits * values as f64 / 8.0) as usize,
+        (None, None) => return Err(Failure::usage("TYPE: missing")),
+    };
+    let bar = progress::bar("{msg} {wide_bar} {pos}/{len} {eta} left");
+    let mut watch = |done: usize, all: usize, what: &str| {
+        if let Some(bar) = &bar {
+            bar.set_length(all as u64);
+            bar.set_position(done as u64);
+            bar.set_message(what.to_owned());
+        }
+        if stop.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let all = candidates(source, plan, options, &mut |done, of| watch(done, of, "errors of types"))
+        .map_err(failure)?;
+    let costs = match &args.calibration {
+        Some(text) => measured(args, path, source, options, plan, (&all, &read_text(text)?), &mut watch)?,
+        // Errors relative to what the product is.
+        None => all.iter().map(|c| if c.squares > 0.0 { 1.0 / c.squares } else { 0.0 }).collect(),
+    };
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    choose(plan, &all, &costs, budget).map_err(|error| {
+        Failure::new(error).hint("ask for more, or leave out --target-bpw and name a smaller model")
+    })?;
+    let most = Target::all().max_by_key(|target| {
+        let of_type = plan.tensors.iter().filter(|t| t.is_matrix() && t.to == target.base());
+        of_type.map(|t| t.values()).sum::<usize>()
+    });
+    let base = most.map(|target| target.base());
+    Ok(base.and_then(Target::of_dtype).unwrap_or(options.target))
+}
+
+fn source_bytes(source: &Gguf) -> Result<usize, Failure> {
+    let mut bytes = 0;
+    for info in source.tensor_info() {
+        bytes += source.require(&info.name)?.bytes().len();
+    }
+    Ok(bytes)
+}
+
+/// KL divergence for each unit of error of every tensor, from the model with that tensor alone quantised.
+fn measured(
+    args: &Args,
+    path: &Path,
+    source: &Gguf,
+    options: &Options<'_>,
+    plan: &Plan,
+    (all, text): (&[Candidates], &str),
+    watch: &mut dyn FnMut(usize, usize, &str) -> ControlFlow<()>,
+) -> Result<Vec<f64>, Failure> {
+    let threads = (args.threads > 0).then_some(args.threads);
+    let load = LoadOptions::new().threads(threads);
+    let run_ = Run::default();
+    let folder =
+        tempfile::tempdir().map_err(|error| Failure::new(format!("no temporary folder: {error}")))?;
+    let kept = folder.path().join("reference.kld");
+    let windows = {
+        let model = run::load(path, &load, Notes::default())?;
+        let context = WINDOW.min(model.config().context);
+        let windows = Windows::of_text(&model, text, context, Some(args.calibration_chunks))?;
+        save_logits(&model, &windows, &run_, &kept, &mut |p| watch(p.done, p.all, "reference"))?;
+        windows
+    };
+    let mut costs = Vec::new();
+    for candidates in all {
+        let (name, tried) = (&plan.tensors[candidates.tensor].name, candidates.probe());
+        if watch(costs.len(), all.len(), name).is_break() {
+            return Err(Failure::interrupted());
+        }
+        let bytes = probe(source, options, name, tried.dtype).map_err(failure)?;
+        let model = Model::from_bytes(bytes, name, &load)?;
+        let mut file = LogitsFile::open(&kept)?;
+        let quiet = &mut |_: leyden_eval::Progress<'_>| ControlFlow::Continue(());
+        let found = divergence(&model, &windows, &mut Reference::File(&mut file), &run_, quiet)?;
+        // Below the noise of a measurement it costs next to nothing.
+        costs.push(found.kld.value.max(1e-8) / tried.error.max(f64::MIN_POSITIVE));
+    }
+    Ok(costs)
+}

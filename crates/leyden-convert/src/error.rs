@@ -1,0 +1,36 @@
+//! Errors: which file, and what is wrong with it.
+
+use std::fmt::Display;
+use std::path::Path;
+
+/// Why a model could not be converted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file cannot be read or written.
+    #[error("{0}")]
+    File(#[from] leyden_tensor::Error),
+    /// The model is not supported, or damaged.
+    #[error("{0}")]
+    Model(#[from] leyden_models::Error),
+    /// The tokenizer is not supported, or damaged.
+    #[error("{0}")]
+    Text(#[from] leyden_text::Error),
+    /// Something in a file cannot be said in the other layout.
+    #[error("{file}: {what}")]
+    Unlike {
+        /// The file.
+        file: String,
+        /// What it is.
+        what: String,
+    },
+    /// Whoever watched the progress said stop. Nothing is left under the final name.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl Error {
+    pub(crate) fn unlike(path: &Path, what: impl Display) -> Error {
+        Error::Unlike { file: path.display().to_string(), what: what.to_string() }
+    }
+}
