@@ -6,6 +6,7 @@ use crate::windows::Windows;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{BLOCK_TOKENS, KvCache, KvType};
 use leyden_models::{ActivationSums, Batch, Network, Span, Workspace};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What an engine is made for.
@@ -32,6 +33,29 @@ pub enum Outputs {
     From(usize),
     /// None, but the states of the tokens from this one of the entry's on.
     States(usize),
+    /// None, but states of a text that this entry has whole.
+    Whole(WholeText),
+}
+
+/// A text that is computed in one step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WholeText {
+    /// Where the second text of a pair begins, if it is one whose texts are of different types.
+    pub second: Option<usize>,
+    /// Whether the state of the first token is all that is wanted, rather than those of all.
+    pub first_only: bool,
+}
+
+impl Outputs {
+    /// Which of an entry's tokens' states are wanted, of so many.
+    pub(crate) fn states(self, tokens: usize) -> Range<usize> {
+        match self {
+            Outputs::None | Outputs::Last | Outputs::From(_) => tokens..tokens,
+            Outputs::States(from) => from.min(tokens)..tokens,
+            Outputs::Whole(WholeText { first_only: true, .. }) => 0..tokens.min(1),
+            Outputs::Whole(_) => 0..tokens,
+        }
+    }
 }
 
 /// New tokens of one sequence.
@@ -89,7 +113,7 @@ pub struct StepOutput<'a> {
 }
 
 impl StepOutput<'_> {
-    /// The states of entries that wanted [`Outputs::States`].
+    /// The states of entries that wanted [`Outputs::States`] or [`Outputs::Whole`].
     pub fn states(&self) -> impl Iterator<Item = StateRow<'_>> {
         let rows = self.state_rows.iter().zip(self.wanted_states.chunks_exact(self.width));
         rows.map(|(&(sequence, position), state)| StateRow { sequence, position, state })
@@ -252,11 +276,15 @@ impl Engine {
         let mut states_needed = 0;
         for e in &plan.entries {
             let s = self.tables.get(e.sequence)?;
-            if let Outputs::States(from) = e.outputs {
-                states.extend(tokens.len() + from..tokens.len() + e.tokens.len());
-                state_rows.extend((s.tokens + from..s.tokens + e.tokens.len()).map(|at| (e.sequence, at)));
-            }
+            let of_states = e.outputs.states(e.tokens.len());
+            states.extend(of_states.clone().map(|i| tokens.len() + i));
+            state_rows.extend(of_states.map(|i| (e.sequence, s.tokens + i)));
+            let mut second = None;
             let wanted = match e.outputs {
+                Outputs::Whole(text) => {
+                    second = text.second;
+                    e.tokens.len()
+                }
                 Outputs::None | Outputs::States(_) => e.tokens.len(),
                 Outputs::Last => e.tokens.len() - 1,
                 Outputs::From(first) => first,
@@ -268,7 +296,7 @@ impl Engine {
             tokens.extend_from_slice(&e.tokens);
             let state = s.state as usize;
             states_needed = states_needed.max(state + 1);
-            spans.push(Span { tokens: e.tokens.len(), position: s.tokens, blocks: &s.blocks, state });
+            spans.push(Span { tokens: e.tokens.len(), position: s.tokens, blocks: &s.blocks, state, second });
         }
         self.cache.reserve_states(states_needed);
         let batch = Batch {
@@ -302,7 +330,7 @@ impl Engine {
             if !generates && matches!(e.outputs, Outputs::Last | Outputs::From(_)) {
                 return Err(ErrorKind::NoLogits.into());
             }
-            if whole && s.tokens > 0 {
+            if (whole || matches!(e.outputs, Outputs::Whole(_))) && s.tokens > 0 {
                 return Err(ErrorKind::TextInParts.into());
             }
             let vocabulary = self.model.vocabulary();

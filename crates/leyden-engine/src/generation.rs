@@ -218,11 +218,12 @@ impl<'a> Entry<'a> {
     fn all(step: &'a Step, mut rows: &'a [OutputRow<'a>], mut states: &'a [StateRow<'a>]) -> Vec<Entry<'a>> {
         let mut all = Vec::new();
         for (s, entry) in step.scheduled.iter().zip(&step.plan.entries) {
-            let (n_rows, n_states) = match entry.outputs {
+            let n_states = entry.outputs.states(s.tokens).len();
+            let n_rows = match entry.outputs {
                 Outputs::None => continue,
-                Outputs::Last => (1, 0),
-                Outputs::From(from) => (s.tokens - from, 0),
-                Outputs::States(from) => (0, s.tokens - from),
+                Outputs::Last => 1,
+                Outputs::From(from) => s.tokens - from,
+                Outputs::States(_) | Outputs::Whole(_) => 0,
             };
             let (own, own_states);
             (own, rows) = rows.split_at(n_rows);

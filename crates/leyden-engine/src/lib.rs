@@ -15,7 +15,9 @@ pub mod schedule;
 mod tables;
 mod windows;
 
-pub use engine::{Engine, EngineOptions, OutputRow, Outputs, StateRow, StepEntry, StepOutput, StepPlan};
+pub use engine::{
+    Engine, EngineOptions, OutputRow, Outputs, StateRow, StepEntry, StepOutput, StepPlan, WholeText,
+};
 pub use error::{Error, ErrorKind};
 pub use generation::{Answer, Generator, LogitReader, Outcome};
 pub use leyden_models::{ActivationSums, MatrixSums, Pooling};

@@ -2,10 +2,11 @@
 
 use crate::activation_sums::ActivationSums;
 use leyden_kernels::PackedA;
-use leyden_kernels::attention::BLOCK_TOKENS;
+use leyden_kernels::attention::{AttentionSpan, BLOCK_TOKENS};
 use leyden_kernels::gemm::{MoeScratch, Routing};
 use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::{Rotation, StateSpan};
+use std::collections::HashMap;
 
 /// New tokens of one sequence.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,8 @@ pub struct Span<'a> {
     pub blocks: &'a [u32],
     /// Which of the states in the cache is the sequence's, in models that have such.
     pub state: usize,
+    /// Which of them is the first of a second text, where the types of texts matter.
+    pub second: Option<usize>,
 }
 
 /// Tokens of any number of sequences, one after the other.
@@ -107,6 +110,16 @@ impl Workspace {
     /// Ends that; what was summed up.
     pub fn recorded(&mut self) -> ActivationSums {
         self.sums.take().unwrap_or_default()
+    }
+
+    /// The rows of the batch that the texts of spans begin in, which are whole in it: a text begins at position 0.
+    pub(crate) fn starts_of(&self, spans: &[AttentionSpan<'_>]) -> Vec<usize> {
+        let begins = self.positions.iter().zip(&self.slots).enumerate();
+        let begins = begins.filter(|(_, (position, _))| **position == 0).map(|(i, (_, slot))| (slot.0, i));
+        // Texts have blocks of their own.
+        let of_block: HashMap<u32, usize> = begins.collect();
+        let of = |span: &AttentionSpan<'_>| span.blocks.first().and_then(|b| of_block.get(b)).copied();
+        spans.iter().map(|span| of(span).unwrap_or_default()).collect()
     }
 
     /// Logits of the last forward pass, one row of the vocabulary per wanted token.

@@ -7,6 +7,7 @@ use crate::arch::hf_model;
 use crate::config::{ModelConfig, NormKind};
 use crate::error::Error;
 use crate::hf_class::{HfClass, Stack};
+use crate::modules::Modules;
 use crate::pooling::Pooling;
 use leyden_tensor::{
     HfFolder, Json, Metadata, OwnedTensor, Safetensors, StackRows, Stacked, TensorInfo, TensorView, Value,
@@ -42,6 +43,8 @@ pub struct HfModel {
     /// Whether norms have their old names.
     old_norms: bool,
     metadata: Metadata,
+    /// What stands behind the model.
+    modules: Modules,
 }
 
 impl HfModel {
@@ -62,12 +65,14 @@ impl HfModel {
     pub fn new(folder: HfFolder) -> Result<HfModel, Error> {
         let json = folder.config();
         let (config, class, biases) = hf_model(json)?;
+        let modules = Modules::of_folder(&folder)?;
         let pooling = Pooling::of_folder(&folder)?;
-        let metadata = describe(&folder.path().display().to_string(), &config, pooling)?;
+        let metadata = describe(&folder.path().display().to_string(), &config, pooling, &modules)?;
         let old_norms = folder.weights().tensor_names().iter().any(|name| name.ends_with(OLD_NORMS[0].1));
         let (only_head, bare) = (false, false);
         let experts = config.experts().map_or(0, |e| e.count);
-        let mut model = HfModel { class, biases, experts, only_head, bare, old_norms, metadata, folder };
+        let mut model =
+            HfModel { class, biases, experts, only_head, bare, old_norms, metadata, modules, folder };
         let [bare, whole] = [true, false].map(|bare| {
             model.bare = bare;
             model.optional(EMBEDDING).map(|found| found.is_some())
@@ -169,12 +174,17 @@ impl WeightSource for HfModel {
         self.folder.path()
     }
 
+    /// Those of the weights, and behind them those of modules, whose tensors are not listed.
     fn paths(&self) -> Vec<&Path> {
-        self.weights().paths()
+        self.weights().paths().into_iter().chain(self.modules.weights().flat_map(|w| w.paths())).collect()
     }
 
     fn file_metadata(&self) -> io::Result<Vec<fs::Metadata>> {
-        self.weights().file_metadata()
+        let mut all = self.weights().file_metadata()?;
+        for weights in self.modules.weights() {
+            all.extend(weights.file_metadata()?);
+        }
+        Ok(all)
     }
 
     fn tensor_info(&self) -> &[TensorInfo] {
@@ -217,6 +227,9 @@ impl WeightSource for HfModel {
 
     /// A bias that the configuration promises is an error if it is not there.
     fn optional(&self, name: &str) -> Result<Option<TensorView<'_>>, leyden_tensor::Error> {
+        if let Some(found) = self.modules.tensor(name)? {
+            return Ok(Some(found));
+        }
         match self.name(name) {
             Some(found) if found.ends_with(".bias") => self.weights().require(&found).map(Some),
             Some(found) => self.weights().optional(&found),
@@ -225,10 +238,14 @@ impl WeightSource for HfModel {
     }
 
     fn require(&self, name: &str) -> Result<TensorView<'_>, leyden_tensor::Error> {
+        if let Some(found) = self.modules.tensor(name)? {
+            return Ok(found);
+        }
         self.weights().require(self.name(name).as_deref().unwrap_or(name))
     }
 
     fn check_intact(&self) -> Result<(), leyden_tensor::Error> {
+        self.modules.weights().try_for_each(|weights| weights.check_intact())?;
         self.folder.check_intact()
     }
 
@@ -246,7 +263,12 @@ impl WeightSource for HfModel {
 }
 
 /// The configuration under GGUF's keys.
-fn describe(label: &str, config: &ModelConfig, pooling: Option<Pooling>) -> Result<Metadata, Error> {
+fn describe(
+    label: &str,
+    config: &ModelConfig,
+    pooling: Option<Pooling>,
+    modules: &Modules,
+) -> Result<Metadata, Error> {
     let layer = &config.layers[0];
     let sizes = [
         ("block_count", config.layers.len()),
@@ -267,6 +289,7 @@ fn describe(label: &str, config: &ModelConfig, pooling: Option<Pooling>) -> Resu
     let entries = std::iter::once(("general.architecture".to_owned(), Value::from(config.architecture)))
         .chain(sizes.map(|(name, size)| (key(name), Value::U64(size as u64))))
         .chain(floats.map(|(name, value)| (key(name), Value::F32(value))))
-        .chain(pooling.map(|pooling| (key("pooling_type"), Value::U32(pooling.number()))));
+        .chain(pooling.map(|pooling| (key("pooling_type"), Value::U32(pooling.number()))))
+        .chain(modules.entries().map(|(name, value)| (key(&name), value)));
     Ok(Metadata::new(label, entries)?)
 }

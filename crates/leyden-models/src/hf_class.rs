@@ -4,13 +4,15 @@ use crate::config::HfConfig;
 use crate::error::Error;
 use crate::load::Stored;
 use leyden_kernels::ops::Activation;
-use leyden_tensor::StackRows;
+use leyden_tensor::{Json, StackRows};
 
 /// A class of Hugging Face's libraries that computes the same.
 #[derive(Debug)]
 pub(crate) struct HfClass {
     /// The value of `model_type`.
     pub(crate) model_type: &'static str,
+    /// Whether it is this one, where models of the same type are told apart by something else.
+    pub(crate) when: fn(&Json) -> bool,
     /// The classes that are computed, as in `architectures`: of a decoder the one with a language model's head.
     pub(crate) classes: &'static [&'static str],
     /// Keys of `config.json` that have another name than most classes give them: the usual one, and theirs.
@@ -56,6 +58,7 @@ pub(crate) enum Stack {
 /// What nearly all decoders have in common.
 pub(crate) const DECODER: HfClass = HfClass {
     model_type: "",
+    when: |_| true,
     classes: &[],
     keys: &[],
     defaults: &[],

@@ -15,22 +15,25 @@ mod hf;
 mod hf_class;
 mod layers;
 mod load;
+mod modules;
 mod network;
 mod packs;
 mod pooling;
+mod prompts;
 mod transformer;
 
 pub use activation_sums::{ActivationSums, MatrixSums};
 pub use arch::{ARCHITECTURES, Architecture, config_of, config_of_json};
 pub use batch::{Batch, Span, Workspace};
 pub use config::{
-    ClassifierConfig, DenseActivation, ExpertsConfig, Head, LatentConfig, LayerConfig, ModelConfig,
-    NormConfig, NormKind, NormPlacement, QkNorm, RecurrentConfig, RopeConfig, RopeScaling, Scores,
-    SharedExpert, Temperature, YarnRamp, unknown_keys, unknown_keys_of_json,
+    ClassifierConfig, DenseActivation, DenseConfig, ExpertsConfig, Head, Labelled, LatentConfig, LayerConfig,
+    ModelConfig, NormConfig, NormKind, NormPlacement, QkNorm, RecurrentConfig, RopeConfig, RopeScaling, Scores, SharedExpert,
+    SparseConfig, Temperature, VectorDense, YarnRamp, unknown_keys, unknown_keys_of_json,
 };
 pub use error::{Error, ErrorKind};
 pub use hf::HfModel;
-pub use load::{load, load_with};
+pub use load::{Int8Report, LoadAs, load, load_as, load_with};
 pub use network::Network;
 pub use packs::{Make, PackCache, PackReport};
 pub use pooling::Pooling;
+pub use prompts::Prompts;

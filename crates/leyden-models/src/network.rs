@@ -35,9 +35,24 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// `outputs` says: of the others the last layer takes keys and values alone.
     fn step_macs(&self, tokens: usize, outputs: usize) -> u64;
 
-    /// The scores of all labels for texts whose first tokens have these states, text by text; empty for a model that does not
-    /// classify ([`ModelConfig::classifier`]).
-    fn classify(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32>;
+    /// The vectors of texts whose states were pooled to these, one after the other: the same, or what
+    /// [`ModelConfig::vector_dense`] makes of them.
+    fn vectors(&self, cpu: &Cpu, pooled: Vec<f32>) -> Vec<f32>;
+
+    /// The tokens of the vocabulary that a text has a number for, ascending, of the states of all of its tokens; none for a
+    /// model that gives none ([`ModelConfig::sparse`]).
+    fn sparse(&self, cpu: &Cpu, states: &[f32]) -> Vec<(u32, f32)>;
+
+    /// What the scores of all labels are made of, for each of some states: those of tokens, or what texts' states were pooled
+    /// to, as [`ClassifierConfig::of`](crate::ClassifierConfig::of) says. Empty for a model that does not classify.
+    fn label_logits(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32>;
+
+    /// The scores of all labels for these.
+    fn classify(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32> {
+        let mut logits = self.label_logits(cpu, states);
+        self.config().classifier().into_iter().for_each(|c| c.scores(cpu.tier(), &mut logits));
+        logits
+    }
 
     /// Runs a batch. Keys and values of its tokens go into `cache`; logits of `batch.outputs` are then in
     /// `work.logits()`.

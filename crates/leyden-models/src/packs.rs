@@ -7,6 +7,7 @@
 //! differ is damaged, and both are made anew. A pack is never needed: whatever is wrong with it or its folder is
 //! said once, and the weights are packed from the model's file.
 
+use crate::load::Int8Report;
 use leyden_kernels::Cpu;
 use leyden_kernels::gemm::{CHECKED_BYTES, LAYOUT, PackedFile, PackedWeights};
 use leyden_tensor::{Array, Escaped, Gguf, GgufWriter, TensorView, Value, WeightSource};
@@ -44,7 +45,7 @@ pub enum Make {
 }
 
 /// What the cache did for a model.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PackReport {
     /// The pack that the weights came from.
     pub read: Option<PathBuf>,
@@ -52,6 +53,8 @@ pub struct PackReport {
     pub made: Option<PathBuf>,
     /// Whether the weights are used as they lie in the file.
     pub mapped: bool,
+    /// What became of matrices that were to be integers.
+    pub int8: Int8Report,
     /// What went wrong and was done without, for people.
     pub notes: Vec<String>,
 }

@@ -16,12 +16,24 @@ pub enum Pooling {
     Cls,
     /// That of the last token.
     Last,
+    /// The greatest of all, number by number.
+    Max,
+    /// The mean of all, each weighted by its position, from 1.
+    WeightedMean,
+    /// The sum of all, divided by the square root of how many they are.
+    MeanSqrtLen,
 }
 
 impl Pooling {
     /// The names in options and files.
-    pub const NAMES: [(&'static str, Pooling); 3] =
-        [("mean", Pooling::Mean), ("cls", Pooling::Cls), ("last", Pooling::Last)];
+    pub const NAMES: [(&'static str, Pooling); 6] = [
+        ("mean", Pooling::Mean),
+        ("cls", Pooling::Cls),
+        ("last", Pooling::Last),
+        ("max", Pooling::Max),
+        ("weightedmean", Pooling::WeightedMean),
+        ("mean_sqrt_len", Pooling::MeanSqrtLen),
+    ];
 
     /// Whether states before the last token matter, so that all of a text has to be computed.
     #[must_use]
@@ -42,19 +54,33 @@ impl FromStr for Pooling {
 
     fn from_str(name: &str) -> Result<Pooling, String> {
         let found = Pooling::NAMES.iter().find(|(known, _)| *known == name);
-        found.map(|(_, pooling)| *pooling).ok_or_else(|| "no such pooling; known: mean, cls, last".to_owned())
+        let known = Pooling::NAMES.map(|(name, _)| name).join(", ");
+        found.map(|(_, pooling)| *pooling).ok_or_else(|| format!("no such pooling; known: {known}"))
     }
 }
 
-/// The key in GGUF, behind the architecture's name; 0 and 4 are no pooling and that of models that rank.
+/// The key in GGUF, behind the architecture's name; 0 is no pooling.
 const KEY: &str = "pooling_type";
-const NUMBERS: [(u32, Pooling); 3] = [(1, Pooling::Mean), (2, Pooling::Cls), (3, Pooling::Last)];
+/// That of models that give pairs of texts a score.
+const RANK: u32 = 4;
+/// Those from 101 on are ours, for folders: GGUF has no number for these ways.
+const NUMBERS: [(u32, Pooling); 6] = [
+    (1, Pooling::Mean),
+    (2, Pooling::Cls),
+    (3, Pooling::Last),
+    (101, Pooling::Max),
+    (102, Pooling::WeightedMean),
+    (103, Pooling::MeanSqrtLen),
+];
 
-/// The flags of sentence-transformers' `1_Pooling/config.json`.
-const FLAGS: [(&str, Pooling); 3] = [
-    ("pooling_mode_mean_tokens", Pooling::Mean),
-    ("pooling_mode_cls_token", Pooling::Cls),
-    ("pooling_mode_lasttoken", Pooling::Last),
+/// The values of `pooling_mode` in sentence-transformers' `1_Pooling/config.json`, and the flags that older ones have for them.
+const MODES: [(&str, &str, Pooling); 6] = [
+    ("mean", "pooling_mode_mean_tokens", Pooling::Mean),
+    ("cls", "pooling_mode_cls_token", Pooling::Cls),
+    ("lasttoken", "pooling_mode_lasttoken", Pooling::Last),
+    ("max", "pooling_mode_max_tokens", Pooling::Max),
+    ("weightedmean", "pooling_mode_weightedmean_tokens", Pooling::WeightedMean),
+    ("mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", Pooling::MeanSqrtLen),
 ];
 
 impl Pooling {
@@ -66,7 +92,7 @@ impl Pooling {
         let Some(architecture) = meta.opt_str("general.architecture")? else { return Ok(None) };
         let key = format!("{architecture}.{KEY}");
         match meta.opt_u32(&key)? {
-            None | Some(0 | 4) => Ok(None),
+            None | Some(0 | RANK) => Ok(None),
             Some(number) => {
                 let found = NUMBERS.iter().find(|row| row.0 == number).map(|row| Some(row.1));
                 found.ok_or_else(|| Error::invalid(meta.file(), &key, format!("{number} is not supported")))
@@ -79,12 +105,6 @@ impl Pooling {
     /// # Errors
     /// It asks for another way, or for a module that changes vectors in a way that is not supported.
     pub(crate) fn of_folder(folder: &HfFolder) -> Result<Option<Pooling>, Error> {
-        if let Some(list) = folder.read(HfFile::Modules)? {
-            let label = folder.path().join(HfFile::Modules.name()).display().to_string();
-            // Accessors and errors want an object.
-            let bytes = [br#"{"modules":"#, &list[..], b"}"].concat();
-            check_modules(&Json::parse(&bytes, &label)?)?;
-        }
         folder.json(HfFile::Pooling)?.map(|json| Pooling::of_json(&json)).transpose()
     }
 
@@ -93,14 +113,27 @@ impl Pooling {
     /// # Errors
     /// It asks for another way, or for several together.
     pub(crate) fn of_json(json: &Json) -> Result<Pooling, Error> {
+        const MODE: &str = "pooling_mode";
+        let supported = || MODES.map(|row| row.0).join(", ");
+        if json.get("include_prompt").is_some_and(|flag| flag.as_bool() == Some(false)) {
+            let what = "false is not supported: prompts count for vectors";
+            return Err(Error::invalid(json.file(), "include_prompt", what));
+        }
+        if json.get(MODE).is_some() {
+            let mode = json.str(MODE)?;
+            let found = MODES.iter().find(|row| row.0 == mode).map(|row| row.2);
+            let what = || format!("`{}` is not supported; supported: {}", Escaped(mode), supported());
+            return found.ok_or_else(|| Error::invalid(json.file(), MODE, what()));
+        }
         let mut found = None;
         for (flag, value) in json.object() {
             if !flag.starts_with("pooling_mode_") || value.as_bool() != Some(true) {
                 continue;
             }
-            let known = FLAGS.iter().find(|row| row.0 == flag.as_str()).map(|row| row.1);
+            let known = MODES.iter().find(|row| row.1 == flag.as_str()).map(|row| row.2);
             if known.is_none() || found.is_some() {
-                let what = "is not supported, or not together with another; supported: mean, cls, last";
+                let what =
+                    format!("is not supported, or not together with another; supported: {}", supported());
                 return Err(Error::invalid(json.file(), flag, what));
             }
             found = known;
@@ -114,26 +147,10 @@ impl Pooling {
     }
 }
 
-/// Refuses a list of modules with one that is not computed. Their classes are told by their last names, as the paths to them
-/// have changed; what normalises vectors is always done where they go out.
-fn check_modules(json: &Json) -> Result<(), Error> {
-    const KNOWN: [&str; 3] = ["Transformer", "Pooling", "Normalize"];
-    let modules = json.get("modules").and_then(|list| list.as_array());
-    let Some(modules) = modules else { return Err(json.wrong_type("modules", "array").into()) };
-    for (i, module) in modules.iter().enumerate() {
-        let text = |key: &str| module.get(key).and_then(|value| value.as_str()).unwrap_or_default();
-        let class = text("type").rsplit('.').next().unwrap_or_default();
-        if !KNOWN.contains(&class) {
-            let what = format!("`{}` is not supported; supported: {}", Escaped(class), KNOWN.join(", "));
-            return Err(Error::invalid(json.file(), &format!("modules[{i}].type"), what));
-        }
-        let wanted = HfFile::Pooling.name().split('/').next().unwrap_or_default();
-        if class == "Pooling" && text("path") != wanted {
-            let what = format!("`{}` is not supported; supported: {wanted}", Escaped(text("path")));
-            return Err(Error::invalid(json.file(), &format!("modules[{i}].path"), what));
-        }
-    }
-    Ok(())
+/// Whether a GGUF file says that its model gives pairs of texts a score.
+pub(crate) fn ranks(meta: &Metadata) -> Result<bool, Error> {
+    let Some(architecture) = meta.opt_str("general.architecture")? else { return Ok(false) };
+    Ok(meta.opt_u32(&format!("{architecture}.{KEY}"))? == Some(RANK))
 }
 
 #[cfg(test)]
@@ -157,23 +174,14 @@ mod tests {
         let folder = |text: &str| Pooling::of_json(&Json::parse(text.as_bytes(), "config.json").unwrap());
         let last = r#"{"word_embedding_dimension": 8, "pooling_mode_lasttoken": true, "pooling_mode_mean_tokens": false}"#;
         assert_eq!(folder(last).unwrap(), Pooling::Last);
-        let modules = |types: &[&str]| {
-            let list: Vec<String> = types
-                .iter()
-                .map(|t| format!(r#"{{"type": "sentence_transformers.{t}", "path": "1_Pooling"}}"#))
-                .collect();
-            let text = format!(r#"{{"modules": [{}]}}"#, list.join(","));
-            check_modules(&Json::parse(text.as_bytes(), "modules.json").unwrap()).map_err(|e| e.to_string())
-        };
-        assert_eq!(modules(&["models.Transformer", "base.Pooling", "models.Normalize"]), Ok(()));
-        let error = modules(&["models.Transformer", "models.Dense"]).unwrap_err();
-        assert!(error.starts_with("modules.json: modules[1].type: `Dense` is not supported"), "{error}");
+        assert_eq!(folder(r#"{"pooling_mode": "weightedmean"}"#).unwrap(), Pooling::WeightedMean);
         for wrong in [
-            r#"{"pooling_mode_max_tokens": true}"#,
+            r#"{"pooling_mode_median_tokens": true}"#,
+            r#"{"pooling_mode": "median"}"#,
             r#"{"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true}"#,
             "{}",
         ] {
-            assert!(folder(wrong).unwrap_err().to_string().contains("pooling_mode_"), "{wrong}");
+            assert!(folder(wrong).unwrap_err().to_string().contains("pooling_mode"), "{wrong}");
         }
     }
 }

@@ -11,7 +11,7 @@
 use crate::batch::{Batch, Workspace};
 use crate::config::{Head, LayerConfig, ModelConfig, NormPlacement};
 use crate::error::Error;
-use crate::layers::{Classifier, Embedding, Layer, Norm, Ropes, keep};
+use crate::layers::{Classifier, Embedding, Layer, Norm, Ropes, Sparse, VectorDenses, keep};
 use crate::load::Loader;
 use crate::network::Network;
 use leyden_kernels::Cpu;
@@ -43,6 +43,8 @@ pub(crate) struct Parts {
     head: Option<PackedWeights>,
     head_bias: Option<Vec<f32>>,
     classifier: Option<Classifier>,
+    sparse: Option<Sparse>,
+    vector_dense: VectorDenses,
 }
 
 impl Parts {
@@ -61,7 +63,11 @@ impl Parts {
         };
         let vocabulary = embedding.vocabulary();
         let head = match c.head {
-            Head::States | Head::Classifier(_) => None,
+            Head::States | Head::Classifier(_) => {
+                // What a decoder with another head was trained with.
+                loader.pass_over("output.weight")?;
+                None
+            }
             Head::Logits if loader.has("output.weight")? => {
                 Some(loader.matrix("output.weight", vocabulary, c.width)?)
             }
@@ -69,9 +75,10 @@ impl Parts {
             Head::Logits => Some(loader.matrix("token_embd.weight", vocabulary, c.width)?),
         };
         let head_bias = loader.vector("output.bias", vocabulary)?.filter(|_| head.is_some());
-        let classifier =
-            c.classifier().map(|config| Classifier::load(loader, config, c.width)).transpose()?;
-        Ok(Parts { embedding, ropes, layers, norm, head, head_bias, classifier })
+        let classifier = c.classifier().map(|config| Classifier::load(loader, config, c)).transpose()?;
+        let sparse = c.sparse.map(|config| Sparse::load(loader, c, config, vocabulary)).transpose()?;
+        let vector_dense = VectorDenses::load(loader, c)?;
+        Ok(Parts { embedding, ropes, layers, norm, head, head_bias, classifier, sparse, vector_dense })
     }
 
     /// Number of logits.
@@ -81,8 +88,13 @@ impl Parts {
 
     /// Every matrix, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
-        let layers = self.layers.iter().flat_map(Layer::matrices).chain(&self.head);
-        layers.chain(self.classifier.iter().flat_map(Classifier::matrices)).collect()
+        let layers = self.layers.iter().flat_map(Layer::matrices);
+        let layers = self.embedding.matrices().chain(layers).chain(&self.head);
+        let heads = layers.chain(self.classifier.iter().flat_map(Classifier::matrices));
+        heads
+            .chain(self.sparse.iter().flat_map(Sparse::matrices))
+            .chain(self.vector_dense.matrices())
+            .collect()
     }
 }
 
@@ -220,8 +232,16 @@ impl Network for Transformer {
         }
     }
 
-    fn classify(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32> {
-        self.parts.classifier.as_ref().map_or_else(Vec::new, |head| head.scores(cpu, states))
+    fn vectors(&self, cpu: &Cpu, pooled: Vec<f32>) -> Vec<f32> {
+        self.parts.vector_dense.project(cpu, pooled)
+    }
+
+    fn sparse(&self, cpu: &Cpu, states: &[f32]) -> Vec<(u32, f32)> {
+        self.parts.sparse.as_ref().map_or_else(Vec::new, |head| head.numbers(cpu, states))
+    }
+
+    fn label_logits(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32> {
+        self.parts.classifier.as_ref().map_or_else(Vec::new, |head| head.logits(cpu, states))
     }
 }
 

@@ -34,7 +34,8 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use leyden_engine::Pooling;
 use leyden_engine::sample::{SamplingParams, SequenceBreakers};
-use leyden_kernels::Tier;
+use leyden_kernels::{Cpu, Tier};
+use leyden_models::Prompts;
 use leyden_text::output::OutputFormat;
 use leyden_text::{ChatTemplate, Tokenizer};
 use serde::Deserialize;
@@ -76,12 +77,18 @@ pub(crate) struct Served {
     pub(crate) vocabulary: usize,
     pub(crate) tier: Tier,
     pub(crate) width: usize,
+    /// Numbers of a text's vector.
+    pub(crate) vector_width: usize,
     pub(crate) pooling: Pooling,
     pub(crate) info: ModelInfo,
     /// Whether it has logits; an encoder has states alone.
     pub(crate) generates: bool,
     /// Bytes of memory that weights, caches and workspaces take.
     pub(crate) bytes: u64,
+    pub(crate) network: Arc<dyn leyden_models::Network>,
+    pub(crate) prompts: Prompts,
+    /// What heads are computed on, beside the engines: one thread, that of whoever asks.
+    pub(crate) heads: Cpu,
 }
 
 impl fmt::Debug for Served {
@@ -116,9 +123,15 @@ impl Served {
             vocabulary: model.network.vocabulary(),
             tier: model.cpus[0].tier(),
             width: config.width,
+            vector_width: config.vector_width(),
             pooling: model.pooling,
             info: model.info,
             generates: config.generates(),
+            heads: Cpu::new(model.cpus[0].tier(), 1)
+                .map_err(leyden_engine::Error::from)?
+                .with_exact(model.cpus[0].is_exact()),
+            network: Arc::clone(&model.network),
+            prompts: model.prompts,
             name: model.name,
             tokenizer: model.tokenizer,
             template: model.template,

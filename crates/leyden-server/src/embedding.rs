@@ -5,12 +5,10 @@
 //! tokenizer makes of the text, EOS included: models whose last token makes the vector were trained with it.
 
 use crate::app::{App, Call, Served};
+use crate::encoding::{self, Long};
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::generate;
-use crate::prompt::{self, Extent};
 use crate::usage::Usage;
-use crate::worker::{Task, Work};
 use leyden_engine::Pool;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -18,51 +16,46 @@ use std::sync::Arc;
 /// Vectors that can be made.
 pub(crate) struct Wanted {
     pub(crate) model: Arc<Served>,
-    tasks: Vec<Task>,
+    wanted: encoding::Wanted,
     /// How many numbers of each are wanted.
     dimensions: usize,
+    /// Whether they get length 1.
+    normalize: bool,
 }
 
-/// Takes `input` and `dimensions`; with `truncates` a text that is too long loses its end.
+/// Takes `input`, or what is called otherwise, `dimensions`, `normalize` and `prompt_name`.
 pub(crate) fn read(
     call: &Call,
     model: Arc<Served>,
     body: &mut Fields,
-    truncates: bool,
+    name: &str,
+    long: Long,
 ) -> Result<Wanted, ApiError> {
-    let dimensions = body.size("dimensions").unwrap_or(model.width);
-    if dimensions > model.width {
-        let message = format!("`dimensions` is {dimensions}, but the vectors have {}", model.width);
+    let dimensions = body.size("dimensions").unwrap_or(model.vector_width);
+    if dimensions > model.vector_width {
+        let message = format!("`dimensions` is {dimensions}, but the vectors have {}", model.vector_width);
         return Err(ApiError::field("dimensions", message));
     }
-    let input = body.take("input").unwrap_or_default();
-    let extent = if truncates { Extent::of_body(call) } else { Extent::of_model(&model, call) };
-    let mut tasks = Vec::new();
-    for (path, mut tokens) in prompt::several(&model, extent, "input", input, prompt::of_whole_text)? {
-        if truncates {
-            tokens.truncate(prompt::longest(&model));
-        }
-        prompt::room(&model, &path, tokens.len())?;
-        tasks.push(Task {
-            prompt: Arc::new(tokens),
-            max_tokens: 0,
-            work: Work::State(Pool::new(model.pooling)),
-        });
-    }
-    Ok(Wanted { model, tasks, dimensions })
+    let normalize = body.flag("normalize").unwrap_or(true);
+    let before = encoding::prompt_before(&model, body)?;
+    let input = (name, body.take(name).unwrap_or_default());
+    let wanted = encoding::texts(&model, call, input, long, &before, &Pool::new(model.pooling))?;
+    Ok(Wanted { model, wanted, dimensions, normalize })
 }
 
-/// The vectors, each of length 1, and the tokens that they took.
+/// The vectors, and the tokens that they took.
 pub(crate) async fn vectors(
     app: Arc<App>,
     call: Call,
     wanted: Wanted,
 ) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
-    let Wanted { model, tasks, dimensions } = wanted;
-    let running = generate::submit(app, call, &model, tasks, String::new()).await?;
-    let (answers, usage) = running.collect().await?;
-    let vector = |state: Vec<f32>| normalised(&state[..dimensions.min(state.len())]);
-    Ok((answers.into_iter().map(|answer| vector(answer.state)).collect(), usage))
+    let Wanted { wanted, dimensions, normalize, .. } = wanted;
+    let (states, usage) = wanted.vectors(app, call).await?;
+    let vector = |state: Vec<f32>| {
+        let state = &state[..dimensions.min(state.len())];
+        if normalize { normalised(state) } else { state.to_vec() }
+    };
+    Ok((states.into_iter().map(vector).collect(), usage))
 }
 
 /// The vector of length 1 in the same direction; zeros stay zeros.
@@ -72,10 +65,22 @@ fn normalised(state: &[f32]) -> Vec<f32> {
     state.iter().map(|x| (f64::from(*x) / length) as f32).collect()
 }
 
+/// The fields that say what vectors are like and what is put before texts, in the OpenAPI document.
+pub(crate) fn schema(app: &App) -> Value {
+    json!({
+        "dimensions": dimensions_schema(app),
+        "normalize": { "type": "boolean", "default": true, "description": "Whether vectors get length 1" },
+        "prompt_name": {
+            "type": "string", "maxLength": app.limits.name_chars,
+            "description": "The name of one of the model's prompts, which is put before texts"
+        }
+    })
+}
+
 /// The field `dimensions` in the OpenAPI document.
 pub(crate) fn dimensions_schema(app: &App) -> Value {
     // Each model takes its own width, too; this is what all take.
-    let narrowest = app.models.served().iter().map(|m| m.width).min().unwrap_or(i32::MAX as usize);
+    let narrowest = app.models.served().iter().map(|m| m.vector_width).min().unwrap_or(i32::MAX as usize);
     json!({
         "type": "integer", "minimum": 1, "maximum": narrowest,
         "description": "At most the model's own; the first so many"

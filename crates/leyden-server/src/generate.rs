@@ -67,7 +67,7 @@ pub(crate) async fn submit(
 ) -> Result<Running, ApiError> {
     if !model.generates && tasks.iter().any(|task| matches!(task.work, Work::Text(_))) {
         let message =
-            format!("`{}` is an encoder: it answers /v1/embeddings and generates no text", model.name);
+            format!("`{}` generates no text: it answers /v1/embeddings, /rerank, /classify", model.name);
         return Err(ApiError::field("model", message));
     }
     let choices = tasks.len();

@@ -16,6 +16,7 @@ mod cors;
 mod dialect;
 mod dialects;
 mod embedding;
+mod encoding;
 mod ending;
 mod error;
 mod failure;

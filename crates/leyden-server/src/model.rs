@@ -4,7 +4,7 @@ use crate::options::WorkerOptions;
 use leyden_engine::Pooling;
 use leyden_engine::sample::SamplingParams;
 use leyden_kernels::Cpu;
-use leyden_models::Network;
+use leyden_models::{Network, Prompts};
 use leyden_text::{ChatTemplate, Tokenizer};
 use std::fmt;
 use std::sync::Arc;
@@ -32,6 +32,8 @@ pub struct Model {
     pub sequence_breakers: Vec<String>,
     /// How the vectors of texts are made.
     pub pooling: Pooling,
+    /// What goes before texts of each kind that become vectors.
+    pub prompts: Prompts,
     /// Each of its engines.
     pub worker: WorkerOptions,
     /// What is told of it.

@@ -261,7 +261,8 @@ impl Batch {
         let served = self.serve(jobs)?;
         let vector = |served: Served| match served.job {
             Job::Vector(pool) => {
-                let vector = pool.vector();
+                let engine = self.generator.engine();
+                let vector = engine.model().vectors(engine.cpu(), pool.vector());
                 let square: f64 = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
                 if !square.is_finite() {
                     return Err(Error::NotFinite { file: self.file.clone() });

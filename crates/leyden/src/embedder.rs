@@ -1,10 +1,11 @@
-//! [`Embedder`]: vectors and labels for many texts at a time.
+//! [`Embedder`]: vectors, labels and ranks for many texts at a time.
 
 use crate::error::Error;
 use crate::model::Model;
-use leyden_engine::{Engine, EngineOptions, Outputs, Pool, SequenceId, StepEntry, StepPlan};
+use leyden_engine::{Engine, EngineOptions, Outputs, Pool, SequenceId, StepEntry, StepPlan, WholeText};
 use leyden_kernels::attention::{BLOCK_TOKENS, KvType};
-use leyden_models::Pooling;
+use leyden_models::{Labelled, Pooling};
+use leyden_text::{Bounds, Pairs};
 use std::collections::HashMap;
 use std::fmt;
 
@@ -25,11 +26,13 @@ pub struct EmbedOptions {
     pub dimensions: Option<usize>,
     /// Whether the end of a text that is too long for the model is left out. By default such a text is an error.
     pub truncate: bool,
+    /// The name of the prompt that is put before texts that become vectors; by default the model's own default.
+    pub prompt_name: Option<String>,
 }
 
 impl Default for EmbedOptions {
     fn default() -> EmbedOptions {
-        EmbedOptions { pooling: None, normalize: true, dimensions: None, truncate: false }
+        EmbedOptions { pooling: None, normalize: true, dimensions: None, truncate: false, prompt_name: None }
     }
 }
 
@@ -52,6 +55,13 @@ impl EmbedOptions {
     #[must_use]
     pub fn dimensions(mut self, dimensions: usize) -> EmbedOptions {
         self.dimensions = Some(dimensions);
+        self
+    }
+
+    /// The name of the prompt that is put before texts.
+    #[must_use]
+    pub fn prompt_name(mut self, name: impl Into<Option<String>>) -> EmbedOptions {
+        self.prompt_name = name.into();
         self
     }
 
@@ -84,8 +94,8 @@ pub struct Label<'m> {
 /// # Ok::<(), leyden::Error>(())
 /// ```
 pub struct Embedder<'m> {
-    model: &'m Model,
-    engine: Engine,
+    pub(crate) model: &'m Model,
+    pub(crate) engine: Engine,
     options: EmbedOptions,
 }
 
@@ -95,14 +105,28 @@ impl fmt::Debug for Embedder<'_> {
     }
 }
 
+/// A text in tokens.
+pub(crate) struct Text {
+    pub(crate) ids: Vec<u32>,
+    /// Where the second text of a pair begins, if it is one whose texts are of different types.
+    pub(crate) second: Option<usize>,
+}
+
 impl<'m> Embedder<'m> {
     pub(crate) fn new(model: &'m Model, options: &EmbedOptions) -> Result<Embedder<'m>, Error> {
         let config = model.config();
         if let Some(n) = options.dimensions
-            && !(1..=config.width).contains(&n)
+            && !(1..=config.vector_width()).contains(&n)
         {
-            let what = format!("{n} is not between 1 and {}, which the vectors have", config.width);
+            let what = format!("{n} is not between 1 and {}, which the vectors have", config.vector_width());
             return Err(Error::Option { name: "dimensions", what });
+        }
+        if let Some(name) = &options.prompt_name
+            && model.prompts().get(Some(name)).is_none()
+        {
+            let known: Vec<&str> = model.prompts().names().collect();
+            let what = format!("the model has no prompt `{name}`; it has {}", known.join(", "));
+            return Err(Error::Option { name: "prompt-name", what });
         }
         // A decoder's texts are computed in parts, one after the other; an encoder's need a step that holds them.
         let step_tokens =
@@ -123,8 +147,17 @@ impl<'m> Embedder<'m> {
     /// A text cannot be tokenized or has more tokens than the model takes, or the model failed.
     pub fn embed<T: AsRef<str>>(&mut self, texts: &[T]) -> Result<Vec<Vec<f32>>, Error> {
         let pooling = self.options.pooling.or(self.model.pooling()).unwrap_or_default();
-        let mut vectors = self.vectors(texts, pooling)?;
+        let prompt = self.model.prompts().get(self.options.prompt_name.as_deref()).unwrap_or_default();
+        let mut vectors = match prompt {
+            "" => self.vectors(texts, pooling)?,
+            prompt => {
+                let texts: Vec<String> =
+                    texts.iter().map(|text| format!("{prompt}{}", text.as_ref())).collect();
+                self.vectors(&texts, pooling)?
+            }
+        };
         for vector in &mut vectors {
+            *vector = self.model.network().vectors(self.engine.cpu(), std::mem::take(vector));
             vector.truncate(self.options.dimensions.unwrap_or(usize::MAX));
             if self.options.normalize {
                 normalize(vector);
@@ -133,16 +166,45 @@ impl<'m> Embedder<'m> {
         Ok(vectors)
     }
 
+    /// The tokens of the vocabulary that each text has a number for, ascending, with these numbers.
+    ///
+    /// # Errors
+    /// As [`embed`](Self::embed), or the model gives tokens no numbers.
+    pub fn sparse<T: AsRef<str>>(&mut self, texts: &[T]) -> Result<Vec<Vec<(u32, f32)>>, Error> {
+        if self.model.config().sparse.is_none() {
+            return Err(Error::NotSparse { file: self.file() });
+        }
+        let texts = texts.iter().enumerate().map(|(i, text)| self.tokens(i, text.as_ref()));
+        let texts = texts.collect::<Result<Vec<_>, _>>()?;
+        let mut all = Vec::new();
+        // Their states take more room than vectors.
+        for texts in texts.chunks(STEP_TEXTS) {
+            let mut states: Vec<Vec<f32>> = vec![Vec::new(); texts.len()];
+            self.run(texts, None, &mut |text, _, state| states[text].extend_from_slice(state))?;
+            if !states.iter().flatten().all(|x| x.is_finite()) {
+                return Err(Error::NotFinite { file: self.file() });
+            }
+            let network = self.model.network();
+            all.extend(states.iter().map(|states| network.sparse(self.engine.cpu(), states)));
+        }
+        Ok(all)
+    }
+
     /// The labels of texts, in their order, each text's best label first.
     ///
     /// # Errors
-    /// As [`embed`](Self::embed), or the model does not classify.
+    /// As [`embed`](Self::embed), or the model does not classify texts.
     pub fn classify<T: AsRef<str>>(&mut self, texts: &[T]) -> Result<Vec<Vec<Label<'m>>>, Error> {
-        let Some(classifier) = self.model.config().classifier() else {
-            return Err(Error::NoClassifier { file: self.model.metadata().file().to_owned() });
+        let model = self.model;
+        let found = model.config().classifier().and_then(|classifier| match classifier.of {
+            Labelled::Text(pooling) => Some((classifier, pooling)),
+            Labelled::Tokens => None,
+        });
+        let Some((classifier, pooling)) = found else {
+            return Err(Error::NoClassifier { file: self.file() });
         };
         let names = &classifier.labels;
-        let states = self.vectors(texts, Pooling::Cls)?.concat();
+        let states = self.vectors(texts, pooling)?.concat();
         let scores = self.model.network().classify(self.engine.cpu(), &states);
         let label = |(name, &score): (&'m String, &f32)| Label { label: name, score };
         let labels = scores.chunks_exact(names.len()).map(|scores| {
@@ -154,70 +216,142 @@ impl<'m> Embedder<'m> {
         Ok(labels.collect())
     }
 
+    /// How well each document answers a question, in their order: from 0 to 1. A document that is too long with the question is
+    /// read in parts, and the best counts; with [`EmbedOptions::truncate`] its beginning alone is read.
+    ///
+    /// # Errors
+    /// The model does not rank, a text cannot be tokenized, the question alone is too long, or the model failed.
+    pub fn rerank<T: AsRef<str>>(&mut self, query: &str, documents: &[T]) -> Result<Vec<f32>, Error> {
+        let model = self.model;
+        let found = model.config().classifier().filter(|classifier| classifier.ranks());
+        let (Some(classifier), Some(Labelled::Text(pooling))) = (found, found.map(|c| c.of)) else {
+            return Err(Error::NoReranker { file: self.file() });
+        };
+        let pairs = Pairs::new(model.tokenizer(), classifier.prompt.as_deref());
+        let most = self.engine.options().context;
+        let (mut texts, mut of) = (Vec::new(), Vec::new());
+        for (number, document) in documents.iter().enumerate() {
+            let document = document.as_ref();
+            let windows = if self.options.truncate {
+                let mut pair = pairs.encode(query, document, &Bounds::NONE)?;
+                pair.truncate(most).then(|| vec![pair])
+            } else {
+                pairs.windows(query, document, most, &Bounds::NONE)?
+            };
+            let Some(windows) = windows else {
+                let tokens = pairs.encode(query, "", &Bounds::NONE)?.ids.len();
+                return Err(Error::QueryTooLong { tokens, context: most });
+            };
+            of.extend(windows.iter().map(|_| number));
+            texts.extend(windows.into_iter().map(|pair| Text { ids: pair.ids, second: pair.second }));
+        }
+        let states = self.pooled(&texts, pooling)?.concat();
+        let logits = model.network().label_logits(self.engine.cpu(), &states);
+        let scores = classifier.relevance(self.engine.cpu().tier(), &logits, false);
+        let mut best = vec![f32::NEG_INFINITY; documents.len()];
+        for (number, score) in of.into_iter().zip(scores) {
+            best[number] = best[number].max(score);
+        }
+        Ok(best)
+    }
+
+    pub(crate) fn file(&self) -> String {
+        self.model.metadata().file().to_owned()
+    }
+
     /// Tokens of a text, as many as the model takes.
-    fn tokens(&self, number: usize, text: &str) -> Result<Vec<u32>, Error> {
+    fn tokens(&self, number: usize, text: &str) -> Result<Text, Error> {
         let (tokenizer, context) = (self.model.tokenizer(), self.engine.options().context);
-        let mut tokens = leyden_text::encode_whole(tokenizer, text)?;
-        if tokens.is_empty() {
+        let mut ids = leyden_text::encode_whole(tokenizer, text)?;
+        if ids.is_empty() {
             return Err(Error::EmptyPrompt);
         }
-        if tokens.len() > context {
+        if ids.len() > context {
             if !self.options.truncate {
-                return Err(Error::TextTooLong { number, tokens: tokens.len(), context });
+                return Err(Error::TextTooLong { number, tokens: ids.len(), context });
             }
-            let end = tokenizer.eos().filter(|eos| tokenizer.add_eos() && tokens.last() == Some(eos));
-            tokens.truncate(context - usize::from(end.is_some()));
-            tokens.extend(end);
+            let end = tokenizer.eos().filter(|eos| tokenizer.add_eos() && ids.last() == Some(eos));
+            ids.truncate(context - usize::from(end.is_some()));
+            ids.extend(end);
         }
-        Ok(tokens)
+        Ok(Text { ids, second: None })
     }
 
     /// What the states of texts are pooled to.
     fn vectors<T: AsRef<str>>(&mut self, texts: &[T], pooling: Pooling) -> Result<Vec<Vec<f32>>, Error> {
         let texts = texts.iter().enumerate().map(|(i, text)| self.tokens(i, text.as_ref()));
         let texts = texts.collect::<Result<Vec<_>, _>>()?;
+        self.pooled(&texts, pooling)
+    }
+
+    fn pooled(&mut self, texts: &[Text], pooling: Pooling) -> Result<Vec<Vec<f32>>, Error> {
         let mut pools = vec![Pool::new(pooling); texts.len()];
-        let mut first = 0;
-        while first < texts.len() {
-            let mut tokens = 0;
-            let fits = |text: &&Vec<u32>| {
-                tokens += text.len();
-                tokens <= STEP_TOKENS
-            };
-            let count = texts[first..].iter().take(STEP_TEXTS).take_while(fits).count().max(1);
-            let group = first..first + count;
-            self.step(&texts[group.clone()], &mut pools[group])?;
-            first += count;
-        }
+        self.run(texts, Some(pooling), &mut |text, at, state| pools[text].push(at, state))?;
         let vectors: Vec<Vec<f32>> = pools.iter().map(Pool::vector).collect();
         match vectors.iter().flatten().all(|x| x.is_finite()) {
             true => Ok(vectors),
-            false => Err(Error::NotFinite { file: self.model.metadata().file().to_owned() }),
+            false => Err(Error::NotFinite { file: self.file() }),
         }
     }
 
-    /// Computes texts that fit one step, or one that is longer.
-    fn step(&mut self, texts: &[Vec<u32>], pools: &mut [Pool]) -> Result<(), Error> {
-        let ids: Vec<SequenceId> = texts.iter().map(|_| self.engine.open()).collect();
-        let result = self.compute(&ids, texts, pools);
-        ids.into_iter().for_each(|id| self.engine.close(id));
-        result
+    /// Computes texts, and tells of each the states of its tokens, by their positions: those that a way of pooling needs, or all.
+    pub(crate) fn run(
+        &mut self,
+        texts: &[Text],
+        pooling: Option<Pooling>,
+        tell: &mut dyn FnMut(usize, usize, &[f32]),
+    ) -> Result<(), Error> {
+        let mut first = 0;
+        while first < texts.len() {
+            let mut tokens = 0;
+            let fits = |text: &&Text| {
+                tokens += text.ids.len();
+                tokens <= STEP_TOKENS
+            };
+            let count = texts[first..].iter().take(STEP_TEXTS).take_while(fits).count().max(1);
+            let group = &texts[first..first + count];
+            let ids: Vec<SequenceId> = group.iter().map(|_| self.engine.open()).collect();
+            let result = self.compute(&ids, group, pooling, &mut |i, at, state| tell(first + i, at, state));
+            ids.into_iter().for_each(|id| self.engine.close(id));
+            result?;
+            first += count;
+        }
+        Ok(())
     }
 
-    fn compute(&mut self, ids: &[SequenceId], texts: &[Vec<u32>], pools: &mut [Pool]) -> Result<(), Error> {
+    /// Computes texts that fit one step, or one that is longer.
+    fn compute(
+        &mut self,
+        ids: &[SequenceId],
+        texts: &[Text],
+        pooling: Option<Pooling>,
+        tell: &mut dyn FnMut(usize, usize, &[f32]),
+    ) -> Result<(), Error> {
         let places: HashMap<SequenceId, usize> = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
+        let whole = self.engine.model().config().needs_whole_texts();
         let most = self.engine.options().step_tokens;
-        let longest = texts.iter().map(Vec::len).max().unwrap_or(0);
+        let longest = texts.iter().map(|text| text.ids.len()).max().unwrap_or(0);
         for from in (0..longest).step_by(most) {
-            let part = |(&sequence, text): (&SequenceId, &Vec<u32>)| {
-                let tokens = text.get(from..text.len().min(from + most)).filter(|t| !t.is_empty())?.to_vec();
-                Some(StepEntry { sequence, tokens, outputs: Outputs::States(0) })
+            let part = |(&sequence, text): (&SequenceId, &Text)| {
+                let n = text.ids.len();
+                let tokens = text.ids.get(from..n.min(from + most)).filter(|t| !t.is_empty())?.to_vec();
+                let last = from + tokens.len() == n;
+                let outputs = match pooling {
+                    _ if whole => {
+                        let first_only = pooling == Some(Pooling::Cls);
+                        Outputs::Whole(WholeText { second: text.second, first_only })
+                    }
+                    Some(Pooling::Last) if last => Outputs::States(tokens.len() - 1),
+                    Some(Pooling::Last) => Outputs::None,
+                    _ => Outputs::States(0),
+                };
+                Some(StepEntry { sequence, tokens, outputs })
             };
             let plan = StepPlan { entries: ids.iter().zip(texts).filter_map(part).collect() };
             let output = self.engine.step(&plan)?;
             for row in output.states() {
                 if let Some(&place) = places.get(&row.sequence) {
-                    pools[place].push(row.position, row.state);
+                    tell(place, row.position, row.state);
                 }
             }
         }

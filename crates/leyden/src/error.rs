@@ -58,6 +58,32 @@ pub enum Error {
         /// The file.
         file: String,
     },
+    /// The model gives no pair of texts a score.
+    #[error("{file}: the model does not rank: it has no head that gives a question and a document a score")]
+    NoReranker {
+        /// The file.
+        file: String,
+    },
+    /// The model has no labels to give to tokens.
+    #[error("{file}: the model does not extract: it has no head that gives tokens labels")]
+    NoTagger {
+        /// The file.
+        file: String,
+    },
+    /// The model has no numbers to give to tokens of the vocabulary.
+    #[error("{file}: the model makes no sparse vectors: it has no pooling that gives each token a number")]
+    NotSparse {
+        /// The file.
+        file: String,
+    },
+    /// A question that leaves no room for documents.
+    #[error("the question has {tokens} tokens, which leave no room for documents: the model takes {context}")]
+    QueryTooLong {
+        /// Its tokens, with those around it.
+        tokens: usize,
+        /// Tokens that the model takes.
+        context: usize,
+    },
     /// An option outside its range.
     #[error("{name}: {what}")]
     Option {

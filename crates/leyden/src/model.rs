@@ -10,7 +10,7 @@ use leyden_constrain::{Compiled, Grammar, Vocabulary};
 use leyden_kernels::placement::{PlacementRequest, Replicas, placement};
 use leyden_kernels::topology::Topology;
 use leyden_kernels::{Cpu, Level, Tier};
-use leyden_models::{ModelConfig, Network, PackCache, PackReport, Pooling};
+use leyden_models::{LoadAs, ModelConfig, Network, PackCache, PackReport, Pooling, Prompts};
 use leyden_tensor::{Gguf, Metadata, WeightSource};
 use leyden_text::{ChatTemplate, Message, Rendered, Tokenizer};
 use std::fmt;
@@ -39,6 +39,9 @@ pub struct LoadOptions {
     pub exact: bool,
     /// Where packed weights are kept between starts; by default nowhere.
     pub packs: PackCache,
+    /// Whether matrices that are stored in floats are multiplied in 8-bit integers, with scales for 32 values and
+    /// activations rounded token by token: those that would lose too much stay as they are.
+    pub int8: bool,
     /// Teams of threads that compute at the same time on the one copy of the weights; one by default.
     pub replicas: Replicas,
 }
@@ -78,6 +81,13 @@ impl LoadOptions {
         self
     }
 
+    /// Sets [`int8`](Self::int8).
+    #[must_use]
+    pub fn int8(mut self, int8: bool) -> LoadOptions {
+        self.int8 = int8;
+        self
+    }
+
     /// Sets [`packs`](Self::packs).
     #[must_use]
     pub fn packs(mut self, cache: PackCache) -> LoadOptions {
@@ -105,6 +115,7 @@ pub struct Model {
     vocabulary: OnceLock<Arc<Vocabulary>>,
     template: Option<Arc<ChatTemplate>>,
     pooling: Option<Pooling>,
+    prompts: Prompts,
     load_time: Duration,
     packs: PackReport,
 }
@@ -163,7 +174,7 @@ impl Model {
         start: Instant,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Model, Error> {
-        let model_file::Parts { source, tokenizer, template } = file.into_parts()?;
+        let model_file::Parts { source, tokenizer, template, prompts } = file.into_parts()?;
         let pooling = Pooling::of_metadata(source.metadata())?;
         let template = template.map(Arc::new);
         let tier = tier(options)?;
@@ -173,14 +184,15 @@ impl Model {
             |replica| Cpu::placed(tier, replica, &placement.weights).map(|c| c.with_exact(options.exact));
         let place = |replica| Ok(Arc::new(placed(replica)?));
         let cpus: Vec<Arc<Cpu>> = placement.replicas.iter().map(place).collect::<Result<_, Error>>()?;
+        let load_as = LoadAs { packs: options.packs.clone(), int8: options.int8 };
         let ((network, packs), unplaced) = if let [cpu] = &cpus[..] {
-            let loaded = leyden_models::load_with(Arc::clone(&source), cpu, &options.packs, progress)?;
+            let loaded = leyden_models::load_as(Arc::clone(&source), cpu, &load_as, progress)?;
             (loaded, cpu.unplaced())
         } else {
             // All of them have to wait for the weights, so all processors prepare them.
             let whole = leyden_kernels::placement::placement(&topology, &PlacementRequest::default());
             let loader = placed(&whole.replicas[0])?;
-            let loaded = leyden_models::load_with(Arc::clone(&source), &loader, &options.packs, progress)?;
+            let loaded = leyden_models::load_as(Arc::clone(&source), &loader, &load_as, progress)?;
             (loaded, loader.unplaced().or_else(|| cpus.iter().find_map(|cpu| cpu.unplaced())))
         };
         let load_time = start.elapsed();
@@ -194,6 +206,7 @@ impl Model {
             vocabulary,
             template,
             pooling,
+            prompts,
             load_time,
             packs,
         })
@@ -352,6 +365,12 @@ impl Model {
     #[must_use]
     pub fn pooling(&self) -> Option<Pooling> {
         self.pooling
+    }
+
+    /// What it expects before texts of each kind.
+    #[must_use]
+    pub fn prompts(&self) -> &Prompts {
+        &self.prompts
     }
 
     /// The model's parameters.

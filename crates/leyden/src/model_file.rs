@@ -1,7 +1,7 @@
 //! [`ModelFile`]: a model as it lies on the disk, opened and not loaded.
 
 use crate::error::Error;
-use leyden_models::HfModel;
+use leyden_models::{HfModel, Prompts};
 use leyden_tensor::{Gguf, HfFile, HfFolder, WeightSource};
 use leyden_text::{ChatTemplate, Tokenizer};
 use std::path::Path;
@@ -22,6 +22,7 @@ pub(crate) struct Parts {
     pub(crate) source: Arc<dyn WeightSource>,
     pub(crate) tokenizer: Arc<dyn Tokenizer>,
     pub(crate) template: Option<ChatTemplate>,
+    pub(crate) prompts: Prompts,
 }
 
 /// Where the vocabulary of a GGUF file and that of a folder stand.
@@ -99,7 +100,9 @@ impl ModelFile {
                 let tokenizer = leyden_text::from_hf(model.folder())?;
                 let template = ChatTemplate::from_hf(model.folder(), tokenizer.as_ref())?;
                 let file = model.folder().path().join(HfFile::Tokenizer.name()).display().to_string();
-                Parts::new(Arc::new(model), tokenizer, template, (file, HF_VOCABULARY))
+                let prompts = Prompts::of_folder(model.folder())?;
+                let parts = Parts::new(Arc::new(model), tokenizer, template, (file, HF_VOCABULARY))?;
+                Ok(Parts { prompts, ..parts })
             }
         }
     }
@@ -120,7 +123,7 @@ impl Parts {
             let (tokens, rows, tensor) = (tokenizer.vocab_size(), table.rows(), table.name().to_owned());
             return Err(Error::Vocabulary { file, at, tokens, tensor, rows });
         }
-        Ok(Parts { source, tokenizer: tokenizer.into(), template })
+        Ok(Parts { source, tokenizer: tokenizer.into(), template, prompts: Prompts::default() })
     }
 }
 

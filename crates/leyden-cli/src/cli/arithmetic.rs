@@ -11,6 +11,9 @@ pub(super) struct Arithmetic {
     /// Multiply BF16 weights with activations as they are instead of rounded to BF16
     #[arg(long)]
     pub(super) exact: bool,
+    /// Multiply matrices that are stored in F32, F16 or BF16 in 8-bit integers, except those that would lose too much
+    #[arg(long)]
+    pub(super) int8: bool,
 }
 
 /// An instruction-set tier by its name.

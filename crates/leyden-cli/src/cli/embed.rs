@@ -20,6 +20,12 @@ pub(crate) struct Args {
     /// Numbers of each vector, the first; by default all
     #[arg(long, value_name = "N")]
     dimensions: Option<usize>,
+    /// The name of the prompt that is put before texts, such as query or document; by default the model's own default
+    #[arg(long, value_name = "NAME")]
+    prompt_name: Option<String>,
+    /// Print sparse vectors: the tokens that have a number, as ID:NUMBER, or with --json as objects with index and value
+    #[arg(long, conflicts_with_all = ["pooling", "dimensions", "no_normalize"])]
+    sparse: bool,
     /// Print vectors as the model has them, whatever their length
     #[arg(long)]
     no_normalize: bool,
@@ -31,6 +37,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut options = EmbedOptions::default().normalize(!args.no_normalize);
     options.pooling = args.pooling;
     options.dimensions = args.dimensions;
+    options.prompt_name.clone_from(&args.prompt_name);
     let print = |out: &mut dyn Write, vector: Vec<f32>| {
         if args.encoding.json {
             serde_json::to_writer(&mut *out, &json!({ "embedding": vector }))?;
@@ -41,5 +48,27 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         }
         Ok(writeln!(out)?)
     };
+    if args.sparse {
+        return args.encoding.each(
+            &model,
+            options,
+            out,
+            |embedder, rows| embedder.sparse(rows),
+            |out, numbers| print_sparse(out, &numbers, args.encoding.json),
+        );
+    }
     args.encoding.each(&model, options, out, |embedder, rows| embedder.embed(rows), print)
+}
+
+fn print_sparse(out: &mut dyn Write, numbers: &[(u32, f32)], json: bool) -> Result<(), Failure> {
+    if json {
+        let one = |(index, value): &(u32, f32)| json!({ "index": index, "value": value });
+        let all: Vec<_> = numbers.iter().map(one).collect();
+        serde_json::to_writer(&mut *out, &json!({ "sparse": all }))?;
+    } else {
+        for (i, (index, value)) in numbers.iter().enumerate() {
+            write!(out, "{}{index}:{value}", if i == 0 { "" } else { " " })?;
+        }
+    }
+    Ok(writeln!(out)?)
 }

@@ -1,4 +1,4 @@
-//! What `leyden embed` and `leyden classify` have in common: their input, the model, and going over the rows.
+//! What `leyden embed`, `classify`, `extract` and `rerank` have in common: their input, the model, and going over the rows.
 
 use super::arithmetic::Arithmetic;
 use super::failure::Failure;
@@ -13,11 +13,9 @@ use std::path::PathBuf;
 /// Texts that are computed before the first of them is printed.
 const BATCH: usize = 256;
 
-/// The options of both.
+/// What most of them read: texts, of which each has a result.
 #[derive(Debug, clap::Args)]
-pub(super) struct Encoding {
-    /// Model: a folder with config.json and safetensors, or a GGUF file
-    model: PathBuf,
+pub(crate) struct Texts {
     /// The text
     #[arg(conflicts_with = "file")]
     text: Option<String>,
@@ -25,6 +23,15 @@ pub(super) struct Encoding {
     /// text in quotes. - is standard input, which is read without TEXT and --file, too
     #[arg(long, value_name = "ROWS.jsonl|.txt")]
     file: Option<PathBuf>,
+}
+
+/// The options of all.
+#[derive(Debug, clap::Args)]
+pub(super) struct Encoding<I: clap::Args = Texts> {
+    /// Model: a folder with config.json and safetensors, or a GGUF file
+    model: PathBuf,
+    #[command(flatten)]
+    pub(super) input: I,
     /// Print a JSON object for each text
     #[arg(long)]
     pub(super) json: bool,
@@ -44,17 +51,30 @@ pub(super) struct Encoding {
     notes: Notes,
 }
 
-impl Encoding {
+impl<I: clap::Args> Encoding<I> {
     /// Loads the model.
     pub(super) fn load(&self) -> Result<Model, Failure> {
         let options = LoadOptions::new()
             .threads(self.threads)
             .isa(self.arithmetic.isa)
             .exact(self.arithmetic.exact)
+            .int8(self.arithmetic.int8)
             .packs(self.packs.cache());
         let model = Model::open(self.hub.obtain(&self.model, self.notes)?, &options)?;
         packs::tell(&model, self.notes);
         Ok(model)
+    }
+
+    /// Options with what is left out of long texts.
+    pub(super) fn options(&self, options: EmbedOptions) -> EmbedOptions {
+        options.truncate(self.truncate)
+    }
+}
+
+impl Encoding {
+    /// Whether texts come in rows.
+    pub(super) fn has_rows(&self) -> bool {
+        self.input.text.is_none()
     }
 
     /// Goes over all texts in order, some at a time, and prints each one's result.
@@ -66,10 +86,10 @@ impl Encoding {
         compute: impl Fn(&mut Embedder<'m>, &[Row]) -> Result<Vec<T>, Error>,
         print: impl Fn(&mut dyn Write, T) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let mut embedder = model.embedder(&options.truncate(self.truncate))?;
-        let mut rows = match &self.text {
+        let mut embedder = model.embedder(&self.options(options))?;
+        let mut rows = match &self.input.text {
             Some(text) => Rows::of_text(text),
-            None => Rows::open(self.file.as_deref())?,
+            None => Rows::open(self.input.file.as_deref())?,
         };
         loop {
             let batch = rows.take(BATCH)?;

@@ -15,6 +15,7 @@ mod doctor;
 mod embed;
 mod encoding;
 mod eval;
+mod extract;
 mod failure;
 mod foreign;
 mod hwbench;
@@ -34,6 +35,7 @@ mod progress;
 mod ps;
 mod pull;
 mod quantize;
+mod rerank;
 mod rm;
 mod rows;
 mod run;
@@ -88,6 +90,8 @@ commands! {
     Ps ps "Show the models that a server has, and which of them are in memory",
     Embed embed "Make vectors of texts",
     Classify classify "Give texts labels, by a model that was trained for them",
+    Extract extract "Find names and other parts of texts, by a model that was trained for them",
+    Rerank rerank "Say how well documents answer a question, the best first",
     Pull pull "Get a model from the hub",
     Models models "Show models with short names, and which of them fit this machine",
     List list "Show the models that were pulled",

@@ -44,6 +44,17 @@ fn no_huge_pages() -> bool {
 pub(super) fn tell(model: &Model, notes: Notes) {
     let say = |text: &str| notes.say(&format!("note: {text}"));
     model.packs().notes.iter().for_each(|note| say(note));
+    let int8 = &model.packs().int8;
+    if !int8.kept.is_empty() {
+        let shown =
+            |(name, loss): &(String, f64)| format!("{} ({:.1} %)", printable(name, 100), loss * 100.0);
+        let names: Vec<String> = int8.kept.iter().map(shown).collect();
+        say(&format!(
+            "{} matrices stay in floats, as rows of them would lose too much: {}",
+            names.len(),
+            names.join(", ")
+        ));
+    }
     let unknown = model.unknown_keys();
     if !unknown.is_empty() {
         let file = printable(model.metadata().file(), 200);

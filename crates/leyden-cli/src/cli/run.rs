@@ -203,6 +203,7 @@ fn open(args: &Args, model: Option<&Path>) -> Result<Model, Failure> {
         .threads_batch(args.threads_batch)
         .isa(args.arithmetic.isa)
         .exact(args.arithmetic.exact)
+        .int8(args.arithmetic.int8)
         .packs(args.packs.cache());
     let model = match model {
         Some(model) => load(&args.hub.obtain(model, notes)?, &options, notes)?,

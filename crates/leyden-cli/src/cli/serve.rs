@@ -303,6 +303,7 @@ fn options(args: &Args) -> LoadOptions {
         .threads_batch(args.threads_batch)
         .isa(args.arithmetic.isa)
         .exact(args.arithmetic.exact)
+        .int8(args.arithmetic.int8)
         .packs(args.packs.cache())
         .replicas(args.replicas)
 }

@@ -2,7 +2,9 @@
 //! the engine's tests compare with transformers; its tokens are the words w0 to w95.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -19,6 +21,12 @@ fn noise(i: u64, seed: u64, base: f32, scale: f64) -> f32 {
     (((x >> 8) as f64 / f64::from(1 << 24) - 0.5) * scale) as f32 + base
 }
 
+/// Whether a tensor is the weights of a norm.
+fn is_norm(name: &str) -> bool {
+    let ends = ["norm.weight", "norm1.weight", "norm2.weight", "_ln.weight"];
+    ends.iter().any(|end| name.to_lowercase().ends_with(end))
+}
+
 /// A folder with one of those models, and what transformers computes of it.
 fn model(files: &Files, name: &str) -> (String, Value) {
     let golden: Value = serde_json::from_str(&fs::read_to_string(Path::new(GOLDEN)).unwrap()).unwrap();
@@ -28,7 +36,7 @@ fn model(files: &Files, name: &str) -> (String, Value) {
         let name = tensor[0].as_str().unwrap();
         let shape: Vec<u64> = tensor[1].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
         let (base, scale) = match shape[..] {
-            [_] if name.to_lowercase().ends_with("norm.weight") => (1.0, 0.4),
+            [_] if is_norm(name) => (1.0, 0.4),
             [_] => (0.0, 0.4),
             _ if name.contains("embeddings") => (0.0, 2.0),
             _ => (0.0, 4.0 / (shape[1] as f64).sqrt()),
@@ -45,16 +53,30 @@ fn model(files: &Files, name: &str) -> (String, Value) {
     let header = Value::Object(header).to_string();
     let weights = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat();
     let vocabulary: serde_json::Map<String, Value> = (0..96).map(|i| (format!("w{i}"), i.into())).collect();
+    // A pair in the tokens of the second text of the goldens.
+    let special = |id: u64| json!({ "SpecialToken": { "id": format!("w{id}"), "type_id": 0 } });
+    let sequence = |id: &str, kind: u8| json!({ "Sequence": { "id": id, "type_id": kind } });
+    let name_of = |id: u64| format!("w{id}");
+    let entry = |id: u64| json!({ "id": name_of(id), "ids": [id], "tokens": [name_of(id)] });
+    let named: serde_json::Map<_, _> = [2, 35, 90].map(|id| (name_of(id), entry(id))).into_iter().collect();
+    let pairs = json!({
+        "type": "TemplateProcessing",
+        "single": [special(2), sequence("A", 0), special(90)],
+        "pair": [special(2), sequence("A", 0), special(35), sequence("B", 1), special(90)],
+        "special_tokens": named
+    });
     let tokenizer = json!({
         "version": "1.0", "truncation": { "max_length": 8, "strategy": "LongestFirst", "stride": 0, "direction": "Right" },
         "padding": null, "added_tokens": [],
         "normalizer": { "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
             "strip_accents": null, "lowercase": true },
-        "pre_tokenizer": { "type": "BertPreTokenizer" }, "post_processor": null,
+        "pre_tokenizer": { "type": "BertPreTokenizer" },
+        "post_processor": if name == "bert, rank" { pairs } else { Value::Null },
         "decoder": { "type": "WordPiece", "prefix": "##", "cleanup": true },
         "model": { "type": "WordPiece", "unk_token": "w0", "continuing_subword_prefix": "##",
             "max_input_chars_per_word": 100, "vocab": vocabulary }
     });
+    let tokenizer = model["entities"].get("tokenizer").cloned().unwrap_or(tokenizer);
     files.add("model.safetensors", &weights);
     files.add("config.json", model["config"].to_string().as_bytes());
     files.add("tokenizer.json", tokenizer.to_string().as_bytes());
@@ -118,9 +140,290 @@ fn classify_gives_the_labels_of_transformers() {
         assert_eq!(answer["label"], names[best]);
         assert!((answer["score"].as_f64().unwrap() - scores[best]).abs() < 1e-4, "{answer} {scores:?}");
         assert_eq!(answer["labels"].as_array().unwrap().len(), 3);
+        // In integers it is nearly the same.
+        let int8 = leyden(&["classify", &folder, &text(&wanted, i), "--json", "--top", "9", "--int8"]).json();
+        let label = int8["labels"].as_array().unwrap().iter().find(|l| l["label"] == names[best]).unwrap();
+        let score = label["score"].as_f64().unwrap();
+        assert!((score - scores[best]).abs() < 0.05 && score != answer["score"], "{int8} {scores:?}");
         let line = leyden(&["classify", &folder, &text(&wanted, i)]).ok();
         assert_eq!(line.split('\t').next(), Some(names[best]));
     }
+}
+
+/// The question and the document whose tokens are those of a golden.
+const QUERY: &str = "w13 w24";
+const DOCUMENT: &str = "w46 w57 w68 w79";
+
+#[expect(clippy::needless_pass_by_value, reason = "bodies are made where they are asked with")]
+fn ask(server: &Server, path: &str, body: Value) -> (u16, Value) {
+    let answer = server.exchange(post(path, &body.to_string()));
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status: u16 = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str::<Value>(body).unwrap())
+}
+
+#[test]
+fn documents_are_ranked_by_every_interface_alike() {
+    let files = Files::new();
+    let (folder, wanted) = model(&files, "bert, rank");
+    let score = wanted["pair_score"].as_f64().unwrap();
+    let near = |value: &Value| (value.as_f64().unwrap() - score).abs() < 1e-5;
+    // The last is longer than the model, and has the document in its first part.
+    let long = format!("{DOCUMENT} {}", ["w5 "; 200].concat());
+    let documents = [DOCUMENT, "w1 w2 w3", &long];
+    let rows: Vec<String> = documents.iter().map(|text| json!({ "text": text }).to_string()).collect();
+    let rows = files.add("docs.jsonl", rows.join("\n").as_bytes());
+    let out = leyden(&["rerank", &folder, QUERY, "--file", &rows, "--json"]).ok();
+    let ranked: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |index: u64| ranked.iter().find(|row| row["index"] == index).unwrap();
+    assert!(ranked.len() == 3 && near(&of(0)["score"]) && of(0)["text"] == DOCUMENT, "{ranked:?}");
+    assert!(ranked.windows(2).all(|pair| pair[0]["score"].as_f64() >= pair[1]["score"].as_f64()));
+    let first = leyden(&["rerank", &folder, QUERY, "--file", &rows, "--top", "1"]).ok();
+    assert_eq!(first.split('\t').nth(1), ranked[0]["index"].as_u64().map(|i| i.to_string()).as_deref());
+
+    let server = Server::start(&[&folder]);
+    let request = json!({ "query": QUERY, "documents": documents, "top_n": 2, "return_documents": true });
+    for path in ["/rerank", "/v1/rerank", "/v2/rerank"] {
+        let (status, answer) = ask(&server, path, request.clone());
+        assert_eq!(status, 200, "{answer}");
+        for (result, row) in answer["results"].as_array().unwrap().iter().zip(&ranked) {
+            assert_eq!((&result["index"], &result["document"]["text"]), (&row["index"], &row["text"]));
+            let (a, b) = (result["relevance_score"].as_f64().unwrap(), row["score"].as_f64().unwrap());
+            assert!((a - b).abs() < 1e-6, "{answer} {row}");
+        }
+        assert_eq!(answer["results"].as_array().unwrap().len(), 2);
+    }
+    // Objects, and a document that is cut.
+    let body = json!({ "query": QUERY, "documents": [{ "text": format!("{DOCUMENT} w5 w6") }], "max_tokens_per_doc": 4 });
+    assert!(near(&ask(&server, "/v1/rerank", body).1["results"][0]["relevance_score"]));
+    // text-embeddings-inference.
+    let texts = json!({ "query": QUERY, "texts": [DOCUMENT], "return_text": true });
+    let (_, answer) = ask(&server, "/rerank", texts.clone());
+    assert!(near(&answer[0]["score"]) && answer[0]["text"] == DOCUMENT, "{answer}");
+    let mut raw = texts;
+    raw["raw_scores"] = true.into();
+    let logit = ask(&server, "/rerank", raw).1[0]["score"].as_f64().unwrap();
+    assert!((1.0 / (1.0 + (-logit).exp()) - score).abs() < 1e-5);
+    let too_long = json!({ "query": QUERY, "texts": [long] });
+    assert_eq!(ask(&server, "/rerank", too_long.clone()).0, 400);
+    let mut cut = too_long;
+    cut["truncate"] = true.into();
+    assert_eq!(ask(&server, "/rerank", cut).0, 200);
+    // vLLM.
+    let (_, answer) = ask(&server, "/score", json!({ "text_1": QUERY, "text_2": [DOCUMENT, "w1"] }));
+    assert!(near(&answer["data"][0]["score"]) && answer["data"][1]["index"] == 1, "{answer}");
+    let (_, answer) = ask(&server, "/predict", json!({ "inputs": [[QUERY, DOCUMENT]] }));
+    assert!(near(&answer[0][0]["score"]) && answer[0][0]["label"] == "LABEL_0", "{answer}");
+    let (_, answer) = ask(&server, "/predict", json!({ "inputs": [QUERY, DOCUMENT] }));
+    assert!(near(&answer[0]["score"]), "{answer}");
+    let (_, info) = {
+        let answer = server.exchange("GET /info HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        (0, serde_json::from_str::<Value>(answer.split_once("\r\n\r\n").unwrap().1).unwrap())
+    };
+    assert_eq!(info["model_type"]["reranker"]["id2label"]["0"], "LABEL_0");
+    let endless = ["w5"; 300].join(" ");
+    for (path, body, param) in [
+        ("/rerank", json!({ "query": QUERY }), "documents"),
+        ("/rerank", json!({ "query": QUERY, "documents": ["a"], "texts": ["a"] }), "texts"),
+        ("/rerank", json!({ "query": endless, "documents": ["w1"] }), "query"),
+        ("/score", json!({ "text_1": ["a", "b"], "text_2": ["c", "d", "e"] }), "text_2"),
+    ] {
+        let (status, answer) = ask(&server, path, body);
+        assert_eq!((status, &answer["error"]["param"]), (400, &param.into()), "{answer}");
+    }
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+}
+
+#[test]
+fn labels_and_states_come_in_the_words_of_other_servers() {
+    let (files, plain) = (Files::new(), Files::new());
+    let (folder, wanted) = model(&files, "bert, labels");
+    let (states, _) = model(&plain, "bert");
+    let server = Server::start(&[&folder, &states]);
+    let (name, other) = (&name_of(&folder), &name_of(&states));
+    let text = text(&wanted, 1);
+    let scores = numbers(&wanted["texts"][1]["scores"]);
+    let near = |found: &[f64], want: &[f64]| found.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-4);
+    let (_, answer) = ask(&server, "/classify", json!({ "model": name, "input": [text] }));
+    assert!(near(&numbers(&answer["data"][0]["probs"]), &scores), "{answer}");
+    let best = (0..3).max_by(|a, b| scores[*a].total_cmp(&scores[*b])).unwrap();
+    assert_eq!(answer["data"][0]["label"], ["lost card", "card arrival", "top up"][best]);
+    let (_, answer) = ask(&server, "/predict", json!({ "model": name, "inputs": text }));
+    assert_eq!(answer[0]["label"], ["lost card", "card arrival", "top up"][best]);
+    assert!((answer[0]["score"].as_f64().unwrap() - scores[best]).abs() < 1e-4);
+    let (_, answer) = ask(&server, "/pooling", json!({ "model": name, "input": text }));
+    assert!(near(&numbers(&answer["data"][0]["data"]), &scores), "{answer}");
+    let (status, answer) =
+        ask(&server, "/rerank", json!({ "model": other, "query": "a", "documents": ["b"] }));
+    assert_eq!((status, &answer["error"]["code"]), (400, &"unsupported_model".into()), "{answer}");
+
+    let (_, all) = ask(&server, "/embed_all", json!({ "model": other, "inputs": text, "truncate": true }));
+    let (_, pooled) = ask(&server, "/pooling", json!({ "model": other, "input": text }));
+    assert_eq!((all[0].as_array().unwrap().len(), &all[0]), (9, &pooled["data"][0]["data"]));
+    let mean = |rows: &Value| {
+        let rows: Vec<Vec<f64>> = rows.as_array().unwrap().iter().map(numbers).collect();
+        (0..32).map(|i| rows.iter().map(|row| row[i]).sum::<f64>() / rows.len() as f64).collect::<Vec<_>>()
+    };
+    let (_, embedded) =
+        ask(&server, "/embed", json!({ "model": other, "inputs": [text, "w1"], "normalize": false }));
+    assert!(cosine(&numbers(&embedded[0]), &mean(&all[0])) > 1.0 - 1e-9);
+    let similar = json!({ "source_sentence": text, "sentences": ["w1", text] });
+    let (_, answer) = ask(&server, "/similarity", json!({ "model": other, "inputs": similar }));
+    let want = cosine(&numbers(&embedded[0]), &numbers(&embedded[1]));
+    assert!(near(&numbers(&answer), &[want, 1.0]), "{answer}");
+    let (_, answer) = ask(&server, "/score", json!({ "model": other, "text_1": text, "text_2": "w1" }));
+    assert!((answer["data"][0]["score"].as_f64().unwrap() - want).abs() < 1e-6, "{answer}");
+    // Cut at either end, where that is asked for.
+    let long = vec!["w5"; 127].join(" ");
+    let (ends, begins) = (format!("{long} w6 w7"), format!("w6 w7 {long}"));
+    let (_, kept) = ask(
+        &server,
+        "/embed",
+        json!({ "model": other, "inputs": [format!("{long} w6"), format!("w7 {long}")] }),
+    );
+    for (text, side, want) in [(&ends, "Right", 0), (&begins, "left", 1)] {
+        let body = json!({ "model": other, "inputs": text, "truncate": true, "truncation_direction": side });
+        assert_eq!(ask(&server, "/embed", body).1[0], kept[want], "{side}");
+    }
+    let (status, answer) = ask(&server, "/embed", json!({ "model": other, "inputs": ends }));
+    assert_eq!((status, &answer["error_type"]), (400, &"Tokenizer".into()), "{answer}");
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+}
+
+/// What a model is called.
+fn name_of(folder: &str) -> String {
+    Path::new(folder).file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_official_clients_for_vectors_and_ranks_are_content() {
+    let package = "cohere, langchain_openai";
+    let found = Command::new("python3").args(["-c", &format!("import {package}")]).output();
+    if !found.is_ok_and(|o| o.status.success()) {
+        assert!(std::env::var_os("LEYDEN_CI").is_none(), "python3 with the packages {package}");
+        let _ = writeln!(std::io::stderr(), "skipped: no python3 with the packages {package}");
+        return;
+    }
+    let (ranks, plain) = (Files::new(), Files::new());
+    let (reranker, wanted) = model(&ranks, "bert, rank");
+    let (embedder, _) = model(&plain, "bert");
+    let server = Server::start(&[&reranker, &embedder]);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/encoder_client.py");
+    let mut python = Command::new("python3");
+    python.env("LANGSMITH_TRACING", "false").env("LANGCHAIN_TRACING_V2", "false");
+    python
+        .arg(script)
+        .arg(format!("http://{}", server.address))
+        .args([name_of(&reranker), name_of(&embedder)]);
+    let output = python.args([QUERY, DOCUMENT, &wanted["pair_score"].to_string()]).output().unwrap();
+    let (code, log) = server.end();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && out.ends_with("ok\n"), "{out}\n{err}\n{log}");
+    assert_eq!(code, Some(0));
+}
+
+/// Texts of all lengths in company get what they get alone, whoever asks at the same time.
+#[test]
+fn two_hundred_clients_get_what_each_gets_alone() {
+    let (plain, ranks) = (Files::new(), Files::new());
+    let (embedder, _) = model(&plain, "bert");
+    let (reranker, _) = model(&ranks, "bert, rank");
+    let server = Server::start(&[&embedder, &reranker]);
+    let (embedder, reranker) = (name_of(&embedder), name_of(&reranker));
+    let text = |i: usize| {
+        (0..1 + i * 37 % 120).map(|k| format!("w{}", (i * 7 + k * 11) % 90)).collect::<Vec<_>>().join(" ")
+    };
+    let request = |i: usize| match i % 3 {
+        0 => ("/rerank", json!({ "model": reranker, "query": QUERY, "documents": [text(i), text(i + 1)] })),
+        1 => ("/embed", json!({ "model": embedder, "inputs": [text(i)] })),
+        _ => ("/v1/embeddings", json!({ "model": embedder, "input": [text(i), text(i + 5)] })),
+    };
+    // What does not depend on the request itself.
+    let result = |answer: Value| match answer.get("results").or(answer.get("data")) {
+        Some(part) => part.clone(),
+        None => answer,
+    };
+    let asked = &|i: usize| {
+        let (path, body) = request(i);
+        let (status, answer) = ask(&server, path, body);
+        assert_eq!(status, 200, "{answer}");
+        result(answer)
+    };
+    let alone: Vec<Value> = (0..20).map(asked).collect();
+    let together: Vec<Value> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..200).map(|i| scope.spawn(move || asked(i % 20))).collect();
+        all.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for (i, answer) in together.iter().enumerate() {
+        assert!(*answer == alone[i % 20], "{i}");
+    }
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+}
+
+#[test]
+fn entities_are_those_of_transformers() {
+    let files = Files::new();
+    let (folder, wanted) = model(&files, "bert, tokens");
+    let text = wanted["entities"]["text"].as_str().unwrap();
+    for (strategy, wanted) in wanted["entities"]["found"].as_object().unwrap() {
+        let out = leyden(&["extract", &folder, text, "--json", "--aggregation", strategy]).json();
+        let (found, wanted) = (out["entities"].as_array().unwrap(), wanted.as_array().unwrap());
+        let key = if strategy == "none" { "entity" } else { "entity_group" };
+        assert_eq!(found.len(), wanted.len(), "{strategy}: {out}");
+        for (entity, want) in found.iter().zip(wanted) {
+            assert_eq!(
+                (&entity[key], &entity["start"], &entity["end"]),
+                (&want["label"], &want["start"], &want["end"]),
+                "{strategy}: {out}"
+            );
+            let (score, want) = (entity["score"].as_f64().unwrap(), want["score"].as_f64().unwrap());
+            assert!((score - want).abs() < 1e-4, "{strategy}: {entity}");
+        }
+    }
+    // A text of many windows has its entities to the end, with places in the whole.
+    let long = format!("{text} {}", ["w35 ☃ w9 "; 150].concat()).replace('\n', " ");
+    let rows = files.add("rows.txt", long.as_bytes());
+    let out = leyden(&["extract", &folder, "--file", &rows, "--aggregation", "none"]).ok();
+    assert!(out.ends_with("\n\n"));
+    let characters: Vec<char> = long.chars().collect();
+    let mut last = 0;
+    for line in out.trim_end().lines() {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [start, end] = [2, 3].map(|i| columns[i].parse::<usize>().unwrap());
+        assert_eq!(characters[start..end].iter().collect::<String>(), columns[4], "{line}");
+        assert!(start >= last);
+        last = end;
+    }
+    assert!(last > long.chars().count() * 9 / 10, "{last}");
+}
+
+/// Texts go to the label whose description is nearest, with the cosine that the vectors of `leyden embed` have.
+#[test]
+fn texts_are_routed_by_descriptions_of_labels() {
+    let files = Files::new();
+    let (folder, _) = model(&files, "bert");
+    let labels = files.add("labels.txt", b"near\tw5 w6 w7\n\nfar\tw80 w81 w82\nnear\tw9\n");
+    let vector = |text: &str| numbers(&leyden(&["embed", &folder, text, "--json"]).json()["embedding"]);
+    let text = "w5 w6 w9";
+    let of = |description: &str| cosine(&vector(text), &vector(description));
+    let near = of("w5 w6 w7").max(of("w9"));
+    let answer = leyden(&["classify", &folder, text, "--labels", &labels, "--top", "2", "--json"]).json();
+    let score = |label: &str| {
+        let all = answer["labels"].as_array().unwrap();
+        all.iter().find(|entry| entry["label"] == label).unwrap()["score"].as_f64().unwrap()
+    };
+    assert!(
+        (score("near") - near).abs() < 1e-5 && (score("far") - of("w80 w81 w82")).abs() < 1e-5,
+        "{answer}"
+    );
+    assert_eq!(answer["label"], if near >= score("far") { "near" } else { "far" });
+    let empty = files.add("empty.txt", b"\n");
+    assert!(
+        leyden(&["classify", &folder, text, "--labels", &empty]).failed(1).contains("empty.txt: no labels")
+    );
 }
 
 #[test]
@@ -143,8 +446,12 @@ fn what_cannot_be_embedded_or_generated_is_told() {
         let error = leyden(&["embed", &folder, "--file", &rows]).failed(1);
         assert!(error.contains(&format!("wrong.jsonl: line 1: {wrong}")), "{error}");
     }
-    let error = leyden(&["classify", &folder, "w1"]).failed(1);
-    assert!(error.contains("the model does not classify"), "{error}");
+    for (command, wanted) in
+        [("classify", "does not classify"), ("rerank", "does not rank"), ("extract", "does not extract")]
+    {
+        let error = leyden_with_input(&[command, &folder, "w1"], b"w2").failed(1);
+        assert!(error.contains(wanted), "{error}");
+    }
     let error = leyden(&["run", &folder, "w1"]).failed(1);
     assert!(error.contains("an encoder") && error.contains("leyden embed"), "{error}");
     let error = leyden(&["embed", &folder, "w1", "--dimensions", "33"]).failed(2);

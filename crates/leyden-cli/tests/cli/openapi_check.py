@@ -18,6 +18,7 @@ BEYOND_SCHEMAS = {
     "grammar_dead_end",
     "context_length_exceeded",
     "conflicting_parameters",
+    "unsupported_model",
 }
 
 # The same where a dialect's errors have no codes, and that a text is not JSON, which its schema says it is.
@@ -29,6 +30,7 @@ WORDS_BEYOND_SCHEMAS = (
     "contradict each other",
     "`min_tokens` is more than",
     "maximum context length",
+    "the model does not",
     "JSON schema: ",
     "continues the grammar",
 )

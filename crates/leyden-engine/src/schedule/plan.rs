@@ -42,6 +42,7 @@ impl Scheduler {
             let outputs = match (task.request.rows, s.samples) {
                 (PromptRows::Logits { .. }, _) if s.rows > 0 => Outputs::From(first(s.rows)),
                 (PromptRows::States { .. }, _) if s.rows > 0 => Outputs::States(first(s.rows)),
+                (PromptRows::Whole(text), _) if s.rows > 0 => Outputs::Whole(text),
                 (_, false) => Outputs::None,
                 (_, true) if s.drafted == 0 => Outputs::Last,
                 // Guesses come behind a single known token only.

@@ -1,6 +1,6 @@
 //! What goes into the scheduler, and what it says about it.
 
-use crate::engine::StepPlan;
+use crate::engine::{StepPlan, WholeText};
 use crate::prefix::Scope;
 use crate::tables::SequenceId;
 use std::sync::Arc;
@@ -30,6 +30,8 @@ pub enum PromptRows {
         /// The first, counted from 0.
         from: usize,
     },
+    /// States of a prompt that is computed in one step, as by a model that needs whole texts.
+    Whole(WholeText),
 }
 
 impl PromptRows {
@@ -38,6 +40,7 @@ impl PromptRows {
         match self {
             PromptRows::None => None,
             PromptRows::Logits { from } | PromptRows::States { from } => Some(from),
+            PromptRows::Whole(_) => Some(0),
         }
     }
 }

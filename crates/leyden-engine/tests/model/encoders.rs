@@ -2,17 +2,23 @@
 
 use super::architectures::noise;
 use super::shared::{engine_on, numbers, one, own};
-use leyden_engine::{Engine, ErrorKind, Outputs, StepEntry, StepPlan};
+use leyden_engine::{Engine, ErrorKind, Outputs, Pool, Pooling, StepEntry, StepPlan, WholeText};
 use leyden_kernels::attention::KvType;
 use leyden_kernels::{Cpu, Tier};
-use leyden_models::HfModel;
-use leyden_tensor::{Gguf, GgufWriter, Value, WeightSource};
+use leyden_models::{HfModel, Labelled, Scores};
+use leyden_tensor::{Array, Gguf, GgufWriter, Value, WeightSource};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
 fn golden() -> Json {
     let path = own("tests/golden/encoders.json");
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// Whether a tensor is the weights of a norm.
+fn is_norm(name: &str) -> bool {
+    let ends = ["norm.weight", "norm1.weight", "norm2.weight", "_ln.weight"];
+    ends.iter().any(|end| name.to_lowercase().ends_with(end))
 }
 
 /// The folder of a model, with tensors' names changed.
@@ -22,7 +28,7 @@ fn folder_as(model: &Json, rename: impl Fn(&str) -> String) -> tempfile::TempDir
         let name = tensor[0].as_str().unwrap();
         let shape: Vec<usize> = numbers(&tensor[1]).iter().map(|n| *n as usize).collect();
         let (base, scale) = match shape[..] {
-            [_] if name.to_lowercase().ends_with("norm.weight") => (1.0, 0.4),
+            [_] if is_norm(name) => (1.0, 0.4),
             [_] => (0.0, 0.4),
             _ if name.contains("embeddings") => (0.0, 2.0),
             _ => (0.0, 4.0 / (shape[1] as f64).sqrt()),
@@ -50,7 +56,10 @@ fn folder(model: &Json) -> tempfile::TempDir {
 
 fn engine(folder: &tempfile::TempDir, tier: Tier, threads: usize) -> Engine {
     let source = Arc::new(HfModel::open(folder.path()).unwrap());
-    engine_on(source, Cpu::new(tier, threads).unwrap().with_exact(true), KvType::Q8_0)
+    // Of an encoder's texts nothing is kept from step to step, whatever the type.
+    let whole = leyden_models::config_of(source.as_ref()).unwrap().needs_whole_texts();
+    let kv_type = if whole { KvType::Q8_0 } else { KvType::F32 };
+    engine_on(source, Cpu::new(tier, threads).unwrap().with_exact(true), kv_type)
 }
 
 fn texts(golden: &Json) -> Vec<Vec<u32>> {
@@ -60,12 +69,12 @@ fn texts(golden: &Json) -> Vec<Vec<u32>> {
 
 /// The states of all tokens of texts that are computed in one step.
 fn states(e: &mut Engine, texts: &[&[u32]]) -> Vec<Vec<Vec<f32>>> {
+    wanted(e, texts, Outputs::States(0))
+}
+
+fn wanted(e: &mut Engine, texts: &[&[u32]], outputs: Outputs) -> Vec<Vec<Vec<f32>>> {
     let ids: Vec<_> = texts.iter().map(|_| e.open()).collect();
-    let entry = |(&sequence, text): (_, &&[u32])| StepEntry {
-        sequence,
-        tokens: text.to_vec(),
-        outputs: Outputs::States(0),
-    };
+    let entry = |(&sequence, text): (_, &&[u32])| StepEntry { sequence, tokens: text.to_vec(), outputs };
     let plan = StepPlan { entries: ids.iter().zip(texts).map(entry).collect() };
     let mut states = vec![Vec::new(); texts.len()];
     for row in e.step(&plan).unwrap().states() {
@@ -73,6 +82,13 @@ fn states(e: &mut Engine, texts: &[&[u32]]) -> Vec<Vec<Vec<f32>>> {
     }
     ids.into_iter().for_each(|id| e.close(id));
     states
+}
+
+/// What states are pooled to.
+fn pooled(pooling: Pooling, states: &[Vec<f32>]) -> Vec<f32> {
+    let mut pool = Pool::new(pooling);
+    states.iter().enumerate().for_each(|(at, state)| pool.push(at, state));
+    pool.vector()
 }
 
 /// How far values lie from those wanted, of the length of those.
@@ -98,15 +114,31 @@ fn states_and_scores_are_those_of_transformers() {
                 let off = distance(&got[at.parse::<usize>().unwrap()], want);
                 assert!(off < 1e-4, "{name}, text of {}, token {at}: {off:e}", text.len());
             }
-            let scores = e.model().classify(e.cpu(), &got[0]);
-            let labels = e.model().config().classifier().map_or(0, |c| c.labels.len());
-            assert_eq!(scores.len(), labels, "{name}");
-            if labels > 0 {
+            let classifier = e.model().config().classifier().cloned();
+            if let Some(classifier) = &classifier {
+                let states = match classifier.of {
+                    Labelled::Text(pooling) => pooled(pooling, got),
+                    Labelled::Tokens => [&got[0][..], &got[text.len() - 1]].concat(),
+                };
+                let scores = e.model().classify(e.cpu(), &states);
                 let off = distance(&scores, &want["scores"]);
                 assert!(off < 1e-4, "{name}, text of {}: {off:e}", text.len());
+                if classifier.ranks() && classifier.scores == Scores::Sigmoid {
+                    let logits = e.model().label_logits(e.cpu(), &states);
+                    assert_eq!(classifier.relevance(e.cpu().tier(), &logits, false), scores, "{name}");
+                }
             }
             // In a step with others, to the bit what it is alone.
             assert!(states(&mut e, &[*text])[0] == *got, "{name}");
+            if e.model().config().needs_whole_texts() {
+                let first = Outputs::Whole(WholeText { second: None, first_only: true });
+                assert!(wanted(&mut e, &[*text], first)[0] == got[..1], "{name}");
+            }
+        }
+        if let Some(want) = model.get("pair") {
+            let pair = Outputs::Whole(WholeText { second: Some(4), first_only: false });
+            let off = distance(&wanted(&mut e, &texts[1..], pair)[0][0], want);
+            assert!(off < 1e-4, "{name}, pair: {off:e}");
         }
     }
 }
@@ -200,6 +232,163 @@ fn a_gguf_file_gives_the_same_states() {
     assert!(states(&mut e, &[&texts[0]]) == want);
 }
 
+fn module(folder: &tempfile::TempDir, path: &str, config: &Json) {
+    std::fs::create_dir_all(folder.path().join(path)).unwrap();
+    std::fs::write(folder.path().join(path).join("config.json"), config.to_string()).unwrap();
+}
+
+fn modules(folder: &tempfile::TempDir, list: &[(&str, &str)]) {
+    let one = |(class, path): &(&str, &str)| json!({"type": format!("sentence_transformers.{class}"), "path": path});
+    let list: Vec<Json> = list.iter().map(one).collect();
+    std::fs::write(folder.path().join("modules.json"), json!(list).to_string()).unwrap();
+}
+
+/// SPLADE's pooling of the logits of a masked language model, of checkpoints with and without a matrix for these.
+#[test]
+fn sparse_vectors_are_those_of_splade() {
+    let golden = golden();
+    let texts = texts(&golden);
+    for model in golden["models"].as_array().unwrap().iter().filter(|m| m.get("splade").is_some()) {
+        let splade = &model["splade"];
+        let mut masked = model.clone();
+        masked["tensors"] = splade["tensors"].clone();
+        masked["config"]["architectures"] = json!([splade["class"]]);
+        for strategy in ["max", "sum"] {
+            let folder = folder(&masked);
+            modules(&folder, &[("MLMTransformer", ""), ("models.SpladePooling", "1_SpladePooling")]);
+            module(&folder, "1_SpladePooling", &json!({"pooling_strategy": strategy}));
+            let mut e = engine(&folder, Tier::best(), 2);
+            let states = states(&mut e, &[&texts[1]])[0].concat();
+            let mut got = vec![0.0; 96];
+            for (id, number) in e.model().sparse(e.cpu(), &states) {
+                got[id as usize] = number;
+            }
+            let off = distance(&got, &splade[strategy]);
+            assert!(off < 1e-4, "{}, {strategy}: {off:e}", model["name"]);
+        }
+    }
+}
+
+/// Matrices behind the pooling, as a folder has them.
+#[test]
+fn vectors_go_through_the_matrices_behind_the_pooling() {
+    let golden = golden();
+    let folder = folder(&golden["models"][0]);
+    modules(
+        &folder,
+        &[("Transformer", ""), ("Pooling", "1_Pooling"), ("Dense", "2_Dense"), ("Dense", "3_Dense")],
+    );
+    module(&folder, "1_Pooling", &json!({"pooling_mode_max_tokens": true}));
+    let dense = |path: &str, rows: usize, k: usize, function: &str| {
+        module(
+            &folder,
+            path,
+            &json!({"in_features": k, "out_features": rows, "activation_function": function}),
+        );
+        let weights: Vec<f32> = (0..rows * k).map(|i| noise(i as u64, rows as u64, 0.0, 1.0)).collect();
+        let data: Vec<u8> = weights.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let entry = json!({"dtype": "F32", "shape": [rows, k], "data_offsets": [0, data.len()]});
+        let header = json!({"linear.weight": entry}).to_string();
+        let file = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat();
+        std::fs::write(folder.path().join(path).join("model.safetensors"), file).unwrap();
+        weights
+    };
+    let first = dense("2_Dense", 48, 32, "torch.nn.modules.activation.Tanh");
+    let second = dense("3_Dense", 8, 48, "torch.nn.modules.linear.Identity");
+    let e = engine(&folder, Tier::best(), 1);
+    let config = e.model().config();
+    assert_eq!((config.width, config.vector_width()), (32, 8));
+    let x: Vec<f32> = (0..32).map(|i| noise(i, 7, 0.0, 2.0)).collect();
+    let multiply = |w: &[f32], x: &[f64]| -> Vec<f64> {
+        w.chunks(x.len()).map(|row| row.iter().zip(x).map(|(w, x)| f64::from(*w) * x).sum()).collect()
+    };
+    let middle: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+    let middle: Vec<f64> = multiply(&first, &middle).iter().map(|x| x.tanh()).collect();
+    let off = distance(&e.model().vectors(e.cpu(), x), &json!(multiply(&second, &middle)));
+    assert!(off < 1e-5, "{off:e}");
+    let pooling = Pooling::of_metadata(HfModel::open(folder.path()).unwrap().metadata());
+    assert_eq!(pooling.unwrap(), Some(Pooling::Max));
+    module(&folder, "2_Dense", &json!({"activation_function": "torch.nn.Softsign"}));
+    let error = HfModel::open(folder.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("2_Dense/config.json: activation_function: `Softsign` is not supported"),
+        "{error}"
+    );
+}
+
+/// A reranker made of a decoder as a GGUF file: the last token says yes or no, and there is no file without what says it.
+#[test]
+fn a_gguf_file_of_a_decoder_ranks() {
+    const NAMES: [(&str, &str); 13] = [
+        ("embed_tokens", "token_embd"),
+        ("input_layernorm", "attn_norm"),
+        ("self_attn.q_proj", "attn_q"),
+        ("self_attn.k_proj", "attn_k"),
+        ("self_attn.v_proj", "attn_v"),
+        ("self_attn.o_proj", "attn_output"),
+        ("self_attn.q_norm", "attn_q_norm"),
+        ("self_attn.k_norm", "attn_k_norm"),
+        ("post_attention_layernorm", "ffn_norm"),
+        ("mlp.gate_proj", "ffn_gate"),
+        ("mlp.up_proj", "ffn_up"),
+        ("mlp.down_proj", "ffn_down"),
+        ("layers.", "blk."),
+    ];
+    let golden = golden();
+    let model = golden["models"].as_array().unwrap().iter().find(|m| m["name"] == "qwen3, rank").unwrap();
+    let folder = folder(model);
+    let source = HfModel::open(folder.path()).unwrap();
+    let file = |with_head: bool| {
+        let mut file = GgufWriter::new();
+        file.set("general.architecture", "qwen3".into());
+        for (key, value) in [
+            ("block_count", Value::U32(2)),
+            ("context_length", Value::U32(128)),
+            ("embedding_length", Value::U32(32)),
+            ("feed_forward_length", Value::U32(48)),
+            ("attention.head_count", Value::U32(2)),
+            ("attention.head_count_kv", Value::U32(1)),
+            ("attention.key_length", Value::U32(16)),
+            ("attention.value_length", Value::U32(16)),
+            ("attention.layer_norm_rms_epsilon", Value::F32(1e-6)),
+            ("pooling_type", Value::U32(4)),
+            ("classifier.output_labels", Value::Array(Array::from_strs(["yes", "no"]))),
+        ] {
+            file.set(&format!("qwen3.{key}"), value);
+        }
+        let weights = source.folder().weights();
+        for name in weights.tensor_names() {
+            let tensor = weights.require(name).unwrap();
+            let known = name.strip_prefix("model.").unwrap_or(name);
+            let known = NAMES.iter().fold(known.to_owned(), |name, (hf, gguf)| name.replace(hf, gguf));
+            let known = if known == "norm.weight" { "output_norm.weight".to_owned() } else { known };
+            if known == "score.weight" {
+                // The odds are those of yes alone, as no has none.
+                let rows = [tensor.bytes(), &vec![0; tensor.bytes().len()]].concat();
+                if with_head {
+                    file.add_tensor("cls.output.weight", tensor.dtype(), &[2, 32], rows).unwrap();
+                }
+            } else {
+                file.add_tensor(&known, tensor.dtype(), tensor.shape(), tensor.bytes().to_vec()).unwrap();
+            }
+        }
+        Arc::new(Gguf::from_vec(file.to_vec().unwrap(), "rank.gguf").unwrap())
+    };
+    let mut e = engine_on(file(true), Cpu::new(Tier::best(), 2).unwrap().with_exact(true), KvType::F32);
+    let texts = texts(&golden);
+    let state = states(&mut e, &[&texts[0]])[0].last().unwrap().clone();
+    let classifier = e.model().config().classifier().unwrap();
+    assert!(classifier.ranks() && classifier.prompt.as_ref().unwrap().contains("<Document>: {document}"));
+    let logits = e.model().label_logits(e.cpu(), &state);
+    let score = classifier.relevance(e.cpu().tier(), &logits, false);
+    let want = &model["texts"][0]["scores"];
+    assert!(distance(&score, want) < 1e-4, "{score:?} {want}");
+    assert!(distance(&e.model().classify(e.cpu(), &state)[..1], want) < 1e-4);
+    let cpu = Cpu::new(Tier::best(), 1).unwrap();
+    let error = leyden_models::load(file(false), &cpu, &mut |_, _| {}).map(drop).unwrap_err().to_string();
+    assert!(error.starts_with("rank.gguf: cls.output.weight: is missing"), "{error}");
+}
+
 #[test]
 fn what_an_encoder_cannot_do_is_an_error() {
     let golden = golden();
@@ -223,17 +412,9 @@ fn what_an_encoder_cannot_do_is_an_error() {
             json!("relative_key"),
             "position_embedding_type: `relative_key` asks for",
         ),
-        (
-            "architectures",
-            json!(["BertForTokenClassification"]),
-            "architectures: BertForTokenClassification is",
-        ),
+        ("architectures", json!(["BertForQuestionAnswering"]), "architectures: BertForQuestionAnswering is"),
         ("id2label", json!({"0": "a", "2": "b"}), "id2label: 2 labels, but none has the number 1"),
-        (
-            "id2label",
-            json!({"0": "a"}),
-            "classifier.weight: shape [3, 32] does not match the model's [1, 32]",
-        ),
+        ("id2label", json!({"0": "a"}), "classifier.bias: shape [3] does not match the model's [1]"),
         ("problem_type", json!("ranking"), "problem_type: `ranking` is not supported"),
         ("hidden_size", json!(40), "num_attention_heads: heads of 20 values"),
         (

@@ -133,11 +133,6 @@ fn impossible_options_are_errors_that_name_the_key() {
         ("query_pre_attn_scalar", json!(-1), "query_pre_attn_scalar: -1 is not a positive number"),
         ("hidden_activation", json!("relu"), "hidden_activation: only gelu_pytorch_tanh"),
         (
-            "use_bidirectional_attention",
-            json!(true),
-            "use_bidirectional_attention: true asks for attention in both directions",
-        ),
-        (
             "attn_logit_softcapping",
             json!(50),
             "attn_logit_softcapping: 50 asks for a cap on attention's scores",

@@ -12,6 +12,8 @@ pub enum Mask {
     Full,
     /// Itself and those before it, so many in all (sliding-window attention).
     Window(usize),
+    /// Itself, and so many before and behind it.
+    Around(usize),
 }
 
 impl Mask {
@@ -19,9 +21,15 @@ impl Mask {
     #[must_use]
     pub fn window(self) -> Option<usize> {
         match self {
-            Mask::Causal | Mask::Full => None,
+            Mask::Causal | Mask::Full | Mask::Around(_) => None,
             Mask::Window(tokens) => Some(tokens),
         }
+    }
+
+    /// Whether it sees tokens behind it.
+    #[must_use]
+    pub fn sees_behind(self) -> bool {
+        matches!(self, Mask::Full | Mask::Around(_))
     }
 
     /// What the token at `position` sees of a sequence of which so many tokens are stored.
@@ -31,6 +39,9 @@ impl Mask {
             Mask::Causal => Sight { first: 0, end },
             Mask::Full => Sight { first: 0, end: stored },
             Mask::Window(tokens) => Sight { first: end.saturating_sub(tokens), end },
+            Mask::Around(tokens) => {
+                Sight { first: position.saturating_sub(tokens), end: end.saturating_add(tokens).min(stored) }
+            }
         }
     }
 }

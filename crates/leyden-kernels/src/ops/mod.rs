@@ -10,6 +10,7 @@ mod layer_norm;
 mod recurrent;
 mod rms_norm;
 mod rope;
+mod rows;
 mod soft_cap;
 mod softmax;
 mod trigonometry;
@@ -23,6 +24,7 @@ pub use recurrent::{
 };
 pub use rms_norm::{rms_norm, rms_norm_add, rms_norm_in_place};
 pub use rope::{RopePairs, Rotation, rope};
+pub use rows::{dot_rows, sum_rows};
 pub use soft_cap::soft_cap;
 pub use softmax::{exp, log_sum_exp, sigmoid};
 pub use trigonometry::{ln, pow, sin_cos};

@@ -2,7 +2,7 @@
 //! blocks are normalised before and after each half, queries and keys head by head.
 
 use super::{Architecture, DECODER, HfClass};
-use crate::config::{Field, ModelConfig, NormPlacement, QkNorm, Reader, RopeScaling, field};
+use crate::config::{Field, Head, ModelConfig, NormPlacement, QkNorm, Reader, RopeScaling, field};
 use crate::error::Error;
 use leyden_kernels::attention::Mask;
 use leyden_kernels::ops::{Activation, RopePairs};
@@ -18,10 +18,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         "hidden_activation",
         "query_pre_attn_scalar",
         "sliding_window_pattern",
+        "use_bidirectional_attention",
     ],
     hf: &[HfClass {
         model_type: "gemma3_text",
-        classes: &["Gemma3ForCausalLM"],
+        classes: &["Gemma3ForCausalLM", "Gemma3TextModel"],
         biases: |config| match config.flag("attention_bias")? {
             true => Err(config.invalid("attention_bias", "true is not supported")),
             false => Ok(Vec::new()),
@@ -30,6 +31,23 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         tensors: TENSORS,
         ..DECODER
     }],
+};
+
+/// EmbeddingGemma (Vera et al., 2025): the same, whose tokens see those behind them too, for vectors alone.
+pub(super) const EMBEDDING: Architecture = Architecture {
+    name: "gemma-embedding",
+    models: "EmbeddingGemma",
+    config: |r| Ok(both_ways(config(r)?)),
+    own_keys: &[
+        "attention.causal",
+        "attention.sliding_window",
+        "attention.sliding_window_pattern",
+        "dense_2_feat_in",
+        "dense_2_feat_out",
+        "dense_3_feat_in",
+        "dense_3_feat_out",
+    ],
+    hf: &[],
 };
 
 /// GGUF's name, theirs. What other models call the norm behind attention is here the one before the feed-forward layer.
@@ -116,5 +134,25 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     config.embedding_scale = (width as f32).sqrt();
     config.logit_soft_cap = logit_soft_cap;
     config.norm.offset = offset;
+    if let Reader::Hf(hf, _) = r {
+        let classes = hf.json().opt_array_str("architectures")?.unwrap_or_default();
+        if hf.flag("use_bidirectional_attention")? {
+            return Ok(both_ways(config));
+        }
+        if classes.contains(&"Gemma3TextModel") {
+            config.head = Head::States;
+        }
+    }
     Ok(config)
+}
+
+/// The same for vectors, with attention in both directions: a window reaches as far to either side as half of it.
+fn both_ways(mut config: ModelConfig) -> ModelConfig {
+    config.head = Head::States;
+    config.each(|_, layer| {
+        layer.mask = match layer.mask {
+            Mask::Window(tokens) => Mask::Around(tokens / 2),
+            _ => Mask::Full,
+        };
+    })
 }

@@ -3,7 +3,7 @@
 use super::{Architecture, DECODER, HfClass};
 use crate::config::{ModelConfig, NormKind, Reader};
 use crate::error::Error;
-use crate::load::{QkvRows, Stored};
+use crate::load::Stored;
 use leyden_kernels::ops::Activation;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
@@ -40,7 +40,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         prefix: "transformer.",
         layers: "h",
         tensors: TENSORS,
-        stored: Stored { qkv: QkvRows::Stacked, transposed: true },
+        stored: Stored { transposed: true, ..Stored::AS_GGUF },
         // The mask.
         unused: &["attn.bias", "attn.masked_bias"],
         ..DECODER

@@ -4,12 +4,17 @@ use crate::config::{HfConfig, ModelConfig, Reader, check_gguf, check_hf};
 use crate::error::Error;
 use crate::hf_class::{ATTENTION, DECODER, EXPERTS, FFN, HfClass};
 use crate::load::Stored;
+use crate::modules::complete;
 use leyden_tensor::{Json, Metadata, WeightSource};
 
 mod bert;
 mod cohere2;
 mod command_r;
+mod deberta;
 mod deepseek2;
+mod distilbert;
+mod electra;
+mod eurobert;
 mod falcon;
 mod gemma;
 mod gemma2;
@@ -20,9 +25,13 @@ mod gpt2;
 mod gptneox;
 mod gptoss;
 mod granite;
+mod gte;
 mod lfm2;
 mod llama;
 mod mistral3;
+mod modernbert;
+mod mpnet;
+mod nomic;
 mod olmo2;
 mod phi2;
 mod phi3;
@@ -70,12 +79,20 @@ pub static ARCHITECTURES: &[Architecture] = &[
     stablelm::ARCHITECTURE,
     falcon::ARCHITECTURE,
     gpt2::ARCHITECTURE,
+    gemma3::EMBEDDING,
     gptneox::ARCHITECTURE,
     gptoss::ARCHITECTURE,
     deepseek2::ARCHITECTURE,
     lfm2::ARCHITECTURE,
     glm4moe::ARCHITECTURE,
     bert::ARCHITECTURE,
+    electra::ARCHITECTURE,
+    mpnet::ARCHITECTURE,
+    deberta::ARCHITECTURE,
+    modernbert::ARCHITECTURE,
+    nomic::ARCHITECTURE,
+    gte::ARCHITECTURE,
+    eurobert::ARCHITECTURE,
 ];
 
 impl Architecture {
@@ -91,10 +108,12 @@ impl Architecture {
 /// The architecture is missing or not supported, or a size is missing, impossible or not supported; the error
 /// names the key.
 pub fn config_of(source: &dyn WeightSource) -> Result<ModelConfig, Error> {
-    match source.config_json() {
+    let mut config = match source.config_json() {
         Some(json) => config_of_json(json),
         None => gguf_config(source.metadata()),
-    }
+    }?;
+    complete(&mut config, source)?;
+    Ok(config)
 }
 
 /// The configuration of the model that a `config.json` describes.
@@ -163,7 +182,7 @@ fn hf_class(json: &Json) -> Result<(&'static Architecture, &'static HfClass), Er
     let name = json.str(key)?;
     let mut classes = ARCHITECTURES.iter().flat_map(|a| a.hf.iter().map(move |class| (a, class)));
     let known = || ARCHITECTURES.iter().flat_map(Architecture::model_types).collect();
-    let found = classes.find(|(_, class)| class.model_type == name);
+    let found = classes.find(|(_, class)| class.model_type == name && (class.when)(json));
     found.ok_or_else(|| Error::unknown_architecture(json.file(), key, name, known()))
 }
 

@@ -2,17 +2,20 @@
 //! `config.json` of a folder from the hub (`hf.rs`).
 
 mod gguf;
+mod heads;
 mod hf;
 mod keys;
 mod mixture;
 mod reader;
 mod windows;
 
+use crate::pooling::Pooling;
 use leyden_kernels::attention::Mask;
 use leyden_kernels::gemm::{ExpertGroups, GatingFunction};
 use leyden_kernels::ops::{Activation, RopePairs};
 use std::sync::Arc;
 
+pub(crate) use heads::{HeadClass, gguf_head, hf_head};
 pub(crate) use hf::HfConfig;
 pub(crate) use keys::{check_gguf, check_hf};
 pub use keys::{unknown_keys, unknown_keys_of_json};
@@ -34,12 +37,18 @@ pub struct ModelConfig {
     pub learned_positions: Option<usize>,
     /// Whether embeddings are normalised.
     pub embedding_norm: bool,
+    /// The width of embeddings, if it is another one than that of the stream, which they are brought to by a matrix.
+    pub embedding_width: Option<usize>,
     /// Normalisation.
     pub norm: NormConfig,
     /// What is computed from the last layer's states.
     pub head: Head,
     /// What logits are multiplied by.
     pub logit_scale: f32,
+    /// Matrices that a text's vector goes through behind the pooling.
+    pub vector_dense: Vec<VectorDense>,
+    /// How a text's number for each token of the vocabulary is made, if it is.
+    pub sparse: Option<SparseConfig>,
     /// Logits beyond this are squeezed below it.
     pub logit_soft_cap: Option<f32>,
     /// Layers of the file behind those, which predict further tokens and are not computed.
@@ -58,7 +67,13 @@ impl ModelConfig {
     /// Whether tokens see those behind them, so that a text must be computed in one step.
     #[must_use]
     pub fn needs_whole_texts(&self) -> bool {
-        self.layers.iter().any(|layer| layer.mask == Mask::Full)
+        self.layers.iter().any(|layer| layer.mask.sees_behind())
+    }
+
+    /// Numbers of a text's vector.
+    #[must_use]
+    pub fn vector_width(&self) -> usize {
+        self.vector_dense.last().map_or(self.width, |dense| dense.outputs)
     }
 
     /// The longest window that layers attend to, if there are such layers.
@@ -97,7 +112,7 @@ pub enum Head {
     Logits,
     /// Nothing: the states are the result.
     States,
-    /// A score for each of some labels, from the state of a text's first token.
+    /// A score for each of some labels, of a text or of each of its tokens.
     Classifier(ClassifierConfig),
 }
 
@@ -106,10 +121,63 @@ pub enum Head {
 pub struct ClassifierConfig {
     /// The names of the labels, in the order of their scores.
     pub labels: Vec<String>,
-    /// The function behind its first matrix.
-    pub activation: DenseActivation,
+    /// What gets labels.
+    pub of: Labelled,
+    /// The matrix before the one that gives the scores, if there is one.
+    pub dense: Option<DenseConfig>,
     /// What the scores are made of.
     pub scores: Scores,
+    /// How a model that is asked in words is asked about a pair: with `{query}` and `{document}` in it.
+    pub prompt: Option<String>,
+}
+
+impl ClassifierConfig {
+    /// Whether it gives pairs of texts a score: there is one for a text.
+    #[must_use]
+    pub fn ranks(&self) -> bool {
+        self.of != Labelled::Tokens && (self.labels.len() == 1 || self.scores == Scores::YesNo)
+    }
+}
+
+/// A matrix behind the pooling of vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VectorDense {
+    /// Numbers that come in.
+    pub inputs: usize,
+    /// Numbers that come out.
+    pub outputs: usize,
+    /// The function behind it.
+    pub activation: Option<DenseActivation>,
+}
+
+/// A number for each token of the vocabulary, of the logits that a masked language model gives a text's tokens (SPLADE; Formal
+/// et al., 2021): the logarithm of one more than the logit, where that is positive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SparseConfig {
+    /// Whether the numbers of a text's tokens are summed; otherwise the greatest counts.
+    pub sum: bool,
+    /// Whether the logarithm is taken twice.
+    pub log_twice: bool,
+}
+
+/// What a classifier labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Labelled {
+    /// A text, by what its tokens' states are pooled to.
+    Text(Pooling),
+    /// Every token of a text, by its state.
+    Tokens,
+}
+
+/// The first matrix of a classifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DenseConfig {
+    /// The function behind it.
+    pub activation: DenseActivation,
+    /// Whether its results are normalised.
+    pub norm: bool,
+    /// Whether a file may lack it.
+    pub optional: bool,
 }
 
 /// The function between the two matrices of a classifier.
@@ -119,6 +187,8 @@ pub enum DenseActivation {
     Tanh,
     /// Nothing below zero.
     Relu,
+    /// GELU, by the error function.
+    Gelu,
 }
 
 /// How the scores of labels follow from what the classifier computes.
@@ -130,6 +200,8 @@ pub enum Scores {
     Sigmoid,
     /// As they are (regression).
     Raw,
+    /// One label of two, by the softmax: the first says that a document answers a question.
+    YesNo,
 }
 
 /// Normalisation of rows.
@@ -172,6 +244,8 @@ pub struct LayerConfig {
     pub attention_scale: f32,
     /// Scores of attention beyond this are squeezed below it.
     pub attention_soft_cap: Option<f32>,
+    /// What scores of attention get besides, by how far tokens are apart. For masks of whole texts alone.
+    pub position_bias: Option<PositionBias>,
     /// What queries are multiplied by besides, if that grows with their position.
     pub temperature: Option<Temperature>,
     /// Rotary position embedding, if there is one.
@@ -241,11 +315,42 @@ pub enum NormPlacement {
     Sandwich,
     /// The residual stream after their output was added to it.
     Post,
+    /// The input of the feed-forward layer alone.
+    PreFfn,
     /// Their output alone, before it is added to the residual stream.
     Output,
     /// Their input, which is for both what comes into the block: they stand side by side. The feed-forward layer may have a norm
     /// of its own.
     Parallel,
+}
+
+/// What scores of attention get besides, by how far tokens are apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PositionBias {
+    /// Less in proportion to the distance, by a slope of each head (ALiBi; Press et al., 2022), in both directions.
+    Alibi,
+    /// A learned number of each head for each of some ranges of distances (Raffel et al., 2020), the same in all layers.
+    Buckets {
+        /// Ranges, half of them for each direction.
+        count: usize,
+        /// Distances from here on are one range.
+        longest: usize,
+    },
+    /// Products of queries with embeddings of distances, and of keys (disentangled attention; He et al., 2021).
+    Disentangled {
+        /// Embeddings for each direction.
+        span: usize,
+        /// Whether they are of ranges of distances that grow, up to so many tokens; or of single ones.
+        longest: Option<usize>,
+        /// Whether queries are multiplied with embeddings.
+        content_to_position: bool,
+        /// Whether keys are.
+        position_to_content: bool,
+        /// Whether embeddings go through the layer's own matrices of queries and keys, and not through others.
+        shared: bool,
+        /// Whether embeddings are normalised before.
+        norm: bool,
+    },
 }
 
 /// How queries and keys are normalised, by the root mean square.

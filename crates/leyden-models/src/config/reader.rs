@@ -115,7 +115,8 @@ impl Reader<'_> {
         }
     }
 
-    fn architecture(&self) -> &'static str {
+    /// The architecture's name.
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Reader::Gguf(_, name) | Reader::Hf(_, name) => name,
         }
@@ -374,8 +375,13 @@ impl Reader<'_> {
     /// What encoders share that are built like the first Transformer: every token sees all, a norm with a bias behind each half
     /// of a block, a plain feed-forward layer, and no head.
     pub(crate) fn encoder(&self) -> Result<ModelConfig, Error> {
+        self.rotating_encoder(None)
+    }
+
+    /// The same with rotation, if pairs turn.
+    pub(crate) fn rotating_encoder(&self, pairs: Option<RopePairs>) -> Result<ModelConfig, Error> {
         let eps = self.layer_norm_eps(DEFAULT_LAYER_NORM_EPS)?;
-        let config = self.blocks(None, eps, &self.each_layer(FFN)?, None)?;
+        let config = self.blocks(pairs, eps, &self.each_layer(FFN)?, None)?;
         let mut config = config.each(|_, layer| {
             layer.mask = Mask::Full;
             layer.norms = NormPlacement::Post;
@@ -423,6 +429,7 @@ impl Reader<'_> {
             mask: Mask::Causal,
             attention_scale: 1.0 / (head_dim as f32).sqrt(),
             attention_soft_cap: None,
+            position_bias: None,
             temperature: None,
             rope: rope.clone(),
             qk_norm: QkNorm::None,
@@ -437,15 +444,18 @@ impl Reader<'_> {
             recurrent: None,
         };
         Ok(ModelConfig {
-            architecture: self.architecture(),
+            architecture: self.name(),
             width,
             context,
             embedding_scale: 1.0,
             learned_positions: None,
             embedding_norm: false,
+            embedding_width: None,
             norm: NormConfig { kind: NormKind::Rms, eps, offset: 0.0 },
             head: Head::Logits,
             logit_scale: 1.0,
+            vector_dense: Vec::new(),
+            sparse: None,
             logit_soft_cap: None,
             predictors: self.predictors()?,
             layers: (0..heads.len()).map(layer).collect(),

@@ -3,6 +3,7 @@
 use super::Half;
 use super::linear::{Linear, apply};
 use super::norm::Norm;
+use super::position_bias::{Attended, Bias};
 use super::rope::Ropes;
 use crate::batch::Workspace;
 use crate::config::{LayerConfig, ModelConfig, NormConfig, NormKind, QkNorm, RopeConfig, Temperature};
@@ -34,6 +35,8 @@ pub(crate) struct Attention {
     soft_cap: Option<f32>,
     /// Of each query head.
     sinks: Option<Vec<f32>>,
+    /// Where scores depend on how far tokens are apart, and the layer that they are of.
+    bias: Option<(Bias, LayerConfig)>,
 }
 
 impl Attention {
@@ -50,7 +53,9 @@ impl Attention {
         let norms = |q, k| Ok::<_, Error>([norm("attn_q_norm", q)?, norm("attn_k_norm", k)?]);
         let rope = |rope: &RopeConfig| Ok::<_, Error>((rope.pairs, ropes.number(loader, rope)?));
         let [query, key, value] = queries_keys_values(loader, layer, c.width, i)?;
+        let bias = Bias::load(loader, c, i, [&query, &key])?;
         Ok(Attention {
+            bias: bias.map(|bias| (bias, layer.clone())),
             // Where texts are computed whole, nobody asks for keys and values again, and every layer's take the place of the
             // last one's.
             layer: if c.needs_whole_texts() { 0 } else { i },
@@ -122,7 +127,9 @@ impl Attention {
                 row.iter_mut().for_each(|q| *q *= factor);
             });
         }
-        cache.append(cpu, self.layer, &work.slots, &work.keys, &work.values);
+        if self.bias.is_none() {
+            cache.append(cpu, self.layer, &work.slots, &work.keys, &work.values);
+        }
     }
 
     /// Normalises and rotates the heads of every row, where they are to be: of queries (0) or keys (1).
@@ -160,7 +167,15 @@ impl Attention {
         let options = AttentionOptions { scale, mask, soft_cap, sinks: self.sinks.as_deref() };
         let rows = work.queries.len() / self.query.weights.rows();
         work.mixed.resize(rows * self.output.weights.k());
-        attention(cpu, cache, layer, spans, &work.queries, &options, &mut work.mixed);
+        match &self.bias {
+            None => attention(cpu, cache, layer, spans, &work.queries, &options, &mut work.mixed),
+            Some((bias, layer)) => {
+                let (queries, keys, values) = (&work.queries[..], &work.keys[..], &work.values[..]);
+                let starts = &work.starts_of(spans);
+                let attended = Attended { layer, spans, starts, queries, keys, values };
+                bias.attend(cpu, &attended, &mut work.mixed);
+            }
+        }
         if let Some(sums) = &mut work.sums {
             sums.add([&self.output.name], &work.mixed, self.output.weights.k());
         }

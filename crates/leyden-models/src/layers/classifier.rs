@@ -1,71 +1,122 @@
 //! The head that gives labels scores.
 
 use super::linear::{Linear, apply};
-use crate::config::{ClassifierConfig, DenseActivation, Scores};
+use super::norm::Norm;
+use crate::config::{ClassifierConfig, DenseActivation, Labelled, ModelConfig, NormConfig, Scores};
 use crate::error::Error;
 use crate::load::Loader;
 use leyden_kernels::gemm::{PackedWeights, Write};
-use leyden_kernels::ops::{exp, log_sum_exp};
-use leyden_kernels::{Cpu, PackedA};
+use leyden_kernels::ops::{self, Activation, exp, log_sum_exp};
+use leyden_kernels::{Cpu, PackedA, Tier};
 
-/// Two matrices with a function between them, on the state of a text's first token.
+/// A matrix on what states are pooled to, or on each of them, and before it, in some models, another one with a function.
 #[derive(Debug)]
 pub(crate) struct Classifier {
-    dense: Linear,
+    dense: Option<(Linear, DenseActivation, Option<Norm>)>,
     output: Linear,
-    activation: DenseActivation,
-    scores: Scores,
 }
 
 impl Classifier {
     pub(crate) fn load(
         loader: &Loader<'_>,
         config: &ClassifierConfig,
-        width: usize,
+        c: &ModelConfig,
     ) -> Result<Classifier, Error> {
-        Ok(Classifier {
-            dense: Linear::load(loader, "cls", width, width)?,
-            output: Linear::load(loader, "cls.output", config.labels.len(), width)?,
-            activation: config.activation,
-            scores: config.scores,
-        })
+        let (width, labels) = (c.width, config.labels.len());
+        let name = if config.of == Labelled::Tokens { "cls.tokens" } else { "cls.output" };
+        let optional = config.dense.is_some_and(|dense| dense.optional);
+        let has_dense = loader.has("cls.weight")?;
+        if optional && !loader.has("cls.output.weight")? {
+            if !has_dense {
+                let what = "is missing: the file says that its model ranks, but was made without the head that does; make it \
+                    anew with a converter that keeps it";
+                return Err(loader.invalid("cls.output.weight", what.to_owned()));
+            }
+            // One matrix alone gives the scores, whatever it is called.
+            return Ok(Classifier { dense: None, output: Linear::load(loader, "cls", labels, width)? });
+        }
+        let dense = match config.dense.filter(|_| has_dense || !optional) {
+            None => None,
+            Some(dense) => {
+                let matrix = Linear::load(loader, "cls", width, width)?;
+                let norm = |_| Norm::load(loader, NormConfig { offset: 0.0, ..c.norm }, "cls.norm", width);
+                Some((matrix, dense.activation, dense.norm.then_some(()).map(norm).transpose()?))
+            }
+        };
+        Ok(Classifier { dense, output: Linear::load(loader, name, labels, width)? })
     }
 
     /// Its matrices, in the order of the computation.
-    pub(crate) fn matrices(&self) -> [&PackedWeights; 2] {
-        [&self.dense.weights, &self.output.weights]
+    pub(crate) fn matrices(&self) -> impl Iterator<Item = &PackedWeights> {
+        self.dense.iter().map(|(dense, ..)| &dense.weights).chain([&self.output.weights])
     }
 
-    /// The scores of all labels for the state of each of some texts.
-    pub(crate) fn scores(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32> {
+    /// What the scores of all labels are made of, for each of some states.
+    pub(crate) fn logits(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32> {
         let mut activations = PackedA::default();
-        let (width, labels) = (self.dense.weights.rows(), self.output.weights.rows());
-        let texts = states.len() / width;
-        let (mut hidden, mut scores) = (vec![0.0; texts * width], vec![0.0; texts * labels]);
-        apply(cpu, &mut activations, states, Write::Set, [(&self.dense, &mut hidden[..])]);
-        match self.activation {
-            DenseActivation::Tanh => tanh(cpu, &mut hidden),
-            DenseActivation::Relu => hidden.iter_mut().for_each(|x| *x = x.max(0.0)),
+        let (width, labels) = (self.output.weights.k(), self.output.weights.rows());
+        let rows = states.len() / width;
+        let mut scores = vec![0.0; rows * labels];
+        let mut hidden = Vec::new();
+        let mut input = states;
+        if let Some((dense, activation, norm)) = &self.dense {
+            hidden.resize(rows * width, 0.0);
+            apply(cpu, &mut activations, states, Write::Set, [(dense, &mut hidden[..])]);
+            activate(cpu, *activation, &mut hidden);
+            norm.iter().for_each(|norm| norm.in_place(cpu, &mut hidden));
+            input = &hidden;
         }
-        apply(cpu, &mut activations, &hidden, Write::Set, [(&self.output, &mut scores[..])]);
-        for row in scores.chunks_exact_mut(labels) {
+        apply(cpu, &mut activations, input, Write::Set, [(&self.output, &mut scores[..])]);
+        scores
+    }
+}
+
+impl ClassifierConfig {
+    /// Makes scores of what [`label_logits`](crate::Network::label_logits) gives, in place.
+    pub fn scores(&self, tier: Tier, logits: &mut [f32]) {
+        for row in logits.chunks_exact_mut(self.labels.len()) {
             match self.scores {
                 Scores::Raw => {}
-                Scores::Sigmoid => {
-                    row.iter_mut().for_each(|x| *x = -*x);
-                    exp(cpu.tier(), row);
-                    row.iter_mut().for_each(|x| *x = 1.0 / (1.0 + *x));
-                }
-                Scores::Softmax => {
-                    let (most, sum) = log_sum_exp(cpu.tier(), row);
+                Scores::Sigmoid => sigmoid(tier, row),
+                Scores::Softmax | Scores::YesNo => {
+                    let (most, sum) = log_sum_exp(tier, row);
                     row.iter_mut().for_each(|x| *x -= most);
-                    exp(cpu.tier(), row);
+                    exp(tier, row);
                     row.iter_mut().for_each(|x| *x /= sum);
                 }
             }
         }
+    }
+
+    /// How well each pair of texts fits together, of what [`label_logits`](crate::Network::label_logits) gives for them: from
+    /// 0 to 1 or, if they are to be raw, the logarithm of the odds.
+    #[must_use]
+    pub fn relevance(&self, tier: Tier, logits: &[f32], raw: bool) -> Vec<f32> {
+        let odds = |row: &[f32]| match row {
+            [yes, no] => yes - no,
+            _ => row.first().copied().unwrap_or_default(),
+        };
+        let mut scores: Vec<f32> = logits.chunks_exact(self.labels.len()).map(odds).collect();
+        if !raw {
+            sigmoid(tier, &mut scores);
+        }
         scores
     }
+}
+
+/// The function behind a matrix of a head.
+pub(super) fn activate(cpu: &Cpu, activation: DenseActivation, x: &mut [f32]) {
+    match activation {
+        DenseActivation::Tanh => tanh(cpu, x),
+        DenseActivation::Relu => x.iter_mut().for_each(|x| *x = x.max(0.0)),
+        DenseActivation::Gelu => ops::activate(cpu.tier(), Activation::Gelu, x),
+    }
+}
+
+fn sigmoid(tier: Tier, x: &mut [f32]) {
+    x.iter_mut().for_each(|x| *x = -*x);
+    exp(tier, x);
+    x.iter_mut().for_each(|x| *x = 1.0 / (1.0 + *x));
 }
 
 /// `1 - 2 / (e^2x + 1)`.

@@ -1,23 +1,28 @@
 //! From tokens to the residual stream: their embeddings, and those of their positions and types where they are learned.
 
 use super::Norm;
+use super::linear::{Linear, apply};
 use crate::batch::{Batch, Workspace};
 use crate::config::ModelConfig;
 use crate::error::Error;
 use crate::load::Loader;
 use leyden_kernels::Cpu;
+use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_tensor::{WeightSource, quant};
 
 /// The embeddings of a model.
 #[derive(Debug)]
 pub(crate) struct Embedding {
     width: usize,
+    /// To the width of the stream, if it is another one.
+    project: Option<Linear>,
     vocabulary: usize,
     scale: f32,
     /// The row of the first position in the table of positions, if there is one.
     first_position: Option<usize>,
-    /// What every token gets besides: the embedding of the first type, as texts of one part have it throughout.
-    token_type: Option<Vec<f32>>,
+    /// What every token gets besides: the embedding of its type, the first's for a text and the second's, where there is one,
+    /// for the second text of a pair.
+    token_types: Option<[Vec<f32>; 2]>,
     norm: Option<Norm>,
 }
 
@@ -27,9 +32,10 @@ const TYPES: &str = "token_types.weight";
 
 impl Embedding {
     pub(crate) fn load(loader: &Loader<'_>, c: &ModelConfig) -> Result<Embedding, Error> {
-        let vocabulary = loader.rows_of(TOKENS, c.width)?;
+        let width = c.embedding_width.unwrap_or(c.width);
+        let vocabulary = loader.rows_of(TOKENS, width)?;
         if let Some(first) = c.learned_positions {
-            let rows = loader.rows_of(POSITIONS, c.width)?;
+            let rows = loader.rows_of(POSITIONS, width)?;
             if rows < first + c.context {
                 let what =
                     format!("{rows} rows, but the model has {} positions from row {first} on", c.context);
@@ -37,19 +43,28 @@ impl Embedding {
             }
         }
         Ok(Embedding {
-            width: c.width,
+            width,
+            project: match c.embedding_width {
+                Some(_) => Some(Linear::load(loader, "token_embd_proj", c.width, width)?),
+                None => None,
+            },
             vocabulary,
             scale: c.embedding_scale,
             first_position: c.learned_positions,
-            token_type: match loader.has(TYPES)? {
-                true => Some(loader.first_row(TYPES, c.width)?),
+            token_types: match loader.has(TYPES)? {
+                true => Some(loader.first_rows(TYPES, width)?),
                 false => None,
             },
             norm: match c.embedding_norm {
-                true => Some(Norm::load(loader, c.norm, "token_embd_norm", c.width)?),
+                true => Some(Norm::load(loader, c.norm, "token_embd_norm", width)?),
                 false => None,
             },
         })
+    }
+
+    /// Its matrix, if it has one.
+    pub(crate) fn matrices(&self) -> impl Iterator<Item = &PackedWeights> {
+        self.project.iter().map(|project| &project.weights)
     }
 
     /// Number of token ids that have one.
@@ -72,8 +87,14 @@ impl Embedding {
             if self.scale != 1.0 {
                 out.iter_mut().for_each(|x| *x *= self.scale);
             }
-            if let Some(same) = &self.token_type {
-                out.iter_mut().zip(same).for_each(|(x, y)| *x += y);
+        }
+        if let Some(types) = &self.token_types {
+            let kinds = batch.spans.iter().flat_map(|s| {
+                let second = s.second.unwrap_or(usize::MAX);
+                (s.position..s.position + s.tokens).map(move |at| usize::from(at >= second))
+            });
+            for (kind, out) in kinds.zip(work.stream.chunks_exact_mut(self.width)) {
+                out.iter_mut().zip(&types[kind]).for_each(|(x, y)| *x += y);
             }
         }
         if let Some(first) = self.first_position {
@@ -87,6 +108,13 @@ impl Embedding {
         }
         if let Some(norm) = &self.norm {
             norm.in_place(cpu, &mut work.stream);
+        }
+        if let Some(project) = &self.project {
+            let mut narrow = std::mem::take(&mut work.branch);
+            std::mem::swap(&mut narrow, &mut work.stream);
+            work.stream.resize(batch.tokens.len() * project.weights.rows());
+            apply(cpu, &mut work.activations, &narrow, Write::Set, [(project, &mut work.stream[..])]);
+            work.branch = narrow;
         }
         if source.truncated() {
             return Err(Error::truncated(&source.path().display().to_string()));

@@ -77,12 +77,13 @@ impl GatedMlp {
         let (gate, up) = if loader.has(&format!("{}.weight", name("gate")))? {
             (linear("gate", ffn, width)?, linear("up", ffn, width)?)
         } else {
-            // Both in one matrix, the gate first.
+            // Both in one matrix, usually the gate first.
             let part = |label, from: usize| {
                 let part = Part::new(label, from..from + ffn);
                 Linear::load_part(loader, &name("up"), 2 * ffn, width, &part)
             };
-            (part("gate", 0)?, part("up", ffn)?)
+            let (gate, up) = if loader.gate_last() { (ffn, 0) } else { (0, ffn) };
+            (part("gate", gate)?, part("up", up)?)
         };
         Ok(GatedMlp { gate, up, down: linear("down", width, ffn)?, activation })
     }

@@ -9,14 +9,19 @@ mod linear;
 mod mlp;
 mod moe;
 mod norm;
+mod position_bias;
 mod rope;
 mod short_conv;
+mod sparse;
+mod vector_dense;
 
 pub(crate) use attention::keep;
 pub(crate) use classifier::Classifier;
 pub(crate) use embedding::Embedding;
 pub(crate) use norm::Norm;
 pub(crate) use rope::Ropes;
+pub(crate) use sparse::Sparse;
+pub(crate) use vector_dense::VectorDenses;
 
 use crate::batch::Workspace;
 use crate::config::{LayerConfig, ModelConfig, NormPlacement, RecurrentConfig};
@@ -213,6 +218,7 @@ impl Layer {
         // The norms before and behind attention, before and behind the feed-forward layer.
         let names = match layer.norms {
             NormPlacement::Pre => ["attn_norm", "", "ffn_norm", ""],
+            NormPlacement::PreFfn => ["", "", "ffn_norm", ""],
             NormPlacement::Sandwich => ["attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"],
             NormPlacement::Post => ["", "attn_output_norm", "", "layer_output_norm"],
             NormPlacement::Output => ["", "post_attention_norm", "", "post_ffw_norm"],

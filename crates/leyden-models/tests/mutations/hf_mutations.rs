@@ -215,7 +215,7 @@ impl Judge<'_> {
         let mut cache = KvCache::new(model.kv_shape(KvType::F32)?, 1).unwrap();
         let mut work = Workspace::default();
         let blocks = [0];
-        let spans = [Span { tokens: 3, position: 0, blocks: &blocks, state: 0 }];
+        let spans = [Span { tokens: 3, position: 0, blocks: &blocks, state: 0, second: None }];
         let batch = Batch { tokens: &[1, 127, 5], spans: &spans, outputs: &[2], states: &[], context: 3 };
         model.forward(&self.cpu, &batch, &mut cache, &mut work)?;
         assert_eq!(work.logits().len(), model.vocabulary());

@@ -8,3 +8,5 @@ pub(crate) mod ollama_pull;
 pub(crate) mod openai;
 pub(crate) mod responses;
 mod stops;
+pub(crate) mod tei;
+pub(crate) mod vllm;

@@ -8,6 +8,7 @@ use crate::auth;
 use crate::body::Reply;
 use crate::dialect::Dialect;
 use crate::embedding;
+use crate::encoding::Long;
 use crate::ending;
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -379,8 +380,8 @@ pub(crate) async fn embed(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
 fn read_embed(app: &App, call: &Call) -> Result<embedding::Wanted, ApiError> {
     let mut body = call.fields(app)?;
     let model = model(app, call, &mut body)?;
-    let truncates = body.flag("truncate").unwrap_or(true);
-    embedding::read(call, model, &mut body, truncates)
+    let long = Long::read(&mut body, true);
+    embedding::read(call, model, &mut body, "input", long)
 }
 
 /// Kinds of numbers, files and parameters, as Ollama shows them.

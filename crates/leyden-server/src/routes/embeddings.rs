@@ -3,6 +3,7 @@
 use crate::app::{App, Call, document};
 use crate::body::Reply;
 use crate::embedding;
+use crate::encoding::{Long, with};
 use crate::error::ApiError;
 use crate::openapi::{operation, several_schema};
 use crate::prompt;
@@ -33,7 +34,8 @@ fn read(app: &App, call: &Call) -> Result<(embedding::Wanted, bool), ApiError> {
     let mut body = call.fields(app)?;
     let model = app.model(body.text("model").as_deref())?;
     let packed = body.text("encoding_format").as_deref() == Some("base64");
-    Ok((embedding::read(call, model, &mut body, false)?, packed))
+    let long = Long::read(&mut body, false);
+    Ok((embedding::read(call, model, &mut body, "input", long)?, packed))
 }
 
 /// The vector's little-endian bytes in base64 (RFC 4648), which OpenAI's clients ask for.
@@ -53,17 +55,15 @@ fn base64(vector: &[f32]) -> String {
 }
 
 pub(super) fn describe(app: &App) -> Value {
+    let fields = json!({
+        "model": app.model_schema(),
+        "input": several_schema(app, app.limits.embedding_inputs),
+        "encoding_format": { "enum": ["float", "base64"] },
+        "user": {}
+    });
+    let fields = with(with(fields, embedding::schema(app)), Long::schema());
     let body = json!({
-        "type": "object",
-        "additionalProperties": false,
-        "required": ["input"],
-        "properties": {
-            "model": app.model_schema(),
-            "input": several_schema(app, app.limits.embedding_inputs),
-            "encoding_format": { "enum": ["float", "base64"] },
-            "dimensions": embedding::dimensions_schema(app),
-            "user": {}
-        }
+        "type": "object", "additionalProperties": false, "required": ["input"], "properties": fields
     });
     let vector =
         json!({ "anyOf": [{ "type": "array", "items": { "type": "number" } }, { "type": "string" }] });

@@ -11,6 +11,7 @@ mod metrics;
 mod models;
 mod openapi;
 mod page;
+mod rerank;
 mod tokenize;
 mod version;
 
@@ -24,6 +25,8 @@ use crate::dialects::ollama::{self, OLLAMA};
 use crate::dialects::ollama_pull;
 use crate::dialects::openai::OPENAI;
 use crate::dialects::responses;
+use crate::dialects::tei::{self, TEI};
+use crate::dialects::vllm;
 use crate::error::ApiError;
 use hyper::{Method, Response};
 use serde_json::Value;
@@ -73,6 +76,13 @@ routes! {
         chat::answer describe POST "/v1/chat/completions" INFERENCE, true;
         completions::answer describe POST "/v1/completions" INFERENCE, true;
         embeddings::answer describe POST "/v1/embeddings" INFERENCE, true;
+        rerank::answer describe POST "/rerank" INFERENCE, true;
+        rerank::answer describe_v1 POST "/v1/rerank" INFERENCE, true;
+        rerank::answer describe_v2 POST "/v2/rerank" INFERENCE, true;
+        vllm::score describe_score POST "/score" INFERENCE, true;
+        vllm::score describe_score_v1 POST "/v1/score" INFERENCE, true;
+        vllm::classify describe_classify POST "/classify" INFERENCE, true;
+        vllm::pooling describe_pooling POST "/pooling" INFERENCE, true;
         models::list describe_list GET "/v1/models" INFERENCE, false;
         models::one describe_one GET "/v1/models/{model}" INFERENCE, false;
         tokenize::answer describe POST "/tokenize" INFERENCE, false;
@@ -103,6 +113,14 @@ routes! {
         ollama::show describe_show POST "/api/show" INFERENCE, false;
         ollama_pull::answer describe POST "/api/pull" INFERENCE, false;
         ollama::version describe_version GET "/api/version" Access::AnyKey, false;
+    }
+    TEI {
+        tei::embed describe_embed POST "/embed" INFERENCE, true;
+        tei::embed_all describe_embed_all POST "/embed_all" INFERENCE, true;
+        tei::embed_sparse describe_embed_sparse POST "/embed_sparse" INFERENCE, true;
+        tei::predict describe_predict POST "/predict" INFERENCE, true;
+        tei::similarity describe_similarity POST "/similarity" INFERENCE, true;
+        tei::info describe_info GET "/info" INFERENCE, false;
     }
     LLAMA_SERVER {
         llama_server::completion describe_completion POST "/completion" INFERENCE, true;

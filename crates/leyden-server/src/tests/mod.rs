@@ -84,6 +84,7 @@ fn model(worker: WorkerOptions) -> Model {
         sampling: SamplingParams::default(),
         sequence_breakers: vec!["\n".to_owned()],
         pooling: Pooling::default(),
+        prompts: leyden_models::Prompts::default(),
         worker,
         info: ModelInfo {
             architecture: "llama".to_owned(),

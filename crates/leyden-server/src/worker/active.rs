@@ -40,14 +40,15 @@ impl Answer for Active {
         self.mailbox.update(self.choice, |u| u.prompt_logprobs.extend(scored));
     }
 
-    /// With the state of its last token a text has a vector.
+    /// With the state of its last token a text has a vector, or with that of the first, where no other is wanted.
     fn pool(&mut self, states: &[StateRow<'_>]) {
-        let Work::State(pool) = &mut self.work else { return };
-        states.iter().for_each(|row| pool.push(row.position, row.state));
-        if states.last().is_none_or(|row| row.position + 1 < self.prompt_tokens) {
+        let Work::State(wanted) = &mut self.work else { return };
+        states.iter().for_each(|row| wanted.pool.push(row.position, row.state));
+        let whole = wanted.whole.is_some_and(|text| text.first_only);
+        if states.last().is_none_or(|row| !whole && row.position + 1 < self.prompt_tokens) {
             return;
         }
-        let state = pool.vector();
+        let state = wanted.pool.vector();
         self.end = Some(if state.iter().all(|x| x.is_finite()) { End::Stop } else { End::NotFinite });
         self.mailbox.update(self.choice, |u| u.state = state);
     }

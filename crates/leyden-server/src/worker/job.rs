@@ -5,7 +5,7 @@ use crate::mailbox::{Sender, TokenLogprob};
 use leyden_constrain::{Constraint, Guide};
 use leyden_engine::sample::{Sampler, TokenSet};
 use leyden_engine::schedule::{KeyId, PromptRows};
-use leyden_engine::{ErrorKind, Pool, Scope, TokenLogprobs};
+use leyden_engine::{ErrorKind, Pool, Scope, TokenLogprobs, WholeText};
 use leyden_text::output::{AnswerParts, OutputEvent};
 use leyden_text::{AnswerText, Tokenizer};
 use std::collections::VecDeque;
@@ -41,8 +41,16 @@ pub(crate) struct Task {
 pub(crate) enum Work {
     /// A text.
     Text(Box<Choice>),
-    /// A vector of the prompt.
-    State(Pool),
+    /// A vector of the prompt, or all of its states.
+    State(States),
+}
+
+/// What is wanted of a prompt's states.
+#[derive(Debug)]
+pub(crate) struct States {
+    pub(crate) pool: Pool,
+    /// If the prompt is computed in one step: where the second text of a pair begins, and whether the first token's state is all.
+    pub(crate) whole: Option<WholeText>,
 }
 
 impl Work {
@@ -50,7 +58,7 @@ impl Work {
     pub(super) fn shares(&self) -> bool {
         match self {
             Work::Text(_) => true,
-            Work::State(pool) => !pool.pooling().needs_all(),
+            Work::State(states) => !states.pool.needs_all(),
         }
     }
 
@@ -59,7 +67,8 @@ impl Work {
         match self {
             Work::Text(choice) if choice.logprobs.of_prompt.is_some() => PromptRows::Logits { from: 0 },
             Work::Text(_) => PromptRows::None,
-            Work::State(pool) if pool.pooling().needs_all() => PromptRows::States { from: 0 },
+            Work::State(States { whole: Some(text), .. }) => PromptRows::Whole(*text),
+            Work::State(states) if states.pool.needs_all() => PromptRows::States { from: 0 },
             Work::State(_) => PromptRows::States { from: prompt_tokens.saturating_sub(1) },
         }
     }

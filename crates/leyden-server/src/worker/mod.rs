@@ -9,7 +9,7 @@ mod backlog;
 mod job;
 mod step;
 
-pub(crate) use job::{Choice, Job, Logprobs, Rule, Task, Work};
+pub(crate) use job::{Choice, Job, Logprobs, Rule, States, Task, Work};
 
 use crate::failure::{Error, ErrorKind};
 use crate::log::Log;

@@ -36,10 +36,12 @@ pub enum HfFile {
     Modules,
     /// How sentence-transformers makes vectors of texts.
     Pooling,
+    /// What sentence-transformers puts before texts of each kind.
+    SentenceTransformers,
 }
 
 /// Name and most bytes of every file. The largest vocabularies take some 40 MB.
-const FILES: [(HfFile, &str, u64); 9] = [
+const FILES: [(HfFile, &str, u64); 10] = [
     (HfFile::Config, "config.json", 4 << 20),
     (HfFile::GenerationConfig, "generation_config.json", 1 << 20),
     (HfFile::Tokenizer, "tokenizer.json", 256 << 20),
@@ -49,6 +51,7 @@ const FILES: [(HfFile, &str, u64); 9] = [
     (HfFile::ChatTemplateJson, "chat_template.json", MAX_TEMPLATE_BYTES),
     (HfFile::Modules, "modules.json", 1 << 20),
     (HfFile::Pooling, "1_Pooling/config.json", 1 << 20),
+    (HfFile::SentenceTransformers, "config_sentence_transformers.json", 1 << 20),
 ];
 
 const MAX_TEMPLATE_BYTES: u64 = 1 << 20;
@@ -135,6 +138,14 @@ impl HfFolder {
     /// As for [`read`](Self::read), or it is not a valid JSON object.
     pub fn json(&self, file: HfFile) -> Result<Option<Json>, Error> {
         json(&self.path, file)
+    }
+
+    /// A file that is a JSON object in any folder, `None` if it lacks the file.
+    ///
+    /// # Errors
+    /// As for [`json`](Self::json).
+    pub fn json_at(folder: &Path, file: HfFile) -> Result<Option<Json>, Error> {
+        json(folder, file)
     }
 
     /// Name and bytes of the templates `additional_chat_templates/NAME.jinja`, sorted by name.

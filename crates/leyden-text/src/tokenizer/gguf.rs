@@ -10,7 +10,7 @@ use super::bounds::{Bounds, Exceeded};
 use super::special::{Claim, SpecialTokens, Strips};
 use super::text_index::TextIndex;
 use super::vocab::{Kind, TOKENS, Vocab};
-use super::{Special, Tokenizer};
+use super::{PairTemplate, Special, Tokenizer};
 use crate::error::{Error, ErrorKind};
 
 /// A rule that writes texts in tokens.
@@ -30,6 +30,11 @@ pub(super) trait Model: Send + Sync {
     /// Whether a space that is not part of the text is written in front of it.
     fn adds_space(&self) -> bool {
         false
+    }
+
+    /// How many tokens that end a text stand between the two of a pair, and whether the second is of another type.
+    fn pair(&self) -> (usize, bool) {
+        (1, false)
     }
 }
 
@@ -240,5 +245,16 @@ impl<M: Model> Tokenizer for GgufTokenizer<M> {
 
     fn add_eos(&self) -> bool {
         self.vocab.add_eos
+    }
+
+    fn marks_continuations(&self) -> bool {
+        self.model.pair().1
+    }
+
+    fn pair(&self) -> PairTemplate {
+        let (ends, second_type) = self.model.pair();
+        let begin = self.vocab.bos().filter(|_| self.vocab.add_bos);
+        let pair = PairTemplate::around(begin, self.vocab.eos().filter(|_| self.vocab.add_eos), ends);
+        PairTemplate { second_type, ..pair }
     }
 }

@@ -12,7 +12,9 @@ pub(crate) mod classes;
 mod fields;
 mod gguf;
 mod hf;
+mod located;
 mod merges;
+mod pair;
 mod prefix_search;
 mod pretok;
 mod sentencepiece;
@@ -27,6 +29,8 @@ mod wordpiece;
 
 pub use self::bounds::Bounds;
 pub use self::hf::{from_hf, from_tokenizer_json};
+pub use self::located::{Located, encode_located};
+pub use self::pair::{Pair, PairTemplate, Pairs};
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -140,6 +144,16 @@ pub trait Tokenizer: Send + Sync {
 
     /// Whether a sequence ends with EOS. If so, [`eos`](Self::eos) is `Some`.
     fn add_eos(&self) -> bool;
+
+    /// Whether the vocabulary tells tokens that go on with a word from those that begin one, as WordPiece does.
+    fn marks_continuations(&self) -> bool {
+        false
+    }
+
+    /// The tokens around the two texts of a pair.
+    fn pair(&self) -> PairTemplate {
+        PairTemplate::around(self.bos().filter(|_| self.add_bos()), self.eos().filter(|_| self.add_eos()), 1)
+    }
 }
 
 /// The ids of a prompt as somebody wrote it, marks included, with the token that the model expects at the beginning.

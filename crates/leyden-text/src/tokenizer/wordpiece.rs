@@ -86,6 +86,10 @@ impl Model for WordPiece {
     fn adds_space(&self) -> bool {
         true
     }
+
+    fn pair(&self) -> (usize, bool) {
+        (1, true)
+    }
 }
 
 impl WordPiece {

@@ -28,9 +28,9 @@ type Team = (Arc<dyn Network>, Vec<Arc<Cpu>>);
 fn load(origin: &Origin, request: &PlacementRequest) -> Result<Model, Failure> {
     let PlacementRequest { replicas, threads, threads_batch } = *request;
     let packs = origin.packs.clone();
-    let Arithmetic { isa, exact } = origin.arithmetic;
+    let Arithmetic { isa, exact, int8 } = origin.arithmetic;
     let options = LoadOptions::new().threads(threads).threads_batch(threads_batch);
-    let options = options.isa(isa).exact(exact).replicas(replicas).packs(packs);
+    let options = options.isa(isa).exact(exact).int8(int8).replicas(replicas).packs(packs);
     let bar = loading();
     let mut progress = |done, all| {
         bar.set_length(all);

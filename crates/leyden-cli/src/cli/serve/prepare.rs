@@ -95,6 +95,7 @@ pub(super) fn ready(
         sampling: settings.sampling.clone(),
         sequence_breakers: GenerateOptions::default().sequence_breakers,
         pooling: settings.pooling.or(model.pooling()).unwrap_or_default(),
+        prompts: model.prompts().clone(),
         worker: WorkerOptions {
             kv_type: settings.kv_type,
             context: plan.context,

@@ -38,6 +38,7 @@ fn serve(scheduler: &mut Scheduler, tables: &mut BlockTables) -> Served {
                     rows += s.rows;
                     served.logits.entry(s.request.0).or_default().extend(positions(from));
                 }
+                Outputs::Whole(_) => panic!("nobody asked for it"),
                 Outputs::States(from) => {
                     served.states.entry(s.request.0).or_default().extend(positions(from));
                 }

@@ -51,7 +51,7 @@ use self::pieces::{Normalized, Pieces};
 use self::pre_tokenizer::PreTokenizer;
 use self::roles::{Files, Roles};
 use super::bounds::{Bounds, Exceeded};
-use super::{Special, Tokenizer, vocab};
+use super::{PairTemplate, Special, Tokenizer, vocab};
 use crate::error::{Error, ErrorKind};
 
 struct HfTokenizer {
@@ -69,6 +69,8 @@ struct HfTokenizer {
     /// The control tokens and their names.
     control: BTreeMap<u32, Box<str>>,
     roles: Roles,
+    /// The tokens around the texts of a pair, if the post-processor says it.
+    pair: Option<PairTemplate>,
     /// What is certain of the length of texts in tokens.
     cover: Option<Cover>,
 }
@@ -218,6 +220,7 @@ fn read_files(bytes: &[u8], file: &str, files: &Files) -> Result<Box<dyn Tokeniz
         ends: Vec::new(),
         control,
         roles,
+        pair: template.pair,
     };
     tokenizer.decode_all()?;
     Ok(Box::new(tokenizer))
@@ -462,5 +465,20 @@ impl Tokenizer for HfTokenizer {
 
     fn add_eos(&self) -> bool {
         self.roles.add_eos
+    }
+
+    fn marks_continuations(&self) -> bool {
+        self.model.marks_continuations()
+    }
+
+    fn pair(&self) -> PairTemplate {
+        match &self.pair {
+            Some(pair) => pair.clone(),
+            None => PairTemplate::around(
+                self.bos().filter(|_| self.add_bos()),
+                self.eos().filter(|_| self.add_eos()),
+                1,
+            ),
+        }
     }
 }

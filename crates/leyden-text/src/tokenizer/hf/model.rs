@@ -17,6 +17,11 @@ pub(super) trait Model: Send + Sync {
     fn keeps_text(&self) -> bool {
         false
     }
+
+    /// Whether tokens that go on with a word are others than those that begin one.
+    fn marks_continuations(&self) -> bool {
+        false
+    }
 }
 
 /// Why a word was not written in tokens.
@@ -187,6 +192,10 @@ impl WordPiece {
 }
 
 impl Model for WordPiece {
+    fn marks_continuations(&self) -> bool {
+        true
+    }
+
     fn tokenize(&self, word: &str, ids: &mut Vec<u32>, _: &Bounds<'_>) -> Result<(), NotWritten> {
         let start = ids.len();
         if word.chars().nth(self.max_chars).is_some() || !self.cut(word, ids) {

@@ -1,20 +1,22 @@
-//! Post-processors: the tokens that go before and behind a text.
+//! Post-processors: the tokens that go before and behind a text, and around the two of a pair.
 
+use super::PairTemplate;
 use super::field::{Field, Row, flatten};
 use crate::error::Error;
 
-/// The tokens around a single text.
+/// The tokens around a single text, and around a pair.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Template {
     pub(super) before: Vec<u32>,
     pub(super) after: Vec<u32>,
+    pub(super) pair: Option<PairTemplate>,
 }
 
 static KINDS: &[Row<Template>] = &[
-    ("BertProcessing", cls_and_sep),
+    ("BertProcessing", |field| cls_and_sep(field, 1)),
     // What it does concerns offsets only.
     ("ByteLevel", |_| Ok(Template::default())),
-    ("RobertaProcessing", cls_and_sep),
+    ("RobertaProcessing", |field| cls_and_sep(field, 2)),
     ("TemplateProcessing", template),
 ];
 
@@ -26,42 +28,72 @@ pub(super) fn read(field: Field<'_>) -> Result<Template, Error> {
         part.before.append(&mut whole.before);
         whole.after.append(&mut part.after);
         whole.before = part.before;
+        whole.pair = part.pair.or(whole.pair);
     }
     Ok(whole)
 }
 
-fn cls_and_sep(field: &Field<'_>) -> Result<Template, Error> {
+fn cls_and_sep(field: &Field<'_>, separators: usize) -> Result<Template, Error> {
     let token = |key| {
         let pair = field.get(key)?;
         let id = pair.items()?.nth(1).ok_or_else(|| pair.invalid("want a token and its id"))?;
-        Ok(vec![id.as_u32()?])
+        id.as_u32()
     };
-    Ok(Template { before: token("cls")?, after: token("sep")? })
+    let (cls, sep) = (token("cls")?, token("sep")?);
+    // BERT's second text has another type; RoBERTa has two separators instead.
+    let pair = PairTemplate::around(Some(cls), Some(sep), separators);
+    let pair = PairTemplate { second_type: separators == 1, ..pair };
+    Ok(Template { before: vec![cls], after: vec![sep], pair: Some(pair) })
 }
 
-fn template(field: &Field<'_>) -> Result<Template, Error> {
-    let tokens = field.get("special_tokens")?;
-    let single = field.get("single")?;
-    let (mut before, mut after) = (Vec::new(), Vec::new());
-    let mut texts = 0;
-    for piece in single.items()? {
+/// The tokens of a template around its texts, and the type of the last text.
+struct Around {
+    /// Before the first text, between the first and the second, and so on.
+    tokens: Vec<Vec<u32>>,
+    last_type: u32,
+}
+
+fn around(tokens: &Field<'_>, pieces: &Field<'_>, texts: &[&str]) -> Result<Around, Error> {
+    let mut around = Around { tokens: vec![Vec::new()], last_type: 0 };
+    for piece in pieces.items()? {
         if let Some(sequence) = piece.opt("Sequence")? {
-            texts += 1;
-            if sequence.str("id")? != "A" {
-                return Err(sequence.invalid("a single text is sequence A"));
+            let wanted = texts.get(around.tokens.len() - 1).copied().unwrap_or_default();
+            if sequence.str("id")? != wanted {
+                let names = texts.join(" and ");
+                return Err(
+                    sequence.invalid(format!("the texts of this template are {names}, in this order"))
+                );
             }
+            around.last_type = sequence.opt("type_id")?.map_or(Ok(0), |id| id.as_u32())?;
+            around.tokens.push(Vec::new());
             continue;
         }
         let id = piece.get("SpecialToken")?.get("id")?;
         let token = tokens.entries()?.find(|(name, _)| id.as_str().is_ok_and(|id| id == *name));
         let (_, token) = token.ok_or_else(|| id.invalid("not among the special tokens of the template"))?;
-        let side = if texts == 0 { &mut before } else { &mut after };
         for id in token.get("ids")?.items()? {
-            side.push(id.as_u32()?);
+            let id = id.as_u32()?;
+            around.tokens.last_mut().into_iter().for_each(|side| side.push(id));
         }
     }
-    match texts {
-        1 => Ok(Template { before, after }),
-        n => Err(single.invalid(format!("the text stands {n} times in the template"))),
+    match around.tokens.len() - 1 {
+        n if n == texts.len() => Ok(around),
+        n => Err(pieces.invalid(format!("{n} texts stand in the template, not {}", texts.len()))),
     }
+}
+
+fn template(field: &Field<'_>) -> Result<Template, Error> {
+    let tokens = field.get("special_tokens")?;
+    let [before, after] =
+        around(&tokens, &field.get("single")?, &["A"])?.tokens.try_into().unwrap_or_default();
+    // A template for single texts alone is one, too.
+    let pair = match field.opt("pair")? {
+        Some(pieces) => around(&tokens, &pieces, &["A", "B"]).ok(),
+        None => None,
+    };
+    let pair = pair.map(|Around { tokens, last_type }| {
+        let [before, between, after] = tokens.try_into().unwrap_or_default();
+        PairTemplate { before, between, after, second_type: last_type == 1 }
+    });
+    Ok(Template { before, after, pair })
 }

@@ -1,0 +1,52 @@
+"""Asks a server of a reranker and an embedder through the official clients of Cohere, OpenAI and LangChain:
+`python3 encoder_client.py BASE_URL RERANKER EMBEDDER QUERY DOCUMENT SCORE`, SCORE being how well the two fit.
+
+Every check is an assertion; the last line of a run in which all held is `ok`.
+"""
+
+import base64
+import math
+import struct
+import sys
+
+import cohere
+import openai
+from langchain_openai import OpenAIEmbeddings
+
+base, reranker, embedder, query, document, score = sys.argv[1:]
+documents = ["w1 w2", document, "w3 w5 w8"]
+
+
+def near(a, b):
+    return abs(a - b) < 1e-5
+
+
+# Cohere, both versions.
+for kind in (cohere.ClientV2, cohere.Client):
+    client = kind(api_key="none", base_url=base)
+    answer = client.rerank(model=reranker, query=query, documents=documents)
+    assert sorted(r.index for r in answer.results) == [0, 1, 2]
+    scores = [r.relevance_score for r in answer.results]
+    assert scores == sorted(scores, reverse=True)
+    assert near(next(r.relevance_score for r in answer.results if r.index == 1), float(score)), answer
+    assert len(client.rerank(model=reranker, query=query, documents=documents, top_n=1).results) == 1
+
+# OpenAI: numbers, and base64 of them.
+client = openai.OpenAI(base_url=base + "/v1", api_key="none", max_retries=0)
+plain = client.embeddings.create(model=embedder, input=documents, encoding_format="float").data
+assert [d.index for d in plain] == [0, 1, 2] and near(math.hypot(*plain[0].embedding), 1)
+packed = client.embeddings.create(model=embedder, input=documents, encoding_format="base64").data
+for a, b in zip(plain, packed):
+    raw = base64.b64decode(b.embedding) if isinstance(b.embedding, str) else struct.pack(f"<{len(b.embedding)}f", *b.embedding)
+    assert all(near(x, y) for x, y in zip(a.embedding, struct.unpack(f"<{len(raw) // 4}f", raw)))
+short = client.embeddings.create(model=embedder, input=document, dimensions=8).data[0].embedding
+length = math.hypot(*plain[1].embedding[:8])
+assert all(near(x, y / length) for x, y in zip(short, plain[1].embedding[:8])) and len(short) == 8
+
+# LangChain.
+chain = OpenAIEmbeddings(model=embedder, base_url=base + "/v1", api_key="none", check_embedding_ctx_length=False)
+for a, b in zip(chain.embed_documents(documents), plain):
+    assert all(near(x, y) for x, y in zip(a, b.embedding))
+assert all(near(x, y) for x, y in zip(chain.embed_query(document), plain[1].embedding))
+
+print("ok")

@@ -1,0 +1,254 @@
+//! Attention whose scores depend on how far tokens are apart beside what they say: ALiBi, learned numbers, disentangled
+//! attention. It goes over the keys and values of a step as they are, for texts that are computed whole, and over no cache.
+
+use super::linear::{Linear, apply};
+use super::norm::Norm;
+use crate::config::{LayerConfig, ModelConfig, PositionBias};
+use crate::error::Error;
+use crate::load::Loader;
+use leyden_kernels::attention::{AttentionSpan, Mask};
+use leyden_kernels::gemm::Write;
+use leyden_kernels::ops::{dot_rows, exp, ln, log_sum_exp, pow, sum_rows};
+use leyden_kernels::{Cpu, PackedA};
+
+/// What scores of one layer get besides.
+#[derive(Debug)]
+pub(crate) enum Bias {
+    /// For each head a number for every distance, from the farthest token before to the farthest behind.
+    Table {
+        numbers: Vec<f32>,
+        context: usize,
+    },
+    Disentangled(Disentangled),
+}
+
+/// Embeddings of distances as keys and queries.
+#[derive(Debug)]
+pub(crate) struct Disentangled {
+    /// By head and embedding, for each distance that a query is before a key.
+    keys: Option<Vec<f32>>,
+    queries: Option<Vec<f32>>,
+    /// The embeddings of both directions.
+    count: usize,
+    /// The embedding for each distance, from the farthest token behind to the farthest before.
+    places: Vec<usize>,
+    context: usize,
+}
+
+const DISTANCES: &str = "rel_embd";
+
+impl Bias {
+    pub(crate) fn load(
+        loader: &Loader<'_>,
+        c: &ModelConfig,
+        i: usize,
+        [query, key]: [&Linear; 2],
+    ) -> Result<Option<Bias>, Error> {
+        let layer = &c.layers[i];
+        let Some(bias) = layer.position_bias else { return Ok(None) };
+        let (heads, context) = (layer.heads, c.context);
+        let distances = || -(context as i64 - 1)..context as i64;
+        let table = |number: &dyn Fn(usize, i64) -> f32| {
+            let numbers = (0..heads).flat_map(|head| distances().map(move |d| (head, d)));
+            Bias::Table { numbers: numbers.map(|(head, d)| number(head, d)).collect(), context }
+        };
+        Ok(Some(match bias {
+            PositionBias::Alibi => {
+                let slopes = alibi_slopes(heads);
+                table(&|head, distance| -slopes[head] * distance.unsigned_abs() as f32)
+            }
+            PositionBias::Buckets { count, longest } => {
+                let rows = loader.table(&format!("{DISTANCES}.weight"), count, heads)?;
+                table(&|head, distance| rows[bucket(distance, count, longest) * heads + head])
+            }
+            PositionBias::Disentangled {
+                span,
+                longest,
+                content_to_position,
+                position_to_content,
+                shared,
+                norm,
+            } => {
+                let mut embeddings = loader.table(&format!("{DISTANCES}.weight"), 2 * span, c.width)?;
+                if norm {
+                    Norm::load(loader, c.norm, "rel_embd_norm", c.width)?
+                        .in_place(loader.cpu(), &mut embeddings);
+                }
+                let own = |part: &str, linear: &Linear| {
+                    Linear::load(loader, &format!("blk.{i}.{part}"), linear.weights.rows(), c.width)
+                };
+                let by_head =
+                    |wanted: bool, part: &str, linear: &Linear| -> Result<Option<Vec<f32>>, Error> {
+                        if !wanted {
+                            return Ok(None);
+                        }
+                        let mut out = vec![0.0; 2 * span * linear.weights.rows()];
+                        let own = if shared { None } else { Some(own(part, linear)?) };
+                        let linear = own.as_ref().unwrap_or(linear);
+                        apply(
+                            loader.cpu(),
+                            &mut PackedA::default(),
+                            &embeddings,
+                            Write::Set,
+                            [(linear, &mut out[..])],
+                        );
+                        Ok(Some(by_heads(&out, heads, layer.head_dim)))
+                    };
+                let place = |distance: i64| {
+                    let ranged = longest.map_or(distance, |longest| log_bucket(distance, span, longest));
+                    (ranged + span as i64).clamp(0, 2 * span as i64 - 1) as usize
+                };
+                Bias::Disentangled(Disentangled {
+                    keys: by_head(content_to_position, "attn_pos_k", key)?,
+                    queries: by_head(position_to_content, "attn_pos_q", query)?,
+                    count: 2 * span,
+                    places: distances().map(place).collect(),
+                    context,
+                })
+            }
+        }))
+    }
+
+    /// Attention of the rows of `queries`, which `spans` describe, over the keys and values of whole texts, which follow one
+    /// another in `texts` order.
+    pub(crate) fn attend(&self, cpu: &Cpu, work: &Attended<'_>, mixed: &mut [f32]) {
+        let Attended { layer, spans, starts, queries, keys, values } = *work;
+        let (heads, d, v) = (layer.heads, layer.head_dim, layer.value_dim);
+        let (k_width, v_width) = (layer.kv_heads * d, layer.kv_heads * v);
+        let shared = heads / layer.kv_heads;
+        let tier = cpu.tier();
+        // Of every key its products with the embeddings of distances.
+        let mut of_keys = Vec::new();
+        if let Bias::Disentangled(Disentangled { queries: Some(queries), count, .. }) = self {
+            of_keys.resize(keys.len() / k_width * heads * count, 0.0);
+            cpu.for_rows(&mut of_keys, heads * count, |j, row| {
+                for (head, out) in row.chunks_exact_mut(*count).enumerate() {
+                    let at = j * k_width + head / shared * d;
+                    dot_rows(tier, &keys[at..at + d], &queries[head * count * d..][..count * d], d, out);
+                }
+            });
+        }
+        let span_of = |row: usize| spans.partition_point(|s| s.first + s.tokens <= row);
+        cpu.for_rows(mixed, heads * v, |row, out| {
+            let which = span_of(row);
+            let span = &spans[which];
+            let (n, start) = (span.stored, starts[which]);
+            let position = span.position + row - span.first;
+            let (mut scores, mut extra) = (vec![0.0; n], Vec::new());
+            for (head, out) in out.chunks_exact_mut(v).enumerate() {
+                let query = &queries[(row * heads + head) * d..][..d];
+                let kv_head = head / shared;
+                dot_rows(tier, query, &keys[start * k_width + kv_head * d..], k_width, &mut scores);
+                scores.iter_mut().for_each(|score| *score *= layer.attention_scale);
+                match self {
+                    Bias::Table { numbers, context } => {
+                        let own = &numbers[head * (2 * context - 1)..][context - 1 - position..];
+                        scores.iter_mut().zip(own).for_each(|(score, bias)| *score += bias);
+                    }
+                    Bias::Disentangled(it) => {
+                        // The distance of a query from a key goes down as keys go on.
+                        let places = |j: usize| it.places[it.context - 1 + position - j];
+                        if let Some(keys) = &it.keys {
+                            extra.resize(it.count, 0.0);
+                            dot_rows(
+                                tier,
+                                query,
+                                &keys[head * it.count * d..][..it.count * d],
+                                d,
+                                &mut extra,
+                            );
+                            let scale = layer.attention_scale;
+                            scores.iter_mut().enumerate().for_each(|(j, s)| *s += extra[places(j)] * scale);
+                        }
+                        if it.queries.is_some() {
+                            let of = |j: usize| of_keys[((start + j) * heads + head) * it.count + places(j)];
+                            let scale = layer.attention_scale;
+                            scores.iter_mut().enumerate().for_each(|(j, s)| *s += of(j) * scale);
+                        }
+                    }
+                }
+                if let Mask::Around(tokens) = layer.mask {
+                    let unseen = |j: usize| position.abs_diff(j) > tokens;
+                    let hidden = scores.iter_mut().enumerate().filter(|(j, _)| unseen(*j));
+                    hidden.for_each(|(_, score)| *score = f32::NEG_INFINITY);
+                }
+                let (most, sum) = log_sum_exp(tier, &scores);
+                scores.iter_mut().for_each(|score| *score -= most);
+                exp(tier, &mut scores);
+                sum_rows(tier, &scores, &values[start * v_width + kv_head * v..], v_width, out);
+                out.iter_mut().for_each(|x| *x /= sum);
+            }
+        });
+    }
+}
+
+/// What attention goes over.
+#[derive(Clone, Copy)]
+pub(crate) struct Attended<'a> {
+    pub(crate) layer: &'a LayerConfig,
+    /// Of the rows of queries.
+    pub(crate) spans: &'a [AttentionSpan<'a>],
+    /// The row of the first key of each span's text.
+    pub(crate) starts: &'a [usize],
+    pub(crate) queries: &'a [f32],
+    pub(crate) keys: &'a [f32],
+    pub(crate) values: &'a [f32],
+}
+
+/// Rows of all heads, head by head.
+fn by_heads(rows: &[f32], heads: usize, d: usize) -> Vec<f32> {
+    let head = |head: usize| rows.chunks_exact(heads * d).flat_map(move |row| &row[head * d..][..d]);
+    (0..heads).flat_map(head).copied().collect()
+}
+
+/// The slopes of the paper: a geometric series for a power of two, and between these every other one of twice as many.
+fn alibi_slopes(heads: usize) -> Vec<f32> {
+    let series = |n: usize, count: usize, step: usize| {
+        let slope = move |i: usize| pow(2.0, -8.0 * (i * step + 1) as f64 / n as f64) as f32;
+        (0..count).map(slope)
+    };
+    let whole = 1 << heads.max(1).ilog2();
+    series(whole, whole, 1).chain(series(2 * whole, heads - whole, 2)).collect()
+}
+
+/// The range that a distance from a query to a key falls into, of T5's.
+fn bucket(distance: i64, count: usize, longest: usize) -> usize {
+    let half = count / 2;
+    let exact = half / 2;
+    let ahead = if distance > 0 { half } else { 0 };
+    let far = usize::try_from(distance.unsigned_abs()).unwrap_or(usize::MAX);
+    let within = if far < exact {
+        far
+    } else {
+        let share = ln(far as f64 / exact as f64) / ln(longest as f64 / exact as f64);
+        (exact + (share * (half - exact) as f64) as usize).min(half - 1)
+    };
+    ahead + within
+}
+
+/// The range that a distance from a key to a query falls into, of DeBERTa's.
+fn log_bucket(distance: i64, span: usize, longest: usize) -> i64 {
+    let mid = (span / 2) as i64;
+    if distance.abs() <= mid {
+        return distance;
+    }
+    let share = ln(distance.abs() as f64 / mid as f64) / ln((longest as f64 - 1.0) / mid as f64);
+    ((share * (mid - 1) as f64).ceil() as i64 + mid) * distance.signum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slopes_and_ranges_are_the_published_ones() {
+        assert_eq!(alibi_slopes(8), [0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625]);
+        let twelve = alibi_slopes(12);
+        assert_eq!((twelve.len(), twelve[8], twelve[7]), (12, 2.0_f32.powf(-0.5), 0.00390625));
+        let of = |d: i64| bucket(d, 32, 128);
+        assert_eq!([0, -7, -8, 1, 8, -200, 200].map(of), [0, 7, 8, 17, 24, 15, 31]);
+        // Of transformers 5.24, with 256 ranges up to 512 tokens.
+        let of = |d: i64| log_bucket(d, 256, 512);
+        assert_eq!([0, 100, -128, 129, 300, 511, -511].map(of), [0, 100, -128, 129, 207, 255, -255]);
+    }
+}

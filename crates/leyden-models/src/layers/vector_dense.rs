@@ -1,0 +1,39 @@
+//! Matrices that vectors of texts go through behind the pooling.
+
+use super::classifier::activate;
+use super::linear::{Linear, apply};
+use crate::config::{DenseActivation, ModelConfig};
+use crate::error::Error;
+use crate::load::Loader;
+use leyden_kernels::gemm::{PackedWeights, Write};
+use leyden_kernels::{Cpu, PackedA};
+
+/// All of them, in order.
+#[derive(Debug)]
+pub(crate) struct VectorDenses(Vec<(Linear, Option<DenseActivation>)>);
+
+impl VectorDenses {
+    pub(crate) fn load(loader: &Loader<'_>, c: &ModelConfig) -> Result<VectorDenses, Error> {
+        let one = |(i, dense): (usize, &crate::config::VectorDense)| {
+            let linear = Linear::load(loader, &format!("dense_{}", i + 2), dense.outputs, dense.inputs)?;
+            Ok((linear, dense.activation))
+        };
+        c.vector_dense.iter().enumerate().map(one).collect::<Result<_, Error>>().map(VectorDenses)
+    }
+
+    /// Their matrices.
+    pub(crate) fn matrices(&self) -> impl Iterator<Item = &PackedWeights> {
+        self.0.iter().map(|(linear, _)| &linear.weights)
+    }
+
+    /// What becomes of vectors.
+    pub(crate) fn project(&self, cpu: &Cpu, mut vectors: Vec<f32>) -> Vec<f32> {
+        for (linear, activation) in &self.0 {
+            let mut out = vec![0.0; vectors.len() / linear.weights.k() * linear.weights.rows()];
+            apply(cpu, &mut PackedA::default(), &vectors, Write::Set, [(linear, &mut out[..])]);
+            activation.iter().for_each(|activation| activate(cpu, *activation, &mut out));
+            vectors = out;
+        }
+        vectors
+    }
+}

@@ -1,0 +1,299 @@
+//! text-embeddings-inference's endpoints: `/embed`, `/embed_all`, `/embed_sparse`, `/predict`, `/similarity`, `/info`. Its `/rerank` is the one of
+//! all ([`crate::routes`]).
+
+use crate::app::{App, Call, Served, document};
+use crate::auth;
+use crate::body::Reply;
+use crate::dialect::Dialect;
+use crate::embedding;
+use crate::encoding::{self, Long, LongDocument, PairOf, Ranking, cosine, with};
+use crate::error::ApiError;
+use crate::openapi::{operation, several_schema};
+use crate::prompt;
+use hyper::{Response, StatusCode};
+use leyden_engine::Pool;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// text-embeddings-inference's dialect.
+pub(crate) static TEI: Dialect =
+    Dialect { name: "TeiError", error, error_schema, any_content: false, key: auth::bearer };
+
+fn error(error: &ApiError) -> Value {
+    let class = match error.status.as_u16() {
+        429 | 503 => "Overloaded",
+        500.. => "Backend",
+        _ if error.code == "context_length_exceeded" => "Tokenizer",
+        _ => "Validation",
+    };
+    json!({ "error": error.message, "error_type": class })
+}
+
+fn error_schema() -> Value {
+    let text = json!({ "type": "string" });
+    json!({
+        "type": "object", "required": ["error", "error_type"],
+        "properties": { "error": text, "error_type": text }
+    })
+}
+
+pub(crate) async fn embed(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, wanted) = prompt::prepare(&app, call, |app, call| {
+        let mut body = call.fields(app)?;
+        let model = &app.model(body.text("model").as_deref())?;
+        let long = Long::read(&mut body, false);
+        embedding::read(call, Arc::clone(model), &mut body, "inputs", long)
+    })
+    .await?;
+    let (vectors, _) = embedding::vectors(app, call, wanted).await?;
+    Ok(document(StatusCode::OK, &json!(vectors)))
+}
+
+pub(crate) async fn embed_all(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, wanted) = prompt::prepare(&app, call, |app, call| {
+        let mut body = call.fields(app)?;
+        let model = &app.model(body.text("model").as_deref())?;
+        let long = Long::read(&mut body, false);
+        let before = encoding::prompt_before(model, &mut body)?;
+        let input = ("inputs", body.take("inputs").unwrap_or_default());
+        encoding::texts(model, call, input, long, &before, &Pool::every())?.bounded("inputs")
+    })
+    .await?;
+    let width = wanted.model.width;
+    let (states, _) = wanted.states(app, call).await?;
+    let shown = |states: &Vec<f32>| states.chunks_exact(width).map(|state| json!(state)).collect::<Value>();
+    Ok(document(StatusCode::OK, &states.iter().map(shown).collect()))
+}
+
+pub(crate) async fn embed_sparse(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, wanted) = prompt::prepare(&app, call, |app, call| {
+        let mut body = call.fields(app)?;
+        let model = &app.model(body.text("model").as_deref())?;
+        if model.network.config().sparse.is_none() {
+            return Err(encoding::lacks(model, "make sparse vectors: it has no pooling for them"));
+        }
+        let long = Long::read(&mut body, false);
+        let before = encoding::prompt_before(model, &mut body)?;
+        let input = ("inputs", body.take("inputs").unwrap_or_default());
+        encoding::texts(model, call, input, long, &before, &Pool::every())?.bounded("inputs")
+    })
+    .await?;
+    let one = |&(index, value): &(u32, f32)| json!({ "index": index, "value": value });
+    let all = wanted.sparse(app, call).await?;
+    Ok(document(
+        StatusCode::OK,
+        &all.iter().map(|numbers| numbers.iter().map(one).collect::<Value>()).collect(),
+    ))
+}
+
+/// The texts or pairs of a request to classify, and whether they are several.
+fn predicted(value: Value) -> (Vec<Vec<String>>, bool) {
+    let text = |value: Value| match value {
+        Value::String(text) => text,
+        _ => String::new(),
+    };
+    match value {
+        Value::Array(items) if items.first().is_some_and(Value::is_array) => {
+            let list = |item: Value| match item {
+                Value::Array(items) => items.into_iter().map(text).collect(),
+                other => vec![text(other)],
+            };
+            (items.into_iter().map(list).collect(), true)
+        }
+        Value::Array(items) => (vec![items.into_iter().map(text).collect()], false),
+        other => (vec![vec![text(other)]], false),
+    }
+}
+
+/// What scores are wanted of: texts, or pairs of them.
+enum Predicted {
+    Texts(encoding::Wanted),
+    Pairs(Ranking),
+}
+
+type Ready = (Arc<Served>, Predicted, bool, bool);
+
+fn read_predict(app: &App, call: &Call) -> Result<Ready, ApiError> {
+    let mut body = call.fields(app)?;
+    let model = &app.model(body.text("model").as_deref())?;
+    let (_, pooling) = encoding::classifier(model)?;
+    let long = Long::read(&mut body, false);
+    let raw = body.flag("raw_scores").unwrap_or(false);
+    let (inputs, several) = predicted(body.take("inputs").unwrap_or_default());
+    let pairs = inputs.iter().filter(|texts| texts.len() == 2).count();
+    let wanted = if pairs == 0 {
+        let texts: Value = inputs.into_iter().flatten().collect();
+        Predicted::Texts(encoding::texts(model, call, ("inputs", texts), long, "", &Pool::new(pooling))?)
+    } else if pairs == inputs.len() {
+        let pair = |(i, texts): (usize, &'_ Vec<String>)| {
+            (format!("inputs[{i}]"), texts[0].clone(), texts[1].clone())
+        };
+        let all: Vec<(String, String, String)> = inputs.iter().enumerate().map(pair).collect();
+        let pair = |(path, query, document): &'_ (String, String, String)| {
+            (path.clone(), query.clone(), document.clone())
+        };
+        let all: Vec<(String, String, String)> = all.iter().map(pair).collect();
+        let pairs: Vec<PairOf<'_>> = all
+            .iter()
+            .map(|(path, query, document)| PairOf { path: path.clone(), query, document })
+            .collect();
+        Predicted::Pairs(encoding::pairs(model, call, &pairs, LongDocument::AsText(long))?)
+    } else {
+        return Err(ApiError::conflict("inputs", "texts and pairs of texts exclude each other"));
+    };
+    Ok((Arc::clone(model), wanted, raw, several))
+}
+
+pub(crate) async fn predict(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, (model, wanted, raw, several)) = prompt::prepare(&app, call, read_predict).await?;
+    let (scores, _) = match wanted {
+        Predicted::Texts(wanted) => wanted.scores(app, call, raw).await?,
+        Predicted::Pairs(ranking) => ranking.labels(app, call, raw).await?,
+    };
+    let (classifier, _) = encoding::classifier(&model)?;
+    let shown = |scores: &Vec<f32>| {
+        let mut labels: Vec<(&String, f32)> = classifier.labels.iter().zip(scores.iter().copied()).collect();
+        labels.sort_by(|a, b| b.1.total_cmp(&a.1));
+        labels.iter().map(|(label, score)| json!({ "label": label, "score": score })).collect::<Value>()
+    };
+    let mut all: Vec<Value> = scores.iter().map(shown).collect();
+    let shown = if several { Value::Array(all) } else { all.pop().unwrap_or_default() };
+    Ok(document(StatusCode::OK, &shown))
+}
+
+pub(crate) async fn similarity(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, wanted) = prompt::prepare(&app, call, |app, call| {
+        let mut body = call.fields(app)?;
+        let model = &app.model(body.text("model").as_deref())?;
+        let mut options = body.object("parameters").unwrap_or_default();
+        let long = Long::read(&mut options, false);
+        let mut inputs = body.object("inputs").unwrap_or_default();
+        let mut texts = vec![Value::from(inputs.text("source_sentence").unwrap_or_default())];
+        texts.extend(inputs.list("sentences").unwrap_or_default());
+        options.put("inputs", texts);
+        embedding::read(call, Arc::clone(model), &mut options, "inputs", long)
+    })
+    .await?;
+    let (vectors, _) = embedding::vectors(app, call, wanted).await?;
+    let [source, others @ ..] = &vectors[..] else { return Ok(document(StatusCode::OK, &json!([]))) };
+    let shown: Value = others.iter().map(|vector| json!(cosine(source, vector))).collect();
+    Ok(document(StatusCode::OK, &shown))
+}
+
+pub(crate) async fn info(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    let models = app.models.served();
+    // Of several models the first that makes vectors or labels, as theirs serves one.
+    let model = models.iter().find(|model| !model.generates).or(models.first());
+    let Some(model) = model else {
+        return Err(ApiError::unavailable("model_not_loaded", "no model is loaded", Duration::from_secs(1)));
+    };
+    let kind = match encoding::classifier(model) {
+        Ok((classifier, _)) => {
+            let id2label: Map<String, Value> = classifier
+                .labels
+                .iter()
+                .enumerate()
+                .map(|(i, l)| (i.to_string(), l.as_str().into()))
+                .collect();
+            let label2id: Map<String, Value> =
+                classifier.labels.iter().enumerate().map(|(i, l)| (l.clone(), i.into())).collect();
+            let kind = if classifier.ranks() { "reranker" } else { "classifier" };
+            json!({ kind: { "id2label": id2label, "label2id": label2id } })
+        }
+        Err(_) => json!({ "embedding": { "pooling": model.pooling.to_string() } }),
+    };
+    let shown = json!({
+        "model_id": model.name, "model_sha": null, "model_dtype": model.info.weights, "model_type": kind,
+        "served_model_name": model.name, "max_concurrent_requests": app.limits.connections,
+        "max_input_length": prompt::longest(model), "max_batch_tokens": prompt::longest(model),
+        "max_batch_requests": null, "max_client_batch_size": app.limits.embedding_inputs, "auto_truncate": false,
+        "tokenization_workers": 1, "version": env!("CARGO_PKG_VERSION"), "sha": null, "docker_label": null
+    });
+    Ok(document(StatusCode::OK, &shown))
+}
+
+fn body(app: &App, inputs: &Value, more: Value) -> Value {
+    let fields = with(json!({ "model": app.model_schema(), "inputs": inputs }), more);
+    json!({ "type": "object", "additionalProperties": false, "required": ["inputs"], "properties": fields })
+}
+
+fn vector() -> Value {
+    json!({ "type": "array", "items": { "type": "number" } })
+}
+
+pub(crate) fn describe_embed(app: &App) -> Value {
+    let inputs = several_schema(app, app.limits.embedding_inputs);
+    let body = body(app, &inputs, with(embedding::schema(app), Long::schema()));
+    let answer = json!({ "type": "array", "items": vector() });
+    operation("tei_embed", "Vectors for texts", Some(&body), &answer)
+}
+
+fn prompt_name(app: &App) -> Value {
+    json!({ "prompt_name": { "type": "string", "maxLength": app.limits.name_chars } })
+}
+
+pub(crate) fn describe_embed_all(app: &App) -> Value {
+    let inputs = several_schema(app, app.limits.embedding_inputs);
+    let body = body(app, &inputs, with(prompt_name(app), Long::schema()));
+    let answer = json!({ "type": "array", "items": { "type": "array", "items": vector() } });
+    operation("tei_embed_all", "The states of all tokens of texts", Some(&body), &answer)
+}
+
+pub(crate) fn describe_embed_sparse(app: &App) -> Value {
+    let inputs = several_schema(app, app.limits.embedding_inputs);
+    let body = body(app, &inputs, with(prompt_name(app), Long::schema()));
+    let number = json!({
+        "type": "object", "required": ["index", "value"],
+        "properties": { "index": { "type": "integer" }, "value": { "type": "number" } }
+    });
+    let answer = json!({ "type": "array", "items": { "type": "array", "items": number } });
+    operation(
+        "tei_embed_sparse",
+        "Sparse vectors for texts: a number for each token that has one",
+        Some(&body),
+        &answer,
+    )
+}
+
+pub(crate) fn describe_predict(app: &App) -> Value {
+    let text = json!({ "type": "string" });
+    let pair = json!({ "type": "array", "minItems": 1, "maxItems": 2, "items": text });
+    let several =
+        json!({ "type": "array", "minItems": 1, "maxItems": app.limits.embedding_inputs, "items": pair });
+    let inputs = json!({ "anyOf": [text, pair, several] });
+    let flag = json!({ "type": "boolean", "default": false });
+    let body = body(app, &inputs, with(json!({ "raw_scores": flag }), Long::schema()));
+    let label = json!({
+        "type": "object", "required": ["label", "score"],
+        "properties": { "label": text, "score": { "type": "number" } }
+    });
+    let one = json!({ "type": "array", "items": label });
+    let answer = json!({ "type": "array", "items": { "anyOf": [label, one] } });
+    operation("tei_predict", "Labels of texts, or of pairs of texts", Some(&body), &answer)
+}
+
+pub(crate) fn describe_similarity(app: &App) -> Value {
+    let text = json!({ "type": "string" });
+    let sentences =
+        json!({ "type": "array", "minItems": 1, "maxItems": app.limits.embedding_inputs - 1, "items": text });
+    let inputs = json!({
+        "type": "object", "additionalProperties": false, "required": ["source_sentence", "sentences"],
+        "properties": { "source_sentence": text, "sentences": sentences }
+    });
+    let parameters = json!({
+        "type": "object", "additionalProperties": false, "properties": with(prompt_name(app), Long::schema())
+    });
+    let body = body(app, &inputs, json!({ "parameters": parameters }));
+    operation(
+        "tei_similarity",
+        "How similar texts are to one: the cosines of their vectors",
+        Some(&body),
+        &vector(),
+    )
+}
+
+pub(crate) fn describe_info(_: &App) -> Value {
+    let answer = json!({ "type": "object", "required": ["model_id", "model_type", "max_input_length"] });
+    operation("tei_info", "What the model is, and the limits of requests", None, &answer)
+}

@@ -1,0 +1,235 @@
+//! vLLM's endpoints for models that pool: `/score`, `/classify`, `/pooling`.
+
+use crate::app::{App, Call, Served, document, unix_time};
+use crate::body::Reply;
+use crate::encoding::{self, Long, LongDocument, PairOf, Ranking, cosine, with};
+use crate::error::ApiError;
+use crate::openapi::{operation, several_schema};
+use crate::prompt;
+use crate::usage::Usage;
+use hyper::{Response, StatusCode};
+use leyden_engine::Pool;
+use leyden_models::Labelled;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The frame of an answer.
+fn answer(id: &str, model: &Served, data: &[Value], usage: Usage) -> Response<Reply> {
+    let shown = json!({
+        "id": id, "object": "list", "created": unix_time(), "model": model.name, "data": data,
+        "usage": { "prompt_tokens": usage.prompt, "total_tokens": usage.prompt, "completion_tokens": 0 }
+    });
+    document(StatusCode::OK, &shown)
+}
+
+/// The texts of a field: one or several.
+fn listed(value: Option<Value>) -> Vec<String> {
+    match value {
+        Some(Value::String(text)) => vec![text],
+        Some(Value::Array(items)) => {
+            items.into_iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What a score is of.
+enum Scored {
+    /// Pairs that the model gives one.
+    Pairs(Ranking),
+    /// The cosines of vectors: those of all first texts, then of all second ones; how many first there are.
+    Vectors(encoding::Wanted, usize),
+}
+
+fn read_score(app: &App, call: &Call) -> Result<(Arc<Served>, Scored, bool), ApiError> {
+    let mut body = call.fields(app)?;
+    let model = &app.model(body.text("model").as_deref())?;
+    let long = Long::read(&mut body, false);
+    let raw = !body.flag("use_activation").unwrap_or(true);
+    let mut side = |names: [&'static str; 2]| -> Result<(&'static str, Vec<String>), ApiError> {
+        match names.map(|name| (name, body.take(name))) {
+            [(name, Some(value)), (_, None)] | [(_, None), (name, Some(value))] => {
+                Ok((name, listed(Some(value))))
+            }
+            [(name, None), _] => {
+                Err(ApiError::conflict(name, format!("one of `{}` is needed", names.join("` and `"))))
+            }
+            [(name, _), _] => {
+                Err(ApiError::conflict(name, format!("`{}` exclude each other", names.join("` and `"))))
+            }
+        }
+    };
+    let ((_, first), (name, second)) = (side(["text_1", "queries"])?, side(["text_2", "documents"])?);
+    if first.len() != 1 && first.len() != second.len() {
+        let message =
+            format!("{} texts and {} exclude each other: one, or as many", first.len(), second.len());
+        return Err(ApiError::conflict(name, message));
+    }
+    if encoding::ranks(model).is_ok() {
+        let pair = |(i, document): (usize, &String)| {
+            (format!("{name}[{i}]"), first[if first.len() == 1 { 0 } else { i }].clone(), document.clone())
+        };
+        let all: Vec<(String, String, String)> = second.iter().enumerate().map(pair).collect();
+        let pairs: Vec<PairOf<'_>> = all
+            .iter()
+            .map(|(path, query, document)| PairOf { path: path.clone(), query, document })
+            .collect();
+        let ranking = encoding::pairs(model, call, &pairs, LongDocument::AsText(long))?;
+        return Ok((Arc::clone(model), Scored::Pairs(ranking), raw));
+    }
+    let count = first.len();
+    let texts: Value = first.into_iter().chain(second).collect();
+    let before = model.prompts.get(None).unwrap_or_default().to_owned();
+    let wanted = encoding::texts(model, call, (name, texts), long, &before, &Pool::new(model.pooling))?;
+    Ok((Arc::clone(model), Scored::Vectors(wanted, count), raw))
+}
+
+pub(crate) async fn score(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, (model, scored, raw)) = prompt::prepare(&app, call, read_score).await?;
+    let id = format!("score-{}", call.entry.id());
+    let (scores, usage): (Vec<f64>, Usage) = match scored {
+        Scored::Pairs(ranking) => {
+            let (scores, usage) = ranking.relevance(app, call, raw).await?;
+            (scores.into_iter().map(f64::from).collect(), usage)
+        }
+        Scored::Vectors(wanted, count) => {
+            let (vectors, usage) = wanted.vectors(app, call).await?;
+            let (first, second) = vectors.split_at(count.min(vectors.len()));
+            let of = |(i, vector): (usize, &Vec<f32>)| cosine(&first[if count == 1 { 0 } else { i }], vector);
+            (second.iter().enumerate().map(of).collect(), usage)
+        }
+    };
+    let data = scores.iter().enumerate();
+    let data = data.map(|(i, score)| json!({ "index": i, "object": "score", "score": score }));
+    Ok(answer(&id, &model, &data.collect::<Vec<_>>(), usage))
+}
+
+fn read_classify(app: &App, call: &Call) -> Result<(encoding::Wanted, bool), ApiError> {
+    let mut body = call.fields(app)?;
+    let model = &app.model(body.text("model").as_deref())?;
+    let (_, pooling) = encoding::classifier(model)?;
+    let long = Long::read(&mut body, false);
+    let raw = !body.flag("use_activation").unwrap_or(true);
+    let input = ("input", body.take("input").unwrap_or_default());
+    Ok((encoding::texts(model, call, input, long, "", &Pool::new(pooling))?, raw))
+}
+
+pub(crate) async fn classify(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, (wanted, raw)) = prompt::prepare(&app, call, read_classify).await?;
+    let (id, model) = (format!("classify-{}", call.entry.id()), Arc::clone(&wanted.model));
+    let (scores, usage) = wanted.scores(app, call, raw).await?;
+    let (classifier, _) = encoding::classifier(&model)?;
+    let shown = |(i, scores): (usize, &Vec<f32>)| {
+        let best = (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b]).then(b.cmp(a)));
+        let label = best.and_then(|best| classifier.labels.get(best));
+        json!({ "index": i, "label": label, "probs": scores, "num_classes": scores.len() })
+    };
+    let data: Vec<Value> = scores.iter().enumerate().map(shown).collect();
+    Ok(answer(&id, &model, &data, usage))
+}
+
+/// What `/pooling` gives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pooled {
+    Embed,
+    TokenEmbed,
+    Scores,
+    TokenScores,
+}
+
+fn read_pooling(app: &App, call: &Call) -> Result<(encoding::Wanted, Pooled, bool), ApiError> {
+    let mut body = call.fields(app)?;
+    let model = &app.model(body.text("model").as_deref())?;
+    let of = model.network.config().classifier().map(|classifier| classifier.of);
+    let task = body.text("task");
+    let pooled = match (task.as_deref(), of) {
+        (Some("embed"), _) => Pooled::Embed,
+        (Some("token_embed" | "encode"), _) | (None, None) => Pooled::TokenEmbed,
+        (Some("classify" | "score") | None, Some(Labelled::Text(_))) => Pooled::Scores,
+        (Some("token_classify") | None, Some(Labelled::Tokens)) => Pooled::TokenScores,
+        (Some(_), _) => return Err(encoding::lacks(model, "do this: it has no such head")),
+    };
+    let pool = match (pooled, of) {
+        (Pooled::Embed, _) => Pool::new(model.pooling),
+        (Pooled::Scores, Some(Labelled::Text(pooling))) => Pool::new(pooling),
+        _ => Pool::every(),
+    };
+    let long = Long::read(&mut body, false);
+    let raw = !body.flag("use_activation").unwrap_or(true);
+    let input = ("input", body.take("input").unwrap_or_default());
+    let wanted = encoding::texts(model, call, input, long, "", &pool)?;
+    let every = matches!(pooled, Pooled::TokenEmbed | Pooled::TokenScores);
+    Ok((if every { wanted.bounded("input")? } else { wanted }, pooled, raw))
+}
+
+pub(crate) async fn pooling(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, (wanted, pooled, raw)) = prompt::prepare(&app, call, read_pooling).await?;
+    let (id, model) = (format!("pool-{}", call.entry.id()), Arc::clone(&wanted.model));
+    let labels = model.network.config().classifier().map_or(1, |classifier| classifier.labels.len());
+    let (all, usage) = match pooled {
+        Pooled::Embed => wanted.vectors(app, call).await?,
+        Pooled::TokenEmbed => wanted.states(app, call).await?,
+        Pooled::Scores | Pooled::TokenScores => wanted.scores(app, call, raw).await?,
+    };
+    let rows = match pooled {
+        Pooled::Embed | Pooled::Scores => None,
+        Pooled::TokenEmbed => Some(model.width),
+        Pooled::TokenScores => Some(labels),
+    };
+    let shown = |(i, numbers): (usize, &Vec<f32>)| {
+        let data = match rows {
+            None => json!(numbers),
+            Some(width) => numbers.chunks_exact(width).map(|row| json!(row)).collect(),
+        };
+        json!({ "index": i, "object": "pooling", "data": data })
+    };
+    let data: Vec<Value> = all.iter().enumerate().map(shown).collect();
+    Ok(answer(&id, &model, &data, usage))
+}
+
+fn body(app: &App, fields: Value, required: &[&str]) -> Value {
+    let common = json!({ "model": app.model_schema(), "use_activation": { "type": "boolean" }, "user": {}, "priority": {} });
+    let fields = with(with(common, fields), Long::schema());
+    json!({ "type": "object", "additionalProperties": false, "required": required, "properties": fields })
+}
+
+fn answered(item: &Value) -> Value {
+    json!({
+        "type": "object", "required": ["id", "object", "created", "model", "data", "usage"],
+        "properties": { "data": { "type": "array", "items": item } }
+    })
+}
+
+pub(crate) fn describe_score(app: &App) -> Value {
+    let text = json!({ "type": "string" });
+    let texts = json!({ "anyOf": [
+        text, { "type": "array", "minItems": 1, "maxItems": app.limits.embedding_inputs, "items": text }
+    ] });
+    let fields = json!({ "text_1": texts, "queries": texts, "text_2": texts, "documents": texts });
+    let item = json!({
+        "type": "object", "required": ["index", "object", "score"], "properties": { "score": { "type": "number" } }
+    });
+    operation("score", "How well texts fit together", Some(&body(app, fields, &[])), &answered(&item))
+}
+
+pub(crate) fn describe_score_v1(app: &App) -> Value {
+    let mut operation = describe_score(app);
+    operation["operationId"] = "score_v1".into();
+    operation
+}
+
+pub(crate) fn describe_classify(app: &App) -> Value {
+    let fields = json!({ "input": several_schema(app, app.limits.embedding_inputs) });
+    let item = json!({ "type": "object", "required": ["index", "label", "probs", "num_classes"] });
+    operation("classify", "Labels of texts", Some(&body(app, fields, &["input"])), &answered(&item))
+}
+
+pub(crate) fn describe_pooling(app: &App) -> Value {
+    let fields = json!({
+        "input": several_schema(app, app.limits.embedding_inputs),
+        "task": { "enum": ["embed", "token_embed", "encode", "classify", "score", "token_classify"] }
+    });
+    let item = json!({ "type": "object", "required": ["index", "object", "data"] });
+    let summary = "States of texts' tokens, what they are pooled to, or the scores of labels";
+    operation("pooling", summary, Some(&body(app, fields, &["input"])), &answered(&item))
+}

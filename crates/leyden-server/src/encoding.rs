@@ -1,0 +1,342 @@
+//! Texts whose states are wanted: their tokens, as many as a model takes, pairs of them, and what heads make of the states.
+
+use crate::app::{App, Call, Served};
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::generate;
+use crate::prompt::{self, Extent};
+use crate::usage::Usage;
+use crate::worker::{States, Task, Work};
+use leyden_engine::{Pool, Pooling, WholeText};
+use leyden_models::{ClassifierConfig, Labelled};
+use leyden_text::{Bounds, Pairs};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Numbers of an answer with the states of all tokens.
+const MOST_NUMBERS: usize = 1 << 24;
+
+/// What becomes of a text that is too long for a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Long {
+    /// It is an error.
+    #[default]
+    Refuse,
+    /// Its end is left out.
+    CutEnd,
+    /// Its beginning is.
+    CutBegin,
+}
+
+impl Long {
+    /// Takes `truncate` and `truncation_direction`.
+    pub(crate) fn read(body: &mut Fields, usual: bool) -> Long {
+        let begin = body.text("truncation_direction").is_some_and(|side| side.eq_ignore_ascii_case("left"));
+        match body.flag("truncate").unwrap_or(usual) {
+            false => Long::Refuse,
+            true if begin => Long::CutBegin,
+            true => Long::CutEnd,
+        }
+    }
+
+    /// The two fields in the OpenAPI document.
+    pub(crate) fn schema() -> Value {
+        json!({
+            "truncate": {
+                "type": "boolean", "description": "Whether a text that is too long is cut; otherwise it is an error"
+            },
+            "truncation_direction": { "enum": ["right", "left", "Right", "Left"] }
+        })
+    }
+
+    fn extent<'a>(self, model: &Served, call: &'a Call) -> Extent<'a> {
+        match self {
+            Long::Refuse => Extent::of_model(model, call),
+            Long::CutEnd | Long::CutBegin => Extent::of_body(call),
+        }
+    }
+
+    /// Cuts a text's tokens; those that the model expects at the beginning and at the end stay.
+    fn cut(self, model: &Served, tokens: &mut Vec<u32>) {
+        let (n, most) = (tokens.len(), prompt::longest(model));
+        if n <= most || self == Long::Refuse {
+            return;
+        }
+        let tokenizer = &model.tokenizer;
+        let begin = usize::from(tokenizer.add_bos() && tokens.first().copied() == tokenizer.bos());
+        let end = usize::from(tokenizer.add_eos() && tokens.last().copied() == tokenizer.eos());
+        let from = if self == Long::CutEnd { most.saturating_sub(end) } else { begin };
+        tokens.drain(from..from + n - most);
+    }
+}
+
+/// Prompts whose states are wanted.
+pub(crate) struct Wanted {
+    pub(crate) model: Arc<Served>,
+    tasks: Vec<Task>,
+}
+
+/// A pooling for every text of a request.
+fn task(
+    model: &Served,
+    path: &str,
+    tokens: Vec<u32>,
+    pool: Pool,
+    second: Option<usize>,
+) -> Result<Task, ApiError> {
+    prompt::room(model, path, tokens.len())?;
+    let whole = model.network.config().needs_whole_texts();
+    let whole = whole.then(|| WholeText { second, first_only: pool.needs_first_only() });
+    Ok(Task { prompt: Arc::new(tokens), max_tokens: 0, work: Work::State(States { pool, whole }) })
+}
+
+/// One text or more, in words or tokens, with a prompt before words.
+pub(crate) fn texts(
+    model: &Arc<Served>,
+    call: &Call,
+    (name, input): (&str, Value),
+    long: Long,
+    before: &str,
+    pool: &Pool,
+) -> Result<Wanted, ApiError> {
+    let input = if before.is_empty() { input } else { prefixed(input, before) };
+    let mut tasks = Vec::new();
+    let all = prompt::several(model, long.extent(model, call), name, input, prompt::of_whole_text)?;
+    for (path, mut tokens) in all {
+        long.cut(model, &mut tokens);
+        tasks.push(task(model, &path, tokens, pool.clone(), None)?);
+    }
+    Ok(Wanted { model: Arc::clone(model), tasks })
+}
+
+fn prefixed(input: Value, before: &str) -> Value {
+    match input {
+        Value::String(text) => format!("{before}{text}").into(),
+        Value::Array(items) => items
+            .into_iter()
+            .map(|item| match item {
+                Value::String(text) => format!("{before}{text}").into(),
+                other => other,
+            })
+            .collect(),
+        other => other,
+    }
+}
+
+/// Takes `prompt_name`: what goes before texts.
+pub(crate) fn prompt_before(model: &Served, body: &mut Fields) -> Result<String, ApiError> {
+    let name = body.text("prompt_name");
+    model.prompts.get(name.as_deref()).map(str::to_owned).ok_or_else(|| {
+        let known: Vec<&str> = model.prompts.names().collect();
+        ApiError::field(
+            "prompt_name",
+            format!("the model does not have this prompt; it has: {}", known.join(", ")),
+        )
+    })
+}
+
+impl Wanted {
+    /// Refuses more states than an answer may have.
+    pub(crate) fn bounded(self, field: &str) -> Result<Wanted, ApiError> {
+        let numbers = self.tasks.iter().map(|task| task.prompt.len()).sum::<usize>() * self.model.width;
+        if numbers > MOST_NUMBERS {
+            let message =
+                format!("the states of `{field}` are {numbers} numbers; {MOST_NUMBERS} are the most");
+            return Err(ApiError::field(field, message));
+        }
+        Ok(self)
+    }
+
+    /// What the states of each text are pooled to.
+    pub(crate) async fn states(self, app: Arc<App>, call: Call) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
+        let running = generate::submit(app, call, &self.model, self.tasks, String::new()).await?;
+        let (answers, usage) = running.collect().await?;
+        Ok((answers.into_iter().map(|answer| answer.state).collect(), usage))
+    }
+
+    /// The vectors of texts, before they get length 1.
+    pub(crate) async fn vectors(self, app: Arc<App>, call: Call) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
+        let model = Arc::clone(&self.model);
+        let (states, usage) = self.states(app, call).await?;
+        if model.network.config().vector_dense.is_empty() {
+            return Ok((states, usage));
+        }
+        let vectors = prompt::aside(move || {
+            Ok(states.into_iter().map(|state| model.network.vectors(&model.heads, state)).collect())
+        });
+        Ok((vectors.await?, usage))
+    }
+
+    /// The tokens of the vocabulary that each text has a number for.
+    pub(crate) async fn sparse(self, app: Arc<App>, call: Call) -> Result<Vec<Vec<(u32, f32)>>, ApiError> {
+        let model = Arc::clone(&self.model);
+        let (states, _) = self.states(app, call).await?;
+        prompt::aside(move || {
+            Ok(states.iter().map(|states| model.network.sparse(&model.heads, states)).collect())
+        })
+        .await
+    }
+
+    /// The scores of all labels for each text, or for all of its tokens.
+    pub(crate) async fn scores(
+        self,
+        app: Arc<App>,
+        call: Call,
+        raw: bool,
+    ) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
+        let model = Arc::clone(&self.model);
+        let (states, usage) = self.states(app, call).await?;
+        let scores = prompt::aside(move || {
+            let Some(classifier) = model.network.config().classifier() else { return Ok(Vec::new()) };
+            let of = |states: Vec<f32>| {
+                let mut logits = model.network.label_logits(&model.heads, &states);
+                if !raw {
+                    classifier.scores(model.heads.tier(), &mut logits);
+                }
+                logits
+            };
+            Ok(states.into_iter().map(of).collect())
+        });
+        Ok((scores.await?, usage))
+    }
+}
+
+/// The head of a model that gives texts labels, and what it labels.
+pub(crate) fn classifier(model: &Served) -> Result<(&ClassifierConfig, Pooling), ApiError> {
+    let found = model.network.config().classifier();
+    match found.map(|classifier| (classifier, classifier.of)) {
+        Some((classifier, Labelled::Text(pooling))) => Ok((classifier, pooling)),
+        _ => Err(lacks(model, "classify: it has no head that gives texts labels")),
+    }
+}
+
+/// That a model lacks a head.
+pub(crate) fn lacks(model: &Served, what: &str) -> ApiError {
+    let message = format!("the model does not {what} (`{}`)", model.name);
+    ApiError { code: "unsupported_model", ..ApiError::field("model", message) }
+}
+
+/// A pair of texts, with the fields that they come from.
+pub(crate) struct PairOf<'a> {
+    pub(crate) path: String,
+    pub(crate) query: &'a str,
+    pub(crate) document: &'a str,
+}
+
+/// How documents are read that are too long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LongDocument {
+    /// In parts, of which the best counts.
+    InParts,
+    /// As any text.
+    AsText(Long),
+    /// So many of their tokens at most.
+    Begin(usize),
+}
+
+/// Pairs whose scores are wanted.
+pub(crate) struct Ranking {
+    wanted: Wanted,
+    /// Which pair each prompt is of.
+    of: Vec<usize>,
+    count: usize,
+}
+
+/// The prompts of pairs.
+pub(crate) fn pairs(
+    model: &Arc<Served>,
+    call: &Call,
+    all: &[PairOf<'_>],
+    long: LongDocument,
+) -> Result<Ranking, ApiError> {
+    let (config, pooling) = classifier(model)?;
+    let most = prompt::longest(model);
+    let pairs = Pairs::new(model.tokenizer.as_ref(), config.prompt.as_deref());
+    let gone = || call.is_given_up();
+    let bounds = Bounds::NONE.until(&gone);
+    let unwritable =
+        |path: &str| ApiError::field(path, format!("`{path}` cannot be written in the model's vocabulary"));
+    let (mut tasks, mut of) = (Vec::new(), Vec::new());
+    for (number, PairOf { path, query, document }) in all.iter().enumerate() {
+        let encode = || pairs.encode(query, document, &bounds).map_err(|_| unwritable(path));
+        let windows = match long {
+            LongDocument::InParts => {
+                pairs.windows(query, document, most, &bounds).map_err(|_| unwritable(path))?
+            }
+            LongDocument::AsText(Long::Refuse) => Some(vec![encode()?]),
+            LongDocument::AsText(_) => {
+                let mut pair = encode()?;
+                pair.truncate(most).then(|| vec![pair])
+            }
+            LongDocument::Begin(tokens) => {
+                let mut pair = encode()?;
+                pair.truncate_document(tokens);
+                pair.truncate(most).then(|| vec![pair])
+            }
+        };
+        let Some(windows) = windows else {
+            let tokens = pairs.encode(query, "", &bounds).map_or(most + 1, |pair| pair.ids.len());
+            return Err(ApiError::context_length("query", tokens, most));
+        };
+        for pair in windows {
+            of.push(number);
+            tasks.push(task(model, path, pair.ids, Pool::new(pooling), pair.second)?);
+        }
+    }
+    Ok(Ranking { wanted: Wanted { model: Arc::clone(model), tasks }, of, count: all.len() })
+}
+
+impl Ranking {
+    /// How well the texts of each pair fit together.
+    pub(crate) async fn relevance(
+        self,
+        app: Arc<App>,
+        call: Call,
+        raw: bool,
+    ) -> Result<(Vec<f32>, Usage), ApiError> {
+        let Ranking { wanted, of, count } = self;
+        let model = Arc::clone(&wanted.model);
+        let (logits, usage) = wanted.scores(app, call, true).await?;
+        let mut best = vec![f32::NEG_INFINITY; count];
+        if let Some(classifier) = model.network.config().classifier() {
+            for (number, logits) in of.into_iter().zip(logits) {
+                let score = classifier.relevance(model.heads.tier(), &logits, raw).first().copied();
+                best[number] = best[number].max(score.unwrap_or_default());
+            }
+        }
+        Ok((best, usage))
+    }
+
+    /// The scores of all labels for each pair, of which none was read in parts.
+    pub(crate) async fn labels(
+        self,
+        app: Arc<App>,
+        call: Call,
+        raw: bool,
+    ) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
+        self.wanted.scores(app, call, raw).await
+    }
+}
+
+/// Refuses a model that gives pairs no single score.
+pub(crate) fn ranks(model: &Served) -> Result<(), ApiError> {
+    match classifier(model).is_ok_and(|(classifier, _)| classifier.ranks()) {
+        true => Ok(()),
+        false => Err(lacks(model, "rank: it has no head that gives a question and a document a score")),
+    }
+}
+
+/// The cosine of the angle between two vectors.
+pub(crate) fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    let lengths = (dot(a, a) * dot(b, b)).sqrt();
+    if lengths > 0.0 { dot(a, b) / lengths } else { 0.0 }
+}
+
+/// Merges the properties of schemas.
+pub(crate) fn with(mut schema: Value, more: Value) -> Value {
+    if let (Value::Object(all), Value::Object(more)) = (&mut schema, more) {
+        all.extend(more);
+    }
+    schema
+}

@@ -1,0 +1,178 @@
+//! `/v1/rerank`, `/v2/rerank`, `/rerank`: documents in the order in which they answer a question, in the words of Cohere, Jina,
+//! llama-server and vLLM, which agree on most, and of text-embeddings-inference, whose requests have `texts`.
+
+use crate::app::{App, Call, Served, document};
+use crate::body::Reply;
+use crate::encoding::{self, Long, LongDocument, PairOf, Ranking, with};
+use crate::error::ApiError;
+use crate::openapi::operation;
+use crate::prompt;
+use hyper::{Response, StatusCode};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// What is wanted.
+struct Wanted {
+    model: Arc<Served>,
+    ranking: Ranking,
+    raw: bool,
+    most: usize,
+    /// The texts, where they are to be returned.
+    texts: Option<Vec<String>>,
+    /// Whether the answer is text-embeddings-inference's.
+    list: bool,
+}
+
+pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, Wanted { model, ranking, raw, most, texts, list }) = prompt::prepare(&app, call, read).await?;
+    let id = call.entry.id().to_owned();
+    let (scores, usage) = ranking.relevance(app, call, raw).await?;
+    let mut ranked: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
+    // Of equal scores the first document comes first.
+    ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
+    ranked.truncate(most);
+    let text = |index: usize| texts.as_ref().and_then(|texts| texts.get(index));
+    if list {
+        let shown = |(index, score): &(usize, f32)| {
+            let mut shown = json!({ "index": index, "score": score });
+            text(*index).into_iter().for_each(|text| shown["text"] = text.as_str().into());
+            shown
+        };
+        return Ok(document(StatusCode::OK, &ranked.iter().map(shown).collect()));
+    }
+    let shown = |(index, score): &(usize, f32)| {
+        let mut shown = json!({ "index": index, "relevance_score": score });
+        text(*index).into_iter().for_each(|text| shown["document"] = json!({ "text": text }));
+        shown
+    };
+    let results: Value = ranked.iter().map(shown).collect();
+    let shown = json!({
+        "id": format!("rerank-{id}"), "object": "list", "model": model.name, "results": results,
+        "usage": { "prompt_tokens": usage.prompt, "total_tokens": usage.prompt },
+        "meta": { "api_version": { "version": "2" }, "billed_units": { "search_units": 1 } }
+    });
+    Ok(document(StatusCode::OK, &shown))
+}
+
+/// The texts under one of the names; those of objects stand in their field `text`.
+fn texts(name: &str, items: Vec<Value>) -> Result<Vec<String>, ApiError> {
+    let text = |(i, item): (usize, Value)| match item {
+        Value::String(text) => Ok(text),
+        Value::Object(object) => match object.get("text") {
+            Some(Value::String(text)) => Ok(text.clone()),
+            _ => Err(ApiError::field(format!("{name}[{i}].text"), format!("`{name}[{i}].text` is missing"))),
+        },
+        _ => Err(ApiError::field(format!("{name}[{i}]"), format!("`{name}[{i}]` is no text"))),
+    };
+    items.into_iter().enumerate().map(text).collect()
+}
+
+fn read(app: &App, call: &Call) -> Result<Wanted, ApiError> {
+    let mut body = call.fields(app)?;
+    let model = app.model(body.text("model").as_deref())?;
+    encoding::ranks(&model)?;
+    let query = body.text("query").unwrap_or_default();
+    let (name, items, list) = match (body.list("documents"), body.list("texts")) {
+        (Some(documents), None) => ("documents", documents, false),
+        (None, Some(texts)) => ("texts", texts, true),
+        (None, None) => {
+            return Err(ApiError::conflict("documents", "one of `documents` and `texts` is needed"));
+        }
+        (Some(_), Some(_)) => {
+            return Err(ApiError::conflict("texts", "`documents` and `texts` exclude each other"));
+        }
+    };
+    let texts = texts(name, items)?;
+    let truncates = body.has("truncate");
+    let long = match (body.size("max_tokens_per_doc"), Long::read(&mut body, false)) {
+        (Some(tokens), _) => LongDocument::Begin(tokens),
+        // text-embeddings-inference refuses what does not fit.
+        (None, long) if list || truncates => LongDocument::AsText(long),
+        (None, _) => LongDocument::InParts,
+    };
+    let pair = |(i, document): (usize, &'_ String)| (format!("{name}[{i}]"), document.clone());
+    let all: Vec<(String, String)> = texts.iter().enumerate().map(pair).collect();
+    let all: Vec<PairOf<'_>> =
+        all.iter().map(|(path, document)| PairOf { path: path.clone(), query: &query, document }).collect();
+    let ranking = encoding::pairs(&model, call, &all, long)?;
+    let returns = body.flag("return_documents").or(body.flag("return_text")).unwrap_or(false);
+    Ok(Wanted {
+        model,
+        ranking,
+        raw: body.flag("raw_scores").unwrap_or(false),
+        most: body.size("top_n").unwrap_or(usize::MAX),
+        texts: returns.then_some(texts),
+        list,
+    })
+}
+
+pub(super) fn describe(app: &App) -> Value {
+    let most = app.limits.embedding_inputs;
+    let text = json!({ "type": "string" });
+    let object = json!({ "type": "object", "required": ["text"], "properties": { "text": text } });
+    let documents =
+        json!({ "type": "array", "minItems": 1, "maxItems": most, "items": { "anyOf": [text, object] } });
+    let texts = json!({ "type": "array", "minItems": 1, "maxItems": most, "items": text });
+    let flag = json!({ "type": "boolean", "default": false });
+    let size =
+        |what: &str| json!({ "type": "integer", "minimum": 1, "maximum": i32::MAX, "description": what });
+    let fields = json!({
+        "model": app.model_schema(),
+        "query": text,
+        "documents": documents,
+        "texts": texts,
+        "top_n": size("How many results are wanted, the best"),
+        "max_tokens_per_doc": size(
+            "The most tokens of a document, whose end is left out; otherwise a long one is read in parts, and the best counts"
+        ),
+        "return_documents": flag,
+        "return_text": flag,
+        "raw_scores": { "type": "boolean", "default": false, "description": "Whether scores are logits, not from 0 to 1" },
+        "rank_fields": {}, "priority": {}, "user": {}
+    });
+    let has = |name: &str| {
+        let mut needed = Map::new();
+        needed.insert("required".to_owned(), json!([name]));
+        needed.insert("properties".to_owned(), json!({ name: { "type": "array" } }));
+        Value::Object(needed)
+    };
+    let body = json!({
+        "type": "object", "additionalProperties": false, "required": ["query"],
+        "properties": with(fields, Long::schema()),
+        "oneOf": [has("documents"), has("texts")]
+    });
+    let number = json!({ "type": "number" });
+    let index = json!({ "type": "integer" });
+    let result = json!({
+        "type": "object", "required": ["index", "relevance_score"],
+        "properties": { "index": index, "relevance_score": number, "document": object }
+    });
+    let answer = json!({ "anyOf": [
+        {
+            "type": "object", "required": ["id", "model", "results", "usage"],
+            "properties": { "results": { "type": "array", "items": result } }
+        },
+        {
+            "type": "array",
+            "items": {
+                "type": "object", "required": ["index", "score"],
+                "properties": { "index": index, "score": number, "text": text }
+            }
+        }
+    ] });
+    operation("rerank", "Documents in the order in which they answer a question", Some(&body), &answer)
+}
+
+pub(super) fn describe_v1(app: &App) -> Value {
+    named(describe(app), "rerank_v1")
+}
+
+pub(super) fn describe_v2(app: &App) -> Value {
+    named(describe(app), "rerank_v2")
+}
+
+/// The same operation under another name.
+fn named(mut operation: Value, name: &str) -> Value {
+    operation["operationId"] = name.into();
+    operation
+}

@@ -1,0 +1,234 @@
+//! Entities in texts: what the labels of tokens say together.
+
+use crate::embedder::{Embedder, Text};
+use crate::error::Error;
+use leyden_models::Labelled;
+use leyden_text::{Bounds, Located};
+use std::cmp::Reverse;
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+/// How the labels of tokens become those of entities. The names and rules are those of transformers' pipeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Aggregation {
+    /// Every token by itself.
+    None,
+    /// Tokens that follow one another with the same label are one entity; `B-` begins a new one.
+    #[default]
+    Simple,
+    /// As that, with words that have the label of their first token.
+    First,
+    /// With words whose label has the best mean score of their tokens.
+    Average,
+    /// With words that have the label of the token that is surest.
+    Max,
+}
+
+impl Aggregation {
+    /// The names in options.
+    pub const NAMES: [(&'static str, Aggregation); 5] = [
+        ("none", Aggregation::None),
+        ("simple", Aggregation::Simple),
+        ("first", Aggregation::First),
+        ("average", Aggregation::Average),
+        ("max", Aggregation::Max),
+    ];
+}
+
+impl fmt::Display for Aggregation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Aggregation::NAMES.iter().find(|(_, value)| value == self).map(|(name, _)| *name);
+        f.write_str(name.unwrap_or_default())
+    }
+}
+
+impl FromStr for Aggregation {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Aggregation, String> {
+        let found = Aggregation::NAMES.iter().find(|(known, _)| *known == name);
+        let known = Aggregation::NAMES.map(|(name, _)| name).join(", ");
+        found.map(|(_, value)| *value).ok_or_else(|| format!("no such aggregation; known: {known}"))
+    }
+}
+
+/// A part of a text with a label.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entity {
+    /// The label; of an entity of several tokens without `B-` or `I-`.
+    pub label: String,
+    /// How sure it is: the mean of its tokens or words.
+    pub score: f32,
+    /// Where it begins and ends in the text, in bytes.
+    pub range: Range<usize>,
+}
+
+/// The label of what is no entity.
+const OUTSIDE: &str = "O";
+
+impl Embedder<'_> {
+    /// The entities in texts, in their order. A text that is too long for the model is read in windows that overlap, and each
+    /// token's label comes from the window in which it stands farthest from the edges.
+    ///
+    /// # Errors
+    /// The model has no labels for tokens, a text cannot be tokenized, or the model failed.
+    pub fn extract<T: AsRef<str>>(
+        &mut self,
+        texts: &[T],
+        aggregation: Aggregation,
+    ) -> Result<Vec<Vec<Entity>>, Error> {
+        let model = self.model;
+        let found = model.config().classifier().filter(|classifier| classifier.of == Labelled::Tokens);
+        let Some(classifier) = found else { return Err(Error::NoTagger { file: self.file() }) };
+        let tokenizer = model.tokenizer();
+        let begin = tokenizer.bos().filter(|_| tokenizer.add_bos());
+        let end = tokenizer.eos().filter(|_| tokenizer.add_eos());
+        let around = usize::from(begin.is_some()) + usize::from(end.is_some());
+        let room = self.engine.options().context.saturating_sub(around).max(1);
+        let mut tokens = Vec::new();
+        let (mut windows, mut of) = (Vec::new(), Vec::new());
+        for (number, text) in texts.iter().enumerate() {
+            let located = leyden_text::encode_located(tokenizer, text.as_ref(), &Bounds::NONE)?;
+            for start in starts(located.len(), room) {
+                let window = &located[start..located.len().min(start + room)];
+                let ids = begin.into_iter().chain(window.iter().map(|token| token.id)).chain(end).collect();
+                windows.push(Text { ids, second: None });
+                of.push((number, start));
+            }
+            tokens.push(located);
+        }
+        let labels = classifier.labels.len();
+        let mut scores: Vec<Vec<f32>> =
+            tokens.iter().map(|tokens| vec![0.0; tokens.len() * labels]).collect();
+        let mut states: Vec<Vec<f32>> = windows.iter().map(|_| Vec::new()).collect();
+        let first = usize::from(begin.is_some());
+        let last: Vec<usize> = windows.iter().map(|w| w.ids.len() - usize::from(end.is_some())).collect();
+        self.run(&windows, None, &mut |window, at, state| {
+            if (first..last[window]).contains(&at) {
+                states[window].extend_from_slice(state);
+            }
+        })?;
+        for ((number, start), states) in of.into_iter().zip(states) {
+            let found = model.network().classify(self.engine.cpu(), &states);
+            let all = tokens[number].len();
+            for (i, row) in found.chunks_exact(labels).enumerate() {
+                if owner(start + i, all, room) == start {
+                    scores[number][(start + i) * labels..][..labels].copy_from_slice(row);
+                }
+            }
+        }
+        if scores.iter().flatten().any(|score| !score.is_finite()) {
+            return Err(Error::NotFinite { file: self.file() });
+        }
+        let of_text = |(tokens, scores): (&Vec<Located>, &Vec<f32>)| {
+            entities(tokens, scores, &classifier.labels, aggregation)
+        };
+        Ok(tokens.iter().zip(&scores).map(of_text).collect())
+    }
+}
+
+/// Where the windows on so many tokens begin: each overlaps the one before by a quarter.
+fn starts(tokens: usize, room: usize) -> impl Iterator<Item = usize> {
+    let step = (room - room / 4).max(1);
+    let count = if tokens <= room { usize::from(tokens > 0) } else { (tokens - room).div_ceil(step) + 1 };
+    (0..count).map(move |i| i * step)
+}
+
+/// The window in which a token stands farthest from the edges; the beginning and the end of a text are none.
+fn owner(token: usize, tokens: usize, room: usize) -> usize {
+    let edge = |start: usize| {
+        let before = if start == 0 { usize::MAX } else { token - start };
+        let end = start + room;
+        let after = if end >= tokens { usize::MAX } else { end - 1 - token };
+        before.min(after)
+    };
+    let holds = |start: &usize| (*start..*start + room).contains(&token);
+    // Of equal ones the first.
+    starts(tokens, room).filter(holds).max_by_key(|start| (edge(*start), Reverse(*start))).unwrap_or(0)
+}
+
+/// A token or a word on the way to an entity.
+struct Part {
+    label: usize,
+    score: f32,
+    range: Range<usize>,
+}
+
+/// The best label of some, the first of equal ones.
+fn best(scores: &[f32]) -> (usize, f32) {
+    let mut best = (0, f32::NEG_INFINITY);
+    for (label, &score) in scores.iter().enumerate() {
+        if score > best.1 {
+            best = (label, score);
+        }
+    }
+    best
+}
+
+/// The entities of a text whose tokens have these scores, those of all labels for each token.
+fn entities(tokens: &[Located], scores: &[f32], labels: &[String], aggregation: Aggregation) -> Vec<Entity> {
+    let n = labels.len();
+    let rows: Vec<&[f32]> = scores.chunks_exact(n).collect();
+    let mut parts: Vec<Part> = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        let is_word = !matches!(aggregation, Aggregation::None | Aggregation::Simple);
+        let more = tokens[at + 1..].iter().take_while(|token| is_word && token.continues).count();
+        let word = at..at + 1 + more;
+        let (label, score) = match aggregation {
+            Aggregation::None | Aggregation::Simple | Aggregation::First => best(rows[at]),
+            Aggregation::Max => {
+                let surest = |(_, a): &(usize, f32), (_, b): &(usize, f32)| a.total_cmp(b);
+                // Of equal ones the first.
+                word.clone().rev().map(|i| best(rows[i])).max_by(surest).unwrap_or((0, 0.0))
+            }
+            Aggregation::Average => {
+                let mean =
+                    |label: usize| word.clone().map(|i| rows[i][label]).sum::<f32>() / word.len() as f32;
+                best(&(0..n).map(mean).collect::<Vec<_>>())
+            }
+        };
+        parts.push(Part { label, score, range: tokens[at].range.start..tokens[word.end - 1].range.end });
+        at = word.end;
+    }
+    if aggregation == Aggregation::None {
+        let entity =
+            |part: Part| Entity { label: labels[part.label].clone(), score: part.score, range: part.range };
+        return parts.into_iter().map(entity).filter(|entity| entity.label != OUTSIDE).collect();
+    }
+    let tag = |label: &str| label.strip_prefix("B-").or(label.strip_prefix("I-")).unwrap_or(label).to_owned();
+    let goes_on = |a: &Part, b: &Part| {
+        let (a, b) = (&labels[a.label], &labels[b.label]);
+        tag(a) == tag(b) && !b.starts_with("B-")
+    };
+    let entity = |group: &[Part]| Entity {
+        // As transformers names it: without what stands before the first hyphen.
+        label: labels[group[0].label]
+            .split_once('-')
+            .map_or(labels[group[0].label].as_str(), |(_, tag)| tag)
+            .to_owned(),
+        score: group.iter().map(|part| part.score).sum::<f32>() / group.len() as f32,
+        range: group[0].range.start..group[group.len() - 1].range.end,
+    };
+    parts.chunk_by(goes_on).map(entity).filter(|entity| entity.label != OUTSIDE).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_token_has_one_window_far_from_its_edges() {
+        for (tokens, room) in [(0, 8), (5, 8), (8, 8), (9, 8), (30, 8), (31, 8), (7, 1), (100, 10)] {
+            let all: Vec<usize> = starts(tokens, room).collect();
+            assert!(all.last().is_none_or(|last| last + room >= tokens), "{tokens} in {room}: {all:?}");
+            for token in 0..tokens {
+                let owner = owner(token, tokens, room);
+                assert!(all.contains(&owner) && (owner..owner + room).contains(&token));
+            }
+        }
+        // The second window begins at 6; of the two tokens that both have each gets one.
+        assert_eq!([owner(6, 14, 8), owner(7, 14, 8)], [0, 6]);
+    }
+}
