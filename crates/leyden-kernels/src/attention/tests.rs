@@ -91,6 +91,9 @@ impl Case {
                 Mask::Causal => 0..position + 1,
                 Mask::Full => 0..self.tokens,
                 Mask::Window(tokens) => (position + 1).saturating_sub(tokens)..position + 1,
+                Mask::Around(tokens) => {
+                    position.saturating_sub(tokens)..(position + tokens + 1).min(self.tokens)
+                }
             };
             let at = |j: usize| j * width + head * self.dim..j * width + (head + 1) * self.dim;
             let value = |j: usize, d: usize| vals[(j * self.heads + head) * self.value_dim + d];
@@ -165,6 +168,7 @@ fn cases() -> Vec<Case> {
             (4096, [2, 2, 96, 65, 20]),
         ] {
             cases.push(Case { mask: Mask::Window(window), ..case(kv_type, sizes) });
+            cases.push(Case { mask: Mask::Around(window), ..case(kv_type, sizes) });
         }
         for sizes in [[2, 1, 32, 100, 100], [1, 4, 64, 300, 20], [2, 1, 32, 1, 1], [1, 1, 64, 700, 3]] {
             cases.push(Case { mask: Mask::Full, ..case(kv_type, sizes) });
