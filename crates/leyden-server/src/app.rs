@@ -37,7 +37,7 @@ use leyden_engine::sample::{SamplingParams, SequenceBreakers};
 use leyden_kernels::{Cpu, Tier};
 use leyden_models::Prompts;
 use leyden_text::output::OutputFormat;
-use leyden_text::{ChatTemplate, Tokenizer};
+use leyden_text::{ChatTemplate, FillInMiddle, Tokenizer};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -89,6 +89,8 @@ pub(crate) struct Served {
     pub(crate) prompts: Prompts,
     /// What heads are computed on, beside the engines: one thread, that of whoever asks.
     pub(crate) heads: Cpu,
+    /// Found when it is first asked for: finding it reads the whole vocabulary.
+    fim: OnceLock<Option<FillInMiddle>>,
 }
 
 impl fmt::Debug for Served {
@@ -98,6 +100,11 @@ impl fmt::Debug for Served {
 }
 
 impl Served {
+    /// The tokens with which it is asked for what stands between two texts, if it was made for that.
+    pub(crate) fn fill_in_middle(&self) -> Option<FillInMiddle> {
+        *self.fim.get_or_init(|| FillInMiddle::of(self.tokenizer.as_ref()))
+    }
+
     /// Starts its engines.
     ///
     /// # Errors
@@ -116,6 +123,7 @@ impl Served {
         let bytes = model.bytes();
         Ok(Served {
             bytes,
+            fim: OnceLock::new(),
             replicas,
             kv_type: model.worker.kv_type,
             context: model.worker.context,

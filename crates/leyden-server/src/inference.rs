@@ -6,6 +6,7 @@
 use crate::app::{App, Call, Served};
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::fim;
 use crate::generate::{self, Running};
 use crate::grammars;
 use crate::log::Entry;
@@ -77,6 +78,7 @@ pub(crate) fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Inferenc
 pub(crate) fn completion(app: &App, call: &Call, body: &mut Fields) -> Result<Inference, ApiError> {
     let common = request::read(body, app, &["max_tokens"])?;
     let extent = prompt::Extent::of_model(&common.model, call);
+    fim::of_completion(&common.model, extent, body)?;
     let given = body.take("prompt").unwrap_or_default();
     let mut wanted = Vec::new();
     for (_, tokens) in prompt::several(&common.model, extent, "prompt", given, prompt::of_text)? {

@@ -21,6 +21,7 @@ mod ending;
 mod error;
 mod failure;
 mod fields;
+mod fim;
 mod generate;
 mod generic_tools;
 mod grammars;

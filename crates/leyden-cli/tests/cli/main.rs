@@ -10,6 +10,7 @@ mod convert;
 mod doctor;
 mod encoders;
 mod eval;
+mod fill_in_middle;
 mod folders;
 mod hwbench;
 mod inspect;

@@ -7,6 +7,7 @@ use crate::body::Reply;
 use crate::dialect::{self, Dialect};
 use crate::dialects::openai::shown;
 use crate::error::ApiError;
+use crate::fields::Fields;
 use crate::generate::Format;
 use crate::inference::{self, Begun, Inference};
 use crate::log::Entry;
@@ -71,10 +72,18 @@ struct Told {
     cached: usize,
 }
 
-type Ready = (Inference, Vec<String>, Option<usize>, bool);
+/// What of a request is told beside its answer: stop texts, of how many tokens the probabilities, and their ids.
+pub(super) type Ready = (Inference, Vec<String>, Option<usize>, bool);
 
 pub(crate) async fn completion(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (call, (inference, stops, probabilities, tokens)) = prompt::prepare(&app, call, read).await?;
+    let read = |app: &App, call: &Call| read(app, call, call.fields(app)?);
+    let (call, ready) = prompt::prepare(&app, call, read).await?;
+    tell(app, call, ready).await
+}
+
+/// Answers a request that was read.
+pub(super) async fn tell(app: Arc<App>, call: Call, ready: Ready) -> Result<Response<Reply>, ApiError> {
+    let (inference, stops, probabilities, tokens) = ready;
     let prompts: Vec<usize> = inference.wanted.iter().map(|wanted| wanted.prompt.len()).collect();
     let begun = inference::begin(app, call, inference).await?;
     let mut told = Told {
@@ -101,8 +110,8 @@ pub(crate) async fn completion(app: Arc<App>, call: Call) -> Result<Response<Rep
     Ok(document(StatusCode::OK, &shown))
 }
 
-fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
-    let mut body = call.fields(app)?;
+/// Takes the fields of a completion.
+pub(super) fn read(app: &App, call: &Call, mut body: Fields) -> Result<Ready, ApiError> {
     let stops = match body.take("stop") {
         Some(Value::String(text)) => vec![text],
         Some(Value::Array(texts)) => texts.iter().filter_map(Value::as_str).map(str::to_owned).collect(),

@@ -1,10 +1,12 @@
 //! The interfaces of other servers: one file each, with all its endpoints, which are rows in the table of routes.
 
 pub(crate) mod anthropic;
+pub(crate) mod llama_infill;
 pub(crate) mod llama_server;
 pub(crate) mod memory;
 pub(crate) mod ollama;
 pub(crate) mod ollama_pull;
+pub(crate) mod open_inference;
 pub(crate) mod openai;
 pub(crate) mod responses;
 mod stops;

@@ -22,12 +22,12 @@ const PARTS: u64 = 100;
 
 pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let mut body = call.fields(&app)?;
-    let Some(name) = body.text("model").or_else(|| body.text("name")) else {
-        return Err(ApiError::field("model", "`model` is missing"));
-    };
     let Some(pull) = app.pull.clone() else {
         let message = "this server pulls no models: start it with --allow-pull, or use leyden pull";
         return Err(ApiError::new(StatusCode::FORBIDDEN, "pull_not_allowed", message));
+    };
+    let Some(name) = body.text("model").or_else(|| body.text("name")) else {
+        return Err(ApiError::field("model", "`model` is missing"));
     };
     let known = app.models.find(Some(&name)).is_ok();
     let stream = body.flag("stream").unwrap_or(true);

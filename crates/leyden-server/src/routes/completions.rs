@@ -250,6 +250,7 @@ pub(super) fn describe(app: &App) -> Value {
     let more = json!({
         "prompt": several_schema(app, limits.prompts),
         "logprobs": { "type": "integer", "minimum": 0, "maximum": limits.top_logprobs },
+        "suffix": { "type": "string", "description": "What follows the answer, of a model that can fill in the middle; not with `echo`" },
         "echo": { "type": "boolean", "description": "The prompt stands before its answer; with `logprobs` its tokens are told of, too" },
         "best_of": { "type": "integer", "minimum": 1, "maximum": limits.choices, "description": "So many choices are made, and the `n` with the highest probability per token are shown; at least `n`, and not more with `stream`" },
     });

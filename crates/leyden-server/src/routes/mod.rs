@@ -20,9 +20,11 @@ use crate::auth::{Access, Scope};
 use crate::body::Reply;
 use crate::dialect::Dialect;
 use crate::dialects::anthropic::{self, ANTHROPIC};
+use crate::dialects::llama_infill;
 use crate::dialects::llama_server::{self, LLAMA_SERVER};
 use crate::dialects::ollama::{self, OLLAMA};
 use crate::dialects::ollama_pull;
+use crate::dialects::open_inference::{self, OPEN_INFERENCE};
 use crate::dialects::openai::OPENAI;
 use crate::dialects::responses;
 use crate::dialects::tei::{self, TEI};
@@ -124,9 +126,16 @@ routes! {
     }
     LLAMA_SERVER {
         llama_server::completion describe_completion POST "/completion" INFERENCE, true;
+        llama_infill::answer describe POST "/infill" INFERENCE, true;
         llama_server::apply_template describe_apply_template POST "/apply-template" INFERENCE, false;
         llama_server::props describe_props GET "/props" INFERENCE, false;
         llama_server::slots describe_slots GET "/slots" INFERENCE, false;
+    }
+    OPEN_INFERENCE {
+        open_inference::server describe_server GET "/v2" Access::AnyKey, false;
+        open_inference::live describe_live GET "/v2/health/live" Access::Open, false;
+        open_inference::ready describe_ready GET "/v2/health/ready" Access::Open, false;
+        open_inference::model describe_model GET "/v2/models/{model}" INFERENCE, false;
     }
 }
 
@@ -181,7 +190,7 @@ impl Route {
 
     /// Whether it says how the server is, and nothing else.
     pub(crate) fn is_health(&self) -> bool {
-        self.path.starts_with("/health")
+        self.path.starts_with("/health") || self.path.starts_with("/v2/health")
     }
 }
 
@@ -258,8 +267,17 @@ mod tests {
     /// Whoever adds an endpoint says here, too, who may use it.
     #[test]
     fn every_route_has_the_access_that_it_should_have() {
-        let open = ["/health", "/health/live", "/", "/docs", "/assets/app.js", "/assets/app.css"];
-        let any_key = ["/version", "/openapi.json", "/api/version"];
+        let open = [
+            "/health",
+            "/health/live",
+            "/",
+            "/docs",
+            "/assets/app.js",
+            "/assets/app.css",
+            "/v2/health/live",
+            "/v2/health/ready",
+        ];
+        let any_key = ["/version", "/openapi.json", "/api/version", "/v2"];
         for route in ROUTES {
             let wanted = match route.path {
                 p if open.contains(&p) => Access::Open,

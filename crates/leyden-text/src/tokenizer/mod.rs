@@ -10,6 +10,7 @@ mod byte_level;
 mod charsmap;
 pub(crate) mod classes;
 mod fields;
+mod fim;
 mod gguf;
 mod hf;
 mod located;
@@ -28,6 +29,7 @@ mod vocab;
 mod wordpiece;
 
 pub use self::bounds::Bounds;
+pub use self::fim::FillInMiddle;
 pub use self::hf::{from_hf, from_tokenizer_json};
 pub use self::located::{Located, encode_located};
 pub use self::pair::{Pair, PairTemplate, Pairs};

@@ -54,6 +54,47 @@ struct Role {
     ends: bool,
 }
 
+/// Before the text that goes before a gap.
+const FIM_PREFIX: &[&str] = &[
+    "<|fim_prefix|>",
+    "<fim-prefix>",
+    "<fim_prefix>",
+    "<｜fim▁begin｜>",
+    "<PRE>",
+    "▁<PRE>",
+    "<|code_prefix|>",
+    "<|prefix|>",
+];
+/// Before the text that follows it.
+const FIM_SUFFIX: &[&str] = &[
+    "<|fim_suffix|>",
+    "<fim-suffix>",
+    "<fim_suffix>",
+    "<｜fim▁hole｜>",
+    "<SUF>",
+    "▁<SUF>",
+    "<|code_suffix|>",
+    "<|suffix|>",
+];
+/// Where the gap is filled.
+const FIM_MIDDLE: &[&str] = &[
+    "<|fim_middle|>",
+    "<fim-middle>",
+    "<fim_middle>",
+    "<｜fim▁end｜>",
+    "<MID>",
+    "▁<MID>",
+    "<|code_middle|>",
+    "<|middle|>",
+];
+/// Before the name of a repository.
+const FIM_REPOSITORY: &[&str] = &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"];
+/// Before the name of a file.
+const FIM_FILE: &[&str] = &["<|file_sep|>"];
+
+/// What tokens for filling in the middle are called: before the prefix, the suffix, the middle, a repository, a file.
+pub(super) static FIM: [&[&str]; 5] = [FIM_PREFIX, FIM_SUFFIX, FIM_MIDDLE, FIM_REPOSITORY, FIM_FILE];
+
 static ROLES: &[Role] = &[
     Role {
         keys: &["tokenizer.ggml.eot_token_id"],
@@ -75,44 +116,17 @@ static ROLES: &[Role] = &[
     Role { keys: &["tokenizer.ggml.eom_token_id"], texts: &["<|eom_id|>"], ends: true },
     Role {
         keys: &["tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id"],
-        texts: &[
-            "<|fim_prefix|>",
-            "<fim-prefix>",
-            "<fim_prefix>",
-            "<｜fim▁begin｜>",
-            "<PRE>",
-            "▁<PRE>",
-            "<|code_prefix|>",
-            "<|prefix|>",
-        ],
+        texts: FIM_PREFIX,
         ends: false,
     },
     Role {
         keys: &["tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id"],
-        texts: &[
-            "<|fim_suffix|>",
-            "<fim-suffix>",
-            "<fim_suffix>",
-            "<｜fim▁hole｜>",
-            "<SUF>",
-            "▁<SUF>",
-            "<|code_suffix|>",
-            "<|suffix|>",
-        ],
+        texts: FIM_SUFFIX,
         ends: false,
     },
     Role {
         keys: &["tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id"],
-        texts: &[
-            "<|fim_middle|>",
-            "<fim-middle>",
-            "<fim_middle>",
-            "<｜fim▁end｜>",
-            "<MID>",
-            "▁<MID>",
-            "<|code_middle|>",
-            "<|middle|>",
-        ],
+        texts: FIM_MIDDLE,
         ends: false,
     },
     Role {
@@ -120,12 +134,8 @@ static ROLES: &[Role] = &[
         texts: &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"],
         ends: true,
     },
-    Role {
-        keys: &["tokenizer.ggml.fim_rep_token_id"],
-        texts: &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"],
-        ends: true,
-    },
-    Role { keys: &["tokenizer.ggml.fim_sep_token_id"], texts: &["<|file_sep|>"], ends: true },
+    Role { keys: &["tokenizer.ggml.fim_rep_token_id"], texts: FIM_REPOSITORY, ends: true },
+    Role { keys: &["tokenizer.ggml.fim_sep_token_id"], texts: FIM_FILE, ends: true },
 ];
 
 /// Texts that end a generation whatever the keys say.

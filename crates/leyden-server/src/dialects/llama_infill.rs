@@ -1,0 +1,60 @@
+//! llama-server's `/infill`: what stands between two texts, as editors ask for it.
+
+use super::llama_server;
+use crate::app::{App, Call};
+use crate::body::Reply;
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::fim::{self, Gap};
+use crate::prompt::{self, Extent};
+use hyper::Response;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The most other files.
+const FILES: usize = 256;
+
+pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, ready) = prompt::prepare(&app, call, read).await?;
+    llama_server::tell(app, call, ready).await
+}
+
+fn read(app: &App, call: &Call) -> Result<llama_server::Ready, ApiError> {
+    let mut body = call.fields(app)?;
+    let model = app.model(body.text("model").as_deref())?;
+    let file = |mut file: Fields| {
+        (file.text("filename").unwrap_or_else(|| "tmp".to_owned()), file.text("text").unwrap_or_default())
+    };
+    let files = body.list("input_extra").unwrap_or_default();
+    let gap = Gap {
+        prefix: body.text("input_prefix").unwrap_or_default(),
+        suffix: body.text("input_suffix").unwrap_or_default(),
+        files: files.into_iter().map(|f| file(Fields::from(f))).collect(),
+        begins: body.text("prompt").unwrap_or_default(),
+    };
+    let tokens = fim::tokens(&model, Extent::of_model(&model, call), "input_prefix", &gap)?;
+    body.put("prompt", json!(tokens));
+    body.put("model", model.name.as_str());
+    llama_server::read(app, call, body)
+}
+
+pub(crate) fn describe(app: &App) -> Value {
+    let mut it = llama_server::describe_completion(app);
+    it["operationId"] = "llamaInfill".into();
+    it["summary"] = "llama-server's: what stands between two texts".into();
+    let body = &mut it["requestBody"]["content"]["application/json"]["schema"];
+    body["required"] = json!(["input_prefix", "input_suffix"]);
+    let text = json!({ "type": "string" });
+    let more = json!({
+        "input_prefix": { "type": "string", "description": "What goes before" },
+        "input_suffix": { "type": "string", "description": "What follows" },
+        "prompt": { "type": "string", "description": "What the filling begins with" },
+        "input_extra": { "type": "array", "maxItems": FILES, "description": "Other files of the same work", "items": {
+            "type": "object", "required": ["text"], "properties": { "filename": text, "text": text }
+        } },
+    });
+    if let (Some(all), Value::Object(more)) = (body["properties"].as_object_mut(), more) {
+        all.extend(more);
+    }
+    it
+}

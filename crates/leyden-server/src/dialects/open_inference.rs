@@ -1,0 +1,86 @@
+//! The Open Inference Protocol (KServe's V2): health and metadata, as Kubernetes and its gateways ask for them.
+
+use crate::app::{App, Call, document};
+use crate::auth;
+use crate::body::Reply;
+use crate::dialect::Dialect;
+use crate::error::ApiError;
+use crate::openapi::operation;
+use hyper::{Response, StatusCode};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The protocol's dialect.
+pub(crate) static OPEN_INFERENCE: Dialect =
+    Dialect { name: "OpenInferenceError", error, error_schema, any_content: false, key: auth::bearer };
+
+fn error(error: &ApiError) -> Value {
+    json!({ "error": error.message })
+}
+
+fn error_schema() -> Value {
+    json!({ "type": "object", "required": ["error"], "properties": { "error": { "type": "string" } } })
+}
+
+pub(crate) async fn live(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    Ok(document(StatusCode::OK, &json!({ "live": true })))
+}
+
+pub(crate) async fn ready(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    let ready = !app.is_retiring() && app.models.served().iter().all(|m| m.replicas.are_alive());
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Ok(document(status, &json!({ "ready": ready })))
+}
+
+pub(crate) async fn server(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    let shown = json!({ "name": "leyden", "version": env!("CARGO_PKG_VERSION"), "extensions": [] });
+    Ok(document(StatusCode::OK, &shown))
+}
+
+/// A model's metadata, or with `/ready` behind its name whether it answers.
+pub(crate) async fn model(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    if let Some(name) = call.variable.strip_suffix("/ready") {
+        let slot = app.models.find(Some(name))?;
+        // One that is loaded on demand is as ready as it will be.
+        let ready = !app.is_retiring() && slot.served().is_none_or(|served| served.replicas.are_alive());
+        let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        return Ok(document(status, &json!({ "name": name, "ready": ready })));
+    }
+    let slot = app.models.find(Some(&call.variable))?;
+    let tensor =
+        |name: &str, kind: &str, shape: &[i64]| json!({ "name": name, "datatype": kind, "shape": shape });
+    let shown = json!({
+        "name": slot.name, "versions": [], "platform": format!("leyden_{}", slot.info.format),
+        "inputs": [tensor("text_input", "BYTES", &[1])], "outputs": [tensor("text_output", "BYTES", &[1])],
+    });
+    Ok(document(StatusCode::OK, &shown))
+}
+
+fn says(name: &str, what: &str, field: &str, kind: &str) -> Value {
+    let schema = json!({ "type": "object", "required": [field], "properties": { field: { "type": kind } } });
+    operation(name, what, None, &schema)
+}
+
+pub(crate) fn describe_live(_: &App) -> Value {
+    says("oipLive", "Open Inference Protocol: whether the process runs", "live", "boolean")
+}
+
+pub(crate) fn describe_ready(_: &App) -> Value {
+    let mut it =
+        says("oipReady", "Open Inference Protocol: whether requests would be answered", "ready", "boolean");
+    it["responses"]["503"] = it["responses"]["200"].clone();
+    it
+}
+
+pub(crate) fn describe_server(_: &App) -> Value {
+    says("oipServer", "Open Inference Protocol: the server", "name", "string")
+}
+
+pub(crate) fn describe_model(app: &App) -> Value {
+    let what = "Open Inference Protocol: one model; with `/ready` behind its name whether it answers";
+    let mut it = says("oipModel", what, "name", "string");
+    it["responses"]["503"] = it["responses"]["200"].clone();
+    it["parameters"] =
+        json!([{ "name": "model", "in": "path", "required": true, "schema": app.model_schema() }]);
+    it
+}
