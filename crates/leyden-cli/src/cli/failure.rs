@@ -228,6 +228,12 @@ impl From<leyden::Error> for Failure {
             leyden::Error::Model(ref model) if matches!(model.kind(), ModelErrorKind::Truncated) => {
                 Self::new(&error).hint(IN_USE)
             }
+            leyden::Error::Model(ref model)
+                if matches!(model.kind(), ModelErrorKind::UnknownArchitecture { .. }) =>
+            {
+                Self::new(&error)
+                    .hint("`leyden models` lists models that run; docs/models.md has all architectures")
+            }
             leyden::Error::NotGenerative { .. } => {
                 Self::new(&error).hint("use `leyden embed`, or `leyden serve` and its /v1/embeddings")
             }
@@ -263,6 +269,18 @@ mod tests {
         let mut text = Vec::new();
         failure.report(&mut text);
         String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn an_unknown_architecture_is_named_with_a_hint() {
+        let json = leyden_tensor::Json::parse(br#"{"model_type": "warp"}"#, "config.json").unwrap();
+        let error = leyden_models::config_of_json(&json).unwrap_err();
+        let text = reported(&leyden::Error::from(error).into());
+        assert!(
+            text.starts_with("error: config.json: model_type: architecture `warp` is not supported"),
+            "{text}"
+        );
+        assert!(text.contains("\nhint: `leyden models` lists"), "{text}");
     }
 
     #[test]
