@@ -28,8 +28,6 @@ pub struct Candidates {
     pub tensor: usize,
     /// Types with bytes and errors, the smallest first.
     pub types: Vec<Candidate>,
-    /// The sum of squares that the errors are parts of.
-    pub squares: f64,
 }
 
 /// A tensor in one type.
@@ -72,7 +70,6 @@ pub fn candidates(
         };
         let softened = means.map(weights::soften);
         let mut types: Vec<Candidate> = Vec::new();
-        let mut squares = 0.0;
         for dtype in TYPES {
             let mut to = dtype;
             while to.row_bytes(view.cols()).is_none() {
@@ -83,8 +80,7 @@ pub fn candidates(
             }
             let job =
                 Job { tier: Tier::best(), file: source.path(), view, to, importance: softened.as_deref() };
-            let (error, of) = job.sampled(threads(options.threads), means)?;
-            squares = of;
+            let error = job.sampled(threads(options.threads), means)?;
             let bytes = to.row_bytes(view.cols()).unwrap_or(0) * view.rows();
             types.push(Candidate { dtype: to, bytes, error });
         }
@@ -98,7 +94,7 @@ pub fn candidates(
                 true
             }
         });
-        all.push(Candidates { tensor, types, squares });
+        all.push(Candidates { tensor, types });
         if progress(tensor + 1, plan.tensors.len()).is_break() {
             return Err(Error::Stopped);
         }
@@ -220,7 +216,7 @@ mod tests {
                 bytes: n * bits / 8,
                 error: *n as f64 * 0.25_f64.powi(bits as i32),
             });
-            Candidates { tensor, types: types.to_vec(), squares: 1.0 }
+            Candidates { tensor, types: types.to_vec() }
         };
         (Plan { tensors }, sizes.iter().enumerate().map(of).collect())
     }

@@ -207,15 +207,15 @@ impl Job<'_> {
         (PIECE / self.view.cols().max(1)).max(1)
     }
 
-    /// Errors of a sample of rows and the squares that they are parts of, both counted as importances of the columns say.
-    pub(crate) fn sampled(&self, threads: usize, means: Option<&[f32]>) -> Result<(f64, f64), Error> {
+    /// Squared errors of all rows, told from a sample of them and counted as importances of the columns say.
+    pub(crate) fn sampled(&self, threads: usize, means: Option<&[f32]>) -> Result<f64, Error> {
         let cols = self.view.cols();
         let of_expert = (self.view.rows() / experts(&self.view).max(1)).max(1);
         let rows: Vec<usize> = sampled_rows(self.view.rows(), cols).collect();
         let share = rows.len().div_ceil(threads).max(1);
-        let part = |rows: &[usize]| -> Result<(f64, f64), Error> {
+        let part = |rows: &[usize]| -> Result<f64, Error> {
             let (mut x, mut back) = (vec![0.0; cols], vec![0.0; cols]);
-            let (mut errors, mut squares) = (0.0_f64, 0.0_f64);
+            let mut errors = 0.0_f64;
             for &row in rows {
                 let (bytes, _) = self.rows(row..row + 1)?;
                 quant::decode_row(self.view.dtype(), self.view.row(row), &mut x);
@@ -224,22 +224,16 @@ impl Job<'_> {
                 for (i, (x, back)) in x.iter().zip(&back).enumerate() {
                     let weight = f64::from(weights.map_or(1.0, |w| w[i]));
                     errors += weight * f64::from((x - back) * (x - back));
-                    squares += weight * f64::from(x * x);
                 }
             }
-            Ok((errors, squares))
+            Ok(errors)
         };
-        let parts: Vec<Result<(f64, f64), Error>> = thread::scope(|scope| {
+        let parts: Vec<Result<f64, Error>> = thread::scope(|scope| {
             let started: Vec<_> = rows.chunks(share).map(|rows| scope.spawn(|| part(rows))).collect();
             started.into_iter().map(|handle| handle.join().unwrap_or(Err(Error::Stopped))).collect()
         });
         let scale = self.view.rows() as f64 / rows.len().max(1) as f64;
-        let (mut errors, mut squares) = (0.0, 0.0);
-        for part in parts {
-            let (e, s) = part?;
-            (errors, squares) = (errors + scale * e, squares + scale * s);
-        }
-        Ok((errors, squares))
+        Ok(scale * parts.into_iter().sum::<Result<f64, Error>>()?)
     }
 
     /// Writes all rows in order; several threads make pieces of a few hundred thousand values.

@@ -30,8 +30,8 @@ pub(crate) struct Args {
     /// Type, such as Q4_K_M; a wrong one lists all
     #[arg(value_name = "TYPE", value_parser = target, required_unless_present_any = ["target_bpw", "target_size"])]
     target: Option<Target>,
-    /// Choose a type for every tensor so that the model has so many bits per weight and loses the least; give a text as
-    /// --calibration to measure that with, or an --imatrix to estimate it
+    /// Choose a type for every tensor so that the model has so many bits per weight and loses the least on the text of
+    /// --calibration
     #[arg(long, value_name = "BITS", conflicts_with_all = ["target", "target_size", "pure", "overrides"])]
     target_bpw: Option<f64>,
     /// The same for a file of so many bytes, such as 700M or 4.5G
@@ -76,9 +76,9 @@ fn target(name: &str) -> Result<Target, String> {
 /// Writes the model.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mixed = args.target_bpw.is_some() || args.target_size.is_some();
-    if mixed && args.calibration.is_none() && args.imatrix.is_none() {
+    if mixed && args.calibration.is_none() {
         return Err(Failure::usage("--target-bpw: by what are types to be chosen?")
-            .hint("give a text as --calibration, which is best, or an --imatrix"));
+            .hint("give a text as --calibration; an --imatrix helps, and does not tell how much each tensor matters"));
     }
     // Of a mix, what matrices are before types are chosen.
     let target = args.target.or(Target::from_name("F16").filter(|_| mixed));

@@ -70,11 +70,8 @@ pub(super) fn fit(
     };
     let all = candidates(source, plan, options, &mut |done, of| watch(done, of, "errors of types"))
         .map_err(failure)?;
-    let costs = match &args.calibration {
-        Some(text) => measured(args, path, source, options, plan, (&all, &read_text(text)?), &mut watch)?,
-        // Errors relative to what the product is.
-        None => all.iter().map(|c| if c.squares > 0.0 { 1.0 / c.squares } else { 0.0 }).collect(),
-    };
+    let Some(text) = &args.calibration else { return Err(Failure::usage("--calibration: missing")) };
+    let costs = measured(args, path, source, options, plan, (&all, &read_text(text)?), &mut watch)?;
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
