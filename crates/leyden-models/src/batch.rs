@@ -63,6 +63,8 @@ pub struct Workspace {
     pub(crate) mixed: Aligned<f32>,
     pub(crate) hidden: Aligned<f32>,
     pub(crate) other: Aligned<f32>,
+    /// What the mixed values are multiplied by, before the logistic function.
+    pub(crate) gates: Aligned<f32>,
     /// Results of the expert that every token goes through.
     pub(crate) shared: Aligned<f32>,
     /// The batch's spans, as layers with a state of each sequence see them.

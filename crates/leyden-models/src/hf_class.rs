@@ -109,6 +109,16 @@ pub(crate) const DECODER_TENSORS: &[(&str, &str)] = &[
     ("attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"),
     ("attn_kv_a_norm", "self_attn.kv_a_layernorm"),
     ("attn_kv_b", "self_attn.kv_b_proj"),
+    // Of gated delta nets.
+    ("attn_qkv", "linear_attn.in_proj_qkv"),
+    ("attn_gate", "linear_attn.in_proj_z"),
+    ("ssm_beta", "linear_attn.in_proj_b"),
+    ("ssm_alpha", "linear_attn.in_proj_a"),
+    ("ssm_conv1d", "linear_attn.conv1d"),
+    ("ssm_dt.bias", "linear_attn.dt_bias"),
+    ("ssm_a_log", "linear_attn.A_log"),
+    ("ssm_norm", "linear_attn.norm"),
+    ("ssm_out", "linear_attn.out_proj"),
 ];
 
 /// The names that most of them give the experts of a mixture.

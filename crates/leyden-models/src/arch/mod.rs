@@ -38,6 +38,7 @@ mod phi3;
 mod qwen2;
 mod qwen2moe;
 mod qwen3;
+mod qwen35;
 mod qwen3moe;
 mod smollm3;
 mod stablelm;
@@ -84,6 +85,8 @@ pub static ARCHITECTURES: &[Architecture] = &[
     gptoss::ARCHITECTURE,
     deepseek2::ARCHITECTURE,
     lfm2::ARCHITECTURE,
+    qwen35::DENSE,
+    qwen35::MIXTURE,
     glm4moe::ARCHITECTURE,
     bert::ARCHITECTURE,
     electra::ARCHITECTURE,

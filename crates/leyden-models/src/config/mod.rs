@@ -252,6 +252,9 @@ pub struct LayerConfig {
     pub rope: Option<RopeConfig>,
     /// How queries and keys are normalised before they turn.
     pub qk_norm: QkNorm,
+    /// Whether what attention mixes is multiplied by the logistic function of a product of its input, whose rows lie behind
+    /// those of each head's query.
+    pub output_gate: bool,
     /// Whether every query head has a score that takes its share of the softmax and adds no value (attention sinks).
     pub sinks: bool,
     /// Where the two halves of the block are normalised.
@@ -281,6 +284,32 @@ pub enum RecurrentConfig {
         /// Tokens that it joins.
         taps: usize,
     },
+    /// The gated delta rule (Yang et al., 2024), behind a short convolution.
+    DeltaNet(DeltaNetConfig),
+}
+
+/// The sizes of a gated delta net.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeltaNetConfig {
+    /// Tokens that the convolution joins.
+    pub taps: usize,
+    /// Heads of values.
+    pub heads: usize,
+    /// Heads of queries and keys; divides the others.
+    pub key_heads: usize,
+    /// Numbers of a query and a key.
+    pub key_dim: usize,
+    /// Numbers of a value.
+    pub value_dim: usize,
+    /// Whether heads of values share heads of keys in turn, not neighbours.
+    pub in_turn: bool,
+}
+
+impl DeltaNetConfig {
+    /// Numbers of all queries, keys and values of a token.
+    pub(crate) fn channels(self) -> usize {
+        2 * self.key_heads * self.key_dim + self.heads * self.value_dim
+    }
 }
 
 impl RecurrentConfig {
@@ -288,6 +317,9 @@ impl RecurrentConfig {
     pub(crate) fn state(self, width: usize) -> usize {
         match self {
             RecurrentConfig::ShortConv { taps } => (taps - 1) * width,
+            RecurrentConfig::DeltaNet(net) => {
+                (net.taps - 1) * net.channels() + net.heads * net.key_dim * net.value_dim
+            }
         }
     }
 }

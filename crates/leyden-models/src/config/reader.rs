@@ -433,6 +433,7 @@ impl Reader<'_> {
             temperature: None,
             rope: rope.clone(),
             qk_norm: QkNorm::None,
+            output_gate: false,
             sinks: false,
             norms: NormPlacement::Pre,
             residual_scale: 1.0,

@@ -13,7 +13,7 @@ use leyden_kernels::Cpu;
 use leyden_kernels::attention::{AttentionOptions, AttentionSpan, KvCache, Mask, attention};
 use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_kernels::memory::Aligned;
-use leyden_kernels::ops::{RopePairs, Rotation, ln, rope};
+use leyden_kernels::ops::{RopePairs, Rotation, ln, rope, sigmoid};
 
 /// Self-attention of one layer.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(crate) struct Attention {
     /// By what number the cache knows its keys and values.
     layer: usize,
     query: Linear,
+    /// Of what is mixed.
+    gate: Option<Linear>,
     key: Linear,
     value: Linear,
     /// Normalisation of queries and keys, of as many values at a time as it has weights.
@@ -52,7 +54,10 @@ impl Attention {
         let norm = |part: &str, n| Norm::load(loader, qk_norm, &format!("blk.{i}.{part}"), n);
         let norms = |q, k| Ok::<_, Error>([norm("attn_q_norm", q)?, norm("attn_k_norm", k)?]);
         let rope = |rope: &RopeConfig| Ok::<_, Error>((rope.pairs, ropes.number(loader, rope)?));
-        let [query, key, value] = queries_keys_values(loader, layer, c.width, i)?;
+        let ([query, key, value], gate) = match layer.output_gate {
+            true => gated_queries(loader, layer, c.width, i)?,
+            false => (queries_keys_values(loader, layer, c.width, i)?, None),
+        };
         let bias = Bias::load(loader, c, i, [&query, &key])?;
         Ok(Attention {
             bias: bias.map(|bias| (bias, layer.clone())),
@@ -60,6 +65,7 @@ impl Attention {
             // last one's.
             layer: if c.needs_whole_texts() { 0 } else { i },
             query,
+            gate,
             key,
             value,
             qk_norm: match layer.qk_norm {
@@ -84,7 +90,8 @@ impl Attention {
 
     /// Its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
-        [&self.query, &self.key, &self.value, &self.output].map(|l| &l.weights).to_vec()
+        let all = [&self.query, &self.key, &self.value, &self.output].into_iter().chain(&self.gate);
+        all.map(|l| &l.weights).collect()
     }
 
     /// Those whose products go into the cache.
@@ -116,6 +123,10 @@ impl Attention {
             keep(rows, width, &mut work.normed);
             keep(rows, width, &mut work.stream);
             apply(cpu, &mut work.activations, &work.normed, Write::Set, [query]);
+        }
+        if let Some(gate) = &self.gate {
+            work.gates.resize(rows.len() * gate.weights.rows());
+            apply(cpu, &mut work.activations, &work.normed, Write::Set, [(gate, &mut work.gates[..])]);
         }
         let rotations = self.rope.map(|(_, number)| &work.rotations[number]);
         self.turn(cpu, &mut work.queries, 0, |i| rotations.map(|all| &all[rows[i]]));
@@ -176,6 +187,14 @@ impl Attention {
                 bias.attend(cpu, &attended, &mut work.mixed);
             }
         }
+        if self.gate.is_some() {
+            let width = self.output.weights.k();
+            sigmoid(cpu.tier(), &mut work.gates);
+            let gates = &work.gates;
+            cpu.for_rows(&mut work.mixed, width, |i, row| {
+                row.iter_mut().zip(&gates[i * width..(i + 1) * width]).for_each(|(x, g)| *x *= g);
+            });
+        }
         if let Some(sums) = &mut work.sums {
             sums.add([&self.output.name], &work.mixed, self.output.weights.k());
         }
@@ -191,6 +210,24 @@ impl Temperature {
         let whole = (position / self.length) as f64;
         (1.0 + f64::from(self.scale) * ln(1.0 + whole)) as f32
     }
+}
+
+/// The matrices of queries, keys and values, and the gate's, whose rows lie behind those of each head's query.
+fn gated_queries(
+    loader: &Loader<'_>,
+    layer: &LayerConfig,
+    width: usize,
+    i: usize,
+) -> Result<([Linear; 3], Option<Linear>), Error> {
+    let (heads, dim) = (layer.heads, layer.head_dim);
+    let name = |part: &str| format!("blk.{i}.attn_{part}");
+    let part = |label, from: usize| {
+        let rows = (0..heads).map(|h| (2 * h + from) * dim..(2 * h + from + 1) * dim).collect();
+        Linear::load_part(loader, &name("q"), 2 * heads * dim, width, &Part { label, rows })
+    };
+    let linear = |part: &str, dim| Linear::load(loader, &name(part), layer.kv_heads * dim, width);
+    let all = [part("q", 0)?, linear("k", dim)?, linear("v", layer.value_dim)?];
+    Ok((all, Some(part("gate", 1)?)))
 }
 
 /// The matrices of queries, keys and values, which may be one.

@@ -3,6 +3,7 @@
 
 mod attention;
 mod classifier;
+mod delta_net;
 mod embedding;
 mod latent;
 mod linear;
@@ -28,6 +29,7 @@ use crate::config::{LayerConfig, ModelConfig, NormPlacement, RecurrentConfig};
 use crate::error::Error;
 use crate::load::Loader;
 use attention::Attention;
+use delta_net::DeltaNet;
 use latent::Latent;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{AttentionSpan, KvCache};
@@ -42,6 +44,7 @@ pub(crate) enum Mixer {
     Attention(Attention),
     Latent(Latent),
     ShortConv(ShortConv),
+    DeltaNet(Box<DeltaNet>),
 }
 
 impl Mixer {
@@ -53,6 +56,9 @@ impl Mixer {
             (Some(RecurrentConfig::ShortConv { taps }), _) => {
                 Mixer::ShortConv(ShortConv::load(loader, c.width, taps, i)?)
             }
+            (Some(RecurrentConfig::DeltaNet(net)), _) => {
+                Mixer::DeltaNet(Box::new(DeltaNet::load(loader, c, net, i)?))
+            }
         })
     }
 
@@ -61,6 +67,7 @@ impl Mixer {
             Mixer::Attention(attention) => attention.matrices(),
             Mixer::Latent(latent) => latent.matrices(),
             Mixer::ShortConv(conv) => conv.matrices(),
+            Mixer::DeltaNet(net) => net.matrices(),
         }
     }
 
@@ -70,6 +77,7 @@ impl Mixer {
             Mixer::Attention(attention) => attention.stored().to_vec(),
             Mixer::Latent(latent) => latent.stored().to_vec(),
             Mixer::ShortConv(conv) => conv.stored().to_vec(),
+            Mixer::DeltaNet(net) => net.stored().to_vec(),
         }
     }
 
@@ -79,6 +87,7 @@ impl Mixer {
             Mixer::Attention(attention) => attention.store(cpu, rows, cache, work),
             Mixer::Latent(latent) => latent.store(cpu, rows, cache, work),
             Mixer::ShortConv(conv) => conv.store(cpu, rows, cache, work),
+            Mixer::DeltaNet(net) => net.store(cpu, rows, cache, work),
         }
     }
 
@@ -95,6 +104,7 @@ impl Mixer {
             Mixer::Attention(attention) => attention.attend(cpu, spans, cache, to, work),
             Mixer::Latent(latent) => latent.attend(cpu, spans, cache, to, work),
             Mixer::ShortConv(conv) => conv.output(cpu, to, work),
+            Mixer::DeltaNet(net) => net.output(cpu, to, work),
         }
     }
 }

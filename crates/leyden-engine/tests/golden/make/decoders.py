@@ -108,7 +108,7 @@ def convert(folder, out):
         self._set_vocab_none()
         self.gguf_writer.add_vocab_size(VOCAB)
 
-    converter = type(plain.__name__, (plain,), {"set_vocab": set_vocab, "model_arch": plain.model_arch})
+    converter = type(plain.__name__, (plain,), {"set_vocab": set_vocab, "model_arch": plain.model_arch, "no_mtp": True})
     with torch.inference_mode():
         made = converter(folder, gguf.LlamaFileType.ALL_F32, out, hparams=hparams)
         # One converter leaves everything to another.

@@ -1,0 +1,183 @@
+//! The gated delta net (Yang et al., 2024), as Qwen3.5 has it: a short convolution, the gated delta rule, and a norm with a gate.
+
+use super::Half;
+use super::attention::keep;
+use super::linear::{Linear, apply};
+use super::norm::Norm;
+use crate::batch::Workspace;
+use crate::config::{DeltaNetConfig, ModelConfig, NormConfig};
+use crate::error::Error;
+use crate::load::Loader;
+use leyden_kernels::Cpu;
+use leyden_kernels::attention::KvCache;
+use leyden_kernels::gemm::{PackedWeights, Write};
+use leyden_kernels::ops::{
+    Activation, DeltaInput, DeltaShape, activate, delta_rule, gate, ln, rms_norm_in_place, short_convolution,
+    sigmoid,
+};
+
+/// The delta net of one layer.
+#[derive(Debug)]
+pub(crate) struct DeltaNet {
+    /// By what number the cache knows its states.
+    layer: usize,
+    shape: DeltaShape,
+    eps: f32,
+    /// To queries, keys and values.
+    qkv: Linear,
+    /// To the gate of the norm.
+    z: Linear,
+    /// To the share of what is new, and to the step that the state decays by.
+    beta: Linear,
+    alpha: Linear,
+    /// `[taps][queries, keys and values]`.
+    taps: Vec<f32>,
+    step_bias: Vec<f32>,
+    /// What a step of one decays the state by: negative logarithms.
+    decay: Vec<f32>,
+    norm: Norm,
+    output: Linear,
+}
+
+impl DeltaNet {
+    pub(crate) fn load(
+        loader: &Loader<'_>,
+        c: &ModelConfig,
+        config: DeltaNetConfig,
+        i: usize,
+    ) -> Result<DeltaNet, Error> {
+        let DeltaNetConfig { taps, heads, key_heads, key_dim, value_dim, in_turn } = config;
+        let name = |part: &str| format!("blk.{i}.{part}");
+        let linear = |part: &str, rows, k| Linear::load(loader, &name(part), rows, k);
+        let (qkv, z) = (config.channels(), heads * value_dim);
+        let logarithms = loader.has(&name("ssm_a_log"))?;
+        let decay = match logarithms {
+            false => loader.required_vector(&name("ssm_a"), heads)?,
+            true => {
+                let mut logs = loader.required_vector(&name("ssm_a_log"), heads)?;
+                logs.iter_mut().for_each(|a| {
+                    *a = -(leyden_kernels::ops::pow(std::f64::consts::E, f64::from(*a)) as f32)
+                });
+                logs
+            }
+        };
+        let plain = NormConfig { offset: 0.0, ..c.norm };
+        Ok(DeltaNet {
+            layer: i,
+            shape: DeltaShape { heads, key_heads, key_dim, value_dim, in_turn },
+            eps: c.norm.eps,
+            qkv: linear("attn_qkv", qkv, c.width)?,
+            z: linear("attn_gate", z, c.width)?,
+            beta: linear("ssm_beta", heads, c.width)?,
+            alpha: linear("ssm_alpha", heads, c.width)?,
+            taps: loader.taps(&name("ssm_conv1d.weight"), qkv, taps)?,
+            step_bias: loader.required_vector(&name("ssm_dt.bias"), heads)?,
+            decay,
+            norm: Norm::load(loader, plain, &name("ssm_norm"), value_dim)?,
+            output: linear("ssm_out", c.width, z)?,
+        })
+    }
+
+    /// Its matrices, in the order of the computation.
+    pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
+        [&self.qkv, &self.z, &self.beta, &self.alpha, &self.output].map(|l| &l.weights).to_vec()
+    }
+
+    /// Those that all tokens are multiplied with.
+    pub(crate) fn stored(&self) -> [&PackedWeights; 4] {
+        [&self.qkv, &self.z, &self.beta, &self.alpha].map(|l| &l.weights)
+    }
+
+    /// Takes in all rows of `work.normed`. Results of `rows` are then in `work.mixed`, and the stream holds these alone.
+    pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
+        let width = self.qkv.weights.k();
+        let n = work.normed.len() / width;
+        let DeltaShape { heads, key_heads, key_dim, value_dim, .. } = self.shape;
+        if let Some(sums) = &mut work.sums {
+            let all = [&self.qkv, &self.z, &self.beta, &self.alpha].map(|l| &l.name[..]);
+            sums.add(all, &work.normed, width);
+        }
+        let channels = self.qkv.weights.rows();
+        work.hidden.resize(n * channels);
+        work.other.resize(n * heads * value_dim);
+        work.queries.resize(n * heads);
+        work.keys.resize(n * heads);
+        let products = [
+            (&self.qkv, &mut work.hidden[..]),
+            (&self.z, &mut work.other[..]),
+            (&self.beta, &mut work.queries[..]),
+            (&self.alpha, &mut work.keys[..]),
+        ];
+        apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
+        let (states, stride) = cache.states(self.layer);
+        let of_convolution = self.taps.len() - channels;
+        short_convolution(
+            cpu,
+            &work.state_spans,
+            (states, stride),
+            &self.taps,
+            None,
+            channels,
+            &mut work.hidden,
+        );
+        let scale = 1.0 / (key_dim as f32).sqrt();
+        let keys = key_heads * key_dim;
+        // The mean of squares of a vector of length one.
+        let unit = vec![1.0 / (key_dim as f32).sqrt(); key_dim];
+        let eps = self.eps / key_dim as f32;
+        cpu.for_rows(&mut work.hidden, channels, |_, row| {
+            activate(cpu.tier(), Activation::Silu, row);
+            for head in row[..2 * keys].chunks_exact_mut(key_dim) {
+                rms_norm_in_place(cpu.tier(), head, &unit, eps);
+            }
+            row[..keys].iter_mut().for_each(|q| *q *= scale);
+        });
+        sigmoid(cpu.tier(), &mut work.queries);
+        let (step_bias, decay) = (&self.step_bias, &self.decay);
+        cpu.for_rows(&mut work.keys, heads, |_, row| {
+            for ((a, bias), decay) in row.iter_mut().zip(step_bias).zip(decay) {
+                *a = decay * softplus(*a + bias);
+            }
+        });
+        work.mixed.resize(n * heads * value_dim);
+        let input = DeltaInput {
+            queries: &work.hidden,
+            keys: &work.hidden[keys..],
+            values: &work.hidden[2 * keys..],
+            stride: channels,
+            decay: &work.keys,
+            beta: &work.queries,
+        };
+        let states = (states, stride, of_convolution);
+        delta_rule(cpu, &work.state_spans, states, self.shape, input, &mut work.mixed);
+        let z = &work.other;
+        let all = heads * value_dim;
+        cpu.for_rows(&mut work.mixed, all, |i, row| {
+            self.norm.heads(cpu.tier(), row);
+            let mut gates = z[i * all..(i + 1) * all].to_vec();
+            gate(cpu.tier(), Activation::Silu, &mut gates, row);
+            row.copy_from_slice(&gates);
+        });
+        if rows.len() < n {
+            keep(rows, all, &mut work.mixed);
+            keep(rows, width, &mut work.stream);
+        }
+    }
+
+    /// The results for the rows of the stream.
+    pub(crate) fn output(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.output.name], &work.mixed, self.output.weights.k());
+        }
+        to.write(cpu, work, |work, out, write| {
+            apply(cpu, &mut work.activations, &work.mixed, write, [(&self.output, out)]);
+        });
+    }
+}
+
+/// `ln(1 + e^x)`.
+fn softplus(x: f32) -> f32 {
+    let x = f64::from(x);
+    let e = leyden_kernels::ops::pow(std::f64::consts::E, -x.abs());
+    (x.max(0.0) + ln(1.0 + e)) as f32
+}
