@@ -1,7 +1,7 @@
 //! Qwen3.5 (Qwen Team, 2026), the text model, dense and as a mixture: of every four layers three have a gated delta net, and
 //! attention has a gate of its own; a quarter of each head turns.
 
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, DECODER, EXPERTS, HfClass};
 use crate::config::{
     DeltaNetConfig, Field, ModelConfig, QkNorm, Reader, RecurrentConfig, SharedExpert, field,
 };
@@ -14,25 +14,30 @@ pub(super) const DENSE: Architecture = Architecture {
     models: "Qwen3.5 (text, dense)",
     config: |r| config(r, false),
     own_keys: OWN_KEYS,
-    hf: &[HfClass {
-        model_type: "qwen3_5_text",
-        classes: &["Qwen3_5ForCausalLM"],
-        biases: |config| match config.flag("attention_bias")? {
-            true => Err(config.invalid("attention_bias", "true is not supported")),
-            false => Ok(Vec::new()),
-        },
-        // Layers that predict further tokens.
-        unused: &["mtp."],
-        ..DECODER
-    }],
+    hf: &[HfClass { model_type: "qwen3_5_text", classes: &["Qwen3_5ForCausalLM"], ..CLASS }],
 };
 
 pub(super) const MIXTURE: Architecture = Architecture {
     name: "qwen35moe",
-    models: "Qwen3.5 (text, mixtures; GGUF)",
+    models: "Qwen3.5 (text, mixtures)",
     config: |r| config(r, true),
     own_keys: OWN_KEYS,
-    hf: &[],
+    hf: &[HfClass {
+        model_type: "qwen3_5_moe_text",
+        classes: &["Qwen3_5MoeForCausalLM"],
+        stacks: EXPERTS,
+        ..CLASS
+    }],
+};
+
+const CLASS: HfClass = HfClass {
+    biases: |config| match config.flag("attention_bias")? {
+        true => Err(config.invalid("attention_bias", "true is not supported")),
+        false => Ok(Vec::new()),
+    },
+    // Layers that predict further tokens.
+    unused: &["mtp."],
+    ..DECODER
 };
 
 const OWN_KEYS: &[&str] = &[
@@ -49,6 +54,7 @@ const OWN_KEYS: &[&str] = &[
     "mrope_section",
     "nextn_predict_layers",
     "rope.dimension_sections",
+    "shared_expert_intermediate_size",
     "ssm.conv_kernel",
     "ssm.group_count",
     "ssm.inner_size",
@@ -63,7 +69,7 @@ const HEADS: Field = field("ssm.time_step_rank", "linear_num_value_heads");
 const VALUES: Field = field("ssm.inner_size", "linear_value_head_dim");
 const RECURRENT: Field = field("attention.recurrent_layers", "");
 const INTERVAL: Field = field("full_attention_interval", "full_attention_interval");
-const SHARED_FFN: Field = field("expert_shared_feed_forward_length", "");
+const SHARED_FFN: Field = field("expert_shared_feed_forward_length", "shared_expert_intermediate_size");
 
 /// Of so many layers one has attention, where nothing is said; and how much of a head turns in such a folder.
 const DEFAULT_INTERVAL: usize = 4;

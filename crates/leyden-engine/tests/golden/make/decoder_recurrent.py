@@ -6,6 +6,23 @@ SMALL = {
 }
 WIDE = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
 
+QWEN35 = {
+    **SMALL, "hidden_act": "silu", "rms_norm_eps": 1e-6, "head_dim": 32, "attention_bias": False,
+    "linear_conv_kernel_dim": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
+                        "mrope_section": [3, 3, 2]},
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+}
+QWEN35_VARIANTS = {
+    "a delta net last": {},
+    "attention last": {**WIDE, "num_hidden_layers": 4, "linear_num_key_heads": 2, "linear_num_value_heads": 6,
+                       "layer_types": ["linear_attention"] * 3 + ["full_attention"]},
+    "values of another size": {**WIDE, "linear_value_head_dim": 32, "linear_conv_kernel_dim": 2,
+                               "linear_num_key_heads": 3, "linear_num_value_heads": 3,
+                               "layer_types": ["full_attention"] + ["linear_attention"] * 2},
+}
+
 RECURRENT = {
     "lfm2": {
         "class": "Lfm2ForCausalLM",
@@ -25,23 +42,20 @@ RECURRENT = {
     },
     "qwen35": {
         "class": "Qwen3_5ForCausalLM",
-        "config": {"model_type": "qwen3_5_text", **SMALL, "hidden_act": "silu", "rms_norm_eps": 1e-6, "head_dim": 32,
-                   "attention_bias": False, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 16,
-                   "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
-                   "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
-                                       "mrope_section": [3, 3, 2]},
-                   "layer_types": ["linear_attention", "full_attention", "linear_attention"]},
-        "variants": {
-            "a delta net last": {},
-            "attention last": {**WIDE, "num_hidden_layers": 4, "linear_num_key_heads": 2, "linear_num_value_heads": 6,
-                               "layer_types": ["linear_attention"] * 3 + ["full_attention"]},
-            "values of another size": {**WIDE, "linear_value_head_dim": 32, "linear_conv_kernel_dim": 2,
-                                       "linear_num_key_heads": 3, "linear_num_value_heads": 3,
-                                       "layer_types": ["full_attention"] + ["linear_attention"] * 2},
-        },
+        "config": {"model_type": "qwen3_5_text", **QWEN35},
+        "variants": QWEN35_VARIANTS,
         "rules": {"linear_attn.norm": (1.0, 0.4), "norm": (0.0, 0.4)},
         "gguf_rules": {"ssm_a$": (-1.0, 0.8)},
         # llama.cpp has keys and values of one size.
+        "no_gguf": ["values of another size"],
+    },
+    "qwen35moe": {
+        "class": "Qwen3_5MoeForCausalLM",
+        "config": {"model_type": "qwen3_5_moe_text", **QWEN35, "moe_intermediate_size": 24, "num_experts": 7,
+                   "num_experts_per_tok": 3, "shared_expert_intermediate_size": 40},
+        "variants": QWEN35_VARIANTS,
+        "rules": {"linear_attn.norm": (1.0, 0.4), "norm": (0.0, 0.4)},
+        "gguf_rules": {"ssm_a$": (-1.0, 0.8)},
         "no_gguf": ["values of another size"],
     },
 }
