@@ -104,7 +104,6 @@ impl Architecture {
         self.hf.iter().map(|class| class.model_type)
     }
 }
-
 /// The configuration of the model that a source describes.
 ///
 /// # Errors
@@ -155,8 +154,8 @@ fn gguf_config(meta: &Metadata) -> Result<ModelConfig, Error> {
     let found = ARCHITECTURES.iter().find(|a| a.name == name);
     let arch = found.ok_or_else(|| Error::unknown_architecture(meta.file(), key, name, known()))?;
     let config = (arch.config)(&Reader::Gguf(meta, arch.name))?;
+    let key = format!("{name}.attention.head_count_kv");
     if config.layers.iter().any(|layer| layer.kv_heads == 0) {
-        let key = format!("{name}.attention.head_count_kv");
         return Err(Error::invalid(meta.file(), &key, "0 is not between 1 and 16777216"));
     }
     check_gguf(meta, &config, arch.own_keys)?;
