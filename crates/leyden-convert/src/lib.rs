@@ -2,7 +2,7 @@
 //!
 //! [`to_gguf`] and [`to_folder`] convert decoders of the families in [`Family`], with byte-level BPE. What a tokenizer does is
 //! not looked up but compared: of the rules that either layout has a name for, the one is taken with which both tokenizers
-//! make the same tokens of a [sample](tokenizer::SAMPLE) of hard cases, and none is guessed.
+//! make the same tokens of a sample of hard cases (`tokenizer.rs`), and none is guessed.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -80,7 +80,6 @@ pub static ARCHITECTURES: &[Architecture] = &[
     stablelm::ARCHITECTURE,
     falcon::ARCHITECTURE,
     gpt2::ARCHITECTURE,
-    gemma3::EMBEDDING,
     gptneox::ARCHITECTURE,
     gptoss::ARCHITECTURE,
     deepseek2::ARCHITECTURE,
@@ -96,6 +95,7 @@ pub static ARCHITECTURES: &[Architecture] = &[
     nomic::ARCHITECTURE,
     gte::ARCHITECTURE,
     eurobert::ARCHITECTURE,
+    gemma3::EMBEDDING,
 ];
 
 impl Architecture {

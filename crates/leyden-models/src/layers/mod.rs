@@ -39,6 +39,7 @@ use moe::Mixture;
 use short_conv::ShortConv;
 
 /// The first half of a transformer block: what tokens take from those before them.
+#[allow(clippy::large_enum_variant, reason = "there is one for each layer, and nearly all are the largest")]
 #[derive(Debug)]
 pub(crate) enum Mixer {
     Attention(Attention),

@@ -79,13 +79,14 @@ fn page() -> String {
         GGUF files of these architectures run (`general.architecture`), and folders from the hub with `config.json` and \
         safetensors of these types (`model_type`). Anything else is refused by name before weights are read, and so is an \
         option that would change the result and is not computed.\n\n\
-        Checked against *transformers*: logits of tiny folders in at least three configurations, within 1e-4, however the \
-        text is cut and whatever is computed beside it. Against *llama.cpp*: logits and greedy tokens of GGUF files. \
+        Checked against *transformers*: logits, or an encoder's states and scores, of tiny folders in several configurations, within \
+        1e-4, however the text is cut and whatever is computed beside it. Against *llama.cpp*: logits and greedy tokens of GGUF files. \
         *Published weights*: greedy text and perplexity of a published file, within 0.5 % of llama.cpp's.\n\n\
         | GGUF | folders | models | checked against |\n|---|---|---|---|\n"
         .to_owned();
     for architecture in ARCHITECTURES {
-        let types: Vec<&str> = architecture.model_types().collect();
+        let mut types: Vec<&str> = architecture.model_types().collect();
+        types.dedup();
         let mut against = Vec::new();
         if types.iter().any(|kind| checked.folders.contains(*kind)) {
             against.push("transformers");
@@ -96,13 +97,16 @@ fn page() -> String {
         if checked.published.contains(architecture.name) {
             against.push("published weights");
         }
-        for kind in &types {
-            assert!(checked.folders.contains(*kind), "{kind}: no golden of a folder");
+        if against.is_empty() {
+            against.push("nothing yet");
         }
-        assert!(!against.is_empty(), "{}: no golden", architecture.name);
+        let named = |kind: &&str| match checked.folders.contains(*kind) {
+            true => format!("`{kind}`"),
+            false => format!("`{kind}` (not compared)"),
+        };
         let types = match types[..] {
             [] => "-".to_owned(),
-            _ => types.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", "),
+            _ => types.iter().map(named).collect::<Vec<_>>().join(", "),
         };
         let (name, models, against) = (architecture.name, architecture.models, against.join(", "));
         writeln!(page, "| `{name}` | {types} | {models} | {against} |").unwrap();

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use leyden::{GenerateOptions, LoadOptions, Model, ModelFile};
-use leyden_kernels::attention::KvType;
+use leyden_kernels::attention::{BLOCK_TOKENS, KvType};
+use leyden_models::ModelConfig;
 use leyden_server::{MemoryPlan, ModelInfo, Need, OnDemand, WorkerOptions, plan_memories};
 use leyden_tensor::WeightSource;
 
@@ -115,8 +116,8 @@ pub(super) fn ready(
 
 /// Tokens of the smallest cache of a model that is loaded on demand, unless its texts are shorter.
 const LEAST_TOKENS: usize = 2048;
-/// Bytes for the workspace of its steps, of which more is known when it is loaded.
-const LEAST_WORKSPACE: u64 = 32 << 20;
+/// The part of what a model may take beside its weights that its cache and workspace may fill.
+const FILLED: f64 = 0.9;
 
 /// A model that is loaded when a request names it. Its file is looked at, and refused, now.
 pub(super) fn on_demand(
@@ -141,7 +142,9 @@ pub(super) fn on_demand(
     let values: usize = config.layers.iter().map(|l| l.kv_heads * (l.head_dim + l.value_dim)).sum();
     let tokens = settings.kv_tokens.unwrap_or(context.min(LEAST_TOKENS));
     let info = info(weights);
-    let least_bytes = info.bytes + LEAST_WORKSPACE + (values as f64 * value_bytes * tokens as f64) as u64;
+    let cache = values as f64 * value_bytes * tokens.next_multiple_of(BLOCK_TOKENS) as f64;
+    let rest = (cache + workspace(&settings, &config, weights) as f64) / FILLED;
+    let least_bytes = info.bytes + rest as u64 + (1 << 20);
     let (common, of_load) = (common.clone(), settings.clone());
     let called = name.clone();
     let load = move |available: Option<u64>| {
@@ -163,6 +166,22 @@ pub(super) fn on_demand(
         preload: settings.preload,
         load: Arc::new(load),
     })
+}
+
+/// About the bytes of a step's workspace, of a model that is not loaded: floats of its widest layer for each token, and logits.
+fn workspace(settings: &Settings, config: &ModelConfig, weights: &dyn WeightSource) -> u64 {
+    let tokens = if config.needs_whole_texts() {
+        config.context.max(settings.step_tokens)
+    } else {
+        settings.step_tokens
+    };
+    let widest = |l: &leyden_models::LayerConfig| 4 * l.heads * l.head_dim.max(l.value_dim) + 3 * l.ffn;
+    let floats = 4 * config.width + config.layers.iter().map(widest).max().unwrap_or_default();
+    // No side of a matrix is longer than the vocabulary, where there are logits.
+    let longest =
+        weights.tensor_info().iter().flat_map(|t| t.shape.iter().copied()).max().unwrap_or_default();
+    let logits = if config.generates() { settings.parallel() * longest } else { 0 };
+    4 * (tokens * floats + logits) as u64
 }
 
 /// What the server tells of a model beside its name.
