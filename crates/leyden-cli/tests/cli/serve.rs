@@ -231,7 +231,7 @@ fn wrong_usage_is_explained() {
         (&["--parallel", "0"], 2, "--parallel"),
         (&["--replicas", "0"], 2, "neither `auto` nor a number"),
         (&["--log-format", "xml"], 2, "no such form"),
-        (&["--pooling", "max"], 2, "known: mean, cls, last"),
+        (&["--pooling", "median"], 2, "known: mean, cls, last"),
         (&["--connections-per-peer", "0"], 2, "--connections-per-peer"),
         (&["--trusted-proxies", "10.0.0.0/33"], 2, "neither an address nor a network"),
         (&["nothing.gguf"], 1, "nothing.gguf"),
