@@ -414,7 +414,11 @@ fn what_an_encoder_cannot_do_is_an_error() {
         ),
         ("architectures", json!(["BertForQuestionAnswering"]), "architectures: BertForQuestionAnswering is"),
         ("id2label", json!({"0": "a", "2": "b"}), "id2label: 2 labels, but none has the number 1"),
-        ("id2label", json!({"0": "a"}), "classifier.bias: shape [3] does not match the model's [1]"),
+        (
+            "id2label",
+            json!({"0": "a"}),
+            "classifier.weight: shape [3, 32] does not match the model's [1, 32]",
+        ),
         ("problem_type", json!("ranking"), "problem_type: `ranking` is not supported"),
         ("hidden_size", json!(40), "num_attention_heads: heads of 20 values"),
         (
