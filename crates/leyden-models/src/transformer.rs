@@ -15,7 +15,7 @@ use crate::layers::{Classifier, Embedding, Layer, Norm, Ropes, Sparse, VectorDen
 use crate::load::Loader;
 use crate::network::Network;
 use leyden_kernels::Cpu;
-use leyden_kernels::attention::{AttentionSpan, KvCache, KvLayer, KvShape, KvType};
+use leyden_kernels::attention::{AttentionSpan, KvCache, KvShape, KvType};
 use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
 use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::soft_cap;
@@ -114,43 +114,11 @@ impl Network for Transformer {
     }
 
     fn kv_shape(&self, kv_type: KvType) -> Result<KvShape, Error> {
-        // Where texts are computed whole, keys and values are used in the step that made them, by one layer after the other.
-        let whole = self.config.needs_whole_texts();
-        let (layers, kv_type) = match &self.config.layers[..] {
-            [first, ..] if whole => (std::slice::from_ref(first), KvType::F32),
-            all => (all, kv_type),
-        };
-        let file = || self.source.path().display().to_string();
-        if let Some(layer) =
-            layers.iter().find(|l| kv_type == KvType::Q8_0 && (l.head_dim | l.value_dim) % 32 != 0)
-        {
-            let (k, v) = (layer.head_dim, layer.value_dim);
-            let what = format!("q8_0 keys and values need heads of a multiple of 32 values, not {k} and {v}");
-            return Err(Error::invalid(&file(), "head size", what));
-        }
-        let kv = |l: &LayerConfig| KvLayer {
-            heads: if l.recurrent.is_some() { 0 } else { l.kv_heads },
-            key_dim: l.head_dim,
-            value_dim: l.value_dim,
-            windowed: l.mask.window().is_some(),
-            state: l.recurrent.map_or(0, |r| r.state(self.config.width)),
-        };
-        let layers: Vec<KvLayer> = layers.iter().map(kv).collect();
-        if whole && self.config.layers.iter().any(|l| kv(l) != layers[0]) {
-            let what = "keys and values of different sizes in an encoder's layers are not supported";
-            return Err(Error::invalid(&file(), "layers", what));
-        }
-        Ok(KvShape { layers, kv_type })
+        self.config.kv_shape(&self.source.path().display().to_string(), kv_type)
     }
 
     fn workspace_bytes(&self, tokens: usize, outputs: usize) -> usize {
-        // In floats per token: the stream and its norm, queries, keys and values, what attention mixes, the two halves of
-        // the feed-forward layer, and the activations of each in a product's form; then logits.
-        let floats = |most: &dyn Fn(&LayerConfig) -> usize| {
-            self.config.layers.iter().map(most).max().unwrap_or_default()
-        };
-        let (heads, ffn) = (floats(&|l| l.heads * l.head_dim.max(l.value_dim)), floats(&|l| l.ffn));
-        4 * (tokens * (4 * self.config.width + 4 * heads + 3 * ffn) + outputs * self.parts.logits())
+        self.config.workspace_bytes(tokens, outputs * self.parts.logits())
     }
 
     fn weight_bytes(&self) -> usize {

@@ -198,11 +198,10 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         Settings { aliases: own, ..Settings::of(args) }
     };
     let (mut loaded, mut on_demand) = (Vec::new(), Vec::new());
-    for entry in args.config.iter().map(|path| settings::read(path, args)).collect::<Result<Vec<_>, _>>()? {
-        for Entry { name, model, settings } in entry {
-            let path = args.hub.obtain(&model, notes)?;
-            on_demand.push(prepare::on_demand(&common, settings, name, path)?);
-        }
+    let entries = args.config.as_deref().map(|path| settings::read(path, args)).transpose()?;
+    for Entry { name, model, settings } in entries.into_iter().flatten() {
+        let path = args.hub.obtain(&model, notes)?;
+        on_demand.push(prepare::on_demand(&common, settings, name, path)?);
     }
     let paths: Vec<PathBuf> =
         named.iter().map(|named| args.hub.obtain(named, notes)).collect::<Result<_, _>>()?;

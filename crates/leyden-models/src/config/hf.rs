@@ -95,6 +95,14 @@ impl<'a> HfConfig<'a> {
         Error::invalid(self.json.file(), key, what)
     }
 
+    /// Refuses a flag that would change the result; nothing has a bias because of it.
+    pub(crate) fn refuse(&self, key: &str) -> Result<Vec<&'static str>, Error> {
+        match self.flag(key)? {
+            true => Err(self.invalid(key, "true is not supported")),
+            false => Ok(Vec::new()),
+        }
+    }
+
     /// A flag that is off where nothing is said.
     pub(crate) fn flag(&self, key: &str) -> Result<bool, Error> {
         Ok(self.json.opt_bool(key)?.unwrap_or(false))

@@ -5,6 +5,7 @@ mod gguf;
 mod heads;
 mod hf;
 mod keys;
+mod memory;
 mod mixture;
 mod reader;
 mod windows;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use leyden::{GenerateOptions, LoadOptions, Model, ModelFile};
-use leyden_kernels::attention::{BLOCK_TOKENS, KvType};
+use leyden_kernels::attention::BLOCK_TOKENS;
 use leyden_models::ModelConfig;
 use leyden_server::{MemoryPlan, ModelInfo, Need, OnDemand, WorkerOptions, plan_memories};
 use leyden_tensor::WeightSource;
@@ -50,7 +50,7 @@ pub(super) fn need(settings: &Settings, model: &Model, name: &str) -> Result<Nee
         let made_for = config.context;
         return Err(Failure::usage(format!("--ctx {ctx}: {name} was made for at most {made_for} tokens")));
     }
-    let (parallel, step) = (settings.parallel(), step_tokens(settings, model, config.context));
+    let (parallel, step) = (settings.parallel(), step_tokens(settings, config, config.context));
     let token_bytes = model.network().kv_shape(settings.kv_type).map_err(leyden::Error::from)?.token_bytes();
     Ok(Need {
         token_bytes: token_bytes as u64,
@@ -63,9 +63,9 @@ pub(super) fn need(settings: &Settings, model: &Model, name: &str) -> Result<Nee
 }
 
 /// The most tokens in one step: those of a whole text of `context`, where a text must be computed in one.
-fn step_tokens(settings: &Settings, model: &Model, context: usize) -> usize {
+fn step_tokens(settings: &Settings, config: &ModelConfig, context: usize) -> usize {
     let asked = settings.step_tokens;
-    if model.config().needs_whole_texts() { asked.max(context) } else { asked }
+    if config.needs_whole_texts() { asked.max(context) } else { asked }
 }
 
 /// A model with its place in memory.
@@ -101,7 +101,7 @@ pub(super) fn ready(
             kv_type: settings.kv_type,
             context: plan.context,
             kv_tokens: plan.kv_tokens,
-            step_tokens: step_tokens(settings, model, plan.context),
+            step_tokens: step_tokens(settings, model.config(), plan.context),
             parallel: settings.parallel(),
             queue: common.queue,
             queue_per_key: common.queue_per_key,
@@ -134,17 +134,16 @@ pub(super) fn on_demand(
         return Err(Failure::usage(format!("ctx {ctx}: {name} was made for at most {made_for} tokens")));
     }
     let context = settings.context.unwrap_or(config.context);
-    let value_bytes = match settings.kv_type {
-        KvType::F32 => 4.0,
-        KvType::F16 => 2.0,
-        KvType::Q8_0 => 34.0 / 32.0,
-    };
-    let values: usize = config.layers.iter().map(|l| l.kv_heads * (l.head_dim + l.value_dim)).sum();
-    let tokens = settings.kv_tokens.unwrap_or(context.min(LEAST_TOKENS));
+    let shown = path.display().to_string();
+    let token_bytes = config.kv_shape(&shown, settings.kv_type).map_err(leyden::Error::from)?.token_bytes();
+    let tokens = settings.kv_tokens.unwrap_or(context.min(LEAST_TOKENS)).next_multiple_of(BLOCK_TOKENS);
+    // No side of a matrix is longer than the vocabulary, where there are logits.
+    let longest =
+        weights.tensor_info().iter().flat_map(|t| t.shape.iter().copied()).max().unwrap_or_default();
+    let logits = if config.generates() { settings.parallel() * longest } else { 0 };
+    let workspace = config.workspace_bytes(step_tokens(&settings, &config, config.context), logits);
     let info = info(weights);
-    let cache = values as f64 * value_bytes * tokens.next_multiple_of(BLOCK_TOKENS) as f64;
-    let rest = (cache + workspace(&settings, &config, weights) as f64) / FILLED;
-    let least_bytes = info.bytes + rest as u64 + (1 << 20);
+    let least_bytes = info.bytes + ((token_bytes * tokens + workspace) as f64 / FILLED) as u64 + (1 << 20);
     let (common, of_load) = (common.clone(), settings.clone());
     let called = name.clone();
     let load = move |available: Option<u64>| {
@@ -166,22 +165,6 @@ pub(super) fn on_demand(
         preload: settings.preload,
         load: Arc::new(load),
     })
-}
-
-/// About the bytes of a step's workspace, of a model that is not loaded: floats of its widest layer for each token, and logits.
-fn workspace(settings: &Settings, config: &ModelConfig, weights: &dyn WeightSource) -> u64 {
-    let tokens = if config.needs_whole_texts() {
-        config.context.max(settings.step_tokens)
-    } else {
-        settings.step_tokens
-    };
-    let widest = |l: &leyden_models::LayerConfig| 4 * l.heads * l.head_dim.max(l.value_dim) + 3 * l.ffn;
-    let floats = 4 * config.width + config.layers.iter().map(widest).max().unwrap_or_default();
-    // No side of a matrix is longer than the vocabulary, where there are logits.
-    let longest =
-        weights.tensor_info().iter().flat_map(|t| t.shape.iter().copied()).max().unwrap_or_default();
-    let logits = if config.generates() { settings.parallel() * longest } else { 0 };
-    4 * (tokens * floats + logits) as u64
 }
 
 /// What the server tells of a model beside its name.

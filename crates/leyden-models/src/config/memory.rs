@@ -1,0 +1,52 @@
+//! What a model needs beside its weights, which follows from its configuration alone.
+
+use super::{LayerConfig, ModelConfig};
+use crate::error::Error;
+use leyden_kernels::attention::{KvLayer, KvShape, KvType};
+
+impl ModelConfig {
+    /// What a cache for the model holds. Where [`needs_whole_texts`](Self::needs_whole_texts), it is of use within a step
+    /// alone. `file` is named in errors.
+    ///
+    /// # Errors
+    /// The head size does not fit the storage type, or the layers of an encoder differ.
+    pub fn kv_shape(&self, file: &str, kv_type: KvType) -> Result<KvShape, Error> {
+        // Where texts are computed whole, keys and values are used in the step that made them, by one layer after the other.
+        let whole = self.needs_whole_texts();
+        let (layers, kv_type) = match &self.layers[..] {
+            [first, ..] if whole => (std::slice::from_ref(first), KvType::F32),
+            all => (all, kv_type),
+        };
+        if let Some(layer) =
+            layers.iter().find(|l| kv_type == KvType::Q8_0 && (l.head_dim | l.value_dim) % 32 != 0)
+        {
+            let (k, v) = (layer.head_dim, layer.value_dim);
+            let what = format!("q8_0 keys and values need heads of a multiple of 32 values, not {k} and {v}");
+            return Err(Error::invalid(file, "head size", what));
+        }
+        let kv = |l: &LayerConfig| KvLayer {
+            heads: if l.recurrent.is_some() { 0 } else { l.kv_heads },
+            key_dim: l.head_dim,
+            value_dim: l.value_dim,
+            windowed: l.mask.window().is_some(),
+            state: l.recurrent.map_or(0, |r| r.state(self.width)),
+        };
+        let layers: Vec<KvLayer> = layers.iter().map(kv).collect();
+        if whole && self.layers.iter().any(|l| kv(l) != layers[0]) {
+            let what = "keys and values of different sizes in an encoder's layers are not supported";
+            return Err(Error::invalid(file, "layers", what));
+        }
+        Ok(KvShape { layers, kv_type })
+    }
+
+    /// Bytes of the workspace of a step of `tokens` tokens, in which so many logits are computed.
+    #[must_use]
+    pub fn workspace_bytes(&self, tokens: usize, logits: usize) -> usize {
+        // In floats per token: the stream and its norm, queries, keys and values, what attention mixes, the two halves of
+        // the feed-forward layer, and the activations of each in a product's form; then logits.
+        let floats =
+            |most: &dyn Fn(&LayerConfig) -> usize| self.layers.iter().map(most).max().unwrap_or_default();
+        let (heads, ffn) = (floats(&|l| l.heads * l.head_dim.max(l.value_dim)), floats(&|l| l.ffn));
+        4 * (tokens * (4 * self.width + 4 * heads + 3 * ffn) + logits)
+    }
+}
