@@ -24,10 +24,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
                     return Err(config.invalid("hidden_activation", "only gelu_pytorch_tanh is supported"));
                 }
             }
-            match config.flag("attention_bias")? {
-                true => Err(config.invalid("attention_bias", "true is not supported")),
-                false => Ok(Vec::new()),
-            }
+            config.refuse("attention_bias")
         },
         ..DECODER
     }],

@@ -27,10 +27,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         keys: &[("hidden_act", "hidden_activation")],
         defaults: &[("num_key_value_heads", 4), ("head_dim", 256), ("sliding_window", 4096)],
         activations: &[("gelu_pytorch_tanh", Activation::GeluTanh)],
-        biases: |config| match config.flag("attention_bias")? {
-            true => Err(config.invalid("attention_bias", "true is not supported")),
-            false => Ok(Vec::new()),
-        },
+        biases: |config| config.refuse("attention_bias"),
         tied: true,
         tensors: TENSORS,
         ..DECODER
@@ -53,17 +50,29 @@ const DEFAULT_SCALAR: f32 = 256.0;
 /// The layers of the 27-billion model, whose scores are scaled by the width for each head. GGUF does not say.
 const LAYERS_27B: usize = 46;
 
+/// What scores are scaled by, where it is not the usual: said by a folder, or by the width for each head in the model of
+/// `layers_27b` layers.
+pub(super) fn attention_scale(
+    r: &Reader<'_>,
+    config: &ModelConfig,
+    layers_27b: usize,
+) -> Result<Option<f32>, Error> {
+    Ok(match r.opt_positive(SCALE)? {
+        Some(scalar) => Some(1.0 / scalar.sqrt()),
+        None if matches!(r, Reader::Hf(..)) => Some(1.0 / DEFAULT_SCALAR.sqrt()),
+        None if config.layers.len() == layers_27b => {
+            Some(1.0 / ((config.width / config.layers[0].heads) as f32).sqrt())
+        }
+        None => None,
+    })
+}
+
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     let config = r.decoder(RopePairs::Halves)?;
     let (width, count) = (config.width, config.layers.len());
     let window = Mask::Window(r.opt_size(WINDOW)?.unwrap_or(DEFAULT_WINDOW));
     let windowed = r.windowed(count, DEFAULT_PATTERN)?;
-    let scale = match r.opt_positive(SCALE)? {
-        Some(scalar) => Some(1.0 / scalar.sqrt()),
-        None if matches!(r, Reader::Hf(..)) => Some(1.0 / DEFAULT_SCALAR.sqrt()),
-        None if count == LAYERS_27B => Some(1.0 / ((width / config.layers[0].heads) as f32).sqrt()),
-        None => None,
-    };
+    let scale = attention_scale(r, &config, LAYERS_27B)?;
     // `null` in a folder stands for no cap, a missing key for the usual one.
     let cap = |field: Field, default: f32| match (r.opt_positive(field)?, r) {
         (Some(cap), _) => Ok(Some(cap)),

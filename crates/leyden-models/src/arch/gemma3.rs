@@ -1,6 +1,7 @@
 //! Gemma 3 (Gemma Team, 2025), the text model: of every six layers five attend to a window with a rotation of their own;
 //! blocks are normalised before and after each half, queries and keys head by head.
 
+use super::gemma2::attention_scale;
 use super::{Architecture, DECODER, HfClass};
 use crate::config::{Field, Head, ModelConfig, NormPlacement, QkNorm, Reader, RopeScaling, field};
 use crate::error::Error;
@@ -23,10 +24,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     hf: &[HfClass {
         model_type: "gemma3_text",
         classes: &["Gemma3ForCausalLM", "Gemma3TextModel"],
-        biases: |config| match config.flag("attention_bias")? {
-            true => Err(config.invalid("attention_bias", "true is not supported")),
-            false => Ok(Vec::new()),
-        },
+        biases: |config| config.refuse("attention_bias"),
         tied: true,
         tensors: TENSORS,
         ..DECODER
@@ -71,15 +69,13 @@ pub(super) const TENSORS: &[(&str, &str)] = &[
 
 const WINDOW: Field = field("attention.sliding_window", "sliding_window");
 const LOCAL_BASE: Field = field("rope.freq_base_swa", "rope_local_base_freq");
-const SCALE: Field = field("", "query_pre_attn_scalar");
 const LOGIT_SOFT_CAP: Field = field("final_logit_softcapping", "final_logit_softcapping");
 
 /// Where nothing is said: of how many layers one attends to everything; the base of the others' rotation and, in a folder, of
-/// its own; and in a folder what scores are scaled by.
+/// its own.
 const DEFAULT_PATTERN: usize = 6;
 const DEFAULT_LOCAL_BASE: f32 = 10_000.0;
 const DEFAULT_BASE: f32 = 1_000_000.0;
-const DEFAULT_SCALAR: f32 = 256.0;
 /// The layers of the 27-billion model, whose scores are scaled by the width for each head. GGUF does not say.
 const LAYERS_27B: usize = 62;
 
@@ -91,12 +87,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     let config = by_kind.decoder(RopePairs::Halves)?;
     let (width, count) = (config.width, config.layers.len());
     let window = Mask::Window(r.size(WINDOW)?);
-    let scale = match r.opt_positive(SCALE)? {
-        Some(scalar) => Some(1.0 / scalar.sqrt()),
-        None if matches!(r, Reader::Hf(..)) => Some(1.0 / DEFAULT_SCALAR.sqrt()),
-        None if count == LAYERS_27B => Some(1.0 / ((width / config.layers[0].heads) as f32).sqrt()),
-        None => None,
-    };
+    let scale = attention_scale(r, &config, LAYERS_27B)?;
     let windowed = r.windowed(count, DEFAULT_PATTERN)?;
     let logit_soft_cap = r.opt_positive(LOGIT_SOFT_CAP)?;
     let mut offset = 0.0;

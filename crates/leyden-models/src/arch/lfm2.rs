@@ -26,10 +26,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["Lfm2ForCausalLM"],
         keys: KEYS,
         tied: true,
-        biases: |config| match config.flag("conv_bias")? {
-            true => Err(config.invalid("conv_bias", "true is not supported")),
-            false => Ok(Vec::new()),
-        },
+        biases: |config| config.refuse("conv_bias"),
         tensors: TENSORS,
         ..DECODER
     }],

@@ -31,10 +31,7 @@ pub(super) const MIXTURE: Architecture = Architecture {
 };
 
 const CLASS: HfClass = HfClass {
-    biases: |config| match config.flag("attention_bias")? {
-        true => Err(config.invalid("attention_bias", "true is not supported")),
-        false => Ok(Vec::new()),
-    },
+    biases: |config| config.refuse("attention_bias"),
     // Layers that predict further tokens.
     unused: &["mtp."],
     ..DECODER
