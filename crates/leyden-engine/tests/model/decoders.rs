@@ -127,7 +127,7 @@ pub(crate) fn exact(source: Arc<dyn WeightSource>) -> Result<Engine, String> {
 }
 
 /// Whether a text's logits are the same to the bit in steps with others.
-fn same_among_others(e: &mut Engine, tokens: &[u32]) -> bool {
+pub(crate) fn same_among_others(e: &mut Engine, tokens: &[u32]) -> bool {
     let alone = e.open();
     let output = e.step(&one(alone, tokens, Outputs::From(0))).unwrap();
     let want: Vec<f32> = output.rows().flat_map(|r| r.logits.to_vec()).collect();

@@ -1,8 +1,9 @@
 //! Gemma 3 against transformers, on tiny folders whose weights follow from a formula (`tests/golden/make/gemma3.py`).
 
 use super::architectures::noise;
+use super::decoders::same_among_others;
 use super::shared::{at_every_split, engine_on, numbers, one, own};
-use leyden_engine::{Engine, Outputs, StepEntry};
+use leyden_engine::{Engine, Outputs};
 use leyden_kernels::attention::KvType;
 use leyden_kernels::{Cpu, Tier};
 use leyden_models::HfModel;
@@ -82,23 +83,7 @@ fn logits_are_those_of_transformers_at_every_split_and_beside_others() {
         let folder = folder(&model["config"]);
         let mut e = engine(&folder, Tier::best(), KvType::F32);
         at_every_split(&mut e, &tokens, &model["logits"], name);
-        // In a step with others, to the bit what it is alone.
-        let alone = e.open();
-        let output = e.step(&one(alone, &tokens, Outputs::From(0))).unwrap();
-        let want: Vec<f32> = output.rows().flat_map(|r| r.logits.to_vec()).collect();
-        let among = [e.open(), e.open(), e.open()];
-        let mut got = Vec::new();
-        for part in tokens.chunks(30) {
-            let mut plan = one(among[1], part, Outputs::From(0));
-            // One before it, one behind.
-            for at in [0, 2] {
-                let tokens = part.iter().map(|t| (t * 3 + at) % 96).collect();
-                let entry = StepEntry { sequence: among[at as usize], tokens, outputs: Outputs::None };
-                plan.entries.insert(at as usize, entry);
-            }
-            got.extend(e.step(&plan).unwrap().rows().flat_map(|r| r.logits.to_vec()));
-        }
-        assert!(want.iter().zip(&got).all(|(a, b)| a.to_bits() == b.to_bits()), "{name} among others");
+        assert!(same_among_others(&mut e, &tokens), "{name} among others");
     }
 }
 
