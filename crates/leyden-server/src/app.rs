@@ -350,6 +350,11 @@ impl App {
         self.models.served().iter().map(of).min().unwrap_or(i32::MAX as usize)
     }
 
+    /// Whether all models that are loaded can compute.
+    pub(crate) fn is_able(&self) -> bool {
+        self.models.served().iter().all(|m| m.replicas.are_alive())
+    }
+
     /// Whether requests should be sent elsewhere.
     pub(crate) fn is_retiring(&self) -> bool {
         self.retiring.load(Ordering::SeqCst)

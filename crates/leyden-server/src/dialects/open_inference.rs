@@ -27,7 +27,7 @@ pub(crate) async fn live(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiErr
 }
 
 pub(crate) async fn ready(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
-    let ready = !app.is_retiring() && app.models.served().iter().all(|m| m.replicas.are_alive());
+    let ready = !app.is_retiring() && app.is_able();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     Ok(document(status, &json!({ "ready": ready })))
 }

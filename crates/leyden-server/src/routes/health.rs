@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(super) async fn ready(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
     let status = if app.is_retiring() {
         "closing"
-    } else if app.models.served().iter().all(|m| m.replicas.are_alive()) {
+    } else if app.is_able() {
         "ready"
     } else {
         "failed"
