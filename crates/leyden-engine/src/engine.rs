@@ -164,13 +164,10 @@ impl Engine {
         let count = u32::try_from(blocks).map_err(|_| ErrorKind::CacheFull)?;
         let shape = model.kv_shape(options.kv_type)?;
         let windowed = window_blocks(model.as_ref(), &options, sequences);
+        let tables = BlockTables::new(count).with_states(shape.state_bytes() > 0);
         let (cache, tables) = match windowed {
-            None => {
-                let tables = BlockTables::new(count).with_states(shape.state_bytes() > 0);
-                (KvCache::new(shape, blocks)?, tables)
-            }
+            None => (KvCache::new(shape, blocks)?, tables),
             Some((window, slots)) => {
-                let tables = BlockTables::new(count).with_states(shape.state_bytes() > 0);
                 let cache = KvCache::with_windows(shape, blocks, slots as usize)?;
                 (cache, tables.with_windows(window, slots))
             }
@@ -298,7 +295,7 @@ impl Engine {
             states_needed = states_needed.max(state + 1);
             spans.push(Span { tokens: e.tokens.len(), position: s.tokens, blocks: &s.blocks, state, second });
         }
-        self.cache.reserve_states(states_needed);
+        self.cache.reserve_states(states_needed)?;
         let batch = Batch {
             tokens: &tokens,
             spans: &spans,

@@ -138,3 +138,8 @@ pub(crate) const MIXTRAL_EXPERTS: &[(&str, Stack)] = &[
 /// The matrices of attention and those of the feed-forward layer, for flags that give all of them biases.
 pub(crate) const ATTENTION: [&str; 4] = ["attn_q", "attn_k", "attn_v", "attn_output"];
 pub(crate) const FFN: [&str; 3] = ["ffn_gate", "ffn_up", "ffn_down"];
+
+/// Those of attention, where the usual flag is set.
+pub(crate) fn attention_biases(config: &HfConfig<'_>) -> Result<Vec<&'static str>, Error> {
+    Ok(if config.flag("attention_bias")? { ATTENTION.to_vec() } else { Vec::new() })
+}

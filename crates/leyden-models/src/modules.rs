@@ -34,7 +34,21 @@ pub(crate) struct Splade {
 
 /// What stands in files where a matrix has no function.
 const IDENTITY: &str = "Identity";
-const ACTIVATIONS: [&str; 4] = ["Tanh", IDENTITY, "ReLU", "GELU"];
+const ACTIVATIONS: [(&str, Option<DenseActivation>); 4] = [
+    ("Tanh", Some(DenseActivation::Tanh)),
+    (IDENTITY, None),
+    ("ReLU", Some(DenseActivation::Relu)),
+    ("GELU", Some(DenseActivation::Gelu)),
+];
+
+/// The function of a name, or what there is instead.
+fn activation_named(file: &str, key: &str, name: &str) -> Result<Option<DenseActivation>, Error> {
+    let found = ACTIVATIONS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, activation)| *activation).ok_or_else(|| {
+        let known = ACTIVATIONS.map(|(known, _)| known).join(", ");
+        Error::invalid(file, key, format!("`{}` is not supported; supported: {known}", Escaped(name)))
+    })
+}
 
 impl Modules {
     /// What a folder says in the files of sentence-transformers, if it has any.
@@ -105,11 +119,10 @@ pub(crate) fn complete(config: &mut ModelConfig, source: &dyn WeightSource) -> R
             let what = format!("shape {:?} does not match vectors of {width} numbers", matrix.shape());
             return Err(Error::invalid(&source.path().display().to_string(), matrix.name(), what));
         }
-        let activation = match meta.opt_str(&key(&activation_key(dense.len())))? {
-            Some("Tanh") => Some(DenseActivation::Tanh),
-            Some("ReLU") => Some(DenseActivation::Relu),
-            Some("GELU") => Some(DenseActivation::Gelu),
-            _ => None,
+        let key = key(&activation_key(dense.len()));
+        let activation = match meta.opt_str(&key)?.filter(|name| !name.is_empty()) {
+            Some(name) => activation_named(meta.file(), &key, name)?,
+            None => None,
         };
         dense.push(VectorDense { inputs: width, outputs: matrix.rows(), activation });
         width = matrix.rows();
@@ -179,11 +192,7 @@ impl DenseModule {
         }
         let key = "activation_function";
         let name = json.opt_str(key)?.unwrap_or("Tanh").rsplit('.').next().unwrap_or_default().to_owned();
-        if !ACTIVATIONS.contains(&name.as_str()) {
-            let what =
-                format!("`{}` is not supported; supported: {}", Escaped(&name), ACTIVATIONS.join(", "));
-            return Err(Error::invalid(json.file(), key, what));
-        }
+        activation_named(json.file(), key, &name)?;
         let activation = if name == IDENTITY { String::new() } else { name };
         let names = ["linear.weight", "linear.bias"].map(|name| format!("{path}/{name}"));
         Ok(DenseModule { activation, weights: Safetensors::open(&folder)?, names })

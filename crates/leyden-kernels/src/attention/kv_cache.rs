@@ -162,13 +162,22 @@ impl KvCache {
     }
 
     /// Makes room for the states of so many sequences. New ones are zero.
-    pub fn reserve_states(&mut self, sequences: usize) {
+    ///
+    /// # Errors
+    /// Memory is short.
+    pub fn reserve_states(&mut self, sequences: usize) -> Result<(), Error> {
         for (layer, states) in self.shape.layers.iter().zip(&mut self.states) {
-            let wanted = layer.state * sequences;
-            if states.len() < wanted {
+            let wanted = layer.state.saturating_mul(sequences);
+            if let Some(more) = wanted.checked_sub(states.len()) {
+                let short = |_| {
+                    let bytes = wanted.saturating_mul(size_of::<f32>());
+                    Error::memory("states of sequences", bytes, std::io::ErrorKind::OutOfMemory.into())
+                };
+                states.try_reserve_exact(more).map_err(short)?;
                 states.resize(wanted, 0.0);
             }
         }
+        Ok(())
     }
 
     /// The states of a layer, and how many numbers each sequence has.

@@ -2,7 +2,7 @@
 
 use crate::context::Cpu;
 use crate::memory::disjoint::Disjoint;
-use crate::ops::{exp, log_sum_exp, sigmoid};
+use crate::ops::{exp, log_sum_exp, sigmoid, softmax};
 
 /// How the scores of a router become a choice of experts and their weights.
 #[derive(Clone, Copy, Debug)]
@@ -73,12 +73,7 @@ impl Gating<'_> {
         room.extend_from_slice(scores);
         match self.function {
             GatingFunction::Sigmoid => sigmoid(cpu.tier(), room),
-            GatingFunction::Softmax if self.bias.is_some() => {
-                let (max, sum) = log_sum_exp(cpu.tier(), room);
-                room.iter_mut().for_each(|x| *x -= max);
-                exp(cpu.tier(), room);
-                room.iter_mut().for_each(|x| *x /= sum);
-            }
+            GatingFunction::Softmax if self.bias.is_some() => softmax(cpu.tier(), room),
             GatingFunction::Softmax => {}
         }
         if let Some(bias) = self.bias {

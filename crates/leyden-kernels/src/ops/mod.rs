@@ -26,7 +26,7 @@ pub use rms_norm::{rms_norm, rms_norm_add, rms_norm_in_place};
 pub use rope::{RopePairs, Rotation, rope};
 pub use rows::{dot_rows, sum_rows};
 pub use soft_cap::soft_cap;
-pub use softmax::{exp, log_sum_exp, sigmoid};
+pub use softmax::{exp, log_sum_exp, sigmoid, softmax};
 pub use trigonometry::{ln, pow, sin_cos};
 
 pub(crate) use activation::{ClampedSwiglu, Function, Gelu, GeluTanh, Silu, with_function};

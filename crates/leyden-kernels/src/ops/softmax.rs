@@ -1,6 +1,7 @@
 //! The exponential and sums of exponentials.
 
 use super::{Lanes, join};
+use crate::cpu::isa::Tier;
 use crate::simd::Simd;
 use crate::simd::dispatch::dispatch;
 use crate::simd::int::F32Simd;
@@ -121,6 +122,14 @@ fn sigmoid_slice<I: Simd>(_isa: I, x: &mut [f32]) {
 dispatch! {
     /// Replaces each element by its logistic function, `1 / (1 + e^-x)`.
     pub fn sigmoid => sigmoid_slice(x: &mut [f32])
+}
+
+/// Replaces each element by its share in the sum of all exponentials.
+pub fn softmax(tier: Tier, x: &mut [f32]) {
+    let (most, sum) = log_sum_exp(tier, x);
+    x.iter_mut().for_each(|x| *x -= most);
+    exp(tier, x);
+    x.iter_mut().for_each(|x| *x /= sum);
 }
 
 #[inline(always)]

@@ -97,7 +97,9 @@ pub(super) const OTHER_BIASES: [&str; 11] = [
 ];
 
 /// GGUF's name, theirs.
-pub(super) const BERT_TENSORS: &[(&str, &str)] = &[
+const BERT_TENSORS: &[(&str, &str)] = &[
+    // Of embeddings that are narrower than the layers.
+    ("token_embd_proj", "embeddings_project"),
     ("token_embd", "embeddings.word_embeddings"),
     ("position_embd", "embeddings.position_embeddings"),
     ("token_types", "embeddings.token_type_embeddings"),

@@ -1,8 +1,8 @@
 //! Command R7B and Command A (Cohere, 2024): Command R's blocks; three of four layers attend to a window, and only these have a
 //! rotation.
 
-use super::command_r::{biases, blocks};
-use super::{Architecture, DECODER, HfClass};
+use super::command_r::blocks;
+use super::{Architecture, DECODER, HfClass, attention_biases};
 use crate::config::{Field, ModelConfig, Reader, field};
 use crate::error::Error;
 use leyden_kernels::attention::Mask;
@@ -27,7 +27,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         keys: &[("partial_rotary_factor", "rotary_pct")],
         defaults: &[("sliding_window", 4096)],
         tied: true,
-        biases,
+        biases: attention_biases,
         ..DECODER
     }],
 };

@@ -1,8 +1,8 @@
 //! Command R (Cohere, 2024): attention and feed-forward layer side by side behind one norm, which subtracts the mean and has no
 //! bias; a factor on logits.
 
-use super::{ATTENTION, Architecture, DECODER, HfClass};
-use crate::config::{Field, HfConfig, ModelConfig, NormKind, NormPlacement, Reader, field};
+use super::{Architecture, DECODER, HfClass, attention_biases};
+use crate::config::{Field, ModelConfig, NormKind, NormPlacement, Reader, field};
 use crate::error::Error;
 use leyden_kernels::ops::RopePairs;
 
@@ -11,7 +11,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     models: "Command R, Aya 23, Aya Expanse",
     config: blocks,
     own_keys: OWN_KEYS,
-    hf: &[HfClass { model_type: "cohere", classes: &["CohereForCausalLM"], tied: true, biases, ..DECODER }],
+    hf: &[HfClass {
+        model_type: "cohere",
+        classes: &["CohereForCausalLM"],
+        tied: true,
+        biases: attention_biases,
+        ..DECODER
+    }],
 };
 
 pub(super) const OWN_KEYS: &[&str] =
@@ -20,10 +26,6 @@ pub(super) const OWN_KEYS: &[&str] =
 const LOGITS: Field = field("logit_scale", "logit_scale");
 /// In a folder that does not say.
 const DEFAULT_SCALE: f32 = 0.0625;
-
-pub(super) fn biases(config: &HfConfig<'_>) -> Result<Vec<&'static str>, Error> {
-    Ok(if config.flag("attention_bias")? { ATTENTION.to_vec() } else { Vec::new() })
-}
 
 /// What all of Cohere's models share.
 pub(super) fn blocks(r: &Reader<'_>) -> Result<ModelConfig, Error> {

@@ -71,6 +71,9 @@ const TURNED: Field = field("rope.dimension_count", "qk_rope_head_dim");
 /// The numbers of a head's key that stay and that turn, and of its value.
 fn head_sizes(r: &Reader<'_>) -> Result<[usize; 3], Error> {
     let turned = r.size(TURNED)?;
+    if !turned.is_multiple_of(2) {
+        return Err(r.invalid(TURNED, format!("{turned} is odd; values turn in pairs")));
+    }
     if let Reader::Hf(..) = r {
         return Ok([r.size(KEY)?, turned, r.size(VALUE)?]);
     }

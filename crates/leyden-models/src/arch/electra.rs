@@ -1,6 +1,6 @@
 //! ELECTRA (Clark et al., 2020): BERT whose embeddings may be narrower than its layers.
 
-use super::bert::{BERT, BERT_TENSORS, ROBERTA_HEAD};
+use super::bert::{BERT, ROBERTA_HEAD};
 use super::{Architecture, HfClass};
 use crate::config::{DenseActivation, Field, HeadClass, ModelConfig, Reader, field, hf_head};
 use crate::error::Error;
@@ -21,22 +21,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         ],
         biases: |config| Ok([&(BERT.biases)(config)?[..], &["token_embd_proj"]].concat()),
         prefix: "electra.",
-        tensors: TENSORS,
         head: ROBERTA_HEAD,
         unused: &["embeddings.position_ids", "discriminator_predictions.", "generator_"],
         ..BERT
     }],
-};
-
-/// GGUF's name, theirs.
-const TENSORS: &[(&str, &str)] = &{
-    let mut tensors = [("token_embd_proj", "embeddings_project"); BERT_TENSORS.len() + 1];
-    let mut i = 0;
-    while i < BERT_TENSORS.len() {
-        tensors[i] = BERT_TENSORS[i];
-        i += 1;
-    }
-    tensors
 };
 
 const EMBEDDING: Field = field("", "embedding_size");

@@ -46,13 +46,11 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     }
     r.routing(&mut experts, true)?;
     r.shared_experts(&mut experts, width)?;
-    let (partial, qk_norm) = match r {
-        Reader::Gguf(meta, name) => (Reader::Gguf(meta, name), QkNorm::HeadIfThere),
-        Reader::Hf(config, name) => {
-            let qk_norm = if config.flag("use_qk_norm")? { QkNorm::Head } else { QkNorm::None };
-            (Reader::Hf(config.with_partial_rotation(0.5), name), qk_norm)
-        }
+    let qk_norm = match r {
+        Reader::Gguf(..) => QkNorm::HeadIfThere,
+        Reader::Hf(config, _) if config.flag("use_qk_norm")? => QkNorm::Head,
+        Reader::Hf(..) => QkNorm::None,
     };
-    let config = partial.mixture(RopePairs::Halves, experts, width)?;
+    let config = r.with_partial_rotation(0.5).mixture(RopePairs::Halves, experts, width)?;
     Ok(config.each(|_, layer| layer.qk_norm = qk_norm))
 }

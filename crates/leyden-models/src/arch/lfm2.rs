@@ -4,7 +4,7 @@
 use super::{Architecture, DECODER, HfClass};
 use crate::config::{Field, HfConfig, KV_HEADS, ModelConfig, QkNorm, Reader, RecurrentConfig, field};
 use crate::error::Error;
-use leyden_kernels::ops::{MAX_TAPS, RopePairs};
+use leyden_kernels::ops::RopePairs;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "lfm2",
@@ -65,10 +65,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
         }
         _ => r.decoder(RopePairs::Halves)?,
     };
-    let taps = r.size(TAPS)?;
-    if taps > MAX_TAPS {
-        return Err(r.invalid(TAPS, format!("{taps} tokens; at most {MAX_TAPS} are supported")));
-    }
+    let taps = r.taps(TAPS)?;
     let layers = config.layers.len();
     let attention: Vec<bool> = match r {
         Reader::Hf(hf, _) => {

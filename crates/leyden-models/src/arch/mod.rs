@@ -2,7 +2,7 @@
 
 use crate::config::{HfConfig, ModelConfig, Reader, check_gguf, check_hf};
 use crate::error::Error;
-use crate::hf_class::{ATTENTION, DECODER, EXPERTS, FFN, HfClass};
+use crate::hf_class::{ATTENTION, DECODER, EXPERTS, FFN, HfClass, attention_biases};
 use crate::load::Stored;
 use crate::modules::complete;
 use leyden_tensor::{Json, Metadata, WeightSource};

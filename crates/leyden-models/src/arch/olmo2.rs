@@ -1,7 +1,8 @@
 //! OLMo 2 (OLMo team, 2024) and OLMo 3: norms on the outputs of a block's halves alone, queries and keys normalised over all heads.
 //! In OLMo 3 three of four layers attend to a window, with a rotation that is not scaled.
 
-use super::{ATTENTION, Architecture, DECODER, HfClass};
+use super::gemma3::TENSORS;
+use super::{Architecture, DECODER, HfClass, attention_biases};
 use crate::config::{Field, ModelConfig, NormPlacement, QkNorm, Reader, RopeScaling, field};
 use crate::error::Error;
 use leyden_kernels::attention::Mask;
@@ -28,27 +29,10 @@ const OLMO3: &str = "olmo3";
 const OLMO2: HfClass = HfClass {
     model_type: "olmo2",
     classes: &["Olmo2ForCausalLM"],
-    biases: |config| Ok(if config.flag("attention_bias")? { ATTENTION.to_vec() } else { Vec::new() }),
+    biases: attention_biases,
     tensors: TENSORS,
     ..DECODER
 };
-
-/// GGUF's name, theirs.
-const TENSORS: &[(&str, &str)] = &[
-    ("token_embd", "embed_tokens"),
-    ("output_norm", "norm"),
-    ("attn_q", "self_attn.q_proj"),
-    ("attn_k", "self_attn.k_proj"),
-    ("attn_v", "self_attn.v_proj"),
-    ("attn_output", "self_attn.o_proj"),
-    ("attn_q_norm", "self_attn.q_norm"),
-    ("attn_k_norm", "self_attn.k_norm"),
-    ("post_attention_norm", "post_attention_layernorm"),
-    ("ffn_gate", "mlp.gate_proj"),
-    ("ffn_up", "mlp.up_proj"),
-    ("ffn_down", "mlp.down_proj"),
-    ("post_ffw_norm", "post_feedforward_layernorm"),
-];
 
 const WINDOW: Field = field("attention.sliding_window", "sliding_window");
 /// Of so many layers one attends to everything, where there are windows.

@@ -1,7 +1,7 @@
 //! Qwen3: queries and keys are normalised, head by head, before they turn.
 
 use super::qwen2::refuse_windows;
-use super::{ATTENTION, Architecture, DECODER, HfClass};
+use super::{Architecture, DECODER, HfClass, attention_biases};
 use crate::config::{Head, HeadClass, ModelConfig, QkNorm, Reader, Scores, gguf_head, hf_head};
 use crate::error::Error;
 use crate::pooling::Pooling;
@@ -18,7 +18,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         head: &[("output", "lm_head"), ("cls.output", "score")],
         biases: |config| {
             refuse_windows(config)?;
-            Ok(if config.flag("attention_bias")? { ATTENTION.to_vec() } else { Vec::new() })
+            attention_biases(config)
         },
         ..DECODER
     }],

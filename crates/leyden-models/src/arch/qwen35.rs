@@ -6,8 +6,8 @@ use crate::config::{
     DeltaNetConfig, Field, ModelConfig, QkNorm, Reader, RecurrentConfig, SharedExpert, field,
 };
 use crate::error::Error;
-use leyden_kernels::ops::{MAX_TAPS, RopePairs};
-use leyden_tensor::Value;
+use leyden_kernels::attention::MAX_HEAD_DIM;
+use leyden_kernels::ops::RopePairs;
 
 pub(super) const DENSE: Architecture = Architecture {
     name: "qwen35",
@@ -97,16 +97,18 @@ fn config(r: &Reader<'_>, mixture: bool) -> Result<ModelConfig, Error> {
 }
 
 fn delta_net(r: &Reader<'_>) -> Result<DeltaNetConfig, Error> {
-    let [taps, heads, key_heads, key_dim] = [TAPS, HEADS, KEY_HEADS, KEY_DIM].map(|f| r.size(f));
-    let (taps, heads, key_heads, key_dim) = (taps?, heads?, key_heads?, key_dim?);
+    let taps = r.taps(TAPS)?;
+    let (heads, key_heads, key_dim) = (r.size(HEADS)?, r.size(KEY_HEADS)?, r.size(KEY_DIM)?);
     let values = r.size(VALUES)?;
     let in_turn = matches!(r, Reader::Gguf(..));
     let value_dim = if in_turn { values / heads } else { values };
-    if taps > MAX_TAPS {
-        return Err(r.invalid(TAPS, format!("{taps} tokens; at most {MAX_TAPS} are supported")));
-    }
     if !heads.is_multiple_of(key_heads) || (in_turn && !values.is_multiple_of(heads)) || value_dim == 0 {
         return Err(r.invalid(HEADS, format!("{heads} heads of values with {key_heads} of keys")));
+    }
+    // A state holds a number for each pair of a key's and a value's.
+    if key_dim.max(value_dim) > MAX_HEAD_DIM {
+        let what = format!("heads of {key_dim} and {value_dim} values; at most {MAX_HEAD_DIM} are supported");
+        return Err(r.invalid(KEY_DIM, what));
     }
     let most = 1_usize << 24;
     if [heads * value_dim, key_heads * key_dim].iter().any(|n| *n > most) {
@@ -124,15 +126,14 @@ fn attention_layers(r: &Reader<'_>, layers: usize) -> Result<Vec<bool>, Error> {
             }
         }
         Reader::Gguf(meta, _) => {
-            if let Some(Value::Array(list)) = meta.get(&r.key(RECURRENT).unwrap_or_default()) {
-                let flags: Vec<bool> = list
-                    .iter()
-                    .map(|v| !matches!(v, Value::Bool(true)) && v.as_integer() != Some(1))
-                    .collect();
-                if flags.len() < layers {
-                    return Err(r.invalid(RECURRENT, format!("{} values for {layers} layers", flags.len())));
-                }
-                return Ok(flags[..layers].to_vec());
+            if let Some(recurrent) = r.flags(meta, RECURRENT)? {
+                let found = recurrent.len();
+                // Layers that guess further tokens are listed too.
+                let attention: Vec<bool> = recurrent.into_iter().take(layers).map(|flag| !flag).collect();
+                return match attention.len() == layers {
+                    true => Ok(attention),
+                    false => Err(r.invalid(RECURRENT, format!("{found} values for {layers} layers"))),
+                };
             }
         }
     }

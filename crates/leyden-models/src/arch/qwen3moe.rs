@@ -3,7 +3,7 @@
 //! The published models normalise the weights of the chosen experts, and GGUF has no key that says otherwise.
 
 use super::qwen2::refuse_windows;
-use super::{ATTENTION, Architecture, DECODER, EXPERTS, HfClass};
+use super::{Architecture, DECODER, EXPERTS, HfClass, attention_biases};
 use crate::config::{ModelConfig, QkNorm, Reader};
 use crate::error::Error;
 use leyden_kernels::ops::RopePairs;
@@ -18,7 +18,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["Qwen3MoeForCausalLM"],
         biases: |config| {
             refuse_windows(config)?;
-            Ok(if config.flag("attention_bias")? { ATTENTION.to_vec() } else { Vec::new() })
+            attention_biases(config)
         },
         stacks: EXPERTS,
         ..DECODER

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::error::Error;
 use leyden_kernels::attention::{MAX_HEAD_DIM, Mask};
-use leyden_kernels::ops::{Activation, RopePairs};
+use leyden_kernels::ops::{Activation, MAX_TAPS, RopePairs};
 use leyden_tensor::{Metadata, Value};
 
 /// Bounds that keep arithmetic on sizes far from overflow. No published model comes near them.
@@ -276,14 +276,17 @@ impl Reader<'_> {
         })
     }
 
-    /// An optional finite number.
-    pub(crate) fn opt_number(&self, field: Field) -> Result<Option<f32>, Error> {
+    fn opt_f32(&self, field: Field) -> Result<Option<f32>, Error> {
         let Some(key) = self.key(field) else { return Ok(None) };
-        let value = match self {
+        Ok(match self {
             Reader::Gguf(meta, _) => meta.opt_f32(&key)?,
             Reader::Hf(config, _) => config.json().opt_f32(&key)?,
-        };
-        match value {
+        })
+    }
+
+    /// An optional finite number.
+    pub(crate) fn opt_number(&self, field: Field) -> Result<Option<f32>, Error> {
+        match self.opt_f32(field)? {
             Some(number) if !number.is_finite() => {
                 Err(self.invalid(field, format!("{number} is not a number")))
             }
@@ -293,24 +296,24 @@ impl Reader<'_> {
 
     /// An optional positive number.
     pub(crate) fn opt_positive(&self, field: Field) -> Result<Option<f32>, Error> {
-        let Some(key) = self.key(field) else { return Ok(None) };
-        let value = match self {
-            Reader::Gguf(meta, _) => meta.opt_f32(&key)?,
-            Reader::Hf(config, _) => config.json().opt_f32(&key)?,
-        };
-        value.map(|v| checked_positive(self.file(), &key, v)).transpose()
+        match self.opt_f32(field)? {
+            Some(number) if !number.is_finite() || number <= 0.0 => {
+                Err(self.invalid(field, format!("{number} is not a positive number")))
+            }
+            value => Ok(value),
+        }
     }
 
     pub(super) fn norm_eps(&self, field: Field) -> Result<f32, Error> {
-        let key = self.key(field).unwrap_or_default();
-        let value = match self {
-            Reader::Gguf(meta, _) => meta.opt_f32(&key)?,
-            Reader::Hf(config, _) => config.json().opt_f32(&key)?,
-        };
-        match value {
-            Some(v) if v.is_finite() && v > 0.0 => Ok(v),
-            Some(v) => Err(self.invalid(field, format!("{v} is not a positive number"))),
-            None => Err(self.invalid(field, "is missing and has no default")),
+        self.opt_positive(field)?.ok_or_else(|| self.invalid(field, "is missing and has no default"))
+    }
+
+    /// Over how many tokens a short convolution goes.
+    pub(crate) fn taps(&self, field: Field) -> Result<usize, Error> {
+        let taps = self.size(field)?;
+        match taps <= MAX_TAPS {
+            true => Ok(taps),
+            false => Err(self.invalid(field, format!("{taps} tokens; at most {MAX_TAPS} are supported"))),
         }
     }
 

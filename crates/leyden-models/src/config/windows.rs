@@ -2,7 +2,7 @@
 
 use super::reader::{Field, Reader, field};
 use crate::error::Error;
-use leyden_tensor::Value;
+use leyden_tensor::{Metadata, Value};
 
 /// Of so many layers one, the last, attends to everything; in GGUF also a list that says of every layer whether it attends to
 /// a window.
@@ -20,23 +20,29 @@ impl Reader<'_> {
                 }
             }
             Reader::Gguf(meta, _) => {
-                let key = self.key(PATTERN).unwrap_or_default();
-                if let Some(Value::Array(array)) = meta.get(&key) {
-                    let flag = |item: Value| match item {
-                        Value::Bool(flag) => Some(flag),
-                        other => other.as_integer().map(|n| n != 0),
-                    };
-                    let flags: Option<Vec<bool>> = array.iter().map(flag).collect();
-                    return match flags {
-                        Some(flags) if flags.len() == layers => Ok(flags),
-                        Some(flags) => {
+                if let Some(flags) = self.flags(meta, PATTERN)? {
+                    return match flags.len() == layers {
+                        true => Ok(flags),
+                        false => {
                             Err(self.invalid(PATTERN, format!("{} values for {layers} layers", flags.len())))
                         }
-                        None => Err(self.invalid(PATTERN, "is neither a number nor a list of yes and no")),
                     };
                 }
             }
         }
         Ok(by_pattern(self.opt_size(PATTERN)?.unwrap_or(default)))
+    }
+
+    /// A list of yes and no in GGUF; `None` for what is no list.
+    pub(crate) fn flags(&self, meta: &Metadata, field: Field) -> Result<Option<Vec<bool>>, Error> {
+        let key = self.key(field).unwrap_or_default();
+        let Some(Value::Array(array)) = meta.get(&key) else { return Ok(None) };
+        let flag = |item: Value| match item {
+            Value::Bool(flag) => Some(flag),
+            other => other.as_integer().map(|n| n != 0),
+        };
+        let flags: Option<Vec<bool>> = array.iter().map(flag).collect();
+        let wrong = || self.invalid(field, "is neither a number nor a list of yes and no");
+        flags.ok_or_else(wrong).map(Some)
     }
 }

@@ -189,7 +189,7 @@ impl Attention {
         }
         if self.gate.is_some() {
             let width = self.output.weights.k();
-            sigmoid(cpu.tier(), &mut work.gates);
+            cpu.for_rows(&mut work.gates, width, |_, row| sigmoid(cpu.tier(), row));
             let gates = &work.gates;
             cpu.for_rows(&mut work.mixed, width, |i, row| {
                 row.iter_mut().zip(&gates[i * width..(i + 1) * width]).for_each(|(x, g)| *x *= g);

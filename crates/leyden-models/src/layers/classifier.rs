@@ -6,7 +6,7 @@ use crate::config::{ClassifierConfig, DenseActivation, Labelled, ModelConfig, No
 use crate::error::Error;
 use crate::load::Loader;
 use leyden_kernels::gemm::{PackedWeights, Write};
-use leyden_kernels::ops::{self, Activation, exp, log_sum_exp};
+use leyden_kernels::ops::{self, Activation, exp, sigmoid, softmax};
 use leyden_kernels::{Cpu, PackedA, Tier};
 
 /// A matrix on what states are pooled to, or on each of them, and before it, in some models, another one with a function.
@@ -78,12 +78,7 @@ impl ClassifierConfig {
             match self.scores {
                 Scores::Raw => {}
                 Scores::Sigmoid => sigmoid(tier, row),
-                Scores::Softmax | Scores::YesNo => {
-                    let (most, sum) = log_sum_exp(tier, row);
-                    row.iter_mut().for_each(|x| *x -= most);
-                    exp(tier, row);
-                    row.iter_mut().for_each(|x| *x /= sum);
-                }
+                Scores::Softmax | Scores::YesNo => softmax(tier, row),
             }
         }
     }
@@ -111,12 +106,6 @@ pub(super) fn activate(cpu: &Cpu, activation: DenseActivation, x: &mut [f32]) {
         DenseActivation::Relu => x.iter_mut().for_each(|x| *x = x.max(0.0)),
         DenseActivation::Gelu => ops::activate(cpu.tier(), Activation::Gelu, x),
     }
-}
-
-fn sigmoid(tier: Tier, x: &mut [f32]) {
-    x.iter_mut().for_each(|x| *x = -*x);
-    exp(tier, x);
-    x.iter_mut().for_each(|x| *x = 1.0 / (1.0 + *x));
 }
 
 /// `1 - 2 / (e^2x + 1)`.

@@ -14,10 +14,13 @@ use leyden_kernels::{Cpu, PackedA};
 /// What scores of one layer get besides.
 #[derive(Debug)]
 pub(crate) enum Bias {
-    /// For each head a number for every distance, from the farthest token before to the farthest behind.
-    Table {
-        numbers: Vec<f32>,
-        context: usize,
+    /// A number for each head and distance of a key from its query: that in proportion to a head's slope.
+    Slopes(Vec<f32>),
+    /// That of the range which the distance falls into, from rows of a number for each head.
+    Buckets {
+        rows: Vec<f32>,
+        count: usize,
+        longest: usize,
     },
     Disentangled(Disentangled),
 }
@@ -28,11 +31,18 @@ pub(crate) struct Disentangled {
     /// By head and embedding, for each distance that a query is before a key.
     keys: Option<Vec<f32>>,
     queries: Option<Vec<f32>>,
-    /// The embeddings of both directions.
-    count: usize,
-    /// The embedding for each distance, from the farthest token behind to the farthest before.
-    places: Vec<usize>,
-    context: usize,
+    /// The embeddings of one direction, half of all.
+    span: usize,
+    longest: Option<usize>,
+}
+
+impl Disentangled {
+    /// The embedding for the distance that a query is behind a key.
+    fn place(&self, distance: i64) -> usize {
+        let (span, last) = (self.span as i64, 2 * self.span as i64 - 1);
+        let ranged = self.longest.map_or(distance, |longest| log_bucket(distance, self.span, longest));
+        (ranged + span).clamp(0, last) as usize
+    }
 }
 
 const DISTANCES: &str = "rel_embd";
@@ -46,20 +56,12 @@ impl Bias {
     ) -> Result<Option<Bias>, Error> {
         let layer = &c.layers[i];
         let Some(bias) = layer.position_bias else { return Ok(None) };
-        let (heads, context) = (layer.heads, c.context);
-        let distances = || -(context as i64 - 1)..context as i64;
-        let table = |number: &dyn Fn(usize, i64) -> f32| {
-            let numbers = (0..heads).flat_map(|head| distances().map(move |d| (head, d)));
-            Bias::Table { numbers: numbers.map(|(head, d)| number(head, d)).collect(), context }
-        };
+        let heads = layer.heads;
         Ok(Some(match bias {
-            PositionBias::Alibi => {
-                let slopes = alibi_slopes(heads);
-                table(&|head, distance| -slopes[head] * distance.unsigned_abs() as f32)
-            }
+            PositionBias::Alibi => Bias::Slopes(alibi_slopes(heads)),
             PositionBias::Buckets { count, longest } => {
                 let rows = loader.table(&format!("{DISTANCES}.weight"), count, heads)?;
-                table(&|head, distance| rows[bucket(distance, count, longest) * heads + head])
+                Bias::Buckets { rows, count, longest }
             }
             PositionBias::Disentangled {
                 span,
@@ -94,16 +96,11 @@ impl Bias {
                         );
                         Ok(Some(by_heads(&out, heads, layer.head_dim)))
                     };
-                let place = |distance: i64| {
-                    let ranged = longest.map_or(distance, |longest| log_bucket(distance, span, longest));
-                    (ranged + span as i64).clamp(0, 2 * span as i64 - 1) as usize
-                };
                 Bias::Disentangled(Disentangled {
                     keys: by_head(content_to_position, "attn_pos_k", key)?,
                     queries: by_head(position_to_content, "attn_pos_q", query)?,
-                    count: 2 * span,
-                    places: distances().map(place).collect(),
-                    context,
+                    span,
+                    longest,
                 })
             }
         }))
@@ -117,14 +114,40 @@ impl Bias {
         let (k_width, v_width) = (layer.kv_heads * d, layer.kv_heads * v);
         let shared = heads / layer.kv_heads;
         let tier = cpu.tier();
+        // Distances from the farthest token before to the farthest behind: of the longest text here, as no more are needed.
+        let longest = spans.iter().map(|span| span.stored).max().unwrap_or(1);
+        let distances = || 1 - longest as i64..longest as i64;
+        // The numbers of each head, or the embeddings, of which those from `low` on are needed, `count` of them.
+        let numbers: Vec<f32> = match self {
+            Bias::Slopes(slopes) => {
+                let of = |slope: &f32| -> Vec<f32> {
+                    distances().map(|d| -slope * d.unsigned_abs() as f32).collect()
+                };
+                slopes.iter().flat_map(of).collect()
+            }
+            Bias::Buckets { rows, count, longest } => {
+                let places: Vec<usize> = distances().map(|d| bucket(d, *count, *longest)).collect();
+                (0..heads)
+                    .flat_map(|head| places.iter().map(move |place| rows[place * heads + head]))
+                    .collect()
+            }
+            Bias::Disentangled(_) => Vec::new(),
+        };
+        let places: Vec<usize> = match self {
+            Bias::Disentangled(it) => distances().map(|d| it.place(d)).collect(),
+            _ => Vec::new(),
+        };
+        let low = places.iter().min().copied().unwrap_or_default();
+        let count = places.iter().max().map_or(0, |high| high - low + 1);
         // Of every key its products with the embeddings of distances.
         let mut of_keys = Vec::new();
-        if let Bias::Disentangled(Disentangled { queries: Some(queries), count, .. }) = self {
+        if let Bias::Disentangled(Disentangled { queries: Some(queries), span, .. }) = self {
             of_keys.resize(keys.len() / k_width * heads * count, 0.0);
             cpu.for_rows(&mut of_keys, heads * count, |j, row| {
-                for (head, out) in row.chunks_exact_mut(*count).enumerate() {
+                for (head, out) in row.chunks_exact_mut(count).enumerate() {
                     let at = j * k_width + head / shared * d;
-                    dot_rows(tier, &keys[at..at + d], &queries[head * count * d..][..count * d], d, out);
+                    let embeddings = &queries[(2 * head * span + low) * d..][..count * d];
+                    dot_rows(tier, &keys[at..at + d], embeddings, d, out);
                 }
             });
         }
@@ -141,28 +164,22 @@ impl Bias {
                 dot_rows(tier, query, &keys[start * k_width + kv_head * d..], k_width, &mut scores);
                 scores.iter_mut().for_each(|score| *score *= layer.attention_scale);
                 match self {
-                    Bias::Table { numbers, context } => {
-                        let own = &numbers[head * (2 * context - 1)..][context - 1 - position..];
+                    Bias::Slopes(_) | Bias::Buckets { .. } => {
+                        let own = &numbers[head * (2 * longest - 1)..][longest - 1 - position..];
                         scores.iter_mut().zip(own).for_each(|(score, bias)| *score += bias);
                     }
                     Bias::Disentangled(it) => {
                         // The distance of a query from a key goes down as keys go on.
-                        let places = |j: usize| it.places[it.context - 1 + position - j];
+                        let place = |j: usize| places[longest - 1 + position - j] - low;
+                        let scale = layer.attention_scale;
                         if let Some(keys) = &it.keys {
-                            extra.resize(it.count, 0.0);
-                            dot_rows(
-                                tier,
-                                query,
-                                &keys[head * it.count * d..][..it.count * d],
-                                d,
-                                &mut extra,
-                            );
-                            let scale = layer.attention_scale;
-                            scores.iter_mut().enumerate().for_each(|(j, s)| *s += extra[places(j)] * scale);
+                            extra.resize(count, 0.0);
+                            let embeddings = &keys[(2 * head * it.span + low) * d..][..count * d];
+                            dot_rows(tier, query, embeddings, d, &mut extra);
+                            scores.iter_mut().enumerate().for_each(|(j, s)| *s += extra[place(j)] * scale);
                         }
                         if it.queries.is_some() {
-                            let of = |j: usize| of_keys[((start + j) * heads + head) * it.count + places(j)];
-                            let scale = layer.attention_scale;
+                            let of = |j: usize| of_keys[((start + j) * heads + head) * count + place(j)];
                             scores.iter_mut().enumerate().for_each(|(j, s)| *s += of(j) * scale);
                         }
                     }

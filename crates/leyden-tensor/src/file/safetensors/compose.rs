@@ -78,15 +78,20 @@ impl Safetensors {
 
     fn each(&self, name: &str, parts: &[String], choice: StackRows) -> Result<OwnedTensor, Error> {
         let mut all: Option<OwnedTensor> = None;
-        for part in parts {
-            let view = self.require(part)?;
+        // Each matrix is a tensor of its own, so that together they are no more than the file.
+        let views = parts.iter().map(|part| self.require(part)).collect::<Result<Vec<_>, _>>()?;
+        let bytes = views.iter().fold(0_usize, |sum, view| sum.saturating_add(view.bytes().len()));
+        if bytes > self.tensor_info().iter().fold(0_usize, |sum, tensor| sum.saturating_add(tensor.bytes)) {
+            return Err(self.unfit(name, "a tensor of its own for each matrix"));
+        }
+        for (part, view) in parts.iter().zip(views) {
             let [rows, k] = *view.shape() else { return Err(self.unfit(part, "[rows, k]")) };
             let n = choice.count(rows).ok_or_else(|| self.unfit(part, EVEN))?;
             let shape = vec![parts.len(), n, k];
             let all = all.get_or_insert_with(|| OwnedTensor {
                 name: name.to_owned(),
                 dtype: view.dtype(),
-                bytes: Vec::with_capacity(parts.len().saturating_mul(n).saturating_mul(view.row_bytes())),
+                bytes: Vec::with_capacity(bytes),
                 shape: shape.clone(),
                 parts: parts.to_vec(),
             });
