@@ -1,5 +1,7 @@
 //! [`Family`]: which architectures are converted, and how they differ in the two layouts.
 
+use leyden_tensor::TensorView;
+
 /// Models that have the same tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Family {
@@ -92,8 +94,23 @@ pub(crate) fn names(layers: usize) -> Vec<(String, String)> {
     all
 }
 
+/// Rows of queries or keys of so many heads in the other order ([`reordered`]), from `bytes`, which are those of `view` in
+/// whatever type.
+pub(crate) fn heads_reordered(
+    view: &TensorView<'_>,
+    bytes: &[u8],
+    [heads, head]: [usize; 2],
+    to_gguf: bool,
+) -> Result<Vec<u8>, String> {
+    let rows = heads.saturating_mul(head);
+    if view.shape().first() != Some(&rows) {
+        return Err(format!("{}: not {heads} heads of {head} rows", view.name()));
+    }
+    Ok(reordered(bytes, rows, head, to_gguf))
+}
+
 /// Rows of queries or keys in the other order: of each head's first and second half one row after the other, or back.
-pub(crate) fn reordered(bytes: &[u8], rows: usize, head: usize, to_gguf: bool) -> Vec<u8> {
+fn reordered(bytes: &[u8], rows: usize, head: usize, to_gguf: bool) -> Vec<u8> {
     let row = bytes.len() / rows.max(1);
     let mut out = Vec::with_capacity(bytes.len());
     for first in (0..rows).step_by(head.max(1)) {

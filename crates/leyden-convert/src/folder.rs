@@ -1,7 +1,7 @@
 //! A GGUF file as a folder of the hub's layout.
 
 use crate::error::Error;
-use crate::family::{Family, names, reordered};
+use crate::family::{Family, heads_reordered, names};
 use crate::safetensors::Writer;
 use crate::{Report, Watch, cast, tokenizer};
 use leyden_models::config_of;
@@ -63,7 +63,8 @@ pub fn to_folder(
         let mut values = cast(&view, *to);
         let heads = [("attn_q.", layer.heads), ("attn_k.", layer.kv_heads)];
         if let Some((_, heads)) = heads.iter().find(|(part, _)| family.interleaved && gguf.contains(part)) {
-            values = reordered(&values, heads * layer.head_dim, layer.head_dim, false);
+            values = heads_reordered(&view, &values, [*heads, layer.head_dim], false)
+                .map_err(|what| Error::unlike(from, what))?;
         }
         source.advise_dontneed(gguf, 0..view.bytes().len());
         writer.write(&values)?;
@@ -126,6 +127,19 @@ pub fn to_folder(
     let folder = HfFolder::open(made.path())?;
     if !tokenizer::same(&folder, source.metadata(), from)? {
         return Err(Error::unlike(from, format!("tokenizer.ggml.pre: {rule}: texts would be cut otherwise")));
+    }
+    let mut read = leyden_models::config_of_json(folder.config())?;
+    for (read, layer) in read.layers.iter_mut().zip(&config.layers) {
+        // The rows are in the order that goes with the folder's pairs.
+        if let (Some(read), Some(rope)) = (&mut read.rope, &layer.rope) {
+            read.pairs = rope.pairs;
+        }
+    }
+    if read != config {
+        return Err(Error::unlike(
+            from,
+            "config.json has no key for something that this model's metadata says",
+        ));
     }
     leyden_models::HfModel::new(folder)?;
     let failed =

@@ -1,7 +1,7 @@
 //! A folder from the hub as a GGUF file.
 
 use crate::error::Error;
-use crate::family::{Family, names, reordered};
+use crate::family::{Family, heads_reordered, names};
 use crate::{Report, Watch, cast, tokenizer};
 use leyden_models::{HfModel, RopeConfig, RopeScaling, config_of_json};
 use leyden_tensor::{DType, GgufWriter, HfFile, HfFolder, Metadata, Value, WeightSource};
@@ -21,6 +21,9 @@ pub fn to_gguf(from: &Path, to: &Path, dtype: Option<DType>, watch: &mut Watch<'
     let folder = HfFolder::open(from)?;
     let config = config_of_json(folder.config())?;
     let family = Family::named(config.architecture).map_err(|what| Error::unlike(from, what))?;
+    if config.layers.iter().any(|layer| layer.mask.window().is_some_and(|window| window < config.context)) {
+        return Err(Error::unlike(from, "sliding_window: windows are not converted yet"));
+    }
     let model = HfModel::new(folder)?;
     let table = model.require("token_embd.weight")?;
     let (entries, rule) = tokenizer::of_folder(model.folder(), table.rows())?;
@@ -103,8 +106,8 @@ pub fn to_gguf(from: &Path, to: &Path, dtype: Option<DType>, watch: &mut Watch<'
         let heads = [("attn_q.", layer.heads), ("attn_k.", layer.kv_heads)];
         let mut made = cast(&view, *to);
         if let Some((_, heads)) = heads.iter().find(|(part, _)| family.interleaved && name.contains(part)) {
-            let rows = made.len() / (made.len() / (heads * layer.head_dim));
-            made = reordered(&made, rows, layer.head_dim, true);
+            made = heads_reordered(&view, &made, [*heads, layer.head_dim], true)
+                .map_err(|what| Error::unlike(from, what))?;
         }
         model.advise_dontneed(name, 0..view.bytes().len());
         out.write_all(&made).map_err(|error| Error::unlike(target, format!("cannot write: {error}")))?;

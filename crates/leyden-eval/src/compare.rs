@@ -30,7 +30,9 @@ impl<'a> Row<'a> {
         let (head, values) = values.split_at_checked(HEAD)?;
         let float = |low: u16, high: u16| f32::from_bits(u32::from(low) | u32::from(high) << 16);
         let (scale, least) = (float(head[0], head[1]), float(head[2], head[3]));
-        let sane = scale.is_finite() && scale >= 0.0 && least.is_finite() && least <= 0.0;
+        // No probability is above 1, but for what rounding adds.
+        let highest = scale * f32::from(u16::MAX) + least;
+        let sane = scale.is_finite() && scale >= 0.0 && least.is_finite() && least <= 0.0 && highest <= 1e-2;
         Some(Row { scale, least, values: values.get(..vocabulary).filter(|_| sane)? })
     }
 

@@ -89,9 +89,7 @@ pub fn divergence(
         for place in made.iter() {
             let compared = place.lock().unwrap_or_else(PoisonError::into_inner).ok_or_else(wrong)?;
             if !compared.kld.is_finite() || !compared.nll.is_finite() {
-                return Err(Error::Usage(
-                    "the model's logits are not numbers: its weights are damaged".to_owned(),
-                ));
+                return Err(Error::not_finite(model));
             }
             all.push(compared);
         }

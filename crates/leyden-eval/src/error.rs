@@ -1,5 +1,6 @@
 //! Errors: which file, and what is wrong with it.
 
+use leyden::Model;
 use std::fmt::Display;
 use std::path::Path;
 
@@ -27,6 +28,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// A model's logits are not numbers.
+    pub(crate) fn not_finite(model: &Model) -> Error {
+        leyden::Error::NotFinite { file: model.weights().path().display().to_string() }.into()
+    }
+
     /// An error of a file.
     pub(crate) fn file(path: &Path, what: impl Display) -> Error {
         Error::File { file: path.display().to_string(), what: what.to_string() }

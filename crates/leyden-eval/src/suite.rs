@@ -124,6 +124,10 @@ impl Suite {
         keep: &mut dyn FnMut(&[Outcome]) -> Result<(), Error>,
         watch: &mut Watch<'_>,
     ) -> Result<(), Error> {
+        let kept = outcomes.iter().zip(&self.items);
+        if outcomes.len() > self.items.len() || kept.clone().any(|(outcome, item)| outcome.id != item.id) {
+            return Err(Error::Usage(format!("{}: the kept outcomes are of other questions", self.name)));
+        }
         let mut asker = Asker { model, kv_type, batch: None };
         let left = self.items.get(outcomes.len()..).unwrap_or_default();
         for group in left.chunks(TOGETHER) {
@@ -229,7 +233,8 @@ impl Asker<'_> {
 
     /// An engine for texts of so many tokens.
     fn batch(&mut self, longest: usize) -> Result<&mut Batch, Error> {
-        let context = longest.next_multiple_of(512).min(self.model.config().context);
+        let most = self.model.config().context;
+        let context = longest.min(most).next_multiple_of(512).min(most);
         if self.batch.as_ref().is_some_and(|(_, room)| *room < context) {
             self.batch = None;
         }
@@ -277,7 +282,8 @@ impl Asker<'_> {
             let normalised: Vec<f64> =
                 logprobs.iter().zip(characters).map(|(sum, n)| sum / (*n).max(1) as f64).collect();
             let hits = vec![best(&logprobs) == *gold, best(&normalised) == *gold];
-            let logprobs = logprobs.into_iter().map(|sum| sum as f32).collect();
+            let logprobs = // An impossible choice has no finite one, which JSON could not keep.
+            logprobs.into_iter().map(|sum| sum.max(f64::from(f32::MIN)) as f32).collect();
             outcomes.push(Outcome { id: item.id.clone(), hits, logprobs, answer: None });
         }
         Ok(outcomes)
@@ -295,7 +301,7 @@ impl Asker<'_> {
         let longest = prompts.iter().map(Vec::len).max().unwrap_or(1);
         let mut options = GenerateOptions::new().max_tokens(max_tokens).temperature(0.0);
         options.stop = stop.to_vec();
-        let answers = self.batch(longest + max_tokens)?.generate(&prompts, &options)?;
+        let answers = self.batch(longest.saturating_add(max_tokens))?.generate(&prompts, &options)?;
         let outcome = |(item, answer): (&Item, leyden::Generation)| {
             let hits = match &item.ask {
                 Ask::Answer { check, .. } => check.hits(&answer.text),

@@ -160,7 +160,7 @@ impl<'r, 'a> Rows<'r, 'a> {
     pub(crate) fn of(&mut self, windows: &Windows, group: &[usize]) -> Result<Vec<Vec<u16>>, Error> {
         match (&mut self.source, &mut self.batch) {
             (Reference::File(file), _) => group.iter().map(|_| file.next_window()).collect(),
-            (Reference::Model(_), Some((batch, begin))) => encoded(batch, windows, *begin, group),
+            (Reference::Model(model), Some((batch, begin))) => encoded(model, batch, windows, *begin, group),
             (Reference::Model(_), None) => Ok(Vec::new()),
         }
     }
@@ -168,6 +168,7 @@ impl<'r, 'a> Rows<'r, 'a> {
 
 /// Log probabilities of windows in the reference's form.
 fn encoded(
+    model: &Model,
     batch: &mut Batch,
     windows: &Windows,
     begin: Option<u32>,
@@ -193,9 +194,7 @@ fn encoded(
     let all: Vec<Vec<u16>> = made.chunks(rows).map(|window| window.iter().flat_map(row).collect()).collect();
     for row in all.iter().flat_map(|window| window.chunks(length)) {
         if Row::new(row, header.vocabulary).is_none() {
-            return Err(Error::Usage(
-                "the model's logits are not numbers: its weights are damaged".to_owned(),
-            ));
+            return Err(Error::not_finite(model));
         }
     }
     Ok(all)

@@ -14,6 +14,17 @@ use super::{Args, Watcher, read_text};
 
 /// Measures and prints.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let needs = [
+        ("--floor", args.floor.is_some() && !args.kld),
+        ("--report", args.report.is_some() && !args.kld),
+        ("--reference", args.reference.is_some() && !args.kld),
+        ("--state", args.state.is_some()),
+        ("--limit", args.limit.is_some()),
+    ];
+    if let Some((option, _)) = needs.iter().find(|(_, missing)| *missing) {
+        let hint = "add --kld to --floor, --report and --reference, or --task or --data to any of these";
+        return Err(Failure::usage(format!("{option}: nothing is measured that it is for")).hint(hint));
+    }
     let run = Run::new(args.kv_type, args.seed);
     let text = args.perplexity.as_deref().map(read_text).transpose()?;
     let reference = args.reference.as_deref().filter(|_| args.kld);
@@ -37,7 +48,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     };
     let watcher = Watcher::new()?;
     let mut watch = |progress: leyden_eval::Progress<'_>| watcher.hear(&progress);
-    let start = Instant::now();
+    let mut start = Instant::now();
     let mut report = Report { args, windows: &windows, seconds: 0.0 };
     if let Some(path) = &args.save_logits {
         leyden_eval::save_logits(&model, &windows, &run, path, &mut watch)?;
@@ -53,6 +64,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         Some(path) => Some(args.load(path)?),
         None => None,
     };
+    // Loading is no part of it.
+    start = Instant::now();
     let mut reference = match (&mut file, &other) {
         (Some(file), _) => Reference::File(file),
         (None, Some(model)) => Reference::Model(model),

@@ -57,18 +57,18 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         ask(args, &model, &suites, &format!("reference {print}"), &mut state, &watcher)?;
     }
     let seconds = start.elapsed().as_secs_f64();
-    let outcomes = |who: &str, suite: &Suite| -> Vec<Outcome> {
-        state.outcomes.get(&format!("{who} {}", suite.name)).cloned().unwrap_or_default()
+    let outcomes = |who: &str, i: usize, suite: &Suite| -> Vec<Outcome> {
+        state.outcomes.get(&key(who, i, suite)).cloned().unwrap_or_default()
     };
-    let result = |suite: Suite| {
-        let own = outcomes("model", &suite);
+    let result = |(i, suite): (usize, Suite)| {
+        let own = outcomes("model", i, &suite);
         let reference = of_reference.as_ref().map(|print| {
-            let other = outcomes(&format!("reference {print}"), &suite);
+            let other = outcomes(&format!("reference {print}"), i, &suite);
             (suite.scores(&other), suite.paired(&own, &other, args.seed))
         });
         Result_ { scores: suite.scores(&own), reference, suite }
     };
-    let results: Vec<Result_> = suites.into_iter().map(result).collect();
+    let results: Vec<Result_> = suites.into_iter().enumerate().map(result).collect();
     let verdict = args.floor.map(|floor| verdict(floor, &results));
     if let Some(file) = &args.report {
         page(args, &path, &results, verdict.as_ref(), seconds).write(file)?;
@@ -112,6 +112,9 @@ fn suites(args: &Args) -> Result<(Vec<Suite>, Vec<String>), Failure> {
         suites.push(Suite::of_file(file, args.limit)?);
         of.push(format!("data {}", fingerprint(file)?));
     }
+    if let Some(file) = &args.shots_data {
+        of.push(format!("examples {}", fingerprint(file)?));
+    }
     of.push(format!("limit {:?}, {:?}", args.limit, args.kv_type));
     Ok((suites, of))
 }
@@ -120,6 +123,11 @@ fn found(folder: &Path, name: &str) -> Result<PathBuf, Failure> {
     let places = ["jsonl", "json"].map(|ending| folder.join(name).with_extension(ending));
     let found = places.iter().find(|place| place.is_file()).cloned();
     found.ok_or_else(|| Failure::new(format!("{}: no {name}.jsonl there", folder.display())))
+}
+
+/// Under what a suite's outcomes are kept: its place too, as two may have one name.
+fn key(who: &str, i: usize, suite: &Suite) -> String {
+    format!("{who} {i} {}", suite.name)
 }
 
 /// Asks all questions whose outcomes are not known yet.
@@ -131,8 +139,8 @@ fn ask(
     state: &mut State,
     watcher: &Watcher,
 ) -> Result<(), Failure> {
-    for suite in suites {
-        let key = format!("{who} {}", suite.name);
+    for (i, suite) in suites.iter().enumerate() {
+        let key = key(who, i, suite);
         let mut outcomes = state.outcomes.remove(&key).unwrap_or_default();
         let mut keep = |outcomes: &[Outcome]| match &args.state {
             Some(file) => {
