@@ -203,7 +203,7 @@ pub(crate) struct Call {
     body: Vec<u8>,
     given_up: Arc<AtomicBool>,
     /// The use of the model, until the answer has ended.
-    lease: Option<Lease>,
+    lease: Option<Arc<Lease>>,
 }
 
 impl Call {
@@ -212,6 +212,11 @@ impl Call {
         if let Some(lease) = &self.lease {
             lease.keep(idle);
         }
+    }
+
+    /// The use of the model, for what goes on behind the answer of its engine.
+    pub(crate) fn lease(&self) -> Option<Arc<Lease>> {
+        self.lease.clone()
     }
 
     /// When its time is over.
@@ -505,7 +510,7 @@ impl App {
         };
         let given_up = Arc::default();
         let lease = match route.names_model() {
-            true => self.lease(&body, entry.started() + self.request_time).await?,
+            true => self.lease(&body, entry.started() + self.request_time).await?.map(Arc::new),
             false => None,
         };
         let call = Call {

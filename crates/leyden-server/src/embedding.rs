@@ -8,6 +8,7 @@ use crate::app::{App, Call, Served};
 use crate::encoding::{self, Long};
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::schema::BY_MODEL;
 use crate::usage::Usage;
 use leyden_engine::Pool;
 use serde_json::{Value, json};
@@ -82,7 +83,7 @@ pub(crate) fn dimensions_schema(app: &App) -> Value {
     // Each model takes its own width, too; this is what all take.
     let narrowest = app.models.served().iter().map(|m| m.vector_width).min().unwrap_or(i32::MAX as usize);
     json!({
-        "type": "integer", "minimum": 1, "maximum": narrowest,
+        "type": "integer", "minimum": 1, "maximum": narrowest, BY_MODEL: true,
         "description": "At most the model's own; the first so many"
     })
 }

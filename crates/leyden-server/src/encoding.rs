@@ -147,6 +147,25 @@ impl Wanted {
         Ok(self)
     }
 
+    /// What `head` makes of the states that each text is pooled to. It takes its turn as requests do that are long to prepare,
+    /// and the model stays meanwhile.
+    async fn headed<T: Send + 'static>(
+        self,
+        app: Arc<App>,
+        call: Call,
+        head: impl FnOnce(&Served, Vec<Vec<f32>>) -> T + Send + 'static,
+    ) -> Result<(T, Usage), ApiError> {
+        let (lease, key, deadline) = (call.lease(), call.caller.fairness(), call.deadline(&app));
+        let model = Arc::clone(&self.model);
+        let (states, usage) = self.states(Arc::clone(&app), call).await?;
+        let turn = app.long.take(key, deadline.into()).await?;
+        let made = prompt::aside(move || {
+            let _kept = (turn, lease);
+            Ok(head(&model, states))
+        });
+        Ok((made.await?, usage))
+    }
+
     /// What the states of each text are pooled to.
     pub(crate) async fn states(self, app: Arc<App>, call: Call) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
         let running = generate::submit(app, call, &self.model, self.tasks, String::new()).await?;
@@ -156,25 +175,21 @@ impl Wanted {
 
     /// The vectors of texts, before they get length 1.
     pub(crate) async fn vectors(self, app: Arc<App>, call: Call) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
-        let model = Arc::clone(&self.model);
-        let (states, usage) = self.states(app, call).await?;
-        if model.network.config().vector_dense.is_empty() {
-            return Ok((states, usage));
+        if self.model.network.config().vector_dense.is_empty() {
+            return self.states(app, call).await;
         }
-        let vectors = prompt::aside(move || {
-            Ok(states.into_iter().map(|state| model.network.vectors(&model.heads, state)).collect())
-        });
-        Ok((vectors.await?, usage))
+        self.headed(app, call, |model, states| {
+            states.into_iter().map(|state| model.network.vectors(&model.heads, state)).collect()
+        })
+        .await
     }
 
     /// The tokens of the vocabulary that each text has a number for.
     pub(crate) async fn sparse(self, app: Arc<App>, call: Call) -> Result<Vec<Vec<(u32, f32)>>, ApiError> {
-        let model = Arc::clone(&self.model);
-        let (states, _) = self.states(app, call).await?;
-        prompt::aside(move || {
-            Ok(states.iter().map(|states| model.network.sparse(&model.heads, states)).collect())
-        })
-        .await
+        let made = self.headed(app, call, |model, states| {
+            states.iter().map(|states| model.network.sparse(&model.heads, states)).collect()
+        });
+        Ok(made.await?.0)
     }
 
     /// The scores of all labels for each text, or for all of its tokens.
@@ -184,10 +199,8 @@ impl Wanted {
         call: Call,
         raw: bool,
     ) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
-        let model = Arc::clone(&self.model);
-        let (states, usage) = self.states(app, call).await?;
-        let scores = prompt::aside(move || {
-            let Some(classifier) = model.network.config().classifier() else { return Ok(Vec::new()) };
+        self.headed(app, call, move |model, states| {
+            let Some(classifier) = model.network.config().classifier() else { return Vec::new() };
             let of = |states: Vec<f32>| {
                 let mut logits = model.network.label_logits(&model.heads, &states);
                 if !raw {
@@ -195,9 +208,9 @@ impl Wanted {
                 }
                 logits
             };
-            Ok(states.into_iter().map(of).collect())
-        });
-        Ok((scores.await?, usage))
+            states.into_iter().map(of).collect()
+        })
+        .await
     }
 }
 

@@ -61,8 +61,11 @@ impl Model {
     /// Bytes of memory that weights, caches and workspaces take.
     pub(crate) fn bytes(&self) -> u64 {
         let o = &self.worker;
-        let token = self.network.kv_shape(o.kv_type).map_or(0, |shape| shape.token_bytes());
-        let engine = o.kv_tokens * token + self.network.workspace_bytes(o.step_tokens, o.parallel);
+        let shape = self.network.kv_shape(o.kv_type).ok();
+        let (token, state) = shape.map_or((0, 0), |shape| (shape.token_bytes(), shape.state_bytes()));
+        let engine = o.kv_tokens * token
+            + o.parallel * state
+            + self.network.workspace_bytes(o.step_tokens, o.parallel);
         (self.network.weight_bytes() + self.cpus.len() * engine) as u64
     }
 }

@@ -284,27 +284,28 @@ impl Models {
     /// # Errors
     /// It cannot be loaded.
     pub(crate) async fn lease(self: &Arc<Self>, slot: &Arc<Slot>) -> Result<Lease, ApiError> {
-        loop {
-            let loaded = self.loaded.notified();
-            tokio::pin!(loaded);
+        // The place in the queue is kept, whatever else is loaded meanwhile.
+        let mut turn = std::pin::pin!(Arc::clone(&self.turn).lock_owned());
+        let turn = loop {
+            let mut loaded = std::pin::pin!(self.loaded.notified());
             loaded.as_mut().enable();
             if let Some(lease) = self.held(slot) {
                 return Ok(lease);
             }
-            let turn = tokio::select! {
-                turn = Arc::clone(&self.turn).lock_owned() => turn,
-                () = loaded => continue,
-            };
-            let (models, slot) = (Arc::clone(self), Arc::clone(slot));
-            // On a task of its own: the client may go while the model is loaded, which others then find there.
-            let task = tokio::spawn(async move {
-                let held = models.load(&slot).await;
-                drop(turn);
-                models.loaded.notify_waiters();
-                held
-            });
-            return task.await.unwrap_or_else(|_| Err(ApiError::internal("loading the model failed")));
-        }
+            tokio::select! {
+                turn = &mut turn => break turn,
+                () = loaded => {}
+            }
+        };
+        let (models, slot) = (Arc::clone(self), Arc::clone(slot));
+        // On a task of its own: the client may go while the model is loaded, which others then find there.
+        let task = tokio::spawn(async move {
+            let held = models.load(&slot).await;
+            drop(turn);
+            models.loaded.notify_waiters();
+            held
+        });
+        task.await.unwrap_or_else(|_| Err(ApiError::internal("loading the model failed")))
     }
 
     fn held(self: &Arc<Self>, slot: &Arc<Slot>) -> Option<Lease> {

@@ -224,7 +224,8 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         }
     }
     if args.all {
-        pulled(&common, args, &mut on_demand)?;
+        let named: Vec<String> = loaded.iter().map(|(_, name)| name.clone()).collect();
+        pulled(&common, args, &named, &mut on_demand)?;
     }
     if loaded.is_empty() && on_demand.is_empty() {
         notes.say(
@@ -339,10 +340,15 @@ fn puller(common: Common, settings: Settings) -> Puller {
 }
 
 /// Every pulled model that runs here and is not served under its name already, on demand.
-fn pulled(common: &Common, args: &Args, on_demand: &mut Vec<OnDemand>) -> Result<(), Failure> {
+fn pulled(
+    common: &Common,
+    args: &Args,
+    named: &[String],
+    on_demand: &mut Vec<OnDemand>,
+) -> Result<(), Failure> {
     let contents = Store::from_env()?.contents()?;
     for model in contents.models.into_iter().filter(|model| model.damage.is_none()) {
-        if on_demand.iter().any(|known| known.name == model.name) {
+        if named.contains(&model.name) || on_demand.iter().any(|known| known.name == model.name) {
             continue;
         }
         match prepare::on_demand(common, Settings::of(args), model.name.clone(), model.path) {

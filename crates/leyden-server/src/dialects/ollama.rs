@@ -161,7 +161,9 @@ fn keep_alive(value: &Value) -> Result<Option<Duration>, ApiError> {
         Value::String(text) => span(text).ok_or_else(wrong)?,
         _ => return Err(wrong()),
     };
-    Ok((seconds >= 0.0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)))
+    // No server outlives a hundred years, and no clock shows a time far behind them.
+    let most = 100.0 * 365.0 * 86_400.0;
+    Ok((0.0..=most).contains(&seconds).then(|| Duration::from_secs_f64(seconds)))
 }
 
 /// Seconds of a time as Go writes it: `90`, `1h30m`, `-1s`.

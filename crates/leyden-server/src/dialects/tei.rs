@@ -126,17 +126,10 @@ fn read_predict(app: &App, call: &Call) -> Result<Ready, ApiError> {
         let texts: Value = inputs.into_iter().flatten().collect();
         Predicted::Texts(encoding::texts(model, call, ("inputs", texts), long, "", &Pool::new(pooling))?)
     } else if pairs == inputs.len() {
-        let pair = |(i, texts): (usize, &'_ Vec<String>)| {
-            (format!("inputs[{i}]"), texts[0].clone(), texts[1].clone())
-        };
-        let all: Vec<(String, String, String)> = inputs.iter().enumerate().map(pair).collect();
-        let pair = |(path, query, document): &'_ (String, String, String)| {
-            (path.clone(), query.clone(), document.clone())
-        };
-        let all: Vec<(String, String, String)> = all.iter().map(pair).collect();
-        let pairs: Vec<PairOf<'_>> = all
+        let pairs: Vec<PairOf<'_>> = inputs
             .iter()
-            .map(|(path, query, document)| PairOf { path: path.clone(), query, document })
+            .enumerate()
+            .map(|(i, texts)| PairOf { path: format!("inputs[{i}]"), query: &texts[0], document: &texts[1] })
             .collect();
         Predicted::Pairs(encoding::pairs(model, call, &pairs, LongDocument::AsText(long))?)
     } else {

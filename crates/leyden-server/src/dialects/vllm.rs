@@ -66,14 +66,9 @@ fn read_score(app: &App, call: &Call) -> Result<(Arc<Served>, Scored, bool), Api
         return Err(ApiError::conflict(name, message));
     }
     if encoding::ranks(model).is_ok() {
-        let pair = |(i, document): (usize, &String)| {
-            (format!("{name}[{i}]"), first[if first.len() == 1 { 0 } else { i }].clone(), document.clone())
-        };
-        let all: Vec<(String, String, String)> = second.iter().enumerate().map(pair).collect();
-        let pairs: Vec<PairOf<'_>> = all
-            .iter()
-            .map(|(path, query, document)| PairOf { path: path.clone(), query, document })
-            .collect();
+        let query = |i: usize| &first[if first.len() == 1 { 0 } else { i }];
+        let pair = |(i, document)| PairOf { path: format!("{name}[{i}]"), query: query(i), document };
+        let pairs: Vec<PairOf<'_>> = second.iter().map(String::as_str).enumerate().map(pair).collect();
         let ranking = encoding::pairs(model, call, &pairs, LongDocument::AsText(long))?;
         return Ok((Arc::clone(model), Scored::Pairs(ranking), raw));
     }

@@ -90,10 +90,8 @@ fn read(app: &App, call: &Call) -> Result<Wanted, ApiError> {
         (None, long) if list || truncates => LongDocument::AsText(long),
         (None, _) => LongDocument::InParts,
     };
-    let pair = |(i, document): (usize, &'_ String)| (format!("{name}[{i}]"), document.clone());
-    let all: Vec<(String, String)> = texts.iter().enumerate().map(pair).collect();
-    let all: Vec<PairOf<'_>> =
-        all.iter().map(|(path, document)| PairOf { path: path.clone(), query: &query, document }).collect();
+    let pair = |(i, document)| PairOf { path: format!("{name}[{i}]"), query: &query, document };
+    let all: Vec<PairOf<'_>> = texts.iter().map(String::as_str).enumerate().map(pair).collect();
     let ranking = encoding::pairs(&model, call, &all, long)?;
     let returns = body.flag("return_documents").or(body.flag("return_text")).unwrap_or(false);
     Ok(Wanted {

@@ -122,7 +122,8 @@ impl<'a> Pairs<'a> {
     /// The same where a document that is too long for `most` tokens becomes several pairs: its halves, and theirs.
     ///
     /// # Errors
-    /// As [`encode`](Self::encode); and `None` if the question alone is too long.
+    /// As [`encode`](Self::encode); and `None` if the question leaves less than an eighth of the tokens to the document: with
+    /// it in every pair, there would be no end of them.
     pub fn windows(
         &self,
         query: &str,
@@ -130,6 +131,14 @@ impl<'a> Pairs<'a> {
         most: usize,
         bounds: &Bounds<'_>,
     ) -> Result<Option<Vec<Pair>>, Error> {
+        let whole = self.encode(query, document, bounds)?;
+        if whole.ids.len() <= most {
+            return Ok(Some(vec![whole]));
+        }
+        let question = self.encode(query, "", bounds)?.ids.len();
+        if most.saturating_sub(question) < most.div_ceil(8) {
+            return Ok(None);
+        }
         let mut windows = Vec::new();
         // The rest, from its end.
         let mut rest = vec![document];

@@ -51,10 +51,11 @@ pub(super) fn need(settings: &Settings, model: &Model, name: &str) -> Result<Nee
         return Err(Failure::usage(format!("--ctx {ctx}: {name} was made for at most {made_for} tokens")));
     }
     let (parallel, step) = (settings.parallel(), step_tokens(settings, config, config.context));
-    let token_bytes = model.network().kv_shape(settings.kv_type).map_err(leyden::Error::from)?.token_bytes();
+    let shape = model.network().kv_shape(settings.kv_type).map_err(leyden::Error::from)?;
+    let workspace = model.network().workspace_bytes(step, parallel) + parallel * shape.state_bytes();
     Ok(Need {
-        token_bytes: token_bytes as u64,
-        workspace_bytes: model.network().workspace_bytes(step, parallel) as u64,
+        token_bytes: shape.token_bytes() as u64,
+        workspace_bytes: workspace as u64,
         model_context: config.context,
         context: settings.context,
         parallel,
@@ -135,15 +136,17 @@ pub(super) fn on_demand(
     }
     let context = settings.context.unwrap_or(config.context);
     let shown = path.display().to_string();
-    let token_bytes = config.kv_shape(&shown, settings.kv_type).map_err(leyden::Error::from)?.token_bytes();
+    let shape = config.kv_shape(&shown, settings.kv_type).map_err(leyden::Error::from)?;
     let tokens = settings.kv_tokens.unwrap_or(context.min(LEAST_TOKENS)).next_multiple_of(BLOCK_TOKENS);
     // No side of a matrix is longer than the vocabulary, where there are logits.
     let longest =
         weights.tensor_info().iter().flat_map(|t| t.shape.iter().copied()).max().unwrap_or_default();
     let logits = if config.generates() { settings.parallel() * longest } else { 0 };
-    let workspace = config.workspace_bytes(step_tokens(&settings, &config, config.context), logits);
+    let workspace = config.workspace_bytes(step_tokens(&settings, &config, config.context), logits)
+        + settings.parallel() * shape.state_bytes();
     let info = info(weights);
-    let least_bytes = info.bytes + ((token_bytes * tokens + workspace) as f64 / FILLED) as u64 + (1 << 20);
+    let least_bytes =
+        info.bytes + ((shape.token_bytes() * tokens + workspace) as f64 / FILLED) as u64 + (1 << 20);
     let (common, of_load) = (common.clone(), settings.clone());
     let called = name.clone();
     let load = move |available: Option<u64>| {
