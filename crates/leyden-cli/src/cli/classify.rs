@@ -37,7 +37,7 @@ struct Described {
 
 impl Described {
     fn read(path: &Path, model: &Model) -> Result<Described, Failure> {
-        let lines = Rows::open(Some(path))?.take(MOST_LABELS)?;
+        let lines = Rows::open(Some(path))?.all(MOST_LABELS)?;
         let lines: Vec<&str> =
             lines.iter().map(|row| row.text.trim()).filter(|line| !line.is_empty()).collect();
         if lines.is_empty() {

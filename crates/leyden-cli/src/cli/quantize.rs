@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// Windows of 512 tokens of it that are used
     #[arg(long, value_name = "N", default_value_t = 4)]
     calibration_chunks: usize,
-    /// Importances of weights, from llama-imatrix: errors count as much as the activations that they meet
+    /// Importances of weights, from leyden imatrix or llama-imatrix: errors count as much as the activations that they meet
     #[arg(long, value_name = "FILE")]
     imatrix: Option<PathBuf>,
     /// Give the tensors whose names fit a type of their own; several times, the last that fits holds

@@ -38,7 +38,7 @@ pub(crate) struct Documents {
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let Documents { query, file, top } = &args.encoding.input;
     let model = args.encoding.load()?;
-    let documents = Rows::open(file.as_deref())?.take(MOST)?;
+    let documents = Rows::open(file.as_deref())?.all(MOST)?;
     let mut embedder = model.embedder(&args.encoding.options(EmbedOptions::default()))?;
     let scores = embedder.rerank(query, &documents)?;
     let mut ranked: Vec<(usize, f32, &Row)> =

@@ -57,6 +57,20 @@ impl Rows {
         Ok(Rows { input: Box::new(BufReader::new(file)), name, json, lines: 0, single: None })
     }
 
+    /// All texts, of which there may be so many.
+    ///
+    /// # Errors
+    /// There are more.
+    pub(super) fn all(mut self, most: usize) -> Result<Vec<Row>, Failure> {
+        let rows = self.take(most.saturating_add(1))?;
+        match rows.len() <= most {
+            true => Ok(rows),
+            false => {
+                Err(Failure::new(format!("{}: more than {most} texts", self.name)).hint("divide the file"))
+            }
+        }
+    }
+
     /// The next texts, at most so many; none at the end.
     pub(super) fn take(&mut self, most: usize) -> Result<Vec<Row>, Failure> {
         if let Some(text) = self.single.take() {
