@@ -28,7 +28,8 @@ const escape = (text: string) =>
 
 function formula(tex: string, displayMode: boolean): string {
   try {
-    return temml.renderToString(tex, { displayMode, throwOnError: false });
+    // The page's policy allows no inline styles, and the browser complains of each that it parses.
+    return temml.renderToString(tex, { displayMode, throwOnError: false }).replace(/ style="[^"]*"/g, "");
   } catch {
     return `<code>${escape(tex)}</code>`;
   }

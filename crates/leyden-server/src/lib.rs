@@ -31,6 +31,7 @@ mod json;
 mod limits;
 mod listen;
 mod log;
+mod logprobs;
 mod mailbox;
 mod messages;
 mod metrics;

@@ -1,4 +1,4 @@
-//! What stands between two texts: llama-server's `/infill`, OpenAI's `suffix`.
+//! What stands between two texts: llama-server's `/infill`, the `suffix` of OpenAI and Ollama.
 
 use leyden_tensor::{Array, Gguf, Value as Entry, WeightSource};
 use serde_json::{Value, json};
@@ -63,6 +63,13 @@ fn gaps_are_filled_with_the_tokens_of_the_model() {
     let wanted = continued(&plain);
     let asked = json!({ "prompt": "Once there was a", "suffix": " and they went home." });
     assert_eq!(ask(&server, "/v1/completions", &with(asked))["choices"][0]["text"], wanted);
+    let options = json!({ "temperature": 0, "num_predict": 12 });
+    let asked = json!({
+        "model": "filler", "prompt": "Once there was a", "suffix": " and they went home.", "stream": false,
+        "options": options
+    });
+    let told = ask(&server, "/api/generate", &asked)["response"].as_str().unwrap().to_owned();
+    assert!(continued(&plain).as_str().unwrap().starts_with(&told) && !told.is_empty(), "{told}");
     let asked = json!({ "input_prefix": "Once there was a", "input_suffix": " and they went home." });
     let answer = ask(&server, "/infill", &with(asked.clone()));
     assert_eq!((&answer["content"], &answer["tokens_predicted"]), (&wanted, &12.into()));

@@ -70,6 +70,16 @@ assert answer["animal"] in ("fox", "wolf") and 0 <= answer["legs"] <= 9
 assert client.generate(MODEL, "A fox", format="json", options=long).response.lstrip().startswith("{")
 
 
+# The probabilities of the text's tokens, in pieces as in the whole, of a chat and of a prompt as it is.
+told = client.chat(MODEL, ONCE, options=options, logprobs=True, top_logprobs=2)
+assert "".join(t.token for t in told.logprobs) == told.message.content
+assert all(t.logprob <= 0 and len(t.top_logprobs) == 2 for t in told.logprobs)
+pieces = list(client.chat(MODEL, ONCE, options=options, logprobs=True, top_logprobs=2, stream=True))
+assert [t.token for p in pieces for t in p.logprobs or []] == [t.token for t in told.logprobs]
+assert client.chat(MODEL, ONCE, options=options).logprobs is None
+raw = client.generate(MODEL, "Once upon", raw=True, options=options, logprobs=True)
+assert "".join(t.token for t in raw.logprobs) == raw.response and not raw.logprobs[0].top_logprobs
+
 # Tools: described by a function, and answered.
 def count(animal: str) -> int:
     """Counts legs.

@@ -102,6 +102,17 @@ assert by_id.output_text == by_items.output_text and by_id.usage.input_tokens ==
 thought = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
 client.responses.create(**{**short, "input": [items[0], thought, *items[1:]]}, tools=tools, reasoning={"effort": "low"})
 
+# The probabilities of the text's tokens, in pieces as in the whole.
+probable = {**short, "include": ["message.output_text.logprobs"], "top_logprobs": 2}
+told = client.responses.create(**probable).output[0].content[0].logprobs
+assert "".join(t.token for t in told) == client.responses.create(**short).output_text
+assert all(t.logprob <= 0 and len(t.top_logprobs) == 2 for t in told)
+events = list(client.responses.create(**probable, stream=True))
+deltas = [t.token for e in events if e.type == "response.output_text.delta" for t in e.logprobs]
+assert deltas == [t.token for t in told]
+assert events[-1].response.output[0].content[0].logprobs == told
+assert not client.responses.create(**short).output[0].content[0].logprobs
+
 # Errors arrive as the client's own kinds, with the field.
 error = failure(openai.BadRequestError, lambda: client.responses.create(**{**options, "temperature": 3}))
 assert error.param == "temperature" and error.code == "invalid_value"

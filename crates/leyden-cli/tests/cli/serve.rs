@@ -307,6 +307,16 @@ fn an_agent_of_langchain_calls_a_tool() {
     client("langchain_agent.py", "langchain_openai", &[]);
 }
 
+#[test]
+fn litellm_is_content_in_every_dialect() {
+    client("litellm_client.py", "litellm", &[]);
+}
+
+#[test]
+fn instructor_gets_objects() {
+    client("instructor_client.py", "instructor", &[]);
+}
+
 /// Everything that the document allows is answered as it says, and what it does not allow is refused.
 #[test]
 fn the_document_of_the_interface_is_kept() {

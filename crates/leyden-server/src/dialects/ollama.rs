@@ -12,10 +12,12 @@ use crate::encoding::Long;
 use crate::ending;
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::fim;
 use crate::generate::Format;
 use crate::inference::{self, Begun, Inference};
 use crate::log::Entry;
-use crate::mailbox::{End, Update};
+use crate::logprobs;
+use crate::mailbox::{End, TokenLogprob, Update};
 use crate::model::ModelInfo;
 use crate::models::Slot;
 use crate::moment::rfc3339;
@@ -109,8 +111,20 @@ fn read_generate(app: &App, call: &Call) -> Result<Asked, ApiError> {
     if text.is_empty() {
         return loads(app, &mut fields, name, Kind::Generate);
     }
-    let inference = if body.flag("raw").unwrap_or(false) {
+    let suffix = body.text("suffix").filter(|suffix| !suffix.is_empty());
+    let inference = if body.flag("raw").unwrap_or(false) || suffix.is_some() {
         fields.put("prompt", text);
+        if let Some(suffix) = suffix {
+            fields.put("suffix", suffix);
+            let model = app.model(Some(&name))?;
+            fim::of_completion(&model, prompt::Extent::of_model(&model, call), &mut fields)?;
+        }
+        // A completion's field is their number.
+        let told = fields.flag("logprobs").unwrap_or(false);
+        let alternatives = fields.size("top_logprobs").unwrap_or(0);
+        if told {
+            fields.put("logprobs", alternatives);
+        }
         inference::completion(app, call, &mut fields)?
     } else {
         let system = system.map(|system| json!({ "role": "system", "content": system }));
@@ -135,6 +149,12 @@ fn shared(app: &App, call: &Call, body: &mut Fields) -> Result<(Fields, String),
     fields.put("model", model.name.as_str());
     fields.put("stream", body.flag("stream").unwrap_or(true));
     body.hand(&mut fields, &["think"]);
+    if let Some(alternatives) = body.size("top_logprobs").filter(|&n| n > 0) {
+        fields.put("top_logprobs", alternatives);
+    }
+    if body.flag("logprobs").unwrap_or(false) || fields.has("top_logprobs") {
+        fields.put("logprobs", true);
+    }
     match body.take("format") {
         Some(Value::String(format)) if format == "json" => {
             fields.put("response_format", json!({ "type": "json_object" }));
@@ -243,19 +263,39 @@ async fn answer(app: Arc<App>, call: Call, (asked, model, kind): Asked) -> Resul
         (loaded["done"], loaded["done_reason"]) = (true.into(), "load".into());
         return Ok(document(StatusCode::OK, &loaded));
     };
+    let alternatives = inference.extras.logprobs;
     let begun = inference::begin(app, call, inference).await?;
     let entry = Arc::clone(&begun.entry);
+    let told = Told { model: Arc::clone(&begun.common.model), alternatives };
     if begun.common.stream {
         let Begun { running, mut speeches, .. } = begun;
         let speech = speeches.swap_remove(0);
-        return Ok(running.stream(Lines { model, kind, entry, speech, call: None, end: End::Stop }));
+        let lines =
+            Lines { model, kind, entry, told, speech, call: None, logprobs: Vec::new(), end: End::Stop };
+        return Ok(running.stream(lines));
     }
     let (mut said, usage) = begun.whole().await?;
     let said = said.swap_remove(0);
     let thinking = Some(said.answer.reasoning.as_str()).filter(|text| !text.is_empty());
     let mut whole = line(&model, kind, &said.answer.content, thinking, &said.answer.calls);
+    told.write(&said.logprobs, &mut whole);
     finish(&mut whole, said.end, usage, &entry);
     Ok(document(StatusCode::OK, &whole))
+}
+
+/// What is told of the probabilities of tokens.
+struct Told {
+    model: Arc<Served>,
+    /// How many alternatives are wanted with each token, if probabilities are.
+    alternatives: Option<usize>,
+}
+
+impl Told {
+    fn write(&self, tokens: &[TokenLogprob], line: &mut Value) {
+        if let Some(alternatives) = self.alternatives.filter(|_| !tokens.is_empty()) {
+            line["logprobs"] = logprobs::content(&self.model, alternatives, tokens).into();
+        }
+    }
 }
 
 /// A line of an answer, which is not the last one.
@@ -311,12 +351,27 @@ struct Lines {
     speech: Speech,
     /// A call that is not whole yet: its arguments are told as an object.
     call: Option<ToolCall>,
+    told: Told,
+    /// Of tokens whose text no line has had yet.
+    logprobs: Vec<TokenLogprob>,
     end: End,
 }
 
 impl Lines {
     fn write(&self, text: &str, thinking: Option<&str>, calls: &[ToolCall], out: &mut Vec<u8>) {
-        let line = line(&self.model, self.kind, text, thinking, calls);
+        self.write_with(text, thinking, calls, &[], out);
+    }
+
+    fn write_with(
+        &self,
+        text: &str,
+        thinking: Option<&str>,
+        calls: &[ToolCall],
+        tokens: &[TokenLogprob],
+        out: &mut Vec<u8>,
+    ) {
+        let mut line = line(&self.model, self.kind, text, thinking, calls);
+        self.told.write(tokens, &mut line);
         out.extend_from_slice(format!("{line}\n").as_bytes());
     }
 }
@@ -327,9 +382,13 @@ impl Format for Lines {
     }
 
     fn update(&mut self, _: usize, update: Update, out: &mut Vec<u8>) {
+        self.logprobs.extend(update.logprobs);
         for part in self.speech.hear(update.parts) {
             match part {
-                OutputEvent::Content(text) => self.write(&text, None, &[], out),
+                OutputEvent::Content(text) => {
+                    let tokens = std::mem::take(&mut self.logprobs);
+                    self.write_with(&text, None, &[], &tokens, out);
+                }
                 OutputEvent::Reasoning(text) => self.write("", Some(&text), &[], out),
                 OutputEvent::ToolCallStart { id, name, .. } => {
                     let id = id.unwrap_or_default();
@@ -353,6 +412,7 @@ impl Format for Lines {
 
     fn end(&mut self, usage: Usage, out: &mut Vec<u8>) {
         let mut last = line(&self.model, self.kind, "", None, &[]);
+        self.told.write(&self.logprobs, &mut last);
         finish(&mut last, self.end, usage, &self.entry);
         out.extend_from_slice(format!("{last}\n").as_bytes());
     }
@@ -476,6 +536,8 @@ fn shared_schema(app: &App, more: Value) -> Value {
         "options": { "type": "object", "additionalProperties": false, "properties": options },
         "stream": { "type": "boolean", "default": true },
         "think": rendering::schema(&app.limits)["think"],
+        "logprobs": { "type": "boolean" },
+        "top_logprobs": { "type": "integer", "minimum": 0, "maximum": app.limits.top_logprobs },
         "format": {
             "anyOf": [{ "enum": ["", "json"] }, { "type": "object" }],
             "description": "JSON, or a JSON schema, which is enforced"
@@ -524,7 +586,7 @@ pub(crate) fn describe_chat(app: &App) -> Value {
     });
     let call = json!({
         "type": "object", "additionalProperties": false, "required": ["function"],
-        "properties": { "id": name, "type": {}, "function": function }
+        "properties": { "id": name, "index": {}, "type": {}, "function": function }
     });
     let message = json!({
         "type": "object", "additionalProperties": false, "required": ["role"],
@@ -544,7 +606,8 @@ pub(crate) fn describe_chat(app: &App) -> Value {
 pub(crate) fn describe_generate(app: &App) -> Value {
     let text = json!({ "type": "string" });
     let raw = json!({ "type": "boolean", "description": "Whether the prompt goes on as it is, without a template" });
-    let body = shared_schema(app, json!({ "prompt": text, "system": text, "raw": raw }));
+    let suffix = json!({ "type": "string", "description": "What follows the gap, for a model that was made to fill it" });
+    let body = shared_schema(app, json!({ "prompt": text, "suffix": suffix, "system": text, "raw": raw }));
     let answer = answer_schema("response", &text);
     in_lines("ollamaGenerate", "Ollama's: the answer to a text", &body, &answer)
 }

@@ -3,10 +3,11 @@
 use crate::app::{App, Call, document};
 use crate::body::Reply;
 use crate::dialect;
-use crate::dialects::openai::{self, Head, Names, finish_reason, shown};
+use crate::dialects::openai::{self, Head, Names, finish_reason};
 use crate::error::ApiError;
 use crate::generate::Format;
 use crate::inference::{self, Begun, Inference, Said};
+use crate::logprobs;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::messages;
 use crate::older;
@@ -15,7 +16,6 @@ use crate::prompt;
 use crate::rendering;
 use crate::request;
 use crate::speech::Speech;
-use crate::token_name;
 use crate::tools;
 use crate::usage::Usage;
 use hyper::{Response, StatusCode};
@@ -67,26 +67,8 @@ fn choice(head: &Head, index: usize, said: Said, older: bool) -> Value {
 }
 
 fn logprobs(head: &Head, tokens: &[TokenLogprob]) -> Value {
-    let Some(most) = head.logprobs else { return Value::Null };
-    let one = |token: u32, logprob: f32| {
-        let bytes = head.model.tokenizer.token_bytes(token).unwrap_or_default();
-        json!({ "token": token_name::shown(bytes), "logprob": shown(logprob), "bytes": bytes })
-    };
-    let content: Vec<Value> = tokens
-        .iter()
-        .map(|t| {
-            let mut shown = one(t.token, t.logprob);
-            // As with vLLM, the chosen token is one of as many as were asked for.
-            let mut top = t.top.clone();
-            if top.len() > most {
-                top.remove(most.saturating_sub(1));
-                top.truncate(most);
-            }
-            shown["top_logprobs"] = top.iter().map(|&(id, p)| one(id, p)).collect();
-            shown
-        })
-        .collect();
-    json!({ "content": content, "refusal": null })
+    let Some(alternatives) = head.logprobs else { return Value::Null };
+    json!({ "content": logprobs::content(&head.model, alternatives, tokens), "refusal": null })
 }
 
 /// A whole answer that calls tools ends for them.

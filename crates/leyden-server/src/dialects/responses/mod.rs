@@ -1,25 +1,26 @@
 //! OpenAI's Responses: `/v1/responses`, whose answers are lists of items, and which are kept so that the next request can
 //! name the one before.
 
+mod items;
+mod schema;
+
+use self::items::Output;
+pub(crate) use self::schema::{describe_answer, describe_delete, describe_retrieve};
 use super::memory::Kept;
 use crate::app::{App, Call, document, unix_time};
 use crate::body::Reply;
-use crate::dialect::event;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generate::Format;
 use crate::inference::{self, Begun, Inference, Said};
 use crate::mailbox::{End, Update};
-use crate::messages::{content_schema, text_of};
-use crate::openapi::operation;
+use crate::messages::text_of;
 use crate::prompt;
-use crate::sampling;
-use crate::schema::WORD;
 use crate::speech::{Answer, Speech};
 use crate::usage::Usage;
 use hyper::{Response, StatusCode};
 use leyden_text::output::OutputEvent;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// What of a request is repeated in its answer, with what stands there if it does not say.
@@ -27,7 +28,8 @@ fn repeated() -> Value {
     json!({
         "instructions": null, "max_output_tokens": null, "metadata": {}, "parallel_tool_calls": true,
         "previous_response_id": null, "reasoning": { "effort": null, "summary": null }, "store": true,
-        "temperature": 1.0, "text": { "format": { "type": "text" } }, "tool_choice": "auto", "tools": [], "top_p": 1.0,
+        "temperature": 1.0, "text": { "format": { "type": "text" } }, "tool_choice": "auto", "tools": [], "top_logprobs": 0,
+        "top_p": 1.0,
         "truncation": "disabled", "user": null,
     })
 }
@@ -46,21 +48,23 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let (call, ready) = prompt::prepare(&app, call, read).await?;
     let Ready { inference, mut head, messages, store } = ready;
     let owner = call.caller.id.clone();
+    let alternatives = inference.extras.logprobs;
     let begun = inference::begin(Arc::clone(&app), call, inference).await?;
     let id = begun.running.id();
     head["id"] = format!("resp_{id}").into();
     head["model"] = begun.common.model.name.as_str().into();
     (head["temperature"], head["top_p"]) =
         (json!(begun.common.sampling.params.temperature), json!(begun.common.sampling.params.top_p));
-    let mut events =
-        Events { app, owner, store, messages, head, output: Output::new(id), end: End::Stop, speech: None };
+    let output = Output::new(id, Arc::clone(&begun.common.model), alternatives);
+    let mut events = Events { app, owner, store, messages, head, output, end: End::Stop, speech: None };
     if begun.common.stream {
         let Begun { running, mut speeches, .. } = begun;
         events.speech = Some(speeches.swap_remove(0));
         return Ok(running.stream(events));
     }
     let (mut said, usage) = begun.whole().await?;
-    let Said { answer, end, .. } = said.swap_remove(0);
+    let Said { answer, end, logprobs, .. } = said.swap_remove(0);
+    events.output.tokens(&logprobs);
     // The same items, without their events.
     let mut unheard = Vec::new();
     parts(answer).into_iter().for_each(|part| events.output.hear(part, &mut unheard));
@@ -99,6 +103,13 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
         head[name] = body.take(name).unwrap_or(head[name].take());
     }
     body.hand(&mut chat, &["model", "stream", "seed", "top_k", "min_p", "stop"]);
+    let alternatives = body.size("top_logprobs").unwrap_or(0);
+    head["top_logprobs"] = alternatives.into();
+    let included = body.list("include").unwrap_or_default();
+    if alternatives > 0 || included.iter().any(|what| what == "message.output_text.logprobs") {
+        chat.put("logprobs", true);
+        chat.put("top_logprobs", alternatives);
+    }
     if let Some(most) = body.take("max_output_tokens") {
         head["max_output_tokens"] = most.clone();
         chat.put("max_tokens", most);
@@ -247,152 +258,6 @@ fn open(messages: &mut [Value]) -> Option<&mut Value> {
     messages.last_mut().filter(|last| last["role"] == "assistant")
 }
 
-/// The items of an answer, and the events that tell of them.
-struct Output {
-    id: String,
-    items: Vec<Value>,
-    /// The text of the last item, which is open where this is `Some`.
-    open: Option<(Kind, String)>,
-    /// How many events there were.
-    sequence: u64,
-}
-
-/// A kind of item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Reasoning,
-    Message,
-    Call,
-}
-
-impl Kind {
-    /// What the events are called that tell of its text: more of it, and the whole.
-    fn events(self) -> [&'static str; 2] {
-        match self {
-            Kind::Reasoning => ["response.reasoning_text.delta", "response.reasoning_text.done"],
-            Kind::Message => ["response.output_text.delta", "response.output_text.done"],
-            Kind::Call => ["response.function_call_arguments.delta", "response.function_call_arguments.done"],
-        }
-    }
-
-    /// The part of an item that has its text.
-    fn part(self, text: &str) -> Value {
-        match self {
-            Kind::Reasoning => json!({ "type": "reasoning_text", "text": text }),
-            _ => json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] }),
-        }
-    }
-}
-
-impl Output {
-    fn new(id: String) -> Output {
-        Output { id, items: Vec::new(), open: None, sequence: 0 }
-    }
-
-    /// Tells of something.
-    fn tell(&mut self, name: &str, more: Value, out: &mut Vec<u8>) {
-        let mut value = json!({ "type": name, "sequence_number": self.sequence });
-        extend(&mut value, more);
-        event(name, &value, out);
-        self.sequence += 1;
-    }
-
-    /// Tells of the item that is open.
-    fn tell_item(&mut self, name: &str, more: Value, out: &mut Vec<u8>) {
-        let at = self.items.len().saturating_sub(1);
-        let mut value = json!({ "output_index": at, "item_id": self.items[at]["id"] });
-        extend(&mut value, more);
-        self.tell(name, value, out);
-    }
-
-    /// Takes more of the answer.
-    fn hear(&mut self, part: OutputEvent, out: &mut Vec<u8>) {
-        match part {
-            OutputEvent::Content(text) => self.say(Kind::Message, &text, out),
-            OutputEvent::Reasoning(text) => self.say(Kind::Reasoning, &text, out),
-            OutputEvent::ToolCallStart { id, name, .. } => {
-                self.close("completed", out);
-                let item = json!({
-                    "type": "function_call", "call_id": id, "name": name, "arguments": "", "status": "in_progress",
-                });
-                self.begin(Kind::Call, "fc", item, out);
-            }
-            OutputEvent::ToolCallArguments { fragment, .. } => self.more(&fragment, out),
-            OutputEvent::ToolCallEnd { .. } | OutputEvent::ToolCallUnfinished { .. } => {}
-        }
-    }
-
-    fn say(&mut self, kind: Kind, text: &str, out: &mut Vec<u8>) {
-        if text.is_empty() {
-            return;
-        }
-        if self.open.as_ref().is_none_or(|(open, _)| *open != kind) {
-            self.close("completed", out);
-            let (start, item) = match kind {
-                Kind::Reasoning => ("rs", json!({ "type": "reasoning", "summary": [], "content": [] })),
-                _ => ("msg", json!({ "type": "message", "role": "assistant", "content": [] })),
-            };
-            self.begin(kind, start, item, out);
-            let part = kind.part("");
-            self.tell_item("response.content_part.added", json!({ "content_index": 0, "part": part }), out);
-        }
-        self.more(text, out);
-    }
-
-    fn begin(&mut self, kind: Kind, start: &str, mut item: Value, out: &mut Vec<u8>) {
-        let at = self.items.len();
-        (item["id"], item["status"]) = (format!("{start}_{}_{at}", self.id).into(), "in_progress".into());
-        self.items.push(item.clone());
-        self.open = Some((kind, String::new()));
-        self.tell("response.output_item.added", json!({ "output_index": at, "item": item }), out);
-    }
-
-    fn more(&mut self, text: &str, out: &mut Vec<u8>) {
-        let Some((kind, whole)) = &mut self.open else { return };
-        whole.push_str(text);
-        let [name, _] = kind.events();
-        let mut more = json!({ "delta": text });
-        match kind {
-            Kind::Message => (more["content_index"], more["logprobs"]) = (0.into(), json!([])),
-            Kind::Reasoning => more["content_index"] = 0.into(),
-            Kind::Call => {}
-        }
-        self.tell_item(name, more, out);
-    }
-
-    /// Ends the item that is open.
-    fn close(&mut self, status: &str, out: &mut Vec<u8>) {
-        let Some((kind, text)) = self.open.take() else { return };
-        let [_, name] = kind.events();
-        if kind == Kind::Call {
-            let at = self.items.len() - 1;
-            let named = self.items[at]["name"].clone();
-            self.items[at]["arguments"] = text.as_str().into();
-            self.tell_item(name, json!({ "arguments": text, "name": named }), out);
-        } else {
-            let mut more = json!({ "content_index": 0, "text": text });
-            if kind == Kind::Message {
-                more["logprobs"] = json!([]);
-            }
-            self.tell_item(name, more, out);
-            let part = kind.part(&text);
-            let done = json!({ "content_index": 0, "part": part });
-            self.tell_item("response.content_part.done", done, out);
-            if let Some(last) = self.items.last_mut() {
-                last["content"] = json!([part]);
-            }
-        }
-        let Some(last) = self.items.last_mut() else { return };
-        last["status"] = status.into();
-        let item = last.clone();
-        self.tell(
-            "response.output_item.done",
-            json!({ "output_index": self.items.len() - 1, "item": item }),
-            out,
-        );
-    }
-}
-
 /// An answer under way.
 struct Events {
     app: Arc<App>,
@@ -441,6 +306,7 @@ impl Format for Events {
     }
 
     fn update(&mut self, _: usize, update: Update, out: &mut Vec<u8>) {
+        self.output.tokens(&update.logprobs);
         let parts = match &mut self.speech {
             Some(speech) => speech.hear(update.parts),
             None => update.parts,
@@ -482,156 +348,4 @@ pub(crate) async fn delete(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     }
     let shown = json!({ "id": call.variable, "object": "response", "deleted": true });
     Ok(document(StatusCode::OK, &shown))
-}
-
-/// The schema of an object of this type, with these fields of which some must be there, and some that may be anything.
-fn typed(kind: &str, required: &[&str], properties: Value, harmless: &[&str]) -> Value {
-    let mut properties: Map<String, Value> = match properties {
-        Value::Object(properties) => properties,
-        _ => Map::new(),
-    };
-    properties.insert("type".to_owned(), json!({ "const": kind }));
-    properties.extend(harmless.iter().map(|name| ((*name).to_owned(), json!({}))));
-    let required: Vec<&str> = required.iter().copied().chain(["type"]).collect();
-    json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
-}
-
-fn input_schema(app: &App) -> Value {
-    let limits = &app.limits;
-    let (name, content) =
-        (json!({ "type": "string", "maxLength": limits.name_chars }), content_schema(limits));
-    let text = json!({ "type": "string" });
-    let texts = |kind: &str| {
-        let part = typed(kind, &["text"], json!({ "text": text }), &[]);
-        json!({ "type": "array", "maxItems": limits.content_parts, "items": part })
-    };
-    let roles = json!({ "enum": ["user", "system", "developer", "assistant"] });
-    let mut message = typed(
-        "message",
-        &["role", "content"],
-        json!({ "role": roles, "content": content }),
-        &["id", "status", "phase"],
-    );
-    // It need not say that it is one.
-    message["required"] = json!(["role", "content"]);
-    let call = json!({
-        "call_id": name, "name": name, "arguments": { "type": "string", "contentMediaType": "application/json" }
-    });
-    let output = json!({ "call_id": name, "output": content });
-    let reasoning = json!({ "summary": texts("summary_text"), "content": texts("reasoning_text") });
-    let items = [
-        message,
-        typed(
-            "function_call",
-            &["call_id", "name", "arguments"],
-            call,
-            &["id", "status", "namespace", "parsed_arguments"],
-        ),
-        typed("function_call_output", &["call_id", "output"], output, &["id", "status", "name"]),
-        typed("reasoning", &[], reasoning, &["id", "status", "encrypted_content"]),
-    ];
-    json!({ "anyOf": [
-        text, { "type": "array", "minItems": 1, "maxItems": limits.messages, "items": { "anyOf": items } }
-    ] })
-}
-
-pub(crate) fn describe_answer(app: &App) -> Value {
-    let limits = &app.limits;
-    let sampling = sampling::schema(app);
-    let name = json!({ "type": "string", "maxLength": 64, "pattern": WORD });
-    let function = json!({
-        "name": name, "description": { "type": "string", "maxLength": limits.schema_bytes },
-        "strict": { "type": "boolean" }, "parameters": { "type": "object", "description": "A JSON schema" }
-    });
-    let tool = typed("function", &["name"], function, &["defer_loading"]);
-    let one = typed("function", &["name"], json!({ "name": name }), &[]);
-    let some = json!({
-        "mode": { "enum": ["auto", "required"] },
-        "tools": { "type": "array", "minItems": 1, "maxItems": limits.tools, "items": one }
-    });
-    let choices = [
-        json!({ "enum": ["none", "auto", "required"] }),
-        one,
-        typed("allowed_tools", &["mode", "tools"], some, &[]),
-    ];
-    let schema = json!({ "schema": { "type": ["object", "boolean"] }, "name": { "type": "string" } });
-    let formats = [
-        typed("text", &[], json!({}), &[]),
-        typed("json_object", &[], json!({}), &[]),
-        typed("json_schema", &["schema"], schema, &["description", "strict"]),
-    ];
-    let object = |properties: Value| json!({ "type": "object", "additionalProperties": false, "properties": properties });
-    let effort = json!({ "type": "string", "maxLength": limits.name_chars });
-    let mut properties = json!({
-        "model": app.model_schema(), "input": input_schema(app), "instructions": { "type": "string" },
-        "max_output_tokens": { "type": "integer", "minimum": 1, "maximum": i32::MAX },
-        "stream": { "type": "boolean" },
-        "stream_options": object(json!({ "include_obfuscation": { "const": false } })),
-        "tools": { "type": "array", "maxItems": limits.tools, "items": tool },
-        "tool_choice": { "anyOf": choices }, "parallel_tool_calls": { "type": "boolean" },
-        "text": object(json!({ "format": { "anyOf": formats }, "verbosity": {} })),
-        "reasoning": object(json!({ "effort": effort, "summary": {}, "generate_summary": {}, "context": {} })),
-        "store": { "type": "boolean", "default": true, "description": "Whether the answer is kept, for a while" },
-        "previous_response_id": {
-            "type": "string", "maxLength": limits.name_chars,
-            "description": "The answer that the conversation goes on behind, if it is still kept"
-        },
-        "truncation": { "const": "disabled" }, "background": { "const": false },
-        "stop": crate::ending::schema(app)["stop"]
-    });
-    for field in ["temperature", "top_p", "top_k", "min_p", "seed"] {
-        properties[field] = sampling[field].clone();
-    }
-    for field in [
-        "metadata",
-        "user",
-        "safety_identifier",
-        "service_tier",
-        "include",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "prompt_cache_options",
-        "max_tool_calls",
-    ] {
-        properties[field] = json!({});
-    }
-    let body = json!({
-        "type": "object", "additionalProperties": false, "required": ["input"], "properties": properties
-    });
-    let mut it = operation("respond", "OpenAI's: an answer in items", Some(&body), &answer_schema());
-    let piece = json!({ "type": "object", "required": ["data"], "properties": { "data": {
-        "type": "string", "contentMediaType": "application/json",
-        "contentSchema": { "type": "object", "required": ["type", "sequence_number"] }
-    } } });
-    it["responses"]["200"]["content"]["text/event-stream"] = json!({ "schema": piece });
-    it
-}
-
-fn answer_schema() -> Value {
-    json!({
-        "type": "object", "required": ["id", "object", "created_at", "status", "model", "output", "usage"],
-        "properties": {
-            "id": { "type": "string" }, "object": { "const": "response" }, "created_at": { "type": "integer" },
-            "status": { "enum": ["completed", "incomplete"] }, "model": { "type": "string" },
-            "output": { "type": "array", "items": { "type": "object", "required": ["type"] } },
-            "usage": { "type": "object", "required": ["input_tokens", "output_tokens", "total_tokens"] }
-        }
-    })
-}
-
-/// The description of an operation on an answer that is kept.
-fn of_kept(name: &str, summary: &str, answer: &Value) -> Value {
-    let mut it = operation(name, summary, None, answer);
-    it["parameters"] =
-        json!([{ "name": "response_id", "in": "path", "required": true, "schema": { "type": "string" } }]);
-    it
-}
-
-pub(crate) fn describe_retrieve(_: &App) -> Value {
-    of_kept("getResponse", "OpenAI's: an answer that is kept", &answer_schema())
-}
-
-pub(crate) fn describe_delete(_: &App) -> Value {
-    let answer = json!({ "type": "object", "required": ["id", "deleted"] });
-    of_kept("deleteResponse", "OpenAI's: forgets an answer", &answer)
 }

@@ -1,0 +1,29 @@
+//! Tokens of an answer with their logarithmic probabilities, as OpenAI's interfaces show them.
+
+use crate::app::Served;
+use crate::dialects::openai::shown;
+use crate::mailbox::TokenLogprob;
+use crate::token_name;
+use serde_json::{Value, json};
+
+/// The content's tokens, each with as many alternatives as were asked for.
+pub(crate) fn content(model: &Served, alternatives: usize, tokens: &[TokenLogprob]) -> Vec<Value> {
+    let one = |token: u32, logprob: f32| {
+        let bytes = model.tokenizer.token_bytes(token).unwrap_or_default();
+        json!({ "token": token_name::shown(bytes), "logprob": shown(logprob), "bytes": bytes })
+    };
+    tokens
+        .iter()
+        .map(|t| {
+            let mut shown = one(t.token, t.logprob);
+            // As with vLLM, the chosen token is one of as many as were asked for.
+            let mut top = t.top.clone();
+            if top.len() > alternatives {
+                top.remove(alternatives.saturating_sub(1));
+                top.truncate(alternatives);
+            }
+            shown["top_logprobs"] = top.iter().map(|&(id, p)| one(id, p)).collect();
+            shown
+        })
+        .collect()
+}
