@@ -12,14 +12,15 @@ import sys
 
 import numpy as np
 
-# Sizes as in each model's config.json: width, layers, heads, key heads, head size, width of the feed-forward net, vocabulary.
+# Sizes as in each model's config.json: width, layers, heads, key heads, head size, width of the feed-forward net, vocabulary;
+# where the embedding is the output matrix too, `tied`.
 SHAPES = {
-    "gemma3-1b": dict(arch="gemma3", width=1152, layers=26, heads=4, kv=1, head=256, ff=6912, vocab=262144, window=512),
-    "gemma3-4b": dict(arch="gemma3", width=2560, layers=34, heads=8, kv=4, head=256, ff=10240, vocab=262144, window=1024),
-    "phi-4-mini": dict(arch="phi3", width=3072, layers=32, heads=24, kv=8, head=128, ff=8192, vocab=200064, rotated=96),
+    "gemma3-1b": dict(arch="gemma3", width=1152, layers=26, heads=4, kv=1, head=256, ff=6912, vocab=262144, window=512, tied=True),
+    "gemma3-4b": dict(arch="gemma3", width=2560, layers=34, heads=8, kv=4, head=256, ff=10240, vocab=262144, window=1024, tied=True),
+    "phi-4-mini": dict(arch="phi3", width=3072, layers=32, heads=24, kv=8, head=128, ff=8192, vocab=200064, rotated=96, tied=True),
     "qwen3-30b-a3b": dict(arch="qwen3moe", width=2048, layers=48, heads=32, kv=4, head=128, ff=768, vocab=151936, experts=128, used=8),
     "gpt-oss-20b": dict(arch="gpt-oss", width=2880, layers=24, heads=64, kv=8, head=64, ff=2880, vocab=201088, experts=32, used=4, window=128),
-    "llama-3.2-1b": dict(arch="llama", width=2048, layers=16, heads=32, kv=8, head=64, ff=8192, vocab=128256),
+    "llama-3.2-1b": dict(arch="llama", width=2048, layers=16, heads=32, kv=8, head=64, ff=8192, vocab=128256, tied=True),
     "llama-3.1-8b-f16": dict(arch="llama", width=4096, layers=32, heads=32, kv=8, head=128, ff=14336, vocab=128256, f16=True),
 }
 # name: (number in the file, weights in a block, bytes of a block)
@@ -132,7 +133,7 @@ def tensors(shape):
         return "Q6_K" if more else "Q4_K"
 
     yield "token_embd.weight", kind(width, more=True), (width, vocab)
-    if not (a in ("gemma3", "phi3") or shape["layers"] == 16):
+    if not shape.get("tied"):
         yield "output.weight", kind(width, more=True), (width, vocab)
     yield "output_norm.weight", "F32", (width,)
     if a == "phi3":

@@ -59,8 +59,6 @@ async function accessible(page, where) {
   checking = true;
   await page.evaluate(axe);
   const { violations } = await page.evaluate(() => window.axe.run());
-  // The browser reports the refused style a moment later.
-  await page.waitForTimeout(300);
   checking = false;
   const serious = violations.filter((v) => v.impact === "serious" || v.impact === "critical");
   assert.deepEqual(serious.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 120))]), [], where);

@@ -1,10 +1,14 @@
 //! Tokens of an answer with their logarithmic probabilities, as OpenAI's interfaces show them.
 
 use crate::app::Served;
-use crate::dialects::openai::shown;
 use crate::mailbox::TokenLogprob;
 use crate::token_name;
 use serde_json::{Value, json};
+
+/// A logarithmic probability. Minus infinity is not JSON; OpenAI's number for "nearly impossible" stands in for it.
+pub(crate) fn shown(logprob: f32) -> Value {
+    if logprob.is_finite() { json!(logprob) } else { json!(-9999.0) }
+}
 
 /// The content's tokens, each with as many alternatives as were asked for.
 pub(crate) fn content(model: &Served, alternatives: usize, tokens: &[TokenLogprob]) -> Vec<Value> {

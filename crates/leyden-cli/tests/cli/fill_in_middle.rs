@@ -69,7 +69,7 @@ fn gaps_are_filled_with_the_tokens_of_the_model() {
         "options": options
     });
     let told = ask(&server, "/api/generate", &asked)["response"].as_str().unwrap().to_owned();
-    assert!(continued(&plain).as_str().unwrap().starts_with(&told) && !told.is_empty(), "{told}");
+    assert!(wanted.as_str().unwrap().starts_with(&told) && !told.is_empty(), "{told}");
     let asked = json!({ "input_prefix": "Once there was a", "input_suffix": " and they went home." });
     let answer = ask(&server, "/infill", &with(asked.clone()));
     assert_eq!((&answer["content"], &answer["tokens_predicted"]), (&wanted, &12.into()));

@@ -12,7 +12,6 @@ use crate::encoding::Long;
 use crate::ending;
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::fim;
 use crate::generate::Format;
 use crate::inference::{self, Begun, Inference};
 use crate::log::Entry;
@@ -116,8 +115,6 @@ fn read_generate(app: &App, call: &Call) -> Result<Asked, ApiError> {
         fields.put("prompt", text);
         if let Some(suffix) = suffix {
             fields.put("suffix", suffix);
-            let model = app.model(Some(&name))?;
-            fim::of_completion(&model, prompt::Extent::of_model(&model, call), &mut fields)?;
         }
         // A completion's field is their number.
         let told = fields.flag("logprobs").unwrap_or(false);
@@ -358,20 +355,12 @@ struct Lines {
 }
 
 impl Lines {
-    fn write(&self, text: &str, thinking: Option<&str>, calls: &[ToolCall], out: &mut Vec<u8>) {
-        self.write_with(text, thinking, calls, &[], out);
-    }
-
-    fn write_with(
-        &self,
-        text: &str,
-        thinking: Option<&str>,
-        calls: &[ToolCall],
-        tokens: &[TokenLogprob],
-        out: &mut Vec<u8>,
-    ) {
+    fn write(&mut self, text: &str, thinking: Option<&str>, calls: &[ToolCall], out: &mut Vec<u8>) {
         let mut line = line(&self.model, self.kind, text, thinking, calls);
-        self.told.write(tokens, &mut line);
+        // Tokens come with the text that they are.
+        if !text.is_empty() {
+            self.told.write(&std::mem::take(&mut self.logprobs), &mut line);
+        }
         out.extend_from_slice(format!("{line}\n").as_bytes());
     }
 }
@@ -385,10 +374,7 @@ impl Format for Lines {
         self.logprobs.extend(update.logprobs);
         for part in self.speech.hear(update.parts) {
             match part {
-                OutputEvent::Content(text) => {
-                    let tokens = std::mem::take(&mut self.logprobs);
-                    self.write_with(&text, None, &[], &tokens, out);
-                }
+                OutputEvent::Content(text) => self.write(&text, None, &[], out),
                 OutputEvent::Reasoning(text) => self.write("", Some(&text), &[], out),
                 OutputEvent::ToolCallStart { id, name, .. } => {
                     let id = id.unwrap_or_default();

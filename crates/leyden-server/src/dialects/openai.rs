@@ -143,11 +143,6 @@ fn usage(usage: Usage) -> Value {
     })
 }
 
-/// A logarithmic probability. Minus infinity is not JSON; OpenAI's number for "nearly impossible" stands in for it.
-pub(crate) fn shown(logprob: f32) -> Value {
-    if logprob.is_finite() { json!(logprob) } else { json!(-9999.0) }
-}
-
 /// What a part of an answer adds to a message, as a piece of a stream says it.
 fn delta(part: OutputEvent) -> Option<Value> {
     let call = |call: Value| Some(json!({ "tool_calls": [call] }));

@@ -3,10 +3,11 @@
 use crate::app::{App, Call, Served, document};
 use crate::body::Reply;
 use crate::dialect;
-use crate::dialects::openai::{self, Head, Names, finish_reason, shown};
+use crate::dialects::openai::{self, Head, Names, finish_reason};
 use crate::error::ApiError;
 use crate::generate::Format;
 use crate::inference::{self, Begun, Inference};
+use crate::logprobs::shown;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::openapi::{answer_schema, events_schema, operation, several_schema};
 use crate::prompt;

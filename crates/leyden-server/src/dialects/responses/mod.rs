@@ -28,9 +28,8 @@ fn repeated() -> Value {
     json!({
         "instructions": null, "max_output_tokens": null, "metadata": {}, "parallel_tool_calls": true,
         "previous_response_id": null, "reasoning": { "effort": null, "summary": null }, "store": true,
-        "temperature": 1.0, "text": { "format": { "type": "text" } }, "tool_choice": "auto", "tools": [], "top_logprobs": 0,
-        "top_p": 1.0,
-        "truncation": "disabled", "user": null,
+        "temperature": 1.0, "text": { "format": { "type": "text" } }, "tool_choice": "auto", "tools": [],
+        "top_logprobs": 0, "top_p": 1.0, "truncation": "disabled", "user": null,
     })
 }
 
