@@ -13,8 +13,8 @@ const HEAD: &str = "\
 ![Q4_K_M on every machine: leyden's tokens per second as a multiple of each peer's](benchmarks.svg)
 
 Each table is one machine: the newest file under `bench/results/MACHINE/`, which has the samples' ranges and the versions.
-Models have random weights in real shapes: 1B is Llama-3.2-1B, 8B is Llama-3.1-8B. `pp512` is the prefill of 512 tokens,
-`tgN` the decode of N tokens; t/s is tokens per second. A ratio is leyden's rate divided by the peer's, of medians of
+Models have random weights in real shapes: 1B is Llama-3.2-1B, 8B is Llama-3.1-8B, the others bear their names. `ppN` is the
+prefill of N tokens, `tgN` the decode of N; t/s is tokens per second. A ratio is leyden's rate divided by the peer's, of medians of
 samples taken in turn (A B A B) in one run, at equal threads, with the lowest and the highest pair in brackets. Bandwidth
 is the share of the read bandwidth that was measured in the same run. The machines are shared: compare ratios, not rates.
 
@@ -55,10 +55,11 @@ fn machine(out: &mut String, r: &Results) {
         let _ = write!(out, " Note: {note}.");
     }
     out.push_str("\n\n");
-    let decode = r.tests.iter().map(|t| t.test.as_str()).find(|t| is_decode(t)).unwrap_or("tg");
+    let first = |decode| r.tests.iter().map(|t| t.test.as_str()).find(|t| is_plain(t, decode));
+    let (prefill, decode) = (first(false).unwrap_or("pp"), first(true).unwrap_or("tg"));
     let _ = writeln!(
         out,
-        "| model | pp512, t/s | / {0} | / {1} | {decode}, t/s | / {0} | / {1} | bandwidth |",
+        "| model | {prefill}, t/s | / {0} | / {1} | {decode}, t/s | / {0} | / {1} | bandwidth |",
         PEERS[0], PEERS[1]
     );
     out.push_str("|---|---|---|---|---|---|---|---|\n");
@@ -67,7 +68,7 @@ fn machine(out: &mut String, r: &Results) {
             r.tests.iter().find(|t| {
                 t.model == model
                     && t.dtype == dtype
-                    && (if decode { is_decode(&t.test) } else { t.test == "pp512" })
+                    && is_plain(&t.test, decode)
                     && peer.is_none_or(|p| t.peer.as_deref() == Some(p))
             })
         };
@@ -87,16 +88,16 @@ fn machine(out: &mut String, r: &Results) {
         );
     }
     let others: Vec<String> =
-        r.tests.iter().filter(|t| t.test != "pp512" && !is_decode(&t.test)).map(other).collect();
+        r.tests.iter().filter(|t| !is_plain(&t.test, false) && !is_plain(&t.test, true)).map(other).collect();
     if !others.is_empty() {
         let _ = write!(out, "\nAlso: {}.\n", others.join("; "));
     }
     out.push('\n');
 }
 
-/// `tg` and a number, and nothing more.
-fn is_decode(test: &str) -> bool {
-    test.strip_prefix("tg").is_some_and(|n| n.parse::<usize>().is_ok())
+/// Whether a test is `tg` and a number, or `pp` and a number, and nothing more.
+fn is_plain(test: &str, decode: bool) -> bool {
+    test.strip_prefix(if decode { "tg" } else { "pp" }).is_some_and(|n| n.parse::<usize>().is_ok())
 }
 
 /// Every model and type of a machine, in the order of the file.
@@ -155,14 +156,16 @@ pub(super) fn headline(all: &[Results]) -> String {
         PEERS[0], PEERS[1]
     );
     for r in all {
-        for (model, dtype) in models(r).into_iter().filter(|(_, dtype)| *dtype == "Q4_K_M") {
+        for (model, dtype) in
+            models(r).into_iter().filter(|(model, dtype)| ["1B", "8B"].contains(model) && *dtype == "Q4_K_M")
+        {
             let mut cells = Vec::new();
             for decode in [false, true] {
                 let tests: Vec<&Test> = r
                     .tests
                     .iter()
                     .filter(|t| t.model == model && t.dtype == dtype)
-                    .filter(|t| if decode { is_decode(&t.test) } else { t.test == "pp512" })
+                    .filter(|t| is_plain(&t.test, decode))
                     .collect();
                 cells.push(tests.first().map_or(String::new(), |t| format_rate(t.leyden_ts)));
                 for peer in PEERS {

@@ -54,7 +54,7 @@ pub(super) struct Ceilings {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Test {
-    /// Shape: `1B` is Llama-3.2-1B's, `8B` Llama-3.1-8B's.
+    /// Shape: `1B` is Llama-3.2-1B's, `8B` Llama-3.1-8B's, others by name.
     pub(super) model: String,
     /// Weight type.
     #[serde(rename = "type")]
