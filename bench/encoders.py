@@ -3,17 +3,17 @@
 
     python3 bench/encoders.py LEYDEN BASE [--rounds N] [--seconds S] [--threads 1,2] [--shapes minilm,bert-base] > RESULT.json
 
-LEYDEN is the program; BASE a folder with all-MiniLM-L6-v2, whose tokenizer all models get. Needs torch, transformers, onnx,
-onnxruntime, openvino and nncf. Weights are random: speed does not depend on them. What is measured is the states of texts of
-128 tokens in batches of 1, 8 and 32, and of a stream of texts of mixed lengths (TEXTS, a file with one on a line, if given by
---stream) in batches of 32: sequences per second, the median of the rounds, each of which runs every program for some seconds.
-The peers get padded batches of token ids in their own process; leyden is asked over HTTP, as texts, and answers with vectors,
-so that its figures include tokenizing, pooling and JSON.
+LEYDEN is the example `encoder_bench` (cargo build --release -p leyden --example encoder_bench); BASE a folder with
+all-MiniLM-L6-v2, whose tokenizer all models get. Needs torch, transformers, onnx, onnxruntime, openvino and nncf. Weights are
+random: speed does not depend on them. What is measured is the states of texts of 128 tokens in batches of 1, 8 and 32, and of a
+stream of texts of mixed lengths (a file with one on a line, if given by --stream) in batches of 32: sequences per second, the
+median of the rounds, each of which runs every program for some seconds. All get token ids in a process of their own, the peers
+padded ones; leyden's figures include pooling. A share is that of the matrices' multiplications in the most that the
+instructions make in the same run (AMX, VNNI; of floats FMA).
 """
 
 import argparse
 import datetime
-import http.client
 import json
 import os
 import platform
@@ -34,6 +34,9 @@ BATCHES = (1, 8, 32)
 
 def make_model(shape, base, folder):
     """A folder with random weights of a shape, and its graph for the peers."""
+    path = os.path.join(folder, "model.onnx")
+    if os.path.exists(path):
+        return path
     import torch
     import transformers
 
@@ -53,7 +56,6 @@ def make_model(shape, base, folder):
         def forward(self, input_ids, attention_mask):
             return self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
 
-    path = os.path.join(folder, "model.onnx")
     dynamic = {"input_ids": {0: "n", 1: "t"}, "attention_mask": {0: "n", 1: "t"}}
     model.set_attn_implementation("eager")
     torch.onnx.export(States(), (ids, ids), path, input_names=list(dynamic), output_names=["states"],
@@ -96,43 +98,54 @@ def openvino_int8(path, threads, calibration):
         model = core.read_model(path)
         data = nncf.Dataset(calibration, lambda batch: batch)
         openvino.save_model(nncf.quantize(model, data, model_type=nncf.ModelType.TRANSFORMER, subset_size=16), quantised)
-    compiled = core.compile_model(quantised, "CPU", {
-        "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY", "ENABLE_CPU_PINNING": False})
+    return openvino_of(quantised, threads, {})
+
+
+def openvino_of(path, threads, hints):
+    import openvino
+
+    compiled = openvino.Core().compile_model(path, "CPU", {
+        "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY", "ENABLE_CPU_PINNING": False, **hints})
     request = compiled.create_infer_request()
     return lambda batch: request.infer(batch)
 
 
 class Leyden:
-    def __init__(self, program, folder, threads, int8):
-        options = ["serve", folder, "--port", "0", "--threads", str(threads)] + (["--int8"] if int8 else [])
-        self.server = subprocess.Popen([program, *options], stderr=subprocess.PIPE, text=True)
-        for line in self.server.stderr:
-            if "http://" in line:
-                address = line.split("http://")[1].split()[0].rstrip(",/")
-                break
-        self.connection = http.client.HTTPConnection(address)
+    """The example `encoder_bench`: the library in a process of its own, which is asked to run for some seconds."""
 
-    def __call__(self, texts):
-        body = json.dumps({"inputs": texts})
-        self.connection.request("POST", "/embed", body, {"Content-Type": "application/json"})
-        answer = self.connection.getresponse()
-        data = answer.read()
-        assert answer.status == 200, data
+    def __init__(self, program, folder, threads, int8):
+        self.program = subprocess.Popen([program, folder, str(threads)] + (["--int8"] if int8 else []),
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def speed(self, batches, seconds):
+        """Sequences per second, and multiplications of matrices as a share of the most that the instructions make."""
+        print(json.dumps({"seconds": seconds, "batches": batches}), file=self.program.stdin, flush=True)
+        found = json.loads(self.program.stdout.readline())
+        return found["sequences_per_second"], found["macs"] / found["peak"]
 
     def close(self):
-        self.server.terminate()
-        self.server.wait()
+        self.program.stdin.close()
+        self.program.wait()
 
 
-def speed(run, batches, seconds):
-    """Sequences per second."""
-    run(batches[0])
-    count, start, i = 0, time.perf_counter(), 0
-    while time.perf_counter() - start < seconds:
-        run(batches[i % len(batches)])
-        count += len(batches[i % len(batches)]["input_ids"]) if isinstance(batches[0], dict) else len(batches[i % len(batches)])
-        i += 1
-    return count / (time.perf_counter() - start)
+class Peer:
+    def __init__(self, run):
+        self.run = run
+
+    def speed(self, batches, seconds):
+        """Sequences per second; batches were padded before."""
+        batches = [padded(batch) for batch in batches]
+        self.run(batches[0])
+        count, start, i = 0, time.perf_counter(), 0
+        while time.perf_counter() - start < seconds:
+            batch = batches[i % len(batches)]
+            self.run(batch)
+            count += len(batch["input_ids"])
+            i += 1
+        return count / (time.perf_counter() - start), None
+
+    def close(self):
+        pass
 
 
 def main():
@@ -144,6 +157,8 @@ def main():
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--shapes", default="minilm,bert-base")
     parser.add_argument("--stream")
+    parser.add_argument("--models", help="where the models are made, to be used again")
+    parser.add_argument("--programs", default="leyden int8,leyden f32,onnxruntime int8,openvino int8,openvino f32,openvino bf16")
     options = parser.parse_args()
     import tokenizers
 
@@ -158,37 +173,44 @@ def main():
     if options.stream:
         lines = [line.strip() for line in open(options.stream, encoding="utf-8") if line.strip()][:512]
         loads["mixed stream"] = [lines[i:i + 32] for i in range(0, len(lines) - 31, 32)]
-    ids = {name: [padded([tokenizer.encode(t).ids for t in batch]) for batch in batches] for name, batches in loads.items()}
+    ids = {name: [[tokenizer.encode(t).ids for t in batch] for batch in batches] for name, batches in loads.items()}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line), platform.processor())
     result = {"machine": cpu, "cpus": os.cpu_count(), "date": datetime.date.today().isoformat(), "commit": commit,
               "rounds": options.rounds, "seconds": options.seconds, "unit": "sequences per second", "runs": []}
-    with tempfile.TemporaryDirectory() as top:
+    with tempfile.TemporaryDirectory() as temporary:
+        top = options.models or temporary
         for shape in options.shapes.split(","):
             folder = os.path.join(top, shape)
-            os.makedirs(folder)
+            os.makedirs(folder, exist_ok=True)
             path = make_model(shape, options.base, folder)
             for threads in map(int, options.threads.split(",")):
-                calibration = ids[f"8 x {TOKENS}"]
-                programs = {
-                    "leyden int8": Leyden(options.leyden, folder, threads, True),
-                    "leyden f32": Leyden(options.leyden, folder, threads, False),
-                    "onnxruntime int8": onnxruntime_int8(path, threads),
-                    "openvino int8": openvino_int8(path, threads, calibration),
+                calibration = [padded(batch) for batch in ids[f"8 x {TOKENS}"]]
+                make = {
+                    "leyden int8": lambda: Leyden(options.leyden, folder, threads, True),
+                    "leyden f32": lambda: Leyden(options.leyden, folder, threads, False),
+                    "onnxruntime int8": lambda: Peer(onnxruntime_int8(path, threads)),
+                    "openvino int8": lambda: Peer(openvino_int8(path, threads, calibration)),
+                    "openvino f32": lambda: Peer(openvino_of(path, threads, {"INFERENCE_PRECISION_HINT": "f32"})),
+                    "openvino bf16": lambda: Peer(openvino_of(path, threads, {"INFERENCE_PRECISION_HINT": "bf16"})),
                 }
-                for load, batches in loads.items():
-                    found = {name: [] for name in programs}
+                programs = {name: make[name]() for name in options.programs.split(",")}
+                for load, batches in ids.items():
+                    found, shares = {name: [] for name in programs}, {}
                     for _ in range(options.rounds):
-                        for name, run in programs.items():
-                            given = batches if isinstance(run, Leyden) else ids[load]
-                            found[name].append(speed(run, given, options.seconds))
+                        for name, program in programs.items():
+                            speed, share = program.speed(batches, options.seconds)
+                            found[name].append(speed)
+                            if share is not None:
+                                shares.setdefault(name, []).append(share)
                     row = {name: round(statistics.median(values), 1) for name, values in found.items()}
                     ranges = {name: [round(min(values), 1), round(max(values), 1)] for name, values in found.items()}
-                    result["runs"].append({"shape": shape, "threads": threads, "load": load, "median": row, "range": ranges})
-                    print(shape, threads, load, row, file=sys.stderr)
-                for run in programs.values():
-                    if isinstance(run, Leyden):
-                        run.close()
+                    shares = {name: round(statistics.median(values), 3) for name, values in shares.items()}
+                    run = {"shape": shape, "threads": threads, "load": load, "median": row, "range": ranges, "peak_share": shares}
+                    result["runs"].append(run)
+                    print(shape, threads, load, row, shares, file=sys.stderr)
+                for program in programs.values():
+                    program.close()
     json.dump(result, sys.stdout, indent=1)
     print()
 

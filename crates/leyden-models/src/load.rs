@@ -70,6 +70,7 @@ pub fn load_as(
         used: RefCell::default(),
         packs: RefCell::new(Packs::new(&options.packs, source.as_ref())),
         int8: options.int8.then(RefCell::default),
+        whole_texts: config.needs_whole_texts(),
         progress: RefCell::new((0, total, progress)),
     };
     let parts = Parts::load(&loader, &config)?;
@@ -134,6 +135,8 @@ pub(crate) struct Loader<'a> {
     packs: RefCell<Packs<'a>>,
     /// If matrices are to become integers: what became of them.
     int8: Option<RefCell<Int8Report>>,
+    /// Whether the model reads texts whole.
+    whole_texts: bool,
     progress: RefCell<Progress<'a>>,
 }
 
@@ -176,6 +179,11 @@ impl Loader<'_> {
             quant::decode_row(table.dtype(), table.row(i.min(rows - 1)), &mut row);
             row
         }))
+    }
+
+    /// Whether it is an encoder in 8-bit integers, where what is not a product of matrices may round too.
+    pub(crate) fn int8_encoder(&self) -> bool {
+        self.int8.is_some() && self.whole_texts
     }
 
     /// The processor that tensors are packed for.
@@ -315,16 +323,6 @@ impl Loader<'_> {
         let mut values = vec![0.0; width * taps];
         quant::decode_row(view.dtype(), view.bytes(), &mut values);
         Ok((0..taps).flat_map(|j| values.chunks_exact(taps).map(move |c| c[j])).collect())
-    }
-
-    /// A vector, which some files have in this shape.
-    pub(crate) fn flat_vector(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
-        let found = self.source.require(name)?;
-        let n = [shape.iter().product()];
-        let view = self.checked(found, if found.shape().len() == 1 { &n } else { shape })?;
-        let mut out = vec![0.0; n[0]];
-        quant::decode_row(view.dtype(), view.bytes(), &mut out);
-        Ok(out)
     }
 
     /// A matrix that was made of others.

@@ -11,6 +11,7 @@
 //! see. What else is in the batch, how the prompt was cut into steps, and which threads did the tiles of a row
 //! cannot change a bit of it.
 
+mod bf16_weights;
 mod block;
 mod driver;
 mod kv_cache;
@@ -22,6 +23,7 @@ mod scores;
 mod simd;
 mod softmax;
 mod split_kv;
+mod whole_texts;
 
 #[cfg(test)]
 mod tests;
@@ -31,3 +33,4 @@ pub use driver::{MAX_HEAD_DIM, attention};
 pub use kv_cache::{KvCache, KvLayer, KvShape};
 pub use mask::Mask;
 pub use options::{AttentionOptions, AttentionSpan};
+pub use whole_texts::{WholeTexts, attention_of_texts};

@@ -1,5 +1,6 @@
 //! Attention's loops on an instruction set: the scalar definitions, or those over its vectors.
 
+use crate::attention::bf16_weights;
 use crate::attention::block::{Row, Seen};
 use crate::attention::online_softmax::PvOutput;
 use crate::attention::q8_values::{self, Block, Weights};
@@ -47,6 +48,11 @@ pub(super) trait AttentionSimd: Simd {
             (states[0][r], states[1][r]) = self.exp_scores(&mut s[r], seen[r]);
         }
         states
+    }
+    /// Softmax of a whole row in bfloat16; see [`bf16_weights::plain`], which defines it.
+    #[inline(always)]
+    fn bf16_weights(self, scores: &mut [f32]) -> f32 {
+        bf16_weights::plain(scores)
     }
     /// Sixteen floats times one.
     #[inline(always)]
@@ -108,6 +114,10 @@ impl<S: VectorSimd> AttentionSimd for S {
         } else {
             softmax::vector_exp_scores_of_16::<_, 2>(self.vectors(), s, seen)
         }
+    }
+    #[inline(always)]
+    fn bf16_weights(self, scores: &mut [f32]) -> f32 {
+        bf16_weights::over_vectors(self.vectors(), scores)
     }
     #[inline(always)]
     fn scaled(self, x: &[f32; 16], by: f32) -> [f32; 16] {

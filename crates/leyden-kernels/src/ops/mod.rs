@@ -29,7 +29,7 @@ pub use soft_cap::soft_cap;
 pub use softmax::{exp, log_sum_exp, sigmoid, softmax};
 pub use trigonometry::{ln, pow, sin_cos};
 
-pub(crate) use activation::{ClampedSwiglu, Function, Gelu, GeluTanh, Silu, with_function};
+pub(crate) use activation::{ClampedSwiglu, Function, Gelu, GeluPolynomial, GeluTanh, Silu, with_function};
 pub(crate) use soft_cap::soft_cap16;
 pub(crate) use softmax::{exp_side_by_side, exp16};
 

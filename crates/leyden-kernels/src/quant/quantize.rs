@@ -104,7 +104,7 @@ impl PackedASlice<'_> {
 
 /// The bits of the nearest bfloat16 as an f32, ties to the even one; of zero where it is too small to count.
 #[inline(always)]
-fn rounded_to_bf16(x: f32) -> u32 {
+pub(crate) fn rounded_to_bf16(x: f32) -> u32 {
     let bits = x.to_bits();
     // Without a branch, so that many are rounded at once. A NaN stays one by its quiet bit.
     let nearest = bits.wrapping_add(0x7fff).wrapping_add(bits >> 16 & 1);

@@ -10,7 +10,9 @@ use crate::config::{LayerConfig, ModelConfig, NormConfig, NormKind, QkNorm, Rope
 use crate::error::Error;
 use crate::load::{Loader, Part, QkvRows};
 use leyden_kernels::Cpu;
-use leyden_kernels::attention::{AttentionOptions, AttentionSpan, KvCache, Mask, attention};
+use leyden_kernels::attention::{
+    AttentionOptions, AttentionSpan, KvCache, Mask, WholeTexts, attention, attention_of_texts,
+};
 use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::{RopePairs, Rotation, ln, rope, sigmoid};
@@ -39,6 +41,9 @@ pub(crate) struct Attention {
     sinks: Option<Vec<f32>>,
     /// Where scores depend on how far tokens are apart, and the layer that they are of.
     bias: Option<(Bias, LayerConfig)>,
+    /// Of an encoder in 8-bit integers, whose attention goes over whole texts in bfloat16 and not over the cache: heads of queries, and of
+    /// keys and values.
+    texts: Option<[usize; 2]>,
 }
 
 impl Attention {
@@ -59,7 +64,10 @@ impl Attention {
             false => (queries_keys_values(loader, layer, c.width, i)?, None),
         };
         let bias = Bias::load(loader, c, i, [&query, &key])?;
+        let plain = layer.attention_soft_cap.is_none() && !layer.sinks && layer.mask.sees_behind();
+        let texts = loader.int8_encoder() && plain && !matches!(bias, Some(Bias::Disentangled(_)));
         Ok(Attention {
+            texts: texts.then_some([layer.heads, layer.kv_heads]),
             bias: bias.map(|bias| (bias, layer.clone())),
             // Where texts are computed whole, nobody asks for keys and values again, and every layer's take the place of the
             // last one's.
@@ -138,7 +146,7 @@ impl Attention {
                 row.iter_mut().for_each(|q| *q *= factor);
             });
         }
-        if self.bias.is_none() {
+        if self.bias.is_none() && self.texts.is_none() {
             cache.append(cpu, self.layer, &work.slots, &work.keys, &work.values);
         }
     }
@@ -179,6 +187,25 @@ impl Attention {
         let rows = work.queries.len() / self.query.weights.rows();
         work.mixed.resize(rows * self.output.weights.k());
         match &self.bias {
+            bias if let Some(heads) = self.texts => {
+                let starts = &work.starts_of(spans);
+                let longest = spans.iter().map(|span| span.stored).max().unwrap_or(1);
+                let numbers = bias.as_ref().and_then(|(bias, _)| bias.numbers(heads[0], longest));
+                let value_dim = self.output.weights.k() / heads[0];
+                let texts = WholeTexts {
+                    spans,
+                    starts,
+                    queries: &work.queries,
+                    keys: &work.keys,
+                    values: &work.values,
+                    heads,
+                    dims: [self.head_dim, value_dim],
+                    scale,
+                    mask,
+                    by_distance: numbers.as_deref().map(|numbers| (numbers, longest)),
+                };
+                attention_of_texts(cpu, &texts, &mut work.mixed);
+            }
             None => attention(cpu, cache, layer, spans, &work.queries, &options, &mut work.mixed),
             Some((bias, layer)) => {
                 let (queries, keys, values) = (&work.queries[..], &work.keys[..], &work.values[..]);

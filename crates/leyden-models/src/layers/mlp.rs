@@ -28,7 +28,10 @@ impl PlainMlp {
         Ok(PlainMlp {
             up: Linear::load(loader, &format!("blk.{i}.ffn_up"), layer.ffn, width)?,
             down: Linear::load(loader, &format!("blk.{i}.ffn_down"), width, layer.ffn)?,
-            activation: layer.activation,
+            activation: match layer.activation {
+                Activation::Gelu if loader.int8_encoder() => Activation::GeluPolynomial,
+                exact => exact,
+            },
         })
     }
 

@@ -106,6 +106,25 @@ impl Bias {
         }))
     }
 
+    /// For each head its numbers for distances of keys from queries, from `1 - longest` to `longest - 1`, if they are no more than that.
+    pub(crate) fn numbers(&self, heads: usize, longest: usize) -> Option<Vec<f32>> {
+        let distances = || 1 - longest as i64..longest as i64;
+        match self {
+            Bias::Slopes(slopes) => {
+                let of = |slope: &f32| -> Vec<f32> {
+                    distances().map(|d| -slope * d.unsigned_abs() as f32).collect()
+                };
+                Some(slopes.iter().flat_map(of).collect())
+            }
+            Bias::Buckets { rows, count, longest } => {
+                let places: Vec<usize> = distances().map(|d| bucket(d, *count, *longest)).collect();
+                let of = |head| places.iter().map(move |place| rows[place * heads + head]);
+                Some((0..heads).flat_map(of).collect())
+            }
+            Bias::Disentangled(_) => None,
+        }
+    }
+
     /// Attention of the rows of `queries`, which `spans` describe, over the keys and values of whole texts, which follow one
     /// another in `texts` order.
     pub(crate) fn attend(&self, cpu: &Cpu, work: &Attended<'_>, mixed: &mut [f32]) {
@@ -118,21 +137,7 @@ impl Bias {
         let longest = spans.iter().map(|span| span.stored).max().unwrap_or(1);
         let distances = || 1 - longest as i64..longest as i64;
         // The numbers of each head, or the embeddings, of which those from `low` on are needed, `count` of them.
-        let numbers: Vec<f32> = match self {
-            Bias::Slopes(slopes) => {
-                let of = |slope: &f32| -> Vec<f32> {
-                    distances().map(|d| -slope * d.unsigned_abs() as f32).collect()
-                };
-                slopes.iter().flat_map(of).collect()
-            }
-            Bias::Buckets { rows, count, longest } => {
-                let places: Vec<usize> = distances().map(|d| bucket(d, *count, *longest)).collect();
-                (0..heads)
-                    .flat_map(|head| places.iter().map(move |place| rows[place * heads + head]))
-                    .collect()
-            }
-            Bias::Disentangled(_) => Vec::new(),
-        };
+        let numbers = self.numbers(heads, longest).unwrap_or_default();
         let places: Vec<usize> = match self {
             Bias::Disentangled(it) => distances().map(|d| it.place(d)).collect(),
             _ => Vec::new(),

@@ -5,4 +5,5 @@
 mod batch;
 mod constrained;
 mod invariance;
+mod real_encoder;
 mod replicas;

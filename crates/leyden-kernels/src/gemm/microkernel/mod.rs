@@ -1,5 +1,6 @@
 //! Microkernels: a panel of weights times a tile of tokens.
 
+pub(crate) mod bf16_rows;
 pub(crate) mod block32;
 mod common;
 pub(crate) mod float;
