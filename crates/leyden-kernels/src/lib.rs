@@ -29,7 +29,7 @@ pub use ceilings::{Ceilings, Meter};
 pub use context::{Cpu, FEW_TOKENS};
 pub use cpu::{Level, Tier, topology};
 pub use error::{Error, ErrorKind};
-pub use quant::encode_weights::encode_row_weighted;
+pub use quant::encode_weights::{decode_row, encode_row_weighted};
 pub use quant::packed_a::PackedA;
 pub use threads::pool::{MemberGroup, Pool};
 pub use threads::{bind_thread, placement};

@@ -112,6 +112,8 @@ pub(crate) const DECODER_TENSORS: &[(&str, &str)] = &[
     // Of gated delta nets.
     ("attn_qkv", "linear_attn.in_proj_qkv"),
     ("attn_gate", "linear_attn.in_proj_z"),
+    ("ssm_in", "linear_attn.in_proj_qkvz"),
+    ("ssm_ba", "linear_attn.in_proj_ba"),
     ("ssm_beta", "linear_attn.in_proj_b"),
     ("ssm_alpha", "linear_attn.in_proj_a"),
     ("ssm_conv1d", "linear_attn.conv1d"),

@@ -27,9 +27,9 @@ pub use arch::{ARCHITECTURES, Architecture, config_of, config_of_json};
 pub use batch::{Batch, Span, Workspace};
 pub use config::{
     ClassifierConfig, DeltaNetConfig, DenseActivation, DenseConfig, ExpertsConfig, Head, Labelled,
-    LatentConfig, LayerConfig, ModelConfig, NormConfig, NormKind, NormPlacement, QkNorm, RecurrentConfig,
-    RopeConfig, RopeScaling, Scores, SharedExpert, SparseConfig, Temperature, VectorDense, YarnRamp,
-    unknown_keys, unknown_keys_of_json,
+    LatentConfig, LayerConfig, Mamba2Config, ModelConfig, NormConfig, NormKind, NormPlacement, QkNorm,
+    RecurrentConfig, RopeConfig, RopeScaling, Scores, SharedExpert, SparseConfig, Temperature, VectorDense,
+    YarnRamp, unknown_keys, unknown_keys_of_json,
 };
 pub use error::{Error, ErrorKind};
 pub use hf::HfModel;

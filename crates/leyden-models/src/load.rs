@@ -325,6 +325,16 @@ impl Loader<'_> {
         Ok((0..taps).flat_map(|j| values.chunks_exact(taps).map(move |c| c[j])).collect())
     }
 
+    /// A vector, which some files have in this shape.
+    pub(crate) fn flat_vector(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
+        let found = self.source.require(name)?;
+        let n = [shape.iter().product()];
+        let view = self.checked(found, if found.shape().len() == 1 { &n } else { shape })?;
+        let mut out = vec![0.0; n[0]];
+        quant::decode_row(view.dtype(), view.bytes(), &mut out);
+        Ok(out)
+    }
+
     /// A matrix that was made of others.
     pub(crate) fn made(
         &self,

@@ -185,8 +185,10 @@ impl Network for Transformer {
             }
             layer.before_attend(cpu, work);
             layer.mixer.attend(cpu, spans, cache, layer.attention_half(), work);
-            layer.ffn_input(cpu, work);
-            layer.ffn.forward(cpu, layer.ffn_half(), work);
+            if let Some(ffn) = &layer.ffn {
+                layer.ffn_input(cpu, work);
+                ffn.forward(cpu, layer.ffn_half(), work);
+            }
         }
         let states = places(&wanted, batch.states);
         match &self.parts.norm {

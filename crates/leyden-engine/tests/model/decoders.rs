@@ -106,7 +106,7 @@ pub(crate) fn gguf(kept: &Json, matrices: DType) -> Gguf {
     }
     for (name, shape, values) in tensors(&kept["tensors"]) {
         // Those that llama.cpp keeps in F32 whatever the file's type.
-        let small = ["conv1d", "shortconv.conv", "ssm_a", "ssm_d", "ffn_gate_inp", "bias"]
+        let small = ["conv1d", "shortconv.conv", "ssm_a", "ssm_d", "ssm_norm", "ffn_gate_inp", "bias"]
             .iter()
             .any(|part| name.contains(part));
         if shape.len() > 1 && matrices == DType::F16 && !small {

@@ -1,4 +1,4 @@
-//! Weights quantised on an instruction set: the encoders of `leyden_tensor::quant`, compiled for it. Their arithmetic has a
+//! Weights quantised and decoded on an instruction set: encoders and decoders of `leyden_tensor::quant`, compiled for it. Their arithmetic has a
 //! written order, so the bytes are the same everywhere.
 
 use crate::cpu::isa::Tier;
@@ -16,8 +16,17 @@ macro_rules! encoders {
                 quant::encode_blocks_weighted::<quant::$block>(x, weights, out);
             }
 
+            #[inline(always)]
+            fn values<I: Simd>(_: I, bytes: &[u8], out: &mut [f32]) {
+                quant::decode_blocks::<quant::$block>(bytes, out);
+            }
+
             dispatch! {
                 pub(super) fn encode => blocks(x: &[f32], weights: &[f32], out: &mut [u8])
+            }
+
+            dispatch! {
+                pub(super) fn decode => values(bytes: &[u8], out: &mut [f32])
             }
         })*
 
@@ -28,14 +37,29 @@ macro_rules! encoders {
         pub fn encode_row_weighted(tier: Tier, dtype: DType, x: &[f32], weights: &[f32], out: &mut [u8]) {
             match dtype {
                 $(DType::$block => $module::encode(tier, x, weights, out),)*
-                // These have nothing to search for.
                 _ => quant::encode_row_weighted(dtype, x, weights, out),
+            }
+        }
+
+        /// [`quant::decode_row`] on a tier.
+        ///
+        /// # Panics
+        /// As there.
+        pub fn decode_row(tier: Tier, dtype: DType, bytes: &[u8], out: &mut [f32]) {
+            match dtype {
+                $(DType::$block => $module::decode(tier, bytes, out),)*
+                _ => quant::decode_row(dtype, bytes, out),
             }
         }
     };
 }
 
 encoders! {
+    f16 F16
+    bf16 BF16
+    q8_0 Q8_0
+    q4_1 Q4_1
+    q5_1 Q5_1
     q2_k Q2K
     q3_k Q3K
     q4_k Q4K
@@ -66,6 +90,10 @@ mod tests {
                 let mut out = vec![0; bytes];
                 encode_row_weighted(tier, dtype, &x, &weights, &mut out);
                 assert_eq!(out, wanted, "{dtype} on {tier:?}");
+                let (mut plain, mut decoded) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+                quant::decode_row(dtype, &wanted, &mut plain);
+                decode_row(tier, dtype, &wanted, &mut decoded);
+                assert_eq!(decoded, plain, "{dtype} on {tier:?}");
             }
         }
     }

@@ -36,10 +36,19 @@ const LOGITS: Field = field("logit_scale", "logits_scaling");
 const ROTATES: Field = field("rope.scaling.finetuned", "");
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
-    let config = r.decoder(match r {
+    factors(r, r.decoder(pairs(r))?)
+}
+
+/// Which values turn together: conversion to GGUF reorders the rows of query and key weights.
+pub(super) fn pairs(r: &Reader<'_>) -> RopePairs {
+    match r {
         Reader::Gguf(..) => RopePairs::Interleaved,
         Reader::Hf(..) => RopePairs::Halves,
-    })?;
+    }
+}
+
+/// A model with the factors that Granite has.
+pub(super) fn factors(r: &Reader<'_>, config: ModelConfig) -> Result<ModelConfig, Error> {
     let residual_scale = r.opt_positive(RESIDUALS)?.unwrap_or(1.0);
     let scores = match (r.opt_positive(SCORES)?, r) {
         (None, Reader::Hf(..)) => Some(1.0),

@@ -106,7 +106,7 @@ fn feed_forward(hf: &HfConfig<'_>, width: usize) -> Result<usize, Error> {
 }
 
 fn attention_layers(hf: &HfConfig<'_>, layers: usize) -> Result<Vec<bool>, Error> {
-    if let Some(kinds) = hf.layers_of(layers, "full_attention", "conv")? {
+    if let Some(kinds) = hf.layers_of(layers, &["full_attention"], &["conv"])? {
         return Ok(kinds);
     }
     let key = "full_attn_idxs";

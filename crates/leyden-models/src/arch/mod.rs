@@ -1,6 +1,6 @@
 //! Architectures: how each one's description becomes a [`ModelConfig`]. One file each, one line in the table.
 
-use crate::config::{HfConfig, ModelConfig, Reader, check_gguf, check_hf};
+use crate::config::{HfConfig, ModelConfig, Reader, check_gguf, check_hf, check_type};
 use crate::error::Error;
 use crate::hf_class::{ATTENTION, DECODER, EXPERTS, FFN, HfClass, attention_biases};
 use crate::load::Stored;
@@ -25,9 +25,12 @@ mod gpt2;
 mod gptneox;
 mod gptoss;
 mod granite;
+mod granitehybrid;
+mod granitemoe;
 mod gte;
 mod lfm2;
 mod llama;
+mod mamba2;
 mod mistral3;
 mod modernbert;
 mod mpnet;
@@ -40,6 +43,7 @@ mod qwen2moe;
 mod qwen3;
 mod qwen35;
 mod qwen3moe;
+mod qwen3next;
 mod smollm3;
 mod stablelm;
 mod starcoder2;
@@ -53,7 +57,7 @@ pub struct Architecture {
     pub models: &'static str,
     config: fn(&Reader<'_>) -> Result<ModelConfig, Error>,
     /// Keys of either dialect that it reads and the others do not.
-    own_keys: &'static [&'static str],
+    pub(crate) own_keys: &'static [&'static str],
     hf: &'static [HfClass],
 }
 
@@ -71,6 +75,8 @@ pub static ARCHITECTURES: &[Architecture] = &[
     gemma2::ARCHITECTURE,
     gemma3::ARCHITECTURE,
     granite::ARCHITECTURE,
+    granitemoe::ARCHITECTURE,
+    granitehybrid::ARCHITECTURE,
     smollm3::ARCHITECTURE,
     olmo2::ARCHITECTURE,
     command_r::ARCHITECTURE,
@@ -84,6 +90,8 @@ pub static ARCHITECTURES: &[Architecture] = &[
     gptoss::ARCHITECTURE,
     deepseek2::ARCHITECTURE,
     lfm2::ARCHITECTURE,
+    mamba2::ARCHITECTURE,
+    qwen3next::ARCHITECTURE,
     qwen35::DENSE,
     qwen35::MIXTURE,
     glm4moe::ARCHITECTURE,
@@ -104,6 +112,7 @@ impl Architecture {
         self.hf.iter().map(|class| class.model_type)
     }
 }
+
 /// The configuration of the model that a source describes.
 ///
 /// # Errors
@@ -155,31 +164,15 @@ fn gguf_config(meta: &Metadata) -> Result<ModelConfig, Error> {
     let arch = found.ok_or_else(|| Error::unknown_architecture(meta.file(), key, name, known()))?;
     let config = (arch.config)(&Reader::Gguf(meta, arch.name))?;
     let key = format!("{name}.attention.head_count_kv");
-    if config.layers.iter().any(|layer| layer.kv_heads == 0) {
+    if config.layers.iter().any(|layer| layer.kv_heads == 0 && layer.recurrent.is_none()) {
         return Err(Error::invalid(meta.file(), &key, "0 is not between 1 and 16777216"));
     }
     check_gguf(meta, &config, arch.own_keys)?;
     Ok(config)
 }
 
-/// Refuses files that have a model's architecture and are something else.
-fn check_type(meta: &Metadata) -> Result<(), Error> {
-    /// The value of the key, what it is, and what to do.
-    const OTHERS: [(&str, &str); 3] = [
-        ("adapter", "an adapter of a model (LoRA), not a model; merge it into its model first"),
-        ("mmproj", "the projector of images or sound for a model, not a model; name the model's file"),
-        ("imatrix", "the importance matrix of a model, not a model; name the model's file"),
-    ];
-    let key = "general.type";
-    let found = meta.opt_str(key)?.and_then(|name| OTHERS.iter().find(|row| row.0 == name));
-    match found {
-        Some((name, what)) => Err(Error::invalid(meta.file(), key, format!("`{name}` is {what}"))),
-        None => Ok(()),
-    }
-}
-
 /// The architecture and class that a `config.json` names.
-fn hf_class(json: &Json) -> Result<(&'static Architecture, &'static HfClass), Error> {
+pub(crate) fn hf_class(json: &Json) -> Result<(&'static Architecture, &'static HfClass), Error> {
     let key = "model_type";
     let name = json.str(key)?;
     let mut classes = ARCHITECTURES.iter().flat_map(|a| a.hf.iter().map(move |class| (a, class)));

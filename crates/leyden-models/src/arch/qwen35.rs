@@ -2,17 +2,14 @@
 //! attention has a gate of its own; a quarter of each head turns.
 
 use super::{Architecture, DECODER, EXPERTS, HfClass};
-use crate::config::{
-    DeltaNetConfig, Field, ModelConfig, QkNorm, Reader, RecurrentConfig, SharedExpert, field,
-};
+use crate::config::{Field, ModelConfig, QkNorm, Reader, RecurrentConfig, SharedExpert, field};
 use crate::error::Error;
-use leyden_kernels::attention::MAX_HEAD_DIM;
 use leyden_kernels::ops::RopePairs;
 
 pub(super) const DENSE: Architecture = Architecture {
     name: "qwen35",
     models: "Qwen3.5 (text, dense)",
-    config: |r| config(r, false),
+    config: |r| config(r, false, in_turn(r)),
     own_keys: OWN_KEYS,
     hf: &[HfClass { model_type: "qwen3_5_text", classes: &["Qwen3_5ForCausalLM"], ..CLASS }],
 };
@@ -20,7 +17,7 @@ pub(super) const DENSE: Architecture = Architecture {
 pub(super) const MIXTURE: Architecture = Architecture {
     name: "qwen35moe",
     models: "Qwen3.5 (text, mixtures)",
-    config: |r| config(r, true),
+    config: |r| config(r, true, in_turn(r)),
     own_keys: OWN_KEYS,
     hf: &[HfClass {
         model_type: "qwen3_5_moe_text",
@@ -30,14 +27,14 @@ pub(super) const MIXTURE: Architecture = Architecture {
     }],
 };
 
-const CLASS: HfClass = HfClass {
+pub(super) const CLASS: HfClass = HfClass {
     biases: |config| config.refuse("attention_bias"),
     // Layers that predict further tokens.
     unused: &["mtp."],
     ..DECODER
 };
 
-const OWN_KEYS: &[&str] = &[
+pub(super) const OWN_KEYS: &[&str] = &[
     "attention.recurrent_layers",
     "attn_output_gate",
     "expert_shared_feed_forward_length",
@@ -59,11 +56,6 @@ const OWN_KEYS: &[&str] = &[
     "ssm.time_step_rank",
 ];
 
-const TAPS: Field = field("ssm.conv_kernel", "linear_conv_kernel_dim");
-const KEY_DIM: Field = field("ssm.state_size", "linear_key_head_dim");
-const KEY_HEADS: Field = field("ssm.group_count", "linear_num_key_heads");
-const HEADS: Field = field("ssm.time_step_rank", "linear_num_value_heads");
-const VALUES: Field = field("ssm.inner_size", "linear_value_head_dim");
 const RECURRENT: Field = field("attention.recurrent_layers", "");
 const INTERVAL: Field = field("full_attention_interval", "full_attention_interval");
 const SHARED_FFN: Field = field("expert_shared_feed_forward_length", "shared_expert_intermediate_size");
@@ -72,7 +64,12 @@ const SHARED_FFN: Field = field("expert_shared_feed_forward_length", "shared_exp
 const DEFAULT_INTERVAL: usize = 4;
 const DEFAULT_SHARE: f32 = 0.25;
 
-fn config(r: &Reader<'_>, mixture: bool) -> Result<ModelConfig, Error> {
+/// Whether heads of values share heads of keys in turn: conversion to GGUF reorders them.
+fn in_turn(r: &Reader<'_>) -> bool {
+    matches!(r, Reader::Gguf(..))
+}
+
+pub(super) fn config(r: &Reader<'_>, mixture: bool, in_turn: bool) -> Result<ModelConfig, Error> {
     let partial = r.with_partial_rotation(DEFAULT_SHARE);
     let mut config = match mixture {
         false => partial.decoder(RopePairs::Halves)?,
@@ -85,7 +82,7 @@ fn config(r: &Reader<'_>, mixture: bool) -> Result<ModelConfig, Error> {
     if let Reader::Hf(..) = r {
         config.norm.offset = 1.0;
     }
-    let net = RecurrentConfig::DeltaNet(delta_net(r)?);
+    let net = RecurrentConfig::DeltaNet(r.delta_net(in_turn)?);
     let attention = attention_layers(r, config.layers.len())?;
     Ok(config.each(|i, layer| {
         layer.qk_norm = QkNorm::Head;
@@ -96,32 +93,11 @@ fn config(r: &Reader<'_>, mixture: bool) -> Result<ModelConfig, Error> {
     }))
 }
 
-fn delta_net(r: &Reader<'_>) -> Result<DeltaNetConfig, Error> {
-    let taps = r.taps(TAPS)?;
-    let (heads, key_heads, key_dim) = (r.size(HEADS)?, r.size(KEY_HEADS)?, r.size(KEY_DIM)?);
-    let values = r.size(VALUES)?;
-    let in_turn = matches!(r, Reader::Gguf(..));
-    let value_dim = if in_turn { values / heads } else { values };
-    if !heads.is_multiple_of(key_heads) || (in_turn && !values.is_multiple_of(heads)) || value_dim == 0 {
-        return Err(r.invalid(HEADS, format!("{heads} heads of values with {key_heads} of keys")));
-    }
-    // A state holds a number for each pair of a key's and a value's.
-    if key_dim.max(value_dim) > MAX_HEAD_DIM {
-        let what = format!("heads of {key_dim} and {value_dim} values; at most {MAX_HEAD_DIM} are supported");
-        return Err(r.invalid(KEY_DIM, what));
-    }
-    let most = 1_usize << 24;
-    if [heads * value_dim, key_heads * key_dim].iter().any(|n| *n > most) {
-        return Err(r.invalid(HEADS, format!("{heads} heads of {value_dim} are too many")));
-    }
-    Ok(DeltaNetConfig { taps, heads, key_heads, key_dim, value_dim, in_turn })
-}
-
 /// Which layers have attention.
 fn attention_layers(r: &Reader<'_>, layers: usize) -> Result<Vec<bool>, Error> {
     match r {
         Reader::Hf(hf, _) => {
-            if let Some(kinds) = hf.layers_of(layers, "full_attention", "linear_attention")? {
+            if let Some(kinds) = hf.layers_of(layers, &["full_attention"], &["linear_attention"])? {
                 return Ok(kinds);
             }
         }

@@ -1,10 +1,26 @@
-//! Rotation as GGUF's metadata has it.
+//! What GGUF's metadata says of the file, and of the rotation.
 
 use super::reader::{checked_positive, checked_size};
 use super::{RopeScaling, YarnRamp, yarn_attention};
 use crate::error::Error;
 use leyden_tensor::{Escaped, Metadata};
 use std::sync::Arc;
+
+/// Refuses files that have a model's architecture and are something else.
+pub(crate) fn check_type(meta: &Metadata) -> Result<(), Error> {
+    /// The value of the key, what it is, and what to do.
+    const OTHERS: [(&str, &str); 3] = [
+        ("adapter", "an adapter of a model (LoRA), not a model; merge it into its model first"),
+        ("mmproj", "the projector of images or sound for a model, not a model; name the model's file"),
+        ("imatrix", "the importance matrix of a model, not a model; name the model's file"),
+    ];
+    let key = "general.type";
+    let found = meta.opt_str(key)?.and_then(|name| OTHERS.iter().find(|row| row.0 == name));
+    match found {
+        Some((name, what)) => Err(Error::invalid(meta.file(), key, format!("`{name}` is {what}"))),
+        None => Ok(()),
+    }
+}
 
 /// What the metadata says of the rotation.
 pub(super) struct Rotation {

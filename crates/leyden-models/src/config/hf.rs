@@ -158,15 +158,15 @@ impl<'a> HfConfig<'a> {
 
     /// Which layers attend to everything, the others to a window, where `layer_types` says.
     pub(crate) fn full_layers(&self, layers: usize) -> Result<Option<Vec<bool>>, Error> {
-        self.layers_of(layers, "full_attention", "sliding_attention")
+        self.layers_of(layers, &["full_attention"], &["sliding_attention"])
     }
 
-    /// Which layers are of the first of two kinds, where `layer_types` says.
+    /// Which layers are of the first of two kinds, where `layer_types` says. Each kind has a name, or an older one too.
     pub(crate) fn layers_of(
         &self,
         layers: usize,
-        first: &str,
-        second: &str,
+        first: &[&str],
+        second: &[&str],
     ) -> Result<Option<Vec<bool>>, Error> {
         let key = "layer_types";
         let Some(types) = self.json.opt_array_str(key)? else { return Ok(None) };
@@ -174,11 +174,11 @@ impl<'a> HfConfig<'a> {
             return Err(self.invalid(key, format!("{} types for {layers} layers", types.len())));
         }
         let is_first = |kind: &&str| match *kind {
-            kind if kind == first => Ok(true),
-            kind if kind == second => Ok(false),
+            kind if first.contains(&kind) => Ok(true),
+            kind if second.contains(&kind) => Ok(false),
             other => {
                 let other = Escaped(other);
-                let what = format!("`{other}` is not supported; supported: {first}, {second}");
+                let what = format!("`{other}` is not supported; supported: {}, {}", first[0], second[0]);
                 Err(self.invalid(key, what))
             }
         };

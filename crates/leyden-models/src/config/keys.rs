@@ -10,6 +10,7 @@
 //! values that mean "off".
 
 use super::ModelConfig;
+use crate::arch::{ARCHITECTURES, hf_class};
 use crate::error::Error;
 use leyden_tensor::{Array, Escaped, Json, Metadata, Value, WeightSource};
 
@@ -329,6 +330,16 @@ static HF: &[Row] = &[
     // How caches are made, what embeddings share, and which kind of layers comes first.
     harmless("cache_implementation"),
     harmless("use_embedding_sharing"),
+    harmless("chunk_size"),
+    harmless("init_method"),
+    harmless("mamba_chunk_size"),
+    harmless("normalization_function"),
+    harmless("rescale_prenorm_residual"),
+    harmless("residual_in_fp32"),
+    harmless("time_step_floor"),
+    harmless("time_step_max"),
+    harmless("time_step_min"),
+    harmless("time_step_rank"),
     harmless("use_parallel_embedding"),
     harmless("layer_switch"),
     harmless("order_of_interleaved_layers"),
@@ -567,7 +578,10 @@ pub fn unknown_keys(source: &dyn WeightSource) -> Vec<String> {
     }
     let meta = source.metadata();
     let mut keys = match meta.opt_str("general.architecture") {
-        Ok(Some(architecture)) => unknown(gguf_keys(meta, architecture)),
+        Ok(Some(name)) => {
+            let own = ARCHITECTURES.iter().find(|a| a.name == name).map_or(&[][..], |a| a.own_keys);
+            unknown(gguf_keys(meta, name), own)
+        }
         _ => Vec::new(),
     };
     if matches!(meta.get(SUPPRESSED), Some(Value::Array(tokens)) if !tokens.is_empty()) {
@@ -579,12 +593,12 @@ pub fn unknown_keys(source: &dyn WeightSource) -> Vec<String> {
 /// As [`unknown_keys`], of a `config.json`.
 #[must_use]
 pub fn unknown_keys_of_json(json: &Json) -> Vec<String> {
-    unknown(hf_keys(json))
+    unknown(hf_keys(json), hf_class(json).map_or(&[], |(a, _)| a.own_keys))
 }
 
-fn unknown(keys: Keys<'_>) -> Vec<String> {
+fn unknown(keys: Keys<'_>, own: &[&str]) -> Vec<String> {
     let no_row = |(table, _, name, given): &(&[Row], String, &str, Given<'_>)| {
-        !table.iter().any(|row| row.key == *name) && !given.off_or(&|_| false)
+        !table.iter().any(|row| row.key == *name) && !own.contains(name) && !given.off_or(&|_| false)
     };
     keys.into_iter().filter(no_row).map(|(_, prefix, name, _)| format!("{prefix}{name}")).collect()
 }
@@ -683,5 +697,23 @@ mod tests {
             unknown(r#""warp": 2, "woof": 0, "rope_scaling": {"bend": true}"#),
             ["warp", "rope_scaling.bend"]
         );
+        // What one architecture alone reads is known there, and the sizes of states are checked.
+        let mamba = |more: &str| {
+            json(&format!(
+                r#"{{"model_type": "mamba2", "hidden_size": 48, "num_hidden_layers": 1, "num_heads": 6, "head_dim": 16,
+                "layer_norm_epsilon": 1e-5, "time_step_limit": [0.0, Infinity], {more}}}"#
+            ))
+        };
+        let fits = mamba(r#""n_groups": 2, "state_size": 16"#);
+        assert_eq!(unknown_keys_of_json(&fits), [""; 0]);
+        assert_eq!(config_of_json(&fits).unwrap().context, 1 << 20);
+        for (more, wanted) in [
+            (r#""n_groups": 2, "state_size": 20"#, "state_size: 20 is not a multiple of 16"),
+            (r#""n_groups": 4, "state_size": 16"#, "num_heads: 6 heads in 4 groups do not divide 96 values"),
+            (r#""n_groups": 2, "expand": 4"#, "head_dim: 16 is not 192 / 6 = 32"),
+        ] {
+            let error = config_of_json(&mamba(more)).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("config.json: {wanted}")), "{error}");
+        }
     }
 }

@@ -47,6 +47,7 @@ impl ModelConfig {
         let floats =
             |most: &dyn Fn(&LayerConfig) -> usize| self.layers.iter().map(most).max().unwrap_or_default();
         let (heads, ffn) = (floats(&|l| l.heads * l.head_dim.max(l.value_dim)), floats(&|l| l.ffn));
-        4 * (tokens * (4 * self.width + 4 * heads + 3 * ffn) + logits)
+        let states = floats(&|l| l.recurrent.map_or(0, |r| r.between(self.width)));
+        4 * (tokens * (4 * self.width + 4 * heads + 3 * ffn + states) + logits)
     }
 }

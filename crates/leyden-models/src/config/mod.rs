@@ -8,6 +8,7 @@ mod keys;
 mod memory;
 mod mixture;
 mod reader;
+mod recurrent;
 mod windows;
 
 use crate::pooling::Pooling;
@@ -16,12 +17,14 @@ use leyden_kernels::gemm::{ExpertGroups, GatingFunction};
 use leyden_kernels::ops::{Activation, RopePairs};
 use std::sync::Arc;
 
+pub(crate) use gguf::check_type;
 pub(crate) use heads::{HeadClass, gguf_head, hf_head};
 pub(crate) use hf::HfConfig;
 pub(crate) use keys::{check_gguf, check_hf};
 pub use keys::{unknown_keys, unknown_keys_of_json};
 pub(crate) use mixture::EXPERTS;
 pub(crate) use reader::{FFN, Field, KV_HEADS, Reader, field};
+pub use recurrent::{DeltaNetConfig, Mamba2Config, RecurrentConfig};
 
 /// Sizes and options of a transformer: a decoder, or an encoder whose tokens see those behind them too.
 #[derive(Clone, Debug, PartialEq)]
@@ -263,7 +266,7 @@ pub struct LayerConfig {
     /// What the outputs of the two halves are multiplied by before they are added to the residual stream; with norms that are
     /// not on these outputs.
     pub residual_scale: f32,
-    /// Width of the feed-forward layer, of each expert if there are several.
+    /// Width of the feed-forward layer, of each expert if there are several; 0 where a block has no such half.
     pub ffn: usize,
     /// Whether the feed-forward layer is a gated one.
     pub gated: bool,
@@ -277,50 +280,31 @@ pub struct LayerConfig {
     pub recurrent: Option<RecurrentConfig>,
 }
 
-/// A layer with a state of each sequence, of a size that does not grow with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecurrentConfig {
-    /// A convolution over the last tokens of each channel, between two gates (LFM2).
-    ShortConv {
-        /// Tokens that it joins.
-        taps: usize,
-    },
-    /// The gated delta rule (Yang et al., 2024), behind a short convolution.
-    DeltaNet(DeltaNetConfig),
-}
-
-/// The sizes of a gated delta net.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeltaNetConfig {
-    /// Tokens that the convolution joins.
-    pub taps: usize,
-    /// Heads of values.
-    pub heads: usize,
-    /// Heads of queries and keys; divides the others.
-    pub key_heads: usize,
-    /// Numbers of a query and a key.
-    pub key_dim: usize,
-    /// Numbers of a value.
-    pub value_dim: usize,
-    /// Whether heads of values share heads of keys in turn, not neighbours.
-    pub in_turn: bool,
-}
-
-impl DeltaNetConfig {
-    /// Numbers of all queries, keys and values of a token.
-    pub(crate) fn channels(self) -> usize {
-        2 * self.key_heads * self.key_dim + self.heads * self.value_dim
-    }
-}
-
-impl RecurrentConfig {
-    /// Numbers of the state, in a model of such a width.
-    pub(crate) fn state(self, width: usize) -> usize {
-        match self {
-            RecurrentConfig::ShortConv { taps } => (taps - 1) * width,
-            RecurrentConfig::DeltaNet(net) => {
-                (net.taps - 1) * net.channels() + net.heads * net.key_dim * net.value_dim
-            }
+impl Default for LayerConfig {
+    /// A block of the usual kind, without any sizes.
+    fn default() -> LayerConfig {
+        LayerConfig {
+            heads: 0,
+            kv_heads: 0,
+            head_dim: 0,
+            value_dim: 0,
+            mask: Mask::Causal,
+            attention_scale: 1.0,
+            attention_soft_cap: None,
+            position_bias: None,
+            temperature: None,
+            rope: None,
+            qk_norm: QkNorm::None,
+            output_gate: false,
+            sinks: false,
+            norms: NormPlacement::Pre,
+            residual_scale: 1.0,
+            ffn: 0,
+            gated: true,
+            activation: Activation::Silu,
+            experts: None,
+            latent: None,
+            recurrent: None,
         }
     }
 }

@@ -5,9 +5,7 @@
 
 use super::gguf::{self, Rotation};
 use super::hf::HfConfig;
-use super::{
-    Head, LayerConfig, ModelConfig, NormConfig, NormKind, NormPlacement, QkNorm, RopeConfig, RopeScaling,
-};
+use super::{Head, LayerConfig, ModelConfig, NormConfig, NormKind, NormPlacement, RopeConfig, RopeScaling};
 use crate::error::Error;
 use leyden_kernels::attention::{MAX_HEAD_DIM, Mask};
 use leyden_kernels::ops::{Activation, MAX_TAPS, RopePairs};
@@ -429,24 +427,23 @@ impl Reader<'_> {
             kv_heads: kv_heads[i],
             head_dim,
             value_dim,
-            mask: Mask::Causal,
             attention_scale: 1.0 / (head_dim as f32).sqrt(),
-            attention_soft_cap: None,
-            position_bias: None,
-            temperature: None,
             rope: rope.clone(),
-            qk_norm: QkNorm::None,
-            output_gate: false,
-            sinks: false,
-            norms: NormPlacement::Pre,
-            residual_scale: 1.0,
             ffn: ffn[i],
-            gated: true,
-            activation: Activation::Silu,
-            experts: None,
-            latent: None,
-            recurrent: None,
+            ..LayerConfig::default()
         };
+        self.model(context, eps, (0..heads.len()).map(layer).collect())
+    }
+
+    /// A model of blocks that have neither attention nor feed-forward layers, but something else.
+    pub(crate) fn without_attention(&self) -> Result<ModelConfig, Error> {
+        let layers = vec![LayerConfig::default(); self.layers()?];
+        self.model(self.size(CONTEXT)?, self.norm_eps(NORM_EPS)?, layers)
+    }
+
+    /// A decoder of these blocks.
+    fn model(&self, context: usize, eps: f32, layers: Vec<LayerConfig>) -> Result<ModelConfig, Error> {
+        let width = self.size(WIDTH)?;
         Ok(ModelConfig {
             architecture: self.name(),
             width,
@@ -462,7 +459,7 @@ impl Reader<'_> {
             sparse: None,
             logit_soft_cap: None,
             predictors: self.predictors()?,
-            layers: (0..heads.len()).map(layer).collect(),
+            layers,
         })
     }
 

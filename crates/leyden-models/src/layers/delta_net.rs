@@ -1,4 +1,4 @@
-//! The gated delta net (Yang et al., 2024), as Qwen3.5 has it: a short convolution, the gated delta rule, and a norm with a gate.
+//! The gated delta net (Yang et al., 2024), as Qwen3-Next and Qwen3.5 have it: a short convolution, the gated delta rule, and a norm with a gate.
 
 use super::Half;
 use super::attention::keep;
@@ -7,7 +7,7 @@ use super::norm::Norm;
 use crate::batch::Workspace;
 use crate::config::{DeltaNetConfig, ModelConfig, NormConfig};
 use crate::error::Error;
-use crate::load::Loader;
+use crate::load::{Loader, Part};
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::KvCache;
 use leyden_kernels::gemm::{PackedWeights, Write};
@@ -15,6 +15,8 @@ use leyden_kernels::ops::{
     Activation, DeltaInput, DeltaShape, activate, delta_rule, gate, ln, rms_norm_in_place, short_convolution,
     sigmoid,
 };
+use std::ops::Range;
+use std::slice;
 
 /// The delta net of one layer.
 #[derive(Debug)]
@@ -49,6 +51,16 @@ impl DeltaNet {
         let DeltaNetConfig { taps, heads, key_heads, key_dim, value_dim, in_turn } = config;
         let name = |part: &str| format!("blk.{i}.{part}");
         let linear = |part: &str, rows, k| Linear::load(loader, &name(part), rows, k);
+        // In some models matrices share one, whose rows lie by heads of keys: those of all its parts for one head, then the next.
+        let shared = 2 * heads / key_heads;
+        let of_shared = |whole: &str, each: usize, label, from: &[Range<usize>]| {
+            let of_heads = |range: &Range<usize>| {
+                let range = range.clone();
+                (0..key_heads).map(move |h| h * each + range.start..h * each + range.end)
+            };
+            let part = Part { label, rows: from.iter().flat_map(of_heads).collect() };
+            Linear::load_part(loader, &name(whole), key_heads * each, c.width, &part)
+        };
         let (qkv, z) = (config.channels(), heads * value_dim);
         let logarithms = loader.has(&name("ssm_a_log"))?;
         let decay = match logarithms {
@@ -61,15 +73,34 @@ impl DeltaNet {
                 logs
             }
         };
+        let ([queries_keys_values, gate], [beta, alpha]) = (
+            match loader.has(&name("ssm_in.weight"))? {
+                true => {
+                    let of_values = shared / 2 * value_dim;
+                    let (values, each) = (2 * key_dim, 2 * (key_dim + of_values));
+                    let qkv = [0..key_dim, key_dim..values, values..values + of_values];
+                    let part = |label, from: &[Range<usize>]| of_shared("ssm_in", each, label, from);
+                    [part("qkv", &qkv)?, part("z", slice::from_ref(&(each - of_values..each)))?]
+                }
+                false => [linear("attn_qkv", qkv, c.width)?, linear("attn_gate", z, c.width)?],
+            },
+            match loader.has(&name("ssm_ba.weight"))? {
+                true => {
+                    let part = |label, from: Range<usize>| of_shared("ssm_ba", shared, label, &[from]);
+                    [part("beta", 0..shared / 2)?, part("alpha", shared / 2..shared)?]
+                }
+                false => [linear("ssm_beta", heads, c.width)?, linear("ssm_alpha", heads, c.width)?],
+            },
+        );
         let plain = NormConfig { offset: 0.0, ..c.norm };
         Ok(DeltaNet {
             layer: i,
             shape: DeltaShape { heads, key_heads, key_dim, value_dim, in_turn },
             eps: c.norm.eps,
-            qkv: linear("attn_qkv", qkv, c.width)?,
-            z: linear("attn_gate", z, c.width)?,
-            beta: linear("ssm_beta", heads, c.width)?,
-            alpha: linear("ssm_alpha", heads, c.width)?,
+            qkv: queries_keys_values,
+            z: gate,
+            beta,
+            alpha,
             taps: loader.taps(&name("ssm_conv1d.weight"), qkv, taps)?,
             step_bias: loader.required_vector(&name("ssm_dt.bias"), heads)?,
             decay,
@@ -176,7 +207,7 @@ impl DeltaNet {
 }
 
 /// `ln(1 + e^x)`.
-fn softplus(x: f32) -> f32 {
+pub(super) fn softplus(x: f32) -> f32 {
     let x = f64::from(x);
     let e = leyden_kernels::ops::pow(std::f64::consts::E, -x.abs());
     (x.max(0.0) + ln(1.0 + e)) as f32

@@ -7,6 +7,7 @@ mod delta_net;
 mod embedding;
 mod latent;
 mod linear;
+mod mamba2;
 mod mlp;
 mod moe;
 mod norm;
@@ -34,6 +35,7 @@ use latent::Latent;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{AttentionSpan, KvCache};
 use leyden_kernels::gemm::{PackedWeights, Write};
+use mamba2::Mamba2;
 use mlp::{GatedMlp, PlainMlp};
 use moe::Mixture;
 use short_conv::ShortConv;
@@ -46,6 +48,7 @@ pub(crate) enum Mixer {
     Latent(Latent),
     ShortConv(ShortConv),
     DeltaNet(Box<DeltaNet>),
+    Mamba2(Box<Mamba2>),
 }
 
 impl Mixer {
@@ -60,6 +63,9 @@ impl Mixer {
             (Some(RecurrentConfig::DeltaNet(net)), _) => {
                 Mixer::DeltaNet(Box::new(DeltaNet::load(loader, c, net, i)?))
             }
+            (Some(RecurrentConfig::Mamba2(net)), _) => {
+                Mixer::Mamba2(Box::new(Mamba2::load(loader, c, net, i)?))
+            }
         })
     }
 
@@ -69,6 +75,7 @@ impl Mixer {
             Mixer::Latent(latent) => latent.matrices(),
             Mixer::ShortConv(conv) => conv.matrices(),
             Mixer::DeltaNet(net) => net.matrices(),
+            Mixer::Mamba2(net) => net.matrices(),
         }
     }
 
@@ -79,6 +86,7 @@ impl Mixer {
             Mixer::Latent(latent) => latent.stored().to_vec(),
             Mixer::ShortConv(conv) => conv.stored().to_vec(),
             Mixer::DeltaNet(net) => net.stored().to_vec(),
+            Mixer::Mamba2(net) => net.stored().to_vec(),
         }
     }
 
@@ -89,6 +97,7 @@ impl Mixer {
             Mixer::Latent(latent) => latent.store(cpu, rows, cache, work),
             Mixer::ShortConv(conv) => conv.store(cpu, rows, cache, work),
             Mixer::DeltaNet(net) => net.store(cpu, rows, cache, work),
+            Mixer::Mamba2(net) => net.store(cpu, rows, cache, work),
         }
     }
 
@@ -106,11 +115,12 @@ impl Mixer {
             Mixer::Latent(latent) => latent.attend(cpu, spans, cache, to, work),
             Mixer::ShortConv(conv) => conv.output(cpu, to, work),
             Mixer::DeltaNet(net) => net.output(cpu, to, work),
+            Mixer::Mamba2(net) => net.output(cpu, to, work),
         }
     }
 }
 
-/// The second half of a transformer block.
+/// The second half of a transformer block, where there is one.
 #[derive(Debug)]
 pub(crate) enum FeedForward {
     Gated(GatedMlp),
@@ -213,7 +223,7 @@ pub(crate) struct Layer {
     pub(crate) mixer: Mixer,
     attention_post_norm: Option<Norm>,
     ffn_norm: Option<Norm>,
-    pub(crate) ffn: FeedForward,
+    pub(crate) ffn: Option<FeedForward>,
     ffn_post_norm: Option<Norm>,
 }
 
@@ -228,6 +238,7 @@ impl Layer {
         let layer = &c.layers[i];
         // The norms before and behind attention, before and behind the feed-forward layer.
         let names = match layer.norms {
+            NormPlacement::Pre if layer.ffn == 0 => ["attn_norm", "", "", ""],
             NormPlacement::Pre => ["attn_norm", "", "ffn_norm", ""],
             NormPlacement::PreFfn => ["", "", "ffn_norm", ""],
             NormPlacement::Sandwich => ["attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"],
@@ -257,7 +268,10 @@ impl Layer {
             mixer: Mixer::load(loader, c, i, ropes)?,
             attention_post_norm: norm(1)?,
             ffn_norm: norm(2)?,
-            ffn: FeedForward::load(loader, c, layer, i)?,
+            ffn: match layer.ffn {
+                0 => None,
+                _ => Some(FeedForward::load(loader, c, layer, i)?),
+            },
             ffn_post_norm: norm(3)?,
         })
     }
@@ -301,7 +315,7 @@ impl Layer {
     /// Its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         let mut all = self.mixer.matrices();
-        all.extend(self.ffn.matrices());
+        all.extend(self.ffn.iter().flat_map(FeedForward::matrices));
         all
     }
 }

@@ -42,7 +42,8 @@ pub struct Json {
 }
 
 impl Json {
-    /// Parses a file that is in memory; `label` takes the place of its path in errors.
+    /// Parses a file that is in memory; `label` takes the place of its path in errors. `Infinity`, which Python writes and JSON
+    /// does not have, is taken for a string.
     ///
     /// # Errors
     /// The bytes are not JSON, or not an object, or a key appears twice, or nesting or size exceed the
@@ -50,7 +51,8 @@ impl Json {
     pub fn parse(bytes: &[u8], label: &str) -> Result<Json, Error> {
         let file: Arc<str> = label.into();
         let error = |kind: ErrorKind| Error::new(kind).file(&file);
-        match parse(bytes).map_err(error)? {
+        let parsed = parse(bytes).or_else(|e| with_infinities(bytes).map_or(Err(e), |bytes| parse(&bytes)));
+        match parsed.map_err(error)? {
             Value::Object(object) => Ok(Json { file, object }),
             other => Err(error(ErrorKind::WrongType { wanted: "object", found: type_name(&other).into() })),
         }
@@ -261,6 +263,31 @@ fn parse(bytes: &[u8]) -> Result<Value, ErrorKind> {
         .map_err(|e| json_error(&e))
 }
 
+/// The text with marks around every `Infinity` that stands outside strings, if there is one.
+fn with_infinities(bytes: &[u8]) -> Option<Vec<u8>> {
+    const WORD: &[u8] = b"Infinity";
+    let mut out = Vec::new();
+    let (mut quoted, mut escaped, mut found, mut rest) = (false, false, false, bytes);
+    while let Some((&first, after)) = rest.split_first() {
+        let unsigned = if first == b'-' { after } else { rest };
+        if let Some(behind) = unsigned.strip_prefix(WORD).filter(|_| !quoted) {
+            out.extend(if first == b'-' { &b"\"-"[..] } else { b"\"" });
+            out.extend(WORD);
+            out.push(b'"');
+            (found, rest) = (true, behind);
+            continue;
+        }
+        (quoted, escaped) = match first {
+            b'"' if !escaped => (!quoted, false),
+            b'\\' => (quoted, quoted && !escaped),
+            _ => (quoted, false),
+        };
+        out.push(first);
+        rest = after;
+    }
+    found.then_some(out)
+}
+
 /// Builds a value, counting down what may still come.
 #[derive(Clone, Copy)]
 struct Strict<'a>(&'a Cell<u32>);
@@ -387,6 +414,7 @@ mod tests {
             ("\u{feff}{}", "line 1 column 1: expected value"),
             ("{\"a\": 1e400}", "number out of range"),
             ("{\"a\": NaN}", "expected value"),
+            ("{\"a\": Infinity, \"b\": }", "expected value"),
             ("{\"a\": \"\\ud800\"}", "unexpected end of hex escape"),
             (&deep, "recursion limit exceeded"),
             (&wide, "more than 131072 values"),
@@ -395,5 +423,13 @@ mod tests {
             assert!(error.starts_with("c.json: ") && error.contains(want), "{error}\nwant: {want}");
         }
         assert!(Json::parse(b"{\"a\": \"\xff\"}", "c.json").is_err());
+        let infinite = Json::parse(
+            br#"{"a": [0.0, Infinity], "b\\": "-Infinity \" Infinity", "c": -Infinity}"#,
+            "c.json",
+        );
+        let infinite = infinite.unwrap();
+        assert_eq!(infinite.get("a").unwrap()[1], "Infinity");
+        assert_eq!(infinite.str("b\\").unwrap(), "-Infinity \" Infinity");
+        assert!(infinite.f32("c").unwrap_err().to_string().contains("found string"));
     }
 }

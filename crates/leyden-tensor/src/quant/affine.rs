@@ -10,6 +10,9 @@
 use super::fit::{self, Integers, Moments, Starts};
 use super::{F16_MAX, finite};
 
+/// Candidates that a search looks at together.
+const AT_ONCE: usize = 16;
+
 /// What distinguishes the formats.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
@@ -66,10 +69,11 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
     /// The best parameters that were found, and the code of every value.
     #[inline(always)]
     pub(super) fn run(&self) -> (Params<GROUPS>, [u8; 256]) {
-        let ideal: [(f32, f32); GROUPS] = std::array::from_fn(|j| {
+        let mut ideal = [(0.0, 0.0); GROUPS];
+        for (j, parameters) in ideal.iter_mut().enumerate() {
             let (x, w) = self.group(j);
-            self.fit_group(x, w)
-        });
+            *parameters = self.fit_group(x, w);
+        }
         let largest = |f: fn(&(f32, f32)) -> f32| ideal.iter().map(f).fold(0.0, f32::max);
         let (scale, min) = (largest(|g| g.0), largest(|g| g.1));
         let most = self.shape.max_factor;
@@ -104,24 +108,34 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
         for (j, &(scale, min)) in ideal.iter().enumerate() {
             let (x, w) = self.group(j);
             let s0 = fit::nearest(scale * fit::reciprocal(d), 0.0, most);
-            let mut least = f32::INFINITY;
-            for s in [s0, s0 - 1.0, s0 + 1.0] {
-                if !(0.0..=most).contains(&s) {
-                    continue;
-                }
-                // The minimum that suits this scale, from the codes that it leads to.
-                let scale_now = d * s;
-                let m = fit::moments(x, w, min, fit::reciprocal(scale_now), self.codes());
-                let min_now = if m.w > 0.0 { (scale_now * m.q - m.x) / m.w } else { min };
+            // The last is there to fill a vector.
+            let near = [s0, s0 - 1.0, s0 + 1.0, s0];
+            let mut inverse = [0.0; 4];
+            for (inverse, s) in inverse.iter_mut().zip(near) {
+                *inverse = fit::reciprocal(d * s);
+            }
+            // The minimum that suits each scale, from the codes that it leads to.
+            let (weight, sum) = fit::sums(x, w);
+            let m = fit::moments_of(x, w, min, &inverse, self.codes());
+            // Each scale with three minima; what is left fills the vectors.
+            let (mut scales, mut mins) = ([s0; AT_ONCE], [-1.0; AT_ONCE]);
+            for (i, s) in near[..3].iter().enumerate() {
+                let min_now = if weight > 0.0 { (d * s * m.q[i] - sum) / weight } else { min };
                 let k0 = fit::nearest(min_now * fit::reciprocal(dmin), 0.0, most);
-                for k in [k0, k0 - 1.0, k0 + 1.0] {
-                    if !(0.0..=most).contains(&k) {
-                        continue;
-                    }
-                    let error = fit::error(x, w, scale_now, dmin * k, self.codes());
-                    if error < least {
-                        (least, params.scales[j], params.mins[j]) = (error, s, k);
-                    }
+                for (at, k) in [k0, k0 - 1.0, k0 + 1.0].into_iter().enumerate() {
+                    (scales[3 * i + at], mins[3 * i + at]) = (*s, k);
+                }
+            }
+            let (mut scales_now, mut mins_now) = ([0.0; AT_ONCE], [0.0; AT_ONCE]);
+            for c in 0..AT_ONCE {
+                (scales_now[c], mins_now[c]) = (d * scales[c], dmin * mins[c]);
+            }
+            let errors = fit::errors(x, w, &scales_now, &mins_now, self.codes());
+            let mut least = f32::INFINITY;
+            for c in 0..9 {
+                let (s, k) = (scales[c], mins[c]);
+                if (0.0..=most).contains(&s) && (0.0..=most).contains(&k) && errors[c] < least {
+                    (least, params.scales[j], params.mins[j]) = (errors[c], s, k);
                 }
             }
             params.error += least;
@@ -157,11 +171,15 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
 
     #[inline(always)]
     fn quantise(&self, p: &Params<GROUPS>) -> [u8; 256] {
-        std::array::from_fn(|i| {
-            let j = i / (256 / GROUPS);
-            let inverse = fit::reciprocal(p.d * p.scales[j]);
-            fit::nearest((self.x[i] + p.dmin * p.mins[j]) * inverse, 0.0, self.shape.max_code) as u8
-        })
+        let mut codes = [0; 256];
+        let groups = codes.chunks_exact_mut(256 / GROUPS).zip(self.x.chunks_exact(256 / GROUPS));
+        for ((codes, x), (scale, min)) in groups.zip(p.scales.iter().zip(&p.mins)) {
+            let (inverse, min) = (fit::reciprocal(p.d * scale), p.dmin * min);
+            for (code, x) in codes.iter_mut().zip(x) {
+                *code = fit::whole(fit::nearest((x + min) * inverse, 0.0, self.shape.max_code));
+            }
+        }
+        codes
     }
 
     /// The scale and minimum (not negative) of least error for one group.
@@ -175,10 +193,21 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
         let codes = self.codes();
         let mut best = Fit { scale: (high - low) / self.shape.max_code, min: -low, gain: f32::NEG_INFINITY };
         // From clipping the extremes by a fifth to leaving the outer codes empty.
-        for code in self.shape.starts.codes() {
-            let next = Fit::solve(&fit::moments(x, w, -low, code / (high - low), codes));
-            if next.gain > best.gain {
-                best = next;
+        let (weight, sum) = fit::sums(x, w);
+        let last = usize::from(self.shape.starts.n) - 1;
+        for from in (0..=last).step_by(AT_ONCE) {
+            let mut inverse = [0.0; AT_ONCE];
+            for (c, inverse) in inverse.iter_mut().enumerate() {
+                // The last one fills the last vector.
+                *inverse = self.shape.starts.code(last.min(from + c)) / (high - low);
+            }
+            let m = fit::moments_of(x, w, -low, &inverse, codes);
+            for c in 0..AT_ONCE {
+                let m = Moments { w: weight, q: m.q[c], qq: m.qq[c], x: sum, xq: m.xq[c] };
+                let next = Fit::solve(&m);
+                if next.gain > best.gain {
+                    best = next;
+                }
             }
         }
         for _ in 0..4 {

@@ -18,6 +18,7 @@ const TINY: f32 = 5.960_464_5e-8;
 /// assert_eq!(f16_to_f32(0x3555), 0.333_251_95);
 /// assert_eq!(f16_to_f32(0x0001), f32::powi(2.0, -24));
 /// ```
+#[inline(always)]
 pub fn f16_to_f32(bits: u16) -> f32 {
     let sign = u32::from(bits & 0x8000) << 16;
     let exponent = u32::from(bits >> 10) & 0x1f;
@@ -35,6 +36,7 @@ pub fn f16_to_f32(bits: u16) -> f32 {
 
 /// The nearest half-precision number, ties to the even one. Values from 65520 on become infinite; a
 /// NaN becomes quiet and keeps its sign and upper fraction bits.
+#[inline(always)]
 pub fn f32_to_f16(x: f32) -> u16 {
     let bits = x.to_bits();
     let sign = (bits >> 16) as u16 & 0x8000;
@@ -61,15 +63,18 @@ impl Block for F16 {
     const LEN: usize = 1;
     const BYTES: usize = 2;
 
+    #[inline(always)]
     fn read(bytes: &[u8]) -> Self {
         assert_eq!(bytes.len(), Self::BYTES);
         F16(u16::from_le_bytes(field(bytes, 0)))
     }
 
+    #[inline(always)]
     fn write(&self, out: &mut [u8]) {
         out.copy_from_slice(&self.0.to_le_bytes());
     }
 
+    #[inline(always)]
     fn decode(&self, out: &mut [f32]) {
         out.copy_from_slice(&[f16_to_f32(self.0)]);
     }

@@ -43,6 +43,13 @@ pub(super) fn nearest(t: f32, low: f32, high: f32) -> f32 {
     (clamped + SHIFT) - SHIFT
 }
 
+/// A whole number from 0 to 255 as an integer: its lowest bits beside 1.5 * 2^23, for casts that saturate are not
+/// vectorised.
+#[inline(always)]
+pub(super) fn whole(x: f32) -> u8 {
+    (x + 12_582_912.0).to_bits() as u8
+}
+
 /// The codes that a format has.
 pub(super) trait Codes: Copy {
     /// The code nearest to `t`.
@@ -70,8 +77,9 @@ pub(super) struct Starts {
 }
 
 impl Starts {
-    pub(super) fn codes(self) -> impl Iterator<Item = f32> {
-        (0..self.n).map(move |i| self.first + self.step * f32::from(i))
+    #[inline(always)]
+    pub(super) fn code(self, i: usize) -> f32 {
+        self.first + self.step * i as f32
     }
 }
 
@@ -100,6 +108,96 @@ pub(super) fn moments(x: &[f32], w: &[f32], offset: f32, inverse: f32, codes: im
     Moments { w: total(sw), q: total(sq), qq: total(sqq), x: total(sx), xq: total(sxq) }
 }
 
+/// The sums of [`moments`] that no code enters: of the weights, and of the weighted values.
+#[inline(always)]
+pub(super) fn sums(x: &[f32], w: &[f32]) -> (f32, f32) {
+    let (mut sw, mut sx) = ([0.0; LANES], [0.0; LANES]);
+    for (x, w) in x.as_chunks::<LANES>().0.iter().zip(w.as_chunks::<LANES>().0) {
+        for i in 0..LANES {
+            sw[i] += w[i];
+            sx[i] += w[i] * x[i];
+        }
+    }
+    (total(sw), total(sx))
+}
+
+/// [`Moments`] of several candidates: what depends on their codes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MomentsOf<const N: usize> {
+    pub(super) q: [f32; N],
+    pub(super) qq: [f32; N],
+    pub(super) xq: [f32; N],
+}
+
+/// The sums of [`moments`] for several candidates, to the bit: a candidate is a lane of a vector, so no sum is over
+/// lanes until all values are in.
+#[inline(always)]
+pub(super) fn moments_of<const N: usize>(
+    x: &[f32],
+    w: &[f32],
+    offset: f32,
+    inverse: &[f32; N],
+    codes: impl Codes,
+) -> MomentsOf<N> {
+    let mut q = [[0.0; N]; LANES];
+    let (mut qq, mut xq) = (q, q);
+    for i in 0..LANES {
+        let (mut sq, mut sqq, mut sxq) = ([0.0; N], [0.0; N], [0.0; N]);
+        for (x, w) in x.as_chunks::<LANES>().0.iter().zip(w.as_chunks::<LANES>().0) {
+            let (x, w) = (x[i], w[i]);
+            for c in 0..N {
+                let q = codes.nearest((x + offset) * inverse[c]);
+                let wq = w * q;
+                sq[c] += wq;
+                sqq[c] += wq * q;
+                sxq[c] += wq * x;
+            }
+        }
+        (q[i], qq[i], xq[i]) = (sq, sqq, sxq);
+    }
+    MomentsOf { q: totals(&q), qq: totals(&qq), xq: totals(&xq) }
+}
+
+/// [`error`] of several candidates, to the bit.
+#[inline(always)]
+pub(super) fn errors<const N: usize>(
+    x: &[f32],
+    w: &[f32],
+    scale: &[f32; N],
+    offset: &[f32; N],
+    codes: impl Codes,
+) -> [f32; N] {
+    let mut inverse = [0.0; N];
+    for c in 0..N {
+        inverse[c] = reciprocal(scale[c]);
+    }
+    let mut lanes = [[0.0; N]; LANES];
+    for (i, lane) in lanes.iter_mut().enumerate() {
+        let mut sum = [0.0; N];
+        for (x, w) in x.as_chunks::<LANES>().0.iter().zip(w.as_chunks::<LANES>().0) {
+            let (x, w) = (x[i], w[i]);
+            for c in 0..N {
+                let q = codes.nearest((x + offset[c]) * inverse[c]);
+                let miss = scale[c] * q - offset[c] - x;
+                sum[c] += w * (miss * miss);
+            }
+        }
+        *lane = sum;
+    }
+    totals(&lanes)
+}
+
+/// [`total`] of several candidates.
+#[inline(always)]
+fn totals<const N: usize>(lanes: &[[f32; N]; LANES]) -> [f32; N] {
+    let [a, b, c, d, e, f, g, h] = lanes;
+    let mut sums = [0.0; N];
+    for i in 0..N {
+        sums[i] = ((a[i] + e[i]) + (c[i] + g[i])) + ((b[i] + f[i]) + (d[i] + h[i]));
+    }
+    sums
+}
+
 /// The error of `scale * code - offset` with the best codes.
 #[inline(always)]
 pub(super) fn error(x: &[f32], w: &[f32], scale: f32, offset: f32, codes: impl Codes) -> f32 {
@@ -124,6 +222,7 @@ pub(super) fn reciprocal(scale: f32) -> f32 {
 
 /// The factor of a super-block as it will be stored: the nearest half-precision number, but neither
 /// infinite nor 0 unless `x` is 0 or not a number, because all values would vanish with it.
+#[inline(always)]
 pub(super) fn factor(x: f32) -> f32 {
     match scale_bits(x) {
         0x0000 if x > 0.0 => f16_to_f32(0x0001),
@@ -136,6 +235,7 @@ pub(super) fn factor(x: f32) -> f32 {
 /// Like [`factor`], but of no smaller magnitude than `x`, if that is finite in half precision: the
 /// groups' scales in units of it then stay in range. Among the subnormal halves, rounding to nearest
 /// could take up to half of the range away.
+#[inline(always)]
 pub(super) fn ample_factor(x: f32) -> f32 {
     const LARGEST: u16 = 0x7bff;
     let rounded = factor(x);

@@ -74,17 +74,20 @@ impl Block for IQ4NL {
     const LEN: usize = 32;
     const BYTES: usize = 18;
 
+    #[inline(always)]
     fn read(bytes: &[u8]) -> Self {
         assert_eq!(bytes.len(), Self::BYTES);
         IQ4NL { d: u16::from_le_bytes(field(bytes, 0)), qs: field(bytes, 2) }
     }
 
+    #[inline(always)]
     fn write(&self, out: &mut [u8]) {
         assert_eq!(out.len(), Self::BYTES);
         out[..2].copy_from_slice(&self.d.to_le_bytes());
         out[2..].copy_from_slice(&self.qs);
     }
 
+    #[inline(always)]
     fn decode(&self, out: &mut [f32]) {
         assert_eq!(out.len(), Self::LEN);
         let d = f16_to_f32(self.d);

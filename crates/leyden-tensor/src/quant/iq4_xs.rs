@@ -42,6 +42,7 @@ impl Block for IQ4XS {
     const LEN: usize = GROUPS * GROUP;
     const BYTES: usize = 136;
 
+    #[inline(always)]
     fn read(bytes: &[u8]) -> Self {
         assert_eq!(bytes.len(), Self::BYTES);
         IQ4XS {
@@ -52,6 +53,7 @@ impl Block for IQ4XS {
         }
     }
 
+    #[inline(always)]
     fn write(&self, out: &mut [u8]) {
         assert_eq!(out.len(), Self::BYTES);
         out[..2].copy_from_slice(&self.d.to_le_bytes());
@@ -60,6 +62,7 @@ impl Block for IQ4XS {
         out[8..].copy_from_slice(&self.qs);
     }
 
+    #[inline(always)]
     fn decode(&self, out: &mut [f32]) {
         assert_eq!(out.len(), Self::LEN);
         let d = f16_to_f32(self.d);

@@ -130,7 +130,12 @@ pub fn encode_row_weighted(dtype: DType, x: &[f32], weights: &[f32], out: &mut [
     (dtype.info().encode_weighted)(x, weights, out);
 }
 
-pub(crate) fn decode_blocks<B: Block>(bytes: &[u8], out: &mut [f32]) {
+/// [`decode_row`] of one format: inlined, so that who calls it chooses the instruction set.
+///
+/// # Panics
+/// As there.
+#[inline(always)]
+pub fn decode_blocks<B: Block>(bytes: &[u8], out: &mut [f32]) {
     check_lengths::<B>(out.len(), bytes.len());
     for (block, values) in bytes.chunks_exact(B::BYTES).zip(out.chunks_exact_mut(B::LEN)) {
         B::read(block).decode(values);
@@ -166,11 +171,13 @@ fn check_lengths<B: Block>(values: usize, bytes: usize) {
 
 /// The value that a block format represents in the place of `x`: NaN as 0, infinities as the largest
 /// finite value.
+#[inline(always)]
 fn finite(x: f32) -> f32 {
     if x.is_nan() { 0.0 } else { x.clamp(f32::MIN, f32::MAX) }
 }
 
 /// `x` as the bits of a finite half-precision number: out of range becomes the largest one.
+#[inline(always)]
 fn scale_bits(x: f32) -> u16 {
     f32_to_f16(x.clamp(-F16_MAX, F16_MAX))
 }

@@ -60,17 +60,20 @@ impl Block for MXFP4 {
     const LEN: usize = 32;
     const BYTES: usize = 17;
 
+    #[inline(always)]
     fn read(bytes: &[u8]) -> Self {
         assert_eq!(bytes.len(), Self::BYTES);
         MXFP4 { e: bytes[0], qs: field(bytes, 1) }
     }
 
+    #[inline(always)]
     fn write(&self, out: &mut [u8]) {
         assert_eq!(out.len(), Self::BYTES);
         out[0] = self.e;
         out[1..].copy_from_slice(&self.qs);
     }
 
+    #[inline(always)]
     fn decode(&self, out: &mut [f32]) {
         assert_eq!(out.len(), Self::LEN);
         let d = self.scale();

@@ -40,6 +40,7 @@ impl Block for Q2K {
     const LEN: usize = GROUPS * GROUP;
     const BYTES: usize = 84;
 
+    #[inline(always)]
     fn read(bytes: &[u8]) -> Self {
         assert_eq!(bytes.len(), Self::BYTES);
         Q2K {
@@ -50,6 +51,7 @@ impl Block for Q2K {
         }
     }
 
+    #[inline(always)]
     fn write(&self, out: &mut [u8]) {
         assert_eq!(out.len(), Self::BYTES);
         out[..16].copy_from_slice(&self.scales);
@@ -58,6 +60,7 @@ impl Block for Q2K {
         out[82..].copy_from_slice(&self.dmin.to_le_bytes());
     }
 
+    #[inline(always)]
     fn decode(&self, out: &mut [f32]) {
         assert_eq!(out.len(), Self::LEN);
         let (d, dmin) = (f16_to_f32(self.d), f16_to_f32(self.dmin));

@@ -51,6 +51,7 @@ impl Block for Q3K {
     const LEN: usize = GROUPS * GROUP;
     const BYTES: usize = 110;
 
+    #[inline(always)]
     fn read(bytes: &[u8]) -> Self {
         assert_eq!(bytes.len(), Self::BYTES);
         Q3K {
@@ -61,6 +62,7 @@ impl Block for Q3K {
         }
     }
 
+    #[inline(always)]
     fn write(&self, out: &mut [u8]) {
         assert_eq!(out.len(), Self::BYTES);
         out[..32].copy_from_slice(&self.hmask);
@@ -69,6 +71,7 @@ impl Block for Q3K {
         out[108..].copy_from_slice(&self.d.to_le_bytes());
     }
 
+    #[inline(always)]
     fn decode(&self, out: &mut [f32]) {
         assert_eq!(out.len(), Self::LEN);
         let d = f16_to_f32(self.d);

@@ -34,12 +34,14 @@ const _: () = assert!(size_of::<Q4K>() == Q4K::BYTES);
 
 impl Q4K {
     /// The scale and the minimum of group `j` (0 to 7), each 0 to 63.
+    #[inline(always)]
     pub fn scale_min(&self, j: usize) -> (u8, u8) {
         scale_min(&self.scales, j)
     }
 }
 
 /// The scale and the minimum of group `j` out of the packed twelve bytes.
+#[inline(always)]
 pub(super) fn scale_min(s: &[u8; 12], j: usize) -> (u8, u8) {
     if j < 4 {
         (s[j] & 63, s[j + 4] & 63)
@@ -49,6 +51,7 @@ pub(super) fn scale_min(s: &[u8; 12], j: usize) -> (u8, u8) {
 }
 
 /// The inverse of [`scale_min`] for all groups.
+#[inline(always)]
 pub(super) fn pack_scales(p: &Params<GROUPS>) -> [u8; 12] {
     let mut scales = [0; 12];
     for j in 0..GROUPS {
@@ -70,6 +73,7 @@ impl Block for Q4K {
     const LEN: usize = GROUPS * GROUP;
     const BYTES: usize = 144;
 
+    #[inline(always)]
     fn read(bytes: &[u8]) -> Self {
         assert_eq!(bytes.len(), Self::BYTES);
         Q4K {
@@ -80,6 +84,7 @@ impl Block for Q4K {
         }
     }
 
+    #[inline(always)]
     fn write(&self, out: &mut [u8]) {
         assert_eq!(out.len(), Self::BYTES);
         out[..2].copy_from_slice(&self.d.to_le_bytes());
@@ -88,6 +93,7 @@ impl Block for Q4K {
         out[16..].copy_from_slice(&self.qs);
     }
 
+    #[inline(always)]
     fn decode(&self, out: &mut [f32]) {
         assert_eq!(out.len(), Self::LEN);
         let (d, dmin) = (f16_to_f32(self.d), f16_to_f32(self.dmin));

@@ -35,11 +35,13 @@ impl Block for Q5_0 {
     const LEN: usize = 32;
     const BYTES: usize = 22;
 
+    #[inline(always)]
     fn read(bytes: &[u8]) -> Self {
         assert_eq!(bytes.len(), Self::BYTES);
         Q5_0 { d: u16::from_le_bytes(field(bytes, 0)), qh: field(bytes, 2), qs: field(bytes, 6) }
     }
 
+    #[inline(always)]
     fn write(&self, out: &mut [u8]) {
         assert_eq!(out.len(), Self::BYTES);
         out[..2].copy_from_slice(&self.d.to_le_bytes());
@@ -47,6 +49,7 @@ impl Block for Q5_0 {
         out[6..].copy_from_slice(&self.qs);
     }
 
+    #[inline(always)]
     fn decode(&self, out: &mut [f32]) {
         assert_eq!(out.len(), Self::LEN);
         let d = f16_to_f32(self.d);
@@ -82,15 +85,27 @@ impl Block for Q5_0 {
 }
 
 /// The codes of Q5_0 and Q5_1.
+#[inline(always)]
 pub(super) fn unpack(qh: [u8; 4], qs: &[u8; 16]) -> [u8; 32] {
     let high = u32::from_le_bytes(qh);
-    std::array::from_fn(|i| qs[i % 16] >> (i / 16 * 4) & 15 | ((high >> i & 1) as u8) << 4)
+    let mut codes = [0; 32];
+    for (i, code) in codes.iter_mut().enumerate() {
+        *code = qs[i % 16] >> (i / 16 * 4) & 15 | ((high >> i & 1) as u8) << 4;
+    }
+    codes
 }
 
 /// The inverse of [`unpack`].
+#[inline(always)]
 pub(super) fn pack(codes: [u8; 32]) -> ([u8; 4], [u8; 16]) {
-    let high = codes.iter().enumerate().fold(0u32, |bits, (i, code)| bits | u32::from(code >> 4) << i);
-    (high.to_le_bytes(), std::array::from_fn(|j| codes[j] & 15 | codes[j + 16] << 4))
+    let (mut high, mut low) = (0u32, [0; 16]);
+    for (i, code) in codes.iter().enumerate() {
+        high |= u32::from(code >> 4) << i;
+    }
+    for (j, low) in low.iter_mut().enumerate() {
+        *low = codes[j] & 15 | codes[j + 16] << 4;
+    }
+    (high.to_le_bytes(), low)
 }
 
 #[cfg(test)]

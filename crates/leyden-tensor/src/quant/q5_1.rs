@@ -27,6 +27,7 @@ impl Block for Q5_1 {
     const LEN: usize = 32;
     const BYTES: usize = 24;
 
+    #[inline(always)]
     fn read(bytes: &[u8]) -> Self {
         assert_eq!(bytes.len(), Self::BYTES);
         Q5_1 {
@@ -37,6 +38,7 @@ impl Block for Q5_1 {
         }
     }
 
+    #[inline(always)]
     fn write(&self, out: &mut [u8]) {
         assert_eq!(out.len(), Self::BYTES);
         out[..2].copy_from_slice(&self.d.to_le_bytes());
@@ -45,6 +47,7 @@ impl Block for Q5_1 {
         out[8..].copy_from_slice(&self.qs);
     }
 
+    #[inline(always)]
     fn decode(&self, out: &mut [f32]) {
         assert_eq!(out.len(), Self::LEN);
         let (d, m) = (f16_to_f32(self.d), f16_to_f32(self.m));

@@ -45,6 +45,7 @@ impl Block for Q5K {
     const LEN: usize = GROUPS * GROUP;
     const BYTES: usize = 176;
 
+    #[inline(always)]
     fn read(bytes: &[u8]) -> Self {
         assert_eq!(bytes.len(), Self::BYTES);
         Q5K {
@@ -56,6 +57,7 @@ impl Block for Q5K {
         }
     }
 
+    #[inline(always)]
     fn write(&self, out: &mut [u8]) {
         assert_eq!(out.len(), Self::BYTES);
         out[..2].copy_from_slice(&self.d.to_le_bytes());
@@ -65,6 +67,7 @@ impl Block for Q5K {
         out[48..].copy_from_slice(&self.qs);
     }
 
+    #[inline(always)]
     fn decode(&self, out: &mut [f32]) {
         assert_eq!(out.len(), Self::LEN);
         let (d, dmin) = (f16_to_f32(self.d), f16_to_f32(self.dmin));

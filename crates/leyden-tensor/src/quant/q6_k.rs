@@ -36,6 +36,7 @@ pub struct Q6K {
 const _: () = assert!(size_of::<Q6K>() == Q6K::BYTES);
 
 /// Where the code of value `i` lies: the index and shift of its low bits, and of its high bits.
+#[inline(always)]
 fn place(i: usize) -> (usize, usize, usize, usize) {
     let (half, run, at) = (i / 128, i / 32 % 4, i % 32);
     (half * 64 + run % 2 * 32 + at, run / 2 * 4, half * 32 + at, run * 2)
@@ -46,6 +47,7 @@ impl Block for Q6K {
     const LEN: usize = GROUPS * GROUP;
     const BYTES: usize = 210;
 
+    #[inline(always)]
     fn read(bytes: &[u8]) -> Self {
         assert_eq!(bytes.len(), Self::BYTES);
         Q6K {
@@ -56,6 +58,7 @@ impl Block for Q6K {
         }
     }
 
+    #[inline(always)]
     fn write(&self, out: &mut [u8]) {
         assert_eq!(out.len(), Self::BYTES);
         out[..128].copy_from_slice(&self.ql);
@@ -64,6 +67,7 @@ impl Block for Q6K {
         out[208..].copy_from_slice(&self.d.to_le_bytes());
     }
 
+    #[inline(always)]
     fn decode(&self, out: &mut [f32]) {
         assert_eq!(out.len(), Self::LEN);
         let d = f16_to_f32(self.d);

@@ -22,17 +22,20 @@ impl Block for Q8_0 {
     const LEN: usize = 32;
     const BYTES: usize = 34;
 
+    #[inline(always)]
     fn read(bytes: &[u8]) -> Self {
         assert_eq!(bytes.len(), Self::BYTES);
         Q8_0 { d: u16::from_le_bytes(field(bytes, 0)), qs: field::<32>(bytes, 2).map(|q| q as i8) }
     }
 
+    #[inline(always)]
     fn write(&self, out: &mut [u8]) {
         assert_eq!(out.len(), Self::BYTES);
         out[..2].copy_from_slice(&self.d.to_le_bytes());
         out[2..].copy_from_slice(&self.qs.map(|q| q as u8));
     }
 
+    #[inline(always)]
     fn decode(&self, out: &mut [f32]) {
         assert_eq!(out.len(), Self::LEN);
         let d = f16_to_f32(self.d);
@@ -42,6 +45,7 @@ impl Block for Q8_0 {
     }
 
     /// The largest magnitude becomes code ±127; halves are rounded away from zero.
+    #[inline(always)]
     fn encode(x: &[f32]) -> Self {
         assert_eq!(x.len(), Self::LEN);
         let largest = x.iter().fold(0.0, |m: f32, &v| m.max(finite(v).abs()));

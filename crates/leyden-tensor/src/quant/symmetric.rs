@@ -9,6 +9,9 @@
 use super::fit::{self, Codes, Starts};
 use super::{F16_MAX, finite, scale_bits};
 
+/// Candidates that a search looks at together.
+const AT_ONCE: usize = 16;
+
 /// What distinguishes the formats.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape<C> {
@@ -58,10 +61,11 @@ impl<'a, C: Codes, const GROUPS: usize> Search<'a, C, GROUPS> {
     /// The best parameters that were found, and the code of every value.
     #[inline(always)]
     pub(super) fn run(&self) -> (Params<GROUPS>, [f32; 256]) {
-        let ideal: [f32; GROUPS] = std::array::from_fn(|j| {
+        let mut ideal = [0.0; GROUPS];
+        for (j, scale) in ideal.iter_mut().enumerate() {
             let (x, w) = self.group(j);
-            fit_group(x, w, &self.shape)
-        });
+            *scale = fit_group(x, w, &self.shape);
+        }
         let largest = ideal.iter().fold(0.0, |a: f32, &b| if b.abs() > a.abs() { b } else { a });
         // There is one more negative number than positive ones: the largest scale becomes the lowest.
         let best = self.improve(&ideal, fit::ample_factor(largest / self.shape.low_scale));
@@ -95,12 +99,11 @@ impl<'a, C: Codes, const GROUPS: usize> Search<'a, C, GROUPS> {
             let (x, w) = self.group(j);
             let s0 = fit::nearest(scale * fit::reciprocal(d), low, high);
             let mut least = f32::INFINITY;
-            for s in [s0, s0 - 1.0, s0 + 1.0] {
-                if !(low..=high).contains(&s) {
-                    continue;
-                }
-                let error = fit::error(x, w, d * s, 0.0, self.shape.codes);
-                if error < least {
+            // The last is there to fill a vector.
+            let near = [s0, s0 - 1.0, s0 + 1.0, s0];
+            let errors = fit::errors(x, w, &near.map(|s| d * s), &[0.0; 4], self.shape.codes);
+            for (s, error) in near.into_iter().zip(errors) {
+                if (low..=high).contains(&s) && error < least {
                     (least, params.scales[j]) = (error, s);
                 }
             }
@@ -125,10 +128,15 @@ impl<'a, C: Codes, const GROUPS: usize> Search<'a, C, GROUPS> {
 
     #[inline(always)]
     fn quantise(&self, p: &Params<GROUPS>) -> [f32; 256] {
-        std::array::from_fn(|i| {
-            let inverse = fit::reciprocal(p.d * p.scales[i / (256 / GROUPS)]);
-            self.shape.codes.nearest(self.x[i] * inverse)
-        })
+        let mut codes = [0.0; 256];
+        let groups = codes.chunks_exact_mut(256 / GROUPS).zip(self.x.chunks_exact(256 / GROUPS));
+        for ((codes, x), scale) in groups.zip(&p.scales) {
+            let inverse = fit::reciprocal(p.d * scale);
+            for (code, x) in codes.iter_mut().zip(x) {
+                *code = self.shape.codes.nearest(x * inverse);
+            }
+        }
+        codes
     }
 }
 
@@ -141,9 +149,23 @@ pub(super) fn fit_group<C: Codes>(x: &[f32], w: &[f32], shape: &Shape<C>) -> f32
         return 0.0;
     }
     let mut best = Fit { scale: largest / shape.extreme, gain: f32::NEG_INFINITY };
-    for code in shape.starts.codes() {
-        for inverse in [-code / largest, code / largest] {
-            best = best.or(Fit::solve(x, w, inverse, shape.codes));
+    // Either sign of every code, so many at once; the last one fills the last vector.
+    let last = 2 * usize::from(shape.starts.n) - 1;
+    for from in (0..=last).step_by(AT_ONCE) {
+        let mut inverse = [0.0; AT_ONCE];
+        for (c, inverse) in inverse.iter_mut().enumerate() {
+            let i = last.min(from + c);
+            let code = shape.starts.code(i / 2);
+            *inverse = if i % 2 == 0 { -code / largest } else { code / largest };
+        }
+        let m = fit::moments_of(x, w, 0.0, &inverse, shape.codes);
+        let (mut scale, mut gain) = ([0.0; AT_ONCE], [0.0; AT_ONCE]);
+        for c in 0..AT_ONCE {
+            let fit = Fit::of(m.qq[c], m.xq[c]);
+            (scale[c], gain[c]) = (fit.scale, fit.gain);
+        }
+        for (scale, gain) in scale.into_iter().zip(gain) {
+            best = best.or(Fit { scale, gain });
         }
     }
     for _ in 0..3 {
@@ -161,22 +183,33 @@ pub(super) fn fit_group<C: Codes>(x: &[f32], w: &[f32], shape: &Shape<C>) -> f32
 #[inline(always)]
 pub(super) fn encode_32(x: &[f32], w: &[f32], shape: &Shape<fit::Integers>) -> (u16, [u8; 32]) {
     let limit = F16_MAX * -shape.extreme;
-    let x: [f32; 32] = std::array::from_fn(|i| finite(x[i]).clamp(-limit, limit));
+    let mut values = [0.0; 32];
+    for (value, &x) in values.iter_mut().zip(x) {
+        *value = finite(x).clamp(-limit, limit);
+    }
+    let x = values;
     let mut ones = [1.0; 32];
     if w.iter().any(|w| *w > 0.0) {
         ones.copy_from_slice(w);
     }
     let w = ones;
-    let d = on_grid(&x, shape).unwrap_or_else(|| {
-        let ideal = fit::factor(fit_group(&x, &w, shape));
-        // Codes can change with the rounding of the scale; then another scale may suit them better.
-        let m = fit::moments(&x, &w, 0.0, fit::reciprocal(ideal), shape.codes);
-        let again = fit::factor(m.xq / m.qq);
-        let error = |d| fit::error(&x, &w, d, 0.0, shape.codes);
-        if error(again) < error(ideal) { again } else { ideal }
-    });
+    let d = match on_grid(&x, shape) {
+        Some(d) => d,
+        None => {
+            let ideal = fit::factor(fit_group(&x, &w, shape));
+            // Codes can change with the rounding of the scale; then another scale may suit them better.
+            let m = fit::moments(&x, &w, 0.0, fit::reciprocal(ideal), shape.codes);
+            let again = fit::factor(m.xq / m.qq);
+            let error = fit::error(&x, &w, ideal, 0.0, shape.codes);
+            if fit::error(&x, &w, again, 0.0, shape.codes) < error { again } else { ideal }
+        }
+    };
     let (inverse, fit::Integers(low, _)) = (fit::reciprocal(d), shape.codes);
-    (scale_bits(d), std::array::from_fn(|i| (shape.codes.nearest(x[i] * inverse) - low) as u8))
+    let mut codes = [0; 32];
+    for (code, x) in codes.iter_mut().zip(&x) {
+        *code = fit::whole(shape.codes.nearest(x * inverse) - low);
+    }
+    (scale_bits(d), codes)
 }
 
 /// The scale, as it will be stored, of values that are all whole multiples of it within half a step of BF16: those of a
@@ -187,24 +220,61 @@ pub(super) fn on_grid(x: &[f32; 32], shape: &Shape<fit::Integers>) -> Option<f32
     let fit::Integers(low, high) = shape.codes;
     // BF16 has eight bits of mantissa, and a half eleven.
     const TOLERANCE: f32 = 1.0 / 256.0 + 1.0 / 2048.0;
-    let fits = |d: f32| {
-        let inverse = fit::reciprocal(d);
-        d != 0.0
-            && x.iter().all(|&x| {
-                let code = shape.codes.nearest(x * inverse);
-                (x - d * code).abs() <= x.abs() * TOLERANCE
-            })
-    };
     // Few codes would fit many values by chance: what is on a grid uses most of them.
-    let mut code = low;
-    while code <= high {
-        let d = fit::factor(largest / code);
-        if code.abs() * 2.0 > high && fits(d) {
+    let codes: [f32; 32] = array_of(low);
+    let mut scales = [0.0; 32];
+    let mut inverse = [0.0; 32];
+    let mut miss = [0.0_f32; 32];
+    for c in 0..32 {
+        scales[c] = largest / codes[c];
+        inverse[c] = fit::reciprocal(scales[c]);
+        miss[c] = if codes[c].abs() * 2.0 > high && codes[c] <= high { 0.0 } else { 1.0 };
+    }
+    // Most blocks are on no grid, and a few values show it, before scales are rounded. Rounding moves a multiple by
+    // half of what is added here, except among the subnormal halves, where all are tried.
+    if largest.abs() > 1.0 / 512.0 {
+        for x in x.as_chunks::<4>().0 {
+            for x in x {
+                for c in 0..32 {
+                    let code = shape.codes.nearest(x * inverse[c]);
+                    let off = (x - scales[c] * code).abs() > x.abs() * (TOLERANCE + 1.0 / 1024.0);
+                    miss[c] = if off { 1.0 } else { miss[c] };
+                }
+            }
+            if miss.iter().all(|&miss| miss != 0.0) {
+                return None;
+            }
+        }
+    }
+    for (scale, miss) in scales.into_iter().zip(miss) {
+        let d = fit::factor(scale);
+        if miss == 0.0 && d != 0.0 && fits(x, d, shape, TOLERANCE) {
             return Some(d);
         }
-        code += 1.0;
     }
     None
+}
+
+/// 32 numbers from one on, each larger by 1.
+#[inline(always)]
+fn array_of(first: f32) -> [f32; 32] {
+    let mut all = [first; 32];
+    let mut next = first;
+    for value in &mut all {
+        *value = next;
+        next += 1.0;
+    }
+    all
+}
+
+/// Whether all values are whole multiples of `d`, within so much of their magnitude.
+#[inline(always)]
+fn fits(x: &[f32; 32], d: f32, shape: &Shape<fit::Integers>, tolerance: f32) -> bool {
+    let inverse = fit::reciprocal(d);
+    x.iter().all(|&x| {
+        let code = shape.codes.nearest(x * inverse);
+        (x - d * code).abs() <= x.abs() * tolerance
+    })
 }
 
 /// A solution for one group; `gain` is how much of the sum of squares it explains.
@@ -218,15 +288,61 @@ impl Fit {
     #[inline(always)]
     fn solve(x: &[f32], w: &[f32], inverse: f32, codes: impl Codes) -> Fit {
         let m = fit::moments(x, w, 0.0, inverse, codes);
-        if m.qq > 0.0 {
-            Fit { scale: m.xq / m.qq, gain: m.xq / m.qq * m.xq }
-        } else {
-            Fit { scale: 0.0, gain: f32::NEG_INFINITY }
+        Fit::of(m.qq, m.xq)
+    }
+
+    #[inline(always)]
+    fn of(qq: f32, xq: f32) -> Fit {
+        // Computed either way, so that loops around it are vectorised.
+        let scale = xq / qq;
+        let found = qq > 0.0;
+        Fit {
+            scale: if found { scale } else { 0.0 },
+            gain: if found { scale * xq } else { f32::NEG_INFINITY },
         }
     }
 
     #[inline(always)]
     fn or(self, other: Fit) -> Fit {
         if other.gain > self.gain { other } else { self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape<fit::Integers> = Shape {
+        codes: fit::Integers(-16.0, 15.0),
+        extreme: -16.0,
+        low_scale: -1.0,
+        starts: Starts { first: 14.6, step: 0.3, n: 11 },
+    };
+
+    /// Large, small, and among the subnormal halves, where scales cannot be told apart before they are rounded.
+    #[test]
+    fn a_grid_is_found_at_any_scale() {
+        for d in [3.0, -0.25, 1.0 / 4096.0, 3.0 / 1_048_576.0, -5.0 / 16_777_216.0] {
+            let x: [f32; 32] = std::array::from_fn(|i| d * (i as f32 - 16.0));
+            assert_eq!(on_grid(&x, &SHAPE), Some(d));
+            let mut off = x;
+            off[31] += 0.3 * d;
+            assert_eq!(on_grid(&off, &SHAPE), None, "{d}");
+        }
+    }
+
+    #[test]
+    fn many_candidates_have_the_sums_of_one() {
+        let x: [f32; 32] = std::array::from_fn(|i| (i as f32 * 0.7).sin());
+        let w: [f32; 32] = std::array::from_fn(|i| 1.0 + i as f32 / 3.0);
+        let inverse: [f32; 16] = std::array::from_fn(|i| 9.0 + i as f32 / 5.0);
+        let (scale, offset) = (inverse.map(|i| 1.0 / i), inverse.map(|i| i / 40.0));
+        let m = fit::moments_of(&x, &w, 0.2, &inverse, SHAPE.codes);
+        let errors = fit::errors(&x, &w, &scale, &offset, SHAPE.codes);
+        for c in 0..16 {
+            let one = fit::moments(&x, &w, 0.2, inverse[c], SHAPE.codes);
+            assert_eq!((m.q[c], m.qq[c], m.xq[c]), (one.q, one.qq, one.xq));
+            assert_eq!(errors[c], fit::error(&x, &w, scale[c], offset[c], SHAPE.codes));
+        }
     }
 }

@@ -44,6 +44,21 @@ MIXTURES = {
         },
         "no_gguf": ["head size"],
     },
+    "granitemoe": {
+        "class": "GraniteMoeForCausalLM",
+        "config": {"model_type": "granitemoe", **SMALL, "hidden_act": "silu", "intermediate_size": 24,
+                   "num_local_experts": 5, "num_experts_per_tok": 2, "embedding_multiplier": 6.0,
+                   "attention_multiplier": 0.1, "residual_multiplier": 0.3, "logits_scaling": 4.0},
+        "variants": {
+            "experts alone": {},
+            "an expert for all": {**WIDE, "architectures": ["GraniteMoeSharedForCausalLM"],
+                                  "model_type": "granitemoeshared", "shared_intermediate_size": 40,
+                                  "tie_word_embeddings": True},
+            "biases": {"attention_bias": True, "num_hidden_layers": 2, "num_local_experts": 3,
+                       "num_experts_per_tok": 1, "residual_multiplier": 1.0},
+        },
+        "no_gguf": ["biases"],
+    },
     "qwen2moe": {
         "class": "Qwen2MoeForCausalLM",
         "config": {"model_type": "qwen2_moe", **SMALL, "hidden_act": "silu", "moe_intermediate_size": 24,

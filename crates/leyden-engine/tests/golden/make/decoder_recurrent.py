@@ -23,7 +23,55 @@ QWEN35_VARIANTS = {
                                "layer_types": ["full_attention"] + ["linear_attention"] * 2},
 }
 
+# States that last, at some heads for the whole text.
+DECAYS = {"A_log": (-1.0, 3.0), "dt_bias": (-2.0, 2.0), r"\.D$": (1.0, 0.4)}
+GGUF_DECAYS = {"ssm_a$": (-1.0, 1.8), "ssm_dt": (-2.0, 2.0), "ssm_d$": (1.0, 0.4), "ssm_norm": (1.0, 0.4)}
+
 RECURRENT = {
+    "mamba2": {
+        "class": "Mamba2ForCausalLM",
+        "config": {"model_type": "mamba2", "hidden_size": 48, "num_hidden_layers": 3, "num_heads": 6, "head_dim": 16,
+                   "state_size": 16, "n_groups": 2, "expand": 2, "conv_kernel": 4, "layer_norm_epsilon": 1e-5,
+                   "hidden_act": "silu", "use_bias": False, "use_conv_bias": True, "chunk_size": 32,
+                   "tie_word_embeddings": False},
+        "variants": {
+            "groups of heads": {},
+            "one group": {"hidden_size": 64, "num_hidden_layers": 4, "num_heads": 4, "head_dim": 32, "state_size": 48,
+                          "n_groups": 1, "conv_kernel": 3, "tie_word_embeddings": True},
+            "biases and bounds": {"use_bias": True, "use_conv_bias": False, "num_hidden_layers": 2, "num_heads": 3,
+                                  "head_dim": 32, "n_groups": 3, "time_step_limit": [0.1, 0.3]},
+        },
+        "rules": DECAYS,
+        "gguf_rules": GGUF_DECAYS,
+        # llama.cpp wants a bias of the convolution and none of the matrices.
+        "no_gguf": ["biases and bounds"],
+    },
+    "granitehybrid": {
+        "class": "GraniteMoeHybridForCausalLM",
+        "config": {"model_type": "granitemoehybrid", **SMALL, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+                   "intermediate_size": 24, "shared_intermediate_size": 40, "num_local_experts": 5,
+                   "num_experts_per_tok": 2, "num_hidden_layers": 5, "mamba_n_heads": 6, "mamba_d_head": 16,
+                   "mamba_d_state": 16, "mamba_n_groups": 2, "mamba_expand": 2, "mamba_d_conv": 4,
+                   "mamba_chunk_size": 32, "position_embedding_type": "nope", "embedding_multiplier": 6.0,
+                   "attention_multiplier": 0.1, "residual_multiplier": 0.3, "logits_scaling": 4.0,
+                   "layer_types": ["mamba", "mamba", "attention", "mamba", "mamba"]},
+        "variants": {
+            "a mixture": {},
+            "dense": {**WIDE, "num_hidden_layers": 3, "num_local_experts": 0, "num_experts_per_tok": 0,
+                      "intermediate_size": 40, "mamba_n_heads": 4, "mamba_d_head": "auto", "mamba_d_state": 32,
+                      "mamba_n_groups": 1, "mamba_d_conv": 3, "tie_word_embeddings": True,
+                      "layer_types": ["mamba", "mamba", "attention"]},
+            "attention that turns": {**WIDE, "num_hidden_layers": 2, "position_embedding_type": "rope",
+                                     "rope_theta": 10000.0, "mamba_n_heads": 8, "layer_types": ["attention"] * 2},
+            "both, and biases": {"position_embedding_type": "rope", "rope_theta": 20000.0, "num_hidden_layers": 3,
+                                 "attention_bias": True, "mamba_proj_bias": True, "mamba_conv_bias": False,
+                                 "time_step_limit": [0.1, 0.3], "layer_types": ["attention", "mamba", "mamba"]},
+        },
+        "rules": DECAYS,
+        "gguf_rules": GGUF_DECAYS,
+        # llama.cpp turns nothing beside states, and has no such biases.
+        "no_gguf": ["both, and biases"],
+    },
     "lfm2": {
         "class": "Lfm2ForCausalLM",
         "config": {"model_type": "lfm2", **SMALL, "norm_eps": 1e-5, "conv_L_cache": 3, "conv_bias": False,
@@ -39,6 +87,19 @@ RECURRENT = {
         },
         # llama.cpp asks for a layer with attention.
         "no_gguf": ["convolutions alone"],
+    },
+    "qwen3next": {
+        "class": "Qwen3NextForCausalLM",
+        "config": {"model_type": "qwen3_next", **QWEN35, "moe_intermediate_size": 24, "num_experts": 7,
+                   "num_experts_per_tok": 3, "shared_expert_intermediate_size": 40, "norm_topk_prob": True,
+                   "decoder_sparse_step": 1, "mlp_only_layers": [],
+                   "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}},
+        "variants": QWEN35_VARIANTS | {
+            "shares of all": {"norm_topk_prob": False, "num_hidden_layers": 4, "layer_types": "unset",
+                              "full_attention_interval": 2, "linear_num_value_heads": 2}},
+        "rules": {"linear_attn.norm": (1.0, 0.4), "norm": (0.0, 0.4)},
+        "gguf_rules": {"ssm_a$": (-1.0, 0.8)},
+        "no_gguf": ["values of another size", "shares of all"],
     },
     "qwen35": {
         "class": "Qwen3_5ForCausalLM",

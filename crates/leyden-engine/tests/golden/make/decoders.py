@@ -100,7 +100,10 @@ def convert(folder, out):
     import gguf
 
     # With the keys that transformers renames when it reads them.
-    hparams = json.loads((folder / "config.json").read_text()) | conversion.ModelBase.load_hparams(folder, False)
+    written = json.loads((folder / "config.json").read_text())
+    hparams = written | conversion.ModelBase.load_hparams(folder, False)
+    # Kinds of layers have newer names in transformers.
+    hparams |= {k: v for k, v in written.items() if k == "layer_types"}
     arch = conversion.get_model_architecture(hparams, conversion.ModelType.TEXT)
     plain = conversion.get_model_class(arch)
 
@@ -140,7 +143,7 @@ def of_gguf(folder, rules, tolerance):
                 w.add_key_value(key, value, kinds[0], kinds[1] if len(kinds) > 1 else None)
         w.add_tokenizer_model("none")
         for name, value in tensors.items():
-            matrix = value.ndim > 1 and not re.search("conv1d|shortconv.conv|ssm_a$|ssm_d$|ffn_gate_inp|bias$", name)
+            matrix = value.ndim > 1 and not re.search("conv1d|shortconv.conv|ssm_a$|ssm_d$|ssm_norm|ffn_gate_inp|bias$", name)
             w.add_tensor(name, value.astype(dtype if matrix else np.float32))
         w.write_header_to_file()
         w.write_kv_data_to_file()

@@ -1,0 +1,162 @@
+//! The state-space model of Mamba 2 (Dao and Gu, 2024): a short convolution, the scan, and a norm behind a gate.
+
+use super::Half;
+use super::attention::keep;
+use super::delta_net::softplus;
+use super::linear::{Linear, apply};
+use crate::batch::Workspace;
+use crate::config::{Mamba2Config, ModelConfig};
+use crate::error::Error;
+use crate::load::{Loader, Part};
+use leyden_kernels::Cpu;
+use leyden_kernels::attention::KvCache;
+use leyden_kernels::gemm::{PackedWeights, Write};
+use leyden_kernels::ops::{
+    Activation, SsmInput, SsmShape, activate, gate, pow, rms_norm_in_place, short_convolution, ssm_scan,
+};
+
+/// The state-space model of one layer.
+#[derive(Debug)]
+pub(crate) struct Mamba2 {
+    /// By what number the cache knows its states.
+    layer: usize,
+    config: Mamba2Config,
+    eps: f32,
+    /// To the gate of the norm, to what the convolution goes over, and to the steps of time: parts of one matrix.
+    z: Linear,
+    xbc: Linear,
+    dt: Linear,
+    /// `[taps][what the convolution goes over]`.
+    taps: Vec<f32>,
+    convolution_bias: Option<Vec<f32>>,
+    step_bias: Vec<f32>,
+    /// What a step of one decays the state by: negative logarithms.
+    decay: Vec<f32>,
+    /// The share of the input that goes past the state, of each head.
+    skip: Vec<f32>,
+    norm: Vec<f32>,
+    output: Linear,
+}
+
+impl Mamba2 {
+    pub(crate) fn load(
+        loader: &Loader<'_>,
+        c: &ModelConfig,
+        config: Mamba2Config,
+        i: usize,
+    ) -> Result<Mamba2, Error> {
+        let name = |part: &str| format!("blk.{i}.{part}");
+        let (heads, inner, channels) = (config.heads, config.inner(), config.channels());
+        let part = |label, from: usize, count| {
+            let part = Part::new(label, from..from + count);
+            Linear::load_part(loader, &name("ssm_in"), inner + channels + heads, c.width, &part)
+        };
+        let decay = match loader.has(&name("ssm_a_log"))? {
+            false => loader.flat_vector(&name("ssm_a"), &[heads, 1])?,
+            true => {
+                let mut logs = loader.required_vector(&name("ssm_a_log"), heads)?;
+                logs.iter_mut().for_each(|a| *a = -(pow(std::f64::consts::E, f64::from(*a)) as f32));
+                logs
+            }
+        };
+        Ok(Mamba2 {
+            layer: i,
+            config,
+            eps: c.norm.eps,
+            z: part("z", 0, inner)?,
+            xbc: part("xbc", inner, channels)?,
+            dt: part("dt", inner + channels, heads)?,
+            taps: loader.taps(&name("ssm_conv1d.weight"), channels, config.taps)?,
+            convolution_bias: loader.vector(&name("ssm_conv1d.bias"), channels)?,
+            step_bias: loader.required_vector(&name("ssm_dt.bias"), heads)?,
+            decay,
+            skip: loader.flat_vector(&name("ssm_d"), &[heads, 1])?,
+            norm: loader.flat_vector(&name("ssm_norm.weight"), &[config.groups, inner / config.groups])?,
+            output: Linear::load(loader, &name("ssm_out"), c.width, inner)?,
+        })
+    }
+
+    /// Its matrices, in the order of the computation.
+    pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
+        [&self.z, &self.xbc, &self.dt, &self.output].map(|l| &l.weights).to_vec()
+    }
+
+    /// Those that all tokens are multiplied with.
+    pub(crate) fn stored(&self) -> [&PackedWeights; 3] {
+        [&self.z, &self.xbc, &self.dt].map(|l| &l.weights)
+    }
+
+    /// Takes in all rows of `work.normed`. Results of `rows` are then in `work.mixed`, and the stream holds these alone.
+    pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
+        let Mamba2Config { heads, head_dim, state, groups, step_limits, .. } = self.config;
+        let (inner, channels) = (self.config.inner(), self.config.channels());
+        let width = self.z.weights.k();
+        let n = work.normed.len() / width;
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.z.name[..]], &work.normed, width);
+        }
+        work.other.resize(n * inner);
+        work.hidden.resize(n * channels);
+        work.keys.resize(n * heads);
+        let products = [
+            (&self.z, &mut work.other[..]),
+            (&self.xbc, &mut work.hidden[..]),
+            (&self.dt, &mut work.keys[..]),
+        ];
+        apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
+        let (states, stride) = cache.states(self.layer);
+        let bias = self.convolution_bias.as_deref();
+        let of_convolution = (states, stride);
+        short_convolution(
+            cpu,
+            &work.state_spans,
+            of_convolution,
+            &self.taps,
+            bias,
+            channels,
+            &mut work.hidden,
+        );
+        cpu.for_rows(&mut work.hidden, channels, |_, row| activate(cpu.tier(), Activation::Silu, row));
+        cpu.for_rows(&mut work.keys, heads, |_, row| {
+            for (dt, bias) in row.iter_mut().zip(&self.step_bias) {
+                *dt = softplus(*dt + bias).clamp(step_limits.0, step_limits.1);
+            }
+        });
+        work.mixed.resize(n * inner);
+        let input = SsmInput {
+            x: &work.hidden,
+            b: &work.hidden[inner..],
+            c: &work.hidden[inner + groups * state..],
+            stride: channels,
+            dt: &work.keys,
+            a: &self.decay,
+            d: &self.skip,
+        };
+        let shape = SsmShape { heads, head_dim, state, groups };
+        let (states, stride) = cache.states(self.layer);
+        let states = (states, stride, self.taps.len() - channels);
+        ssm_scan(cpu, &work.state_spans, states, shape, input, &mut work.mixed);
+        let (y, group) = (&work.mixed, inner / groups);
+        cpu.for_rows(&mut work.other, inner, |i, row| {
+            gate(cpu.tier(), Activation::Silu, row, &y[i * inner..(i + 1) * inner]);
+            for (row, norm) in row.chunks_exact_mut(group).zip(self.norm.chunks_exact(group)) {
+                rms_norm_in_place(cpu.tier(), row, norm, self.eps);
+            }
+        });
+        std::mem::swap(&mut work.other, &mut work.mixed);
+        if rows.len() < n {
+            keep(rows, inner, &mut work.mixed);
+            keep(rows, width, &mut work.stream);
+        }
+    }
+
+    /// The results for the rows of the stream.
+    pub(crate) fn output(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.output.name], &work.mixed, self.output.weights.k());
+        }
+        to.write(cpu, work, |work, out, write| {
+            apply(cpu, &mut work.activations, &work.mixed, write, [(&self.output, out)]);
+        });
+    }
+}
