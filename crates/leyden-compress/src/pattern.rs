@@ -45,8 +45,8 @@ impl FromStr for Override {
             .rsplit_once('=')
             .filter(|(pattern, _)| !pattern.is_empty())
             .ok_or_else(|| wrong("want PATTERN=TYPE, such as attn_v=Q8_0".to_owned()))?;
-        let dtype = DType::all().find(|t| t.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
-            let known: Vec<&str> = DType::all().map(DType::name).collect();
+        let dtype = DType::encodable().find(|t| t.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
+            let known: Vec<&str> = DType::encodable().map(DType::name).collect();
             wrong(format!("`{name}` is no type; known: {}", known.join(", ")))
         })?;
         Ok(Override { pattern: pattern.to_owned(), dtype })

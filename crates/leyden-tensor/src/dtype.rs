@@ -17,7 +17,8 @@ use crate::quant::{self, Block};
 /// assert_eq!(DType::Q8_0.row_bytes(4096), Some(4352));
 /// assert_eq!(DType::Q8_0.row_bytes(33), None);
 /// assert_eq!(DType::from_gguf_id(14), Ok(DType::Q6K));
-/// assert_eq!(DType::from_gguf_id(16).unwrap_err().to_string(), "tensor type IQ2_XXS (16) is not supported");
+/// assert_eq!(DType::from_gguf_id(42).unwrap_err().to_string(), "tensor type Q2_0 (42) is not supported");
+/// assert!(DType::Q4K.encodes() && !DType::IQ2XXS.encodes());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -54,6 +55,28 @@ pub enum DType {
     IQ4XS,
     /// 4-bit floats in blocks of 32 with one power of two.
     MXFP4,
+    /// 4-bit floats in blocks of 16 with one 8-bit float.
+    NVFP4,
+    /// Signs in blocks of 128 with one scale.
+    Q1_0,
+    /// Three levels, five values in a byte, in blocks of 256 with one scale.
+    TQ1_0,
+    /// Three levels, four values in a byte, in blocks of 256 with one scale.
+    TQ2_0,
+    /// Points of a codebook for eight values, with 3-bit scales and shifts.
+    IQ1S,
+    /// The same with more scales and shifts.
+    IQ1M,
+    /// Points of a codebook for eight values with signs, and 4-bit scales for 32.
+    IQ2XXS,
+    /// The same with scales for 16.
+    IQ2XS,
+    /// The same with a larger codebook.
+    IQ2S,
+    /// Points of a codebook for four values with signs, and 4-bit scales for 32.
+    IQ3XXS,
+    /// The same with a larger codebook.
+    IQ3S,
 }
 
 /// A tensor type that this build cannot compute with.
@@ -73,6 +96,7 @@ pub(crate) struct Info {
     gguf_id: u32,
     block_len: usize,
     block_bytes: usize,
+    encodes: bool,
     pub(crate) decode: fn(&[u8], &mut [f32]),
     pub(crate) encode: fn(&[f32], &mut [u8]),
     pub(crate) encode_weighted: fn(&[f32], &[f32], &mut [u8]),
@@ -85,6 +109,7 @@ const fn row<B: Block>(name: &'static str, gguf_id: u32) -> Info {
         gguf_id,
         block_len: B::LEN,
         block_bytes: B::BYTES,
+        encodes: B::ENCODES,
         decode: quant::decode_blocks::<B>,
         encode: quant::encode_blocks::<B>,
         encode_weighted: quant::encode_blocks_weighted::<B>,
@@ -92,7 +117,7 @@ const fn row<B: Block>(name: &'static str, gguf_id: u32) -> Info {
 }
 
 /// In the order of the enum.
-static INFO: [Info; 16] = [
+static INFO: [Info; 27] = [
     row::<quant::F32>("F32", 0),
     row::<quant::F16>("F16", 1),
     row::<quant::BF16>("BF16", 30),
@@ -109,38 +134,38 @@ static INFO: [Info; 16] = [
     row::<quant::IQ4NL>("IQ4_NL", 20),
     row::<quant::IQ4XS>("IQ4_XS", 23),
     row::<quant::MXFP4>("MXFP4", 39),
+    row::<quant::NVFP4>("NVFP4", 40),
+    row::<quant::Q1_0>("Q1_0", 41),
+    row::<quant::TQ1_0>("TQ1_0", 34),
+    row::<quant::TQ2_0>("TQ2_0", 35),
+    row::<quant::IQ1S>("IQ1_S", 19),
+    row::<quant::IQ1M>("IQ1_M", 29),
+    row::<quant::IQ2XXS>("IQ2_XXS", 16),
+    row::<quant::IQ2XS>("IQ2_XS", 17),
+    row::<quant::IQ2S>("IQ2_S", 22),
+    row::<quant::IQ3XXS>("IQ3_XXS", 18),
+    row::<quant::IQ3S>("IQ3_S", 21),
 ];
 
 /// Types that GGUF files hold and this build cannot compute with: id, name, values and bytes of a
 /// block. Their extents are checked all the same. Blocks of length 0 belong to types that were
 /// withdrawn from the format and whose layout a file no longer defines.
-static FOREIGN: [(u32, &str, usize, usize); 27] = [
+static FOREIGN: [(u32, &str, usize, usize); 16] = [
     (4, "Q4_2", 0, 0),
     (5, "Q4_3", 0, 0),
     (9, "Q8_1", 32, 36),
     (15, "Q8_K", 256, 292),
-    (16, "IQ2_XXS", 256, 66),
-    (17, "IQ2_XS", 256, 74),
-    (18, "IQ3_XXS", 256, 98),
-    (19, "IQ1_S", 256, 50),
-    (21, "IQ3_S", 256, 110),
-    (22, "IQ2_S", 256, 82),
     (24, "I8", 1, 1),
     (25, "I16", 1, 2),
     (26, "I32", 1, 4),
     (27, "I64", 1, 8),
     (28, "F64", 1, 8),
-    (29, "IQ1_M", 256, 56),
     (31, "Q4_0_4_4", 0, 0),
     (32, "Q4_0_4_8", 0, 0),
     (33, "Q4_0_8_8", 0, 0),
-    (34, "TQ1_0", 256, 54),
-    (35, "TQ2_0", 256, 66),
     (36, "IQ4_NL_4_4", 0, 0),
     (37, "IQ4_NL_4_8", 0, 0),
     (38, "IQ4_NL_8_8", 0, 0),
-    (40, "NVFP4", 64, 36),
-    (41, "Q1_0", 128, 18),
     (42, "Q2_0", 64, 18),
 ];
 
@@ -174,6 +199,16 @@ impl DType {
     /// Every supported type.
     pub fn all() -> impl ExactSizeIterator<Item = DType> {
         INFO.iter().map(|info| info.dtype)
+    }
+
+    /// Whether values can be [encoded](quant::encode_row) in this format; all can be decoded.
+    pub fn encodes(self) -> bool {
+        self.info().encodes
+    }
+
+    /// The types that have an encoder.
+    pub fn encodable() -> impl Iterator<Item = DType> {
+        DType::all().filter(|dtype| dtype.encodes())
     }
 
     pub(crate) fn info(self) -> &'static Info {
@@ -274,10 +309,10 @@ mod tests {
 
     #[test]
     fn foreign_types_are_refused_by_name() {
-        assert_eq!(DType::from_gguf_id(34), Err(UnknownDType { id: 34, name: Some("TQ1_0") }));
+        assert_eq!(DType::from_gguf_id(42), Err(UnknownDType { id: 42, name: Some("Q2_0") }));
         assert_eq!(DType::from_gguf_id(31), Err(UnknownDType { id: 31, name: Some("Q4_0_4_4") }));
         assert_eq!(DType::from_gguf_id(77).unwrap_err().to_string(), "tensor type 77 is unknown");
-        assert!(FileType::from_gguf_id(34).is_ok() && FileType::from_gguf_id(31).is_err());
+        assert!(FileType::from_gguf_id(42).is_ok() && FileType::from_gguf_id(31).is_err());
     }
 
     #[test]

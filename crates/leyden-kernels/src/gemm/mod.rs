@@ -23,6 +23,6 @@ pub use linear::{Product, multiply};
 pub use moe::{ExpertBiases, Experts, MoeScratch, moe};
 pub use pack_file::{CHECKED_BYTES, LAYOUT, PackedFile};
 pub use packed_weights::PackedWeights;
-pub use registry::act_format_of;
+pub use registry::{act_format_of, packed_ratio};
 pub use routing::{ExpertGroups, Gating, GatingFunction, Routing};
 pub use swiglu::{Gated, swiglu, swiglu_packed};

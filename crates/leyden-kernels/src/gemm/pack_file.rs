@@ -125,7 +125,7 @@ mod tests {
     /// Changed panels would be misread in files of older versions.
     #[test]
     fn panels_are_of_this_layout() {
-        const DIGESTS: [(DType, u64); 16] = [
+        const DIGESTS: [(DType, u64); 27] = [
             (DType::F32, 0xd2e3cca0b89093ac),
             (DType::F16, 0x8c4d7308347dde7a),
             (DType::BF16, 0x8c4d7308347dde7a),
@@ -142,6 +142,17 @@ mod tests {
             (DType::IQ4NL, 0x51d6b84024bec696),
             (DType::IQ4XS, 0x622eef97c8a55e7b),
             (DType::MXFP4, 0x1b1fc6d1a5f7380a),
+            (DType::NVFP4, 0x6f0037a60bdb11c1),
+            (DType::Q1_0, 0xb39e23ac070ed4ba),
+            (DType::TQ1_0, 0x88592e0bc9ea34cf),
+            (DType::TQ2_0, 0x2e40befd2e4f8902),
+            (DType::IQ1S, 0xe7cfab09cc125ef6),
+            (DType::IQ1M, 0x91922ce2c39726fc),
+            (DType::IQ2XXS, 0x7275995527f99829),
+            (DType::IQ2XS, 0xd6e4b72e7307530e),
+            (DType::IQ2S, 0xbc6d4333b6135c7c),
+            (DType::IQ3XXS, 0x7b11ca863b92c71d),
+            (DType::IQ3S, 0xa96ec140802f3eba),
         ];
         let digest = |dtype| {
             let (rows, k) = (19, 512);

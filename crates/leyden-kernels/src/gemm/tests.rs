@@ -54,6 +54,10 @@ pub(super) enum Fill {
 fn factors(dtype: DType) -> &'static [usize] {
     match dtype {
         DType::Q4_0 | DType::Q5_0 | DType::Q8_0 | DType::IQ4NL | DType::IQ4XS => &[0],
+        DType::Q1_0 | DType::IQ1S | DType::IQ2XXS | DType::IQ2XS | DType::IQ2S => &[0],
+        DType::IQ3XXS | DType::IQ3S => &[0],
+        DType::TQ1_0 => &[52],
+        DType::TQ2_0 => &[64],
         DType::Q4_1 | DType::Q5_1 | DType::Q4K | DType::Q5K => &[0, 2],
         DType::Q2K => &[80, 82],
         DType::Q3K => &[108],
@@ -102,6 +106,10 @@ pub(super) fn weights(dtype: DType, rows: usize, k: usize, fill: Fill, rng: &mut
                 }
                 if dtype == DType::MXFP4 && fill == Fill::Random {
                     block[0] = 110 + block[0] % 16;
+                }
+                if dtype == DType::IQ1M {
+                    // The factor's highest bits.
+                    block[55] &= 0xbf;
                 }
                 for &at in factors(dtype) {
                     let d = if fill == Fill::Extreme { 65504.0 } else { rng.float() * 0.01 };
@@ -204,6 +212,10 @@ fn every_dtype_has_a_format_and_panels_hold_the_files_bits() {
         let k = dtype.block_len() * 2;
         let file = dtype.row_bytes(k).unwrap() * PANEL_ROWS;
         let panel = (f.format.panel_bytes)(k).unwrap();
+        if [DType::TQ1_0, DType::TQ2_0].contains(&dtype) {
+            assert_eq!(Some(panel), DType::Q2K.row_bytes(k).map(|bytes| bytes * PANEL_ROWS), "{dtype}");
+            continue;
+        }
         assert!(panel >= file && panel < file + 64, "{dtype}: {panel} bytes for {file}");
     }
 }
@@ -590,6 +602,10 @@ fn sums_around_the_edge_of_16_bits() {
                         } else {
                             block[84..].fill(byte)
                         }
+                        if dtype == DType::IQ1M {
+                            // The factor's highest bits.
+                            block[55] &= 0xbf;
+                        }
                         for &at in factors(dtype) {
                             block[at..at + 2].copy_from_slice(&quant::f32_to_f16(0.5).to_le_bytes());
                         }
@@ -624,6 +640,10 @@ fn sums_of_aligned_codes_and_activations_around_the_edges() {
                 if dtype == DType::IQ4XS {
                     // Scales of -32, but a few.
                     block[2..8].fill(if rng.next().is_multiple_of(4) { 0xff } else { 0 });
+                }
+                if dtype == DType::IQ1M {
+                    // The factor's highest bits.
+                    block[55] &= 0xbf;
                 }
                 for &at in factors(dtype) {
                     block[at..at + 2].copy_from_slice(&quant::f32_to_f16(0.5).to_le_bytes());

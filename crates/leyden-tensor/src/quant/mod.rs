@@ -4,7 +4,8 @@
 //! One file per format. Plain arithmetic in a written order, no SIMD, no fused multiply-add, so the
 //! same bytes come out on every machine. Formats whose encoder gguf-py has (F16, BF16, Q4_0, Q4_1,
 //! Q5_0, Q5_1, Q8_0, MXFP4) are encoded byte for byte like it; the K and IQ4 formats have encoders of
-//! our own.
+//! our own. Ternary, one-bit, IQ1 to IQ3 and NVFP4 formats are decoded and never encoded
+//! ([`DType::encodes`]).
 //!
 //! **Values that no format can hold** have a defined result in every block format, where other
 //! programs leave it to the machine: NaN counts as 0, an infinity as the largest finite value of its
@@ -17,9 +18,14 @@ mod bf16;
 mod f16;
 mod f32;
 mod fit;
+mod grids;
+mod iq1;
+mod iq2;
+mod iq3;
 mod iq4_nl;
 mod iq4_xs;
 mod mxfp4;
+mod nvfp4;
 mod q2_k;
 mod q3_k;
 mod q4_0;
@@ -31,13 +37,18 @@ mod q5_k;
 mod q6_k;
 mod q8_0;
 mod symmetric;
+mod ternary;
 
 pub use self::bf16::{BF16, bf16_to_f32, f32_to_bf16};
 pub use self::f16::{F16, f16_to_f32, f32_to_f16};
 pub use self::f32::F32;
+pub use self::iq1::{IQ1M, IQ1S};
+pub use self::iq2::{IQ2S, IQ2XS, IQ2XXS};
+pub use self::iq3::{IQ3S, IQ3XXS};
 pub use self::iq4_nl::{IQ4_VALUES, IQ4NL};
 pub use self::iq4_xs::IQ4XS;
 pub use self::mxfp4::{MXFP4, MXFP4_VALUES};
+pub use self::nvfp4::NVFP4;
 pub use self::q2_k::Q2K;
 pub use self::q3_k::Q3K;
 pub use self::q4_0::Q4_0;
@@ -48,6 +59,7 @@ pub use self::q5_1::Q5_1;
 pub use self::q5_k::Q5K;
 pub use self::q6_k::Q6K;
 pub use self::q8_0::Q8_0;
+pub use self::ternary::{Q1_0, TQ1_0, TQ2_0};
 
 use crate::DType;
 
@@ -62,6 +74,8 @@ pub trait Block: Sized + Copy {
     const LEN: usize;
     /// Bytes of a block.
     const BYTES: usize;
+    /// Whether there is an encoder.
+    const ENCODES: bool = true;
 
     /// Takes a block apart.
     ///
@@ -84,7 +98,7 @@ pub trait Block: Sized + Copy {
     /// Finds the block that represents the values best.
     ///
     /// # Panics
-    /// `x` is not exactly [`LEN`](Self::LEN) long.
+    /// `x` is not exactly [`LEN`](Self::LEN) long, or the format has no encoder.
     fn encode(x: &[f32]) -> Self;
 
     /// Finds the block of least squared error, where the error of value `i` counts `weights[i]` times. Formats that
@@ -116,7 +130,8 @@ pub fn decode_row(dtype: DType, bytes: &[u8], out: &mut [f32]) {
 /// Encodes whole rows: as many blocks as `x` has values for.
 ///
 /// # Panics
-/// `x` is not a whole number of blocks, or `out` is not exactly as long as they need.
+/// `x` is not a whole number of blocks, `out` is not exactly as long as they need, or the format has no encoder
+/// ([`DType::encodes`]).
 pub fn encode_row(dtype: DType, x: &[f32], out: &mut [u8]) {
     (dtype.info().encode)(x, out);
 }
@@ -125,7 +140,8 @@ pub fn encode_row(dtype: DType, x: &[f32], out: &mut [u8]) {
 /// scales to choose then search for the least sum, Q4_0 and Q5_0 too. Weights are finite and not negative.
 ///
 /// # Panics
-/// `x` is not a whole number of blocks, or `weights` or `out` is not exactly as long as it needs.
+/// `x` is not a whole number of blocks, `weights` or `out` is not exactly as long as it needs, or the format has no encoder
+/// ([`DType::encodes`]).
 pub fn encode_row_weighted(dtype: DType, x: &[f32], weights: &[f32], out: &mut [u8]) {
     (dtype.info().encode_weighted)(x, weights, out);
 }
@@ -204,3 +220,44 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     field.copy_from_slice(&bytes[at..at + N]);
     field
 }
+
+/// Declares a format that is decoded and never encoded: a block keeps its bytes.
+macro_rules! raw_block {
+    ($(#[$doc:meta])* $name:ident, $len:literal, $bytes:literal, $decode:path) => {
+        $(#[$doc])*
+        #[allow(non_camel_case_types, reason = "named as in files")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name(
+            /// As in the file.
+            pub [u8; $bytes],
+        );
+
+        impl Block for $name {
+            const DTYPE: DType = DType::$name;
+            const LEN: usize = $len;
+            const BYTES: usize = $bytes;
+            const ENCODES: bool = false;
+
+            #[inline(always)]
+            fn read(bytes: &[u8]) -> Self {
+                assert_eq!(bytes.len(), Self::BYTES);
+                $name($crate::quant::field(bytes, 0))
+            }
+
+            fn write(&self, out: &mut [u8]) {
+                out.copy_from_slice(&self.0);
+            }
+
+            #[inline(always)]
+            fn decode(&self, out: &mut [f32]) {
+                assert_eq!(out.len(), Self::LEN);
+                $decode(&self.0, out);
+            }
+
+            fn encode(_: &[f32]) -> Self {
+                panic!("{} has no encoder", Self::DTYPE)
+            }
+        }
+    };
+}
+use raw_block;

@@ -22,12 +22,15 @@ from gguf import GGMLQuantizationType as T
 HERE = pathlib.Path(__file__).parent
 TYPES = {name.lower(): getattr(T, name) for name in (
     "F16", "BF16", "Q4_0", "Q8_0", "Q4_K", "Q6_K", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q5_K", "IQ4_NL", "IQ4_XS",
-    "MXFP4")}
+    "MXFP4", "NVFP4", "Q1_0", "TQ1_0", "TQ2_0", "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S")}
 # Where the 16-bit scales lie in a block.
 SCALES = {"f16": [0], "q4_0": [0], "q8_0": [0], "q4_k": [0, 2], "q6_k": [208], "q4_1": [0, 2], "q5_0": [0],
-          "q5_1": [0, 2], "q2_k": [80, 82], "q3_k": [108], "q5_k": [0, 2], "iq4_nl": [0], "iq4_xs": [0]}
+          "q5_1": [0, 2], "q2_k": [80, 82], "q3_k": [108], "q5_k": [0, 2], "iq4_nl": [0], "iq4_xs": [0], "q1_0": [0], "tq1_0": [52], "tq2_0": [64], "iq1_s": [0], "iq1_m": [54],
+          "iq2_xxs": [0], "iq2_xs": [0], "iq2_s": [0], "iq3_xxs": [0], "iq3_s": [0]}
 # What gguf-py cannot encode.
 OWN = ("q4_k", "q6_k", "q2_k", "q3_k", "q5_k", "iq4_nl", "iq4_xs")
+# What leyden decodes and does not encode.
+READ = ("nvfp4", "q1_0", "tq1_0", "tq2_0", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s")
 
 
 def random(n, seed):
@@ -86,6 +89,11 @@ def encode(name, x):
 def decode(name, b):
     if name == "bf16":
         return gguf.quants.dequantize(b.reshape(1, -1), T.BF16).astype(np.float32).ravel()
+    if name == "q1_0":                    # Not in gguf-py: a sign each, from the lowest bit on.
+        b = b.reshape(-1, 18)
+        d = b[:, :2].copy().view(np.float16).astype(np.float32)
+        bits = np.unpackbits(b[:, 2:], axis=1, bitorder="little").astype(bool)
+        return np.where(bits, d, -d).ravel()
     return gguf.quants.dequantize(np.ascontiguousarray(b).ravel(), TYPES[name]).astype(np.float32).ravel()
 
 
@@ -104,7 +112,7 @@ def reference_rmse(lib, name, x):
 
 def main():
     for name in TYPES:
-        if name in OWN:
+        if name in OWN + READ:
             b = blocks(name, 2, 60)
             data = b.tobytes() + decode(name, b).tobytes()
         else:
@@ -117,7 +125,7 @@ def main():
     old = (HERE / "digests.txt").read_text().splitlines() if (HERE / "digests.txt").exists() else []
     lines = [f"made-with numpy {np.__version__}, gguf {importlib.metadata.version('gguf')}"]
     for name in TYPES:
-        if name not in OWN:
+        if name not in OWN + READ:
             lines.append(f"encode {name} {fnv(encode(name, values(65536, 1)))}")
         lines.append(f"decode {name} {fnv(decode(name, blocks(name, 512, 3)))}")
     halves = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)

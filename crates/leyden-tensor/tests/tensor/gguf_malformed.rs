@@ -274,8 +274,8 @@ fn cases() -> Vec<(&'static str, Raw, &'static str)> {
         ),
         (
             "partial foreign block",
-            tensor(&[63, 2], 40, 0),
-            "blk.0.w: rows of 63 values are not a multiple of the 64 values in a NVFP4 block",
+            tensor(&[63, 2], 42, 0),
+            "blk.0.w: rows of 63 values are not a multiple of the 64 values in a Q2_0 block",
         ),
         ("type 43", tensor(&[8], 43, 0), "blk.0.w: tensor type 43 is unknown"),
         ("type max", tensor(&[8], u32::MAX, 0), "blk.0.w: tensor type 4294967295 is unknown"),
@@ -349,14 +349,14 @@ fn what_is_not_a_regular_file_is_refused() {
 #[test]
 fn foreign_types_are_listed_and_refused_on_use() {
     let raw = Raw::header(2, 0)
-        .tensor("blk.0.ffn_up.weight", &[64, 2], 40, 0)
-        .tensor("norm", &[8], F32, 96)
+        .tensor("blk.0.ffn_up.weight", &[64, 2], 42, 0)
+        .tensor("norm", &[8], F32, 64)
         .data(128);
     let file = Gguf::from_vec(raw.0, "m.gguf").unwrap();
     let info = &file.tensor_info()[0];
-    assert_eq!((info.type_name, info.type_id, info.dtype), ("NVFP4", 40, None));
-    assert_eq!((&info.shape[..], info.bytes, info.offset % 32), (&[2, 64][..], 72, 0));
-    let want = "m.gguf: blk.0.ffn_up.weight: tensor type NVFP4 (40) is not supported";
+    assert_eq!((info.type_name, info.type_id, info.dtype), ("Q2_0", 42, None));
+    assert_eq!((&info.shape[..], info.bytes, info.offset % 32), (&[2, 64][..], 36, 0));
+    let want = "m.gguf: blk.0.ffn_up.weight: tensor type Q2_0 (42) is not supported";
     assert_eq!(file.require("blk.0.ffn_up.weight").unwrap_err().to_string(), want);
     assert_eq!(file.optional("blk.0.ffn_up.weight").unwrap_err().to_string(), want);
     assert!(file.tensor("blk.0.ffn_up.weight").is_none());

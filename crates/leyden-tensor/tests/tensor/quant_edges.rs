@@ -126,7 +126,7 @@ proptest! {
     #[test]
     fn arbitrary_bit_patterns_never_panic(bits in prop::collection::vec(any::<u32>(), 256)) {
         let x: Vec<f32> = bits.iter().map(|b| f32::from_bits(*b)).collect();
-        for dtype in DType::all() {
+        for dtype in DType::encodable() {
             let (bytes, out) = round_trip(dtype, &x);
             if dtype.block_len() > 1 {
                 prop_assert!(out.iter().all(|v| v.is_finite()), "{dtype}");

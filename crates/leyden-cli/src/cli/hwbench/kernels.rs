@@ -73,7 +73,12 @@ impl Weights {
         let mut different = vec![0; row_bytes * rows.min(DIFFERENT)];
         for row in different.chunks_exact_mut(row_bytes) {
             let values: Vec<f32> = (0..k).map(|_| random(&mut state)).collect();
-            quant::encode_row(dtype, &values, row);
+            if dtype.encodes() {
+                quant::encode_row(dtype, &values, row);
+                continue;
+            }
+            // Any bits are weights. With the highest exponent bit of every number of 16 bits clear, none is infinite.
+            row.iter_mut().zip(values.iter().cycle()).for_each(|(byte, v)| *byte = v.to_bits() as u8 & 0xbf);
         }
         let total = row_bytes.checked_mul(rows).ok_or_else(|| Failure::usage("`--shape` is too large"))?;
         let mut file = Vec::new();

@@ -15,6 +15,7 @@ use crate::types::{ActFormat, PANEL_ROWS};
 use leyden_tensor::DType;
 
 pub(crate) mod bf16;
+pub(crate) mod decoded;
 pub(crate) mod float;
 pub(crate) mod iq4_nl;
 pub(crate) mod iq4_xs;

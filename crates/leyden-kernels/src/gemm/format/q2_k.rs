@@ -3,6 +3,8 @@
 //!
 //! Panel, per 256: `[16]` d, `[16]` dmin, `[16][16]` scales (low nibble) and minima (high), then per 32 values two
 //! vectors of bit pairs.
+//!
+//! TQ1_0 and TQ2_0 become such panels as well: levels 0 to 2 with scales and minima of 1, and both factors the block's.
 
 use crate::gemm::format::scalar::{self, SuperPanel, crumb};
 use crate::gemm::format::traits::{QuantFormat, Superblock, SuperblockScales, uninit_scales};
@@ -11,6 +13,7 @@ use crate::quant::packed_a::Tile;
 use crate::simd::int::IntSimd;
 use crate::types::{ActFormat, PANEL_ROWS};
 use leyden_tensor::DType;
+use leyden_tensor::quant::{self, Block};
 
 /// Bytes of 256 values of 16 rows, and where their parts begin.
 const BYTES: usize = 84 * PANEL_ROWS;
@@ -24,6 +27,12 @@ const _: () = assert!(LARGEST < 1 << 24, "the scaled sum must be exact in f32");
 
 pub(crate) const FORMAT: Format =
     Format { dtype: DType::Q2K, act_format: ActFormat::Q8Block128, panel_bytes: Q2K::panel_bytes, pack };
+
+pub(crate) const TQ1_0: Format =
+    Format { dtype: DType::TQ1_0, pack: |rows, k, panel| pack_ternary(rows, tq1_0, k, panel), ..FORMAT };
+
+pub(crate) const TQ2_0: Format =
+    Format { dtype: DType::TQ2_0, pack: |rows, k, panel| pack_ternary(rows, tq2_0, k, panel), ..FORMAT };
 
 pub(crate) struct Q2K;
 
@@ -92,6 +101,36 @@ fn pack(rows: &[&[u8]], _k: usize, panel: &mut [u8]) {
             }
         }
     }
+}
+
+/// The factor and the levels of a ternary block.
+type Ternary = (u16, [u8; 256]);
+
+fn tq1_0(block: &[u8; 54]) -> Ternary {
+    let block = quant::TQ1_0(*block);
+    (block.factor(), block.levels())
+}
+
+fn tq2_0(block: &[u8; 66]) -> Ternary {
+    let block = quant::TQ2_0(*block);
+    (block.factor(), block.levels())
+}
+
+/// Packs rows of ternary blocks as rows of Q2_K with the same values.
+fn pack_ternary<const N: usize>(rows: &[&[u8]], read: fn(&[u8; N]) -> Ternary, k: usize, panel: &mut [u8]) {
+    let block = |block: &[u8; N]| {
+        let (factor, levels) = read(block);
+        let mut qs = [0; 64];
+        for (i, level) in levels.iter().enumerate() {
+            qs[i / 128 * 32 + i % 32] |= level << (i / 32 % 4 * 2);
+        }
+        let mut bytes = [0; 84];
+        quant::Q2K { scales: [0x11; 16], qs, d: factor, dmin: factor }.write(&mut bytes);
+        bytes
+    };
+    let row = |row: &&[u8]| row.as_chunks::<N>().0.iter().flat_map(block).collect::<Vec<u8>>();
+    let rows: Vec<Vec<u8>> = rows.iter().map(row).collect();
+    pack(&rows.iter().map(|row| &row[..]).collect::<Vec<_>>(), k, panel);
 }
 
 struct Panel<'a>(&'a [u8]);

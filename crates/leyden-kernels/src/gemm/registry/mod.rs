@@ -10,18 +10,20 @@ pub(crate) mod tiles;
 use crate::cpu::isa::Tier;
 use crate::gemm::format::traits::{QuantFormat, Superblock};
 use crate::gemm::format::{
-    Format, bf16, float, iq4_nl, iq4_xs, mxfp4, q2_k, q3_k, q4_0, q4_1, q4_k, q5_0, q5_1, q5_k, q6_k, q8_0,
+    Format, bf16, decoded, float, iq4_nl, iq4_xs, mxfp4, q2_k, q3_k, q4_0, q4_1, q4_k, q5_0, q5_1, q5_k,
+    q6_k, q8_0,
 };
+use crate::gemm::microkernel::float::floats;
 use crate::gemm::microkernel::kernels::{GemmKernels, TileFn, UnpackKernel};
 use crate::gemm::microkernel::{BF16_ROWS, bf16_kernels};
 use crate::quant::packed_a::Tile;
-use crate::types::ActFormat;
+use crate::types::{ActFormat, PANEL_ROWS};
 #[cfg(target_arch = "x86_64")]
 use bf16::FloatPairs;
 use float::F32Row;
-use leyden_tensor::DType;
+use leyden_tensor::{DType, quant};
 use rows::rows;
-use tiles::family_tiles;
+use tiles::{family_tiles, simd_tiles};
 
 /// A format and its kernels.
 #[derive(Debug)]
@@ -62,6 +64,22 @@ macro_rules! kernels {
         }
     };
 }
+
+const Q2_K: Kernels = kernels!(q2_k::FORMAT, q2_k::scalar, superblocks q2_k::Q2K,
+    amx Amx 64 x 1, 1;
+    unpacked Avx512 12 x 2, 4;
+    unpacked AvxVnni 6 x 1, 4;
+    maddubs Avx2 6 x 1, 3;
+);
+
+/// Those of the formats that are decoded, which differ in their packing alone.
+const DECODED: Kernels = Kernels {
+    format: decoded::format::<quant::Q1_0>(),
+    tiles: simd_tiles!(floats decoded::scalar, |d, C, panel, k, t, out| {
+        floats::<_, _, C>(d, F32Row, decoded::decoded(panel, k).bytes(), k, t, out)
+    }),
+    rows: &[rows!(decoded Avx512 12 x 2, 2), rows!(decoded Avx2 6 x 1, 2)],
+};
 
 /// Every weight format. A new one is a file of `format` and an entry here.
 pub(crate) static KERNELS: &[Kernels] = &[
@@ -125,12 +143,18 @@ pub(crate) static KERNELS: &[Kernels] = &[
         unpacked AvxVnni 6 x 1, 4;
         maddubs Avx2 6 x 1, 2;
     ),
-    kernels!(q2_k::FORMAT, q2_k::scalar, superblocks q2_k::Q2K,
-        amx Amx 64 x 1, 1;
-        unpacked Avx512 12 x 2, 4;
-        unpacked AvxVnni 6 x 1, 4;
-        maddubs Avx2 6 x 1, 3;
-    ),
+    Q2_K,
+    Kernels { format: q2_k::TQ1_0, ..Q2_K },
+    Kernels { format: q2_k::TQ2_0, ..Q2_K },
+    Kernels { format: decoded::format::<quant::Q1_0>(), ..DECODED },
+    Kernels { format: decoded::format::<quant::NVFP4>(), ..DECODED },
+    Kernels { format: decoded::format::<quant::IQ1S>(), ..DECODED },
+    Kernels { format: decoded::format::<quant::IQ1M>(), ..DECODED },
+    Kernels { format: decoded::format::<quant::IQ2XXS>(), ..DECODED },
+    Kernels { format: decoded::format::<quant::IQ2XS>(), ..DECODED },
+    Kernels { format: decoded::format::<quant::IQ2S>(), ..DECODED },
+    Kernels { format: decoded::format::<quant::IQ3XXS>(), ..DECODED },
+    Kernels { format: decoded::format::<quant::IQ3S>(), ..DECODED },
     kernels!(q3_k::FORMAT, q3_k::scalar, superblocks q3_k::Q3K,
         amx Amx 64 x 1, 1;
         unpacked Avx512 12 x 2, 4;
@@ -180,6 +204,15 @@ pub(crate) const KEY_TILES: fn(Tier) -> &'static [TileFn] = family_tiles!(q8_0::
 pub(crate) fn kernels_of(dtype: DType, exact: bool) -> Option<&'static Kernels> {
     let exact = EXACT.iter().filter(|_| exact);
     exact.chain(KERNELS).find(|kernels| kernels.format.dtype == dtype)
+}
+
+/// Bytes of packed weights for each byte of the file, of whole panels; `None` for types that no kernel computes with.
+#[must_use]
+pub fn packed_ratio(dtype: DType) -> Option<f64> {
+    // A multiple of all blocks, deep enough that what panels have beside them does not show.
+    const K: usize = 1 << 14;
+    let panel = (kernels_of(dtype, false)?.format.panel_bytes)(K)?;
+    Some(panel as f64 / (dtype.row_bytes(K)? * PANEL_ROWS) as f64)
 }
 
 /// What activations become that are multiplied with weights of a type, by default or exactly ([`Cpu::with_exact`](crate::Cpu::with_exact)); `None`

@@ -7,6 +7,20 @@
 #[cfg(target_arch = "x86_64")]
 pub(crate) const DEEP: usize = 4096;
 
+/// How panels are decoded once for the tiles of a batch.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const fn decoded_panels(
+    min_tiles: usize,
+    tiles: [crate::gemm::microkernel::kernels::TileFn; 2],
+) -> crate::gemm::microkernel::kernels::UnpackKernel {
+    crate::gemm::microkernel::kernels::UnpackKernel {
+        bytes: crate::gemm::unpack::panel::float_bytes,
+        panel: |panel, k, out, _| crate::gemm::format::decoded::decode(panel, k, out),
+        min_tiles,
+        tiles,
+    }
+}
+
 /// Functions compiled for AVX-512.
 #[cfg(target_arch = "x86_64")]
 macro_rules! avx512 {
@@ -233,6 +247,48 @@ macro_rules! rows {
             $packed[1].and_unpacked(from([in_turn_wide::<$mr>, in_turn_wide::<{ $mr - 1 }>])),
         ]
     }};
+    // Panels decoded to f32, and then as floats are.
+    (decoded Avx512 $mr:literal x $panels:literal, $min:literal) => {
+        $crate::gemm::registry::rows::x86_rows!({
+            use $crate::gemm::microkernel::float::floats;
+            use $crate::gemm::registry::rows::{DEEP, avx512, in_turn};
+            use $crate::simd::x86_64::avx512_int::Avx512Int;
+            use $crate::simd::x86_64::avx512_pair::Avx512Pair;
+            avx512! {
+                fn two<const C: usize>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                    let d = Avx512Pair::in_feature_region(panels.len() / 2, C, 0);
+                    floats::<_, _, C>(d, F32Row, panels, k, t, out)
+                }
+                fn one<const C: usize>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                    let d = Avx512Int::<false>::in_feature_region();
+                    floats::<_, _, C>(d, F32Row, panels, k, t, out)
+                }
+            }
+            in_turn!(in_turn, one, DEEP, two);
+            const fn row(port: Port, tiles: [TileFn; 2]) -> GemmKernels {
+                let unpack = $crate::gemm::registry::rows::decoded_panels($min, tiles);
+                GemmKernels::unpacked(Variant::Unpacked, AVX512_LEVELS, $mr, $panels, unpack).on(port)
+            }
+            &[
+                row(Port::Two, [two::<$mr>, two::<{ $mr - 1 }>]),
+                row(Port::Single, [in_turn::<$mr>, in_turn::<{ $mr - 1 }>]),
+            ]
+        })
+    };
+    (decoded Avx2 $mr:literal x $panels:literal, $min:literal) => {
+        $crate::gemm::registry::rows::x86_rows!({
+            use $crate::gemm::microkernel::float::floats;
+            use $crate::simd::x86_64::avx2_int::Avx2Int;
+            #[target_feature(enable = "avx2,fma,f16c")]
+            fn tile<const C: usize>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
+                let d = Avx2Int::in_feature_region();
+                floats::<_, _, C>(d, F32Row, panels, k, t, out)
+            }
+            const UNPACK: UnpackKernel =
+                $crate::gemm::registry::rows::decoded_panels($min, [tile::<$mr>, tile::<{ $mr - 1 }>]);
+            &[GemmKernels::unpacked(Variant::Unpacked, &[Level::Avx2, Level::AvxVnni], $mr, $panels, UNPACK)]
+        })
+    };
     // `vpmaddubsw`: unsigned quantised values, two sums of 16 bits in a lane.
     (maddubs Avx2 $mr:literal x $panels:literal, $min:literal, block32 $f:path) => {
         $crate::gemm::registry::rows::x86_rows!({
