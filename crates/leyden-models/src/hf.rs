@@ -10,8 +10,8 @@ use crate::hf_class::{HfClass, Stack};
 use crate::modules::Modules;
 use crate::pooling::Pooling;
 use leyden_tensor::{
-    HfFolder, Json, Metadata, OwnedTensor, Safetensors, StackRows, Stacked, TensorInfo, TensorView, Value,
-    WeightSource,
+    HfFolder, HfQuantised, Json, Metadata, OwnedTensor, Safetensors, StackRows, Stacked, TensorInfo,
+    TensorView, Value, WeightSource,
 };
 use std::fs;
 use std::io;
@@ -45,6 +45,8 @@ pub struct HfModel {
     metadata: Metadata,
     /// What stands behind the model.
     modules: Modules,
+    /// How matrices are quantised.
+    quantised: Option<HfQuantised>,
 }
 
 impl HfModel {
@@ -65,14 +67,25 @@ impl HfModel {
     pub fn new(folder: HfFolder) -> Result<HfModel, Error> {
         let json = folder.config();
         let (config, class, biases) = hf_model(json)?;
+        let quantised = HfQuantised::of(json)?;
         let modules = Modules::of_folder(&folder)?;
         let pooling = Pooling::of_folder(&folder)?;
         let metadata = describe(&folder.path().display().to_string(), &config, pooling, &modules)?;
         let old_norms = folder.weights().tensor_names().iter().any(|name| name.ends_with(OLD_NORMS[0].1));
         let (only_head, bare) = (false, false);
         let experts = config.experts().map_or(0, |e| e.count);
-        let mut model =
-            HfModel { class, biases, experts, only_head, bare, old_norms, metadata, modules, folder };
+        let mut model = HfModel {
+            class,
+            biases,
+            experts,
+            only_head,
+            bare,
+            old_norms,
+            metadata,
+            modules,
+            quantised,
+            folder,
+        };
         let [bare, whole] = [true, false].map(|bare| {
             model.bare = bare;
             model.optional(EMBEDDING).map(|found| found.is_some())
@@ -103,7 +116,8 @@ impl HfModel {
         let key = "tie_word_embeddings";
         let json = self.folder.config();
         let tied = json.opt_bool(key)?.unwrap_or(self.class.tied);
-        let (embedding, head) = (self.optional(EMBEDDING)?.is_some(), self.optional(HEAD)?.is_some());
+        let embedding = self.optional(EMBEDDING)?.is_some();
+        let head = self.is_composed(HEAD) || self.optional(HEAD)?.is_some();
         if !head && !tied {
             let name = self.name(HEAD).unwrap_or_default();
             let what = format!("is not true, but the weights lack {name}");
@@ -115,6 +129,24 @@ impl HfModel {
 
     fn weights(&self) -> &Safetensors {
         self.folder.weights()
+    }
+
+    /// Whether a matrix, by its name in the files, is stored quantised.
+    fn is_quantised(&self, name: &str) -> bool {
+        self.quantised.is_some_and(|quantised| quantised.holds(self.weights(), name))
+    }
+
+    /// The stack of a layer with this name in GGUF, and the beginning of the names of the layer's tensors.
+    fn stack(&self, name: &str) -> Option<(String, &'static str, &'static Stack)> {
+        let (i, part) = name.strip_prefix("blk.")?.split_once('.')?;
+        let (part, stack) = self.class.stacks.iter().find(|row| row.0 == part)?;
+        let prefix = if self.bare { "" } else { self.class.prefix };
+        Some((format!("{prefix}{}.{i}.", self.class.layers), part, stack))
+    }
+
+    /// The names of the matrices of a stack's experts.
+    fn each(&self, layer: &str, name: &str) -> Vec<String> {
+        (0..self.experts).map(|e| format!("{layer}{}", name.replace("{}", &e.to_string()))).collect()
     }
 
     /// The name in the files of a tensor with this name in GGUF; none if the architecture has no such tensor.
@@ -144,7 +176,7 @@ impl HfModel {
             (None, Some(name)) => format!("{name}.{kind}"),
             _ => {
                 let first = names.next()?;
-                let has = |name: &String| matches!(self.weights().optional(name), Ok(Some(_)));
+                let has = |name: &String| self.is_quantised(name) || self.weights().raw(name).is_some();
                 // Only where a class has several names for it.
                 match names.next() {
                     Some(second) if !has(&first) => {
@@ -199,30 +231,43 @@ impl WeightSource for HfModel {
             // In a layer, behind its number.
             let layer = rest.strip_prefix(self.class.layers).and_then(|rest| rest.strip_prefix('.'));
             let part = layer.and_then(|rest| rest.split_once('.')).map_or(rest, |(_, part)| part);
+            let quantised = self.quantised.as_ref();
             !unused.iter().any(|begin| rest.starts_with(begin) || part.starts_with(begin))
+                && !quantised.is_some_and(|quantised| quantised.is_needless(self.weights(), name))
         };
         self.weights().tensor_names().into_iter().filter(needed).collect()
     }
 
     fn composed(&self, name: &str) -> Result<Option<OwnedTensor>, leyden_tensor::Error> {
-        let found = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
-        let Some((i, part)) = found else { return Ok(None) };
-        let Some((_, stack)) = self.class.stacks.iter().find(|row| row.0 == part) else { return Ok(None) };
-        let prefix = if self.bare { "" } else { self.class.prefix };
-        let whole = |name: &str| format!("{prefix}{}.{i}.{name}", self.class.layers);
+        let quantised = |called: &str, names: Vec<String>| {
+            let found = self.quantised.filter(|_| names.first().is_some_and(|name| self.is_quantised(name)));
+            found.map(|quantised| quantised.compose(self.weights(), called, &names)).transpose()
+        };
+        let Some((layer, part, stack)) = self.stack(name) else {
+            let Some(found) = self.name(name) else { return Ok(None) };
+            return quantised(&found, vec![found.clone()]);
+        };
+        let called = format!("{layer}{part}");
         let (stacked, rows) = match stack {
             Stack::Each(name) => {
-                let names = (0..self.experts).map(|e| whole(&name.replace("{}", &e.to_string()))).collect();
+                let names = self.each(&layer, name);
+                if let Some(found) = quantised(&called, names.clone())? {
+                    return Ok(Some(found));
+                }
                 (Stacked::Each(names), StackRows::All)
             }
-            Stack::Rows(name, rows) => (Stacked::Rows(whole(name)), *rows),
+            Stack::Rows(name, rows) => (Stacked::Rows(format!("{layer}{name}")), *rows),
             Stack::Columns(name, rows) => {
-                let name = whole(name);
+                let name = format!("{layer}{name}");
                 let quantised = self.weights().raw(&format!("{name}_blocks")).is_some();
                 (if quantised { Stacked::Mxfp4(name) } else { Stacked::Columns(name) }, *rows)
             }
         };
-        self.weights().compose(&whole(part), &stacked, rows).map(Some)
+        self.weights().compose(&called, &stacked, rows).map(Some)
+    }
+
+    fn is_composed(&self, name: &str) -> bool {
+        self.stack(name).is_some() || self.name(name).is_some_and(|name| self.is_quantised(&name))
     }
 
     /// A bias that the configuration promises is an error if it is not there.

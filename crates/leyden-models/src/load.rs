@@ -10,7 +10,7 @@ use leyden_kernels::Cpu;
 use leyden_kernels::gemm::PackedWeights;
 use leyden_tensor::{DType, OwnedTensor, TensorView, WeightSource, quant};
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -69,6 +69,7 @@ pub fn load_as(
         cpu,
         used: RefCell::default(),
         packs: RefCell::new(Packs::new(&options.packs, source.as_ref())),
+        rounded: RefCell::default(),
         int8: options.int8.then(RefCell::default),
         whole_texts: config.needs_whole_texts(),
         progress: RefCell::new((0, total, progress)),
@@ -78,10 +79,12 @@ pub fn load_as(
     if source.truncated() {
         return Err(Error::truncated(&source.path().display().to_string()));
     }
+    let rounded = loader.rounded.into_inner();
     let packs = loader.packs.into_inner();
     let int8 = loader.int8.map(RefCell::into_inner).unwrap_or_default();
     let (mut report, pack) = packs.finish(cpu, source.as_ref(), &parts.matrices());
     report.int8 = int8;
+    report.notes.extend(rounding_note(&rounded));
     Ok((Arc::new(Transformer::new(config, source, pack, parts)), report))
 }
 
@@ -133,6 +136,8 @@ pub(crate) struct Loader<'a> {
     cpu: &'a Cpu,
     used: RefCell<HashSet<String>>,
     packs: RefCell<Packs<'a>>,
+    /// The matrices of other formats that were rounded on the way to ours, and by how much.
+    rounded: RefCell<Vec<(DType, f32)>>,
     /// If matrices are to become integers: what became of them.
     int8: Option<RefCell<Int8Report>>,
     /// Whether the model reads texts whole.
@@ -153,7 +158,7 @@ impl Loader<'_> {
 
     /// Whether the file has a tensor.
     pub(crate) fn has(&self, name: &str) -> Result<bool, Error> {
-        Ok(self.source.optional(name)?.is_some())
+        Ok(self.source.is_composed(name) || self.source.optional(name)?.is_some())
     }
 
     /// The rows of a matrix of so many columns, which is read from the file as it is.
@@ -236,11 +241,17 @@ impl Loader<'_> {
         k: usize,
         part: &Part,
     ) -> Result<PackedWeights, Error> {
-        let found = self.source.require(name)?;
-        let stored = if self.stored.transposed { [k, rows] } else { [rows, k] };
-        let found = self.checked(found, &stored)?;
+        let composed = self.composed(name)?;
+        let transposes = self.stored.transposed && composed.is_none();
+        let found = match &composed {
+            Some(tensor) => self.checked_parts(tensor, &[rows, k])?,
+            None => self.checked(
+                self.source.require(name)?,
+                &if self.stored.transposed { [k, rows] } else { [rows, k] },
+            )?,
+        };
         let own;
-        let whole = if self.stored.transposed {
+        let whole = if transposes {
             own = transposed(&found);
             &own[..]
         } else {
@@ -250,7 +261,7 @@ impl Loader<'_> {
         let bytes = |range: &Range<usize>| &whole[range.start * row_bytes..range.end * row_bytes];
         let gathered;
         let (bytes, place) = match &part.rows[..] {
-            [one] if !self.stored.transposed => (bytes(one), Some((name, one.start * row_bytes))),
+            [one] if !transposes => (bytes(one), composed.is_none().then_some((name, one.start * row_bytes))),
             several => {
                 gathered = several.iter().map(bytes).collect::<Vec<_>>().concat();
                 (&gathered[..], None)
@@ -268,7 +279,7 @@ impl Loader<'_> {
 
     /// A matrix, or a stack of them.
     pub(crate) fn packed(&self, name: &str, shape: &[usize]) -> Result<PackedWeights, Error> {
-        if let Some(tensor) = self.source.composed(name)? {
+        if let Some(tensor) = self.composed(name)? {
             return self.pack(&self.checked_parts(&tensor, shape)?, None);
         }
         let found = self.source.require(name)?;
@@ -358,7 +369,7 @@ impl Loader<'_> {
 
     /// All values of a tensor of this shape.
     pub(crate) fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
-        let composed = self.source.composed(name)?;
+        let composed = self.composed(name)?;
         let view = match &composed {
             None => self.checked(self.source.require(name)?, shape)?,
             Some(tensor) => self.checked_parts(tensor, shape)?,
@@ -366,6 +377,15 @@ impl Loader<'_> {
         let mut out = vec![0.0; shape.iter().product()];
         quant::decode_row(view.dtype(), view.bytes(), &mut out);
         Ok(out)
+    }
+
+    /// [`WeightSource::composed`], with what was lost noted.
+    fn composed(&self, name: &str) -> Result<Option<OwnedTensor>, Error> {
+        let found = self.source.composed(name)?;
+        if let Some(tensor) = found.as_ref().filter(|tensor| tensor.loss > 0.0) {
+            self.rounded.borrow_mut().push((tensor.dtype, tensor.loss));
+        }
+        Ok(found)
     }
 
     fn checked_parts<'t>(&self, tensor: &'t OwnedTensor, shape: &[usize]) -> Result<TensorView<'t>, Error> {
@@ -406,6 +426,17 @@ impl Loader<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// What is told of matrices that were rounded.
+fn rounding_note(rounded: &[(DType, f32)]) -> Option<String> {
+    let worst = rounded.iter().map(|(_, loss)| *loss).fold(0.0, f32::max);
+    let types: BTreeSet<&str> = rounded.iter().map(|(dtype, _)| dtype.name()).collect();
+    let types: Vec<&str> = types.into_iter().collect();
+    (worst > 0.0).then(|| {
+        let (count, types) = (rounded.len(), types.join(" and "));
+        format!("{count} quantised matrices became {types}, rounded by at most {worst:.1e} of a value")
+    })
 }
 
 /// What became of matrices that were to become integers.

@@ -140,6 +140,14 @@ pub enum ErrorKind {
         /// What is needed.
         wanted: &'static str,
     },
+    /// A value that describes something which is not read.
+    #[error("`{found}` is not supported; supported: {known}")]
+    UnsupportedValue {
+        /// What the file says.
+        found: String,
+        /// What it could say.
+        known: String,
+    },
     /// A metadata value has another type than the one asked for.
     #[error("want {wanted}, found {found}")]
     WrongType {

@@ -37,6 +37,7 @@ mod dtype;
 mod error;
 mod extent;
 mod file;
+mod hf_quant;
 pub mod quant;
 mod view;
 
@@ -47,4 +48,5 @@ pub use file::{
     MAX_NAME_BYTES, MAX_TENSORS, Metadata, Safetensors, StackRows, Stacked, StrArray, TensorInfo, Value,
     ValueType, WeightSource,
 };
+pub use hf_quant::HfQuantised;
 pub use view::{OwnedTensor, TensorView};

@@ -102,6 +102,9 @@ pub struct OwnedTensor {
     pub bytes: Vec<u8>,
     /// The names of the tensors in the file that it was made of.
     pub parts: Vec<String>,
+    /// By how much a value changed on the way: of integers with a scale relative to itself, of floats to the largest of its
+    /// row. 0 where nothing was rounded.
+    pub loss: f32,
 }
 
 impl OwnedTensor {

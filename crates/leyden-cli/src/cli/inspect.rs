@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::failure::Failure;
+use super::growth;
 use super::model_file;
 use super::text::{Facts, Table, bytes, count, plural, printable};
 
@@ -48,6 +49,8 @@ struct Report {
     /// Elements of all tensors.
     parameters: u64,
     tensor_bytes: u64,
+    /// Bytes that the weights take in memory, of quantised folders at most.
+    memory_bytes: u64,
     /// Bits of file per parameter, over all tensors.
     bits_per_parameter: Option<f64>,
     context_length: Option<u32>,
@@ -149,7 +152,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 
 fn report(args: &Args, path: &Path, file: &ModelFile) -> Report {
     let source = file.weights();
-    let types = types(source.tensor_info());
+    let types = types(source.tensor_info(), growth::is_quantised(file));
     let description = match file {
         ModelFile::Hf(folder) => folder::describe(file, folder),
         ModelFile::Gguf(gguf) => gguf::describe(gguf, &path.display().to_string()),
@@ -173,6 +176,7 @@ fn report(args: &Args, path: &Path, file: &ModelFile) -> Report {
         name: description.name,
         parameters,
         tensor_bytes,
+        memory_bytes: growth::memory_bytes(file),
         bits_per_parameter: (parameters > 0).then(|| tensor_bytes as f64 * 8.0 / parameters as f64),
         context_length: description.context_length,
         types,
@@ -194,12 +198,12 @@ fn unknown_keys(file: &ModelFile) -> Vec<String> {
 }
 
 /// The share of each type, the largest first.
-fn types(tensors: &[TensorInfo]) -> Vec<TypeShare> {
+fn types(tensors: &[TensorInfo], quantised: bool) -> Vec<TypeShare> {
     let mut shares: BTreeMap<u32, TypeShare> = BTreeMap::new();
     for tensor in tensors {
         let share = shares.entry(tensor.type_id).or_insert(TypeShare {
             name: tensor.type_name,
-            supported: tensor.dtype.is_some(),
+            supported: growth::growth(tensor, quantised).is_some(),
             tensors: 0,
             parameters: 0,
             bytes: 0,
@@ -265,6 +269,10 @@ fn write_human(report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
             table.add(vec![share.name.to_owned(), share.tensors.to_string(), parameters, bytes(share.bytes)]);
         }
         table.write(out)?;
+        // More than by a byte here and there.
+        if report.memory_bytes > report.tensor_bytes / 20 * 21 {
+            writeln!(out, "in memory the weights take up to {}", bytes(report.memory_bytes))?;
+        }
     }
 
     writeln!(out, "\nmetadata, {}", plural(report.metadata.len(), "key"))?;

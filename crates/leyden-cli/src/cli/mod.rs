@@ -18,6 +18,7 @@ mod eval;
 mod extract;
 mod failure;
 mod foreign;
+mod growth;
 mod hwbench;
 mod imatrix;
 mod inspect;

@@ -201,8 +201,8 @@ fn broken_folders_are_refused_by_file_and_key() {
         ),
         (
             "config.json",
-            with("quantization_config", json!({ "quant_method": "awq" })),
-            "/config.json: quantization_config.quant_method: weights quantised by awq are not supported",
+            with("quantization_config", json!({ "quant_method": "bitsandbytes" })),
+            "/config.json: quantization_config.quant_method: weights quantised by bitsandbytes are not supported",
         ),
         ("model-00002-of-00002.safetensors", None, "/model-00002-of-00002.safetensors: cannot open"),
         ("tokenizer.json", None, "tokenizer.json: "),

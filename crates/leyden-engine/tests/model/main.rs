@@ -11,6 +11,7 @@ mod gemma3;
 mod golden;
 mod invariance;
 mod mixtures;
+mod quantised;
 mod real_weights;
 mod samplers;
 mod scheduling;

@@ -8,13 +8,13 @@ use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
 /// A model of the goldens, and their text.
-fn model(architecture: &str, name: &str) -> (Json, Vec<u32>) {
+pub(crate) fn model(architecture: &str, name: &str) -> (Json, Vec<u32>) {
     let (_, golden) = goldens().into_iter().find(|(found, _)| found == architecture).unwrap();
     let model = golden["models"].as_array().unwrap().iter().find(|model| model["name"] == name);
     (model.unwrap().clone(), ids(&golden["tokens"]))
 }
 
-fn folder(config: &Json, tensors: &[(String, &str, Vec<usize>, Vec<u8>)]) -> tempfile::TempDir {
+pub(crate) fn folder(config: &Json, tensors: &[(String, &str, Vec<usize>, Vec<u8>)]) -> tempfile::TempDir {
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
     for (name, dtype, shape, bytes) in tensors {
         let start = data.len();

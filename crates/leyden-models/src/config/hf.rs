@@ -10,7 +10,7 @@ use super::{RopeScaling, YarnRamp, yarn_attention};
 use crate::error::Error;
 use crate::hf_class::HfClass;
 use leyden_kernels::ops::{Activation, ln};
-use leyden_tensor::{Escaped, Json};
+use leyden_tensor::{Escaped, HfQuantised, Json};
 use std::sync::Arc;
 
 /// The base where a configuration names none, in all classes that are supported.
@@ -130,14 +130,15 @@ impl<'a> HfConfig<'a> {
         if self.json.get("quantization_config").is_some() {
             let method = "quantization_config.quant_method";
             let found = self.json.opt_str(method)?;
-            if found.is_some_and(|name| quantised.contains(&name)) {
+            if found.is_some_and(|name| quantised.contains(&name)) || HfQuantised::of(self.json)?.is_some() {
                 return self.activation().map(|_| ());
             }
             let (key, name) = match found {
                 Some(name) => (method, format!("weights quantised by {}", Escaped(name))),
                 None => ("quantization_config", "quantised weights".to_owned()),
             };
-            let what = format!("{name} are not supported; supported: weights in F32, F16 and BF16");
+            let methods = HfQuantised::METHODS.join(", ");
+            let what = format!("{name} are not supported; supported: F32, F16, BF16, {methods}");
             return Err(self.invalid(key, what));
         }
         self.activation()?;

@@ -253,8 +253,8 @@ fn what_would_change_the_result_is_refused_by_name() {
         ),
         (r#""text_config": {}"#, "text_config: a model of text and other media, which is not supported"),
         (
-            r#""quantization_config": {"quant_method": "gptq", "bits": 4}"#,
-            "quantization_config.quant_method: weights quantised by gptq are not supported",
+            r#""quantization_config": {"quant_method": "hqq", "bits": 4}"#,
+            "quantization_config.quant_method: weights quantised by hqq are not supported",
         ),
         (
             r#""quantization_config": {"load_in_8bit": true}"#,

@@ -85,6 +85,11 @@ pub trait WeightSource: Send + Sync {
         Ok(None)
     }
 
+    /// Whether [`composed`](Self::composed) has a tensor of this name, or an error: without the work.
+    fn is_composed(&self, _name: &str) -> bool {
+        false
+    }
+
     /// The tensor of this name; `None` if the file lacks it *or* has it in a type that cannot be
     /// computed with. Loading code uses [`optional`](Self::optional) or [`require`](Self::require),
     /// which tell the two apart.

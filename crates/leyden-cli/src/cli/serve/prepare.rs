@@ -14,6 +14,7 @@ use leyden_tensor::WeightSource;
 use super::Args;
 use super::settings::Settings;
 use crate::cli::failure::Failure;
+use crate::cli::growth;
 use crate::cli::notes::Notes;
 use crate::cli::text;
 
@@ -199,7 +200,7 @@ fn info(weights: &dyn WeightSource) -> ModelInfo {
 pub(super) fn weights_fit(paths: &[PathBuf], usable: Option<u64>) -> Result<(), Failure> {
     let mut bytes = 0_u64;
     for path in paths {
-        bytes += ModelFile::open(path)?.weights().tensor_info().iter().map(|t| t.bytes as u64).sum::<u64>();
+        bytes += growth::memory_bytes(&ModelFile::open(path)?);
     }
     let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     match usable {

@@ -94,6 +94,7 @@ impl Safetensors {
                 bytes: Vec::with_capacity(bytes),
                 shape: shape.clone(),
                 parts: parts.to_vec(),
+                loss: 0.0,
             });
             if (view.dtype(), &shape) != (all.dtype, &all.shape) {
                 return Err(self.unfit(part, "the type and shape of the stack's first matrix"));
@@ -121,7 +122,7 @@ impl Safetensors {
         self.advise_dontneed(part, 0..view.bytes().len());
         let shape = [count, n].into_iter().chain(k).collect();
         let (name, parts) = (name.to_owned(), vec![part.to_owned()]);
-        Ok(OwnedTensor { name, dtype: view.dtype(), shape, bytes, parts })
+        Ok(OwnedTensor { name, dtype: view.dtype(), shape, bytes, parts, loss: 0.0 })
     }
 
     fn columns(&self, name: &str, part: &str, choice: StackRows) -> Result<OwnedTensor, Error> {
@@ -139,7 +140,7 @@ impl Safetensors {
         }
         self.advise_dontneed(part, 0..view.bytes().len());
         let (name, parts) = (name.to_owned(), vec![part.to_owned()]);
-        Ok(OwnedTensor { name, dtype: view.dtype(), shape: vec![count, n, k], bytes, parts })
+        Ok(OwnedTensor { name, dtype: view.dtype(), shape: vec![count, n, k], bytes, parts, loss: 0.0 })
     }
 
     fn mxfp4(&self, name: &str, part: &str, choice: StackRows) -> Result<OwnedTensor, Error> {
@@ -172,7 +173,7 @@ impl Safetensors {
         self.advise_dontneed(&of_blocks, 0..codes.len());
         let shape = vec![count, n, groups.saturating_mul(BLOCK_VALUES)];
         let (name, parts) = (name.to_owned(), vec![of_blocks, of_scales]);
-        Ok(OwnedTensor { name, dtype: DType::MXFP4, shape, bytes, parts })
+        Ok(OwnedTensor { name, dtype: DType::MXFP4, shape, bytes, parts, loss: 0.0 })
     }
 
     /// A tensor of bytes.

@@ -1,0 +1,92 @@
+//! `quantization_config`: which variants of the methods are read, and which are refused by name.
+
+use super::Method;
+use crate::Json;
+use crate::error::{Error, ErrorKind, Escaped};
+use serde_json::Value;
+
+const ROOT: &str = "quantization_config";
+/// The side of a block with one scale where nothing is said.
+const BLOCK: usize = 128;
+
+pub(super) fn method(config: &Json) -> Result<Option<Method>, Error> {
+    let key = |name: &str| format!("{ROOT}.{name}");
+    let text = |name: &str| config.opt_str(&key(name));
+    let one_of = |name: &str, known: &[&str]| match text(name)? {
+        Some(found) if !known.contains(&found) => Err(refused(config, &key(name), found, known)),
+        found => Ok(found),
+    };
+    let bits = |known: &[u32]| {
+        let bits = config.u32(&key("bits"))?;
+        if known.contains(&bits) {
+            return Ok(bits);
+        }
+        let known: Vec<String> = known.iter().map(u32::to_string).collect();
+        let known: Vec<&str> = known.iter().map(|n| &n[..]).collect();
+        Err(refused(config, &key("bits"), &bits.to_string(), &known))
+    };
+    let object = config.get(ROOT).and_then(Value::as_object);
+    if object.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(match text("quant_method")? {
+        Some("gptq") => {
+            let version = one_of("checkpoint_format", &["gptq", "gptq_v2"])?;
+            one_of("pack_dtype", &["int32"])?;
+            let zero_offset = i16::from(version != Some("gptq_v2"));
+            Method::Gptq { zero_offset, bits: bits(&[2, 3, 4, 8])? }
+        }
+        Some("awq") => {
+            let version = text("version")?.map(str::to_ascii_lowercase);
+            if let Some(found) = version.filter(|version| version != "gemm") {
+                return Err(refused(config, &key("version"), &found, &["gemm"]));
+            }
+            bits(&[4])?;
+            Method::Awq
+        }
+        Some("compressed-tensors") => {
+            const FORMATS: [&str; 5] =
+                ["pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "mixed-precision"];
+            one_of("format", &FORMATS)?;
+            one_of("sparsity_config.format", &["dense"])?;
+            let transforms = config.get(&key("transform_config.config_groups")).and_then(Value::as_object);
+            if transforms.is_some_and(|groups| !groups.is_empty()) {
+                return Err(refused(config, &key("transform_config"), "a rotation of weights", &["none"]));
+            }
+            let groups = config.get(&key("config_groups")).and_then(Value::as_object);
+            let mut block = None;
+            for (name, group) in groups.into_iter().flatten() {
+                let format = group.get("format").and_then(Value::as_str);
+                if let Some(found) = format.filter(|format| !FORMATS.contains(format)) {
+                    return Err(refused(
+                        config,
+                        &key(&format!("config_groups.{name}.format")),
+                        found,
+                        &FORMATS,
+                    ));
+                }
+                let sides = group.get("weights").and_then(|w| w.get("block_structure"));
+                block = sides.and_then(sides_of).or(block);
+            }
+            Method::CompressedTensors { block }
+        }
+        Some("fp8") => {
+            one_of("fmt", &["e4m3"])?;
+            let sides = config.get(&key("weight_block_size"));
+            Method::Fp8 { block: sides.and_then(sides_of).unwrap_or([BLOCK; 2]) }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// Two sizes.
+fn sides_of(value: &Value) -> Option<[usize; 2]> {
+    let [rows, columns] = value.as_array()?.as_slice() else { return None };
+    let side = |v: &Value| v.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+    Some([side(rows)?, side(columns)?])
+}
+
+fn refused(config: &Json, key: &str, found: &str, known: &[&str]) -> Error {
+    let (found, known) = (Escaped(found).to_string(), known.join(", "));
+    Error::new(ErrorKind::UnsupportedValue { found, known }).item(key).file(&config.file().into())
+}

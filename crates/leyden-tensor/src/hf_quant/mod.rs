@@ -1,0 +1,127 @@
+//! [`HfQuantised`]: folders whose matrices are quantised as `quantization_config` says, by GPTQ, AWQ, compressed-tensors or
+//! in FP8, as tensors of GGUF's block formats.
+//!
+//! A matrix of integers with a scale for a group of inputs becomes Q4_0, Q5_0 or Q8_0, the first that holds its integers less
+//! their zero points; group sizes are multiples of 32, so every block has one scale, which is a half-precision number already
+//! or is rounded to one. What does not lie on such a grid becomes floats ([`matrix::Matrix`]). Which tensors of a layer are
+//! quantised shows in the files: lists of modules that are not are not needed.
+
+mod config;
+mod matrix;
+mod parts;
+
+use crate::error::{Error, ErrorKind};
+use crate::file::{Json, Safetensors, TensorInfo, WeightSource};
+use crate::view::OwnedTensor;
+use matrix::Target;
+use std::sync::Arc;
+
+/// How a checkpoint stores its quantised matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// `qweight`, whose words hold neighbours along the inputs; zero points are one less than they mean in the first version.
+    Gptq { zero_offset: i16, bits: u32 },
+    /// `qweight`, whose words hold eight neighbours along the outputs in an order of their own.
+    Awq,
+    /// `weight_packed`, or `weight` in I8 or F8_E4M3, each with `weight_scale`.
+    CompressedTensors { block: Option<[usize; 2]> },
+    /// `weight` in F8_E4M3 with `weight_scale_inv` for blocks, or `weight_scale`.
+    Fp8 { block: [usize; 2] },
+}
+
+/// What `config.json` says of the quantisation of a folder's matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HfQuantised(Method);
+
+impl HfQuantised {
+    /// Reads `quantization_config`; `None` if there is none, or it names another method than these.
+    ///
+    /// # Errors
+    /// A variant of one of these methods that is not read, by the key that says so.
+    pub fn of(config: &Json) -> Result<Option<HfQuantised>, Error> {
+        Ok(config::method(config)?.map(HfQuantised))
+    }
+
+    /// The names of the methods.
+    pub const METHODS: [&'static str; 4] = ["gptq", "awq", "compressed-tensors", "fp8"];
+
+    /// Whether `name`, which ends in `.weight`, is a matrix that is stored quantised.
+    pub fn holds(&self, weights: &Safetensors, name: &str) -> bool {
+        let Some(stem) = name.strip_suffix(".weight") else { return false };
+        let has = |part: &str| weights.raw(&format!("{stem}.{part}"));
+        let is = |part, types: &[&str]| has(part).is_some_and(|(info, _)| types.contains(&info.type_name));
+        match self.0 {
+            Method::Gptq { .. } | Method::Awq => has("qweight").is_some(),
+            Method::CompressedTensors { .. } => {
+                has("weight_packed").is_some() || is("weight", &["I8", "F8_E4M3"])
+            }
+            Method::Fp8 { .. } => is("weight", &["F8_E4M3"]),
+        }
+    }
+
+    /// Whether a tensor has no influence on weights: scales of activations and of caches, biases of zeros that some programs
+    /// give every quantised matrix.
+    pub fn is_needless(&self, weights: &Safetensors, name: &str) -> bool {
+        const SCALES: [&str; 6] =
+            ["input_scale", "input_zero_point", "output_scale", "k_scale", "v_scale", "weight_shape"];
+        let Some((stem, part)) = name.rsplit_once('.') else { return false };
+        SCALES.contains(&part)
+            || part == "bias"
+                && self.holds(weights, &format!("{stem}.weight"))
+                && weights.raw(name).is_some_and(|(_, bytes)| bytes.iter().all(|b| *b == 0))
+    }
+
+    /// Makes one tensor of the matrix `names[0]`, or a stack of all that are named, called `name` in messages.
+    ///
+    /// # Errors
+    /// A part is missing or does not fit the others. The error names it.
+    pub fn compose(&self, weights: &Safetensors, name: &str, names: &[String]) -> Result<OwnedTensor, Error> {
+        let parts = Parts { weights, method: self.0 };
+        let all = names.iter().map(|name| parts.matrix(name)).collect::<Result<Vec<_>, _>>()?;
+        let Some(first) = all.first() else { return Err(parts.unfit(name, "at least one matrix")) };
+        let (rows, k) = (first.rows, first.k);
+        if let Some((_, name)) = all.iter().zip(names).find(|(m, _)| (m.rows, m.k) != (rows, k)) {
+            return Err(parts.unfit(name, "the shape of the stack's first matrix"));
+        }
+        let target = all.iter().map(|m| m.target()).max().unwrap_or(Target::F32);
+        let dtype = target.dtype();
+        let too_large = || parts.unfit(name, "a size that fits memory");
+        let row_bytes = dtype.row_bytes(k).ok_or_else(too_large)?;
+        let bytes =
+            row_bytes.checked_mul(rows).and_then(|n| n.checked_mul(all.len())).ok_or_else(too_large)?;
+        // At most eight times what the file has, as F32 of 4 bits.
+        let mut out = vec![0; bytes];
+        let mut loss = 0.0_f32;
+        let mut used = Vec::new();
+        for (i, (matrix, name)) in all.iter().zip(names).enumerate() {
+            loss = loss.max(matrix.write(target, &mut out[i * rows * row_bytes..][..rows * row_bytes]));
+            used.extend(parts.used(name));
+        }
+        let shape = if names.len() == 1 { vec![rows, k] } else { vec![all.len(), rows, k] };
+        Ok(OwnedTensor { name: name.to_owned(), dtype, shape, bytes: out, parts: used, loss })
+    }
+}
+
+/// The tensors of a folder, and how they are to be read.
+struct Parts<'a> {
+    weights: &'a Safetensors,
+    method: Method,
+}
+
+impl<'a> Parts<'a> {
+    fn raw(&self, part: &str) -> Result<(&'a TensorInfo, &'a [u8]), Error> {
+        let missing = || Error::new(ErrorKind::MissingTensor).item(part).file(&self.label());
+        self.weights.raw(part).ok_or_else(missing)
+    }
+
+    fn unfit(&self, part: &str, wanted: &'static str) -> Error {
+        Error::new(ErrorKind::Unfit { wanted }).item(part).file(&self.label())
+    }
+
+    fn label(&self) -> Arc<str> {
+        self.weights.path().display().to_string().into()
+    }
+}
+
+#[cfg(test)]
+mod tests;

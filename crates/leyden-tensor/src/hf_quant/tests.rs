@@ -1,0 +1,164 @@
+//! Against compressed-tensors and the formulas of GPTQ and AWQ (`tests/golden/make_hf_quant.py`), bit for bit.
+
+use super::*;
+use crate::{DType, quant};
+
+const FILE: &[u8] = include_bytes!("../../tests/golden/hf_quant.safetensors");
+const GPTQ: &str = r#"{"quant_method": "gptq", "bits": 4}"#;
+const COMPRESSED: &str = r#"{"quant_method": "compressed-tensors", "format": "pack-quantized"}"#;
+
+fn quantised(config: &str) -> Result<Option<HfQuantised>, Error> {
+    let text = format!(r#"{{"quantization_config": {config}}}"#);
+    HfQuantised::of(&Json::parse(text.as_bytes(), "config.json").unwrap())
+}
+
+fn fnv(values: &[f32]) -> String {
+    let step = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3);
+    let bytes = values.iter().flat_map(|v| v.to_le_bytes());
+    format!("{:016x}", bytes.fold(0xcbf2_9ce4_8422_2325, step))
+}
+
+fn values(tensor: &OwnedTensor) -> Vec<f32> {
+    let mut out = vec![0.0; tensor.shape.iter().product()];
+    quant::decode_row(tensor.dtype, &tensor.bytes, &mut out);
+    out
+}
+
+#[test]
+fn every_method_decodes_to_its_references_bits() {
+    let file = Safetensors::from_vec(FILE.to_vec(), "model.safetensors").unwrap();
+    let gptq = |bits: u32, version: &str| {
+        format!(r#"{{"quant_method": "gptq", "bits": {bits}, "checkpoint_format": "{version}"}}"#)
+    };
+    let blocks = r#"{"quant_method": "fp8", "weight_block_size": [24, 32]}"#;
+    let cases = [
+        ("gptq_v1", gptq(4, "gptq"), DType::Q4_0),
+        // Zero points of their own need one bit more.
+        ("gptq_v2", gptq(4, "gptq_v2"), DType::Q5_0),
+        ("gptq_2bits", gptq(2, "gptq"), DType::Q4_0),
+        ("gptq_3bits", gptq(3, "gptq"), DType::Q4_0),
+        ("gptq_8bits", gptq(8, "gptq"), DType::Q8_0),
+        ("gptq_order", gptq(4, "gptq"), DType::F16),
+        ("awq", r#"{"quant_method": "awq", "bits": 4, "version": "gemm"}"#.to_owned(), DType::Q5_0),
+        ("packed", COMPRESSED.to_owned(), DType::Q4_0),
+        ("packed_channel", COMPRESSED.to_owned(), DType::Q5_0),
+        ("packed_8bits", COMPRESSED.to_owned(), DType::Q8_0),
+        ("int8", COMPRESSED.replace("pack", "int"), DType::Q8_0),
+        ("float8", COMPRESSED.replace("pack", "float"), DType::F16),
+        ("float8_rows", COMPRESSED.replace("pack", "float"), DType::F16),
+        ("blocks", blocks.to_owned(), DType::F16),
+    ];
+    let mut read = std::collections::BTreeSet::new();
+    for (case, config, dtype) in &cases {
+        let method = quantised(config).unwrap().unwrap();
+        let name = format!("{case}.weight");
+        assert!(method.holds(&file, &name) && !method.holds(&file, "absent.weight"), "{case}");
+        let tensor = method.compose(&file, &name, std::slice::from_ref(&name)).unwrap();
+        assert_eq!((tensor.dtype, &tensor.shape[..]), (*dtype, &[32, 64][..]), "{case}");
+        assert_eq!(fnv(&values(&tensor)), file.metadata().str(case).unwrap(), "{case}");
+        // What is rounded says so: half of the last bit of half precision, of the largest value of a row.
+        let lossy = ["gptq_order", "blocks"].contains(case);
+        assert!((tensor.loss > 0.0) == lossy && tensor.loss <= 1.0 / 2048.0, "{case}: {}", tensor.loss);
+        read.extend(tensor.parts);
+        let stack = method.compose(&file, "stack", &[name.clone(), name]).unwrap();
+        let half = stack.bytes.len() / 2;
+        assert_eq!(stack.shape, [2, 32, 64], "{case}");
+        assert!(stack.bytes[..half] == tensor.bytes && stack.bytes[half..] == tensor.bytes, "{case}");
+    }
+    let all: std::collections::BTreeSet<_> = file.tensor_names().into_iter().map(str::to_owned).collect();
+    assert_eq!(read, all, "every tensor of the file is a part of some matrix");
+}
+
+#[test]
+fn variants_that_are_not_read_are_refused_by_key() {
+    for (config, message) in [
+        (r#"{"quant_method": "gptq", "bits": 5}"#, "bits: `5` is not supported; supported: 2, 3, 4, 8"),
+        (
+            r#"{"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}"#,
+            "checkpoint_format: `marlin`",
+        ),
+        (r#"{"quant_method": "awq", "bits": 4, "version": "gemv"}"#, "version: `gemv` is not supported"),
+        (r#"{"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}"#, "format: `nvfp4"),
+        (
+            r#"{"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-24-bitmask"}}"#,
+            "sparsity_config.format: `sparse-24-bitmask`",
+        ),
+        (
+            r#"{"quant_method": "compressed-tensors", "config_groups": {"group_0": {"format": "marlin-24"}}}"#,
+            "config_groups.group_0.format: `marlin-24`",
+        ),
+        (r#"{"quant_method": "fp8", "fmt": "e5m2"}"#, "fmt: `e5m2` is not supported; supported: e4m3"),
+    ] {
+        let error = quantised(config).unwrap_err().to_string();
+        assert!(error.starts_with("config.json: quantization_config.") && error.contains(message), "{error}");
+    }
+    assert_eq!(quantised(r#"{"quant_method": "bitsandbytes"}"#).unwrap(), None);
+}
+
+/// Name, type and shape of a tensor.
+type Entry<'a> = (&'a str, &'a str, &'a [usize]);
+
+fn file(tensors: &[Entry<'_>]) -> Safetensors {
+    let (mut header, mut at) = (Vec::new(), 0);
+    for (name, dtype, shape) in tensors {
+        let size = match *dtype {
+            "I64" => 8,
+            "I32" | "F32" => 4,
+            "F16" => 2,
+            _ => 1,
+        };
+        let end = at + size * shape.iter().product::<usize>();
+        header
+            .push(format!(r#""{name}":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{at},{end}]}}"#));
+        at = end;
+    }
+    let header = format!("{{{}}}", header.join(","));
+    let mut all = (header.len() as u64).to_le_bytes().to_vec();
+    all.extend(header.as_bytes());
+    all.resize(all.len() + at, 0);
+    Safetensors::from_vec(all, "m.safetensors").unwrap()
+}
+
+#[test]
+fn parts_that_do_not_fit_are_errors_that_name_one() {
+    let awq = r#"{"quant_method": "awq", "bits": 4}"#;
+    let fp8 = r#"{"quant_method": "fp8"}"#;
+    let cases: [(&str, &[Entry<'_>], &str); 10] = [
+        (GPTQ, &[("w.qweight", "I32", &[8, 32])], "w.qzeros: required tensor is missing"),
+        (GPTQ, &[("w.qweight", "I32", &[8, 32]), ("w.qzeros", "I32", &[2, 3])], "w.qzeros: want"),
+        (
+            GPTQ,
+            &[("w.qweight", "I32", &[8, 32]), ("w.qzeros", "I32", &[2, 4]), ("w.scales", "F16", &[2, 31])],
+            "w.scales: want",
+        ),
+        (
+            GPTQ,
+            &[("w.qweight", "I32", &[8, 8]), ("w.qzeros", "I32", &[3, 1]), ("w.scales", "F16", &[3, 8])],
+            "w: want groups of inputs of one size",
+        ),
+        (GPTQ, &[("w.qweight", "F16", &[8, 32])], "w.qweight: want a matrix of I32"),
+        (awq, &[("w.qweight", "I32", &[64, 4]), ("w.qzeros", "I32", &[2, 5])], "w.qzeros: want"),
+        (
+            COMPRESSED,
+            &[("w.weight_packed", "I32", &[4, 5]), ("w.weight_shape", "I64", &[2])],
+            "w.weight_shape: want the rows of weight_packed",
+        ),
+        (fp8, &[("w.weight", "F8_E4M3", &[4, 64])], "w.weight_scale: required tensor is missing"),
+        (
+            fp8,
+            &[("w.weight", "F8_E4M3", &[300, 64]), ("w.weight_scale_inv", "F32", &[7, 1])],
+            "w.weight_scale_inv: want a scale for the matrix, each row, or each block",
+        ),
+        (
+            fp8,
+            &[("w.weight", "F8_E4M3", &[4, 64]), ("w.weight_scale", "I32", &[1])],
+            "w.weight_scale: want type F32, F16, BF16 or F8_E8M0",
+        ),
+    ];
+    for (config, tensors, message) in cases {
+        let method = quantised(config).unwrap().unwrap();
+        let error = method.compose(&file(tensors), "w.weight", &["w.weight".to_owned()]).unwrap_err();
+        let error = error.to_string();
+        assert!(error.starts_with("m.safetensors: ") && error.contains(message), "{error}");
+    }
+}
