@@ -143,7 +143,7 @@ mod tests {
             (DType::IQ4XS, 0x622eef97c8a55e7b),
             (DType::MXFP4, 0x1b1fc6d1a5f7380a),
             (DType::NVFP4, 0x6f0037a60bdb11c1),
-            (DType::Q1_0, 0xb39e23ac070ed4ba),
+            (DType::Q1_0, 0xefa3b86a6a1439fc),
             (DType::TQ1_0, 0x88592e0bc9ea34cf),
             (DType::TQ2_0, 0x2e40befd2e4f8902),
             (DType::IQ1S, 0xe7cfab09cc125ef6),

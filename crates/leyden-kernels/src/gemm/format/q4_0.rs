@@ -2,6 +2,8 @@
 //!
 //! Panel: `[block][16]` scales, then per block four 64-byte vectors; byte (row, j) of vector g holds
 //! k = 4g + j in its low and k = 16 + 4g + j in its high nibble, which is the file's own byte.
+//!
+//! Q1_0 becomes such panels as well: 7 and 9 for the signs, and the scale of 128 values four times.
 
 use crate::gemm::format::scalar::{self, nibble};
 use crate::gemm::format::traits::{Block32, QuantFormat};
@@ -10,6 +12,7 @@ use crate::quant::packed_a::Tile;
 use crate::simd::int::IntSimd;
 use crate::types::{ActFormat, PANEL_ROWS};
 use leyden_tensor::DType;
+use leyden_tensor::quant::{self, Block};
 
 pub(crate) const FORMAT: Format = Format {
     dtype: DType::Q4_0,
@@ -17,6 +20,8 @@ pub(crate) const FORMAT: Format = Format {
     panel_bytes: |k| scales_bytes(k / 32)?.checked_add((k / 32).checked_mul(Q4_0::BYTES)?),
     pack,
 };
+
+pub(crate) const Q1_0: Format = Format { dtype: DType::Q1_0, pack: pack_signs, ..FORMAT };
 
 pub(crate) struct Q4_0;
 
@@ -43,6 +48,23 @@ fn pack(rows: &[&[u8]], k: usize, panel: &mut [u8]) {
             pack_nibbles(&block[2..], r, out);
         }
     }
+}
+
+/// Packs rows of Q1_0 as rows of Q4_0 with the same values.
+fn pack_signs(rows: &[&[u8]], k: usize, panel: &mut [u8]) {
+    let block = |block: &[u8; 18], part: usize| {
+        let code = |i: usize| 7 + 2 * (block[2 + part * 4 + i / 8] >> (i % 8) & 1);
+        let qs = std::array::from_fn(|j| code(j) | code(j + 16) << 4);
+        let mut bytes = [0; 18];
+        quant::Q4_0 { d: u16::from_le_bytes([block[0], block[1]]), qs }.write(&mut bytes);
+        bytes
+    };
+    let row = |row: &&[u8]| {
+        let blocks = row.as_chunks::<18>().0.iter();
+        blocks.flat_map(|b| (0..4).flat_map(move |part| block(b, part))).collect::<Vec<u8>>()
+    };
+    let rows: Vec<Vec<u8>> = rows.iter().map(row).collect();
+    pack(&rows.iter().map(|row| &row[..]).collect::<Vec<_>>(), k, panel);
 }
 
 pub(crate) fn scalar(panel: &[u8], k: usize, tile: &Tile<'_>, out: &mut [f32]) {

@@ -65,6 +65,13 @@ macro_rules! kernels {
     };
 }
 
+const Q4_0: Kernels = kernels!(q4_0::FORMAT, q4_0::scalar, block32 q4_0::Q4_0,
+    amx Amx 64 x 1, 1;
+    unpacked Avx512 12 x 2, 4;
+    unpacked AvxVnni 6 x 1, 4;
+    maddubs Avx2 6 x 1, 3;
+);
+
 const Q2_K: Kernels = kernels!(q2_k::FORMAT, q2_k::scalar, superblocks q2_k::Q2K,
     amx Amx 64 x 1, 1;
     unpacked Avx512 12 x 2, 4;
@@ -74,7 +81,7 @@ const Q2_K: Kernels = kernels!(q2_k::FORMAT, q2_k::scalar, superblocks q2_k::Q2K
 
 /// Those of the formats that are decoded, which differ in their packing alone.
 const DECODED: Kernels = Kernels {
-    format: decoded::format::<quant::Q1_0>(),
+    format: decoded::format::<quant::NVFP4>(),
     tiles: simd_tiles!(floats decoded::scalar, |d, C, panel, k, t, out| {
         floats::<_, _, C>(d, F32Row, decoded::decoded(panel, k).bytes(), k, t, out)
     }),
@@ -101,12 +108,8 @@ pub(crate) static KERNELS: &[Kernels] = &[
         },
         rows: &[BF16_ROWS[0], BF16_ROWS[1], rows!(floats Avx512 12 x 2, 4, bf16::Pairs, FloatPairs)],
     },
-    kernels!(q4_0::FORMAT, q4_0::scalar, block32 q4_0::Q4_0,
-        amx Amx 64 x 1, 1;
-        unpacked Avx512 12 x 2, 4;
-        unpacked AvxVnni 6 x 1, 4;
-        maddubs Avx2 6 x 1, 3;
-    ),
+    Q4_0,
+    Kernels { format: q4_0::Q1_0, ..Q4_0 },
     kernels!(q4_1::FORMAT, q4_1::scalar, block32 q4_1::Q4_1,
         amx Amx 64 x 1, 1;
         unpacked Avx512 12 x 2, 4;
@@ -146,7 +149,6 @@ pub(crate) static KERNELS: &[Kernels] = &[
     Q2_K,
     Kernels { format: q2_k::TQ1_0, ..Q2_K },
     Kernels { format: q2_k::TQ2_0, ..Q2_K },
-    Kernels { format: decoded::format::<quant::Q1_0>(), ..DECODED },
     Kernels { format: decoded::format::<quant::NVFP4>(), ..DECODED },
     Kernels { format: decoded::format::<quant::IQ1S>(), ..DECODED },
     Kernels { format: decoded::format::<quant::IQ1M>(), ..DECODED },
