@@ -127,7 +127,9 @@ impl HfModel {
         Ok(())
     }
 
-    fn weights(&self) -> &Safetensors {
+    /// The folder's weights.
+    #[must_use]
+    pub fn weights(&self) -> &Safetensors {
         self.folder.weights()
     }
 
@@ -238,10 +240,10 @@ impl WeightSource for HfModel {
         self.weights().tensor_names().into_iter().filter(needed).collect()
     }
 
-    fn composed(&self, name: &str) -> Result<Option<OwnedTensor>, leyden_tensor::Error> {
+    fn composed(&self, name: &str, shape: &[usize]) -> Result<Option<OwnedTensor>, leyden_tensor::Error> {
         let quantised = |called: &str, names: Vec<String>| {
             let found = self.quantised.filter(|_| names.first().is_some_and(|name| self.is_quantised(name)));
-            found.map(|quantised| quantised.compose(self.weights(), called, &names)).transpose()
+            found.map(|quantised| quantised.compose(self.weights(), called, &names, shape)).transpose()
         };
         let Some((layer, part, stack)) = self.stack(name) else {
             let Some(found) = self.name(name) else { return Ok(None) };

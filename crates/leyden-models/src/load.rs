@@ -241,7 +241,7 @@ impl Loader<'_> {
         k: usize,
         part: &Part,
     ) -> Result<PackedWeights, Error> {
-        let composed = self.composed(name)?;
+        let composed = self.composed(name, &[rows, k])?;
         let transposes = self.stored.transposed && composed.is_none();
         let found = match &composed {
             Some(tensor) => self.checked_parts(tensor, &[rows, k])?,
@@ -279,7 +279,7 @@ impl Loader<'_> {
 
     /// A matrix, or a stack of them.
     pub(crate) fn packed(&self, name: &str, shape: &[usize]) -> Result<PackedWeights, Error> {
-        if let Some(tensor) = self.composed(name)? {
+        if let Some(tensor) = self.composed(name, shape)? {
             return self.pack(&self.checked_parts(&tensor, shape)?, None);
         }
         let found = self.source.require(name)?;
@@ -369,7 +369,7 @@ impl Loader<'_> {
 
     /// All values of a tensor of this shape.
     pub(crate) fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
-        let composed = self.composed(name)?;
+        let composed = self.composed(name, shape)?;
         let view = match &composed {
             None => self.checked(self.source.require(name)?, shape)?,
             Some(tensor) => self.checked_parts(tensor, shape)?,
@@ -380,8 +380,8 @@ impl Loader<'_> {
     }
 
     /// [`WeightSource::composed`], with what was lost noted.
-    fn composed(&self, name: &str) -> Result<Option<OwnedTensor>, Error> {
-        let found = self.source.composed(name)?;
+    fn composed(&self, name: &str, shape: &[usize]) -> Result<Option<OwnedTensor>, Error> {
+        let found = self.source.composed(name, shape)?;
         if let Some(tensor) = found.as_ref().filter(|tensor| tensor.loss > 0.0) {
             self.rounded.borrow_mut().push((tensor.dtype, tensor.loss));
         }

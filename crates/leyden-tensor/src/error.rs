@@ -134,6 +134,14 @@ pub enum ErrorKind {
     /// A required tensor is absent.
     #[error("required tensor is missing")]
     MissingTensor,
+    /// A tensor has another shape than the model.
+    #[error("shape {found:?} does not match the model's {wanted:?}")]
+    Unlike {
+        /// That of the tensor.
+        found: Box<[usize]>,
+        /// That of the model.
+        wanted: Box<[usize]>,
+    },
     /// A tensor is not as another one, or what is made of it, needs it.
     #[error("want {wanted}")]
     Unfit {

@@ -152,7 +152,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 
 fn report(args: &Args, path: &Path, file: &ModelFile) -> Report {
     let source = file.weights();
-    let types = types(source.tensor_info(), growth::is_quantised(file));
+    let types = types(source.tensor_info(), growth::quantised(file).is_some());
     let description = match file {
         ModelFile::Hf(folder) => folder::describe(file, folder),
         ModelFile::Gguf(gguf) => gguf::describe(gguf, &path.display().to_string()),
@@ -203,7 +203,7 @@ fn types(tensors: &[TensorInfo], quantised: bool) -> Vec<TypeShare> {
     for tensor in tensors {
         let share = shares.entry(tensor.type_id).or_insert(TypeShare {
             name: tensor.type_name,
-            supported: growth::growth(tensor, quantised).is_some(),
+            supported: growth::is_read(tensor, quantised),
             tensors: 0,
             parameters: 0,
             bytes: 0,

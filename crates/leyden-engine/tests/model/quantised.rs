@@ -1,11 +1,12 @@
 //! Folders with quantised matrices against the same matrices in F32: that every place where a network takes a matrix finds
 //! them, of stacks and of matrices that are one in the file too. How each method's bits are read is tested where they are.
 
-use super::decoders::{bytes, exact, tensors};
+use super::decoders::{bytes, exact, ids, tensors};
 use super::mixtures::{folder, model};
 use super::shared::rows_of_split;
 use leyden_models::HfModel;
-use leyden_tensor::quant::f32_to_f16;
+use leyden_tensor::quant::{self, f32_to_f16};
+use leyden_tensor::{Safetensors, WeightSource};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
@@ -91,6 +92,49 @@ fn quantised_folders_compute_what_their_values_do() {
             let size = |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
             let off = size(&mut want.iter().zip(&got).map(|(a, b)| a - b)) / size(&mut want.iter().copied());
             assert!(off < *most && want.iter().all(|x| x.is_finite()), "{architecture} {method}: {off}");
+        }
+    }
+}
+
+/// Against what transformers computes, from folders that it decodes itself or from twins of other programs' values
+/// (`make/quantised.py`). Matrices that stay integers are multiplied with activations of 8 bits; so the values that each folder
+/// stands for are compared in F32, and the folder itself within what that rounding makes.
+#[test]
+fn quantised_folders_compute_what_transformers_does() {
+    let golden = include_bytes!("../golden/quantised.safetensors");
+    let file = Safetensors::from_vec(golden.to_vec(), "quantised.safetensors").unwrap();
+    let meta = |key: &str| -> Json { serde_json::from_str(file.metadata().str(key).unwrap()).unwrap() };
+    let (config, tokens, logits) = (meta("config"), ids(&meta("tokens")), meta("logits"));
+    for (case, method) in meta("cases").as_object().unwrap() {
+        let (mut stored, mut plain) = (Tensors::new(), Tensors::new());
+        for info in file.tensor_info() {
+            let (owner, name) = info.name.split_once('.').unwrap();
+            let (info, data) = file.raw(&info.name).unwrap();
+            let entry = (name.to_owned(), info.type_name, info.shape.clone(), data.to_vec());
+            plain.extend((owner == "shared").then(|| entry.clone()));
+            stored.extend((owner == "shared" || owner == case).then_some(entry));
+        }
+        let mut config = config.clone();
+        config["quantization_config"] = method.clone();
+        let quantised = folder(&config, &stored);
+        let model = HfModel::open(quantised.path()).unwrap();
+        let layer = [("attn_q", 32, 64), ("attn_k", 16, 64), ("attn_v", 16, 64), ("attn_output", 64, 32)];
+        let mlp = [("ffn_gate", 32, 64), ("ffn_up", 32, 64), ("ffn_down", 64, 32)];
+        for (name, rows, k) in layer.into_iter().chain(mlp) {
+            let tensor = model.composed(&format!("blk.0.{name}.weight"), &[rows, k]).unwrap().unwrap();
+            let mut values = vec![0.0; rows * k];
+            quant::decode_row(tensor.dtype, &tensor.bytes, &mut values);
+            plain.push((tensor.name, "F32", vec![rows, k], bytes(&values)));
+        }
+        config.as_object_mut().unwrap().remove("quantization_config");
+        let want: Vec<f64> = logits[case].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+        let size = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x.powi(2)).sum::<f64>().sqrt();
+        for (name, folder, most) in [("values", folder(&config, &plain), 1e-4), ("folder", quantised, 0.03)] {
+            let mut e = exact(Arc::new(HfModel::open(folder.path()).unwrap())).unwrap();
+            let got = rows_of_split(&mut e, &tokens, 15).pop().unwrap();
+            let off = size(&mut want.iter().zip(&got).map(|(a, b)| a - f64::from(*b)));
+            let off = off / size(&mut want.iter().copied());
+            assert!(off < most, "{case}, {name}: {off}");
         }
     }
 }

@@ -77,11 +77,12 @@ pub trait WeightSource: Send + Sync {
     fn require(&self, name: &str) -> Result<TensorView<'_>, Error>;
 
     /// A tensor that lies in the files in another form than this name stands for, in the form that it stands for: the matrices of
-    /// all experts of a layer, of which each has a tensor of its own. `None` where tensors lie as they are asked for.
+    /// all experts of a layer, of which each has a tensor of its own. `None` where tensors lie as they are asked for. `shape` is
+    /// the one that the caller needs; memory is taken for no other.
     ///
     /// # Errors
-    /// A part is missing, or parts do not fit each other; the error names one.
-    fn composed(&self, _name: &str) -> Result<Option<OwnedTensor>, Error> {
+    /// A part is missing, or parts do not fit each other or the shape; the error names one.
+    fn composed(&self, _name: &str, _shape: &[usize]) -> Result<Option<OwnedTensor>, Error> {
         Ok(None)
     }
 

@@ -33,8 +33,7 @@ pub(super) fn method(config: &Json) -> Result<Option<Method>, Error> {
         Some("gptq") => {
             let version = one_of("checkpoint_format", &["gptq", "gptq_v2"])?;
             one_of("pack_dtype", &["int32"])?;
-            let zero_offset = i16::from(version != Some("gptq_v2"));
-            Method::Gptq { zero_offset, bits: bits(&[2, 3, 4, 8])? }
+            Method::Gptq { first_version: version != Some("gptq_v2"), bits: bits(&[2, 3, 4, 8])? }
         }
         Some("awq") => {
             let version = text("version")?.map(str::to_ascii_lowercase);
@@ -54,7 +53,7 @@ pub(super) fn method(config: &Json) -> Result<Option<Method>, Error> {
                 return Err(refused(config, &key("transform_config"), "a rotation of weights", &["none"]));
             }
             let groups = config.get(&key("config_groups")).and_then(Value::as_object);
-            let mut block = None;
+            let (mut block, mut bits) = (None, 0);
             for (name, group) in groups.into_iter().flatten() {
                 let format = group.get("format").and_then(Value::as_str);
                 if let Some(found) = format.filter(|format| !FORMATS.contains(format)) {
@@ -67,8 +66,10 @@ pub(super) fn method(config: &Json) -> Result<Option<Method>, Error> {
                 }
                 let sides = group.get("weights").and_then(|w| w.get("block_structure"));
                 block = sides.and_then(sides_of).or(block);
+                let found = group.get("weights").and_then(|w| w.get("num_bits")).and_then(Value::as_u64);
+                bits |= found.filter(|n| *n < 16).map_or(0, |n| 1_u16 << n);
             }
-            Method::CompressedTensors { block }
+            Method::CompressedTensors { block, bits }
         }
         Some("fp8") => {
             one_of("fmt", &["e4m3"])?;

@@ -23,6 +23,20 @@ impl Words<'_> {
         self.0.as_chunks().0.get(i).map_or(0, |b| u32::from_le_bytes(*b))
     }
 
+    /// These words with one added to each field of so many bits, as GPTQ's programs make zero points of their first version those
+    /// of the second: where fields fill a word the sum is the word's, so that a field of ones becomes 0 and adds one to its
+    /// neighbour, from which one was taken when it was written.
+    pub(super) fn zero_point(&self, first: u64, bits: u32, place: impl Fn(usize) -> usize) -> u32 {
+        let all = (1 << bits) - 1;
+        if !32_u32.is_multiple_of(bits) {
+            return (self.bits(first, bits, place) + 1) & all;
+        }
+        // Ones in the lowest place of each field.
+        let ones = u32::MAX / all;
+        let word = self.at(place((first / 32) as usize)).wrapping_add(ones);
+        word >> (first % 32) & all
+    }
+
     /// `bits` bits from `first` on of a run of words whose places `place` gives.
     pub(super) fn bits(&self, first: u64, bits: u32, place: impl Fn(usize) -> usize) -> u32 {
         let (word, shift) = ((first / 32) as usize, (first % 32) as u32);
@@ -92,23 +106,33 @@ impl Target {
 }
 
 impl Matrix<'_> {
+    /// Whether a value is not a number.
+    pub(super) fn has_nan(&self) -> bool {
+        matches!(self.codes, Codes::E4m3(bytes) if bytes.iter().any(|b| b & 0x7f == 0x7f))
+    }
+
     /// The smallest format that holds it.
     pub(super) fn target(&self) -> Target {
+        self.integers().unwrap_or_else(|| self.float_target())
+    }
+
+    /// The smallest format of integers that holds it.
+    pub(super) fn integers(&self) -> Option<Target> {
         let fits = self.scales.iter().map(|s| rounding(*s)).fold(0.0, f32::max) <= MOST_LOSS;
         let is_float = matches!(self.codes, Codes::E4m3(_));
         let in_blocks =
             self.order.is_none() && self.sides[1].is_multiple_of(BLOCK) && self.k.is_multiple_of(BLOCK);
         if is_float || !in_blocks {
-            return self.float_target();
+            return None;
         }
         let zeros = self.zeros.as_deref().unwrap_or(std::slice::from_ref(&self.zero));
         let least = self.range[0] - zeros.iter().copied().max().unwrap_or(0);
         let most = self.range[1] - zeros.iter().copied().min().unwrap_or(0);
         match fits {
-            true if least >= -8 && most < 8 => Target::Q4_0,
-            true if least >= -16 && most < 16 => Target::Q5_0,
-            true if least >= -128 && most < 128 => Target::Q8_0,
-            _ => self.float_target(),
+            true if least >= -8 && most < 8 => Some(Target::Q4_0),
+            true if least >= -16 && most < 16 => Some(Target::Q5_0),
+            true if least >= -128 && most < 128 => Some(Target::Q8_0),
+            _ => None,
         }
     }
 
@@ -284,7 +308,7 @@ fn block(target: Target, d: u16, codes: [i16; BLOCK], out: &mut [u8]) {
     }
 }
 
-/// A float of one sign, four exponent and three fraction bits, without infinities; NaN, which no weight is, counts as 0.
+/// A float of one sign, four exponent and three fraction bits, without infinities; NaN, which is refused, counts as 0.
 fn e4m3(byte: u8) -> f32 {
     let (exponent, fraction) = (i32::from(byte >> 3 & 15), f32::from(byte & 7));
     let size = match (exponent, byte & 0x7f) {

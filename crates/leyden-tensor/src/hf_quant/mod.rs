@@ -20,11 +20,12 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     /// `qweight`, whose words hold neighbours along the inputs; zero points are one less than they mean in the first version.
-    Gptq { zero_offset: i16, bits: u32 },
+    Gptq { first_version: bool, bits: u32 },
     /// `qweight`, whose words hold eight neighbours along the outputs in an order of their own.
     Awq,
     /// `weight_packed`, or `weight` in I8 or F8_E4M3, each with `weight_scale`.
-    CompressedTensors { block: Option<[usize; 2]> },
+    /// Words hold values of one of the numbers of bits of `bits`, a bit for each.
+    CompressedTensors { block: Option<[usize; 2]>, bits: u16 },
     /// `weight` in F8_E4M3 with `weight_scale_inv` for blocks, or `weight_scale`.
     Fp8 { block: [usize; 2] },
 }
@@ -71,17 +72,43 @@ impl HfQuantised {
                 && weights.raw(name).is_some_and(|(_, bytes)| bytes.iter().all(|b| *b == 0))
     }
 
-    /// Makes one tensor of the matrix `names[0]`, or a stack of all that are named, called `name` in messages.
+    /// The bytes in memory of the matrix whose codes are the tensor `name`, at most; `None` if it is none that can be read. Values
+    /// that may need more than 16 bits are not looked for.
+    pub fn memory_bytes(&self, weights: &Safetensors, name: &str) -> Option<usize> {
+        let stem = [".qweight", ".weight_packed", ".weight"].iter().find_map(|end| name.strip_suffix(end))?;
+        let matrix = format!("{stem}.weight");
+        if !self.holds(weights, &matrix) {
+            return None;
+        }
+        let matrix = Parts { weights, method: self.0 }.matrix(&matrix).ok()?;
+        let dtype = matrix.integers().unwrap_or(Target::F16).dtype();
+        dtype.row_bytes(matrix.k)?.checked_mul(matrix.rows)
+    }
+
+    /// Makes one tensor of the matrix `names[0]`, or a stack of all that are named, called `name` in messages, of this shape.
     ///
     /// # Errors
-    /// A part is missing or does not fit the others. The error names it.
-    pub fn compose(&self, weights: &Safetensors, name: &str, names: &[String]) -> Result<OwnedTensor, Error> {
+    /// A part is missing or does not fit the others, or the shape is another. The error names it.
+    pub fn compose(
+        &self,
+        weights: &Safetensors,
+        name: &str,
+        names: &[String],
+        shape: &[usize],
+    ) -> Result<OwnedTensor, Error> {
         let parts = Parts { weights, method: self.0 };
         let all = names.iter().map(|name| parts.matrix(name)).collect::<Result<Vec<_>, _>>()?;
         let Some(first) = all.first() else { return Err(parts.unfit(name, "at least one matrix")) };
         let (rows, k) = (first.rows, first.k);
+        let found = if names.len() == 1 { vec![rows, k] } else { vec![all.len(), rows, k] };
+        if found != shape {
+            return Err(parts.unlike(&names[0], &found, shape));
+        }
         if let Some((_, name)) = all.iter().zip(names).find(|(m, _)| (m.rows, m.k) != (rows, k)) {
             return Err(parts.unfit(name, "the shape of the stack's first matrix"));
+        }
+        if let Some((_, name)) = all.iter().zip(names).find(|(m, _)| m.has_nan()) {
+            return Err(parts.unfit(name, "numbers, not NaN"));
         }
         let target = all.iter().map(|m| m.target()).max().unwrap_or(Target::F32);
         let dtype = target.dtype();
@@ -97,8 +124,7 @@ impl HfQuantised {
             loss = loss.max(matrix.write(target, &mut out[i * rows * row_bytes..][..rows * row_bytes]));
             used.extend(parts.used(name));
         }
-        let shape = if names.len() == 1 { vec![rows, k] } else { vec![all.len(), rows, k] };
-        Ok(OwnedTensor { name: name.to_owned(), dtype, shape, bytes: out, parts: used, loss })
+        Ok(OwnedTensor { name: name.to_owned(), dtype, shape: found, bytes: out, parts: used, loss })
     }
 }
 
@@ -116,6 +142,11 @@ impl<'a> Parts<'a> {
 
     fn unfit(&self, part: &str, wanted: &'static str) -> Error {
         Error::new(ErrorKind::Unfit { wanted }).item(part).file(&self.label())
+    }
+
+    fn unlike(&self, part: &str, found: &[usize], wanted: &[usize]) -> Error {
+        let kind = ErrorKind::Unlike { found: found.into(), wanted: wanted.into() };
+        Error::new(kind).item(part).file(&self.label())
     }
 
     fn label(&self) -> Arc<str> {

@@ -16,12 +16,14 @@ impl<'a> Parts<'a> {
     pub(super) fn matrix(&self, name: &str) -> Result<Matrix<'a>, Error> {
         let stem = name.strip_suffix(".weight").unwrap_or(name);
         match self.method {
-            Method::Gptq { zero_offset, bits } => self.gptq(stem, zero_offset, bits),
+            Method::Gptq { first_version, bits } => self.gptq(stem, first_version, bits),
             Method::Awq => self.awq(stem),
-            Method::CompressedTensors { block } => match self.weights.raw(&format!("{stem}.weight_packed")) {
-                Some(_) => self.packed(stem),
-                None => self.plain(stem, block),
-            },
+            Method::CompressedTensors { block, bits } => {
+                match self.weights.raw(&format!("{stem}.weight_packed")) {
+                    Some(_) => self.packed(stem, bits),
+                    None => self.plain(stem, block),
+                }
+            }
             Method::Fp8 { block } => self.plain(stem, Some(block)),
         }
     }
@@ -44,7 +46,7 @@ impl<'a> Parts<'a> {
         all.filter(|name| self.weights.raw(name).is_some()).collect()
     }
 
-    fn gptq(&self, stem: &str, zero_offset: i16, bits: u32) -> Result<Matrix<'a>, Error> {
+    fn gptq(&self, stem: &str, first_version: bool, bits: u32) -> Result<Matrix<'a>, Error> {
         let (weights, zeros) = (format!("{stem}.qweight"), format!("{stem}.qzeros"));
         let ([lines, rows], words) = self.words(&weights)?;
         let ([groups, columns], zero_words) = self.words(&zeros)?;
@@ -59,8 +61,13 @@ impl<'a> Parts<'a> {
         let mut all = vec![0_i16; rows * groups];
         for group in 0..groups {
             for row in 0..rows {
-                let code = zero_words.bits(row as u64 * u64::from(bits), bits, |i| group * columns + i);
-                all[row * groups + group] = code as i16 + zero_offset;
+                let (at, place) = (row as u64 * u64::from(bits), |i| group * columns + i);
+                let zero = if first_version {
+                    zero_words.zero_point(at, bits, place)
+                } else {
+                    zero_words.bits(at, bits, place)
+                };
+                all[row * groups + group] = zero as i16;
             }
         }
         let mut matrix = self.integers(stem, [rows, k], groups, scales)?;
@@ -105,7 +112,7 @@ impl<'a> Parts<'a> {
         Ok(matrix)
     }
 
-    fn packed(&self, stem: &str) -> Result<Matrix<'a>, Error> {
+    fn packed(&self, stem: &str, known: u16) -> Result<Matrix<'a>, Error> {
         let (name, zeros) = (format!("{stem}.weight_packed"), format!("{stem}.weight_zero_point"));
         let ([rows, columns], words) = self.words(&name)?;
         let k = match self.numbers(&format!("{stem}.weight_shape"))?[..] {
@@ -113,8 +120,11 @@ impl<'a> Parts<'a> {
             _ => return Err(self.unfit(&format!("{stem}.weight_shape"), "the rows of weight_packed")),
         };
         let in_word = |bits: u32| (32 / bits) as usize;
-        let bits = WORD_BITS.into_iter().find(|bits| k.div_ceil(in_word(*bits)) == columns);
-        let bits = bits.ok_or_else(|| self.unfit(&name, "words of values of 2, 3, 4 or 8 bits"))?;
+        let known = WORD_BITS.into_iter().filter(|bits| known >> bits & 1 == 1);
+        let bits = known.filter(|bits| k.div_ceil(in_word(*bits)) == columns).collect::<Vec<_>>();
+        let [bits] = bits[..] else {
+            return Err(self.unfit(&name, "words of as many values as num_bits of quantization_config says"));
+        };
         let (scales, [scale_rows, groups]) = self.scales(&format!("{stem}.weight_scale"))?;
         if scale_rows != rows && scale_rows != 1 || groups == 0 || k == 0 || !k.is_multiple_of(groups) {
             return Err(
@@ -203,7 +213,7 @@ impl<'a> Parts<'a> {
         groups: usize,
         scales: Vec<f32>,
     ) -> Result<Matrix<'a>, Error> {
-        if groups == 0 || k == 0 || !k.is_multiple_of(groups) || scales.len() != rows * groups {
+        if rows == 0 || groups == 0 || k == 0 || !k.is_multiple_of(groups) || scales.len() != rows * groups {
             return Err(self.unfit(stem, "groups of inputs of one size"));
         }
         let (codes, sides) = (Codes::Bytes(&[]), [1, k / groups]);

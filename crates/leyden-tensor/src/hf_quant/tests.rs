@@ -5,7 +5,8 @@ use crate::{DType, quant};
 
 const FILE: &[u8] = include_bytes!("../../tests/golden/hf_quant.safetensors");
 const GPTQ: &str = r#"{"quant_method": "gptq", "bits": 4}"#;
-const COMPRESSED: &str = r#"{"quant_method": "compressed-tensors", "format": "pack-quantized"}"#;
+const COMPRESSED: &str = r#"{"quant_method": "compressed-tensors", "format": "pack-quantized",
+    "config_groups": {"group_0": {"weights": {"num_bits": 4}}}}"#;
 
 fn quantised(config: &str) -> Result<Option<HfQuantised>, Error> {
     let text = format!(r#"{{"quantization_config": {config}}}"#);
@@ -42,7 +43,7 @@ fn every_method_decodes_to_its_references_bits() {
         ("awq", r#"{"quant_method": "awq", "bits": 4, "version": "gemm"}"#.to_owned(), DType::Q5_0),
         ("packed", COMPRESSED.to_owned(), DType::Q4_0),
         ("packed_channel", COMPRESSED.to_owned(), DType::Q5_0),
-        ("packed_8bits", COMPRESSED.to_owned(), DType::Q8_0),
+        ("packed_8bits", COMPRESSED.replace(": 4", ": 8"), DType::Q8_0),
         ("int8", COMPRESSED.replace("pack", "int"), DType::Q8_0),
         ("float8", COMPRESSED.replace("pack", "float"), DType::F16),
         ("float8_rows", COMPRESSED.replace("pack", "float"), DType::F16),
@@ -53,14 +54,18 @@ fn every_method_decodes_to_its_references_bits() {
         let method = quantised(config).unwrap().unwrap();
         let name = format!("{case}.weight");
         assert!(method.holds(&file, &name) && !method.holds(&file, "absent.weight"), "{case}");
-        let tensor = method.compose(&file, &name, std::slice::from_ref(&name)).unwrap();
+        let tensor = method.compose(&file, &name, std::slice::from_ref(&name), &[32, 64]).unwrap();
         assert_eq!((tensor.dtype, &tensor.shape[..]), (*dtype, &[32, 64][..]), "{case}");
         assert_eq!(fnv(&values(&tensor)), file.metadata().str(case).unwrap(), "{case}");
+        // What it takes in memory is known before, at whatever name its codes have.
+        let codes = ["qweight", "weight_packed", "weight"].map(|part| format!("{case}.{part}"));
+        let known = codes.iter().find_map(|codes| method.memory_bytes(&file, codes));
+        assert_eq!(known, Some(tensor.bytes.len()), "{case}");
         // What is rounded says so: half of the last bit of half precision, of the largest value of a row.
         let lossy = ["gptq_order", "blocks"].contains(case);
         assert!((tensor.loss > 0.0) == lossy && tensor.loss <= 1.0 / 2048.0, "{case}: {}", tensor.loss);
         read.extend(tensor.parts);
-        let stack = method.compose(&file, "stack", &[name.clone(), name]).unwrap();
+        let stack = method.compose(&file, "stack", &[name.clone(), name], &[2, 32, 64]).unwrap();
         let half = stack.bytes.len() / 2;
         assert_eq!(stack.shape, [2, 32, 64], "{case}");
         assert!(stack.bytes[..half] == tensor.bytes && stack.bytes[half..] == tensor.bytes, "{case}");
@@ -99,6 +104,11 @@ fn variants_that_are_not_read_are_refused_by_key() {
 type Entry<'a> = (&'a str, &'a str, &'a [usize]);
 
 fn file(tensors: &[Entry<'_>]) -> Safetensors {
+    Safetensors::from_vec(plain_file(tensors), "m.safetensors").unwrap()
+}
+
+/// A file of zeros.
+fn plain_file(tensors: &[Entry<'_>]) -> Vec<u8> {
     let (mut header, mut at) = (Vec::new(), 0);
     for (name, dtype, shape) in tensors {
         let size = match *dtype {
@@ -116,14 +126,17 @@ fn file(tensors: &[Entry<'_>]) -> Safetensors {
     let mut all = (header.len() as u64).to_le_bytes().to_vec();
     all.extend(header.as_bytes());
     all.resize(all.len() + at, 0);
-    Safetensors::from_vec(all, "m.safetensors").unwrap()
+    all
 }
 
 #[test]
 fn parts_that_do_not_fit_are_errors_that_name_one() {
     let awq = r#"{"quant_method": "awq", "bits": 4}"#;
     let fp8 = r#"{"quant_method": "fp8"}"#;
-    let cases: [(&str, &[Entry<'_>], &str); 10] = [
+    const DEEP: usize = 1 << 50;
+    const EIGHT: &str = r#"{"quant_method": "compressed-tensors",
+        "config_groups": {"group_0": {"weights": {"num_bits": 8}}}}"#;
+    let cases: [(&str, &[Entry<'_>], &str); 15] = [
         (GPTQ, &[("w.qweight", "I32", &[8, 32])], "w.qzeros: required tensor is missing"),
         (GPTQ, &[("w.qweight", "I32", &[8, 32]), ("w.qzeros", "I32", &[2, 3])], "w.qzeros: want"),
         (
@@ -154,11 +167,77 @@ fn parts_that_do_not_fit_are_errors_that_name_one() {
             &[("w.weight", "F8_E4M3", &[4, 64]), ("w.weight_scale", "I32", &[1])],
             "w.weight_scale: want type F32, F16, BF16 or F8_E8M0",
         ),
+        // A depth that no byte of the file stands behind.
+        (
+            GPTQ,
+            &[("w.qweight", "I32", &[DEEP, 0]), ("w.qzeros", "I32", &[1, 0]), ("w.scales", "F16", &[1, 0])],
+            "w: want groups of inputs of one size",
+        ),
+        (
+            awq,
+            &[("w.qweight", "I32", &[DEEP, 0]), ("w.qzeros", "I32", &[1, 0]), ("w.scales", "F16", &[1, 0])],
+            "w: want groups of inputs of one size",
+        ),
+        (fp8, &[("w.weight", "F8_E4M3", &[0, DEEP]), ("w.weight_scale", "F32", &[1])], "w.weight: want two"),
+        // Words of eight values of four bits, where the configuration has eight.
+        (
+            EIGHT,
+            &[("w.weight_packed", "I32", &[0, 8]), ("w.weight_shape", "I64", &[2])],
+            "w.weight_packed: want words of as many values as num_bits",
+        ),
+        (
+            GPTQ,
+            &[("w.qweight", "I32", &[8, 32]), ("w.qzeros", "I32", &[2, 4]), ("w.scales", "F16", &[2, 32])],
+            "w.weight: shape [32, 64] does not match the model's [4, 4]",
+        ),
     ];
     for (config, tensors, message) in cases {
         let method = quantised(config).unwrap().unwrap();
-        let error = method.compose(&file(tensors), "w.weight", &["w.weight".to_owned()]).unwrap_err();
+        let error =
+            method.compose(&file(tensors), "w.weight", &["w.weight".to_owned()], &[4, 4]).unwrap_err();
         let error = error.to_string();
         assert!(error.starts_with("m.safetensors: ") && error.contains(message), "{error}");
     }
+}
+
+/// A file of one matrix by GPTQ: two groups of 32 inputs, eight outputs, all zero points `zeros`.
+fn one_word(zeros: u32) -> Safetensors {
+    let entries: [Entry<'_>; 3] =
+        [("w.qweight", "I32", &[8, 8]), ("w.qzeros", "I32", &[2, 1]), ("w.scales", "F16", &[2, 8])];
+    let mut bytes = plain_file(&entries);
+    let data = bytes.len() - (8 * 8 * 4 + 2 * 4 + 2 * 8 * 2);
+    bytes[data + 256..][..4].copy_from_slice(&zeros.to_le_bytes());
+    bytes[data + 264..]
+        .chunks_exact_mut(2)
+        .for_each(|s| s.copy_from_slice(&quant::f32_to_f16(1.0).to_le_bytes()));
+    Safetensors::from_vec(bytes, "m.safetensors").unwrap()
+}
+
+/// The programs that write GPTQ's first version take one from the zero points of a whole word, and add it so.
+#[test]
+fn zero_points_of_the_first_version_are_sums_of_words() {
+    let zero_points = |stored: u32, version: &str| {
+        let config = format!(r#"{{"quant_method": "gptq", "bits": 4, "checkpoint_format": "{version}"}}"#);
+        let (method, file) = (quantised(&config).unwrap().unwrap(), one_word(stored));
+        let tensor = method.compose(&file, "w.weight", &["w.weight".to_owned()], &[8, 64]).unwrap();
+        // All codes are 0, so that values are the zero points, negated.
+        values(&tensor).chunks_exact(64).map(|row| -row[0] as i32).collect::<Vec<_>>()
+    };
+    let meant = 0x1234_0f80_u32;
+    let nibbles: Vec<i32> = (0..8).map(|i| (meant >> (4 * i) & 15) as i32).collect();
+    assert_eq!(zero_points(meant, "gptq_v2"), nibbles);
+    assert_eq!(zero_points(meant.wrapping_sub(0x1111_1111), "gptq"), nibbles);
+    assert_eq!(zero_points(u32::MAX, "gptq"), [0, 1, 1, 1, 1, 1, 1, 1]);
+}
+
+#[test]
+fn eight_bit_floats_that_are_no_numbers_are_refused() {
+    let entries: [Entry<'_>; 2] = [("w.weight", "F8_E4M3", &[4, 4]), ("w.weight_scale", "F32", &[1])];
+    let mut bytes = plain_file(&entries);
+    let at = bytes.len() - 4 - 3;
+    bytes[at] = 0xff;
+    let file = Safetensors::from_vec(bytes, "m.safetensors").unwrap();
+    let method = quantised(r#"{"quant_method": "fp8"}"#).unwrap().unwrap();
+    let error = method.compose(&file, "w.weight", &["w.weight".to_owned()], &[4, 4]).unwrap_err().to_string();
+    assert_eq!(error, "m.safetensors: w.weight: want numbers, not NaN");
 }
