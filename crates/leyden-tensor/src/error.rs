@@ -273,6 +273,9 @@ pub enum ErrorKind {
     /// The type of a tensor cannot be computed with.
     #[error("{0}")]
     UnsupportedType(#[source] UnknownDType),
+    /// A checkpoint of PyTorch is damaged, or holds something else than tensors.
+    #[error("{}", Escaped(.0))]
+    Torch(Box<str>),
     /// A file that was just written does not hold what was written.
     #[error("what was read back is not what was written: the disk or the memory is damaged")]
     ReadBack,

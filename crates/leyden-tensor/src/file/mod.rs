@@ -18,6 +18,7 @@ mod safetensors;
 mod source;
 mod split;
 mod tensors;
+mod torch;
 mod writer;
 
 use std::fs;

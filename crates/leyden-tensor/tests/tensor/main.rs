@@ -9,3 +9,4 @@ mod golden;
 mod quant_edges;
 mod safetensors_files;
 mod safetensors_malformed;
+mod torch_files;

@@ -160,7 +160,7 @@ fn folder_without_its_files_is_refused_by_name() {
     let error = || HfFolder::open(path).unwrap_err().to_string();
     assert_eq!(error(), format!("{}: the folder has no config.json", path.display()));
     std::fs::write(path.join("config.json"), "{}").unwrap();
-    let wanted = "model.safetensors or model.safetensors.index.json";
+    let wanted = "model.safetensors, model.safetensors.index.json or pytorch_model.bin";
     assert_eq!(error(), format!("{}: the folder has no {wanted}", path.display()));
     std::fs::create_dir(path.join("model.safetensors")).unwrap();
     assert_eq!(error(), format!("{}/model.safetensors: not a regular file", path.display()));

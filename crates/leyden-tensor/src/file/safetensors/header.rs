@@ -52,7 +52,7 @@ enum Kind {
     Foreign(u32, usize, usize),
 }
 
-fn file_type(name: &str) -> Option<FileType> {
+pub(in super::super) fn file_type(name: &str) -> Option<FileType> {
     let &(name, kind) = TYPES.iter().find(|row| row.0 == name)?;
     Some(match kind {
         Kind::Ours(dtype) => dtype.file_type(),

@@ -15,6 +15,7 @@ use super::guess::{UNKNOWN, guess};
 use super::metadata::{Metadata, Value, sorted_index};
 use super::source::{Bytes, Source};
 use super::tensors::{Tensors, check_overlap};
+use super::torch::{self, is_torch};
 use super::{MAX_TENSORS, TensorInfo, WeightSource};
 use crate::dtype::FileType;
 use crate::error::{Error, ErrorKind};
@@ -29,14 +30,18 @@ pub use compose::{StackRows, Stacked};
 
 use header::{Header, RawTensor};
 
+pub(super) use header::file_type;
+
 /// The most bytes of a header, as the format has it.
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// The most dimensions of a tensor.
 const MAX_DIMS: usize = 8;
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
+/// The weights of folders that have none in safetensors.
+const TORCH: &str = "pytorch_model.bin";
 
-/// A model in one safetensors file or several.
+/// A model in one safetensors file or several, or in one that `torch.save` wrote, which says the same in other words.
 ///
 /// Tensors of other types than F32, F16 and BF16 are listed and refused by name when asked for.
 /// [`metadata`](WeightSource::metadata) has the texts under `__metadata__`, of a sharded model those of
@@ -68,7 +73,7 @@ pub struct Safetensors {
 impl Safetensors {
     /// Maps a model and reads everything but the tensor data. `path` is a safetensors file, an index
     /// (its name ends in `.index.json`), or a folder with `model.safetensors` or, if it lacks that, with
-    /// `model.safetensors.index.json`.
+    /// `model.safetensors.index.json` or `pytorch_model.bin`.
     ///
     /// The files that an index names must lie in its own folder. Links there are followed: caches of
     /// downloaded models consist of them.
@@ -82,8 +87,11 @@ impl Safetensors {
             return match (single.exists(), index.exists()) {
                 (true, _) => Safetensors::from_source(Source::open(&single)?, path),
                 (false, true) => Safetensors::open_index(&index, path),
+                (false, false) if path.join(TORCH).exists() => {
+                    Safetensors::from_source(Source::open(&path.join(TORCH))?, path)
+                }
                 (false, false) => {
-                    let wanted = "model.safetensors or model.safetensors.index.json";
+                    let wanted = "model.safetensors, model.safetensors.index.json or pytorch_model.bin";
                     let label = path.display().to_string().into();
                     Err(Error::new(ErrorKind::MissingFile { wanted }).file(&label))
                 }
@@ -202,13 +210,16 @@ impl WeightSource for Safetensors {
 }
 
 /// What one file says, tensors in the order of their data.
-struct Parsed {
-    metadata: Metadata,
-    tensors: Vec<TensorInfo>,
+pub(super) struct Parsed {
+    pub(super) metadata: Metadata,
+    pub(super) tensors: Vec<TensorInfo>,
 }
 
 fn parse(source: &Arc<Source>) -> Result<Parsed, Error> {
     let bytes = source.bytes();
+    if is_torch(bytes) {
+        return torch::parse(source);
+    }
     let (header, data) = split(bytes).map_err(|kind| Error::new(kind).item("header"))?;
     let Header { metadata, tensors: raw } = Header::parse(&header)?;
     let mut tensors = Vec::with_capacity(raw.len());
