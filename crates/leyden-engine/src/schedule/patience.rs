@@ -1,6 +1,7 @@
 //! Who of a key goes first: the shortest remaining prompt (Schrage, "A proof of the optimality of the shortest remaining
 //! processing time discipline", 1968), with a bound on what that costs long ones.
 
+use super::request::PromptRows;
 use super::task::Task;
 use leyden_kernels::attention::BLOCK_TOKENS;
 
@@ -19,9 +20,10 @@ pub(super) fn place(task: &Task) -> Place {
 }
 
 /// How many tokens of others that came later may still be computed before it. None before an answer that was begun and
-/// preempted: its reader waits in the middle of it.
+/// preempted: its reader waits in the middle of it. And none before a text that is computed whole: a step takes many of
+/// these, and whoever is passed while a little patience is left would hold up all who are longer than that.
 pub(super) fn patience(task: &Task) -> usize {
-    if task.generated() > 0 {
+    if task.generated() > 0 || matches!(task.request.rows, PromptRows::Whole(_)) {
         return 0;
     }
     let at_once = (task.prompt_tokens / PART).max(BLOCK_TOKENS);

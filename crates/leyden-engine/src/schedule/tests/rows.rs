@@ -1,7 +1,7 @@
 //! What is wanted of prompts besides an answer: rows of their tokens, nothing at all, a sequence that stays, one step.
 
 use super::sim::{prompt, request};
-use crate::engine::Outputs;
+use crate::engine::{Outputs, WholeText};
 use crate::schedule::*;
 use crate::tables::{BlockTables, SequenceId};
 use std::collections::BTreeMap;
@@ -201,6 +201,29 @@ fn prompts_that_must_be_whole_are() {
         assert_eq!((served.cached[&id], served.ends[&id]), (0, (Finish::Computed, 0)));
     }
     assert_eq!(served.steps, 6);
+}
+
+#[test]
+fn of_whole_texts_the_first_to_come_is_in_every_step() {
+    let options =
+        SchedulerOptions { step_tokens: 64, running: 4, whole_prompts: true, ..SchedulerOptions::default() };
+    let mut tables = BlockTables::new(64);
+    let mut scheduler = Scheduler::new(options, 64);
+    let whole = PromptRows::Whole(WholeText { second: None, first_only: false });
+    let mut left: Vec<u64> = (0..60).collect();
+    for &id in &left {
+        let n = if id % 7 == 3 { 60 } else { 4 + (id as usize * 5) % 29 };
+        scheduler.submit(wanting(id, n, whole, 0), Duration::ZERO).unwrap();
+    }
+    while let Some(&first) = left.first() {
+        let step = scheduler.plan(Duration::ZERO, &mut tables).unwrap();
+        assert!(step.scheduled.iter().any(|s| s.request == RequestId(first)), "{first}");
+        for s in &step.scheduled {
+            tables.advance(s.sequence, s.tokens);
+            left.retain(|id| RequestId(*id) != s.request);
+        }
+        scheduler.commit(&[], &mut tables).unwrap();
+    }
 }
 
 #[test]

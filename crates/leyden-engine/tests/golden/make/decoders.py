@@ -217,4 +217,5 @@ def main():
         print(name, len(text), "bytes")
 
 
-main()
+if __name__ == "__main__":
+    main()
