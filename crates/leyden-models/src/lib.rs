@@ -20,6 +20,7 @@ mod network;
 mod packs;
 mod pooling;
 mod prompts;
+mod token_heads;
 mod transformer;
 
 pub use activation_sums::{ActivationSums, MatrixSums};

@@ -3,6 +3,7 @@
 
 use crate::config::{DenseActivation, ModelConfig, SparseConfig, VectorDense};
 use crate::error::Error;
+use crate::token_heads::{self, TokenHead};
 use leyden_tensor::{Escaped, HfFile, HfFolder, Json, Safetensors, TensorView, Value, WeightSource};
 use std::path::PathBuf;
 
@@ -21,6 +22,7 @@ pub(crate) struct DenseModule {
 pub(crate) struct Modules {
     pub(crate) dense: Vec<DenseModule>,
     pub(crate) splade: Option<Splade>,
+    pub(crate) token_heads: Vec<TokenHead>,
 }
 
 /// How a vector with a number for each token is made of a language model's logits.
@@ -56,11 +58,11 @@ impl Modules {
     /// # Errors
     /// There is a module that is not computed; the error names it.
     pub(crate) fn of_folder(folder: &HfFolder) -> Result<Modules, Error> {
-        let Some(list) = folder.read(HfFile::Modules)? else { return Ok(Modules::default()) };
+        let mut modules = Modules { token_heads: token_heads::of_folder(folder)?, ..Modules::default() };
+        let Some(list) = folder.read(HfFile::Modules)? else { return Ok(modules) };
         let label = folder.path().join(HfFile::Modules.name()).display().to_string();
         // Accessors and errors want an object.
         let bytes = [br#"{"modules":"#, &list[..], b"}"].concat();
-        let mut modules = Modules::default();
         for (class, path) in listed(&Json::parse(&bytes, &label)?)? {
             match class.as_str() {
                 "Dense" => modules.dense.push(DenseModule::open(folder, &path)?),
@@ -71,8 +73,13 @@ impl Modules {
         Ok(modules)
     }
 
-    /// A tensor `dense_N.weight` or `dense_N.bias`, N from 2 on, as GGUF calls them.
+    /// A tensor of a head of tokens, or `dense_N.weight` or `dense_N.bias`, N from 2 on, as GGUF calls them.
     pub(crate) fn tensor(&self, name: &str) -> Result<Option<TensorView<'_>>, leyden_tensor::Error> {
+        for head in &self.token_heads {
+            if let Some(found) = head.tensor(name)? {
+                return Ok(Some(found));
+            }
+        }
         let Some((number, kind)) = name.strip_prefix("dense_").and_then(|rest| rest.split_once('.')) else {
             return Ok(None);
         };
@@ -99,7 +106,8 @@ impl Modules {
 
     /// The files of weights.
     pub(crate) fn weights(&self) -> impl Iterator<Item = &Safetensors> {
-        self.dense.iter().map(|module| &module.weights)
+        let heads = self.token_heads.iter().map(TokenHead::weights);
+        self.dense.iter().map(|module| &module.weights).chain(heads)
     }
 }
 
@@ -129,10 +137,10 @@ pub(crate) fn complete(config: &mut ModelConfig, source: &dyn WeightSource) -> R
     }
     if let Some(sum) = meta.opt_bool(&key("splade.sum"))? {
         let log_twice = meta.opt_bool(&key("splade.log_twice"))?.unwrap_or(false);
-        config.sparse = Some(SparseConfig { sum, log_twice });
+        config.sparse = Some(SparseConfig::Vocabulary { sum, log_twice });
     }
     config.vector_dense = dense;
-    Ok(())
+    token_heads::complete(config, source)
 }
 
 /// Classes and folders of the modules. Classes are told by their last names, as the paths to them have changed.

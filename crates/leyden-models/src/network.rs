@@ -39,9 +39,14 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// [`ModelConfig::vector_dense`] makes of them.
     fn vectors(&self, cpu: &Cpu, pooled: Vec<f32>) -> Vec<f32>;
 
-    /// The tokens of the vocabulary that a text has a number for, ascending, of the states of all of its tokens; none for a
-    /// model that gives none ([`ModelConfig::sparse`]).
-    fn sparse(&self, cpu: &Cpu, states: &[f32]) -> Vec<(u32, f32)>;
+    /// The tokens of the vocabulary that a text has a number for, ascending, of all of its tokens, the special ones left out, and
+    /// of their states; none for a model that gives none ([`ModelConfig::sparse`]).
+    fn sparse(&self, cpu: &Cpu, tokens: &[Option<u32>], states: &[f32]) -> Vec<(u32, f32)>;
+
+    /// The vectors of a text's tokens, of the states of all of them: these states, or where there is a head for vectors what that
+    /// makes of them, which is none for the first token and vectors of length 1 for the others
+    /// ([`ModelConfig::token_vectors`]).
+    fn token_vectors(&self, cpu: &Cpu, states: Vec<f32>) -> Vec<f32>;
 
     /// What the scores of all labels are made of, for each of some states: those of tokens, or what texts' states were pooled
     /// to, as [`ClassifierConfig::of`](crate::ClassifierConfig::of) says. Empty for a model that does not classify.

@@ -11,7 +11,9 @@
 use crate::batch::{Batch, Workspace};
 use crate::config::{Head, LayerConfig, ModelConfig, NormPlacement};
 use crate::error::Error;
-use crate::layers::{Classifier, Embedding, Layer, Norm, Ropes, Sparse, VectorDenses, keep};
+use crate::layers::{
+    Classifier, Embedding, Layer, Norm, Ropes, Sparse, TokenVectors, TokenWeights, VectorDenses, keep,
+};
 use crate::load::Loader;
 use crate::network::Network;
 use leyden_kernels::Cpu;
@@ -44,6 +46,8 @@ pub(crate) struct Parts {
     head_bias: Option<Vec<f32>>,
     classifier: Option<Classifier>,
     sparse: Option<Sparse>,
+    token_weights: Option<TokenWeights>,
+    token_vectors: Option<TokenVectors>,
     vector_dense: VectorDenses,
 }
 
@@ -76,9 +80,22 @@ impl Parts {
         };
         let head_bias = loader.vector("output.bias", vocabulary)?.filter(|_| head.is_some());
         let classifier = c.classifier().map(|config| Classifier::load(loader, config, c)).transpose()?;
-        let sparse = c.sparse.map(|config| Sparse::load(loader, c, config, vocabulary)).transpose()?;
+        let sparse = Sparse::load(loader, c, vocabulary)?;
+        let (token_weights, token_vectors) = (TokenWeights::load(loader, c)?, TokenVectors::load(loader, c)?);
         let vector_dense = VectorDenses::load(loader, c)?;
-        Ok(Parts { embedding, ropes, layers, norm, head, head_bias, classifier, sparse, vector_dense })
+        Ok(Parts {
+            embedding,
+            ropes,
+            layers,
+            norm,
+            head,
+            head_bias,
+            classifier,
+            sparse,
+            token_weights,
+            token_vectors,
+            vector_dense,
+        })
     }
 
     /// Number of logits.
@@ -93,6 +110,8 @@ impl Parts {
         let heads = layers.chain(self.classifier.iter().flat_map(Classifier::matrices));
         heads
             .chain(self.sparse.iter().flat_map(Sparse::matrices))
+            .chain(self.token_weights.iter().flat_map(TokenWeights::matrices))
+            .chain(self.token_vectors.iter().flat_map(TokenVectors::matrices))
             .chain(self.vector_dense.matrices())
             .collect()
     }
@@ -206,8 +225,19 @@ impl Network for Transformer {
         self.parts.vector_dense.project(cpu, pooled)
     }
 
-    fn sparse(&self, cpu: &Cpu, states: &[f32]) -> Vec<(u32, f32)> {
-        self.parts.sparse.as_ref().map_or_else(Vec::new, |head| head.numbers(cpu, states))
+    fn sparse(&self, cpu: &Cpu, tokens: &[Option<u32>], states: &[f32]) -> Vec<(u32, f32)> {
+        match (&self.parts.sparse, &self.parts.token_weights) {
+            (Some(head), _) => head.numbers(cpu, states),
+            (None, Some(head)) => head.numbers(cpu, tokens, states),
+            (None, None) => Vec::new(),
+        }
+    }
+
+    fn token_vectors(&self, cpu: &Cpu, states: Vec<f32>) -> Vec<f32> {
+        match &self.parts.token_vectors {
+            Some(head) => head.vectors(cpu, &states),
+            None => states,
+        }
     }
 
     fn label_logits(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32> {

@@ -138,7 +138,8 @@ pub(crate) fn prompt_before(model: &Served, body: &mut Fields) -> Result<String,
 impl Wanted {
     /// Refuses more states than an answer may have.
     pub(crate) fn bounded(self, field: &str) -> Result<Wanted, ApiError> {
-        let numbers = self.tasks.iter().map(|task| task.prompt.len()).sum::<usize>() * self.model.width;
+        let width = self.model.width.max(self.model.network.config().token_width());
+        let numbers = self.tasks.iter().map(|task| task.prompt.len()).sum::<usize>().saturating_mul(width);
         if numbers > MOST_NUMBERS {
             let message =
                 format!("the states of `{field}` are {numbers} numbers; {MOST_NUMBERS} are the most");
@@ -179,17 +180,39 @@ impl Wanted {
             return self.states(app, call).await;
         }
         self.headed(app, call, |model, states| {
-            states.into_iter().map(|state| model.network.vectors(&model.heads, state)).collect()
+            let lengths = states.iter().map(|_| model.vector_width).collect::<Vec<_>>();
+            split(&model.network.vectors(&model.heads, states.concat()), &lengths)
         })
         .await
     }
 
     /// The tokens of the vocabulary that each text has a number for.
     pub(crate) async fn sparse(self, app: Arc<App>, call: Call) -> Result<Vec<Vec<(u32, f32)>>, ApiError> {
-        let made = self.headed(app, call, |model, states| {
-            states.iter().map(|states| model.network.sparse(&model.heads, states)).collect()
+        let texts: Vec<Arc<Vec<u32>>> = self.tasks.iter().map(|task| Arc::clone(&task.prompt)).collect();
+        let made = self.headed(app, call, move |model, states| {
+            let counted = |id: &u32| Some(*id).filter(|id| !model.tokenizer.is_special(*id));
+            let of = |(text, states): (&Arc<Vec<u32>>, &Vec<f32>)| {
+                let tokens: Vec<Option<u32>> = text.iter().map(counted).collect();
+                model.network.sparse(&model.heads, &tokens, states)
+            };
+            texts.iter().zip(&states).map(of).collect()
         });
         Ok(made.await?.0)
+    }
+
+    /// The vectors of all tokens of each text, one after the other.
+    pub(crate) async fn token_vectors(
+        self,
+        app: Arc<App>,
+        call: Call,
+    ) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
+        if self.model.network.config().token_vectors.is_none() {
+            return self.states(app, call).await;
+        }
+        self.headed(app, call, |model, states| {
+            states.into_iter().map(|states| model.network.token_vectors(&model.heads, states)).collect()
+        })
+        .await
     }
 
     /// The scores of all labels for each text, or for all of its tokens.
@@ -201,17 +224,26 @@ impl Wanted {
     ) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
         self.headed(app, call, move |model, states| {
             let Some(classifier) = model.network.config().classifier() else { return Vec::new() };
-            let of = |states: Vec<f32>| {
-                let mut logits = model.network.label_logits(&model.heads, &states);
-                if !raw {
-                    classifier.scores(model.heads.tier(), &mut logits);
-                }
-                logits
-            };
-            states.into_iter().map(of).collect()
+            let labels = classifier.labels.len();
+            let lengths: Vec<usize> = states.iter().map(|s| s.len() / model.width * labels).collect();
+            let mut logits = model.network.label_logits(&model.heads, &states.concat());
+            if !raw {
+                classifier.scores(model.heads.tier(), &mut logits);
+            }
+            split(&logits, &lengths)
         })
         .await
     }
+}
+
+/// The numbers of each text, of those of all of them: a head computes a request's texts in one product.
+fn split(mut all: &[f32], lengths: &[usize]) -> Vec<Vec<f32>> {
+    let mut next = |n: &usize| {
+        let (first, rest) = all.split_at((*n).min(all.len()));
+        all = rest;
+        first.to_vec()
+    };
+    lengths.iter().map(&mut next).collect()
 }
 
 /// The head of a model that gives texts labels, and what it labels.

@@ -156,8 +156,12 @@ impl<'m> Embedder<'m> {
                 self.vectors(&texts, pooling)?
             }
         };
+        if !self.model.config().vector_dense.is_empty() {
+            let width = self.model.config().vector_width();
+            let all = self.model.network().vectors(self.engine.cpu(), vectors.concat());
+            vectors = all.chunks_exact(width).map(<[f32]>::to_vec).collect();
+        }
         for vector in &mut vectors {
-            *vector = self.model.network().vectors(self.engine.cpu(), std::mem::take(vector));
             vector.truncate(self.options.dimensions.unwrap_or(usize::MAX));
             if self.options.normalize {
                 normalize(vector);
@@ -179,15 +183,44 @@ impl<'m> Embedder<'m> {
         let mut all = Vec::new();
         // Their states take more room than vectors.
         for texts in texts.chunks(STEP_TEXTS) {
-            let mut states: Vec<Vec<f32>> = vec![Vec::new(); texts.len()];
-            self.run(texts, None, &mut |text, _, state| states[text].extend_from_slice(state))?;
-            if !states.iter().flatten().all(|x| x.is_finite()) {
-                return Err(Error::NotFinite { file: self.file() });
+            let states = self.states(texts)?;
+            let (network, tokenizer) = (self.model.network(), self.model.tokenizer());
+            for (text, states) in texts.iter().zip(&states) {
+                let of = |id: &u32| Some(*id).filter(|id| !tokenizer.is_special(*id));
+                let tokens: Vec<Option<u32>> = text.ids.iter().map(of).collect();
+                all.push(network.sparse(self.engine.cpu(), &tokens, states));
             }
-            let network = self.model.network();
-            all.extend(states.iter().map(|states| network.sparse(self.engine.cpu(), states)));
         }
         Ok(all)
+    }
+
+    /// A vector for each token of each text: those of the model's head for late interaction, of length 1, or the tokens' states
+    /// where it has none.
+    ///
+    /// # Errors
+    /// As [`embed`](Self::embed).
+    pub fn token_vectors<T: AsRef<str>>(&mut self, texts: &[T]) -> Result<Vec<Vec<Vec<f32>>>, Error> {
+        let texts = texts.iter().enumerate().map(|(i, text)| self.tokens(i, text.as_ref()));
+        let texts = texts.collect::<Result<Vec<_>, _>>()?;
+        let width = self.model.config().token_width();
+        let mut all = Vec::new();
+        for texts in texts.chunks(STEP_TEXTS) {
+            for states in self.states(texts)? {
+                let vectors = self.model.network().token_vectors(self.engine.cpu(), states);
+                all.push(vectors.chunks_exact(width).map(<[f32]>::to_vec).collect());
+            }
+        }
+        Ok(all)
+    }
+
+    /// The states of all tokens of each text.
+    fn states(&mut self, texts: &[Text]) -> Result<Vec<Vec<f32>>, Error> {
+        let mut states: Vec<Vec<f32>> = vec![Vec::new(); texts.len()];
+        self.run(texts, None, &mut |text, _, state| states[text].extend_from_slice(state))?;
+        match states.iter().flatten().all(|x| x.is_finite()) {
+            true => Ok(states),
+            false => Err(Error::NotFinite { file: self.file() }),
+        }
     }
 
     /// The labels of texts, in their order, each text's best label first.

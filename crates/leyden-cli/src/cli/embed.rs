@@ -26,6 +26,10 @@ pub(crate) struct Args {
     /// Print sparse vectors: the tokens that have a number, as ID:NUMBER, or with --json as objects with index and value
     #[arg(long, conflicts_with_all = ["pooling", "dimensions", "no_normalize"])]
     sparse: bool,
+    /// Print a vector for each token of a text, one on each line and an empty line behind them, or with --json as token_embeddings:
+    /// those of the model's head for late interaction, or the tokens' states where it has none
+    #[arg(long, conflicts_with_all = ["pooling", "dimensions", "sparse", "no_normalize", "prompt_name"])]
+    tokens: bool,
     /// Print vectors as the model has them, whatever their length
     #[arg(long)]
     no_normalize: bool,
@@ -41,12 +45,9 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let print = |out: &mut dyn Write, vector: Vec<f32>| {
         if args.encoding.json {
             serde_json::to_writer(&mut *out, &json!({ "embedding": vector }))?;
-        } else {
-            for (i, x) in vector.iter().enumerate() {
-                write!(out, "{}{x}", if i == 0 { "" } else { " " })?;
-            }
+            return Ok(writeln!(out)?);
         }
-        Ok(writeln!(out)?)
+        print_numbers(out, &vector)
     };
     if args.sparse {
         return args.encoding.each(
@@ -57,7 +58,32 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             |out, numbers| print_sparse(out, &numbers, args.encoding.json),
         );
     }
+    if args.tokens {
+        return args.encoding.each(
+            &model,
+            options,
+            out,
+            |embedder, rows| embedder.token_vectors(rows),
+            |out, vectors| print_tokens(out, &vectors, args.encoding.json),
+        );
+    }
     args.encoding.each(&model, options, out, |embedder, rows| embedder.embed(rows), print)
+}
+
+fn print_numbers(out: &mut dyn Write, numbers: &[f32]) -> Result<(), Failure> {
+    for (i, x) in numbers.iter().enumerate() {
+        write!(out, "{}{x}", if i == 0 { "" } else { " " })?;
+    }
+    Ok(writeln!(out)?)
+}
+
+fn print_tokens(out: &mut dyn Write, vectors: &[Vec<f32>], as_json: bool) -> Result<(), Failure> {
+    if as_json {
+        serde_json::to_writer(&mut *out, &json!({ "token_embeddings": vectors }))?;
+    } else {
+        vectors.iter().try_for_each(|vector| print_numbers(out, vector))?;
+    }
+    Ok(writeln!(out)?)
 }
 
 fn print_sparse(out: &mut dyn Write, numbers: &[(u32, f32)], json: bool) -> Result<(), Failure> {

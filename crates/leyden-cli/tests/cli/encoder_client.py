@@ -1,5 +1,6 @@
-"""Asks a server of a reranker and an embedder through the official clients of Cohere, OpenAI and LangChain:
-`python3 encoder_client.py BASE_URL RERANKER EMBEDDER QUERY DOCUMENT SCORE`, SCORE being how well the two fit.
+"""Asks a server of a reranker and an embedder through the official clients of Cohere, OpenAI, LangChain and LlamaIndex:
+`python3 encoder_client.py BASE_URL ALONE RERANKER EMBEDDER QUERY DOCUMENT SCORE`, SCORE being how well the two fit. ALONE is a
+server that has the reranker alone, whose states make vectors too, for clients that name no model.
 
 Every check is an assertion; the last line of a run in which all held is `ok`.
 """
@@ -12,8 +13,12 @@ import sys
 import cohere
 import openai
 from langchain_openai import OpenAIEmbeddings
+from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.embeddings.openai_like import OpenAILikeEmbedding
+from llama_index.embeddings.text_embeddings_inference import TextEmbeddingsInference
+from llama_index.postprocessor.tei_rerank import TextEmbeddingInference
 
-base, reranker, embedder, query, document, score = sys.argv[1:]
+base, alone, reranker, embedder, query, document, score = sys.argv[1:]
 documents = ["w1 w2", document, "w3 w5 w8"]
 
 
@@ -48,5 +53,20 @@ chain = OpenAIEmbeddings(model=embedder, base_url=base + "/v1", api_key="none", 
 for a, b in zip(chain.embed_documents(documents), plain):
     assert all(near(x, y) for x, y in zip(a, b.embedding))
 assert all(near(x, y) for x, y in zip(chain.embed_query(document), plain[1].embedding))
+
+# LlamaIndex: the dialects of OpenAI and of text-embeddings-inference.
+like = OpenAILikeEmbedding(model_name=embedder, api_base=base + "/v1", api_key="none", max_retries=0)
+tei = TextEmbeddingsInference(model_name=reranker, base_url=alone)
+client = openai.OpenAI(base_url=alone + "/v1", api_key="none", max_retries=0)
+own = client.embeddings.create(model=reranker, input=documents, encoding_format="float").data
+for index, wanted in ((like, plain), (tei, own)):
+    for a, b in zip(index.get_text_embedding_batch(documents), wanted):
+        assert all(near(x, y) for x, y in zip(a, b.embedding)), index
+    assert all(near(x, y) for x, y in zip(index.get_query_embedding(document), wanted[1].embedding)), index
+nodes = [NodeWithScore(node=TextNode(text=text)) for text in documents]
+ranked = TextEmbeddingInference(model_name=reranker, base_url=alone, top_n=2).postprocess_nodes(nodes, query_str=query)
+assert len(ranked) == 2 and ranked[0].score >= ranked[1].score
+wanted = sorted(answer.results, key=lambda r: -r.relevance_score)[0]
+assert ranked[0].text == documents[wanted.index] and near(ranked[0].score, wanted.relevance_score)
 
 print("ok")

@@ -292,6 +292,45 @@ fn labels_and_states_come_in_the_words_of_other_servers() {
     assert_eq!(code, Some(0), "{log}");
 }
 
+/// Sparse vectors and those of tokens by heads in the files that PyTorch writes, with weights of its own too.
+#[test]
+fn heads_of_tokens_are_served_and_printed() {
+    let files = Files::new();
+    let (folder, wanted) = model(&files, "xlm-roberta");
+    let heads = Path::new(GOLDEN).parent().unwrap().join("../fixtures/m3");
+    for name in ["sparse_linear.pt", "colbert_linear.pt"] {
+        files.add(name, &fs::read(heads.join(name)).unwrap());
+    }
+    let text = text(&wanted, 0);
+    let sparse = leyden(&["embed", &folder, &text, "--sparse", "--json"]).json();
+    for row in wanted["m3"]["sparse"].as_array().unwrap() {
+        let all = sparse["sparse"].as_array().unwrap();
+        let found = all.iter().find(|number| number["index"] == row[0]).unwrap();
+        assert!((found["value"].as_f64().unwrap() - row[1].as_f64().unwrap()).abs() < 1e-4, "{row} {found}");
+    }
+    let tokens = leyden(&["embed", &folder, &text, "--tokens", "--json"]).json()["token_embeddings"].clone();
+    let vectors: Vec<Vec<f64>> = tokens.as_array().unwrap().iter().map(numbers).collect();
+    assert_eq!((vectors.len(), vectors[0].len()), (99, 24));
+    for (vector, want) in [&vectors[0], &vectors[98]].into_iter().zip([0, 1]) {
+        assert!(cosine(vector, &numbers(&wanted["m3"]["vectors"][want])) > 1.0 - 1e-8);
+    }
+    let lines = leyden(&["embed", &folder, &text, "--tokens"]).ok();
+    assert_eq!(lines.lines().count(), 100);
+    let server = Server::start(&[&folder]);
+    let (status, answer) = ask(&server, "/embed_sparse", json!({ "inputs": text }));
+    assert_eq!((status, &answer[0]), (200, &sparse["sparse"]), "{answer}");
+    let same = |found: &Value| {
+        let found: Vec<Vec<f64>> = found.as_array().unwrap().iter().map(numbers).collect();
+        found.iter().zip(&vectors).all(|(a, b)| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-7))
+            && found.len() == vectors.len()
+    };
+    assert!(same(&ask(&server, "/embed_all", json!({ "inputs": [text] })).1[0]));
+    let pooling = json!({ "input": text, "task": "token_embed" });
+    assert!(same(&ask(&server, "/pooling", pooling).1["data"][0]["data"]));
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+}
+
 /// What a model is called.
 fn name_of(folder: &str) -> String {
     Path::new(folder).file_name().unwrap().to_str().unwrap().to_owned()
@@ -299,7 +338,7 @@ fn name_of(folder: &str) -> String {
 
 #[test]
 fn the_official_clients_for_vectors_and_ranks_are_content() {
-    let package = "cohere, langchain_openai";
+    let package = "cohere, langchain_openai, llama_index.postprocessor.tei_rerank";
     let found = Command::new("python3").args(["-c", &format!("import {package}")]).output();
     if !found.is_ok_and(|o| o.status.success()) {
         assert!(std::env::var_os("LEYDEN_CI").is_none(), "python3 with the packages {package}");
@@ -310,14 +349,16 @@ fn the_official_clients_for_vectors_and_ranks_are_content() {
     let (reranker, wanted) = model(&ranks, "bert, rank");
     let (embedder, _) = model(&plain, "bert");
     let server = Server::start(&[&reranker, &embedder]);
+    let alone = Server::start(&[&reranker]);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/encoder_client.py");
     let mut python = Command::new("python3");
     python.env("LANGSMITH_TRACING", "false").env("LANGCHAIN_TRACING_V2", "false");
     python
         .arg(script)
-        .arg(format!("http://{}", server.address))
+        .args([&server, &alone].map(|server| format!("http://{}", server.address)))
         .args([name_of(&reranker), name_of(&embedder)]);
     let output = python.args([QUERY, DOCUMENT, &wanted["pair_score"].to_string()]).output().unwrap();
+    assert_eq!(alone.end().0, Some(0));
     let (code, log) = server.end();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && out.ends_with("ok\n"), "{out}\n{err}\n{log}");

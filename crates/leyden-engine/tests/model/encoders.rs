@@ -5,7 +5,7 @@ use super::shared::{engine_on, numbers, one, own};
 use leyden_engine::{Engine, ErrorKind, Outputs, Pool, Pooling, StepEntry, StepPlan, WholeText};
 use leyden_kernels::attention::KvType;
 use leyden_kernels::{Cpu, Tier};
-use leyden_models::{HfModel, Labelled, Scores};
+use leyden_models::{HfModel, Labelled, Scores, SparseConfig};
 use leyden_tensor::{Array, Gguf, GgufWriter, Value, WeightSource};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ fn texts(golden: &Json) -> Vec<Vec<u32>> {
 }
 
 /// The states of all tokens of texts that are computed in one step.
-fn states(e: &mut Engine, texts: &[&[u32]]) -> Vec<Vec<Vec<f32>>> {
+pub(crate) fn states(e: &mut Engine, texts: &[&[u32]]) -> Vec<Vec<Vec<f32>>> {
     wanted(e, texts, Outputs::States(0))
 }
 
@@ -92,7 +92,7 @@ fn pooled(pooling: Pooling, states: &[Vec<f32>]) -> Vec<f32> {
 }
 
 /// How far values lie from those wanted, of the length of those.
-fn distance(got: &[f32], want: &Json) -> f64 {
+pub(crate) fn distance(got: &[f32], want: &Json) -> f64 {
     let want = numbers(want);
     assert_eq!(got.len(), want.len());
     let size = want.iter().map(|x| x * x).sum::<f64>().sqrt();
@@ -260,12 +260,43 @@ fn sparse_vectors_are_those_of_splade() {
             let mut e = engine(&folder, Tier::best(), 2);
             let states = states(&mut e, &[&texts[1]])[0].concat();
             let mut got = vec![0.0; 96];
-            for (id, number) in e.model().sparse(e.cpu(), &states) {
+            for (id, number) in e.model().sparse(e.cpu(), &[], &states) {
                 got[id as usize] = number;
             }
             let off = distance(&got, &splade[strategy]);
             assert!(off < 1e-4, "{}, {strategy}: {off:e}", model["name"]);
         }
+    }
+}
+
+/// M3-Embedding's heads in the files that PyTorch writes: weights of tokens, and vectors of all but the first.
+#[test]
+fn heads_of_tokens_are_those_of_flag_embedding() {
+    let golden = golden();
+    let model = golden["models"].as_array().unwrap().iter().find(|m| m["name"] == "xlm-roberta").unwrap();
+    let folder = folder(model);
+    for name in ["sparse_linear.pt", "colbert_linear.pt"] {
+        std::fs::copy(own(&format!("tests/fixtures/m3/{name}")), folder.path().join(name)).unwrap();
+    }
+    let mut e = engine(&folder, Tier::best(), 2);
+    let text = &texts(&golden)[0];
+    let states = states(&mut e, &[text])[0].concat();
+    assert_eq!(
+        (e.model().config().sparse, e.model().config().token_width()),
+        (Some(SparseConfig::Tokens), 24)
+    );
+    // Special ones are the first and the last, wherever they stand.
+    let special = [text[0], text[text.len() - 1]];
+    let tokens: Vec<_> = text.iter().map(|id| Some(*id).filter(|id| !special.contains(id))).collect();
+    let (found, weights): (Vec<u32>, Vec<f32>) =
+        e.model().sparse(e.cpu(), &tokens, &states).into_iter().unzip();
+    let want = model["m3"]["sparse"].as_array().unwrap();
+    assert_eq!(json!(found), want.iter().map(|row| row[0].clone()).collect::<Json>());
+    assert!(distance(&weights, &want.iter().map(|row| row[1].clone()).collect()) < 1e-4);
+    let vectors = e.model().token_vectors(e.cpu(), states);
+    assert_eq!(vectors.len(), (text.len() - 1) * 24);
+    for (vector, want) in [&vectors[..24], &vectors[vectors.len() - 24..]].into_iter().zip([0, 1]) {
+        assert!(distance(vector, &model["m3"]["vectors"][want]) < 1e-4);
     }
 }
 

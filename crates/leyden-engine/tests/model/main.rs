@@ -6,6 +6,7 @@
 mod architectures;
 mod checkpoints;
 mod decoders;
+mod encoder_gguf;
 mod encoders;
 mod gemma3;
 mod golden;

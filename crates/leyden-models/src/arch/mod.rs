@@ -28,6 +28,7 @@ mod granite;
 mod granitehybrid;
 mod granitemoe;
 mod gte;
+mod jina;
 mod lfm2;
 mod llama;
 mod mamba2;
@@ -95,6 +96,8 @@ pub static ARCHITECTURES: &[Architecture] = &[
     qwen35::DENSE,
     qwen35::MIXTURE,
     glm4moe::ARCHITECTURE,
+    // Before BERT, whose type its folders have.
+    jina::ARCHITECTURE,
     bert::ARCHITECTURE,
     electra::ARCHITECTURE,
     mpnet::ARCHITECTURE,

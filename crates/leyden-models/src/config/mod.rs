@@ -53,6 +53,8 @@ pub struct ModelConfig {
     pub vector_dense: Vec<VectorDense>,
     /// How a text's number for each token of the vocabulary is made, if it is.
     pub sparse: Option<SparseConfig>,
+    /// Numbers of the vector that each token of a text has, where these are not its states.
+    pub token_vectors: Option<usize>,
     /// Logits beyond this are squeezed below it.
     pub logit_soft_cap: Option<f32>,
     /// Layers of the file behind those, which predict further tokens and are not computed.
@@ -78,6 +80,12 @@ impl ModelConfig {
     #[must_use]
     pub fn vector_width(&self) -> usize {
         self.vector_dense.last().map_or(self.width, |dense| dense.outputs)
+    }
+
+    /// Numbers of what each token of a text has: its vector where there is a head for that, else its state.
+    #[must_use]
+    pub fn token_width(&self) -> usize {
+        self.token_vectors.unwrap_or(self.width)
     }
 
     /// The longest window that layers attend to, if there are such layers.
@@ -154,14 +162,20 @@ pub struct VectorDense {
     pub activation: Option<DenseActivation>,
 }
 
-/// A number for each token of the vocabulary, of the logits that a masked language model gives a text's tokens (SPLADE; Formal
-/// et al., 2021): the logarithm of one more than the logit, where that is positive.
+/// A number for each token of the vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SparseConfig {
-    /// Whether the numbers of a text's tokens are summed; otherwise the greatest counts.
-    pub sum: bool,
-    /// Whether the logarithm is taken twice.
-    pub log_twice: bool,
+pub enum SparseConfig {
+    /// Of the logits that a masked language model gives a text's tokens (SPLADE; Formal et al., 2021): the logarithm of one more
+    /// than the logit, where that is positive.
+    Vocabulary {
+        /// Whether the numbers of a text's tokens are summed; otherwise the greatest counts.
+        sum: bool,
+        /// Whether the logarithm is taken twice.
+        log_twice: bool,
+    },
+    /// Of the text's own tokens, by a matrix of one row, where that gives more than zero (M3-Embedding; Chen et al., 2024). Of a
+    /// token that stands several times the greatest counts; special tokens have none.
+    Tokens,
 }
 
 /// What a classifier labels.

@@ -457,6 +457,7 @@ impl Reader<'_> {
             logit_scale: 1.0,
             vector_dense: Vec::new(),
             sparse: None,
+            token_vectors: None,
             logit_soft_cap: None,
             predictors: self.predictors()?,
             layers,

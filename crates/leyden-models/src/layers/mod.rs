@@ -15,6 +15,7 @@ mod position_bias;
 mod rope;
 mod short_conv;
 mod sparse;
+mod token_heads;
 mod vector_dense;
 
 pub(crate) use attention::keep;
@@ -23,6 +24,7 @@ pub(crate) use embedding::Embedding;
 pub(crate) use norm::Norm;
 pub(crate) use rope::Ropes;
 pub(crate) use sparse::Sparse;
+pub(crate) use token_heads::{TokenVectors, TokenWeights};
 pub(crate) use vector_dense::VectorDenses;
 
 use crate::batch::Workspace;

@@ -19,26 +19,28 @@ pub(crate) struct Sparse {
     activation: Activation,
     norm: Norm,
     output: Linear,
-    config: SparseConfig,
+    sum: bool,
+    log_twice: bool,
 }
 
 impl Sparse {
     pub(crate) fn load(
         loader: &Loader<'_>,
         c: &ModelConfig,
-        config: SparseConfig,
         vocabulary: usize,
-    ) -> Result<Sparse, Error> {
+    ) -> Result<Option<Sparse>, Error> {
+        let Some(SparseConfig::Vocabulary { sum, log_twice }) = c.sparse else { return Ok(None) };
         let name = if loader.has("mlm.decoder.weight")? { "mlm.decoder.weight" } else { "token_embd.weight" };
         let weights = loader.matrix(name, vocabulary, c.width)?;
         let bias = loader.vector("mlm.output.bias", vocabulary)?;
-        Ok(Sparse {
+        Ok(Some(Sparse {
             dense: Linear::load(loader, "mlm.dense", c.width, c.width)?,
             activation: c.layers[0].activation,
             norm: Norm::load(loader, c.norm, "mlm.norm", c.width)?,
             output: Linear { name: name.to_owned(), weights, bias },
-            config,
-        })
+            sum,
+            log_twice,
+        }))
     }
 
     /// Its matrices.
@@ -50,7 +52,7 @@ impl Sparse {
     pub(crate) fn numbers(&self, cpu: &Cpu, states: &[f32]) -> Vec<(u32, f32)> {
         let (width, vocabulary) = (self.dense.weights.k(), self.output.weights.rows());
         let once = |logit: f64| ln(1.0 + logit.max(0.0));
-        let number = |logit: f64| if self.config.log_twice { ln(1.0 + once(logit)) } else { once(logit) };
+        let number = |logit: f64| if self.log_twice { ln(1.0 + once(logit)) } else { once(logit) };
         let mut all = vec![0.0_f64; vocabulary];
         let mut activations = PackedA::default();
         for states in states.chunks(TOKENS * width) {
@@ -63,7 +65,7 @@ impl Sparse {
             apply(cpu, &mut activations, &hidden, Write::Set, [(&self.output, &mut logits[..])]);
             for row in logits.chunks_exact(vocabulary) {
                 for (all, logit) in all.iter_mut().zip(row) {
-                    match self.config.sum {
+                    match self.sum {
                         true => *all += number(f64::from(*logit)),
                         // The logarithm keeps the order.
                         false => *all = all.max(f64::from(*logit)),
@@ -71,7 +73,7 @@ impl Sparse {
                 }
             }
         }
-        let number = |x: f64| if self.config.sum { x } else { number(x) };
+        let number = |x: f64| if self.sum { x } else { number(x) };
         (0..).zip(all).filter(|(_, x)| *x > 0.0).map(|(id, x)| (id, number(x) as f32)).collect()
     }
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use leyden_models::ARCHITECTURES;
+use leyden_tensor::Json;
 use serde_json::Value;
 
 /// Tokens of context that the memory is for, and what a cache block, workspace and program take besides, at most.
@@ -31,11 +32,12 @@ fn short_names() -> Vec<[String; 5]> {
     table.lines().filter(|line| !line.starts_with('#')).map(row).collect()
 }
 
-/// Types of folders compared with transformers, architectures of GGUF files compared with llama.cpp, and those of which published
-/// weights were.
+/// Architectures with the types of folders compared with transformers, those compared with a description where transformers has no
+/// code, architectures of GGUF files compared with llama.cpp, and those of which published weights were.
 #[derive(Default)]
 struct Checked {
-    folders: BTreeSet<String>,
+    folders: BTreeSet<(String, String)>,
+    described: BTreeSet<String>,
     files: BTreeSet<String>,
     published: BTreeSet<String>,
 }
@@ -48,11 +50,20 @@ fn checked() -> Checked {
     paths.extend(["hf_logits.json", "gemma3.json", "encoders.json"].map(|name| goldens.join(name)));
     for path in paths {
         for model in json(&path)["models"].as_array().unwrap() {
-            checked.folders.insert(model["config"]["model_type"].as_str().unwrap().to_owned());
+            let json = Json::parse(model["config"].to_string().as_bytes(), "config.json").unwrap();
+            let architecture = leyden_models::config_of_json(&json).unwrap().architecture.to_owned();
+            if model.get("described").is_some() {
+                checked.described.insert(architecture.clone());
+            }
+            let kind = model["config"]["model_type"].as_str().unwrap().to_owned();
+            checked.folders.insert((architecture, kind));
             if let Some(kind) = model["gguf"]["meta"]["general.architecture"][1].as_str() {
                 checked.files.insert(kind.to_owned());
             }
         }
+    }
+    for model in json(&goldens.join("encoder_gguf.json"))["models"].as_array().unwrap() {
+        checked.files.insert(model["meta"]["general.architecture"][1].as_str().unwrap().to_owned());
     }
     for model in json(&goldens.join("architectures.json"))["models"].as_array().unwrap() {
         let name = model["name"].as_str().unwrap().split(' ').next().unwrap();
@@ -77,10 +88,11 @@ fn page() -> String {
     let checked = checked();
     let mut page = "<!-- Written by a test of leyden-models, which says how. Do not edit. -->\n# Models\n\n\
         GGUF files of these architectures run (`general.architecture`), and folders from the hub with `config.json` and \
-        safetensors of these types (`model_type`). Anything else is refused by name before weights are read, and so is an \
+        weights of these types (`model_type`). Anything else is refused by name before weights are read, and so is an \
         option that would change the result and is not computed.\n\n\
         Checked against *transformers*: logits, or an encoder's states and scores, of tiny folders in several configurations, within \
-        1e-4, however the text is cut and whatever is computed beside it. Against *llama.cpp*: logits and greedy tokens of GGUF files. \
+        1e-4, however the text is cut and whatever is computed beside it. Against *llama.cpp*: logits and greedy tokens of GGUF files, \
+        or an encoder's states. \
         *Published weights*: greedy text and perplexity of a published file, within 0.5 % of llama.cpp's.\n\n\
         | GGUF | folders | models | checked against |\n|---|---|---|---|\n"
         .to_owned();
@@ -88,7 +100,11 @@ fn page() -> String {
         let mut types: Vec<&str> = architecture.model_types().collect();
         types.dedup();
         let mut against = Vec::new();
-        if types.iter().any(|kind| checked.folders.contains(*kind)) {
+        let compared =
+            |kind: &str| checked.folders.contains(&(architecture.name.to_owned(), kind.to_owned()));
+        if checked.described.contains(architecture.name) {
+            against.push("its description in PyTorch");
+        } else if types.iter().any(|kind| compared(kind)) {
             against.push("transformers");
         }
         if checked.files.contains(architecture.name) {
@@ -100,7 +116,7 @@ fn page() -> String {
         if against.is_empty() {
             against.push("nothing yet");
         }
-        let named = |kind: &&str| match checked.folders.contains(*kind) {
+        let named = |kind: &&str| match compared(kind) {
             true => format!("`{kind}`"),
             false => format!("`{kind}` (not compared)"),
         };

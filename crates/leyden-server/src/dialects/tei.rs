@@ -60,8 +60,8 @@ pub(crate) async fn embed_all(app: Arc<App>, call: Call) -> Result<Response<Repl
         encoding::texts(model, call, input, long, &before, &Pool::every())?.bounded("inputs")
     })
     .await?;
-    let width = wanted.model.width;
-    let (states, _) = wanted.states(app, call).await?;
+    let width = wanted.model.network.config().token_width();
+    let (states, _) = wanted.token_vectors(app, call).await?;
     let shown = |states: &Vec<f32>| states.chunks_exact(width).map(|state| json!(state)).collect::<Value>();
     Ok(document(StatusCode::OK, &states.iter().map(shown).collect()))
 }

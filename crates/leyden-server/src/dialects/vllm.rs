@@ -163,12 +163,12 @@ pub(crate) async fn pooling(app: Arc<App>, call: Call) -> Result<Response<Reply>
     let labels = model.network.config().classifier().map_or(1, |classifier| classifier.labels.len());
     let (all, usage) = match pooled {
         Pooled::Embed => wanted.vectors(app, call).await?,
-        Pooled::TokenEmbed => wanted.states(app, call).await?,
+        Pooled::TokenEmbed => wanted.token_vectors(app, call).await?,
         Pooled::Scores | Pooled::TokenScores => wanted.scores(app, call, raw).await?,
     };
     let rows = match pooled {
         Pooled::Embed | Pooled::Scores => None,
-        Pooled::TokenEmbed => Some(model.width),
+        Pooled::TokenEmbed => Some(model.network.config().token_width()),
         Pooled::TokenScores => Some(labels),
     };
     let shown = |(i, numbers): (usize, &Vec<f32>)| {

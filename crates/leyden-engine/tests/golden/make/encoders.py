@@ -1,8 +1,9 @@
 """States and scores of transformers for tiny encoders whose weights follow from a formula.
 
-    python3 encoders.py ../encoders.json
+    python3 encoders.py ../encoders.json ../../fixtures/m3
 
-Needs torch, transformers and numpy. `tests/model/encoders.rs` makes the same weights.
+Needs torch, transformers and numpy. `tests/model/encoders.rs` makes the same weights. The folder gets the heads of M3-Embedding, as
+torch.save writes them.
 """
 
 import json
@@ -101,6 +102,11 @@ MODELS = {
 }
 
 
+# Of jinaai/jina-bert-implementation, which is no part of transformers; the sizes are ours.
+JINA = {**BERT, "position_embedding_type": "alibi", "feed_forward_type": "geglu", "emb_pooler": "mean", "hidden_act": "gelu",
+        "num_attention_heads": 2}
+
+
 def noise(n, seed, base, scale):
     i = np.arange(n, dtype=np.uint64)
     x = (i * np.uint64(747796405) + np.uint64(seed * 2891336453 % 2**64)) % np.uint64(2**32)
@@ -127,6 +133,93 @@ def weights(cls, config):
         with open(f"{folder}/config.json", encoding="utf-8") as file:
             written = json.load(file)
     return model, written, [[name, list(tensors[name].shape)] for name in sorted(tensors)]
+
+
+class Jina(torch.nn.Module):
+    """Jina's BERT by its description (Günther et al., 2023; ALiBi in both directions, GEGLU), with the names of its folders."""
+
+    def __init__(self, config, labels):
+        super().__init__()
+        c, width, ffn = config, config["hidden_size"], config["intermediate_size"]
+        linear, norm = torch.nn.Linear, lambda: torch.nn.LayerNorm(width, eps=c["layer_norm_eps"])
+        part = lambda **parts: torch.nn.ModuleDict(parts)
+        layer = lambda: part(
+            attention=part(self=part(query=linear(width, width), key=linear(width, width), value=linear(width, width)),
+                           output=part(dense=linear(width, width), LayerNorm=norm())),
+            mlp=part(gated_layers=linear(width, 2 * ffn, bias=False), wo=linear(ffn, width), layernorm=norm()))
+        self.config = c
+        self.embeddings = part(word_embeddings=torch.nn.Embedding(c["vocab_size"], width),
+                               token_type_embeddings=torch.nn.Embedding(c["type_vocab_size"], width), LayerNorm=norm())
+        self.encoder = part(layer=torch.nn.ModuleList(layer() for _ in range(c["num_hidden_layers"])))
+        if labels:
+            self.pooler, self.classifier = part(dense=linear(width, width)), linear(width, labels)
+
+    def forward(self, tokens, types):
+        heads = self.config["num_attention_heads"]
+        n, e = len(tokens), self.embeddings
+        x = e["LayerNorm"](e["word_embeddings"](tokens) + e["token_type_embeddings"](types))
+        # Their number is a power of two here.
+        slopes = torch.tensor([2.0 ** (-8.0 * (i + 1) / heads) for i in range(heads)])
+        far = (torch.arange(n)[:, None] - torch.arange(n)[None]).abs()
+        bias = -slopes[:, None, None] * far
+        for layer in self.encoder["layer"]:
+            a, m = layer["attention"], layer["mlp"]
+            split = lambda part: a["self"][part](x).view(n, heads, -1).transpose(0, 1)
+            q, k, v = split("query"), split("key"), split("value")
+            scores = q @ k.transpose(1, 2) / q.shape[-1] ** 0.5 + bias
+            mixed = (scores.softmax(-1) @ v).transpose(0, 1).reshape(n, -1)
+            x = a["output"]["LayerNorm"](a["output"]["dense"](mixed) + x)
+            gate, up = m["gated_layers"](x).chunk(2, -1)
+            x = m["layernorm"](m["wo"](torch.nn.functional.gelu(gate) * up) + x)
+        return x
+
+
+def jina(name, options, labels, texts):
+    """An entry for a model that transformers does not have."""
+    model = Jina(options, labels).float()
+    state = model.state_dict()
+    for seed, key in enumerate(sorted(state), 1):
+        p = state[key]
+        norm = p.dim() == 1 and key.lower().endswith(NORMS)
+        scale = 0.4 if p.dim() == 1 else 2.0 if "embeddings" in key else 4.0 / p.shape[1] ** 0.5
+        state[key] = torch.from_numpy(noise(p.numel(), seed, 1.0 if norm else 0.0, scale).reshape(p.shape))
+    model.load_state_dict(state)
+    kind = "JinaBertForSequenceClassification" if labels else "JinaBertForMaskedLM"
+    names = {"id2label": {str(i): NAMES[str(i)] for i in range(labels)}} if labels else {}
+    entry = {"name": name, "described": True, "config": {**options, **names, "model_type": "bert", "architectures": [kind]},
+             "tensors": [[key, list(state[key].shape)] for key in sorted(state)], "texts": []}
+    row = lambda state: [round(float(x), 5) for x in state]
+    with torch.no_grad():
+        for tokens in texts:
+            states = model(torch.tensor(tokens), torch.zeros(len(tokens), dtype=torch.long))
+            result = {"states": {str(at): row(states[at]) for at in (0, len(tokens) - 1)}}
+            if labels:
+                pooled = torch.tanh(model.pooler["dense"](states[0]))
+                result["scores"] = [round(float(x), 6) for x in model.classifier(pooled).softmax(-1)]
+            entry["texts"].append(result)
+        entry["pair"] = row(model(torch.tensor(texts[1]), torch.tensor([0] * 4 + [1] * (len(texts[1]) - 4)))[0])
+    return entry
+
+
+def m3(folder, states, tokens):
+    """What FlagEmbedding makes of states: a weight for each token but the special ones, here the first and the last, of a token
+    that stands several times the greatest; and a vector for each but the first. The heads go into files."""
+    heads = {}
+    for seed, (name, rows) in enumerate({"sparse_linear": 1, "colbert_linear": 24}.items(), 301):
+        head = torch.nn.Linear(WIDTH, rows)
+        head.weight.data = torch.from_numpy(noise(rows * WIDTH, seed, 0.0, 0.7).reshape(rows, WIDTH))
+        head.bias.data = torch.from_numpy(noise(rows, seed + 10, 0.0, 0.4))
+        head = head.half()
+        torch.save(head.state_dict(), f"{folder}/{name}.pt")
+        heads[name] = head.float()
+    with torch.no_grad():
+        weights = torch.relu(heads["sparse_linear"](states))[:, 0]
+        vectors = torch.nn.functional.normalize(heads["colbert_linear"](states[1:]), dim=-1)
+    sparse = {}
+    for token, weight in zip(tokens, weights):
+        if weight > 0 and token not in (tokens[0], tokens[-1]):
+            sparse[token] = max(sparse.get(token, 0.0), round(float(weight), 6))
+    return {"sparse": sorted(sparse.items()), "vectors": [[round(float(x), 6) for x in vectors[at]] for at in (0, -1)]}
 
 
 def splade(name, options, tokens):
@@ -210,7 +303,12 @@ def main():
                 entry["entities"] = entities(model)
         if name in ("bert", "distilbert", "roberta"):
             entry["splade"] = splade(name, options, texts[1])
+        if name == "xlm-roberta":
+            with torch.no_grad():
+                states = model(torch.tensor([texts[0]])).last_hidden_state[0]
+            entry["m3"] = m3(sys.argv[2], states, texts[0])
         models.append(entry)
+    models += [jina("jina", JINA, 0, texts), jina("jina, labels", JINA, 3, texts)]
     with open(sys.argv[1], "w", encoding="utf-8") as out:
         json.dump({"format": 1, "texts": texts, "models": models}, out, separators=(",", ":"))
         out.write("\n")
