@@ -65,6 +65,13 @@ pub struct Workspace {
     pub(crate) other: Aligned<f32>,
     /// What the mixed values are multiplied by, before the logistic function.
     pub(crate) gates: Aligned<f32>,
+    /// What every layer gets of each token besides, all layers' of one token together.
+    pub(crate) per_layer: Aligned<f32>,
+    /// Several streams, those of a token together, and what a layer predicts of them.
+    pub(crate) streams: Aligned<f32>,
+    pub(crate) predicted: Aligned<f32>,
+    /// What is added to attention's results beside the stream.
+    pub(crate) laurel: Aligned<f32>,
     /// Results of the expert that every token goes through.
     pub(crate) shared: Aligned<f32>,
     /// The batch's spans, as layers with a state of each sequence see them.

@@ -20,7 +20,10 @@ impl Frequencies {
         let plain = (0..rope.dims / 2).map(|i| pow(base, -2.0 * i as f64 / dims));
         let mut scale = 1.0;
         let mut values: Vec<f64> = match rope.scaling {
-            RopeScaling::None => plain.collect(),
+            RopeScaling::None | RopeScaling::Undivided => plain.collect(),
+            RopeScaling::Proportional { pairs, factor } => {
+                plain.enumerate().map(|(i, f)| if i < pairs { f / f64::from(factor) } else { 0.0 }).collect()
+            }
             RopeScaling::LongRope { attention, .. } => {
                 scale = attention;
                 plain.collect()

@@ -27,10 +27,10 @@ pub use activation_sums::{ActivationSums, MatrixSums};
 pub use arch::{ARCHITECTURES, Architecture, config_of, config_of_json};
 pub use batch::{Batch, Span, Workspace};
 pub use config::{
-    ClassifierConfig, DeltaNetConfig, DenseActivation, DenseConfig, ExpertsConfig, Head, Labelled,
-    LatentConfig, LayerConfig, Mamba2Config, ModelConfig, NormConfig, NormKind, NormPlacement, QkNorm,
-    RecurrentConfig, RopeConfig, RopeScaling, Scores, SharedExpert, SparseConfig, Temperature, VectorDense,
-    YarnRamp, unknown_keys, unknown_keys_of_json,
+    AltUpConfig, ClassifierConfig, DeltaNetConfig, DenseActivation, DenseConfig, ExpertsConfig, Head,
+    Labelled, LatentConfig, LayerConfig, Mamba2Config, ModelConfig, NormConfig, NormKind, NormPlacement,
+    QkNorm, RecurrentConfig, RopeConfig, RopeScaling, Scores, SharedExpert, SparseConfig, Temperature,
+    Values, VectorDense, YarnRamp, unknown_keys, unknown_keys_of_json,
 };
 pub use error::{Error, ErrorKind};
 pub use hf::HfModel;

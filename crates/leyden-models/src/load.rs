@@ -291,6 +291,44 @@ impl Loader<'_> {
         self.pack(&self.checked(found, shape)?, Some((name, 0)))
     }
 
+    /// Some rows of each matrix of a stack.
+    pub(crate) fn stack_part(
+        &self,
+        name: &str,
+        [count, rows, k]: [usize; 3],
+        part: &Part,
+    ) -> Result<PackedWeights, Error> {
+        let found = self.checked(self.source.require(name)?, &[count, rows, k])?;
+        let row_bytes = found.bytes().len() / (count * rows).max(1);
+        let of = |matrix: usize, range: &Range<usize>| {
+            &found.bytes()[(matrix * rows + range.start) * row_bytes..(matrix * rows + range.end) * row_bytes]
+        };
+        let bytes = (0..count).flat_map(|m| part.rows.iter().map(move |range| of(m, range)));
+        let bytes = bytes.collect::<Vec<_>>().concat();
+        let kept = part.rows.iter().map(|range| range.len()).sum();
+        let label = format!("{}[{}]", found.name(), part.label);
+        self.pack(&TensorView::new(&label, found.dtype(), &[count, kept, k], &bytes)?, None)
+    }
+
+    /// The matrices of a stack one by one; some checkpoints have each in a tensor of its own, with its number in the name.
+    pub(crate) fn each_of_stack(
+        &self,
+        name: &str,
+        [count, rows, k]: [usize; 3],
+    ) -> Result<Vec<PackedWeights>, Error> {
+        let whole = format!("{name}.weight");
+        if !self.has(&whole)? {
+            return (0..count).map(|i| self.matrix(&format!("{name}.{i}.weight"), rows, k)).collect();
+        }
+        let found = self.checked(self.source.require(&whole)?, &[count, rows, k])?;
+        let size = found.bytes().len() / count.max(1);
+        let one = |i: usize| {
+            let (label, bytes) = (format!("{whole}[{i}]"), &found.bytes()[i * size..(i + 1) * size]);
+            self.pack(&TensorView::new(&label, found.dtype(), &[rows, k], bytes)?, Some((&whole, i * size)))
+        };
+        (0..count).map(one).collect()
+    }
+
     /// Packs a matrix, or takes it from the cache. `place` is the tensor whose bytes it is, and where in them it begins.
     fn pack(&self, view: &TensorView<'_>, place: Option<(&str, usize)>) -> Result<PackedWeights, Error> {
         let short = |e| Error::resources(&self.source.path().display().to_string(), e);

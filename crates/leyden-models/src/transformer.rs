@@ -12,7 +12,8 @@ use crate::batch::{Batch, Workspace};
 use crate::config::{Head, LayerConfig, ModelConfig, NormPlacement};
 use crate::error::Error;
 use crate::layers::{
-    Classifier, Embedding, Layer, Norm, Ropes, Sparse, TokenVectors, TokenWeights, VectorDenses, keep,
+    Classifier, Embedding, Layer, Norm, PerLayerEmbedding, Ropes, Sparse, Streams, TokenVectors,
+    TokenWeights, VectorDenses, keep,
 };
 use crate::load::Loader;
 use crate::network::Network;
@@ -37,6 +38,8 @@ pub(crate) struct Transformer {
 /// Everything in it that comes from tensors.
 pub(crate) struct Parts {
     embedding: Embedding,
+    per_layer: Option<PerLayerEmbedding>,
+    streams: Option<Streams>,
     ropes: Ropes,
     layers: Vec<Layer>,
     /// Behind the last layer, unless each layer ends with one.
@@ -54,6 +57,8 @@ pub(crate) struct Parts {
 impl Parts {
     pub(crate) fn load(loader: &Loader<'_>, c: &ModelConfig) -> Result<Parts, Error> {
         let embedding = Embedding::load(loader, c)?;
+        let per_layer = c.per_layer_input.map(|dim| PerLayerEmbedding::load(loader, c, dim)).transpose()?;
+        let streams = c.altup.map(|altup| Streams::load(loader, c, altup)).transpose()?;
         let mut ropes = Ropes::default();
         let layers =
             (0..c.layers.len()).map(|i| Layer::load(loader, c, i, &mut ropes)).collect::<Result<_, _>>()?;
@@ -85,6 +90,8 @@ impl Parts {
         let vector_dense = VectorDenses::load(loader, c)?;
         Ok(Parts {
             embedding,
+            per_layer,
+            streams,
             ropes,
             layers,
             norm,
@@ -106,7 +113,9 @@ impl Parts {
     /// Every matrix, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         let layers = self.layers.iter().flat_map(Layer::matrices);
-        let layers = self.embedding.matrices().chain(layers).chain(&self.head);
+        let besides = self.per_layer.iter().map(PerLayerEmbedding::matrix);
+        let streams = self.streams.iter().flat_map(Streams::matrices);
+        let layers = self.embedding.matrices().chain(besides).chain(streams).chain(layers).chain(&self.head);
         let heads = layers.chain(self.classifier.iter().flat_map(Classifier::matrices));
         heads
             .chain(self.sparse.iter().flat_map(Sparse::matrices))
@@ -163,7 +172,8 @@ impl Network for Transformer {
             (layer.matrices().iter().map(macs).sum::<u64>(), stored)
         };
         let all: Vec<(u64, u64)> = self.parts.layers.iter().zip(&self.config.layers).map(macs).collect();
-        let skipped = all.last().map_or(0, |(whole, stored)| whole - stored);
+        let last = self.config.last_of_own();
+        let skipped = all[last..].iter().map(|(whole, stored)| whole - stored).sum::<u64>();
         let layers = all.iter().map(|(whole, _)| whole).sum::<u64>();
         let head = self.parts.head.as_ref().map_or(0, |head| (head.rows() * head.k()) as u64);
         outputs as u64 * (layers + head) + tokens.saturating_sub(outputs) as u64 * (layers - skipped)
@@ -179,6 +189,12 @@ impl Network for Transformer {
         let n = batch.tokens.len();
         assert_eq!(batch.spans.iter().map(|s| s.tokens).sum::<usize>(), n, "spans cover the batch");
         self.parts.embedding.forward(cpu, self.source.as_ref(), batch, work)?;
+        if let Some(per_layer) = &self.parts.per_layer {
+            per_layer.forward(cpu, self.source.as_ref(), batch, work)?;
+        }
+        if let Some(streams) = &self.parts.streams {
+            streams.spread(cpu, work);
+        }
         self.parts.ropes.place(batch, &mut work.rotations);
         work.place(batch);
         let mut first = 0;
@@ -194,20 +210,26 @@ impl Network for Transformer {
             .collect();
         let (all, wanted) = ((0..n).collect::<Vec<_>>(), batch.wanted());
         let wanted_spans = spans_of(&wanted, &spans);
+        // Behind the last layer with keys and values of its own nothing but the wanted rows is of use.
+        let last = self.config.last_of_own();
         for (i, layer) in self.parts.layers.iter().enumerate() {
-            let last = i + 1 == self.parts.layers.len();
-            let (rows, spans) = if last { (&wanted, &wanted_spans) } else { (&all, &spans) };
+            let (rows, spans) = if i >= last { (&wanted, &wanted_spans) } else { (&all, &spans) };
             layer.attention_input(cpu, work);
             layer.mixer.store(cpu, rows, cache, work);
             if rows.is_empty() {
                 break;
             }
-            layer.before_attend(cpu, work);
+            layer.before_attend(cpu, rows, work);
             layer.mixer.attend(cpu, spans, cache, layer.attention_half(), work);
+            layer.after_attend(cpu, work);
             if let Some(ffn) = &layer.ffn {
                 layer.ffn_input(cpu, work);
                 ffn.forward(cpu, layer.ffn_half(), work);
             }
+            layer.finish(cpu, work);
+        }
+        if let Some(streams) = self.parts.streams.as_ref().filter(|_| !wanted.is_empty()) {
+            streams.join(cpu, work);
         }
         let states = places(&wanted, batch.states);
         match &self.parts.norm {

@@ -23,7 +23,7 @@ use crate::types::ActFormat;
 use std::ops::Range;
 
 /// The largest head size.
-pub const MAX_HEAD_DIM: usize = 256;
+pub const MAX_HEAD_DIM: usize = 512;
 
 /// From so many rows on a tile is turned into floats first; fewer convert as they go.
 const MANY: usize = 17;

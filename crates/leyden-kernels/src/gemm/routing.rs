@@ -209,6 +209,17 @@ impl Routing {
         self.group();
     }
 
+    /// Multiplies the weights of every expert by a factor of its own.
+    ///
+    /// # Panics
+    /// If there is not one factor for each expert.
+    pub fn scale(&mut self, factors: &[f32]) {
+        assert_eq!(factors.len(), self.experts, "a factor for every expert");
+        for (weight, &expert) in self.weights.iter_mut().zip(&self.chosen) {
+            *weight *= factors[expert as usize];
+        }
+    }
+
     /// Sorts the pairs by expert, counting.
     fn group(&mut self) {
         let mut next = vec![0_usize; self.experts];
@@ -349,6 +360,10 @@ mod tests {
         let chosen = |t: usize| r.of_token(t).map(|(e, _)| e).collect::<Vec<_>>();
         assert_eq!((chosen(0), chosen(1)), (vec![1, 2, 4], vec![0, 1, 2]));
         assert!(r.of_token(0).chain(r.of_token(1)).all(|(_, w)| w == 1.0 / 3.0));
+        let mut scaled = r;
+        scaled.scale(&[1.0, 3.0, 0.5, 1.0, -1.0, 1.0]);
+        assert_eq!(scaled.of_token(0).map(|(_, w)| w * 3.0).collect::<Vec<_>>(), [3.0, 0.5, -1.0]);
+        let r = scaled;
         let groups: Vec<_> = r.groups().iter().map(|g| (g.expert, g.end - g.first)).collect();
         assert_eq!(groups, [(0, 1), (1, 2), (2, 2), (4, 1)]);
         assert_eq!((0..r.pairs()).map(|i| r.pair(i).0).collect::<Vec<_>>(), [1, 0, 1, 0, 1, 0]);

@@ -6,7 +6,7 @@ use crate::simd::dispatch::dispatch;
 
 /// The sum of a row's values.
 #[inline(always)]
-fn sum_of(x: &[f32]) -> f32 {
+pub(super) fn sum_of(x: &[f32]) -> f32 {
     let (chunks, rest) = x.as_chunks::<16>();
     let mut sum = [0.0_f32; 16];
     for c in chunks {
@@ -22,7 +22,7 @@ fn sum_of(x: &[f32]) -> f32 {
 
 /// The sum of the squares of a row's distances from its mean.
 #[inline(always)]
-fn squares_of(x: &[f32], mean: f32) -> f32 {
+pub(super) fn squares_of(x: &[f32], mean: f32) -> f32 {
     let (chunks, rest) = x.as_chunks::<16>();
     let mut sum = [0.0_f32; 16];
     for c in chunks {

@@ -6,6 +6,7 @@
 
 mod activation;
 mod add_scaled;
+mod gaussian_top_k;
 mod layer_norm;
 mod recurrent;
 mod rms_norm;
@@ -17,6 +18,7 @@ mod trigonometry;
 
 pub use activation::{Activation, activate, gate};
 pub use add_scaled::add_scaled;
+pub use gaussian_top_k::gaussian_top_k;
 pub use layer_norm::{layer_norm, layer_norm_in_place};
 pub use recurrent::{
     DeltaInput, DeltaShape, MAX_TAPS, SsmInput, SsmShape, StateSpan, delta_rule, multiply_add,

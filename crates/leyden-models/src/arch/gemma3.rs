@@ -80,6 +80,25 @@ const DEFAULT_BASE: f32 = 1_000_000.0;
 const LAYERS_27B: usize = 62;
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
+    let config = blocks(r, DEFAULT_PATTERN)?;
+    let scale = attention_scale(r, &config, LAYERS_27B)?;
+    let mut config = config.each(|_, layer| layer.attention_scale = scale.unwrap_or(layer.attention_scale));
+    if let Reader::Hf(hf, _) = r {
+        // GGUF conversion adds it.
+        config.norm.offset = 1.0;
+        let classes = hf.json().opt_array_str("architectures")?.unwrap_or_default();
+        if hf.flag("use_bidirectional_attention")? {
+            return Ok(both_ways(config));
+        }
+        if classes.contains(&"Gemma3TextModel") {
+            config.head = Head::States;
+        }
+    }
+    Ok(config)
+}
+
+/// The blocks of this family: of so many layers one attends to everything where nothing else is said.
+pub(super) fn blocks(r: &Reader<'_>, default_pattern: usize) -> Result<ModelConfig, Error> {
     let by_kind = match r {
         Reader::Gguf(meta, name) => Reader::Gguf(meta, name),
         Reader::Hf(config, name) => Reader::Hf(config.with_rotations_by_kind(), name),
@@ -87,15 +106,10 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     let config = by_kind.decoder(RopePairs::Halves)?;
     let (width, count) = (config.width, config.layers.len());
     let window = Mask::Window(r.size(WINDOW)?);
-    let scale = attention_scale(r, &config, LAYERS_27B)?;
-    let windowed = r.windowed(count, DEFAULT_PATTERN)?;
-    let logit_soft_cap = r.opt_positive(LOGIT_SOFT_CAP)?;
-    let mut offset = 0.0;
+    let windowed = r.windowed(count, default_pattern)?;
     let mut local_base = r.opt_positive(LOCAL_BASE)?.unwrap_or(DEFAULT_LOCAL_BASE);
     let mut base = None;
     if let Reader::Hf(config, _) = r {
-        // GGUF conversion adds it.
-        offset = 1.0;
         let json = config.json();
         match json.opt_str("hidden_activation")? {
             None | Some("gelu_pytorch_tanh") => {}
@@ -108,11 +122,11 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
             base = Some(DEFAULT_BASE);
         }
     }
+    let logit_soft_cap = r.opt_positive(LOGIT_SOFT_CAP)?;
     let mut config = config.each(|i, layer| {
         layer.qk_norm = QkNorm::Head;
         layer.norms = NormPlacement::Sandwich;
         layer.activation = Activation::GeluTanh;
-        layer.attention_scale = scale.unwrap_or(layer.attention_scale);
         let Some(rope) = &mut layer.rope else { return };
         if !windowed[i] {
             rope.base = base.unwrap_or(rope.base);
@@ -124,16 +138,6 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     });
     config.embedding_scale = (width as f32).sqrt();
     config.logit_soft_cap = logit_soft_cap;
-    config.norm.offset = offset;
-    if let Reader::Hf(hf, _) = r {
-        let classes = hf.json().opt_array_str("architectures")?.unwrap_or_default();
-        if hf.flag("use_bidirectional_attention")? {
-            return Ok(both_ways(config));
-        }
-        if classes.contains(&"Gemma3TextModel") {
-            config.head = Head::States;
-        }
-    }
     Ok(config)
 }
 

@@ -19,6 +19,8 @@ mod falcon;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma3n;
+mod gemma4;
 mod glm4;
 mod glm4moe;
 mod gpt2;
@@ -75,6 +77,8 @@ pub static ARCHITECTURES: &[Architecture] = &[
     gemma::ARCHITECTURE,
     gemma2::ARCHITECTURE,
     gemma3::ARCHITECTURE,
+    gemma3n::ARCHITECTURE,
+    gemma4::ARCHITECTURE,
     granite::ARCHITECTURE,
     granitemoe::ARCHITECTURE,
     granitehybrid::ARCHITECTURE,

@@ -269,7 +269,8 @@ impl<'a> HfConfig<'a> {
         Ok(dims)
     }
 
-    fn positive(&self, key: &str) -> Result<Option<f32>, Error> {
+    /// An optional positive number.
+    pub(crate) fn positive(&self, key: &str) -> Result<Option<f32>, Error> {
         self.json.opt_f32(key)?.map(|v| checked_positive(self.json.file(), key, v)).transpose()
     }
 

@@ -187,6 +187,9 @@ static HF: &[Row] = &[
     only("rotary_emb_base", Rule::OffOr(&[10_000.0]), "another base of the rotation"),
     only("llama_4_scaling_beta", Rule::Off, "attention scaled by position"),
     only("layer_norm_epsilon", Rule::Off, "a norm that subtracts the mean"),
+    only("rms_norm", Rule::On, "states without a norm behind them"),
+    // transformers, which defines these classes, has the gate first whatever it says; files from its first version say true.
+    harmless("norm_before_gate"),
     only("scale_attn_by_inverse_layer_idx", Rule::Off, "scores scaled by the layer"),
     only("scale_attn_weights", Rule::On, "scores that are not scaled"),
     only("use_gated_activation", Rule::On, "a plain feed-forward layer"),
@@ -711,6 +714,10 @@ mod tests {
             (r#""n_groups": 2, "state_size": 20"#, "state_size: 20 is not a multiple of 16"),
             (r#""n_groups": 4, "state_size": 16"#, "num_heads: 6 heads in 4 groups do not divide 96 values"),
             (r#""n_groups": 2, "expand": 4"#, "head_dim: 16 is not 192 / 6 = 32"),
+            (
+                r#""n_groups": 2, "state_size": 16, "rms_norm": false"#,
+                "rms_norm: false asks for states without a norm behind them",
+            ),
         ] {
             let error = config_of_json(&mamba(more)).unwrap_err().to_string();
             assert!(error.starts_with(&format!("config.json: {wanted}")), "{error}");

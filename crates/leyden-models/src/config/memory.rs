@@ -25,10 +25,10 @@ impl ModelConfig {
             return Err(Error::invalid(file, "head size", what));
         }
         let kv = |l: &LayerConfig| KvLayer {
-            heads: if l.recurrent.is_some() { 0 } else { l.kv_heads },
+            heads: if l.recurrent.is_some() || l.kv_of.is_some() { 0 } else { l.kv_heads },
             key_dim: l.head_dim,
             value_dim: l.value_dim,
-            windowed: l.mask.window().is_some(),
+            windowed: l.mask.window().is_some() && l.kv_of.is_none(),
             state: l.recurrent.map_or(0, |r| r.state(self.width)),
         };
         let layers: Vec<KvLayer> = layers.iter().map(kv).collect();
@@ -48,6 +48,11 @@ impl ModelConfig {
             |most: &dyn Fn(&LayerConfig) -> usize| self.layers.iter().map(most).max().unwrap_or_default();
         let (heads, ffn) = (floats(&|l| l.heads * l.head_dim.max(l.value_dim)), floats(&|l| l.ffn));
         let states = floats(&|l| l.recurrent.map_or(0, |r| r.between(self.width)));
-        4 * (tokens * (4 * self.width + 4 * heads + 3 * ffn + states) + logits)
+        // Of a layer beside the experts, of what all layers get besides, and of several streams and their predictions.
+        let dense = floats(&|l| l.dense.map_or(0, |dense| 3 * dense + 2 * self.width));
+        let besides = 2 * self.per_layer_input.unwrap_or_default() * self.layers.len();
+        let streams = self.altup.map_or(0, |a| (2 * a.streams + 1) * self.width);
+        let all = 4 * self.width + 4 * heads + 3 * ffn + states + dense + besides + streams;
+        4 * (tokens * all + logits)
     }
 }

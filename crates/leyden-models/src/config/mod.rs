@@ -9,6 +9,8 @@ mod memory;
 mod mixture;
 mod reader;
 mod recurrent;
+mod rotations_by_kind;
+mod sharing;
 mod windows;
 
 use crate::pooling::Pooling;
@@ -23,7 +25,7 @@ pub(crate) use hf::HfConfig;
 pub(crate) use keys::{check_gguf, check_hf};
 pub use keys::{unknown_keys, unknown_keys_of_json};
 pub(crate) use mixture::EXPERTS;
-pub(crate) use reader::{FFN, Field, KV_HEADS, Reader, field};
+pub(crate) use reader::{FFN, Field, KV_HEADS, NORM_EPS, Reader, field};
 pub use recurrent::{DeltaNetConfig, Mamba2Config, RecurrentConfig};
 
 /// Sizes and options of a transformer: a decoder, or an encoder whose tokens see those behind them too.
@@ -57,6 +59,10 @@ pub struct ModelConfig {
     pub token_vectors: Option<usize>,
     /// Logits beyond this are squeezed below it.
     pub logit_soft_cap: Option<f32>,
+    /// Numbers that every layer gets of each token besides, from a table of their own (per-layer embeddings), if they do.
+    pub per_layer_input: Option<usize>,
+    /// The streams side by side that layers predict and correct (alternating updates), if there are several.
+    pub altup: Option<AltUpConfig>,
     /// Layers of the file behind those, which predict further tokens and are not computed.
     pub predictors: usize,
     /// The transformer blocks, from the first on; at least one.
@@ -92,6 +98,13 @@ impl ModelConfig {
     #[must_use]
     pub fn window(&self) -> Option<usize> {
         self.layers.iter().filter_map(|layer| layer.mask.window()).max()
+    }
+
+    /// The last layer with keys and values, or a state, of its own: what is behind it needs no token but those whose results are
+    /// asked for.
+    #[must_use]
+    pub(crate) fn last_of_own(&self) -> usize {
+        self.layers.iter().rposition(|layer| layer.kv_of.is_none()).unwrap_or_default()
     }
 
     /// The labels that it gives scores, if it classifies texts.
@@ -270,6 +283,10 @@ pub struct LayerConfig {
     pub rope: Option<RopeConfig>,
     /// How queries and keys are normalised before they turn.
     pub qk_norm: QkNorm,
+    /// What values are.
+    pub values: Values,
+    /// The layer before it whose keys and values it attends to, if they are not its own.
+    pub kv_of: Option<usize>,
     /// Whether what attention mixes is multiplied by the logistic function of a product of its input, whose rows lie behind
     /// those of each head's query.
     pub output_gate: bool,
@@ -286,8 +303,14 @@ pub struct LayerConfig {
     pub gated: bool,
     /// The function in the feed-forward layer.
     pub activation: Activation,
+    /// By how many standard deviations over their mean the gate's values must be to count, if not all do.
+    pub sparsity: Option<f32>,
     /// The experts that the feed-forward layer consists of, if it is a mixture.
     pub experts: Option<ExpertsConfig>,
+    /// The width of a feed-forward layer that stands beside the experts, each with norms of its own, if there is one.
+    pub dense: Option<usize>,
+    /// Whether the file may have a factor on the block's output.
+    pub output_scale: bool,
     /// Where keys and values are made of a short vector for each token.
     pub latent: Option<LatentConfig>,
     /// What the layer has instead of attention, if that is a state for each sequence.
@@ -309,6 +332,8 @@ impl Default for LayerConfig {
             temperature: None,
             rope: None,
             qk_norm: QkNorm::None,
+            values: Values::Own,
+            kv_of: None,
             output_gate: false,
             sinks: false,
             norms: NormPlacement::Pre,
@@ -316,11 +341,38 @@ impl Default for LayerConfig {
             ffn: 0,
             gated: true,
             activation: Activation::Silu,
+            sparsity: None,
             experts: None,
+            dense: None,
+            output_scale: false,
             latent: None,
             recurrent: None,
         }
     }
+}
+
+/// What the values of a layer are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Values {
+    /// The product with a matrix.
+    #[default]
+    Own,
+    /// The same, head by head divided by the root mean square.
+    Normalised,
+    /// That of what keys are before they are normalised, where the file has no matrix of values.
+    OfKeys,
+}
+
+/// Alternating updates (Baykal et al., 2023): several streams, of which layers compute one and predict and correct all. Each
+/// layer also has a short matrix product beside attention (learned augmented residual layer).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AltUpConfig {
+    /// How many streams there are.
+    pub streams: usize,
+    /// Which of them layers compute.
+    pub active: usize,
+    /// Whether what the layer's own embedding is multiplied with gets a factor for each value.
+    pub scaled: bool,
 }
 
 /// Multi-head latent attention (DeepSeek-AI, 2024).
@@ -503,6 +555,15 @@ pub enum RopeScaling {
         ramp: YarnRamp,
         /// Factor on cosine and sine; its square is that on the scores.
         attention: f64,
+    },
+    /// None, even where a file has divisors of the frequencies: they are those of other layers.
+    Undivided,
+    /// A leading share of the pairs turns, with the frequencies that they have among all.
+    Proportional {
+        /// How many pairs turn.
+        pairs: usize,
+        /// What their frequencies are divided by.
+        factor: f32,
     },
     /// LongRoPE (Ding et al., 2024): a divisor for each pair, of two lists: one for sequences up to the original context, one
     /// for longer ones. Which of them counts is a matter of how long sequences may become, so that keys in the cache stay

@@ -41,7 +41,7 @@ pub(crate) const KV_HEADS: Field = per_layer("attention.head_count_kv", "num_key
 pub(super) const HEAD_DIM: Field = field("attention.key_length", "head_dim");
 const VALUE_DIM: Field = field("attention.value_length", "");
 const ROPE_DIMS: Field = field("rope.dimension_count", "");
-pub(super) const NORM_EPS: Field = field("attention.layer_norm_rms_epsilon", "rms_norm_eps");
+pub(crate) const NORM_EPS: Field = field("attention.layer_norm_rms_epsilon", "rms_norm_eps");
 const LAYER_NORM_EPS: Field = field("attention.layer_norm_epsilon", "layer_norm_eps");
 /// That of Hugging Face's encoders where they do not say, and of their decoders.
 const DEFAULT_LAYER_NORM_EPS: f32 = 1e-12;
@@ -191,6 +191,19 @@ impl Reader<'_> {
                 .collect::<Result<_, _>>()
                 .map(Some);
         }
+        if let (Reader::Hf(hf, _), Some(key)) = (self, self.key(field))
+            && hf.json().get(&key).is_some_and(serde_json::Value::is_array)
+        {
+            let numbers = hf.json().opt_u32_or_array(&key)?.unwrap_or_default();
+            if numbers.len() != layers {
+                return Err(self.invalid(field, format!("{} numbers for {layers} layers", numbers.len())));
+            }
+            return numbers
+                .iter()
+                .map(|n| self.bounded(field, *n, MAX_SIZE))
+                .collect::<Result<_, _>>()
+                .map(Some);
+        }
         Ok(self.opt_size(field)?.map(|size| vec![size; layers]))
     }
 
@@ -212,7 +225,7 @@ impl Reader<'_> {
     }
 
     /// A required size of every layer.
-    pub(super) fn each_layer(&self, field: Field) -> Result<Vec<usize>, Error> {
+    pub(crate) fn each_layer(&self, field: Field) -> Result<Vec<usize>, Error> {
         let layers = self.layers()?;
         match self.of_each_layer(field, layers)? {
             Some(sizes) => Ok(sizes),
@@ -221,7 +234,7 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn bounded(&self, field: Field, value: u32, max: u32) -> Result<usize, Error> {
+    pub(crate) fn bounded(&self, field: Field, value: u32, max: u32) -> Result<usize, Error> {
         if value == 0 || value > max {
             return Err(self.invalid(field, format!("{value} is not between 1 and {max}")));
         }
@@ -302,7 +315,7 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn norm_eps(&self, field: Field) -> Result<f32, Error> {
+    pub(crate) fn norm_eps(&self, field: Field) -> Result<f32, Error> {
         self.opt_positive(field)?.ok_or_else(|| self.invalid(field, "is missing and has no default"))
     }
 
@@ -397,7 +410,7 @@ impl Reader<'_> {
 
     /// Sizes, heads, normalisation and rotation, if pairs turn. `ffn` is the width of each layer's feed-forward layer; `head_dims` are the sizes of keys and values
     /// where the usual fields do not say them.
-    pub(super) fn blocks(
+    pub(crate) fn blocks(
         &self,
         pairs: Option<RopePairs>,
         eps: f32,
@@ -459,12 +472,20 @@ impl Reader<'_> {
             sparse: None,
             token_vectors: None,
             logit_soft_cap: None,
+            per_layer_input: None,
+            altup: None,
             predictors: self.predictors()?,
             layers,
         })
     }
 
-    fn rope(&self, pairs: RopePairs, head_dim: usize, context: usize) -> Result<RopeConfig, Error> {
+    /// The rotation of heads of such a size.
+    pub(crate) fn rope(
+        &self,
+        pairs: RopePairs,
+        head_dim: usize,
+        context: usize,
+    ) -> Result<RopeConfig, Error> {
         let dims = match self {
             Reader::Gguf(..) => self.opt_size(ROPE_DIMS)?.unwrap_or(head_dim),
             Reader::Hf(config, _) => config.rotated(head_dim)?,

@@ -3,7 +3,9 @@
 
 use super::reader::{Field, MAX_SIZE, Reader, WIDTH, field};
 use crate::error::Error;
-use leyden_kernels::attention::MAX_HEAD_DIM;
+
+/// The largest heads of a delta net, whose state holds a number for each pair of a key's and a value's.
+const MAX_HEAD_DIM: usize = 256;
 
 /// What a layer has instead of attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -180,7 +182,6 @@ impl Reader<'_> {
         if !heads.is_multiple_of(key_heads) || (together && !values.is_multiple_of(heads)) || value_dim == 0 {
             return Err(self.invalid(HEADS, format!("{heads} heads of values with {key_heads} of keys")));
         }
-        // A state holds a number for each pair of a key's and a value's.
         if key_dim.max(value_dim) > MAX_HEAD_DIM {
             let what =
                 format!("heads of {key_dim} and {value_dim} values; at most {MAX_HEAD_DIM} are supported");

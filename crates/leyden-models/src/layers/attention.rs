@@ -6,7 +6,9 @@ use super::norm::Norm;
 use super::position_bias::{Attended, Bias};
 use super::rope::Ropes;
 use crate::batch::Workspace;
-use crate::config::{LayerConfig, ModelConfig, NormConfig, NormKind, QkNorm, RopeConfig, Temperature};
+use crate::config::{
+    LayerConfig, ModelConfig, NormConfig, NormKind, QkNorm, RopeConfig, Temperature, Values,
+};
 use crate::error::Error;
 use crate::load::{Loader, Part, QkvRows};
 use leyden_kernels::Cpu;
@@ -20,15 +22,15 @@ use leyden_kernels::ops::{RopePairs, Rotation, ln, rope, sigmoid};
 /// Self-attention of one layer.
 #[derive(Debug)]
 pub(crate) struct Attention {
-    /// By what number the cache knows its keys and values.
+    /// By what number the cache knows the keys and values that it attends to.
     layer: usize,
     query: Linear,
     /// Of what is mixed.
     gate: Option<Linear>,
-    key: Linear,
-    value: Linear,
-    /// Normalisation of queries and keys, of as many values at a time as it has weights.
-    qk_norm: Option<[Norm; 2]>,
+    /// Its own keys and values, if it does not share those of another layer.
+    own: Option<KeysValues>,
+    /// Normalisation of queries, of as many values at a time as it has weights.
+    query_norm: Option<Norm>,
     temperature: Option<Temperature>,
     output: Linear,
     head_dim: usize,
@@ -46,6 +48,22 @@ pub(crate) struct Attention {
     texts: Option<[usize; 2]>,
 }
 
+/// What makes keys and values.
+#[derive(Debug)]
+struct KeysValues {
+    key: Linear,
+    /// Where there is none, values are what keys are before they are normalised.
+    value: Option<Linear>,
+    key_norm: Option<Norm>,
+    value_norm: Option<Norm>,
+}
+
+impl KeysValues {
+    fn linears(&self) -> impl Iterator<Item = &Linear> {
+        [&self.key].into_iter().chain(&self.value)
+    }
+}
+
 impl Attention {
     pub(crate) fn load(
         loader: &Loader<'_>,
@@ -57,31 +75,45 @@ impl Attention {
         let mixed = layer.heads * layer.value_dim;
         let qk_norm = NormConfig { kind: NormKind::Rms, ..c.norm };
         let norm = |part: &str, n| Norm::load(loader, qk_norm, &format!("blk.{i}.{part}"), n);
-        let norms = |q, k| Ok::<_, Error>([norm("attn_q_norm", q)?, norm("attn_k_norm", k)?]);
         let rope = |rope: &RopeConfig| Ok::<_, Error>((rope.pairs, ropes.number(loader, rope)?));
-        let ([query, key, value], gate) = match layer.output_gate {
+        let ((query, [key, value]), gate) = match layer.output_gate {
             true => gated_queries(loader, layer, c.width, i)?,
             false => (queries_keys_values(loader, layer, c.width, i)?, None),
         };
-        let bias = Bias::load(loader, c, i, [&query, &key])?;
+        let bias = match &key {
+            Some(key) => Bias::load(loader, c, i, [&query, key])?,
+            None => None,
+        };
         let plain = layer.attention_soft_cap.is_none() && !layer.sinks && layer.mask.sees_behind();
         let texts = loader.int8_encoder() && plain && !matches!(bias, Some(Bias::Disentangled(_)));
+        let (heads, kv_heads, dim) = (layer.heads, layer.kv_heads, layer.head_dim);
+        let sizes = match layer.qk_norm {
+            QkNorm::None => None,
+            QkNorm::HeadIfThere if !loader.has(&format!("blk.{i}.attn_q_norm.weight"))? => None,
+            QkNorm::Head | QkNorm::HeadIfThere => Some((dim, dim)),
+            QkNorm::Whole => Some((heads * dim, kv_heads * dim)),
+        };
+        let own = |key: Linear| {
+            Ok::<_, Error>(KeysValues {
+                key,
+                value,
+                key_norm: sizes.map(|(_, k)| norm("attn_k_norm", k)).transpose()?,
+                value_norm: match layer.values {
+                    Values::Own => None,
+                    Values::Normalised | Values::OfKeys => Some(Norm::plain(layer.value_dim, c.norm.eps)),
+                },
+            })
+        };
         Ok(Attention {
             texts: texts.then_some([layer.heads, layer.kv_heads]),
             bias: bias.map(|bias| (bias, layer.clone())),
             // Where texts are computed whole, nobody asks for keys and values again, and every layer's take the place of the
             // last one's.
-            layer: if c.needs_whole_texts() { 0 } else { i },
+            layer: if c.needs_whole_texts() { 0 } else { layer.kv_of.unwrap_or(i) },
             query,
             gate,
-            key,
-            value,
-            qk_norm: match layer.qk_norm {
-                QkNorm::None => None,
-                QkNorm::HeadIfThere if !loader.has(&format!("blk.{i}.attn_q_norm.weight"))? => None,
-                QkNorm::Head | QkNorm::HeadIfThere => Some(norms(layer.head_dim, layer.head_dim)?),
-                QkNorm::Whole => Some(norms(layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim)?),
-            },
+            own: key.map(own).transpose()?,
+            query_norm: sizes.map(|(q, _)| norm("attn_q_norm", q)).transpose()?,
             temperature: layer.temperature,
             output: Linear::load(loader, &format!("blk.{i}.attn_output"), c.width, mixed)?,
             head_dim: layer.head_dim,
@@ -98,47 +130,65 @@ impl Attention {
 
     /// Its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
-        let all = [&self.query, &self.key, &self.value, &self.output].into_iter().chain(&self.gate);
+        let own = self.own.iter().flat_map(KeysValues::linears);
+        let all = [&self.query].into_iter().chain(own).chain([&self.output]).chain(&self.gate);
         all.map(|l| &l.weights).collect()
     }
 
     /// Those whose products go into the cache.
-    pub(crate) fn stored(&self) -> [&PackedWeights; 2] {
-        [&self.key.weights, &self.value.weights]
+    pub(crate) fn stored(&self) -> Vec<&PackedWeights> {
+        self.own.iter().flat_map(KeysValues::linears).map(|l| &l.weights).collect()
     }
 
     /// Keys and values of all rows of `work.normed`, into the cache. The stream then holds `rows` alone, whose queries
-    /// are in `work.queries`.
+    /// are in `work.queries`. Where the layer has none of its own, the stream may do so before.
     pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
-        let n = work.slots.len();
+        let width = self.query.weights.k();
+        let n = work.normed.len() / width;
         if let Some(sums) = &mut work.sums {
-            sums.add(
-                [&self.query, &self.key, &self.value].map(|l| &l.name[..]),
-                &work.normed,
-                self.query.weights.k(),
-            );
+            let own = self.own.iter().flat_map(KeysValues::linears);
+            [&self.query].into_iter().chain(own).for_each(|l| sums.add([&l.name[..]], &work.normed, width));
         }
         work.queries.resize(rows.len() * self.query.weights.rows());
-        work.keys.resize(n * self.key.weights.rows());
-        work.values.resize(n * self.value.weights.rows());
-        let query = (&self.query, &mut work.queries[..]);
-        let [key, value] = [(&self.key, &mut work.keys[..]), (&self.value, &mut work.values[..])];
+        let mut products = Vec::new();
+        if let Some(own) = &self.own {
+            work.keys.resize(n * own.key.weights.rows());
+            products.push((&own.key, &mut work.keys[..]));
+            if let Some(value) = &own.value {
+                work.values.resize(n * value.weights.rows());
+                products.push((value, &mut work.values[..]));
+            }
+        }
         if rows.len() == n {
-            apply(cpu, &mut work.activations, &work.normed, Write::Set, [query, key, value]);
+            products.push((&self.query, &mut work.queries[..]));
+            apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
         } else {
-            let width = self.query.weights.k();
-            apply(cpu, &mut work.activations, &work.normed, Write::Set, [key, value]);
+            apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
             keep(rows, width, &mut work.normed);
             keep(rows, width, &mut work.stream);
+            let query = (&self.query, &mut work.queries[..]);
             apply(cpu, &mut work.activations, &work.normed, Write::Set, [query]);
+        }
+        if let Some(own) = &self.own {
+            if own.value.is_none() {
+                work.values.resize(work.keys.len());
+                work.values.copy_from_slice(&work.keys);
+            }
+            if let Some(norm) = &own.value_norm {
+                norm.in_place(cpu, &mut work.values);
+            }
         }
         if let Some(gate) = &self.gate {
             work.gates.resize(rows.len() * gate.weights.rows());
             apply(cpu, &mut work.activations, &work.normed, Write::Set, [(gate, &mut work.gates[..])]);
         }
         let rotations = self.rope.map(|(_, number)| &work.rotations[number]);
-        self.turn(cpu, &mut work.queries, 0, |i| rotations.map(|all| &all[rows[i]]));
-        self.turn(cpu, &mut work.keys, 1, |i| rotations.map(|all| &all[i]));
+        let queries = (self.query.weights.rows(), self.query_norm.as_ref());
+        self.turn(cpu, &mut work.queries, queries, |i| rotations.map(|all| &all[rows[i]]));
+        if let Some(own) = &self.own {
+            let keys = (own.key.weights.rows(), own.key_norm.as_ref());
+            self.turn(cpu, &mut work.keys, keys, |i| rotations.map(|all| &all[i]));
+        }
         if let Some(temperature) = self.temperature {
             let positions = &work.positions;
             cpu.for_rows(&mut work.queries, self.query.weights.rows(), |i, row| {
@@ -146,26 +196,25 @@ impl Attention {
                 row.iter_mut().for_each(|q| *q *= factor);
             });
         }
-        if self.bias.is_none() && self.texts.is_none() {
+        if self.bias.is_none() && self.texts.is_none() && self.own.is_some() {
             cache.append(cpu, self.layer, &work.slots, &work.keys, &work.values);
         }
     }
 
-    /// Normalises and rotates the heads of every row, where they are to be: of queries (0) or keys (1).
+    /// Normalises and rotates the heads of every row of so many values, where they are to be.
     fn turn<'r>(
         &self,
         cpu: &Cpu,
         vectors: &mut [f32],
-        side: usize,
+        (width, norm): (usize, Option<&Norm>),
         rotation: impl Fn(usize) -> Option<&'r Rotation> + Sync,
     ) {
-        if self.qk_norm.is_none() && self.rope.is_none() {
+        if norm.is_none() && self.rope.is_none() {
             return;
         }
-        let width = [&self.query, &self.key][side].weights.rows();
         cpu.for_rows(vectors, width, |i, row| {
-            if let Some(norms) = &self.qk_norm {
-                norms[side].heads(cpu.tier(), row);
+            if let Some(norm) = norm {
+                norm.heads(cpu.tier(), row);
             }
             if let (Some((pairs, _)), Some(rotation)) = (self.rope, rotation(i)) {
                 rope(cpu.tier(), row, self.head_dim, pairs, rotation);
@@ -239,13 +288,16 @@ impl Temperature {
     }
 }
 
+/// The matrix of queries, and those of keys and values where there are some.
+type QueriesKeysValues = (Linear, [Option<Linear>; 2]);
+
 /// The matrices of queries, keys and values, and the gate's, whose rows lie behind those of each head's query.
 fn gated_queries(
     loader: &Loader<'_>,
     layer: &LayerConfig,
     width: usize,
     i: usize,
-) -> Result<([Linear; 3], Option<Linear>), Error> {
+) -> Result<(QueriesKeysValues, Option<Linear>), Error> {
     let (heads, dim) = (layer.heads, layer.head_dim);
     let name = |part: &str| format!("blk.{i}.attn_{part}");
     let part = |label, from: usize| {
@@ -253,23 +305,35 @@ fn gated_queries(
         Linear::load_part(loader, &name("q"), 2 * heads * dim, width, &Part { label, rows })
     };
     let linear = |part: &str, dim| Linear::load(loader, &name(part), layer.kv_heads * dim, width);
-    let all = [part("q", 0)?, linear("k", dim)?, linear("v", layer.value_dim)?];
+    let all = (part("q", 0)?, [linear("k", dim)?, linear("v", layer.value_dim)?].map(Some));
     Ok((all, Some(part("gate", 1)?)))
 }
 
-/// The matrices of queries, keys and values, which may be one.
+/// The matrices of queries, keys and values, which may be one. Those of keys and values are there unless the layer shares
+/// another one's, and that of values may be the keys'.
 fn queries_keys_values(
     loader: &Loader<'_>,
     layer: &LayerConfig,
     width: usize,
     i: usize,
-) -> Result<[Linear; 3], Error> {
+) -> Result<QueriesKeysValues, Error> {
     let (heads, kv_heads) = (layer.heads, layer.kv_heads);
     let [q, k, v] = [heads * layer.head_dim, kv_heads * layer.head_dim, kv_heads * layer.value_dim];
     let name = |part: &str| format!("blk.{i}.attn_{part}");
     if loader.has(&name("q.weight"))? {
         let linear = |part: &str, rows| Linear::load(loader, &name(part), rows, width);
-        return Ok([linear("q", q)?, linear("k", k)?, linear("v", v)?]);
+        if layer.kv_of.is_some() {
+            // Some files have them, of training.
+            for part in ["k.weight", "v.weight", "k.bias", "v.bias", "k_norm.weight"] {
+                loader.pass_over(&name(part))?;
+            }
+            return Ok((linear("q", q)?, [None, None]));
+        }
+        let value = match layer.values {
+            Values::OfKeys if !loader.has(&name("v.weight"))? => None,
+            _ => Some(linear("v", v)?),
+        };
+        return Ok((linear("q", q)?, [Some(linear("k", k)?), value]));
     }
     let each = [q, k, v];
     // By how many groups the rows lie, and how many of each one's are queries, keys and values.
@@ -284,7 +348,11 @@ fn queries_keys_values(
         let part = Part { label, rows: (0..groups).map(rows).collect() };
         Linear::load_part(loader, &name("qkv"), q + k + v, width, &part)
     };
-    Ok([part("q", 0)?, part("k", 1)?, part("v", 2)?])
+    let query = part("q", 0)?;
+    if layer.kv_of.is_some() {
+        return Ok((query, [None, None]));
+    }
+    Ok((query, [Some(part("k", 1)?), Some(part("v", 2)?)]))
 }
 
 /// Keeps some rows of `width` values, which ascend.

@@ -44,12 +44,12 @@ impl Linear {
 }
 
 /// Multiplies one batch with several matrices: one job per activation grid among them.
-pub(crate) fn apply<const N: usize>(
+pub(crate) fn apply<'p>(
     cpu: &Cpu,
     activations: &mut PackedA,
     input: &[f32],
     write: Write,
-    products: [(&Linear, &mut [f32]); N],
+    products: impl IntoIterator<Item = (&'p Linear, &'p mut [f32])>,
 ) {
     let mut rest: Vec<Product<'_>> = products.into_iter().map(|(l, out)| l.product(out, write)).collect();
     while let Some(first) = rest.first() {

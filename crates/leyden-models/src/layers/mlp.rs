@@ -66,6 +66,8 @@ pub(crate) struct GatedMlp {
     up: Linear,
     down: Linear,
     activation: Activation,
+    /// By how many standard deviations over their mean the gate's values must be to count, if not all do.
+    sparsity: Option<f32>,
 }
 
 impl GatedMlp {
@@ -88,7 +90,12 @@ impl GatedMlp {
             let (gate, up) = if loader.gate_last() { (ffn, 0) } else { (0, ffn) };
             (part("gate", gate)?, part("up", up)?)
         };
-        Ok(GatedMlp { gate, up, down: linear("down", width, ffn)?, activation })
+        Ok(GatedMlp { gate, up, down: linear("down", width, ffn)?, activation, sparsity: None })
+    }
+
+    /// The same, where only the gate's largest values count.
+    pub(crate) fn with_sparsity(self, sparsity: Option<f32>) -> GatedMlp {
+        GatedMlp { sparsity, ..self }
     }
 
     /// Its matrices, in the order of the computation.
@@ -109,7 +116,7 @@ impl GatedMlp {
             sums.add([&self.gate, &self.up].map(|l| &l.name[..]), &work.normed, gate.k());
         }
         // The fused product keeps its results as the next one takes them, where nothing can be summed up.
-        let plain = plain && work.sums.is_none();
+        let plain = plain && work.sums.is_none() && self.sparsity.is_none();
         if plain && gate.act_format() == up.act_format() {
             work.activations.fill(cpu.tier(), cpu.pool(), gate.act_format(), &work.normed, gate.k());
             let gated = Gated { activation: self.activation, gate, up };
@@ -125,6 +132,9 @@ impl GatedMlp {
         apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
         let up = &work.other;
         cpu.for_rows(&mut work.hidden, ffn, |i, row| {
+            if let Some(deviations) = self.sparsity {
+                ops::gaussian_top_k(cpu.tier(), row, deviations);
+            }
             ops::gate(cpu.tier(), self.activation, row, &up[i * ffn..(i + 1) * ffn]);
         });
         if let Some(sums) = &mut work.sums {

@@ -1,16 +1,19 @@
 //! The blocks that networks are composed of: weights of one kind each, how they are loaded, and what they compute on the
 //! [`Workspace`](crate::Workspace).
 
+mod altup;
 mod attention;
 mod classifier;
 mod delta_net;
 mod embedding;
+mod experts_beside;
 mod latent;
 mod linear;
 mod mamba2;
 mod mlp;
 mod moe;
 mod norm;
+mod per_layer;
 mod position_bias;
 mod rope;
 mod short_conv;
@@ -18,10 +21,12 @@ mod sparse;
 mod token_heads;
 mod vector_dense;
 
+pub(crate) use altup::Streams;
 pub(crate) use attention::keep;
 pub(crate) use classifier::Classifier;
 pub(crate) use embedding::Embedding;
 pub(crate) use norm::Norm;
+pub(crate) use per_layer::PerLayerEmbedding;
 pub(crate) use rope::Ropes;
 pub(crate) use sparse::Sparse;
 pub(crate) use token_heads::{TokenVectors, TokenWeights};
@@ -31,8 +36,10 @@ use crate::batch::Workspace;
 use crate::config::{LayerConfig, ModelConfig, NormPlacement, RecurrentConfig};
 use crate::error::Error;
 use crate::load::Loader;
+use altup::AltUp;
 use attention::Attention;
 use delta_net::DeltaNet;
+use experts_beside::ExpertsBeside;
 use latent::Latent;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{AttentionSpan, KvCache};
@@ -40,6 +47,7 @@ use leyden_kernels::gemm::{PackedWeights, Write};
 use mamba2::Mamba2;
 use mlp::{GatedMlp, PlainMlp};
 use moe::Mixture;
+use per_layer::PerLayerInput;
 use short_conv::ShortConv;
 
 /// The first half of a transformer block: what tokens take from those before them.
@@ -84,7 +92,7 @@ impl Mixer {
     /// The matrices that all tokens are multiplied with, whatever is wanted of them.
     pub(crate) fn stored(&self) -> Vec<&PackedWeights> {
         match self {
-            Mixer::Attention(attention) => attention.stored().to_vec(),
+            Mixer::Attention(attention) => attention.stored(),
             Mixer::Latent(latent) => latent.stored().to_vec(),
             Mixer::ShortConv(conv) => conv.stored().to_vec(),
             Mixer::DeltaNet(net) => net.stored().to_vec(),
@@ -128,17 +136,23 @@ pub(crate) enum FeedForward {
     Gated(GatedMlp),
     Plain(PlainMlp),
     Mixture(Box<Mixture>),
+    ExpertsBeside(Box<ExpertsBeside>),
 }
 
 impl FeedForward {
     fn load(loader: &Loader<'_>, c: &ModelConfig, layer: &LayerConfig, i: usize) -> Result<Self, Error> {
-        Ok(match layer.experts {
-            None if layer.gated => {
+        Ok(match (layer.experts, layer.dense) {
+            (None, _) if layer.gated => {
                 let part = |part: &str| format!("blk.{i}.ffn_{part}");
-                FeedForward::Gated(GatedMlp::load(loader, part, (c.width, layer.ffn), layer.activation)?)
+                let mlp = GatedMlp::load(loader, part, (c.width, layer.ffn), layer.activation)?;
+                FeedForward::Gated(mlp.with_sparsity(layer.sparsity))
             }
-            None => FeedForward::Plain(PlainMlp::load(loader, c.width, layer, i)?),
-            Some(experts) => {
+            (None, _) => FeedForward::Plain(PlainMlp::load(loader, c.width, layer, i)?),
+            (Some(experts), Some(dense)) => {
+                let both = (dense, experts);
+                FeedForward::ExpertsBeside(Box::new(ExpertsBeside::load(loader, c, layer, both, i)?))
+            }
+            (Some(experts), None) => {
                 FeedForward::Mixture(Box::new(Mixture::load(loader, c.width, layer, experts, i)?))
             }
         })
@@ -150,6 +164,7 @@ impl FeedForward {
             FeedForward::Gated(mlp) => mlp.forward(cpu, to, work),
             FeedForward::Plain(mlp) => mlp.forward(cpu, to, work),
             FeedForward::Mixture(mixture) => mixture.forward(cpu, to, work),
+            FeedForward::ExpertsBeside(both) => both.forward(cpu, to, work),
         }
     }
 
@@ -158,6 +173,7 @@ impl FeedForward {
             FeedForward::Gated(mlp) => mlp.matrices(),
             FeedForward::Plain(mlp) => mlp.matrices(),
             FeedForward::Mixture(mixture) => mixture.matrices(),
+            FeedForward::ExpertsBeside(both) => both.matrices(),
         }
     }
 }
@@ -221,12 +237,16 @@ fn add_scaled(cpu: &Cpu, to: &mut [f32], values: &[f32], scale: f32) {
 pub(crate) struct Layer {
     placement: NormPlacement,
     residual_scale: f32,
+    altup: Option<Box<AltUp>>,
     attention_norm: Option<Norm>,
     pub(crate) mixer: Mixer,
     attention_post_norm: Option<Norm>,
     ffn_norm: Option<Norm>,
     pub(crate) ffn: Option<FeedForward>,
     ffn_post_norm: Option<Norm>,
+    per_layer: Option<PerLayerInput>,
+    /// What the block's output is multiplied by.
+    output_scale: Option<f32>,
 }
 
 impl Layer {
@@ -266,6 +286,10 @@ impl Layer {
         Ok(Layer {
             placement: layer.norms,
             residual_scale: layer.residual_scale,
+            altup: match c.altup {
+                Some(altup) => Some(Box::new(AltUp::load(loader, c, altup, i)?)),
+                None => None,
+            },
             attention_norm: norm(0)?,
             mixer: Mixer::load(loader, c, i, ropes)?,
             attention_post_norm: norm(1)?,
@@ -275,18 +299,63 @@ impl Layer {
                 _ => Some(FeedForward::load(loader, c, layer, i)?),
             },
             ffn_post_norm: norm(3)?,
+            per_layer: match c.per_layer_input {
+                Some(dim) => Some(PerLayerInput::load(loader, c, dim, i)?),
+                None => None,
+            },
+            output_scale: match layer.output_scale {
+                true => {
+                    loader.vector(&format!("blk.{i}.layer_output_scale.weight"), 1)?.map(|scale| scale[0])
+                }
+                false => None,
+            },
         })
     }
 
     /// The input of attention, of all rows of the stream.
     pub(crate) fn attention_input(&self, cpu: &Cpu, work: &mut Workspace) {
+        if let Some(altup) = &self.altup {
+            altup.predict(cpu, work);
+        }
         input(self.attention_norm.as_ref(), cpu, work);
     }
 
-    /// What is to be done before the stream gets what attention computes.
-    pub(crate) fn before_attend(&self, cpu: &Cpu, work: &mut Workspace) {
+    /// What is to be done before the stream gets what attention computes. The stream holds `rows` of the batch.
+    pub(crate) fn before_attend(&self, cpu: &Cpu, rows: &[usize], work: &mut Workspace) {
+        if let Some(altup) = &self.altup {
+            altup.beside(cpu, rows, work);
+        }
+        if let Some(per_layer) = &self.per_layer {
+            per_layer.keep(rows, work);
+        }
         if let (NormPlacement::Parallel, Some(norm)) = (self.placement, &self.ffn_norm) {
             norm.rows(cpu, &work.stream, &mut work.beside);
+        }
+    }
+
+    /// What is to be done behind attention.
+    pub(crate) fn after_attend(&self, cpu: &Cpu, work: &mut Workspace) {
+        if let Some(altup) = &self.altup {
+            altup.join_beside(cpu, work);
+        }
+    }
+
+    /// What is to be done behind both halves.
+    pub(crate) fn finish(&self, cpu: &Cpu, work: &mut Workspace) {
+        if let Some(altup) = &self.altup {
+            altup.correct(cpu, work);
+        }
+        if let Some(per_layer) = &self.per_layer {
+            let stream = std::mem::take(&mut work.stream);
+            per_layer.forward(cpu, &stream, work);
+            work.stream = stream;
+            match &self.altup {
+                Some(altup) => altup.add_to_others(cpu, work),
+                None => add_scaled(cpu, &mut work.stream, &work.branch, 1.0),
+            }
+        }
+        if let Some(scale) = self.output_scale {
+            work.stream.iter_mut().for_each(|x| *x *= scale);
         }
     }
 
@@ -318,6 +387,8 @@ impl Layer {
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         let mut all = self.mixer.matrices();
         all.extend(self.ffn.iter().flat_map(FeedForward::matrices));
+        all.extend(self.altup.iter().flat_map(|altup| altup.matrices()));
+        all.extend(self.per_layer.iter().flat_map(PerLayerInput::matrices));
         all
     }
 }

@@ -6,7 +6,7 @@ use super::mlp::GatedMlp;
 use crate::batch::Workspace;
 use crate::config::{ExpertsConfig, LayerConfig, SharedExpert};
 use crate::error::Error;
-use crate::load::Loader;
+use crate::load::{Loader, Part};
 use leyden_kernels::Cpu;
 use leyden_kernels::gemm::{ExpertBiases, Experts, Gating, PackedWeights, Product, Write, moe, multiply};
 use leyden_kernels::ops::{Activation, add_scaled, sigmoid};
@@ -22,6 +22,8 @@ pub(crate) struct Mixture {
     router: Linear,
     /// What experts are chosen by beside their weights.
     correction: Option<Vec<f32>>,
+    /// What the weights of each expert are multiplied by.
+    factors: Option<Vec<f32>>,
     /// Stacks of one matrix for each expert.
     gate: PackedWeights,
     up: PackedWeights,
@@ -52,6 +54,17 @@ impl Mixture {
         let names = ["ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"]
             .map(|part| name(&format!("{part}.weight")));
         let stack = |name: &str, rows, k| loader.packed(name, &[count, rows, k]);
+        let router = Linear::load(loader, &name("ffn_gate_inp"), count, width)?;
+        let both = name("ffn_gate_up_exps.weight");
+        let (gate, up) = match loader.has(&both)? {
+            true => {
+                let half = |label, from| {
+                    loader.stack_part(&both, [count, 2 * ffn, width], &Part::new(label, from..from + ffn))
+                };
+                (half("gate", 0)?, half("up", ffn)?)
+            }
+            false => (stack(&names[1], ffn, width)?, stack(&names[2], ffn, width)?),
+        };
         let bias = |part, rows| loader.values(&name(part), &[count, rows]);
         let shared = |shared: SharedExpert| {
             let part = |part: &str| name(&format!("ffn_{part}_shexp"));
@@ -66,13 +79,14 @@ impl Mixture {
         Ok(Mixture {
             config,
             activation: layer.activation,
-            router: Linear::load(loader, &name("ffn_gate_inp"), count, width)?,
+            router,
             correction: match config.correction {
                 true => loader.vector(&name("exp_probs_b.bias"), count)?,
                 false => None,
             },
-            gate: stack(&names[1], ffn, width)?,
-            up: stack(&names[2], ffn, width)?,
+            factors: loader.vector(&name("ffn_down_exps.scale"), count)?,
+            gate,
+            up,
             down: stack(&names[3], width, ffn)?,
             names,
             biases: match config.biases {
@@ -96,11 +110,28 @@ impl Mixture {
 
     /// Of the rows of `work.normed`.
     pub(crate) fn forward(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
+        let input = std::mem::take(&mut work.normed);
+        self.route(cpu, &input, work);
+        work.normed = input;
+        to.write(cpu, work, |work, out, write| {
+            if write == Write::Set {
+                out.fill(0.0);
+            }
+            let input = std::mem::take(&mut work.normed);
+            self.add(cpu, &input, work, out);
+            work.normed = input;
+            if let Some(shared) = &self.shared {
+                shared.add(cpu, work, out);
+            }
+        });
+    }
+
+    /// Chooses the experts of the tokens whose router sees these rows.
+    pub(crate) fn route(&self, cpu: &Cpu, input: &[f32], work: &mut Workspace) {
         let (c, router) = (&self.config, &self.router);
         // The scores are not needed for longer than this.
-        work.other.resize(work.normed.len() / router.weights.k() * c.count);
-        let scores = [(router, &mut work.other[..])];
-        apply(cpu, &mut work.activations, &work.normed, Write::Set, scores);
+        work.other.resize(input.len() / router.weights.k() * c.count);
+        apply(cpu, &mut work.activations, input, Write::Set, [(router, &mut work.other[..])]);
         let gating = Gating {
             experts: c.count,
             used: c.used,
@@ -111,29 +142,30 @@ impl Mixture {
             scale: c.scale,
         };
         work.routing.choose(cpu, &work.other, &gating);
+        if let Some(factors) = &self.factors {
+            work.routing.scale(factors);
+        }
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.names[0]], input, self.gate.k());
+        }
+    }
+
+    /// Adds what the chosen experts make of these rows to those of `out`.
+    pub(crate) fn add(&self, cpu: &Cpu, input: &[f32], work: &mut Workspace, out: &mut [f32]) {
         let [gate, up, down] = [&self.gate, &self.up, &self.down];
         let biases = self.biases.as_ref().map(|[gate, up, down]| ExpertBiases { gate, up, down });
         let experts = Experts { activation: self.activation, gate, up, down, biases };
-        to.write(cpu, work, |work, out, write| {
-            if write == Write::Set {
-                out.fill(0.0);
+        moe(cpu, &experts, &work.routing, input, &mut work.grouped, out);
+        if let Some(sums) = &mut work.sums {
+            let [_, gate, up, down] = self.names.each_ref().map(|name| &name[..]);
+            let (width, hidden, count) = (self.gate.k(), self.down.k(), self.config.count);
+            let between = work.grouped.hidden();
+            for (pair, (token, expert)) in work.routing.pairs_by_expert().enumerate() {
+                let row = &input[token * width..][..width];
+                sums.add_to_expert([gate, up], expert, count, row);
+                sums.add_to_expert([down], expert, count, &between[pair * hidden..][..hidden]);
             }
-            moe(cpu, &experts, &work.routing, &work.normed, &mut work.grouped, out);
-            if let Some(sums) = &mut work.sums {
-                let [router, gate, up, down] = self.names.each_ref().map(|name| &name[..]);
-                let (width, hidden) = (self.gate.k(), self.down.k());
-                sums.add([router], &work.normed, width);
-                let (input, between) = (&work.normed, work.grouped.hidden());
-                for (pair, (token, expert)) in work.routing.pairs_by_expert().enumerate() {
-                    let row = &input[token * width..][..width];
-                    sums.add_to_expert([gate, up], expert, c.count, row);
-                    sums.add_to_expert([down], expert, c.count, &between[pair * hidden..][..hidden]);
-                }
-            }
-            if let Some(shared) = &self.shared {
-                shared.add(cpu, work, out);
-            }
-        });
+        }
     }
 }
 

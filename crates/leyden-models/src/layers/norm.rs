@@ -32,6 +32,22 @@ impl Norm {
         Ok(Norm { weight, bias, eps: config.eps })
     }
 
+    /// The norm by the root mean square, with these weights.
+    pub(crate) fn weighed(weight: Vec<f32>, eps: f32) -> Norm {
+        Norm { weight, bias: None, eps }
+    }
+
+    /// The same of `n` values, without weights.
+    pub(crate) fn plain(n: usize, eps: f32) -> Norm {
+        Norm::weighed(vec![1.0; n], eps)
+    }
+
+    /// The same norm, whose results are multiplied by a factor.
+    pub(crate) fn times(mut self, factor: f32) -> Norm {
+        self.weight.iter_mut().chain(self.bias.iter_mut().flatten()).for_each(|w| *w *= factor);
+        self
+    }
+
     fn one(&self, tier: Tier, x: &[f32], out: &mut [f32]) {
         match &self.bias {
             None => rms_norm(tier, x, &self.weight, self.eps, out),

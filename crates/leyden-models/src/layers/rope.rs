@@ -30,7 +30,11 @@ impl Kind {
     fn load(loader: &Loader<'_>, rope: &RopeConfig) -> Result<Kind, Error> {
         let config = rope.clone();
         let RopeScaling::LongRope { original_context, divisors: given, .. } = &rope.scaling else {
-            let frequencies = Frequencies::new(rope, divisors(loader, DIVISORS, rope)?.as_deref());
+            let found = match rope.scaling {
+                RopeScaling::Undivided => None,
+                _ => divisors(loader, DIVISORS, rope)?,
+            };
+            let frequencies = Frequencies::new(rope, found.as_deref());
             return Ok(Kind { config, frequencies, beyond: None });
         };
         let of = |given: &[f32], name: &str| -> Result<Frequencies, Error> {

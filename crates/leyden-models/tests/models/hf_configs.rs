@@ -3,10 +3,10 @@
 //! The published values are facts about these models; keys that no loader reads are left out.
 
 use leyden_kernels::attention::Mask;
-use leyden_kernels::ops::{Activation, RopePairs};
+use leyden_kernels::ops::RopePairs;
 use leyden_models::{
-    Head, LayerConfig, ModelConfig, NormConfig, NormKind, NormPlacement, QkNorm, RopeConfig, RopeScaling,
-    YarnRamp, config_of_json,
+    Head, LayerConfig, ModelConfig, NormConfig, NormKind, QkNorm, RopeConfig, RopeScaling, YarnRamp,
+    config_of_json,
 };
 use leyden_tensor::Json;
 
@@ -25,10 +25,7 @@ fn decoder(architecture: &'static str, sizes: Sizes, norm_eps: f32, rope: (f32, 
         kv_heads,
         head_dim,
         value_dim: head_dim,
-        mask: Mask::Causal,
         attention_scale: 1.0 / (head_dim as f32).sqrt(),
-        attention_soft_cap: None,
-        position_bias: None,
         rope: Some(RopeConfig {
             pairs: RopePairs::Halves,
             dims: head_dim,
@@ -36,18 +33,9 @@ fn decoder(architecture: &'static str, sizes: Sizes, norm_eps: f32, rope: (f32, 
             scaling: rope.1,
             magnitude: 1.0,
         }),
-        temperature: None,
         qk_norm: if architecture == "qwen3" { QkNorm::Head } else { QkNorm::None },
-        residual_scale: 1.0,
-        output_gate: false,
-        sinks: false,
-        norms: NormPlacement::Pre,
         ffn,
-        gated: true,
-        activation: Activation::Silu,
-        experts: None,
-        latent: None,
-        recurrent: None,
+        ..LayerConfig::default()
     };
     ModelConfig {
         architecture,
@@ -64,6 +52,8 @@ fn decoder(architecture: &'static str, sizes: Sizes, norm_eps: f32, rope: (f32, 
         head: Head::Logits,
         logit_scale: 1.0,
         logit_soft_cap: None,
+        per_layer_input: None,
+        altup: None,
         predictors: 0,
         layers: vec![layer; layers],
     }

@@ -57,7 +57,6 @@ MIXTURES = {
             "biases": {"attention_bias": True, "num_hidden_layers": 2, "num_local_experts": 3,
                        "num_experts_per_tok": 1, "residual_multiplier": 1.0},
         },
-        "no_gguf": ["biases"],
     },
     "qwen2moe": {
         "class": "Qwen2MoeForCausalLM",

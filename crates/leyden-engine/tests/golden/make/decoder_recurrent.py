@@ -63,13 +63,15 @@ RECURRENT = {
                       "layer_types": ["mamba", "mamba", "attention"]},
             "attention that turns": {**WIDE, "num_hidden_layers": 2, "position_embedding_type": "rope",
                                      "rope_theta": 10000.0, "mamba_n_heads": 8, "layer_types": ["attention"] * 2},
+            "biases of attention": {"attention_bias": True, "num_hidden_layers": 3,
+                                    "layer_types": ["mamba", "attention", "mamba"]},
             "both, and biases": {"position_embedding_type": "rope", "rope_theta": 20000.0, "num_hidden_layers": 3,
                                  "attention_bias": True, "mamba_proj_bias": True, "mamba_conv_bias": False,
                                  "time_step_limit": [0.1, 0.3], "layer_types": ["attention", "mamba", "mamba"]},
         },
         "rules": DECAYS,
         "gguf_rules": GGUF_DECAYS,
-        # llama.cpp turns nothing beside states, and has no such biases.
+        # llama.cpp turns nothing beside states, and has no biases of theirs.
         "no_gguf": ["both, and biases"],
     },
     "lfm2": {

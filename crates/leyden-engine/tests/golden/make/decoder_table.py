@@ -5,6 +5,7 @@ A row has the class in transformers, what `config.json` says in all `variants`, 
 norms may have another base. Where llama.cpp rounds within a function, as its table for GELU does, `tolerance` says how far.
 """
 
+from decoder_gemma import GEMMA
 from decoder_mixtures import MIXTURES
 from decoder_recurrent import RECURRENT
 
@@ -279,4 +280,4 @@ DECODERS = {
     },
 }
 
-DECODERS |= MIXTURES | RECURRENT
+DECODERS |= GEMMA | MIXTURES | RECURRENT

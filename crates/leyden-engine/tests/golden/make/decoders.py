@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Goldens of decoders: what transformers and llama.cpp compute from tiny models whose weights follow from a formula.
 
-    python3 decoders.py ../decoders LLAMA_CPP_SOURCES [NAME...]
+    python3 decoders.py ../decoders LLAMA_CPP_SOURCES [--greedy] [NAME...]
 
 Needs torch, transformers, gguf and the low-level part of llama_cpp, and llama.cpp's sources for its converter. Each row
 of `decoder_table.py` becomes one file NAME.json; without names, all do. `tests/model/decoders.rs` makes the same weights.
 
 Of a folder transformers' logits are kept. The folder is then converted by llama.cpp's converter without a vocabulary.
 What it writes as metadata, names and shapes is kept; the values are those of the formula again, under GGUF's names, and
-the results are llama.cpp's: logits with weights and cache in F32, greedy tokens with weights in F16.
+the results are llama.cpp's: logits with weights and cache in F32, greedy tokens with weights in F16. With `--greedy` these
+tokens alone are made anew, from what is kept.
 """
 import ctypes
 import json
@@ -25,7 +26,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 TOKENS = [(i * 37 + i * i) % VOCAB for i in range(100)]
 AT = (0, 49, 99)
-GREEDY_PROMPT, GREEDY = 20, 16
+# Prompts are of so many tokens, from one of some places in the text on: the first behind which so many tokens follow without a
+# near tie, or else that behind which most do, which must be `LEAST`.
+GREEDY_PROMPT, GREEDY, LEAST = 20, 12, 8
 # Types of GGUF's values, in the order of their numbers.
 TYPES = ["u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64"]
 
@@ -107,6 +110,10 @@ def convert(folder, out):
     arch = conversion.get_model_architecture(hparams, conversion.ModelType.TEXT)
     plain = conversion.get_model_class(arch)
 
+    # One converter leaves out what its vocabulary lacks.
+    vocabulary = {"model": {"vocab": {str(i): i for i in range(VOCAB)}}, "added_tokens": []}
+    (folder / "tokenizer.json").write_text(json.dumps(vocabulary))
+
     def set_vocab(self):
         self._set_vocab_none()
         self.gguf_writer.add_vocab_size(VOCAB)
@@ -120,7 +127,7 @@ def convert(folder, out):
         made.write()
 
 
-def of_gguf(folder, rules, tolerance):
+def of_gguf(folder, rules, tolerance, whole_layers=False):
     import gguf
 
     converted, plain, half = (folder / f"{n}.gguf" for n in ("converted", "f32", "f16"))
@@ -133,34 +140,79 @@ def of_gguf(folder, rules, tolerance):
             kind = [TYPES[t] for t in field.types]
             meta[key] = [" ".join(kind), field.contents()]
     shapes = {t.name: tuple(int(n) for n in reversed(t.shape)) for t in reader.tensors}
+    # Published files have keys and values in layers that do not use them, and llama.cpp asks for them.
+    for name, shape in list(shapes.items()) if whole_layers else ():
+        if name.startswith("blk.0."):
+            layers = range(meta[f"{arch}.block_count"][1])
+            shapes |= {n: shape for n in (name.replace("0", str(i), 1) for i in layers) if n not in shapes}
     # Factors of the rotation are positive numbers.
     tensors, kept = values(shapes, {**rules, "^rope_": (4.0, 6.0)})
     for path, dtype in ((plain, np.float32), (half, np.float16)):
-        w = gguf.GGUFWriter(path, arch)
-        for key, (kind, value) in meta.items():
-            if key != "general.architecture":
-                kinds = [gguf.GGUFValueType(TYPES.index(k)) for k in kind.split()]
-                w.add_key_value(key, value, kinds[0], kinds[1] if len(kinds) > 1 else None)
-        w.add_tokenizer_model("none")
-        for name, value in tensors.items():
-            matrix = value.ndim > 1 and not re.search("conv1d|shortconv.conv|ssm_a$|ssm_d$|ssm_norm|ffn_gate_inp|bias$", name)
-            w.add_tensor(name, value.astype(dtype if matrix else np.float32))
-        w.write_header_to_file()
-        w.write_kv_data_to_file()
-        w.write_tensors_to_file()
-        w.close()
+        write(path, dtype, meta, tensors)
     rows = Peer(plain).logits(TOKENS)
-    peer, text, greedy = Peer(half), TOKENS[:GREEDY_PROMPT], []
-    for _ in range(GREEDY):
-        last = peer.logits(text)[-1]
-        best = np.sort(last)[-2:]
-        # Where two tokens are that close, rounding may choose the other.
-        if best[1] - best[0] < 0.02 * last.std():
+    # JSON has no number for infinity.
+    finite = {k: [kind, [max(v, -1e39) for v in value] if kind == "array f32" else value]
+              for k, (kind, value) in meta.items()}
+    return {"meta": finite, "tensors": kept, "logits": {str(at): row(rows[at]) for at in AT},
+            "tolerance": tolerance, **greedy(Peer(half))}
+
+
+def write(path, dtype, meta, tensors):
+    """A GGUF file with matrices of this type."""
+    import gguf
+
+    arch = meta["general.architecture"][1]
+    w = gguf.GGUFWriter(path, arch)
+    for key, (kind, value) in meta.items():
+        if key != "general.architecture":
+            kinds = [gguf.GGUFValueType(TYPES.index(k)) for k in kind.split()]
+            value = [float(np.float32(v)) for v in value] if kind == "array f32" else value
+            w.add_key_value(key, value, kinds[0], kinds[1] if len(kinds) > 1 else None)
+    w.add_tokenizer_model("none")
+    for name, value in tensors.items():
+        matrix = value.ndim > 1 and not re.search("conv1d|shortconv.conv|ssm_a$|ssm_d$|ssm_norm|ffn_gate_inp|bias$", name)
+        w.add_tensor(name, value.astype(dtype if matrix else np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+def greedy(peer):
+    """Where the prompt begins in the text, and the tokens that follow it."""
+    best = {"prompt": 0, "greedy": []}
+    for start in range(len(TOKENS) - GREEDY_PROMPT):
+        text, found = TOKENS[start:start + GREEDY_PROMPT], []
+        while len(found) < GREEDY:
+            last = peer.logits(text)[-1]
+            top = np.sort(last)[-2:]
+            # Where two tokens are that close, rounding may choose the other.
+            if top[1] - top[0] < 0.02 * last.std():
+                break
+            found.append(int(last.argmax()))
+            text = text + found[-1:]
+        if len(found) > len(best["greedy"]):
+            best = {"prompt": start, "greedy": found}
+        if len(found) == GREEDY:
             break
-        greedy.append(int(last.argmax()))
-        text = text + greedy[-1:]
-    return {"meta": meta, "tensors": kept, "logits": {str(at): row(rows[at]) for at in AT},
-            "tolerance": tolerance, "greedy": greedy}
+    assert len(best["greedy"]) >= LEAST, f"near ties everywhere: {best}"
+    return best
+
+
+def again(kept):
+    """The greedy tokens of a converted model that is kept."""
+    shapes = {}
+    for pattern, layers, shape, base, scale in kept["tensors"]:
+        names = [pattern.replace("{}", str(i), 1) for i in layers] or [pattern]
+        shapes.update({name: (shape, base, scale) for name in names})
+    tensors = {}
+    for seed, name in enumerate(sorted(shapes), 1):
+        shape, base, scale = shapes[name]
+        tensors[name] = noise(int(np.prod(shape)), seed, base, scale).reshape(shape)
+    with tempfile.TemporaryDirectory() as folder:
+        half = pathlib.Path(folder) / "f16.gguf"
+        write(half, np.float16, kept["meta"], tensors)
+        return greedy(Peer(half))
 
 
 class Peer:
@@ -194,10 +246,25 @@ class Peer:
         return rows
 
 
+def save(path, golden):
+    text = json.dumps(golden, separators=(",", ":"))
+    path.write_text(text.replace('{"name"', '\n{"name"').replace('"gguf":', '\n"gguf":') + "\n")
+    print(path.stem, len(text), "bytes")
+
+
 def main():
     out, sources, *names = sys.argv[1:]
     sys.path[:0] = [sources, str(pathlib.Path(sources) / "gguf-py")]
-    for name in names or DECODERS:
+    only_greedy = "--greedy" in names
+    for name in [n for n in names if n != "--greedy"] or DECODERS:
+        path = pathlib.Path(out) / f"{name}.json"
+        if only_greedy:
+            golden = json.loads(path.read_text())
+            for model in golden["models"]:
+                if "gguf" in model:
+                    model["gguf"] |= again(model["gguf"])
+            save(path, golden)
+            continue
         decoder = DECODERS[name]
         models = []
         for variant, options in decoder["variants"].items():
@@ -209,12 +276,10 @@ def main():
                 model = {"name": variant, "config": config, **of_folder(folder, config, rules)}
                 if variant not in decoder.get("no_gguf", ()):
                     rules = decoder.get("gguf_rules", rules)
-                    model["gguf"] = of_gguf(folder, rules, decoder.get("tolerance", 1e-4))
+                    model["gguf"] = of_gguf(folder, rules, decoder.get("tolerance", 1e-4),
+                                            decoder.get("whole_layers", False))
                 models.append(model)
-        text = json.dumps({"format": 1, "tokens": TOKENS, "models": models}, separators=(",", ":"))
-        path = pathlib.Path(out) / f"{name}.json"
-        path.write_text(text.replace('{"name"', '\n{"name"').replace('"gguf":', '\n"gguf":') + "\n")
-        print(name, len(text), "bytes")
+        save(path, {"format": 1, "tokens": TOKENS, "models": models})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,81 @@
+//! A feed-forward layer and experts side by side, with norms of their own (Gemma 4).
+
+use super::Half;
+use super::mlp::GatedMlp;
+use super::moe::Mixture;
+use super::norm::Norm;
+use crate::batch::Workspace;
+use crate::config::{ExpertsConfig, LayerConfig, ModelConfig};
+use crate::error::Error;
+use crate::load::Loader;
+use leyden_kernels::Cpu;
+use leyden_kernels::gemm::{PackedWeights, Write};
+
+/// Both, whose results are added. The router sees the stream, normalised in its own way.
+#[derive(Debug)]
+pub(crate) struct ExpertsBeside {
+    dense: GatedMlp,
+    dense_norm: Norm,
+    router_norm: Norm,
+    experts_norm: Norm,
+    experts: Mixture,
+    experts_post_norm: Norm,
+}
+
+impl ExpertsBeside {
+    pub(crate) fn load(
+        loader: &Loader<'_>,
+        c: &ModelConfig,
+        layer: &LayerConfig,
+        (dense, experts): (usize, ExpertsConfig),
+        i: usize,
+    ) -> Result<ExpertsBeside, Error> {
+        let width = c.width;
+        let name = |part: &str| format!("blk.{i}.{part}");
+        let norm = |part: &str| Norm::load(loader, c.norm, &name(part), width);
+        let scale = loader.required_vector(&name("ffn_gate_inp.scale"), width)?;
+        Ok(ExpertsBeside {
+            dense: GatedMlp::load(
+                loader,
+                |part| name(&format!("ffn_{part}")),
+                (width, dense),
+                layer.activation,
+            )?,
+            dense_norm: norm("post_ffw_norm_1")?,
+            router_norm: Norm::weighed(scale, c.norm.eps).times(1.0 / (width as f32).sqrt()),
+            experts_norm: norm("pre_ffw_norm_2")?,
+            experts: Mixture::load(loader, width, layer, experts, i)?,
+            experts_post_norm: norm("post_ffw_norm_2")?,
+        })
+    }
+
+    /// Their matrices, in the order of the computation.
+    pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
+        [self.dense.matrices(), self.experts.matrices()].concat()
+    }
+
+    /// Of the rows of the stream, whose normalised ones are in `work.normed`.
+    pub(crate) fn forward(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
+        let mut input = std::mem::take(&mut work.beside);
+        self.router_norm.rows(cpu, &work.stream, &mut input);
+        self.experts.route(cpu, &input, work);
+        self.experts_norm.rows(cpu, &work.stream, &mut input);
+        to.write(cpu, work, |work, out, write| {
+            let mut dense = std::mem::take(&mut work.shared);
+            dense.resize(out.len());
+            self.dense.run(cpu, work, &mut dense, Write::Set);
+            let mut chosen = std::mem::take(&mut work.laurel);
+            chosen.resize(out.len());
+            chosen.fill(0.0);
+            self.experts.add(cpu, &input, work, &mut chosen);
+            self.experts_post_norm.in_place(cpu, &mut chosen);
+            if write == Write::Set {
+                out.fill(0.0);
+            }
+            self.dense_norm.add(cpu, &mut dense, out);
+            out.iter_mut().zip(chosen.iter()).for_each(|(o, x)| *o += x);
+            (work.shared, work.laurel) = (dense, chosen);
+        });
+        work.beside = input;
+    }
+}

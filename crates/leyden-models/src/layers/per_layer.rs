@@ -1,0 +1,145 @@
+//! Per-layer embeddings (Gemma 3n): numbers of each token that every layer gets besides its stream, from a table and from the
+//! token's embedding; and the part of a layer that takes them in.
+
+use super::attention::keep;
+use super::linear::{Linear, apply};
+use super::norm::Norm;
+use crate::batch::{Batch, Workspace};
+use crate::config::ModelConfig;
+use crate::error::Error;
+use crate::load::Loader;
+use leyden_kernels::Cpu;
+use leyden_kernels::gemm::{PackedWeights, Write};
+use leyden_kernels::ops::{self, Activation};
+use leyden_tensor::{WeightSource, quant};
+
+const TABLE: &str = "per_layer_token_embd.weight";
+
+/// What makes the numbers of all layers.
+#[derive(Debug)]
+pub(crate) struct PerLayerEmbedding {
+    /// Tokens that the table has; the others have the first one's.
+    vocabulary: usize,
+    dim: usize,
+    project: Linear,
+    /// Of each layer's numbers by themselves.
+    norm: Norm,
+}
+
+impl PerLayerEmbedding {
+    pub(crate) fn load(loader: &Loader<'_>, c: &ModelConfig, dim: usize) -> Result<PerLayerEmbedding, Error> {
+        let all = c.layers.len() * dim;
+        let vocabulary = loader.rows_of(TABLE, all)?;
+        if vocabulary == 0 {
+            return Err(loader.invalid(TABLE, "has no rows".to_owned()));
+        }
+        Ok(PerLayerEmbedding {
+            vocabulary,
+            dim,
+            project: Linear::load(loader, "per_layer_model_proj", all, c.width)?,
+            norm: Norm::load(loader, c.norm, "per_layer_proj_norm", dim)?,
+        })
+    }
+
+    pub(crate) fn matrix(&self) -> &PackedWeights {
+        &self.project.weights
+    }
+
+    /// The numbers of a batch's tokens, whose embeddings the stream holds.
+    pub(crate) fn forward(
+        &self,
+        cpu: &Cpu,
+        source: &dyn WeightSource,
+        batch: &Batch<'_>,
+        work: &mut Workspace,
+    ) -> Result<(), Error> {
+        let (all, width) = (self.project.weights.rows(), self.project.weights.k());
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.project.name[..]], &work.stream, width);
+        }
+        work.per_layer.resize(batch.tokens.len() * all);
+        let product = (&self.project, &mut work.per_layer[..]);
+        apply(cpu, &mut work.activations, &work.stream, Write::Set, [product]);
+        let table = source.require(TABLE)?;
+        let to_stream = 1.0 / (width as f32).sqrt();
+        let scale = (self.dim as f32).sqrt();
+        let vocabulary = self.vocabulary;
+        work.other.resize(work.per_layer.len());
+        cpu.for_rows(&mut work.other, all, |i, row| {
+            let token = batch.tokens[i] as usize;
+            quant::decode_row(table.dtype(), table.row(if token < vocabulary { token } else { 0 }), row);
+        });
+        let of_table = &work.other;
+        cpu.for_rows(&mut work.per_layer, all, |i, row| {
+            row.iter_mut().for_each(|x| *x *= to_stream);
+            self.norm.heads(cpu.tier(), row);
+            for (x, t) in row.iter_mut().zip(&of_table[i * all..(i + 1) * all]) {
+                *x = (*x + t * scale) * std::f32::consts::FRAC_1_SQRT_2;
+            }
+        });
+        if source.truncated() {
+            return Err(Error::truncated(&source.path().display().to_string()));
+        }
+        Ok(())
+    }
+}
+
+/// The part of a layer that takes its numbers in.
+#[derive(Debug)]
+pub(crate) struct PerLayerInput {
+    layer: usize,
+    /// Numbers of all layers.
+    all: usize,
+    gate: Linear,
+    project: Linear,
+    norm: Norm,
+    activation: Activation,
+}
+
+impl PerLayerInput {
+    pub(crate) fn load(loader: &Loader<'_>, c: &ModelConfig, dim: usize, i: usize) -> Result<Self, Error> {
+        let name = |part: &str| format!("blk.{i}.{part}");
+        Ok(PerLayerInput {
+            layer: i,
+            all: c.layers.len() * dim,
+            gate: Linear::load(loader, &name("inp_gate"), dim, c.width)?,
+            project: Linear::load(loader, &name("proj"), c.width, dim)?,
+            norm: Norm::load(loader, c.norm, &name("post_norm"), c.width)?,
+            activation: c.layers[i].activation,
+        })
+    }
+
+    pub(crate) fn matrices(&self) -> [&PackedWeights; 2] {
+        [&self.gate.weights, &self.project.weights]
+    }
+
+    /// Keeps the numbers of some tokens of the batch, if there are those of all.
+    pub(crate) fn keep(&self, rows: &[usize], work: &mut Workspace) {
+        if rows.len() < work.per_layer.len() / self.all {
+            keep(rows, self.all, &mut work.per_layer);
+        }
+    }
+
+    /// What the layer's numbers add to rows, which are those that the stream holds. It is in `work.branch` then.
+    pub(crate) fn forward(&self, cpu: &Cpu, rows: &[f32], work: &mut Workspace) {
+        let (dim, width) = (self.gate.weights.rows(), self.gate.weights.k());
+        let n = rows.len() / width;
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.gate.name[..]], rows, width);
+        }
+        work.hidden.resize(n * dim);
+        apply(cpu, &mut work.activations, rows, Write::Set, [(&self.gate, &mut work.hidden[..])]);
+        let (per_layer, all) = (&work.per_layer, self.all);
+        cpu.for_rows(&mut work.hidden, dim, |i, row| {
+            let from = i * all + self.layer * dim;
+            ops::gate(cpu.tier(), self.activation, row, &per_layer[from..from + dim]);
+        });
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.project.name[..]], &work.hidden, dim);
+        }
+        work.branch.resize(rows.len());
+        let product = (&self.project, &mut work.branch[..]);
+        apply(cpu, &mut work.activations, &work.hidden, Write::Set, [product]);
+        self.norm.in_place(cpu, &mut work.branch);
+    }
+}
