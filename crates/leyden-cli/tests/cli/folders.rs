@@ -177,7 +177,7 @@ fn broken_folders_are_refused_by_file_and_key() {
         (
             "config.json",
             with("num_key_value_heads", json!(2)),
-            "/model-00001-of-00002.safetensors: model.layers.0.self_attn.k_proj.weight: shape [32, 48] does not match",
+            "/model-00001-of-00002.safetensors: model.layers.0.self_attn.v_proj.weight: shape [32, 48] does not match",
         ),
         (
             "config.json",
@@ -192,7 +192,7 @@ fn broken_folders_are_refused_by_file_and_key() {
         (
             "config.json",
             with("attention_bias", json!(true)),
-            ": model.layers.0.self_attn.q_proj.bias: required tensor",
+            ": model.layers.0.self_attn.v_proj.bias: required tensor",
         ),
         (
             "config.json",

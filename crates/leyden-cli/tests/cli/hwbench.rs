@@ -144,7 +144,7 @@ fn wrong_usage_says_what_is_wanted() {
         (["--heads", "12"], "32x8"),
         (["--heads", "12x8"], "do not divide"),
         (["--head-dim", "48"], "multiple of 32"),
-        (["--head-dim", "512"], "up to 256"),
+        (["--head-dim", "1024"], "up to 512"),
         (["--depth", "99999999"], "--depth"),
         (["--isa", "sse2"], "no such tier"),
         (["--isa", foreign.name()], "this machine lacks"),

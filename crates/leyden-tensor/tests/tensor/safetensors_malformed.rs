@@ -43,7 +43,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             b"GGUF\x03\0\0\0\0\0\0\0\0\0\0\0".to_vec(),
             "header: not a safetensors file: it looks like a GGUF file",
         ),
-        ("zip", b"PK\x03\x04aaaaaaaaaaaa".to_vec(), "looks like a ZIP archive or PyTorch checkpoint"),
+        ("zip", b"PK\x03\x04aaaaaaaaaaaa".to_vec(), "the directory at its end is missing or damaged"),
         ("pickle", b"\x80\x02}q\x00(X\x05\0\0\0".to_vec(), "looks like a Python pickle"),
         ("lfs", b"version https://git-lfs.github.com/spec/v1\n".to_vec(), "looks like a Git LFS pointer"),
         ("html", b"<!DOCTYPE html><html>".to_vec(), "looks like a web page"),
