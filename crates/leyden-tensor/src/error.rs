@@ -276,6 +276,9 @@ pub enum ErrorKind {
     /// A checkpoint of PyTorch is damaged, or holds something else than tensors.
     #[error("{}", Escaped(.0))]
     Torch(Box<str>),
+    /// An ONNX model is damaged, or has something that is not read.
+    #[error("{}", Escaped(.0))]
+    Onnx(Box<str>),
     /// A file that was just written does not hold what was written.
     #[error("what was read back is not what was written: the disk or the memory is damaged")]
     ReadBack,

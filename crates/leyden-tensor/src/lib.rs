@@ -7,6 +7,7 @@
 //!   thing a file reader hands out.
 //! * [`Gguf`] reads model files through a memory mapping, [`GgufWriter`] writes them. Both sides
 //!   speak [`Metadata`] and [`Value`].
+//! * [`Onnx`] reads the graph and the initialisers of ONNX models.
 //! * [`Safetensors`] reads weights in that format. [`HfFolder`] is a whole model of that kind, with its
 //!   configuration as [`Json`]. Code that only needs weights takes either as a [`WeightSource`].
 //!
@@ -45,8 +46,8 @@ pub use dtype::{DType, UnknownDType};
 pub use error::{Context, Error, ErrorKind, Escaped};
 pub use file::{
     Array, FileBytes, Gguf, GgufWriter, HfFile, HfFolder, Json, MAX_ALIGNMENT, MAX_HEADER_BYTES, MAX_KEYS,
-    MAX_NAME_BYTES, MAX_TENSORS, Metadata, Safetensors, StackRows, Stacked, StrArray, TensorInfo, Value,
-    ValueType, WeightSource,
+    MAX_NAME_BYTES, MAX_TENSORS, Metadata, Onnx, OnnxAttribute, OnnxDim, OnnxGraph, OnnxNode, OnnxTensor,
+    OnnxValue, Safetensors, StackRows, Stacked, StrArray, TensorInfo, Value, ValueType, WeightSource,
 };
 pub use hf_quant::HfQuantised;
 pub use view::{OwnedTensor, TensorView};

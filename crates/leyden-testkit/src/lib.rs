@@ -5,6 +5,7 @@
 mod damage;
 mod emulator;
 mod knobs;
+pub mod protobuf;
 mod random;
 mod shared;
 

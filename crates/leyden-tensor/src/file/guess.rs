@@ -35,6 +35,9 @@ const KNOWN: &[(&[u8], &str)] = &[
 /// A file of which nothing is known.
 pub(super) const UNKNOWN: &str = "something unknown";
 
+/// What [`Onnx`](super::Onnx) reads.
+pub(super) const ONNX: &str = "an ONNX model";
+
 /// How far into a file it is looked for words.
 const WORDS_WITHIN: usize = 4 << 10;
 
@@ -56,7 +59,7 @@ pub(super) fn guess(bytes: &[u8]) -> Option<&'static str> {
     } else if start.get(8) == Some(&b'{') {
         Some("a safetensors file")
     } else if is_onnx(start) {
-        Some("an ONNX model")
+        Some(ONNX)
     } else if start.iter().all(|&b| b == 0) {
         Some("zeros (an interrupted download?)")
     } else if start.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace()) {

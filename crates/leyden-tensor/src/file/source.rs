@@ -1,6 +1,7 @@
 //! Where the bytes of a file are: mapped, part of the program, or in memory.
 
 use std::fs::{self, File};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(super) enum Bytes {
     Mapped(Mapping),
     Static(&'static [u8]),
     Owned(Vec<u8>),
+    /// What was read value by value out of another source.
+    Derived(Vec<u8>, Arc<Source>),
 }
 
 impl Source {
@@ -63,13 +66,22 @@ impl Source {
         match &self.bytes {
             Bytes::Mapped(mapping) => mapping.bytes(),
             Bytes::Static(bytes) => bytes,
-            Bytes::Owned(bytes) => bytes,
+            Bytes::Owned(bytes) | Bytes::Derived(bytes, _) => bytes,
         }
     }
 
     /// The bytes of a range that was checked when the file was opened.
     pub(super) fn slice(&self, range: &Range<usize>) -> &[u8] {
         self.bytes().get(range.clone()).unwrap_or_default()
+    }
+
+    /// What the system says about the file as it is open.
+    pub(super) fn file_metadata(&self) -> io::Result<fs::Metadata> {
+        match &self.bytes {
+            Bytes::Mapped(mapping) => mapping.file_metadata(),
+            Bytes::Derived(_, of) => of.file_metadata(),
+            Bytes::Static(_) | Bytes::Owned(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     pub(super) fn mapping(&self) -> Option<&Mapping> {

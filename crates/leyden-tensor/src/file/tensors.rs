@@ -58,11 +58,7 @@ impl Tensors {
     }
 
     pub(super) fn file_metadata(&self) -> io::Result<Vec<fs::Metadata>> {
-        let metadata = |file: &Arc<Source>| match file.mapping() {
-            Some(mapping) => mapping.file_metadata(),
-            None => Err(io::ErrorKind::Unsupported.into()),
-        };
-        self.files.iter().map(metadata).collect()
+        self.files.iter().map(|file| file.file_metadata()).collect()
     }
 
     fn find(&self, name: &str) -> Option<(&TensorInfo, &Arc<Source>)> {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod gguf_mutations;
+mod onnx_mutations;
 mod safetensors_mutations;
 
 use peak_alloc::PeakAlloc;

@@ -6,6 +6,7 @@ mod gguf_files;
 mod gguf_malformed;
 mod gguf_split;
 mod golden;
+mod onnx_files;
 mod quant_edges;
 mod safetensors_files;
 mod safetensors_malformed;

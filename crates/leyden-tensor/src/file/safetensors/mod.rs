@@ -35,7 +35,7 @@ pub(super) use header::file_type;
 /// The most bytes of a header, as the format has it.
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// The most dimensions of a tensor.
-const MAX_DIMS: usize = 8;
+pub(super) const MAX_DIMS: usize = 8;
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 /// The weights of folders that have none in safetensors.

@@ -1,0 +1,324 @@
+//! [`Onnx`]: the reader of ONNX models.
+//!
+//! A model is one message of protocol buffers: a graph of nodes whose inputs and outputs have names, and initialisers,
+//! the tensors among these names. Large models keep the bytes of initialisers in files beside (`model.onnx_data`). The
+//! file is mapped and initialisers stay where they lie in it; nodes are copied, within limits. What nodes compute is
+//! not known here.
+
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::guess::{UNKNOWN, guess};
+use super::metadata::{Metadata, Value};
+use super::source::{Bytes, FileBytes, Source};
+use super::tensors::Tensors;
+use super::{MAX_KEYS, TensorInfo, WeightSource};
+use crate::error::{Error, ErrorKind};
+use crate::view::TensorView;
+
+mod graph;
+mod tensor;
+mod wire;
+
+use graph::{Parsed, Reader};
+use tensor::{Files, Place};
+use wire::{Slice, broken};
+
+/// The most nodes of a model, those of graphs within nodes included.
+const MAX_NODES: u64 = 1 << 18;
+/// The most names of values, attributes and dimensions.
+const MAX_NAMES: u64 = 1 << 22;
+/// How deep graphs may lie within nodes of graphs.
+const MAX_DEPTH: usize = 8;
+/// The most files of external data: some exporters write one for each tensor.
+const MAX_EXTERNAL_FILES: usize = 1024;
+
+/// An ONNX model: its graph, and its initialisers as tensors.
+///
+/// ```
+/// use leyden_tensor::Onnx;
+/// let error = Onnx::from_vec(b"GGUF\x03\0\0\0".to_vec(), "model.onnx").unwrap_err();
+/// assert_eq!(error.to_string(), "model.onnx: not an ONNX model: it looks like a GGUF file");
+/// ```
+#[derive(Debug)]
+pub struct Onnx {
+    place: Arc<Source>,
+    metadata: Metadata,
+    tensors: Tensors,
+    graph: OnnxGraph,
+    opsets: Vec<(String, i64)>,
+}
+
+/// A graph: nodes in an order in which each finds its inputs computed.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct OnnxGraph {
+    /// Its name.
+    pub name: String,
+    /// What it is given. Old files list initialisers here too.
+    pub inputs: Vec<OnnxValue>,
+    /// What it gives.
+    pub outputs: Vec<OnnxValue>,
+    /// Its nodes.
+    pub nodes: Vec<OnnxNode>,
+    /// The initialisers of a graph within a node. Those of the model's own graph are the tensors of [`Onnx`].
+    pub initialisers: Vec<OnnxTensor>,
+}
+
+/// One operation.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct OnnxNode {
+    /// Its name, or its number and operation where it has none.
+    pub name: String,
+    /// The operation.
+    pub op: String,
+    /// Whose operation it is; empty for ONNX's own.
+    pub domain: String,
+    /// The names of what it takes; an empty one is an optional input that is not given.
+    pub inputs: Vec<String>,
+    /// The names of what it makes.
+    pub outputs: Vec<String>,
+    /// Its attributes.
+    pub attributes: Vec<(String, OnnxAttribute)>,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum OnnxAttribute {
+    /// A float.
+    Float(f32),
+    /// An integer.
+    Int(i64),
+    /// A text, mostly UTF-8.
+    Text(Vec<u8>),
+    /// A tensor.
+    Tensor(Box<OnnxTensor>),
+    /// A graph: a branch, or the body of a loop.
+    Graph(Box<OnnxGraph>),
+    /// Floats.
+    Floats(Vec<f32>),
+    /// Integers.
+    Ints(Vec<i64>),
+    /// Texts.
+    Texts(Vec<Vec<u8>>),
+    /// Tensors.
+    Tensors(Vec<OnnxTensor>),
+    /// Graphs.
+    Graphs(Vec<OnnxGraph>),
+}
+
+/// A tensor that is no initialiser of the model's own graph.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct OnnxTensor {
+    /// Type and shape.
+    pub info: TensorInfo,
+    /// Its values, little-endian.
+    pub bytes: FileBytes,
+}
+
+/// An input or output of a graph.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OnnxValue {
+    /// Its name.
+    pub name: String,
+    /// The type of its values, as [`TensorInfo::type_name`] has it; `None` if it is no tensor or of an unknown type.
+    pub type_name: Option<&'static str>,
+    /// Its dimensions, if the file says how many there are.
+    pub shape: Option<Vec<OnnxDim>>,
+}
+
+/// A dimension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnnxDim {
+    /// Always of this size.
+    Size(usize),
+    /// Of a size that has this name: the same wherever the name stands.
+    Named(String),
+    /// Of any size.
+    Unknown,
+}
+
+impl Onnx {
+    /// Maps a model and reads everything but the values of its tensors. Files of external data must lie in the same folder.
+    ///
+    /// # Errors
+    /// The file or one of external data cannot be read, is not valid, or the graph has a cycle or lacks something. The error
+    /// names the file, and the node or tensor.
+    pub fn open(path: &Path) -> Result<Onnx, Error> {
+        Onnx::from_source(&Source::open(path)?)
+    }
+
+    /// Reads a model that is in memory; `label` takes the place of its path.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open), and if its tensors lie in other files.
+    pub fn from_vec(bytes: Vec<u8>, label: &str) -> Result<Onnx, Error> {
+        Onnx::from_source(&Source::new(Bytes::Owned(bytes), label.into()))
+    }
+
+    fn from_source(source: &Arc<Source>) -> Result<Onnx, Error> {
+        source.read_checked(parse)
+    }
+
+    /// The graph.
+    #[must_use]
+    pub fn graph(&self) -> &OnnxGraph {
+        &self.graph
+    }
+
+    /// The version of a set of operations that the model asks for; ONNX's own has an empty name.
+    #[must_use]
+    pub fn opset(&self, domain: &str) -> Option<i64> {
+        self.opsets.iter().find(|(found, _)| found == domain).map(|(_, version)| *version)
+    }
+
+    /// What the file says about an initialiser of any type, and its bytes.
+    pub fn raw(&self, name: &str) -> Option<(&TensorInfo, &[u8])> {
+        self.tensors.raw(name)
+    }
+}
+
+impl WeightSource for Onnx {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn path(&self) -> &Path {
+        &self.place.path
+    }
+
+    fn paths(&self) -> Vec<&Path> {
+        self.tensors.paths()
+    }
+
+    fn file_metadata(&self) -> io::Result<Vec<fs::Metadata>> {
+        self.tensors.file_metadata()
+    }
+
+    fn tensor_info(&self) -> &[TensorInfo] {
+        self.tensors.infos()
+    }
+
+    fn optional(&self, name: &str) -> Result<Option<TensorView<'_>>, Error> {
+        self.tensors.optional(name)
+    }
+
+    fn require(&self, name: &str) -> Result<TensorView<'_>, Error> {
+        self.optional(name)?
+            .ok_or_else(|| Error::new(ErrorKind::MissingTensor).item(name).file(&self.place.label))
+    }
+
+    fn check_intact(&self) -> Result<(), Error> {
+        self.tensors.check_intact()
+    }
+
+    fn advise_willneed(&self, name: &str) {
+        self.tensors.advise_willneed(name);
+    }
+
+    fn advise_dontneed(&self, name: &str, bytes: Range<usize>) {
+        self.tensors.advise_dontneed(name, bytes);
+    }
+}
+
+fn parse(source: &Arc<Source>) -> Result<Onnx, Error> {
+    let bytes = source.bytes();
+    if let Some(looks_like) = guess(bytes).filter(|found| !bytes.is_empty() && *found != super::guess::ONNX) {
+        return Err(broken(format!("not an ONNX model: it looks like {looks_like}")).into());
+    }
+    let mut files = Files::new(source);
+    let mut parsed = None;
+    let (mut entries, mut opsets, mut keys) = (Vec::new(), Vec::new(), 0_u64);
+    let mut message = Slice::new(bytes);
+    while let Some((number, field)) = message.next()? {
+        match number {
+            1 => entries.push(("ir_version".to_owned(), Value::I64(field.int("ir_version")?))),
+            2 => entries.push(("producer_name".to_owned(), Value::String(field.text("producer_name")?))),
+            3 => {
+                entries.push(("producer_version".to_owned(), Value::String(field.text("producer_version")?)))
+            }
+            7 if parsed.is_none() => parsed = Some(Reader::new(&mut files).graph(field.bytes("graph")?)?),
+            7 => return Err(broken("there are two graphs").into()),
+            8 => opsets.push(opset(field.bytes("opset_import")?)?),
+            14 => {
+                let (key, value) = pair(field.bytes("metadata_props")?)?;
+                entries.push((format!("metadata.{key}"), Value::String(value)));
+            }
+            _ => continue,
+        }
+        keys = keys.saturating_add(1);
+        if keys > MAX_KEYS {
+            return Err(ErrorKind::TooMany { what: "number of keys", count: keys, most: MAX_KEYS }.into());
+        }
+    }
+    let Some(Parsed { graph, tensors: found }) = parsed else {
+        let looks_like = if bytes.is_empty() { "an empty file" } else { UNKNOWN };
+        return Err(
+            broken(format!("not an ONNX model: there is no graph, it looks like {looks_like}")).into()
+        );
+    };
+    let metadata = Metadata::from_entries(Arc::clone(&source.label), entries)?;
+    let tensors = join(source, files, found)?;
+    Ok(Onnx { place: Arc::clone(source), metadata, tensors, graph, opsets })
+}
+
+/// The tensors by their files: the model's own, those of external data, and what was read value by value.
+fn join(source: &Arc<Source>, files: Files<'_>, found: Vec<(TensorInfo, Place)>) -> Result<Tensors, Error> {
+    let external = files.external.into_iter().map(|(_, source)| source);
+    let mut parts: Vec<(Arc<Source>, Vec<TensorInfo>)> =
+        std::iter::once(Arc::clone(source)).chain(external).map(|source| (source, Vec::new())).collect();
+    let (mut own, mut bytes) = (Vec::new(), Vec::new());
+    for (mut info, place) in found {
+        match place {
+            Place::File(file, _) => {
+                parts.get_mut(file).into_iter().for_each(|part| part.1.push(info.clone()))
+            }
+            Place::Own(values) => {
+                info.offset = bytes.len();
+                bytes.extend(values);
+                own.push(info);
+            }
+        }
+    }
+    if !own.is_empty() {
+        let derived = Source::new(Bytes::Derived(bytes, Arc::clone(source)), source.path.clone());
+        parts.push((derived, own));
+    }
+    Tensors::new(parts)
+}
+
+fn opset(mut message: Slice<'_>) -> Result<(String, i64), Error> {
+    let (mut domain, mut version) = (String::new(), 0);
+    while let Some((number, field)) = message.next()? {
+        match number {
+            1 => domain = field.text("domain")?,
+            2 => version = field.int("version")?,
+            _ => {}
+        }
+    }
+    if domain == "ai.onnx" {
+        domain.clear();
+    }
+    Ok((domain, version))
+}
+
+/// A key and its value.
+fn pair(mut message: Slice<'_>) -> Result<(String, String), ErrorKind> {
+    let (mut key, mut value) = (String::new(), String::new());
+    while let Some((number, field)) = message.next()? {
+        match number {
+            1 => key = field.text("key")?,
+            2 => value = field.text("value")?,
+            _ => {}
+        }
+    }
+    Ok((key, value))
+}

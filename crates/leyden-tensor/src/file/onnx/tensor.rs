@@ -1,0 +1,373 @@
+//! One tensor of a model: its type, shape, and where its values lie.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::wire::{Field, Slice, broken};
+use super::{MAX_EXTERNAL_FILES, OnnxTensor};
+use crate::DType;
+use crate::dtype::FileType;
+use crate::error::{Error, ErrorKind};
+use crate::file::gguf::check_name;
+use crate::file::safetensors::{MAX_DIMS, file_type};
+use crate::file::source::{Bytes, FileBytes, Source};
+use crate::file::{MAX_TENSORS, TensorInfo};
+
+/// The types by their numbers in a file: bits of a value, and which field has values that are not bytes as they lie.
+const TYPES: [(u64, &str, Values); 22] = [
+    (1, "F32", Values::Floats),
+    (2, "U8", Values::Ints(1)),
+    (3, "I8", Values::Ints(1)),
+    (4, "U16", Values::Ints(2)),
+    (5, "I16", Values::Ints(2)),
+    (6, "I32", Values::Ints(4)),
+    (7, "I64", Values::Longs),
+    (9, "BOOL", Values::Ints(1)),
+    (10, "F16", Values::Ints(2)),
+    (11, "F64", Values::Doubles),
+    (12, "U32", Values::Unsigned(4)),
+    (13, "U64", Values::Unsigned(8)),
+    (14, "C64", Values::Floats),
+    (16, "BF16", Values::Ints(2)),
+    (17, "F8_E4M3", Values::Ints(1)),
+    (18, "F8_E4M3FNUZ", Values::Ints(1)),
+    (19, "F8_E5M2", Values::Ints(1)),
+    (20, "F8_E5M2FNUZ", Values::Ints(1)),
+    (21, "U4", Values::Halves),
+    (22, "I4", Values::Halves),
+    (23, "F4", Values::Halves),
+    (24, "F8_E8M0", Values::Ints(1)),
+];
+
+/// Names of those that cannot be read: numbers of a file.
+const STRING: u64 = 8;
+
+/// Where values stand that are not raw bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Values {
+    Floats,
+    Doubles,
+    /// As 32-bit integers, of which so many bytes count.
+    Ints(usize),
+    Longs,
+    Unsigned(usize),
+    /// Two in a byte: raw bytes only.
+    Halves,
+}
+
+/// The types that safetensors does not have.
+fn type_named(name: &'static str) -> Option<FileType> {
+    let half = |id| Some(FileType { id, name, dtype: None, block_len: 2, block_bytes: 1 });
+    match name {
+        "U4" => half((1 << 31) | 32),
+        "I4" => half((1 << 31) | 33),
+        _ => file_type(name),
+    }
+}
+
+/// The name of a type by its number in a file, for messages and descriptions.
+pub(super) fn type_name(number: u64) -> Option<&'static str> {
+    if number == STRING {
+        return Some("STRING");
+    }
+    TYPES.iter().find(|row| row.0 == number).map(|row| row.1)
+}
+
+/// What a file says about one tensor.
+#[derive(Default)]
+struct Raw<'a> {
+    name: String,
+    dims: Vec<u64>,
+    number: u64,
+    raw: Option<Slice<'a>>,
+    /// Bytes of floats and doubles, as they lie where the field is packed.
+    fixed: Option<(Values, Fixed<'a>)>,
+    numbers: Option<(Values, Vec<u64>)>,
+    has_texts: bool,
+    external: Vec<(String, String)>,
+    is_external: bool,
+}
+
+enum Fixed<'a> {
+    Packed(Slice<'a>),
+    Gathered(Vec<u8>),
+}
+
+impl<'a> Fixed<'a> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Fixed::Packed(slice) => slice.bytes,
+            Fixed::Gathered(bytes) => bytes,
+        }
+    }
+
+    fn join(before: Option<(Values, Fixed<'a>)>, field: Field<'a>) -> Result<Fixed<'a>, ErrorKind> {
+        let mut bytes = match (before, field) {
+            (None, Field::Bytes(slice)) => return Ok(Fixed::Packed(slice)),
+            (Some((_, Fixed::Gathered(bytes))), _) => bytes,
+            (Some((_, Fixed::Packed(slice))), _) => slice.bytes.to_vec(),
+            (None, _) => Vec::new(),
+        };
+        match field {
+            Field::Fixed32(value) => bytes.extend(value),
+            Field::Fixed64(value) => bytes.extend(value),
+            Field::Bytes(slice) => bytes.extend(slice.bytes),
+            Field::Varint(_) => return Err(broken("values are integers where floats should be")),
+        }
+        Ok(Fixed::Gathered(bytes))
+    }
+}
+
+impl<'a> Raw<'a> {
+    fn parse(mut message: Slice<'a>) -> Result<Raw<'a>, Error> {
+        let mut raw = Raw::default();
+        let result = (|| {
+            while let Some((number, field)) = message.next()? {
+                match number {
+                    1 => field.add_numbers("shape", &mut raw.dims)?,
+                    2 => raw.number = field.number("data_type")?,
+                    3 => return Err(broken("is stored in segments, which are not read")),
+                    4 => raw.fixed = Some((Values::Floats, Fixed::join(raw.fixed.take(), field)?)),
+                    10 => raw.fixed = Some((Values::Doubles, Fixed::join(raw.fixed.take(), field)?)),
+                    5 => add(&mut raw.numbers, Values::Ints(4), field)?,
+                    7 => add(&mut raw.numbers, Values::Longs, field)?,
+                    11 => add(&mut raw.numbers, Values::Unsigned(8), field)?,
+                    6 => raw.has_texts = true,
+                    8 => {
+                        let name = field.bytes("name of a tensor")?;
+                        check_name("name", u64::try_from(name.bytes.len().max(1)).unwrap_or(u64::MAX))?;
+                        raw.name = name.text("name of a tensor")?;
+                    }
+                    9 => raw.raw = Some(field.bytes("raw_data")?),
+                    13 => {
+                        if raw.external.len() >= MAX_EXTERNAL_KEYS {
+                            return Err(broken("external_data has too many keys"));
+                        }
+                        raw.external.push(super::pair(field.bytes("external_data")?)?);
+                    }
+                    14 => raw.is_external = field.number("data_location")? == 1,
+                    _ => {}
+                }
+                if raw.dims.len() > MAX_DIMS {
+                    let [count, most] =
+                        [raw.dims.len(), MAX_DIMS].map(|n| u64::try_from(n).unwrap_or(u64::MAX));
+                    return Err(ErrorKind::TooMany { what: "number of dimensions", count, most });
+                }
+            }
+            Ok(())
+        })();
+        result.map_err(|kind| called(kind.into(), &raw.name))?;
+        Ok(raw)
+    }
+}
+
+/// Names the tensor, if it has a name.
+fn called(error: Error, name: &str) -> Error {
+    if name.is_empty() { error } else { error.item(name) }
+}
+
+/// Location, offset, length, checksum, and some to spare.
+const MAX_EXTERNAL_KEYS: usize = 16;
+
+fn add(to: &mut Option<(Values, Vec<u64>)>, kind: Values, field: Field<'_>) -> Result<(), ErrorKind> {
+    let (found, numbers) = to.get_or_insert_with(|| (kind, Vec::new()));
+    if *found != kind {
+        return Err(broken("has values in two fields"));
+    }
+    field.add_numbers("values", numbers)
+}
+
+/// The bytes of numbers, of each of which so many count.
+fn low_bytes(numbers: &[u64], size: usize) -> Result<Vec<u8>, ErrorKind> {
+    let mut bytes = Vec::with_capacity(numbers.len().saturating_mul(size));
+    for number in numbers {
+        let all = number.to_le_bytes();
+        let (low, high) = all.split_at_checked(size).unwrap_or((&all, &[]));
+        if !high.iter().all(|byte| *byte == 0) && !high.iter().all(|byte| *byte == 0xff) {
+            return Err(broken(format!("has the value {}, which its type has not", number.cast_signed())));
+        }
+        bytes.extend(low);
+    }
+    Ok(bytes)
+}
+
+/// Where the bytes of a tensor are.
+pub(super) enum Place {
+    /// In a file, the first of which is the model's own.
+    File(usize, Range<usize>),
+    Own(Vec<u8>),
+}
+
+/// The files of a model while it is read.
+pub(super) struct Files<'s> {
+    pub(super) model: &'s Arc<Source>,
+    /// Those of external data, by their names.
+    pub(super) external: Vec<(String, Arc<Source>)>,
+    /// How many tensors were read so far.
+    count: u64,
+}
+
+impl<'s> Files<'s> {
+    pub(super) fn new(model: &'s Arc<Source>) -> Files<'s> {
+        Files { model, external: Vec::new(), count: 0 }
+    }
+
+    /// Reads what a file says about a tensor, and finds its bytes.
+    pub(super) fn tensor(&mut self, message: Slice<'_>) -> Result<(TensorInfo, Place), Error> {
+        self.count = self.count.saturating_add(1);
+        if self.count > MAX_TENSORS {
+            let kind = ErrorKind::TooMany { what: "number of tensors", count: self.count, most: MAX_TENSORS };
+            return Err(kind.into());
+        }
+        let raw = Raw::parse(message)?;
+        let name = raw.name.clone();
+        self.find(raw).map_err(|e| called(e, &name))
+    }
+
+    /// The same as a value of its own, of an attribute or within one.
+    pub(super) fn constant(&mut self, message: Slice<'_>) -> Result<OnnxTensor, Error> {
+        let (mut info, place) = self.tensor(message)?;
+        let (source, range) = match place {
+            Place::File(file, range) => (self.source(file), range),
+            Place::Own(bytes) => {
+                let range = 0..bytes.len();
+                info.offset = 0;
+                (Source::new(Bytes::Derived(bytes, Arc::clone(self.model)), self.model.path.clone()), range)
+            }
+        };
+        Ok(OnnxTensor { info, bytes: FileBytes::new(source, range) })
+    }
+
+    fn source(&self, file: usize) -> Arc<Source> {
+        let external = file.checked_sub(1).and_then(|i| self.external.get(i));
+        Arc::clone(external.map_or(self.model, |(_, source)| source))
+    }
+
+    fn find(&mut self, raw: Raw<'_>) -> Result<(TensorInfo, Place), Error> {
+        let unknown = || match type_name(raw.number) {
+            Some(name) => broken(format!("values of type {name} are not read")),
+            None => broken(format!("tensor type {} is unknown", raw.number)),
+        };
+        let &(_, name, values) = TYPES.iter().find(|row| row.0 == raw.number).ok_or_else(unknown)?;
+        let ty = type_named(name).ok_or_else(unknown)?;
+        if raw.has_texts {
+            return Err(broken("has texts where numbers should be").into());
+        }
+        let wanted = n_bytes(&raw.dims, ty)?;
+        let place = match raw {
+            Raw { is_external: true, external, .. } => self.external(&external, wanted)?,
+            Raw { raw: Some(slice), .. } => in_file(slice),
+            Raw { fixed: Some((kind, fixed)), .. } if kind == values => match fixed {
+                Fixed::Packed(slice) => in_file(slice),
+                Fixed::Gathered(bytes) => Place::Own(bytes),
+            },
+            Raw { numbers: Some((kind, numbers)), .. } => {
+                let size = match (kind, values) {
+                    (Values::Ints(_), Values::Ints(size)) | (Values::Unsigned(_), Values::Unsigned(size)) => {
+                        size
+                    }
+                    (Values::Longs, Values::Longs) => 8,
+                    _ => {
+                        return Err(
+                            broken(format!("has type {name} and values in the field of another")).into()
+                        );
+                    }
+                };
+                Place::Own(low_bytes(&numbers, size)?)
+            }
+            Raw { fixed: Some((_, fixed)), .. } if !fixed.bytes().is_empty() => {
+                return Err(broken(format!("has type {name} and values in the field of another")).into());
+            }
+            _ => Place::Own(Vec::new()),
+        };
+        let (file, offset, bytes) = match &place {
+            Place::File(file, range) => (*file, range.start, range.len()),
+            Place::Own(bytes) => (0, 0, bytes.len()),
+        };
+        if bytes != wanted {
+            return Err(ErrorKind::ByteLength { wanted, found: bytes }.into());
+        }
+        let dims = raw.dims.iter().map(|&dim| usize::try_from(dim).ok());
+        let shape = dims.collect::<Option<_>>();
+        let shape = shape.ok_or_else(|| ErrorKind::SizeOverflow { dims: raw.dims.clone() })?;
+        let info = TensorInfo {
+            name: raw.name,
+            type_name: ty.name,
+            type_id: ty.id,
+            dtype: ty.dtype,
+            shape,
+            file,
+            offset,
+            bytes,
+        };
+        Ok((info, place))
+    }
+
+    /// The bytes of a tensor in a file beside the model's.
+    fn external(&mut self, entries: &[(String, String)], wanted: usize) -> Result<Place, Error> {
+        let get = |key: &str| entries.iter().find(|entry| entry.0 == key).map(|entry| entry.1.as_str());
+        let number = |key: &str| match get(key) {
+            None => Ok(None),
+            Some(text) => {
+                let value = text.parse::<usize>();
+                value.map(Some).map_err(|_| broken(format!("external_data: {key} `{text}` is not a number")))
+            }
+        };
+        let location = get("location").ok_or_else(|| broken("external_data has no location"))?;
+        let offset = number("offset")?.unwrap_or(0);
+        let bytes = number("length")?.unwrap_or(wanted);
+        if bytes != wanted {
+            return Err(ErrorKind::ByteLength { wanted, found: bytes }.into());
+        }
+        let file = self.open(location)?;
+        let source = self.source(file);
+        let (end, file_len) = (offset.checked_add(bytes), source.bytes().len());
+        match end.filter(|end| *end <= file_len) {
+            Some(end) => Ok(Place::File(file, offset..end)),
+            None => Err(Error::new(ErrorKind::OutOfFile { end, file_len }).file(&source.label)),
+        }
+    }
+
+    /// The number of an external file, which must lie in the model's own folder.
+    fn open(&mut self, location: &str) -> Result<usize, Error> {
+        let known = self.external.iter().position(|(name, _)| name == location);
+        if let Some(i) = known {
+            return Ok(i.saturating_add(1));
+        }
+        // One's own folder: a file from elsewhere must not name any file of the machine.
+        let plain = Path::new(location).file_name().is_some_and(|name| name == location);
+        if !plain || location.contains(['/', '\\', ':', '\0']) {
+            let what = format!(
+                "external_data: location `{location}` is not a plain name of a file in the same folder"
+            );
+            return Err(broken(what).into());
+        }
+        if !matches!(self.model.bytes, Bytes::Mapped(_)) {
+            return Err(broken("external_data: the model is no file, so that nothing lies beside it").into());
+        }
+        if self.external.len() >= MAX_EXTERNAL_FILES {
+            let most = u64::try_from(MAX_EXTERNAL_FILES).unwrap_or(u64::MAX);
+            let count = most.saturating_add(1);
+            return Err(ErrorKind::TooMany { what: "number of files of external data", count, most }.into());
+        }
+        let source = Source::open(&self.model.path.with_file_name(location))?;
+        self.external.push((location.to_owned(), source));
+        Ok(self.external.len())
+    }
+}
+
+fn in_file(slice: Slice<'_>) -> Place {
+    Place::File(0, slice.at..slice.at.saturating_add(slice.bytes.len()))
+}
+
+/// The bytes of a tensor. Of types with two values in a byte the last may stand alone.
+fn n_bytes(dims: &[u64], ty: FileType) -> Result<usize, Error> {
+    let extent = |dims: &[u64], ty| crate::extent::TensorExtent::new(&dims.iter().rev().copied(), ty);
+    if ty.block_len == 1 {
+        return Ok(extent(dims, ty)?.n_bytes);
+    }
+    let one = extent(dims, DType::F32.file_type())?;
+    let values = one.n_bytes.checked_div(size_of::<f32>()).unwrap_or_default();
+    Ok(values.div_ceil(ty.block_len).saturating_mul(ty.block_bytes))
+}
