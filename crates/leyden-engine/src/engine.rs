@@ -5,7 +5,7 @@ use crate::tables::{BlockTables, Sequence, SequenceId};
 use crate::windows::Windows;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{BLOCK_TOKENS, KvCache, KvType};
-use leyden_models::{ActivationSums, Batch, Network, Span, Workspace};
+use leyden_models::{ActivationSums, AdapterSet, Batch, Network, Span, Workspace};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -215,6 +215,11 @@ impl Engine {
         self.tables.open()
     }
 
+    /// Opens an empty sequence that shares nothing and is computed with adapters.
+    pub fn open_adapted(&mut self, adapters: AdapterSet) -> SequenceId {
+        self.tables.open_adapted(adapters)
+    }
+
     /// Closes a sequence and frees its blocks. Closing one that is not open does nothing.
     pub fn close(&mut self, id: SequenceId) {
         self.tables.close(id);
@@ -293,7 +298,8 @@ impl Engine {
             tokens.extend_from_slice(&e.tokens);
             let state = s.state as usize;
             states_needed = states_needed.max(state + 1);
-            spans.push(Span { tokens: e.tokens.len(), position: s.tokens, blocks: &s.blocks, state, second });
+            let (tokens, position, blocks, adapters) = (e.tokens.len(), s.tokens, &s.blocks[..], &s.adapters);
+            spans.push(Span { tokens, position, blocks, state, second, adapters });
         }
         self.cache.reserve_states(states_needed)?;
         let batch = Batch {
@@ -320,6 +326,9 @@ impl Engine {
             let s = self.tables.get(e.sequence)?;
             if plan.entries[..i].iter().any(|o| o.sequence == e.sequence) {
                 return Err(ErrorKind::DuplicateSequence.into());
+            }
+            if !self.model.takes(&s.adapters) {
+                return Err(ErrorKind::ForeignAdapter.into());
             }
             if e.tokens.is_empty() {
                 return Err(ErrorKind::Empty.into());

@@ -56,6 +56,9 @@ pub enum ErrorKind {
     /// A part of a text of a model whose tokens see those behind them too.
     #[error("the model's tokens see those behind them: a text must be computed in one step")]
     TextInParts,
+    /// A sequence with an adapter that was read for another model.
+    #[error("an adapter was read for another model")]
+    ForeignAdapter,
     /// No free cache blocks.
     #[error("the key-value cache is full")]
     CacheFull,

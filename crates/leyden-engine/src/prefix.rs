@@ -6,6 +6,7 @@
 //! in which they were last used.
 
 use leyden_kernels::attention::{BLOCK_TOKENS, KvType};
+use leyden_models::AdapterSet;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -20,8 +21,8 @@ pub struct Scope {
     /// Who may share: the API key, so that nobody learns from the time of an answer what others have asked. Sequences
     /// with the empty owner share among themselves.
     pub owner: String,
-    /// The adapter on the weights; empty if there is none.
-    pub adapter: String,
+    /// The adapters of the sequence, with their scales.
+    pub adapters: AdapterSet,
     /// Anything else that changes the result or parts users within a key.
     pub salt: String,
 }

@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::prefix::{PrefixIndex, Scope};
 use crate::windows::Windows;
 use leyden_kernels::attention::BLOCK_TOKENS;
+use leyden_models::AdapterSet;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ pub(crate) struct Sequence {
     published: usize,
     /// The number of its state in layers that have one for each sequence.
     pub(crate) state: u32,
+    /// What is added to the model's projections.
+    pub(crate) adapters: AdapterSet,
 }
 
 /// What opening a sequence would take.
@@ -155,6 +158,11 @@ impl BlockTables {
         self.insert(Sequence::default())
     }
 
+    /// Opens an empty sequence that shares nothing and is computed with adapters.
+    pub fn open_adapted(&mut self, adapters: AdapterSet) -> SequenceId {
+        self.insert(Sequence { adapters, ..Sequence::default() })
+    }
+
     /// What [`BlockTables::open_shared`] and a reservation for `length` tokens, at least as many, would take.
     #[must_use]
     pub fn fit(&self, scope: Option<&Arc<Scope>>, tokens: &[u32], length: usize) -> Fit {
@@ -164,7 +172,7 @@ impl BlockTables {
         Fit { cached_tokens: known.len() * BLOCK_TOKENS, blocks: fresh + idle }
     }
 
-    /// Opens a sequence that begins with the blocks that are known to hold the beginning of `tokens`; returns it and
+    /// Opens a sequence with the scope's adapters that begins with the blocks that are known to hold the beginning of `tokens`; returns it and
     /// the number of tokens in it. The last of `tokens` is never among them, for its logits are wanted.
     pub fn open_shared(&mut self, scope: Arc<Scope>, tokens: &[u32]) -> (SequenceId, usize) {
         let blocks = self.known(Some(&scope), tokens);
@@ -172,7 +180,8 @@ impl BlockTables {
             self.hold(b);
         }
         let (tokens, published) = (blocks.len() * BLOCK_TOKENS, blocks.len());
-        let sequence = Sequence { blocks, tokens, scope: Some(scope), published, state: 0 };
+        let adapters = scope.adapters.clone();
+        let sequence = Sequence { blocks, tokens, scope: Some(scope), published, state: 0, adapters };
         (self.insert(sequence), tokens)
     }
 

@@ -1,6 +1,7 @@
 //! What one forward pass works on.
 
 use crate::activation_sums::ActivationSums;
+use crate::lora::{AdapterSet, StepAdapters};
 use leyden_kernels::PackedA;
 use leyden_kernels::attention::{AttentionSpan, BLOCK_TOKENS};
 use leyden_kernels::gemm::{MoeScratch, Routing};
@@ -21,6 +22,8 @@ pub struct Span<'a> {
     pub state: usize,
     /// Which of them is the first of a second text, where the types of texts matter.
     pub second: Option<usize>,
+    /// What is added to the model's projections.
+    pub adapters: &'a AdapterSet,
 }
 
 /// Tokens of any number of sequences, one after the other.
@@ -88,6 +91,7 @@ pub struct Workspace {
     pub(crate) routing: Routing,
     pub(crate) grouped: MoeScratch,
     pub(crate) sums: Option<ActivationSums>,
+    pub(crate) adapters: StepAdapters,
 }
 
 impl Workspace {

@@ -36,6 +36,8 @@ pub(crate) struct HfClass {
     pub(crate) head: &'static [(&'static str, &'static str)],
     /// How its matrices lie.
     pub(crate) stored: Stored,
+    /// Whether GGUF files have the rows of queries and keys in another order, in which values that turn together are neighbours.
+    pub(crate) interleaved: bool,
     /// Tensors that stand for those of all experts of a layer: GGUF's name, and where they lie.
     pub(crate) stacks: &'static [(&'static str, Stack)],
     /// Methods of quantisation that the weights may have, by their names in `quantization_config`.
@@ -70,6 +72,7 @@ pub(crate) const DECODER: HfClass = HfClass {
     tensors: DECODER_TENSORS,
     head: &[("output", "lm_head")],
     stored: Stored::AS_GGUF,
+    interleaved: false,
     stacks: &[],
     quantised: &[],
     unused: &[],

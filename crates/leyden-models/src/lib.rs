@@ -15,6 +15,7 @@ mod hf;
 mod hf_class;
 mod layers;
 mod load;
+mod lora;
 mod modules;
 mod network;
 mod packs;
@@ -35,6 +36,7 @@ pub use config::{
 pub use error::{Error, ErrorKind};
 pub use hf::HfModel;
 pub use load::{Int8Report, LoadAs, load, load_as, load_with};
+pub use lora::{Adapter, AdapterSet};
 pub use network::Network;
 pub use packs::{Make, PackCache, PackReport};
 pub use pooling::Pooling;

@@ -3,6 +3,7 @@
 use crate::arch::{config_of, stored_as};
 use crate::config::ModelConfig;
 use crate::error::Error;
+use crate::lora::{Target, Targets};
 use crate::network::Network;
 use crate::packs::{PackCache, PackReport, Packs};
 use crate::transformer::{Parts, Transformer};
@@ -70,6 +71,7 @@ pub fn load_as(
         used: RefCell::default(),
         packs: RefCell::new(Packs::new(&options.packs, source.as_ref())),
         rounded: RefCell::default(),
+        targets: RefCell::default(),
         int8: options.int8.then(RefCell::default),
         whole_texts: config.needs_whole_texts(),
         progress: RefCell::new((0, total, progress)),
@@ -79,13 +81,14 @@ pub fn load_as(
     if source.truncated() {
         return Err(Error::truncated(&source.path().display().to_string()));
     }
+    let targets = Targets::new(loader.targets.into_inner(), &config, source.as_ref())?;
     let rounded = loader.rounded.into_inner();
     let packs = loader.packs.into_inner();
     let int8 = loader.int8.map(RefCell::into_inner).unwrap_or_default();
     let (mut report, pack) = packs.finish(cpu, source.as_ref(), &parts.matrices());
     report.int8 = int8;
     report.notes.extend(rounding_note(&rounded));
-    Ok((Arc::new(Transformer::new(config, source, pack, parts)), report))
+    Ok((Arc::new(Transformer::new(config, source, pack, parts, targets)), report))
 }
 
 /// Bytes done, bytes in all, and whom to tell.
@@ -136,6 +139,8 @@ pub(crate) struct Loader<'a> {
     cpu: &'a Cpu,
     used: RefCell<HashSet<String>>,
     packs: RefCell<Packs<'a>>,
+    /// The projections that adapters can change.
+    targets: RefCell<Vec<Target>>,
     /// The matrices of other formats that were rounded on the way to ours, and by how much.
     rounded: RefCell<Vec<(DType, f32)>>,
     /// If matrices are to become integers: what became of them.
@@ -154,6 +159,13 @@ impl Loader<'_> {
         let paths = self.source.paths();
         let path = info.and_then(|t| paths.get(t.file).copied()).unwrap_or(self.source.path());
         Error::invalid(&path.display().to_string(), name, what)
+    }
+
+    /// Takes note of a projection that adapters can change; its number.
+    pub(crate) fn target(&self, target: Target) -> usize {
+        let mut targets = self.targets.borrow_mut();
+        targets.push(target);
+        targets.len() - 1
     }
 
     /// Whether the file has a tensor.

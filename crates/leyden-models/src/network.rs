@@ -3,9 +3,11 @@
 use crate::batch::{Batch, Workspace};
 use crate::config::ModelConfig;
 use crate::error::Error;
+use crate::lora::{Adapter, AdapterSet};
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{KvCache, KvShape, KvType};
 use std::fmt;
+use std::path::Path;
 
 /// A loaded network: from token ids to states and logits.
 pub trait Network: fmt::Debug + Send + Sync {
@@ -58,6 +60,16 @@ pub trait Network: fmt::Debug + Send + Sync {
         self.config().classifier().into_iter().for_each(|c| c.scores(cpu.tier(), &mut logits));
         logits
     }
+
+    /// Reads an adapter for this network: a folder of PEFT, or a GGUF file.
+    ///
+    /// # Errors
+    /// A file cannot be read or is not valid, the adapter is of a kind that is not computed, it does not fit the model, or memory
+    /// is short. The error names the file and the key or tensor.
+    fn adapter(&self, cpu: &Cpu, path: &Path) -> Result<Adapter, Error>;
+
+    /// Whether all adapters of a set were read for this network.
+    fn takes(&self, adapters: &AdapterSet) -> bool;
 
     /// Runs a batch. Keys and values of its tokens go into `cache`; logits of `batch.outputs` are then in
     /// `work.logits()`.

@@ -16,6 +16,7 @@ use crate::layers::{
     TokenWeights, VectorDenses, keep,
 };
 use crate::load::Loader;
+use crate::lora::{self, Adapter, AdapterSet, Targets};
 use crate::network::Network;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{AttentionSpan, KvCache, KvShape, KvType};
@@ -24,6 +25,7 @@ use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::soft_cap;
 use leyden_tensor::{Gguf, WeightSource};
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A loaded transformer.
@@ -33,6 +35,7 @@ pub(crate) struct Transformer {
     /// The file that matrices lie in, where they are not in memory of our own.
     pack: Option<Arc<Gguf>>,
     parts: Parts,
+    targets: Arc<Targets>,
 }
 
 /// Everything in it that comes from tensors.
@@ -179,6 +182,14 @@ impl Network for Transformer {
         outputs as u64 * (layers + head) + tokens.saturating_sub(outputs) as u64 * (layers - skipped)
     }
 
+    fn adapter(&self, cpu: &Cpu, path: &Path) -> Result<Adapter, Error> {
+        lora::read(&self.targets, cpu, path)
+    }
+
+    fn takes(&self, adapters: &AdapterSet) -> bool {
+        adapters.iter().all(|(adapter, _)| adapter.is_of(&self.targets))
+    }
+
     fn forward(
         &self,
         cpu: &Cpu,
@@ -210,6 +221,7 @@ impl Network for Transformer {
             .collect();
         let (all, wanted) = ((0..n).collect::<Vec<_>>(), batch.wanted());
         let wanted_spans = spans_of(&wanted, &spans);
+        work.adapters.begin(batch, &wanted);
         // Behind the last layer with keys and values of its own nothing but the wanted rows is of use.
         let last = self.config.last_of_own();
         for (i, layer) in self.parts.layers.iter().enumerate() {
@@ -273,8 +285,9 @@ impl Transformer {
         source: Arc<dyn WeightSource>,
         pack: Option<Arc<Gguf>>,
         parts: Parts,
+        targets: Targets,
     ) -> Transformer {
-        Transformer { config, source, pack, parts }
+        Transformer { config, source, pack, parts, targets: Arc::new(targets) }
     }
 
     /// Logits of the wanted rows of the stream.

@@ -6,7 +6,9 @@ use crate::job::{Job, Samplers, Text, named};
 use crate::options::{BatchOptions, GenerateOptions};
 use crate::session::{PROMPT_STEP, Parts, context};
 use leyden_engine::schedule::{Decision, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions};
-use leyden_engine::{ActivationSums, Engine, EngineOptions, Generator, Pool, Pooling, Scope, TokenLogprobs};
+use leyden_engine::{
+    ActivationSums, AdapterSet, Engine, EngineOptions, Generator, Pool, Pooling, Scope, TokenLogprobs,
+};
 use leyden_text::Tokenizer;
 use std::fmt;
 use std::sync::Arc;
@@ -24,6 +26,8 @@ pub struct Batch {
     pooling: Pooling,
     file: String,
     scope: Option<Arc<Scope>>,
+    /// Those of texts that name no others.
+    adapters: AdapterSet,
     samplers: Samplers,
     requests: u64,
 }
@@ -36,7 +40,7 @@ impl fmt::Debug for Batch {
 
 impl Batch {
     pub(crate) fn new(parts: Parts, pooling: Pooling, options: &BatchOptions) -> Result<Batch, Error> {
-        let Parts { network, cpu, tokenizer, file, .. } = parts;
+        let Parts { network, cpu, tokenizer, file, adapters, .. } = parts;
         let context = context(network.as_ref(), options.context)?;
         let vocabulary = network.vocabulary();
         let kv_type = options.kv_type;
@@ -59,14 +63,21 @@ impl Batch {
             ..SchedulerOptions::default()
         };
         let scheduler = Scheduler::new(scheduler, engine.tables().total_blocks());
-        let (owner, adapter, salt) = Default::default();
+        let (owner, salt) = Default::default();
         // Of an encoder's texts the cache keeps nothing.
         let scope = (!whole_prompts)
-            .then_some(Scope { model: file.clone(), kv_type, owner, adapter, salt })
+            .then(|| Scope { model: file.clone(), kv_type, owner, adapters: adapters.clone(), salt })
             .map(Arc::new);
         let generator = Generator::new(engine, scheduler);
         let samplers = Samplers::default();
-        Ok(Batch { generator, tokenizer, pooling, file, scope, samplers, requests: 0 })
+        Ok(Batch { generator, tokenizer, pooling, file, scope, adapters, samplers, requests: 0 })
+    }
+
+    /// The same, with other adapters for texts that name none: those that are scored or made vectors of, and those that are
+    /// continued without [`GenerateOptions::adapters`].
+    #[must_use]
+    pub fn with_adapters(self, adapters: AdapterSet) -> Batch {
+        Batch { adapters, ..self }
     }
 
     /// Continues all prompts. Each gets the answer that [`Session::generate`](crate::Session::generate) would give it; what
@@ -90,16 +101,29 @@ impl Batch {
         prompts: &[P],
         options: &GenerateOptions,
     ) -> Result<Vec<Generation>, Error> {
+        let each: Vec<(&[u32], &GenerateOptions)> = prompts.iter().map(|p| (p.as_ref(), options)).collect();
+        self.generate_each(&each)
+    }
+
+    /// The same with options for each prompt: they may differ in their adapters too, and are computed together all the same.
+    ///
+    /// # Errors
+    /// As [`generate`](Self::generate).
+    pub fn generate_each<P: AsRef<[u32]>>(
+        &mut self,
+        prompts: &[(P, &GenerateOptions)],
+    ) -> Result<Vec<Generation>, Error> {
         let start = Instant::now();
-        let max_tokens = options.max_tokens.unwrap_or(usize::MAX);
         let mut jobs = Vec::new();
-        for prompt in prompts {
+        for (prompt, options) in prompts {
+            let max_tokens = options.max_tokens.unwrap_or(usize::MAX);
+            let adapters = options.adapters.as_ref().unwrap_or(&self.adapters).clone();
             let sampler = self.samplers.sampler(self.generator.engine(), self.tokenizer.as_ref(), options)?;
             let text = Text::new(Arc::clone(&self.tokenizer), sampler, prompt.as_ref(), options);
-            jobs.push((prompt.as_ref(), max_tokens, PromptRows::None, Job::Text(Box::new(text))));
+            jobs.push((prompt.as_ref(), max_tokens, PromptRows::None, Job::Text(Box::new(text)), adapters));
         }
-        let served = self.serve(jobs)?;
-        let finished = |(served, prompt): (Served, &P)| {
+        let served = self.serve_adapted(jobs)?;
+        let finished = |(served, (prompt, _)): (Served, &(P, &GenerateOptions))| {
             let mut answer = Generation::new(prompt.as_ref().len());
             answer.cached_tokens = served.cached_tokens;
             let Job::Text(mut text) = served.job else { return Ok(answer) };
@@ -275,8 +299,14 @@ impl Batch {
         served.into_iter().map(vector).collect()
     }
 
-    /// Serves requests until all are over; they come back in order.
+    /// Serves requests with the batch's adapters until all are over; they come back in order.
     fn serve(&mut self, jobs: Vec<(&[u32], usize, PromptRows, Job)>) -> Result<Vec<Served>, Error> {
+        let adapted = |(prompt, most, rows, job)| (prompt, most, rows, job, self.adapters.clone());
+        let jobs = jobs.into_iter().map(adapted).collect();
+        self.serve_adapted(jobs)
+    }
+
+    fn serve_adapted(&mut self, jobs: Vec<Wanted<'_>>) -> Result<Vec<Served>, Error> {
         let first = self.requests;
         let count = jobs.len();
         let mut served: Vec<Option<Served>> = (0..count).map(|_| None).collect();
@@ -287,13 +317,8 @@ impl Batch {
         Ok(served.into_iter().flatten().collect())
     }
 
-    fn run(
-        &mut self,
-        jobs: Vec<(&[u32], usize, PromptRows, Job)>,
-        first: u64,
-        served: &mut [Option<Served>],
-    ) -> Result<(), Error> {
-        for (prompt, max_tokens, rows, job) in jobs {
+    fn run(&mut self, jobs: Vec<Wanted<'_>>, first: u64, served: &mut [Option<Served>]) -> Result<(), Error> {
+        for (prompt, max_tokens, rows, job, adapters) in jobs {
             if prompt.is_empty() {
                 return Err(Error::EmptyPrompt);
             }
@@ -308,6 +333,7 @@ impl Batch {
                 prompt: prompt.to_vec(),
                 max_tokens,
                 scope: self.scope.clone(),
+                adapters,
                 deadline: None,
                 speculate: false,
                 rows,
@@ -345,6 +371,9 @@ impl Batch {
         Ok(())
     }
 }
+
+/// A prompt, the most tokens behind it, what is wanted of its own, what becomes of the results, and the adapters.
+type Wanted<'p> = (&'p [u32], usize, PromptRows, Job, AdapterSet);
 
 /// A request that is over.
 struct Served {

@@ -343,7 +343,9 @@ impl<'m> Embedder<'m> {
             };
             let count = texts[first..].iter().take(STEP_TEXTS).take_while(fits).count().max(1);
             let group = &texts[first..first + count];
-            let ids: Vec<SequenceId> = group.iter().map(|_| self.engine.open()).collect();
+            let adapters = self.model.adapter_set();
+            let ids: Vec<SequenceId> =
+                group.iter().map(|_| self.engine.open_adapted(adapters.clone())).collect();
             let result = self.compute(&ids, group, pooling, &mut |i, at, state| tell(first + i, at, state));
             ids.into_iter().for_each(|id| self.engine.close(id));
             result?;

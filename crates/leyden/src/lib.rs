@@ -52,7 +52,7 @@ pub use leyden_engine::{ActivationSums, MatrixSums, TokenLogprobs};
 pub use leyden_kernels::attention::KvType;
 pub use leyden_kernels::placement::Replicas;
 pub use leyden_kernels::{Level, Tier};
-pub use leyden_models::{Make, PackCache, PackReport, Pooling, Prompts};
+pub use leyden_models::{Adapter, AdapterSet, Make, PackCache, PackReport, Pooling, Prompts};
 pub use leyden_text::{Message, Rendered, Special, Tokenizer};
 pub use model::{EMBEDDED, LoadOptions, Model};
 pub use model_file::ModelFile;

@@ -10,11 +10,13 @@ use leyden_constrain::{Compiled, Grammar, Vocabulary};
 use leyden_kernels::placement::{PlacementRequest, Replicas, placement};
 use leyden_kernels::topology::Topology;
 use leyden_kernels::{Cpu, Level, Tier};
-use leyden_models::{LoadAs, ModelConfig, Network, PackCache, PackReport, Pooling, Prompts};
+use leyden_models::{
+    Adapter, AdapterSet, LoadAs, ModelConfig, Network, PackCache, PackReport, Pooling, Prompts,
+};
 use leyden_tensor::{Gguf, Metadata, WeightSource};
 use leyden_text::{ChatTemplate, Message, Rendered, Tokenizer};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -42,6 +44,9 @@ pub struct LoadOptions {
     /// Whether matrices that are stored in floats are multiplied in 8-bit integers, with scales for 32 values and
     /// activations rounded token by token: those that would lose too much stay as they are.
     pub int8: bool,
+    /// LoRA adapters, folders of PEFT or GGUF files, each with what its results are multiplied by: what is computed with
+    /// unless others are asked for.
+    pub lora: Vec<(PathBuf, f32)>,
     /// Teams of threads that compute at the same time on the one copy of the weights; one by default.
     pub replicas: Replicas,
 }
@@ -95,6 +100,13 @@ impl LoadOptions {
         self
     }
 
+    /// Adds an adapter to [`lora`](Self::lora).
+    #[must_use]
+    pub fn lora(mut self, path: impl Into<PathBuf>, scale: f32) -> LoadOptions {
+        self.lora.push((path.into(), scale));
+        self
+    }
+
     /// Sets [`replicas`](Self::replicas).
     #[must_use]
     pub fn replicas(mut self, replicas: Replicas) -> LoadOptions {
@@ -116,6 +128,8 @@ pub struct Model {
     template: Option<Arc<ChatTemplate>>,
     pooling: Option<Pooling>,
     prompts: Prompts,
+    /// Those that it was opened with, in order, and all of them with their scales.
+    adapters: (Vec<Arc<Adapter>>, AdapterSet),
     load_time: Duration,
     packs: PackReport,
 }
@@ -195,6 +209,12 @@ impl Model {
             let loaded = leyden_models::load_as(Arc::clone(&source), &loader, &load_as, progress)?;
             (loaded, loader.unplaced().or_else(|| cpus.iter().find_map(|cpu| cpu.unplaced())))
         };
+        let adapter =
+            |(path, scale): &(PathBuf, f32)| Ok((Arc::new(network.adapter(&cpus[0], path)?), *scale));
+        let adapters =
+            options.lora.iter().map(adapter).collect::<Result<Vec<(Arc<Adapter>, f32)>, Error>>()?;
+        let all = adapters.iter().map(|(adapter, _)| Arc::clone(adapter)).collect();
+        let adapters = (all, AdapterSet::new(adapters)?);
         let load_time = start.elapsed();
         let vocabulary = OnceLock::new();
         Ok(Model {
@@ -207,6 +227,7 @@ impl Model {
             template,
             pooling,
             prompts,
+            adapters,
             load_time,
             packs,
         })
@@ -261,7 +282,38 @@ impl Model {
             tokenizer: Arc::clone(&self.tokenizer),
             template: self.template.clone(),
             file: self.metadata().file().to_owned(),
+            adapters: self.adapters.1.clone(),
         })
+    }
+
+    /// Reads a LoRA adapter for this model: a folder of PEFT, or a GGUF file. The model's weights stay as they are; an answer is
+    /// computed with the adapters that [`GenerateOptions::adapters`](crate::GenerateOptions::adapters) names.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged, the adapter is of an unsupported kind or does not fit the model, or memory is short.
+    ///
+    /// ```no_run
+    /// use leyden::{AdapterSet, GenerateOptions, LoadOptions, Model};
+    ///
+    /// let model = Model::open("llama-3.2-1b.gguf", &LoadOptions::new())?;
+    /// let adapter = model.adapter("my-adapter")?;
+    /// let options = GenerateOptions::new().adapters(AdapterSet::new([(adapter, 1.0)])?);
+    /// # Ok::<(), leyden::Error>(())
+    /// ```
+    pub fn adapter(&self, path: impl AsRef<Path>) -> Result<Arc<Adapter>, Error> {
+        Ok(Arc::new(self.network.adapter(&self.cpus[0], path.as_ref())?))
+    }
+
+    /// The adapters that it was opened with, in the order of [`LoadOptions::lora`].
+    #[must_use]
+    pub fn adapters(&self) -> &[Arc<Adapter>] {
+        &self.adapters.0
+    }
+
+    /// The same with their scales, as answers get them that name no others.
+    #[must_use]
+    pub fn adapter_set(&self) -> &AdapterSet {
+        &self.adapters.1
     }
 
     /// Makes vectors of texts, or gives them labels: of many texts at a time.

@@ -2,8 +2,8 @@
 
 use crate::breakers::SEQUENCE_BREAKERS;
 use leyden_constrain::{Compiled, Constraint};
-use leyden_engine::Pooling;
 use leyden_engine::sample::SamplingParams;
+use leyden_engine::{AdapterSet, Pooling};
 use leyden_kernels::attention::KvType;
 
 /// What a session is made for.
@@ -141,6 +141,8 @@ pub struct GenerateOptions {
     pub constraint: Option<Constraint>,
     /// With how many of the best tokens the log probability of each token is told, if it is at all.
     pub logprobs: Option<usize>,
+    /// The adapters, from [`Model::adapter`](crate::Model::adapter); by default those that the model was opened with.
+    pub adapters: Option<AdapterSet>,
 }
 
 impl Default for GenerateOptions {
@@ -153,6 +155,7 @@ impl Default for GenerateOptions {
             reasoning: None,
             constraint: None,
             logprobs: None,
+            adapters: None,
         }
     }
 }
@@ -203,6 +206,13 @@ impl GenerateOptions {
     #[must_use]
     pub fn follow(mut self, compiled: &Compiled) -> GenerateOptions {
         self.constraint = Some(compiled.start());
+        self
+    }
+
+    /// Sets [`adapters`](Self::adapters).
+    #[must_use]
+    pub fn adapters(mut self, adapters: AdapterSet) -> GenerateOptions {
+        self.adapters = Some(adapters);
         self
     }
 

@@ -7,7 +7,7 @@ use crate::options::{GenerateOptions, SessionOptions};
 use leyden_engine::schedule::{
     Decision, Held, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions,
 };
-use leyden_engine::{Engine, EngineOptions, Generator, SequenceId};
+use leyden_engine::{AdapterSet, Engine, EngineOptions, Generator, SequenceId};
 use leyden_kernels::Cpu;
 use leyden_models::Network;
 use leyden_text::output::OutputFormat;
@@ -29,6 +29,8 @@ pub(crate) struct Parts {
     pub(crate) template: Option<Arc<ChatTemplate>>,
     /// The model file, for errors.
     pub(crate) file: String,
+    /// Those of an answer that names no others.
+    pub(crate) adapters: AdapterSet,
 }
 
 /// One conversation or text.
@@ -37,6 +39,8 @@ pub struct Session {
     tokenizer: Arc<dyn Tokenizer>,
     template: Option<Arc<ChatTemplate>>,
     sequence: SequenceId,
+    /// Those of the sequence, and those of an answer that names no others.
+    adapters: [AdapterSet; 2],
     file: String,
     /// The tokens whose keys and values are in the cache.
     cached: Vec<u32>,
@@ -75,7 +79,7 @@ pub(crate) fn render(template: Option<&ChatTemplate>, messages: &[Message]) -> R
 
 impl Session {
     pub(crate) fn new(parts: Parts, options: &SessionOptions) -> Result<Session, Error> {
-        let Parts { network, cpu, tokenizer, template, file } = parts;
+        let Parts { network, cpu, tokenizer, template, file, adapters } = parts;
         if !network.config().generates() {
             return Err(Error::NotGenerative { file });
         }
@@ -88,7 +92,7 @@ impl Session {
             step_tokens: PROMPT_STEP,
         };
         let mut engine = Engine::with_windows(network, cpu, options, 1)?;
-        let sequence = engine.open();
+        let sequence = engine.open_adapted(adapters.clone());
         let options = SchedulerOptions {
             step_tokens: PROMPT_STEP,
             context,
@@ -104,6 +108,7 @@ impl Session {
             tokenizer,
             template,
             sequence,
+            adapters: [adapters.clone(), adapters],
             file,
             cached,
             samplers,
@@ -240,6 +245,15 @@ impl Session {
             return Err(Error::PromptTooLong { tokens: prompt.len(), context: self.context() });
         }
         let sampler = self.samplers.sampler(self.generator.engine(), self.tokenizer.as_ref(), options)?;
+        let adapters = options.adapters.as_ref().unwrap_or(&self.adapters[1]).clone();
+        if adapters != self.adapters[0] {
+            // What others have computed is worth nothing.
+            self.adapters[0] = adapters;
+            let engine = self.generator.engine_mut();
+            engine.close(self.sequence);
+            self.sequence = engine.open_adapted(self.adapters[0].clone());
+            self.cached.clear();
+        }
         let text = Text::new(Arc::clone(&self.tokenizer), sampler, prompt, options);
         let same = self.cached.iter().zip(prompt).take_while(|(a, b)| a == b).count();
         let same = self.generator.engine().tables().keepable(self.sequence, same.min(prompt.len() - 1));
@@ -288,6 +302,7 @@ impl Stream<'_> {
             prompt: self.prompt.clone(),
             max_tokens,
             scope: None,
+            adapters: self.session.adapters[0].clone(),
             deadline: None,
             speculate: false,
             rows: PromptRows::None,

@@ -106,7 +106,7 @@ static FOREIGN: &[Foreign] = &[
     row(
         &["--lora", "--lora-scaled"],
         Value::One,
-        BOTH,
+        SERVE,
         Instead("a model that has the adapter merged into it; adapters are not supported"),
     ),
     row(

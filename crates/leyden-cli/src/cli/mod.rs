@@ -25,6 +25,7 @@ mod inspect;
 mod knobs;
 mod list;
 mod load;
+mod lora;
 mod man;
 mod model_file;
 mod models;

@@ -24,6 +24,7 @@ use leyden::{KvType, LoadOptions, Message, Model, SessionOptions};
 use super::arithmetic::Arithmetic;
 use super::chats::Chats;
 use super::failure::Failure;
+use super::lora::Lora;
 use super::notes::Notes;
 use super::obtain::Hub;
 use super::packs::{self, Packs};
@@ -104,6 +105,8 @@ pub(crate) struct Args {
     kv_type: KvType,
     #[command(flatten)]
     arithmetic: Arithmetic,
+    #[command(flatten)]
+    lora: Lora,
     #[command(flatten)]
     packs: Packs,
     /// Print one JSON object instead of the text; errors are JSON too
@@ -205,6 +208,7 @@ fn open(args: &Args, model: Option<&Path>) -> Result<Model, Failure> {
         .exact(args.arithmetic.exact)
         .int8(args.arithmetic.int8)
         .packs(args.packs.cache());
+    let options = args.lora.of(options);
     let model = match model {
         Some(model) => load(&args.hub.obtain(model, notes)?, &options, notes)?,
         None => {

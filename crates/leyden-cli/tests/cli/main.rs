@@ -15,6 +15,7 @@ mod folders;
 mod hwbench;
 mod inspect;
 mod load;
+mod lora;
 mod many_models;
 mod models;
 mod pack;

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 const B: usize = BLOCK_TOKENS;
 
 fn scope(owner: &str) -> Arc<Scope> {
-    let (adapter, salt) = (String::new(), String::new());
-    Arc::new(Scope { model: "m".to_owned(), kv_type: KvType::F16, owner: owner.to_owned(), adapter, salt })
+    let (adapters, salt) = Default::default();
+    Arc::new(Scope { model: "m".to_owned(), kv_type: KvType::F16, owner: owner.to_owned(), adapters, salt })
 }
 
 /// Text number `i`, of `blocks` blocks and one token more.
@@ -63,11 +63,10 @@ fn differences(index: PrefixIndex) {
         other(|s| s.model.push('x')),
         other(|s| s.kv_type = KvType::F32),
         other(|s| s.owner = "b".to_owned()),
-        other(|s| s.adapter = "b".to_owned()),
         other(|s| s.salt = "b".to_owned()),
         // Moving a letter from one field to the next is a difference too.
         other(|s| s.model = "ma".to_owned()),
-        other(|s| (s.owner, s.adapter) = (String::new(), "a".to_owned())),
+        other(|s| (s.owner, s.salt) = (String::new(), "a".to_owned())),
     ];
     for s in others {
         assert_eq!(store(&mut t, &s, &tokens), 0, "{s:?}");

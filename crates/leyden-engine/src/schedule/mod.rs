@@ -56,6 +56,7 @@ pub use request::{
     Chosen, Decision, Finish, Held, KeyId, PromptRows, Refusal, Request, RequestId, Scheduled, Step,
 };
 use retry::RetryHint;
+use std::sync::Arc;
 use std::time::Duration;
 use task::{Part, Task};
 
@@ -78,6 +79,7 @@ use task::{Part, Task};
 ///     prompt: vec![5; 600],
 ///     max_tokens: 1,
 ///     scope: None,
+///     adapters: Default::default(),
 ///     deadline: None,
 ///     speculate: false,
 ///     rows: PromptRows::None,
@@ -193,6 +195,10 @@ impl Scheduler {
         if self.options.whole_prompts {
             // Where tokens see those behind them, a beginning is worth nothing for another text.
             request.scope = None;
+        }
+        if let Some(scope) = request.scope.as_mut().filter(|scope| scope.adapters != request.adapters) {
+            // What one adapter has computed is worth nothing for another.
+            Arc::make_mut(scope).adapters = request.adapters.clone();
         }
         let task = Task::new(request, self.arrivals, limit);
         self.arrivals += 1;

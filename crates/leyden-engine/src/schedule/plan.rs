@@ -247,7 +247,7 @@ impl Scheduler {
                 (held.sequence, cached)
             }
             (None, Some(scope)) => tables.open_shared(scope.clone(), task.cacheable()),
-            (None, None) => (tables.open(), 0),
+            (None, None) => (tables.open_adapted(task.request.adapters.clone()), 0),
         };
         if !tables.reserve(sequence, task.tokens.len()) {
             // Closing others cannot have made less room; yet nothing is lost if it has.

@@ -3,6 +3,7 @@
 use crate::engine::{StepPlan, WholeText};
 use crate::prefix::Scope;
 use crate::tables::SequenceId;
+use leyden_models::AdapterSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ impl PromptRows {
 /// A sequence of the caller's that stays open when the request is over, with all that was computed in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The sequence; open, without a scope, and of no other request.
+    /// The sequence; open, without a scope, of no other request, and with the request's adapters.
     pub sequence: SequenceId,
     /// How many of its first tokens are the prompt's; what is behind them is forgotten.
     pub same: usize,
@@ -70,6 +71,8 @@ pub struct Request {
     pub max_tokens: usize,
     /// Among whom blocks of the cache are shared; `None` shares with nobody.
     pub scope: Option<Arc<Scope>>,
+    /// The adapters that it is computed with; they count as the scope's too.
+    pub adapters: AdapterSet,
     /// When it is given up, whatever has been generated; on the clock of `now`.
     pub deadline: Option<Duration>,
     /// Whether the repetitions in the text may be used to guess tokens ahead ([`super::Lookup`]).

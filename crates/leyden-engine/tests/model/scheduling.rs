@@ -6,7 +6,7 @@ use leyden_engine::sample::{Sampler, SamplingParams};
 use leyden_engine::schedule::{
     Chosen, Decision, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions, verify,
 };
-use leyden_engine::{BlockTables, Engine, Scope};
+use leyden_engine::{AdapterSet, BlockTables, Engine, Scope};
 use leyden_kernels::Tier;
 use leyden_kernels::attention::KvType;
 use leyden_tensor::Gguf;
@@ -68,7 +68,7 @@ impl Server {
                 model: "storyteller".to_owned(),
                 kv_type: self.engine.options().kv_type,
                 owner: (i % 3).to_string(),
-                adapter: String::new(),
+                adapters: AdapterSet::default(),
                 salt: String::new(),
             };
             let request = Request {
@@ -78,6 +78,7 @@ impl Server {
                 prompt: prompt(i),
                 max_tokens: 30,
                 scope: Some(Arc::new(scope)),
+                adapters: AdapterSet::default(),
                 deadline: None,
                 speculate,
                 rows: PromptRows::None,

@@ -6,7 +6,7 @@ use leyden_engine::schedule::{
     Decision, Finish, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions,
 };
 use leyden_engine::{
-    Answer, Engine, Generator, OutputRow, Outputs, Pool, Pooling, Scope, StateRow, TokenLogprobs,
+    AdapterSet, Answer, Engine, Generator, OutputRow, Outputs, Pool, Pooling, Scope, StateRow, TokenLogprobs,
 };
 use leyden_kernels::Tier;
 use leyden_kernels::attention::KvType;
@@ -82,7 +82,7 @@ fn scheduled(engine: Engine, options: SchedulerOptions) -> (Engine, BTreeMap<u32
         model: "storyteller".to_owned(),
         kv_type: KvType::F16,
         owner: String::new(),
-        adapter: String::new(),
+        adapters: AdapterSet::default(),
         salt: String::new(),
     });
     for i in 0..4 {
@@ -99,6 +99,7 @@ fn scheduled(engine: Engine, options: SchedulerOptions) -> (Engine, BTreeMap<u32
                 prompt: text(i),
                 max_tokens: if rows == PromptRows::None { 4 } else { 0 },
                 scope: Some(Arc::clone(&scope)),
+                adapters: AdapterSet::default(),
                 deadline: None,
                 speculate: false,
                 rows,

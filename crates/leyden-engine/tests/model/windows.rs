@@ -2,7 +2,9 @@
 
 use super::gemma3::{folder, golden};
 use super::shared::one;
-use leyden_engine::{Engine, EngineOptions, ErrorKind, Outputs, Scope, SequenceId, StepEntry, StepPlan};
+use leyden_engine::{
+    AdapterSet, Engine, EngineOptions, ErrorKind, Outputs, Scope, SequenceId, StepEntry, StepPlan,
+};
 use leyden_kernels::attention::KvType;
 use leyden_kernels::{Cpu, Tier};
 use leyden_models::HfModel;
@@ -90,7 +92,7 @@ fn a_text_that_begins_like_an_earlier_one_finds_as_much_as_is_left() {
         model: String::new(),
         kv_type: KvType::F16,
         owner: String::new(),
-        adapter: String::new(),
+        adapters: AdapterSet::default(),
         salt: String::new(),
     });
     let tokens = text(700, 1);

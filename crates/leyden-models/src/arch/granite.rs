@@ -24,6 +24,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         model_type: "granite",
         classes: &["GraniteForCausalLM"],
         biases: llama_biases,
+        interleaved: true,
         ..DECODER
     }],
 };

@@ -34,6 +34,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 pub(super) const CLASS: HfClass = HfClass {
     keys: &[("num_experts", "num_local_experts")],
     biases: llama_biases,
+    interleaved: true,
     tensors: TENSORS,
     stacks: STACKS,
     ..DECODER

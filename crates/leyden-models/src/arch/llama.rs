@@ -14,17 +14,25 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     config,
     own_keys: &[],
     hf: &[
-        HfClass { model_type: "llama", classes: &["LlamaForCausalLM"], biases: llama_biases, ..DECODER },
+        HfClass {
+            model_type: "llama",
+            classes: &["LlamaForCausalLM"],
+            biases: llama_biases,
+            interleaved: true,
+            ..DECODER
+        },
         HfClass {
             model_type: MISTRAL,
             classes: &["MistralForCausalLM"],
             defaults: &[("num_key_value_heads", 8), ("sliding_window", DEFAULT_WINDOW)],
+            interleaved: true,
             ..DECODER
         },
         HfClass {
             model_type: MINISTRAL,
             classes: &["MinistralForCausalLM"],
             defaults: &[("num_key_value_heads", 8), ("sliding_window", DEFAULT_WINDOW)],
+            interleaved: true,
             ..DECODER
         },
         HfClass {
@@ -32,6 +40,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             classes: &["MixtralForCausalLM"],
             keys: &[("num_experts", "num_local_experts")],
             stacks: MIXTRAL_EXPERTS,
+            interleaved: true,
             ..DECODER
         },
     ],

@@ -16,6 +16,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         model_type: "ministral3",
         classes: &["Ministral3ForCausalLM"],
         defaults: &[("num_key_value_heads", 8), ("head_dim", 128)],
+        interleaved: true,
         ..DECODER
     }],
 };

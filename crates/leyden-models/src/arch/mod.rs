@@ -61,7 +61,7 @@ pub struct Architecture {
     config: fn(&Reader<'_>) -> Result<ModelConfig, Error>,
     /// Keys of either dialect that it reads and the others do not.
     pub(crate) own_keys: &'static [&'static str],
-    hf: &'static [HfClass],
+    pub(crate) hf: &'static [HfClass],
 }
 
 /// Every supported architecture.

@@ -15,6 +15,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         model_type: "smollm3",
         classes: &["SmolLM3ForCausalLM"],
         defaults: &[("num_key_value_heads", 4)],
+        interleaved: true,
         tied: true,
         biases: |config| {
             config.has_full_layers()?;

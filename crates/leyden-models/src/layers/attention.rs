@@ -1,7 +1,7 @@
 //! Self-attention.
 
 use super::Half;
-use super::linear::{Linear, apply};
+use super::linear::{Linear, apply_adapted};
 use super::norm::Norm;
 use super::position_bias::{Attended, Bias};
 use super::rope::Ropes;
@@ -84,6 +84,11 @@ impl Attention {
             Some(key) => Bias::load(loader, c, i, [&query, key])?,
             None => None,
         };
+        // Where distances are multiplied with the matrices of queries and keys too, an adapter would have to change that.
+        let changes = !matches!(bias, Some(Bias::Disentangled(_)));
+        let adaptable = |linear: Linear| if changes { linear.adaptable(loader) } else { linear };
+        let (query, gate) = (adaptable(query), gate.map(adaptable));
+        let [key, value] = [key, value].map(|linear| linear.map(adaptable));
         let plain = layer.attention_soft_cap.is_none() && !layer.sinks && layer.mask.sees_behind();
         let texts = loader.int8_encoder() && plain && !matches!(bias, Some(Bias::Disentangled(_)));
         let (heads, kv_heads, dim) = (layer.heads, layer.kv_heads, layer.head_dim);
@@ -115,7 +120,7 @@ impl Attention {
             own: key.map(own).transpose()?,
             query_norm: sizes.map(|(q, _)| norm("attn_q_norm", q)).transpose()?,
             temperature: layer.temperature,
-            output: Linear::load(loader, &format!("blk.{i}.attn_output"), c.width, mixed)?,
+            output: Linear::load(loader, &format!("blk.{i}.attn_output"), c.width, mixed)?.adaptable(loader),
             head_dim: layer.head_dim,
             rope: layer.rope.as_ref().map(rope).transpose()?,
             scale: layer.attention_scale,
@@ -161,13 +166,13 @@ impl Attention {
         }
         if rows.len() == n {
             products.push((&self.query, &mut work.queries[..]));
-            apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
+            apply_adapted(cpu, &mut work.adapters, &mut work.activations, &work.normed, Write::Set, products);
         } else {
-            apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
+            apply_adapted(cpu, &mut work.adapters, &mut work.activations, &work.normed, Write::Set, products);
             keep(rows, width, &mut work.normed);
             keep(rows, width, &mut work.stream);
             let query = (&self.query, &mut work.queries[..]);
-            apply(cpu, &mut work.activations, &work.normed, Write::Set, [query]);
+            apply_adapted(cpu, &mut work.adapters, &mut work.activations, &work.normed, Write::Set, [query]);
         }
         if let Some(own) = &self.own {
             if own.value.is_none() {
@@ -180,7 +185,14 @@ impl Attention {
         }
         if let Some(gate) = &self.gate {
             work.gates.resize(rows.len() * gate.weights.rows());
-            apply(cpu, &mut work.activations, &work.normed, Write::Set, [(gate, &mut work.gates[..])]);
+            apply_adapted(
+                cpu,
+                &mut work.adapters,
+                &mut work.activations,
+                &work.normed,
+                Write::Set,
+                [(gate, &mut work.gates[..])],
+            );
         }
         let rotations = self.rope.map(|(_, number)| &work.rotations[number]);
         let queries = (self.query.weights.rows(), self.query_norm.as_ref());
@@ -275,7 +287,14 @@ impl Attention {
             sums.add([&self.output.name], &work.mixed, self.output.weights.k());
         }
         to.write(cpu, work, |work, out, write| {
-            apply(cpu, &mut work.activations, &work.mixed, write, [(&self.output, out)]);
+            apply_adapted(
+                cpu,
+                &mut work.adapters,
+                &mut work.activations,
+                &work.mixed,
+                write,
+                [(&self.output, out)],
+            );
         });
     }
 }

@@ -222,5 +222,5 @@ fn joined(
     }
     let bytes: Vec<u8> = joined.iter().flat_map(|x| x.to_le_bytes()).collect();
     let weights = loader.made(&name("kv_b.weight"), DType::F32, &[heads * both, rank], &bytes)?;
-    Ok(Linear { name: name("kv_b.weight"), weights, bias: None })
+    Ok(Linear::new(name("kv_b.weight"), weights, None))
 }

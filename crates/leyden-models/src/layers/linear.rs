@@ -2,8 +2,10 @@
 
 use crate::error::Error;
 use crate::load::{Loader, Part};
+use crate::lora::{StepAdapters, Target};
 use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
 use leyden_kernels::{Cpu, PackedA};
+use std::ops::Range;
 
 /// A matrix and its bias.
 #[derive(Debug)]
@@ -12,14 +14,24 @@ pub(crate) struct Linear {
     pub(crate) name: String,
     pub(crate) weights: PackedWeights,
     pub(crate) bias: Option<Vec<f32>>,
+    /// Its rows among those of the whole matrix, and how many these are.
+    rows: (Vec<Range<usize>>, usize),
+    /// Its number among the projections that adapters can change, if it is one.
+    pub(crate) target: Option<usize>,
 }
 
 impl Linear {
+    /// A whole matrix.
+    pub(crate) fn new(name: String, weights: PackedWeights, bias: Option<Vec<f32>>) -> Linear {
+        let rows = weights.rows();
+        Linear { name, weights, bias, rows: (std::iter::once(0..rows).collect(), rows), target: None }
+    }
+
     /// The matrix `name` with its bias, if it has one.
     pub(crate) fn load(loader: &Loader<'_>, name: &str, rows: usize, k: usize) -> Result<Linear, Error> {
         let weights = loader.matrix(&format!("{name}.weight"), rows, k)?;
         let bias = loader.vector(&format!("{name}.bias"), rows)?;
-        Ok(Linear { name: format!("{name}.weight"), weights, bias })
+        Ok(Linear::new(format!("{name}.weight"), weights, bias))
     }
 
     /// Some rows of the matrix `name`, which consists of several, with their biases, if it has any.
@@ -34,7 +46,15 @@ impl Linear {
         let name = format!("{name}.weight");
         let weights = loader.matrix_part(&name, rows, k, part)?;
         let bias = whole.map(|whole| part.rows.iter().flat_map(|r| &whole[r.clone()]).copied().collect());
-        Ok(Linear { name, weights, bias })
+        Ok(Linear { name, weights, bias, rows: (part.rows.clone(), rows), target: None })
+    }
+
+    /// The same as one that adapters can change. Whoever multiplies with it uses [`apply_adapted`].
+    pub(crate) fn adaptable(mut self, loader: &Loader<'_>) -> Linear {
+        let name = self.name.strip_suffix(".weight").unwrap_or(&self.name).to_owned();
+        let (part, rows) = self.rows.clone();
+        self.target = Some(loader.target(Target { name, rows, k: self.weights.k(), part }));
+        self
     }
 
     /// Its product, with activations on the grid of its weights.
@@ -59,5 +79,24 @@ pub(crate) fn apply<'p>(
         activations.fill(cpu.tier(), cpu.pool(), grid, input, k);
         multiply(cpu, activations, &mut same);
         rest = others;
+    }
+}
+
+/// The same with what the step's adapters add to each product.
+pub(crate) fn apply_adapted<'p>(
+    cpu: &Cpu,
+    adapters: &mut StepAdapters,
+    activations: &mut PackedA,
+    input: &[f32],
+    write: Write,
+    products: impl IntoIterator<Item = (&'p Linear, &'p mut [f32])>,
+) {
+    if adapters.is_empty() {
+        return apply(cpu, activations, input, write, products);
+    }
+    let mut products: Vec<(&Linear, &mut [f32])> = products.into_iter().collect();
+    apply(cpu, activations, input, write, products.iter_mut().map(|(linear, out)| (*linear, &mut **out)));
+    for (linear, out) in products {
+        adapters.add(cpu, linear, input, out);
     }
 }

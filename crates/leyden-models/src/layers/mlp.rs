@@ -1,7 +1,7 @@
 //! Feed-forward layers, gated and plain.
 
 use super::Half;
-use super::linear::{Linear, apply};
+use super::linear::{Linear, apply_adapted};
 use crate::batch::Workspace;
 use crate::config::LayerConfig;
 use crate::error::Error;
@@ -26,8 +26,8 @@ impl PlainMlp {
         i: usize,
     ) -> Result<PlainMlp, Error> {
         Ok(PlainMlp {
-            up: Linear::load(loader, &format!("blk.{i}.ffn_up"), layer.ffn, width)?,
-            down: Linear::load(loader, &format!("blk.{i}.ffn_down"), width, layer.ffn)?,
+            up: Linear::load(loader, &format!("blk.{i}.ffn_up"), layer.ffn, width)?.adaptable(loader),
+            down: Linear::load(loader, &format!("blk.{i}.ffn_down"), width, layer.ffn)?.adaptable(loader),
             activation: match layer.activation {
                 Activation::Gelu if loader.int8_encoder() => Activation::GeluPolynomial,
                 exact => exact,
@@ -48,13 +48,20 @@ impl PlainMlp {
         }
         work.hidden.resize(rows * ffn);
         let up = [(&self.up, &mut work.hidden[..])];
-        apply(cpu, &mut work.activations, &work.normed, Write::Set, up);
+        apply_adapted(cpu, &mut work.adapters, &mut work.activations, &work.normed, Write::Set, up);
         cpu.for_rows(&mut work.hidden, ffn, |_, row| ops::activate(cpu.tier(), self.activation, row));
         if let Some(sums) = &mut work.sums {
             sums.add([&self.down.name], &work.hidden, ffn);
         }
         to.write(cpu, work, |work, out, write| {
-            apply(cpu, &mut work.activations, &work.hidden, write, [(&self.down, out)]);
+            apply_adapted(
+                cpu,
+                &mut work.adapters,
+                &mut work.activations,
+                &work.hidden,
+                write,
+                [(&self.down, out)],
+            );
         });
     }
 }
@@ -90,7 +97,8 @@ impl GatedMlp {
             let (gate, up) = if loader.gate_last() { (ffn, 0) } else { (0, ffn) };
             (part("gate", gate)?, part("up", up)?)
         };
-        Ok(GatedMlp { gate, up, down: linear("down", width, ffn)?, activation, sparsity: None })
+        let [gate, up, down] = [gate, up, linear("down", width, ffn)?].map(|l| l.adaptable(loader));
+        Ok(GatedMlp { gate, up, down, activation, sparsity: None })
     }
 
     /// The same, where only the gate's largest values count.
@@ -117,6 +125,8 @@ impl GatedMlp {
         }
         // The fused product keeps its results as the next one takes them, where nothing can be summed up.
         let plain = plain && work.sums.is_none() && self.sparsity.is_none();
+        // Adapters add to what stands between the products.
+        let plain = plain && !work.adapters.touch([&self.gate, &self.up, &self.down]);
         if plain && gate.act_format() == up.act_format() {
             work.activations.fill(cpu.tier(), cpu.pool(), gate.act_format(), &work.normed, gate.k());
             let gated = Gated { activation: self.activation, gate, up };
@@ -129,7 +139,7 @@ impl GatedMlp {
         work.hidden.resize(rows * ffn);
         work.other.resize(rows * ffn);
         let products = [(&self.gate, &mut work.hidden[..]), (&self.up, &mut work.other[..])];
-        apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
+        apply_adapted(cpu, &mut work.adapters, &mut work.activations, &work.normed, Write::Set, products);
         let up = &work.other;
         cpu.for_rows(&mut work.hidden, ffn, |i, row| {
             if let Some(deviations) = self.sparsity {
@@ -140,6 +150,13 @@ impl GatedMlp {
         if let Some(sums) = &mut work.sums {
             sums.add([&self.down.name], &work.hidden, ffn);
         }
-        apply(cpu, &mut work.activations, &work.hidden, write, [(&self.down, out)]);
+        apply_adapted(
+            cpu,
+            &mut work.adapters,
+            &mut work.activations,
+            &work.hidden,
+            write,
+            [(&self.down, out)],
+        );
     }
 }

@@ -25,6 +25,7 @@ pub(crate) use altup::Streams;
 pub(crate) use attention::keep;
 pub(crate) use classifier::Classifier;
 pub(crate) use embedding::Embedding;
+pub(crate) use linear::Linear;
 pub(crate) use norm::Norm;
 pub(crate) use per_layer::PerLayerEmbedding;
 pub(crate) use rope::Ropes;

@@ -37,7 +37,7 @@ impl Sparse {
             dense: Linear::load(loader, "mlm.dense", c.width, c.width)?,
             activation: c.layers[0].activation,
             norm: Norm::load(loader, c.norm, "mlm.norm", c.width)?,
-            output: Linear { name: name.to_owned(), weights, bias },
+            output: Linear::new(name.to_owned(), weights, bias),
             sum,
             log_twice,
         }))

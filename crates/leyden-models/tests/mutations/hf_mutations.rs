@@ -7,7 +7,7 @@
 use crate::MEMORY;
 use leyden_kernels::attention::{KvCache, KvType};
 use leyden_kernels::{Cpu, Tier};
-use leyden_models::{Batch, HfModel, Span, Workspace, load};
+use leyden_models::{AdapterSet, Batch, HfModel, Span, Workspace, load};
 use leyden_testkit::{emulated, json_tokens, patience, random};
 use std::path::Path;
 use std::sync::Arc;
@@ -215,7 +215,8 @@ impl Judge<'_> {
         let mut cache = KvCache::new(model.kv_shape(KvType::F32)?, 1).unwrap();
         let mut work = Workspace::default();
         let blocks = [0];
-        let spans = [Span { tokens: 3, position: 0, blocks: &blocks, state: 0, second: None }];
+        let (state, second, adapters) = (0, None, &AdapterSet::default());
+        let spans = [Span { tokens: 3, position: 0, blocks: &blocks, state, second, adapters }];
         let batch = Batch { tokens: &[1, 127, 5], spans: &spans, outputs: &[2], states: &[], context: 3 };
         model.forward(&self.cpu, &batch, &mut cache, &mut work)?;
         assert_eq!(work.logits().len(), model.vocabulary());

@@ -141,6 +141,7 @@ impl Loop {
             max_tokens,
             // What is in the cache has no states, and texts for vectors leave it to those that share.
             scope: shares.then(|| Arc::clone(&rest.scope)),
+            adapters: rest.scope.adapters.clone(),
             deadline: Some(rest.deadline.saturating_duration_since(self.started)),
             speculate: self.parts.options.speculate && matches!(work, Work::Text(_)),
             rows: work.rows(prompt.len()),

@@ -36,12 +36,14 @@ pub enum HfFile {
     Modules,
     /// How sentence-transformers makes vectors of texts.
     Pooling,
+    /// What a folder of a PEFT adapter says about it.
+    AdapterConfig,
     /// What sentence-transformers puts before texts of each kind.
     SentenceTransformers,
 }
 
 /// Name and most bytes of every file. The largest vocabularies take some 40 MB.
-const FILES: [(HfFile, &str, u64); 10] = [
+const FILES: [(HfFile, &str, u64); 11] = [
     (HfFile::Config, "config.json", 4 << 20),
     (HfFile::GenerationConfig, "generation_config.json", 1 << 20),
     (HfFile::Tokenizer, "tokenizer.json", 256 << 20),
@@ -50,6 +52,7 @@ const FILES: [(HfFile, &str, u64); 10] = [
     (HfFile::ChatTemplate, "chat_template.jinja", MAX_TEMPLATE_BYTES),
     (HfFile::ChatTemplateJson, "chat_template.json", MAX_TEMPLATE_BYTES),
     (HfFile::Modules, "modules.json", 1 << 20),
+    (HfFile::AdapterConfig, "adapter_config.json", 4 << 20),
     (HfFile::Pooling, "1_Pooling/config.json", 1 << 20),
     (HfFile::SentenceTransformers, "config_sentence_transformers.json", 1 << 20),
 ];

@@ -6,6 +6,7 @@ use crate::prefix::Scope;
 use crate::schedule::*;
 use crate::tables::BlockTables;
 use leyden_kernels::attention::KvType;
+use leyden_models::AdapterSet;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -26,8 +27,8 @@ pub(super) fn answer(prompt: &[u32], n: usize) -> Vec<u32> {
 }
 
 pub(super) fn scope(owner: u32) -> Arc<Scope> {
-    let (model, adapter, salt) = ("m".to_owned(), String::new(), String::new());
-    Arc::new(Scope { model, kv_type: KvType::F16, owner: owner.to_string(), adapter, salt })
+    let (model, adapters, salt) = ("m".to_owned(), AdapterSet::default(), String::new());
+    Arc::new(Scope { model, kv_type: KvType::F16, owner: owner.to_string(), adapters, salt })
 }
 
 /// A request without special wishes.
@@ -39,6 +40,7 @@ pub(super) fn request(id: u64, key: u32, prompt: Vec<u32>, max_tokens: usize) ->
         prompt,
         max_tokens,
         scope: Some(scope(key)),
+        adapters: AdapterSet::default(),
         deadline: None,
         speculate: false,
         rows: PromptRows::None,

@@ -1,0 +1,186 @@
+//! From the matrices of a file to an [`Adapter`]: what is checked is the same for every format.
+
+use super::targets::{Target, Targets};
+use super::{Adapter, Factors, gguf, peft};
+use crate::error::Error;
+use crate::hf_class::HfClass;
+use leyden_kernels::Cpu;
+use leyden_kernels::gemm::PackedWeights;
+use leyden_tensor::{DType, TensorView, quant};
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The largest rank that is taken.
+const MOST_RANK: usize = 1024;
+
+/// The two matrices of a projection as a file has them.
+pub(super) struct Pair<'a> {
+    /// The projection's name in GGUF, without `.weight`.
+    pub(super) target: String,
+    /// `[rank, k]`.
+    pub(super) down: TensorView<'a>,
+    /// `[rows, rank]`.
+    pub(super) up: TensorView<'a>,
+    /// What the product is multiplied by, for a rank.
+    pub(super) scale: f32,
+    /// The class whose names the file uses, if it uses those of one.
+    pub(super) class: Option<&'static HfClass>,
+    /// Whether rows lie as in folders rather than as in GGUF.
+    pub(super) of_folder: bool,
+}
+
+/// Matrices that were found one by one, by the name of their module.
+#[derive(Default)]
+pub(super) struct Halves<'a>(BTreeMap<String, [Option<TensorView<'a>>; 2]>);
+
+impl<'a> Halves<'a> {
+    /// Takes in the first (0) or the second (1) matrix of a module.
+    pub(super) fn put(&mut self, module: &str, which: usize, tensor: TensorView<'a>) {
+        self.0.entry(module.to_owned()).or_default()[which] = Some(tensor);
+    }
+
+    /// Both matrices of every module.
+    pub(super) fn complete(
+        self,
+        file: &str,
+        names: [&str; 2],
+    ) -> Result<Vec<(String, [TensorView<'a>; 2])>, Error> {
+        if self.0.is_empty() {
+            return Err(Error::invalid(file, "", "has no matrices of a LoRA adapter"));
+        }
+        let both = |(module, halves): (String, [Option<TensorView<'a>>; 2])| match halves {
+            [Some(down), Some(up)] => Ok((module, [down, up])),
+            [Some(down), None] => Err(Error::invalid(file, down.name(), format!("{} is missing", names[1]))),
+            [None, Some(up)] => Err(Error::invalid(file, up.name(), format!("{} is missing", names[0]))),
+            [None, None] => Err(Error::invalid(file, &module, "has no matrices")),
+        };
+        self.0.into_iter().map(both).collect()
+    }
+}
+
+/// Reads an adapter: a folder of PEFT, or a GGUF file.
+pub(crate) fn read(targets: &Arc<Targets>, cpu: &Cpu, path: &Path) -> Result<Adapter, Error> {
+    if path.is_dir() { peft::read(targets, cpu, path) } else { gguf::read(targets, cpu, path) }
+}
+
+/// Checks the matrices of a file against the model, all of them before memory is taken for any, and packs them.
+pub(super) fn pack(
+    targets: &Arc<Targets>,
+    cpu: &Cpu,
+    path: &Path,
+    file: &str,
+    pairs: &[Pair<'_>],
+) -> Result<Adapter, Error> {
+    let mut taken: HashMap<&str, &str> = HashMap::new();
+    let mut orders = Vec::new();
+    for pair in pairs {
+        if let Some(other) = taken.insert(&pair.target, pair.down.name()) {
+            let what = format!("is for the same projection as {other}");
+            return Err(Error::invalid(file, pair.down.name(), what));
+        }
+        orders.push(check(targets, file, pair)?);
+    }
+    let mut factors: Vec<Option<Factors>> = targets.list.iter().map(|_| None).collect();
+    let mut rank = 0;
+    for (pair, order) in pairs.iter().zip(orders) {
+        rank = rank.max(pair.down.rows());
+        let down = Arc::new(packed(cpu, file, &pair.down, &decoded(file, &pair.down)?, pair.down.rows())?);
+        let up = decoded(file, &pair.up)?;
+        for (number, target) in targets.named(&pair.target) {
+            let rows = rows_of(target, &up, pair.up.cols(), order.as_deref());
+            let up = packed(cpu, file, &pair.up, &rows, rows.len() / pair.up.cols())?;
+            let factor = Factors { down: Arc::clone(&down), up, scale: pair.scale };
+            factors[number] = Some(factor);
+        }
+    }
+    Ok(Adapter { path: path.to_owned(), targets: Arc::clone(targets), factors, rank })
+}
+
+/// Whether a pair fits the model; in which order it has its rows.
+fn check(targets: &Targets, file: &str, pair: &Pair<'_>) -> Result<Option<Vec<usize>>, Error> {
+    let (down, up) = (&pair.down, &pair.up);
+    let Some((_, target)) = targets.named(&pair.target).next() else {
+        let what = unsupported(targets, &pair.target);
+        return Err(Error::invalid(file, down.name(), what));
+    };
+    for tensor in [down, up] {
+        if tensor.shape().len() != 2 {
+            let what = format!("shape {:?} is not that of a matrix", tensor.shape());
+            return Err(Error::invalid(file, tensor.name(), what));
+        }
+    }
+    let rank = down.rows();
+    if rank == 0 || rank > MOST_RANK {
+        let what = format!("rank {rank} is not between 1 and {MOST_RANK}");
+        return Err(Error::invalid(file, down.name(), what));
+    }
+    let wanted = |tensor: &TensorView<'_>, wanted: [usize; 2]| {
+        if tensor.shape() == wanted {
+            return Ok(());
+        }
+        let found = tensor.shape();
+        let what = format!("shape {found:?} does not match the model's projection, which wants {wanted:?}");
+        Err(Error::invalid(file, tensor.name(), what))
+    };
+    wanted(down, [rank, target.k])?;
+    wanted(up, [target.rows, rank])?;
+    if !pair.scale.is_finite() {
+        return Err(Error::invalid(file, down.name(), "its scale is not a finite number"));
+    }
+    targets.row_order(pair, target.rows).map_err(|what| Error::invalid(file, down.name(), what))
+}
+
+/// Why there is nothing with this name in GGUF that an adapter can change.
+pub(super) fn unsupported(targets: &Targets, name: &str) -> String {
+    let part = super::targets::layer_of(name).map_or(name, |(_, part)| part);
+    let architecture = targets.architecture.name;
+    match part {
+        "token_embd" => "adapters of the embedding are not supported".to_owned(),
+        "output" => "adapters of the output head are not supported".to_owned(),
+        _ if part.ends_with("_exps") || part.contains("_exps.") => {
+            "adapters of a mixture's experts are not supported".to_owned()
+        }
+        "ffn_gate_inp" | "ffn_gate_inp_shexp" => {
+            "adapters of a mixture's router are not supported".to_owned()
+        }
+        _ if part.ends_with("norm") => "adapters of a norm are not supported".to_owned(),
+        _ => format!(
+            "this model of architecture `{architecture}` has no projection {name} that an adapter can change"
+        ),
+    }
+}
+
+/// All values of a matrix, which are finite.
+fn decoded(file: &str, tensor: &TensorView<'_>) -> Result<Vec<f32>, Error> {
+    let mut out = vec![0.0; tensor.rows() * tensor.cols()];
+    for (i, row) in out.chunks_exact_mut(tensor.cols()).enumerate() {
+        quant::decode_row(tensor.dtype(), tensor.row(i), row);
+    }
+    match out.iter().all(|x| x.is_finite()) {
+        true => Ok(out),
+        false => Err(Error::invalid(file, tensor.name(), "has values that are not finite numbers")),
+    }
+}
+
+/// The rows of the second matrix that are a target's, in the model's order.
+fn rows_of(target: &Target, up: &[f32], rank: usize, order: Option<&[usize]>) -> Vec<f32> {
+    let row = |row: usize| {
+        let row = order.map_or(row, |order| order[row]);
+        &up[row * rank..(row + 1) * rank]
+    };
+    target.part.iter().flat_map(|part| part.clone().flat_map(row)).copied().collect()
+}
+
+fn packed(
+    cpu: &Cpu,
+    file: &str,
+    tensor: &TensorView<'_>,
+    values: &[f32],
+    rows: usize,
+) -> Result<PackedWeights, Error> {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let shape = [rows, values.len() / rows.max(1)];
+    let view = TensorView::new(tensor.name(), DType::F32, &shape, &bytes)?;
+    PackedWeights::pack(cpu, &view).map_err(|e| Error::resources(file, e))
+}

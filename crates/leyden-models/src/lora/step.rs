@@ -1,0 +1,123 @@
+//! What the adapters of a step's sequences add to the results of projections.
+
+use super::{Adapter, AdapterSet};
+use crate::batch::Batch;
+use crate::layers::Linear;
+use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
+use leyden_kernels::memory::Aligned;
+use leyden_kernels::{Cpu, PackedA};
+
+/// The adapters of a step, and buffers for what they compute.
+#[derive(Debug, Default)]
+pub(crate) struct StepAdapters {
+    /// Each set with its rows: of all of the step's, and of those that are wanted.
+    sets: Vec<(AdapterSet, [Vec<usize>; 2])>,
+    /// How many rows there are of either kind.
+    counts: [usize; 2],
+    activations: PackedA,
+    input: Aligned<f32>,
+    low: Aligned<f32>,
+    results: Aligned<f32>,
+}
+
+impl StepAdapters {
+    /// Begins a step. `wanted` are the rows that layers keep where the others are of no more use.
+    pub(crate) fn begin(&mut self, batch: &Batch<'_>, wanted: &[usize]) {
+        self.sets.clear();
+        self.counts = [batch.tokens.len(), wanted.len()];
+        let mut first = 0;
+        for span in batch.spans {
+            let rows = first..first + span.tokens;
+            first = rows.end;
+            if span.adapters.is_empty() {
+                continue;
+            }
+            let kept = wanted.partition_point(|row| *row < rows.start);
+            let kept = kept..wanted.partition_point(|row| *row < rows.end);
+            let known = self.sets.iter_mut().find(|(set, _)| set == span.adapters);
+            match known {
+                Some((_, [all, some])) => {
+                    all.extend(rows);
+                    some.extend(kept);
+                }
+                None => self.sets.push((span.adapters.clone(), [rows.collect(), kept.collect()])),
+            }
+        }
+    }
+
+    /// Whether no row has an adapter.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sets.is_empty()
+    }
+
+    /// Whether any row has an adapter for one of these projections.
+    pub(crate) fn touch<const N: usize>(&self, linears: [&Linear; N]) -> bool {
+        let adapters = || self.sets.iter().flat_map(|(set, _)| set.iter());
+        linears.iter().any(|linear| adapters().any(|(adapter, _)| adapter.factors_of(linear).is_some()))
+    }
+
+    /// Adds to the results of a projection what the adapters make of its input: all rows of the step or those that are wanted.
+    pub(crate) fn add(&mut self, cpu: &Cpu, linear: &Linear, input: &[f32], out: &mut [f32]) {
+        let (k, width) = (linear.weights.k(), linear.weights.rows());
+        let count = input.len() / k;
+        let which = usize::from(count != self.counts[0]);
+        assert_eq!(count, self.counts[which], "rows of a projection's input");
+        let StepAdapters { sets, activations, input: some, low, results, .. } = self;
+        for (set, rows) in &*sets {
+            let rows = &rows[which];
+            let factors =
+                set.iter().filter_map(|(adapter, scale)| Some((adapter.factors_of(linear)?, scale)));
+            for (factors, scale) in factors.filter(|_| !rows.is_empty()) {
+                let whole = rows.len() == count;
+                let input = match whole {
+                    true => input,
+                    false => {
+                        gather(rows, k, input, some);
+                        &some[..]
+                    }
+                };
+                let rank = factors.down.rows();
+                low.resize(rows.len() * rank);
+                product(cpu, activations, input, &factors.down, low, Write::Set);
+                let scale = factors.scale * scale;
+                low.iter_mut().for_each(|x| *x *= scale);
+                if whole {
+                    product(cpu, activations, low, &factors.up, out, Write::Add);
+                    continue;
+                }
+                results.resize(rows.len() * width);
+                product(cpu, activations, low, &factors.up, results, Write::Set);
+                for (&row, results) in rows.iter().zip(results.chunks_exact(width)) {
+                    let out = &mut out[row * width..(row + 1) * width];
+                    out.iter_mut().zip(results).for_each(|(y, x)| *y += x);
+                }
+            }
+        }
+    }
+}
+
+impl Adapter {
+    fn factors_of(&self, linear: &Linear) -> Option<&super::Factors> {
+        self.factors.get(linear.target?)?.as_ref()
+    }
+}
+
+/// Copies some rows of `k` values.
+fn gather(rows: &[usize], k: usize, from: &[f32], to: &mut Aligned<f32>) {
+    to.resize(rows.len() * k);
+    for (&row, to) in rows.iter().zip(to.chunks_exact_mut(k)) {
+        to.copy_from_slice(&from[row * k..(row + 1) * k]);
+    }
+}
+
+fn product(
+    cpu: &Cpu,
+    activations: &mut PackedA,
+    input: &[f32],
+    weights: &PackedWeights,
+    out: &mut [f32],
+    write: Write,
+) {
+    activations.fill(cpu.tier(), cpu.pool(), weights.act_format(), input, weights.k());
+    multiply(cpu, activations, &mut [Product { weights, bias: None, out, write }]);
+}

@@ -1,0 +1,118 @@
+//! [`Targets`]: the projections of a loaded network that adapters can change, and how their rows lie.
+
+use super::pairs::Pair;
+use crate::arch::{ARCHITECTURES, Architecture, hf_class};
+use crate::config::ModelConfig;
+use crate::error::Error;
+use crate::hf_class::HfClass;
+use crate::load::QkvRows;
+use leyden_tensor::WeightSource;
+use std::ops::Range;
+
+/// One of them: a matrix, or some rows of one that consists of several.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// The matrix's name in GGUF, without `.weight`.
+    pub(crate) name: String,
+    /// Rows of the whole matrix.
+    pub(crate) rows: usize,
+    pub(crate) k: usize,
+    /// The target's rows among them.
+    pub(crate) part: Vec<Range<usize>>,
+}
+
+/// All of a network's.
+#[derive(Debug)]
+pub(crate) struct Targets {
+    pub(crate) list: Vec<Target>,
+    pub(crate) architecture: &'static Architecture,
+    /// The class of the model's folder; of a GGUF file those that its folder may have been of.
+    pub(crate) classes: Vec<&'static HfClass>,
+    /// Whether the model is a folder, whose rows lie as in adapters of PEFT.
+    pub(crate) of_folder: bool,
+    /// Of each layer: heads of queries, of keys, and values of a head.
+    pub(crate) heads: Vec<[usize; 3]>,
+}
+
+impl Targets {
+    /// Those of the model in a source.
+    ///
+    /// # Errors
+    /// The model is of no known architecture.
+    pub(crate) fn new(
+        list: Vec<Target>,
+        config: &ModelConfig,
+        source: &dyn WeightSource,
+    ) -> Result<Targets, Error> {
+        let heads = config.layers.iter().map(|layer| [layer.heads, layer.kv_heads, layer.head_dim]).collect();
+        let (architecture, classes) = classes_of(source, config)?;
+        Ok(Targets { list, architecture, classes, of_folder: source.config_json().is_some(), heads })
+    }
+
+    /// Those that a matrix with this name in GGUF consists of, with their numbers.
+    pub(crate) fn named(&self, name: &str) -> impl Iterator<Item = (usize, &Target)> {
+        self.list.iter().enumerate().filter(move |(_, target)| target.name == name)
+    }
+
+    /// Where each row of the model's matrix lies in the adapter's; `None` where they lie the same. The error says why an adapter
+    /// of this format cannot be used.
+    pub(super) fn row_order(&self, pair: &Pair<'_>, rows: usize) -> Result<Option<Vec<usize>>, String> {
+        if pair.of_folder == self.of_folder {
+            return Ok(None);
+        }
+        let (layer, part) = layer_of(&pair.target).unwrap_or_default();
+        let class = pair.class.or(self.classes.first().copied());
+        let Some(class) = class else { return Ok(None) };
+        let elsewhere = match part {
+            "attn_qkv" => class.stored.qkv != QkvRows::Stacked,
+            "ffn_up" => class.stored.gate_last,
+            _ => false,
+        };
+        if elsewhere {
+            return Err("its rows lie in another order in GGUF files than in the model's folder; use an adapter of the \
+                        model's own format"
+                .to_owned());
+        }
+        let [queries, keys, dim] = self.heads.get(layer).copied().unwrap_or_default();
+        let heads = match part {
+            "attn_q" => queries,
+            "attn_k" => keys,
+            _ => return Ok(None),
+        };
+        if !class.interleaved || heads * dim != rows {
+            return Ok(None);
+        }
+        // GGUF has the rows of the first and the second half of a head in turns.
+        let in_head = |i: usize| match self.of_folder {
+            false => i / 2 + i % 2 * (dim / 2),
+            true => i % (dim / 2) * 2 + i / (dim / 2),
+        };
+        Ok(Some((0..rows).map(|row| row / dim * dim + in_head(row % dim)).collect()))
+    }
+}
+
+/// The number of a layer in a name of GGUF, and the name behind it.
+pub(crate) fn layer_of(name: &str) -> Option<(usize, &str)> {
+    let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
+    Some((layer.parse().ok()?, part))
+}
+
+/// The architecture of a source's model and its class in Hugging Face's libraries; of a GGUF file all that it may have had.
+///
+/// # Errors
+/// The model is of no known architecture.
+fn classes_of(
+    source: &dyn WeightSource,
+    config: &ModelConfig,
+) -> Result<(&'static Architecture, Vec<&'static HfClass>), Error> {
+    if let Some(json) = source.config_json() {
+        return hf_class(json).map(|(architecture, class)| (architecture, vec![class]));
+    }
+    let (key, meta) = ("general.architecture", source.metadata());
+    let found = ARCHITECTURES.iter().find(|a| a.name == config.architecture);
+    let found = found.ok_or_else(|| {
+        let known = ARCHITECTURES.iter().map(|a| a.name).collect();
+        Error::unknown_architecture(meta.file(), key, config.architecture, known)
+    })?;
+    Ok((found, found.hf.iter().collect()))
+}
