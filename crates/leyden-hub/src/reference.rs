@@ -53,7 +53,7 @@ impl Display for Repo {
 /// `hf:ORG/REPO[@REVISION][:FILE]`; `hf.co/` and `huggingface.co/` may stand for `hf:`.
 ///
 /// FILE is the path of a GGUF file in the repository (any part of a split one), its name, or the name of a
-/// quantisation such as `Q4_K_M`; `safetensors` means the repository's safetensors checkpoint.
+/// quantisation such as `Q4_K_M`; `safetensors` or `pytorch` means the repository's checkpoint.
 ///
 /// ```
 /// let reference: leyden_hub::Reference = "hf:org/model-GGUF@v2:Q4_K_M".parse()?;

@@ -114,7 +114,8 @@ fn stored_or_hub(store: &Store, reference: Reference) -> Result<Located> {
 /// `ORG/REPO[:FILE]`, unless it looks like a path.
 fn repository(text: &str) -> Option<Reference> {
     let reference = Reference::without_scheme(text).ok()?;
-    let is_file = !text.contains(':') && text.to_ascii_lowercase().ends_with(".gguf");
+    let ends = |ending: &str| text.to_ascii_lowercase().ends_with(ending);
+    let is_file = !text.contains(':') && (ends(".gguf") || ends(".onnx"));
     let is_below = Path::new(reference.repo().organisation()).is_dir();
     (!is_file && !is_below).then_some(reference)
 }

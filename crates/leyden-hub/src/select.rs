@@ -6,8 +6,8 @@ use crate::error::ErrorKind;
 use crate::listing::Listed;
 use crate::store::Format;
 
-/// What stands after the colon for the safetensors checkpoint of a repository.
-pub(crate) const SAFETENSORS: &str = "safetensors";
+/// What stands after the colon for the checkpoint of a repository, in safetensors or PyTorch's files.
+const CHECKPOINTS: [&str; 2] = ["safetensors", "pytorch"];
 
 /// Files beside the weights of a safetensors checkpoint that a runtime or a lawyer may want, where they exist.
 const COMPANIONS: &[&str] = &[
@@ -24,6 +24,9 @@ const COMPANIONS: &[&str] = &[
     "chat_template.jinja",
     "chat_template.json",
     "additional_chat_templates/default.jinja",
+    "modules.json",
+    "config_sentence_transformers.json",
+    "sentence_bert_config.json",
     "1_Pooling/config.json",
     "quantize_config.json",
     "hf_quant_config.json",
@@ -35,6 +38,16 @@ const COMPANIONS: &[&str] = &[
 
 /// Lists the shards of a checkpoint.
 const INDEX: &str = "model.safetensors.index.json";
+
+/// What repositories have that are without safetensors.
+const TORCH: &str = "pytorch_model.bin";
+
+/// The ONNX models, in the order in which one is chosen where none is named.
+const ONNX: [&str; 4] =
+    ["onnx/model.onnx", "model.onnx", "onnx/model_quantized.onnx", "model_quantized.onnx"];
+
+/// What the file of an ONNX model's weights has behind the model's name, where these lie beside it.
+const ONNX_DATA: [&str; 2] = ["_data", ".data"];
 
 /// The files of one model.
 #[derive(Debug)]
@@ -84,9 +97,18 @@ struct Group<'a> {
     promised: usize,
 }
 
-/// Chooses. `wanted` is what follows the colon; without it GGUF goes before safetensors, and of several quantisations the
-/// first of [`PREFERRED`] is taken.
+/// Chooses. `wanted` is what follows the colon; without it GGUF goes before safetensors, these before PyTorch's file and
+/// that before ONNX, and of several quantisations the first of [`PREFERRED`] is taken.
 pub(crate) fn select(files: &[Listed], wanted: Option<&str>) -> Result<Selection, ErrorKind> {
+    if let Some(wanted) = wanted.filter(|wanted| has_ending(wanted, ".onnx")) {
+        let candidates = || files.iter().filter(|file| has_ending(&file.path, ".onnx"));
+        return match candidates().find(|file| file.path == wanted) {
+            Some(file) => onnx(files, file),
+            None => Err(ErrorKind::NoMatch {
+                candidates: candidates().map(|file| (file.path.clone(), file.size)).collect(),
+            }),
+        };
+    }
     let groups = gguf_groups(files);
     let checkpoint = checkpoint(files);
     let Some(wanted) = wanted else {
@@ -108,7 +130,7 @@ pub(crate) fn select(files: &[Listed], wanted: Option<&str>) -> Result<Selection
             }
         };
     };
-    if wanted == SAFETENSORS {
+    if CHECKPOINTS.contains(&wanted) && checkpoint.as_ref().map_or(true, |c| c.format.name() == wanted) {
         return checkpoint;
     }
     let matching = find(&groups, wanted);
@@ -231,13 +253,23 @@ fn checkpoint(files: &[Listed]) -> Result<Selection, ErrorKind> {
         .iter()
         .filter(|file| has_ending(&file.path, ".safetensors") && !file.path.contains('/'))
         .collect();
-    if weights.is_empty() {
-        return none("the repository has neither GGUF files nor a safetensors checkpoint at its top");
+    let torch = top(TORCH);
+    if weights.is_empty() && torch.is_none() {
+        let first = ONNX.iter().find_map(|name| top(name));
+        return match first {
+            Some(file) => onnx(files, file),
+            None => none(
+                "the repository has no GGUF files, and neither safetensors nor pytorch_model.bin at its top, nor onnx/model.onnx",
+            ),
+        };
     }
     if top("config.json").is_none() {
-        return none("the repository has safetensors files and no config.json");
+        return none("the repository has weights and no config.json");
     }
-    let mut chosen: Vec<Listed> = if let Some(index) = top(INDEX) {
+    let format = if weights.is_empty() { Format::Pytorch } else { Format::Safetensors };
+    let mut chosen: Vec<Listed> = if let (Some(torch), true) = (torch, weights.is_empty()) {
+        vec![torch.clone()]
+    } else if let Some(index) = top(INDEX) {
         // The index itself is not read: what it lists is what these names say.
         let mut shards: Vec<(usize, usize, &Listed)> = weights
             .iter()
@@ -259,8 +291,29 @@ fn checkpoint(files: &[Listed]) -> Result<Selection, ErrorKind> {
     } else {
         return none("the repository has several safetensors files and no index of them");
     };
-    chosen.extend(COMPANIONS.iter().filter_map(|name| top(name)).cloned());
-    Ok(Selection { format: Format::Safetensors, main: None, files: chosen, chosen_of: 1 })
+    chosen.extend(companions(files));
+    Ok(Selection { format, main: None, files: chosen, chosen_of: 1 })
+}
+
+/// What is taken along with weights.
+fn companions(files: &[Listed]) -> impl Iterator<Item = Listed> {
+    COMPANIONS.iter().filter_map(|name| files.iter().find(|file| file.path == *name)).cloned()
+}
+
+/// An ONNX model, with the configuration in its folder or at the top.
+fn onnx(files: &[Listed], model: &Listed) -> Result<Selection, ErrorKind> {
+    let folder = model.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let own = format!("{folder}/config.json");
+    let find = |name: &str| files.iter().find(|file| file.path == name);
+    let above = !folder.contains('/') && find("config.json").is_some();
+    if find(&own).is_none() && !above {
+        return Err(ErrorKind::NoModel(format!("`{}` has no config.json beside or above it", model.path)));
+    }
+    let data = ONNX_DATA.iter().filter_map(|end| find(&format!("{}{end}", model.path)));
+    let mut chosen: Vec<Listed> = std::iter::once(model).chain(data).cloned().collect();
+    chosen.extend(find(&own).filter(|_| !folder.is_empty()).cloned());
+    chosen.extend(companions(files));
+    Ok(Selection { format: Format::Onnx, main: Some(model.path.clone()), files: chosen, chosen_of: 1 })
 }
 
 fn candidates(groups: &BTreeMap<&str, Group<'_>>, checkpoint: Option<&Selection>) -> Vec<(String, u64)> {
@@ -268,7 +321,9 @@ fn candidates(groups: &BTreeMap<&str, Group<'_>>, checkpoint: Option<&Selection>
     let size = |selection: &Selection| {
         selection.files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.size))
     };
-    ggufs.chain(checkpoint.map(|selection| (SAFETENSORS.to_owned(), size(selection)))).collect()
+    let name =
+        |selection: &Selection| selection.main.clone().unwrap_or_else(|| selection.format.name().to_owned());
+    ggufs.chain(checkpoint.map(|selection| (name(selection), size(selection)))).collect()
 }
 
 fn has_ending(path: &str, ending: &str) -> bool {
@@ -456,11 +511,41 @@ mod tests {
             &["model.safetensors"],
             &["a.safetensors", "b.safetensors", "config.json"],
             &["x/model.safetensors", "config.json"],
-            &[INDEX, "config.json", "pytorch_model.bin"],
+            &[INDEX, "config.json"],
+            &["pytorch_model.bin"],
+            &["onnx/model.onnx"],
+            &["onnx/model_O1.onnx", "config.json"],
             &[],
         ] {
             assert!(matches!(selected(bad, None), Err(ErrorKind::NoModel(_))), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn without_safetensors_other_forms_are_taken() {
+        let all = [
+            "pytorch_model.bin",
+            "onnx/model.onnx",
+            "onnx/model.onnx_data",
+            "onnx/model_quantized.onnx",
+            "config.json",
+            "1_Pooling/config.json",
+            "modules.json",
+            "tokenizer.json",
+        ];
+        let rest = ["config.json", "tokenizer.json", "modules.json", "1_Pooling/config.json"];
+        let with = |first: &[&'static str]| [first, &rest].concat();
+        assert_eq!(selected(&all, None).unwrap(), with(&["pytorch_model.bin"]));
+        assert_eq!(selected(&all, Some("pytorch")).unwrap(), with(&["pytorch_model.bin"]));
+        assert!(selected(&all, Some("safetensors")).is_err());
+        assert_eq!(selected(&all[1..], None).unwrap(), with(&["onnx/model.onnx", "onnx/model.onnx_data"]));
+        assert_eq!(selected(&all[3..], None).unwrap(), with(&["onnx/model_quantized.onnx"]));
+        let named = select(&listed(&all), Some("onnx/model_quantized.onnx")).unwrap();
+        assert_eq!((named.format, named.main.as_deref()), (Format::Onnx, Some("onnx/model_quantized.onnx")));
+        let missing = selected(&all, Some("onnx/model_O1.onnx")).unwrap_err();
+        assert!(matches!(missing, ErrorKind::NoMatch { candidates } if candidates.len() == 2));
+        let both = ["model.safetensors", "pytorch_model.bin", "config.json"];
+        assert_eq!(selected(&both, None).unwrap(), ["model.safetensors", "config.json"]);
     }
 
     #[test]

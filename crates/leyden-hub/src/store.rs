@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::knobs;
 use crate::names;
 use crate::reference::{MAIN, Reference, Repo, SCHEME};
-use crate::select::{self, SAFETENSORS};
+use crate::select;
 
 const RECORD: &str = "models.json";
 const SCHEMA: &str = "leyden.models/1";
@@ -43,6 +43,10 @@ pub enum Format {
     Gguf,
     /// A folder with safetensors files, `config.json` and a tokenizer.
     Safetensors,
+    /// The same with PyTorch's `pytorch_model.bin`.
+    Pytorch,
+    /// An ONNX model, and such a folder around it.
+    Onnx,
 }
 
 impl Format {
@@ -52,6 +56,8 @@ impl Format {
         match self {
             Self::Gguf => "gguf",
             Self::Safetensors => "safetensors",
+            Self::Pytorch => "pytorch",
+            Self::Onnx => "onnx",
         }
     }
 }
@@ -69,7 +75,7 @@ pub struct Model {
     pub commit: String,
     /// How it is stored.
     pub format: Format,
-    /// The file to open, the first part of a split one, or the folder of a checkpoint.
+    /// The file to open, the first part of a split one, or the folder of a checkpoint in safetensors or PyTorch's files.
     pub path: PathBuf,
     /// Its files.
     pub files: Vec<ModelFile>,
@@ -158,7 +164,8 @@ impl Recorded {
         if !names::is_commit(&self.commit) {
             return Err("a commit is none");
         }
-        if self.files.is_empty() || (self.format == Format::Gguf) != self.main.is_some() {
+        let is_file = matches!(self.format, Format::Gguf | Format::Onnx);
+        if self.files.is_empty() || is_file != self.main.is_some() {
             return Err("a model has no files, or its format does not fit them");
         }
         if self.main.iter().any(|main| !self.files.iter().any(|file| file.path == *main)) {
@@ -368,7 +375,7 @@ impl Store {
             MAIN => String::new(),
             other => format!("@{other}"),
         };
-        let file = recorded.main.as_deref().unwrap_or(SAFETENSORS);
+        let file = recorded.main.as_deref().unwrap_or(recorded.format.name());
         let damage = recorded.files.iter().find_map(|file| {
             let path = folder.join(&file.path);
             match fs::metadata(&path) {

@@ -8,9 +8,10 @@ use crate::config::{ModelConfig, NormKind};
 use crate::error::Error;
 use crate::hf_class::{HfClass, Stack};
 use crate::modules::Modules;
+use crate::onnx::OnnxTensors;
 use crate::pooling::Pooling;
 use leyden_tensor::{
-    HfFolder, HfQuantised, Json, Metadata, OwnedTensor, Safetensors, StackRows, Stacked, TensorInfo,
+    HfFile, HfFolder, HfQuantised, Json, Metadata, OwnedTensor, Safetensors, StackRows, Stacked, TensorInfo,
     TensorView, Value, WeightSource,
 };
 use std::fs;
@@ -26,7 +27,8 @@ const HEAD: &str = "output.weight";
 const OLD_NORMS: [(&str, &str); 2] =
     [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
 
-/// A folder with `config.json` and safetensors of a supported architecture.
+/// A folder with `config.json` and safetensors of a supported architecture, or with an ONNX model that computes a supported
+/// encoder.
 #[derive(Debug)]
 pub struct HfModel {
     folder: HfFolder,
@@ -47,6 +49,8 @@ pub struct HfModel {
     modules: Modules,
     /// How matrices are quantised.
     quantised: Option<HfQuantised>,
+    /// The weights of a graph, which then stand for those of the folder.
+    graph: Option<OnnxTensors>,
 }
 
 impl HfModel {
@@ -71,6 +75,11 @@ impl HfModel {
         let modules = Modules::of_folder(&folder)?;
         let pooling = Pooling::of_folder(&folder)?;
         let metadata = describe(&folder.path().display().to_string(), &config, pooling, &modules)?;
+        if folder.onnx().is_some() && modules.splade.is_some() {
+            let file = folder.path().join(HfFile::Modules.name()).display().to_string();
+            return Err(Error::invalid(&file, "SpladePooling", "is not computed of an ONNX model"));
+        }
+        let graph = folder.onnx().map(|onnx| OnnxTensors::new(onnx, &config, json)).transpose()?;
         let old_norms = folder.weights().tensor_names().iter().any(|name| name.ends_with(OLD_NORMS[0].1));
         let (only_head, bare) = (false, false);
         let experts = config.experts().map_or(0, |e| e.count);
@@ -84,6 +93,7 @@ impl HfModel {
             metadata,
             modules,
             quantised,
+            graph,
             folder,
         };
         let [bare, whole] = [true, false].map(|bare| {
@@ -127,15 +137,24 @@ impl HfModel {
         Ok(())
     }
 
-    /// The folder's weights.
+    /// The folder's weights, as they lie in the files.
     #[must_use]
-    pub fn weights(&self) -> &Safetensors {
+    pub fn weights(&self) -> &dyn WeightSource {
         self.folder.weights()
     }
 
-    /// Whether a matrix, by its name in the files, is stored quantised.
+    fn files(&self) -> Option<&Safetensors> {
+        self.folder.safetensors().map(AsRef::as_ref)
+    }
+
+    /// The weights, and how a matrix of this name in the files is quantised, if it is.
+    fn quantised(&self, name: &str) -> Option<(&Safetensors, HfQuantised)> {
+        let found = self.files().zip(self.quantised);
+        found.filter(|(files, quantised)| quantised.holds(files, name))
+    }
+
     fn is_quantised(&self, name: &str) -> bool {
-        self.quantised.is_some_and(|quantised| quantised.holds(self.weights(), name))
+        self.quantised(name).is_some()
     }
 
     /// The stack of a layer with this name in GGUF, and the beginning of the names of the layer's tensors.
@@ -178,7 +197,8 @@ impl HfModel {
             (None, Some(name)) => format!("{name}.{kind}"),
             _ => {
                 let first = names.next()?;
-                let has = |name: &String| self.is_quantised(name) || self.weights().raw(name).is_some();
+                let raw = |name: &String| self.files().is_some_and(|files| files.raw(name).is_some());
+                let has = |name: &String| self.is_quantised(name) || raw(name);
                 // Only where a class has several names for it.
                 match names.next() {
                     Some(second) if !has(&first) => {
@@ -222,29 +242,39 @@ impl WeightSource for HfModel {
     }
 
     fn tensor_info(&self) -> &[TensorInfo] {
-        self.weights().tensor_info()
+        match &self.graph {
+            Some(graph) => graph.infos(),
+            None => self.weights().tensor_info(),
+        }
     }
 
     /// All but those that no result depends on.
     fn tensor_names(&self) -> Vec<&str> {
+        if let Some(graph) = &self.graph {
+            return graph.infos().iter().map(|info| info.name.as_str()).collect();
+        }
         let (prefix, unused) = (self.class.prefix, self.class.unused);
         let needed = |name: &&str| {
             let rest = name.strip_prefix(prefix).unwrap_or(name);
             // In a layer, behind its number.
             let layer = rest.strip_prefix(self.class.layers).and_then(|rest| rest.strip_prefix('.'));
             let part = layer.and_then(|rest| rest.split_once('.')).map_or(rest, |(_, part)| part);
-            let quantised = self.quantised.as_ref();
+            let needless = self.files().zip(self.quantised.as_ref());
             !unused.iter().any(|begin| rest.starts_with(begin) || part.starts_with(begin))
-                && !quantised.is_some_and(|quantised| quantised.is_needless(self.weights(), name))
+                && !needless.is_some_and(|(files, quantised)| quantised.is_needless(files, name))
         };
         self.weights().tensor_names().into_iter().filter(needed).collect()
     }
 
     fn composed(&self, name: &str, shape: &[usize]) -> Result<Option<OwnedTensor>, leyden_tensor::Error> {
+        if let Some(graph) = &self.graph {
+            return Ok(graph.composed(name));
+        }
         let quantised = |called: &str, names: Vec<String>| {
-            let found = self.quantised.filter(|_| names.first().is_some_and(|name| self.is_quantised(name)));
-            found.map(|quantised| quantised.compose(self.weights(), called, &names, shape)).transpose()
+            let found = names.first().and_then(|name| self.quantised(name));
+            found.map(|(files, quantised)| quantised.compose(files, called, &names, shape)).transpose()
         };
+        let Some(files) = self.files() else { return Ok(None) };
         let Some((layer, part, stack)) = self.stack(name) else {
             let Some(found) = self.name(name) else { return Ok(None) };
             return quantised(&found, vec![found.clone()]);
@@ -261,14 +291,17 @@ impl WeightSource for HfModel {
             Stack::Rows(name, rows) => (Stacked::Rows(format!("{layer}{name}")), *rows),
             Stack::Columns(name, rows) => {
                 let name = format!("{layer}{name}");
-                let quantised = self.weights().raw(&format!("{name}_blocks")).is_some();
+                let quantised = files.raw(&format!("{name}_blocks")).is_some();
                 (if quantised { Stacked::Mxfp4(name) } else { Stacked::Columns(name) }, *rows)
             }
         };
-        self.weights().compose(&called, &stacked, rows).map(Some)
+        files.compose(&called, &stacked, rows).map(Some)
     }
 
     fn is_composed(&self, name: &str) -> bool {
+        if let Some(graph) = &self.graph {
+            return graph.is_composed(name);
+        }
         self.stack(name).is_some() || self.name(name).is_some_and(|name| self.is_quantised(&name))
     }
 
@@ -276,6 +309,9 @@ impl WeightSource for HfModel {
     fn optional(&self, name: &str) -> Result<Option<TensorView<'_>>, leyden_tensor::Error> {
         if let Some(found) = self.modules.tensor(name)? {
             return Ok(Some(found));
+        }
+        if let Some(graph) = &self.graph {
+            return graph.optional(name);
         }
         match self.name(name) {
             Some(found) if found.ends_with(".bias") => self.weights().require(&found).map(Some),
@@ -288,6 +324,9 @@ impl WeightSource for HfModel {
         if let Some(found) = self.modules.tensor(name)? {
             return Ok(found);
         }
+        if let Some(graph) = &self.graph {
+            return graph.require(name);
+        }
         self.weights().require(self.name(name).as_deref().unwrap_or(name))
     }
 
@@ -297,12 +336,18 @@ impl WeightSource for HfModel {
     }
 
     fn advise_willneed(&self, name: &str) {
+        if self.graph.is_some() {
+            return;
+        }
         if let Some(name) = self.name(name) {
             self.weights().advise_willneed(&name);
         }
     }
 
     fn advise_dontneed(&self, name: &str, bytes: Range<usize>) {
+        if let Some(graph) = &self.graph {
+            return graph.advise_dontneed(name, bytes);
+        }
         if let Some(name) = self.name(name) {
             self.weights().advise_dontneed(&name, bytes);
         }

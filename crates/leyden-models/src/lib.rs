@@ -18,6 +18,7 @@ mod load;
 mod lora;
 mod modules;
 mod network;
+mod onnx;
 mod packs;
 mod pooling;
 mod prompts;

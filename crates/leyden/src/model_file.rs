@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub enum ModelFile {
     /// A GGUF file, or several that belong together.
     Gguf(Gguf),
-    /// A folder in the layout of the Hugging Face hub: `config.json`, safetensors, `tokenizer.json`.
+    /// A folder in the layout of the Hugging Face hub: `config.json`, safetensors or an ONNX model, `tokenizer.json`.
     Hf(HfFolder),
 }
 
@@ -30,13 +30,16 @@ const GGUF_VOCABULARY: &str = "tokenizer.ggml.tokens";
 const HF_VOCABULARY: &str = "model.vocab";
 
 impl ModelFile {
-    /// Opens a GGUF file, or a folder with `config.json` and safetensors.
+    /// Opens a GGUF file, a folder with `config.json` and safetensors or an ONNX model, or an ONNX model that lies in such a
+    /// folder or in one of its folders.
     ///
     /// # Errors
     /// The file or one of the folder's cannot be read or is damaged.
     pub fn open(path: &Path) -> Result<ModelFile, Error> {
+        let is_onnx = path.extension().is_some_and(|ending| ending == "onnx");
         Ok(match path.is_dir() {
             true => ModelFile::Hf(HfFolder::open(path)?),
+            false if is_onnx => ModelFile::Hf(HfFolder::open_onnx(path)?),
             false => ModelFile::Gguf(Gguf::open(path)?),
         })
     }
@@ -55,7 +58,7 @@ impl ModelFile {
     pub fn weights(&self) -> &dyn WeightSource {
         match self {
             ModelFile::Gguf(file) => file,
-            ModelFile::Hf(folder) => folder.weights().as_ref(),
+            ModelFile::Hf(folder) => folder.weights(),
         }
     }
 

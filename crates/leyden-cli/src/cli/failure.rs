@@ -136,9 +136,9 @@ impl From<leyden_tensor::Error> for Failure {
             ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Some(
                 "check the path; a model is a file whose name usually ends in .gguf, or a folder with config.json",
             ),
-            ErrorKind::MissingFile { .. } => {
-                Some("name a .gguf file itself, or a folder that has config.json and safetensors files")
-            }
+            ErrorKind::MissingFile { .. } => Some(
+                "name a .gguf or .onnx file itself, or a folder that has config.json and safetensors or ONNX files",
+            ),
             ErrorKind::NotGguf { .. } => Some(
                 "leyden reads GGUF, and folders with config.json and safetensors by the folder's name; convert the model, or get it in one of these forms",
             ),

@@ -25,7 +25,8 @@ pub(super) fn memory_bytes(file: &ModelFile) -> u64 {
     let found = quantised(file);
     let bytes = |tensor: &TensorInfo| {
         if let (ModelFile::Hf(folder), Some(quantised)) = (file, found)
-            && let Some(bytes) = quantised.memory_bytes(folder.weights(), &tensor.name)
+            && let Some(files) = folder.safetensors()
+            && let Some(bytes) = quantised.memory_bytes(files, &tensor.name)
         {
             return bytes as u64;
         }

@@ -19,7 +19,7 @@ use progress::Progress;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A short name, which leyden models lists, or hf:ORG/REPO[:FILE]; FILE is a GGUF file, a quantisation such as Q4_K_M,
-    /// or safetensors; hf: may be left out
+    /// an .onnx file, safetensors or pytorch; hf: may be left out
     #[arg(value_name = "NAME|hf:ORG/REPO[:FILE]")]
     reference: String,
     /// Branch, tag or commit; by default main

@@ -13,6 +13,7 @@ mod gemma3;
 mod golden;
 mod invariance;
 mod mixtures;
+mod onnx_encoders;
 mod quantised;
 mod real_weights;
 mod samplers;

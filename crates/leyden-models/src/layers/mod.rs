@@ -28,6 +28,7 @@ pub(crate) use embedding::Embedding;
 pub(crate) use linear::Linear;
 pub(crate) use norm::Norm;
 pub(crate) use per_layer::PerLayerEmbedding;
+pub(crate) use position_bias::bucket;
 pub(crate) use rope::Ropes;
 pub(crate) use sparse::Sparse;
 pub(crate) use token_heads::{TokenVectors, TokenWeights};

@@ -234,7 +234,7 @@ fn alibi_slopes(heads: usize) -> Vec<f32> {
 }
 
 /// The range that a distance from a query to a key falls into, of T5's.
-fn bucket(distance: i64, count: usize, longest: usize) -> usize {
+pub(crate) fn bucket(distance: i64, count: usize, longest: usize) -> usize {
     let half = count / 2;
     let exact = half / 2;
     let ahead = if distance > 0 { half } else { 0 };

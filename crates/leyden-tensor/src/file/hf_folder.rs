@@ -1,4 +1,4 @@
-//! [`HfFolder`]: a model as Hugging Face's libraries store it: weights in safetensors, everything else
+//! [`HfFolder`]: a model as Hugging Face's libraries store it: weights in safetensors, or in a graph in ONNX, everything else
 //! in JSON files beside them.
 //!
 //! What a GGUF file has in its metadata is spread over several files here, in other words. This module
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::WeightSource;
 use super::bounded::read_bounded;
 use super::json::Json;
+use super::onnx::Onnx;
 use super::safetensors::Safetensors;
 use crate::error::{Error, ErrorKind};
 
@@ -84,12 +85,25 @@ impl HfFile {
 /// let tokenizer = folder.read(HfFile::Tokenizer)?;
 /// # Ok::<(), leyden_tensor::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct HfFolder {
     path: PathBuf,
     config: Json,
-    weights: Arc<Safetensors>,
+    weights: Weights,
 }
+
+/// Where the weights of a folder are.
+#[derive(Clone, Debug)]
+enum Weights {
+    Files(Arc<Safetensors>),
+    Graph(Arc<Onnx>),
+}
+
+/// Where folders have ONNX models, in the order in which one is chosen.
+const ONNX: [&str; 4] =
+    ["onnx/model.onnx", "model.onnx", "onnx/model_quantized.onnx", "model_quantized.onnx"];
+/// The most files of a folder that are looked through for ONNX models.
+const MAX_ENTRIES: usize = 4096;
 
 impl HfFolder {
     /// Whether this is a folder that has a `config.json`: what [`open`](Self::open) is meant for.
@@ -97,17 +111,42 @@ impl HfFolder {
         path.is_dir() && path.join(HfFile::Config.name()).is_file()
     }
 
-    /// Parses `config.json` and opens the weights; the other files are read when asked for.
+    /// Parses `config.json` and opens the weights; the other files are read when asked for. Of a folder without weights in
+    /// safetensors and PyTorch's files those of an ONNX model are opened: `onnx/model.onnx`, `model.onnx`,
+    /// `onnx/model_quantized.onnx`, `model_quantized.onnx`, or else the only one that the folder or its `onnx` has.
     ///
     /// # Errors
     /// `config.json` or the weights are missing or not valid. The error names the file.
     pub fn open(path: &Path) -> Result<HfFolder, Error> {
-        let config = json(path, HfFile::Config)?.ok_or_else(|| {
-            let label = path.display().to_string().into();
-            Error::new(ErrorKind::MissingFile { wanted: HfFile::Config.name() }).file(&label)
-        })?;
-        let weights = Arc::new(Safetensors::open(path)?);
+        let config = config(path)?;
+        let weights = match Safetensors::is_in(path) {
+            true => Weights::Files(Arc::new(Safetensors::open(path)?)),
+            false => match onnx_in(path)? {
+                Some(file) => Weights::Graph(Arc::new(Onnx::open(&file)?)),
+                None => Weights::Files(Arc::new(Safetensors::open(path)?)),
+            },
+        };
         Ok(HfFolder { path: path.into(), config, weights })
+    }
+
+    /// The folder of an ONNX model with that model as its weights: the one that the file lies in or, if that has no
+    /// `config.json`, the one around it.
+    ///
+    /// # Errors
+    /// `config.json` is missing or not valid, or the model is not. The error names the file.
+    pub fn open_onnx(file: &Path) -> Result<HfFolder, Error> {
+        let own = match file.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
+            _ => PathBuf::from("."),
+        };
+        let around = if own.as_os_str() == "." { PathBuf::from("..") } else { own.join("..") };
+        let around = match own.parent().filter(|around| !around.as_os_str().is_empty()) {
+            Some(around) if own.file_name().is_some() => around.to_path_buf(),
+            _ => around,
+        };
+        let path = if !HfFolder::is_at(&own) && HfFolder::is_at(&around) { around } else { own };
+        let config = config(&path)?;
+        Ok(HfFolder { path, config, weights: Weights::Graph(Arc::new(Onnx::open(file)?)) })
     }
 
     /// The folder as it was given.
@@ -120,9 +159,28 @@ impl HfFolder {
         &self.config
     }
 
-    /// The weights, under the names of Hugging Face's libraries.
-    pub fn weights(&self) -> &Arc<Safetensors> {
-        &self.weights
+    /// The weights, under the names of Hugging Face's libraries; of an ONNX model under those in its graph.
+    pub fn weights(&self) -> &dyn WeightSource {
+        match &self.weights {
+            Weights::Files(files) => files.as_ref(),
+            Weights::Graph(onnx) => onnx.as_ref(),
+        }
+    }
+
+    /// The weights, unless they are those of an ONNX model.
+    pub fn safetensors(&self) -> Option<&Arc<Safetensors>> {
+        match &self.weights {
+            Weights::Files(files) => Some(files),
+            Weights::Graph(_) => None,
+        }
+    }
+
+    /// The ONNX model that has the weights.
+    pub fn onnx(&self) -> Option<&Arc<Onnx>> {
+        match &self.weights {
+            Weights::Files(_) => None,
+            Weights::Graph(onnx) => Some(onnx),
+        }
     }
 
     /// The bytes of a file, `None` if the folder lacks it.
@@ -186,7 +244,35 @@ impl HfFolder {
     /// # Errors
     /// The error names the file.
     pub fn check_intact(&self) -> Result<(), Error> {
-        self.weights.check_intact()
+        self.weights().check_intact()
+    }
+}
+
+fn config(path: &Path) -> Result<Json, Error> {
+    json(path, HfFile::Config)?.ok_or_else(|| {
+        let label = path.display().to_string().into();
+        Error::new(ErrorKind::MissingFile { wanted: HfFile::Config.name() }).file(&label)
+    })
+}
+
+/// The ONNX model of a folder, if it has one.
+fn onnx_in(path: &Path) -> Result<Option<PathBuf>, Error> {
+    if let Some(file) = ONNX.iter().map(|name| path.join(name)).find(|file| file.is_file()) {
+        return Ok(Some(file));
+    }
+    let is_model = |file: &PathBuf| file.extension().is_some_and(|e| e == "onnx") && file.is_file();
+    let mut found = Vec::new();
+    for folder in [path.join("onnx"), path.to_path_buf()] {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        let files = entries.take(MAX_ENTRIES).filter_map(|entry| Some(entry.ok()?.path()));
+        found.extend(files.filter(is_model));
+    }
+    match found.len() {
+        0 | 1 => Ok(found.pop()),
+        count => {
+            let kind = ErrorKind::Onnx(format!("has {count} ONNX models: name the file of one").into());
+            Err(Error::new(kind).file(&path.display().to_string().into()))
+        }
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) fn describe(file: &ModelFile, folder: &HfFolder) -> Description {
     let config = folder.config();
     let mut problems = Vec::new();
     // Types of tensors that are not supported are reported one line each by the caller.
-    if let Err(error) = HfModel::open(folder.path())
+    if let Err(error) = HfModel::new(folder.clone())
         && !matches!(error.kind(), ErrorKind::File(e) if matches!(e.kind(), leyden_tensor::ErrorKind::UnsupportedType(_)))
     {
         problems.push(error.to_string());
@@ -26,7 +26,7 @@ pub(super) fn describe(file: &ModelFile, folder: &HfFolder) -> Description {
     let numbers = config.object().iter().filter(|(_, value)| value.is_number());
     Description {
         supported: Some(problems.is_empty()),
-        format: Format { name: "safetensors", version: None },
+        format: Format { name: if folder.onnx().is_some() { "onnx" } else { "safetensors" }, version: None },
         architecture: text("model_type"),
         name: text("_name_or_path").filter(|name| !name.is_empty()),
         context_length: config.opt_u32("max_position_embeddings").ok().flatten(),

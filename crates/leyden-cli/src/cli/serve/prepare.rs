@@ -186,9 +186,15 @@ fn info(weights: &dyn WeightSource) -> ModelInfo {
         None => weights.metadata().opt_str("general.architecture").ok().flatten(),
     };
     let files = weights.file_metadata().unwrap_or_default();
+    let is_onnx = weights.paths().first().is_some_and(|path| path.extension().is_some_and(|e| e == "onnx"));
     ModelInfo {
         architecture: architecture.unwrap_or_default().to_owned(),
-        format: if config.is_some() { "safetensors" } else { "gguf" }.to_owned(),
+        format: match config {
+            Some(_) if is_onnx => "onnx",
+            Some(_) => "safetensors",
+            None => "gguf",
+        }
+        .to_owned(),
         weights: most.to_owned(),
         parameters,
         bytes,

@@ -71,6 +71,11 @@ pub struct Safetensors {
 }
 
 impl Safetensors {
+    /// Whether a folder has weights that [`open`](Self::open) reads.
+    pub fn is_in(folder: &Path) -> bool {
+        [SINGLE, INDEX, TORCH].iter().any(|name| folder.join(name).exists())
+    }
+
     /// Maps a model and reads everything but the tensor data. `path` is a safetensors file, an index
     /// (its name ends in `.index.json`), or a folder with `model.safetensors` or, if it lacks that, with
     /// `model.safetensors.index.json` or `pytorch_model.bin`.

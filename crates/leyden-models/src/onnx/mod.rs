@@ -1,0 +1,129 @@
+//! [`OnnxTensors`]: the weights of an encoder, out of a graph that computes it.
+//!
+//! A graph has no names that could be relied on: exporters rename matrices, fold, share and quantise them. So it is computed once on
+//! a text of which nothing is known but its length ([`eval`]): sizes, positions and masks become numbers, and what depends on
+//! the text a tree of the computations that an encoder is made of. That tree is compared with the configuration
+//! ([`encoder`]), from the output back, and says which tensor is which weight. What differs is an error that names the node:
+//! a graph is never computed as something that it is not.
+//!
+//! Of quantised graphs weights become the numbers that their integers stand for, `(q - zero point) * scale`. The rounding of
+//! activations in such graphs is not computed.
+
+mod encoder;
+mod eval;
+mod known;
+mod layout;
+mod moves;
+mod nums;
+mod quantised;
+mod tensors;
+mod texts;
+mod value;
+mod weight;
+
+use crate::config::{Head, ModelConfig, PositionBias};
+use crate::error::Error;
+use encoder::{Matcher, Probe};
+use eval::{Eval, Refused};
+use leyden_tensor::{Json, Onnx, OnnxDim, OnnxValue, WeightSource};
+use nums::Nums;
+use std::collections::HashMap;
+use value::Value;
+use weight::Weight;
+
+pub(crate) use tensors::OnnxTensors;
+
+/// The inputs that encoders have, by the names that exporters give them.
+const IDS: &str = "input_ids";
+const MASK: &str = "attention_mask";
+const TYPES: &str = "token_type_ids";
+const POSITIONS: &str = "position_ids";
+
+/// Texts and tokens of a graph that takes any number: none that heads or sizes of heads have.
+const SIZE: [usize; 2] = [2, 7];
+/// Tokens where distances count: enough for all ranges of them.
+const FAR: usize = 200;
+/// The longest text of a graph that takes one length alone.
+const LONGEST: usize = 4096;
+
+/// The weights of a graph that computes the encoder which `config` describes, by their names in GGUF.
+fn recognise(onnx: &Onnx, config: &ModelConfig, json: &Json) -> Result<Vec<(String, Weight)>, Error> {
+    let file = onnx.path().display().to_string();
+    let invalid = |(at, what): Refused| Error::invalid(&file, &at, what);
+    encoder::check(config).map_err(|what| invalid((config.architecture.to_owned(), what)))?;
+    let probe = probe(onnx, config, json).map_err(invalid)?;
+    let [texts, tokens] = probe.size;
+    let first = config.learned_positions.unwrap_or(0);
+    let ints = |data: Vec<usize>| Nums::ints(&probe.size, data);
+    let inputs = HashMap::from([
+        (IDS, ints(probe.ids.clone())),
+        (MASK, ints(vec![1; texts * tokens])),
+        (TYPES, ints(probe.types.clone())),
+        (POSITIONS, ints((0..texts * tokens).map(|i| first + i % tokens).collect())),
+    ]);
+    let output = output(onnx, config).map_err(invalid)?;
+    let mut eval = Eval::new(onnx, inputs);
+    let text = match eval.output(output).map_err(invalid)? {
+        Value::Text(text) => text,
+        _ => return Err(invalid((output.to_owned(), "does not depend on the text".to_owned()))),
+    };
+    let mut matcher = Matcher { eval: &eval, config, probe: &probe, found: Vec::new(), output };
+    matcher.output(&text).map_err(invalid)?;
+    Ok(matcher.found)
+}
+
+/// What is given to a graph: of the sizes that it takes, and of ids that are those of no padding and no positions.
+fn probe(onnx: &Onnx, config: &ModelConfig, json: &Json) -> Result<Probe, Refused> {
+    let refused = |at: &str, what: String| Err((at.to_owned(), what));
+    let find = |name: &str| onnx.graph().inputs.iter().find(|input| input.name == name);
+    let Some(ids) = find(IDS) else {
+        return refused(IDS, "there is no such input: the graph is no encoder of texts".to_owned());
+    };
+    let far =
+        config.layers.iter().any(|layer| matches!(layer.position_bias, Some(PositionBias::Buckets { .. })));
+    let free = if far { [1, FAR.min(config.context)] } else { [SIZE[0], SIZE[1].min(config.context)] };
+    let mut size = free;
+    match ids.shape.as_deref() {
+        None => {}
+        Some([texts, tokens]) => {
+            for (size, dim) in size.iter_mut().zip([texts, tokens]) {
+                if let OnnxDim::Size(n) = dim {
+                    *size = *n;
+                }
+            }
+        }
+        Some(shape) => return refused(IDS, format!("has {} dimensions, not two", shape.len())),
+    }
+    let [texts, tokens] = size;
+    if texts == 0 || tokens == 0 || texts > 64 || tokens > LONGEST.min(config.context) {
+        return refused(IDS, format!("takes {texts} texts of {tokens} tokens, which are not followed"));
+    }
+    let vocabulary = json.opt_usize("vocab_size").ok().flatten().unwrap_or(0);
+    let padding = json.opt_usize("pad_token_id").ok().flatten();
+    let rows = vocabulary.clamp(2, 1 << 24);
+    let id = |i: usize| {
+        let id = rows - 1 - (i % (rows / 2).max(1));
+        if Some(id) == padding { rows / 2 - 1 } else { id }
+    };
+    let kinds = json.opt_usize("type_vocab_size").ok().flatten().unwrap_or(2).clamp(1, 2);
+    let types = (0..texts * tokens).map(|i| i % tokens % kinds).collect();
+    Ok(Probe { size, ids: (0..texts * tokens).map(id).collect(), types })
+}
+
+/// The output that has states of all tokens, or scores of labels.
+fn output<'a>(onnx: &'a Onnx, config: &ModelConfig) -> Result<&'a str, Refused> {
+    let outputs = &onnx.graph().outputs;
+    let names: &[&str] = match config.head {
+        Head::Classifier(_) => &["logits"],
+        _ => &["last_hidden_state", "token_embeddings", "hidden_states"],
+    };
+    let named = names.iter().find_map(|name| outputs.iter().find(|output| output.name == *name));
+    let found = named.or(match &outputs[..] {
+        [one] => Some(one),
+        _ => None,
+    });
+    found.map(|output| output.name.as_str()).ok_or_else(|| {
+        let all: Vec<&str> = outputs.iter().map(|output: &OnnxValue| output.name.as_str()).collect();
+        ("outputs".to_owned(), format!("none of {} is {}", all.join(", "), names.join(" or ")))
+    })
+}

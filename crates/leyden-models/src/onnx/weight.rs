@@ -1,0 +1,219 @@
+//! Tensors that no text changes: where they lie in the file, and how their values are made of what lies there.
+
+use super::nums::{Kind, Nums};
+use leyden_tensor::{DType, FileBytes, Onnx, TensorView, quant};
+use std::sync::Arc;
+
+/// Where the stored values are.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// The initialiser of this name.
+    Initialiser(Arc<str>),
+    /// The value of a node.
+    Constant(FileBytes),
+    /// Numbers that were computed of others.
+    Known(Arc<Nums>),
+}
+
+/// The grid that integers stand for: `(q - zero) * scale`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Grid {
+    /// Along which axis of the stored shape scales differ, if they do.
+    pub(super) axis: Option<usize>,
+    pub(super) scales: Vec<f32>,
+    /// As many as scales, or none.
+    pub(super) zeros: Vec<f32>,
+}
+
+/// A tensor of weights.
+#[derive(Clone, Debug)]
+pub(super) struct Weight {
+    pub(super) name: Arc<str>,
+    pub(super) place: Place,
+    pub(super) type_name: &'static str,
+    /// As it is stored.
+    pub(super) stored: Vec<usize>,
+    /// Whether its rows are the columns that are stored.
+    pub(super) transposed: bool,
+    pub(super) grid: Option<Grid>,
+}
+
+/// The most values that are read as numbers.
+const FEW: usize = 1 << 16;
+
+/// The types of stored values that are integers.
+const INTEGERS: [&str; 3] = ["I8", "U8", "I32"];
+const FLOATS: [(&str, DType); 3] = [("F32", DType::F32), ("F16", DType::F16), ("BF16", DType::BF16)];
+
+impl Weight {
+    pub(super) fn known(name: &str, nums: &Arc<Nums>) -> Weight {
+        Weight {
+            name: name.into(),
+            place: Place::Known(Arc::clone(nums)),
+            type_name: "F32",
+            stored: nums.shape.clone(),
+            transposed: false,
+            grid: None,
+        }
+    }
+
+    /// Whether it may be read as numbers.
+    pub(super) fn is_small(&self) -> bool {
+        super::layout::count(&self.stored).is_ok_and(|n| n <= FEW)
+    }
+
+    pub(super) fn is_codes(&self) -> bool {
+        INTEGERS.contains(&self.type_name) && self.grid.is_none()
+    }
+
+    pub(super) fn is_floats(&self) -> bool {
+        self.grid.is_some() || FLOATS.iter().any(|row| row.0 == self.type_name)
+    }
+
+    /// The shape that it has in the graph.
+    pub(super) fn shape(&self) -> Vec<usize> {
+        let mut shape = self.stored.clone();
+        if self.transposed {
+            shape.reverse();
+        }
+        shape
+    }
+
+    /// With rows and columns exchanged.
+    pub(super) fn turned(&self) -> Weight {
+        Weight { transposed: !self.transposed, ..self.clone() }
+    }
+
+    /// What integers become by scales along `axis` of the shape in the graph, or by one scale.
+    pub(super) fn on_grid(&self, scales: &Nums, zeros: Option<&Nums>, axis: i64) -> Result<Weight, String> {
+        if !self.is_codes() {
+            return Err("scales what is not an integer, or is scaled already".to_owned());
+        }
+        let shape = self.shape();
+        let axis = match scales.data.len() {
+            1 => None,
+            n => {
+                // Scales of the same rank as the weights say by their shape which axis is theirs.
+                let own = |i: &usize| scales.shape[*i] == n && scales.shape.len() == shape.len();
+                let axis = match (0..scales.shape.len()).find(own).filter(|_| shape.len() > 1) {
+                    Some(axis) => axis,
+                    None if scales.shape.len() == 1 => super::layout::axis_of(axis, shape.len())?,
+                    None => return Err(format!("has scales of shape {:?}", scales.shape)),
+                };
+                if shape[axis] != n {
+                    return Err(format!("has {n} scales for {} values of axis {axis}", shape[axis]));
+                }
+                Some(if self.transposed { shape.len() - 1 - axis } else { axis })
+            }
+        };
+        let zeros = match zeros {
+            None => Vec::new(),
+            Some(zeros) => match zeros.data.len() {
+                n if n == scales.data.len() => zeros.data.iter().map(|z| *z as f32).collect(),
+                1 => vec![zeros.data[0] as f32; scales.data.len()],
+                n => return Err(format!("has {n} zero points for {} scales", scales.data.len())),
+            },
+        };
+        let scales: Vec<f32> = scales.data.iter().map(|x| *x as f32).collect();
+        if !scales.iter().all(|x| x.is_finite()) {
+            return Err("has a scale that is not a finite number".to_owned());
+        }
+        Ok(Weight { grid: Some(Grid { axis, scales, zeros }), ..self.clone() })
+    }
+
+    fn bytes<'a>(&'a self, onnx: &'a Onnx) -> &'a [u8] {
+        match &self.place {
+            Place::Initialiser(name) => onnx.raw(name).map_or(&[], |(_, bytes)| bytes),
+            Place::Constant(bytes) => bytes.as_slice(),
+            Place::Known(_) => &[],
+        }
+    }
+
+    /// The tensor as it lies in the file, if that is how it is used.
+    pub(super) fn view<'a>(&'a self, onnx: &'a Onnx) -> Option<TensorView<'a>> {
+        let dtype = FLOATS.iter().find(|row| row.0 == self.type_name)?.1;
+        if self.transposed || matches!(self.place, Place::Known(_)) {
+            return None;
+        }
+        TensorView::new(&self.name, dtype, &self.stored, self.bytes(onnx)).ok()
+    }
+
+    /// All values in the order in which they are stored.
+    fn stored_values(&self, onnx: &Onnx) -> Vec<f32> {
+        if let Place::Known(nums) = &self.place {
+            return nums.data.iter().map(|x| *x as f32).collect();
+        }
+        let bytes = self.bytes(onnx);
+        let mut values: Vec<f32> = match self.type_name {
+            "I8" => bytes.iter().map(|b| f32::from(b.cast_signed())).collect(),
+            "U8" => bytes.iter().map(|b| f32::from(*b)).collect(),
+            "I32" => bytes.as_chunks::<4>().0.iter().map(|b| i32::from_le_bytes(*b) as f32).collect(),
+            name => {
+                let dtype = FLOATS.iter().find(|row| row.0 == name).map_or(DType::F32, |row| row.1);
+                let mut values = vec![0.0; bytes.len() / dtype.block_bytes()];
+                quant::decode_row(dtype, bytes, &mut values);
+                values
+            }
+        };
+        if let Some(grid) = &self.grid {
+            let inner: usize = grid.axis.map_or(1, |axis| self.stored[axis + 1..].iter().product());
+            let of = |i: usize| (i / inner.max(1)) % grid.scales.len().max(1);
+            for (i, value) in values.iter_mut().enumerate() {
+                let group = if grid.axis.is_some() { of(i) } else { 0 };
+                *value = (*value - grid.zeros.get(group).unwrap_or(&0.0)) * grid.scales[group];
+            }
+        }
+        values
+    }
+
+    /// All values, as integers and scales make them, row after row of the shape in the graph.
+    pub(super) fn values(&self, onnx: &Onnx) -> Vec<f32> {
+        let stored = self.stored_values(onnx);
+        let [rows, columns] = self.stored[..] else { return stored };
+        if !self.transposed {
+            return stored;
+        }
+        let mut out = Vec::with_capacity(stored.len());
+        for column in 0..columns {
+            out.extend((0..rows).filter_map(|row| stored.get(row * columns + column)));
+        }
+        out
+    }
+
+    /// The first row of a small table.
+    pub(super) fn first_row(&self, onnx: &Onnx) -> Result<Weight, String> {
+        let all = self.to_nums(onnx)?;
+        let columns = all.shape.last().copied().unwrap_or(0);
+        let data = all.data.iter().take(columns).copied().collect();
+        Ok(Weight::known(&self.name, &Arc::new(Nums { kind: Kind::Float, shape: vec![1, columns], data })))
+    }
+
+    /// The bytes of floats as they lie in the file, with rows and columns exchanged.
+    pub(super) fn turned_bytes(&self, onnx: &Onnx) -> Option<(DType, Vec<u8>)> {
+        let dtype = FLOATS.iter().find(|row| row.0 == self.type_name)?.1;
+        let [rows, columns] = self.stored[..] else { return None };
+        if !self.transposed || matches!(self.place, Place::Known(_)) {
+            return None;
+        }
+        let (bytes, size) = (self.bytes(onnx), dtype.block_bytes());
+        let mut out = Vec::with_capacity(bytes.len());
+        for column in 0..columns {
+            out.extend(
+                (0..rows)
+                    .filter_map(|row| bytes.get((row * columns + column) * size..))
+                    .flat_map(|value| value.iter().take(size)),
+            );
+        }
+        Some((dtype, out))
+    }
+
+    /// As numbers, where there are few.
+    pub(super) fn to_nums(&self, onnx: &Onnx) -> Result<Nums, String> {
+        if !self.is_small() {
+            return Err(format!("computes with the {:?} values of `{}`", self.stored, self.name));
+        }
+        let data = self.values(onnx).into_iter().map(f64::from).collect();
+        let kind = if self.is_codes() { Kind::Int } else { Kind::Float };
+        Ok(Nums { kind, shape: self.shape(), data })
+    }
+}
