@@ -152,7 +152,7 @@ pub fn to_folder(
     std::fs::rename(made.path(), to).map_err(failed)?;
     // There is nothing under the temporary name any more.
     let _ = made.keep();
-    Ok(Report { tensors: tensors.len(), bytes, rule, template: template.is_some() })
+    Ok(Report { tensors: tensors.len(), bytes, rule, template: template.is_some(), note: None })
 }
 
 /// A float as its shortest decimal, which is what people wrote: 1e-5 and not 0.000009999999747378752.

@@ -1,8 +1,8 @@
 //! Models between the layout of the Hugging Face hub and GGUF: weights, configuration, tokenizer, chat template.
 //!
-//! [`to_gguf`] and [`to_folder`] convert decoders of the families in [`Family`], with byte-level BPE. What a tokenizer does is
-//! not looked up but compared: of the rules that either layout has a name for, the one is taken with which both tokenizers
-//! make the same tokens of a sample of hard cases (`tokenizer.rs`), and none is guessed.
+//! [`to_gguf`] converts the decoders of `leyden-models`' registry that say so, [`to_folder`] those of the families in [`Family`].
+//! What a tokenizer does is not looked up but compared: of the rules that either layout has a name for, the one is taken with
+//! which both tokenizers make the same tokens of a sample of hard cases (`tokenizer/`), and none is guessed.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -31,6 +31,8 @@ pub struct Report {
     pub rule: String,
     /// Whether there was a chat template.
     pub template: bool,
+    /// What the other layout has no word for, and what follows from it.
+    pub note: Option<String>,
 }
 
 /// Hears how many bytes of all are written, and may say stop.

@@ -11,8 +11,8 @@ use crate::modules::Modules;
 use crate::onnx::OnnxTensors;
 use crate::pooling::Pooling;
 use leyden_tensor::{
-    HfFile, HfFolder, HfQuantised, Json, Metadata, OwnedTensor, Safetensors, StackRows, Stacked, TensorInfo,
-    TensorView, Value, WeightSource,
+    DType, HfFile, HfFolder, HfQuantised, Json, Metadata, OwnedTensor, Safetensors, StackRows, Stacked,
+    TensorInfo, TensorView, Value, WeightSource,
 };
 use std::fs;
 use std::io;
@@ -168,6 +168,34 @@ impl HfModel {
     /// The names of the matrices of a stack's experts.
     fn each(&self, layer: &str, name: &str) -> Vec<String> {
         (0..self.experts).map(|e| format!("{layer}{}", name.replace("{}", &e.to_string()))).collect()
+    }
+
+    /// The type of a stack with this name in GGUF, and the tensors in the files that it is made of. Types that are computed with
+    /// alone, not quantised ones but MXFP4.
+    pub(crate) fn stack_parts(&self, name: &str) -> Result<(DType, Vec<String>), Error> {
+        let Some((layer, part, stack)) = self.stack(name) else {
+            return Err(Error::invalid(&self.path().display().to_string(), name, "is no stack of matrices"));
+        };
+        let weights = self.weights();
+        match stack {
+            Stack::Each(each) => {
+                let names = self.each(&layer, each);
+                if names.first().is_some_and(|name| self.is_quantised(name)) {
+                    let what = "is quantised; folders of F32, F16 and BF16 are converted";
+                    return Err(Error::invalid(&self.path().display().to_string(), part, what));
+                }
+                let first = names.first().map(|name| weights.require(name)).transpose()?;
+                Ok((first.map_or(DType::F32, |view| view.dtype()), names))
+            }
+            Stack::Rows(name, _) | Stack::Columns(name, _) => {
+                let name = format!("{layer}{name}");
+                let quantised = ["blocks", "scales"].map(|kind| format!("{name}_{kind}"));
+                if weights.raw(&quantised[0]).is_some() {
+                    return Ok((DType::MXFP4, quantised.to_vec()));
+                }
+                Ok((weights.require(&name)?.dtype(), vec![name]))
+            }
+        }
     }
 
     /// The name in the files of a tensor with this name in GGUF; none if the architecture has no such tensor.

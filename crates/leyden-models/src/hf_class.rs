@@ -32,6 +32,8 @@ pub(crate) struct HfClass {
     /// Names of its tensors behind the prefix, those of a layer without its number: GGUF's name, theirs. Of rows
     /// with the same name the first counts that a checkpoint has.
     pub(crate) tensors: &'static [(&'static str, &'static str)],
+    /// Parts that llama.cpp's files call otherwise than the table does: the table's name, theirs.
+    pub(crate) in_gguf: &'static [(&'static str, &'static str)],
     /// Names of the tensors that the prefix is not before: those of a head. They come first where both have one.
     pub(crate) head: &'static [(&'static str, &'static str)],
     /// How its matrices lie.
@@ -70,6 +72,7 @@ pub(crate) const DECODER: HfClass = HfClass {
     prefix: "model.",
     layers: "layers",
     tensors: DECODER_TENSORS,
+    in_gguf: &[],
     head: &[("output", "lm_head")],
     stored: Stored::AS_GGUF,
     interleaved: false,

@@ -9,6 +9,7 @@ mod activation_sums;
 mod arch;
 mod batch;
 mod config;
+mod conversion;
 mod error;
 mod frequencies;
 mod hf;
@@ -34,6 +35,7 @@ pub use config::{
     QkNorm, RecurrentConfig, RopeConfig, RopeScaling, Scores, SharedExpert, SparseConfig, Temperature,
     Values, VectorDense, YarnRamp, unknown_keys, unknown_keys_of_json,
 };
+pub use conversion::{Conversion, GgufTensor, ToGguf};
 pub use error::{Error, ErrorKind};
 pub use hf::HfModel;
 pub use load::{Int8Report, LoadAs, load, load_as, load_with};

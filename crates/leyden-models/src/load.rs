@@ -461,13 +461,7 @@ impl Loader<'_> {
     /// A tensor nobody asked for means that the file computes something we do not.
     fn check_all_used(&self, c: &ModelConfig) -> Result<(), Error> {
         let used = self.used.borrow();
-        // Old files have the rotary frequencies, which follow from the configuration.
-        let frequencies = |n: &str| n.ends_with("attn_rot_embd") || n.ends_with("rotary_emb.inv_freq");
-        let beyond = c.layers.len()..c.layers.len() + c.predictors;
-        // The layers' number is the first in a name.
-        let number = |n: &str| n.split('.').find_map(|part| part.parse::<usize>().ok());
-        let predicts = |n: &str| number(n).is_some_and(|i| beyond.contains(&i));
-        let unused = |n: &&str| !used.contains(*n) && !frequencies(n) && !predicts(n);
+        let unused = |n: &&str| !used.contains(*n) && !needless(n, c);
         match self.source.tensor_names().into_iter().find(unused) {
             Some(name) => {
                 let what = format!("architecture `{}` has no use for this tensor", c.architecture);
@@ -476,6 +470,17 @@ impl Loader<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// Whether no result depends on a tensor of this name: rotary frequencies, which old files have and which follow from the
+/// configuration, and layers that predict further tokens.
+pub(crate) fn needless(name: &str, c: &ModelConfig) -> bool {
+    let beyond = c.layers.len()..c.layers.len() + c.predictors;
+    // The layers' number is the first in a name.
+    let number = name.split('.').find_map(|part| part.parse::<usize>().ok());
+    name.ends_with("attn_rot_embd")
+        || name.ends_with("rotary_emb.inv_freq")
+        || number.is_some_and(|i| beyond.contains(&i))
 }
 
 /// What is told of matrices that were rounded.

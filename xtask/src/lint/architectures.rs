@@ -11,7 +11,7 @@ pub(super) const HOME: &str = "crates/leyden-models/src/arch/";
 const EXEMPT: &[&str] = &[
     "crates/leyden-text/",
     "crates/leyden-convert/src/family.rs",
-    "crates/leyden-convert/src/tokenizer.rs",
+    "crates/leyden-convert/src/tokenizer/",
     "xtask/",
 ];
 

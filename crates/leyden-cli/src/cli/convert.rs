@@ -11,12 +11,12 @@ use serde_json::json;
 
 use super::eval::{self, Interrupt};
 use super::failure::Failure;
+use super::notes::Notes;
 use super::text::bytes;
 use super::{model_file, progress};
 
 /// Writes a folder from the Hugging Face hub as a GGUF file, or a GGUF file as such a folder, with tokenizer and chat template.
-/// Llama, Mistral, Qwen 2 and 3 with byte-level BPE are converted. Under OUT there is the whole model, read back and checked,
-/// or what was there before.
+/// docs/convert.md lists the architectures. Under OUT there is the whole model, read back and checked, or what was there before.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A folder with config.json, safetensors and tokenizer.json, or a GGUF file; or the name of a pulled model
@@ -65,11 +65,15 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             "bytes": report.bytes,
             "pre_tokenizer": report.rule,
             "chat_template": report.template,
+            "note": report.note,
             "seconds": seconds,
         });
         serde_json::to_writer(&mut *out, &document)?;
         writeln!(out)?;
         return Ok(());
+    }
+    if let Some(note) = &report.note {
+        Notes::default().say(&format!("note: {note}"));
     }
     writeln!(
         out,

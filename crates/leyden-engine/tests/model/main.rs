@@ -6,6 +6,7 @@
 mod adapters;
 mod architectures;
 mod checkpoints;
+mod converted;
 mod decoders;
 mod encoder_gguf;
 mod encoders;

@@ -1,7 +1,7 @@
 //! BERT (Devlin et al., 2018), RoBERTa (Liu et al., 2019), DistilBERT (Sanh et al., 2019) and what is built like them: MiniLM, BGE,
 //! E5 and most models that make vectors of texts.
 
-use super::{ATTENTION, Architecture, DECODER, HfClass, distilbert};
+use super::{ATTENTION, Architecture, Conversion, DECODER, HfClass, distilbert};
 use crate::config::{DenseActivation, Field, HeadClass, ModelConfig, Reader, field, gguf_head, hf_head};
 use crate::error::Error;
 use crate::pooling::Pooling;
@@ -11,6 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "bert",
     models: "BERT, RoBERTa, XLM-RoBERTa, DistilBERT, MiniLM, BGE, E5",
     config,
+    conversion: Conversion::None("encoders are not converted"),
     own_keys: &[
         "attention.causal",
         "attention.layer_norm_epsilon",

@@ -2,7 +2,7 @@
 //! rotation.
 
 use super::command_r::blocks;
-use super::{Architecture, DECODER, HfClass, attention_biases};
+use super::{Architecture, Conversion, DECODER, HfClass, attention_biases};
 use crate::config::{Field, ModelConfig, Reader, field};
 use crate::error::Error;
 use leyden_kernels::attention::Mask;
@@ -11,6 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "cohere2",
     models: "Command R7B, Command A",
     config,
+    conversion: Conversion::Both,
     own_keys: &[
         "attention.layer_norm_epsilon",
         "attention.sliding_window",

@@ -1,7 +1,7 @@
 //! Command R (Cohere, 2024): attention and feed-forward layer side by side behind one norm, which subtracts the mean and has no
 //! bias; a factor on logits.
 
-use super::{Architecture, DECODER, HfClass, attention_biases};
+use super::{Architecture, Conversion, DECODER, HfClass, attention_biases};
 use crate::config::{Field, ModelConfig, NormKind, NormPlacement, Reader, field};
 use crate::error::Error;
 use leyden_kernels::ops::RopePairs;
@@ -10,6 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "command-r",
     models: "Command R, Aya 23, Aya Expanse",
     config: blocks,
+    conversion: Conversion::Both,
     own_keys: OWN_KEYS,
     hf: &[HfClass {
         model_type: "cohere",

@@ -2,7 +2,7 @@
 //! for each.
 
 use super::bert::{BERT, OTHER_BIASES};
-use super::{ATTENTION, Architecture, HfClass};
+use super::{ATTENTION, Architecture, Conversion, HfClass};
 use crate::config::{
     DenseActivation, Field, HeadClass, HfConfig, ModelConfig, PositionBias, Reader, field, hf_head,
 };
@@ -14,6 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "deberta-v2",
     models: "DeBERTa v2, DeBERTa v3, mDeBERTa v3",
     config,
+    conversion: Conversion::None("encoders are not converted"),
     own_keys: &[
         "layer_norm_eps",
         "max_relative_positions",

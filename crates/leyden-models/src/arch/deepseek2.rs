@@ -1,7 +1,7 @@
 //! DeepSeek V2 and V3 (DeepSeek-AI, 2024): latent attention, and mixtures with experts that every token goes through. V2 weighs
 //! experts by softmax; V3, R1 and others by the logistic function, with a bias that balances the choice, in groups.
 
-use super::{Architecture, DECODER, EXPERTS, HfClass};
+use super::{Architecture, Conversion, DECODER, EXPERTS, HfClass};
 use crate::config::{Field, LatentConfig, ModelConfig, Reader, RopeScaling, field, yarn_attention};
 use crate::error::Error;
 use leyden_kernels::gemm::GatingFunction;
@@ -11,6 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "deepseek2",
     models: "DeepSeek-V2-Lite, V2, V2.5, V3, R1, Kimi-K2",
     config,
+    conversion: Conversion::None("latent attention lies in other matrices in GGUF"),
     own_keys: &[
         "attention.key_length_mla",
         "attention.kv_lora_rank",

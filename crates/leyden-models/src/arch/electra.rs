@@ -1,7 +1,7 @@
 //! ELECTRA (Clark et al., 2020): BERT whose embeddings may be narrower than its layers.
 
 use super::bert::{BERT, ROBERTA_HEAD};
-use super::{Architecture, HfClass};
+use super::{Architecture, Conversion, HfClass};
 use crate::config::{DenseActivation, Field, HeadClass, ModelConfig, Reader, field, hf_head};
 use crate::error::Error;
 use crate::pooling::Pooling;
@@ -10,6 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "electra",
     models: "ELECTRA",
     config,
+    conversion: Conversion::None("encoders are not converted"),
     own_keys: &["embedding_size", "layer_norm_eps", "type_vocab_size"],
     hf: &[HfClass {
         model_type: "electra",

@@ -1,6 +1,6 @@
 //! EuroBERT (Boizard et al., 2025): Llama's blocks, whose tokens see those behind them too.
 
-use super::{ATTENTION, Architecture, DECODER, FFN, HfClass};
+use super::{ATTENTION, Architecture, Conversion, DECODER, FFN, HfClass};
 use crate::config::{DenseActivation, Head, HeadClass, ModelConfig, Reader, hf_head};
 use crate::error::Error;
 use crate::pooling::Pooling;
@@ -12,6 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "eurobert",
     models: "EuroBERT",
     config,
+    conversion: Conversion::None("encoders are not converted"),
     own_keys: &["attention.causal", "classifier_pooling"],
     hf: &[HfClass {
         model_type: "eurobert",

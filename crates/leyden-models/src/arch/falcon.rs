@@ -1,7 +1,7 @@
 //! Falcon (TII, 2023): attention and feed-forward layer side by side, with one norm or, in the larger models, one each; few heads of
 //! keys and values.
 
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{ModelConfig, NormKind, NormPlacement, Reader};
 use crate::error::Error;
 use crate::load::{QkvRows, Stored};
@@ -11,6 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "falcon",
     models: "Falcon 7B, 40B and 11B",
     config,
+    conversion: Conversion::Both,
     own_keys: &["attention.layer_norm_epsilon", "layer_norm_epsilon", "parallel_attn"],
     hf: &[HfClass {
         model_type: "falcon",

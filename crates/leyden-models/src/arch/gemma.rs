@@ -1,6 +1,6 @@
 //! Gemma (Gemma Team, 2024), the first: Llama's blocks with scaled embeddings and GELU.
 
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{ModelConfig, Reader};
 use crate::error::Error;
 use leyden_kernels::ops::{Activation, RopePairs};
@@ -9,6 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "gemma",
     models: "Gemma 1, CodeGemma",
     config,
+    conversion: Conversion::Both,
     own_keys: &["hidden_activation"],
     hf: &[HfClass {
         model_type: "gemma",

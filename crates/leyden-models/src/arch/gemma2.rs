@@ -2,7 +2,7 @@
 //! each half of a block.
 
 use super::gemma3::TENSORS;
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, ModelConfig, NormPlacement, Reader, field};
 use crate::error::Error;
 use leyden_kernels::attention::Mask;
@@ -12,6 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "gemma2",
     models: "Gemma 2",
     config,
+    conversion: Conversion::Both,
     own_keys: &[
         "attention.sliding_window",
         "attention.sliding_window_pattern",

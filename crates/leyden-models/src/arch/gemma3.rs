@@ -2,7 +2,7 @@
 //! blocks are normalised before and after each half, queries and keys head by head.
 
 use super::gemma2::attention_scale;
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, Head, ModelConfig, NormPlacement, QkNorm, Reader, RopeScaling, field};
 use crate::error::Error;
 use leyden_kernels::attention::Mask;
@@ -12,6 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "gemma3",
     models: "Gemma 3 (text)",
     config,
+    conversion: Conversion::Both,
     own_keys: &[
         "attention.sliding_window",
         "attention.sliding_window_pattern",
@@ -36,6 +37,7 @@ pub(super) const EMBEDDING: Architecture = Architecture {
     name: "gemma-embedding",
     models: "EmbeddingGemma",
     config: |r| Ok(both_ways(config(r)?)),
+    conversion: Conversion::None("encoders are not converted"),
     own_keys: &[
         "attention.causal",
         "attention.sliding_window",

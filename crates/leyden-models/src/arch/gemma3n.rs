@@ -2,7 +2,7 @@
 //! ones of which share keys and values, and whose first feed-forward layers let only the largest values through.
 
 use super::gemma3::blocks;
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{AltUpConfig, Field, ModelConfig, Reader, Values, field};
 use crate::error::Error;
 use leyden_kernels::ops::{Activation, pow};
@@ -12,6 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "gemma3n",
     models: "Gemma 3n (text)",
     config,
+    conversion: Conversion::None("layers that share keys and embeddings of each layer lie otherwise in GGUF"),
     own_keys: &[
         "activation_sparsity_pattern",
         "activation_sparsity_scale",
@@ -103,7 +104,7 @@ const DEFAULT_OWN_LAYERS: usize = 20;
 const DEFAULT_LOGIT_CAP: f32 = 30.0;
 const DEFAULT_STREAMS: u32 = 4;
 const DEFAULT_PER_LAYER: u32 = 256;
-/// The first layers, of which only this share of values counts for nothing where nothing is said.
+/// The first layers, of which only this share of values counts for nothing where nothing is said; folders of fewer have none.
 const DEFAULT_SPARSE_LAYERS: usize = 10;
 const DEFAULT_SPARSITY: f64 = 0.95;
 /// No published model has more than four streams.
@@ -154,7 +155,6 @@ fn sparsity(r: &Reader<'_>, layers: usize) -> Result<Vec<Option<f32>>, Error> {
     };
     let in_file = matches!(r, Reader::Gguf(..));
     let Some(said) = said else {
-        // A folder of few layers has none.
         let sparse = if in_file || layers > DEFAULT_SPARSE_LAYERS { DEFAULT_SPARSE_LAYERS } else { 0 };
         let usual = deviations(DEFAULT_SPARSITY) as f32;
         return Ok((0..layers).map(|i| (i < sparse).then_some(usual)).collect());

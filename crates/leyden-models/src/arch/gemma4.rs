@@ -2,7 +2,7 @@
 //! different sizes; values are normalised, and in some models made of keys; the last layers of some share keys and values, and
 //! some have embeddings for every layer. Experts stand beside a feed-forward layer.
 
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{
     EXPERTS, FFN, Field, ModelConfig, NORM_EPS, NormPlacement, QkNorm, Reader, Values, field,
 };
@@ -16,6 +16,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "gemma4",
     models: "Gemma 4 (text)",
     config,
+    conversion: Conversion::None("layers that share keys and embeddings of each layer lie otherwise in GGUF"),
     own_keys: &[
         "attention.key_length_swa",
         "attention.shared_kv_layers",

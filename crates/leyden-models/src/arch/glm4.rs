@@ -1,7 +1,7 @@
 //! GLM-4-0414 (Zhipu AI, 2025): norms before and behind each half of a block; of each head a half turns, in pairs of neighbours; gate
 //! and up in one matrix.
 
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{ModelConfig, NormPlacement, Reader};
 use crate::error::Error;
 use leyden_kernels::ops::RopePairs;
@@ -10,6 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "glm4",
     models: "GLM-4-9B-0414, GLM-4-32B-0414, GLM-Z1",
     config,
+    conversion: Conversion::Both,
     own_keys: &[],
     hf: &[HfClass {
         model_type: "glm4",

@@ -1,7 +1,7 @@
 //! GLM-4.5 to 4.7 (Zhipu AI, 2025): half of each head turns; mixtures behind first dense layers, weighed by the logistic function
 //! with a bias that balances the choice, beside an expert that every token goes through.
 
-use super::{ATTENTION, Architecture, DECODER, EXPERTS, HfClass};
+use super::{ATTENTION, Architecture, Conversion, DECODER, EXPERTS, HfClass};
 use crate::config::{ModelConfig, QkNorm, Reader};
 use crate::error::Error;
 use leyden_kernels::gemm::GatingFunction;
@@ -11,6 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "glm4moe",
     models: "GLM-4.5, GLM-4.5-Air, GLM-4.6, GLM-4.7",
     config,
+    conversion: Conversion::Both,
     own_keys: &[
         "expert_gating_func",
         "expert_group_count",
@@ -34,6 +35,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             Ok(if config.flag("attention_bias")? { ATTENTION[..3].to_vec() } else { Vec::new() })
         },
         stacks: EXPERTS,
+        in_gguf: &[("ffn_norm", "post_attention_norm")],
         ..DECODER
     }],
 };

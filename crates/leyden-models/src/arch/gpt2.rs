@@ -1,6 +1,6 @@
 //! GPT-2 (Radford et al., 2019): learned positions, norms that subtract the mean, biases everywhere, a plain feed-forward layer.
 
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{ModelConfig, NormKind, Reader};
 use crate::error::Error;
 use crate::load::Stored;
@@ -10,6 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "gpt2",
     models: "GPT-2, DistilGPT-2, DialoGPT, Cerebras-GPT",
     config,
+    conversion: Conversion::Both,
     own_keys: &["attention.layer_norm_epsilon", "layer_norm_epsilon"],
     hf: &[HfClass {
         model_type: "gpt2",

@@ -1,7 +1,7 @@
 //! GPT-NeoX (Black et al., 2022): attention and feed-forward layer side by side, each with a norm of its own; a part of each head
 //! turns; biases everywhere.
 
-use super::{ATTENTION, Architecture, DECODER, HfClass};
+use super::{ATTENTION, Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, ModelConfig, NormKind, NormPlacement, Reader, field};
 use crate::error::Error;
 use crate::load::{QkvRows, Stored};
@@ -11,6 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "gptneox",
     models: "GPT-NeoX, Pythia, Dolly, StableLM-Alpha",
     config,
+    conversion: Conversion::Both,
     own_keys: &[
         "attention.layer_norm_epsilon",
         "use_parallel_residual",

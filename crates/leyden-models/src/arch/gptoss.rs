@@ -3,7 +3,7 @@
 //!
 //! The published weights of the experts are MXFP4, in GGUF and in folders, and stay so.
 
-use super::{ATTENTION, Architecture, DECODER, HfClass};
+use super::{ATTENTION, Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, ModelConfig, Reader, RopeScaling, field};
 use crate::error::Error;
 use crate::hf_class::Stack;
@@ -15,6 +15,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "gpt-oss",
     models: "gpt-oss-20b, gpt-oss-120b",
     config,
+    conversion: Conversion::ToGguf("experts of its folders lie interleaved, as blocks and scales"),
     own_keys: &[
         "attention.sliding_window",
         "experts_per_token",
@@ -45,6 +46,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ("ffn_down_exps.bias", Stack::Rows("mlp.experts.down_proj_bias", StackRows::All)),
         ],
         quantised: &["mxfp4"],
+        in_gguf: &[("ffn_norm", "post_attention_norm")],
         ..DECODER
     }],
 };

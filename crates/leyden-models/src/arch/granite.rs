@@ -1,7 +1,7 @@
 //! Granite (IBM, 2024): Llama's blocks with factors on embeddings, scores, residuals and logits.
 
 use super::llama::llama_biases;
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, ModelConfig, Reader, field};
 use crate::error::Error;
 use leyden_kernels::ops::RopePairs;
@@ -10,6 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "granite",
     models: "Granite 3.x (dense)",
     config,
+    conversion: Conversion::Both,
     own_keys: &[
         "attention.scale",
         "embedding_scale",

@@ -4,7 +4,7 @@
 use super::granite::{factors, pairs};
 use super::granitemoe::{CLASS, SHARED_FFN, experts};
 use super::llama::llama_biases;
-use super::{Architecture, HfClass};
+use super::{Architecture, Conversion, HfClass};
 use crate::config::{EXPERTS, FFN, HfConfig, KV_HEADS, ModelConfig, Reader, RecurrentConfig};
 use crate::error::Error;
 
@@ -12,6 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "granitehybrid",
     models: "Granite 4.0 (micro, tiny, small)",
     config,
+    conversion: Conversion::None("layers with a state lie otherwise in GGUF"),
     own_keys: &[
         "attention.scale",
         "attention_multiplier",

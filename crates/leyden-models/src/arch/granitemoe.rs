@@ -3,7 +3,7 @@
 
 use super::granite::{factors, pairs};
 use super::llama::llama_biases;
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{ExpertsConfig, FFN, Field, ModelConfig, Reader, SharedExpert, field};
 use crate::error::Error;
 use crate::hf_class::Stack;
@@ -13,6 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "granitemoe",
     models: "Granite 3.x (mixtures)",
     config,
+    conversion: Conversion::Both,
     own_keys: &[
         "attention.scale",
         "attention_multiplier",

@@ -2,7 +2,7 @@
 //! layer.
 
 use super::bert::BERT;
-use super::{Architecture, HfClass};
+use super::{Architecture, Conversion, HfClass};
 use crate::config::{DenseActivation, Field, HeadClass, ModelConfig, Reader, field, hf_head};
 use crate::error::Error;
 use crate::load::Stored;
@@ -13,6 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "gte",
     models: "GTE v1.5, GTE multilingual, Snowflake Arctic Embed v2 (medium)",
     config,
+    conversion: Conversion::None("encoders are not converted"),
     own_keys: &["layer_norm_eps", "type_vocab_size"],
     hf: &[
         GTE,

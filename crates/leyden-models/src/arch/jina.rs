@@ -2,7 +2,7 @@
 //! by positions, with a gated feed-forward layer. Its folders have code of their own and the type of BERT.
 
 use super::bert::{BERT, OTHER_BIASES};
-use super::{ATTENTION, Architecture, HfClass};
+use super::{ATTENTION, Architecture, Conversion, HfClass};
 use crate::config::{
     DenseActivation, Field, HeadClass, ModelConfig, PositionBias, Reader, field, gguf_head, hf_head,
 };
@@ -15,6 +15,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "jina-bert-v2",
     models: "Jina Embeddings v2 (but for code), Jina Reranker v1",
     config,
+    conversion: Conversion::None("encoders are not converted"),
     own_keys: &[
         "attention.causal",
         "attention.layer_norm_epsilon",

@@ -1,7 +1,7 @@
 //! LFM2 (Liquid AI, 2025): most layers have a short convolution between two gates instead of attention; queries and keys are
 //! normalised head by head.
 
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, HfConfig, KV_HEADS, ModelConfig, QkNorm, Reader, RecurrentConfig, field};
 use crate::error::Error;
 use leyden_kernels::ops::RopePairs;
@@ -10,6 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "lfm2",
     models: "LFM2-350M to 2.6B",
     config,
+    conversion: Conversion::None("layers with a state lie otherwise in GGUF"),
     own_keys: &[
         "block_auto_adjust_ff_dim",
         "block_ff_dim",

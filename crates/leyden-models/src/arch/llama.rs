@@ -1,7 +1,7 @@
 //! Llama (Touvron et al., 2023) and what shares its computation: Mistral, and Mixtral, whose feed-forward layers are mixtures of
 //! experts of that width.
 
-use super::{ATTENTION, Architecture, DECODER, FFN, HfClass};
+use super::{ATTENTION, Architecture, Conversion, DECODER, FFN, HfClass};
 use crate::config::{self, EXPERTS, Field, HfConfig, ModelConfig, Reader, field};
 use crate::error::Error;
 use crate::hf_class::MIXTRAL_EXPERTS;
@@ -12,6 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "llama",
     models: "Llama 1 to 3.x, Mistral 7B, Ministral 8B, Mistral Nemo, Mixtral, Falcon 3, DeepSeek-R1-Distill-Llama, Dolphin, TinyLlama, SmolLM",
     config,
+    conversion: Conversion::Both,
     own_keys: &[],
     hf: &[
         HfClass {

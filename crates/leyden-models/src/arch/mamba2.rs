@@ -1,6 +1,6 @@
 //! Mamba 2 (Dao and Gu, 2024): every block is a state-space model, without attention and without feed-forward layers.
 
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{HfConfig, ModelConfig, Reader, RecurrentConfig};
 use crate::error::Error;
 
@@ -8,6 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "mamba2",
     models: "Mamba-Codestral-7B, Mamba2-130M to 2.7B",
     config,
+    conversion: Conversion::None("layers with a state lie otherwise in GGUF"),
     own_keys: &[
         "attention.head_count",
         "conv_kernel",

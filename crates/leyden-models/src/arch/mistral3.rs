@@ -1,7 +1,7 @@
 //! Ministral 3 and Mistral Small 3.1 (Mistral AI, 2025): Llama's blocks; longer contexts by YaRN, and queries that grow with their
 //! position.
 
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, ModelConfig, Reader, RopeScaling, Temperature, field};
 use crate::error::Error;
 use leyden_kernels::attention::Mask;
@@ -11,6 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "mistral3",
     models: "Ministral 3, Mistral Small 3.1 and 3.2, Devstral",
     config,
+    conversion: Conversion::Both,
     own_keys: &["attention.temperature_scale", "llama_4_scaling_beta"],
     hf: &[HfClass {
         model_type: "ministral3",

@@ -1,6 +1,7 @@
 //! Architectures: how each one's description becomes a [`ModelConfig`]. One file each, one line in the table.
 
 use crate::config::{HfConfig, ModelConfig, Reader, check_gguf, check_hf, check_type};
+use crate::conversion::Conversion;
 use crate::error::Error;
 use crate::hf_class::{ATTENTION, DECODER, EXPERTS, FFN, HfClass, attention_biases};
 use crate::load::Stored;
@@ -59,6 +60,8 @@ pub struct Architecture {
     /// Models of this architecture, for people.
     pub models: &'static str,
     config: fn(&Reader<'_>) -> Result<ModelConfig, Error>,
+    /// Which ways its models are converted between folders and GGUF.
+    pub conversion: Conversion,
     /// Keys of either dialect that it reads and the others do not.
     pub(crate) own_keys: &'static [&'static str],
     pub(crate) hf: &'static [HfClass],
@@ -152,9 +155,6 @@ pub fn config_of_json(json: &Json) -> Result<ModelConfig, Error> {
 }
 
 /// How the matrices of a source lie.
-///
-/// # Errors
-/// As [`config_of`].
 pub(crate) fn stored_as(source: &dyn WeightSource) -> Result<Stored, Error> {
     match source.config_json() {
         Some(json) => hf_class(json).map(|(_, class)| class.stored),
@@ -162,7 +162,7 @@ pub(crate) fn stored_as(source: &dyn WeightSource) -> Result<Stored, Error> {
     }
 }
 
-fn gguf_config(meta: &Metadata) -> Result<ModelConfig, Error> {
+pub(crate) fn gguf_config(meta: &Metadata) -> Result<ModelConfig, Error> {
     check_type(meta)?;
     let key = "general.architecture";
     let name = meta.str(key)?;

@@ -1,7 +1,7 @@
 //! ModernBERT (Warner et al., 2024): norms without biases before each half, gated feed-forward layers, and of every three
 //! layers two that attend to a window around each token, with a rotation of their own.
 
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{
     DenseActivation, DenseConfig, Field, HeadClass, HfConfig, ModelConfig, NormKind, NormPlacement, Reader,
     RopeScaling, field, gguf_head, hf_head,
@@ -16,6 +16,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "modern-bert",
     models: "ModernBERT, GTE-ModernBERT, Ettin (encoders)",
     config,
+    conversion: Conversion::None("encoders are not converted"),
     own_keys: &[
         "attention.causal",
         "attention.layer_norm_epsilon",

@@ -1,7 +1,7 @@
 //! MPNet (Song et al., 2020): RoBERTa whose scores of attention have learned numbers for ranges of distances.
 
 use super::bert::{BERT, ROBERTA_HEAD};
-use super::{Architecture, HfClass};
+use super::{Architecture, Conversion, HfClass};
 use crate::config::{DenseActivation, Field, HeadClass, ModelConfig, PositionBias, Reader, field, hf_head};
 use crate::error::Error;
 use crate::pooling::Pooling;
@@ -10,6 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "mpnet",
     models: "MPNet, all-mpnet-base",
     config,
+    conversion: Conversion::None("encoders are not converted"),
     own_keys: &["layer_norm_eps", "relative_attention_num_buckets"],
     hf: &[HfClass {
         model_type: "mpnet",

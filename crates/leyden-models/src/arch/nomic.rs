@@ -2,7 +2,7 @@
 //! its own configuration, whose keys are GPT-2's, and in that of transformers.
 
 use super::bert::BERT;
-use super::{Architecture, HfClass};
+use super::{Architecture, Conversion, HfClass};
 use crate::config::{DenseActivation, Field, HeadClass, HfConfig, ModelConfig, Reader, field, hf_head};
 use crate::error::Error;
 use crate::pooling::Pooling;
@@ -12,6 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "nomic-bert",
     models: "Nomic Embed Text v1, v1.5",
     config,
+    conversion: Conversion::None("encoders are not converted"),
     own_keys: &[
         "attention.causal",
         "attention.layer_norm_epsilon",

@@ -2,7 +2,7 @@
 //! In OLMo 3 three of four layers attend to a window, with a rotation that is not scaled.
 
 use super::gemma3::TENSORS;
-use super::{Architecture, DECODER, HfClass, attention_biases};
+use super::{Architecture, Conversion, DECODER, HfClass, attention_biases};
 use crate::config::{Field, ModelConfig, NormPlacement, QkNorm, Reader, RopeScaling, field};
 use crate::error::Error;
 use leyden_kernels::attention::Mask;
@@ -12,6 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "olmo2",
     models: "OLMo 2, OLMo 3",
     config,
+    conversion: Conversion::Both,
     own_keys: &["attention.sliding_window", "attention.sliding_window_pattern"],
     hf: &[
         OLMO2,

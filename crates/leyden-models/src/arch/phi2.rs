@@ -1,7 +1,7 @@
 //! Phi-1.5 and Phi-2 (Microsoft, 2023): attention and feed-forward layer side by side behind one norm; a part of each head turns;
 //! biases everywhere, in the head too.
 
-use super::{ATTENTION, Architecture, DECODER, HfClass};
+use super::{ATTENTION, Architecture, Conversion, DECODER, HfClass};
 use crate::config::{ModelConfig, NormKind, NormPlacement, Reader};
 use crate::error::Error;
 use leyden_kernels::ops::{Activation, RopePairs};
@@ -10,6 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "phi2",
     models: "Phi-1, Phi-1.5, Phi-2",
     config,
+    conversion: Conversion::Both,
     own_keys: &["attention.layer_norm_epsilon", "layer_norm_eps"],
     hf: &[HfClass {
         model_type: "phi",

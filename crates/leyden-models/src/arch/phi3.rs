@@ -1,7 +1,7 @@
 //! Phi-3, Phi-3.5 and Phi-4 (Abdin et al., 2024): Llama's blocks with queries, keys and values in one matrix, gate and up in another;
 //! longer contexts by LongRoPE. Of Phi-4-mini a part of each head turns.
 
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, ModelConfig, Reader, RopeScaling, field};
 use crate::error::Error;
 use leyden_kernels::attention::Mask;
@@ -12,6 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "phi3",
     models: "Phi-3, Phi-3.5, Phi-4, Phi-4-mini",
     config,
+    conversion: Conversion::Both,
     own_keys: &["attention.sliding_window"],
     hf: &[HfClass { model_type: "phi3", classes: &["Phi3ForCausalLM"], tensors: TENSORS, ..DECODER }],
 };

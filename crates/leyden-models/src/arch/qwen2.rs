@@ -1,6 +1,6 @@
 //! Qwen2 and Qwen2.5: Llama's blocks with biases on query, key and value.
 
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::HfConfig;
 use crate::error::Error;
 use leyden_kernels::ops::RopePairs;
@@ -9,6 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "qwen2",
     models: "Qwen2, Qwen2.5, QwQ, DeepSeek-R1-Distill-Qwen",
     config: |r| r.decoder(RopePairs::Halves),
+    conversion: Conversion::Both,
     own_keys: &[],
     hf: &[HfClass {
         model_type: "qwen2",

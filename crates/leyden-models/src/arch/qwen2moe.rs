@@ -2,7 +2,7 @@
 //! weighed by a score of its own.
 
 use super::qwen2::refuse_windows;
-use super::{Architecture, DECODER, EXPERTS, HfClass};
+use super::{Architecture, Conversion, DECODER, EXPERTS, HfClass};
 use crate::config::{FFN, Field, ModelConfig, Reader, SharedExpert, field};
 use crate::error::Error;
 use leyden_kernels::ops::RopePairs;
@@ -11,6 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "qwen2moe",
     models: "Qwen1.5-MoE-A2.7B, Qwen2-57B-A14B",
     config,
+    conversion: Conversion::Both,
     own_keys: &[
         "expert_shared_feed_forward_length",
         "norm_topk_prob",

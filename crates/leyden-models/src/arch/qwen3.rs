@@ -1,7 +1,7 @@
 //! Qwen3: queries and keys are normalised, head by head, before they turn.
 
 use super::qwen2::refuse_windows;
-use super::{Architecture, DECODER, HfClass, attention_biases};
+use super::{Architecture, Conversion, DECODER, HfClass, attention_biases};
 use crate::config::{Head, HeadClass, ModelConfig, QkNorm, Reader, Scores, gguf_head, hf_head};
 use crate::error::Error;
 use crate::pooling::Pooling;
@@ -11,6 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "qwen3",
     models: "Qwen3, DeepSeek-R1-0528-Qwen3-8B",
     config,
+    conversion: Conversion::Both,
     own_keys: &["classifier.output_labels"],
     hf: &[HfClass {
         model_type: "qwen3",

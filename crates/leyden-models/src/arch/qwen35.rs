@@ -1,7 +1,7 @@
 //! Qwen3.5 (Qwen Team, 2026), the text model, dense and as a mixture: of every four layers three have a gated delta net, and
 //! attention has a gate of its own; a quarter of each head turns.
 
-use super::{Architecture, DECODER, EXPERTS, HfClass};
+use super::{Architecture, Conversion, DECODER, EXPERTS, HfClass};
 use crate::config::{Field, ModelConfig, QkNorm, Reader, RecurrentConfig, SharedExpert, field};
 use crate::error::Error;
 use leyden_kernels::ops::RopePairs;
@@ -10,6 +10,7 @@ pub(super) const DENSE: Architecture = Architecture {
     name: "qwen35",
     models: "Qwen3.5 (text, dense)",
     config: |r| config(r, false, in_turn(r)),
+    conversion: Conversion::None("layers with a state lie otherwise in GGUF"),
     own_keys: OWN_KEYS,
     hf: &[HfClass { model_type: "qwen3_5_text", classes: &["Qwen3_5ForCausalLM"], ..CLASS }],
 };
@@ -18,6 +19,7 @@ pub(super) const MIXTURE: Architecture = Architecture {
     name: "qwen35moe",
     models: "Qwen3.5 (text, mixtures)",
     config: |r| config(r, true, in_turn(r)),
+    conversion: Conversion::None("layers with a state lie otherwise in GGUF"),
     own_keys: OWN_KEYS,
     hf: &[HfClass {
         model_type: "qwen3_5_moe_text",

@@ -3,7 +3,7 @@
 //! The published models normalise the weights of the chosen experts, and GGUF has no key that says otherwise.
 
 use super::qwen2::refuse_windows;
-use super::{Architecture, DECODER, EXPERTS, HfClass, attention_biases};
+use super::{Architecture, Conversion, DECODER, EXPERTS, HfClass, attention_biases};
 use crate::config::{ModelConfig, QkNorm, Reader};
 use crate::error::Error;
 use leyden_kernels::ops::RopePairs;
@@ -12,6 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "qwen3moe",
     models: "Qwen3-30B-A3B, Qwen3-235B-A22B, Qwen3-Coder-30B-A3B",
     config,
+    conversion: Conversion::Both,
     own_keys: &[],
     hf: &[HfClass {
         model_type: "qwen3_moe",

@@ -1,6 +1,6 @@
 //! Qwen3-Next (Qwen Team, 2025): what Qwen3.5 came from. The matrices of its gated delta nets lie by heads of keys.
 
-use super::{Architecture, EXPERTS, HfClass, qwen35};
+use super::{Architecture, Conversion, EXPERTS, HfClass, qwen35};
 use crate::config::{ModelConfig, Reader};
 use crate::error::Error;
 
@@ -8,6 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "qwen3next",
     models: "Qwen3-Next-80B-A3B, Qwen3-Coder-Next",
     config,
+    conversion: Conversion::None("layers with a state lie otherwise in GGUF"),
     own_keys: qwen35::OWN_KEYS,
     hf: &[HfClass {
         model_type: "qwen3_next",

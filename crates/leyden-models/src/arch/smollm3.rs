@@ -1,7 +1,7 @@
 //! SmolLM3 (Hugging Face, 2025): Llama's blocks; every fourth layer has no rotation.
 
 use super::llama::llama_biases;
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, ModelConfig, Reader, field};
 use crate::error::Error;
 use leyden_kernels::ops::RopePairs;
@@ -10,6 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "smollm3",
     models: "SmolLM3",
     config,
+    conversion: Conversion::Both,
     own_keys: &["no_rope_layers", "no_rope_layer_interval"],
     hf: &[HfClass {
         model_type: "smollm3",

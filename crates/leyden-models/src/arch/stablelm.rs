@@ -2,7 +2,7 @@
 //!
 //! StableLM 2 12B, whose queries and keys are normalised with weights of each head's own, is not supported.
 
-use super::{Architecture, DECODER, HfClass};
+use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, ModelConfig, NormKind, NormPlacement, Reader, field};
 use crate::error::Error;
 use leyden_kernels::ops::RopePairs;
@@ -11,6 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "stablelm",
     models: "StableLM 3B, StableLM 2 1.6B, StableLM Zephyr",
     config,
+    conversion: Conversion::Both,
     own_keys: &["attention.layer_norm_epsilon", "layer_norm_eps", "use_parallel_residual"],
     hf: &[HfClass {
         model_type: "stablelm",

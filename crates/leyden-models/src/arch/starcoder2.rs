@@ -1,6 +1,6 @@
 //! StarCoder2 (BigCode, 2024): norms that subtract the mean, biases everywhere, a plain feed-forward layer, and in folders a window.
 
-use super::{ATTENTION, Architecture, DECODER, HfClass};
+use super::{ATTENTION, Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, ModelConfig, NormKind, Reader, field};
 use crate::error::Error;
 use leyden_kernels::attention::Mask;
@@ -10,6 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "starcoder2",
     models: "StarCoder2",
     config,
+    conversion: Conversion::Both,
     own_keys: &["attention.layer_norm_epsilon", "attention.sliding_window"],
     hf: &[HfClass {
         model_type: "starcoder2",

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod convert_page;
 mod gguf_keys;
 mod hf_configs;
 mod models_page;

@@ -1,0 +1,23 @@
+//! Vocabularies and their rules in either layout.
+
+mod sample;
+mod steps;
+mod to_folder;
+mod to_gguf;
+
+pub(crate) use to_folder::{of_gguf, same};
+pub(crate) use to_gguf::{Described, of_folder};
+
+/// Kinds of tokens in GGUF.
+const NORMAL: i32 = 1;
+const UNKNOWN: i32 = 2;
+const CONTROL: i32 = 3;
+const USER_DEFINED: i32 = 4;
+const UNUSED: i32 = 5;
+const BYTE: i32 = 6;
+
+/// The byte of a token `<0x0A>`.
+fn byte_of(text: &str) -> Option<u8> {
+    let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
+    (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok()).flatten()
+}

@@ -1,0 +1,135 @@
+//! [`Change`]: how a tensor lies otherwise in GGUF.
+
+use leyden_tensor::{DType, TensorView, quant};
+
+/// What is done with the values of a tensor of a folder on the way to GGUF.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Change {
+    /// Nothing.
+    Keep,
+    /// Rows of queries or keys: of each head's first and second half one row after the other, so that values that turn together
+    /// are neighbours.
+    PairRows {
+        /// Rows of a head.
+        head: usize,
+    },
+    /// Rows of queries, keys and values that lie group by group: all queries, all keys, all values.
+    Ungroup {
+        /// Groups of heads.
+        groups: usize,
+        /// Rows of queries, keys and values of all groups.
+        rows: [usize; 3],
+    },
+    /// Rows become columns.
+    Transpose,
+    /// A number is added to each value.
+    Add(f32),
+    /// The first half of all rows, or the second.
+    Half {
+        /// Which.
+        second: bool,
+    },
+}
+
+impl Change {
+    /// The shape that a tensor of this one gets.
+    pub(super) fn shape(&self, shape: &[usize]) -> Vec<usize> {
+        let mut shape = shape.to_vec();
+        match self {
+            Change::Transpose => shape.reverse(),
+            Change::Half { .. } => shape[0] /= 2,
+            _ => {}
+        }
+        shape
+    }
+
+    /// The changed values, from those of a tensor of this shape in a float type.
+    pub(super) fn apply(&self, dtype: DType, shape: &[usize], bytes: Vec<u8>) -> Vec<u8> {
+        let rows = shape.first().copied().unwrap_or(1).max(1);
+        let row = bytes.len() / rows;
+        match *self {
+            Change::Keep => bytes,
+            Change::PairRows { head } => rows_in(&bytes, row, paired(rows, head)),
+            Change::Ungroup { groups, rows } => rows_in(&bytes, row, ungrouped(groups, rows)),
+            Change::Transpose => {
+                let columns = shape.last().copied().unwrap_or(1).max(1);
+                let size = row / columns;
+                let values = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c));
+                rows_in(&bytes, size, values)
+            }
+            Change::Add(number) => {
+                let mut values = vec![0.0; shape.iter().product()];
+                quant::decode_row(dtype, &bytes, &mut values);
+                values.iter_mut().for_each(|value| *value += number);
+                let mut out = vec![0; bytes.len()];
+                quant::encode_row(dtype, &values, &mut out);
+                out
+            }
+            Change::Half { second } => {
+                let half = bytes.len() / 2;
+                if second { bytes[half..].to_vec() } else { bytes[..half].to_vec() }
+            }
+        }
+    }
+}
+
+fn rows_in(bytes: &[u8], row: usize, order: impl Iterator<Item = usize>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    order.for_each(|from| out.extend_from_slice(&bytes[from * row..(from + 1) * row]));
+    out
+}
+
+/// Where the rows of heads come from.
+fn paired(rows: usize, head: usize) -> impl Iterator<Item = usize> {
+    let head = head.max(2);
+    (0..rows).map(move |at| at / head * head + at % head / 2 + at % 2 * (head / 2))
+}
+
+/// Where the rows of queries, keys and values come from.
+fn ungrouped(groups: usize, rows: [usize; 3]) -> impl Iterator<Item = usize> {
+    let each = rows.map(|rows| rows / groups.max(1));
+    let group: usize = each.iter().sum();
+    (0..3).flat_map(move |part| {
+        let before: usize = each[..part].iter().sum();
+        (0..groups).flat_map(move |g| (0..each[part]).map(move |r| g * group + before + r))
+    })
+}
+
+/// Values of a tensor in a type of floats; as they are if they have it.
+pub(super) fn cast(view: &TensorView<'_>, to: DType) -> Vec<u8> {
+    if view.dtype() == to {
+        return view.bytes().to_vec();
+    }
+    let row_bytes = to.row_bytes(view.cols()).unwrap_or(0);
+    let mut bytes = vec![0; row_bytes * view.rows()];
+    let mut row = vec![0.0; view.cols()];
+    for (i, out) in bytes.chunks_exact_mut(row_bytes.max(1)).enumerate() {
+        quant::decode_row(view.dtype(), view.row(i), &mut row);
+        quant::encode_row(to, &row, out);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_put_in_order() {
+        let rows: Vec<u8> = (0..8).collect();
+        let changed = |change: Change, shape: &[usize]| change.apply(DType::F16, shape, rows.clone());
+        assert_eq!(changed(Change::PairRows { head: 4 }, &[8, 1]), [0, 2, 1, 3, 4, 6, 5, 7]);
+        let qkv = Change::Ungroup { groups: 2, rows: [4, 2, 2] };
+        assert_eq!(changed(qkv, &[8, 1]), [0, 1, 4, 5, 2, 6, 3, 7]);
+        assert_eq!(changed(Change::Transpose, &[2, 2]), [0, 1, 4, 5, 2, 3, 6, 7]);
+        assert_eq!(changed(Change::Half { second: true }, &[4, 1]), [4, 5, 6, 7]);
+        assert_eq!(Change::Half { second: false }.shape(&[6, 2]), [3, 2]);
+    }
+
+    #[test]
+    fn numbers_are_added() {
+        let bytes: Vec<u8> = [0.5_f32, -1.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+        let added = Change::Add(1.0).apply(DType::F32, &[2], bytes);
+        assert_eq!(added, [1.5_f32, 0.0].iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>());
+    }
+}

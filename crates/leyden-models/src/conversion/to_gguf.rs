@@ -1,0 +1,352 @@
+//! [`ToGguf`]: what a folder's model is in GGUF.
+
+use super::Conversion;
+use super::changes::{Change, cast};
+use super::gguf_keys::describe;
+use crate::arch::{Architecture, hf_class, hf_model};
+use crate::config::{HfConfig, LayerConfig, ModelConfig, RopeConfig, RopeScaling};
+use crate::error::Error;
+use crate::frequencies::Frequencies;
+use crate::hf::HfModel;
+use crate::hf_class::HfClass;
+use crate::load::{QkvRows, needless};
+use leyden_tensor::{DType, Value, WeightSource};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Tensors that no layer has.
+const GLOBAL: [&str; 4] = ["token_embd", "position_embd", "output_norm", "output"];
+/// Matrices that llama.cpp wants in F32.
+const IN_F32: [&str; 3] = ["ffn_gate_inp.", "ffn_gate_inp_shexp.", "position_embd."];
+
+/// A model from a folder, as GGUF has it: metadata but the tokenizer's, and tensors.
+#[derive(Debug)]
+pub struct ToGguf<'a> {
+    model: &'a HfModel,
+    entries: Vec<(String, Value)>,
+    tensors: Vec<GgufTensor>,
+}
+
+/// A tensor of the file.
+#[derive(Clone, Debug)]
+pub struct GgufTensor {
+    /// Its name in GGUF.
+    pub name: String,
+    /// The type that it has in the folder.
+    pub dtype: DType,
+    /// Its shape in GGUF, the contiguous dimension last.
+    pub shape: Vec<usize>,
+    from: From,
+    change: Change,
+}
+
+/// Where a tensor comes from.
+#[derive(Clone, Debug)]
+enum From {
+    /// The folder's tensor that the registry knows by this name, and its shape.
+    Tensor(String, Vec<usize>),
+    /// Those of all experts of a layer.
+    Stack(String),
+    /// Numbers of the configuration.
+    Numbers(Vec<f32>),
+}
+
+impl<'a> ToGguf<'a> {
+    /// Finds out what a model is in GGUF. Nothing of the tensors' values is read.
+    ///
+    /// # Errors
+    /// Models of this architecture are not converted, GGUF has no word for something that the configuration says, the weights are
+    /// quantised, or they have a tensor without a name in GGUF. The error names file and key or tensor.
+    pub fn new(model: &'a HfModel) -> Result<ToGguf<'a>, Error> {
+        let json = model.folder().config();
+        let (arch, class) = hf_class(json)?;
+        let (config, ..) = hf_model(json)?;
+        let refused = |why: &str| {
+            let what = format!("models of the architecture {} are not converted to GGUF: {why}", arch.name);
+            Error::invalid(json.file(), "model_type", what)
+        };
+        if let Conversion::None(why) = arch.conversion {
+            return Err(refused(why));
+        }
+        if !config.generates() {
+            return Err(refused("only models with a language model's head are"));
+        }
+        let hf = HfConfig::new(json, class);
+        let vocabulary = model.require("token_embd.weight")?.rows();
+        let (entries, read) = describe(arch, &hf, &config, vocabulary)?;
+        let mut plan = Plan {
+            model,
+            class,
+            arch,
+            config: &config,
+            read: &read,
+            used: HashSet::new(),
+            tensors: Vec::new(),
+        };
+        plan.collect()?;
+        Ok(ToGguf { model, entries, tensors: plan.tensors })
+    }
+
+    /// Keys and values: the architecture and what its configuration says.
+    #[must_use]
+    pub fn entries(&self) -> &[(String, Value)] {
+        &self.entries
+    }
+
+    /// The tensors, in the order of the file.
+    #[must_use]
+    pub fn tensors(&self) -> &[GgufTensor] {
+        &self.tensors
+    }
+
+    /// The values of a tensor in a type of floats, or in the one that it has.
+    ///
+    /// # Errors
+    /// The folder's tensor cannot be read, or is not as its shape says.
+    pub fn values(&self, tensor: &GgufTensor, to: DType) -> Result<Vec<u8>, Error> {
+        Ok(match &tensor.from {
+            From::Tensor(name, shape) => {
+                let view = self.model.require(name)?;
+                let made = tensor.change.apply(to, shape, cast(&view, to));
+                self.model.advise_dontneed(name, 0..view.bytes().len());
+                made
+            }
+            From::Stack(name) => {
+                let stack = self.model.composed(name, &tensor.shape)?;
+                let Some(stack) = stack.filter(|stack| stack.shape == tensor.shape) else {
+                    let what = format!("the experts' matrices do not have the shape {:?}", tensor.shape);
+                    return Err(Error::invalid(&self.model.path().display().to_string(), name, what));
+                };
+                cast(&stack.view()?, to)
+            }
+            From::Numbers(numbers) => numbers.iter().flat_map(|number| number.to_le_bytes()).collect(),
+        })
+    }
+}
+
+impl GgufTensor {
+    /// The type that it gets if matrices are to have `wanted`, or to keep F32, F16, BF16 and MXFP4 and become F16 otherwise.
+    #[must_use]
+    pub fn written_as(&self, wanted: Option<DType>) -> DType {
+        let in_f32 = self.shape.len() == 1 || self.name.ends_with(".bias");
+        if in_f32 || IN_F32.iter().any(|part| self.name.contains(part)) {
+            return DType::F32;
+        }
+        match (wanted, self.dtype) {
+            (Some(wanted), _) => wanted,
+            (None, kept @ (DType::F32 | DType::F16 | DType::BF16 | DType::MXFP4)) => kept,
+            (None, _) => DType::F16,
+        }
+    }
+}
+
+/// Finds the tensors.
+struct Plan<'a> {
+    model: &'a HfModel,
+    class: &'static HfClass,
+    arch: &'static Architecture,
+    config: &'a ModelConfig,
+    /// The configuration as it is read from the file.
+    read: &'a ModelConfig,
+    /// Names in the folder.
+    used: HashSet<String>,
+    tensors: Vec<GgufTensor>,
+}
+
+impl Plan<'_> {
+    fn collect(&mut self) -> Result<(), Error> {
+        for part in GLOBAL {
+            self.add(part, None)?;
+        }
+        self.divisors()?;
+        for i in 0..self.config.layers.len() {
+            let mut known = HashSet::new();
+            for (part, _) in self.class.tensors {
+                if !GLOBAL.contains(part) && known.insert(*part) && self.has(part, i) {
+                    self.add(part, Some(i))?;
+                }
+            }
+            if self.config.layers[i].experts.is_some() {
+                for (part, _) in self.class.stacks {
+                    self.stack(part, i)?;
+                }
+            }
+        }
+        let names = self.model.tensor_names();
+        let left = names.into_iter().find(|name| !self.used.contains(*name) && !needless(name, self.config));
+        match left {
+            Some(name) => Err(self.invalid(name, "has no name in GGUF files of this architecture")),
+            None => Ok(()),
+        }
+    }
+
+    fn invalid(&self, name: &str, what: &str) -> Error {
+        Error::invalid(&self.model.path().display().to_string(), name, what)
+    }
+
+    /// Whether a layer may have such a part: some names are of layers with experts or of those without.
+    fn has(&self, part: &str, i: usize) -> bool {
+        let mixture = self.config.layers[i].experts.is_some();
+        match part {
+            "ffn_gate" | "ffn_up" | "ffn_down" => !mixture,
+            _ if part.starts_with("ffn_gate_inp") || part.starts_with("exp_") => mixture,
+            _ => mixture || !part.ends_with("_shexp"),
+        }
+    }
+
+    /// A matrix or vector with its bias, if the folder has it.
+    fn add(&mut self, part: &str, layer: Option<usize>) -> Result<(), Error> {
+        let at = layer.map_or_else(String::new, |i| format!("blk.{i}."));
+        let (part, kinds) = match part.rsplit_once('.') {
+            Some((part, "bias")) => (part, &["bias"][..]),
+            Some((part, _)) => (part, &["weight"][..]),
+            None => (part, &["weight", "bias"][..]),
+        };
+        for kind in kinds {
+            let name = format!("{at}{part}.{kind}");
+            if self.model.is_composed(&name) {
+                let what = "is quantised; folders of F32, F16 and BF16 are converted";
+                return Err(self.invalid(&name, what));
+            }
+            let Some(view) = self.model.optional(&name)? else { return Ok(()) };
+            if !self.used.insert(view.name().to_owned()) {
+                return Ok(());
+            }
+            let part = self.class.in_gguf.iter().find(|row| row.0 == part).map_or(part, |row| row.1);
+            let whole = format!("{at}{part}.{kind}");
+            let (dtype, shape) = (view.dtype(), view.shape().to_vec());
+            if part == "ffn_up_shexp" && self.gate_is_in_up(layer)? {
+                // In GGUF the shared expert's gate is a matrix of its own.
+                let halves = [(format!("{at}ffn_gate_shexp.{kind}"), false), (whole, true)];
+                for (called, second) in halves {
+                    self.push(called, &name, dtype, &shape, Change::Half { second });
+                }
+                continue;
+            }
+            let change = self.change(part, kind, layer, &shape)?;
+            self.push(whole, &name, dtype, &shape, change);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, name: String, from: &str, dtype: DType, shape: &[usize], change: Change) {
+        let from = From::Tensor(from.to_owned(), shape.to_vec());
+        let shape = change.shape(shape);
+        self.tensors.push(GgufTensor { name, dtype, shape, from, change });
+    }
+
+    fn gate_is_in_up(&self, layer: Option<usize>) -> Result<bool, Error> {
+        let Some(i) = layer else { return Ok(false) };
+        Ok(self.model.optional(&format!("blk.{i}.ffn_gate_shexp.weight"))?.is_none())
+    }
+
+    /// What is done with a tensor.
+    fn change(&self, part: &str, kind: &str, layer: Option<usize>, shape: &[usize]) -> Result<Change, Error> {
+        if part.contains("norm") {
+            let offset = self.config.norm.offset;
+            return Ok(if kind == "weight" && offset != 0.0 { Change::Add(offset) } else { Change::Keep });
+        }
+        let Some(i) = layer else { return Ok(Change::Keep) };
+        let layer = &self.config.layers[i];
+        let rows = shape[0];
+        let heads = match part {
+            "attn_q" => Some(layer.heads),
+            "attn_k" => Some(layer.kv_heads),
+            _ => None,
+        };
+        if let Some(heads) = heads.filter(|_| self.pairs_rows()) {
+            let head = layer.head_dim;
+            if rows != heads * head || !head.is_multiple_of(2) {
+                let what = format!("{rows} rows are not {heads} heads of {head}");
+                return Err(self.invalid(&format!("blk.{i}.{part}.{kind}"), &what));
+            }
+            return Ok(Change::PairRows { head });
+        }
+        if part == "attn_qkv" && self.class.stored.qkv == QkvRows::Grouped {
+            let each = qkv(layer);
+            if rows != each.iter().sum::<usize>() || layer.kv_heads == 0 {
+                let what = format!("{rows} rows are not queries, keys and values of {each:?}");
+                return Err(self.invalid(&format!("blk.{i}.{part}.{kind}"), &what));
+            }
+            return Ok(Change::Ungroup { groups: layer.kv_heads, rows: each });
+        }
+        Ok(if self.class.stored.transposed && shape.len() == 2 { Change::Transpose } else { Change::Keep })
+    }
+
+    /// Whether other values turn together in GGUF; then rows of all layers lie otherwise, as llama.cpp has them.
+    fn pairs_rows(&self) -> bool {
+        let pairs = |layer: &LayerConfig| layer.rope.as_ref().map(|rope| rope.pairs);
+        self.config.layers.iter().zip(&self.read.layers).any(|(a, b)| pairs(a) != pairs(b))
+    }
+
+    /// The matrices or biases of all experts of a layer.
+    fn stack(&mut self, part: &str, i: usize) -> Result<(), Error> {
+        let name = format!("blk.{i}.{part}");
+        let layer = &self.config.layers[i];
+        let (count, ffn, width) = (layer.experts.map_or(0, |e| e.count), layer.ffn, self.config.width);
+        let down = part.starts_with("ffn_down");
+        let shape = match (part.ends_with(".bias"), down) {
+            (true, true) => vec![count, width],
+            (true, false) => vec![count, ffn],
+            (false, true) => vec![count, width, ffn],
+            (false, false) => vec![count, ffn, width],
+        };
+        let (dtype, parts) = self.model.stack_parts(&name)?;
+        self.used.extend(parts);
+        self.tensors.push(GgufTensor {
+            from: From::Stack(name.clone()),
+            name,
+            dtype,
+            shape,
+            change: Change::Keep,
+        });
+        Ok(())
+    }
+
+    /// What divides the frequencies of the rotation, as tensors.
+    fn divisors(&mut self) -> Result<(), Error> {
+        let ropes: Vec<&RopeConfig> =
+            self.config.layers.iter().filter_map(|layer| layer.rope.as_ref()).collect();
+        let mut numbers = |name: &str, numbers: Vec<f32>| {
+            let (name, shape) = (name.to_owned(), vec![numbers.len()]);
+            self.tensors.push(GgufTensor {
+                name,
+                dtype: DType::F32,
+                shape,
+                from: From::Numbers(numbers),
+                change: Change::Keep,
+            });
+        };
+        let Some(first) = ropes.first() else { return Ok(()) };
+        match &first.scaling {
+            RopeScaling::Llama3 { .. } => numbers("rope_freqs.weight", llama3(first)),
+            RopeScaling::LongRope { divisors, .. } => {
+                let divisors: &Arc<[Vec<f32>; 2]> = divisors;
+                numbers("rope_factors_long.weight", divisors[1].clone());
+                numbers("rope_factors_short.weight", divisors[0].clone());
+            }
+            _ => {}
+        }
+        let by_tensors = |rope: &&RopeConfig| {
+            matches!(rope.scaling, RopeScaling::Llama3 { .. } | RopeScaling::LongRope { .. })
+        };
+        if ropes.iter().any(by_tensors) && ropes.iter().any(|rope| rope.scaling != first.scaling) {
+            let config = self.model.folder().config().file();
+            let what = "a scaling of this type of some layers only, which GGUF files have no word for";
+            return Err(Error::invalid(config, "rope_parameters", format!("{what} ({})", self.arch.name)));
+        }
+        Ok(())
+    }
+}
+
+/// Rows of queries, keys and values where they are one matrix.
+fn qkv(layer: &LayerConfig) -> [usize; 3] {
+    [layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim, layer.kv_heads * layer.value_dim]
+}
+
+/// What Llama 3.1's scaling divides each frequency by.
+fn llama3(rope: &RopeConfig) -> Vec<f32> {
+    let plain = Frequencies::new(&RopeConfig { scaling: RopeScaling::None, ..rope.clone() }, None);
+    let scaled = Frequencies::new(rope, None);
+    plain.values.iter().zip(&scaled.values).map(|(plain, scaled)| (plain / scaled) as f32).collect()
+}
