@@ -190,7 +190,7 @@ impl HfModel {
             Stack::Rows(name, _) | Stack::Columns(name, _) => {
                 let name = format!("{layer}{name}");
                 let quantised = ["blocks", "scales"].map(|kind| format!("{name}_{kind}"));
-                if weights.raw(&quantised[0]).is_some() {
+                if self.files().is_some_and(|files| files.raw(&quantised[0]).is_some()) {
                     return Ok((DType::MXFP4, quantised.to_vec()));
                 }
                 Ok((weights.require(&name)?.dtype(), vec![name]))

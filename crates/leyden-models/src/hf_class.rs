@@ -34,6 +34,8 @@ pub(crate) struct HfClass {
     pub(crate) tensors: &'static [(&'static str, &'static str)],
     /// Parts that llama.cpp's files call otherwise than the table does: the table's name, theirs.
     pub(crate) in_gguf: &'static [(&'static str, &'static str)],
+    /// Of names that the table has several of for one part, the class's own: GGUF's name, theirs.
+    pub(crate) written: &'static [(&'static str, &'static str)],
     /// Names of the tensors that the prefix is not before: those of a head. They come first where both have one.
     pub(crate) head: &'static [(&'static str, &'static str)],
     /// How its matrices lie.
@@ -73,6 +75,7 @@ pub(crate) const DECODER: HfClass = HfClass {
     layers: "layers",
     tensors: DECODER_TENSORS,
     in_gguf: &[],
+    written: &[],
     head: &[("output", "lm_head")],
     stored: Stored::AS_GGUF,
     interleaved: false,

@@ -35,7 +35,7 @@ pub use config::{
     QkNorm, RecurrentConfig, RopeConfig, RopeScaling, Scores, SharedExpert, SparseConfig, Temperature,
     Values, VectorDense, YarnRamp, unknown_keys, unknown_keys_of_json,
 };
-pub use conversion::{Conversion, GgufTensor, ToGguf};
+pub use conversion::{Conversion, FolderTensor, GgufTensor, ToFolder, ToGguf};
 pub use error::{Error, ErrorKind};
 pub use hf::HfModel;
 pub use load::{Int8Report, LoadAs, load, load_as, load_with};

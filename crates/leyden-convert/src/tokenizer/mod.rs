@@ -1,11 +1,12 @@
 //! Vocabularies and their rules in either layout.
 
+mod base64;
 mod sample;
 mod steps;
 mod to_folder;
 mod to_gguf;
 
-pub(crate) use to_folder::{of_gguf, same};
+pub(crate) use to_folder::{Document, of_gguf, same};
 pub(crate) use to_gguf::{Described, of_folder};
 
 /// Kinds of tokens in GGUF.
@@ -15,6 +16,9 @@ const CONTROL: i32 = 3;
 const USER_DEFINED: i32 = 4;
 const UNUSED: i32 = 5;
 const BYTE: i32 = 6;
+
+/// What a space is in vocabularies of SentencePiece.
+const MARK: &str = "▁";
 
 /// The byte of a token `<0x0A>`.
 fn byte_of(text: &str) -> Option<u8> {

@@ -2,7 +2,7 @@
 
 use super::sample::{around, sampled};
 use super::steps;
-use super::{BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, byte_of};
+use super::{BYTE, CONTROL, MARK, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, base64, byte_of};
 use crate::error::Error;
 use leyden_tensor::{Array, HfFile, HfFolder, Metadata, Value};
 use leyden_text::Tokenizer;
@@ -40,9 +40,6 @@ const RULES: [&str; 27] = [
     "laguna",
     "granite-embed-multi-97m",
 ];
-
-/// What a character between words is called in vocabularies of SentencePiece.
-const MARK: char = '▁';
 
 /// A way to say it in GGUF: a name, and the keys.
 type Candidate = (String, Vec<(String, Value)>);
@@ -284,7 +281,7 @@ impl Document {
         let all = normalizer["normalizers"].as_array().into_iter().flatten().chain([normalizer]);
         let found = all.filter_map(|step| step["precompiled_charsmap"].as_str()).next();
         let wrong = || self.wrong("normalizer: precompiled_charsmap: not valid Base64");
-        found.map(|text| base64(text).ok_or_else(wrong)).transpose()
+        found.map(|text| base64::decode(text).ok_or_else(wrong)).transpose()
     }
 
     /// Where beginnings of texts are not the same: GGUF says nothing of what is done there.
@@ -305,39 +302,4 @@ fn prefixed(rule: &str, keys: &[(String, Value)]) -> Vec<Candidate> {
         (rule.to_owned(), keys.iter().cloned().chain([flag]).collect())
     };
     vec![with(true), with(false)]
-}
-
-/// Bytes written in Base64.
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let digit = |c: u8| match c {
-        b'A'..=b'Z' => Some(c - b'A'),
-        b'a'..=b'z' => Some(c - b'a' + 26),
-        b'0'..=b'9' => Some(c - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut held) = (0_u32, 0);
-    for c in text.trim_end_matches('=').bytes() {
-        bits = bits << 6 & 0x00ff_ffff | u32::from(digit(c)?);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            out.push((bits >> held & 0xff) as u8);
-        }
-    }
-    Some(out)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_is_read() {
-        assert_eq!(base64("aGVsbG8="), Some(b"hello".to_vec()));
-        assert_eq!(base64("aGVsbG8gd29ybGQ"), Some(b"hello world".to_vec()));
-        assert_eq!(base64("a b"), None);
-    }
 }

@@ -1,7 +1,7 @@
 //! Tokenizers of all kinds: the same tokens from the file.
 
 use super::folder::{config, folder, size, tokenizer};
-use leyden_convert::to_gguf;
+use leyden_convert::{to_folder, to_gguf};
 use leyden_tensor::{Gguf, HfFolder, WeightSource};
 use leyden_text::{Special, Tokenizer};
 use serde_json::json;
@@ -48,6 +48,17 @@ fn converted(name: &str) -> Result<(String, bool), String> {
         assert!(ours.is_none() || ours == theirs, "{name}: {ours:?}, {theirs:?}");
     }
     assert_eq!((ours.add_bos(), ours.add_eos()), (theirs.add_bos(), theirs.add_eos()), "{name}");
+    // And back: the folder makes the file's tokens.
+    let back = made.path().join("back");
+    to_folder(&to, &back, None, &mut |_, _| ControlFlow::Continue(())).map_err(|e| format!("back: {e}"))?;
+    let again = leyden_text::from_hf(&HfFolder::open(&back).unwrap()).unwrap();
+    for ((text, a), b) in TEXTS.iter().zip(ids(theirs.as_ref())).zip(ids(again.as_ref())) {
+        // Of spaces alone a Unigram model in a file makes one less.
+        let spaces = report.rule == "Unigram" && text.trim().is_empty();
+        assert!(a == b || spaces, "{name}, back: {text:?}: {a:?}, {b:?}");
+    }
+    assert_eq!((again.bos(), again.add_bos()), (theirs.bos(), theirs.add_bos()), "{name}");
+    assert_eq!((again.eos(), again.add_eos()), (theirs.eos(), theirs.add_eos()), "{name}");
     Ok((report.rule, report.note.is_some()))
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use std::path::Path;
 use std::sync::Arc;
 
-fn golden() -> Json {
+pub(crate) fn golden() -> Json {
     let path = own("tests/golden/hf_logits.json");
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
@@ -25,6 +25,11 @@ fn folder(checkpoint: &Path, config: &Json) -> tempfile::TempDir {
     folder
 }
 
+/// The folder of a model of the golden.
+pub(crate) fn of(model: &Json) -> tempfile::TempDir {
+    folder(&own("tests/fixtures/hf").join(model["folder"].as_str().unwrap()), &model["config"])
+}
+
 #[test]
 fn logits_are_those_of_transformers_at_every_split_of_prompt_and_decode() {
     let golden = golden();
@@ -32,8 +37,7 @@ fn logits_are_those_of_transformers_at_every_split_of_prompt_and_decode() {
     let mut seen: Vec<&Json> = Vec::new();
     for model in golden["models"].as_array().unwrap() {
         let name = model["name"].as_str().unwrap();
-        let checkpoint = own("tests/fixtures/hf").join(model["folder"].as_str().unwrap());
-        let folder = folder(&checkpoint, &model["config"]);
+        let folder = of(model);
         let source = Arc::new(HfModel::open(folder.path()).unwrap());
         // As torch computes them: it rounds no activation of these in F32.
         let cpu = Cpu::new(Tier::best(), 2).unwrap().with_exact(true);

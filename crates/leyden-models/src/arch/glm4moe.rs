@@ -35,6 +35,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             Ok(if config.flag("attention_bias")? { ATTENTION[..3].to_vec() } else { Vec::new() })
         },
         stacks: EXPERTS,
+        written: &[
+            ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
+            ("ffn_up_shexp", "mlp.shared_experts.up_proj"),
+            ("ffn_down_shexp", "mlp.shared_experts.down_proj"),
+        ],
         in_gguf: &[("ffn_norm", "post_attention_norm")],
         ..DECODER
     }],

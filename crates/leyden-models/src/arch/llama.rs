@@ -42,6 +42,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys: &[("num_experts", "num_local_experts")],
             stacks: MIXTRAL_EXPERTS,
             interleaved: true,
+            written: &[("ffn_gate_inp", "block_sparse_moe.gate")],
             ..DECODER
         },
     ],

@@ -71,6 +71,30 @@ impl Change {
             }
         }
     }
+    /// The values as they were, of a tensor that has this shape without the change.
+    pub(super) fn back(&self, dtype: DType, shape: &[usize], bytes: Vec<u8>) -> Vec<u8> {
+        let rows = shape.first().copied().unwrap_or(1).max(1);
+        match *self {
+            Change::Keep | Change::Half { .. } => bytes,
+            Change::PairRows { head } => rows_back(&bytes, rows, paired(rows, head)),
+            Change::Ungroup { groups, rows: each } => rows_back(&bytes, rows, ungrouped(groups, each)),
+            Change::Transpose => {
+                let shape: Vec<usize> = shape.iter().rev().copied().collect();
+                Change::Transpose.apply(dtype, &shape, bytes)
+            }
+            Change::Add(number) => Change::Add(-number).apply(dtype, shape, bytes),
+        }
+    }
+}
+
+/// Rows in the places that they came from.
+fn rows_back(bytes: &[u8], rows: usize, order: impl Iterator<Item = usize>) -> Vec<u8> {
+    let row = bytes.len() / rows.max(1);
+    let mut out = vec![0; bytes.len()];
+    for (from, to) in order.enumerate() {
+        out[to * row..(to + 1) * row].copy_from_slice(&bytes[from * row..(from + 1) * row]);
+    }
+    out
 }
 
 fn rows_in(bytes: &[u8], row: usize, order: impl Iterator<Item = usize>) -> Vec<u8> {
@@ -124,6 +148,19 @@ mod tests {
         assert_eq!(changed(Change::Transpose, &[2, 2]), [0, 1, 4, 5, 2, 3, 6, 7]);
         assert_eq!(changed(Change::Half { second: true }, &[4, 1]), [4, 5, 6, 7]);
         assert_eq!(Change::Half { second: false }.shape(&[6, 2]), [3, 2]);
+    }
+
+    #[test]
+    fn changes_are_undone() {
+        let values: Vec<u8> = (0..48).collect();
+        for (change, shape) in [
+            (Change::PairRows { head: 4 }, [8, 3]),
+            (Change::Ungroup { groups: 2, rows: [4, 2, 2] }, [8, 3]),
+            (Change::Transpose, [4, 6]),
+        ] {
+            let there = change.apply(DType::F16, &shape, values.clone());
+            assert_eq!(change.back(DType::F16, &shape, there), values, "{change:?}");
+        }
     }
 
     #[test]

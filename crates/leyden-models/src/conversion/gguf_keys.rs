@@ -262,8 +262,8 @@ fn as_read(config: &ModelConfig, read: &ModelConfig) -> ModelConfig {
     config
 }
 
-/// The key and name of the first thing in which two configurations differ beyond what tensors say.
-fn difference(config: &ModelConfig, read: &ModelConfig) -> Option<(&'static str, &'static str)> {
+/// The key and name of the first thing in which a folder's configuration and a file's differ beyond what tensors say.
+pub(super) fn difference(config: &ModelConfig, read: &ModelConfig) -> Option<(&'static str, &'static str)> {
     let (was, is) = (as_read(config, read), as_read(read, read));
     if was == is {
         return None;

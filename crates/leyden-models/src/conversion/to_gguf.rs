@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Tensors that no layer has.
-const GLOBAL: [&str; 4] = ["token_embd", "position_embd", "output_norm", "output"];
+pub(super) const GLOBAL: [&str; 4] = ["token_embd", "position_embd", "output_norm", "output"];
 /// Matrices that llama.cpp wants in F32.
 const IN_F32: [&str; 3] = ["ffn_gate_inp.", "ffn_gate_inp_shexp.", "position_embd."];
 
@@ -340,12 +340,12 @@ impl Plan<'_> {
 }
 
 /// Rows of queries, keys and values where they are one matrix.
-fn qkv(layer: &LayerConfig) -> [usize; 3] {
+pub(super) fn qkv(layer: &LayerConfig) -> [usize; 3] {
     [layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim, layer.kv_heads * layer.value_dim]
 }
 
 /// What Llama 3.1's scaling divides each frequency by.
-fn llama3(rope: &RopeConfig) -> Vec<f32> {
+pub(super) fn llama3(rope: &RopeConfig) -> Vec<f32> {
     let plain = Frequencies::new(&RopeConfig { scaling: RopeScaling::None, ..rope.clone() }, None);
     let scaled = Frequencies::new(rope, None);
     plain.values.iter().zip(&scaled.values).map(|(plain, scaled)| (plain / scaled) as f32).collect()

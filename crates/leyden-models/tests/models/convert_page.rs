@@ -14,18 +14,20 @@ fn path() -> PathBuf {
 }
 
 fn table() -> String {
-    let mut table = "| GGUF | folders (`model_type`) | to GGUF |\n|---|---|---|\n".to_owned();
+    let mut table =
+        "| GGUF | folders (`model_type`) | to GGUF | to a folder |\n|---|---|---|---|\n".to_owned();
     for row in ARCHITECTURES {
         let mut types: Vec<String> = row.model_types().map(|kind| format!("`{kind}`")).collect();
         types.dedup();
         if types.is_empty() {
             continue;
         }
-        let to_gguf = match row.conversion {
-            Conversion::Both | Conversion::ToGguf(_) => "yes".to_owned(),
-            Conversion::None(why) => format!("no: {why}"),
+        let ways = match row.conversion {
+            Conversion::Both => "yes | yes".to_owned(),
+            Conversion::ToGguf(why) => format!("yes | no: {why}"),
+            Conversion::None(why) => format!("no: {why} | no"),
         };
-        writeln!(table, "| `{}` | {} | {to_gguf} |", row.name, types.join(", ")).unwrap();
+        writeln!(table, "| `{}` | {} | {ways} |", row.name, types.join(", ")).unwrap();
     }
     table
 }

@@ -1,0 +1,424 @@
+//! [`ToFolder`]: what a GGUF file's model is as a folder.
+
+use super::Conversion;
+use super::changes::{Change, cast};
+use super::gguf_keys::difference;
+use super::hf_keys::{self, Facts};
+use super::to_gguf::{GLOBAL, llama3, qkv};
+use crate::arch::{ARCHITECTURES, Architecture, gguf_config};
+use crate::config::{LayerConfig, ModelConfig, RopeConfig, RopeScaling};
+use crate::error::Error;
+use crate::frequencies::Frequencies;
+use crate::hf_class::{HfClass, Stack};
+use crate::load::{QkvRows, needless};
+use leyden_tensor::{DType, Gguf, StackRows, TensorView, WeightSource, quant};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::f64::consts::TAU;
+use std::sync::Arc;
+
+/// The tensors that scale the rotation.
+const DIVISORS: &str = "rope_freqs.weight";
+const SHORT: &str = "rope_factors_short.weight";
+const LONG: &str = "rope_factors_long.weight";
+
+/// A model from a GGUF file, as a folder has it: `config.json` but for the tokenizer's part, and tensors.
+#[derive(Debug)]
+pub struct ToFolder<'a> {
+    source: &'a Gguf,
+    config: Value,
+    tensors: Vec<FolderTensor>,
+}
+
+/// A tensor of the folder.
+#[derive(Clone, Debug)]
+pub struct FolderTensor {
+    /// Its name in the folder.
+    pub name: String,
+    /// The type that it has in the file.
+    pub dtype: DType,
+    /// Its shape in the folder, the contiguous dimension last.
+    pub shape: Vec<usize>,
+    from: From,
+}
+
+/// Where a tensor comes from: names in GGUF.
+#[derive(Clone, Debug)]
+enum From {
+    /// A tensor whose values were changed like this on the way to GGUF.
+    Tensor(String, Change),
+    /// One expert of a stack.
+    Expert(String, usize),
+    /// Of each of so many experts the rows of two tensors, one behind the other.
+    Both([String; 2], usize),
+}
+
+impl<'a> ToFolder<'a> {
+    /// Finds out what a model is as a folder. Nothing of the tensors' values is read but what scales the rotation.
+    ///
+    /// # Errors
+    /// Models of this architecture are not converted, no class says what the file's metadata does, or there is a tensor without a
+    /// name in folders. The error names file and key or tensor.
+    pub fn new(source: &'a Gguf) -> Result<ToFolder<'a>, Error> {
+        let file = source.metadata().file();
+        let config = gguf_config(source.metadata())?;
+        let known = ARCHITECTURES.iter().find(|arch| arch.name == config.architecture);
+        let arch = known.ok_or_else(|| Error::invalid(file, "general.architecture", "is not known"))?;
+        let refused = |why: &str| {
+            let what =
+                format!("models of the architecture {} are not converted to folders: {why}", arch.name);
+            Error::invalid(file, "general.architecture", what)
+        };
+        match arch.conversion {
+            Conversion::Both => {}
+            Conversion::ToGguf(why) | Conversion::None(why) => return Err(refused(why)),
+        }
+        if !config.generates() {
+            return Err(refused("only models with a language model's head are"));
+        }
+        let facts = facts(source, &config)?;
+        let mut why = None;
+        // Classes with experts have names for them.
+        let fits = |class: &&HfClass| class.stacks.is_empty() != config.experts().is_some();
+        for class in arch.hf.iter().filter(fits) {
+            match hf_keys::describe(arch, class, &config, &facts, |read| difference(read, &config)) {
+                Ok((description, read)) => {
+                    let plan = Plan { source, arch, class, config: &config, read: &read, facts: &facts };
+                    return Ok(ToFolder { source, config: description, tensors: plan.collect()? });
+                }
+                Err(error) => why = why.or(Some(error)),
+            }
+        }
+        let why = why.map_or_else(|| "no class fits".to_owned(), |error| error.to_string());
+        Err(refused(&why))
+    }
+
+    /// `config.json`, without what the tokenizer says.
+    #[must_use]
+    pub fn config(&self) -> &Value {
+        &self.config
+    }
+
+    /// The tensors.
+    #[must_use]
+    pub fn tensors(&self) -> &[FolderTensor] {
+        &self.tensors
+    }
+
+    /// The values of a tensor in a type of floats.
+    ///
+    /// # Errors
+    /// The file's tensor cannot be read, or is not as its shape says.
+    pub fn values(&self, tensor: &FolderTensor, to: DType) -> Result<Vec<u8>, Error> {
+        let unfit = || {
+            let what = format!("the file's tensors do not make the shape {:?}", tensor.shape);
+            Error::invalid(&self.source.path().display().to_string(), &tensor.name, what)
+        };
+        let made = match &tensor.from {
+            From::Tensor(name, change) => {
+                let view = self.source.require(name)?;
+                // What was added is taken away before anything is rounded.
+                let between = if matches!(change, Change::Add(_)) { DType::F32 } else { to };
+                let values = change.back(between, &tensor.shape, cast(&view, between));
+                self.source.advise_dontneed(name, 0..view.bytes().len());
+                if between == to {
+                    values
+                } else {
+                    cast(&TensorView::new(name, between, view.shape(), &values)?, to)
+                }
+            }
+            From::Expert(name, i) => {
+                let view = self.source.require(name)?;
+                let count = view.shape().first().copied().unwrap_or(1).max(1);
+                let size = view.bytes().len() / count;
+                let one = view.bytes().get(i * size..(i + 1) * size).ok_or_else(unfit)?;
+                let made = cast(&TensorView::new(name, view.dtype(), &tensor.shape, one)?, to);
+                self.source.advise_dontneed(name, i * size..(i + 1) * size);
+                made
+            }
+            From::Both(names, count) => {
+                let [a, b] =
+                    [self.source.require(&names[0])?, self.source.require(&names[1])?].map(|v| cast(&v, to));
+                let halves = |bytes: &[u8]| (bytes.len() / count).max(1);
+                let pairs = a.chunks_exact(halves(&a)).zip(b.chunks_exact(halves(&b)));
+                pairs.flat_map(|(a, b)| [a, b]).flatten().copied().collect()
+            }
+        };
+        let last = tensor.shape.last().copied().unwrap_or(1);
+        let rows = tensor.shape.iter().rev().skip(1).product::<usize>();
+        if to.row_bytes(last).map(|bytes| bytes * rows) == Some(made.len()) { Ok(made) } else { Err(unfit()) }
+    }
+}
+
+impl FolderTensor {
+    /// The type that it gets if all are to have `wanted`, or to keep F32, F16 and BF16 and become F16 otherwise.
+    #[must_use]
+    pub fn written_as(&self, wanted: Option<DType>) -> DType {
+        match (wanted, self.dtype) {
+            (Some(wanted), _) => wanted,
+            (None, kept @ (DType::F32 | DType::F16 | DType::BF16)) => kept,
+            (None, _) => DType::F16,
+        }
+    }
+}
+
+/// What tensors say.
+fn facts(source: &Gguf, config: &ModelConfig) -> Result<Facts, Error> {
+    let names = source.tensor_names();
+    let biased = names.iter().filter_map(|name| {
+        let part =
+            name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')).map_or(*name, |(_, part)| part);
+        let part = part.strip_suffix(".bias")?;
+        (!part.ends_with("_exps") && part != "exp_probs_b").then(|| part.to_owned())
+    });
+    let mut biases: Vec<String> = biased.collect();
+    biases.sort();
+    biases.dedup();
+    Ok(Facts {
+        vocabulary: source.require("token_embd.weight")?.rows(),
+        tied: source.optional("output.weight")?.is_none(),
+        biases,
+        two_norms: source.optional("blk.0.attn_norm_2.weight")?.is_some(),
+        qk_norm: source.optional("blk.0.attn_q_norm.weight")?.is_some(),
+        scaling: scaling(source, config)?,
+    })
+}
+
+/// The scaling of the rotation that tensors say, as the configuration of a folder has it.
+fn scaling(source: &Gguf, config: &ModelConfig) -> Result<Option<RopeScaling>, Error> {
+    let Some(rope) = config.layers.iter().find_map(|layer| layer.rope.as_ref()) else { return Ok(None) };
+    let numbers = |name: &str| -> Result<Option<Vec<f32>>, Error> {
+        let Some(view) = source.optional(name)? else { return Ok(None) };
+        let mut out = vec![0.0; view.shape().iter().product()];
+        quant::decode_row(view.dtype(), view.bytes(), &mut out);
+        Ok(Some(out))
+    };
+    if let RopeScaling::LongRope { original_context, .. } = rope.scaling {
+        let (Some(short), Some(long)) = (numbers(SHORT)?, numbers(LONG)?) else {
+            let what = "is missing, and the rotation is scaled by it";
+            return Err(Error::invalid(source.metadata().file(), SHORT, what));
+        };
+        let (divisors, attention) = (Arc::new([short, long]), f64::from(rope.magnitude));
+        return Ok(Some(RopeScaling::LongRope { original_context, divisors, attention }));
+    }
+    let Some(found) = numbers(DIVISORS)? else { return Ok(None) };
+    if let Some(scaling) = llama3_of(rope, &found, config.context) {
+        return Ok(Some(scaling));
+    }
+    let what = "divides frequencies in another way than Llama 3.1 does, which config.json has no word for";
+    Err(Error::invalid(source.metadata().file(), DIVISORS, what))
+}
+
+/// The scaling of Llama 3.1 that makes these divisors, if one does. Its original context and two bounds are three numbers for
+/// two: those that are usual, or bounds that go with the usual context.
+fn llama3_of(rope: &RopeConfig, found: &[f32], context: usize) -> Option<RopeScaling> {
+    const USUAL: usize = 8192;
+    let factor = found.iter().copied().fold(1.0, f32::max);
+    let mut tried = vec![(1.0, 4.0, USUAL), (1.0, 4.0, context)];
+    let plain = Frequencies::new(&RopeConfig { scaling: RopeScaling::None, ..rope.clone() }, None).values;
+    // How much of each frequency is kept, which between the bounds is a line in the frequency.
+    let kept = |divisor: f32| {
+        (f64::from(divisor).recip() - f64::from(factor).recip()) / (1.0 - f64::from(factor).recip())
+    };
+    let points: Vec<(f64, f64)> = plain.iter().zip(found).map(|(f, d)| (*f, kept(*d))).collect();
+    let ramp: Vec<(f64, f64)> =
+        points.iter().copied().filter(|(_, kept)| (0.001..0.999).contains(kept)).collect();
+    // Where the line is 0 and where it is 1.
+    let bounds: Vec<(f64, f64)> = match ramp[..] {
+        [] => {
+            let last_kept = points.iter().rev().find(|point| point.1 > 0.5).map(|point| point.0);
+            let first_divided = points.iter().find(|point| point.1 <= 0.5).map(|point| point.0);
+            last_kept.zip(first_divided).map(|(kept, divided)| (divided, kept)).into_iter().collect()
+        }
+        // Steep enough, it leaves the neighbours alone.
+        [(f, kept)] => {
+            [0.5, 0.1, 0.01].map(|part| (f * (1.0 - part), f * (1.0 - part + part / kept))).to_vec()
+        }
+        [first, .., last] => {
+            let slope = (first.1 - last.1) / (first.0 - last.0);
+            let at_zero = first.0 - first.1 / slope;
+            vec![(at_zero, at_zero + slope.recip())]
+        }
+    };
+    let turns = |f: f64| (f * USUAL as f64 / TAU) as f32;
+    tried.extend(bounds.into_iter().map(|(low, high)| (turns(low), turns(high), USUAL)));
+    let fits = |&(low, high, original_context): &(f32, f32, usize)| {
+        let scaling = RopeScaling::Llama3 { factor, low, high, original_context };
+        let made = llama3(&RopeConfig { scaling, ..rope.clone() });
+        let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4 * b.abs();
+        low > 0.0 && high > low && made.len() == found.len() && made.iter().zip(found).all(near)
+    };
+    let (low, high, original_context) = tried.into_iter().find(fits)?;
+    Some(RopeScaling::Llama3 { factor, low, high, original_context })
+}
+
+/// Finds the tensors.
+struct Plan<'a> {
+    source: &'a Gguf,
+    arch: &'static Architecture,
+    class: &'static HfClass,
+    config: &'a ModelConfig,
+    /// The configuration as it is read from the folder.
+    read: &'a ModelConfig,
+    facts: &'a Facts,
+}
+
+impl Plan<'_> {
+    fn collect(&self) -> Result<Vec<FolderTensor>, Error> {
+        // In the order of the file; what is made of several at the first of them.
+        let mut tensors: BTreeMap<(usize, String), FolderTensor> = BTreeMap::new();
+        for (at, name) in self.source.tensor_names().into_iter().enumerate() {
+            if [DIVISORS, SHORT, LONG].contains(&name) || needless(name, self.config) {
+                continue;
+            }
+            let made = self.of(name)?;
+            if made.is_empty() {
+                let what = format!("has no name in folders of the type {}", self.class.model_type);
+                return Err(self.invalid(name, &what));
+            }
+            for tensor in made {
+                if !tensors.values().any(|known| known.name == tensor.name) {
+                    tensors.insert((at, tensor.name.clone()), tensor);
+                }
+            }
+        }
+        Ok(tensors.into_values().collect())
+    }
+
+    fn invalid(&self, name: &str, what: &str) -> Error {
+        Error::invalid(&self.source.path().display().to_string(), name, what)
+    }
+
+    /// What a tensor of the file becomes.
+    fn of(&self, name: &str) -> Result<Vec<FolderTensor>, Error> {
+        let (layer, rest) = match name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
+            Some((i, rest)) => (i.parse::<usize>().ok().filter(|i| *i < self.config.layers.len()), rest),
+            None => (None, name),
+        };
+        if let Some(i) = layer
+            && let Some((part, stack)) = self.class.stacks.iter().find(|row| row.0 == rest)
+        {
+            return self.stack(name, i, part, stack);
+        }
+        let Some((part, kind)) = rest.rsplit_once('.') else { return Ok(Vec::new()) };
+        let view = self.source.require(name)?;
+        // Under the table's name.
+        let renamed = self.class.in_gguf.iter().find(|row| row.1 == part).map_or(part, |row| row.0);
+        let both = matches!(part, "ffn_gate_shexp" | "ffn_up_shexp") && !self.names("ffn_gate_shexp");
+        let wanted = if both { "ffn_up_shexp" } else { renamed };
+        let Some(called) = self.name(wanted, kind, layer) else { return Ok(Vec::new()) };
+        let (dtype, mut shape) = (view.dtype(), view.shape().to_vec());
+        if both {
+            let i = layer.unwrap_or_default();
+            let names = ["gate", "up"].map(|part| format!("blk.{i}.ffn_{part}_shexp.{kind}"));
+            shape[0] *= 2;
+            return Ok(vec![FolderTensor { name: called, dtype, shape, from: From::Both(names, 1) }]);
+        }
+        if part == "ffn_gate_inp_shexp" && shape.len() == 1 {
+            shape.insert(0, 1);
+        }
+        let change = self.change(name, part, kind, layer, &shape)?;
+        let shape = change.shape(&shape);
+        Ok(vec![FolderTensor { name: called, dtype, shape, from: From::Tensor(name.to_owned(), change) }])
+    }
+
+    /// Whether the class has a name for a part.
+    fn names(&self, part: &str) -> bool {
+        self.class.tensors.iter().any(|row| row.0 == part)
+    }
+
+    /// The name in the folder of a part.
+    fn name(&self, part: &str, kind: &str, layer: Option<usize>) -> Option<String> {
+        let class = self.class;
+        if let (None, Some((_, name))) = (layer, class.head.iter().find(|row| row.0 == part)) {
+            return Some(format!("{name}.{kind}"));
+        }
+        if layer.is_none() != GLOBAL.contains(&part) {
+            return None;
+        }
+        let at = layer
+            .map_or_else(|| class.prefix.to_owned(), |i| format!("{}{}.{i}.", class.prefix, class.layers));
+        let whole = format!("{part}.{kind}");
+        if let Some((_, name)) = class.tensors.iter().find(|row| row.0 == whole) {
+            return Some(format!("{at}{name}"));
+        }
+        let mut names = class.tensors.iter().filter(|row| row.0 == part).map(|row| row.1);
+        let chosen = class.written.iter().find(|row| row.0 == part).map(|row| row.1);
+        // Falcon's first norm where there are two.
+        let last = (part == "attn_norm" && self.facts.two_norms).then(|| names.clone().next_back()).flatten();
+        let name = chosen.or(last).or_else(|| names.next())?;
+        Some(format!("{at}{name}.{kind}"))
+    }
+
+    /// What was done with a tensor on the way to GGUF.
+    fn change(
+        &self,
+        name: &str,
+        part: &str,
+        kind: &str,
+        layer: Option<usize>,
+        shape: &[usize],
+    ) -> Result<Change, Error> {
+        if part.contains("norm") {
+            let offset = self.read.norm.offset;
+            return Ok(if kind == "weight" && offset != 0.0 { Change::Add(offset) } else { Change::Keep });
+        }
+        let Some(i) = layer else { return Ok(Change::Keep) };
+        let layer = &self.config.layers[i];
+        let rows = shape.first().copied().unwrap_or(0);
+        let pairs = |layer: &LayerConfig| layer.rope.as_ref().map(|rope| rope.pairs);
+        let differ = self.config.layers.iter().zip(&self.read.layers).any(|(a, b)| pairs(a) != pairs(b));
+        let heads = match part {
+            "attn_q" => Some(layer.heads),
+            "attn_k" => Some(layer.kv_heads),
+            _ => None,
+        };
+        if let Some(heads) = heads.filter(|_| differ) {
+            let head = layer.head_dim;
+            if rows != heads * head || !head.is_multiple_of(2) {
+                return Err(self.invalid(name, &format!("{rows} rows are not {heads} heads of {head}")));
+            }
+            return Ok(Change::PairRows { head });
+        }
+        if part == "attn_qkv" && self.class.stored.qkv == QkvRows::Grouped {
+            let each = qkv(layer);
+            if rows != each.iter().sum::<usize>() || layer.kv_heads == 0 {
+                let what = format!("{rows} rows are not queries, keys and values of {each:?}");
+                return Err(self.invalid(name, &what));
+            }
+            return Ok(Change::Ungroup { groups: layer.kv_heads, rows: each });
+        }
+        Ok(if self.class.stored.transposed && shape.len() == 2 { Change::Transpose } else { Change::Keep })
+    }
+
+    /// What a stack of experts becomes.
+    fn stack(&self, name: &str, i: usize, part: &str, stack: &Stack) -> Result<Vec<FolderTensor>, Error> {
+        let view = self.source.require(name)?;
+        let [count, rows, k] = *view.shape() else {
+            return Err(self.invalid(name, "want [experts, rows, k]"));
+        };
+        let at = format!("{}{}.{i}.", self.class.prefix, self.class.layers);
+        let dtype = view.dtype();
+        let one = |e: usize, called: &str| FolderTensor {
+            name: format!("{at}{}", called.replace("{}", &e.to_string())),
+            dtype,
+            shape: vec![rows, k],
+            from: From::Expert(name.to_owned(), e),
+        };
+        match stack {
+            Stack::Each(called) => Ok((0..count).map(|e| one(e, called)).collect()),
+            Stack::Rows(called, StackRows::All) => Ok(vec![FolderTensor {
+                name: format!("{at}{called}"),
+                dtype,
+                shape: view.shape().to_vec(),
+                from: From::Tensor(name.to_owned(), Change::Keep),
+            }]),
+            Stack::Rows(called, StackRows::First | StackRows::Second) => {
+                let names = ["gate", "up"].map(|part| format!("blk.{i}.ffn_{part}_exps.weight"));
+                let (name, shape) = (format!("{at}{called}"), vec![count, 2 * rows, k]);
+                Ok(vec![FolderTensor { name, dtype, shape, from: From::Both(names, count) }])
+            }
+            _ => Err(self.invalid(part, &format!("lies otherwise in folders of {}", self.arch.name))),
+        }
+    }
+}
