@@ -24,6 +24,7 @@ mod mix;
 mod pattern;
 mod plan;
 mod quantize;
+mod rows;
 mod target;
 mod weights;
 

@@ -10,7 +10,6 @@ use crate::plan::{Choice, Options, Plan};
 use crate::quantize::{Job, SAMPLE, experts, threads};
 use crate::target::narrower_blocks;
 use crate::weights;
-use leyden_kernels::Tier;
 use leyden_tensor::{DType, Gguf, GgufWriter, WeightSource};
 use std::ops::ControlFlow;
 
@@ -78,8 +77,7 @@ pub fn candidates(
             if types.iter().any(|c| c.dtype == to) {
                 continue;
             }
-            let job =
-                Job { tier: Tier::best(), file: source.path(), view, to, importance: softened.as_deref() };
+            let job = Job::new(source.path(), view, to, softened.as_deref());
             let error = job.sampled(threads(options.threads), means)?;
             let bytes = to.row_bytes(view.cols()).unwrap_or(0) * view.rows();
             types.push(Candidate { dtype: to, bytes, error });
@@ -121,13 +119,7 @@ pub fn probe(source: &Gguf, options: &Options<'_>, name: &str, dtype: DType) -> 
             Some(imatrix) => imatrix.of(name, experts(&view), view.cols())?.map(weights::soften),
             None => None,
         };
-        let job = Job {
-            tier: Tier::best(),
-            file: source.path(),
-            view,
-            to: dtype,
-            importance: importance.as_deref(),
-        };
+        let job = Job::new(source.path(), view, dtype, importance.as_deref());
         let mut bytes = Vec::new();
         job.run(threads(options.threads), &mut bytes, &mut |_| Ok(()))?;
         writer.add_tensor(name, dtype, &info.shape, bytes)?;

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::mix::sampled_rows;
 use crate::plan::{Choice, Options, Plan};
-use crate::weights;
+use crate::{rows, weights};
 use leyden_kernels::{Tier, decode_row, encode_row_weighted};
 use leyden_tensor::{DType, GgufWriter, TensorView, Value, WeightSource};
 use std::io::Write;
@@ -137,7 +137,8 @@ pub fn quantize(
                 None => None,
             };
             let importance = importance.as_deref();
-            let job = Job { tier: Tier::best(), file: source.path(), view, to: choice.to, importance };
+            let mut job = Job::new(source.path(), view, choice.to, importance);
+            job.by_rows = options.target.by_rows();
             let mut read = 0;
             let sums = job.run(threads, out, &mut |values| {
                 // What was read of a mapped file would count as this process's memory until the system needs it.
@@ -202,9 +203,20 @@ pub(crate) struct Job<'a> {
     pub(crate) view: TensorView<'a>,
     pub(crate) to: DType,
     pub(crate) importance: Option<&'a [f32]>,
+    /// Whether the blocks of a row of Q8_0 share one scale where that loses little.
+    by_rows: bool,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    pub(crate) fn new(
+        file: &'a Path,
+        view: TensorView<'a>,
+        to: DType,
+        importance: Option<&'a [f32]>,
+    ) -> Job<'a> {
+        Job { tier: Tier::best(), file, view, to, importance, by_rows: false }
+    }
+
     /// Rows of a piece.
     fn piece(&self) -> usize {
         (PIECE / self.view.cols().max(1)).max(1)
@@ -302,7 +314,9 @@ impl Job<'_> {
             }
             let importance = self.importance.map(|all| &all[row / of_expert.max(1) * cols..][..cols]);
             weights::fill(&x, importance, &mut w);
-            encode_row_weighted(self.tier, self.to, &x, &w, out);
+            if !(self.by_rows && self.to == DType::Q8_0 && rows::encode(&x, out)) {
+                encode_row_weighted(self.tier, self.to, &x, &w, out);
+            }
             decode_row(self.tier, self.to, out, &mut back);
             for (x, back) in x.chunks_exact(self.to.block_len()).zip(back.chunks_exact(self.to.block_len())) {
                 sums.exact += usize::from(x == back);

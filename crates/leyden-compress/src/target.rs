@@ -55,6 +55,8 @@ pub struct Target {
     base: DType,
     /// The types of those that get another.
     rule: fn(&Place) -> Option<DType>,
+    /// Whether the blocks of a row of Q8_0 share one scale.
+    by_rows: bool,
 }
 
 fn none(_: &Place) -> Option<DType> {
@@ -162,25 +164,26 @@ fn mxfp4(place: &Place) -> Option<DType> {
 }
 
 /// Every target, the largest first.
-static TARGETS: [Target; 18] = [
-    Target { name: "F32", file_type: 0, base: DType::F32, rule: none },
-    Target { name: "F16", file_type: 1, base: DType::F16, rule: none },
-    Target { name: "BF16", file_type: 32, base: DType::BF16, rule: none },
-    Target { name: "Q8_0", file_type: 7, base: DType::Q8_0, rule: none },
-    Target { name: "Q6_K", file_type: 18, base: DType::Q6K, rule: none },
-    Target { name: "Q5_K_M", file_type: 17, base: DType::Q5K, rule: q5_k_m },
-    Target { name: "Q5_K_S", file_type: 16, base: DType::Q5K, rule: q5_k_s },
-    Target { name: "Q5_0", file_type: 8, base: DType::Q5_0, rule: q5_0 },
-    Target { name: "Q4_K_M", file_type: 15, base: DType::Q4K, rule: q4_k_m },
-    Target { name: "Q4_K_S", file_type: 14, base: DType::Q4K, rule: q4_k_s },
-    Target { name: "IQ4_NL", file_type: 25, base: DType::IQ4NL, rule: iq4 },
-    Target { name: "Q4_0", file_type: 2, base: DType::Q4_0, rule: q4_0 },
-    Target { name: "IQ4_XS", file_type: 30, base: DType::IQ4XS, rule: iq4 },
-    Target { name: "MXFP4", file_type: 38, base: DType::MXFP4, rule: mxfp4 },
-    Target { name: "Q3_K_L", file_type: 13, base: DType::Q3K, rule: q3_k_l },
-    Target { name: "Q3_K_M", file_type: 12, base: DType::Q3K, rule: q3_k_m },
-    Target { name: "Q3_K_S", file_type: 11, base: DType::Q3K, rule: q3_k_s },
-    Target { name: "Q2_K", file_type: 10, base: DType::Q2K, rule: q2_k },
+static TARGETS: [Target; 19] = [
+    Target { name: "F32", file_type: 0, base: DType::F32, rule: none, by_rows: false },
+    Target { name: "F16", file_type: 1, base: DType::F16, rule: none, by_rows: false },
+    Target { name: "BF16", file_type: 32, base: DType::BF16, rule: none, by_rows: false },
+    Target { name: "Q8_0", file_type: 7, base: DType::Q8_0, rule: none, by_rows: false },
+    Target { name: "INT8", file_type: 7, base: DType::Q8_0, rule: none, by_rows: true },
+    Target { name: "Q6_K", file_type: 18, base: DType::Q6K, rule: none, by_rows: false },
+    Target { name: "Q5_K_M", file_type: 17, base: DType::Q5K, rule: q5_k_m, by_rows: false },
+    Target { name: "Q5_K_S", file_type: 16, base: DType::Q5K, rule: q5_k_s, by_rows: false },
+    Target { name: "Q5_0", file_type: 8, base: DType::Q5_0, rule: q5_0, by_rows: false },
+    Target { name: "Q4_K_M", file_type: 15, base: DType::Q4K, rule: q4_k_m, by_rows: false },
+    Target { name: "Q4_K_S", file_type: 14, base: DType::Q4K, rule: q4_k_s, by_rows: false },
+    Target { name: "IQ4_NL", file_type: 25, base: DType::IQ4NL, rule: iq4, by_rows: false },
+    Target { name: "Q4_0", file_type: 2, base: DType::Q4_0, rule: q4_0, by_rows: false },
+    Target { name: "IQ4_XS", file_type: 30, base: DType::IQ4XS, rule: iq4, by_rows: false },
+    Target { name: "MXFP4", file_type: 38, base: DType::MXFP4, rule: mxfp4, by_rows: false },
+    Target { name: "Q3_K_L", file_type: 13, base: DType::Q3K, rule: q3_k_l, by_rows: false },
+    Target { name: "Q3_K_M", file_type: 12, base: DType::Q3K, rule: q3_k_m, by_rows: false },
+    Target { name: "Q3_K_S", file_type: 11, base: DType::Q3K, rule: q3_k_s, by_rows: false },
+    Target { name: "Q2_K", file_type: 10, base: DType::Q2K, rule: q2_k, by_rows: false },
 ];
 
 impl Target {
@@ -215,6 +218,12 @@ impl Target {
     #[must_use]
     pub fn base(&self) -> DType {
         self.base
+    }
+
+    /// Whether the blocks of a row of Q8_0 share one scale, as encoders are multiplied the fastest.
+    #[must_use]
+    pub fn by_rows(&self) -> bool {
+        self.by_rows
     }
 
     pub(crate) fn dtype(&self, place: &Place) -> DType {

@@ -14,6 +14,8 @@ pub enum ActFormat {
     Q8Block32,
     /// Int8 with a scale per 128.
     Q8Block128,
+    /// Int8 with a scale per 64, token by token: for INT8 rows.
+    Q8Block64,
 }
 
 impl ActFormat {
@@ -24,6 +26,7 @@ impl ActFormat {
             ActFormat::F32 | ActFormat::BF16 => 0,
             ActFormat::Q8Block32 => 32,
             ActFormat::Q8Block128 => 128,
+            ActFormat::Q8Block64 => 64,
         }
     }
 

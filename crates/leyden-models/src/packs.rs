@@ -255,6 +255,8 @@ impl<'a> Packs<'a> {
     fn write(&self, path: &Path, cpu: &Cpu, matrices: &[&PackedWeights]) -> Result<(), String> {
         let folder = path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(|e| format!("{}: cannot be created: {e}", folder.display()))?;
+        // INT8 rows are quantised and packed in one.
+        let matrices: Vec<_> = matrices.iter().filter(|m| !m.is_int8_rows()).copied().collect();
         let shape = |m: &&PackedWeights| format!("{} {} {}", m.dtype(), m.count() * m.rows(), m.k());
         let checksums = |m: &&PackedWeights| {
             let sums: Vec<String> = m.checksums(cpu).iter().map(|sum| format!("{sum:x}")).collect();
@@ -270,7 +272,7 @@ impl<'a> Packs<'a> {
             .set(NAMES_KEY, Value::Array(Array::from_strs(matrices.iter().map(|m| m.name()))))
             .set(SHAPES_KEY, Value::Array(Array::from_strs(matrices.iter().map(shape))))
             .set(CHECKSUMS_KEY, Value::Array(Array::from_strs(matrices.iter().map(checksums))));
-        for matrix in matrices {
+        for matrix in &matrices {
             writer.add_bytes(matrix.name(), matrix.as_bytes()).map_err(|e| e.to_string())?;
         }
         writer.write_to(path).map_err(|e| e.to_string())

@@ -8,7 +8,7 @@ use crate::attention::mask::{Mask, Sight};
 use crate::attention::options::AttentionSpan;
 use crate::attention::simd::AttentionSimd;
 use crate::context::Cpu;
-use crate::gemm::microkernel::bf16_rows::{Amx, BF16_ROWS_TOGETHER, Bf16Product, Plain, STEP};
+use crate::gemm::microkernel::bf16_rows::{Amx, BF16_ROWS_TOGETHER, Bf16Product, FloatRows, Plain, STEP};
 use crate::memory::disjoint::Disjoint;
 use crate::memory::scratch::Scratch;
 use crate::ops::Lanes;
@@ -117,7 +117,7 @@ fn softmax_row<I: AttentionSimd, B: Bf16Product>(
 }
 
 #[inline(always)]
-fn attend<I: AttentionSimd, B: Bf16Product>(isa: I, task: &Task<'_>, out: &Disjoint<'_, f32>) {
+fn attend<I: AttentionSimd + FloatRows, B: Bf16Product>(isa: I, task: &Task<'_>, out: &Disjoint<'_, f32>) {
     let texts = task.texts;
     let ([heads, kv_heads], [dim, value_dim], n) = (texts.heads, texts.dims, task.tokens);
     let kv_head = task.head / (heads / kv_heads);
@@ -178,8 +178,16 @@ fn attend<I: AttentionSimd, B: Bf16Product>(isa: I, task: &Task<'_>, out: &Disjo
         // SAFETY: the guard lives; buffers are of whole steps, panels and rows.
         unsafe {
             let panels = (keys.as_ptr().add(low * depth), depth * PANEL_ROWS);
-            let count = seen / PANEL_ROWS;
-            B::multiply((queries.as_ptr(), depth), panels, count, depth, (scores.as_mut_ptr(), stride));
+            let (rows, count) = (count, seen / PANEL_ROWS);
+            B::multiply(
+                isa,
+                rows,
+                (queries.as_ptr(), depth),
+                panels,
+                count,
+                depth,
+                (scores.as_mut_ptr(), stride),
+            );
         }
         let mut sums = [1.0_f32; BF16_ROWS_TOGETHER];
         for i in 0..count {
@@ -199,7 +207,7 @@ fn attend<I: AttentionSimd, B: Bf16Product>(isa: I, task: &Task<'_>, out: &Disjo
         unsafe {
             let panels = (vals.as_ptr().add(low * PANEL_ROWS), length * PANEL_ROWS);
             let to = (mixed.as_mut_ptr(), width);
-            B::multiply((weights.as_ptr(), stride), panels, width / PANEL_ROWS, seen, to);
+            B::multiply(isa, count, (weights.as_ptr(), stride), panels, width / PANEL_ROWS, seen, to);
         }
         for i in 0..count {
             let inverse = 1.0 / sums[i];
@@ -213,7 +221,12 @@ fn attend<I: AttentionSimd, B: Bf16Product>(isa: I, task: &Task<'_>, out: &Disjo
 }
 
 #[inline(always)]
-fn attend_on_isa<I: AttentionSimd>(isa: I, task: &Task<'_>, matrices: bool, out: &Disjoint<'_, f32>) {
+fn attend_on_isa<I: AttentionSimd + FloatRows>(
+    isa: I,
+    task: &Task<'_>,
+    matrices: bool,
+    out: &Disjoint<'_, f32>,
+) {
     // Where there are matrices there are wide vectors, so others do not compile that.
     if I::WIDE_REGISTER_FILE && matrices {
         attend::<I, Amx>(isa, task, out);

@@ -9,29 +9,21 @@ use crate::gemm::blocking::{
     GEMV_MAX_COLUMNS, Panels, SINGLE_THREAD_MACS, TileBuffer, check, chunk_panels, for_tile_indices,
     gemv_tile, panel_runs, together,
 };
-use crate::gemm::epilogue::{Epilogue, Write};
+use crate::gemm::epilogue::Epilogue;
+use crate::gemm::int8_rows::multiply_rows;
 use crate::gemm::packed_weights::PackedWeights;
+use crate::gemm::product::Product;
 use crate::quant::packed_a::PackedA;
-use crate::types::PANEL_ROWS;
-
-/// One matrix product: `out[n][rows]` from the batch's `n` columns.
-#[derive(Debug)]
-pub struct Product<'a> {
-    /// The weights.
-    pub weights: &'a PackedWeights,
-    /// Added to every column, if any; one value per row.
-    pub bias: Option<&'a [f32]>,
-    /// One row of `weights.rows()` values per column of the batch.
-    pub out: &'a mut [f32],
-    /// Set or add.
-    pub write: Write,
-}
+use crate::types::{ActFormat, PANEL_ROWS};
 
 /// Runs products that share one batch as a single job.
 ///
 /// # Panics
 /// If a matrix does not fit the batch (activation format or depth), or an output or bias has the wrong length.
 pub fn multiply(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>]) {
+    if input.act_format == ActFormat::Q8Block64 {
+        return multiply_rows(cpu, input, products);
+    }
     struct Part<'a> {
         weights: &'a PackedWeights,
         out: Epilogue<'a>,

@@ -27,6 +27,11 @@ impl<'a, T> Disjoint<'a, T> {
         crate::prefetch::prefetch_for_write(self.ptr.wrapping_add(at).cast());
     }
 
+    /// Where an element is, or one would be.
+    pub(crate) fn at(&self, at: usize) -> *mut T {
+        self.ptr.wrapping_add(at)
+    }
+
     /// The elements `start..start + n`.
     ///
     /// # Safety

@@ -88,15 +88,21 @@ impl Function for Gelu {
             0.139_621_4,
         ];
         let e = exp16(&std::array::from_fn(|i| -0.5 * (x[i] * x[i])));
-        std::array::from_fn(|i| {
-            let t = 1.0 / SLOPE.mul_add(x[i].abs(), 1.0);
-            let mut p = P[0];
-            for c in &P[1..] {
-                p = p.mul_add(t, *c);
+        // Loops, as a closure with as much in it is not compiled for the instruction set.
+        let (mut t, mut p) = ([0.0_f32; 16], [P[0]; 16]);
+        for i in 0..16 {
+            t[i] = 1.0 / SLOPE.mul_add(x[i].abs(), 1.0);
+        }
+        for c in &P[1..] {
+            for i in 0..16 {
+                p[i] = p[i].mul_add(t[i], *c);
             }
-            let beyond = e[i] * (p * t);
-            x[i] * if x[i] < 0.0 { beyond } else { 1.0 - beyond }
-        })
+        }
+        for i in 0..16 {
+            let beyond = e[i] * (p[i] * t[i]);
+            p[i] = x[i] * if x[i] < 0.0 { beyond } else { 1.0 - beyond };
+        }
+        p
     }
 }
 
@@ -123,17 +129,23 @@ impl GeluPolynomial {
 impl Function for GeluPolynomial {
     #[inline(always)]
     fn of(x: &Lanes) -> Lanes {
+        // Loops, as a closure with as much in it is not compiled for the instruction set.
         let (end, p) = (Self::END, &Self::P);
-        std::array::from_fn(|i| {
-            let held = if x[i] < -end { -end } else { x[i] };
-            let held = if held > end { end } else { held };
-            let square = held * held;
-            let mut sum = p[0];
-            for c in &p[1..] {
-                sum = sum.mul_add(square, *c);
+        let (mut held, mut square, mut sum) = (*x, [0.0; 16], [p[0]; 16]);
+        for i in 0..16 {
+            held[i] = if held[i] < -end { -end } else { held[i] };
+            held[i] = if held[i] > end { end } else { held[i] };
+            square[i] = held[i] * held[i];
+        }
+        for c in &p[1..] {
+            for i in 0..16 {
+                sum[i] = sum[i].mul_add(square[i], *c);
             }
-            x[i] * sum.mul_add(held, 0.5)
-        })
+        }
+        for i in 0..16 {
+            sum[i] = x[i] * sum[i].mul_add(held[i], 0.5);
+        }
+        sum
     }
 }
 

@@ -5,3 +5,4 @@ pub(crate) mod min_tiles;
 pub(crate) mod overflow_bounds;
 pub(crate) mod packed_a;
 pub(crate) mod quantize;
+pub(crate) mod token_rows;

@@ -6,6 +6,7 @@
 //! | [`ActFormat::BF16`] | BF16 | rounded to bfloat16 |
 //! | [`ActFormat::Q8Block32`] | blocks of 32 with one scale (Q4_0, Q8_0) | int8 quantised values, one f32 scale per 32 |
 //! | [`ActFormat::Q8Block128`] | 256-blocks with integer sub-scales (Q4_K, Q6_K) | int8 quantised values, one f32 scale per 128 |
+//! | [`ActFormat::Q8Block64`] | INT8 rows | int8 quantised values, one f32 scale per 64: rows, no tiles ([`TokenRows`]) |
 //!
 //! The activation format depends on the weight type alone, never on the number of columns, so a token's result does not
 //! depend on what shares its batch. A scale per 128 rather than llama.cpp's per 256 costs two multiplications
@@ -36,6 +37,7 @@ use crate::memory::disjoint::Disjoint;
 use crate::quant::min_tiles::{MIN_TILES_AVX2, MIN_TILES_WITHOUT_REGISTERS, uses_winograd};
 use crate::quant::overflow_bounds::OverflowBounds;
 use crate::quant::quantize::{PART, PackedASlice};
+use crate::quant::token_rows::TokenRows;
 use crate::threads::pool::Pool;
 use crate::types::ActFormat;
 use std::ops::Range;
@@ -63,6 +65,8 @@ pub struct PackedA {
     lanes: Vec<i8>,
     winograd: Vec<i32>,
     values: Vec<f32>,
+    /// Q8Block64: all there is, in no tiles.
+    rows: TokenRows,
 }
 
 /// What a kernel reads of one tile.
@@ -132,6 +136,7 @@ impl Default for PackedA {
             lanes: Vec::new(),
             winograd: Vec::new(),
             values: Vec::new(),
+            rows: TokenRows::default(),
         }
     }
 }
@@ -147,6 +152,11 @@ impl PackedA {
     #[must_use]
     pub fn tiles(&self) -> usize {
         self.bounds.len()
+    }
+
+    /// Q8Block64: the tokens.
+    pub(crate) fn token_rows(&self) -> &TokenRows {
+        &self.rows
     }
 
     /// The tier whose kernels multiply the tiles.
@@ -217,6 +227,12 @@ impl PackedA {
     /// If `x.len()` is not `n * k`, or `k` is not a whole number of groups.
     pub fn fill(&mut self, tier: Tier, pool: &Pool, act_format: ActFormat, x: &[f32], k: usize) {
         assert!(k > 0 && x.len().is_multiple_of(k), "{} activations in rows of {k}", x.len());
+        if act_format == ActFormat::Q8Block64 {
+            self.bounds.clear();
+            self.parts.clear();
+            (self.act_format, self.m, self.k, self.tier) = (act_format, x.len() / k, k, tier);
+            return self.rows.fill(tier, pool, x, k);
+        }
         let tier = tier.for_batch(act_format, x.len() / k);
         let tiles = PackedA::tiles_of(tier.level(), act_format, 0, x.len() / k);
         self.fill_tiles(tier, pool, act_format, k, tiles, |column| &x[column * k..][..k]);
@@ -268,6 +284,7 @@ impl PackedA {
     ) -> Filling<'_> {
         let group = act_format.group().max(1);
         assert!(k.is_multiple_of(group), "row of {k} in groups of {group}");
+        assert!(act_format != ActFormat::Q8Block64, "rows of tokens are in no tiles");
         // Parts do not overlap because of this.
         self.bounds.clear();
         self.bounds.extend(tiles);
@@ -462,6 +479,8 @@ fn sizes(act_format: ActFormat, k: usize, level: Level) -> Sizes {
     match act_format {
         ActFormat::BF16 if level.bf16_pairs() => Sizes { values: k.div_ceil(2), ..Sizes::default() },
         ActFormat::F32 | ActFormat::BF16 => Sizes { values: k, ..Sizes::default() },
+        // They are no tiles ([`TokenRows`]).
+        ActFormat::Q8Block64 => Sizes::default(),
         ActFormat::Q8Block32 => {
             let acc_init = if level.acc_init() == AccInit::None { 0 } else { k / 32 };
             Sizes { quants: k, scales: k / 32, sums: k / 32, acc_init, ..Sizes::default() }

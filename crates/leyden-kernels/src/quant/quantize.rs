@@ -144,6 +144,7 @@ fn fill<I: Simd>(isa: I, columns: &[&[f32]], out: &mut PackedASlice<'_>) {
             }
         }
         ActFormat::Q8Block128 => fill_block128(isa, columns, out),
+        ActFormat::Q8Block64 => unreachable!("rows of tokens are in no tiles"),
     }
 }
 

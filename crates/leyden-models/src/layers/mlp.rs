@@ -7,7 +7,7 @@ use crate::config::LayerConfig;
 use crate::error::Error;
 use crate::load::{Loader, Part};
 use leyden_kernels::Cpu;
-use leyden_kernels::gemm::{Gated, PackedWeights, Write, multiply, swiglu_packed};
+use leyden_kernels::gemm::{Gated, PackedWeights, Write, multiply, multiply_activated, swiglu_packed};
 use leyden_kernels::ops::{self, Activation};
 
 /// Feed-forward layer of two matrices with a function between them.
@@ -47,9 +47,16 @@ impl PlainMlp {
             sums.add([&self.up.name], &work.normed, self.up.weights.k());
         }
         work.hidden.resize(rows * ffn);
-        let up = [(&self.up, &mut work.hidden[..])];
-        apply_adapted(cpu, &mut work.adapters, &mut work.activations, &work.normed, Write::Set, up);
-        cpu.for_rows(&mut work.hidden, ffn, |_, row| ops::activate(cpu.tier(), self.activation, row));
+        if self.up.weights.is_int8_rows() && work.adapters.is_empty() {
+            let up = self.up.product(&mut work.hidden, Write::Set);
+            let grid = self.up.weights.act_format();
+            work.activations.fill(cpu.tier(), cpu.pool(), grid, &work.normed, self.up.weights.k());
+            multiply_activated(cpu, &work.activations, up, self.activation);
+        } else {
+            let up = [(&self.up, &mut work.hidden[..])];
+            apply_adapted(cpu, &mut work.adapters, &mut work.activations, &work.normed, Write::Set, up);
+            cpu.for_rows(&mut work.hidden, ffn, |_, row| ops::activate(cpu.tier(), self.activation, row));
+        }
         if let Some(sums) = &mut work.sums {
             sums.add([&self.down.name], &work.hidden, ffn);
         }
@@ -127,6 +134,8 @@ impl GatedMlp {
         let plain = plain && work.sums.is_none() && self.sparsity.is_none();
         // Adapters add to what stands between the products.
         let plain = plain && !work.adapters.touch([&self.gate, &self.up, &self.down]);
+        // INT8 rows are in no tiles.
+        let plain = plain && self.matrices().into_iter().all(|m| !m.is_int8_rows());
         if plain && gate.act_format() == up.act_format() {
             work.activations.fill(cpu.tier(), cpu.pool(), gate.act_format(), &work.normed, gate.k());
             let gated = Gated { activation: self.activation, gate, up };

@@ -52,6 +52,14 @@ fn vectors_are_those_of_sentence_transformers_in_floats_and_near_them_in_8_bit_i
     let integers = cosines(&golden, &folder, &LoadOptions::new().int8(true));
     let mean = integers.iter().sum::<f64>() / integers.len() as f64;
     assert!(mean > 0.999 && least(&integers) > 0.9985, "mean {mean}: {integers:?}");
+    // A text alone gets the bits that it gets among others.
+    let rows = golden["rows"].as_array().unwrap();
+    let texts: Vec<&str> = rows.iter().map(|row| row["text"].as_str().unwrap()).collect();
+    let model = Model::open(&folder, &LoadOptions::new().int8(true).threads(2)).unwrap();
+    let all = model.embed(&texts).unwrap();
+    for (text, among) in texts.iter().zip(&all) {
+        assert!(model.embed(&[*text]).unwrap()[0] == *among, "{text}");
+    }
 }
 
 /// The same model as a graph with weights in 8-bit integers, beside the files of the other.

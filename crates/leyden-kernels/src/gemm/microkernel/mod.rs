@@ -1,9 +1,13 @@
 //! Microkernels: a panel of weights times a tile of tokens.
 
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod aarch64_dot;
 pub(crate) mod bf16_rows;
 pub(crate) mod block32;
+pub(crate) mod byte_dot;
 mod common;
 pub(crate) mod float;
+pub(crate) mod int8_rows;
 pub(crate) mod kernels;
 pub(crate) mod superblock;
 #[cfg(target_arch = "x86_64")]

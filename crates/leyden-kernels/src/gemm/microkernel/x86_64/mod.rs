@@ -10,3 +10,4 @@ pub(crate) mod avx2_madd;
 pub(crate) mod avx2_maddubs;
 pub(crate) mod avx512_bf16;
 pub(crate) mod avx512_winograd;
+pub(crate) mod int8_dot;

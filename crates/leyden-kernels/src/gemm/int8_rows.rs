@@ -1,0 +1,381 @@
+//! INT8 rows: matrices in 8-bit integers with one scale per output row, for encoders, and their products.
+//!
+//! The groups of `gemm::microkernel::int8_rows`. A task is a group of rows and some tokens, whose activations stay in L2 while groups pass.
+
+use crate::context::Cpu;
+use crate::error::Error;
+use crate::gemm::blocking::SINGLE_THREAD_MACS;
+use crate::gemm::epilogue::Write;
+use crate::gemm::format::Format;
+use crate::gemm::microkernel::int8_rows::{Block, GROUP_ROWS, MAX_TOKENS, Results, SCALES_BYTES, block_fn};
+use crate::gemm::packed_weights::{Data, PackedWeights};
+use crate::gemm::product::Product;
+use crate::gemm::registry::Kernels;
+use crate::memory::disjoint::Disjoint;
+use crate::memory::huge::HugeBuf;
+use crate::ops::Activation;
+use crate::quant::encode_weights::decode_row;
+use crate::quant::packed_a::PackedA;
+use crate::quant::quantize::ROUND;
+use crate::quant::token_rows::{GROUP, TokenRows, Tokens, ZERO_POINT};
+use crate::types::ActFormat;
+use leyden_tensor::quant::f16_to_f32;
+use leyden_tensor::{DType, TensorView};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What [`PackedWeights`] of this kind name as their kernels: the type that files hold them in, and no tiles.
+pub(super) static INT8_ROWS: Kernels = Kernels {
+    format: Format {
+        dtype: DType::Q8_0,
+        act_format: ActFormat::Q8Block64,
+        panel_bytes: group_bytes,
+        pack: |_, _, _| unreachable!("rows are quantised as they are packed"),
+    },
+    tiles: |_| &[],
+    rows: &[],
+};
+
+/// Bytes of a group, of padded rows of `k` values.
+fn group_bytes(k: usize) -> Option<usize> {
+    k.checked_next_multiple_of(GROUP)?.checked_mul(GROUP_ROWS)?.checked_add(SCALES_BYTES)
+}
+
+/// Bytes of a block of Q8_0.
+const Q8_0_BYTES: usize = 34;
+
+/// Bytes of quantised tokens that a task goes through again and again: so many stay in L2 beside panels.
+const TOKENS_BYTES: usize = 192 << 10;
+
+/// The scale of a row of Q8_0, if all blocks have the same; a block of zeros may have any.
+fn common_scale(row: &[u8]) -> Option<f32> {
+    let mut scale = None;
+    for block in row.as_chunks::<Q8_0_BYTES>().0 {
+        let own = [block[0], block[1]];
+        if block[2..].iter().any(|q| *q != 0) && *scale.get_or_insert(own) != own {
+            return None;
+        }
+    }
+    let scale = f16_to_f32(u16::from_le_bytes(scale.unwrap_or_default()));
+    scale.is_finite().then_some(scale)
+}
+
+impl PackedWeights {
+    /// Whether a matrix of Q8_0 has one scale for each row, as `leyden quantize` writes for encoders: then [`int8_rows`](Self::int8_rows) keeps
+    /// its values as they are.
+    #[must_use]
+    pub fn has_row_scales(tensor: &TensorView<'_>) -> bool {
+        let one_matrix = tensor.shape().len() == 2 && tensor.dtype() == DType::Q8_0;
+        one_matrix && (0..tensor.rows()).all(|r| common_scale(tensor.row(r)).is_some())
+    }
+
+    /// Quantises a matrix `[rows, k]` of any type to 8-bit integers with one scale per row, and packs it. Also what the worst row loses: the root
+    /// of the mean square of its errors, relative to the mean magnitude of its values. `None` if it is no matrix or not finite throughout.
+    ///
+    /// # Errors
+    /// No memory for the packed copy, or its size overflows.
+    pub fn int8_rows(cpu: &Cpu, tensor: &TensorView<'_>) -> Result<Option<(PackedWeights, f64)>, Error> {
+        let &[rows, k] = tensor.shape() else { return Ok(None) };
+        if k == 0 {
+            return Ok(None);
+        }
+        let groups = rows.div_ceil(GROUP_ROWS);
+        let sizes = group_bytes(k).and_then(|each| Some((each, each.checked_mul(groups)?)));
+        let (group_bytes, bytes) = sizes.ok_or_else(|| Error::too_large(tensor.name()))?;
+        let mut data = HugeBuf::zeroed(bytes).map_err(|e| Error::memory(tensor.name(), bytes, e))?;
+        cpu.place(&mut data);
+        let out = Disjoint::new(data.as_mut_slice());
+        let (finite, worst) = (AtomicBool::new(true), AtomicU64::new(0));
+        cpu.pool().run(groups, |g| {
+            // SAFETY: groups do not overlap, and each task has its own.
+            let group = unsafe { out.range(g * group_bytes, group_bytes) };
+            let (scales, quants) = group.split_at_mut(SCALES_BYTES);
+            quants.fill(ZERO_POINT as u8);
+            let mut x = vec![0.0; k];
+            for (r, to) in scales.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+                let row = g * GROUP_ROWS + r;
+                if row >= rows {
+                    break;
+                }
+                decode_row(cpu.tier(), tensor.dtype(), tensor.row(row), &mut x);
+                if !x.iter().all(|x| x.is_finite()) {
+                    finite.store(false, Ordering::Relaxed);
+                    return;
+                }
+                let common =
+                    Some(tensor.row(row)).filter(|_| tensor.dtype() == DType::Q8_0).and_then(common_scale);
+                let (scale, loss) = quantise_row(&x, common, &mut quants[4 * r..]);
+                *to = scale.to_le_bytes();
+                // Bits of numbers that are not negative order like the numbers.
+                worst.fetch_max(loss.to_bits(), Ordering::Relaxed);
+            }
+        });
+        if !finite.into_inner() {
+            return Ok(None);
+        }
+        let (name, kernels) = (tensor.name().to_owned(), &INT8_ROWS);
+        let packed = PackedWeights {
+            kernels,
+            name,
+            count: 1,
+            rows,
+            k,
+            panel_bytes: group_bytes,
+            data: Data::Memory(data),
+        };
+        Ok(Some((packed, f64::from_bits(worst.into_inner()))))
+    }
+
+    /// Whether this is a matrix of INT8 rows.
+    #[must_use]
+    pub fn is_int8_rows(&self) -> bool {
+        self.act_format() == ActFormat::Q8Block64
+    }
+}
+
+/// Writes the quantised values of a row, by fours with those of the group's other rows between. Gives the scale, the given one if there is one,
+/// and what is lost.
+fn quantise_row(x: &[f32], common: Option<f32>, quants: &mut [u8]) -> (f32, f64) {
+    let max = x.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
+    let scale = common.unwrap_or(max / 127.0);
+    if max == 0.0 || scale == 0.0 {
+        return (0.0, if max == 0.0 { 0.0 } else { 1.0 });
+    }
+    let (mut errors, mut magnitudes) = (0.0_f64, 0.0_f64);
+    for (four, to) in x.chunks(4).zip(quants.chunks_mut(4 * GROUP_ROWS)) {
+        for (x, to) in four.iter().zip(to) {
+            // To nearest even; magnitudes are at most 128.
+            let value = ((x / scale + ROUND) - ROUND).clamp(-128.0, 127.0);
+            *to = (value as i32 + ZERO_POINT) as u8;
+            errors += f64::from(x - value * scale).powi(2);
+            magnitudes += f64::from(x.abs());
+        }
+    }
+    // Both means are of as many values.
+    (scale, (errors * x.len() as f64).sqrt() / magnitudes)
+}
+
+impl Product<'_> {
+    /// Some groups of it, some tokens, and where their results begin.
+    fn block<'a>(
+        &'a self,
+        groups: Range<usize>,
+        tokens: Tokens<'a>,
+        activation: Option<Activation>,
+    ) -> (Block<'a>, usize) {
+        let (w, first) = (self.weights, groups.start * GROUP_ROWS);
+        let block = Block {
+            groups: &w.as_bytes()[groups.start * w.panel_bytes..groups.end * w.panel_bytes],
+            group_bytes: w.panel_bytes,
+            tokens,
+            bias: self.bias.map(|bias| &bias[first..w.rows.min(groups.end * GROUP_ROWS)]),
+            activation,
+            add: self.write == Write::Add,
+        };
+        (block, first)
+    }
+}
+
+fn groups_of(weights: &PackedWeights) -> usize {
+    weights.rows.div_ceil(GROUP_ROWS)
+}
+
+/// One group and some tokens of a product.
+struct Task {
+    product: usize,
+    group: usize,
+    tokens: Range<usize>,
+}
+
+/// [`multiply`](super::multiply) of matrices of INT8 rows.
+pub(super) fn multiply_rows(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>]) {
+    run(cpu, input, products, None);
+}
+
+/// The product of a matrix of INT8 rows, of whose results a function is taken before they are written.
+///
+/// # Panics
+/// As [`multiply`](super::multiply); if the matrix is of another kind.
+pub fn multiply_activated(cpu: &Cpu, input: &PackedA, product: Product<'_>, activation: Activation) {
+    assert!(input.act_format == ActFormat::Q8Block64, "activations of INT8 rows");
+    run(cpu, input, &mut [product], Some(activation));
+}
+
+fn run(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>], activation: Option<Activation>) {
+    let m = input.m;
+    let per_block = TOKENS_BYTES / TokenRows::stride_of(input.k) / MAX_TOKENS * MAX_TOKENS;
+    let per_block = per_block.max(2 * MAX_TOKENS);
+    let mut tasks = Vec::new();
+    let mut macs = 0;
+    for (product, p) in products.iter().enumerate() {
+        assert!(
+            p.weights.is_int8_rows() && p.weights.k == input.k,
+            "weights and activations belong together"
+        );
+        assert_eq!(p.out.len(), p.weights.rows * m, "output of a product");
+        assert!(p.bias.is_none_or(|b| b.len() == p.weights.rows), "bias of a product");
+        macs += p.weights.rows * p.weights.k * m;
+        for first in (0..m).step_by(per_block) {
+            let tokens = first..m.min(first + per_block);
+            tasks.extend((0..groups_of(p.weights)).map(|group| Task {
+                product,
+                group,
+                tokens: tokens.clone(),
+            }));
+        }
+    }
+    let function = block_fn(input.tier());
+    let parts: Vec<_> = products
+        .iter_mut()
+        .map(|p| {
+            let product = Product { weights: p.weights, bias: p.bias, out: &mut [], write: p.write };
+            (product, Disjoint::new(p.out))
+        })
+        .collect();
+    let work = |i: usize| {
+        let Task { product, group, tokens } = &tasks[i];
+        let (product, out) = &parts[*product];
+        let rows = product.weights.rows;
+        let (block, first) =
+            product.block(*group..group + 1, input.token_rows().tokens(tokens.clone()), activation);
+        let n = rows.min(first + GROUP_ROWS) - first;
+        let to = Results { first: out.at(tokens.start * rows + first), n, stride: rows };
+        // SAFETY: the Tier proves the features; the group is whole and of the tokens' depth; this task alone has these results of these
+        // tokens, which are there by the lengths that were checked.
+        unsafe { function(&block, to) };
+    };
+    if macs < SINGLE_THREAD_MACS {
+        (0..tasks.len()).for_each(work)
+    } else {
+        cpu.pool().run(tasks.len(), work)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::isa::Tier;
+    use crate::ops::activate;
+
+    fn floats(seed: usize, n: usize) -> Vec<f32> {
+        (0..n).map(|i| (((i + seed) * 7919 % 1013) as f32 - 506.0) * 0.003).collect()
+    }
+
+    fn tensor_bytes(x: &[f32]) -> Vec<u8> {
+        x.iter().flat_map(|x| x.to_le_bytes()).collect()
+    }
+
+    fn pack(cpu: &Cpu, w: &[f32], rows: usize, k: usize) -> PackedWeights {
+        let (bytes, shape) = (tensor_bytes(w), [rows, k]);
+        let view = TensorView::new("w", DType::F32, &shape, &bytes).unwrap();
+        PackedWeights::int8_rows(cpu, &view).unwrap().unwrap().0
+    }
+
+    fn product(cpu: &Cpu, w: &PackedWeights, x: &[f32], bias: Option<&[f32]>, out: &mut [f32], write: Write) {
+        let mut input = PackedA::default();
+        input.fill(cpu.tier(), cpu.pool(), w.act_format(), x, w.k());
+        multiply_rows(cpu, &input, &mut [Product { weights: w, bias, out, write }]);
+    }
+
+    /// The quantised values and scale of values that share one, by the definition.
+    fn quantised(x: &[f32]) -> (Vec<i64>, f64) {
+        let scale = x.iter().fold(0.0_f32, |max, x| max.max(x.abs())) / 127.0;
+        (x.iter().map(|x| (x / scale).round_ties_even() as i64).collect(), f64::from(scale))
+    }
+
+    #[test]
+    fn every_tier_and_team_gives_the_bits_of_exact_sums() {
+        for (rows, k, m) in [(70, 384, 13), (16, 33, 1), (130, 100, 6), (5, 1536, 7), (64, 64, 25)] {
+            let (mut w, mut x) = (floats(3, rows * k), floats(11, m * k));
+            // Rows of the greatest magnitude, which sums of 16 bits would not hold, of all signs.
+            for (i, row) in w.chunks_mut(k).enumerate().filter(|(i, _)| i % 5 < 2) {
+                row.fill(if i % 5 == 0 { 2.5 } else { -2.5 });
+            }
+            for (i, row) in x.chunks_mut(k).enumerate().filter(|(i, _)| i % 4 < 2) {
+                row.fill(if i % 4 == 0 { 7.0 } else { -7.0 });
+            }
+            let bias = floats(5, rows);
+            let one = Cpu::new(Tier::SCALAR, 1).unwrap();
+            let packed = pack(&one, &w, rows, k);
+            let mut want = vec![0.0; m * rows];
+            product(&one, &packed, &x, Some(&bias), &mut want, Write::Set);
+            for (x, y) in x.chunks(k).zip(want.chunks(rows)) {
+                let groups: Vec<_> = x.chunks(GROUP).map(quantised).collect();
+                for (r, y) in y.iter().enumerate() {
+                    let (b, b_scale) = quantised(&w[r * k..][..k]);
+                    let (mut exact, mut near) = (f64::from(bias[r]), 1e-6);
+                    for ((a, a_scale), b) in groups.iter().zip(b.chunks(GROUP)) {
+                        let sum: i64 = a.iter().zip(b).map(|(a, b)| a * b).sum();
+                        exact += sum as f64 * a_scale * b_scale;
+                        // Activations are multiplied by the inverse of their scale, which may round a tie elsewhere.
+                        near += 128.0 * a_scale * b_scale + 2e-6 * sum.abs() as f64 * a_scale * b_scale;
+                    }
+                    assert!((f64::from(*y) - exact).abs() <= near, "{rows}x{k}: {y} {exact}");
+                }
+            }
+            for tier in Tier::available() {
+                for threads in [1, 3] {
+                    let cpu = Cpu::new(tier, threads).unwrap();
+                    let packed = pack(&cpu, &w, rows, k);
+                    let mut got = vec![0.0; m * rows];
+                    product(&cpu, &packed, &x, Some(&bias), &mut got, Write::Set);
+                    assert!(got == want, "{rows}x{k}, {m} tokens on {}", tier.level());
+                    let mut input = PackedA::default();
+                    input.fill(tier, cpu.pool(), packed.act_format(), &x, k);
+                    let (mut gelu, mut alone) = (vec![0.0; m * rows], want.clone());
+                    let of =
+                        Product { weights: &packed, bias: Some(&bias), out: &mut gelu, write: Write::Set };
+                    multiply_activated(&cpu, &input, of, Activation::GeluPolynomial);
+                    activate(Tier::SCALAR, Activation::GeluPolynomial, &mut alone);
+                    assert!(gelu == alone, "{rows}x{k}, with a function, on {}", tier.level());
+                    product(&cpu, &packed, &x, None, &mut got, Write::Add);
+                    let mut alone = vec![0.0; rows];
+                    product(&cpu, &packed, &x[(m - 1) * k..], None, &mut alone, Write::Set);
+                    for r in 0..rows {
+                        let at = (m - 1) * rows + r;
+                        assert_eq!(got[at], want[at] + alone[r], "a token alone, added");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn q8_0_with_one_scale_per_row_keeps_its_values() {
+        let (rows, k) = (18, 64);
+        let cpu = Cpu::new(Tier::best(), 1).unwrap();
+        let mut bytes = Vec::new();
+        for r in 0..rows {
+            for b in 0..k / 32 {
+                // 2^-10 and more in half precision; the third row's second block is zeros under another scale.
+                let zeros = (r, b) == (2, 1);
+                bytes.extend(if zeros { 0_u16 } else { 0x1400 + r as u16 }.to_le_bytes());
+                bytes.extend((0..32).map(|i| if zeros { 0 } else { (i * 8 + r * 3) as i8 as u8 }));
+            }
+        }
+        let shape = [rows, k];
+        let view = TensorView::new("w", DType::Q8_0, &shape, &bytes).unwrap();
+        assert!(PackedWeights::has_row_scales(&view));
+        let (packed, loss) = PackedWeights::int8_rows(&cpu, &view).unwrap().unwrap();
+        assert_eq!(loss, 0.0);
+        for r in 0..rows {
+            for i in 0..k {
+                let quant = packed.as_bytes()[SCALES_BYTES + i / 4 * 4 * GROUP_ROWS + r * 4 + i % 4];
+                assert_eq!(quant ^ 0x80, bytes[(r * 2 + i / 32) * Q8_0_BYTES + 2 + i % 32], "row {r}, {i}");
+            }
+        }
+        bytes[Q8_0_BYTES] ^= 1;
+        let view = TensorView::new("w", DType::Q8_0, &shape, &bytes).unwrap();
+        assert!(!PackedWeights::has_row_scales(&view), "two scales in the first row");
+    }
+
+    #[test]
+    fn what_is_not_finite_or_no_matrix_is_left_alone() {
+        let cpu = Cpu::new(Tier::best(), 2).unwrap();
+        let bytes = tensor_bytes(&[1.0, f32::INFINITY, 0.0, 2.0]);
+        for shape in [&[2, 2][..], &[4]] {
+            let view = TensorView::new("w", DType::F32, shape, &bytes).unwrap();
+            assert!(PackedWeights::int8_rows(&cpu, &view).unwrap().is_none());
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! [`ByteDot`] on NEON, by widening or by the dot-product extension: both multiply signed bytes, so weights lose what made them unsigned, and
+//! sums begin at nothing.
+
+use crate::gemm::microkernel::byte_dot::ByteDot;
+use crate::ops::Lanes;
+use crate::simd::aarch64::neon_int::Multiply;
+use std::arch::aarch64::*;
+
+/// Products by what multiplies, inside a function compiled for it.
+#[derive(Clone, Copy)]
+pub(crate) struct NeonDot<M>(pub(crate) M);
+
+impl<M: Multiply> ByteDot for NeonDot<M> {
+    type Weights = [int8x16_t; 4];
+    type Word = int8x16_t;
+    type Acc = [int32x4_t; 4];
+    const TOKENS: usize = 5;
+    const PANELS: usize = 1;
+
+    #[inline(always)]
+    fn begin(self, _start: i32) -> Self::Acc {
+        // SAFETY: NEON is there, as the type says.
+        unsafe { [vdupq_n_s32(0); 4] }
+    }
+    #[inline(always)]
+    unsafe fn weights(self, p: *const u8) -> Self::Weights {
+        // SAFETY: NEON is there; 64 readable bytes (`# Safety`).
+        unsafe {
+            let flip = vdupq_n_u8(0x80);
+            let read = |i: usize| vreinterpretq_s8_u8(veorq_u8(vld1q_u8(p.add(16 * i)), flip));
+            [read(0), read(1), read(2), read(3)]
+        }
+    }
+    #[inline(always)]
+    unsafe fn word(self, p: *const i8) -> int8x16_t {
+        // SAFETY: NEON is there; four readable bytes (`# Safety`).
+        unsafe { vreinterpretq_s8_s32(vdupq_n_s32(p.cast::<i32>().read_unaligned())) }
+    }
+    #[inline(always)]
+    fn dot(self, mut acc: Self::Acc, weights: Self::Weights, word: int8x16_t) -> Self::Acc {
+        for i in 0..4 {
+            // SAFETY: the code runs inside a function compiled for what multiplies.
+            acc[i] = unsafe { self.0.dot::<0>(acc[i], weights[i], word) };
+        }
+        acc
+    }
+    #[inline(always)]
+    fn add_scaled(self, acc: Self::Acc, scale: f32, total: &mut Lanes) {
+        for (acc, total) in acc.into_iter().zip(total.as_chunks_mut::<4>().0) {
+            // SAFETY: NEON is there; four floats.
+            unsafe {
+                let sum = vfmaq_n_f32(vld1q_f32(total.as_ptr()), vcvtq_f32_s32(acc), scale);
+                vst1q_f32(total.as_mut_ptr(), sum);
+            }
+        }
+    }
+}

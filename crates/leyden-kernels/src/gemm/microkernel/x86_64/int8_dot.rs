@@ -1,0 +1,189 @@
+//! [`ByteDot`] on AVX2, AVX2 with VNNI, and AVX-512 with VNNI.
+
+use crate::gemm::microkernel::byte_dot::ByteDot;
+use crate::ops::Lanes;
+use std::arch::x86_64::*;
+
+/// Token that code runs inside a function compiled for AVX2.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2Dot(());
+
+/// Token that code runs inside a function compiled for AVX2 and AVX-VNNI.
+#[derive(Clone, Copy)]
+pub(crate) struct AvxVnniDot(());
+
+/// Token that code runs inside a function compiled for AVX-512 and VNNI.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512Dot(());
+
+impl Avx2Dot {
+    /// The token; being callable only inside such a function is what makes its methods sound.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline]
+    pub(crate) fn in_feature_region() -> Self {
+        Avx2Dot(())
+    }
+}
+
+impl AvxVnniDot {
+    /// The token; being callable only inside such a function is what makes its methods sound.
+    #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+    #[inline]
+    pub(crate) fn in_feature_region() -> Self {
+        AvxVnniDot(())
+    }
+}
+
+impl Avx512Dot {
+    /// The token; being callable only inside such a function is what makes its methods sound.
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    #[inline]
+    pub(crate) fn in_feature_region() -> Self {
+        Avx512Dot(())
+    }
+}
+
+/// [`ByteDot::add_scaled`] of two vectors of eight sums.
+///
+/// # Safety
+/// AVX2 and FMA are there.
+#[inline(always)]
+unsafe fn add_scaled(acc: [__m256i; 2], scale: f32, total: &mut Lanes) {
+    for (acc, total) in acc.into_iter().zip(total.as_chunks_mut::<8>().0) {
+        // SAFETY: AVX2 and FMA are there (`# Safety`); eight floats.
+        unsafe {
+            let sum = _mm256_cvtepi32_ps(acc);
+            let sum = _mm256_fmadd_ps(sum, _mm256_set1_ps(scale), _mm256_loadu_ps(total.as_ptr()));
+            _mm256_storeu_ps(total.as_mut_ptr(), sum);
+        }
+    }
+}
+
+/// In integers of 16 bits: `VPMADDUBSW` would saturate. Of each four values the first and third are one word of two, the others a second.
+impl ByteDot for Avx2Dot {
+    /// For eight rows each, even values and odd ones.
+    type Weights = [[__m256i; 2]; 2];
+    type Word = [__m256i; 2];
+    type Acc = [__m256i; 2];
+    const TOKENS: usize = 4;
+    const PANELS: usize = 1;
+
+    #[inline(always)]
+    fn begin(self, start: i32) -> Self::Acc {
+        // SAFETY: the token proves the features.
+        unsafe { [_mm256_set1_epi32(start); 2] }
+    }
+    #[inline(always)]
+    unsafe fn weights(self, p: *const u8) -> Self::Weights {
+        // SAFETY: the token proves the features; 64 readable bytes (`# Safety`).
+        unsafe {
+            let low = _mm256_set1_epi16(0xff);
+            let (a, b) = (_mm256_loadu_si256(p.cast()), _mm256_loadu_si256(p.add(32).cast()));
+            [
+                [_mm256_and_si256(a, low), _mm256_srli_epi16::<8>(a)],
+                [_mm256_and_si256(b, low), _mm256_srli_epi16::<8>(b)],
+            ]
+        }
+    }
+    #[inline(always)]
+    unsafe fn word(self, p: *const i8) -> Self::Word {
+        // SAFETY: the token proves the features; four readable bytes (`# Safety`).
+        unsafe {
+            let word = _mm256_set1_epi32(p.cast::<i32>().read_unaligned());
+            [_mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(word)), _mm256_srai_epi16::<8>(word)]
+        }
+    }
+    #[inline(always)]
+    fn dot(self, mut acc: Self::Acc, weights: Self::Weights, word: Self::Word) -> Self::Acc {
+        for h in 0..2 {
+            // SAFETY: the token proves the features.
+            acc[h] = unsafe {
+                let even = _mm256_madd_epi16(weights[h][0], word[0]);
+                let odd = _mm256_madd_epi16(weights[h][1], word[1]);
+                _mm256_add_epi32(_mm256_add_epi32(acc[h], even), odd)
+            };
+        }
+        acc
+    }
+    #[inline(always)]
+    fn add_scaled(self, acc: Self::Acc, scale: f32, total: &mut Lanes) {
+        // SAFETY: the token proves the features.
+        unsafe { add_scaled(acc, scale, total) }
+    }
+}
+
+impl ByteDot for AvxVnniDot {
+    type Weights = [__m256i; 2];
+    type Word = __m256i;
+    type Acc = [__m256i; 2];
+    const TOKENS: usize = 6;
+    const PANELS: usize = 1;
+
+    #[inline(always)]
+    fn begin(self, start: i32) -> Self::Acc {
+        // SAFETY: the token proves the features.
+        unsafe { [_mm256_set1_epi32(start); 2] }
+    }
+    #[inline(always)]
+    unsafe fn weights(self, p: *const u8) -> Self::Weights {
+        // SAFETY: the token proves the features; 64 readable bytes (`# Safety`).
+        unsafe { [_mm256_loadu_si256(p.cast()), _mm256_loadu_si256(p.add(32).cast())] }
+    }
+    #[inline(always)]
+    unsafe fn word(self, p: *const i8) -> __m256i {
+        // SAFETY: the token proves the features; four readable bytes (`# Safety`).
+        unsafe { _mm256_set1_epi32(p.cast::<i32>().read_unaligned()) }
+    }
+    #[inline(always)]
+    fn dot(self, mut acc: Self::Acc, weights: Self::Weights, word: __m256i) -> Self::Acc {
+        for h in 0..2 {
+            // SAFETY: the token proves the features.
+            acc[h] = unsafe { _mm256_dpbusd_avx_epi32(acc[h], weights[h], word) };
+        }
+        acc
+    }
+    #[inline(always)]
+    fn add_scaled(self, acc: Self::Acc, scale: f32, total: &mut Lanes) {
+        // SAFETY: the token proves the features.
+        unsafe { add_scaled(acc, scale, total) }
+    }
+}
+
+/// Of 32 registers 24 hold sums: four panels of weights are loaded for six tokens, so that loads are ten for 24 products.
+impl ByteDot for Avx512Dot {
+    type Weights = __m512i;
+    type Word = __m512i;
+    type Acc = __m512i;
+    const TOKENS: usize = 6;
+    const PANELS: usize = 4;
+
+    #[inline(always)]
+    fn begin(self, start: i32) -> __m512i {
+        // SAFETY: the token proves the features.
+        unsafe { _mm512_set1_epi32(start) }
+    }
+    #[inline(always)]
+    unsafe fn weights(self, p: *const u8) -> __m512i {
+        // SAFETY: the token proves the features; 64 readable bytes (`# Safety`).
+        unsafe { _mm512_loadu_si512(p.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn word(self, p: *const i8) -> __m512i {
+        // SAFETY: the token proves the features; four readable bytes (`# Safety`).
+        unsafe { _mm512_set1_epi32(p.cast::<i32>().read_unaligned()) }
+    }
+    #[inline(always)]
+    fn dot(self, acc: __m512i, weights: __m512i, word: __m512i) -> __m512i {
+        // SAFETY: the token proves the features.
+        unsafe { _mm512_dpbusd_epi32(acc, weights, word) }
+    }
+    #[inline(always)]
+    fn add_scaled(self, acc: __m512i, scale: f32, total: &mut Lanes) {
+        // SAFETY: the token proves the features; sixteen floats.
+        unsafe {
+            let sum = _mm512_cvtepi32_ps(acc);
+            let sum = _mm512_fmadd_ps(sum, _mm512_set1_ps(scale), _mm512_loadu_ps(total.as_ptr()));
+            _mm512_storeu_ps(total.as_mut_ptr(), sum);
+        }
+    }
+}
