@@ -1,5 +1,6 @@
 //! From a request to a response: route, access, body, endpoint, and what every response has.
 
+use crate::adapters::{self, Adapters};
 use crate::auth::{Access, ApiKeys, Caller};
 use crate::body::{self, Reply};
 use crate::cors::{self, Origins};
@@ -8,7 +9,7 @@ use crate::dialects::memory::Memory;
 use crate::dialects::openai::OPENAI;
 use crate::error::ApiError;
 use crate::failure::Error;
-use crate::fields::Fields;
+use crate::fields::{self, Fields};
 use crate::generate;
 use crate::generic_tools;
 use crate::grammars::Grammars;
@@ -35,7 +36,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use leyden_engine::Pooling;
 use leyden_engine::sample::{SamplingParams, SequenceBreakers};
 use leyden_kernels::{Cpu, Tier};
-use leyden_models::Prompts;
+use leyden_models::{AdapterSet, Prompts};
 use leyden_text::output::OutputFormat;
 use leyden_text::{ChatTemplate, FillInMiddle, Tokenizer};
 use serde::Deserialize;
@@ -86,6 +87,7 @@ pub(crate) struct Served {
     /// Bytes of memory that weights, caches and workspaces take.
     pub(crate) bytes: u64,
     pub(crate) network: Arc<dyn leyden_models::Network>,
+    pub(crate) adapters: Adapters,
     pub(crate) prompts: Prompts,
     /// What heads are computed on, beside the engines: one thread, that of whoever asks.
     pub(crate) heads: Cpu,
@@ -139,6 +141,7 @@ impl Served {
                 .map_err(leyden_engine::Error::from)?
                 .with_exact(model.cpus[0].is_exact()),
             network: Arc::clone(&model.network),
+            adapters: Adapters::new(model.adapters),
             prompts: model.prompts,
             name: model.name,
             tokenizer: model.tokenizer,
@@ -204,6 +207,8 @@ pub(crate) struct Call {
     given_up: Arc<AtomicBool>,
     /// The use of the model, until the answer has ended.
     lease: Option<Arc<Lease>>,
+    /// The adapters that it asks for, once its fields are known.
+    adapters: OnceLock<AdapterSet>,
 }
 
 impl Call {
@@ -249,7 +254,31 @@ impl Call {
         }
         let mut fields = Fields::from(body);
         synonyms::rename(&mut fields)?;
+        let given = fields.list("lora").map(adapters::read);
+        // Whoever reads the name says what is wrong with it.
+        if let Some(model) = app.models.find(fields.peek("model")).ok().and_then(|slot| slot.served()) {
+            let name = fields.peek("model").map(|name| name.strip_suffix(":latest").unwrap_or(name));
+            let _ = self.adapters.set(model.adapters.choose(name, given.as_deref())?);
+        }
         Ok(fields)
+    }
+
+    /// The items of a body that is a list, checked; errors call it `name`.
+    pub(crate) fn items(&self, app: &App, name: &str) -> Result<Vec<Value>, ApiError> {
+        let items = json::parse(&self.body, app.limits.json_depth, app.limits.json_values)?;
+        if !items.is_array() {
+            return Err(ApiError::body(format!("the body must be a list, not {}", fields::kind(&items))));
+        }
+        let schema = json!({ "type": "object", "properties": { name: app.body_schema(self.route) } });
+        let mut body = json!({ name: items });
+        let unknown = schema::check(&schema, &mut body, app.strict)?;
+        self.entry.note(|facts| facts.ignored = names(&unknown));
+        Ok(Fields::from(body).list(name).unwrap_or_default())
+    }
+
+    /// The adapters that the request is computed with on its model.
+    pub(crate) fn adapters(&self, model: &Served) -> Result<AdapterSet, ApiError> {
+        self.adapters.get().map_or_else(|| model.adapters.choose(None, None), |set| Ok(set.clone()))
     }
 }
 
@@ -521,6 +550,7 @@ impl App {
             route: route.path,
             body,
             given_up,
+            adapters: OnceLock::new(),
         };
         (route.answer)(Arc::clone(self), call).await
     }

@@ -30,6 +30,11 @@ impl Fields {
         self.0.get(name).is_some_and(|value| !value.is_null())
     }
 
+    /// A text that stays where it is.
+    pub(crate) fn peek(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.as_str()
+    }
+
     /// Sets a field for whoever takes it.
     pub(crate) fn put(&mut self, name: &str, value: impl Into<Value>) {
         self.0.insert(name.to_owned(), value.into());

@@ -10,8 +10,8 @@ use crate::worker::{Job, Task, Unreachable, Work};
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
+use leyden_engine::Scope;
 use leyden_engine::schedule::Refusal;
-use leyden_engine::{AdapterSet, Scope};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{self, Sender};
@@ -88,7 +88,7 @@ pub(crate) async fn submit(
         model: model.name.clone(),
         kv_type: model.kv_type,
         owner: call.caller.id.clone(),
-        adapters: AdapterSet::default(),
+        adapters: call.adapters(model)?,
         salt,
     };
     let (sender, mut mailbox) = mailbox(choices);

@@ -8,6 +8,7 @@
 //! This crate opens no connection of its own.
 #![forbid(unsafe_code)]
 
+mod adapters;
 mod app;
 mod auth;
 mod body;
@@ -61,6 +62,7 @@ mod usage;
 mod wire;
 mod worker;
 
+pub use adapters::ServedAdapter;
 pub use auth::ApiKeys;
 pub use failure::{Error, ErrorKind};
 pub use limits::Limits;

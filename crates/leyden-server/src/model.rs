@@ -1,5 +1,6 @@
 //! A model that is served.
 
+use crate::adapters::ServedAdapter;
 use crate::options::WorkerOptions;
 use leyden_engine::Pooling;
 use leyden_engine::sample::SamplingParams;
@@ -20,6 +21,8 @@ pub struct Model {
     pub network: Arc<dyn Network>,
     /// The processors that it runs on: an engine on each, at least one.
     pub cpus: Vec<Arc<Cpu>>,
+    /// Its adapters.
+    pub adapters: Vec<ServedAdapter>,
     /// Its tokenizer.
     pub tokenizer: Arc<dyn Tokenizer>,
     /// Its chat template, if it has one.
@@ -66,7 +69,8 @@ impl Model {
         let engine = o.kv_tokens * token
             + o.parallel * state
             + self.network.workspace_bytes(o.step_tokens, o.parallel);
-        (self.network.weight_bytes() + self.cpus.len() * engine) as u64
+        let adapters: usize = self.adapters.iter().map(|served| served.adapter.bytes()).sum();
+        (self.network.weight_bytes() + adapters + self.cpus.len() * engine) as u64
     }
 }
 

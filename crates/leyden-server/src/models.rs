@@ -44,6 +44,8 @@ pub(crate) struct Models {
 pub(crate) struct Slot {
     pub(crate) name: String,
     aliases: Vec<String>,
+    /// The names of its adapters.
+    adapters: Vec<String>,
     pub(crate) info: ModelInfo,
     /// The longest text, of a model that is not loaded as far as memory allows it.
     context: usize,
@@ -115,17 +117,23 @@ impl Slot {
     /// The place of a model that is not loaded.
     fn vacant(model: OnDemand) -> Slot {
         let (name, aliases, info) = (model.name.clone(), model.aliases.clone(), model.info.clone());
+        let adapters = model.adapters.clone();
         let (context, state) = (model.context, State::new(None, model.idle));
-        Slot { name, aliases, info, context, on_demand: Some(model), state }
+        Slot { name, aliases, adapters, info, context, on_demand: Some(model), state }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it may be called: its name first, then the others.
+    /// What it may be called: its name first, then the others, then those of it with an adapter.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(&self.name).chain(&self.aliases).map(String::as_str)
+        std::iter::once(&self.name).chain(&self.aliases).chain(&self.adapters).map(String::as_str)
+    }
+
+    /// Whether a name is that of one of its adapters.
+    pub(crate) fn is_adapter(&self, name: &str) -> bool {
+        self.adapters.iter().any(|adapter| adapter == name)
     }
 
     /// Whether it is loaded when it is asked for.
@@ -186,10 +194,11 @@ impl Models {
         let mut slots = Vec::new();
         for model in models {
             let (name, aliases, info) = (model.name.clone(), model.aliases.clone(), model.info.clone());
+            let adapters = model.adapters.iter().filter_map(|adapter| adapter.name.clone()).collect();
             let served = Served::start(model, log)?;
             let context = served.context;
             let state = State::new(Some(served), None);
-            slots.push(Arc::new(Slot { name, aliases, info, context, on_demand: None, state }));
+            slots.push(Arc::new(Slot { name, aliases, adapters, info, context, on_demand: None, state }));
         }
         slots.extend(on_demand.into_iter().map(|model| Arc::new(Slot::vacant(model))));
         if slots.is_empty() {

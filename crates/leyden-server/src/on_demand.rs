@@ -32,6 +32,8 @@ pub struct OnDemand {
     pub name: String,
     /// What else they may call it.
     pub aliases: Vec<String>,
+    /// The names of its adapters, which stand for the model with them.
+    pub adapters: Vec<String>,
     /// What is told of it.
     pub info: ModelInfo,
     /// The longest text in tokens, as far as memory allows it.

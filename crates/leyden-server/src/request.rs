@@ -1,5 +1,6 @@
 //! What requests for chats and for completions have in common.
 
+use crate::adapters;
 use crate::app::{App, Call, Served};
 use crate::ending::{self, Ending};
 use crate::error::ApiError;
@@ -232,6 +233,7 @@ pub(crate) fn schema(app: &App) -> Value {
         },
         "n": { "type": "integer", "minimum": 1, "maximum": limits.choices },
         "max_tokens": max_tokens_schema(),
+        "lora": adapters::schema(),
         "cache_salt": {
             "type": "string",
             "maxLength": limits.name_chars,

@@ -104,12 +104,6 @@ static FOREIGN: &[Foreign] = &[
     row(&["-b", "-ub", "--batch-size", "--ubatch-size"], Value::One, SERVE, Instead("--step-tokens N")),
     row(&["-b", "-ub", "--batch-size", "--ubatch-size"], Value::One, RUN, NOTHING),
     row(
-        &["--lora", "--lora-scaled"],
-        Value::One,
-        SERVE,
-        Instead("a model that has the adapter merged into it; adapters are not supported"),
-    ),
-    row(
         &["--mmproj", "-mm"],
         Value::One,
         BOTH,

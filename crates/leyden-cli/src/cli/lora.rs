@@ -1,6 +1,6 @@
 //! The options of commands that load a model with adapters.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use leyden::LoadOptions;
 
@@ -24,6 +24,69 @@ impl Lora {
     }
 }
 
+/// LoRA adapters of a served model.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct ServedLora {
+    /// LoRA adapter: a folder of PEFT, or a GGUF file, that all requests are computed with; with NAME= those that call the
+    /// model so. May be repeated
+    #[arg(long, visible_alias = "lora-modules", value_name = "[NAME=]FILE", value_delimiter = ',')]
+    lora: Vec<String>,
+    /// LoRA adapter with a number that its results are multiplied by
+    #[arg(long, value_name = "FILE:SCALE", value_delimiter = ',', value_parser = scaled)]
+    lora_scaled: Vec<(PathBuf, f32)>,
+}
+
+/// An adapter of a served model.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Named {
+    pub(super) name: Option<String>,
+    pub(super) path: PathBuf,
+    /// Where a request names none.
+    pub(super) scale: f32,
+}
+
+impl ServedLora {
+    /// All of them, in the order of their ids.
+    pub(super) fn all(&self) -> Result<Vec<Named>, String> {
+        let scaled = self.lora_scaled.iter().map(|(path, scale)| Ok(of_scale(path.clone(), *scale)));
+        self.lora.iter().map(|text| named(text)).chain(scaled).collect()
+    }
+}
+
+/// `FILE` or `NAME=FILE`; what is a file is no name.
+pub(super) fn named(text: &str) -> Result<Named, String> {
+    match text.split_once('=') {
+        Some((name, path)) if !Path::new(text).exists() => {
+            if name.is_empty() || path.is_empty() {
+                return Err(format!("`{text}`: want NAME=FILE"));
+            }
+            Ok(Named { name: Some(name.to_owned()), path: PathBuf::from(path), scale: 0.0 })
+        }
+        _ => Ok(of_scale(PathBuf::from(text), 1.0)),
+    }
+}
+
+fn of_scale(path: PathBuf, scale: f32) -> Named {
+    Named { name: None, path, scale }
+}
+
+/// `FILE:SCALE`.
+pub(super) fn with_scale(text: &str) -> Result<Named, String> {
+    scaled(text).map(|(path, scale)| of_scale(path, scale))
+}
+
+/// Bytes that an adapter takes in memory at most, twice those of its file.
+///
+/// # Errors
+/// There is no such file or folder.
+pub(super) fn memory_bytes(path: &Path) -> Result<u64, String> {
+    let weights = ["adapter_model.safetensors", "adapter_model.bin"].map(|name| path.join(name));
+    let file = if path.is_dir() { weights.iter().find(|file| file.exists()) } else { None };
+    let file = file.map_or(path, PathBuf::as_path);
+    let size = std::fs::metadata(file).map_err(|error| format!("{}: {error}", file.display()))?.len();
+    Ok(size.saturating_mul(2))
+}
+
 fn scaled(text: &str) -> Result<(PathBuf, f32), String> {
     let (path, scale) = text.rsplit_once(':').ok_or("want FILE:SCALE")?;
     let finite = scale.parse::<f32>().ok().filter(|scale| scale.is_finite());
@@ -33,8 +96,16 @@ fn scaled(text: &str) -> Result<(PathBuf, f32), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::scaled;
+    use super::{Named, named, scaled};
     use std::path::PathBuf;
+
+    #[test]
+    fn a_name_stands_before_the_file() {
+        let pirate = Named { name: Some("pirate".to_owned()), path: PathBuf::from("a/b"), scale: 0.0 };
+        assert_eq!(named("pirate=a/b"), Ok(pirate));
+        assert_eq!(named("a/b"), Ok(Named { name: None, path: PathBuf::from("a/b"), scale: 1.0 }));
+        assert!(named("=a").is_err() && named("a=").is_err());
+    }
 
     #[test]
     fn the_scale_is_behind_the_last_colon() {

@@ -22,6 +22,7 @@ use settings::{Entry, Idle, Settings};
 use super::arithmetic::Arithmetic;
 use super::connections;
 use super::failure::Failure;
+use super::lora::ServedLora;
 use super::notes::Notes;
 use super::obtain::Hub;
 use super::packs::{self, Packs};
@@ -168,6 +169,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     arithmetic: Arithmetic,
     #[command(flatten)]
+    lora: ServedLora,
+    #[command(flatten)]
     packs: Packs,
     #[command(flatten)]
     notes: Notes,
@@ -192,10 +195,17 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     let (notes, common) = (args.notes, Common::of(args));
     let named = args.named();
     let mut aliases = aliases(args, named.len())?;
+    let lora = args.lora.all().map_err(|what| Failure::usage(format!("--lora: {what}")))?;
+    let others = args.config.is_some() || args.all;
+    if !lora.is_empty() && (named.len() > 1 || named.is_empty() && others) {
+        return Err(Failure::usage(
+            "--lora is for one model; of several, say in the file of --config whose adapters they are",
+        ));
+    }
     let settings = |name: &str, aliases: &mut HashMap<String, Vec<String>>| {
         let mut own = aliases.remove(name).unwrap_or_default();
         own.extend(aliases.remove("").unwrap_or_default());
-        Settings { aliases: own, ..Settings::of(args) }
+        Settings { aliases: own, lora: lora.clone(), ..Settings::of(args) }
     };
     let (mut loaded, mut on_demand) = (Vec::new(), Vec::new());
     let entries = args.config.as_deref().map(|path| settings::read(path, args)).transpose()?;
@@ -215,7 +225,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
             prepare::weights_fit(&paths, Topology::detect().memory.usable_bytes())?;
         }
         for (named, path) in named.iter().zip(&paths) {
-            let model = load(path, &common.options, notes)?;
+            let model = load(path, &prepare::options(&common, &lora), notes)?;
             packs::tell(&model, notes);
             if let Some(unplaced) = model.unplaced() {
                 notes.say(unplaced);
@@ -232,7 +242,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
             "no model named: the embedded storyteller is served, a toy of 4 million parameters. For a real model: leyden \
              serve smollm2; leyden models lists others",
         );
-        loaded.push((Model::embedded(&common.options)?, "storyteller".to_owned()));
+        loaded.push((Model::embedded(&prepare::options(&common, &lora))?, "storyteller".to_owned()));
     }
     // All weights that stay are there now: what is left is for their caches, one for each engine, and for the others.
     let all: Vec<(Model, Settings, String)> =

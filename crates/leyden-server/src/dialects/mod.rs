@@ -2,6 +2,7 @@
 
 pub(crate) mod anthropic;
 pub(crate) mod llama_infill;
+pub(crate) mod llama_lora;
 pub(crate) mod llama_server;
 pub(crate) mod memory;
 pub(crate) mod ollama;

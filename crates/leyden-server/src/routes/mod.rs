@@ -21,6 +21,7 @@ use crate::body::Reply;
 use crate::dialect::Dialect;
 use crate::dialects::anthropic::{self, ANTHROPIC};
 use crate::dialects::llama_infill;
+use crate::dialects::llama_lora;
 use crate::dialects::llama_server::{self, LLAMA_SERVER};
 use crate::dialects::ollama::{self, OLLAMA};
 use crate::dialects::ollama_pull;
@@ -130,6 +131,8 @@ routes! {
         llama_server::apply_template describe_apply_template POST "/apply-template" INFERENCE, false;
         llama_server::props describe_props GET "/props" INFERENCE, false;
         llama_server::slots describe_slots GET "/slots" INFERENCE, false;
+        llama_lora::list describe_list GET "/lora-adapters" INFERENCE, false;
+        llama_lora::set describe_set POST "/lora-adapters" INFERENCE, false;
     }
     OPEN_INFERENCE {
         open_inference::server describe_server GET "/v2" Access::AnyKey, false;

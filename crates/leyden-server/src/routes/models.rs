@@ -28,6 +28,7 @@ fn shown(app: &App, slot: &Slot, name: &str) -> Value {
         "created": app.started,
         "owned_by": "leyden",
         "root": slot.name,
+        "parent": slot.is_adapter(name).then_some(&slot.name),
         "max_model_len": slot.context(),
         "status": { "value": if slot.served().is_some() { "loaded" } else { "unloaded" } },
     })
@@ -59,6 +60,7 @@ fn model() -> Value {
             "created": { "type": "integer" },
             "owned_by": { "type": "string" },
             "root": { "type": "string", "description": "The model's name, of which `id` may be an alias" },
+            "parent": { "type": ["string", "null"], "description": "Of an adapter's name, the model that the adapter is for" },
             "status": {
                 "type": "object", "required": ["value"], "properties": { "value": { "enum": ["loaded", "unloaded"] } },
                 "description": "Whether it is in memory; one that is not is loaded when a request names it"

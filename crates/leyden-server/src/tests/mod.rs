@@ -1,5 +1,6 @@
 //! The server in this process, on the storyteller: most tests without a socket, those of connections with one.
 
+mod adapters;
 mod answers;
 mod compiling;
 mod connections;
@@ -78,6 +79,7 @@ fn model(worker: WorkerOptions) -> Model {
         aliases: vec!["gpt-4o".to_owned()],
         network,
         cpus: vec![cpu],
+        adapters: Vec::new(),
         tokenizer,
         template: None,
         special_in_content: false,

@@ -15,6 +15,7 @@ fn on_demand(name: &str, idle: Option<Duration>, loads: &Arc<AtomicUsize>) -> On
     OnDemand {
         name: name.to_owned(),
         aliases: vec![format!("{name}-alias")],
+        adapters: Vec::new(),
         info: model(worker_options()).info,
         context: 512,
         least_bytes: model(worker_options()).bytes(),

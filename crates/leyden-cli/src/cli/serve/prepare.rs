@@ -5,16 +5,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use leyden::{GenerateOptions, LoadOptions, Model, ModelFile};
+use leyden::{Adapter, GenerateOptions, LoadOptions, Model, ModelFile};
 use leyden_kernels::attention::BLOCK_TOKENS;
 use leyden_models::ModelConfig;
-use leyden_server::{MemoryPlan, ModelInfo, Need, OnDemand, WorkerOptions, plan_memories};
+use leyden_server::{MemoryPlan, ModelInfo, Need, OnDemand, ServedAdapter, WorkerOptions, plan_memories};
 use leyden_tensor::WeightSource;
 
 use super::Args;
 use super::settings::Settings;
 use crate::cli::failure::Failure;
 use crate::cli::growth;
+use crate::cli::lora::{self, Named};
 use crate::cli::notes::Notes;
 use crate::cli::text;
 
@@ -40,6 +41,11 @@ impl Common {
             notes: args.notes,
         }
     }
+}
+
+/// How a model is loaded that has these adapters.
+pub(super) fn options(common: &Common, lora: &[Named]) -> LoadOptions {
+    lora.iter().fold(common.options.clone(), |options, lora| options.lora(&lora.path, lora.scale))
 }
 
 /// What a model needs besides its weights.
@@ -92,6 +98,7 @@ pub(super) fn ready(
         aliases: settings.aliases.clone(),
         network: Arc::clone(model.network()),
         cpus: model.replicas().to_vec(),
+        adapters: adapters(settings, model),
         tokenizer: model.shared_tokenizer(),
         template: model.chat_template().cloned(),
         special_in_content: settings.special_in_content,
@@ -114,6 +121,17 @@ pub(super) fn ready(
         info: info(model.weights()),
         name,
     }
+}
+
+/// The model's adapters, which it was loaded with in this order.
+fn adapters(settings: &Settings, model: &Model) -> Vec<ServedAdapter> {
+    let served = |(lora, adapter): (&Named, &Arc<Adapter>)| ServedAdapter {
+        name: lora.name.clone(),
+        path: lora.path.display().to_string(),
+        scale: lora.scale,
+        adapter: Arc::clone(adapter),
+    };
+    settings.lora.iter().zip(model.adapters()).map(served).collect()
 }
 
 /// Tokens of the smallest cache of a model that is loaded on demand, unless its texts are shorter.
@@ -146,21 +164,29 @@ pub(super) fn on_demand(
     let workspace = config.workspace_bytes(step_tokens(&settings, &config, config.context), logits)
         + settings.parallel() * shape.state_bytes();
     let info = info(weights);
-    let least_bytes =
-        info.bytes + ((shape.token_bytes() * tokens + workspace) as f64 / FILLED) as u64 + (1 << 20);
+    let of_adapters = settings.lora.iter().map(|lora| lora::memory_bytes(&lora.path));
+    let of_adapters: u64 = of_adapters.sum::<Result<u64, String>>().map_err(Failure::new)?;
+    let least_bytes = info.bytes
+        + of_adapters
+        + ((shape.token_bytes() * tokens + workspace) as f64 / FILLED) as u64
+        + (1 << 20);
     let (common, of_load) = (common.clone(), settings.clone());
     let called = name.clone();
     let load = move |available: Option<u64>| {
         let failed = |failure: Failure| failure.to_string();
-        let model = Model::open(&path, &common.options).map_err(|error| error.to_string())?;
+        let options = options(&common, &of_load.lora);
+        let model = Model::open(&path, &options).map_err(|error| error.to_string())?;
         let need = need(&of_load, &model, &called).map_err(failed)?;
         let needs = vec![need; model.replicas().len()];
-        let left = available.map(|bytes| bytes.saturating_sub(model.network().weight_bytes() as u64));
+        let adapters: usize = model.adapters().iter().map(|adapter| adapter.bytes()).sum();
+        let taken = (model.network().weight_bytes() + adapters) as u64;
+        let left = available.map(|bytes| bytes.saturating_sub(taken));
         let plans = plan_memories(&needs, left).map_err(|(_, what)| what)?;
         Ok(ready(&common, &of_load, &model, called.clone(), &plans[0]))
     };
     Ok(OnDemand {
         name,
+        adapters: settings.lora.iter().filter_map(|lora| lora.name.clone()).collect(),
         aliases: settings.aliases,
         info,
         context,

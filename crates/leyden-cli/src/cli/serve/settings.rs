@@ -10,6 +10,7 @@ use toml::{Table, Value};
 
 use super::Args;
 use crate::cli::failure::Failure;
+use crate::cli::lora::{self, Named};
 
 /// The settings of one model.
 #[derive(Clone, Debug)]
@@ -27,6 +28,7 @@ pub(super) struct Settings {
     /// How long it stays in memory after its last request; `None`: until others need the room.
     pub(super) idle: Option<Duration>,
     pub(super) preload: bool,
+    pub(super) lora: Vec<Named>,
 }
 
 impl Settings {
@@ -45,6 +47,7 @@ impl Settings {
             sampling: SamplingParams::default(),
             idle: args.idle_unload.0,
             preload: false,
+            lora: Vec::new(),
         }
     }
 
@@ -96,11 +99,25 @@ const KEYS: &[(&str, Setter)] = &[
         e.settings.idle = text(v)?.parse::<Idle>()?.0;
         Ok(())
     }),
+    ("lora", |e, v| {
+        e.settings.lora.extend(texts(v, lora::named)?);
+        Ok(())
+    }),
+    ("lora_scaled", |e, v| {
+        e.settings.lora.extend(texts(v, lora::with_scale)?);
+        Ok(())
+    }),
     ("preload", |e, v| flag(v).map(|on| e.settings.preload = on)),
 ];
 
 fn text(value: &Value) -> Result<&str, String> {
     value.as_str().filter(|text| !text.is_empty()).ok_or_else(|| "a text is wanted".to_owned())
+}
+
+/// What is read of each text of a list.
+fn texts<T>(value: &Value, read: fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    let all = value.as_array().ok_or("a list of texts is wanted")?;
+    all.iter().map(|value| text(value).and_then(read)).collect()
 }
 
 fn flag(value: &Value) -> Result<bool, String> {
@@ -219,13 +236,14 @@ mod tests {
             sampling: SamplingParams::default(),
             idle: Some(Duration::from_secs(300)),
             preload: false,
+            lora: Vec::new(),
         }
     }
 
     #[test]
     fn a_file_says_what_differs() {
         let text = "[models.chat]\nmodel = \"smollm2\"\naliases = [\"gpt-4o\"]\nctx = 4096\ntemperature = 0\n\
-                    kv_type = \"q8_0\"\nidle_unload = \"never\"\npreload = true\n[models.\"org/other\"]\nmodel = \"/m.gguf\"\n";
+                    kv_type = \"q8_0\"\nidle_unload = \"never\"\npreload = true\nlora = [\"pirate=/p\", \"/q\"]\nlora_scaled = [\"/r:0.5\"]\n[models.\"org/other\"]\nmodel = \"/m.gguf\"\n";
         let all = parse(text, &settings()).unwrap();
         assert_eq!(all.len(), 2);
         let chat = all.iter().find(|e| e.name == "chat").unwrap();
@@ -233,6 +251,9 @@ mod tests {
         assert!(
             chat.settings.preload && chat.settings.idle.is_none() && chat.settings.kv_type == KvType::Q8_0
         );
+        let lora: Vec<(Option<&str>, f32)> =
+            chat.settings.lora.iter().map(|lora| (lora.name.as_deref(), lora.scale)).collect();
+        assert_eq!(lora, [(Some("pirate"), 0.0), (None, 1.0), (None, 0.5)]);
         let other = all.iter().find(|e| e.name == "org/other").unwrap();
         assert_eq!((other.settings.parallel, &*other.model), (64, Path::new("/m.gguf")));
     }
@@ -249,6 +270,8 @@ mod tests {
             ("[models.a]\nmodel = \"x\"\nctx = -1", "models.a.ctx: a whole number"),
             ("[models.a]\nmodel = \"x\"\nidle_unload = \"soon\"", "models.a.idle_unload: "),
             ("[models.a]\nmodel = \"x\"\nparallel = 0", "at least 1"),
+            ("[models.a]\nmodel = \"x\"\nlora = \"y\"", "models.a.lora: a list of texts"),
+            ("[models.a]\nmodel = \"x\"\nlora_scaled = [\"y\"]", "models.a.lora_scaled: want FILE:SCALE"),
             ("[models.a", "line 1"),
             ("", "no [models.NAME]"),
         ] {

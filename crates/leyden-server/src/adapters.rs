@@ -1,0 +1,138 @@
+//! The LoRA adapters of a model: which of them a request is computed with, and what is taken where it does not say.
+
+use crate::error::ApiError;
+use crate::fields::Fields;
+use hyper::StatusCode;
+use leyden_models::{Adapter, AdapterSet};
+use serde_json::{Value, json};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The most entries in a list of scales.
+const MOST: usize = 256;
+
+/// An adapter that is served with a model.
+#[derive(Clone)]
+pub struct ServedAdapter {
+    /// What clients may name as a model: that with this adapter at scale 1.
+    pub name: Option<String>,
+    /// Where it was read from, as it was named.
+    pub path: String,
+    /// Its scale where a request says nothing of adapters.
+    pub scale: f32,
+    /// The adapter, which was read for the model's network.
+    pub adapter: Arc<Adapter>,
+}
+
+impl fmt::Debug for ServedAdapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServedAdapter").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// Those of a model, whose ids are their places.
+#[derive(Debug)]
+pub(crate) struct Adapters {
+    all: Vec<ServedAdapter>,
+    /// As in requests that say nothing.
+    scales: Mutex<Vec<f32>>,
+}
+
+impl Adapters {
+    pub(crate) fn new(all: Vec<ServedAdapter>) -> Adapters {
+        let scales = all.iter().map(|adapter| adapter.scale).collect();
+        Adapters { all, scales: Mutex::new(scales) }
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Those that a request is computed with that calls the model `name` and gives these scales, by id: all others have 0 then.
+    ///
+    /// # Errors
+    /// There is no adapter of an id.
+    pub(crate) fn choose(
+        &self,
+        name: Option<&str>,
+        given: Option<&[(usize, f32)]>,
+    ) -> Result<AdapterSet, ApiError> {
+        let mut scales = match given {
+            Some(given) => self.listed(given)?,
+            None => self.scales(),
+        };
+        let named = self.all.iter().position(|adapter| name.is_some() && adapter.name.as_deref() == name);
+        if let (Some(named), None) = (named, given) {
+            scales[named] = 1.0;
+        }
+        let all = self.all.iter().zip(scales).map(|(served, scale)| (Arc::clone(&served.adapter), scale));
+        AdapterSet::new(all).map_err(|_| ApiError::internal("the scale of an adapter is not a number"))
+    }
+
+    /// Sets the scales of requests that say nothing; all that are not named get 0.
+    ///
+    /// # Errors
+    /// As [`choose`](Self::choose).
+    pub(crate) fn set(&self, given: &[(usize, f32)]) -> Result<(), ApiError> {
+        let scales = self.listed(given)?;
+        *self.scales.lock().unwrap_or_else(PoisonError::into_inner) = scales;
+        Ok(())
+    }
+
+    /// What is told of them, as llama-server does.
+    pub(crate) fn shown(&self) -> Value {
+        let one = |(id, (adapter, scale)): (usize, (&ServedAdapter, f32))| {
+            json!({
+                "id": id, "path": adapter.path, "scale": scale, "name": adapter.name,
+                "rank": adapter.adapter.rank(), "bytes": adapter.adapter.bytes(),
+            })
+        };
+        self.all.iter().zip(self.scales()).enumerate().map(one).collect()
+    }
+
+    fn scales(&self) -> Vec<f32> {
+        self.scales.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Of an id that stands twice the last scale counts, as with llama-server.
+    fn listed(&self, given: &[(usize, f32)]) -> Result<Vec<f32>, ApiError> {
+        let mut scales = vec![0.0; self.all.len()];
+        for (i, &(id, scale)) in given.iter().enumerate() {
+            *scales.get_mut(id).ok_or_else(|| unknown(i, id, self.all.len()))? = scale;
+        }
+        Ok(scales)
+    }
+}
+
+/// The error of an id that entry `i` of a list has, of a model with so many adapters.
+pub(crate) fn unknown(i: usize, id: usize, count: usize) -> ApiError {
+    let field = format!("lora[{i}].id");
+    let message = format!("`{field}`: there is no adapter {id}; the model has {count}");
+    let error = ApiError::new(StatusCode::NOT_FOUND, "adapter_not_found", message);
+    ApiError { param: Some(field), ..error }
+}
+
+/// Ids and scales of a list that was held against [`schema`].
+pub(crate) fn read(list: Vec<Value>) -> Vec<(usize, f32)> {
+    let one = |item: Value| {
+        let mut item = Fields::from(item);
+        Some((item.size("id")?, item.number("scale")?))
+    };
+    list.into_iter().filter_map(one).collect()
+}
+
+/// The field `lora`, in the OpenAPI document.
+pub(crate) fn schema() -> Value {
+    json!({
+        "type": "array", "maxItems": MOST,
+        "description": "Scales of the model's LoRA adapters, by the ids of /lora-adapters; those that are not named get 0",
+        "items": {
+            "type": "object", "additionalProperties": false, "required": ["id", "scale"],
+            "properties": {
+                "id": { "type": "integer", "minimum": 0, "maximum": i32::MAX },
+                "scale": { "type": "number", "minimum": -1000, "maximum": 1000 }
+            }
+        }
+    })
+}
