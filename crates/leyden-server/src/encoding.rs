@@ -128,10 +128,8 @@ pub(crate) fn prompt_before(model: &Served, body: &mut Fields) -> Result<String,
     let name = body.text("prompt_name");
     model.prompts.get(name.as_deref()).map(str::to_owned).ok_or_else(|| {
         let known: Vec<&str> = model.prompts.names().collect();
-        ApiError::field(
-            "prompt_name",
-            format!("the model does not have this prompt; it has: {}", known.join(", ")),
-        )
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        ApiError::field("prompt_name", format!("the model does not have this prompt; it has: {known}"))
     })
 }
 

@@ -137,6 +137,14 @@ impl Checker {
     fn any(&mut self, branches: &[Value], value: &mut Value, at: At<'_>) -> Result<(), ApiError> {
         let mut fitting: Vec<&Value> = branches.iter().filter(|branch| fits(branch, value)).collect();
         if fitting.is_empty() {
+            // Where lists are allowed, it is the first item that is of the wrong kind.
+            let lists = branches.iter().filter(|branch| has_type(branch, value));
+            let items: Vec<Value> = lists.filter_map(|branch| branch.get("items").cloned()).collect();
+            if let Some(first) = value.as_array_mut().and_then(|all| all.first_mut())
+                && !items.is_empty()
+            {
+                return self.any(&items, first, At::Item(&at, 0));
+            }
             return Err(wrong(&at.to_string(), &wanted(branches.iter()), value));
         }
         if fitting.len() > 1
@@ -409,6 +417,9 @@ mod tests {
             (with("word", json!(1)), "word: `word` must be a text, not a whole number"),
             (with("parts", json!(1)), "parts: `parts` must be a text or a list, not a whole number"),
             (with("parts", json!([])), "parts: `parts` has 0 items, not 1 to 2"),
+            (with("parts", json!([3])), "parts[0]: `parts[0]` must be an object, not a whole number"),
+            (with("ids", json!([null])), "ids[0]: `ids[0]` must be a whole number or a text, not null"),
+            (with("ids", json!([[1]])), "ids[0]: `ids[0]` must be a whole number or a text, not a list"),
             (with("parts", json!([{}])), "parts[0].type: `parts[0].type` is missing"),
             (
                 with("parts", json!([{ "type": "x" }])),

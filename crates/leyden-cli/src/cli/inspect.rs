@@ -152,7 +152,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 
 fn report(args: &Args, path: &Path, file: &ModelFile) -> Report {
     let source = file.weights();
-    let types = types(source.tensor_info(), growth::quantised(file).is_some());
+    let types = types(source.tensor_info(), growth::is_read(file));
     let description = match file {
         ModelFile::Hf(folder) => folder::describe(file, folder),
         ModelFile::Gguf(gguf) => gguf::describe(gguf, &path.display().to_string()),
@@ -198,12 +198,12 @@ fn unknown_keys(file: &ModelFile) -> Vec<String> {
 }
 
 /// The share of each type, the largest first.
-fn types(tensors: &[TensorInfo], quantised: bool) -> Vec<TypeShare> {
+fn types(tensors: &[TensorInfo], is_read: impl Fn(&TensorInfo) -> bool) -> Vec<TypeShare> {
     let mut shares: BTreeMap<u32, TypeShare> = BTreeMap::new();
     for tensor in tensors {
         let share = shares.entry(tensor.type_id).or_insert(TypeShare {
             name: tensor.type_name,
-            supported: growth::is_read(tensor, quantised),
+            supported: is_read(tensor),
             tensors: 0,
             parameters: 0,
             bytes: 0,

@@ -226,7 +226,15 @@ fn documents_are_ranked_by_every_interface_alike() {
         ("/rerank", json!({ "query": QUERY }), "documents"),
         ("/rerank", json!({ "query": QUERY, "documents": ["a"], "texts": ["a"] }), "texts"),
         ("/rerank", json!({ "query": endless, "documents": ["w1"] }), "query"),
+        ("/rerank", json!({ "query": ["a"], "texts": ["b"] }), "query"),
+        ("/rerank", json!({ "query": "a", "texts": [] }), "texts"),
+        ("/rerank", json!({ "query": "a", "texts": ["b", 3] }), "texts[1]"),
+        ("/v1/rerank", json!({ "query": "a", "documents": [null] }), "documents[0]"),
+        ("/v1/rerank", json!({ "query": "a", "documents": [{ "txt": "b" }] }), "documents[0].text"),
+        ("/v1/rerank", json!({ "query": "a", "documents": ["b"], "top_n": 0 }), "top_n"),
         ("/score", json!({ "text_1": ["a", "b"], "text_2": ["c", "d", "e"] }), "text_2"),
+        ("/score", json!({ "text_1": "a", "text_2": [3] }), "text_2[0]"),
+        ("/score", json!({ "text_1": null, "text_2": ["b"] }), "text_1"),
     ] {
         let (status, answer) = ask(&server, path, body);
         assert_eq!((status, &answer["error"]["param"]), (400, &param.into()), "{answer}");
@@ -288,6 +296,46 @@ fn labels_and_states_come_in_the_words_of_other_servers() {
     }
     let (status, answer) = ask(&server, "/embed", json!({ "model": other, "inputs": ends }));
     assert_eq!((status, &answer["error_type"]), (400, &"Tokenizer".into()), "{answer}");
+    let endless = "w5 ".repeat(300_000);
+    for (path, body, wanted) in [
+        ("/predict", json!({ "inputs": [] }), "`inputs` has 0 items"),
+        ("/predict", json!({ "inputs": [["a", "b", "c"]] }), "`inputs[0]` has 3 items, not 1 to 2"),
+        ("/predict", json!({ "inputs": [["a"], ["b", "c"]] }), "texts and pairs of texts exclude each other"),
+        ("/predict", json!({ "inputs": [3] }), "`inputs[0]` must be a text or a list, not a whole number"),
+        ("/predict", json!({ "inputs": endless }), "maximum context length is 128 tokens"),
+        ("/similarity", json!({ "inputs": "a" }), "`inputs` must be an object, not a text"),
+        (
+            "/similarity",
+            json!({ "inputs": { "source_sentence": "a", "sentences": [] } }),
+            "`inputs.sentences` has 0 items",
+        ),
+        ("/embed_sparse", json!({ "inputs": "a" }), "does not make sparse vectors"),
+        ("/embed", json!({ "inputs": [[1], ["a"]] }), "`inputs[1][0]` must be a whole number, not a text"),
+        ("/embed", json!({ "inputs": [96] }), "`inputs[0]` is not between 0 and 95"),
+        (
+            "/embed",
+            json!({ "inputs": "a", "prompt_name": "query" }),
+            "does not have this prompt; it has: none",
+        ),
+        ("/classify", json!({ "input": [null] }), "`input[0]` must be "),
+        ("/classify", json!({ "input": [[]] }), "`input[0]` has 0 items"),
+        ("/pooling", json!({ "input": "a", "task": "words" }), "`task` is not one of embed"),
+        ("/pooling", json!({ "input": endless, "task": "embed" }), "maximum context length is 128 tokens"),
+    ] {
+        let mut body = body;
+        let model = if ["/predict", "/classify"].contains(&path) { name } else { other };
+        body["model"] = model.as_str().into();
+        let (status, answer) = ask(&server, path, body);
+        let message = answer["error"].as_str().or(answer["error"]["message"].as_str()).unwrap();
+        assert!(status == 400 && message.contains(wanted), "{path}: {status} {message}");
+    }
+    // An empty text is what the tokenizer puts around every text; this one puts nothing.
+    for (path, key, model) in
+        [("/predict", "inputs", name), ("/embed", "inputs", other), ("/classify", "input", name)]
+    {
+        let (status, answer) = ask(&server, path, json!({ "model": model, key: "" }));
+        assert_eq!(status, 400, "{path}: {answer}");
+    }
     let (code, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
 }
@@ -528,4 +576,61 @@ fn what_cannot_be_embedded_or_generated_is_told() {
     }
     let (code, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
+}
+
+const ONNX: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../leyden-engine/tests");
+
+/// A folder as hubs have it whose only weights are a graph in ONNX, with what onnxruntime computes of it.
+fn onnx_model(files: &Files, file: &str) -> (String, Value) {
+    let (folder, _) = model(files, "bert");
+    fs::remove_file(files.folder().join("model.safetensors")).unwrap();
+    let golden = fs::read_to_string(Path::new(ONNX).join("golden/onnx_encoders.json")).unwrap();
+    let golden: Value = serde_json::from_str(&golden).unwrap();
+    let mut found = golden["models"].as_array().unwrap().iter().find(|m| m["file"] == file).unwrap().clone();
+    let vocabulary: serde_json::Map<String, Value> = (0..48).map(|i| (format!("w{i}"), i.into())).collect();
+    let tokenizer = fs::read_to_string(files.folder().join("tokenizer.json")).unwrap();
+    let mut tokenizer: Value = serde_json::from_str(&tokenizer).unwrap();
+    tokenizer["model"]["vocab"] = vocabulary.into();
+    tokenizer["truncation"] = Value::Null;
+    files.add("tokenizer.json", tokenizer.to_string().as_bytes());
+    files.add("config.json", found["config"].to_string().as_bytes());
+    fs::create_dir_all(files.folder().join("onnx")).unwrap();
+    fs::copy(
+        Path::new(ONNX).join("fixtures/onnx").join(file),
+        files.folder().join("onnx/model_quantized.onnx"),
+    )
+    .unwrap();
+    found["ids"] = golden["texts"].clone();
+    (folder, found)
+}
+
+/// An ONNX export by its folder and by its own path, in the commands and on the server.
+#[test]
+fn onnx_exports_are_models_like_any_other() {
+    let files = Files::new();
+    let (folder, wanted) = onnx_model(&files, "bert-int8.onnx");
+    let file = format!("{folder}/onnx/model_quantized.onnx");
+    let text = text(&wanted, 0);
+    let first = numbers(&wanted["results"][0][0]);
+    for path in [&folder, &file] {
+        let out = leyden(&["embed", path, &text, "--json", "--pooling", "cls"]).ok();
+        let found: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+        assert!(cosine(&numbers(&found["embedding"]), &first) > 0.999, "{out}");
+        let shown: Value = serde_json::from_str(&leyden(&["inspect", path, "--json"]).ok()).unwrap();
+        assert_eq!(
+            (&shown["format"]["name"], &shown["supported"]),
+            (&"onnx".into(), &true.into()),
+            "{shown}"
+        );
+    }
+    let server = Server::start(&[&folder]);
+    let (status, answer) = ask(&server, "/embed_all", json!({ "inputs": text }));
+    assert!(status == 200 && cosine(&numbers(&answer[0][0]), &first) > 0.999, "{answer}");
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+    // Another graph than the configuration says.
+    let config = fs::read_to_string(files.folder().join("config.json")).unwrap();
+    files.add("config.json", config.replace("\"gelu\"", "\"gelu_new\"").as_bytes());
+    let refused = leyden(&["embed", &folder, "w1"]).failed(1);
+    assert!(refused.contains("has the function Gelu, the configuration GeluTanh"), "{refused}");
 }

@@ -39,10 +39,12 @@ const MASK: &str = "attention_mask";
 const TYPES: &str = "token_type_ids";
 const POSITIONS: &str = "position_ids";
 
-/// Texts and tokens of a graph that takes any number: none that heads or sizes of heads have.
-const SIZE: [usize; 2] = [2, 7];
+/// Texts and tokens of a graph that takes any number: the first that no layer has as the number of its heads or their size, so that
+/// a graph which takes one for the other is told.
+const TEXTS: [usize; 3] = [3, 2, 5];
+const TOKENS: [usize; 3] = [7, 11, 13];
 /// Tokens where distances count: enough for all ranges of them.
-const FAR: usize = 200;
+const FAR: usize = 140;
 /// The longest text of a graph that takes one length alone.
 const LONGEST: usize = 4096;
 
@@ -81,7 +83,10 @@ fn probe(onnx: &Onnx, config: &ModelConfig, json: &Json) -> Result<Probe, Refuse
     };
     let far =
         config.layers.iter().any(|layer| matches!(layer.position_bias, Some(PositionBias::Buckets { .. })));
-    let free = if far { [1, FAR.min(config.context)] } else { [SIZE[0], SIZE[1].min(config.context)] };
+    let other = |n: &&usize| config.layers.iter().all(|layer| layer.heads != **n && layer.head_dim != **n);
+    let first = |of: &[usize; 3]| of.iter().find(other).copied().unwrap_or(of[0]);
+    let tokens = if far { FAR } else { first(&TOKENS) };
+    let free = [first(&TEXTS), tokens.min(config.context)];
     let mut size = free;
     match ids.shape.as_deref() {
         None => {}
