@@ -143,6 +143,10 @@ fn q4_0(place: &Place) -> Option<DType> {
     })
 }
 
+fn q4_1(place: &Place) -> Option<DType> {
+    at_least_q6(place).or_else(|| of_eight_experts(place))
+}
+
 fn q5_0(place: &Place) -> Option<DType> {
     q5_k_s(place).or(match place.role {
         Role::FfnDown if place.imatrix && place.first(8) => Some(DType::Q5_1),
@@ -164,16 +168,18 @@ fn mxfp4(place: &Place) -> Option<DType> {
 }
 
 /// Every target, the largest first.
-static TARGETS: [Target; 19] = [
+static TARGETS: [Target; 21] = [
     Target { name: "F32", file_type: 0, base: DType::F32, rule: none, by_rows: false },
     Target { name: "F16", file_type: 1, base: DType::F16, rule: none, by_rows: false },
     Target { name: "BF16", file_type: 32, base: DType::BF16, rule: none, by_rows: false },
     Target { name: "Q8_0", file_type: 7, base: DType::Q8_0, rule: none, by_rows: false },
     Target { name: "INT8", file_type: 7, base: DType::Q8_0, rule: none, by_rows: true },
     Target { name: "Q6_K", file_type: 18, base: DType::Q6K, rule: none, by_rows: false },
+    Target { name: "Q5_1", file_type: 9, base: DType::Q5_1, rule: q5_k_s, by_rows: false },
     Target { name: "Q5_K_M", file_type: 17, base: DType::Q5K, rule: q5_k_m, by_rows: false },
     Target { name: "Q5_K_S", file_type: 16, base: DType::Q5K, rule: q5_k_s, by_rows: false },
     Target { name: "Q5_0", file_type: 8, base: DType::Q5_0, rule: q5_0, by_rows: false },
+    Target { name: "Q4_1", file_type: 3, base: DType::Q4_1, rule: q4_1, by_rows: false },
     Target { name: "Q4_K_M", file_type: 15, base: DType::Q4K, rule: q4_k_m, by_rows: false },
     Target { name: "Q4_K_S", file_type: 14, base: DType::Q4K, rule: q4_k_s, by_rows: false },
     Target { name: "IQ4_NL", file_type: 25, base: DType::IQ4NL, rule: iq4, by_rows: false },

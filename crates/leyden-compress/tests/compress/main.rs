@@ -95,6 +95,8 @@ fn mixes_are_llama_cpps() {
         ("Q3_K_M", ["Q6_K", "Q3_K", "Q5_K", "Q3_K", "Q5_0"]),
         ("Q2_K", ["Q6_K", "Q2_K", "Q4_K", "Q2_K", "IQ4_NL"]),
         ("IQ4_XS", ["Q6_K", "IQ4_XS", "Q5_K", "IQ4_XS", "IQ4_NL"]),
+        ("Q4_1", ["Q6_K", "Q4_1", "Q4_1", "Q4_1", "Q4_1"]),
+        ("Q5_1", ["Q6_K", "Q5_1", "Q5_1", "Q5_1", "Q5_1"]),
         ("Q8_0", ["Q8_0"; 5]),
     ] {
         let plan = Plan::new(&source, &options(name)).unwrap();

@@ -24,6 +24,7 @@ mod iq2;
 mod iq3;
 mod iq4_nl;
 mod iq4_xs;
+mod min_scale;
 mod mxfp4;
 mod nvfp4;
 mod q2_k;
@@ -137,7 +138,7 @@ pub fn encode_row(dtype: DType, x: &[f32], out: &mut [u8]) {
 }
 
 /// Encodes whole rows like [`encode_row`], where the error of value `i` counts `weights[i]` times; the formats with
-/// scales to choose then search for the least sum, Q4_0 and Q5_0 too. Weights are finite and not negative.
+/// scales to choose then search for the least sum, Q4_0, Q4_1, Q5_0 and Q5_1 too. Weights are finite and not negative.
 ///
 /// # Panics
 /// `x` is not a whole number of blocks, `weights` or `out` is not exactly as long as it needs, or the format has no encoder

@@ -3,8 +3,8 @@
 //! A value is `d * code + m`. Byte `j` holds the code of value `j` below and that of value `j + 16`
 //! above.
 
-use super::q4_0::inverse;
-use super::{Block, F16_MAX, f16_to_f32, field, finite, scale_bits};
+use super::min_scale::{self, MinScale};
+use super::{Block, f16_to_f32, field};
 use crate::DType;
 
 /// A block of 32 values.
@@ -64,38 +64,17 @@ impl Block for Q4_1 {
         }
         Q4_1 { d: scale.d, m: scale.m, qs }
     }
-}
 
-/// Scale and minimum of a block whose codes go from 0 to `max_code`: how Q4_1 and Q5_1 find codes.
-pub(super) struct MinScale {
-    /// The scale, as half-precision bits.
-    pub(super) d: u16,
-    /// The minimum, as half-precision bits.
-    pub(super) m: u16,
-    from: f32,
-    inverse: f32,
-    max_code: f32,
-}
-
-impl MinScale {
-    /// As gguf-py has it, codes count from the minimum before it was rounded to 16 bits, except where
-    /// that one was out of range. Of several smallest values the first decides about the sign of zero.
-    pub(super) fn of(x: &[f32], max_code: f32) -> MinScale {
-        let (mut low, mut high) = (finite(x[0]), finite(x[0]));
-        for &v in x {
-            let v = finite(v);
-            low = if v < low { v } else { low };
-            high = if v > high { v } else { high };
+    /// Searches scale and minimum for the least squared error.
+    #[inline(always)]
+    fn encode_weighted(x: &[f32], w: &[f32]) -> Self {
+        assert_eq!((x.len(), w.len()), (Self::LEN, Self::LEN));
+        let (d, m, codes) = min_scale::search(x, w, 15.0);
+        let mut qs = [0; 16];
+        for (j, q) in qs.iter_mut().enumerate() {
+            *q = codes[j] | codes[j + 16] << 4;
         }
-        let m = scale_bits(low);
-        let from = if low.abs() > F16_MAX { f16_to_f32(m) } else { low };
-        let d = finite(high - from).max(0.0) / max_code;
-        let bits = scale_bits(d);
-        MinScale { d: bits, m, from, inverse: inverse(d, bits), max_code }
-    }
-
-    pub(super) fn code(&self, v: f32) -> u8 {
-        (finite(finite(v) - self.from) * self.inverse + 0.5).clamp(0.0, self.max_code) as u8
+        Q4_1 { d, m, qs }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A value is `d * code + m`. The codes are laid out as in Q5_0.
 
-use super::q4_1::MinScale;
+use super::min_scale::{self, MinScale};
 use super::q5_0::{pack, unpack};
 use super::{Block, f16_to_f32, field};
 use crate::DType;
@@ -62,5 +62,14 @@ impl Block for Q5_1 {
         let scale = MinScale::of(x, 31.0);
         let (qh, qs) = pack(std::array::from_fn(|i| scale.code(x[i])));
         Q5_1 { d: scale.d, m: scale.m, qh, qs }
+    }
+
+    /// Searches scale and minimum for the least squared error.
+    #[inline(always)]
+    fn encode_weighted(x: &[f32], w: &[f32]) -> Self {
+        assert_eq!((x.len(), w.len()), (Self::LEN, Self::LEN));
+        let (d, m, codes) = min_scale::search(x, w, 31.0);
+        let (qh, qs) = pack(codes);
+        Q5_1 { d, m, qh, qs }
     }
 }
