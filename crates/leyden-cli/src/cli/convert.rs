@@ -1,7 +1,6 @@
 //! `leyden convert`: a model in the other layout.
 
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -12,8 +11,9 @@ use serde_json::json;
 use super::eval::{self, Interrupt};
 use super::failure::Failure;
 use super::notes::Notes;
+use super::progress::Progress;
 use super::text::bytes;
-use super::{model_file, progress};
+use super::{inputs, model_file};
 
 /// Writes a folder from the Hugging Face hub as a GGUF file, or a GGUF file as such a folder, with tokenizer and chat template.
 /// docs/convert.md lists the architectures. Under OUT there is the whole model, read back and checked, or what was there before.
@@ -32,6 +32,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// What is told of the way.
+const BAR: &str = "converting {wide_bar} {percent} % {eta} left";
+
 fn float(name: &str) -> Result<DType, String> {
     let known = [DType::F32, DType::F16, DType::BF16];
     let found = known.into_iter().find(|dtype| dtype.name().eq_ignore_ascii_case(name));
@@ -41,20 +44,15 @@ fn float(name: &str) -> Result<DType, String> {
 /// Converts.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let path = model_file::locate(&args.model)?;
+    inputs::none_is(&args.out, inputs::of_model(&path).iter().map(PathBuf::as_path))?;
     let stop = eval::interrupt()?;
     let start = Instant::now();
     let report = match path.is_dir() {
         true => folder(&path, &args.out, args.r#type, &stop)?,
         false => {
-            let bar = progress::bar("converting {wide_bar} {percent} % {eta} left");
-            to_folder(&path, &args.out, args.r#type, &mut |done, all| {
-                if let Some(bar) = &bar {
-                    bar.set_length(all as u64);
-                    bar.set_position(done as u64);
-                }
-                if stop.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })
-            .map_err(failure)?
+            let bar = Progress::new(BAR);
+            to_folder(&path, &args.out, args.r#type, &mut |done, all| bar.step(done, all, &stop))
+                .map_err(failure)?
         }
     };
     let seconds = start.elapsed().as_secs_f64();
@@ -94,18 +92,8 @@ pub(super) fn folder(
     dtype: Option<DType>,
     stop: &Interrupt,
 ) -> Result<Report, Failure> {
-    let bar = progress::bar("converting {wide_bar} {percent} % {eta} left");
-    let report = to_gguf(path, out, dtype, &mut |done, all| {
-        if let Some(bar) = &bar {
-            bar.set_length(all as u64);
-            bar.set_position(done as u64);
-        }
-        if stop.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
-    if let Some(bar) = &bar {
-        bar.finish_and_clear();
-    }
-    report.map_err(failure)
+    let bar = Progress::new(BAR);
+    to_gguf(path, out, dtype, &mut |done, all| bar.step(done, all, stop)).map_err(failure)
 }
 
 fn failure(error: Error) -> Failure {

@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::notes::Notes;
-use super::{eval, model_file, progress, quantize, run};
+use super::progress::Progress;
+use super::{eval, inputs, model_file, quantize, run};
 
 /// Windows that are computed together.
 const TOGETHER: usize = 8;
@@ -49,8 +50,10 @@ pub(crate) struct Args {
 
 /// Collects and writes.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let texts = args.texts.iter().map(|text| eval::read_text(text)).collect::<Result<Vec<_>, _>>()?;
     let path = model_file::locate(&args.model)?;
+    let files = inputs::of_model(&path);
+    inputs::none_is(&args.output, files.iter().chain(&args.texts).map(PathBuf::as_path))?;
+    let texts = args.texts.iter().map(|text| eval::read_text(text)).collect::<Result<Vec<_>, _>>()?;
     let options = LoadOptions::new().threads(args.threads);
     let model = run::load(&path, &options, Notes::default())?;
     let begin = model.tokenize("")?.first().copied();
@@ -71,24 +74,20 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let options =
         BatchOptions::new().context(args.context).cache_tokens(TOGETHER * args.context.next_multiple_of(64));
     let mut batch = model.batch(&options)?;
-    let bar = progress::bar("importances {wide_bar} {pos}/{len} {eta} left");
+    let bar = Progress::new("importances {wide_bar} {pos}/{len} {eta} left");
     let names: Vec<String> = args.texts.iter().map(|text| text.display().to_string()).collect();
     let narrow = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let mut writer = ImatrixWriter::new(&names, narrow(windows.len()), narrow(args.context));
     let mut all = leyden::ActivationSums::default();
+    let mut done = 0;
     for group in windows.chunks(TOGETHER) {
         all.merge(&batch.activation_sums(group)?);
-        if let Some(bar) = &bar {
-            bar.set_length(windows.len() as u64);
-            bar.inc(group.len() as u64);
-        }
-        if stop.is_set() {
+        done += group.len();
+        if bar.step(done, windows.len(), &stop).is_break() {
             return Err(Failure::interrupted());
         }
     }
-    if let Some(bar) = &bar {
-        bar.finish_and_clear();
-    }
+    drop(bar);
     let mut idle = Vec::new();
     for (name, sums) in all.iter() {
         if !sums.squares.iter().all(|x| x.is_finite()) {

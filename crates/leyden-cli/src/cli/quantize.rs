@@ -3,18 +3,18 @@
 mod mix;
 
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use leyden_compress::{Error, Imatrix, Options, Override, Plan, Report, Target, quantize};
-use leyden_tensor::{Gguf, WeightSource};
+use leyden_tensor::Gguf;
 use serde_json::json;
 
 use super::eval::Interrupt;
 use super::failure::Failure;
+use super::progress::Progress;
 use super::text::bytes;
-use super::{convert, model_file, progress};
+use super::{convert, inputs, model_file, sizes};
 
 /// Writes a GGUF model in a smaller type, under the names and with the mixes of llama-quantize. Under OUT there is the
 /// whole new file, read back and checked, or what was there before.
@@ -34,9 +34,9 @@ pub(crate) struct Args {
     /// --calibration
     #[arg(long, value_name = "BITS", conflicts_with_all = ["target", "target_size", "pure", "overrides"])]
     target_bpw: Option<f64>,
-    /// The same for a file of so many bytes, such as 700M or 4.5G
-    #[arg(long, value_name = "SIZE", value_parser = mix::size, conflicts_with_all = ["target", "pure", "overrides"])]
-    target_size: Option<usize>,
+    /// The same for a file of so many bytes, such as 700MB or 4.5GiB
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, conflicts_with_all = ["target", "pure", "overrides"])]
+    target_size: Option<u64>,
     /// Text on which the KL divergence that each tensor alone costs is measured
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
@@ -84,6 +84,11 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let target = args.target.or(Target::from_name("F16").filter(|_| mixed));
     let Some(target) = target else { return Err(Failure::usage("TYPE: missing")) };
     let path = model_file::locate(&args.model)?;
+    if let Some(to) = args.out.as_deref().filter(|_| !args.dry_run) {
+        let files = inputs::of_model(&path);
+        let others = [&args.imatrix, &args.calibration].into_iter().filter_map(Option::as_deref);
+        inputs::none_is(to, files.iter().map(PathBuf::as_path).chain(others))?;
+    }
     let stop = super::eval::interrupt()?;
     // Of a folder the GGUF file is made first, and goes with this value.
     let converted = match path.is_dir() {
@@ -104,20 +109,13 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         Some(to) if !args.dry_run => to,
         _ => return show(args, &plan, out),
     };
-    not_the_input(&source, to)?;
-    let bar = progress::bar("{msg} {wide_bar} {percent} % {eta} left");
+    let bar = Progress::new("{msg} {wide_bar} {percent} % {eta} left");
     let start = Instant::now();
     let result = quantize(&source, &plan, &options, to, &mut |progress| {
-        if let Some(bar) = &bar {
-            bar.set_length(progress.all as u64);
-            bar.set_position(progress.done as u64);
-            bar.set_message(progress.tensor.to_owned());
-        }
-        if stop.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        bar.message(progress.tensor);
+        bar.step(progress.done, progress.all, &stop)
     });
-    if let Some(bar) = &bar {
-        bar.finish_and_clear();
-    }
+    drop(bar);
     let report = result.map_err(failure)?;
     tell(args, &report, to, start.elapsed().as_secs_f64(), out)
 }
@@ -133,18 +131,6 @@ fn converted(args: &Args, path: &Path, stop: &Interrupt) -> Result<(tempfile::Te
     let file = folder.path().join("model.gguf");
     convert::folder(path, &file, None, stop)?;
     Ok((folder, file))
-}
-
-/// Fails where the output is a file of the input, under whatever name.
-fn not_the_input(source: &Gguf, to: &Path) -> Result<(), Failure> {
-    let Ok(there) = to.canonicalize() else { return Ok(()) };
-    let same = |path: &&Path| path.canonicalize().is_ok_and(|path| path == there);
-    match source.paths().into_iter().find(same) {
-        Some(_) => {
-            Err(Failure::usage(format!("{}: this is the input", to.display())).hint("name another file"))
-        }
-        None => Ok(()),
-    }
 }
 
 /// What a plan says.

@@ -58,7 +58,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Memory for the models that are loaded on demand, such as 16GiB; by default what is free
-    #[arg(long, value_name = "SIZE", value_parser = settings::memory)]
+    #[arg(long, value_name = "SIZE", value_parser = super::sizes::bytes)]
     memory: Option<u64>,
     /// How long such a model stays after its last request, such as 90s, 5m or never
     #[arg(long, value_name = "TIME", default_value = "5m")]

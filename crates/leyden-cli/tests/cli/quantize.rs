@@ -140,3 +140,32 @@ fn a_mix_of_a_size_loses_less_than_a_named_one() {
         leyden(&[&["quantize", &model, &files.path("x.gguf"), "--target-bpw", "1"], &with[2..]].concat());
     assert!(told.code == Some(1) && told.err.contains("the smallest types need"), "{told:?}");
 }
+
+/// Under whatever name: `convert`, `quantize` and `imatrix` write over none of their inputs.
+#[test]
+#[cfg(unix)]
+fn an_output_that_is_an_input_is_refused() {
+    let Some(model) = shared("demo-model/storyteller-f16.gguf") else { return };
+    let files = Files::new();
+    let path = |name: &str| files.path(name);
+    let (own, linked, twin, text) =
+        (path("own.gguf"), path("linked.gguf"), path("twin.gguf"), path("text.txt"));
+    std::fs::copy(&model, &own).unwrap();
+    std::os::unix::fs::symlink(&own, &linked).unwrap();
+    std::fs::hard_link(&own, &twin).unwrap();
+    std::fs::write(&text, "Once upon a time").unwrap();
+    let before = std::fs::read(&own).unwrap();
+    for output in [&own, &linked, &twin] {
+        for arguments in [
+            vec!["quantize", &own, output, "Q4_1"],
+            vec!["convert", &own, output],
+            vec!["imatrix", &own, &text, "-o", output],
+        ] {
+            let told = leyden(&arguments).failed(2);
+            assert!(told.contains("this is the input"), "{arguments:?}: {told}");
+        }
+    }
+    let told = leyden(&["imatrix", &own, &text, "-o", &text]).failed(2);
+    assert!(told.contains("this is the input"), "{told}");
+    assert!(std::fs::read(&own).unwrap() == before && Path::new(&linked).is_symlink());
+}

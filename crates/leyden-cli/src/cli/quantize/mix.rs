@@ -17,27 +17,6 @@ use super::{Args, failure};
 /// Tokens of a window that costs are measured on.
 const WINDOW: usize = 512;
 
-/// Bytes, as 700M, 4.5G or a number says.
-pub(super) fn size(text: &str) -> Result<usize, String> {
-    let wrong = || "want bytes such as 700M, 4.5G or 1000000".to_owned();
-    let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit() && c != '.') {
-        Some(at) => text.split_at(at),
-        None => (text, ""),
-    };
-    let unit = match unit.to_ascii_uppercase().trim_end_matches('B') {
-        "" => 1.0,
-        "K" => 1e3,
-        "M" => 1e6,
-        "G" => 1e9,
-        "KI" => 1024.0,
-        "MI" => 1_048_576.0,
-        "GI" => 1_073_741_824.0,
-        _ => return Err(wrong()),
-    };
-    let bytes = digits.parse::<f64>().map_err(|_| wrong())? * unit;
-    if (1.0..1e15).contains(&bytes) { Ok(bytes as usize) } else { Err(wrong()) }
-}
-
 /// Gives every tensor of the plan the type with which the model of the wanted size loses the least; the target of most of
 /// them.
 pub(super) fn fit(
@@ -54,7 +33,7 @@ pub(super) fn fit(
             // What is not tensors: metadata and vocabulary.
             let files: u64 = source.file_metadata().map_or(0, |all| all.iter().map(|meta| meta.len()).sum());
             let rest = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(source_bytes(source)?);
-            size.saturating_sub(rest)
+            usize::try_from(size).unwrap_or(usize::MAX).saturating_sub(rest)
         }
         (None, Some(bits)) => (bits * values as f64 / 8.0) as usize,
         (None, None) => return Err(Failure::usage("TYPE: missing")),

@@ -154,23 +154,6 @@ impl std::str::FromStr for Idle {
     }
 }
 
-/// Bytes, as `16GiB`, `16G`, `16GB`, `512M` or a plain number; a unit is a power of 1024.
-pub(super) fn memory(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no size such as 16GiB");
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = (text[..digits].parse::<f64>().map_err(|_| wrong())?, text[digits..].trim());
-    let shift = match unit.to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err(wrong()),
-    };
-    let bytes = number * (1_u64 << shift) as f64;
-    if bytes >= 1.0 { Ok(bytes as u64) } else { Err(wrong()) }
-}
-
 /// Reads the file: a table `[models.NAME]` for each model, of which `model` is as MODEL on the command line and the
 /// others are as the options; what is not said is as the options say.
 pub(super) fn read(path: &Path, args: &Args) -> Result<Vec<Entry>, Failure> {
@@ -277,19 +260,6 @@ mod tests {
         ] {
             let error = parse(text, &settings()).unwrap_err();
             assert!(error.contains(wanted), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn sizes_are_read() {
-        let gib = 1 << 30;
-        for (text, wanted) in
-            [("16GiB", 16 * gib), ("1.5g", gib * 3 / 2), ("512 MB", gib / 2), ("4096", 4096)]
-        {
-            assert_eq!(memory(text).unwrap(), wanted, "{text}");
-        }
-        for text in ["", "x", "1PB", "-1G", "0"] {
-            assert!(memory(text).is_err(), "{text}");
         }
     }
 }

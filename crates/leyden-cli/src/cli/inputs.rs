@@ -1,0 +1,53 @@
+//! Outputs that are inputs.
+
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
+
+use leyden_tensor::{Gguf, WeightSource};
+
+use super::failure::Failure;
+
+/// Fails where `to` is one of the inputs under whatever name: the same path, a symbolic or a hard link to it.
+///
+/// # Errors
+/// It is, which is wrong usage.
+pub(super) fn none_is<'a>(to: &Path, inputs: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
+    // What is not there is nothing's other name.
+    let Ok(there) = to.metadata() else { return Ok(()) };
+    let same = |path: &&Path| {
+        let by_name = || Some(path.canonicalize().ok()? == to.canonicalize().ok()?);
+        path.metadata().is_ok_and(|found| is_same(&found, &there)) || by_name().unwrap_or(false)
+    };
+    match inputs.into_iter().find(same) {
+        Some(path) => {
+            let (to, path) = (to.display(), path.display());
+            Err(Failure::usage(format!("{to}: this is the input {path}")).hint("name another file"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The files of a model: all of a folder's, or a GGUF file's with the parts that belong to it. What cannot be read is left to
+/// who opens it.
+pub(super) fn of_model(path: &Path) -> Vec<PathBuf> {
+    if path.is_dir() {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        return std::iter::once(path.to_owned()).chain(entries.map(|entry| entry.path())).collect();
+    }
+    let mut all = vec![path.to_owned()];
+    if let Ok(file) = Gguf::open(path) {
+        all.extend(file.paths().into_iter().map(Path::to_owned));
+    }
+    all
+}
+
+#[cfg(unix)]
+fn is_same(a: &Metadata, b: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+#[cfg(not(unix))]
+fn is_same(_: &Metadata, _: &Metadata) -> bool {
+    false
+}
