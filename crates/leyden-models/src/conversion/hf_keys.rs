@@ -181,7 +181,14 @@ fn entries(
     }
     rotation(&mut all, c, facts);
     windows(&mut all, c);
-    all.own("query_pre_attn_scalar", whole(layer.attention_scale.powi(-2)));
+    // Its class in transformers wants an integer where it is one.
+    if all.owns("query_pre_attn_scalar") {
+        let scalar = whole(layer.attention_scale.powi(-2));
+        match scalar.fract() == 0.0 && scalar < 1e6 {
+            true => all.set("query_pre_attn_scalar", scalar as u32),
+            false => all.float("query_pre_attn_scalar", scalar),
+        }
+    }
     all.own("attention_multiplier", layer.attention_scale);
     all.own("embedding_multiplier", c.embedding_scale);
     all.own("residual_multiplier", layer.residual_scale);

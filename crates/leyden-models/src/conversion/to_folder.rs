@@ -80,7 +80,12 @@ impl<'a> ToFolder<'a> {
         let mut why = None;
         // Classes with experts have names for them.
         let fits = |class: &&HfClass| class.stacks.is_empty() != config.experts().is_some();
-        for class in arch.hf.iter().filter(fits) {
+        let mut classes: Vec<&HfClass> = arch.hf.iter().filter(fits).collect();
+        // Of classes that differ in an expert for every token the last one has it.
+        if config.experts().is_some_and(|experts| experts.shared.is_some()) {
+            classes.reverse();
+        }
+        for class in classes {
             match hf_keys::describe(arch, class, &config, &facts, |read| difference(read, &config)) {
                 Ok((description, read)) => {
                     let plan = Plan { source, arch, class, config: &config, read: &read, facts: &facts };
