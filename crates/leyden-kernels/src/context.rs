@@ -163,4 +163,27 @@ impl Cpu {
             }
         });
     }
+
+    /// Calls `f(i, rows)` for every `block` rows of `width` values of `data`, and for those left at its end, in parallel; `i` is the number of
+    /// the first.
+    ///
+    /// # Panics
+    /// If `data` is not whole rows, or a block none.
+    pub fn for_blocks(
+        &self,
+        data: &mut [f32],
+        width: usize,
+        block: usize,
+        f: impl Fn(usize, &mut [f32]) + Sync,
+    ) {
+        assert!(width > 0 && data.len().is_multiple_of(width), "{} values in rows of {width}", data.len());
+        assert!(block > 0, "blocks of no rows");
+        let rows = data.len() / width;
+        let data = Disjoint::new(data);
+        self.pool.run(rows.div_ceil(block), |t| {
+            let first = t * block;
+            // SAFETY: every row belongs to one task.
+            f(first, unsafe { data.range(first * width, block.min(rows - first) * width) });
+        });
+    }
 }

@@ -1,6 +1,7 @@
 //! What one forward pass works on.
 
 use crate::activation_sums::ActivationSums;
+use crate::layers::TailBuffers;
 use crate::lora::{AdapterSet, StepAdapters};
 use leyden_kernels::PackedA;
 use leyden_kernels::attention::{AttentionSpan, BLOCK_TOKENS};
@@ -8,6 +9,7 @@ use leyden_kernels::gemm::{MoeScratch, Routing};
 use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::{Rotation, StateSpan};
 use std::collections::HashMap;
+use std::sync::Mutex;
 
 /// New tokens of one sequence.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +92,7 @@ pub struct Workspace {
     pub(crate) gated: PackedA,
     pub(crate) routing: Routing,
     pub(crate) grouped: MoeScratch,
+    pub(crate) tails: Mutex<Vec<TailBuffers>>,
     pub(crate) sums: Option<ActivationSums>,
     pub(crate) adapters: StepAdapters,
 }

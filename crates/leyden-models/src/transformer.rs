@@ -231,14 +231,7 @@ impl Network for Transformer {
             if rows.is_empty() {
                 break;
             }
-            layer.before_attend(cpu, rows, work);
-            layer.mixer.attend(cpu, spans, cache, layer.attention_half(), work);
-            layer.after_attend(cpu, work);
-            if let Some(ffn) = &layer.ffn {
-                layer.ffn_input(cpu, work);
-                ffn.forward(cpu, layer.ffn_half(), work);
-            }
-            layer.finish(cpu, work);
+            layer.forward(cpu, (rows, spans), cache, work);
         }
         if let Some(streams) = self.parts.streams.as_ref().filter(|_| !wanted.is_empty()) {
             streams.join(cpu, work);

@@ -3,6 +3,7 @@
 //! The groups of `gemm::microkernel::int8_rows`. A task is a group of rows and some tokens, whose activations stay in L2 while groups pass.
 
 use crate::context::Cpu;
+use crate::cpu::isa::Tier;
 use crate::error::Error;
 use crate::gemm::blocking::SINGLE_THREAD_MACS;
 use crate::gemm::epilogue::Write;
@@ -22,7 +23,7 @@ use crate::types::ActFormat;
 use leyden_tensor::quant::f16_to_f32;
 use leyden_tensor::{DType, TensorView};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What [`PackedWeights`] of this kind name as their kernels: the type that files hold them in, and no tiles.
 pub(super) static INT8_ROWS: Kernels = Kernels {
@@ -69,8 +70,8 @@ impl PackedWeights {
         one_matrix && (0..tensor.rows()).all(|r| common_scale(tensor.row(r)).is_some())
     }
 
-    /// Quantises a matrix `[rows, k]` of any type to 8-bit integers with one scale per row, and packs it. Also what the worst row loses: the root
-    /// of the mean square of its errors, relative to the mean magnitude of its values. `None` if it is no matrix or not finite throughout.
+    /// Quantises a matrix `[rows, k]` of any type to 8-bit integers with one scale per row, and packs it. Also what a row loses in the mean:
+    /// the root of the mean square of its errors, relative to the mean magnitude of its values. `None` if it is no matrix or not finite throughout.
     ///
     /// # Errors
     /// No memory for the packed copy, or its size overflows.
@@ -85,7 +86,8 @@ impl PackedWeights {
         let mut data = HugeBuf::zeroed(bytes).map_err(|e| Error::memory(tensor.name(), bytes, e))?;
         cpu.place(&mut data);
         let out = Disjoint::new(data.as_mut_slice());
-        let (finite, worst) = (AtomicBool::new(true), AtomicU64::new(0));
+        let (finite, mut losses) = (AtomicBool::new(true), vec![0.0; rows]);
+        let loss_of = Disjoint::new(&mut losses);
         cpu.pool().run(groups, |g| {
             // SAFETY: groups do not overlap, and each task has its own.
             let group = unsafe { out.range(g * group_bytes, group_bytes) };
@@ -106,8 +108,9 @@ impl PackedWeights {
                     Some(tensor.row(row)).filter(|_| tensor.dtype() == DType::Q8_0).and_then(common_scale);
                 let (scale, loss) = quantise_row(&x, common, &mut quants[4 * r..]);
                 *to = scale.to_le_bytes();
-                // Bits of numbers that are not negative order like the numbers.
-                worst.fetch_max(loss.to_bits(), Ordering::Relaxed);
+                // SAFETY: this row's.
+                let place = unsafe { loss_of.range(row, 1) };
+                place[0] = loss;
             }
         });
         if !finite.into_inner() {
@@ -123,7 +126,7 @@ impl PackedWeights {
             panel_bytes: group_bytes,
             data: Data::Memory(data),
         };
-        Ok(Some((packed, f64::from_bits(worst.into_inner()))))
+        Ok(Some((packed, losses.iter().sum::<f64>() / rows.max(1) as f64)))
     }
 
     /// Whether this is a matrix of INT8 rows.
@@ -163,9 +166,11 @@ impl Product<'_> {
         tokens: Tokens<'a>,
         activation: Option<Activation>,
     ) -> (Block<'a>, usize) {
+        let bytes = self.weights.as_bytes();
         let (w, first) = (self.weights, groups.start * GROUP_ROWS);
         let block = Block {
-            groups: &w.as_bytes()[groups.start * w.panel_bytes..groups.end * w.panel_bytes],
+            groups: &bytes[groups.start * w.panel_bytes..groups.end * w.panel_bytes],
+            next: bytes[groups.end * w.panel_bytes..].get(..w.panel_bytes).unwrap_or_default(),
             group_bytes: w.panel_bytes,
             tokens,
             bias: self.bias.map(|bias| &bias[first..w.rows.min(groups.end * GROUP_ROWS)]),
@@ -199,6 +204,27 @@ pub(super) fn multiply_rows(cpu: &Cpu, input: &PackedA, products: &mut [Product<
 pub fn multiply_activated(cpu: &Cpu, input: &PackedA, product: Product<'_>, activation: Activation) {
     assert!(input.act_format == ActFormat::Q8Block64, "activations of INT8 rows");
     run(cpu, input, &mut [product], Some(activation));
+}
+
+/// The whole product of a matrix of INT8 rows on the calling thread.
+///
+/// # Panics
+/// If the matrix is of another kind, or lengths do not fit.
+pub(super) fn multiply_here(
+    tier: Tier,
+    input: &TokenRows,
+    product: &mut Product<'_>,
+    activation: Option<Activation>,
+) {
+    let (w, m) = (product.weights, input.count());
+    assert!(w.is_int8_rows(), "a matrix of INT8 rows");
+    assert_eq!(product.out.len(), w.rows * m, "output of a product");
+    assert!(product.bias.is_none_or(|b| b.len() == w.rows), "bias of a product");
+    let to = Results { first: product.out.as_mut_ptr(), n: w.rows, stride: w.rows };
+    let (block, _) = product.block(0..groups_of(w), input.tokens(0..m), activation);
+    assert_eq!(block.group_bytes, SCALES_BYTES + block.tokens.stride * GROUP_ROWS, "depth of a product");
+    // SAFETY: the Tier proves the features; the groups are whole and of the tokens' depth; results are there and ours alone.
+    unsafe { block_fn(tier)(&block, to) };
 }
 
 fn run(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>], activation: Option<Activation>) {
@@ -254,7 +280,6 @@ fn run(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>], activation: Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::isa::Tier;
     use crate::ops::activate;
 
     fn floats(seed: usize, n: usize) -> Vec<f32> {

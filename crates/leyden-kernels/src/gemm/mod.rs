@@ -14,6 +14,7 @@ mod product;
 pub(crate) mod registry;
 mod routing;
 mod swiglu;
+mod token_block;
 pub(crate) mod unpack;
 
 #[cfg(test)]
@@ -30,3 +31,4 @@ pub use product::Product;
 pub use registry::{act_format_of, packed_ratio};
 pub use routing::{ExpertGroups, Gating, GatingFunction, Routing};
 pub use swiglu::{Gated, swiglu, swiglu_packed};
+pub use token_block::TokenBlock;

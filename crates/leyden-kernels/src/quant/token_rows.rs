@@ -56,14 +56,31 @@ impl TokenRows {
         k.next_multiple_of(GROUP)
     }
 
-    /// Quantises rows of `k` values.
-    pub(crate) fn fill(&mut self, tier: Tier, pool: &Pool, x: &[f32], k: usize) {
-        let (m, stride) = (x.len() / k, TokenRows::stride_of(k));
-        self.stride = stride;
-        self.quants.resize(m * stride);
-        let groups = stride / GROUP;
+    /// Makes room for so many rows of `k` values.
+    fn begin(&mut self, m: usize, k: usize) {
+        self.stride = TokenRows::stride_of(k);
+        let groups = self.stride / GROUP;
+        self.quants.resize(m * self.stride);
         self.scales.resize(m * groups, 0.0);
         self.starts.resize(m * groups, 0);
+    }
+
+    /// Quantises rows of `k` values on the calling thread.
+    pub(crate) fn fill_here(&mut self, tier: Tier, x: &[f32], k: usize) {
+        self.begin(x.len() / k, k);
+        quantise_rows(tier, x, k, &mut self.quants, &mut self.scales, &mut self.starts);
+    }
+
+    /// How many they are.
+    pub(crate) fn count(&self) -> usize {
+        self.quants.len() / self.stride.max(1)
+    }
+
+    /// Quantises rows of `k` values.
+    pub(crate) fn fill(&mut self, tier: Tier, pool: &Pool, x: &[f32], k: usize) {
+        let m = x.len() / k;
+        self.begin(m, k);
+        let (stride, groups) = (self.stride, self.stride / GROUP);
         let quants = Disjoint::new(&mut self.quants);
         let (scales, starts) = (Disjoint::new(&mut self.scales), Disjoint::new(&mut self.starts));
         let per_task = (TASK / k).max(1);

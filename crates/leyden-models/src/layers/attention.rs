@@ -234,6 +234,11 @@ impl Attention {
         });
     }
 
+    /// The matrix that its results are multiplied with, if nothing else is done to them.
+    pub(crate) fn plain_output(&self) -> Option<&Linear> {
+        self.gate.is_none().then_some(&self.output)
+    }
+
     /// Attention of the rows of the stream, which `spans` describe.
     pub(crate) fn attend(
         &self,
@@ -243,6 +248,24 @@ impl Attention {
         to: Half<'_>,
         work: &mut Workspace,
     ) {
+        self.mix(cpu, spans, cache, work);
+        if let Some(sums) = &mut work.sums {
+            sums.add([&self.output.name], &work.mixed, self.output.weights.k());
+        }
+        to.write(cpu, work, |work, out, write| {
+            apply_adapted(
+                cpu,
+                &mut work.adapters,
+                &mut work.activations,
+                &work.mixed,
+                write,
+                [(&self.output, out)],
+            );
+        });
+    }
+
+    /// What is then multiplied with the matrix of the output, into `work.mixed`.
+    pub(crate) fn mix(&self, cpu: &Cpu, spans: &[AttentionSpan<'_>], cache: &KvCache, work: &mut Workspace) {
         let &Attention { layer, scale, mask, soft_cap, .. } = self;
         let options = AttentionOptions { scale, mask, soft_cap, sinks: self.sinks.as_deref() };
         let rows = work.queries.len() / self.query.weights.rows();
@@ -283,19 +306,6 @@ impl Attention {
                 row.iter_mut().zip(&gates[i * width..(i + 1) * width]).for_each(|(x, g)| *x *= g);
             });
         }
-        if let Some(sums) = &mut work.sums {
-            sums.add([&self.output.name], &work.mixed, self.output.weights.k());
-        }
-        to.write(cpu, work, |work, out, write| {
-            apply_adapted(
-                cpu,
-                &mut work.adapters,
-                &mut work.activations,
-                &work.mixed,
-                write,
-                [(&self.output, out)],
-            );
-        });
     }
 }
 

@@ -13,9 +13,9 @@ use leyden_kernels::ops::{self, Activation};
 /// Feed-forward layer of two matrices with a function between them.
 #[derive(Debug)]
 pub(crate) struct PlainMlp {
-    up: Linear,
-    down: Linear,
-    activation: Activation,
+    pub(super) up: Linear,
+    pub(super) down: Linear,
+    pub(super) activation: Activation,
 }
 
 impl PlainMlp {

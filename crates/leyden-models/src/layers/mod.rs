@@ -18,6 +18,7 @@ mod position_bias;
 mod rope;
 mod short_conv;
 mod sparse;
+mod tail;
 mod token_heads;
 mod vector_dense;
 
@@ -31,6 +32,7 @@ pub(crate) use per_layer::PerLayerEmbedding;
 pub(crate) use position_bias::bucket;
 pub(crate) use rope::Ropes;
 pub(crate) use sparse::Sparse;
+pub(crate) use tail::TailBuffers;
 pub(crate) use token_heads::{TokenVectors, TokenWeights};
 pub(crate) use vector_dense::VectorDenses;
 
@@ -51,6 +53,7 @@ use mlp::{GatedMlp, PlainMlp};
 use moe::Mixture;
 use per_layer::PerLayerInput;
 use short_conv::ShortConv;
+use tail::Tail;
 
 /// The first half of a transformer block: what tokens take from those before them.
 #[allow(clippy::large_enum_variant, reason = "there is one for each layer, and nearly all are the largest")]
@@ -383,6 +386,47 @@ impl Layer {
     /// Where the results of the feed-forward layer go.
     pub(crate) fn ffn_half(&self) -> Half<'_> {
         self.half(self.ffn_post_norm.as_ref())
+    }
+
+    /// What follows attention, where all of it can be computed some tokens at a time.
+    fn tail(&self) -> Option<Tail<'_>> {
+        let plain = self.altup.is_none() && self.per_layer.is_none() && self.residual_scale == 1.0;
+        let (Mixer::Attention(attention), Some(FeedForward::Plain(mlp))) = (&self.mixer, &self.ffn) else {
+            return None;
+        };
+        let tail = Tail {
+            output: attention.plain_output()?,
+            attention_norm: self.attention_post_norm.as_ref()?,
+            mlp,
+            mlp_norm: self.ffn_post_norm.as_ref()?,
+        };
+        let matrices = [&tail.output.weights, &mlp.up.weights, &mlp.down.weights];
+        let rows = matrices.iter().all(|matrix| matrix.is_int8_rows());
+        (plain && rows && self.placement == NormPlacement::Post).then_some(tail)
+    }
+
+    /// What follows keys and values, of the rows of the stream, which `spans` describe; they are those numbers of the batch's.
+    pub(crate) fn forward(
+        &self,
+        cpu: &Cpu,
+        (rows, spans): (&[usize], &[AttentionSpan<'_>]),
+        cache: &KvCache,
+        work: &mut Workspace,
+    ) {
+        let tail = self.tail().filter(|_| work.sums.is_none() && work.adapters.is_empty());
+        if let (Some(tail), Mixer::Attention(attention)) = (tail, &self.mixer) {
+            attention.mix(cpu, spans, cache, work);
+            tail.forward(cpu, work);
+        } else {
+            self.before_attend(cpu, rows, work);
+            self.mixer.attend(cpu, spans, cache, self.attention_half(), work);
+            self.after_attend(cpu, work);
+            if let Some(ffn) = &self.ffn {
+                self.ffn_input(cpu, work);
+                ffn.forward(cpu, self.ffn_half(), work);
+            }
+        }
+        self.finish(cpu, work);
     }
 
     /// Its matrices, in the order of the computation.

@@ -45,12 +45,12 @@ impl<M: Multiply> ByteDot for NeonDot<M> {
         acc
     }
     #[inline(always)]
-    fn add_scaled(self, acc: Self::Acc, scale: f32, total: &mut Lanes) {
-        for (acc, total) in acc.into_iter().zip(total.as_chunks_mut::<4>().0) {
-            // SAFETY: NEON is there; four floats.
+    unsafe fn add_scaled(self, acc: Self::Acc, scale: f32, total: *mut Lanes) {
+        for (i, acc) in acc.into_iter().enumerate() {
+            // SAFETY: NEON is there, and four floats (`# Safety`).
             unsafe {
-                let sum = vfmaq_n_f32(vld1q_f32(total.as_ptr()), vcvtq_f32_s32(acc), scale);
-                vst1q_f32(total.as_mut_ptr(), sum);
+                let total = total.cast::<f32>().add(4 * i);
+                vst1q_f32(total, vfmaq_n_f32(vld1q_f32(total), vcvtq_f32_s32(acc), scale));
             }
         }
     }

@@ -29,5 +29,8 @@ pub(crate) trait ByteDot: Copy {
     /// Adds the products.
     fn dot(self, acc: Self::Acc, weights: Self::Weights, word: Self::Word) -> Self::Acc;
     /// Adds the sums as floats, rounded to nearest even, times a scale, with one rounding.
-    fn add_scaled(self, acc: Self::Acc, scale: f32, total: &mut Lanes);
+    ///
+    /// # Safety
+    /// `total` points at sixteen floats on a cache line.
+    unsafe fn add_scaled(self, acc: Self::Acc, scale: f32, total: *mut Lanes);
 }

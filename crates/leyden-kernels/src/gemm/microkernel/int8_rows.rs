@@ -11,6 +11,7 @@
 use crate::cpu::isa::{Level, Tier};
 use crate::gemm::microkernel::byte_dot::ByteDot;
 use crate::ops::{Activation, Function, Lanes, with_function};
+use crate::prefetch::prefetch_lines;
 use crate::quant::token_rows::{GROUP, Tokens};
 use crate::types::PANEL_ROWS;
 
@@ -34,6 +35,8 @@ pub(crate) struct Block<'a> {
     /// Whole groups, one behind the other.
     pub(crate) groups: &'a [u8],
     pub(crate) group_bytes: usize,
+    /// What the thread likely reads next, prefetched on the way.
+    pub(crate) next: &'a [u8],
     pub(crate) tokens: Tokens<'a>,
     /// One for each row of the matrix that the groups hold.
     pub(crate) bias: Option<&'a [f32]>,
@@ -79,17 +82,16 @@ unsafe fn tile<D: ByteDot, const M: usize, const P: usize>(
         after[m] = m * stride;
         out.0[m][p..p + P].fill([0.0; PANEL_ROWS]);
     }
-    let first = t * groups;
-    let (scales, starts) =
-        (&tokens.scales[first..first + M * groups], &tokens.starts[first..first + M * groups]);
-    // SAFETY: a whole group of the tokens' depth (`# Safety`), which is that of a row of `quants`.
+    let (scales, starts) = (&tokens.scales[t * groups..], &tokens.starts[t * groups..]);
+    assert!(scales.len() >= M * groups && starts.len() >= M * groups, "scales of tokens");
+    // SAFETY: a whole group of the tokens' depth (`# Safety`), which is that of a row of `quants`; scales were counted above.
     unsafe {
         let mut w = group.as_ptr().add(SCALES_BYTES + p * 4 * PANEL_ROWS);
         let mut a = tokens.quants.as_ptr().add(t * stride);
         for g in 0..groups {
             let mut acc = [[d.begin(0); P]; M];
             for m in 0..M {
-                acc[m] = [d.begin(starts[m * groups + g]); P];
+                acc[m] = [d.begin(*starts.get_unchecked(m * groups + g)); P];
             }
             for _ in 0..GROUP / 4 {
                 let mut weights = [d.weights(w); P];
@@ -106,31 +108,28 @@ unsafe fn tile<D: ByteDot, const M: usize, const P: usize>(
                 a = a.add(4);
             }
             for m in 0..M {
+                let scale = *scales.get_unchecked(m * groups + g);
                 for q in 0..P {
-                    d.add_scaled(acc[m][q], scales[m * groups + g], &mut out.0[m][p + q]);
+                    d.add_scaled(acc[m][q], scale, &raw mut out.0[m][p + q]);
                 }
             }
         }
     }
 }
 
-/// The first sixteen values, or as many as there are and zeros.
-#[inline(always)]
-fn lanes(x: &[f32]) -> Lanes {
-    x.first_chunk().copied().unwrap_or_else(|| {
-        let mut lanes = [0.0; PANEL_ROWS];
-        lanes[..x.len()].copy_from_slice(x);
-        lanes
-    })
-}
-
 #[inline(always)]
 fn apply_to<F: Function>(sums: &mut TileResults, m: usize) {
-    for of_token in &mut sums.0[..m] {
-        for y in of_token {
-            *y = F::of(y);
-        }
+    for y in sums.0[..m].as_flattened_mut() {
+        let y = one_by_one(y);
+        *y = F::of(&{ *y });
     }
+}
+
+/// The same, of which the compiler knows no more than its address: it would else compute sixteen vectors at once, each of a lane of all, and
+/// gather and scatter them.
+#[inline(always)]
+fn one_by_one<T>(y: &mut T) -> &mut T {
+    std::hint::black_box(y)
 }
 
 /// Scales the sums of `m` tokens from `t` on and group `g`, and writes them.
@@ -140,19 +139,22 @@ fn apply_to<F: Function>(sums: &mut TileResults, m: usize) {
 #[inline(always)]
 unsafe fn finish(b: &Block<'_>, g: usize, (t, m): (usize, usize), sums: &mut TileResults, to: Results) {
     let scales = &b.groups[g * b.group_bytes..][..SCALES_BYTES];
-    for (q, scales) in scales.as_chunks::<{ 4 * PANEL_ROWS }>().0.iter().enumerate() {
-        let mut row = [0.0; PANEL_ROWS];
-        for (row, bytes) in row.iter_mut().zip(scales.as_chunks::<4>().0) {
-            *row = f32::from_le_bytes(*bytes);
+    let (mut row, mut bias) = ([[0.0; PANEL_ROWS]; MAX_PANELS], [[0.0; PANEL_ROWS]; MAX_PANELS]);
+    for (row, bytes) in row.as_flattened_mut().iter_mut().zip(scales.as_chunks::<4>().0) {
+        *row = f32::from_le_bytes(*bytes);
+    }
+    if let Some(all) = b.bias.and_then(|bias| bias.get(g * GROUP_ROWS..)) {
+        let n = all.len().min(GROUP_ROWS);
+        bias.as_flattened_mut()[..n].copy_from_slice(&all[..n]);
+    }
+    for (i, y) in sums.0[..m].as_flattened_mut().iter_mut().enumerate() {
+        let (row, bias) = (row[i % MAX_PANELS], bias[i % MAX_PANELS]);
+        let y = one_by_one(y);
+        let mut scaled = *y;
+        for j in 0..PANEL_ROWS {
+            scaled[j] = scaled[j].mul_add(row[j], bias[j]);
         }
-        let from = g * GROUP_ROWS + q * PANEL_ROWS;
-        let bias = b.bias.and_then(|bias| bias.get(from..)).map_or([0.0; PANEL_ROWS], lanes);
-        for i in 0..m {
-            let y = &mut sums.0[i][q];
-            for j in 0..PANEL_ROWS {
-                y[j] = y[j].mul_add(row[j], bias[j]);
-            }
-        }
+        *y = scaled;
     }
     if let Some(activation) = b.activation {
         with_function!(activation, F => apply_to::<F>(sums, m));
@@ -166,13 +168,15 @@ unsafe fn finish(b: &Block<'_>, g: usize, (t, m): (usize, usize), sums: &mut Til
         let (whole, rest) = out.as_chunks_mut::<PANEL_ROWS>();
         let last = y[whole.len().min(MAX_PANELS - 1)];
         for (out, y) in whole.iter_mut().zip(y) {
+            let out = one_by_one(out);
+            let mut sum = *y;
             if b.add {
+                let before = *out;
                 for j in 0..PANEL_ROWS {
-                    out[j] += y[j];
+                    sum[j] += before[j];
                 }
-            } else {
-                *out = *y;
             }
+            *out = sum;
         }
         for (out, y) in rest.iter_mut().zip(&last) {
             *out = if b.add { *out + y } else { *y };
@@ -209,7 +213,10 @@ unsafe fn block<D: ByteDot>(d: D, b: &Block<'_>, to: Results) {
     let tiles = tokens.div_ceil(D::TOKENS);
     let mut sums = TileResults([[[0.0; PANEL_ROWS]; MAX_PANELS]; MAX_TOKENS]);
     for (g, group) in b.groups.chunks_exact(b.group_bytes).enumerate() {
+        let next = b.groups.chunks_exact(b.group_bytes).nth(g + 1).unwrap_or(b.next);
+        let share = next.len().div_ceil(tiles.max(1)).next_multiple_of(64);
         for i in 0..tiles {
+            prefetch_lines(next.get(i * share..).map_or(&[], |rest| &rest[..share.min(rest.len())]));
             let (t, end) = (tokens * i / tiles, tokens * (i + 1) / tiles);
             // SAFETY: there are such groups and tokens, and what they need (`# Safety`).
             unsafe {
@@ -257,7 +264,9 @@ impl ByteDot for Plain {
         acc
     }
     #[inline(always)]
-    fn add_scaled(self, acc: Self::Acc, scale: f32, total: &mut Lanes) {
+    unsafe fn add_scaled(self, acc: Self::Acc, scale: f32, total: *mut Lanes) {
+        // SAFETY: sixteen floats (`# Safety`).
+        let total = unsafe { &mut *total };
         for (total, sum) in total.iter_mut().zip(acc) {
             *total = (sum as f32).mul_add(scale, *total);
         }

@@ -43,18 +43,19 @@ impl Avx512Dot {
     }
 }
 
-/// [`ByteDot::add_scaled`] of two vectors of eight sums.
+/// [`ByteDot::add_scaled`] of two vectors of eight sums. As of AVX-512, totals stay in memory: there are no registers for them, and as ordinary
+/// values the compiler would keep them in other places of it besides.
 ///
 /// # Safety
-/// AVX2 and FMA are there.
+/// AVX2 and FMA are there, and sixteen floats on a cache line.
 #[inline(always)]
-unsafe fn add_scaled(acc: [__m256i; 2], scale: f32, total: &mut Lanes) {
-    for (acc, total) in acc.into_iter().zip(total.as_chunks_mut::<8>().0) {
-        // SAFETY: AVX2 and FMA are there (`# Safety`); eight floats.
+unsafe fn add_scaled(acc: [__m256i; 2], scale: f32, total: *mut Lanes) {
+    for (h, acc) in acc.into_iter().enumerate() {
+        // SAFETY: AVX2 and FMA are there, and eight floats (`# Safety`).
         unsafe {
+            let total = total.cast::<__m256>().add(h);
             let sum = _mm256_cvtepi32_ps(acc);
-            let sum = _mm256_fmadd_ps(sum, _mm256_set1_ps(scale), _mm256_loadu_ps(total.as_ptr()));
-            _mm256_storeu_ps(total.as_mut_ptr(), sum);
+            total.write_volatile(_mm256_fmadd_ps(sum, _mm256_set1_ps(scale), total.read_volatile()));
         }
     }
 }
@@ -106,8 +107,8 @@ impl ByteDot for Avx2Dot {
         acc
     }
     #[inline(always)]
-    fn add_scaled(self, acc: Self::Acc, scale: f32, total: &mut Lanes) {
-        // SAFETY: the token proves the features.
+    unsafe fn add_scaled(self, acc: Self::Acc, scale: f32, total: *mut Lanes) {
+        // SAFETY: the token proves the features; as there (`# Safety`).
         unsafe { add_scaled(acc, scale, total) }
     }
 }
@@ -143,8 +144,8 @@ impl ByteDot for AvxVnniDot {
         acc
     }
     #[inline(always)]
-    fn add_scaled(self, acc: Self::Acc, scale: f32, total: &mut Lanes) {
-        // SAFETY: the token proves the features.
+    unsafe fn add_scaled(self, acc: Self::Acc, scale: f32, total: *mut Lanes) {
+        // SAFETY: the token proves the features; as there (`# Safety`).
         unsafe { add_scaled(acc, scale, total) }
     }
 }
@@ -178,12 +179,12 @@ impl ByteDot for Avx512Dot {
         unsafe { _mm512_dpbusd_epi32(acc, weights, word) }
     }
     #[inline(always)]
-    fn add_scaled(self, acc: __m512i, scale: f32, total: &mut Lanes) {
-        // SAFETY: the token proves the features; sixteen floats.
+    unsafe fn add_scaled(self, acc: __m512i, scale: f32, total: *mut Lanes) {
+        // SAFETY: the token proves the features; sixteen floats on a cache line (`# Safety`).
         unsafe {
+            let total = total.cast::<__m512>();
             let sum = _mm512_cvtepi32_ps(acc);
-            let sum = _mm512_fmadd_ps(sum, _mm512_set1_ps(scale), _mm512_loadu_ps(total.as_ptr()));
-            _mm512_storeu_ps(total.as_mut_ptr(), sum);
+            total.write_volatile(_mm512_fmadd_ps(sum, _mm512_set1_ps(scale), total.read_volatile()));
         }
     }
 }

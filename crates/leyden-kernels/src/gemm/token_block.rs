@@ -1,0 +1,64 @@
+//! [`TokenBlock`]: chains of products that one task makes for a few tokens, whose values stay in L2 between them.
+
+use crate::cpu::isa::Tier;
+use crate::gemm::int8_rows::multiply_here;
+use crate::gemm::product::Product;
+use crate::ops::Activation;
+use crate::quant::token_rows::TokenRows;
+
+/// Activations of some tokens for matrices of INT8 rows, multiplied on the calling thread. To be used again, as its memory is kept.
+#[derive(Debug, Default)]
+pub struct TokenBlock(TokenRows);
+
+impl TokenBlock {
+    /// Quantises rows of `k` values.
+    ///
+    /// # Panics
+    /// If they are no whole rows.
+    pub fn fill(&mut self, tier: Tier, x: &[f32], k: usize) {
+        assert!(k > 0 && x.len().is_multiple_of(k), "{} activations in rows of {k}", x.len());
+        self.0.fill_here(tier, x, k);
+    }
+
+    /// Their product with a matrix of INT8 rows, of whose results a function may be taken before they are written.
+    ///
+    /// # Panics
+    /// If the matrix is of another kind or depth, or its output or bias have another length.
+    pub fn multiply(&self, tier: Tier, mut product: Product<'_>, activation: Option<Activation>) {
+        multiply_here(tier, &self.0, &mut product, activation);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::Cpu;
+    use crate::gemm::epilogue::Write;
+    use crate::gemm::linear::multiply;
+    use crate::gemm::packed_weights::PackedWeights;
+    use crate::quant::packed_a::PackedA;
+    use leyden_tensor::{DType, TensorView};
+
+    #[test]
+    fn a_block_of_tokens_gets_the_bits_of_the_whole_batch() {
+        let (rows, k, m) = (200, 192, 17);
+        let value = |i: usize| ((i * 7919 % 1013) as f32 - 506.0) * 0.003;
+        let bytes: Vec<u8> = (0..rows * k).flat_map(|i| value(i).to_le_bytes()).collect();
+        let (shape, x): (_, Vec<f32>) = ([rows, k], (0..m * k).map(|i| value(3 * i + 1)).collect());
+        let view = TensorView::new("w", DType::F32, &shape, &bytes).unwrap();
+        for tier in Tier::available() {
+            let cpu = Cpu::new(tier, 2).unwrap();
+            let weights = &PackedWeights::int8_rows(&cpu, &view).unwrap().unwrap().0;
+            let (mut want, mut got) = (vec![1.0; m * rows], vec![1.0; m * rows]);
+            let mut input = PackedA::default();
+            input.fill(tier, cpu.pool(), weights.act_format(), &x, k);
+            multiply(&cpu, &input, &mut [Product { weights, bias: None, out: &mut want, write: Write::Add }]);
+            cpu.for_blocks(&mut got, rows, 5, |first, out| {
+                let mut block = TokenBlock::default();
+                block.fill(tier, &x[first * k..][..out.len() / rows * k], k);
+                block.multiply(tier, Product { weights, bias: None, out, write: Write::Add }, None);
+            });
+            assert!(got == want, "{}", tier.level());
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What follows attention in a block of an encoder whose norms stand behind its halves: some tokens at a time go through all of it in one task, so
+//! that nothing but the stream goes through memory and threads meet once.
+
+use super::linear::Linear;
+use super::mlp::PlainMlp;
+use super::norm::Norm;
+use crate::batch::Workspace;
+use leyden_kernels::Cpu;
+use leyden_kernels::gemm::{TokenBlock, Write};
+use leyden_kernels::memory::Aligned;
+use std::sync::PoisonError;
+
+/// Bytes of what stands between the matrices of the feed-forward layer: half of a small L2, beside which weights pass.
+const HIDDEN_BYTES: usize = 384 << 10;
+
+/// Attention's output, its norm, the feed-forward layer, and its norm, all matrices INT8 rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Tail<'a> {
+    pub(super) output: &'a Linear,
+    pub(super) attention_norm: &'a Norm,
+    pub(super) mlp: &'a PlainMlp,
+    pub(super) mlp_norm: &'a Norm,
+}
+
+/// What a task needs. Kept from one to the next.
+#[derive(Debug, Default)]
+pub(crate) struct TailBuffers {
+    tokens: TokenBlock,
+    hidden: Aligned<f32>,
+}
+
+impl Tail<'_> {
+    /// Of the rows of `work.mixed`, to the stream.
+    pub(crate) fn forward(self, cpu: &Cpu, work: &mut Workspace) {
+        let Tail { output, attention_norm, mlp, mlp_norm } = self;
+        let (width, depth, ffn) = (output.weights.rows(), output.weights.k(), mlp.up.weights.rows());
+        let (rows, tier) = (work.stream.len() / width, cpu.tier());
+        // As many blocks as members take in whole turns.
+        let most = (HIDDEN_BYTES / size_of::<f32>() / ffn).max(1);
+        let members = cpu.pool().members();
+        let block = rows.div_ceil(rows.div_ceil(most * members).max(1) * members).max(1);
+        let (mixed, buffers) = (&work.mixed, &work.tails);
+        cpu.for_blocks(&mut work.stream, width, block, |first, stream| {
+            let kept = buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let mut own = kept.unwrap_or_default();
+            let TailBuffers { tokens, hidden } = &mut own;
+            let n = stream.len() / width;
+            tokens.fill(tier, &mixed[first * depth..][..n * depth], depth);
+            tokens.multiply(tier, output.product(stream, Write::Add), None);
+            attention_norm.heads(tier, stream);
+            tokens.fill(tier, stream, width);
+            hidden.resize(n * ffn);
+            tokens.multiply(tier, mlp.up.product(hidden, Write::Set), Some(mlp.activation));
+            tokens.fill(tier, hidden, ffn);
+            tokens.multiply(tier, mlp.down.product(stream, Write::Add), None);
+            mlp_norm.heads(tier, stream);
+            buffers.lock().unwrap_or_else(PoisonError::into_inner).push(own);
+        });
+    }
+}
