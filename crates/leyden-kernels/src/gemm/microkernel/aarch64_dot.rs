@@ -14,6 +14,7 @@ impl<M: Multiply> ByteDot for NeonDot<M> {
     type Weights = [int8x16_t; 4];
     type Word = int8x16_t;
     type Acc = [int32x4_t; 4];
+    type Total = ();
     const TOKENS: usize = 5;
     const PANELS: usize = 1;
 
@@ -22,6 +23,8 @@ impl<M: Multiply> ByteDot for NeonDot<M> {
         // SAFETY: NEON is there, as the type says.
         unsafe { [vdupq_n_s32(0); 4] }
     }
+    #[inline(always)]
+    fn zero(self) {}
     #[inline(always)]
     unsafe fn weights(self, p: *const u8) -> Self::Weights {
         // SAFETY: NEON is there; 64 readable bytes (`# Safety`).
@@ -45,13 +48,15 @@ impl<M: Multiply> ByteDot for NeonDot<M> {
         acc
     }
     #[inline(always)]
-    unsafe fn add_scaled(self, acc: Self::Acc, scale: f32, total: *mut Lanes) {
+    unsafe fn add_scaled(self, acc: Self::Acc, scale: f32, _: (), memory: *mut Lanes) {
         for (i, acc) in acc.into_iter().enumerate() {
             // SAFETY: NEON is there, and four floats (`# Safety`).
             unsafe {
-                let total = total.cast::<f32>().add(4 * i);
+                let total = memory.cast::<f32>().add(4 * i);
                 vst1q_f32(total, vfmaq_n_f32(vld1q_f32(total), vcvtq_f32_s32(acc), scale));
             }
         }
     }
+    #[inline(always)]
+    unsafe fn store(self, _: (), _: *mut Lanes) {}
 }

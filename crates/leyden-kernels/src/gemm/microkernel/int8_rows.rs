@@ -15,9 +15,9 @@ use crate::prefetch::prefetch_lines;
 use crate::quant::token_rows::{GROUP, Tokens};
 use crate::types::PANEL_ROWS;
 
-/// Rows of a group, which is what a matrix is packed by: four panels, so that weights are one stream for the widest tile. A group begins with a
+/// Rows of a group, which is what a matrix is packed by: four panels, so that a token's results are whole cache lines one behind the other. A group begins with a
 /// float for each row, their scales; behind them lie the weights, `[depth / 4][64 rows][4]`.
-pub(crate) const GROUP_ROWS: usize = MAX_PANELS * PANEL_ROWS;
+pub(crate) const GROUP_ROWS: usize = PANELS * PANEL_ROWS;
 
 /// Bytes of the scales.
 pub(crate) const SCALES_BYTES: usize = 4 * GROUP_ROWS;
@@ -25,9 +25,10 @@ pub(crate) const SCALES_BYTES: usize = 4 * GROUP_ROWS;
 /// Bytes of four values of the depth.
 const STEP_BYTES: usize = 4 * GROUP_ROWS;
 
-/// The most tokens and panels that any instruction set multiplies together.
+/// The most tokens that any instruction set multiplies together.
 pub(crate) const MAX_TOKENS: usize = 6;
-pub(crate) const MAX_PANELS: usize = 4;
+/// Panels of a group.
+const PANELS: usize = 4;
 
 /// Some groups of a matrix, some tokens, and what becomes of their products.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +64,7 @@ pub(crate) type BlockFn = unsafe fn(block: &Block<'_>, to: Results);
 
 /// Results of one tile: `[token][panel]`.
 #[repr(align(64))]
-struct TileResults([[Lanes; MAX_PANELS]; MAX_TOKENS]);
+struct TileResults([[Lanes; PANELS]; MAX_TOKENS]);
 
 /// The sums of `M` tokens from `t` on and `P` panels from `p` on of a group, as floats.
 ///
@@ -78,6 +79,7 @@ unsafe fn tile<D: ByteDot, const M: usize, const P: usize>(
 ) {
     let (stride, groups) = (tokens.stride, tokens.stride / GROUP);
     let mut after = [0; M];
+    let mut totals = [[d.zero(); P]; M];
     for m in 0..M {
         after[m] = m * stride;
         out.0[m][p..p + P].fill([0.0; PANEL_ROWS]);
@@ -110,8 +112,13 @@ unsafe fn tile<D: ByteDot, const M: usize, const P: usize>(
             for m in 0..M {
                 let scale = *scales.get_unchecked(m * groups + g);
                 for q in 0..P {
-                    d.add_scaled(acc[m][q], scale, &raw mut out.0[m][p + q]);
+                    totals[m][q] = d.add_scaled(acc[m][q], scale, totals[m][q], &raw mut out.0[m][p + q]);
                 }
+            }
+        }
+        for m in 0..M {
+            for q in 0..P {
+                d.store(totals[m][q], &raw mut out.0[m][p + q]);
             }
         }
     }
@@ -139,7 +146,7 @@ fn one_by_one<T>(y: &mut T) -> &mut T {
 #[inline(always)]
 unsafe fn finish(b: &Block<'_>, g: usize, (t, m): (usize, usize), sums: &mut TileResults, to: Results) {
     let scales = &b.groups[g * b.group_bytes..][..SCALES_BYTES];
-    let (mut row, mut bias) = ([[0.0; PANEL_ROWS]; MAX_PANELS], [[0.0; PANEL_ROWS]; MAX_PANELS]);
+    let (mut row, mut bias) = ([[0.0; PANEL_ROWS]; PANELS], [[0.0; PANEL_ROWS]; PANELS]);
     for (row, bytes) in row.as_flattened_mut().iter_mut().zip(scales.as_chunks::<4>().0) {
         *row = f32::from_le_bytes(*bytes);
     }
@@ -148,7 +155,7 @@ unsafe fn finish(b: &Block<'_>, g: usize, (t, m): (usize, usize), sums: &mut Til
         bias.as_flattened_mut()[..n].copy_from_slice(&all[..n]);
     }
     for (i, y) in sums.0[..m].as_flattened_mut().iter_mut().enumerate() {
-        let (row, bias) = (row[i % MAX_PANELS], bias[i % MAX_PANELS]);
+        let (row, bias) = (row[i % PANELS], bias[i % PANELS]);
         let y = one_by_one(y);
         let mut scaled = *y;
         for j in 0..PANEL_ROWS {
@@ -166,7 +173,7 @@ unsafe fn finish(b: &Block<'_>, g: usize, (t, m): (usize, usize), sums: &mut Til
             unsafe { std::slice::from_raw_parts_mut(to.first.add((t + i) * to.stride + g * GROUP_ROWS), n) };
         let y = &sums.0[i];
         let (whole, rest) = out.as_chunks_mut::<PANEL_ROWS>();
-        let last = y[whole.len().min(MAX_PANELS - 1)];
+        let last = y[whole.len().min(PANELS - 1)];
         for (out, y) in whole.iter_mut().zip(y) {
             let out = one_by_one(out);
             let mut sum = *y;
@@ -196,7 +203,7 @@ macro_rules! tile_of {
         if $D::PANELS == 1 {
             tile::<$D, $M, 1>($d, $($arg),*)
         } else {
-            tile::<$D, $M, MAX_PANELS>($d, $($arg),*)
+            tile::<$D, $M, 2>($d, $($arg),*)
         }
     };
 }
@@ -207,11 +214,11 @@ macro_rules! tile_of {
 /// As there.
 #[inline(always)]
 unsafe fn block<D: ByteDot>(d: D, b: &Block<'_>, to: Results) {
-    const { assert!(D::TOKENS <= MAX_TOKENS && (D::PANELS == 1 || D::PANELS == MAX_PANELS)) };
+    const { assert!(D::TOKENS <= MAX_TOKENS && D::PANELS <= 2) };
     let tokens = b.tokens.count();
     // As few tiles as there can be, and all of about one size.
     let tiles = tokens.div_ceil(D::TOKENS);
-    let mut sums = TileResults([[[0.0; PANEL_ROWS]; MAX_PANELS]; MAX_TOKENS]);
+    let mut sums = TileResults([[[0.0; PANEL_ROWS]; PANELS]; MAX_TOKENS]);
     for (g, group) in b.groups.chunks_exact(b.group_bytes).enumerate() {
         let next = b.groups.chunks_exact(b.group_bytes).nth(g + 1).unwrap_or(b.next);
         let share = next.len().div_ceil(tiles.max(1)).next_multiple_of(64);
@@ -220,7 +227,7 @@ unsafe fn block<D: ByteDot>(d: D, b: &Block<'_>, to: Results) {
             let (t, end) = (tokens * i / tiles, tokens * (i + 1) / tiles);
             // SAFETY: there are such groups and tokens, and what they need (`# Safety`).
             unsafe {
-                for p in (0..MAX_PANELS).step_by(D::PANELS) {
+                for p in (0..PANELS).step_by(D::PANELS) {
                     tile_of!(d, D, end - t, ((group, p), (b.tokens, t), &mut sums), [1 2 3 4 5 6]);
                 }
                 finish(b, g, (t, end - t), &mut sums, to);
@@ -237,6 +244,7 @@ impl ByteDot for Plain {
     type Weights = [[u8; 4]; PANEL_ROWS];
     type Word = [i8; 4];
     type Acc = [i32; PANEL_ROWS];
+    type Total = ();
     const TOKENS: usize = 1;
     const PANELS: usize = 1;
 
@@ -244,6 +252,8 @@ impl ByteDot for Plain {
     fn begin(self, start: i32) -> Self::Acc {
         [start; PANEL_ROWS]
     }
+    #[inline(always)]
+    fn zero(self) {}
     #[inline(always)]
     unsafe fn weights(self, p: *const u8) -> Self::Weights {
         // SAFETY: 64 bytes (`# Safety`).
@@ -264,13 +274,15 @@ impl ByteDot for Plain {
         acc
     }
     #[inline(always)]
-    unsafe fn add_scaled(self, acc: Self::Acc, scale: f32, total: *mut Lanes) {
+    unsafe fn add_scaled(self, acc: Self::Acc, scale: f32, _: (), memory: *mut Lanes) {
         // SAFETY: sixteen floats (`# Safety`).
-        let total = unsafe { &mut *total };
-        for (total, sum) in total.iter_mut().zip(acc) {
+        let totals = unsafe { &mut *memory };
+        for (total, sum) in totals.iter_mut().zip(acc) {
             *total = (sum as f32).mul_add(scale, *total);
         }
     }
+    #[inline(always)]
+    unsafe fn store(self, _: (), _: *mut Lanes) {}
 }
 
 /// # Safety

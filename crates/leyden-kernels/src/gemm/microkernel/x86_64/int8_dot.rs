@@ -43,8 +43,8 @@ impl Avx512Dot {
     }
 }
 
-/// [`ByteDot::add_scaled`] of two vectors of eight sums. As of AVX-512, totals stay in memory: there are no registers for them, and as ordinary
-/// values the compiler would keep them in other places of it besides.
+/// [`ByteDot::add_scaled`] of two vectors of eight sums. Totals stay in memory: there are no registers for them, and as ordinary values the
+/// compiler would keep them in other places of it besides.
 ///
 /// # Safety
 /// AVX2 and FMA are there, and sixteen floats on a cache line.
@@ -66,6 +66,7 @@ impl ByteDot for Avx2Dot {
     type Weights = [[__m256i; 2]; 2];
     type Word = [__m256i; 2];
     type Acc = [__m256i; 2];
+    type Total = ();
     const TOKENS: usize = 4;
     const PANELS: usize = 1;
 
@@ -74,6 +75,8 @@ impl ByteDot for Avx2Dot {
         // SAFETY: the token proves the features.
         unsafe { [_mm256_set1_epi32(start); 2] }
     }
+    #[inline(always)]
+    fn zero(self) {}
     #[inline(always)]
     unsafe fn weights(self, p: *const u8) -> Self::Weights {
         // SAFETY: the token proves the features; 64 readable bytes (`# Safety`).
@@ -107,16 +110,19 @@ impl ByteDot for Avx2Dot {
         acc
     }
     #[inline(always)]
-    unsafe fn add_scaled(self, acc: Self::Acc, scale: f32, total: *mut Lanes) {
+    unsafe fn add_scaled(self, acc: Self::Acc, scale: f32, _: (), memory: *mut Lanes) {
         // SAFETY: the token proves the features; as there (`# Safety`).
-        unsafe { add_scaled(acc, scale, total) }
+        unsafe { add_scaled(acc, scale, memory) }
     }
+    #[inline(always)]
+    unsafe fn store(self, _: (), _: *mut Lanes) {}
 }
 
 impl ByteDot for AvxVnniDot {
     type Weights = [__m256i; 2];
     type Word = __m256i;
     type Acc = [__m256i; 2];
+    type Total = ();
     const TOKENS: usize = 6;
     const PANELS: usize = 1;
 
@@ -125,6 +131,8 @@ impl ByteDot for AvxVnniDot {
         // SAFETY: the token proves the features.
         unsafe { [_mm256_set1_epi32(start); 2] }
     }
+    #[inline(always)]
+    fn zero(self) {}
     #[inline(always)]
     unsafe fn weights(self, p: *const u8) -> Self::Weights {
         // SAFETY: the token proves the features; 64 readable bytes (`# Safety`).
@@ -144,24 +152,33 @@ impl ByteDot for AvxVnniDot {
         acc
     }
     #[inline(always)]
-    unsafe fn add_scaled(self, acc: Self::Acc, scale: f32, total: *mut Lanes) {
+    unsafe fn add_scaled(self, acc: Self::Acc, scale: f32, _: (), memory: *mut Lanes) {
         // SAFETY: the token proves the features; as there (`# Safety`).
-        unsafe { add_scaled(acc, scale, total) }
+        unsafe { add_scaled(acc, scale, memory) }
     }
+    #[inline(always)]
+    unsafe fn store(self, _: (), _: *mut Lanes) {}
 }
 
-/// Of 32 registers 24 hold sums: four panels of weights are loaded for six tokens, so that loads are ten for 24 products.
+/// Of 32 registers twelve hold sums and twelve totals. More sums beside totals in memory would load weights half as often, but reading and writing
+/// totals costs more than that saves.
 impl ByteDot for Avx512Dot {
     type Weights = __m512i;
     type Word = __m512i;
     type Acc = __m512i;
+    type Total = __m512;
     const TOKENS: usize = 6;
-    const PANELS: usize = 4;
+    const PANELS: usize = 2;
 
     #[inline(always)]
     fn begin(self, start: i32) -> __m512i {
         // SAFETY: the token proves the features.
         unsafe { _mm512_set1_epi32(start) }
+    }
+    #[inline(always)]
+    fn zero(self) -> __m512 {
+        // SAFETY: the token proves the features.
+        unsafe { _mm512_setzero_ps() }
     }
     #[inline(always)]
     unsafe fn weights(self, p: *const u8) -> __m512i {
@@ -179,12 +196,13 @@ impl ByteDot for Avx512Dot {
         unsafe { _mm512_dpbusd_epi32(acc, weights, word) }
     }
     #[inline(always)]
-    unsafe fn add_scaled(self, acc: __m512i, scale: f32, total: *mut Lanes) {
+    unsafe fn add_scaled(self, acc: __m512i, scale: f32, total: __m512, _: *mut Lanes) -> __m512 {
+        // SAFETY: the token proves the features.
+        unsafe { _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc), _mm512_set1_ps(scale), total) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, total: __m512, memory: *mut Lanes) {
         // SAFETY: the token proves the features; sixteen floats on a cache line (`# Safety`).
-        unsafe {
-            let total = total.cast::<__m512>();
-            let sum = _mm512_cvtepi32_ps(acc);
-            total.write_volatile(_mm512_fmadd_ps(sum, _mm512_set1_ps(scale), total.read_volatile()));
-        }
+        unsafe { _mm512_store_ps(memory.cast(), total) }
     }
 }
