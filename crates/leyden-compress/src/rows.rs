@@ -2,8 +2,8 @@
 
 use leyden_tensor::quant::{f16_to_f32, f32_to_f16};
 
-/// The root of the mean square of a row's errors, relative to the mean magnitude of its values: of normal distribution about 1 %. With one
-/// outlier it is some tenths, though its error is little beside the row's length; beyond this nothing but outliers is left.
+/// The root of the mean square of a row's errors, relative to the mean magnitude of its values but the largest: of normal distribution about
+/// 1 %. With one outlier it is some tenths, though its error is little beside the row's length; beyond this nothing but the outlier is left.
 const MOST_LOSS: f64 = 1.0;
 
 /// The least number of half precision that has all its bits.
@@ -15,8 +15,8 @@ const GREATEST: f32 = 127.0;
 /// Values and bytes of a block.
 const BLOCK: (usize, usize) = (32, 34);
 
-/// Writes a row of whole blocks, unless it loses too much with one scale, as a row does of which outliers alone would be left, or the scale is no normal number of half
-/// precision. Whether it did.
+/// Writes a row of whole blocks, unless it loses too much with one scale, as a row does of which an outlier alone would be left, or the scale is
+/// no normal number of half precision. Whether it did.
 pub(crate) fn encode(x: &[f32], out: &mut [u8]) -> bool {
     let largest = x.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
     let bits = f32_to_f16(largest / GREATEST);
@@ -31,8 +31,8 @@ pub(crate) fn encode(x: &[f32], out: &mut [u8]) -> bool {
     let (errors, magnitudes) = x.iter().fold((0.0_f64, 0.0_f64), |(errors, magnitudes), x| {
         (errors + f64::from(x - value(*x) * scale).powi(2), magnitudes + f64::from(x.abs()))
     });
-    // Both means are of as many values.
-    if (errors * x.len() as f64).sqrt() > MOST_LOSS * magnitudes {
+    // Both means are of about as many values.
+    if (errors * x.len() as f64).sqrt() > MOST_LOSS * (magnitudes - f64::from(largest)) {
         return false;
     }
     for (x, block) in x.chunks_exact(BLOCK.0).zip(out.chunks_exact_mut(BLOCK.1)) {

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use leyden_compress::{Error, Imatrix, Options, Override, Plan, Report, Target, quantize};
+use leyden_compress::{Error, Imatrix, Options, Override, Plan, Report, Target, TensorReport, quantize};
 use leyden_tensor::Gguf;
 use serde_json::json;
 
@@ -157,7 +157,9 @@ fn show(args: &Args, plan: &Plan, out: &mut dyn Write) -> Result<(), Failure> {
 
 /// What came of it.
 fn tell(args: &Args, report: &Report, to: &Path, seconds: f64, out: &mut dyn Write) -> Result<(), Failure> {
-    let exact: Vec<_> = report.tensors.iter().filter(|t| t.exact > 0.5).collect();
+    // Floats have no grid.
+    let on_grid = |t: &&TensorReport| t.exact > 0.5 && t.choice.to.block_len() > 1;
+    let exact: Vec<_> = report.tensors.iter().filter(on_grid).collect();
     let fallback = report.tensors.iter().filter(|t| t.choice.fallback).count();
     let unweighted = report.tensors.iter().filter(|t| !t.importance).count();
     if args.json {

@@ -157,7 +157,7 @@ fn files_that_are_no_models_are_named() {
     let cases = [
         (&text, "not a GGUF file"),
         (&empty, "empty"),
-        (&onnx, "looks like an ONNX model"),
+        (&onnx, "file ends early"),
         (&png, "looks like a PNG image"),
         (&beneath, "Not a directory"),
         (&around, "symbolic links"),

@@ -114,5 +114,5 @@ fn models_named_on_the_command_line_may_come_and_go_too() {
     let (code, log) = server.end();
     assert!(code == Some(0), "{log}");
     let error = finish(&mut command(&["serve", "--on-demand", "--memory", "16Q", &path]), b"").failed(2);
-    assert!(error.contains("no size such as 16GiB"), "{error}");
+    assert!(error.contains("no size such as 500MB, 4.5G or 16GiB"), "{error}");
 }

@@ -145,8 +145,10 @@ impl HfFolder {
             _ => around,
         };
         let path = if !HfFolder::is_at(&own) && HfFolder::is_at(&around) { around } else { own };
+        // First, so that of a file that is no model it is this that is said.
+        let weights = Weights::Graph(Arc::new(Onnx::open(file)?));
         let config = config(&path)?;
-        Ok(HfFolder { path, config, weights: Weights::Graph(Arc::new(Onnx::open(file)?)) })
+        Ok(HfFolder { path, config, weights })
     }
 
     /// The folder as it was given.
