@@ -10,8 +10,9 @@ use leyden_kernels::gemm::{TokenBlock, Write};
 use leyden_kernels::memory::Aligned;
 use std::sync::PoisonError;
 
-/// Bytes of what stands between the matrices of the feed-forward layer: half of a small L2, beside which weights pass.
-const HIDDEN_BYTES: usize = 384 << 10;
+/// Bytes of what stands between the matrices of the feed-forward layer. It fits few L2 caches: reading the weights again for fewer tokens at a
+/// time costs more.
+const HIDDEN_BYTES: usize = 1536 << 10;
 
 /// Attention's output, its norm, the feed-forward layer, and its norm, all matrices INT8 rows.
 #[derive(Clone, Copy)]
