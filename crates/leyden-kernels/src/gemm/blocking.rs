@@ -181,7 +181,12 @@ const _: () = assert!(GEMV_MAX_COLUMNS >= Level::VECTOR_COLUMNS);
 const GROUP_BYTES: usize = 128 << 10;
 
 /// Below this many multiplications a product runs on the calling thread: waking the team costs more.
-pub(super) const SINGLE_THREAD_MACS: usize = 160 << 10;
+const SINGLE_THREAD_MACS: usize = 160 << 10;
+
+/// Calls `task` for each of so many tasks of a product, on the calling thread if it is small.
+pub(super) fn run_tasks(cpu: &Cpu, macs: usize, tasks: usize, task: impl Fn(usize) + Sync) {
+    if macs < SINGLE_THREAD_MACS { (0..tasks).for_each(task) } else { cpu.pool().run(tasks, task) }
+}
 
 pub(super) fn check(w: &PackedWeights, input: &PackedA) {
     assert_eq!(w.count, 1, "a stack is no matrix");

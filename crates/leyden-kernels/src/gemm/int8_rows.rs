@@ -5,7 +5,7 @@
 use crate::context::Cpu;
 use crate::cpu::isa::Tier;
 use crate::error::Error;
-use crate::gemm::blocking::SINGLE_THREAD_MACS;
+use crate::gemm::blocking::{check, run_tasks};
 use crate::gemm::epilogue::Write;
 use crate::gemm::format::Format;
 use crate::gemm::microkernel::int8_rows::{Block, GROUP_ROWS, MAX_TOKENS, Results, SCALES_BYTES, block_fn};
@@ -202,7 +202,6 @@ pub(super) fn multiply_rows(cpu: &Cpu, input: &PackedA, products: &mut [Product<
 /// # Panics
 /// As [`multiply`](super::multiply); if the matrix is of another kind.
 pub fn multiply_activated(cpu: &Cpu, input: &PackedA, product: Product<'_>, activation: Activation) {
-    assert!(input.act_format == ActFormat::Q8Block64, "activations of INT8 rows");
     run(cpu, input, &mut [product], Some(activation));
 }
 
@@ -228,16 +227,14 @@ pub(super) fn multiply_here(
 }
 
 fn run(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>], activation: Option<Activation>) {
+    assert!(input.act_format == ActFormat::Q8Block64, "activations of INT8 rows");
     let m = input.m;
     let per_block = TOKENS_BYTES / TokenRows::stride_of(input.k) / MAX_TOKENS * MAX_TOKENS;
     let per_block = per_block.max(2 * MAX_TOKENS);
     let mut tasks = Vec::new();
     let mut macs = 0;
     for (product, p) in products.iter().enumerate() {
-        assert!(
-            p.weights.is_int8_rows() && p.weights.k == input.k,
-            "weights and activations belong together"
-        );
+        check(p.weights, input);
         assert_eq!(p.out.len(), p.weights.rows * m, "output of a product");
         assert!(p.bias.is_none_or(|b| b.len() == p.weights.rows), "bias of a product");
         macs += p.weights.rows * p.weights.k * m;
@@ -270,11 +267,7 @@ fn run(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>], activation: Opt
         // tokens, which are there by the lengths that were checked.
         unsafe { function(&block, to) };
     };
-    if macs < SINGLE_THREAD_MACS {
-        (0..tasks.len()).for_each(work)
-    } else {
-        cpu.pool().run(tasks.len(), work)
-    }
+    run_tasks(cpu, macs, tasks.len(), work);
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 
 use crate::context::Cpu;
 use crate::gemm::blocking::{
-    GEMV_MAX_COLUMNS, Panels, SINGLE_THREAD_MACS, TileBuffer, check, chunk_panels, for_tile_indices,
-    gemv_tile, panel_runs, together,
+    GEMV_MAX_COLUMNS, Panels, TileBuffer, check, chunk_panels, for_tile_indices, gemv_tile, panel_runs,
+    run_tasks, together,
 };
 use crate::gemm::epilogue::Epilogue;
 use crate::gemm::int8_rows::multiply_rows;
@@ -76,5 +76,5 @@ pub fn multiply(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>]) {
             unsafe { results.write(cpu.tier(), panels, first..end, y) };
         });
     };
-    if macs < SINGLE_THREAD_MACS { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
+    run_tasks(cpu, macs, tasks, work);
 }

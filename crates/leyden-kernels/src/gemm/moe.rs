@@ -6,7 +6,7 @@
 //! the output, so a token's experts are added by one task, in ascending order of their indices, whatever the batch.
 
 use crate::context::Cpu;
-use crate::gemm::blocking::{MAX_COLUMNS, SINGLE_THREAD_MACS, TILE, chunk_panels, for_tile_indices};
+use crate::gemm::blocking::{MAX_COLUMNS, TILE, chunk_panels, for_tile_indices, run_tasks};
 use crate::gemm::epilogue::{Epilogue, Write};
 use crate::gemm::packed_weights::PackedWeights;
 use crate::gemm::routing::Routing;
@@ -170,7 +170,7 @@ fn experts_swiglu(
         );
     };
     let tasks = chunks * groups.len();
-    if macs < SINGLE_THREAD_MACS { (0..tasks).for_each(task) } else { cpu.pool().run(tasks, task) }
+    run_tasks(cpu, macs, tasks, task);
 }
 
 /// `out[token] += weight * down h`, expert after expert.
@@ -208,7 +208,7 @@ fn experts_down(
         }
     };
     let tasks = panels.div_ceil(chunk);
-    if macs < SINGLE_THREAD_MACS { (0..tasks).for_each(task) } else { cpu.pool().run(tasks, task) }
+    run_tasks(cpu, macs, tasks, task);
 }
 
 /// Adds a bias for each row of a panel, of which it may have fewer, to every column.

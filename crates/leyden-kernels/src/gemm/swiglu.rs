@@ -7,8 +7,8 @@
 use crate::context::Cpu;
 use crate::cpu::isa::Level;
 use crate::gemm::blocking::{
-    GEMV_MAX_COLUMNS, Panels, SINGLE_THREAD_MACS, TileBuffer, check, chunk_panels, for_tile_indices,
-    gemv_tile, panel_runs, together,
+    GEMV_MAX_COLUMNS, Panels, TileBuffer, check, chunk_panels, for_tile_indices, gemv_tile, panel_runs,
+    run_tasks, together,
 };
 use crate::gemm::epilogue::{Epilogue, Write};
 use crate::gemm::packed_weights::PackedWeights;
@@ -93,7 +93,7 @@ pub fn swiglu(cpu: &Cpu, input: &PackedA, gated: &Gated<'_>, out: &mut [f32]) {
             unsafe { out.write(cpu.tier(), panels, first..end, g) };
         });
     };
-    if macs < SINGLE_THREAD_MACS { (0..tasks).for_each(work) } else { cpu.pool().run(tasks, work) }
+    run_tasks(cpu, macs, tasks, work);
 }
 
 #[inline(always)]

@@ -17,7 +17,7 @@
 //!
 //! All sums run over eight lanes in a fixed order: quick without being dependent on the machine.
 
-use super::{f16_to_f32, scale_bits};
+use super::{f16_to_f32, finite, scale_bits};
 
 const LANES: usize = 8;
 
@@ -29,6 +29,19 @@ pub(super) struct Moments {
     pub(super) qq: f32,
     pub(super) x: f32,
     pub(super) xq: f32,
+}
+
+/// The values of a block of 32 as finite numbers within `limit` of zero, and their weights; without any, all values count alike.
+#[inline(always)]
+pub(super) fn block_of_32(x: &[f32], w: &[f32], limit: f32) -> ([f32; 32], [f32; 32]) {
+    let (mut values, mut weights) = ([0.0; 32], [1.0; 32]);
+    for (value, &x) in values.iter_mut().zip(x) {
+        *value = finite(x).clamp(-limit, limit);
+    }
+    if w.iter().any(|w| *w > 0.0) {
+        weights.copy_from_slice(w);
+    }
+    (values, weights)
 }
 
 /// The nearest integer to `t` from `low` to `high`.

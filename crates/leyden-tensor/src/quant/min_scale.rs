@@ -49,16 +49,7 @@ impl MinScale {
 pub(super) fn search(x: &[f32], w: &[f32], max_code: f32) -> (u16, u16, [u8; 32]) {
     // Nothing far beyond this can be represented, and squares of what is left stay finite.
     let limit = F16_MAX * max_code;
-    let mut values = [0.0; 32];
-    for (value, &x) in values.iter_mut().zip(x) {
-        *value = finite(x).clamp(-limit, limit);
-    }
-    let x = values;
-    let mut ones = [1.0; 32];
-    if w.iter().any(|w| *w > 0.0) {
-        ones.copy_from_slice(w);
-    }
-    let w = ones;
+    let (x, w) = fit::block_of_32(x, w, limit);
     let (d, min) = stored(&x, &w, max_code);
     let reciprocal = fit::reciprocal(d);
     let mut codes = [0; 32];

@@ -183,16 +183,7 @@ pub(super) fn fit_group<C: Codes>(x: &[f32], w: &[f32], shape: &Shape<C>) -> f32
 #[inline(always)]
 pub(super) fn encode_32(x: &[f32], w: &[f32], shape: &Shape<fit::Integers>) -> (u16, [u8; 32]) {
     let limit = F16_MAX * -shape.extreme;
-    let mut values = [0.0; 32];
-    for (value, &x) in values.iter_mut().zip(x) {
-        *value = finite(x).clamp(-limit, limit);
-    }
-    let x = values;
-    let mut ones = [1.0; 32];
-    if w.iter().any(|w| *w > 0.0) {
-        ones.copy_from_slice(w);
-    }
-    let w = ones;
+    let (x, w) = fit::block_of_32(x, w, limit);
     let d = match on_grid(&x, shape) {
         Some(d) => d,
         None => {
