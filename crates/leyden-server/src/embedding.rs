@@ -5,7 +5,7 @@
 //! tokenizer makes of the text, EOS included: models whose last token makes the vector were trained with it.
 
 use crate::app::{App, Call, Served};
-use crate::encoding::{self, Long};
+use crate::encoding::{self, Inputs, Long};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::schema::BY_MODEL;
@@ -24,12 +24,12 @@ pub(crate) struct Wanted {
     normalize: bool,
 }
 
-/// Takes `input`, or what is called otherwise, `dimensions`, `normalize` and `prompt_name`.
+/// Takes `dimensions`, `normalize` and `prompt_name`.
 pub(crate) fn read(
     call: &Call,
     model: Arc<Served>,
     body: &mut Fields,
-    name: &str,
+    inputs: Inputs,
     long: Long,
 ) -> Result<Wanted, ApiError> {
     let dimensions = body.size("dimensions").unwrap_or(model.vector_width);
@@ -39,8 +39,7 @@ pub(crate) fn read(
     }
     let normalize = body.flag("normalize").unwrap_or(true);
     let before = encoding::prompt_before(&model, body)?;
-    let input = (name, body.take(name).unwrap_or_default());
-    let wanted = encoding::texts(&model, call, input, long, &before, &Pool::new(model.pooling))?;
+    let wanted = encoding::texts(&model, call, inputs, long, &before, &Pool::new(model.pooling))?;
     Ok(Wanted { model, wanted, dimensions, normalize })
 }
 

@@ -70,6 +70,14 @@ impl Long {
     }
 }
 
+/// Values of fields with texts, each with its place in the body.
+pub(crate) type Inputs = Vec<(String, Value)>;
+
+/// Takes the one field that has the texts.
+pub(crate) fn input(body: &mut Fields, name: &str) -> Inputs {
+    vec![(name.to_owned(), body.take(name).unwrap_or_default())]
+}
+
 /// Prompts whose states are wanted.
 pub(crate) struct Wanted {
     pub(crate) model: Arc<Served>,
@@ -90,21 +98,23 @@ fn task(
     Ok(Task { prompt: Arc::new(tokens), max_tokens: 0, work: Work::State(States { pool, whole }) })
 }
 
-/// One text or more, in words or tokens, with a prompt before words.
+/// The texts of fields, each with one or more, in words or tokens, with a prompt before words.
 pub(crate) fn texts(
     model: &Arc<Served>,
     call: &Call,
-    (name, input): (&str, Value),
+    inputs: Inputs,
     long: Long,
     before: &str,
     pool: &Pool,
 ) -> Result<Wanted, ApiError> {
-    let input = if before.is_empty() { input } else { prefixed(input, before) };
     let mut tasks = Vec::new();
-    let all = prompt::several(model, long.extent(model, call), name, input, prompt::of_whole_text)?;
-    for (path, mut tokens) in all {
-        long.cut(model, &mut tokens);
-        tasks.push(task(model, &path, tokens, pool.clone(), None)?);
+    for (name, input) in inputs {
+        let input = if before.is_empty() { input } else { prefixed(input, before) };
+        let extent = long.extent(model, call);
+        for (path, mut tokens) in prompt::several(model, extent, &name, input, prompt::of_whole_text)? {
+            long.cut(model, &mut tokens);
+            tasks.push(task(model, &path, tokens, pool.clone(), None)?);
+        }
     }
     Ok(Wanted { model: Arc::clone(model), tasks })
 }
@@ -129,7 +139,10 @@ pub(crate) fn prompt_before(model: &Served, body: &mut Fields) -> Result<String,
     model.prompts.get(name.as_deref()).map(str::to_owned).ok_or_else(|| {
         let known: Vec<&str> = model.prompts.names().collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        ApiError::field("prompt_name", format!("the model does not have this prompt; it has: {known}"))
+        ApiError::field(
+            "prompt_name",
+            format!("`prompt_name`: the model does not have this prompt; it has: {known}"),
+        )
     })
 }
 
@@ -259,11 +272,13 @@ pub(crate) fn lacks(model: &Served, what: &str) -> ApiError {
     ApiError { code: "unsupported_model", ..ApiError::field("model", message) }
 }
 
-/// A pair of texts, with the fields that they come from.
+/// A text behind its place in the body.
+pub(crate) type Placed = (String, String);
+
+/// A pair of texts.
 pub(crate) struct PairOf<'a> {
-    pub(crate) path: String,
-    pub(crate) query: &'a str,
-    pub(crate) document: &'a str,
+    pub(crate) query: &'a Placed,
+    pub(crate) document: &'a Placed,
 }
 
 /// How documents are read that are too long.
@@ -300,13 +315,19 @@ pub(crate) fn pairs(
     let unwritable =
         |path: &str| ApiError::field(path, format!("`{path}` cannot be written in the model's vocabulary"));
     let (mut tasks, mut of) = (Vec::new(), Vec::new());
-    for (number, PairOf { path, query, document }) in all.iter().enumerate() {
+    for (number, PairOf { query: (query_path, query), document: (path, document) }) in all.iter().enumerate()
+    {
         let encode = || pairs.encode(query, document, &bounds).map_err(|_| unwritable(path));
         let windows = match long {
             LongDocument::InParts => {
                 pairs.windows(query, document, most, &bounds).map_err(|_| unwritable(path))?
             }
-            LongDocument::AsText(Long::Refuse) => Some(vec![encode()?]),
+            LongDocument::AsText(Long::Refuse) => {
+                let pair = encode()?;
+                // Of two texts that do not fit, the second is to blame if the first does.
+                let alone = || pairs.encode(query, "", &bounds).is_ok_and(|pair| pair.ids.len() <= most);
+                (pair.ids.len() <= most || alone()).then(|| vec![pair])
+            }
             LongDocument::AsText(_) => {
                 let mut pair = encode()?;
                 pair.truncate(most).then(|| vec![pair])
@@ -319,7 +340,7 @@ pub(crate) fn pairs(
         };
         let Some(windows) = windows else {
             let tokens = pairs.encode(query, "", &bounds).map_or(most + 1, |pair| pair.ids.len());
-            return Err(ApiError::context_length("query", tokens, most));
+            return Err(ApiError::no_room(query_path, tokens, most));
         };
         for pair in windows {
             of.push(number);

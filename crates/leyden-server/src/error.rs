@@ -46,20 +46,29 @@ impl ApiError {
     /// A prompt that the context does not hold, in OpenAI's words: clients know the case by them (litellm's
     /// `ContextWindowExceededError`, for one), to shorten the prompt or to ask another model.
     pub(crate) fn context_length(param: &str, tokens: usize, context: usize) -> ApiError {
-        let what = param.split('[').next().unwrap_or(param);
         let message = format!(
-            "This model's maximum context length is {context} tokens. However, your {what} resulted in {tokens} tokens. \
-             Please reduce the length of the {what}."
+            "This model's maximum context length is {context} tokens. However, your {param} resulted in {tokens} tokens. \
+             Please reduce the length of the {param}."
         );
         ApiError { code: "context_length_exceeded", ..ApiError::field(param, message) }
     }
 
-    /// The same where it is not known how many tokens it has, as they were not all counted.
-    pub(crate) fn context_length_at_least(param: &str, tokens: usize, context: usize) -> ApiError {
-        let what = param.split('[').next().unwrap_or(param);
+    /// A question that is too long or, where documents are read in parts, leaves too little to a long one.
+    pub(crate) fn no_room(param: &str, tokens: usize, context: usize) -> ApiError {
+        if tokens > context {
+            return ApiError::context_length(param, tokens, context);
+        }
         let message = format!(
-            "This model's maximum context length is {context} tokens. However, your {what} resulted in at least \
-             {tokens} tokens. Please reduce the length of the {what}."
+            "`{param}` has {tokens} of the {context} tokens that the model takes, which leaves too few to a long document"
+        );
+        ApiError { code: "context_length_exceeded", ..ApiError::field(param, message) }
+    }
+
+    /// [A prompt that is too long](Self::context_length) where it is not known how many tokens it has, as they were not all counted.
+    pub(crate) fn context_length_at_least(param: &str, tokens: usize, context: usize) -> ApiError {
+        let message = format!(
+            "This model's maximum context length is {context} tokens. However, your {param} resulted in at least \
+             {tokens} tokens. Please reduce the length of the {param}."
         );
         ApiError { code: "context_length_exceeded", ..ApiError::field(param, message) }
     }

@@ -99,7 +99,12 @@ impl Fields {
 /// A whole number in a range.
 pub(crate) fn integer(path: &str, value: &Value, range: RangeInclusive<i64>) -> Result<i64, ApiError> {
     let outside = || {
-        let message = format!("`{path}` is not between {} and {}", range.start(), range.end());
+        let (low, high) = (*range.start(), *range.end());
+        let below = high == i64::MAX && value.as_f64().is_some_and(|n| n < low as f64);
+        let message = match below {
+            true => format!("`{path}` is below {low}"),
+            false => format!("`{path}` is not between {low} and {high}"),
+        };
         ApiError::field(path, message)
     };
     match value {

@@ -125,7 +125,8 @@ impl<'m> Embedder<'m> {
             && model.prompts().get(Some(name)).is_none()
         {
             let known: Vec<&str> = model.prompts().names().collect();
-            let what = format!("the model has no prompt `{name}`; it has {}", known.join(", "));
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let what = format!("the model has no prompt `{name}`; it has {known}");
             return Err(Error::Option { name: "prompt-name", what });
         }
         // A decoder's texts are computed in parts, one after the other; an encoder's need a step that holds them.

@@ -18,7 +18,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "POOLING")]
     pooling: Option<Pooling>,
     /// Numbers of each vector, the first; by default all
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     dimensions: Option<usize>,
     /// The name of the prompt that is put before texts, such as query or document; by default the model's own default
     #[arg(long, value_name = "NAME")]

@@ -30,8 +30,8 @@ pub(crate) struct Documents {
     #[arg(long, value_name = "DOCS.jsonl|.txt")]
     file: Option<PathBuf>,
     /// How many documents are printed, the best; by default all
-    #[arg(long, value_name = "N")]
-    top: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    top: Option<u32>,
 }
 
 /// Prints documents.
@@ -45,7 +45,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         scores.into_iter().zip(&documents).enumerate().map(|(i, (score, row))| (i, score, row)).collect();
     // Of equal scores the first document comes first.
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
-    for (index, score, row) in ranked.into_iter().take(top.unwrap_or(usize::MAX)) {
+    for (index, score, row) in ranked.into_iter().take(top.map_or(usize::MAX, |n| n as usize)) {
         if args.encoding.json {
             serde_json::to_writer(&mut *out, &json!({ "index": index, "score": score, "text": row.text }))?;
             writeln!(out)?;

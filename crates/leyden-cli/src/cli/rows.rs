@@ -114,7 +114,10 @@ impl Rows {
     /// The text of a line of JSON.
     fn text_of(&self, line: &str) -> Result<String, Failure> {
         let value: Value = serde_json::from_str(line).map_err(|error| {
-            self.wrong(&format!("not JSON: {error}")).hint("a line is {\"text\": \"...\"}")
+            let what = error.to_string();
+            let half = ["surrogate", "end of hex escape"].iter().any(|word| what.contains(word));
+            let what = if half { "half of a surrogate pair, which is no character" } else { &what };
+            self.wrong(&format!("not JSON: {what}")).hint("a line is {\"text\": \"...\"}")
         })?;
         match value {
             Value::String(text) => Ok(text),

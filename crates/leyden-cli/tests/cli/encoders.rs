@@ -226,6 +226,18 @@ fn documents_are_ranked_by_every_interface_alike() {
         ("/rerank", json!({ "query": QUERY }), "documents"),
         ("/rerank", json!({ "query": QUERY, "documents": ["a"], "texts": ["a"] }), "texts"),
         ("/rerank", json!({ "query": endless, "documents": ["w1"] }), "query"),
+        ("/rerank", json!({ "query": endless, "texts": ["w1"] }), "query"),
+        ("/rerank", json!({ "query": endless, "texts": ["w1"], "truncate": true }), "query"),
+        ("/rerank", json!({ "query": "w5 ".repeat(120), "documents": [endless] }), "query"),
+        ("/rerank", json!({ "query": "w1", "texts": ["w1", endless] }), "texts[1]"),
+        ("/score", json!({ "text_1": endless, "text_2": ["w1"] }), "text_1"),
+        (
+            "/score",
+            json!({ "queries": ["w1", endless], "documents": ["w1", "w2"], "truncate": true }),
+            "queries[1]",
+        ),
+        ("/score", json!({ "text_1": "w1", "text_2": ["w1", endless] }), "text_2[1]"),
+        ("/v1/rerank", json!({ "query": "a", "documents": ["b"], "top_n": -1 }), "top_n"),
         ("/rerank", json!({ "query": ["a"], "texts": ["b"] }), "query"),
         ("/rerank", json!({ "query": "a", "texts": [] }), "texts"),
         ("/rerank", json!({ "query": "a", "texts": ["b", 3] }), "texts[1]"),
@@ -300,7 +312,14 @@ fn labels_and_states_come_in_the_words_of_other_servers() {
     for (path, body, wanted) in [
         ("/predict", json!({ "inputs": [] }), "`inputs` has 0 items"),
         ("/predict", json!({ "inputs": [["a", "b", "c"]] }), "`inputs[0]` has 3 items, not 1 to 2"),
-        ("/predict", json!({ "inputs": [["a"], ["b", "c"]] }), "texts and pairs of texts exclude each other"),
+        (
+            "/predict",
+            json!({ "inputs": [["a"], ["b", "c"]] }),
+            "`inputs`: texts and pairs of texts exclude each other",
+        ),
+        ("/predict", json!({ "inputs": [[endless, "w1"]] }), "your inputs[0][0] resulted in 300"),
+        ("/predict", json!({ "inputs": [["w1", endless]] }), "your inputs[0][1] resulted in 300"),
+        ("/predict", json!({ "inputs": [["w1"], [endless]] }), "your inputs[1][0] resulted in "),
         ("/predict", json!({ "inputs": [3] }), "`inputs[0]` must be a text or a list, not a whole number"),
         ("/predict", json!({ "inputs": endless }), "maximum context length is 128 tokens"),
         ("/similarity", json!({ "inputs": "a" }), "`inputs` must be an object, not a text"),
@@ -309,13 +328,31 @@ fn labels_and_states_come_in_the_words_of_other_servers() {
             json!({ "inputs": { "source_sentence": "a", "sentences": [] } }),
             "`inputs.sentences` has 0 items",
         ),
+        (
+            "/similarity",
+            json!({ "inputs": { "source_sentence": "w1", "sentences": ["w1", endless] } }),
+            "your inputs.sentences[1] resulted in ",
+        ),
+        (
+            "/similarity",
+            json!({ "inputs": { "source_sentence": endless, "sentences": ["w1"] } }),
+            "your inputs.source_sentence resulted in ",
+        ),
+        ("/score", json!({ "text_1": endless, "text_2": "w1" }), "your text_1 resulted in "),
+        (
+            "/score",
+            json!({ "text_1": ["a", "b"], "documents": ["c"] }),
+            "`text_1` has 2 texts and `documents` 1",
+        ),
+        ("/pooling", json!({ "input": "a", "task": "token_classify" }), "`task` `token_classify`"),
+        ("/embed", json!({ "inputs": "a", "dimensions": 0 }), "`dimensions` is below 1"),
         ("/embed_sparse", json!({ "inputs": "a" }), "does not make sparse vectors"),
         ("/embed", json!({ "inputs": [[1], ["a"]] }), "`inputs[1][0]` must be a whole number, not a text"),
         ("/embed", json!({ "inputs": [96] }), "`inputs[0]` is not between 0 and 95"),
         (
             "/embed",
             json!({ "inputs": "a", "prompt_name": "query" }),
-            "does not have this prompt; it has: none",
+            "`prompt_name`: the model does not have this prompt; it has: none",
         ),
         ("/classify", json!({ "input": [null] }), "`input[0]` must be "),
         ("/classify", json!({ "input": [[]] }), "`input[0]` has 0 items"),
@@ -530,6 +567,7 @@ fn what_cannot_be_embedded_or_generated_is_told() {
         ("{\"text\": 1}", "field `text`: not a text"),
         ("[1]", "neither an object"),
         ("{", "not JSON"),
+        (r#"{"text": "\ud800"}"#, "not JSON: half of a surrogate pair"),
     ] {
         let rows = files.add("wrong.jsonl", line.as_bytes());
         let error = leyden(&["embed", &folder, "--file", &rows]).failed(1);
@@ -545,6 +583,14 @@ fn what_cannot_be_embedded_or_generated_is_told() {
     assert!(error.contains("an encoder") && error.contains("leyden embed"), "{error}");
     let error = leyden(&["embed", &folder, "w1", "--dimensions", "33"]).failed(2);
     assert!(error.contains("dimensions: 33 is not between 1 and 32"), "{error}");
+    let error = leyden(&["embed", &folder, "w1", "--prompt-name", "query"]).failed(2);
+    assert!(error.contains("no prompt `query`; it has none"), "{error}");
+    for (command, option, value) in
+        [("rerank", "--top", "0"), ("rerank", "--top", "-1"), ("embed", "--dimensions", "-1")]
+    {
+        let error = leyden(&[command, &folder, "w1", option, value]).failed(2);
+        assert!(error.contains(&format!("invalid value '{value}' for '{option}")), "{error}");
+    }
 
     let server = Server::start(&[&folder]);
     let ask = |path: &str, body: Value| {

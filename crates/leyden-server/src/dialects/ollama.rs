@@ -8,7 +8,7 @@ use crate::auth;
 use crate::body::Reply;
 use crate::dialect::Dialect;
 use crate::embedding;
-use crate::encoding::Long;
+use crate::encoding::{self, Long};
 use crate::ending;
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -429,7 +429,8 @@ fn read_embed(app: &App, call: &Call) -> Result<embedding::Wanted, ApiError> {
     let mut body = call.fields(app)?;
     let model = model(app, call, &mut body)?;
     let long = Long::read(&mut body, true);
-    embedding::read(call, model, &mut body, "input", long)
+    let input = encoding::input(&mut body, "input");
+    embedding::read(call, model, &mut body, input, long)
 }
 
 /// Kinds of numbers, files and parameters, as Ollama shows them.

@@ -6,7 +6,7 @@ use crate::auth;
 use crate::body::Reply;
 use crate::dialect::Dialect;
 use crate::embedding;
-use crate::encoding::{self, Long, LongDocument, PairOf, Ranking, cosine, with};
+use crate::encoding::{self, Long, LongDocument, PairOf, Placed, Ranking, cosine, with};
 use crate::error::ApiError;
 use crate::openapi::{operation, several_schema};
 use crate::prompt;
@@ -43,7 +43,8 @@ pub(crate) async fn embed(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
         let mut body = call.fields(app)?;
         let model = &app.model(body.text("model").as_deref())?;
         let long = Long::read(&mut body, false);
-        embedding::read(call, Arc::clone(model), &mut body, "inputs", long)
+        let input = encoding::input(&mut body, "inputs");
+        embedding::read(call, Arc::clone(model), &mut body, input, long)
     })
     .await?;
     let (vectors, _) = embedding::vectors(app, call, wanted).await?;
@@ -56,7 +57,7 @@ pub(crate) async fn embed_all(app: Arc<App>, call: Call) -> Result<Response<Repl
         let model = &app.model(body.text("model").as_deref())?;
         let long = Long::read(&mut body, false);
         let before = encoding::prompt_before(model, &mut body)?;
-        let input = ("inputs", body.take("inputs").unwrap_or_default());
+        let input = encoding::input(&mut body, "inputs");
         encoding::texts(model, call, input, long, &before, &Pool::every())?.bounded("inputs")
     })
     .await?;
@@ -75,7 +76,7 @@ pub(crate) async fn embed_sparse(app: Arc<App>, call: Call) -> Result<Response<R
         }
         let long = Long::read(&mut body, false);
         let before = encoding::prompt_before(model, &mut body)?;
-        let input = ("inputs", body.take("inputs").unwrap_or_default());
+        let input = encoding::input(&mut body, "inputs");
         encoding::texts(model, call, input, long, &before, &Pool::every())?.bounded("inputs")
     })
     .await?;
@@ -88,21 +89,23 @@ pub(crate) async fn embed_sparse(app: Arc<App>, call: Call) -> Result<Response<R
 }
 
 /// The texts or pairs of a request to classify, and whether they are several.
-fn predicted(value: Value) -> (Vec<Vec<String>>, bool) {
-    let text = |value: Value| match value {
-        Value::String(text) => text,
-        _ => String::new(),
+fn predicted(value: Value) -> (Vec<Vec<Placed>>, bool) {
+    let text = |path: String, value: Value| match value {
+        Value::String(text) => (path, text),
+        _ => (path, String::new()),
+    };
+    let list = |path: String, item: Value| match item {
+        Value::Array(items) => {
+            items.into_iter().enumerate().map(|(i, item)| text(format!("{path}[{i}]"), item)).collect()
+        }
+        other => vec![text(path, other)],
     };
     match value {
         Value::Array(items) if items.first().is_some_and(Value::is_array) => {
-            let list = |item: Value| match item {
-                Value::Array(items) => items.into_iter().map(text).collect(),
-                other => vec![text(other)],
-            };
-            (items.into_iter().map(list).collect(), true)
+            let item = |(i, item): (usize, Value)| list(format!("inputs[{i}]"), item);
+            (items.into_iter().enumerate().map(item).collect(), true)
         }
-        Value::Array(items) => (vec![items.into_iter().map(text).collect()], false),
-        other => (vec![vec![text(other)]], false),
+        other => (vec![list("inputs".to_owned(), other)], false),
     }
 }
 
@@ -123,17 +126,14 @@ fn read_predict(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let (inputs, several) = predicted(body.take("inputs").unwrap_or_default());
     let pairs = inputs.iter().filter(|texts| texts.len() == 2).count();
     let wanted = if pairs == 0 {
-        let texts: Value = inputs.into_iter().flatten().collect();
-        Predicted::Texts(encoding::texts(model, call, ("inputs", texts), long, "", &Pool::new(pooling))?)
+        let texts = inputs.into_iter().flatten().map(|(path, text)| (path, text.into())).collect();
+        Predicted::Texts(encoding::texts(model, call, texts, long, "", &Pool::new(pooling))?)
     } else if pairs == inputs.len() {
-        let pairs: Vec<PairOf<'_>> = inputs
-            .iter()
-            .enumerate()
-            .map(|(i, texts)| PairOf { path: format!("inputs[{i}]"), query: &texts[0], document: &texts[1] })
-            .collect();
+        let pairs: Vec<PairOf<'_>> =
+            inputs.iter().map(|texts| PairOf { query: &texts[0], document: &texts[1] }).collect();
         Predicted::Pairs(encoding::pairs(model, call, &pairs, LongDocument::AsText(long))?)
     } else {
-        return Err(ApiError::conflict("inputs", "texts and pairs of texts exclude each other"));
+        return Err(ApiError::conflict("inputs", "`inputs`: texts and pairs of texts exclude each other"));
     };
     Ok((Arc::clone(model), wanted, raw, several))
 }
@@ -162,10 +162,9 @@ pub(crate) async fn similarity(app: Arc<App>, call: Call) -> Result<Response<Rep
         let mut options = body.object("parameters").unwrap_or_default();
         let long = Long::read(&mut options, false);
         let mut inputs = body.object("inputs").unwrap_or_default();
-        let mut texts = vec![Value::from(inputs.text("source_sentence").unwrap_or_default())];
-        texts.extend(inputs.list("sentences").unwrap_or_default());
-        options.put("inputs", texts);
-        embedding::read(call, Arc::clone(model), &mut options, "inputs", long)
+        let texts = ["source_sentence", "sentences"]
+            .map(|name| (format!("inputs.{name}"), inputs.take(name).unwrap_or_default()));
+        embedding::read(call, Arc::clone(model), &mut options, texts.into(), long)
     })
     .await?;
     let (vectors, _) = embedding::vectors(app, call, wanted).await?;

@@ -2,7 +2,7 @@
 
 use crate::app::{App, Call, Served, document, unix_time};
 use crate::body::Reply;
-use crate::encoding::{self, Long, LongDocument, PairOf, Ranking, cosine, with};
+use crate::encoding::{self, Long, LongDocument, PairOf, Placed, Ranking, cosine, with};
 use crate::error::ApiError;
 use crate::openapi::{operation, several_schema};
 use crate::prompt;
@@ -22,12 +22,13 @@ fn answer(id: &str, model: &Served, data: &[Value], usage: Usage) -> Response<Re
     document(StatusCode::OK, &shown)
 }
 
-/// The texts of a field: one or several.
-fn listed(value: Option<Value>) -> Vec<String> {
+/// The texts of a field, one or several, each with its place in the body.
+fn listed(name: &str, value: Value) -> Vec<Placed> {
     match value {
-        Some(Value::String(text)) => vec![text],
-        Some(Value::Array(items)) => {
-            items.into_iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
+        Value::String(text) => vec![(name.to_owned(), text)],
+        Value::Array(items) => {
+            let item = |(i, item): (usize, Value)| Some((format!("{name}[{i}]"), item.as_str()?.to_owned()));
+            items.into_iter().enumerate().filter_map(item).collect()
         }
         _ => Vec::new(),
     }
@@ -46,36 +47,38 @@ fn read_score(app: &App, call: &Call) -> Result<(Arc<Served>, Scored, bool), Api
     let model = &app.model(body.text("model").as_deref())?;
     let long = Long::read(&mut body, false);
     let raw = !body.flag("use_activation").unwrap_or(true);
-    let mut side = |names: [&'static str; 2]| -> Result<(&'static str, Vec<String>), ApiError> {
-        match names.map(|name| (name, body.take(name))) {
-            [(name, Some(value)), (_, None)] | [(_, None), (name, Some(value))] => {
-                Ok((name, listed(Some(value))))
-            }
-            [(name, None), _] => {
-                Err(ApiError::conflict(name, format!("one of `{}` is needed", names.join("` and `"))))
-            }
-            [(name, _), _] => {
-                Err(ApiError::conflict(name, format!("`{}` exclude each other", names.join("` and `"))))
-            }
+    let mut side = |names: [&'static str; 2]| match names.map(|name| (name, body.take(name))) {
+        [(name, Some(value)), (_, None)] | [(_, None), (name, Some(value))] => {
+            Ok((name, listed(name, value)))
+        }
+        [(name, None), _] => {
+            Err(ApiError::conflict(name, format!("one of `{}` is needed", names.join("` and `"))))
+        }
+        [(name, _), _] => {
+            Err(ApiError::conflict(name, format!("`{}` exclude each other", names.join("` and `"))))
         }
     };
-    let ((_, first), (name, second)) = (side(["text_1", "queries"])?, side(["text_2", "documents"])?);
+    let ((first_name, first), (name, second)) =
+        (side(["text_1", "queries"])?, side(["text_2", "documents"])?);
     if first.len() != 1 && first.len() != second.len() {
-        let message =
-            format!("{} texts and {} exclude each other: one, or as many", first.len(), second.len());
+        let message = format!(
+            "`{first_name}` has {} texts and `{name}` {}: `{first_name}` has one, or as many as `{name}`",
+            first.len(),
+            second.len()
+        );
         return Err(ApiError::conflict(name, message));
     }
     if encoding::ranks(model).is_ok() {
         let query = |i: usize| &first[if first.len() == 1 { 0 } else { i }];
-        let pair = |(i, document)| PairOf { path: format!("{name}[{i}]"), query: query(i), document };
-        let pairs: Vec<PairOf<'_>> = second.iter().map(String::as_str).enumerate().map(pair).collect();
+        let pair = |(i, document)| PairOf { query: query(i), document };
+        let pairs: Vec<PairOf<'_>> = second.iter().enumerate().map(pair).collect();
         let ranking = encoding::pairs(model, call, &pairs, LongDocument::AsText(long))?;
         return Ok((Arc::clone(model), Scored::Pairs(ranking), raw));
     }
     let count = first.len();
-    let texts: Value = first.into_iter().chain(second).collect();
+    let texts = first.into_iter().chain(second).map(|(path, text)| (path, text.into())).collect();
     let before = model.prompts.get(None).unwrap_or_default().to_owned();
-    let wanted = encoding::texts(model, call, (name, texts), long, &before, &Pool::new(model.pooling))?;
+    let wanted = encoding::texts(model, call, texts, long, &before, &Pool::new(model.pooling))?;
     Ok((Arc::clone(model), Scored::Vectors(wanted, count), raw))
 }
 
@@ -105,7 +108,7 @@ fn read_classify(app: &App, call: &Call) -> Result<(encoding::Wanted, bool), Api
     let (_, pooling) = encoding::classifier(model)?;
     let long = Long::read(&mut body, false);
     let raw = !body.flag("use_activation").unwrap_or(true);
-    let input = ("input", body.take("input").unwrap_or_default());
+    let input = encoding::input(&mut body, "input");
     Ok((encoding::texts(model, call, input, long, "", &Pool::new(pooling))?, raw))
 }
 
@@ -142,7 +145,10 @@ fn read_pooling(app: &App, call: &Call) -> Result<(encoding::Wanted, Pooled, boo
         (Some("token_embed" | "encode"), _) | (None, None) => Pooled::TokenEmbed,
         (Some("classify" | "score") | None, Some(Labelled::Text(_))) => Pooled::Scores,
         (Some("token_classify") | None, Some(Labelled::Tokens)) => Pooled::TokenScores,
-        (Some(_), _) => return Err(encoding::lacks(model, "do this: it has no such head")),
+        (Some(task), _) => {
+            let lacks = encoding::lacks(model, &format!("do the `task` `{task}`: it has no head for it"));
+            return Err(ApiError { param: Some("task".to_owned()), ..lacks });
+        }
     };
     let pool = match (pooled, of) {
         (Pooled::Embed, _) => Pool::new(model.pooling),
@@ -151,7 +157,7 @@ fn read_pooling(app: &App, call: &Call) -> Result<(encoding::Wanted, Pooled, boo
     };
     let long = Long::read(&mut body, false);
     let raw = !body.flag("use_activation").unwrap_or(true);
-    let input = ("input", body.take("input").unwrap_or_default());
+    let input = encoding::input(&mut body, "input");
     let wanted = encoding::texts(model, call, input, long, "", &pool)?;
     let every = matches!(pooled, Pooled::TokenEmbed | Pooled::TokenScores);
     Ok((if every { wanted.bounded("input")? } else { wanted }, pooled, raw))

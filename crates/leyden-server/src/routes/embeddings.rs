@@ -3,7 +3,7 @@
 use crate::app::{App, Call, document};
 use crate::body::Reply;
 use crate::embedding;
-use crate::encoding::{Long, with};
+use crate::encoding::{self, Long, with};
 use crate::error::ApiError;
 use crate::openapi::{operation, several_schema};
 use crate::prompt;
@@ -35,7 +35,8 @@ fn read(app: &App, call: &Call) -> Result<(embedding::Wanted, bool), ApiError> {
     let model = app.model(body.text("model").as_deref())?;
     let packed = body.text("encoding_format").as_deref() == Some("base64");
     let long = Long::read(&mut body, false);
-    Ok((embedding::read(call, model, &mut body, "input", long)?, packed))
+    let input = encoding::input(&mut body, "input");
+    Ok((embedding::read(call, model, &mut body, input, long)?, packed))
 }
 
 /// The vector's little-endian bytes in base64 (RFC 4648), which OpenAI's clients ask for.

@@ -3,7 +3,7 @@
 
 use crate::app::{App, Call, Served, document};
 use crate::body::Reply;
-use crate::encoding::{self, Long, LongDocument, PairOf, Ranking, with};
+use crate::encoding::{self, Long, LongDocument, PairOf, Placed, Ranking, with};
 use crate::error::ApiError;
 use crate::openapi::operation;
 use crate::prompt;
@@ -54,12 +54,12 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     Ok(document(StatusCode::OK, &shown))
 }
 
-/// The texts under one of the names; those of objects stand in their field `text`.
-fn texts(name: &str, items: Vec<Value>) -> Result<Vec<String>, ApiError> {
+/// The texts under one of the names, each with its place; those of objects stand in their field `text`.
+fn texts(name: &str, items: Vec<Value>) -> Result<Vec<Placed>, ApiError> {
     let text = |(i, item): (usize, Value)| match item {
-        Value::String(text) => Ok(text),
+        Value::String(text) => Ok((format!("{name}[{i}]"), text)),
         Value::Object(object) => match object.get("text") {
-            Some(Value::String(text)) => Ok(text.clone()),
+            Some(Value::String(text)) => Ok((format!("{name}[{i}].text"), text.clone())),
             _ => Err(ApiError::field(format!("{name}[{i}].text"), format!("`{name}[{i}].text` is missing"))),
         },
         _ => Err(ApiError::field(format!("{name}[{i}]"), format!("`{name}[{i}]` is no text"))),
@@ -71,7 +71,7 @@ fn read(app: &App, call: &Call) -> Result<Wanted, ApiError> {
     let mut body = call.fields(app)?;
     let model = app.model(body.text("model").as_deref())?;
     encoding::ranks(&model)?;
-    let query = body.text("query").unwrap_or_default();
+    let query = ("query".to_owned(), body.text("query").unwrap_or_default());
     let (name, items, list) = match (body.list("documents"), body.list("texts")) {
         (Some(documents), None) => ("documents", documents, false),
         (None, Some(texts)) => ("texts", texts, true),
@@ -90,8 +90,7 @@ fn read(app: &App, call: &Call) -> Result<Wanted, ApiError> {
         (None, long) if list || truncates => LongDocument::AsText(long),
         (None, _) => LongDocument::InParts,
     };
-    let pair = |(i, document)| PairOf { path: format!("{name}[{i}]"), query: &query, document };
-    let all: Vec<PairOf<'_>> = texts.iter().map(String::as_str).enumerate().map(pair).collect();
+    let all: Vec<PairOf<'_>> = texts.iter().map(|document| PairOf { query: &query, document }).collect();
     let ranking = encoding::pairs(&model, call, &all, long)?;
     let returns = body.flag("return_documents").or(body.flag("return_text")).unwrap_or(false);
     Ok(Wanted {
@@ -99,7 +98,7 @@ fn read(app: &App, call: &Call) -> Result<Wanted, ApiError> {
         ranking,
         raw: body.flag("raw_scores").unwrap_or(false),
         most: body.size("top_n").unwrap_or(usize::MAX),
-        texts: returns.then_some(texts),
+        texts: returns.then(|| texts.into_iter().map(|(_, text)| text).collect()),
         list,
     })
 }

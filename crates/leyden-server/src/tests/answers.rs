@@ -318,7 +318,7 @@ fn max_tokens_are_clipped_to_the_context_and_prompts_are_not() {
             (
                 EMBEDDINGS,
                 embedding,
-                "your input resulted in 600 tokens. Please reduce the length of the input.",
+                "your input[1] resulted in 600 tokens. Please reduce the length of the input[1].",
             ),
         ] {
             let (status, error) = post(&app, path, body).await;

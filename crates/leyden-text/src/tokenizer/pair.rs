@@ -3,6 +3,7 @@
 use super::bounds::Bounds;
 use super::{Special, Tokenizer};
 use crate::error::Error;
+use std::cell::RefCell;
 use std::ops::Range;
 
 /// The tokens around the two texts of a pair.
@@ -72,6 +73,8 @@ pub struct Pairs<'a> {
     template: PairTemplate,
     /// What stands around the texts, for a model that is asked in words.
     prompt: Option<[&'a str; 3]>,
+    /// The first text of the last pair and its tokens: most pairs have the same question.
+    last: RefCell<Option<(String, Vec<u32>)>>,
 }
 
 impl<'a> Pairs<'a> {
@@ -83,7 +86,7 @@ impl<'a> Pairs<'a> {
             let (between, after) = rest.split_once("{document}")?;
             Some([before, between, after])
         });
-        Pairs { tokenizer, template: tokenizer.pair(), prompt: parts }
+        Pairs { tokenizer, template: tokenizer.pair(), prompt: parts, last: RefCell::new(None) }
     }
 
     /// The tokens of a pair. Names of special tokens in the two texts stay text.
@@ -111,7 +114,12 @@ impl<'a> Pairs<'a> {
         }
         let text = |text: &str| self.tokenizer.encode_within(text, Special::AsText, bounds);
         let PairTemplate { before, between, after, second_type } = &self.template;
-        let mut ids = [&before[..], &text(query)?, between].concat();
+        let mut last = self.last.borrow_mut();
+        let first = match &mut *last {
+            Some((known, ids)) if known == query => ids,
+            other => &mut other.insert((query.to_owned(), text(query)?)).1,
+        };
+        let mut ids = [&before[..], first, between].concat();
         let second = ids.len();
         ids.extend(text(document)?);
         let document = second..ids.len();
