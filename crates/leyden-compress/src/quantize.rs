@@ -5,6 +5,7 @@ use crate::mix::sampled_rows;
 use crate::plan::{Choice, Options, Plan};
 use crate::{rows, weights};
 use leyden_kernels::{Tier, decode_row, encode_row_weighted};
+use leyden_tensor::quant::RowLosses;
 use leyden_tensor::{DType, GgufWriter, TensorView, Value, WeightSource};
 use std::io::Write;
 use std::ops::{ControlFlow, Range};
@@ -138,11 +139,20 @@ pub fn quantize(
             };
             let importance = importance.as_deref();
             let mut job = Job::new(source.path(), view, choice.to, importance);
-            job.by_rows = options.target.by_rows();
+            // What was read of a mapped file would count as this process's memory until the system needs it.
+            let bytes_of = |values| view.dtype().row_bytes(values).unwrap_or(0);
+            if options.target.by_rows() && choice.to == DType::Q8_0 {
+                let mut read = 0;
+                job.by_rows = job.keeps_row_scales(threads, &mut |values| {
+                    let bytes = bytes_of(values);
+                    source.advise_dontneed(name, read..read + bytes);
+                    read += bytes;
+                    tell(0)
+                })?;
+            }
             let mut read = 0;
             let sums = job.run(threads, out, &mut |values| {
-                // What was read of a mapped file would count as this process's memory until the system needs it.
-                let bytes = view.dtype().row_bytes(values).unwrap_or(0);
+                let bytes = bytes_of(values);
                 source.advise_dontneed(name, read..read + bytes);
                 read += bytes;
                 tell(values)
@@ -203,7 +213,7 @@ pub(crate) struct Job<'a> {
     pub(crate) view: TensorView<'a>,
     pub(crate) to: DType,
     pub(crate) importance: Option<&'a [f32]>,
-    /// Whether the blocks of a row of Q8_0 share one scale where that loses little.
+    /// Whether the blocks of a row of Q8_0 share one scale.
     by_rows: bool,
 }
 
@@ -249,6 +259,34 @@ impl<'a> Job<'a> {
         });
         let scale = self.view.rows() as f64 / rows.len().max(1) as f64;
         Ok(scale * parts.into_iter().sum::<Result<f64, Error>>()?)
+    }
+
+    /// Whether rows with one scale each lose little. `tell` gets how many values were read since the last time.
+    fn keeps_row_scales(
+        &self,
+        threads: usize,
+        tell: &mut dyn FnMut(usize) -> Result<(), Error>,
+    ) -> Result<bool, Error> {
+        let (rows, cols) = (self.view.rows(), self.view.cols());
+        let mut losses = vec![0.0; rows];
+        let part = |first: usize, losses: &mut [f64]| {
+            let mut x = vec![0.0; cols];
+            for (i, loss) in losses.iter_mut().enumerate() {
+                decode_row(self.tier, self.view.dtype(), self.view.row(first + i), &mut x);
+                *loss = rows::loss(&x);
+            }
+        };
+        let (piece, together) = (self.piece(), 16 * threads * self.piece());
+        for (i, losses) in losses.chunks_mut(together).enumerate() {
+            let share = losses.len().div_ceil(threads).max(piece);
+            thread::scope(|scope| {
+                for (j, losses) in losses.chunks_mut(share).enumerate() {
+                    scope.spawn(move || part(i * together + j * share, losses));
+                }
+            });
+            tell(cols * losses.len())?;
+        }
+        Ok(losses.into_iter().collect::<RowLosses>().are_small())
     }
 
     /// Writes all rows in order; several threads make pieces of some ten thousand values.
@@ -314,8 +352,9 @@ impl<'a> Job<'a> {
             }
             let importance = self.importance.map(|all| &all[row / of_expert.max(1) * cols..][..cols]);
             weights::fill(&x, importance, &mut w);
-            if !(self.by_rows && self.to == DType::Q8_0 && rows::encode(&x, out)) {
-                encode_row_weighted(self.tier, self.to, &x, &w, out);
+            match self.by_rows {
+                true => rows::encode(&x, out),
+                false => encode_row_weighted(self.tier, self.to, &x, &w, out),
             }
             decode_row(self.tier, self.to, out, &mut back);
             for (x, back) in x.chunks_exact(self.to.block_len()).zip(back.chunks_exact(self.to.block_len())) {

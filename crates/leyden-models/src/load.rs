@@ -381,8 +381,8 @@ impl Loader<'_> {
         if !self.whole_texts || asked.is_none() && !stored() {
             return Ok(None);
         }
-        let Some((packed, loss)) = PackedWeights::int8_rows(self.cpu, view)? else { return Ok(None) };
-        if asked.is_some() && loss > MOST_ROW_LOSS {
+        let Some((packed, losses)) = PackedWeights::int8_rows(self.cpu, view)? else { return Ok(None) };
+        if asked.is_some() && !losses.are_small() {
             return Ok(None);
         }
         if let Some(report) = asked {
@@ -531,10 +531,6 @@ pub struct Int8Report {
 
 /// How far the worst row of a matrix may be from what it was, relative to its length. Rows without outliers lose about 0.5 %.
 const MOST_LOSS: f64 = 0.02;
-
-/// The most that rows of a matrix with one scale each may lose in the mean, as [`PackedWeights::int8_rows`] has it: rows of normal distribution
-/// lose about 1 %, MiniLM's 1 to 2 %. What loses more gets a scale for 32 values.
-const MOST_ROW_LOSS: f64 = 0.04;
 
 /// A matrix in 8-bit integers with a scale for 32 values, if it is one and loses little.
 fn in_int8(view: &TensorView<'_>, report: &mut Int8Report) -> Option<Vec<u8>> {

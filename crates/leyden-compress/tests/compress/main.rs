@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use leyden_compress::{Error, Imatrix, Options, Plan, Report, Target, quantize};
+use leyden_kernels::gemm::PackedWeights;
+use leyden_kernels::{Cpu, Tier};
 use leyden_tensor::{Array, DType, Gguf, GgufWriter, Value, WeightSource, quant};
 use leyden_testkit::random;
 use std::ops::ControlFlow;
@@ -142,6 +144,26 @@ fn a_grid_that_was_trained_is_kept() {
         (errors / x.iter().map(|x| f64::from(x * x)).sum::<f64>()).sqrt()
     };
     assert!(naive > 0.02, "a search for extremes alone loses the grid: {naive}");
+}
+
+/// A matrix gets one scale for each row in a file where it would get them in memory.
+#[test]
+fn rows_share_scales_where_they_do_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let cpu = Cpu::new(Tier::best(), 2).unwrap();
+    // Also one value that leaves nothing of its row's others.
+    for damage in [None, Some(20.0), Some(6000.0)] {
+        let (source, to) = (source(damage), folder.path().join("m.gguf"));
+        make(&source, &options("INT8"), &to).unwrap();
+        let file = Gguf::open(&to).unwrap();
+        for name in ["blk.1.attn_q.weight", "blk.1.ffn_up.weight"] {
+            let (_, losses) =
+                PackedWeights::int8_rows(&cpu, &source.require(name).unwrap()).unwrap().unwrap();
+            let found = PackedWeights::has_row_scales(&file.require(name).unwrap());
+            assert_eq!(found, losses.are_small(), "{name}, {damage:?}: {losses:?}");
+            assert_eq!(found, damage.is_none() || name == "blk.1.attn_q.weight", "{name}, {damage:?}");
+        }
+    }
 }
 
 #[test]

@@ -17,10 +17,9 @@ use crate::memory::huge::HugeBuf;
 use crate::ops::Activation;
 use crate::quant::encode_weights::decode_row;
 use crate::quant::packed_a::PackedA;
-use crate::quant::quantize::ROUND;
 use crate::quant::token_rows::{GROUP, TokenRows, Tokens, ZERO_POINT};
 use crate::types::ActFormat;
-use leyden_tensor::quant::f16_to_f32;
+use leyden_tensor::quant::{INT8_GREATEST, RowLosses, f16_to_f32, int8_row, largest_magnitude};
 use leyden_tensor::{DType, TensorView};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,12 +69,14 @@ impl PackedWeights {
         one_matrix && (0..tensor.rows()).all(|r| common_scale(tensor.row(r)).is_some())
     }
 
-    /// Quantises a matrix `[rows, k]` of any type to 8-bit integers with one scale per row, and packs it. Also what a row loses in the mean:
-    /// the root of the mean square of its errors, relative to the mean magnitude of its values. `None` if it is no matrix or not finite throughout.
+    /// Quantises a matrix `[rows, k]` of any type to 8-bit integers with one scale per row, and packs it. Also what its rows lose. `None` if it is no matrix or not finite throughout.
     ///
     /// # Errors
     /// No memory for the packed copy, or its size overflows.
-    pub fn int8_rows(cpu: &Cpu, tensor: &TensorView<'_>) -> Result<Option<(PackedWeights, f64)>, Error> {
+    pub fn int8_rows(
+        cpu: &Cpu,
+        tensor: &TensorView<'_>,
+    ) -> Result<Option<(PackedWeights, RowLosses)>, Error> {
         let &[rows, k] = tensor.shape() else { return Ok(None) };
         if k == 0 {
             return Ok(None);
@@ -126,7 +127,7 @@ impl PackedWeights {
             panel_bytes: group_bytes,
             data: Data::Memory(data),
         };
-        Ok(Some((packed, losses.iter().sum::<f64>() / rows.max(1) as f64)))
+        Ok(Some((packed, losses.into_iter().collect())))
     }
 
     /// Whether this is a matrix of INT8 rows.
@@ -137,25 +138,17 @@ impl PackedWeights {
 }
 
 /// Writes the quantised values of a row, by fours with those of the group's other rows between. Gives the scale, the given one if there is one,
-/// and what is lost.
+/// and [what is lost](int8_row).
 fn quantise_row(x: &[f32], common: Option<f32>, quants: &mut [u8]) -> (f32, f64) {
-    let max = x.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
-    let scale = common.unwrap_or(max / 127.0);
+    let max = largest_magnitude(x);
+    let scale = common.unwrap_or(max / INT8_GREATEST);
     if max == 0.0 || scale == 0.0 {
-        return (0.0, if max == 0.0 { 0.0 } else { 1.0 });
+        return (0.0, if max == 0.0 { 0.0 } else { f64::INFINITY });
     }
-    let (mut errors, mut magnitudes) = (0.0_f64, 0.0_f64);
-    for (four, to) in x.chunks(4).zip(quants.chunks_mut(4 * GROUP_ROWS)) {
-        for (x, to) in four.iter().zip(to) {
-            // To nearest even; magnitudes are at most 128.
-            let value = ((x / scale + ROUND) - ROUND).clamp(-128.0, 127.0);
-            *to = (value as i32 + ZERO_POINT) as u8;
-            errors += f64::from(x - value * scale).powi(2);
-            magnitudes += f64::from(x.abs());
-        }
-    }
-    // Both means are of as many values.
-    (scale, (errors * x.len() as f64).sqrt() / magnitudes)
+    let loss = int8_row(x, scale, |i, value| {
+        quants[i / 4 * 4 * GROUP_ROWS + i % 4] = (i32::from(value) + ZERO_POINT) as u8;
+    });
+    (scale, loss)
 }
 
 impl Product<'_> {
@@ -374,8 +367,8 @@ mod tests {
         let shape = [rows, k];
         let view = TensorView::new("w", DType::Q8_0, &shape, &bytes).unwrap();
         assert!(PackedWeights::has_row_scales(&view));
-        let (packed, loss) = PackedWeights::int8_rows(&cpu, &view).unwrap().unwrap();
-        assert_eq!(loss, 0.0);
+        let (packed, losses) = PackedWeights::int8_rows(&cpu, &view).unwrap().unwrap();
+        assert_eq!(losses.mean(), 0.0);
         for r in 0..rows {
             for i in 0..k {
                 let quant = packed.as_bytes()[SCALES_BYTES + i / 4 * 4 * GROUP_ROWS + r * 4 + i % 4];
