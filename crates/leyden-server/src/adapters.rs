@@ -80,6 +80,11 @@ impl Adapters {
         Ok(())
     }
 
+    /// Whether one of them is called so.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.all.iter().any(|adapter| adapter.name.as_deref() == Some(name))
+    }
+
     /// What is told of them, as llama-server does.
     pub(crate) fn shown(&self) -> Value {
         let one = |(id, (adapter, scale)): (usize, (&ServedAdapter, f32))| {

@@ -209,6 +209,8 @@ pub(crate) struct Call {
     lease: Option<Arc<Lease>>,
     /// The adapters that it asks for, once its fields are known.
     adapters: OnceLock<AdapterSet>,
+    /// The adapter that it calls its model.
+    adapter: OnceLock<String>,
 }
 
 impl Call {
@@ -259,6 +261,9 @@ impl Call {
         if let Some(model) = app.models.find(fields.peek("model")).ok().and_then(|slot| slot.served()) {
             let name = fields.peek("model").map(|name| name.strip_suffix(":latest").unwrap_or(name));
             let _ = self.adapters.set(model.adapters.choose(name, given.as_deref())?);
+            if let Some(name) = name.filter(|name| model.adapters.has(name)) {
+                let _ = self.adapter.set(name.to_owned());
+            }
         }
         Ok(fields)
     }
@@ -274,6 +279,11 @@ impl Call {
         let unknown = schema::check(&schema, &mut body, app.strict)?;
         self.entry.note(|facts| facts.ignored = names(&unknown));
         Ok(Fields::from(body).list(name).unwrap_or_default())
+    }
+
+    /// What the answer calls the model: the adapter's name, if the request does.
+    pub(crate) fn name_of(&self, model: &Served) -> String {
+        self.adapter.get().unwrap_or(&model.name).clone()
     }
 
     /// The adapters that the request is computed with on its model.
@@ -551,6 +561,7 @@ impl App {
             body,
             given_up,
             adapters: OnceLock::new(),
+            adapter: OnceLock::new(),
         };
         (route.answer)(Arc::clone(self), call).await
     }

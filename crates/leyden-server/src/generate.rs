@@ -161,6 +161,11 @@ fn failure(end: End) -> Option<ApiError> {
 }
 
 impl Running {
+    /// What the answer calls the model.
+    pub(crate) fn name_of(&self, model: &Served) -> String {
+        self.call.name_of(model)
+    }
+
     /// The request's number.
     pub(crate) fn id(&self) -> String {
         self.call.entry.id().to_owned()

@@ -57,7 +57,7 @@ pub(crate) async fn messages(app: Arc<App>, call: Call) -> Result<Response<Reply
     let begun = inference::begin(app, call, inference).await?;
     let head = json!({
         "id": format!("msg_{}", begun.running.id()), "type": "message", "role": "assistant",
-        "model": begun.common.model.name, "content": [], "stop_reason": null, "stop_sequence": null,
+        "model": begun.running.name_of(&begun.common.model), "content": [], "stop_reason": null, "stop_sequence": null,
     });
     if begun.common.stream {
         let Begun { running, mut speeches, .. } = begun;

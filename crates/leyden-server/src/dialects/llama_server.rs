@@ -59,6 +59,8 @@ fn error_schema() -> Value {
 /// What is told of an answer, and how.
 struct Told {
     model: Arc<Served>,
+    /// What the model is called.
+    name: String,
     entry: Arc<Entry>,
     /// How many alternatives of each token are told, if any are.
     probabilities: Option<usize>,
@@ -88,6 +90,7 @@ pub(super) async fn tell(app: Arc<App>, call: Call, ready: Ready) -> Result<Resp
     let begun = inference::begin(app, call, inference).await?;
     let mut told = Told {
         model: Arc::clone(&begun.common.model),
+        name: begun.running.name_of(&begun.common.model),
         entry: Arc::clone(&begun.entry),
         probabilities,
         tokens,
@@ -164,7 +167,7 @@ impl Told {
         let new = evaluated.saturating_sub(self.cached);
         let more = json!({
             "content": text, "stop": true, "stop_type": kind, "stopping_word": word.unwrap_or_default(),
-            "model": self.model.name, "truncated": false, "tokens_cached": self.cached,
+            "model": self.name, "truncated": false, "tokens_cached": self.cached,
             "generation_settings": self.settings,
             "timings": {
                 "cache_n": self.cached, "prompt_n": new, "prompt_ms": prompt,

@@ -159,7 +159,7 @@ fn shared(app: &App, call: &Call, body: &mut Fields) -> Result<(Fields, String),
         Some(schema @ Value::Object(_)) => fields.put("json_schema", schema),
         _ => {}
     }
-    Ok((fields, model.name.clone()))
+    Ok((fields, call.name_of(&model)))
 }
 
 /// The model that a request names, which stays in memory as `keep_alive` says.
@@ -415,11 +415,11 @@ impl Format for Lines {
 
 pub(crate) async fn embed(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, wanted) = prompt::prepare(&app, call, read_embed).await?;
-    let (model, entry) = (Arc::clone(&wanted.model), Arc::clone(&call.entry));
+    let (name, entry) = (call.name_of(&wanted.model), Arc::clone(&call.entry));
     let (vectors, usage) = embedding::vectors(app, call, wanted).await?;
     let total = u64::try_from(entry.times().0.as_nanos()).unwrap_or(u64::MAX);
     let shown = json!({
-        "model": model.name, "embeddings": vectors, "total_duration": total, "load_duration": 0,
+        "model": name, "embeddings": vectors, "total_duration": total, "load_duration": 0,
         "prompt_eval_count": usage.prompt,
     });
     Ok(document(StatusCode::OK, &shown))

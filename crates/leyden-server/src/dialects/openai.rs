@@ -80,6 +80,8 @@ pub(crate) struct Head {
     /// How many alternatives are wanted with each token, if logarithmic probabilities are.
     pub(crate) logprobs: Option<usize>,
     pub(crate) model: Arc<Served>,
+    /// What the model is called.
+    name: String,
 }
 
 impl Head {
@@ -92,6 +94,7 @@ impl Head {
             usage: common.usage_in_stream,
             logprobs,
             model: Arc::clone(&common.model),
+            name: running.name_of(&common.model),
         }
     }
 
@@ -100,7 +103,7 @@ impl Head {
             "id": self.id,
             "object": object,
             "created": self.created,
-            "model": self.model.name,
+            "model": self.name,
             "choices": choices,
             "seed": self.seed,
             "system_fingerprint": concat!("leyden-", env!("CARGO_PKG_VERSION")),

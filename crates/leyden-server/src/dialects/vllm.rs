@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The frame of an answer.
-fn answer(id: &str, model: &Served, data: &[Value], usage: Usage) -> Response<Reply> {
+fn answer(id: &str, name: &str, data: &[Value], usage: Usage) -> Response<Reply> {
     let shown = json!({
-        "id": id, "object": "list", "created": unix_time(), "model": model.name, "data": data,
+        "id": id, "object": "list", "created": unix_time(), "model": name, "data": data,
         "usage": { "prompt_tokens": usage.prompt, "total_tokens": usage.prompt, "completion_tokens": 0 }
     });
     document(StatusCode::OK, &shown)
@@ -84,7 +84,7 @@ fn read_score(app: &App, call: &Call) -> Result<(Arc<Served>, Scored, bool), Api
 
 pub(crate) async fn score(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, (model, scored, raw)) = prompt::prepare(&app, call, read_score).await?;
-    let id = format!("score-{}", call.entry.id());
+    let (id, name) = (format!("score-{}", call.entry.id()), call.name_of(&model));
     let (scores, usage): (Vec<f64>, Usage) = match scored {
         Scored::Pairs(ranking) => {
             let (scores, usage) = ranking.relevance(app, call, raw).await?;
@@ -99,7 +99,7 @@ pub(crate) async fn score(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
     };
     let data = scores.iter().enumerate();
     let data = data.map(|(i, score)| json!({ "index": i, "object": "score", "score": score }));
-    Ok(answer(&id, &model, &data.collect::<Vec<_>>(), usage))
+    Ok(answer(&id, &name, &data.collect::<Vec<_>>(), usage))
 }
 
 fn read_classify(app: &App, call: &Call) -> Result<(encoding::Wanted, bool), ApiError> {
@@ -115,6 +115,7 @@ fn read_classify(app: &App, call: &Call) -> Result<(encoding::Wanted, bool), Api
 pub(crate) async fn classify(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, (wanted, raw)) = prompt::prepare(&app, call, read_classify).await?;
     let (id, model) = (format!("classify-{}", call.entry.id()), Arc::clone(&wanted.model));
+    let name = call.name_of(&model);
     let (scores, usage) = wanted.scores(app, call, raw).await?;
     let (classifier, _) = encoding::classifier(&model)?;
     let shown = |(i, scores): (usize, &Vec<f32>)| {
@@ -123,7 +124,7 @@ pub(crate) async fn classify(app: Arc<App>, call: Call) -> Result<Response<Reply
         json!({ "index": i, "label": label, "probs": scores, "num_classes": scores.len() })
     };
     let data: Vec<Value> = scores.iter().enumerate().map(shown).collect();
-    Ok(answer(&id, &model, &data, usage))
+    Ok(answer(&id, &name, &data, usage))
 }
 
 /// What `/pooling` gives.
@@ -166,6 +167,7 @@ fn read_pooling(app: &App, call: &Call) -> Result<(encoding::Wanted, Pooled, boo
 pub(crate) async fn pooling(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, (wanted, pooled, raw)) = prompt::prepare(&app, call, read_pooling).await?;
     let (id, model) = (format!("pool-{}", call.entry.id()), Arc::clone(&wanted.model));
+    let name = call.name_of(&model);
     let labels = model.network.config().classifier().map_or(1, |classifier| classifier.labels.len());
     let (all, usage) = match pooled {
         Pooled::Embed => wanted.vectors(app, call).await?,
@@ -185,7 +187,7 @@ pub(crate) async fn pooling(app: Arc<App>, call: Call) -> Result<Response<Reply>
         json!({ "index": i, "object": "pooling", "data": data })
     };
     let data: Vec<Value> = all.iter().enumerate().map(shown).collect();
-    Ok(answer(&id, &model, &data, usage))
+    Ok(answer(&id, &name, &data, usage))
 }
 
 fn body(app: &App, fields: Value, required: &[&str]) -> Value {

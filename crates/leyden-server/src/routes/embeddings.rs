@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, (wanted, packed)) = prompt::prepare(&app, call, read).await?;
-    let model = Arc::clone(&wanted.model);
+    let name = call.name_of(&wanted.model);
     let (vectors, usage) = embedding::vectors(app, call, wanted).await?;
     let shown = |(i, vector): (usize, Vec<f32>)| {
         let shown = if packed { base64(&vector).into() } else { json!(vector) };
@@ -23,7 +23,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let shown = json!({
         "object": "list",
         "data": data,
-        "model": model.name,
+        "model": name,
         "usage": { "prompt_tokens": usage.prompt, "total_tokens": usage.prompt },
     });
     Ok(document(StatusCode::OK, &shown))

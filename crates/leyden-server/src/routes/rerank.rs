@@ -25,7 +25,7 @@ struct Wanted {
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, Wanted { model, ranking, raw, most, texts, list }) = prompt::prepare(&app, call, read).await?;
-    let id = call.entry.id().to_owned();
+    let (id, name) = (call.entry.id().to_owned(), call.name_of(&model));
     let (scores, usage) = ranking.relevance(app, call, raw).await?;
     let mut ranked: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
     // Of equal scores the first document comes first.
@@ -47,7 +47,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     };
     let results: Value = ranked.iter().map(shown).collect();
     let shown = json!({
-        "id": format!("rerank-{id}"), "object": "list", "model": model.name, "results": results,
+        "id": format!("rerank-{id}"), "object": "list", "model": name, "results": results,
         "usage": { "prompt_tokens": usage.prompt, "total_tokens": usage.prompt },
         "meta": { "api_version": { "version": "2" }, "billed_units": { "search_units": 1 } }
     });

@@ -66,11 +66,32 @@ fn requests_say_which_adapters_they_are_computed_with() {
         assert_eq!(said(&app, json!({ "lora": twice })).await, default);
         let chat =
             json!({ "model": "pirate", "messages": [{ "role": "user", "content": "x" }], "max_tokens": 2 });
-        assert_eq!(post(&app, CHAT, chat).await.0, 200);
+        let answer = post(&app, CHAT, chat).await;
+        assert_eq!((answer.0, &answer.1["model"]), (200, &json!("pirate")));
         let vector = |body: Value| ask(&app, "/v1/embeddings", body);
         let (base, pirate) =
             tokio::join!(vector(json!({ "input": "x" })), vector(json!({ "input": "x", "model": "pirate" })));
         assert_ne!(base["data"], pirate["data"]);
+        // The answer calls the model what the request calls it.
+        assert_eq!((&base["model"], &pirate["model"]), (&json!("storyteller"), &json!("pirate")));
+        let chat = |model: &str| {
+            json!({ "model": model, "max_tokens": 1, "stream": false, "input": "x",
+            "messages": [{ "role": "user", "content": "x" }] })
+        };
+        for path in ["/v1/messages", "/api/chat", "/api/embed", "/v1/responses", "/pooling"] {
+            let mut body = chat("pirate");
+            let fields: &[&str] = match path {
+                "/v1/messages" => &["input"],
+                "/api/chat" => &["input", "max_tokens"],
+                "/v1/responses" => &["messages", "max_tokens"],
+                _ => &["messages", "max_tokens", "stream"],
+            };
+            fields.iter().for_each(|name| drop(body.as_object_mut().unwrap().remove(*name)));
+            let (status, answer) = post(&app, path, body).await;
+            assert_eq!((status, &answer["model"]), (200, &json!("pirate")), "{path}: {answer}");
+        }
+        let body = json!({ "model": "storyteller", "prompt": "x", "max_tokens": 1 });
+        assert_eq!(ask(&app, "/completion", body).await["model"], json!("storyteller"));
     });
 }
 

@@ -51,7 +51,7 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let begun = inference::begin(Arc::clone(&app), call, inference).await?;
     let id = begun.running.id();
     head["id"] = format!("resp_{id}").into();
-    head["model"] = begun.common.model.name.as_str().into();
+    head["model"] = begun.running.name_of(&begun.common.model).into();
     (head["temperature"], head["top_p"]) =
         (json!(begun.common.sampling.params.temperature), json!(begun.common.sampling.params.top_p));
     let output = Output::new(id, Arc::clone(&begun.common.model), alternatives);
