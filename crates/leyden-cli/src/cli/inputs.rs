@@ -3,7 +3,7 @@
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
-use leyden_tensor::{Gguf, WeightSource};
+use leyden_tensor::Gguf;
 
 use super::failure::Failure;
 
@@ -27,18 +27,13 @@ pub(super) fn none_is<'a>(to: &Path, inputs: impl IntoIterator<Item = &'a Path>)
     }
 }
 
-/// The files of a model: all of a folder's, or a GGUF file's with the parts that belong to it. What cannot be read is left to
-/// who opens it.
+/// The files of a model: all of a folder's, or a GGUF file's with the parts that belong to it by their names. Nothing is opened.
 pub(super) fn of_model(path: &Path) -> Vec<PathBuf> {
     if path.is_dir() {
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
         return std::iter::once(path.to_owned()).chain(entries.map(|entry| entry.path())).collect();
     }
-    let mut all = vec![path.to_owned()];
-    if let Ok(file) = Gguf::open(path) {
-        all.extend(file.paths().into_iter().map(Path::to_owned));
-    }
-    all
+    Gguf::files_of(path)
 }
 
 #[cfg(unix)]

@@ -1,7 +1,7 @@
 //! Self-attention.
 
 use super::Half;
-use super::linear::{Linear, apply_adapted};
+use super::linear::{Ending, Linear, apply_adapted};
 use super::norm::Norm;
 use super::position_bias::{Attended, Bias};
 use super::rope::Ropes;
@@ -249,19 +249,7 @@ impl Attention {
         work: &mut Workspace,
     ) {
         self.mix(cpu, spans, cache, work);
-        if let Some(sums) = &mut work.sums {
-            sums.add([&self.output.name], &work.mixed, self.output.weights.k());
-        }
-        to.write(cpu, work, |work, out, write| {
-            apply_adapted(
-                cpu,
-                &mut work.adapters,
-                &mut work.activations,
-                &work.mixed,
-                write,
-                [(&self.output, out)],
-            );
-        });
+        to.write(cpu, work, |work, out, write| work.end_half(cpu, Ending::Mixed, &self.output, out, write));
     }
 
     /// What is then multiplied with the matrix of the output, into `work.mixed`.

@@ -1,5 +1,6 @@
 //! A matrix with a bias, and products of several with one batch.
 
+use crate::batch::Workspace;
 use crate::error::Error;
 use crate::load::{Loader, Part};
 use crate::lora::{StepAdapters, Target};
@@ -60,6 +61,29 @@ impl Linear {
     /// Its product, with activations on the grid of its weights.
     pub(crate) fn product<'a>(&'a self, out: &'a mut [f32], write: Write) -> Product<'a> {
         Product { weights: &self.weights, bias: self.bias.as_deref(), out, write }
+    }
+}
+
+/// Which values of the workspace the matrix at the end of a half of a block is multiplied with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ending {
+    /// Those of attention.
+    Mixed,
+    /// Those of the feed-forward layer.
+    Hidden,
+}
+
+impl Workspace {
+    /// The product with the matrix that ends a half of a block, and what adapters add; counts its inputs where that is asked for.
+    pub(crate) fn end_half(&mut self, cpu: &Cpu, of: Ending, matrix: &Linear, out: &mut [f32], write: Write) {
+        let input: &[f32] = match of {
+            Ending::Mixed => &self.mixed,
+            Ending::Hidden => &self.hidden,
+        };
+        if let Some(sums) = &mut self.sums {
+            sums.add([&matrix.name], input, matrix.weights.k());
+        }
+        apply_adapted(cpu, &mut self.adapters, &mut self.activations, input, write, [(matrix, out)]);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Feed-forward layers, gated and plain.
 
 use super::Half;
-use super::linear::{Linear, apply_adapted};
+use super::linear::{Ending, Linear, apply_adapted};
 use crate::batch::Workspace;
 use crate::config::LayerConfig;
 use crate::error::Error;
@@ -57,19 +57,7 @@ impl PlainMlp {
             apply_adapted(cpu, &mut work.adapters, &mut work.activations, &work.normed, Write::Set, up);
             cpu.for_rows(&mut work.hidden, ffn, |_, row| ops::activate(cpu.tier(), self.activation, row));
         }
-        if let Some(sums) = &mut work.sums {
-            sums.add([&self.down.name], &work.hidden, ffn);
-        }
-        to.write(cpu, work, |work, out, write| {
-            apply_adapted(
-                cpu,
-                &mut work.adapters,
-                &mut work.activations,
-                &work.hidden,
-                write,
-                [(&self.down, out)],
-            );
-        });
+        to.write(cpu, work, |work, out, write| work.end_half(cpu, Ending::Hidden, &self.down, out, write));
     }
 }
 
@@ -156,16 +144,6 @@ impl GatedMlp {
             }
             ops::gate(cpu.tier(), self.activation, row, &up[i * ffn..(i + 1) * ffn]);
         });
-        if let Some(sums) = &mut work.sums {
-            sums.add([&self.down.name], &work.hidden, ffn);
-        }
-        apply_adapted(
-            cpu,
-            &mut work.adapters,
-            &mut work.activations,
-            &work.hidden,
-            write,
-            [(&self.down, out)],
-        );
+        work.end_half(cpu, Ending::Hidden, &self.down, out, write);
     }
 }

@@ -8,7 +8,7 @@
 use std::fs;
 use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::array::{Array, MAX_STRING_BYTES};
@@ -82,6 +82,14 @@ impl Gguf {
             None => Gguf::join(vec![(source, parsed)]),
             Some(split) => Gguf::open_parts(source, parsed, split),
         }
+    }
+
+    /// The files that a model of this path consists of, told by the name alone: the others of one part of several, too. They need
+    /// not be there.
+    #[must_use]
+    pub fn files_of(path: &Path) -> Vec<PathBuf> {
+        let parts = Split::paths_of_name(path);
+        if parts.is_empty() { vec![path.to_owned()] } else { parts }
     }
 
     /// Opens the other parts of a model of which one is open.

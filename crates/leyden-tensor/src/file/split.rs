@@ -68,6 +68,18 @@ impl Split {
         Ok((0..self.count).map(part).collect())
     }
 
+    /// The paths of all parts of a model, as the name of one part says. A file of another name has none.
+    pub(super) fn paths_of_name(path: &Path) -> Vec<PathBuf> {
+        let of_name = || {
+            let (rest, count) = path.file_name()?.to_str()?.strip_suffix(".gguf")?.rsplit_once("-of-")?;
+            let (_, no) = rest.rsplit_once('-')?;
+            let count: u32 = count.parse().ok().filter(|count| *count <= MAX_PARTS)?;
+            let no = no.parse::<u32>().ok()?.checked_sub(1).filter(|no| *no < count)?;
+            Split { no, count, tensors: 0 }.paths(path).ok()
+        };
+        of_name().unwrap_or_default()
+    }
+
     /// The error of a part whose name does not tell those of the others.
     pub(super) fn alone(&self) -> Error {
         let no = self.no.saturating_add(1);

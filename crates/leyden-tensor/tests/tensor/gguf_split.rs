@@ -41,6 +41,8 @@ fn any_part_opens_all() {
         let file = Gguf::open(&path(folder.path(), no)).unwrap();
         assert_eq!(file.path(), path(folder.path(), 1));
         assert_eq!(file.paths(), [1, 2, 3].map(|no| path(folder.path(), no)));
+        // As the names alone say.
+        assert_eq!(Gguf::files_of(&path(folder.path(), no)), file.paths());
         assert_eq!(file.metadata().str("general.architecture").unwrap(), "llama");
         assert_eq!(file.tensor_names(), ["a", "c", "b"]);
         assert_eq!(file.tensor_info().iter().map(|t| t.file).collect::<Vec<_>>(), [1, 1, 2]);
@@ -51,6 +53,21 @@ fn any_part_opens_all() {
         }
         let missing = file.require("d").unwrap_err().to_string();
         assert_eq!(missing, format!("{}: d: required tensor is missing", path(folder.path(), 1).display()));
+    }
+}
+
+#[test]
+fn a_name_of_no_part_is_one_file() {
+    for name in [
+        "m.gguf",
+        "m-00002-of-00001.gguf.x",
+        "m-00004-of-99999.gguf",
+        "m-0-of-3.gguf",
+        "m-00004-of-00003.gguf",
+        "m-1-of-00003.gguf",
+        "-of-.gguf",
+    ] {
+        assert_eq!(Gguf::files_of(Path::new(name)), [Path::new(name)], "{name}");
     }
 }
 
