@@ -6,6 +6,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::gguf::{ALIGNMENT_KEY, alignment, check_name};
+use super::leftovers;
 use super::metadata::{Metadata, Value};
 use crate::error::{Error, ErrorKind};
 use crate::extent::TensorExtent;
@@ -375,14 +376,18 @@ impl Temporary {
     /// Creates a file beside `target` under a name that is not taken.
     fn create(folder: &Path, target: &Path) -> io::Result<(Temporary, File)> {
         let name = target.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        leftovers::remove(folder, name);
         let mut attempt: u32 = 0;
         loop {
             let mut temporary = std::ffi::OsString::from(".");
             temporary.push(name);
-            temporary.push(format!(".{}-{attempt}.tmp", std::process::id()));
+            temporary.push(leftovers::ending(std::process::id(), attempt));
             let path = folder.join(temporary);
             match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(file) => return Ok((Temporary { path: Some(path) }, file)),
+                Ok(file) => {
+                    leftovers::hold(&file);
+                    return Ok((Temporary { path: Some(path) }, file));
+                }
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists && attempt < 100 => {
                     attempt = attempt.saturating_add(1);
                 }
