@@ -48,7 +48,8 @@ fn stored(info: &TensorInfo, bytes: &[u8], name: &str, place: Place) -> Result<V
         "F64" => (Kind::Float, 8),
         "F32" | "F16" | "BF16" | "I8" | "U8" => {
             let (name, type_name) = (name.into(), info.type_name);
-            let weight = Weight { name, place, type_name, stored: shape, transposed: false, grid: None };
+            let weight =
+                Weight { name, place, type_name, stored: shape, transposed: false, grid: None, part: None };
             return Ok(Value::Weight(weight));
         }
         other => return Err(format!("`{name}` is of the type {other}, which is not read")),
@@ -153,7 +154,15 @@ impl<'a> Eval<'a> {
                     None => self.of_text(node, inputs)?,
                 },
             },
-            false => self.fused(node, inputs)?,
+            false => match (node.domain.as_str(), op) {
+                ("com.microsoft", "EmbedLayerNormalization" | "QEmbedLayerNormalization") => {
+                    if let Some(found) = self.embedded(node, inputs)? {
+                        return Ok(found);
+                    }
+                    None
+                }
+                _ => self.fused(node, inputs)?,
+            },
         };
         found.map(|value| vec![value]).ok_or_else(|| {
             let domain = if own { String::new() } else { format!("{}.", node.domain) };
@@ -193,11 +202,9 @@ impl<'a> Eval<'a> {
                 self.spend(nums.data.len())?;
                 Value::Nums(Arc::new(nums.cast(kind)))
             }
-            Some(value @ (Value::Text(_) | Value::Weight(_) | Value::IntProduct(..)))
-                if kind == Kind::Float =>
-            {
-                value.clone()
-            }
+            Some(
+                value @ (Value::Text(_) | Value::Weight(_) | Value::IntProduct(..) | Value::CodesProduct(..)),
+            ) if kind == Kind::Float => value.clone(),
             Some(Value::Weight(weight)) => Value::Nums(Arc::new(weight.to_nums(self.onnx)?.cast(kind))),
             _ => return Err("casts what depends on the text to integers".to_owned()),
         })

@@ -112,6 +112,16 @@ impl Eval<'_> {
                 data.chunks_mut(n).for_each(|row| (1..row.len()).for_each(|i| row[i] += row[i - 1]));
                 Nums { data, ..Nums::clone(&x) }
             }
+            "ReduceSum" => {
+                let (x, axes) = (nums(0)?, self.axes(node, inputs.get(1))?.ok_or("sums over all axes")?);
+                self.spend(x.data.len())?;
+                match axes[..] {
+                    [axis] if axis_of(axis, x.shape.len())? + 1 == x.shape.len() => {
+                        x.sum_rows(node.int("keepdims").unwrap_or(1) != 0)?
+                    }
+                    _ => return Err("sums over other axes than the last".to_owned()),
+                }
+            }
             "GatherElements" => gather_elements(&*nums(0)?, &*nums(1)?, node.int("axis").unwrap_or(0))?,
             "GatherND" if node.int("batch_dims").unwrap_or(0) == 0 => gather_nd(&*nums(0)?, &*nums(1)?)?,
             _ => match (of_one(op), of_two(op)) {

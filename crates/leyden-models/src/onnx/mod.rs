@@ -9,6 +9,7 @@
 //! Of quantised graphs weights become the numbers that their integers stand for, `(q - zero point) * scale`. The rounding of
 //! activations in such graphs is not computed.
 
+mod attention;
 mod encoder;
 mod eval;
 mod known;

@@ -35,6 +35,20 @@ impl Eval<'_> {
                 self.check_zero(x, inputs.get(2))?;
                 Value::IntProduct(x.clone(), weight.clone(), self.opt_nums(inputs.get(3))?)
             }
+            ("MatMulInteger", Some(Value::Codes(x)), Some(Value::Codes(y))) => {
+                self.check_zero(x, inputs.get(2))?;
+                self.check_zero(y, inputs.get(3))?;
+                Value::CodesProduct(x.clone(), y.clone())
+            }
+            ("Mul", Some(Value::Scale(x)), Some(Value::Scale(y))) => {
+                Value::ScalesProduct(x.clone(), y.clone())
+            }
+            ("Mul", Some(Value::CodesProduct(x, y)), Some(Value::ScalesProduct(a, b)))
+            | ("Mul", Some(Value::ScalesProduct(a, b)), Some(Value::CodesProduct(x, y)))
+                if a.same(x) && b.same(y) || a.same(y) && b.same(x) =>
+            {
+                Value::Text(self.product(x, y)?)
+            }
             ("Mul", Some(Value::Scale(x)), Some(known)) | ("Mul", Some(known), Some(Value::Scale(x))) => {
                 Value::Scales(x.clone(), self.nums(Some(known))?)
             }
@@ -49,7 +63,7 @@ impl Eval<'_> {
         Ok(Some(vec![one]))
     }
 
-    fn check_zero(&self, x: &Text, zero: Option<&Value>) -> Result<(), String> {
+    pub(super) fn check_zero(&self, x: &Text, zero: Option<&Value>) -> Result<(), String> {
         match zero {
             Some(Value::Zero(of)) if of.same(x) => Ok(()),
             _ => Err("has no zero point of its first factor".to_owned()),
@@ -90,13 +104,17 @@ impl Eval<'_> {
                 Ok(Value::Nums(Arc::new(less.zip(Kind::Float, &scales, times)?)))
             }
             Value::Text(x) => match self.op(x) {
-                Op::Rows { table, ids } if x.is_plain() && table.is_codes() => {
+                Op::Rows { table, ids } if x.factor == 1.0 && table.is_codes() => {
                     if scales.data.len() != 1 {
                         return Err("has several scales for the rows of a table".to_owned());
                     }
                     let (table, ids) = (table.on_grid(&scales, zeros.as_deref(), 0)?, Arc::clone(ids));
-                    let columns = x.shape.last().copied().unwrap_or(0);
-                    self.rows(&table, &ids, columns)
+                    let columns = table.shape().last().copied().unwrap_or(0);
+                    match self.rows(&table, &ids, columns)? {
+                        // Moved as the integers were.
+                        Value::Text(made) => Ok(Value::Text(Text { atom: made.atom, ..x.clone() })),
+                        other => Ok(other),
+                    }
                 }
                 _ => Err("scales what is not an integer".to_owned()),
             },
@@ -115,10 +133,14 @@ impl Eval<'_> {
             _ => Err("computes a text's part with what is none".to_owned()),
         };
         let found = match (node.op.as_str(), given(0), given(1)) {
+            ("Attention", ..) => return self.attention(node, inputs),
+            ("QAttention", ..) => return self.quantised_attention(node, inputs),
             ("DequantizeLinear", Some(value), _) => return self.dequantised(node, value, inputs).map(Some),
             ("QuantizeLinear", Some(value @ (Value::Text(_) | Value::Nums(_))), _) => {
                 return Ok(Some(Value::Quantised(Box::new(value.clone()))));
             }
+            ("FusedMatMul", Some(x), Some(y)) => return self.fused_product(node, x, y).map(Some),
+            ("FusedGemm", ..) => return self.fused_gemm(node, inputs),
             ("Gelu", Some(Value::Text(x)), _) => self.function(Function::Gelu, x)?,
             ("BiasGelu", Some(x), Some(bias)) => {
                 let sum = text(&self.binary(Binary::Add, x, bias)?)?;
@@ -151,6 +173,16 @@ impl Eval<'_> {
                     Some(bias) => text(&self.binary(Binary::Add, &Value::Text(product), bias)?)?,
                     None => product,
                 }
+            }
+            ("MatMulIntegerToFloat", Some(Value::Codes(x)), Some(Value::Codes(y))) => {
+                for (of, scale, zero) in [(x, 2, 4), (y, 3, 5)] {
+                    self.check_zero(of, given(zero))?;
+                    match given(scale) {
+                        Some(Value::Scale(found)) if found.same(of) => {}
+                        _ => return Err("has no scale of one of its factors".to_owned()),
+                    }
+                }
+                self.product(x, y)?
             }
             ("MatMulIntegerToFloat", Some(Value::Codes(x)), Some(Value::Weight(weight))) => {
                 self.check_zero(x, given(4))?;

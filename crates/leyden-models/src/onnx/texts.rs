@@ -169,7 +169,7 @@ impl Eval<'_> {
         Ok(Text { factor: x.factor, ..made })
     }
 
-    fn product(&mut self, x: &Text, y: &Text) -> Result<Text, String> {
+    pub(super) fn product(&mut self, x: &Text, y: &Text) -> Result<Text, String> {
         let unlike = || format!("multiplies shapes {:?} and {:?}", x.shape, y.shape);
         let ([outer @ .., m, k], [others @ .., l, n]) = (&x.shape[..], &y.shape[..]) else {
             return Err(unlike());

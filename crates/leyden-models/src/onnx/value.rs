@@ -23,6 +23,9 @@ pub(super) enum Value {
     Scales(Text, Arc<Nums>),
     /// The product of a text's integers and those of weights, less zero points.
     IntProduct(Text, Weight, Option<Arc<Nums>>),
+    /// The product of the integers of two values of a text, less zero points, and of their scales.
+    CodesProduct(Text, Text),
+    ScalesProduct(Text, Text),
     /// An input that is left out.
     None,
 }

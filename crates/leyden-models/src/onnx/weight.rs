@@ -36,6 +36,8 @@ pub(super) struct Weight {
     /// Whether its rows are the columns that are stored.
     pub(super) transposed: bool,
     pub(super) grid: Option<Grid>,
+    /// Of some columns of a stored matrix, whose shape `stored` is then: the first, and how many the matrix has.
+    pub(super) part: Option<[usize; 2]>,
 }
 
 /// The most values that are read as numbers.
@@ -54,7 +56,27 @@ impl Weight {
             stored: nums.shape.clone(),
             transposed: false,
             grid: None,
+            part: None,
         }
+    }
+
+    /// Some neighbouring columns of a matrix as it is stored.
+    pub(super) fn columns(&self, first: usize, n: usize) -> Result<Weight, String> {
+        match (&self.stored[..], self.transposed, &self.part, &self.place) {
+            (&[rows, all], false, None, Place::Initialiser(_) | Place::Constant(_))
+                if first.checked_add(n).is_some_and(|end| end <= all) =>
+            {
+                Ok(Weight { stored: vec![rows, n], part: Some([first, all]), ..self.clone() })
+            }
+            _ => Err(format!("takes columns of `{}`, which is no matrix of the file", self.name)),
+        }
+    }
+
+    /// Some neighbouring values of a vector.
+    pub(super) fn values_from(&self, onnx: &Onnx, first: usize, n: usize) -> Result<Weight, String> {
+        let all = self.to_nums(onnx)?;
+        let data = all.data.get(first..first + n).ok_or("takes values that are not there")?.to_vec();
+        Ok(Weight::known(&self.name, &Arc::new(Nums { kind: Kind::Float, shape: vec![n], data })))
     }
 
     /// Whether it may be read as numbers.
@@ -86,7 +108,7 @@ impl Weight {
 
     /// What integers become by scales along `axis` of the shape in the graph, or by one scale.
     pub(super) fn on_grid(&self, scales: &Nums, zeros: Option<&Nums>, axis: i64) -> Result<Weight, String> {
-        if !self.is_codes() {
+        if !self.is_codes() || self.part.is_some() {
             return Err("scales what is not an integer, or is scaled already".to_owned());
         }
         let shape = self.shape();
@@ -132,7 +154,7 @@ impl Weight {
     /// The tensor as it lies in the file, if that is how it is used.
     pub(super) fn view<'a>(&'a self, onnx: &'a Onnx) -> Option<TensorView<'a>> {
         let dtype = FLOATS.iter().find(|row| row.0 == self.type_name)?.1;
-        if self.transposed || matches!(self.place, Place::Known(_)) {
+        if self.transposed || self.part.is_some() || matches!(self.place, Place::Known(_)) {
             return None;
         }
         TensorView::new(&self.name, dtype, &self.stored, self.bytes(onnx)).ok()
@@ -156,14 +178,29 @@ impl Weight {
             }
         };
         if let Some(grid) = &self.grid {
-            let inner: usize = grid.axis.map_or(1, |axis| self.stored[axis + 1..].iter().product());
+            let whole = self.whole();
+            let inner: usize = grid.axis.map_or(1, |axis| whole[axis + 1..].iter().product());
             let of = |i: usize| (i / inner.max(1)) % grid.scales.len().max(1);
             for (i, value) in values.iter_mut().enumerate() {
                 let group = if grid.axis.is_some() { of(i) } else { 0 };
                 *value = (*value - grid.zeros.get(group).unwrap_or(&0.0)) * grid.scales[group];
             }
         }
-        values
+        match (self.part, &self.stored[..]) {
+            (Some([first, all]), &[_, n]) => values
+                .chunks_exact(all.max(1))
+                .flat_map(|row| row[first..first + n].iter().copied())
+                .collect(),
+            _ => values,
+        }
+    }
+
+    /// The shape of the tensor that lies in the file.
+    fn whole(&self) -> Vec<usize> {
+        match (self.part, &self.stored[..]) {
+            (Some([_, all]), &[rows, _]) => vec![rows, all],
+            _ => self.stored.clone(),
+        }
     }
 
     /// All values, as integers and scales make them, row after row of the shape in the graph.
@@ -196,11 +233,12 @@ impl Weight {
             return None;
         }
         let (bytes, size) = (self.bytes(onnx), dtype.block_bytes());
-        let mut out = Vec::with_capacity(bytes.len());
-        for column in 0..columns {
+        let [first, all] = self.part.unwrap_or([0, columns]);
+        let mut out = Vec::with_capacity(rows * columns * size);
+        for column in first..first + columns {
             out.extend(
                 (0..rows)
-                    .filter_map(|row| bytes.get((row * columns + column) * size..))
+                    .filter_map(|row| bytes.get((row * all + column) * size..))
                     .flat_map(|value| value.iter().take(size)),
             );
         }

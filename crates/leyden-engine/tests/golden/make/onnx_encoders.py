@@ -16,6 +16,7 @@ import onnxruntime
 import torch
 import transformers
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
+from onnxruntime.transformers import optimizer
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
 VOCAB = 48
@@ -110,6 +111,41 @@ def derive(whole, folder):
     return {"int8": 0.03, "uint8": 0.03, "qdq": 0.1, "f16": 2e-3}
 
 
+def fused(source, to, heads, width):
+    """As Optimum's O2: attention, embeddings, norms and functions are one node each."""
+    optimizer.optimize_model(source, "bert", num_heads=heads, hidden_size=width, opt_level=1).save_model_to_file(to)
+
+
+def extended(source, to):
+    """As a session of onnxruntime saves what it has made of a graph."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = to
+    onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+def all_int8(source, to):
+    """As Optimum quantises: products of activations with each other, too."""
+    quantize_dynamic(source, to, weight_type=QuantType.QInt8,
+                     extra_options={"MatMulConstBOnly": False, "DefaultTensorType": onnx.TensorProto.FLOAT})
+
+
+def derive_others(name, folder):
+    """Graphs that optimisers and quantisers make of others, with how far their results may be from ours."""
+    path = {kind: str(folder / f"{name}{kind}.onnx") for kind in ["", "-fused", "-fused-int8", "-extended", "-int8"]}
+    if name == "electra":
+        fused(path[""], path["-fused"], 2, 32)
+        all_int8(path["-fused"], path["-fused-int8"])
+        return {"-fused": 1e-4, "-fused-int8": 0.1}
+    if name == "distilbert-labels":
+        extended(path[""], path["-extended"])
+        return {"-extended": 1e-4}
+    if name == "mpnet":
+        all_int8(path[""], path["-int8"])
+        return {"-int8": 0.1}
+    return {}
+
+
 def bare(path):
     """Takes what a graph does not compute with out of its file, and gives values short names."""
     model = onnx.load(path)
@@ -157,6 +193,10 @@ def main():
                 made = folder / f"bert-{kind}.onnx"
                 bare(made)
                 models.append({"file": made.name, "config": config, "within": within, "results": results(made)})
+        for kind, within in derive_others(name, folder).items():
+            made = folder / f"{name}{kind}.onnx"
+            bare(made)
+            models.append({"file": made.name, "config": config, "within": within, "results": results(made)})
     head = {"format": 1, "peer": f"onnxruntime {onnxruntime.__version__}", "texts": TEXTS, "models": models}
     to.write_text(json.dumps(head, separators=(",", ":")).replace('{"file"', '\n{"file"') + "\n")
 
