@@ -118,6 +118,13 @@ fn graphs_that_are_no_known_encoder_are_refused() {
         let error = HfModel::open(folder(&config, &graph(file)).path()).unwrap_err().to_string();
         assert!(error.contains(wanted), "{file}, {key}: {error}");
     }
+    // A number that is none is near to no other.
+    let model = models.iter().find(|model| model["file"] == "electra-fused.onnx").unwrap();
+    let mut bytes = graph("electra-fused.onnx");
+    let at = bytes.windows(4).position(|four| four == 1e-12_f32.to_le_bytes()).unwrap();
+    bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    let error = HfModel::open(folder(&model["config"], &bytes).path()).unwrap_err().to_string();
+    assert!(error.contains("adds NaN to the variance"), "{error}");
 }
 
 /// Damaged graphs are refused, or still that encoder with other numbers; none makes the program fail.

@@ -282,7 +282,8 @@ impl Matcher<'_, '_> {
             _ => return self.refused(x, format!("there is no layer normalisation for `{name}` here")),
         };
         let wanted = f64::from(self.config.norm.eps);
-        if (eps - wanted).abs() > EPS.max(wanted * 1e-3) {
+        let fits = (eps - wanted).abs() <= EPS.max(wanted * 1e-3);
+        if !fits {
             return self
                 .refused(x, format!("adds {eps:e} to the variance, the configuration says {wanted:e}"));
         }
