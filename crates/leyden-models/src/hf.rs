@@ -6,6 +6,7 @@
 use crate::arch::hf_model;
 use crate::config::{ModelConfig, NormKind};
 use crate::error::Error;
+use crate::gliner::{self, Gliner};
 use crate::hf_class::{HfClass, Stack};
 use crate::modules::Modules;
 use crate::onnx::OnnxTensors;
@@ -51,6 +52,8 @@ pub struct HfModel {
     quantised: Option<HfQuantised>,
     /// The weights of a graph, which then stand for those of the folder.
     graph: Option<OnnxTensors>,
+    /// What finds spans of labels behind the model, if it is GLiNER's.
+    gliner: Option<Gliner>,
 }
 
 impl HfModel {
@@ -70,11 +73,14 @@ impl HfModel {
     /// As [`open`](Self::open), except that the files are there and valid.
     pub fn new(folder: HfFolder) -> Result<HfModel, Error> {
         let json = folder.config();
+        gliner::refuse_gliner2(json)?;
         let (config, class, biases) = hf_model(json)?;
         let quantised = HfQuantised::of(json)?;
         let modules = Modules::of_folder(&folder)?;
         let pooling = Pooling::of_folder(&folder)?;
-        let metadata = describe(&folder.path().display().to_string(), &config, pooling, &modules)?;
+        let gliner = Gliner::of_folder(&folder)?;
+        let label = folder.path().display().to_string();
+        let metadata = describe(&label, &config, pooling, &modules, gliner.as_ref())?;
         if folder.onnx().is_some() && modules.splade.is_some() {
             let file = folder.path().join(HfFile::Modules.name()).display().to_string();
             return Err(Error::invalid(&file, "SpladePooling", "is not computed of an ONNX model"));
@@ -94,6 +100,7 @@ impl HfModel {
             modules,
             quantised,
             graph,
+            gliner,
             folder,
         };
         let [bare, whole] = [true, false].map(|bare| {
@@ -101,6 +108,9 @@ impl HfModel {
             model.optional(EMBEDDING).map(|found| found.is_some())
         });
         model.bare = bare? && !whole?;
+        if let Some(gliner) = &model.gliner {
+            gliner.check_vocabulary(model.require(EMBEDDING)?.rows())?;
+        }
         if config.generates() {
             model.tie()?;
         }
@@ -157,11 +167,20 @@ impl HfModel {
         self.quantised(name).is_some()
     }
 
+    /// What the names of the model's own tensors begin with.
+    fn prefix(&self) -> &'static str {
+        match &self.gliner {
+            Some(_) => gliner::ENCODER,
+            None if self.bare => "",
+            None => self.class.prefix,
+        }
+    }
+
     /// The stack of a layer with this name in GGUF, and the beginning of the names of the layer's tensors.
     fn stack(&self, name: &str) -> Option<(String, &'static str, &'static Stack)> {
         let (i, part) = name.strip_prefix("blk.")?.split_once('.')?;
         let (part, stack) = self.class.stacks.iter().find(|row| row.0 == part)?;
-        let prefix = if self.bare { "" } else { self.class.prefix };
+        let prefix = self.prefix();
         Some((format!("{prefix}{}.{i}.", self.class.layers), part, stack))
     }
 
@@ -200,12 +219,15 @@ impl HfModel {
 
     /// The name in the files of a tensor with this name in GGUF; none if the architecture has no such tensor.
     fn name(&self, gguf: &str) -> Option<String> {
+        if let Some(name) = self.gliner.as_ref().and_then(|_| gliner::tensor_name(gguf)) {
+            return Some(name);
+        }
         let gguf = if self.only_head && gguf == EMBEDDING { HEAD } else { gguf };
         let (layer, part) = match gguf.strip_prefix("blk.") {
             Some(rest) => rest.split_once('.').map(|(i, part)| (Some(i), part))?,
             None => (None, gguf),
         };
-        let prefix = if self.bare { "" } else { self.class.prefix };
+        let prefix = self.prefix();
         // A row may have the whole name, where the last part is another one.
         if let (Some(i), Some((_, name))) = (layer, self.class.tensors.iter().find(|row| row.0 == part)) {
             return Some(format!("{prefix}{}.{i}.{name}", self.class.layers));
@@ -281,7 +303,8 @@ impl WeightSource for HfModel {
         if let Some(graph) = &self.graph {
             return graph.infos().iter().map(|info| info.name.as_str()).collect();
         }
-        let (prefix, unused) = (self.class.prefix, self.class.unused);
+        let prefix = if self.gliner.is_some() { gliner::ENCODER } else { self.class.prefix };
+        let unused = self.class.unused;
         let needed = |name: &&str| {
             let rest = name.strip_prefix(prefix).unwrap_or(name);
             // In a layer, behind its number.
@@ -388,6 +411,7 @@ fn describe(
     config: &ModelConfig,
     pooling: Option<Pooling>,
     modules: &Modules,
+    gliner: Option<&Gliner>,
 ) -> Result<Metadata, Error> {
     let layer = &config.layers[0];
     let sizes = [
@@ -410,6 +434,7 @@ fn describe(
         .chain(sizes.map(|(name, size)| (key(name), Value::U64(size as u64))))
         .chain(floats.map(|(name, value)| (key(name), Value::F32(value))))
         .chain(pooling.map(|pooling| (key("pooling_type"), Value::U32(pooling.number()))))
-        .chain(modules.entries().map(|(name, value)| (key(&name), value)));
+        .chain(modules.entries().map(|(name, value)| (key(&name), value)))
+        .chain(gliner.into_iter().flat_map(Gliner::entries).map(|(name, value)| (key(name), value)));
     Ok(Metadata::new(label, entries)?)
 }

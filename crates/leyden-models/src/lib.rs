@@ -12,6 +12,7 @@ mod config;
 mod conversion;
 mod error;
 mod frequencies;
+mod gliner;
 mod hf;
 mod hf_class;
 mod layers;
@@ -23,6 +24,7 @@ mod onnx;
 mod packs;
 mod pooling;
 mod prompts;
+mod span_search;
 mod token_heads;
 mod transformer;
 
@@ -37,6 +39,7 @@ pub use config::{
 };
 pub use conversion::{Conversion, FolderTensor, GgufTensor, ToFolder, ToGguf};
 pub use error::{Error, ErrorKind};
+pub use gliner::SpanConfig;
 pub use hf::HfModel;
 pub use load::{Int8Report, LoadAs, load, load_as, load_with};
 pub use lora::{Adapter, AdapterSet};
@@ -44,3 +47,4 @@ pub use network::Network;
 pub use packs::{Make, PackCache, PackReport};
 pub use pooling::Pooling;
 pub use prompts::Prompts;
+pub use span_search::{LabelledSpan, choose_spans};

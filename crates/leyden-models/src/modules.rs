@@ -3,6 +3,7 @@
 
 use crate::config::{DenseActivation, ModelConfig, SparseConfig, VectorDense};
 use crate::error::Error;
+use crate::gliner;
 use crate::token_heads::{self, TokenHead};
 use leyden_tensor::{Escaped, HfFile, HfFolder, Json, Safetensors, TensorView, Value, WeightSource};
 use std::path::PathBuf;
@@ -140,7 +141,8 @@ pub(crate) fn complete(config: &mut ModelConfig, source: &dyn WeightSource) -> R
         config.sparse = Some(SparseConfig::Vocabulary { sum, log_twice });
     }
     config.vector_dense = dense;
-    token_heads::complete(config, source)
+    token_heads::complete(config, source)?;
+    gliner::complete(config, source)
 }
 
 /// Classes and folders of the modules. Classes are told by their last names, as the paths to them have changed.

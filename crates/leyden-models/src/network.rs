@@ -7,6 +7,7 @@ use crate::lora::{Adapter, AdapterSet};
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{KvCache, KvShape, KvType};
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 
 /// A loaded network: from token ids to states and logits.
@@ -49,6 +50,15 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// makes of them, which is none for the first token and vectors of length 1 for the others
     /// ([`ModelConfig::token_vectors`]).
     fn token_vectors(&self, cpu: &Cpu, states: Vec<f32>) -> Vec<f32>;
+
+    /// What the scores of labels are made of, for each span of words: of a text's words, of which each has these tokens, and of
+    /// labels, of which each has the state of one, and of the states of all tokens. They come by the spans' first words, of each
+    /// the shorter span first, for spans of at most [`SpanConfig::max_width`](crate::SpanConfig::max_width) words that end within
+    /// the text. Empty for a model without [`ModelConfig::spans`].
+    ///
+    /// # Panics
+    /// If a word or a label has tokens that have no states.
+    fn span_logits(&self, cpu: &Cpu, states: &[f32], words: &[Range<usize>], labels: &[usize]) -> Vec<f32>;
 
     /// What the scores of all labels are made of, for each of some states: those of tokens, or what texts' states were pooled
     /// to, as [`ClassifierConfig::of`](crate::ClassifierConfig::of) says. Empty for a model that does not classify.

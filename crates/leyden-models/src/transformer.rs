@@ -12,7 +12,7 @@ use crate::batch::{Batch, Workspace};
 use crate::config::{Head, LayerConfig, ModelConfig, NormPlacement};
 use crate::error::Error;
 use crate::layers::{
-    Classifier, Embedding, Layer, Norm, PerLayerEmbedding, Ropes, Sparse, Streams, TokenVectors,
+    Classifier, Embedding, Layer, Norm, PerLayerEmbedding, Ropes, Spans, Sparse, Streams, TokenVectors,
     TokenWeights, VectorDenses, keep,
 };
 use crate::load::Loader;
@@ -25,6 +25,7 @@ use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::soft_cap;
 use leyden_tensor::{Gguf, WeightSource};
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -54,6 +55,7 @@ pub(crate) struct Parts {
     sparse: Option<Sparse>,
     token_weights: Option<TokenWeights>,
     token_vectors: Option<TokenVectors>,
+    spans: Option<Spans>,
     vector_dense: VectorDenses,
 }
 
@@ -90,6 +92,7 @@ impl Parts {
         let classifier = c.classifier().map(|config| Classifier::load(loader, config, c)).transpose()?;
         let sparse = Sparse::load(loader, c, vocabulary)?;
         let (token_weights, token_vectors) = (TokenWeights::load(loader, c)?, TokenVectors::load(loader, c)?);
+        let spans = Spans::load(loader, c)?;
         let vector_dense = VectorDenses::load(loader, c)?;
         Ok(Parts {
             embedding,
@@ -104,6 +107,7 @@ impl Parts {
             sparse,
             token_weights,
             token_vectors,
+            spans,
             vector_dense,
         })
     }
@@ -124,6 +128,7 @@ impl Parts {
             .chain(self.sparse.iter().flat_map(Sparse::matrices))
             .chain(self.token_weights.iter().flat_map(TokenWeights::matrices))
             .chain(self.token_vectors.iter().flat_map(TokenVectors::matrices))
+            .chain(self.spans.iter().flat_map(Spans::matrices))
             .chain(self.vector_dense.matrices())
             .collect()
     }
@@ -265,6 +270,11 @@ impl Network for Transformer {
             Some(head) => head.vectors(cpu, &states),
             None => states,
         }
+    }
+
+    fn span_logits(&self, cpu: &Cpu, states: &[f32], words: &[Range<usize>], labels: &[usize]) -> Vec<f32> {
+        let head = self.parts.spans.as_ref();
+        head.map_or_else(Vec::new, |head| head.logits(cpu, states, words, labels))
     }
 
     fn label_logits(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32> {

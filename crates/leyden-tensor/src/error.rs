@@ -131,6 +131,9 @@ pub enum ErrorKind {
     /// A required key is absent.
     #[error("required metadata key is missing")]
     MissingKey,
+    /// Nothing says what the encoder of a GLiNER model is like.
+    #[error("missing, and the folder has no config.json of the encoder")]
+    NoEncoderConfig,
     /// A required tensor is absent.
     #[error("required tensor is missing")]
     MissingTensor,

@@ -45,7 +45,8 @@ pub use template::{
     ChatTemplate, JsonTextError, Message, RenderOptions, Rendered, check_json_text, join_messages,
 };
 pub use tokenizer::{
-    Bounds, FillInMiddle, Located, Pair, PairTemplate, Pairs, Special, Tokenizer, encode_located,
-    encode_prompt, encode_prompt_within, encode_rendered, encode_rendered_within, encode_whole,
-    encode_whole_within, from_gguf, from_hf, from_tokenizer_json,
+    Bounds, FillInMiddle, LabelMarks, LabelPrompt, LabelledText, LabelledWindow, Located, Pair, PairTemplate,
+    Pairs, Special, Tokenizer, WindowLimits, encode_located, encode_prompt, encode_prompt_within,
+    encode_rendered, encode_rendered_within, encode_whole, encode_whole_within, from_gguf, from_hf,
+    from_tokenizer_json,
 };

@@ -22,7 +22,7 @@ fn is_norm(name: &str) -> bool {
 }
 
 /// The folder of a model, with tensors' names changed.
-fn folder_as(model: &Json, rename: impl Fn(&str) -> String) -> tempfile::TempDir {
+pub(crate) fn folder_as(model: &Json, rename: impl Fn(&str) -> String) -> tempfile::TempDir {
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
     for (seed, tensor) in (1..).zip(model["tensors"].as_array().unwrap()) {
         let name = tensor[0].as_str().unwrap();

@@ -11,6 +11,7 @@ mod decoders;
 mod encoder_gguf;
 mod encoders;
 mod gemma3;
+mod gliner;
 mod golden;
 mod invariance;
 mod mixtures;

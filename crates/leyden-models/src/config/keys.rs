@@ -320,6 +320,9 @@ static HF: &[Row] = &[
     harmless("embd_pdrop"),
     harmless("resid_pdrop"),
     harmless("classifier_dropout"),
+    // Of DeBERTa: how the names of a head changed, and its size, which its tensors have.
+    harmless("legacy"),
+    harmless("pooler_hidden_size"),
     harmless("neftune_noise_alpha"),
     harmless("embedding_dropout"),
     harmless("residual_dropout"),

@@ -13,6 +13,7 @@ mod rotations_by_kind;
 mod sharing;
 mod windows;
 
+use crate::gliner::SpanConfig;
 use crate::pooling::Pooling;
 use leyden_kernels::attention::Mask;
 use leyden_kernels::gemm::{ExpertGroups, GatingFunction};
@@ -57,6 +58,8 @@ pub struct ModelConfig {
     pub sparse: Option<SparseConfig>,
     /// Numbers of the vector that each token of a text has, where these are not its states.
     pub token_vectors: Option<usize>,
+    /// How spans of words get scores for labels that are given with a text, if they do.
+    pub spans: Option<SpanConfig>,
     /// Logits beyond this are squeezed below it.
     pub logit_soft_cap: Option<f32>,
     /// Numbers that every layer gets of each token besides, from a table of their own (per-layer embeddings), if they do.

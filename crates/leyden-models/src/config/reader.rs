@@ -471,6 +471,7 @@ impl Reader<'_> {
             vector_dense: Vec::new(),
             sparse: None,
             token_vectors: None,
+            spans: None,
             logit_soft_cap: None,
             per_layer_input: None,
             altup: None,

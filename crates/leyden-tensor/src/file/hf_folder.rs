@@ -41,10 +41,12 @@ pub enum HfFile {
     AdapterConfig,
     /// What sentence-transformers puts before texts of each kind.
     SentenceTransformers,
+    /// What the package `gliner` says of a model, its encoder included.
+    Gliner,
 }
 
 /// Name and most bytes of every file. The largest vocabularies take some 40 MB.
-const FILES: [(HfFile, &str, u64); 11] = [
+const FILES: [(HfFile, &str, u64); 12] = [
     (HfFile::Config, "config.json", 4 << 20),
     (HfFile::GenerationConfig, "generation_config.json", 1 << 20),
     (HfFile::Tokenizer, "tokenizer.json", 256 << 20),
@@ -56,6 +58,7 @@ const FILES: [(HfFile, &str, u64); 11] = [
     (HfFile::AdapterConfig, "adapter_config.json", 4 << 20),
     (HfFile::Pooling, "1_Pooling/config.json", 1 << 20),
     (HfFile::SentenceTransformers, "config_sentence_transformers.json", 1 << 20),
+    (HfFile::Gliner, "gliner_config.json", 4 << 20),
 ];
 
 const MAX_TEMPLATE_BYTES: u64 = 1 << 20;
@@ -106,9 +109,10 @@ const ONNX: [&str; 4] =
 const MAX_ENTRIES: usize = 4096;
 
 impl HfFolder {
-    /// Whether this is a folder that has a `config.json`: what [`open`](Self::open) is meant for.
+    /// Whether this is a folder that has a `config.json` or `gliner_config.json`: what [`open`](Self::open) is meant for.
     pub fn is_at(path: &Path) -> bool {
-        path.is_dir() && path.join(HfFile::Config.name()).is_file()
+        let has = |file: HfFile| path.join(file.name()).is_file();
+        path.is_dir() && (has(HfFile::Config) || has(HfFile::Gliner))
     }
 
     /// Parses `config.json` and opens the weights; the other files are read when asked for. Of a folder without weights in
@@ -156,7 +160,7 @@ impl HfFolder {
         &self.path
     }
 
-    /// What `config.json` says.
+    /// What `config.json` says; of a folder with `gliner_config.json` what that says of the encoder.
     pub fn config(&self) -> &Json {
         &self.config
     }
@@ -251,10 +255,25 @@ impl HfFolder {
 }
 
 fn config(path: &Path) -> Result<Json, Error> {
-    json(path, HfFile::Config)?.ok_or_else(|| {
-        let label = path.display().to_string().into();
-        Error::new(ErrorKind::MissingFile { wanted: HfFile::Config.name() }).file(&label)
-    })
+    /// Where a GLiNER model says what its encoder is like.
+    const ENCODER: &str = "encoder_config";
+    // What GLiNER changed: the number of tokens, and what was behind the encoder when it was trained first.
+    const NOT_ITS: [&str; 2] = ["vocab_size", "architectures"];
+    let gliner = json(path, HfFile::Gliner)?;
+    if let Some(encoder) = gliner.as_ref().map(|gliner| gliner.nested(ENCODER)).transpose()?.flatten() {
+        return Ok(encoder.without(&NOT_ITS));
+    }
+    match (json(path, HfFile::Config)?, gliner) {
+        (Some(config), Some(_)) => Ok(config.without(&NOT_ITS)),
+        (Some(config), None) => Ok(config),
+        (None, Some(gliner)) => {
+            Err(Error::new(ErrorKind::NoEncoderConfig).item(ENCODER).file(&gliner.file().into()))
+        }
+        (None, None) => {
+            let label = path.display().to_string().into();
+            Err(Error::new(ErrorKind::MissingFile { wanted: HfFile::Config.name() }).file(&label))
+        }
+    }
 }
 
 /// The ONNX model of a folder, if it has one.

@@ -63,6 +63,22 @@ impl Json {
         &self.file
     }
 
+    /// The object under a path of keys, by itself: errors name the file and this path.
+    ///
+    /// # Errors
+    /// The value is not an object.
+    pub fn nested(&self, key: &str) -> Result<Option<Json>, Error> {
+        let object = self.opt(key, "object", Value::as_object)?;
+        Ok(object.map(|object| Json { file: format!("{}: {key}", self.file).into(), object: object.clone() }))
+    }
+
+    /// The same without some keys.
+    #[must_use]
+    pub fn without(mut self, keys: &[&str]) -> Json {
+        self.object.retain(|key, _| !keys.contains(&key.as_str()));
+        self
+    }
+
     /// The object itself.
     pub fn object(&self) -> &Map<String, Value> {
         &self.object

@@ -13,6 +13,7 @@ mod fields;
 mod fim;
 mod gguf;
 mod hf;
+mod labelled;
 mod located;
 mod merges;
 mod pair;
@@ -31,6 +32,7 @@ mod wordpiece;
 pub use self::bounds::Bounds;
 pub use self::fim::FillInMiddle;
 pub use self::hf::{from_hf, from_tokenizer_json};
+pub use self::labelled::{LabelMarks, LabelPrompt, LabelledText, LabelledWindow, WindowLimits};
 pub use self::located::{Located, encode_located};
 pub use self::pair::{Pair, PairTemplate, Pairs};
 

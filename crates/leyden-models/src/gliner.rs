@@ -1,0 +1,306 @@
+//! GLiNER (Zaratiana et al., 2023): entities whose labels are given when a text is read. A folder has `gliner_config.json` and an
+//! encoder whose tensors stand under a name of their own; behind it come an LSTM over words, representations of spans, and a
+//! product with those of labels.
+
+use crate::config::ModelConfig;
+use crate::error::Error;
+use crate::pooling::Pooling;
+use leyden_tensor::{Escaped, HfFile, HfFolder, Json, Value, WeightSource};
+
+/// What the names of the encoder's tensors begin with.
+pub(crate) const ENCODER: &str = "token_rep_layer.bert_layer.model.";
+
+/// What the head's tensors are called here, and what theirs begin with.
+const TENSORS: [(&str, &str); 6] = [
+    ("spans.projection.", "token_rep_layer.projection."),
+    ("spans.rnn.", "rnn.lstm."),
+    ("spans.start.", "span_rep_layer.span_rep_layer.project_start."),
+    ("spans.end.", "span_rep_layer.span_rep_layer.project_end."),
+    ("spans.out.", "span_rep_layer.span_rep_layer.out_project."),
+    ("spans.label.", "prompt_rep_layer."),
+];
+
+/// The most that files may ask for.
+const MOST_WIDTH: u32 = 64;
+const MOST_WORDS: u32 = 1 << 16;
+const MOST_RNN_LAYERS: u32 = 16;
+const MOST_HIDDEN: u32 = 1 << 14;
+/// Room for the tokens of a window with words and labels: so many for each word, and no more in all. An encoder that knows how far tokens
+/// are apart and not where they stand takes more tokens than its configuration says, and GLiNER gives it more.
+const TOKENS_PER_WORD: usize = 4;
+const MOST_TOKENS: usize = 1 << 13;
+
+/// The most scores of a window.
+const MOST_SCORES: usize = 1 << 24;
+
+/// How the tokens of a word become one state.
+const POOLINGS: [(&str, Pooling); 4] =
+    [("first", Pooling::Cls), ("last", Pooling::Last), ("mean", Pooling::Mean), ("max", Pooling::Max)];
+
+/// The head that gives spans of words a score for each label of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpanConfig {
+    /// Numbers of a word's, a span's and a label's representation.
+    pub hidden: usize,
+    /// The most words of a span.
+    pub max_width: usize,
+    /// The most words that are read at once.
+    pub max_words: usize,
+    /// Layers of the LSTM over words, which reads in both directions.
+    pub rnn_layers: usize,
+    /// Which states of a word's tokens make its own.
+    pub pooling: Pooling,
+    /// The token before each label.
+    pub mark: String,
+    /// Its id, where the file says so.
+    pub mark_id: Option<u32>,
+    /// Whether that token's state is the label's; otherwise that of the token behind it is.
+    pub of_mark: bool,
+    /// What stands between labels and text.
+    pub separator: String,
+}
+
+impl SpanConfig {
+    /// The most words that are read at once with so many labels: with many labels fewer, so that their scores take no more than 64 MiB.
+    #[must_use]
+    pub fn words_at_once(&self, labels: usize) -> usize {
+        (MOST_SCORES / (labels * self.max_width).max(1)).clamp(1, self.max_words)
+    }
+
+    /// The tokens whose states are those of labels with marks at these places.
+    #[must_use]
+    pub fn label_tokens(&self, marks: &[usize]) -> Vec<usize> {
+        marks.iter().map(|at| at + usize::from(!self.of_mark)).collect()
+    }
+}
+
+/// What `gliner_config.json` says.
+#[derive(Debug)]
+pub(crate) struct Gliner {
+    file: String,
+    config: SpanConfig,
+    /// Tokens of the encoder, if the file says how many.
+    vocabulary: Option<u32>,
+}
+
+/// The name in the files of a tensor of the head.
+pub(crate) fn tensor_name(name: &str) -> Option<String> {
+    let row = TENSORS.iter().find_map(|(ours, theirs)| Some((theirs, name.strip_prefix(ours)?)));
+    row.map(|(theirs, rest)| format!("{theirs}{rest}"))
+}
+
+impl Gliner {
+    /// What a folder's file says, if there is one.
+    ///
+    /// # Errors
+    /// It asks for something that is not computed, or a value is impossible; the error names the key.
+    pub(crate) fn of_folder(folder: &HfFolder) -> Result<Option<Gliner>, Error> {
+        let Some(json) = folder.json(HfFile::Gliner)? else { return Ok(None) };
+        if folder.onnx().is_some() {
+            let what = "its exports as ONNX models are not read; the folder needs model.safetensors or pytorch_model.bin";
+            return Err(Error::invalid(json.file(), "", what));
+        }
+        Gliner::read(&json).map(Some)
+    }
+
+    fn read(json: &Json) -> Result<Gliner, Error> {
+        refuse(json)?;
+        let size = |key: &str, default: u32, least: u32, most: u32| {
+            let n = json.opt_u32(key)?.unwrap_or(default);
+            match (least..=most).contains(&n) {
+                true => Ok(n as usize),
+                false => {
+                    Err(Error::invalid(json.file(), key, format!("{n} is not between {least} and {most}")))
+                }
+            }
+        };
+        // Minus one stands for a number that is not known.
+        let number = |key: &str| match json.get(key).and_then(|value| value.as_i64()) {
+            Some(-1) => Ok(None),
+            _ => json.opt_u32(key),
+        };
+        let hidden = size("hidden_size", 512, 1, MOST_HIDDEN)?;
+        let rnn_layers = size("num_rnn_layers", 1, 0, MOST_RNN_LAYERS)?;
+        if rnn_layers > 0 && !hidden.is_multiple_of(2) {
+            let what = format!("{hidden} is odd, and an LSTM in two directions takes half of it for each");
+            return Err(Error::invalid(json.file(), "hidden_size", what));
+        }
+        let key = "subtoken_pooling";
+        let name = json.opt_str(key)?.unwrap_or("first");
+        let pooling = POOLINGS.iter().find(|(known, _)| *known == name).map(|(_, pooling)| *pooling);
+        let pooling = pooling.ok_or_else(|| unsupported(json, key, name, &POOLINGS.map(|(name, _)| name)))?;
+        let token = |key: &str, default: &str| match json.opt_str(key)?.unwrap_or(default) {
+            "" => Err(Error::invalid(json.file(), key, "is empty")),
+            token => Ok(token.to_owned()),
+        };
+        Ok(Gliner {
+            file: json.file().to_owned(),
+            config: SpanConfig {
+                hidden,
+                max_width: size("max_width", 12, 1, MOST_WIDTH)?,
+                max_words: size("max_len", 384, 1, MOST_WORDS)?,
+                rnn_layers,
+                pooling,
+                mark: token("ent_token", "<<ENT>>")?,
+                mark_id: number("class_token_index")?,
+                of_mark: json.opt_bool("embed_ent_token")?.unwrap_or(true),
+                separator: token("sep_token", "<<SEP>>")?,
+            },
+            vocabulary: number("vocab_size")?,
+        })
+    }
+
+    /// Refuses a table of embeddings with another number of tokens than the file says.
+    pub(crate) fn check_vocabulary(&self, rows: usize) -> Result<(), Error> {
+        match self.vocabulary {
+            Some(n) if n as usize != rows => {
+                let what = format!("{n} differs from the {rows} rows of the encoder's embeddings");
+                Err(Error::invalid(&self.file, "vocab_size", what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The same as keys of a description.
+    pub(crate) fn entries(&self) -> Vec<(&'static str, Value)> {
+        let c = &self.config;
+        let pooling = POOLINGS.iter().find(|(_, pooling)| *pooling == c.pooling).map_or("", |(name, _)| name);
+        let size = |n: usize| Value::U32(u32::try_from(n).unwrap_or(u32::MAX));
+        let mut entries = vec![
+            (HIDDEN, size(c.hidden)),
+            ("spans.max_width", size(c.max_width)),
+            ("spans.max_words", size(c.max_words)),
+            ("spans.rnn_layers", size(c.rnn_layers)),
+            ("spans.pooling", Value::from(pooling)),
+            ("spans.mark", Value::from(c.mark.as_str())),
+            ("spans.of_mark", Value::Bool(c.of_mark)),
+            ("spans.separator", Value::from(c.separator.as_str())),
+        ];
+        entries.extend(c.mark_id.map(|id| ("spans.mark_id", Value::U32(id))));
+        entries
+    }
+}
+
+const HIDDEN: &str = "spans.hidden";
+
+fn unsupported(json: &Json, key: &str, name: &str, known: &[&str]) -> Error {
+    let what = format!("`{}` is not supported; supported: {}", Escaped(name), known.join(", "));
+    Error::invalid(json.file(), key, what)
+}
+
+/// Refuses the model of another package that is taken for this one, by what stands in its `config.json`.
+pub(crate) fn refuse_gliner2(json: &Json) -> Result<(), Error> {
+    const KEY: &str = "model_type";
+    if json.get(KEY).is_some_and(|name| name == "extractor") && json.get("counting_layer").is_some() {
+        let what =
+            "GLiNER2, another model than GLiNER, is not supported; folders with gliner_config.json are";
+        return Err(Error::invalid(json.file(), KEY, what));
+    }
+    Ok(())
+}
+
+/// Refuses the members of the family that compute something else.
+fn refuse(json: &Json) -> Result<(), Error> {
+    const OTHERS: [(&str, &str); 8] = [
+        ("labels_encoder", "a second encoder for labels is not supported"),
+        ("labels_encoder_config", "a second encoder for labels is not supported"),
+        ("labels_decoder", "a decoder that writes labels is not supported"),
+        ("relations_layer", "relations between entities are not supported"),
+        ("span_encoder_config", "an encoder over words is not supported; an LSTM is (num_rnn_layers)"),
+        ("post_fusion_schema", "attention between words and labels is not supported"),
+        ("fuse_layers", "a mixture of the encoder's layers is not supported"),
+        ("precomputed_prompts_mode", "labels that were computed beforehand are not supported"),
+    ];
+    let is_off = |value: &serde_json::Value| {
+        value.as_bool() == Some(false) || value.as_str().is_some_and(|text| text.is_empty() || text == "none")
+    };
+    for (key, what) in OTHERS {
+        if json.get(key).is_some_and(|value| !is_off(value)) {
+            return Err(Error::invalid(json.file(), key, what));
+        }
+    }
+    let only = |key: &str, supported: &[&str]| match json.opt_str(key)? {
+        Some(name) if !supported.contains(&name) => Err(unsupported(json, key, name, supported)),
+        _ => Ok(()),
+    };
+    only("model_type", &["gliner", "gliner_uni_encoder_span"])?;
+    only("span_mode", &["markerV0"])?;
+    only("words_splitter_type", &["whitespace"])
+}
+
+/// Completes the configuration of an encoder with such a head.
+pub(crate) fn complete(config: &mut ModelConfig, source: &dyn WeightSource) -> Result<(), Error> {
+    let meta = source.metadata();
+    let key = |name: &str| format!("{}.{name}", config.architecture);
+    if meta.get(&key(HIDDEN)).is_none() {
+        return Ok(());
+    }
+    let size = |name: &str| -> Result<usize, Error> { Ok(meta.u32(&key(name))? as usize) };
+    let text = |name: &str| -> Result<String, Error> { Ok(meta.str(&key(name))?.to_owned()) };
+    let pooling = text("spans.pooling")?;
+    let spans = SpanConfig {
+        hidden: size(HIDDEN)?,
+        max_width: size("spans.max_width")?,
+        max_words: size("spans.max_words")?,
+        rnn_layers: size("spans.rnn_layers")?,
+        pooling: POOLINGS.iter().find(|(name, _)| *name == pooling).map_or(Pooling::Cls, |row| row.1),
+        mark: text("spans.mark")?,
+        mark_id: meta.opt_u32(&key("spans.mark_id"))?,
+        of_mark: meta.bool(&key("spans.of_mark"))?,
+        separator: text("spans.separator")?,
+    };
+    if !config.needs_whole_texts() {
+        let what = "a decoder as the encoder of GLiNER is not supported";
+        return Err(Error::invalid(meta.file(), "encoder_config", what));
+    }
+    if config.learned_positions.is_none() && config.layers.iter().all(|layer| layer.rope.is_none()) {
+        let tokens = spans.max_words.saturating_mul(TOKENS_PER_WORD).min(MOST_TOKENS);
+        config.context = config.context.max(tokens);
+    }
+    config.spans = Some(spans);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Gliner, String> {
+        let json = Json::parse(text.as_bytes(), "gliner_config.json").unwrap();
+        Gliner::read(&json).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn what_is_missing_is_as_the_package_has_it() {
+        let Gliner { config, vocabulary, .. } =
+            read(r#"{"class_token_index": -1, "vocab_size": -1, "labels_encoder": null}"#).unwrap();
+        assert_eq!((config.hidden, config.max_width, config.max_words, config.rnn_layers), (512, 12, 384, 1));
+        assert_eq!((config.mark.as_str(), config.separator.as_str()), ("<<ENT>>", "<<SEP>>"));
+        assert_eq!((config.pooling, config.of_mark), (Pooling::Cls, true));
+        assert_eq!((config.mark_id, vocabulary), (None, None));
+    }
+
+    #[test]
+    fn what_is_not_computed_is_refused_by_its_key() {
+        for (text, wanted) in [
+            (r#"{"span_mode": "token_level"}"#, "span_mode: `token_level` is not supported"),
+            (r#"{"labels_encoder": "x"}"#, "labels_encoder: a second encoder"),
+            (r#"{"labels_decoder": "gpt2"}"#, "labels_decoder: a decoder"),
+            (r#"{"relations_layer": "dot"}"#, "relations_layer: relations"),
+            (r#"{"fuse_layers": true}"#, "fuse_layers: a mixture"),
+            (r#"{"post_fusion_schema": "l2l"}"#, "post_fusion_schema: attention"),
+            (r#"{"words_splitter_type": "jieba"}"#, "words_splitter_type: `jieba`"),
+            (r#"{"subtoken_pooling": "sum"}"#, "subtoken_pooling: `sum`"),
+            (r#"{"model_type": "gliner_streaming_span"}"#, "model_type: `gliner_streaming_span`"),
+            (r#"{"max_width": -1}"#, "max_width: "),
+            (r#"{"max_width": 0}"#, "max_width: 0 is not between 1 and 64"),
+            (r#"{"max_len": 0}"#, "max_len: 0 is not between"),
+            (r#"{"hidden_size": 33}"#, "hidden_size: 33 is odd"),
+            (r#"{"num_rnn_layers": 17}"#, "num_rnn_layers: 17 is not between"),
+            (r#"{"ent_token": ""}"#, "ent_token: is empty"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.starts_with(&format!("gliner_config.json: {wanted}")), "{error}");
+        }
+    }
+}
