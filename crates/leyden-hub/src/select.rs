@@ -24,6 +24,7 @@ const COMPANIONS: &[&str] = &[
     "chat_template.jinja",
     "chat_template.json",
     "additional_chat_templates/default.jinja",
+    "gliner_config.json",
     "modules.json",
     "config_sentence_transformers.json",
     "sentence_bert_config.json",
@@ -263,7 +264,7 @@ fn checkpoint(files: &[Listed]) -> Result<Selection, ErrorKind> {
             ),
         };
     }
-    if top("config.json").is_none() {
+    if top("config.json").or(top("gliner_config.json")).is_none() {
         return none("the repository has weights and no config.json");
     }
     let format = if weights.is_empty() { Format::Pytorch } else { Format::Safetensors };
@@ -546,6 +547,8 @@ mod tests {
         assert!(matches!(missing, ErrorKind::NoMatch { candidates } if candidates.len() == 2));
         let both = ["model.safetensors", "pytorch_model.bin", "config.json"];
         assert_eq!(selected(&both, None).unwrap(), ["model.safetensors", "config.json"]);
+        let gliner = ["pytorch_model.bin", "gliner_config.json"];
+        assert_eq!(selected(&gliner, None).unwrap(), gliner);
     }
 
     #[test]

@@ -147,6 +147,22 @@ pub(crate) fn prompt_before(model: &Served, body: &mut Fields) -> Result<String,
 }
 
 impl Wanted {
+    /// Nothing yet.
+    pub(crate) fn of(model: &Arc<Served>) -> Wanted {
+        Wanted { model: Arc::clone(model), tasks: Vec::new() }
+    }
+
+    /// One prompt more, from a place of the request.
+    pub(crate) fn add(&mut self, path: &str, tokens: Vec<u32>, pool: Pool) -> Result<(), ApiError> {
+        self.tasks.push(task(&self.model, path, tokens, pool, None)?);
+        Ok(())
+    }
+
+    /// Whether nothing is to be computed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
     /// Refuses more states than an answer may have.
     pub(crate) fn bounded(self, field: &str) -> Result<Wanted, ApiError> {
         let width = self.model.width.max(self.model.network.config().token_width());
@@ -161,7 +177,7 @@ impl Wanted {
 
     /// What `head` makes of the states that each text is pooled to. It takes its turn as requests do that are long to prepare,
     /// and the model stays meanwhile.
-    async fn headed<T: Send + 'static>(
+    pub(crate) async fn headed<T: Send + 'static>(
         self,
         app: Arc<App>,
         call: Call,

@@ -29,6 +29,7 @@ mod grammars;
 mod ids;
 mod inference;
 mod json;
+mod labelled;
 mod limits;
 mod listen;
 mod log;

@@ -215,7 +215,7 @@ impl<'m> Embedder<'m> {
     }
 
     /// The states of all tokens of each text.
-    fn states(&mut self, texts: &[Text]) -> Result<Vec<Vec<f32>>, Error> {
+    pub(crate) fn states(&mut self, texts: &[Text]) -> Result<Vec<Vec<f32>>, Error> {
         let mut states: Vec<Vec<f32>> = vec![Vec::new(); texts.len()];
         self.run(texts, None, &mut |text, _, state| states[text].extend_from_slice(state))?;
         match states.iter().flatten().all(|x| x.is_finite()) {

@@ -58,7 +58,7 @@ impl FromStr for Aggregation {
 pub struct Entity {
     /// The label; of an entity of several tokens without `B-` or `I-`.
     pub label: String,
-    /// How sure it is: the mean of its tokens or words.
+    /// How sure it is: the mean of its tokens or words or, of a label that was given, that of its words together.
     pub score: f32,
     /// Where it begins and ends in the text, in bytes.
     pub range: Range<usize>,
@@ -80,7 +80,11 @@ impl Embedder<'_> {
     ) -> Result<Vec<Vec<Entity>>, Error> {
         let model = self.model;
         let found = model.config().classifier().filter(|classifier| classifier.of == Labelled::Tokens);
-        let Some(classifier) = found else { return Err(Error::NoTagger { file: self.file() }) };
+        let Some(classifier) = found else {
+            let file = self.file();
+            let takes = model.config().spans.is_some();
+            return Err(if takes { Error::NeedsLabels { file } } else { Error::NoTagger { file } });
+        };
         let tokenizer = model.tokenizer();
         let begin = tokenizer.bos().filter(|_| tokenizer.add_bos());
         let end = tokenizer.eos().filter(|_| tokenizer.add_eos());

@@ -70,6 +70,34 @@ pub enum Error {
         /// The file.
         file: String,
     },
+    /// The model takes no labels: it has its own, or none.
+    #[error("{file}: labels: the model takes none; models of GLiNER do")]
+    TakesNoLabels {
+        /// The file.
+        file: String,
+    },
+    /// The model finds entities of labels that are given with a text.
+    #[error("{file}: the model has no labels of its own: name those that are wanted")]
+    NeedsLabels {
+        /// The file.
+        file: String,
+    },
+    /// Labels that leave no room for a text.
+    #[error("the labels have {tokens} tokens, which leave no room for a text: the model takes {context}")]
+    LabelsTooLong {
+        /// Their tokens, with those around them.
+        tokens: usize,
+        /// Tokens that the model takes.
+        context: usize,
+    },
+    /// The tokenizer lacks what stands before labels, or has it at another place.
+    #[error("{file}: {what}")]
+    LabelMark {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        what: String,
+    },
     /// The model has no numbers to give to tokens of the vocabulary.
     #[error("{file}: the model makes no sparse vectors: it has no pooling that gives each token a number")]
     NotSparse {

@@ -35,6 +35,7 @@ mod model_file;
 mod options;
 mod process;
 mod session;
+mod spans;
 
 pub use batch::{Batch, LogitsReader};
 pub use breakers::{SEQUENCE_BREAKERS, sequence_breakers};
@@ -59,3 +60,4 @@ pub use model_file::ModelFile;
 pub use options::{BatchOptions, GenerateOptions, SessionOptions};
 pub use process::peak_memory;
 pub use session::{Session, Stream};
+pub use spans::SpanOptions;

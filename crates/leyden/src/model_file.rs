@@ -1,6 +1,7 @@
 //! [`ModelFile`]: a model as it lies on the disk, opened and not loaded.
 
 use crate::error::Error;
+use crate::spans::check_marks;
 use leyden_models::{HfModel, Prompts};
 use leyden_tensor::{Gguf, HfFile, HfFolder, WeightSource};
 use leyden_text::{ChatTemplate, Tokenizer};
@@ -104,6 +105,7 @@ impl ModelFile {
                 let template = ChatTemplate::from_hf(model.folder(), tokenizer.as_ref())?;
                 let file = model.folder().path().join(HfFile::Tokenizer.name()).display().to_string();
                 let prompts = Prompts::of_folder(model.folder())?;
+                check_marks(&model, tokenizer.as_ref(), &file)?;
                 let parts = Parts::new(Arc::new(model), tokenizer, template, (file, HF_VOCABULARY))?;
                 Ok(Parts { prompts, ..parts })
             }

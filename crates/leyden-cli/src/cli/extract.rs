@@ -3,13 +3,14 @@
 use super::encoding::Encoding;
 use super::failure::Failure;
 use super::rows::Row;
-use leyden::{Aggregation, EmbedOptions, Entity};
+use leyden::{Aggregation, EmbedOptions, Entity, SpanOptions};
 use serde_json::{Value, json};
 use std::io::Write;
 
 /// Prints each part of a text that has a label on a line: label, score, where it begins and ends in characters, and the part.
 /// Behind the parts of a text comes an empty line, unless TEXT is the only one. The model must have a head for token
-/// classification. A text that is too long for the model is read in windows that overlap, so nothing is left out.
+/// classification, or be one of GLiNER, which finds parts for the labels that --labels names. A text that is too long for the model
+/// is read in windows that overlap, so nothing is left out.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -19,6 +20,16 @@ pub(crate) struct Args {
     /// token (max)
     #[arg(long, value_name = "STRATEGY", default_value_t)]
     aggregation: Aggregation,
+    /// Find parts with these labels, in words of any kind: person,organisation,"date of birth"; for models of GLiNER alone. The option
+    /// may be given several times
+    #[arg(long, value_name = "LABEL,…", value_delimiter = ',', conflicts_with = "aggregation")]
+    labels: Vec<String>,
+    /// The score above which words are a part, from 0 to 1
+    #[arg(long, value_name = "SCORE", default_value_t = 0.5, requires = "labels")]
+    threshold: f32,
+    /// Let parts lie within one another
+    #[arg(long, requires = "labels")]
+    nested: bool,
 }
 
 /// Prints parts.
@@ -53,7 +64,11 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         options,
         out,
         |embedder, rows: &[Row]| {
-            let found = embedder.extract(rows, args.aggregation)?;
+            let options = SpanOptions::default().threshold(args.threshold).nested(args.nested);
+            let found = match &args.labels[..] {
+                [] => embedder.extract(rows, args.aggregation)?,
+                labels => embedder.extract_labels(rows, labels, options)?,
+            };
             Ok(rows.iter().map(|row| row.text.clone()).zip(found).collect())
         },
         print,

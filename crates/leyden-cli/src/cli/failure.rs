@@ -142,6 +142,9 @@ impl From<leyden_tensor::Error> for Failure {
             ErrorKind::NotGguf { .. } => Some(
                 "leyden reads GGUF, and folders with config.json and safetensors by the folder's name; convert the model, or get it in one of these forms",
             ),
+            ErrorKind::NoEncoderConfig => Some(
+                "put the config.json and the tokenizer of the model that `model_name` names beside it, or save the model again with gliner's save_pretrained",
+            ),
             ErrorKind::Shrunk => Some(IN_USE),
             ErrorKind::Version(_) => Some("convert the model again with a current converter"),
             ErrorKind::Truncated { .. } | ErrorKind::OutOfFile { .. } => Some(INCOMPLETE),
@@ -239,6 +242,13 @@ impl From<leyden::Error> for Failure {
             }
             leyden::Error::NoClassifier { .. } => Self::new(&error)
                 .hint("name a model with a head for sequence classification, or use `leyden embed`"),
+            leyden::Error::NeedsLabels { .. } => Self::usage(&error)
+                .hint("say `leyden extract MODEL TEXT --labels person,organisation`, with any words as labels"),
+            leyden::Error::TakesNoLabels { .. } => Self::usage(&error)
+                .hint("leave --labels out, name a model of GLiNER, or use `leyden classify --labels` on parts of a text"),
+            leyden::Error::LabelsTooLong { .. } => {
+                Self::new(&error).hint("name fewer labels at a time, or shorter ones")
+            }
             leyden::Error::TextTooLong { .. } => {
                 Self::new(&error).hint("shorten the text, or leave out its end with --truncate")
             }

@@ -54,6 +54,9 @@ struct Report {
     /// Bits of file per parameter, over all tensors.
     bits_per_parameter: Option<f64>,
     context_length: Option<u32>,
+    /// What labels it gives, if they are not its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    labels: Option<String>,
     types: Vec<TypeShare>,
     /// The keys under the architecture's name, without it; of a folder, the numbers in config.json.
     hyperparameters: Map<String, Value>,
@@ -83,6 +86,7 @@ struct Description {
     architecture: Option<String>,
     name: Option<String>,
     context_length: Option<u32>,
+    labels: Option<String>,
     hyperparameters: Map<String, Value>,
     tokenizer: Option<TokenizerReport>,
     metadata: Map<String, Value>,
@@ -179,6 +183,7 @@ fn report(args: &Args, path: &Path, file: &ModelFile) -> Report {
         memory_bytes: growth::memory_bytes(file),
         bits_per_parameter: (parameters > 0).then(|| tensor_bytes as f64 * 8.0 / parameters as f64),
         context_length: description.context_length,
+        labels: description.labels,
         types,
         hyperparameters: description.hyperparameters,
         tokenizer: description.tokenizer,
@@ -255,6 +260,9 @@ fn write_human(report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
         None => facts.add("parameters", "none: no tensors in this file"),
     }
     facts.add("context", report.context_length.map_or_else(unknown, |n| format!("{n} tokens")));
+    if let Some(labels) = &report.labels {
+        facts.add("labels", labels.as_str());
+    }
     match &report.tokenizer {
         None => facts.add("tokenizer", "none"),
         Some(tokenizer) => describe_tokenizer(tokenizer, &mut facts),

@@ -27,10 +27,8 @@ fn is_norm(name: &str) -> bool {
     ends.iter().any(|end| name.to_lowercase().ends_with(end))
 }
 
-/// A folder with one of those models, and what transformers computes of it.
-fn model(files: &Files, name: &str) -> (String, Value) {
-    let golden: Value = serde_json::from_str(&fs::read_to_string(Path::new(GOLDEN)).unwrap()).unwrap();
-    let model = golden["models"].as_array().unwrap().iter().find(|m| m["name"] == name).unwrap().clone();
+/// The weights of one of those models, as safetensors.
+pub(super) fn weights(model: &Value) -> Vec<u8> {
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
     for (seed, tensor) in (1..).zip(model["tensors"].as_array().unwrap()) {
         let name = tensor[0].as_str().unwrap();
@@ -51,7 +49,14 @@ fn model(files: &Files, name: &str) -> (String, Value) {
         );
     }
     let header = Value::Object(header).to_string();
-    let weights = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat();
+    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat()
+}
+
+/// A folder with one of those models, and what transformers computes of it.
+fn model(files: &Files, name: &str) -> (String, Value) {
+    let golden: Value = serde_json::from_str(&fs::read_to_string(Path::new(GOLDEN)).unwrap()).unwrap();
+    let model = golden["models"].as_array().unwrap().iter().find(|m| m["name"] == name).unwrap().clone();
+    let weights = weights(&model);
     let vocabulary: serde_json::Map<String, Value> = (0..96).map(|i| (format!("w{i}"), i.into())).collect();
     // A pair in the tokens of the second text of the goldens.
     let special = |id: u64| json!({ "SpecialToken": { "id": format!("w{id}"), "type_id": 0 } });
@@ -155,7 +160,7 @@ const QUERY: &str = "w13 w24";
 const DOCUMENT: &str = "w46 w57 w68 w79";
 
 #[expect(clippy::needless_pass_by_value, reason = "bodies are made where they are asked with")]
-fn ask(server: &Server, path: &str, body: Value) -> (u16, Value) {
+pub(super) fn ask(server: &Server, path: &str, body: Value) -> (u16, Value) {
     let answer = server.exchange(post(path, &body.to_string()));
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status: u16 = head.split(' ').nth(1).unwrap().parse().unwrap();
@@ -509,6 +514,8 @@ fn entities_are_those_of_transformers() {
             assert!((score - want).abs() < 1e-4, "{strategy}: {entity}");
         }
     }
+    let refused = leyden(&["extract", &folder, text, "--labels", "person"]).failed(2);
+    assert!(refused.contains("labels: the model takes none"), "{refused}");
     // A text of many windows has its entities to the end, with places in the whole.
     let long = format!("{text} {}", ["w35 ☃ w9 "; 150].concat()).replace('\n', " ");
     let rows = files.add("rows.txt", long.as_bytes());

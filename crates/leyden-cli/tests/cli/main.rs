@@ -12,6 +12,7 @@ mod encoders;
 mod eval;
 mod fill_in_middle;
 mod folders;
+mod gliner;
 mod hwbench;
 mod inspect;
 mod load;

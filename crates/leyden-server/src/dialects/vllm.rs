@@ -4,6 +4,7 @@ use crate::app::{App, Call, Served, document, unix_time};
 use crate::body::Reply;
 use crate::encoding::{self, Long, LongDocument, PairOf, Placed, Ranking, cosine, with};
 use crate::error::ApiError;
+use crate::labelled::{self, LabelRequest};
 use crate::openapi::{operation, several_schema};
 use crate::prompt;
 use crate::usage::Usage;
@@ -136,11 +137,32 @@ enum Pooled {
     TokenScores,
 }
 
-fn read_pooling(app: &App, call: &Call) -> Result<(encoding::Wanted, Pooled, bool), ApiError> {
+/// What `/pooling` is asked for.
+enum Asked {
+    Numbers(encoding::Wanted, Pooled, bool),
+    Entities(LabelRequest),
+}
+
+fn read_pooling(app: &App, call: &Call) -> Result<Asked, ApiError> {
     let mut body = call.fields(app)?;
     let model = &app.model(body.text("model").as_deref())?;
     let of = model.network.config().classifier().map(|classifier| classifier.of);
     let task = body.text("task");
+    match task.as_deref() {
+        None | Some("token_classify") => {
+            if let Some(labelled) = labelled::read(model, call, &mut body, "input")? {
+                return Ok(Asked::Entities(labelled));
+            }
+        }
+        Some(task) => {
+            for name in ["labels", "threshold", "nested"] {
+                if body.has(name) {
+                    let message = format!("`{name}` and the task `{task}` exclude each other");
+                    return Err(ApiError::conflict(name, message));
+                }
+            }
+        }
+    }
     let pooled = match (task.as_deref(), of) {
         (Some("embed"), _) => Pooled::Embed,
         (Some("token_embed" | "encode"), _) | (None, None) => Pooled::TokenEmbed,
@@ -161,12 +183,24 @@ fn read_pooling(app: &App, call: &Call) -> Result<(encoding::Wanted, Pooled, boo
     let input = encoding::input(&mut body, "input");
     let wanted = encoding::texts(model, call, input, long, "", &pool)?;
     let every = matches!(pooled, Pooled::TokenEmbed | Pooled::TokenScores);
-    Ok((if every { wanted.bounded("input")? } else { wanted }, pooled, raw))
+    Ok(Asked::Numbers(if every { wanted.bounded("input")? } else { wanted }, pooled, raw))
 }
 
 pub(crate) async fn pooling(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (call, (wanted, pooled, raw)) = prompt::prepare(&app, call, read_pooling).await?;
-    let (id, model) = (format!("pool-{}", call.entry.id()), Arc::clone(&wanted.model));
+    let (call, asked) = prompt::prepare(&app, call, read_pooling).await?;
+    let id = format!("pool-{}", call.entry.id());
+    let (wanted, pooled, raw) = match asked {
+        Asked::Numbers(wanted, pooled, raw) => (wanted, pooled, raw),
+        Asked::Entities(labelled) => {
+            let model = Arc::clone(labelled.model());
+            let name = call.name_of(&model);
+            let (all, usage) = labelled.entities(app, call).await?;
+            let shown = |(i, found)| json!({ "index": i, "object": "pooling", "data": found });
+            let data: Vec<Value> = all.into_iter().enumerate().map(shown).collect();
+            return Ok(answer(&id, &name, &data, usage));
+        }
+    };
+    let model = Arc::clone(&wanted.model);
     let name = call.name_of(&model);
     let labels = model.network.config().classifier().map_or(1, |classifier| classifier.labels.len());
     let (all, usage) = match pooled {
@@ -232,7 +266,8 @@ pub(crate) fn describe_pooling(app: &App) -> Value {
         "input": several_schema(app, app.limits.embedding_inputs),
         "task": { "enum": ["embed", "token_embed", "encode", "classify", "score", "token_classify"] }
     });
+    let fields = with(fields, labelled::schema());
     let item = json!({ "type": "object", "required": ["index", "object", "data"] });
-    let summary = "States of texts' tokens, what they are pooled to, or the scores of labels";
+    let summary = "States of texts' tokens, what they are pooled to, the scores of labels, or entities of labels that are given";
     operation("pooling", summary, Some(&body(app, fields, &["input"])), &answered(&item))
 }

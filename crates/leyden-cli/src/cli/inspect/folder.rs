@@ -13,11 +13,13 @@ pub(super) fn describe(file: &ModelFile, folder: &HfFolder) -> Description {
     let config = folder.config();
     let mut problems = Vec::new();
     // Types of tensors that are not supported are reported one line each by the caller.
-    if let Err(error) = HfModel::new(folder.clone())
+    let of_model = HfModel::new(folder.clone()).and_then(|model| leyden_models::config_of(&model));
+    if let Err(error) = &of_model
         && !matches!(error.kind(), ErrorKind::File(e) if matches!(e.kind(), leyden_tensor::ErrorKind::UnsupportedType(_)))
     {
         problems.push(error.to_string());
     }
+    let spans = of_model.ok().and_then(|config| Some((config.spans?, u32::try_from(config.context).ok())));
     let tokenizer = file.tokenizer().map_err(|error| problems.push(error.to_string())).ok();
     let tokenizer = tokenizer.map(|tokenizer| describe_tokenizer(file, tokenizer.as_ref(), &mut problems));
     // A value of the wrong type was reported above, or matters to nobody.
@@ -29,7 +31,16 @@ pub(super) fn describe(file: &ModelFile, folder: &HfFolder) -> Description {
         format: Format { name: if folder.onnx().is_some() { "onnx" } else { "safetensors" }, version: None },
         architecture: text("model_type"),
         name: text("_name_or_path").filter(|name| !name.is_empty()),
-        context_length: config.opt_u32("max_position_embeddings").ok().flatten(),
+        context_length: match &spans {
+            Some((_, context)) => *context,
+            None => config.opt_u32("max_position_embeddings").ok().flatten(),
+        },
+        labels: spans.map(|(spans, _)| {
+            let (words, width) = (spans.max_words, spans.max_width);
+            format!(
+                "those of a request (GLiNER), on up to {width} words in a row; {words} words are read at once"
+            )
+        }),
         hyperparameters: numbers.map(|(key, value)| (key.clone(), value.clone())).collect(),
         tokenizer,
         metadata: stated.map(|(key, value)| (key.clone(), short(value))).collect(),

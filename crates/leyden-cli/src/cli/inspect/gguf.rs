@@ -49,6 +49,7 @@ pub(super) fn describe(file: &Gguf, path: &str) -> Description {
         architecture: architecture.map(str::to_owned),
         name: name.map(str::to_owned),
         context_length,
+        labels: None,
         hyperparameters,
         tokenizer,
         metadata: metadata.iter().map(|(key, entry)| (key.to_owned(), json(entry))).collect(),

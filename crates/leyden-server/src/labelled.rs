@@ -1,0 +1,188 @@
+//! Entities of labels that a request gives: what is read for them, and what becomes of the states.
+
+use crate::app::{App, Call, Served};
+use crate::encoding::{self, Wanted};
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::usage::Usage;
+use leyden_engine::Pool;
+use leyden_models::{LabelledSpan, SpanConfig, choose_spans};
+use leyden_text::{Bounds, LabelMarks, LabelPrompt, LabelledText, WindowLimits};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Labels of a request, and the texts in which their entities are looked for.
+pub(crate) struct LabelRequest {
+    wanted: Wanted,
+    labels: Vec<String>,
+    /// The tokens whose states are those of the labels.
+    label_tokens: Vec<usize>,
+    /// Each text, and how it is read.
+    texts: Vec<(String, LabelledText)>,
+    threshold: f32,
+    nested: bool,
+}
+
+/// The fields in the OpenAPI document.
+pub(crate) fn schema() -> Value {
+    json!({
+        "labels": {
+            "type": "array", "minItems": 1, "maxItems": LabelPrompt::MOST, "items": { "type": "string" },
+            "description": "What entities of the texts are wanted, in words of any kind; for models of GLiNER alone, which need them"
+        },
+        "threshold": {
+            "type": "number", "minimum": 0, "maximum": 1,
+            "description": "The score above which words are an entity; 0.5 if nothing is said"
+        },
+        "nested": { "type": "boolean", "description": "Whether an entity may lie within another one" }
+    })
+}
+
+/// Takes `labels`, `threshold` and `nested`; none if there are no labels.
+pub(crate) fn read(
+    model: &Arc<Served>,
+    call: &Call,
+    body: &mut Fields,
+    input: &str,
+) -> Result<Option<LabelRequest>, ApiError> {
+    let spans = model.network.config().spans.as_ref();
+    let (threshold, nested) = (body.number("threshold"), body.flag("nested"));
+    let Some(labels) = body.list("labels") else {
+        if spans.is_some() {
+            return Err(ApiError::field(
+                "labels",
+                "the model has no labels of its own: `labels` must name some",
+            ));
+        }
+        return match [("threshold", threshold.is_some()), ("nested", nested.is_some())] {
+            [(name, true), _] | [_, (name, true)] => {
+                Err(ApiError::conflict(name, format!("`{name}` is of use with `labels` alone")))
+            }
+            _ => Ok(None),
+        };
+    };
+    let Some(spans) = spans else {
+        return Err(ApiError {
+            param: Some("labels".to_owned()),
+            ..encoding::lacks(model, "take labels: those of GLiNER do")
+        });
+    };
+    let labels: Vec<String> = labels.iter().filter_map(|label| label.as_str().map(str::to_owned)).collect();
+    let refused = |what: String| ApiError::field("labels", format!("`labels`: {what}"));
+    let labels: Vec<String> =
+        LabelPrompt::distinct(&labels).map_err(refused)?.into_iter().map(str::to_owned).collect();
+    let gone = || call.is_given_up();
+    let bounds = Bounds::NONE.until(&gone);
+    let unwritable =
+        |path: &str| ApiError::field(path, format!("`{path}` cannot be written in the model's vocabulary"));
+    let tokenizer = model.tokenizer.as_ref();
+    let marks = LabelMarks::find(tokenizer, [&spans.mark, &spans.separator], model.vocabulary);
+    let marks = marks
+        .ok()
+        .flatten()
+        .ok_or_else(|| ApiError::internal("the model's mark of labels is not in its vocabulary"))?;
+    let prompt = LabelPrompt::new(tokenizer, &labels, &marks, &bounds).map_err(|_| unwritable("labels"))?;
+    let most = crate::prompt::longest(model);
+    if !prompt.leaves_room(most) {
+        return Err(ApiError::context_length("labels", prompt.tokens(), most));
+    }
+    let limits =
+        WindowLimits { tokens: most, words: spans.words_at_once(labels.len()), span: spans.max_width };
+    let mut texts = Vec::new();
+    let mut wanted = Wanted::of(model);
+    for (path, text) in given(input, body.take(input))? {
+        let read =
+            LabelledText::new(tokenizer, &prompt, &text, limits, &bounds).map_err(|_| unwritable(&path))?;
+        for window in &read.windows {
+            wanted.add(&path, window.ids.clone(), Pool::every())?;
+        }
+        texts.push((text, read));
+    }
+    let label_tokens = spans.label_tokens(prompt.marks());
+    let wanted = wanted.bounded(input)?;
+    let (threshold, nested) = (threshold.unwrap_or(0.5), nested.unwrap_or(false));
+    Ok(Some(LabelRequest { wanted, labels, label_tokens, texts, threshold, nested }))
+}
+
+/// The texts of a field, with their places in the request.
+fn given(name: &str, value: Option<Value>) -> Result<Vec<(String, String)>, ApiError> {
+    let text = |path: String, value: Value| match value {
+        Value::String(text) => Ok((path, text)),
+        _ => Err(ApiError::field(
+            &path,
+            format!("with `labels`, `{path}` must be a text, as entities have places in it"),
+        )),
+    };
+    match value {
+        Some(Value::Array(items)) => {
+            items.into_iter().enumerate().map(|(i, item)| text(format!("{name}[{i}]"), item)).collect()
+        }
+        value => Ok(vec![text(name.to_owned(), value.unwrap_or_default())?]),
+    }
+}
+
+impl LabelRequest {
+    pub(crate) fn model(&self) -> &Arc<Served> {
+        &self.wanted.model
+    }
+
+    /// The entities of each text, as they are shown.
+    pub(crate) async fn entities(self, app: Arc<App>, call: Call) -> Result<(Vec<Value>, Usage), ApiError> {
+        let LabelRequest { wanted, labels, label_tokens, texts, threshold, nested } = self;
+        if wanted.is_empty() {
+            return Ok((vec![json!([]); texts.len()], Usage::default()));
+        }
+        let found = wanted.headed(app, call, move |model, states| {
+            let mut states = states.into_iter();
+            let Some(spans) = &model.network.config().spans else { return None };
+            let of_text = |(text, read): &(String, LabelledText)| {
+                let mut found = Vec::new();
+                for number in 0..read.windows.len() {
+                    let states = states.next()?;
+                    found.extend(in_window(model, spans, read, number, &states, &label_tokens, threshold)?);
+                }
+                Some(shown(text, read, &labels, &choose_spans(found, nested)))
+            };
+            texts.iter().map(of_text).collect::<Option<Vec<Value>>>()
+        });
+        let (found, usage) = found.await?;
+        let broken = || ApiError::internal("the model computed values that are not numbers");
+        Ok((found.ok_or_else(broken)?, usage))
+    }
+}
+
+/// The entities for which a window decides; none if there are values that are not numbers.
+fn in_window(
+    model: &Served,
+    spans: &SpanConfig,
+    text: &LabelledText,
+    number: usize,
+    states: &[f32],
+    labels: &[usize],
+    threshold: f32,
+) -> Option<Vec<LabelledSpan>> {
+    let window = &text.windows[number];
+    let mut logits = model.network.span_logits(&model.heads, states, &window.tokens, labels);
+    if !logits.iter().all(|x| x.is_finite()) {
+        return None;
+    }
+    let place = (window.words.start, window.words.len());
+    let counts = |span: &_| text.decides(span) == Some(number);
+    Some(spans.found(model.heads.tier(), &mut logits, labels.len(), place, threshold, counts))
+}
+
+/// Entities by their first words, with places in characters.
+fn shown(text: &str, read: &LabelledText, labels: &[String], spans: &[LabelledSpan]) -> Value {
+    // Bytes and characters as far as they were counted.
+    let mut counted = (0, 0);
+    let entity = |span: &LabelledSpan| {
+        let bytes = read.words[span.words.start].start..read.words[span.words.end - 1].end;
+        counted = (bytes.start, counted.1 + text[counted.0..bytes.start].chars().count());
+        let word = &text[bytes];
+        json!({
+            "entity_group": labels[span.label], "score": span.score, "word": word,
+            "start": counted.1, "end": counted.1 + word.chars().count()
+        })
+    };
+    spans.iter().map(entity).collect()
+}

@@ -1,0 +1,162 @@
+//! Entities of labels that are given with a text.
+
+use crate::embedder::{Embedder, Text};
+use crate::entities::Entity;
+use crate::error::Error;
+use leyden_models::{LabelledSpan, SpanConfig, choose_spans};
+use leyden_tensor::WeightSource;
+use leyden_text::{Bounds, LabelMarks, LabelPrompt, LabelledText, Tokenizer, WindowLimits};
+
+/// Tokens whose states are kept at a time.
+const TOKENS: usize = 8192;
+
+/// How entities of given labels are found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SpanOptions {
+    /// The score, from 0 to 1, above which words are an entity.
+    pub threshold: f32,
+    /// Whether an entity may lie within another one.
+    pub nested: bool,
+}
+
+impl Default for SpanOptions {
+    fn default() -> SpanOptions {
+        SpanOptions { threshold: 0.5, nested: false }
+    }
+}
+
+impl SpanOptions {
+    /// The score above which words are an entity.
+    #[must_use]
+    pub fn threshold(mut self, threshold: f32) -> SpanOptions {
+        self.threshold = threshold;
+        self
+    }
+
+    /// Whether an entity may lie within another one.
+    #[must_use]
+    pub fn nested(mut self, nested: bool) -> SpanOptions {
+        self.nested = nested;
+        self
+    }
+}
+
+impl Embedder<'_> {
+    /// The entities of these labels in texts, in their order: stretches of words with the label that suits them best. A text that
+    /// is too long for the model is read in windows that overlap, and each stretch gets its score in the window from whose edges it
+    /// is farthest.
+    ///
+    /// ```no_run
+    /// use leyden::{EmbedOptions, LoadOptions, Model, SpanOptions};
+    ///
+    /// let model = Model::open("gliner_small-v2.1", &LoadOptions::new())?;
+    /// let mut embedder = model.embedder(&EmbedOptions::default())?;
+    /// let found = embedder.extract_labels(&["Angela lives in Leiden."], &["person", "city"], SpanOptions::default())?;
+    /// # Ok::<(), leyden::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The model takes no labels, there are none or too many, a text cannot be tokenized, or the model failed.
+    pub fn extract_labels<T: AsRef<str>, L: AsRef<str>>(
+        &mut self,
+        texts: &[T],
+        labels: &[L],
+        options: SpanOptions,
+    ) -> Result<Vec<Vec<Entity>>, Error> {
+        let model = self.model;
+        let Some(spans) = &model.config().spans else {
+            return Err(Error::TakesNoLabels { file: self.file() });
+        };
+        if !(0.0..=1.0).contains(&options.threshold) {
+            let what = format!("{} is not between 0 and 1", options.threshold);
+            return Err(Error::Option { name: "threshold", what });
+        }
+        let labels = LabelPrompt::distinct(labels).map_err(|what| Error::Option { name: "labels", what })?;
+        let tokenizer = model.tokenizer();
+        let marks = marks(tokenizer, spans, model.network().vocabulary())?
+            .ok_or_else(|| Error::LabelMark { file: self.file(), what: lacks(spans) })?;
+        let prompt = LabelPrompt::new(tokenizer, &labels, &marks, &Bounds::NONE)?;
+        let context = self.engine.options().context;
+        if !prompt.leaves_room(context) {
+            return Err(Error::LabelsTooLong { tokens: prompt.tokens(), context });
+        }
+        let words = spans.words_at_once(labels.len());
+        let limits = WindowLimits { tokens: context, words, span: spans.max_width };
+        let of_labels = spans.label_tokens(prompt.marks());
+        let read = |text: &T| LabelledText::new(tokenizer, &prompt, text.as_ref(), limits, &Bounds::NONE);
+        let read = texts.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let all: Vec<(usize, usize)> =
+            (0..).zip(&read).flat_map(|(i, text)| (0..text.windows.len()).map(move |w| (i, w))).collect();
+        let mut found: Vec<Vec<LabelledSpan>> = vec![Vec::new(); texts.len()];
+        let mut rest = &all[..];
+        while !rest.is_empty() {
+            let mut tokens = 0;
+            let fits = |&&(text, window): &&(usize, usize)| {
+                tokens += read[text].windows[window].ids.len();
+                tokens <= TOKENS
+            };
+            let count = rest.iter().take_while(fits).count().max(1);
+            let (group, others) = rest.split_at(count);
+            rest = others;
+            let window = |&(text, window): &(usize, usize)| Text {
+                ids: read[text].windows[window].ids.clone(),
+                second: None,
+            };
+            let states = self.states(&group.iter().map(window).collect::<Vec<_>>())?;
+            for (&(number, window), states) in group.iter().zip(states) {
+                let (text, cpu) = (&read[number], self.engine.cpu());
+                let own = &text.windows[window];
+                let mut logits = model.network().span_logits(cpu, &states, &own.tokens, &of_labels);
+                if logits.iter().any(|x| !x.is_finite()) {
+                    return Err(Error::NotFinite { file: self.file() });
+                }
+                let place = (own.words.start, own.words.len());
+                let counts = |span: &_| text.decides(span) == Some(window);
+                let spans =
+                    spans.found(cpu.tier(), &mut logits, labels.len(), place, options.threshold, counts);
+                found[number].extend(spans);
+            }
+        }
+        let entity = |text: &LabelledText, span: LabelledSpan| Entity {
+            label: labels[span.label].to_owned(),
+            score: span.score,
+            range: text.words[span.words.start].start..text.words[span.words.end - 1].end,
+        };
+        let chosen = |(text, found)| {
+            choose_spans(found, options.nested).into_iter().map(|span| entity(text, span)).collect()
+        };
+        Ok(read.iter().zip(found).map(chosen).collect())
+    }
+}
+
+fn marks(
+    tokenizer: &dyn Tokenizer,
+    spans: &SpanConfig,
+    vocabulary: usize,
+) -> Result<Option<LabelMarks>, Error> {
+    Ok(LabelMarks::find(tokenizer, [&spans.mark, &spans.separator], vocabulary)?)
+}
+
+fn lacks(spans: &SpanConfig) -> String {
+    format!("the vocabulary has no token `{}`, which stands before labels", spans.mark)
+}
+
+/// Refuses a tokenizer that does not have what stands before labels, for a model that takes labels.
+pub(crate) fn check_marks(
+    source: &dyn WeightSource,
+    tokenizer: &dyn Tokenizer,
+    file: &str,
+) -> Result<(), Error> {
+    let Some(spans) = leyden_models::config_of(source)?.spans else { return Ok(()) };
+    let rows = source.require("token_embd.weight")?.rows();
+    let what = match (marks(tokenizer, &spans, rows)?, spans.mark_id) {
+        (None, _) => lacks(&spans),
+        (Some(marks), Some(id)) if marks.mark != id => {
+            let (token, found) = (&spans.mark, marks.mark);
+            format!("`{token}` is token {found}, but class_token_index in gliner_config.json is {id}")
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::LabelMark { file: file.to_owned(), what })
+}
