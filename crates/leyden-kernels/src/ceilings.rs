@@ -41,7 +41,7 @@ impl Ceilings {
         match act_format {
             ActFormat::F32 => self.f32_macs,
             ActFormat::BF16 => self.bf16_macs,
-            ActFormat::Q8Block32 | ActFormat::Q8Block128 | ActFormat::Q8Block64 => self.int8_macs,
+            ActFormat::Q8Block32 | ActFormat::Q8Block128 | ActFormat::Q8Token(_) => self.int8_macs,
         }
     }
 

@@ -33,4 +33,4 @@ pub use quant::encode_weights::{decode_row, encode_row_weighted};
 pub use quant::packed_a::PackedA;
 pub use threads::pool::{MemberGroup, Pool};
 pub use threads::{bind_thread, placement};
-pub use types::ActFormat;
+pub use types::{ActFormat, OutlierChannels};

@@ -3,6 +3,50 @@
 /// Rows per panel.
 pub(crate) const PANEL_ROWS: usize = 16;
 
+/// Channels that have a scale of their own.
+pub(crate) const OUTLIERS: usize = 16;
+
+/// Places of a row of `k` values: the outlier channels' are the last, zeros stand before them.
+pub(crate) fn places_of(k: usize) -> usize {
+    k.next_multiple_of(OUTLIERS)
+}
+
+/// Which channels of a matrix's input have a scale of their own: without further knowledge the last ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct OutlierChannels(Option<[u32; OUTLIERS]>);
+
+impl OutlierChannels {
+    /// The last ones.
+    pub const LAST: OutlierChannels = OutlierChannels(None);
+
+    /// Those of the greatest magnitudes, of equal ones the first.
+    #[must_use]
+    pub fn of(magnitudes: &[f64]) -> OutlierChannels {
+        let Some(last) = magnitudes.len().checked_sub(OUTLIERS) else { return OutlierChannels(None) };
+        let mut channels: Vec<usize> = (0..magnitudes.len()).collect();
+        channels.sort_by(|a, b| magnitudes[*b].total_cmp(&magnitudes[*a]));
+        channels.truncate(OUTLIERS);
+        channels.sort_unstable();
+        // Those among the last ones stay where they are.
+        let mut others = channels.iter().filter(|c| **c < last);
+        let place = |own: usize| match channels.contains(&own) {
+            true => own as u32,
+            false => others.next().map_or(own as u32, |c| *c as u32),
+        };
+        let slots: Vec<u32> = (last..magnitudes.len()).map(place).collect();
+        OutlierChannels(slots.try_into().ok())
+    }
+
+    /// Which places of a row of `k` values, ordered as if the last channels were the outliers, change places.
+    pub(crate) fn swaps(&self, k: usize) -> impl Iterator<Item = (usize, usize)> {
+        let (last, first) = (k.saturating_sub(OUTLIERS), places_of(k) - OUTLIERS);
+        let slots = self.0.iter().flatten().enumerate();
+        slots
+            .filter(move |(_, channel)| (**channel as usize) < last)
+            .map(move |(i, c)| (*c as usize, first + i))
+    }
+}
+
 /// How activations are represented for a weight type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ActFormat {
@@ -14,19 +58,18 @@ pub enum ActFormat {
     Q8Block32,
     /// Int8 with a scale per 128.
     Q8Block128,
-    /// Int8 with a scale per 64, token by token: for INT8 rows.
-    Q8Block64,
+    /// Int8 with a scale per token and another for its outlier channels: for INT8 rows.
+    Q8Token(OutlierChannels),
 }
 
 impl ActFormat {
-    /// Values that share a scale; 0 for the unquantised activation format.
+    /// Values that share a scale; 0 where none do, or as many as there are.
     #[must_use]
     pub fn group(self) -> usize {
         match self {
-            ActFormat::F32 | ActFormat::BF16 => 0,
+            ActFormat::F32 | ActFormat::BF16 | ActFormat::Q8Token(_) => 0,
             ActFormat::Q8Block32 => 32,
             ActFormat::Q8Block128 => 128,
-            ActFormat::Q8Block64 => 64,
         }
     }
 

@@ -21,6 +21,7 @@ mod lora;
 mod modules;
 mod network;
 mod onnx;
+mod outliers;
 mod packs;
 mod pooling;
 mod prompts;

@@ -88,7 +88,9 @@ pub fn load_as(
     let (mut report, pack) = packs.finish(cpu, source.as_ref(), &parts.matrices());
     report.int8 = int8;
     report.notes.extend(rounding_note(&rounded));
-    Ok((Arc::new(Transformer::new(config, source, pack, parts, targets)), report))
+    let mut network = Transformer::new(config, source, pack, parts, targets);
+    network.find_outliers(cpu)?;
+    Ok((Arc::new(network), report))
 }
 
 /// Bytes done, bytes in all, and whom to tell.

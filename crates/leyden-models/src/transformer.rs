@@ -8,6 +8,7 @@
 //! Of the last block's output only the rows that are asked for are of use, for most of a prompt none: the others end with
 //! their keys and values.
 
+use crate::activation_sums::ActivationSums;
 use crate::batch::{Batch, Workspace};
 use crate::config::{Head, LayerConfig, ModelConfig, NormPlacement};
 use crate::error::Error;
@@ -18,6 +19,7 @@ use crate::layers::{
 use crate::load::Loader;
 use crate::lora::{self, Adapter, AdapterSet, Targets};
 use crate::network::Network;
+use crate::outliers::sums_of_random_tokens;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{AttentionSpan, KvCache, KvShape, KvType};
 use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
@@ -115,6 +117,11 @@ impl Parts {
     /// Number of logits.
     fn logits(&self) -> usize {
         self.head.as_ref().map_or(0, PackedWeights::rows)
+    }
+
+    /// Says which channels of the inputs of INT8 rows are outliers, by what matrices were multiplied with.
+    fn set_outliers(&mut self, sums: &ActivationSums) {
+        self.layers.iter_mut().for_each(|layer| layer.set_outliers(sums));
     }
 
     /// Every matrix, in the order of the computation.
@@ -291,6 +298,16 @@ impl Transformer {
         targets: Targets,
     ) -> Transformer {
         Transformer { config, source, pack, parts, targets: Arc::new(targets) }
+    }
+
+    /// Finds the outlier channels of the inputs of INT8 rows, if this is an encoder with such.
+    pub(crate) fn find_outliers(&mut self, cpu: &Cpu) -> Result<(), Error> {
+        let rows = self.parts.layers.iter().flat_map(Layer::matrices).any(PackedWeights::is_int8_rows);
+        if self.config.needs_whole_texts() && rows {
+            let sums = sums_of_random_tokens(cpu, self)?;
+            self.parts.set_outliers(&sums);
+        }
+        Ok(())
     }
 
     /// Logits of the wanted rows of the stream.

@@ -11,7 +11,6 @@
 //! see. What else is in the batch, how the prompt was cut into steps, and which threads did the tiles of a row
 //! cannot change a bit of it.
 
-mod bf16_weights;
 mod block;
 mod driver;
 mod kv_cache;
@@ -23,6 +22,7 @@ mod scores;
 mod simd;
 mod softmax;
 mod split_kv;
+mod whole_softmax;
 mod whole_texts;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Attention's loops on an instruction set: the scalar definitions, or those over its vectors.
 
-use crate::attention::bf16_weights;
 use crate::attention::block::{Row, Seen};
 use crate::attention::online_softmax::PvOutput;
 use crate::attention::q8_values::{self, Block, Weights};
 use crate::attention::scores::{self, Keys, Values};
 use crate::attention::softmax;
+use crate::attention::whole_softmax;
 use crate::simd::scalar::Scalar;
 use crate::simd::{Simd, VectorSimd};
 
@@ -49,10 +49,10 @@ pub(super) trait AttentionSimd: Simd {
         }
         states
     }
-    /// Softmax of a whole row in bfloat16; see [`bf16_weights::plain`], which defines it.
+    /// Softmax of a whole row; see [`whole_softmax::plain`], which defines it.
     #[inline(always)]
-    fn bf16_weights(self, scores: &mut [f32]) -> f32 {
-        bf16_weights::plain(scores)
+    fn softmax_weights(self, scores: &mut [f32]) -> f32 {
+        whole_softmax::plain(scores)
     }
     /// Sixteen floats times one.
     #[inline(always)]
@@ -116,8 +116,8 @@ impl<S: VectorSimd> AttentionSimd for S {
         }
     }
     #[inline(always)]
-    fn bf16_weights(self, scores: &mut [f32]) -> f32 {
-        bf16_weights::over_vectors(self.vectors(), scores)
+    fn softmax_weights(self, scores: &mut [f32]) -> f32 {
+        whole_softmax::over_vectors(self.vectors(), scores)
     }
     #[inline(always)]
     fn scaled(self, x: &[f32; 16], by: f32) -> [f32; 16] {

@@ -1,22 +1,32 @@
-//! Attention over texts that are computed whole, in bfloat16: for encoders whose matrices are 8-bit integers.
+//! Attention over texts that are computed whole, in 8-bit integers: for encoders whose matrices are INT8 rows.
 //!
-//! Queries, keys, values and the weights of tokens are rounded to bfloat16 and multiplied in the order of `gemm::microkernel::bf16_rows`. A
-//! row's scores are all there before its softmax, which is therefore one pass (`bf16_weights`). They are logarithms to base 2, as `log2(e)`
-//! goes into the scale of the queries.
+//! Queries, keys and values get one scale for each head of a token (Zhang et al., SageAttention, 2024). Values' scales go into the weights of
+//! their tokens, of which 64 share a scale, so that a token that most look at costs few others their bits. Both products are those of
+//! `gemm::microkernel::int8_rows`: keys are rows of a matrix, and so are the numbers of values. A row's scores are all there before its softmax,
+//! which is therefore one pass (`whole_softmax`). They are logarithms to base 2, as `log2(e)` goes into the scale of the queries.
 
 use crate::attention::mask::{Mask, Sight};
 use crate::attention::options::AttentionSpan;
 use crate::attention::simd::AttentionSimd;
 use crate::context::Cpu;
-use crate::gemm::microkernel::bf16_rows::{Amx, BF16_ROWS_TOGETHER, Bf16Product, FloatRows, Plain, STEP};
+use crate::cpu::isa::Tier;
+use crate::gemm::microkernel::int8_rows::{
+    Block, GROUP_ROWS, MAX_TOKENS, Results, SCALES_BYTES, STEP_BYTES, block_fn,
+};
 use crate::memory::disjoint::Disjoint;
 use crate::memory::scratch::Scratch;
-use crate::ops::Lanes;
+use crate::quant::quantize::quantise_values;
+use crate::quant::token_rows::{Tokens, ZERO_POINT, quantise_segment};
 use crate::simd::dispatch::dispatch;
-use crate::types::PANEL_ROWS;
 
 /// Rows of a task, at most: keys and values are packed for each.
 const TASK_ROWS: usize = 256;
+
+/// Rows whose scores are there at a time.
+const ROWS: usize = 8 * MAX_TOKENS;
+
+/// Keys whose weights share a scale.
+const KEYS: usize = GROUP_ROWS;
 
 /// Below this many multiplications attention runs on the calling thread.
 const SINGLE_THREAD_MACS: usize = 1 << 20;
@@ -58,142 +68,178 @@ struct Task<'a> {
     tokens: usize,
 }
 
-/// Scratch memory as values of another type.
-///
-/// # Safety
-/// Any bits are a value of the type, which needs no more than the alignment of a cache line.
-unsafe fn room<T>(scratch: &mut Scratch) -> &mut [T] {
-    let bytes = scratch.bytes();
-    // SAFETY: initialised bytes from a cache line on; any bits are a value (`# Safety`).
-    unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len() / size_of::<T>()) }
+/// A row with zeros behind it, up to a multiple of sixteen values.
+#[inline(always)]
+fn padded<'a>(x: &'a [f32], room: &'a mut [f32]) -> &'a [f32] {
+    if x.len() == room.len() {
+        return x;
+    }
+    room[..x.len()].copy_from_slice(x);
+    room[x.len()..].fill(0.0);
+    room
 }
 
-/// The first sixteen values, or as many as there are, and zeros behind them.
-#[inline(always)]
-fn lanes(x: &[f32]) -> Lanes {
-    let mut lanes = [0.0; PANEL_ROWS];
-    match x.first_chunk::<PANEL_ROWS>() {
-        Some(x) => lanes = *x,
-        None => lanes[..x.len()].copy_from_slice(x),
-    }
-    lanes
+/// Bytes of a group of [`GROUP_ROWS`] rows of `depth` values.
+const fn group_bytes(depth: usize) -> usize {
+    SCALES_BYTES + depth * GROUP_ROWS
 }
 
-/// Writes the values of a row, times a factor, and zeros behind them.
+/// Packs keys as rows of a matrix, `depth` values each. What is behind the last one stays as it was.
 #[inline(always)]
-fn round_row<B: Bf16Product>(x: &[f32], by: f32, out: &mut [B::Value]) {
-    let (whole, rest) = x.as_chunks::<PANEL_ROWS>();
-    let mut out = out.as_chunks_mut::<PANEL_ROWS>().0.iter_mut();
-    for (x, to) in whole.iter().zip(&mut out) {
-        B::round(x, by, to);
-    }
-    let mut rest = lanes(rest);
-    for to in out {
-        B::round(&rest, by, to);
-        rest = [0.0; PANEL_ROWS];
+fn pack_keys<'k, I: AttentionSimd>(
+    isa: I,
+    keys: impl Fn(usize) -> &'k [f32],
+    (n, depth): (usize, usize),
+    groups: &mut [u8],
+) {
+    let (mut room, mut quants) = (Scratch::of(depth * size_of::<f32>()), Scratch::of(depth));
+    let (room, quants) = (room.floats(), quants.signed());
+    for token in 0..n {
+        let (g, r) = (token / GROUP_ROWS, token % GROUP_ROWS);
+        let (scales, weights) =
+            groups[g * group_bytes(depth)..][..group_bytes(depth)].split_at_mut(SCALES_BYTES);
+        let scale = quantise_values(isa, padded(keys(token), room), quants);
+        scales[4 * r..4 * r + 4].copy_from_slice(&scale.to_le_bytes());
+        for (four, to) in quants.as_chunks::<4>().0.iter().zip(weights.chunks_exact_mut(STEP_BYTES)) {
+            to[4 * r..4 * r + 4].copy_from_slice(&four.map(|q| q as u8 ^ ZERO_POINT as u8));
+        }
     }
 }
 
-/// Makes a row of scores weights, of the tokens that are seen; the others among the `weights` become zeros. Returns the sum.
+/// Packs values as the columns of a matrix whose rows are their `width` numbers; gives the scales of their tokens, and zeros behind them. The
+/// columns behind the last one stay as they were.
 #[inline(always)]
-fn softmax_row<I: AttentionSimd, B: Bf16Product>(
+fn pack_values<'v, I: AttentionSimd>(
+    isa: I,
+    values: impl Fn(usize) -> &'v [f32],
+    (n, length, width): (usize, usize, usize),
+    groups: &mut [u8],
+    token_scales: &mut [f32],
+) {
+    let (mut room, mut quants) = (Scratch::of(width * size_of::<f32>()), Scratch::of(4 * width));
+    let (room, quants) = (room.floats(), quants.signed());
+    for group in groups.chunks_exact_mut(group_bytes(length)) {
+        group[..SCALES_BYTES].as_chunks_mut::<4>().0.fill(1.0_f32.to_le_bytes());
+    }
+    token_scales[n..].fill(0.0);
+    for first in (0..n).step_by(4) {
+        for (token, quants) in (first..n).zip(quants.chunks_exact_mut(width)) {
+            token_scales[token] = quantise_values(isa, padded(values(token), room), quants);
+        }
+        let [a, b, c, d] = [0, 1, 2, 3].map(|i| &quants[i * width..][..width]);
+        for (g, group) in groups.chunks_exact_mut(group_bytes(length)).enumerate() {
+            let to = &mut group[SCALES_BYTES + first / 4 * STEP_BYTES..][..STEP_BYTES];
+            let from = g * GROUP_ROWS;
+            let rows = [a, b, c, d].map(|x| &x[from..from + GROUP_ROWS]);
+            for (r, to) in to.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+                for i in 0..4 {
+                    to[i] = rows[i][r] as u8 ^ ZERO_POINT as u8;
+                }
+            }
+        }
+    }
+}
+
+/// Makes a row of scores weights, of the tokens that are seen, times the scales of their values, and quantises them. The scales of
+/// [`KEYS`] weights each make up for the sum of all.
+#[inline(always)]
+fn softmax_row<I: AttentionSimd>(
     isa: I,
     scores: &mut [f32],
     seen: Sight,
-    weights: &mut [B::Value],
-) -> f32 {
+    value_scales: &[f32],
+    quants: &mut [i8],
+    (scales, starts): (&mut [f32], &mut [i32]),
+) {
     let (low, high) = (seen.first / 16 * 16, seen.end.next_multiple_of(16));
     scores[low..seen.first].fill(f32::NEG_INFINITY);
     scores[seen.end..high].fill(f32::NEG_INFINITY);
-    let sum = isa.bf16_weights(&mut scores[low..high]);
-    weights[..low].fill(B::ZERO);
-    weights[high..].fill(B::ZERO);
-    for (x, to) in scores[low..high].as_chunks().0.iter().zip(weights[low..high].as_chunks_mut().0) {
-        B::keep(x, to);
+    let inverse = 1.0 / isa.softmax_weights(&mut scores[low..high]);
+    scores[..seen.first].fill(0.0);
+    scores[seen.end..].fill(0.0);
+    let of_keys = scores.as_chunks_mut::<KEYS>().0.iter_mut().zip(value_scales.as_chunks::<KEYS>().0);
+    let of_keys = of_keys.zip(quants.as_chunks_mut::<KEYS>().0).zip(scales.iter_mut().zip(starts));
+    for (((weights, by), quants), (scale, start)) in of_keys {
+        for i in 0..KEYS {
+            weights[i] *= by[i];
+        }
+        (*scale, *start) = quantise_segment(isa, weights, quants);
+        *scale *= inverse;
     }
-    weights[low..seen.first].fill(B::ZERO);
-    weights[seen.end..high].fill(B::ZERO);
-    sum
 }
 
 #[inline(always)]
-fn attend<I: AttentionSimd + FloatRows, B: Bf16Product>(isa: I, task: &Task<'_>, out: &Disjoint<'_, f32>) {
+fn attend_on_isa<I: AttentionSimd>(isa: I, tier: Tier, task: &Task<'_>, out: &Disjoint<'_, f32>) {
     let texts = task.texts;
     let ([heads, kv_heads], [dim, value_dim], n) = (texts.heads, texts.dims, task.tokens);
     let kv_head = task.head / (heads / kv_heads);
-    let (depth, length) = (dim.next_multiple_of(STEP), n.next_multiple_of(STEP));
-    let width = value_dim.next_multiple_of(2 * PANEL_ROWS);
-    // Rows of scores and weights do not all begin at the same place of a page.
-    let stride = length + 64;
-    let values = size_of::<B::Value>();
-    let of = |count: usize| Scratch::of(count * values);
-    let (mut keys, mut vals) = (of(length * depth), of(length * width));
-    let (mut queries, mut weights) = (of(BF16_ROWS_TOGETHER * depth), of(BF16_ROWS_TOGETHER * stride));
-    let mut turned = of(PANEL_ROWS * depth);
-    let mut scores = Scratch::of(4 * BF16_ROWS_TOGETHER * stride);
-    let mut mixed = Scratch::of(4 * BF16_ROWS_TOGETHER * width);
-    // SAFETY: floats and integers of 16 bits have any bits.
-    let (keys, vals, queries, weights, turned, scores, mixed) = unsafe {
-        (
-            room::<B::Value>(&mut keys),
-            room::<B::Value>(&mut vals),
-            room::<B::Value>(&mut queries),
-            room::<B::Value>(&mut weights),
-            room::<B::Value>(&mut turned),
-            room::<f32>(&mut scores),
-            room::<f32>(&mut mixed),
-        )
-    };
+    let (depth, length) = (dim.next_multiple_of(16), n.next_multiple_of(KEYS));
+    let width = value_dim.next_multiple_of(GROUP_ROWS);
+    let blocks = length / KEYS;
+    let floats = |count: usize| Scratch::of(count * size_of::<f32>());
+    let (mut keys, mut values) =
+        (Scratch::of(blocks * group_bytes(depth)), Scratch::of(width / GROUP_ROWS * group_bytes(length)));
+    let (mut value_scales, mut scores) = (floats(length), floats(ROWS * length));
+    let (mut query_quants, mut weight_quants) = (Scratch::of(ROWS * depth), Scratch::of(ROWS * length));
+    let (keys, values, value_scales, scores) =
+        (keys.bytes(), values.bytes(), value_scales.floats(), scores.floats());
+    let (query_quants, weight_quants) = (query_quants.signed(), weight_quants.signed());
+    let mut room = floats(depth);
+    let room = room.floats();
+    let (mut query_scales, mut query_starts) = ([0.0; ROWS], [0; ROWS]);
+    let (mut scales, mut starts) = (vec![0.0; ROWS * blocks], vec![0; ROWS * blocks]);
+    let mut segments = vec![KEYS / 4; blocks];
     let key = |token: usize| &texts.keys[((task.start + token) * kv_heads + kv_head) * dim..][..dim];
-    for (p, panel) in keys.chunks_exact_mut(depth * PANEL_ROWS).enumerate() {
-        for (i, row) in turned.chunks_exact_mut(depth).enumerate() {
-            let token = p * PANEL_ROWS + i;
-            round_row::<B>(if token < n { key(token) } else { &[] }, 1.0, row);
-        }
-        B::turn(turned, depth, panel);
-    }
+    pack_keys(isa, key, (n, depth), keys);
     let value =
         |token: usize| &texts.values[((task.start + token) * kv_heads + kv_head) * value_dim..][..value_dim];
-    for (p, panel) in vals.chunks_exact_mut(length * PANEL_ROWS).enumerate() {
-        for (t, panel) in panel.chunks_exact_mut(2 * PANEL_ROWS).enumerate() {
-            let row = |token: usize| {
-                lanes(if token < n { value(token).get(p * PANEL_ROWS..).unwrap_or_default() } else { &[] })
-            };
-            B::pair([&row(2 * t), &row(2 * t + 1)], panel);
-        }
-    }
+    pack_values(isa, value, (n, length, width), values, value_scales);
     let scale = texts.scale * std::f32::consts::LOG2_E;
-    let _guard = B::begin();
-    for first in task.rows.clone().step_by(BF16_ROWS_TOGETHER) {
-        let count = (task.rows.end - first).min(BF16_ROWS_TOGETHER);
+    let multiply = block_fn(tier);
+    for first in task.rows.clone().step_by(ROWS) {
+        let count = (task.rows.end - first).min(ROWS);
         let position = task.position + first - task.rows.start;
-        for (i, to) in queries.chunks_exact_mut(depth).take(count).enumerate() {
-            round_row::<B>(&texts.queries[((first + i) * heads + task.head) * dim..][..dim], scale, to);
+        for i in 0..count {
+            let query = &texts.queries[((first + i) * heads + task.head) * dim..][..dim];
+            let quants = &mut query_quants[i * depth..][..depth];
+            (query_scales[i], query_starts[i]) = quantise_segment(isa, padded(query, room), quants);
+            query_scales[i] *= scale;
         }
-        // What of the text any of the rows sees, in whole steps.
+        // What of the text any of the rows sees, in whole groups.
         let (top, bottom) = (texts.mask.sight(position, n), texts.mask.sight(position + count - 1, n));
-        let low = top.first / STEP * STEP;
-        let high = bottom.end.next_multiple_of(STEP);
-        let seen = high - low;
-        // SAFETY: the guard lives; buffers are of whole steps, panels and rows.
+        let groups = top.first / KEYS..bottom.end.div_ceil(KEYS);
+        let (low, seen) = (groups.start * KEYS, groups.len() * KEYS);
+        // Two panels of the last group do where there are no more keys, and so many fours of weights.
+        let wanted = bottom.end - low;
+        segments.fill(KEYS / 4);
+        segments[groups.len() - 1] = (wanted - (seen - KEYS)).div_ceil(4);
+        let block = Block {
+            groups: &keys[groups.start * group_bytes(depth)..groups.end * group_bytes(depth)],
+            group_bytes: group_bytes(depth),
+            skip: 0,
+            next: &[],
+            tokens: Tokens {
+                quants: &query_quants[..count * depth],
+                stride: depth,
+                segments: &[depth / 4],
+                scales: &query_scales[..count],
+                starts: &query_starts[..count],
+            },
+            bias: None,
+            activation: None,
+            add: false,
+        };
+        // SAFETY: this is the tier that runs; groups are whole, of the depth of rows, and scores have room for all of them.
         unsafe {
-            let panels = (keys.as_ptr().add(low * depth), depth * PANEL_ROWS);
-            let (rows, count) = (count, seen / PANEL_ROWS);
-            B::multiply(
-                isa,
-                rows,
-                (queries.as_ptr(), depth),
-                panels,
-                count,
-                depth,
-                (scores.as_mut_ptr(), stride),
-            );
-        }
-        let mut sums = [1.0_f32; BF16_ROWS_TOGETHER];
+            multiply(
+                &block,
+                Results { first: scores.as_mut_ptr(), n: wanted.next_multiple_of(KEYS / 2), stride: length },
+            )
+        };
         for i in 0..count {
             let Sight { first, end } = texts.mask.sight(position + i, n);
             let sight = Sight { first: first - low, end: end - low };
-            let (scores, weights) = (&mut scores[i * stride..][..seen], &mut weights[i * stride..][..seen]);
+            let scores = &mut scores[i * length..][..seen];
             if let Some((numbers, longest)) = texts.by_distance {
                 let of_head = &numbers[task.head * (2 * longest - 1)..][..2 * longest - 1];
                 let own = &of_head[longest - 1 + first - (position + i)..][..end - first];
@@ -201,42 +247,36 @@ fn attend<I: AttentionSimd + FloatRows, B: Bf16Product>(isa: I, task: &Task<'_>,
                     *score = number.mul_add(std::f32::consts::LOG2_E, *score);
                 }
             }
-            sums[i] = softmax_row::<I, B>(isa, scores, sight, weights);
+            let quants = &mut weight_quants[i * length..][..seen];
+            let at = i * groups.len()..(i + 1) * groups.len();
+            let to = (&mut scales[at.clone()], &mut starts[at]);
+            softmax_row(isa, scores, sight, &value_scales[low..low + seen], quants, to);
         }
-        // SAFETY: as above.
-        unsafe {
-            let panels = (vals.as_ptr().add(low * PANEL_ROWS), length * PANEL_ROWS);
-            let to = (mixed.as_mut_ptr(), width);
-            B::multiply(isa, count, (weights.as_ptr(), stride), panels, width / PANEL_ROWS, seen, to);
-        }
-        for i in 0..count {
-            let inverse = 1.0 / sums[i];
-            // SAFETY: this row's head is this task's.
-            let to = unsafe { out.range(((first + i) * heads + task.head) * value_dim, value_dim) };
-            for (to, x) in to.iter_mut().zip(&mixed[i * width..]) {
-                *to = x * inverse;
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn attend_on_isa<I: AttentionSimd + FloatRows>(
-    isa: I,
-    task: &Task<'_>,
-    matrices: bool,
-    out: &Disjoint<'_, f32>,
-) {
-    // Where there are matrices there are wide vectors, so others do not compile that.
-    if I::WIDE_REGISTER_FILE && matrices {
-        attend::<I, Amx>(isa, task, out);
-    } else {
-        attend::<I, Plain>(isa, task, out);
+        let block = Block {
+            groups: values,
+            group_bytes: group_bytes(length),
+            skip: low / 4,
+            next: &[],
+            tokens: Tokens {
+                quants: &weight_quants[..(count - 1) * length + seen],
+                stride: length,
+                segments: &segments[..groups.len()],
+                scales: &scales[..count * groups.len()],
+                starts: &starts[..count * groups.len()],
+            },
+            bias: None,
+            activation: None,
+            add: false,
+        };
+        let to = out.at((first * heads + task.head) * value_dim);
+        let to = Results { first: to, n: value_dim, stride: heads * value_dim };
+        // SAFETY: as above, and this head of these rows is this task's.
+        unsafe { multiply(&block, to) };
     }
 }
 
 dispatch! {
-    fn attend_on => attend_on_isa(task: &Task<'_>, matrices: bool, out: &Disjoint<'_, f32>)
+    fn attend_on => attend_on_isa(tier: Tier, task: &Task<'_>, out: &Disjoint<'_, f32>)
 }
 
 /// Attention of rows of queries over whole texts: `out` is `[row][head][value_dim]`. A row's results depend on its text alone.
@@ -272,7 +312,7 @@ pub fn attention_of_texts(cpu: &Cpu, texts: &WholeTexts<'_>, out: &mut [f32]) {
         }
     }
     let (tier, out) = (cpu.tier(), Disjoint::new(out));
-    let work = |i: usize| attend_on(tier, &tasks[i], tier.level().matrices(), &out);
+    let work = |i: usize| attend_on(tier, tier, &tasks[i], &out);
     if macs < SINGLE_THREAD_MACS {
         (0..tasks.len()).for_each(work)
     } else {
@@ -283,8 +323,6 @@ pub fn attention_of_texts(cpu: &Cpu, texts: &WholeTexts<'_>, out: &mut [f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::isa::Tier;
-    use crate::quant::quantize::rounded_to_bf16;
 
     #[test]
     fn every_tier_gives_the_same_bits_near_the_definition() {
@@ -330,24 +368,27 @@ mod tests {
             for tier in Tier::available() {
                 assert!(run(tier, 2) == want, "{lengths:?} on {}", tier.level());
             }
-            // What is left once queries, keys and values are rounded: weights are, each by 2^-9 of itself at most.
-            let near = |x: f32| f64::from(f32::from_bits(rounded_to_bf16(x)));
-            let by = 0.2 * std::f32::consts::LOG2_E;
-            let bound = values.iter().fold(0.0_f64, |most, v| most.max(near(*v).abs())) * 2.0 / 512.0 + 1e-4;
+            // What is left once queries, keys and values are rounded: weights are, 64 of them to 127 levels.
+            let rounded = |x: &[f32]| -> Vec<f64> {
+                let max = x.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
+                let of = |x: &f32| f64::from((x * (127.0 / max)).round_ties_even()) * f64::from(max / 127.0);
+                x.iter().map(of).collect()
+            };
+            let bound = values.iter().fold(0.0_f64, |most, v| most.max(f64::from(v.abs()))) * 0.015;
             for span in &spans {
                 for (row, head) in (0..span.tokens).flat_map(|row| (0..heads).map(move |head| (row, head))) {
                     let sight = mask.sight(row, span.stored);
                     let at = |x: &[f32], token: usize| -> Vec<f64> {
                         let from = ((span.first + token) * kv_heads + head / (heads / kv_heads)) * dim;
-                        x[from..from + dim].iter().map(|x| near(*x)).collect()
+                        rounded(&x[from..from + dim])
                     };
-                    let query = &queries[((span.first + row) * heads + head) * dim..][..dim];
+                    let query = rounded(&queries[((span.first + row) * heads + head) * dim..][..dim]);
                     let weight = |token: usize| {
                         let key = at(&keys, token);
-                        let dot: f64 = query.iter().zip(&key).map(|(q, k)| near(q * by) * k).sum();
+                        let dot: f64 = query.iter().zip(&key).map(|(q, k)| 0.2 * q * k).sum();
                         let more =
                             if biased { f64::from(numbers[head * 199 + 99 + token - row]) } else { 0.0 };
-                        (dot * std::f64::consts::LN_2 + more).exp()
+                        (dot + more).exp()
                     };
                     let weights: Vec<f64> = (sight.first..sight.end).map(weight).collect();
                     let sum: f64 = weights.iter().sum();

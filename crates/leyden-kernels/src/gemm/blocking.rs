@@ -190,11 +190,7 @@ pub(super) fn run_tasks(cpu: &Cpu, macs: usize, tasks: usize, task: impl Fn(usiz
 
 pub(super) fn check(w: &PackedWeights, input: &PackedA) {
     assert_eq!(w.count, 1, "a stack is no matrix");
-    assert_eq!(
-        (w.kernels.format.act_format, w.k),
-        (input.act_format, input.k),
-        "weights and activations belong together"
-    );
+    assert_eq!((w.act_format(), w.k), (input.act_format, input.k), "weights and activations belong together");
 }
 
 /// Panels per task: enough tasks to balance a preempted core, few enough to amortise taking one; where each member

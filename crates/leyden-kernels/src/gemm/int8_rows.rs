@@ -17,8 +17,8 @@ use crate::memory::huge::HugeBuf;
 use crate::ops::Activation;
 use crate::quant::encode_weights::decode_row;
 use crate::quant::packed_a::PackedA;
-use crate::quant::token_rows::{GROUP, TokenRows, Tokens, ZERO_POINT};
-use crate::types::ActFormat;
+use crate::quant::token_rows::{TokenRows, Tokens, ZERO_POINT};
+use crate::types::{ActFormat, OUTLIERS, OutlierChannels, places_of};
 use leyden_tensor::quant::{INT8_GREATEST, RowLosses, f16_to_f32, int8_row, largest_magnitude};
 use leyden_tensor::{DType, TensorView};
 use std::ops::Range;
@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(super) static INT8_ROWS: Kernels = Kernels {
     format: Format {
         dtype: DType::Q8_0,
-        act_format: ActFormat::Q8Block64,
+        act_format: ActFormat::Q8Token(OutlierChannels::LAST),
         panel_bytes: group_bytes,
         pack: |_, _, _| unreachable!("rows are quantised as they are packed"),
     },
@@ -36,9 +36,12 @@ pub(super) static INT8_ROWS: Kernels = Kernels {
     rows: &[],
 };
 
+/// The most values of a row: sums of as many products are below 2^31 in magnitude.
+const MAX_DEPTH: usize = 1 << 17;
+
 /// Bytes of a group, of padded rows of `k` values.
 fn group_bytes(k: usize) -> Option<usize> {
-    k.checked_next_multiple_of(GROUP)?.checked_mul(GROUP_ROWS)?.checked_add(SCALES_BYTES)
+    places_of(k).checked_mul(GROUP_ROWS)?.checked_add(SCALES_BYTES)
 }
 
 /// Bytes of a block of Q8_0.
@@ -69,7 +72,8 @@ impl PackedWeights {
         one_matrix && (0..tensor.rows()).all(|r| common_scale(tensor.row(r)).is_some())
     }
 
-    /// Quantises a matrix `[rows, k]` of any type to 8-bit integers with one scale per row, and packs it. Also what its rows lose. `None` if it is no matrix or not finite throughout.
+    /// Quantises a matrix `[rows, k]` of any type to 8-bit integers with one scale per row, and packs it. Also what its rows lose. `None` if it
+    /// is no matrix, not finite throughout, or of rows that are too long for exact sums.
     ///
     /// # Errors
     /// No memory for the packed copy, or its size overflows.
@@ -78,7 +82,7 @@ impl PackedWeights {
         tensor: &TensorView<'_>,
     ) -> Result<Option<(PackedWeights, RowLosses)>, Error> {
         let &[rows, k] = tensor.shape() else { return Ok(None) };
-        if k == 0 {
+        if k == 0 || k > MAX_DEPTH {
             return Ok(None);
         }
         let groups = rows.div_ceil(GROUP_ROWS);
@@ -126,6 +130,7 @@ impl PackedWeights {
             k,
             panel_bytes: group_bytes,
             data: Data::Memory(data),
+            outliers: OutlierChannels::LAST,
         };
         Ok(Some((packed, losses.into_iter().collect())))
     }
@@ -133,11 +138,28 @@ impl PackedWeights {
     /// Whether this is a matrix of INT8 rows.
     #[must_use]
     pub fn is_int8_rows(&self) -> bool {
-        self.act_format() == ActFormat::Q8Block64
+        matches!(self.act_format(), ActFormat::Q8Token(_))
+    }
+
+    /// Says which channels of its input have a scale of their own, of a matrix of INT8 rows: its columns are ordered so. To be said once.
+    ///
+    /// # Panics
+    /// If the matrix is of another kind, or was told before.
+    pub fn set_outliers(&mut self, outliers: OutlierChannels) {
+        assert!(self.is_int8_rows() && self.outliers == OutlierChannels::LAST, "outliers of INT8 rows");
+        self.outliers = outliers;
+        let Data::Memory(data) = &mut self.data else { return };
+        for group in data.as_mut_slice().chunks_exact_mut(self.panel_bytes) {
+            let quants = &mut group[SCALES_BYTES..];
+            let at = |place: usize| place / 4 * 4 * GROUP_ROWS + place % 4;
+            for (a, b) in outliers.swaps(self.k) {
+                (0..GROUP_ROWS).for_each(|r| quants.swap(at(a) + 4 * r, at(b) + 4 * r));
+            }
+        }
     }
 }
 
-/// Writes the quantised values of a row, by fours with those of the group's other rows between. Gives the scale, the given one if there is one,
+/// Writes the quantised values of a row, the last ones where outliers stand, by fours with those of the group's other rows between. Gives the scale, the given one if there is one,
 /// and [what is lost](int8_row).
 fn quantise_row(x: &[f32], common: Option<f32>, quants: &mut [u8]) -> (f32, f64) {
     let max = largest_magnitude(x);
@@ -145,7 +167,10 @@ fn quantise_row(x: &[f32], common: Option<f32>, quants: &mut [u8]) -> (f32, f64)
     if max == 0.0 || scale == 0.0 {
         return (0.0, if max == 0.0 { 0.0 } else { f64::INFINITY });
     }
+    let main = x.len().saturating_sub(OUTLIERS);
+    let shift = places_of(x.len()) - OUTLIERS - main;
     let loss = int8_row(x, scale, |i, value| {
+        let i = if i < main { i } else { i + shift };
         quants[i / 4 * 4 * GROUP_ROWS + i % 4] = (i32::from(value) + ZERO_POINT) as u8;
     });
     (scale, loss)
@@ -165,6 +190,7 @@ impl Product<'_> {
             groups: &bytes[groups.start * w.panel_bytes..groups.end * w.panel_bytes],
             next: bytes[groups.end * w.panel_bytes..].get(..w.panel_bytes).unwrap_or_default(),
             group_bytes: w.panel_bytes,
+            skip: 0,
             tokens,
             bias: self.bias.map(|bias| &bias[first..w.rows.min(groups.end * GROUP_ROWS)]),
             activation,
@@ -214,15 +240,15 @@ pub(super) fn multiply_here(
     assert!(product.bias.is_none_or(|b| b.len() == w.rows), "bias of a product");
     let to = Results { first: product.out.as_mut_ptr(), n: w.rows, stride: w.rows };
     let (block, _) = product.block(0..groups_of(w), input.tokens(0..m), activation);
-    assert_eq!(block.group_bytes, SCALES_BYTES + block.tokens.stride * GROUP_ROWS, "depth of a product");
+    assert_eq!(block.group_bytes, SCALES_BYTES + block.tokens.depth() * GROUP_ROWS, "depth of a product");
     // SAFETY: the Tier proves the features; the groups are whole and of the tokens' depth; results are there and ours alone.
     unsafe { block_fn(tier)(&block, to) };
 }
 
 fn run(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>], activation: Option<Activation>) {
-    assert!(input.act_format == ActFormat::Q8Block64, "activations of INT8 rows");
+    assert!(matches!(input.act_format, ActFormat::Q8Token(_)), "activations of INT8 rows");
     let m = input.m;
-    let per_block = TOKENS_BYTES / TokenRows::stride_of(input.k) / MAX_TOKENS * MAX_TOKENS;
+    let per_block = TOKENS_BYTES / places_of(input.k) / MAX_TOKENS * MAX_TOKENS;
     let per_block = per_block.max(2 * MAX_TOKENS);
     let mut tasks = Vec::new();
     let mut macs = 0;
@@ -267,6 +293,7 @@ fn run(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>], activation: Opt
 mod tests {
     use super::*;
     use crate::ops::activate;
+    use crate::quant::token_rows::arrange;
 
     fn floats(seed: usize, n: usize) -> Vec<f32> {
         (0..n).map(|i| (((i + seed) * 7919 % 1013) as f32 - 506.0) * 0.003).collect()
@@ -279,7 +306,13 @@ mod tests {
     fn pack(cpu: &Cpu, w: &[f32], rows: usize, k: usize) -> PackedWeights {
         let (bytes, shape) = (tensor_bytes(w), [rows, k]);
         let view = TensorView::new("w", DType::F32, &shape, &bytes).unwrap();
-        PackedWeights::int8_rows(cpu, &view).unwrap().unwrap().0
+        let mut packed = PackedWeights::int8_rows(cpu, &view).unwrap().unwrap().0;
+        packed.set_outliers(outliers(k));
+        packed
+    }
+
+    fn outliers(k: usize) -> OutlierChannels {
+        OutlierChannels::of(&(0..k).map(|c| (c * 31 % 17) as f64).collect::<Vec<_>>())
     }
 
     fn product(cpu: &Cpu, w: &PackedWeights, x: &[f32], bias: Option<&[f32]>, out: &mut [f32], write: Write) {
@@ -288,10 +321,11 @@ mod tests {
         multiply_rows(cpu, &input, &mut [Product { weights: w, bias, out, write }]);
     }
 
-    /// The quantised values and scale of values that share one, by the definition.
+    /// The quantised values and scale of activations that share one, by the definition.
     fn quantised(x: &[f32]) -> (Vec<i64>, f64) {
-        let scale = x.iter().fold(0.0_f32, |max, x| max.max(x.abs())) / 127.0;
-        (x.iter().map(|x| (x / scale).round_ties_even() as i64).collect(), f64::from(scale))
+        let max = x.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
+        let inverse = if max > 0.0 { 127.0 / max } else { 0.0 };
+        (x.iter().map(|x| (x * inverse).round_ties_even() as i64).collect(), f64::from(max / 127.0))
     }
 
     #[test]
@@ -311,15 +345,23 @@ mod tests {
             let mut want = vec![0.0; m * rows];
             product(&one, &packed, &x, Some(&bias), &mut want, Write::Set);
             for (x, y) in x.chunks(k).zip(want.chunks(rows)) {
-                let groups: Vec<_> = x.chunks(GROUP).map(quantised).collect();
+                let segments = |x: &[f32]| {
+                    let mut places = vec![0.0; places_of(k)];
+                    arrange(x, &outliers(k), &mut places);
+                    let last = places.split_off(places.len() - OUTLIERS);
+                    [places, last]
+                };
+                let tokens = segments(x).map(|x| quantised(&x));
                 for (r, y) in y.iter().enumerate() {
-                    let (b, b_scale) = quantised(&w[r * k..][..k]);
+                    let row = &w[r * k..][..k];
+                    let b_scale = row.iter().fold(0.0_f32, |max, b| max.max(b.abs())) / 127.0;
                     let (mut exact, mut near) = (f64::from(bias[r]), 1e-6);
-                    for ((a, a_scale), b) in groups.iter().zip(b.chunks(GROUP)) {
+                    for ((a, a_scale), b) in tokens.iter().zip(segments(row)) {
+                        let b = b.iter().map(|b| (b / b_scale).round_ties_even() as i64);
                         let sum: i64 = a.iter().zip(b).map(|(a, b)| a * b).sum();
-                        exact += sum as f64 * a_scale * b_scale;
-                        // Activations are multiplied by the inverse of their scale, which may round a tie elsewhere.
-                        near += 128.0 * a_scale * b_scale + 2e-6 * sum.abs() as f64 * a_scale * b_scale;
+                        let sum = sum as f64 * a_scale * f64::from(b_scale);
+                        exact += sum;
+                        near += 2e-6 * sum.abs();
                     }
                     assert!((f64::from(*y) - exact).abs() <= near, "{rows}x{k}: {y} {exact}");
                 }

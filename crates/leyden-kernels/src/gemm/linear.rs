@@ -21,7 +21,7 @@ use crate::types::{ActFormat, PANEL_ROWS};
 /// # Panics
 /// If a matrix does not fit the batch (activation format or depth), or an output or bias has the wrong length.
 pub fn multiply(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>]) {
-    if input.act_format == ActFormat::Q8Block64 {
+    if let ActFormat::Q8Token(_) = input.act_format {
         return multiply_rows(cpu, input, products);
     }
     struct Part<'a> {

@@ -9,6 +9,7 @@ use crate::gemm::packed_weights::{Data, Extent, PackedWeights, SLICE_BYTES};
 use crate::gemm::registry::kernels_of;
 use crate::memory::disjoint::Disjoint;
 use crate::memory::huge::HugeBuf;
+use crate::types::OutlierChannels;
 use leyden_tensor::{FileBytes, TensorView};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use xxhash_rust::xxh3::xxh3_64;
@@ -92,7 +93,16 @@ impl PackedWeights {
         };
         let whole = bad.into_inner() == 0;
         let name = tensor.name().to_owned();
-        Ok(whole.then_some(PackedWeights { kernels, name, count, rows, k, panel_bytes, data }))
+        Ok(whole.then_some(PackedWeights {
+            kernels,
+            name,
+            count,
+            rows,
+            k,
+            panel_bytes,
+            data,
+            outliers: OutlierChannels::LAST,
+        }))
     }
 }
 

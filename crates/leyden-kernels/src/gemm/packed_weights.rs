@@ -9,7 +9,7 @@ use crate::gemm::registry::{Kernels, kernels_of};
 use crate::memory::disjoint::Disjoint;
 use crate::memory::huge::HugeBuf;
 use crate::quant::packed_a::Tile;
-use crate::types::{ActFormat, PANEL_ROWS};
+use crate::types::{ActFormat, OutlierChannels, PANEL_ROWS};
 use leyden_tensor::{DType, FileBytes, TensorView};
 use std::ops::Range;
 
@@ -52,6 +52,8 @@ pub struct PackedWeights {
     pub(super) k: usize,
     pub(super) panel_bytes: usize,
     pub(super) data: Data,
+    /// Of INT8 rows: which channels their columns are ordered for.
+    pub(super) outliers: OutlierChannels,
 }
 
 /// Where packed weights are.
@@ -109,7 +111,16 @@ impl PackedWeights {
             packed(first_row(first) * tensor.row_bytes()..first_row(last) * tensor.row_bytes());
         }
         let name = tensor.name().to_owned();
-        Ok(PackedWeights { kernels, name, count, rows, k, panel_bytes, data: Data::Memory(data) })
+        Ok(PackedWeights {
+            kernels,
+            name,
+            count,
+            rows,
+            k,
+            panel_bytes,
+            data: Data::Memory(data),
+            outliers: OutlierChannels::LAST,
+        })
     }
 
     /// The tensor's name in the file.
@@ -154,7 +165,10 @@ impl PackedWeights {
     /// The activation format the weights are multiplied with.
     #[must_use]
     pub fn act_format(&self) -> ActFormat {
-        self.kernels.format.act_format
+        match self.kernels.format.act_format {
+            ActFormat::Q8Token(_) => ActFormat::Q8Token(self.outliers),
+            other => other,
+        }
     }
 
     /// Bytes in memory.

@@ -2,28 +2,33 @@
 
 use crate::cpu::isa::Tier;
 use crate::gemm::int8_rows::multiply_here;
+use crate::gemm::packed_weights::PackedWeights;
 use crate::gemm::product::Product;
 use crate::ops::Activation;
 use crate::quant::token_rows::TokenRows;
+use crate::types::ActFormat;
 
 /// Activations of some tokens for matrices of INT8 rows, multiplied on the calling thread. To be used again, as its memory is kept.
 #[derive(Debug, Default)]
 pub struct TokenBlock(TokenRows);
 
 impl TokenBlock {
-    /// Quantises rows of `k` values.
+    /// Quantises rows of values as a matrix of INT8 rows takes them.
     ///
     /// # Panics
-    /// If they are no whole rows.
-    pub fn fill(&mut self, tier: Tier, x: &[f32], k: usize) {
+    /// If the matrix is of another kind, or they are no whole rows of its depth.
+    pub fn fill(&mut self, tier: Tier, x: &[f32], weights: &PackedWeights) {
+        let (k, ActFormat::Q8Token(outliers)) = (weights.k(), weights.act_format()) else {
+            panic!("a matrix of INT8 rows");
+        };
         assert!(k > 0 && x.len().is_multiple_of(k), "{} activations in rows of {k}", x.len());
-        self.0.fill_here(tier, x, k);
+        self.0.fill_here(tier, x, k, outliers);
     }
 
-    /// Their product with a matrix of INT8 rows, of whose results a function may be taken before they are written.
+    /// Their product with the matrix that they were quantised for, of whose results a function may be taken before they are written.
     ///
     /// # Panics
-    /// If the matrix is of another kind or depth, or its output or bias have another length.
+    /// If the matrix is of another depth, or its output or bias have another length.
     pub fn multiply(&self, tier: Tier, mut product: Product<'_>, activation: Option<Activation>) {
         multiply_here(tier, &self.0, &mut product, activation);
     }
@@ -35,7 +40,6 @@ mod tests {
     use crate::context::Cpu;
     use crate::gemm::epilogue::Write;
     use crate::gemm::linear::multiply;
-    use crate::gemm::packed_weights::PackedWeights;
     use crate::quant::packed_a::PackedA;
     use leyden_tensor::{DType, TensorView};
 
@@ -55,7 +59,7 @@ mod tests {
             multiply(&cpu, &input, &mut [Product { weights, bias: None, out: &mut want, write: Write::Add }]);
             cpu.for_blocks(&mut got, rows, 5, |first, out| {
                 let mut block = TokenBlock::default();
-                block.fill(tier, &x[first * k..][..out.len() / rows * k], k);
+                block.fill(tier, &x[first * k..][..out.len() / rows * k], weights);
                 block.multiply(tier, Product { weights, bias: None, out, write: Write::Add }, None);
             });
             assert!(got == want, "{}", tier.level());

@@ -27,6 +27,23 @@ impl Scratch {
     }
 }
 
+impl Scratch {
+    /// Its bytes as signed ones.
+    #[inline(always)]
+    pub(crate) fn signed(&mut self) -> &mut [i8] {
+        // SAFETY: the same bytes, of which any bits are such a number.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len()) }
+    }
+
+    /// Its bytes as floats.
+    #[inline(always)]
+    pub(crate) fn floats(&mut self) -> &mut [f32] {
+        let (first, len) = (self.0.as_mut_ptr().cast(), self.0.len() / size_of::<f32>());
+        // SAFETY: initialised bytes from a cache line on; any bits are a float.
+        unsafe { std::slice::from_raw_parts_mut(first, len) }
+    }
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         let mut rooms = SCRATCH.take();

@@ -6,7 +6,7 @@
 //! | [`ActFormat::BF16`] | BF16 | rounded to bfloat16 |
 //! | [`ActFormat::Q8Block32`] | blocks of 32 with one scale (Q4_0, Q8_0) | int8 quantised values, one f32 scale per 32 |
 //! | [`ActFormat::Q8Block128`] | 256-blocks with integer sub-scales (Q4_K, Q6_K) | int8 quantised values, one f32 scale per 128 |
-//! | [`ActFormat::Q8Block64`] | INT8 rows | int8 quantised values, one f32 scale per 64: rows, no tiles ([`TokenRows`]) |
+//! | [`ActFormat::Q8Token`] | INT8 rows | int8 quantised values, one f32 scale per token and one for its outlier channels: rows, no tiles ([`TokenRows`]) |
 //!
 //! The activation format depends on the weight type alone, never on the number of columns, so a token's result does not
 //! depend on what shares its batch. A scale per 128 rather than llama.cpp's per 256 costs two multiplications
@@ -65,7 +65,7 @@ pub struct PackedA {
     lanes: Vec<i8>,
     winograd: Vec<i32>,
     values: Vec<f32>,
-    /// Q8Block64: all there is, in no tiles.
+    /// Q8Token: all there is, in no tiles.
     rows: TokenRows,
 }
 
@@ -154,7 +154,7 @@ impl PackedA {
         self.bounds.len()
     }
 
-    /// Q8Block64: the tokens.
+    /// Q8Token: the tokens.
     pub(crate) fn token_rows(&self) -> &TokenRows {
         &self.rows
     }
@@ -227,11 +227,11 @@ impl PackedA {
     /// If `x.len()` is not `n * k`, or `k` is not a whole number of groups.
     pub fn fill(&mut self, tier: Tier, pool: &Pool, act_format: ActFormat, x: &[f32], k: usize) {
         assert!(k > 0 && x.len().is_multiple_of(k), "{} activations in rows of {k}", x.len());
-        if act_format == ActFormat::Q8Block64 {
+        if let ActFormat::Q8Token(outliers) = act_format {
             self.bounds.clear();
             self.parts.clear();
             (self.act_format, self.m, self.k, self.tier) = (act_format, x.len() / k, k, tier);
-            return self.rows.fill(tier, pool, x, k);
+            return self.rows.fill(tier, pool, x, k, outliers);
         }
         let tier = tier.for_batch(act_format, x.len() / k);
         let tiles = PackedA::tiles_of(tier.level(), act_format, 0, x.len() / k);
@@ -284,7 +284,7 @@ impl PackedA {
     ) -> Filling<'_> {
         let group = act_format.group().max(1);
         assert!(k.is_multiple_of(group), "row of {k} in groups of {group}");
-        assert!(act_format != ActFormat::Q8Block64, "rows of tokens are in no tiles");
+        assert!(!matches!(act_format, ActFormat::Q8Token(_)), "rows of tokens are in no tiles");
         // Parts do not overlap because of this.
         self.bounds.clear();
         self.bounds.extend(tiles);
@@ -480,7 +480,7 @@ fn sizes(act_format: ActFormat, k: usize, level: Level) -> Sizes {
         ActFormat::BF16 if level.bf16_pairs() => Sizes { values: k.div_ceil(2), ..Sizes::default() },
         ActFormat::F32 | ActFormat::BF16 => Sizes { values: k, ..Sizes::default() },
         // They are no tiles ([`TokenRows`]).
-        ActFormat::Q8Block64 => Sizes::default(),
+        ActFormat::Q8Token(_) => Sizes::default(),
         ActFormat::Q8Block32 => {
             let acc_init = if level.acc_init() == AccInit::None { 0 } else { k / 32 };
             Sizes { quants: k, scales: k / 32, sums: k / 32, acc_init, ..Sizes::default() }

@@ -40,9 +40,42 @@ pub(crate) fn quantise_group<I: Simd, const G: usize>(isa: I, x: &[f32; G], quan
     max / greatest
 }
 
+/// The scale of values of this greatest magnitude, and its inverse.
+#[inline(always)]
+pub(crate) fn scale_of(max: f32) -> (f32, f32) {
+    const GREATEST: f32 = greatest::<0>();
+    if max < TINY {
+        (0.0, 0.0)
+    } else if max.is_finite() {
+        (max / GREATEST, GREATEST / max)
+    } else {
+        (f32::NAN, 0.0)
+    }
+}
+
+/// Quantises a multiple of sixteen values that share a scale; returns it.
+#[inline(always)]
+pub(crate) fn quantise_values<I: Simd>(isa: I, x: &[f32], quants: &mut [i8]) -> f32 {
+    let (scale, inverse) = scale_of(f32::from_bits(isa.greatest_magnitude(x)));
+    codes_of_all(x, inverse, quants);
+    scale
+}
+
+/// The quantised values of a multiple of sixteen values by the inverse of their scale.
+#[inline(always)]
+pub(crate) fn codes_of_all(x: &[f32], inverse: f32, quants: &mut [i8]) {
+    let ((x, x_rest), (to, to_rest)) = (x.as_chunks::<64>(), quants.as_chunks_mut::<64>());
+    for (x, to) in x.iter().zip(to) {
+        *to = codes_of(x, inverse);
+    }
+    for (x, to) in x_rest.as_chunks::<16>().0.iter().zip(to_rest.as_chunks_mut::<16>().0) {
+        *to = codes_of(x, inverse);
+    }
+}
+
 /// The quantised values of a group by the inverse of its scale.
 #[inline(always)]
-fn codes_of<const G: usize>(x: &[f32; G], inverse: f32) -> [i8; G] {
+pub(crate) fn codes_of<const G: usize>(x: &[f32; G], inverse: f32) -> [i8; G] {
     let mut quants = [0; G];
     for i in 0..G {
         quants[i] = (x[i] * inverse + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i8;
@@ -144,7 +177,7 @@ fn fill<I: Simd>(isa: I, columns: &[&[f32]], out: &mut PackedASlice<'_>) {
             }
         }
         ActFormat::Q8Block128 => fill_block128(isa, columns, out),
-        ActFormat::Q8Block64 => unreachable!("rows of tokens are in no tiles"),
+        ActFormat::Q8Token(_) => unreachable!("rows of tokens are in no tiles"),
     }
 }
 

@@ -1,26 +1,41 @@
-//! Activations in 8-bit integers with one scale per 64 values, row by row, for INT8 rows
-//! ([`ActFormat::Q8Block64`](crate::types::ActFormat::Q8Block64)).
+//! Activations in 8-bit integers for INT8 rows ([`ActFormat::Q8Token`](crate::types::ActFormat::Q8Token)): a token has one scale for all its
+//! values but those of its outlier channels, which have another.
 //!
-//! One scale for a whole token would do without a step between the sums, and loses too much: a few channels of encoders' states are far
-//! greater than the others, and cost those their bits. As of other formats, a group with NaN or infinity gets a NaN scale, which reaches every
-//! result, and one below 1e-30 throughout becomes zeros.
+//! A few channels of encoders' states are far greater than the others (Dettmers et al., LLM.int8(), 2022) and with one scale for all would cost
+//! those their bits: that loses more than a scale for each 64 values does, and two scales lose less. They are the same channels for every token
+//! ([`OutlierChannels`]).
+//!
+//! As of other formats, values that share a scale and have a NaN or an infinity among them get a NaN scale, which reaches every result, and
+//! values below 1e-30 throughout become zeros.
 
 use crate::cpu::isa::Tier;
 use crate::memory::aligned::Aligned;
 use crate::memory::disjoint::Disjoint;
-use crate::quant::quantize::quantise_group;
+use crate::quant::quantize::{codes_of, codes_of_all, quantise_values, scale_of};
 use crate::simd::Simd;
 use crate::simd::dispatch::dispatch;
 use crate::threads::pool::Pool;
-
-/// Values that share a scale. Rows are padded with zeros to a multiple of them.
-pub(crate) const GROUP: usize = 64;
+use crate::types::{OUTLIERS, OutlierChannels, places_of};
 
 /// What is added to weights to make them unsigned, and so what a sum of activations is multiplied by to take it away.
 pub(crate) const ZERO_POINT: i32 = 128;
 
 /// Values that are worth a task.
 const TASK: usize = 8 << 10;
+
+/// Writes a row as it is quantised and multiplied, to as many places as it takes: the definition.
+#[cfg(test)]
+pub(crate) fn arrange(x: &[f32], outliers: &OutlierChannels, places: &mut [f32]) {
+    let (main, last) = x.split_at(x.len().saturating_sub(OUTLIERS));
+    let first = places.len() - OUTLIERS;
+    places[..main.len()].copy_from_slice(main);
+    places[main.len()..first].fill(0.0);
+    places[first..first + last.len()].copy_from_slice(last);
+    places[first + last.len()..].fill(0.0);
+    for (a, b) in outliers.swaps(x.len()) {
+        places.swap(a, b);
+    }
+}
 
 /// Quantised tokens, one after the other.
 #[derive(Debug, Default)]
@@ -29,46 +44,57 @@ pub(crate) struct TokenRows {
     scales: Vec<f32>,
     starts: Vec<i32>,
     stride: usize,
+    segments: [usize; 2],
 }
 
 /// Some of them, as a kernel reads them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tokens<'a> {
-    /// `[token][stride]`, zeros behind a token's values.
+    /// `[token][stride]`; of the last token as many as count.
     pub(crate) quants: &'a [i8],
     pub(crate) stride: usize,
-    /// One for each group of a token, `[token][stride / 64]`.
+    /// Values that share a scale, in fours, one segment behind the other.
+    pub(crate) segments: &'a [usize],
+    /// One for each segment of a token, `[token][segment]`.
     pub(crate) scales: &'a [f32],
-    /// What accumulators begin at, for each group: the sum of its quantised values times -[`ZERO_POINT`].
+    /// What accumulators begin at, for each segment: the sum of its quantised values times -[`ZERO_POINT`].
     pub(crate) starts: &'a [i32],
 }
 
 impl Tokens<'_> {
     /// How many they are.
     pub(crate) fn count(&self) -> usize {
-        self.quants.len() / self.stride
+        self.quants.len().div_ceil(self.stride)
+    }
+
+    /// Values of a token.
+    pub(crate) fn depth(&self) -> usize {
+        4 * self.segments.iter().sum::<usize>()
     }
 }
 
 impl TokenRows {
-    /// Bytes of a token of `k` values.
-    pub(crate) fn stride_of(k: usize) -> usize {
-        k.next_multiple_of(GROUP)
-    }
-
     /// Makes room for so many rows of `k` values.
     fn begin(&mut self, m: usize, k: usize) {
-        self.stride = TokenRows::stride_of(k);
-        let groups = self.stride / GROUP;
+        self.stride = places_of(k);
+        self.segments = [(self.stride - OUTLIERS) / 4, OUTLIERS / 4];
         self.quants.resize(m * self.stride);
-        self.scales.resize(m * groups, 0.0);
-        self.starts.resize(m * groups, 0);
+        self.scales.resize(m * 2, 0.0);
+        self.starts.resize(m * 2, 0);
     }
 
     /// Quantises rows of `k` values on the calling thread.
-    pub(crate) fn fill_here(&mut self, tier: Tier, x: &[f32], k: usize) {
+    pub(crate) fn fill_here(&mut self, tier: Tier, x: &[f32], k: usize, outliers: OutlierChannels) {
         self.begin(x.len() / k, k);
-        quantise_rows(tier, x, k, &mut self.quants, &mut self.scales, &mut self.starts);
+        quantise_rows(
+            tier,
+            x,
+            k,
+            &Places::new(k, &outliers),
+            &mut self.quants,
+            &mut self.scales,
+            &mut self.starts,
+        );
     }
 
     /// How many they are.
@@ -77,13 +103,13 @@ impl TokenRows {
     }
 
     /// Quantises rows of `k` values.
-    pub(crate) fn fill(&mut self, tier: Tier, pool: &Pool, x: &[f32], k: usize) {
+    pub(crate) fn fill(&mut self, tier: Tier, pool: &Pool, x: &[f32], k: usize, outliers: OutlierChannels) {
         let m = x.len() / k;
         self.begin(m, k);
-        let (stride, groups) = (self.stride, self.stride / GROUP);
+        let stride = self.stride;
         let quants = Disjoint::new(&mut self.quants);
         let (scales, starts) = (Disjoint::new(&mut self.scales), Disjoint::new(&mut self.starts));
-        let per_task = (TASK / k).max(1);
+        let (per_task, places) = ((TASK / k).max(1), Places::new(k, &outliers));
         let task = |t: usize| {
             let first = t * per_task;
             let n = per_task.min(m - first);
@@ -91,11 +117,11 @@ impl TokenRows {
             let (quants, scales, starts) = unsafe {
                 (
                     quants.range(first * stride, n * stride),
-                    scales.range(first * groups, n * groups),
-                    starts.range(first * groups, n * groups),
+                    scales.range(first * 2, n * 2),
+                    starts.range(first * 2, n * 2),
                 )
             };
-            quantise_rows(tier, &x[first * k..(first + n) * k], k, quants, scales, starts);
+            quantise_rows(tier, &x[first * k..(first + n) * k], k, &places, quants, scales, starts);
         };
         if m <= per_task {
             (0..m.div_ceil(per_task)).for_each(task)
@@ -109,18 +135,50 @@ impl TokenRows {
         Tokens {
             quants: &self.quants[range.start * self.stride..range.end * self.stride],
             stride: self.stride,
-            scales: &self.scales[range.start * self.stride / GROUP..range.end * self.stride / GROUP],
-            starts: &self.starts[range.start * self.stride / GROUP..range.end * self.stride / GROUP],
+            segments: &self.segments,
+            scales: &self.scales[range.start * 2..range.end * 2],
+            starts: &self.starts[range.start * 2..range.end * 2],
         }
     }
 }
 
-/// Quantises a group; gives its scale and what sums with it begin at.
+/// Quantises values that share a scale; gives it and what sums with them begin at.
 #[inline(always)]
-fn quantise<I: Simd>(isa: I, x: &[f32; GROUP], quants: &mut [i8; GROUP]) -> (f32, i32) {
-    let scale = quantise_group(isa, x, quants);
-    let sum: i32 = quants.as_chunks::<16>().0.iter().map(|quants| isa.sum_codes(quants)).sum();
-    (scale, -ZERO_POINT * sum)
+pub(crate) fn quantise_segment<I: Simd>(isa: I, x: &[f32], quants: &mut [i8]) -> (f32, i32) {
+    let scale = quantise_values(isa, x, quants);
+    (scale, -ZERO_POINT * isa.sum_all_codes(quants))
+}
+
+/// Where the channels of rows go.
+struct Places {
+    /// For each channel a bit mask: all bits but the sign, or none for an outlier.
+    main: Vec<u32>,
+    /// The channels that stand last.
+    last: Vec<usize>,
+    /// Channels that stand where an outlier would: the place of each, and its own.
+    moved: Vec<(usize, usize)>,
+}
+
+impl Places {
+    fn new(k: usize, outliers: &OutlierChannels) -> Places {
+        let (end, first) = (k.saturating_sub(OUTLIERS), places_of(k) - OUTLIERS);
+        let (mut last, mut moved): (Vec<usize>, _) = ((end..k).collect(), Vec::new());
+        for (outlier, place) in outliers.swaps(k) {
+            moved.push((outlier, end + place - first));
+            last[place - first] = outlier;
+        }
+        let mut main = vec![0x7fff_ffff; k];
+        last.iter().for_each(|c| main[*c] = 0);
+        Places { main, last, moved }
+    }
+}
+
+/// The greatest magnitude of the channels that are no outliers.
+#[inline(always)]
+fn greatest_of_main<I: Simd>(isa: I, x: &[f32], mask: &[u32]) -> f32 {
+    let whole = x.len() / 16 * 16;
+    let rest = x[whole..].iter().zip(&mask[whole..]).map(|(x, mask)| x.to_bits() & mask);
+    f32::from_bits(rest.fold(isa.greatest_masked(x, mask), u32::max))
 }
 
 #[inline(always)]
@@ -128,23 +186,36 @@ fn quantise_all<I: Simd>(
     isa: I,
     x: &[f32],
     k: usize,
+    places: &Places,
     quants: &mut [i8],
     scales: &mut [f32],
     starts: &mut [i32],
 ) {
-    let mut to = quants.as_chunks_mut::<GROUP>().0.iter_mut().zip(scales.iter_mut().zip(starts));
-    for x in x.chunks_exact(k) {
-        let (whole, rest) = x.as_chunks::<GROUP>();
-        for (x, (quants, (scale, start))) in whole.iter().zip(&mut to) {
-            (*scale, *start) = quantise(isa, x, quants);
+    let (end, stride) = (k.saturating_sub(OUTLIERS), places_of(k));
+    let of_token = scales.as_chunks_mut::<2>().0.iter_mut().zip(starts.as_chunks_mut::<2>().0);
+    for ((x, quants), (scales, starts)) in
+        x.chunks_exact(k).zip(quants.chunks_exact_mut(stride)).zip(of_token)
+    {
+        let (main, last) = quants.split_at_mut(stride - OUTLIERS);
+        let inverse;
+        (scales[0], inverse) = scale_of(greatest_of_main(isa, x, &places.main));
+        let whole = end / 16 * 16;
+        codes_of_all(&x[..whole], inverse, &mut main[..whole]);
+        if let Some(to) = main[whole..].first_chunk_mut() {
+            let mut values = [0.0; 16];
+            values[..end - whole].copy_from_slice(&x[whole..end]);
+            *to = codes_of(&values, inverse);
         }
-        if !rest.is_empty()
-            && let Some((quants, (scale, start))) = to.next()
-        {
-            let mut last = [0.0; GROUP];
-            last[..rest.len()].copy_from_slice(rest);
-            (*scale, *start) = quantise(isa, &last, quants);
+        // What an outlier left there is no value of anything.
+        for (place, own) in &places.moved {
+            [main[*place]] = codes_of(&[x[*own]], inverse);
         }
+        starts[0] = -ZERO_POINT * isa.sum_all_codes(main);
+        let mut outliers = [0.0; OUTLIERS];
+        for (to, c) in outliers.iter_mut().zip(&places.last) {
+            *to = x[*c];
+        }
+        (scales[1], starts[1]) = quantise_segment(isa, &outliers, last);
     }
 }
 
@@ -152,6 +223,7 @@ dispatch! {
     fn quantise_rows => quantise_all(
         x: &[f32],
         k: usize,
+        places: &Places,
         quants: &mut [i8],
         scales: &mut [f32],
         starts: &mut [i32],
@@ -171,24 +243,29 @@ mod tests {
             x[3 * k] = f32::NAN;
             x[4 * k + k / 2] = f32::NEG_INFINITY;
             x[5 * k..6 * k].fill(-3.0);
+            let magnitudes: Vec<f64> = (0..k).map(|c| (c * 31 % 17) as f64).collect();
+            let outliers = OutlierChannels::of(&magnitudes);
             let of = |tier, members| {
                 let mut rows = TokenRows::default();
-                rows.fill(tier, &Pool::new(members).unwrap(), &x, k);
+                rows.fill(tier, &Pool::new(members).unwrap(), &x, k, outliers);
                 rows
             };
             let want = of(Tier::SCALAR, 1);
-            let (stride, groups) = (want.stride, want.stride / GROUP);
-            assert_eq!((want.scales[2 * groups], want.starts[2 * groups]), (0.0, 0));
-            assert!(want.scales[3 * groups].is_nan() && want.scales[4 * groups + k / 2 / GROUP].is_nan());
-            assert!(want.quants[5 * stride..][..k].iter().all(|q| *q == -127));
+            let stride = want.stride;
+            assert_eq!(want.scales[4..6], [0.0; 2]);
+            assert!(
+                want.scales[6..8].iter().any(|s| s.is_nan()) && want.scales[8..10].iter().any(|s| s.is_nan())
+            );
+            assert_eq!(want.quants[5 * stride..][..stride].iter().filter(|q| **q == -127).count(), k);
+            let mut places = vec![0.0; stride];
             for (i, x) in x.chunks(k).enumerate().skip(5) {
+                arrange(x, &outliers, &mut places);
                 let quants = &want.quants[i * stride..][..stride];
-                assert!(quants[k..].iter().all(|q| *q == 0), "padding");
-                for (g, (x, quants)) in x.chunks(GROUP).zip(quants.chunks(GROUP)).enumerate() {
-                    let (scale, start) = (want.scales[i * groups + g], want.starts[i * groups + g]);
-                    let sum: i32 = quants.iter().map(|q| i32::from(*q)).sum();
+                for (s, values) in [0..stride - OUTLIERS, stride - OUTLIERS..stride].into_iter().enumerate() {
+                    let (scale, start) = (want.scales[2 * i + s], want.starts[2 * i + s]);
+                    let sum: i32 = quants[values.clone()].iter().map(|q| i32::from(*q)).sum();
                     assert_eq!(start, -ZERO_POINT * sum);
-                    for (x, q) in x.iter().zip(quants) {
+                    for (x, q) in places[values.clone()].iter().zip(&quants[values]) {
                         assert!((x - f32::from(*q) * scale).abs() <= 0.501 * scale);
                     }
                 }
@@ -200,5 +277,29 @@ mod tests {
                 assert_eq!((bits(&want.scales), &want.starts), (bits(&got.scales), &got.starts));
             }
         }
+    }
+
+    #[test]
+    fn outlier_channels_stand_last_and_every_channel_once() {
+        for k in [16, 17, 40, 64] {
+            let magnitudes: Vec<f64> =
+                (0..k).map(|c| if c % 3 == 0 { 9.0 } else { c as f64 / 100.0 }).collect();
+            let outliers = OutlierChannels::of(&magnitudes);
+            let mut want: Vec<usize> = (0..k).collect();
+            want.sort_by(|a, b| magnitudes[*b].total_cmp(&magnitudes[*a]));
+            want.truncate(OUTLIERS);
+            want.sort_unstable();
+            let x: Vec<f32> = (1..=k).map(|c| c as f32).collect();
+            let mut places = vec![0.0; places_of(k)];
+            arrange(&x, &outliers, &mut places);
+            let mut last: Vec<usize> =
+                places[places_of(k) - OUTLIERS..].iter().map(|c| *c as usize - 1).collect();
+            last.sort_unstable();
+            assert_eq!(last, want);
+            let mut all: Vec<f32> = places.iter().copied().filter(|c| *c != 0.0).collect();
+            all.sort_by(f32::total_cmp);
+            assert_eq!(all, x);
+        }
+        assert_eq!(OutlierChannels::of(&[1.0; 7]), OutlierChannels::default());
     }
 }

@@ -60,10 +60,32 @@ pub(crate) trait Simd: Copy {
         }
         lanes.iter().fold(0, |a, &b| a.max(b))
     }
+    /// The same of those bits that a mask lets through; of whole vectors.
+    #[inline(always)]
+    fn greatest_masked(self, x: &[f32], mask: &[u32]) -> u32 {
+        let mut lanes = [0_u32; 16];
+        for (chunk, mask) in x.as_chunks::<16>().0.iter().zip(mask.as_chunks::<16>().0) {
+            for i in 0..16 {
+                lanes[i] = lanes[i].max(chunk[i].to_bits() & mask[i]);
+            }
+        }
+        lanes.iter().fold(0, |a, &b| a.max(b))
+    }
     /// The sum of sixteen quantised values.
     #[inline(always)]
     fn sum_codes(self, quants: &[i8; 16]) -> i32 {
         quants.iter().map(|&v| i32::from(v)).sum()
+    }
+    /// The sum of a multiple of sixteen quantised values.
+    #[inline(always)]
+    fn sum_all_codes(self, quants: &[i8]) -> i32 {
+        let mut lanes = [0_i32; 16];
+        for quants in quants.as_chunks::<16>().0 {
+            for i in 0..16 {
+                lanes[i] = lanes[i].wrapping_add(i32::from(quants[i]));
+            }
+        }
+        lanes.iter().fold(0, |sum, lane| sum.wrapping_add(*lane))
     }
     /// Writes sixteen quantised values by fours, each `stride` behind the one before, into as much as that takes.
     #[inline(always)]

@@ -5,6 +5,7 @@ use super::linear::{Ending, Linear, apply_adapted};
 use super::norm::Norm;
 use super::position_bias::{Attended, Bias};
 use super::rope::Ropes;
+use crate::activation_sums::ActivationSums;
 use crate::batch::Workspace;
 use crate::config::{
     LayerConfig, ModelConfig, NormConfig, NormKind, QkNorm, RopeConfig, Temperature, Values,
@@ -43,7 +44,7 @@ pub(crate) struct Attention {
     sinks: Option<Vec<f32>>,
     /// Where scores depend on how far tokens are apart, and the layer that they are of.
     bias: Option<(Bias, LayerConfig)>,
-    /// Of an encoder in 8-bit integers, whose attention goes over whole texts in bfloat16 and not over the cache: heads of queries, and of
+    /// Of an encoder in 8-bit integers, whose attention goes over whole texts in such and not over the cache: heads of queries, and of
     /// keys and values.
     texts: Option<[usize; 2]>,
 }
@@ -138,6 +139,15 @@ impl Attention {
         let own = self.own.iter().flat_map(KeysValues::linears);
         let all = [&self.query].into_iter().chain(own).chain([&self.output]).chain(&self.gate);
         all.map(|l| &l.weights).collect()
+    }
+
+    /// Says which channels of their inputs are outliers, by what they were multiplied with.
+    pub(crate) fn set_outliers(&mut self, sums: &ActivationSums) {
+        let input = sums.outliers(&self.query.name);
+        let own = self.own.iter_mut().flat_map(|own| [&mut own.key].into_iter().chain(&mut own.value));
+        let of_input = [&mut self.query].into_iter().chain(own).chain(&mut self.gate);
+        of_input.for_each(|linear| linear.set_outliers(input));
+        self.output.set_outliers(sums.outliers(&self.output.name));
     }
 
     /// Those whose products go into the cache.

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::load::{Loader, Part};
 use crate::lora::{StepAdapters, Target};
 use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
-use leyden_kernels::{Cpu, PackedA};
+use leyden_kernels::{Cpu, OutlierChannels, PackedA};
 use std::ops::Range;
 
 /// A matrix and its bias.
@@ -56,6 +56,13 @@ impl Linear {
         let (part, rows) = self.rows.clone();
         self.target = Some(loader.target(Target { name, rows, k: self.weights.k(), part }));
         self
+    }
+
+    /// Says which channels of its input are outliers, if its matrix is of INT8 rows.
+    pub(crate) fn set_outliers(&mut self, outliers: OutlierChannels) {
+        if self.weights.is_int8_rows() {
+            self.weights.set_outliers(outliers);
+        }
     }
 
     /// Its product, with activations on the grid of its weights.

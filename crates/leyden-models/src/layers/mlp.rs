@@ -2,6 +2,7 @@
 
 use super::Half;
 use super::linear::{Ending, Linear, apply_adapted};
+use crate::activation_sums::ActivationSums;
 use crate::batch::Workspace;
 use crate::config::LayerConfig;
 use crate::error::Error;
@@ -38,6 +39,13 @@ impl PlainMlp {
     /// Its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         [&self.up, &self.down].map(|l| &l.weights).to_vec()
+    }
+
+    /// Says which channels of their inputs are outliers, by what they were multiplied with.
+    pub(crate) fn set_outliers(&mut self, sums: &ActivationSums) {
+        for linear in [&mut self.up, &mut self.down] {
+            linear.set_outliers(sums.outliers(&linear.name));
+        }
     }
 
     /// Of the rows of `work.normed`.
@@ -104,6 +112,13 @@ impl GatedMlp {
     /// Its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         [&self.gate, &self.up, &self.down].map(|l| &l.weights).to_vec()
+    }
+
+    /// As of [`PlainMlp`].
+    pub(crate) fn set_outliers(&mut self, sums: &ActivationSums) {
+        for linear in [&mut self.gate, &mut self.up, &mut self.down] {
+            linear.set_outliers(sums.outliers(&linear.name));
+        }
     }
 
     /// Of the rows of `work.normed`.

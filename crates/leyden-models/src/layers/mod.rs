@@ -38,6 +38,7 @@ pub(crate) use tail::TailBuffers;
 pub(crate) use token_heads::{TokenVectors, TokenWeights};
 pub(crate) use vector_dense::VectorDenses;
 
+use crate::activation_sums::ActivationSums;
 use crate::batch::Workspace;
 use crate::config::{LayerConfig, ModelConfig, NormPlacement, RecurrentConfig};
 use crate::error::Error;
@@ -140,8 +141,8 @@ impl Mixer {
 /// The second half of a transformer block, where there is one.
 #[derive(Debug)]
 pub(crate) enum FeedForward {
-    Gated(GatedMlp),
-    Plain(PlainMlp),
+    Gated(Box<GatedMlp>),
+    Plain(Box<PlainMlp>),
     Mixture(Box<Mixture>),
     ExpertsBeside(Box<ExpertsBeside>),
 }
@@ -152,9 +153,9 @@ impl FeedForward {
             (None, _) if layer.gated => {
                 let part = |part: &str| format!("blk.{i}.ffn_{part}");
                 let mlp = GatedMlp::load(loader, part, (c.width, layer.ffn), layer.activation)?;
-                FeedForward::Gated(mlp.with_sparsity(layer.sparsity))
+                FeedForward::Gated(Box::new(mlp.with_sparsity(layer.sparsity)))
             }
-            (None, _) => FeedForward::Plain(PlainMlp::load(loader, c.width, layer, i)?),
+            (None, _) => FeedForward::Plain(Box::new(PlainMlp::load(loader, c.width, layer, i)?)),
             (Some(experts), Some(dense)) => {
                 let both = (dense, experts);
                 FeedForward::ExpertsBeside(Box::new(ExpertsBeside::load(loader, c, layer, both, i)?))
@@ -429,6 +430,18 @@ impl Layer {
             }
         }
         self.finish(cpu, work);
+    }
+
+    /// Says which channels of the inputs of INT8 rows are outliers, by what matrices were multiplied with.
+    pub(crate) fn set_outliers(&mut self, sums: &ActivationSums) {
+        if let Mixer::Attention(attention) = &mut self.mixer {
+            attention.set_outliers(sums);
+        }
+        match &mut self.ffn {
+            Some(FeedForward::Gated(mlp)) => mlp.set_outliers(sums),
+            Some(FeedForward::Plain(mlp)) => mlp.set_outliers(sums),
+            _ => {}
+        }
     }
 
     /// Its matrices, in the order of the computation.

@@ -46,13 +46,13 @@ impl Tail<'_> {
             let mut own = kept.unwrap_or_default();
             let TailBuffers { tokens, hidden } = &mut own;
             let n = stream.len() / width;
-            tokens.fill(tier, &mixed[first * depth..][..n * depth], depth);
+            tokens.fill(tier, &mixed[first * depth..][..n * depth], &output.weights);
             tokens.multiply(tier, output.product(stream, Write::Add), None);
             attention_norm.heads(tier, stream);
-            tokens.fill(tier, stream, width);
+            tokens.fill(tier, stream, &mlp.up.weights);
             hidden.resize(n * ffn);
             tokens.multiply(tier, mlp.up.product(hidden, Write::Set), Some(mlp.activation));
-            tokens.fill(tier, hidden, ffn);
+            tokens.fill(tier, hidden, &mlp.down.weights);
             tokens.multiply(tier, mlp.down.product(stream, Write::Add), None);
             mlp_norm.heads(tier, stream);
             buffers.lock().unwrap_or_else(PoisonError::into_inner).push(own);

@@ -2,7 +2,6 @@
 //! sums begin at nothing.
 
 use crate::gemm::microkernel::byte_dot::ByteDot;
-use crate::ops::Lanes;
 use crate::simd::aarch64::neon_int::Multiply;
 use std::arch::aarch64::*;
 
@@ -14,7 +13,7 @@ impl<M: Multiply> ByteDot for NeonDot<M> {
     type Weights = [int8x16_t; 4];
     type Word = int8x16_t;
     type Acc = [int32x4_t; 4];
-    type Total = ();
+    type Floats = [float32x4_t; 4];
     const TOKENS: usize = 5;
     const PANELS: usize = 1;
 
@@ -23,8 +22,6 @@ impl<M: Multiply> ByteDot for NeonDot<M> {
         // SAFETY: NEON is there, as the type says.
         unsafe { [vdupq_n_s32(0); 4] }
     }
-    #[inline(always)]
-    fn zero(self) {}
     #[inline(always)]
     unsafe fn weights(self, p: *const u8) -> Self::Weights {
         // SAFETY: NEON is there; 64 readable bytes (`# Safety`).
@@ -48,15 +45,39 @@ impl<M: Multiply> ByteDot for NeonDot<M> {
         acc
     }
     #[inline(always)]
-    unsafe fn add_scaled(self, acc: Self::Acc, scale: f32, _: (), memory: *mut Lanes) {
-        for (i, acc) in acc.into_iter().enumerate() {
-            // SAFETY: NEON is there, and four floats (`# Safety`).
-            unsafe {
-                let total = memory.cast::<f32>().add(4 * i);
-                vst1q_f32(total, vfmaq_n_f32(vld1q_f32(total), vcvtq_f32_s32(acc), scale));
-            }
+    fn add_scaled(self, acc: Self::Acc, scale: f32, mut total: Self::Floats) -> Self::Floats {
+        for i in 0..4 {
+            // SAFETY: NEON is there, as the type says.
+            total[i] = unsafe { vfmaq_n_f32(total[i], vcvtq_f32_s32(acc[i]), scale) };
         }
+        total
     }
     #[inline(always)]
-    unsafe fn store(self, _: (), _: *mut Lanes) {}
+    unsafe fn read(self, p: *const f32) -> Self::Floats {
+        // SAFETY: NEON is there; sixteen readable floats (`# Safety`).
+        unsafe { [vld1q_f32(p), vld1q_f32(p.add(4)), vld1q_f32(p.add(8)), vld1q_f32(p.add(12))] }
+    }
+    #[inline(always)]
+    fn fma(self, a: Self::Floats, b: Self::Floats, mut c: Self::Floats) -> Self::Floats {
+        for i in 0..4 {
+            // SAFETY: NEON is there, as the type says.
+            c[i] = unsafe { vfmaq_f32(c[i], a[i], b[i]) };
+        }
+        c
+    }
+    #[inline(always)]
+    fn add(self, mut a: Self::Floats, b: Self::Floats) -> Self::Floats {
+        for i in 0..4 {
+            // SAFETY: NEON is there, as the type says.
+            a[i] = unsafe { vaddq_f32(a[i], b[i]) };
+        }
+        a
+    }
+    #[inline(always)]
+    unsafe fn write(self, a: Self::Floats, p: *mut f32) {
+        for i in 0..4 {
+            // SAFETY: NEON is there; room for sixteen floats (`# Safety`).
+            unsafe { vst1q_f32(p.add(4 * i), a[i]) };
+        }
+    }
 }

@@ -1,7 +1,5 @@
 //! [`ByteDot`], what an instruction set offers to products of INT8 rows (`gemm::microkernel::int8_rows`).
 
-use crate::ops::Lanes;
-
 /// Products of bytes of one instruction set.
 pub(crate) trait ByteDot: Copy {
     /// Four unsigned weights of each of 16 rows.
@@ -10,16 +8,14 @@ pub(crate) trait ByteDot: Copy {
     type Word: Copy;
     /// A sum for each of 16 rows.
     type Acc: Copy;
-    /// A float for each of 16 rows, in registers; nothing where there are too few of them and totals stay in memory.
-    type Total: Copy;
-    /// Tokens and panels whose sums stay in registers together.
+    /// A float for each of 16 rows.
+    type Floats: Copy;
+    /// Tokens and panels whose sums stay in registers together: one panel, or all of a group.
     const TOKENS: usize;
     const PANELS: usize;
 
     /// Sums that begin at a number.
     fn begin(self, start: i32) -> Self::Acc;
-    /// Totals of zero, where they are in registers.
-    fn zero(self) -> Self::Total;
     /// Reads weights.
     ///
     /// # Safety
@@ -32,20 +28,20 @@ pub(crate) trait ByteDot: Copy {
     unsafe fn word(self, p: *const i8) -> Self::Word;
     /// Adds the products.
     fn dot(self, acc: Self::Acc, weights: Self::Weights, word: Self::Word) -> Self::Acc;
-    /// Adds the sums as floats, rounded to nearest even, times a scale, with one rounding, to totals in registers or in memory.
+    /// Adds the sums as floats, rounded to nearest even, times a scale, with one rounding, to totals.
+    fn add_scaled(self, acc: Self::Acc, scale: f32, total: Self::Floats) -> Self::Floats;
+    /// Reads floats.
     ///
     /// # Safety
-    /// `memory` points at sixteen floats on a cache line.
-    unsafe fn add_scaled(
-        self,
-        acc: Self::Acc,
-        scale: f32,
-        total: Self::Total,
-        memory: *mut Lanes,
-    ) -> Self::Total;
-    /// Writes totals that are in registers.
+    /// `p` points at sixteen of them.
+    unsafe fn read(self, p: *const f32) -> Self::Floats;
+    /// `a * b + c` with one rounding.
+    fn fma(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// `a + b`.
+    fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// Writes floats.
     ///
     /// # Safety
-    /// As of [`add_scaled`](Self::add_scaled).
-    unsafe fn store(self, total: Self::Total, memory: *mut Lanes);
+    /// `p` points at room for sixteen of them.
+    unsafe fn write(self, a: Self::Floats, p: *mut f32);
 }

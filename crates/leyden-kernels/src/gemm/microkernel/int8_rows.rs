@@ -1,18 +1,18 @@
-//! INT8 rows: weights with one scale per output row times activations with one scale per 64 values of a token.
+//! INT8 rows: weights with one scale per output row times rows of activations, of which segments share a scale.
 //!
-//! The sums of 64 products are 32-bit integers and exact, so every instruction set gives the same, and what follows them is written
+//! The sums of a segment's products are 32-bit integers and exact, so every instruction set gives the same, and what follows them is written
 //! once. Weights are kept unsigned, [`ZERO_POINT`](crate::quant::token_rows::ZERO_POINT) more than they are, because `VPDPBUSD` multiplies
 //! unsigned bytes with signed ones; what that adds to a sum its accumulator begins at, negated (`quant::token_rows`). Nothing saturates: no
 //! instruction that could is used on values that might.
 //!
-//! A result begins at zero, to which each sum times its scale is added in turn with one rounding; it is multiplied by the row's scale, and
-//! the bias added, with one rounding; then comes the function, if any.
+//! A result begins at zero, to which each segment's sum times its scale is added in turn with one rounding; it is multiplied by the row's scale,
+//! and the bias added, with one rounding; then comes the function, if any.
 
 use crate::cpu::isa::{Level, Tier};
 use crate::gemm::microkernel::byte_dot::ByteDot;
 use crate::ops::{Activation, Function, Lanes, with_function};
 use crate::prefetch::prefetch_lines;
-use crate::quant::token_rows::{GROUP, Tokens};
+use crate::quant::token_rows::Tokens;
 use crate::types::PANEL_ROWS;
 
 /// Rows of a group, which is what a matrix is packed by: four panels, so that a token's results are whole cache lines one behind the other. A group begins with a
@@ -23,7 +23,7 @@ pub(crate) const GROUP_ROWS: usize = PANELS * PANEL_ROWS;
 pub(crate) const SCALES_BYTES: usize = 4 * GROUP_ROWS;
 
 /// Bytes of four values of the depth.
-const STEP_BYTES: usize = 4 * GROUP_ROWS;
+pub(crate) const STEP_BYTES: usize = 4 * GROUP_ROWS;
 
 /// The most tokens that any instruction set multiplies together.
 pub(crate) const MAX_TOKENS: usize = 6;
@@ -36,6 +36,8 @@ pub(crate) struct Block<'a> {
     /// Whole groups, one behind the other.
     pub(crate) groups: &'a [u8],
     pub(crate) group_bytes: usize,
+    /// Fours of the depth that tokens leave out before theirs.
+    pub(crate) skip: usize,
     /// What the thread likely reads next, prefetched on the way.
     pub(crate) next: &'a [u8],
     pub(crate) tokens: Tokens<'a>,
@@ -58,7 +60,7 @@ pub(crate) struct Results {
 /// Multiplies a block.
 ///
 /// # Safety
-/// The processor supports the tier that the function belongs to; the groups are whole, of the tokens' depth, and hold `n` rows; results have
+/// The processor supports the tier that the function belongs to; the groups are whole, of the tokens' depth behind what is left out, and hold `n` rows; results have
 /// room for each token, and nobody else has it.
 pub(crate) type BlockFn = unsafe fn(block: &Block<'_>, to: Results);
 
@@ -66,36 +68,57 @@ pub(crate) type BlockFn = unsafe fn(block: &Block<'_>, to: Results);
 #[repr(align(64))]
 struct TileResults([[Lanes; PANELS]; MAX_TOKENS]);
 
-/// The sums of `M` tokens from `t` on and `P` panels from `p` on of a group, as floats.
+/// A group of a block, the first of its panels that are meant, and the bias of its rows.
+#[derive(Clone, Copy)]
+struct Group<'a> {
+    bytes: &'a [u8],
+    number: usize,
+    first: usize,
+    bias: &'a Biases,
+}
+
+/// The bias of a group's rows, zeros where there is none.
+#[repr(align(64))]
+struct Biases([Lanes; PANELS]);
+
+/// The results of `M` tokens from `t` on and `P` panels of a group.
 ///
 /// # Safety
-/// The group and the tokens are there.
+/// As of [`BlockFn`].
 #[inline(always)]
 unsafe fn tile<D: ByteDot, const M: usize, const P: usize>(
     d: D,
-    (group, p): (&[u8], usize),
-    (tokens, t): (Tokens<'_>, usize),
-    out: &mut TileResults,
+    b: &Block<'_>,
+    group: Group<'_>,
+    t: usize,
+    sums: &mut TileResults,
+    to: Results,
 ) {
-    let (stride, groups) = (tokens.stride, tokens.stride / GROUP);
+    let tokens = b.tokens;
+    let (stride, segments) = (tokens.stride, tokens.segments.len());
     let mut after = [0; M];
-    let mut totals = [[d.zero(); P]; M];
     for m in 0..M {
         after[m] = m * stride;
-        out.0[m][p..p + P].fill([0.0; PANEL_ROWS]);
+        sums.0[m][group.first..group.first + P].fill([0.0; PANEL_ROWS]);
     }
-    let (scales, starts) = (&tokens.scales[t * groups..], &tokens.starts[t * groups..]);
-    assert!(scales.len() >= M * groups && starts.len() >= M * groups, "scales of tokens");
-    // SAFETY: a whole group of the tokens' depth (`# Safety`), which is that of a row of `quants`; scales were counted above.
+    let (scales, starts) = (&tokens.scales[t * segments..], &tokens.starts[t * segments..]);
+    assert!(scales.len() >= M * segments && starts.len() >= M * segments, "scales of tokens");
+    let row = group.number * GROUP_ROWS + group.first * PANEL_ROWS;
+    let direct = b.activation.is_none() && row + P * PANEL_ROWS <= to.n;
+    let q0 = group.first;
+    // SAFETY: a whole group of the tokens' depth (`# Safety`), which is that of a row of `quants` and of all segments; scales were counted above;
+    // results are there and ours.
     unsafe {
-        let mut w = group.as_ptr().add(SCALES_BYTES + p * 4 * PANEL_ROWS);
-        let mut a = tokens.quants.as_ptr().add(t * stride);
-        for g in 0..groups {
+        let rows = group.bytes.as_ptr().cast::<f32>().add(q0 * PANEL_ROWS);
+        let weights = group.bytes.as_ptr().add(SCALES_BYTES + b.skip * STEP_BYTES + q0 * 4 * PANEL_ROWS);
+        let first = tokens.quants.as_ptr().add(t * stride);
+        let (mut w, mut a) = (weights, first);
+        for (s, words) in tokens.segments.iter().enumerate() {
             let mut acc = [[d.begin(0); P]; M];
             for m in 0..M {
-                acc[m] = [d.begin(*starts.get_unchecked(m * groups + g)); P];
+                acc[m] = [d.begin(*starts.get_unchecked(m * segments + s)); P];
             }
-            for _ in 0..GROUP / 4 {
+            for _ in 0..*words {
                 let mut weights = [d.weights(w); P];
                 for q in 1..P {
                     weights[q] = d.weights(w.add(q * 4 * PANEL_ROWS));
@@ -109,101 +132,111 @@ unsafe fn tile<D: ByteDot, const M: usize, const P: usize>(
                 w = w.add(STEP_BYTES);
                 a = a.add(4);
             }
+            // Opaque, as all totals would else be kept in registers, which are taken.
+            let totals = std::hint::black_box(&mut *sums);
             for m in 0..M {
-                let scale = *scales.get_unchecked(m * groups + g);
+                let scale = *scales.get_unchecked(m * segments + s);
                 for q in 0..P {
-                    totals[m][q] = d.add_scaled(acc[m][q], scale, totals[m][q], &raw mut out.0[m][p + q]);
+                    let total = totals.0[m][q0 + q].as_mut_ptr();
+                    d.write(d.add_scaled(acc[m][q], scale, d.read(total)), total);
                 }
             }
         }
+        let totals = std::hint::black_box(&mut *sums);
+        let mut result = to.first.add(t * to.stride + row);
         for m in 0..M {
             for q in 0..P {
-                d.store(totals[m][q], &raw mut out.0[m][p + q]);
+                let total = totals.0[m][q0 + q].as_mut_ptr();
+                let (scale, bias) = (d.read(rows.add(q * PANEL_ROWS)), d.read(group.bias.0[q0 + q].as_ptr()));
+                let y = d.fma(d.read(total), scale, bias);
+                let place = result.add(q * PANEL_ROWS);
+                match (direct, b.add) {
+                    (false, _) => d.write(y, total),
+                    (true, false) => d.write(y, place),
+                    (true, true) => d.write(d.add(y, d.read(place)), place),
+                }
+            }
+            result = result.add(to.stride);
+        }
+        if !direct {
+            let results = Results {
+                first: to.first.add(t * to.stride + row),
+                n: (to.n - row).min(P * PANEL_ROWS),
+                ..to
+            };
+            for m in 0..M {
+                let sums = &mut sums.0[m][q0..q0 + P];
+                match b.activation {
+                    None => write::<Identity>(sums, m, b.add, results),
+                    Some(activation) => with_function!(activation, F => write::<F>(sums, m, b.add, results)),
+                }
             }
         }
     }
 }
 
-#[inline(always)]
-fn apply_to<F: Function>(sums: &mut TileResults, m: usize) {
-    for y in sums.0[..m].as_flattened_mut() {
-        let y = one_by_one(y);
-        *y = F::of(&{ *y });
+/// No function.
+struct Identity;
+
+impl Function for Identity {
+    #[inline(always)]
+    fn of(x: &Lanes) -> Lanes {
+        *x
     }
 }
 
-/// The same, of which the compiler knows no more than its address: it would else compute sixteen vectors at once, each of a lane of all, and
+/// What the compiler knows no more of than its address: it would else compute sixteen vectors at once, each of a lane of all, and
 /// gather and scatter them.
 #[inline(always)]
 fn one_by_one<T>(y: &mut T) -> &mut T {
     std::hint::black_box(y)
 }
 
-/// Scales the sums of `m` tokens from `t` on and group `g`, and writes them.
+/// Writes what a function makes of the panels of a token.
 ///
 /// # Safety
-/// As of [`BlockFn`].
+/// The results are there and ours.
 #[inline(always)]
-unsafe fn finish(b: &Block<'_>, g: usize, (t, m): (usize, usize), sums: &mut TileResults, to: Results) {
-    let scales = &b.groups[g * b.group_bytes..][..SCALES_BYTES];
-    let (mut row, mut bias) = ([[0.0; PANEL_ROWS]; PANELS], [[0.0; PANEL_ROWS]; PANELS]);
-    for (row, bytes) in row.as_flattened_mut().iter_mut().zip(scales.as_chunks::<4>().0) {
-        *row = f32::from_le_bytes(*bytes);
-    }
-    if let Some(all) = b.bias.and_then(|bias| bias.get(g * GROUP_ROWS..)) {
-        let n = all.len().min(GROUP_ROWS);
-        bias.as_flattened_mut()[..n].copy_from_slice(&all[..n]);
-    }
-    for (i, y) in sums.0[..m].as_flattened_mut().iter_mut().enumerate() {
-        let (row, bias) = (row[i % PANELS], bias[i % PANELS]);
-        let y = one_by_one(y);
-        let mut scaled = *y;
-        for j in 0..PANEL_ROWS {
-            scaled[j] = scaled[j].mul_add(row[j], bias[j]);
-        }
-        *y = scaled;
-    }
-    if let Some(activation) = b.activation {
-        with_function!(activation, F => apply_to::<F>(sums, m));
-    }
-    let n = GROUP_ROWS.min(to.n - g * GROUP_ROWS);
-    for i in 0..m {
-        // SAFETY: this token's results of these rows are there and ours (`# Safety`).
-        let out =
-            unsafe { std::slice::from_raw_parts_mut(to.first.add((t + i) * to.stride + g * GROUP_ROWS), n) };
-        let y = &sums.0[i];
-        let (whole, rest) = out.as_chunks_mut::<PANEL_ROWS>();
-        let last = y[whole.len().min(PANELS - 1)];
-        for (out, y) in whole.iter_mut().zip(y) {
-            let out = one_by_one(out);
-            let mut sum = *y;
-            if b.add {
-                let before = *out;
+unsafe fn write<F: Function>(sums: &mut [Lanes], token: usize, add: bool, to: Results) {
+    // SAFETY: as here (`# Safety`).
+    let out = unsafe { std::slice::from_raw_parts_mut(to.first.add(token * to.stride), to.n) };
+    for (sum, out) in sums.iter_mut().zip(out.chunks_mut(PANEL_ROWS)) {
+        let mut y = F::of(one_by_one(sum));
+        let mut before = [0.0; PANEL_ROWS];
+        match out.first_chunk_mut::<PANEL_ROWS>() {
+            Some(out) => {
+                if add {
+                    before = *out;
+                }
                 for j in 0..PANEL_ROWS {
-                    sum[j] += before[j];
+                    y[j] += before[j];
+                }
+                *out = y;
+            }
+            None => {
+                for (out, y) in out.iter_mut().zip(y) {
+                    *out = if add { *out + y } else { y };
                 }
             }
-            *out = sum;
-        }
-        for (out, y) in rest.iter_mut().zip(&last) {
-            *out = if b.add { *out + y } else { *y };
         }
     }
 }
 
-/// Runs the tile of as many tokens as there are.
+/// Runs the tile of as many tokens as there are, with as many panels as are left, if the instruction set takes so many.
 macro_rules! tile_of {
-    ($d:ident, $D:ident, $m:expr, $args:tt, [$($M:literal)*]) => {
+    ($d:ident, $D:ident, $m:expr, $panels:expr, $args:tt, [$($M:literal)*]) => {
         match $m {
-            $($M if $M <= $D::TOKENS => tile_of!(@ $d, $D, $M, $args),)*
+            $($M if $M <= $D::TOKENS => tile_of!(@ $d, $D, $M, $panels, $args),)*
             _ => {}
         }
     };
-    (@ $d:ident, $D:ident, $M:literal, ($($arg:expr),*)) => {
+    (@ $d:ident, $D:ident, $M:literal, $panels:expr, ($($arg:expr),*)) => {
         if $D::PANELS == 1 {
             tile::<$D, $M, 1>($d, $($arg),*)
-        } else {
+        } else if $panels <= 2 {
             tile::<$D, $M, 2>($d, $($arg),*)
+        } else {
+            tile::<$D, $M, PANELS>($d, $($arg),*)
         }
     };
 }
@@ -214,23 +247,27 @@ macro_rules! tile_of {
 /// As there.
 #[inline(always)]
 unsafe fn block<D: ByteDot>(d: D, b: &Block<'_>, to: Results) {
-    const { assert!(D::TOKENS <= MAX_TOKENS && D::PANELS <= 2) };
+    const { assert!(D::TOKENS <= MAX_TOKENS && (D::PANELS == 1 || D::PANELS == PANELS)) };
     let tokens = b.tokens.count();
     // As few tiles as there can be, and all of about one size.
     let tiles = tokens.div_ceil(D::TOKENS);
     let mut sums = TileResults([[[0.0; PANEL_ROWS]; PANELS]; MAX_TOKENS]);
-    for (g, group) in b.groups.chunks_exact(b.group_bytes).enumerate() {
+    for (g, bytes) in b.groups.chunks_exact(b.group_bytes).enumerate() {
         let next = b.groups.chunks_exact(b.group_bytes).nth(g + 1).unwrap_or(b.next);
         let share = next.len().div_ceil(tiles.max(1)).next_multiple_of(64);
+        let mut bias = Biases([[0.0; PANEL_ROWS]; PANELS]);
+        if let Some(all) = b.bias.and_then(|bias| bias.get(g * GROUP_ROWS..)) {
+            let n = all.len().min(GROUP_ROWS);
+            bias.0.as_flattened_mut()[..n].copy_from_slice(&all[..n]);
+        }
+        let panels = (to.n - g * GROUP_ROWS).div_ceil(PANEL_ROWS).min(PANELS);
         for i in 0..tiles {
             prefetch_lines(next.get(i * share..).map_or(&[], |rest| &rest[..share.min(rest.len())]));
             let (t, end) = (tokens * i / tiles, tokens * (i + 1) / tiles);
-            // SAFETY: there are such groups and tokens, and what they need (`# Safety`).
-            unsafe {
-                for p in (0..PANELS).step_by(D::PANELS) {
-                    tile_of!(d, D, end - t, ((group, p), (b.tokens, t), &mut sums), [1 2 3 4 5 6]);
-                }
-                finish(b, g, (t, end - t), &mut sums, to);
+            for first in (0..panels).step_by(D::PANELS) {
+                let group = Group { bytes, number: g, first, bias: &bias };
+                // SAFETY: there are such groups and tokens, and what they need (`# Safety`).
+                unsafe { tile_of!(d, D, end - t, panels, (b, group, t, &mut sums, to), [1 2 3 4 5 6]) };
             }
         }
     }
@@ -244,7 +281,7 @@ impl ByteDot for Plain {
     type Weights = [[u8; 4]; PANEL_ROWS];
     type Word = [i8; 4];
     type Acc = [i32; PANEL_ROWS];
-    type Total = ();
+    type Floats = Lanes;
     const TOKENS: usize = 1;
     const PANELS: usize = 1;
 
@@ -252,8 +289,6 @@ impl ByteDot for Plain {
     fn begin(self, start: i32) -> Self::Acc {
         [start; PANEL_ROWS]
     }
-    #[inline(always)]
-    fn zero(self) {}
     #[inline(always)]
     unsafe fn weights(self, p: *const u8) -> Self::Weights {
         // SAFETY: 64 bytes (`# Safety`).
@@ -274,15 +309,27 @@ impl ByteDot for Plain {
         acc
     }
     #[inline(always)]
-    unsafe fn add_scaled(self, acc: Self::Acc, scale: f32, _: (), memory: *mut Lanes) {
-        // SAFETY: sixteen floats (`# Safety`).
-        let totals = unsafe { &mut *memory };
-        for (total, sum) in totals.iter_mut().zip(acc) {
-            *total = (sum as f32).mul_add(scale, *total);
-        }
+    fn add_scaled(self, acc: Self::Acc, scale: f32, total: Lanes) -> Lanes {
+        std::array::from_fn(|i| (acc[i] as f32).mul_add(scale, total[i]))
     }
     #[inline(always)]
-    unsafe fn store(self, _: (), _: *mut Lanes) {}
+    unsafe fn read(self, p: *const f32) -> Lanes {
+        // SAFETY: sixteen floats (`# Safety`).
+        unsafe { p.cast::<Lanes>().read() }
+    }
+    #[inline(always)]
+    fn fma(self, a: Lanes, b: Lanes, c: Lanes) -> Lanes {
+        std::array::from_fn(|i| a[i].mul_add(b[i], c[i]))
+    }
+    #[inline(always)]
+    fn add(self, a: Lanes, b: Lanes) -> Lanes {
+        std::array::from_fn(|i| a[i] + b[i])
+    }
+    #[inline(always)]
+    unsafe fn write(self, a: Lanes, p: *mut f32) {
+        // SAFETY: room for sixteen floats (`# Safety`).
+        unsafe { p.cast::<Lanes>().write(a) }
+    }
 }
 
 /// # Safety

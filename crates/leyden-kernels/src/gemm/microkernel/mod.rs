@@ -2,7 +2,6 @@
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod aarch64_dot;
-pub(crate) mod bf16_rows;
 pub(crate) mod block32;
 pub(crate) mod byte_dot;
 mod common;

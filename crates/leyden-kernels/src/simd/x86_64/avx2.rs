@@ -87,6 +87,21 @@ impl Simd for Avx2 {
         }
     }
     #[inline(always)]
+    fn greatest_masked(self, x: &[f32], mask: &[u32]) -> u32 {
+        // SAFETY: the token proves AVX2; every chunk is two whole vectors.
+        unsafe {
+            let mut tops = [_mm256_setzero_si256(); 2];
+            for (chunk, mask) in x.as_chunks::<16>().0.iter().zip(mask.as_chunks::<16>().0) {
+                for (half, top) in tops.iter_mut().enumerate() {
+                    let bits = _mm256_loadu_si256(chunk.as_ptr().add(half * 8).cast());
+                    let mask = _mm256_loadu_si256(mask.as_ptr().add(half * 8).cast());
+                    *top = _mm256_max_epu32(*top, _mm256_and_si256(bits, mask));
+                }
+            }
+            crate::simd::x86_64::common::join_greatest(_mm256_max_epu32(tops[0], tops[1]))
+        }
+    }
+    #[inline(always)]
     fn store_fours(self, quants: &[i8; 16], out: &mut [i8], stride: usize) {
         // SAFETY: the token proves AVX2.
         unsafe { crate::simd::x86_64::common::store_fours(quants, out, stride) }
@@ -95,6 +110,11 @@ impl Simd for Avx2 {
     fn sum_codes(self, quants: &[i8; 16]) -> i32 {
         // SAFETY: the token proves AVX2.
         unsafe { crate::simd::x86_64::common::sum_codes(quants) }
+    }
+    #[inline(always)]
+    fn sum_all_codes(self, quants: &[i8]) -> i32 {
+        // SAFETY: the token proves AVX2.
+        unsafe { crate::simd::x86_64::common::sum_all_codes(quants) }
     }
     #[inline(always)]
     fn sums_of_lanes(self, quants: &[i8; 32]) -> [i32; 2] {

@@ -107,6 +107,19 @@ impl Simd for Avx512 {
         }
     }
     #[inline(always)]
+    fn greatest_masked(self, x: &[f32], mask: &[u32]) -> u32 {
+        // SAFETY: the token proves AVX-512 F and DQ; every chunk is a whole vector.
+        unsafe {
+            let mut top = _mm512_setzero_si512();
+            for (chunk, mask) in x.as_chunks::<16>().0.iter().zip(mask.as_chunks::<16>().0) {
+                let bits = _mm512_loadu_si512(chunk.as_ptr().cast());
+                top = _mm512_max_epu32(top, _mm512_and_si512(bits, _mm512_loadu_si512(mask.as_ptr().cast())));
+            }
+            let halves = (_mm512_castsi512_si256(top), _mm512_extracti32x8_epi32::<1>(top));
+            crate::simd::x86_64::common::join_greatest(_mm256_max_epu32(halves.0, halves.1))
+        }
+    }
+    #[inline(always)]
     fn store_fours(self, quants: &[i8; 16], out: &mut [i8], stride: usize) {
         // SAFETY: the token proves AVX2.
         unsafe { crate::simd::x86_64::common::store_fours(quants, out, stride) }
@@ -115,6 +128,11 @@ impl Simd for Avx512 {
     fn sum_codes(self, quants: &[i8; 16]) -> i32 {
         // SAFETY: the token proves AVX2.
         unsafe { crate::simd::x86_64::common::sum_codes(quants) }
+    }
+    #[inline(always)]
+    fn sum_all_codes(self, quants: &[i8]) -> i32 {
+        // SAFETY: the token proves AVX2.
+        unsafe { crate::simd::x86_64::common::sum_all_codes(quants) }
     }
     #[inline(always)]
     fn moments(self, quants: &[i8; 128]) -> Moments {

@@ -268,3 +268,26 @@ pub(super) unsafe fn sum_codes(quants: &[i8; 16]) -> i32 {
         _mm_cvtsi128_si32(halves) + _mm_extract_epi32::<2>(halves) - 16 * 128
     }
 }
+
+/// The sum of a multiple of sixteen quantised values.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+pub(super) unsafe fn sum_all_codes(quants: &[i8]) -> i32 {
+    let (whole, rest) = quants.as_chunks::<32>();
+    // SAFETY: the processor has AVX2 (`# Safety`); a chunk is a vector.
+    unsafe {
+        let mut sums = _mm256_setzero_si256();
+        for quants in whole {
+            // As in `sum_codes`.
+            let unsigned =
+                _mm256_xor_si256(_mm256_loadu_si256(quants.as_ptr().cast()), _mm256_set1_epi8(i8::MIN));
+            sums = _mm256_add_epi64(sums, _mm256_sad_epu8(unsigned, _mm256_setzero_si256()));
+        }
+        let halves = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256::<1>(sums));
+        let sum = _mm_cvtsi128_si32(halves).wrapping_add(_mm_extract_epi32::<2>(halves));
+        let sum = sum.wrapping_sub(128 * 32 * whole.len() as i32);
+        rest.first_chunk().map_or(sum, |rest| sum.wrapping_add(sum_codes(rest)))
+    }
+}

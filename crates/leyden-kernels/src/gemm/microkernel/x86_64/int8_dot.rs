@@ -1,7 +1,6 @@
 //! [`ByteDot`] on AVX2, AVX2 with VNNI, and AVX-512 with VNNI.
 
 use crate::gemm::microkernel::byte_dot::ByteDot;
-use crate::ops::Lanes;
 use std::arch::x86_64::*;
 
 /// Token that code runs inside a function compiled for AVX2.
@@ -43,21 +42,50 @@ impl Avx512Dot {
     }
 }
 
-/// [`ByteDot::add_scaled`] of two vectors of eight sums. Totals stay in memory: there are no registers for them, and as ordinary values the
-/// compiler would keep them in other places of it besides.
-///
-/// # Safety
-/// AVX2 and FMA are there, and sixteen floats on a cache line.
-#[inline(always)]
-unsafe fn add_scaled(acc: [__m256i; 2], scale: f32, total: *mut Lanes) {
-    for (h, acc) in acc.into_iter().enumerate() {
-        // SAFETY: AVX2 and FMA are there, and eight floats (`# Safety`).
-        unsafe {
-            let total = total.cast::<__m256>().add(h);
-            let sum = _mm256_cvtepi32_ps(acc);
-            total.write_volatile(_mm256_fmadd_ps(sum, _mm256_set1_ps(scale), total.read_volatile()));
+/// The floats of [`ByteDot`] in two vectors of eight.
+macro_rules! floats_of_avx2 {
+    () => {
+        #[inline(always)]
+        fn add_scaled(self, acc: Self::Acc, scale: f32, mut total: Self::Floats) -> Self::Floats {
+            for h in 0..2 {
+                // SAFETY: the token proves the features.
+                total[h] = unsafe {
+                    let sum = _mm256_cvtepi32_ps(acc[h]);
+                    _mm256_fmadd_ps(sum, _mm256_set1_ps(scale), total[h])
+                };
+            }
+            total
         }
-    }
+        #[inline(always)]
+        unsafe fn read(self, p: *const f32) -> Self::Floats {
+            // SAFETY: the token proves the features; sixteen readable floats (`# Safety`).
+            unsafe { [_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))] }
+        }
+        #[inline(always)]
+        fn fma(self, mut a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats {
+            for h in 0..2 {
+                // SAFETY: the token proves the features.
+                a[h] = unsafe { _mm256_fmadd_ps(a[h], b[h], c[h]) };
+            }
+            a
+        }
+        #[inline(always)]
+        fn add(self, mut a: Self::Floats, b: Self::Floats) -> Self::Floats {
+            for h in 0..2 {
+                // SAFETY: the token proves the features.
+                a[h] = unsafe { _mm256_add_ps(a[h], b[h]) };
+            }
+            a
+        }
+        #[inline(always)]
+        unsafe fn write(self, a: Self::Floats, p: *mut f32) {
+            // SAFETY: the token proves the features; room for sixteen floats (`# Safety`).
+            unsafe {
+                _mm256_storeu_ps(p, a[0]);
+                _mm256_storeu_ps(p.add(8), a[1]);
+            }
+        }
+    };
 }
 
 /// In integers of 16 bits: `VPMADDUBSW` would saturate. Of each four values the first and third are one word of two, the others a second.
@@ -66,7 +94,7 @@ impl ByteDot for Avx2Dot {
     type Weights = [[__m256i; 2]; 2];
     type Word = [__m256i; 2];
     type Acc = [__m256i; 2];
-    type Total = ();
+    type Floats = [__m256; 2];
     const TOKENS: usize = 4;
     const PANELS: usize = 1;
 
@@ -75,8 +103,6 @@ impl ByteDot for Avx2Dot {
         // SAFETY: the token proves the features.
         unsafe { [_mm256_set1_epi32(start); 2] }
     }
-    #[inline(always)]
-    fn zero(self) {}
     #[inline(always)]
     unsafe fn weights(self, p: *const u8) -> Self::Weights {
         // SAFETY: the token proves the features; 64 readable bytes (`# Safety`).
@@ -109,20 +135,14 @@ impl ByteDot for Avx2Dot {
         }
         acc
     }
-    #[inline(always)]
-    unsafe fn add_scaled(self, acc: Self::Acc, scale: f32, _: (), memory: *mut Lanes) {
-        // SAFETY: the token proves the features; as there (`# Safety`).
-        unsafe { add_scaled(acc, scale, memory) }
-    }
-    #[inline(always)]
-    unsafe fn store(self, _: (), _: *mut Lanes) {}
+    floats_of_avx2!();
 }
 
 impl ByteDot for AvxVnniDot {
     type Weights = [__m256i; 2];
     type Word = __m256i;
     type Acc = [__m256i; 2];
-    type Total = ();
+    type Floats = [__m256; 2];
     const TOKENS: usize = 6;
     const PANELS: usize = 1;
 
@@ -131,8 +151,6 @@ impl ByteDot for AvxVnniDot {
         // SAFETY: the token proves the features.
         unsafe { [_mm256_set1_epi32(start); 2] }
     }
-    #[inline(always)]
-    fn zero(self) {}
     #[inline(always)]
     unsafe fn weights(self, p: *const u8) -> Self::Weights {
         // SAFETY: the token proves the features; 64 readable bytes (`# Safety`).
@@ -151,34 +169,22 @@ impl ByteDot for AvxVnniDot {
         }
         acc
     }
-    #[inline(always)]
-    unsafe fn add_scaled(self, acc: Self::Acc, scale: f32, _: (), memory: *mut Lanes) {
-        // SAFETY: the token proves the features; as there (`# Safety`).
-        unsafe { add_scaled(acc, scale, memory) }
-    }
-    #[inline(always)]
-    unsafe fn store(self, _: (), _: *mut Lanes) {}
+    floats_of_avx2!();
 }
 
-/// Of 32 registers twelve hold sums and twelve totals. More sums beside totals in memory would load weights half as often, but reading and writing
-/// totals costs more than that saves.
+/// Of 32 registers 24 hold sums.
 impl ByteDot for Avx512Dot {
     type Weights = __m512i;
     type Word = __m512i;
     type Acc = __m512i;
-    type Total = __m512;
+    type Floats = __m512;
     const TOKENS: usize = 6;
-    const PANELS: usize = 2;
+    const PANELS: usize = 4;
 
     #[inline(always)]
     fn begin(self, start: i32) -> __m512i {
         // SAFETY: the token proves the features.
         unsafe { _mm512_set1_epi32(start) }
-    }
-    #[inline(always)]
-    fn zero(self) -> __m512 {
-        // SAFETY: the token proves the features.
-        unsafe { _mm512_setzero_ps() }
     }
     #[inline(always)]
     unsafe fn weights(self, p: *const u8) -> __m512i {
@@ -196,13 +202,28 @@ impl ByteDot for Avx512Dot {
         unsafe { _mm512_dpbusd_epi32(acc, weights, word) }
     }
     #[inline(always)]
-    unsafe fn add_scaled(self, acc: __m512i, scale: f32, total: __m512, _: *mut Lanes) -> __m512 {
+    fn add_scaled(self, acc: __m512i, scale: f32, total: __m512) -> __m512 {
         // SAFETY: the token proves the features.
         unsafe { _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc), _mm512_set1_ps(scale), total) }
     }
     #[inline(always)]
-    unsafe fn store(self, total: __m512, memory: *mut Lanes) {
-        // SAFETY: the token proves the features; sixteen floats on a cache line (`# Safety`).
-        unsafe { _mm512_store_ps(memory.cast(), total) }
+    unsafe fn read(self, p: *const f32) -> __m512 {
+        // SAFETY: the token proves the features; sixteen readable floats (`# Safety`).
+        unsafe { _mm512_loadu_ps(p) }
+    }
+    #[inline(always)]
+    fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: the token proves the features.
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    fn add(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: the token proves the features.
+        unsafe { _mm512_add_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn write(self, a: __m512, p: *mut f32) {
+        // SAFETY: the token proves the features; room for sixteen floats (`# Safety`).
+        unsafe { _mm512_storeu_ps(p, a) }
     }
 }

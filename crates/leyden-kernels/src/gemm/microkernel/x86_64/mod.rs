@@ -1,7 +1,6 @@
 //! Microkernels of one instruction set of x86-64.
 
 pub(crate) mod amx;
-pub(crate) mod amx_bf16;
 pub(crate) mod amx_block32;
 pub(crate) mod amx_superblock;
 pub(crate) mod avx2_asm;

@@ -1,21 +1,17 @@
-//! Softmax over a whole row of scores, whose weights become bfloat16.
-//!
-//! Scores are logarithms to base 2. Their exponentials are a polynomial of degree 4 and rounded to eight significant bits by adding and
-//! taking away a multiple of themselves (Dekker, 1971), so that all of it is float arithmetic, the same on every instruction set.
+//! Softmax over a whole row of scores, which are logarithms to base 2. Their exponentials are a polynomial of degree 4, near enough for weights
+//! that become 8-bit integers.
 
 use crate::ops::join;
 use crate::simd::int::F32Simd;
 
-/// Scores are at least this far below the greatest: weights are then at least the smallest bfloat16 that counts.
+/// Scores count as at most this far below the greatest, so that exponents stay in range.
 const LOW: f32 = -55.0;
 /// Adding 1.5 * 2^23 leaves the value, rounded, in the low mantissa bits.
 const ROUND: f32 = 12_582_912.0;
 /// Of `2^f` for `f` between -1/2 and 1/2, within 3e-6, from the highest power down.
 const P: [f32; 5] = [9.570_101e-3, 5.591_786_3e-2, 0.240_247_44, 0.693_121_8, 0.999_999_3];
-/// `2^16 + 1`: what is left of 24 significant bits are eight.
-const SPLIT: f32 = 65_537.0;
 
-/// Makes whole vectors of scores weights, the greatest 1, and returns their sum: `2^(s - greatest)` in bfloat16, of scores 55 or more
+/// Makes whole vectors of scores weights, the greatest 1, and returns their sum: `2^(s - greatest)`, of scores 55 or more
 /// below the greatest `2^-55`.
 #[inline(always)]
 pub(crate) fn plain(scores: &mut [f32]) -> f32 {
@@ -38,9 +34,7 @@ pub(crate) fn plain(scores: &mut [f32]) -> f32 {
             for c in &P[1..] {
                 p = p.mul_add(f, *c);
             }
-            let y = f32::from_bits(p.to_bits().wrapping_add(n.to_bits() << 23));
-            let large = y * SPLIT;
-            c[i] = large - (large - y);
+            c[i] = f32::from_bits(p.to_bits().wrapping_add(n.to_bits() << 23));
             sum[i] += c[i];
         }
     }
@@ -85,7 +79,7 @@ fn splat<D: F32Simd>(d: D, x: f32) -> D::Floats {
 #[inline(always)]
 fn exponentials<D: F32Simd, const N: usize>(d: D, x: &mut [[f32; 16]; N], less: D::Floats) -> [D::Floats; N] {
     let (low, round, less_round) = (splat(d, LOW), splat(d, ROUND), splat(d, -ROUND));
-    let (split, minus) = (splat(d, SPLIT), splat(d, -1.0));
+    let minus = splat(d, -1.0);
     let none = d.zeros();
     // Loops, as closures over vectors are not sure to be compiled for the instruction set.
     let (mut s, mut n, mut y) = ([none; N], [none; N], [splat(d, P[0]); N]);
@@ -110,9 +104,6 @@ fn exponentials<D: F32Simd, const N: usize>(d: D, x: &mut [[f32; 16]; N], less: 
         y[i] = d.add_exponent(y[i], n[i]);
     }
     for i in 0..N {
-        let large = d.mul(y[i], split);
-        // Both differences are one rounding each.
-        y[i] = d.fma(d.fma(y[i], minus, large), minus, large);
         // SAFETY: room for sixteen floats.
         unsafe { d.store(y[i], x[i].as_mut_ptr()) };
     }
