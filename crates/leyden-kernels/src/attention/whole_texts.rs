@@ -11,7 +11,7 @@ use crate::attention::simd::AttentionSimd;
 use crate::context::Cpu;
 use crate::cpu::isa::Tier;
 use crate::gemm::microkernel::int8_rows::{
-    Block, GROUP_ROWS, MAX_TOKENS, Results, SCALES_BYTES, STEP_BYTES, block_fn,
+    Block, GROUP_ROWS, MAX_TOKENS, Results, SCALES_BYTES, STEP_BYTES, block_fn, group_bytes,
 };
 use crate::memory::disjoint::Disjoint;
 use crate::memory::scratch::Scratch;
@@ -77,11 +77,6 @@ fn padded<'a>(x: &'a [f32], room: &'a mut [f32]) -> &'a [f32] {
     room[..x.len()].copy_from_slice(x);
     room[x.len()..].fill(0.0);
     room
-}
-
-/// Bytes of a group of [`GROUP_ROWS`] rows of `depth` values.
-const fn group_bytes(depth: usize) -> usize {
-    SCALES_BYTES + depth * GROUP_ROWS
 }
 
 /// Packs keys as rows of a matrix, `depth` values each. What is behind the last one stays as it was.

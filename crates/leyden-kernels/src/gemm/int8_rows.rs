@@ -8,7 +8,9 @@ use crate::error::Error;
 use crate::gemm::blocking::{check, run_tasks};
 use crate::gemm::epilogue::Write;
 use crate::gemm::format::Format;
-use crate::gemm::microkernel::int8_rows::{Block, GROUP_ROWS, MAX_TOKENS, Results, SCALES_BYTES, block_fn};
+use crate::gemm::microkernel::int8_rows::{
+    Block, GROUP_ROWS, MAX_TOKENS, Results, SCALES_BYTES, block_fn, group_bytes,
+};
 use crate::gemm::packed_weights::{Data, PackedWeights};
 use crate::gemm::product::Product;
 use crate::gemm::registry::Kernels;
@@ -29,7 +31,7 @@ pub(super) static INT8_ROWS: Kernels = Kernels {
     format: Format {
         dtype: DType::Q8_0,
         act_format: ActFormat::Q8Token(OutlierChannels::LAST),
-        panel_bytes: group_bytes,
+        panel_bytes: padded_group_bytes,
         pack: |_, _, _| unreachable!("rows are quantised as they are packed"),
     },
     tiles: |_| &[],
@@ -39,9 +41,9 @@ pub(super) static INT8_ROWS: Kernels = Kernels {
 /// The most values of a row: sums of as many products are below 2^31 in magnitude.
 const MAX_DEPTH: usize = 1 << 17;
 
-/// Bytes of a group, of padded rows of `k` values.
-fn group_bytes(k: usize) -> Option<usize> {
-    places_of(k).checked_mul(GROUP_ROWS)?.checked_add(SCALES_BYTES)
+/// Bytes of a group of rows of `k` values, which are not too many.
+fn padded_group_bytes(k: usize) -> Option<usize> {
+    (k <= MAX_DEPTH).then(|| group_bytes(places_of(k)))
 }
 
 /// Bytes of a block of Q8_0.
@@ -86,8 +88,8 @@ impl PackedWeights {
             return Ok(None);
         }
         let groups = rows.div_ceil(GROUP_ROWS);
-        let sizes = group_bytes(k).and_then(|each| Some((each, each.checked_mul(groups)?)));
-        let (group_bytes, bytes) = sizes.ok_or_else(|| Error::too_large(tensor.name()))?;
+        let sizes = padded_group_bytes(k).and_then(|each| Some((each, each.checked_mul(groups)?)));
+        let (each, bytes) = sizes.ok_or_else(|| Error::too_large(tensor.name()))?;
         let mut data = HugeBuf::zeroed(bytes).map_err(|e| Error::memory(tensor.name(), bytes, e))?;
         cpu.place(&mut data);
         let out = Disjoint::new(data.as_mut_slice());
@@ -95,7 +97,7 @@ impl PackedWeights {
         let loss_of = Disjoint::new(&mut losses);
         cpu.pool().run(groups, |g| {
             // SAFETY: groups do not overlap, and each task has its own.
-            let group = unsafe { out.range(g * group_bytes, group_bytes) };
+            let group = unsafe { out.range(g * each, each) };
             let (scales, quants) = group.split_at_mut(SCALES_BYTES);
             quants.fill(ZERO_POINT as u8);
             let mut x = vec![0.0; k];
@@ -128,7 +130,7 @@ impl PackedWeights {
             count: 1,
             rows,
             k,
-            panel_bytes: group_bytes,
+            panel_bytes: each,
             data: Data::Memory(data),
             outliers: OutlierChannels::LAST,
         };
@@ -240,7 +242,7 @@ pub(super) fn multiply_here(
     assert!(product.bias.is_none_or(|b| b.len() == w.rows), "bias of a product");
     let to = Results { first: product.out.as_mut_ptr(), n: w.rows, stride: w.rows };
     let (block, _) = product.block(0..groups_of(w), input.tokens(0..m), activation);
-    assert_eq!(block.group_bytes, SCALES_BYTES + block.tokens.depth() * GROUP_ROWS, "depth of a product");
+    assert_eq!(block.group_bytes, group_bytes(block.tokens.depth()), "depth of a product");
     // SAFETY: the Tier proves the features; the groups are whole and of the tokens' depth; results are there and ours alone.
     unsafe { block_fn(tier)(&block, to) };
 }

@@ -25,9 +25,7 @@ impl Scratch {
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         &mut self.0
     }
-}
 
-impl Scratch {
     /// Its bytes as signed ones.
     #[inline(always)]
     pub(crate) fn signed(&mut self) -> &mut [i8] {

@@ -13,50 +13,43 @@ const PART_COLUMNS: usize = Level::PART_COLUMNS;
 
 /// Below this a group counts as zero: the inverse of its scale would overflow far earlier than any real activation is.
 const TINY: f32 = 1e-30;
-/// What the greatest magnitude of a group becomes before it is rounded: 127, and with a scale for 128 values a little less than 120.5. Quantised values
+/// What the greatest magnitude of values that share a scale becomes.
+pub(crate) const GREATEST: f32 = 127.0;
+/// What that of a group becomes before it is rounded: 127, and with a scale for 128 values a little less than 120.5. Quantised values
 /// up to 120, of either sign, and a format's from 0 to 15 sum up to one of 256 numbers, a byte (`gemm::unpack::winograd`). The half that is left makes use
 /// of the rounding.
 const fn greatest<const G: usize>() -> f32 {
-    if G == 128 { Q128_MAX as f32 + 0.49 } else { 127.0 }
+    if G == 128 { Q128_MAX as f32 + 0.49 } else { GREATEST }
 }
 
 /// Adding 1.5 * 2^23 leaves the value, rounded to nearest even, in the low mantissa bits.
 pub(crate) const ROUND: f32 = 12_582_912.0;
 
-/// Quantises one group; returns its scale.
+/// The scale of values of this greatest magnitude, which becomes `greatest`, and its inverse.
 #[inline(always)]
-pub(crate) fn quantise_group<I: Simd, const G: usize>(isa: I, x: &[f32; G], quants: &mut [i8; G]) -> f32 {
-    let max = f32::from_bits(isa.greatest_magnitude(x));
-    if max < TINY {
-        *quants = [0; G];
-        return 0.0;
-    }
-    if !max.is_finite() {
-        *quants = [0; G];
-        return f32::NAN;
-    }
-    let greatest = const { greatest::<G>() };
-    *quants = codes_of(x, greatest / max);
-    max / greatest
-}
-
-/// The scale of values of this greatest magnitude, and its inverse.
-#[inline(always)]
-pub(crate) fn scale_of(max: f32) -> (f32, f32) {
-    const GREATEST: f32 = greatest::<0>();
+pub(crate) fn scale_of(max: f32, greatest: f32) -> (f32, f32) {
     if max < TINY {
         (0.0, 0.0)
     } else if max.is_finite() {
-        (max / GREATEST, GREATEST / max)
+        (max / greatest, greatest / max)
     } else {
         (f32::NAN, 0.0)
     }
 }
 
+/// Quantises one group; returns its scale.
+#[inline(always)]
+pub(crate) fn quantise_group<I: Simd, const G: usize>(isa: I, x: &[f32; G], quants: &mut [i8; G]) -> f32 {
+    let greatest = const { greatest::<G>() };
+    let (scale, inverse) = scale_of(f32::from_bits(isa.greatest_magnitude(x)), greatest);
+    *quants = if scale.is_nan() { [0; G] } else { codes_of(x, inverse) };
+    scale
+}
+
 /// Quantises a multiple of sixteen values that share a scale; returns it.
 #[inline(always)]
 pub(crate) fn quantise_values<I: Simd>(isa: I, x: &[f32], quants: &mut [i8]) -> f32 {
-    let (scale, inverse) = scale_of(f32::from_bits(isa.greatest_magnitude(x)));
+    let (scale, inverse) = scale_of(f32::from_bits(isa.greatest_magnitude(x)), GREATEST);
     codes_of_all(x, inverse, quants);
     scale
 }

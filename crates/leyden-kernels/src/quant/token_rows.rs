@@ -11,7 +11,7 @@
 use crate::cpu::isa::Tier;
 use crate::memory::aligned::Aligned;
 use crate::memory::disjoint::Disjoint;
-use crate::quant::quantize::{codes_of, codes_of_all, quantise_values, scale_of};
+use crate::quant::quantize::{GREATEST, codes_of, codes_of_all, quantise_values, scale_of};
 use crate::simd::Simd;
 use crate::simd::dispatch::dispatch;
 use crate::threads::pool::Pool;
@@ -198,7 +198,7 @@ fn quantise_all<I: Simd>(
     {
         let (main, last) = quants.split_at_mut(stride - OUTLIERS);
         let inverse;
-        (scales[0], inverse) = scale_of(greatest_of_main(isa, x, &places.main));
+        (scales[0], inverse) = scale_of(greatest_of_main(isa, x, &places.main), GREATEST);
         let whole = end / 16 * 16;
         codes_of_all(&x[..whole], inverse, &mut main[..whole]);
         if let Some(to) = main[whole..].first_chunk_mut() {

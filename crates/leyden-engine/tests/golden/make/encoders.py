@@ -10,10 +10,10 @@ import json
 import sys
 import tempfile
 
-import numpy as np
 import safetensors.torch
 import torch
 import transformers
+from noise import noise
 
 VOCAB, WIDTH = 96, 32
 NORMS = ("norm.weight", "norm1.weight", "norm2.weight", "_ln.weight")
@@ -105,15 +105,6 @@ MODELS = {
 # Of jinaai/jina-bert-implementation, which is no part of transformers; the sizes are ours.
 JINA = {**BERT, "position_embedding_type": "alibi", "feed_forward_type": "geglu", "emb_pooler": "mean", "hidden_act": "gelu",
         "num_attention_heads": 2}
-
-
-def noise(n, seed, base, scale):
-    i = np.arange(n, dtype=np.uint64)
-    x = (i * np.uint64(747796405) + np.uint64(seed * 2891336453 % 2**64)) % np.uint64(2**32)
-    x = ((x ^ (x >> np.uint64(15))) * np.uint64(2246822519)) % np.uint64(2**32)
-    x = x ^ (x >> np.uint64(13))
-    value = ((x >> np.uint64(8)).astype(np.float64) / 2**24 - 0.5) * scale
-    return (value.astype(np.float32) + np.float32(base)).astype(np.float32)
 
 
 def weights(cls, config):

@@ -8,8 +8,8 @@ Needs torch, transformers and numpy. `tests/model/gemma3.rs` makes the same weig
 import json
 import sys
 
-import numpy as np
 import torch
+from noise import noise
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
 VOCAB, WIDTH, DIM = 96, 32, 16
@@ -35,15 +35,6 @@ CONFIGS = {
                   "query_pre_attn_scalar": 24, "final_logit_softcapping": 3.0,
                   "layer_types": [LOCAL, FULL, LOCAL, FULL, LOCAL]},
 }
-
-
-def noise(n, seed, base, scale):
-    i = np.arange(n, dtype=np.uint64)
-    x = (i * np.uint64(747796405) + np.uint64(seed * 2891336453 % 2**64)) % np.uint64(2**32)
-    x = ((x ^ (x >> np.uint64(15))) * np.uint64(2246822519)) % np.uint64(2**32)
-    x = x ^ (x >> np.uint64(13))
-    value = ((x >> np.uint64(8)).astype(np.float64) / 2**24 - 0.5) * scale
-    return (value.astype(np.float32) + np.float32(base)).astype(np.float32)
 
 
 def weights(model):

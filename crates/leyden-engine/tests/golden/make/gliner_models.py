@@ -12,10 +12,10 @@ import tempfile
 import warnings
 
 import gliner
-import numpy as np
 import tokenizers
 import torch
 import transformers
+from noise import noise
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 warnings.filterwarnings("ignore")
@@ -53,15 +53,6 @@ TEXTS = [
 ]
 LABELS = [["person", "city", "date of birth"], ["place"], ["person", "name", "city", "place", "work"]]
 THRESHOLD = 0.5
-
-
-def noise(n, seed, base, scale):
-    i = np.arange(n, dtype=np.uint64)
-    x = (i * np.uint64(747796405) + np.uint64(seed * 2891336453 % 2**64)) % np.uint64(2**32)
-    x = ((x ^ (x >> np.uint64(15))) * np.uint64(2246822519)) % np.uint64(2**32)
-    x = x ^ (x >> np.uint64(13))
-    value = ((x >> np.uint64(8)).astype(np.float64) / 2**24 - 0.5) * scale
-    return (value.astype(np.float32) + np.float32(base)).astype(np.float32)
 
 
 def tokenizer(kind):

@@ -22,6 +22,11 @@ pub(crate) const GROUP_ROWS: usize = PANELS * PANEL_ROWS;
 /// Bytes of the scales.
 pub(crate) const SCALES_BYTES: usize = 4 * GROUP_ROWS;
 
+/// Bytes of a group of rows of `depth` values.
+pub(crate) const fn group_bytes(depth: usize) -> usize {
+    SCALES_BYTES + depth * GROUP_ROWS
+}
+
 /// Bytes of four values of the depth.
 pub(crate) const STEP_BYTES: usize = 4 * GROUP_ROWS;
 
