@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::safetensors::Writer;
 use crate::tokenizer::{self, Document};
 use crate::{Report, Watch};
+use leyden_files::{OutputOptions, TemporaryFolder};
 use leyden_models::{HfModel, ToFolder};
 use leyden_tensor::{DType, Gguf, HfFolder, WeightSource};
 use serde_json::{Value as Json, json};
@@ -21,16 +22,14 @@ pub fn to_folder(
     dtype: Option<DType>,
     watch: &mut Watch<'_>,
 ) -> Result<Report, Error> {
-    if to.exists() {
+    if to.symlink_metadata().is_ok() {
         return Err(Error::unlike(to, "is there already; name another folder, or remove it"));
     }
     let source = Gguf::open(from)?;
     let model = ToFolder::new(&source)?;
     let Document { tokenizer, settings, rule, padding } = tokenizer::of_gguf(source.metadata(), from)?;
-    let parent = to.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
-    let made = tempfile::Builder::new().prefix(".leyden-convert-").tempdir_in(parent).map_err(|error| {
-        Error::unlike(to, format!("cannot create a folder in {}: {error}", parent.display()))
-    })?;
+    let made = TemporaryFolder::beside(to)
+        .map_err(|error| Error::unlike(to, format!("cannot create a folder beside it: {error}")))?;
     let mut bytes = 0;
     let mut tensors = Vec::new();
     for tensor in model.tensors() {
@@ -66,7 +65,8 @@ pub fn to_folder(
     });
     let write = |name: &str, text: &[u8]| {
         let path = made.path().join(name);
-        std::fs::write(&path, text).map_err(|error| Error::unlike(&path, format!("cannot write: {error}")))
+        leyden_files::write(&path, text, OutputOptions::new())
+            .map_err(|error| Error::unlike(&path, format!("cannot write: {error}")))
     };
     for (name, value) in [
         ("config.json", &config),
@@ -88,15 +88,7 @@ pub fn to_folder(
         return Err(Error::unlike(from, format!("tokenizer.ggml.pre: {rule}: texts would be cut otherwise")));
     };
     HfModel::new(folder)?;
-    let failed =
-        |error: std::io::Error| Error::unlike(to, format!("cannot rename the finished folder: {error}"));
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        std::fs::set_permissions(made.path(), std::fs::Permissions::from_mode(0o755)).map_err(failed)?;
-    }
-    std::fs::rename(made.path(), to).map_err(failed)?;
-    // There is nothing under the temporary name any more.
-    let _ = made.keep();
+    made.rename(to)
+        .map_err(|error| Error::unlike(to, format!("cannot rename the finished folder: {error}")))?;
     Ok(Report { tensors: tensors.len(), bytes, rule, template: template.is_some(), note })
 }

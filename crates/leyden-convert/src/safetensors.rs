@@ -1,9 +1,9 @@
 //! Writes safetensors, tensor by tensor.
 
 use crate::error::Error;
+use leyden_files::Output;
 use leyden_tensor::DType;
 use serde_json::{Map, Value as Json, json};
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct Writer {
     path: PathBuf,
-    out: BufWriter<File>,
+    out: BufWriter<Output>,
 }
 
 /// A type's name.
@@ -41,7 +41,7 @@ impl Writer {
         let mut text = Json::Object(header).to_string().into_bytes();
         text.resize(text.len().next_multiple_of(8), b' ');
         let file =
-            File::create(path).map_err(|error| Error::unlike(path, format!("cannot create: {error}")))?;
+            Output::create(path).map_err(|error| Error::unlike(path, format!("cannot create: {error}")))?;
         let mut writer = Writer { path: path.to_owned(), out: BufWriter::with_capacity(1 << 20, file) };
         writer.write(&(text.len() as u64).to_le_bytes())?;
         writer.write(&text)?;
@@ -56,6 +56,6 @@ impl Writer {
     /// Flushes all of it to the disk.
     pub(crate) fn finish(self) -> Result<(), Error> {
         let failed = |error: std::io::Error| Error::unlike(&self.path, format!("cannot write: {error}"));
-        self.out.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)
+        self.out.into_inner().map_err(|error| failed(error.into_error()))?.finish().map_err(failed)
     }
 }

@@ -5,11 +5,10 @@
 
 use crate::compare::row_len;
 use crate::error::Error;
-use std::fs::{File, Permissions};
+use leyden_files::Output;
+use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
 const MAGIC: &[u8; 8] = b"_logits_";
 
@@ -120,7 +119,7 @@ impl LogitsFile {
 #[derive(Debug)]
 pub struct LogitsWriter {
     path: PathBuf,
-    out: BufWriter<NamedTempFile>,
+    out: BufWriter<Output>,
 }
 
 impl LogitsWriter {
@@ -129,7 +128,9 @@ impl LogitsWriter {
     /// # Errors
     /// It cannot be written.
     pub fn create(path: &Path, header: &Header) -> Result<LogitsWriter, Error> {
-        let out = BufWriter::with_capacity(1 << 20, temporary(path)?);
+        let output =
+            Output::create(path).map_err(|error| Error::file(path, format!("cannot write: {error}")))?;
+        let out = BufWriter::with_capacity(1 << 20, output);
         let mut writer = LogitsWriter { path: path.to_owned(), out };
         let number = |n: usize| {
             let wrong = || Error::Usage(format!("{n} does not fit the file of log probabilities"));
@@ -163,26 +164,6 @@ impl LogitsWriter {
     /// It cannot be written.
     pub fn finish(self) -> Result<(), Error> {
         let failed = |error: std::io::Error| Error::file(&self.path, format!("cannot write: {error}"));
-        let file = self.out.into_inner().map_err(|error| failed(error.into_error()))?;
-        persist(file, &self.path)
+        self.out.into_inner().map_err(|error| failed(error.into_error()))?.finish().map_err(failed)
     }
-}
-
-/// A file beside `path` that is to get its name, removed where it does not.
-pub(crate) fn temporary(path: &Path) -> Result<NamedTempFile, Error> {
-    let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-    tempfile::Builder::new()
-        .prefix(".leyden-eval-")
-        // As any program makes files; the user's mask takes from it.
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder)
-        .map_err(|error| Error::file(path, format!("cannot create a file in the folder: {error}")))
-}
-
-/// Gives a temporary file its name.
-pub(crate) fn persist(file: NamedTempFile, path: &Path) -> Result<(), Error> {
-    let failed = |error: &dyn std::fmt::Display| Error::file(path, format!("cannot write: {error}"));
-    file.as_file().sync_all().map_err(|error| failed(&error))?;
-    file.persist(path).map_err(|error| failed(&error.error))?;
-    Ok(())
 }

@@ -1,9 +1,8 @@
 //! [`Page`]: an evaluation as one HTML page that needs nothing else: styles and drawings are in it, and no script.
 
 use crate::error::Error;
-use crate::logits_file::{persist, temporary};
+use leyden_files::OutputOptions;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 
 /// A figure with its interval, drawn as a bar.
@@ -79,10 +78,8 @@ impl Page {
     /// # Errors
     /// It cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
-        let mut file = temporary(path)?;
-        file.write_all(self.html().as_bytes())
-            .map_err(|error| Error::file(path, format!("cannot write: {error}")))?;
-        persist(file, path)
+        leyden_files::write(path, self.html().as_bytes(), OutputOptions::new())
+            .map_err(|error| Error::file(path, format!("cannot write: {error}")))
     }
 
     fn bars(&self, html: &mut String) {

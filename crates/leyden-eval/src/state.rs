@@ -2,10 +2,9 @@
 
 use crate::error::Error;
 use crate::item::Outcome;
-use crate::logits_file::{persist, temporary};
+use leyden_files::OutputOptions;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -50,10 +49,9 @@ impl State {
     /// # Errors
     /// The file cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), Error> {
-        let mut file = temporary(path)?;
         let text = serde_json::to_vec(self).map_err(|error| Error::file(path, error))?;
-        file.write_all(&text).map_err(|error| Error::file(path, format!("cannot write: {error}")))?;
-        persist(file, path)
+        leyden_files::write(path, &text, OutputOptions::new().files_only())
+            .map_err(|error| Error::file(path, format!("cannot write: {error}")))
     }
 }
 

@@ -1,8 +1,10 @@
 //! File operations that survive a loss of power: content first, then the name, then the folder that holds the name.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::Path;
+
+use leyden_files::OutputOptions;
 
 use crate::error::{Error, Result};
 
@@ -21,7 +23,7 @@ pub(crate) fn make_folder(root: &Path, folder: &Path) -> Result<()> {
 
 /// Flushes the names in a folder.
 pub(crate) fn flush_folder(folder: &Path) -> Result<()> {
-    File::open(folder).and_then(|file| file.sync_all()).map_err(Error::io("flush the folder", folder))
+    leyden_files::sync_folder(folder).map_err(Error::io("flush the folder", folder))
 }
 
 /// Gives a flushed file its final name, replacing what has it.
@@ -32,11 +34,7 @@ pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
 
 /// Writes a small file; readers see the old content or the new.
 pub(crate) fn write(path: &Path, content: &[u8]) -> Result<()> {
-    let temporary = path.with_extension("new");
-    File::create(&temporary)
-        .and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()))
-        .map_err(Error::io("write", &temporary))?;
-    rename(&temporary, path)
+    leyden_files::write(path, content, OutputOptions::new().files_only()).map_err(Error::io("write", path))
 }
 
 /// Removes a file that may be gone already.

@@ -275,6 +275,6 @@ impl<'a> Packs<'a> {
         for matrix in &matrices {
             writer.add_bytes(matrix.name(), matrix.as_bytes()).map_err(|e| e.to_string())?;
         }
-        writer.write_to(path).map_err(|e| e.to_string())
+        writer.write_to_file(path).map_err(|e| e.to_string())
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use leyden::Message;
+use leyden_files::OutputOptions;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -164,12 +165,11 @@ impl Chats {
             messages,
         };
         fs::create_dir_all(&self.folder)?;
-        let (path, new) = (self.path(name), self.folder.join(format!(".{name}.new")));
+        let path = self.path(name);
         let is_first = !path.exists();
-        let mut file = private(&new)?;
-        serde_json::to_writer_pretty(&mut file, &chat)?;
-        file.write_all(b"\n").and_then(|()| file.sync_all())?;
-        fs::rename(&new, &path)?;
+        let mut text = serde_json::to_vec_pretty(&chat)?;
+        text.push(b'\n');
+        leyden_files::write(&path, &text, OutputOptions::new().files_only().private())?;
         if is_first {
             self.all().iter().skip(self.most).for_each(|old| {
                 // One that stays does no harm.
@@ -199,15 +199,6 @@ fn read(path: &Path) -> io::Result<Chat> {
         return Err(io::Error::from(io::ErrorKind::InvalidData));
     }
     Ok(chat)
-}
-
-/// A new file that nobody else may read.
-fn private(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }
 
 fn now() -> u64 {

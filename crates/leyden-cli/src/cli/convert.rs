@@ -44,6 +44,9 @@ fn float(name: &str) -> Result<DType, String> {
 /// Converts.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let path = model_file::locate(&args.model)?;
+    if path.is_dir() {
+        inputs::can_be_written(&args.out)?;
+    }
     inputs::none_is(&args.out, inputs::of_model(&path).iter().map(PathBuf::as_path))?;
     let stop = eval::interrupt()?;
     let start = Instant::now();

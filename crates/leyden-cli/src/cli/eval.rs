@@ -16,7 +16,7 @@ use leyden_eval::Progress;
 
 use super::failure::Failure;
 use super::notes::Notes;
-use super::{model_file, progress, run};
+use super::{inputs, model_file, progress, run};
 
 /// Measures how good a model is: how well it predicts a text, how far it is from a reference, and how it answers questions.
 /// What is measured is also what llama-perplexity and lm-evaluation-harness measure, with their formulas.
@@ -101,6 +101,9 @@ pub(crate) struct Args {
 
 /// Measures and prints.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    for output in [&args.report, &args.save_logits].into_iter().flatten() {
+        inputs::can_be_written(output)?;
+    }
     if args.task.is_empty() && args.data.is_empty() {
         language::execute(args, out)
     } else {

@@ -52,6 +52,7 @@ pub(crate) struct Args {
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let path = model_file::locate(&args.model)?;
     let files = inputs::of_model(&path);
+    inputs::can_be_written(&args.output)?;
     inputs::none_is(&args.output, files.iter().chain(&args.texts).map(PathBuf::as_path))?;
     let texts = args.texts.iter().map(|text| eval::read_text(text)).collect::<Result<Vec<_>, _>>()?;
     let options = LoadOptions::new().threads(args.threads);

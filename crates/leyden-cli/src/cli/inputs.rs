@@ -3,9 +3,19 @@
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
+use leyden_files::OutputOptions;
 use leyden_tensor::Gguf;
 
 use super::failure::Failure;
+
+/// Fails where nothing can be written as `to`, before anything is computed for it.
+///
+/// # Errors
+/// It is a folder, a block device or a socket, its folder is missing, or it may not be written to.
+pub(super) fn can_be_written(to: &Path) -> Result<(), Failure> {
+    leyden_files::check(to, OutputOptions::new())
+        .map_err(|error| Failure::new(format!("{}: cannot write: {error}", to.display())))
+}
 
 /// Fails where `to` is one of the inputs under whatever name: the same path, a symbolic or a hard link to it.
 ///

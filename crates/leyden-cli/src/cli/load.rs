@@ -18,6 +18,7 @@ pub(super) use settings::key_file;
 
 use super::connections;
 use super::failure::{self, Failure};
+use super::{inputs, signals};
 use progress::Bar;
 
 /// Sends requests to a server for a time and reports percentiles of time to first token, inter-token and end-to-end
@@ -167,6 +168,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let goal = goal(args)?;
     let workload = settings::workload(args, goal)?;
     workload.check()?;
+    args.html.as_deref().map_or(Ok(()), inputs::can_be_written)?;
     let control = Arc::new(Control::default());
     on_interrupt(Arc::clone(&control))?;
     connections::allow();
@@ -251,7 +253,7 @@ fn on_interrupt(control: Arc<Control>) -> Result<(), Failure> {
     let interrupted = AtomicBool::new(false);
     ctrlc::set_handler(move || {
         if interrupted.swap(true, Ordering::SeqCst) {
-            std::process::exit(i32::from(failure::INTERRUPTED));
+            signals::exit(failure::INTERRUPTED);
         }
         control.stop();
     })

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use clap_mangen::Man;
+use leyden_files::OutputOptions;
 
 use super::Cli;
 use super::failure::Failure;
@@ -54,7 +55,10 @@ fn write(folder: &Path, program: &clap::Command) -> Result<(), Failure> {
         let path = folder.join(format!("{}.1", page.get_name()));
         let failed = |error| Failure::new(format!("{}: cannot write: {error}", path.display()));
         let mut text = Vec::new();
-        Man::new(page).render(&mut text).and_then(|()| std::fs::write(&path, text)).map_err(failed)?;
+        let written = Man::new(page)
+            .render(&mut text)
+            .and_then(|()| leyden_files::write(&path, &text, OutputOptions::new().files_only()));
+        written.map_err(failed)?;
     }
     Ok(())
 }

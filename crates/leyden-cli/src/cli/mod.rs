@@ -43,6 +43,7 @@ mod rm;
 mod rows;
 mod run;
 mod serve;
+mod signals;
 mod sizes;
 mod stored;
 mod text;
@@ -168,7 +169,12 @@ pub(crate) fn main() -> ExitCode {
         }
     };
     let mut out = BufWriter::new(io::stdout().lock());
+    if !matches!(cli.command, Command::Serve(_)) {
+        signals::watch();
+    }
     let result = cli.command.execute(&mut out).and_then(|()| Ok(out.flush()?));
+    // Threads that still write, as for a pull of the server, end with the program.
+    leyden_files::remove_temporaries();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -9,6 +9,7 @@ use leyden_hub::{Client, ErrorKind, Event, Options, Pulled, Reference, ShortName
 
 use super::failure::{self, Failure};
 use super::notes::Notes;
+use super::signals;
 use super::stored;
 use super::text::bytes;
 use progress::Progress;
@@ -91,7 +92,7 @@ fn on_interrupt(stopper: Stopper) -> Result<(), Failure> {
     let interrupted = AtomicBool::new(false);
     ctrlc::set_handler(move || {
         if interrupted.swap(true, Ordering::SeqCst) {
-            std::process::exit(i32::from(failure::INTERRUPTED));
+            signals::exit(failure::INTERRUPTED);
         }
         stopper.stop();
     })

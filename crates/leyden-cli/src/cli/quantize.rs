@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use leyden_compress::{Error, Imatrix, Options, Override, Plan, Report, Target, TensorReport, quantize};
+use leyden_files::TemporaryFolder;
 use leyden_tensor::Gguf;
 use serde_json::json;
 
@@ -85,6 +86,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let Some(target) = target else { return Err(Failure::usage("TYPE: missing")) };
     let path = model_file::locate(&args.model)?;
     if let Some(to) = args.out.as_deref().filter(|_| !args.dry_run) {
+        inputs::can_be_written(to)?;
         let files = inputs::of_model(&path);
         let others = [&args.imatrix, &args.calibration].into_iter().filter_map(Option::as_deref);
         inputs::none_is(to, files.iter().map(PathBuf::as_path).chain(others))?;
@@ -121,16 +123,18 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 /// A folder's model as a GGUF file in a temporary folder beside the output, where there is room for it.
-fn converted(args: &Args, path: &Path, stop: &Interrupt) -> Result<(tempfile::TempDir, PathBuf), Failure> {
-    let beside = args.out.as_deref().and_then(Path::parent).filter(|folder| *folder != Path::new(""));
-    let beside = beside.unwrap_or(Path::new("."));
-    let folder =
-        tempfile::Builder::new().prefix(".leyden-quantize-").tempdir_in(beside).map_err(|error| {
-            Failure::new(format!("{}: cannot create a folder in it: {error}", beside.display()))
-        })?;
+fn converted(args: &Args, path: &Path, stop: &Interrupt) -> Result<(TemporaryFolder, PathBuf), Failure> {
+    let folder = beside(args)?;
     let file = folder.path().join("model.gguf");
     convert::folder(path, &file, None, stop)?;
     Ok((folder, file))
+}
+
+/// A temporary folder in the one that the output goes to, or in the current one if there is no output.
+fn beside(args: &Args) -> Result<TemporaryFolder, Failure> {
+    let to = args.out.as_deref().unwrap_or(Path::new("")).parent().unwrap_or(Path::new(""));
+    TemporaryFolder::create(to)
+        .map_err(|error| Failure::new(format!("{}: cannot create a folder in it: {error}", to.display())))
 }
 
 /// What a plan says.

@@ -19,6 +19,7 @@ mod load;
 mod lora;
 mod many_models;
 mod models;
+mod outputs;
 mod pack;
 mod program;
 mod quantize;

@@ -12,7 +12,6 @@ mod gguf;
 mod guess;
 mod hf_folder;
 mod json;
-mod leftovers;
 mod metadata;
 mod mmap;
 mod onnx;

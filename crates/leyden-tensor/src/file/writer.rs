@@ -1,16 +1,15 @@
 //! [`GgufWriter`]: writes GGUF version 3, in memory or durably to a file.
 
 use std::borrow::Cow;
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::gguf::{ALIGNMENT_KEY, alignment, check_name};
-use super::leftovers;
 use super::metadata::{Metadata, Value};
 use crate::error::{Error, ErrorKind};
 use crate::extent::TensorExtent;
 use crate::{DType, TensorView};
+use leyden_files::{Output, OutputOptions};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Collects metadata and tensors and writes them as a GGUF file.
@@ -135,9 +134,8 @@ impl<'a> GgufWriter<'a> {
         Ok(out)
     }
 
-    /// Writes the file so that after a crash at any moment either the old or the complete new file
-    /// is found under its name: a temporary file in the same folder is written, flushed to the disk,
-    /// renamed, and the folder flushed.
+    /// Writes the file so that after a crash at any moment either the old or the complete new file is found under its
+    /// name; see [`Output`] for links, modes, devices and FIFOs.
     ///
     /// # Errors
     /// The file cannot be written (the temporary file is then removed), or `general.alignment` is
@@ -146,9 +144,17 @@ impl<'a> GgufWriter<'a> {
         self.write_made_to(path, &mut nothing_made)
     }
 
+    /// Writes the file like [`write_to`](Self::write_to) but refuses devices and FIFOs.
+    ///
+    /// # Errors
+    /// As for [`write_to`](Self::write_to).
+    pub fn write_to_file(&self, path: &Path) -> Result<(), Error> {
+        self.write_by(path, OutputOptions::new().files_only(), &mut nothing_made)
+    }
+
     /// Writes the file like [`write_to`](Self::write_to), with the bytes of every announced tensor from `make`, in the
-    /// order in which they were announced. Before it is renamed the file is read back and compared with what was
-    /// written.
+    /// order in which they were announced. Before it gets its name it is read back and compared with the written bytes;
+    /// that of a device or FIFO cannot be.
     ///
     /// # Errors
     /// As for [`write_to`](Self::write_to); what `make` returns; more or fewer bytes than the tensor has; or the file
@@ -158,34 +164,33 @@ impl<'a> GgufWriter<'a> {
         path: &Path,
         make: &mut dyn FnMut(&str, &mut dyn Write) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.write_by(path, OutputOptions::new(), make)
+    }
+
+    fn write_by<E: From<Error>>(
+        &self,
+        path: &Path,
+        options: OutputOptions,
+        make: &mut dyn FnMut(&str, &mut dyn Write) -> Result<(), E>,
+    ) -> Result<(), E> {
         let label = path.display().to_string().into();
         let named = |e: Error| E::from(e.file(&label));
         let layout = self.layout().map_err(named)?;
         let io = |action| move |source| Error::new(ErrorKind::Io { action, source });
-        let folder = match path.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        let (mut temporary, file) =
-            Temporary::create(folder, path).map_err(io("create a file in the folder")).map_err(named)?;
+        let output = Output::with(path, options).map_err(io("write")).map_err(named)?;
         let announced = self.tensors.iter().any(|tensor| tensor.bytes.is_none());
-        let mut out = Summed::new(BufWriter::with_capacity(1 << 20, file));
+        let mut out = Summed::new(BufWriter::with_capacity(1 << 20, output));
         self.write(&layout, &mut out, make).map_err(|e| match e {
             Stop::Own(e) => named(e),
             Stop::Maker(e) => e,
         })?;
         let finish = || {
             let sum = out.sum.digest();
-            let file = out.inner.into_inner().map_err(|e| io("write")(e.into_error()))?;
-            file.sync_all().map_err(io("flush to the disk"))?;
-            drop(file);
-            if announced && temporary.sum().map_err(io("read back"))? != sum {
+            let output = out.inner.into_inner().map_err(|e| io("write")(e.into_error()))?;
+            if announced && differs(&output, sum).map_err(io("read back"))? {
                 return Err(Error::new(ErrorKind::ReadBack));
             }
-            temporary.rename(path).map_err(io("rename the finished file"))?;
-            File::open(folder)
-                .and_then(|folder| folder.sync_all())
-                .map_err(io("flush the folder to the disk"))
+            output.finish().map_err(io("finish"))
         };
         finish().map_err(named)
     }
@@ -367,63 +372,15 @@ impl ToU64 for usize {
     }
 }
 
-/// A file under a temporary name, removed when dropped unless it was renamed.
-struct Temporary {
-    path: Option<PathBuf>,
-}
-
-impl Temporary {
-    /// Creates a file beside `target` under a name that is not taken.
-    fn create(folder: &Path, target: &Path) -> io::Result<(Temporary, File)> {
-        let name = target.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        leftovers::remove(folder, name);
-        let mut attempt: u32 = 0;
-        loop {
-            let mut temporary = std::ffi::OsString::from(".");
-            temporary.push(name);
-            temporary.push(leftovers::ending(std::process::id(), attempt));
-            let path = folder.join(temporary);
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(file) => {
-                    leftovers::hold(&file);
-                    return Ok((Temporary { path: Some(path) }, file));
-                }
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && attempt < 100 => {
-                    attempt = attempt.saturating_add(1);
-                }
-                Err(e) => return Err(e),
-            }
-        }
-    }
-
-    /// The checksum of what is in it.
-    fn sum(&self) -> io::Result<u64> {
-        let mut sum = Xxh3::new();
-        let Some(path) = &self.path else { return Ok(sum.digest()) };
-        let mut file = File::open(path)?;
-        let mut buffer = vec![0; 1 << 20];
-        loop {
-            match file.read(&mut buffer)? {
-                0 => return Ok(sum.digest()),
-                n => sum.update(buffer.get(..n).unwrap_or_default()),
-            }
-        }
-    }
-
-    fn rename(&mut self, target: &Path) -> io::Result<()> {
-        if let Some(path) = &self.path {
-            fs::rename(path, target)?;
-            self.path = None;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            // The error that led here is the one to report.
-            fs::remove_file(path).ok();
+/// Whether a file holds bytes with another checksum than `sum`.
+fn differs(output: &Output, sum: u64) -> io::Result<bool> {
+    let Some(mut file) = output.read_back()? else { return Ok(false) };
+    let mut found = Xxh3::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(found.digest() != sum),
+            n => found.update(buffer.get(..n).unwrap_or_default()),
         }
     }
 }

@@ -203,7 +203,7 @@ fn write_to_replaces_the_file_and_leaves_nothing_else() {
     let taken = folder.path().join("taken");
     std::fs::create_dir(&taken).unwrap();
     let error = GgufWriter::new().write_to(&taken).unwrap_err().to_string();
-    assert!(error.starts_with(&format!("{}: cannot rename the finished file: ", taken.display())), "{error}");
+    assert!(error.starts_with(&format!("{}: cannot write: is a folder", taken.display())), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
     let absent = folder.path().join("absent/m.gguf");
     assert!(

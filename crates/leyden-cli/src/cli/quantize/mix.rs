@@ -86,8 +86,7 @@ fn measured(
     let threads = (args.threads > 0).then_some(args.threads);
     let load = LoadOptions::new().threads(threads);
     let run_ = Run::default();
-    let folder =
-        tempfile::tempdir().map_err(|error| Failure::new(format!("no temporary folder: {error}")))?;
+    let folder = super::beside(args)?;
     let kept = folder.path().join("reference.kld");
     let windows = {
         let model = run::load(path, &load, Notes::default())?;

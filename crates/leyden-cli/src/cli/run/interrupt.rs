@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::cli::failure::{self, Failure};
+use crate::cli::signals;
 
 /// The model is being loaded: an interrupt ends the program.
 const LOADING: u8 = 3;
@@ -49,7 +50,7 @@ impl Interrupt {
                     if io::stderr().is_terminal() {
                         let _ = writeln!(io::stderr());
                     }
-                    std::process::exit(i32::from(failure::INTERRUPTED));
+                    signals::exit(failure::INTERRUPTED);
                 }
                 _ => {}
             }

@@ -1,10 +1,11 @@
 //! Files that a conversation reads and writes.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::Path;
 
 use leyden::Message;
+use leyden_files::OutputOptions;
 
 use crate::cli::failure::Failure;
 
@@ -45,19 +46,9 @@ pub(super) fn save(file: &str, messages: &[Message]) -> Result<(), Failure> {
     } else {
         messages.iter().map(|message| format!("{}: {}\n\n", message.role, message.content.trim())).collect()
     };
-    new_file(Path::new(file), |file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+    // What lies there may be worth more than this conversation.
+    leyden_files::write(Path::new(file), text.as_bytes(), OutputOptions::new().new_only())
         .map_err(|error| Failure::new(format!("{file}: cannot save: {error}")))
-}
-
-/// Makes a file and fills it; one that cannot be filled, because the disk is full, does not stay.
-///
-/// An existing file is not overwritten: what lies there may be worth more than this conversation.
-fn new_file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    fill(&mut file).inspect_err(|_| {
-        // The error that led here is the one to report.
-        let _ = fs::remove_file(path);
-    })
 }
 
 /// Paths that begin with what was typed.
@@ -81,21 +72,6 @@ pub(super) fn completions(typed: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_file_that_cannot_be_filled_does_not_stay() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("talk.txt");
-        let full = |file: &mut File| {
-            file.write_all(b"half of")?;
-            Err(io::Error::from(io::ErrorKind::StorageFull))
-        };
-        assert_eq!(new_file(&path, full).unwrap_err().kind(), io::ErrorKind::StorageFull);
-        assert!(!path.exists());
-        new_file(&path, |file| file.write_all(b"all of it")).unwrap();
-        assert_eq!(new_file(&path, full).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-        assert_eq!(fs::read(&path).unwrap(), b"all of it");
-    }
 
     #[test]
     fn names_are_completed() {
