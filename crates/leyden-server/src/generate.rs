@@ -4,6 +4,7 @@ use crate::app::{App, Call, Served, closing};
 use crate::auth::Caller;
 use crate::body::Reply;
 use crate::error::ApiError;
+use crate::log::Entry;
 use crate::mailbox::{End, Mailbox, Update, mailbox};
 use crate::usage::Usage;
 use crate::worker::{Job, Task, Unreachable, Work};
@@ -169,6 +170,11 @@ impl Running {
     /// The request's number.
     pub(crate) fn id(&self) -> String {
         self.call.entry.id().to_owned()
+    }
+
+    /// Returns the request's line in the log, which knows its times.
+    pub(crate) fn entry(&self) -> Arc<Entry> {
+        Arc::clone(&self.call.entry)
     }
 
     /// Counts what is new.

@@ -56,6 +56,7 @@ mod schema;
 mod seats;
 mod speech;
 mod synonyms;
+mod timings;
 mod token_name;
 mod tools;
 mod turns;

@@ -17,6 +17,7 @@ use crate::openapi::{operation, several_schema};
 use crate::prompt;
 use crate::rendering;
 use crate::request;
+use crate::timings::{self, Tokens};
 use crate::token_name;
 use crate::tools;
 use crate::usage::Usage;
@@ -159,23 +160,13 @@ impl Told {
             (_, Some(_)) => "word",
             _ => "eos",
         };
-        let (all, first) = self.entry.times();
-        let (prompt, predicted) = (first.as_secs_f64() * 1e3, all.saturating_sub(first).as_secs_f64() * 1e3);
-        let (evaluated, generated) = (self.prompts[choice], self.generated[choice]);
-        let rate = |n: usize, ms: f64| if ms > 0.0 { n as f64 / ms * 1e3 } else { 0.0 };
-        let each = |n: usize, ms: f64| if n > 0 { ms / n as f64 } else { 0.0 };
-        let new = evaluated.saturating_sub(self.cached);
+        let tokens =
+            Tokens { prompt: self.prompts[choice], cached: self.cached, generated: self.generated[choice] };
         let more = json!({
             "content": text, "stop": true, "stop_type": kind, "stopping_word": word.unwrap_or_default(),
             "model": self.name, "truncated": false, "tokens_cached": self.cached,
             "generation_settings": self.settings,
-            "timings": {
-                "cache_n": self.cached, "prompt_n": new, "prompt_ms": prompt,
-                "prompt_per_token_ms": each(new, prompt), "prompt_per_second": rate(new, prompt),
-                "predicted_n": generated, "predicted_ms": predicted,
-                "predicted_per_token_ms": each(generated, predicted),
-                "predicted_per_second": rate(generated, predicted),
-            },
+            "timings": timings::so_far(&self.entry, tokens),
         });
         if let (Value::Object(last), Value::Object(more)) = (&mut last, more) {
             last.extend(more);

@@ -5,9 +5,11 @@ use crate::auth;
 use crate::dialect::{self, Dialect};
 use crate::error::ApiError;
 use crate::generate::Running;
+use crate::log::Entry;
 use crate::mailbox::End;
 use crate::request::Common;
 use crate::speech::{Answer, Speech};
+use crate::timings::{self, Tokens};
 use crate::usage::Usage;
 use leyden_text::output::OutputEvent;
 use serde_json::{Value, json};
@@ -82,6 +84,7 @@ pub(crate) struct Head {
     pub(crate) model: Arc<Served>,
     /// What the model is called.
     name: String,
+    entry: Arc<Entry>,
 }
 
 impl Head {
@@ -95,6 +98,7 @@ impl Head {
             logprobs,
             model: Arc::clone(&common.model),
             name: running.name_of(&common.model),
+            entry: running.entry(),
         }
     }
 
@@ -113,8 +117,15 @@ impl Head {
     /// A whole answer.
     pub(crate) fn whole(&self, choices: &[Value], usage: Usage) -> Value {
         let mut shown = self.json(self.names.whole, choices);
-        shown["usage"] = self::usage(usage);
+        self.account(&mut shown, usage);
         shown
+    }
+
+    /// Adds the tokens of the request and, as llama-server does, its times.
+    fn account(&self, shown: &mut Value, usage: Usage) {
+        shown["usage"] = self::usage(usage);
+        let tokens = Tokens { prompt: usage.prompt, cached: usage.cached, generated: usage.completion };
+        shown["timings"] = timings::so_far(&self.entry, tokens);
     }
 
     /// A piece of a stream.
@@ -130,7 +141,7 @@ impl Head {
     pub(crate) fn end(&self, usage: Usage, out: &mut Vec<u8>) {
         if self.usage {
             let mut shown = self.json(self.names.piece, &[]);
-            shown["usage"] = self::usage(usage);
+            self.account(&mut shown, usage);
             dialect::data(&shown, out);
         }
         out.extend_from_slice(b"data: [DONE]\n\n");
