@@ -14,7 +14,7 @@ export default defineConfig({
       output: {
         entryFileNames: "assets/app.js",
         chunkFileNames: "assets/[name].js",
-        assetFileNames: "assets/app[extname]",
+        assetFileNames: ({ names }) => (names[0]?.startsWith("pdf.worker") ? "assets/pdf.worker.js" : "assets/app[extname]"),
       },
     },
   },

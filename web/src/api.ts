@@ -63,6 +63,8 @@ export interface Delta {
 export interface Chunk {
   choices: { delta: Delta; finish_reason: string | null }[];
   usage?: { prompt_tokens: number; completion_tokens: number; prompt_tokens_details?: { cached_tokens?: number } } | null;
+  /** Times by the server's clock, with the last chunk. */
+  timings?: { prompt_ms: number; predicted_ms: number };
   error?: { message: string };
 }
 

@@ -1,50 +1,82 @@
 // The chat: the list of conversations, the messages, the box to write in.
 
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { chat, type ModelInfo } from "./api";
+import { chat, type Chunk, type ModelInfo } from "./api";
+import { Files, read, withFiles } from "./attachments";
+import { ContextMeter } from "./context";
+import { Conversations } from "./conversations";
 import { Shortcuts } from "./dialogs";
 import type { Server } from "./main";
 import { MessageView, type Actions } from "./message";
 import { Options } from "./options";
 import { fields, type Settings } from "./settings";
-import { leafBelow, newConversation, newId, path, siblings, store, type Conversation, type Message, type ToolCall } from "./store";
+import { leafBelow, newConversation, newId, path, siblings, store, type Attachment, type Conversation, type Message, type ToolCall } from "./store";
 
 interface Props {
   settings: Settings;
   change: (s: Settings) => void;
   models: ModelInfo[];
   server: Server;
+  /** Conversation that the page's address names. */
+  address: string | null;
+  /** Sets the page's address: a step of the browser's history, or in place of the present one. */
+  go: (id: string | null, step: boolean) => void;
 }
 
-export function Chat({ settings, change, models, server }: Props) {
+export function Chat({ settings, change, models, server, address, go }: Props) {
   const [all, setAll] = useState<Conversation[]>([]);
   const [current, setCurrent] = useState<Conversation>(() => newConversation(settings.system));
   const [draft, setDraft] = useState("");
+  const [files, setFiles] = useState<Attachment[]>([]);
   const [running, setRunning] = useState<string | null>(null);
   const [problem, setProblem] = useState("");
   const [open, setOpen] = useState<"" | "options" | "keys" | "list">("");
   const stop = useRef<AbortController | null>(null);
   const box = useRef<HTMLTextAreaElement>(null);
+  const picker = useRef<HTMLInputElement>(null);
   const scroller = useRef<HTMLDivElement>(null);
   const atEnd = useRef(true);
   // What runs in the background sees the newest state.
-  const now = useRef({ current, settings });
-  now.current = { current, settings };
+  const now = useRef({ current, settings, all });
+  now.current = { current, settings, all };
+  const [loaded, setLoaded] = useState(false);
 
   useEffect(() => {
     store
       .all()
-      .then((list) => setAll(list.sort((a, b) => b.updated - a.updated)))
-      .catch(() => setProblem("This browser keeps no conversations: they are lost when the page closes."));
+      .then((list) => setAll(list.sort(newest)))
+      .catch(() => setProblem("This browser keeps no conversations: they are lost when the page closes."))
+      .finally(() => setLoaded(true));
   }, []);
 
-  const keep = useCallback((c: Conversation) => {
-    setCurrent(c);
-    now.current.current = c;
-    if (!Object.keys(c.messages).length) return;
-    setAll((list) => [c, ...list.filter((x) => x.id !== c.id)].sort((a, b) => b.updated - a.updated));
-    void store.put(c).catch(() => {});
+  // Shows the conversation that the address names, also after a step in the browser's history.
+  useEffect(() => {
+    if (!loaded || address === now.current.current.id) return;
+    const kept = now.current.all.find((c) => c.id === address);
+    if (kept) {
+      atEnd.current = true;
+      setCurrent(kept);
+    } else if (address === null) {
+      if (Object.keys(now.current.current.messages).length) setCurrent(newConversation(now.current.settings.system));
+    } else setProblem("This browser keeps no chat of this address.");
+  }, [loaded, address]);
+
+  const put = useCallback((list: Conversation[]) => {
+    const ids = new Set(list.map((c) => c.id));
+    setAll((all) => [...list, ...all.filter((x) => !ids.has(x.id))].sort(newest));
+    for (const c of list) void store.put(c).catch(() => {});
   }, []);
+
+  const keep = useCallback(
+    (c: Conversation) => {
+      setCurrent(c);
+      now.current.current = c;
+      if (!Object.keys(c.messages).length) return;
+      put([c]);
+      go(c.id, false);
+    },
+    [put, go],
+  );
 
   /** Generates the answer below a message. */
   const answer = useCallback(
@@ -71,7 +103,7 @@ export function Chat({ settings, change, models, server }: Props) {
       let shown = { ...c, leaf: m.id, updated: Date.now() };
       const show = (save: boolean) => {
         const stats = count
-          ? { ttft: (first - start) / 1000, seconds: (last - first) / 1000, tokens: count, rates: [...rates], promptTokens: usage?.prompt_tokens, cachedTokens: usage?.prompt_tokens_details?.cached_tokens }
+          ? { ttft: (first - start) / 1000, seconds: timings ? timings.predicted_ms / 1000 : (last - first) / 1000, tokens: count, rates: [...rates], promptTokens: usage?.prompt_tokens, cachedTokens: usage?.prompt_tokens_details?.cached_tokens }
           : undefined;
         const copy = { ...m, calls: calls.length ? calls.map((x) => ({ ...x })) : undefined, stats };
         shown = { ...shown, messages: { ...shown.messages, [m.id]: copy } };
@@ -85,7 +117,8 @@ export function Chat({ settings, change, models, server }: Props) {
           now.current.current = shown;
         }
       };
-      let usage: { prompt_tokens: number; completion_tokens: number; prompt_tokens_details?: { cached_tokens?: number } } | undefined;
+      let usage: Chunk["usage"];
+      let timings: Chunk["timings"];
       let frame = 0;
       const controller = new AbortController();
       stop.current = controller;
@@ -96,6 +129,7 @@ export function Chat({ settings, change, models, server }: Props) {
         const body = { ...more, messages, stream: true, stream_options: { include_usage: true } };
         for await (const chunk of chat(body, controller.signal)) {
           if (chunk.usage) usage = chunk.usage;
+          if (chunk.timings) timings = chunk.timings;
           const choice = chunk.choices[0];
           if (!choice) continue;
           const delta = choice.delta;
@@ -143,18 +177,32 @@ export function Chat({ settings, change, models, server }: Props) {
 
   const send = () => {
     const text = draft.trim();
-    if (!text || running) return;
-    const m: Message = { id: newId(), parent: current.leaf, role: "user", content: text };
-    const title = Object.keys(current.messages).length ? current.title : text.slice(0, 60);
+    if (!(text || files.length) || running) return;
+    const m: Message = { id: newId(), parent: current.leaf, role: "user", content: text, files: files.length ? files : undefined };
+    const title = Object.keys(current.messages).length ? current.title : (text || files[0]!.name).slice(0, 60);
     setDraft("");
+    setFiles([]);
     void answer({ ...current, title, messages: { ...current.messages, [m.id]: m }, leaf: m.id }, m.id);
+  };
+
+  const attach = async (picked: Iterable<File>) => {
+    setProblem("");
+    for (const file of picked) {
+      try {
+        const attachment = await read(file);
+        setFiles((list) => [...list, attachment]);
+      } catch (e) {
+        setProblem((e as Error).message);
+      }
+    }
+    box.current?.focus();
   };
 
   const actions = useMemo<Actions>(
     () => ({
       edit: (old, text) => {
         const c = now.current.current;
-        const m: Message = { id: newId(), parent: old.parent, role: "user", content: text };
+        const m: Message = { id: newId(), parent: old.parent, role: "user", content: text, files: old.files };
         void answer({ ...c, messages: { ...c.messages, [m.id]: m }, leaf: m.id }, m.id);
       },
       again: (old) => old.parent && void answer(now.current.current, old.parent),
@@ -178,10 +226,11 @@ export function Chat({ settings, change, models, server }: Props) {
 
   const fresh = useCallback(() => {
     setCurrent(newConversation(now.current.settings.system));
+    go(null, true);
     setProblem("");
     setOpen("");
     box.current?.focus();
-  }, []);
+  }, [go]);
 
   useEffect(() => {
     const pressed = (e: KeyboardEvent) => {
@@ -218,46 +267,31 @@ export function Chat({ settings, change, models, server }: Props) {
   };
 
   const shown = path(current);
+  const counted = [...shown].reverse().find((m) => m.stats?.promptTokens !== undefined);
+  const unsent = counted ? shown.slice(shown.indexOf(counted) + 1) : shown;
+  const limit = (models.find((m) => m.id === settings.model) ?? models[0])?.max_model_len;
   const answered = new Set(shown.flatMap((m) => (m.callId ? [m.callId] : [])));
   const away = server === "away" || server === "closing";
   return (
     <div class="chat">
-      <aside class={open === "list" ? "open" : ""} aria-label="Conversations">
-        <button type="button" class="primary" onClick={fresh}>
-          New chat
-        </button>
-        <ul>
-          {all.map((c) => (
-            <li class={c.id === current.id ? "current" : ""}>
-              <button
-                type="button"
-                class="plain title"
-                aria-current={c.id === current.id ? "true" : undefined}
-                onClick={() => {
-                  setCurrent(c);
-                  setOpen("");
-                  atEnd.current = true;
-                }}
-              >
-                {c.title}
-              </button>
-              <button
-                type="button"
-                class="plain"
-                aria-label={`Delete ${c.title}`}
-                onClick={() => {
-                  void store.remove(c.id).catch(() => {});
-                  setAll(all.filter((x) => x.id !== c.id));
-                  if (c.id === current.id) fresh();
-                }}
-              >
-                ✕
-              </button>
-            </li>
-          ))}
-        </ul>
-        <p class="hint">Kept in this browser alone.</p>
-      </aside>
+      <Conversations
+        all={all}
+        current={current.id}
+        open={open === "list"}
+        fresh={fresh}
+        select={(c) => {
+          setOpen("");
+          setProblem("");
+          go(c.id, true);
+        }}
+        change={(c) => (c.id === current.id ? keep(c) : put([c]))}
+        remove={(c) => {
+          void store.remove(c.id).catch(() => {});
+          setAll((list) => list.filter((x) => x.id !== c.id));
+          if (c.id === current.id) fresh();
+        }}
+        add={put}
+      />
       {open === "list" && <div class="shade" onClick={() => setOpen("")} />}
       <main id="main" tabindex={-1}>
         <div class="bar">
@@ -275,6 +309,11 @@ export function Chat({ settings, change, models, server }: Props) {
           </label>
           {settings.format !== "text" && <span class="badge">{settings.format === "json" ? "JSON" : "schema"}</span>}
           {settings.useTools && <span class="badge">tools</span>}
+          <ContextMeter
+            tokens={counted ? Math.min(counted.stats!.promptTokens! + counted.stats!.tokens, limit ?? Infinity) : 0}
+            characters={[...unsent, { content: draft, files }].reduce((n, m) => n + withFiles(m).length, counted ? 0 : current.system.length)}
+            limit={limit}
+          />
           <button type="button" onClick={() => setOpen("options")}>
             Settings
           </button>
@@ -324,7 +363,28 @@ export function Chat({ settings, change, models, server }: Props) {
             e.preventDefault();
             send();
           }}
+          onDragOver={(e) => e.preventDefault()}
+          onDrop={(e) => {
+            e.preventDefault();
+            void attach(e.dataTransfer?.files ?? []);
+          }}
         >
+          <Files files={files} remove={(i) => setFiles(files.filter((_, k) => k !== i))} />
+          <input
+            ref={picker}
+            type="file"
+            multiple
+            class="hidden"
+            tabindex={-1}
+            aria-label="Files to attach"
+            onChange={(e) => {
+              void attach([...(e.currentTarget.files ?? [])]);
+              e.currentTarget.value = "";
+            }}
+          />
+          <button type="button" title="Text or PDF" onClick={() => picker.current?.click()}>
+            Attach
+          </button>
           <textarea
             ref={box}
             aria-label="Message"
@@ -332,6 +392,12 @@ export function Chat({ settings, change, models, server }: Props) {
             rows={Math.min(10, Math.max(1, draft.split("\n").length))}
             value={draft}
             onInput={(e) => setDraft(e.currentTarget.value)}
+            onPaste={(e) => {
+              const pasted = [...(e.clipboardData?.files ?? [])];
+              if (!pasted.length) return;
+              e.preventDefault();
+              void attach(pasted);
+            }}
             onKeyDown={(e) => {
               if (e.key === "Enter" && !e.shiftKey && !e.isComposing) {
                 e.preventDefault();
@@ -344,7 +410,7 @@ export function Chat({ settings, change, models, server }: Props) {
               Stop
             </button>
           ) : (
-            <button type="submit" class="primary" disabled={!draft.trim()}>
+            <button type="submit" class="primary" disabled={!draft.trim() && !files.length}>
               Send
             </button>
           )}
@@ -365,10 +431,12 @@ export function Chat({ settings, change, models, server }: Props) {
   );
 }
 
+const newest = (a: Conversation, b: Conversation) => b.updated - a.updated;
+
 /** A message as the interface takes it. */
 function plain(m: Message): Record<string, unknown> {
   if (m.role === "tool") return { role: "tool", tool_call_id: m.callId, content: m.content };
-  if (m.role === "user" || !m.calls?.length) return { role: m.role, content: m.content };
+  if (m.role === "user" || !m.calls?.length) return { role: m.role, content: withFiles(m) };
   const calls = m.calls.map((c) => ({ id: c.id, type: "function", function: { name: c.name, arguments: c.arguments } }));
   return { role: "assistant", content: m.content || null, tool_calls: calls };
 }

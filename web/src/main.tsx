@@ -1,7 +1,7 @@
-// The page: chat at `/`, the server's state at `/#/status`, its interface at `/docs`.
+// The page: chat at `/` and each conversation at `/#/chat/ID`, the server's state at `/#/status`, its interface at `/docs`.
 
 import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useCallback, useEffect, useState } from "preact/hooks";
 import { ApiError, key, models, request, type ModelInfo } from "./api";
 import { Chat } from "./chat";
 import { Docs } from "./docs";
@@ -17,19 +17,40 @@ function place(): Place {
   return location.hash.startsWith("#/status") ? "status" : "chat";
 }
 
+/** Conversation that the address names. */
+function conversation(): string | null {
+  return /^#\/chat\/([\w-]+)$/.exec(location.hash)?.[1] ?? null;
+}
+
 export type Server = "unknown" | "ready" | "away" | "closing" | "locked";
 
 function App() {
   const [where, setWhere] = useState(place);
+  const [chat, setChat] = useState(conversation);
   const [settings, setSettings] = useState<Settings>(load);
   const [list, setList] = useState<ModelInfo[]>([]);
   const [server, setServer] = useState<Server>("unknown");
   const [attempt, setAttempt] = useState(0);
 
   useEffect(() => {
-    const moved = () => setWhere(place());
+    const moved = () => {
+      setWhere(place());
+      // The other pages lead back to the chat that was shown.
+      if (place() === "chat") setChat(conversation());
+    };
     addEventListener("hashchange", moved);
-    return () => removeEventListener("hashchange", moved);
+    addEventListener("popstate", moved);
+    return () => {
+      removeEventListener("hashchange", moved);
+      removeEventListener("popstate", moved);
+    };
+  }, []);
+
+  const go = useCallback((id: string | null, step: boolean) => {
+    if (id === conversation() && place() === "chat") return;
+    if (!step && place() !== "chat") return setChat(id);
+    history[step ? "pushState" : "replaceState"](null, "", id ? `./#/chat/${id}` : "./#/chat");
+    setChat(id);
   }, []);
 
   useEffect(() => {
@@ -68,7 +89,7 @@ function App() {
   }, [attempt]);
 
   const link = (to: Place, text: string) => {
-    const href = to === "docs" ? "docs" : `./#/${to}`;
+    const href = to === "docs" ? "docs" : to === "chat" && chat ? `./#/chat/${chat}` : `./#/${to}`;
     return (
       <a href={href} aria-current={where === to ? "page" : undefined}>
         {text}
@@ -100,7 +121,7 @@ function App() {
           {{ system: "◐ auto", light: "○ light", dark: "● dark" }[settings.theme]}
         </button>
       </header>
-      {where === "chat" && <Chat settings={settings} change={setSettings} models={list} server={server} />}
+      {where === "chat" && <Chat settings={settings} change={setSettings} models={list} server={server} address={chat} go={go} />}
       {where === "status" && <Status models={list} />}
       {where === "docs" && <Docs />}
       {server === "locked" && (

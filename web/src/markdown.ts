@@ -78,6 +78,8 @@ const marked = new Marked({
     // An image would be fetched from elsewhere: the page opens no connection but to its server.
     image: ({ href, text }) => `<a href="${escape(href)}" target="_blank" rel="noopener noreferrer">${escape(text || href)}</a>`,
     html: ({ text }) => escape(text),
+    // Input elements are removed below; the mark of a task stays as a character with a name.
+    checkbox: ({ checked }) => `<span class="task" role="img" aria-label="${checked ? "done" : "open"}">${checked ? "☑" : "☐"}</span> `,
   },
 });
 
@@ -92,7 +94,7 @@ export function render(text: string): string {
   const html = marked.parse(text, { async: false });
   return DOMPurify.sanitize(html, {
     USE_PROFILES: { html: true, mathMl: true },
-    ADD_ATTR: ["target", "data-copy"],
+    ADD_ATTR: ["target", "data-copy", "role", "aria-label"],
     FORBID_TAGS: ["style", "img", "form", "input", "video", "audio", "iframe"],
     FORBID_ATTR: ["style"],
   });

@@ -2,6 +2,7 @@
 
 import { memo } from "preact/compat";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Files } from "./attachments";
 import { render } from "./markdown";
 import type { Message, Stats } from "./store";
 
@@ -39,7 +40,7 @@ export const MessageView = memo(function MessageView({ message: m, place, of, ru
   }, [editing]);
   const send = () => {
     setEditing(false);
-    if (draft.trim() && draft !== m.content) actions.edit(m, draft);
+    if ((draft.trim() || m.files?.length) && draft !== m.content) actions.edit(m, draft);
   };
   return (
     <article class={`message ${m.role}`} aria-busy={running} aria-label={ROLES[m.role]}>
@@ -81,7 +82,10 @@ export const MessageView = memo(function MessageView({ message: m, place, of, ru
       ) : m.role === "assistant" ? (
         <div class="markdown" dangerouslySetInnerHTML={{ __html: html }} />
       ) : (
-        <div class="pre">{m.content}</div>
+        <>
+          <Files files={m.files ?? []} />
+          {m.content && <div class="pre">{m.content}</div>}
+        </>
       )}
       {running && !m.content && !m.reasoning && !m.calls && <span class="wait" aria-label="The answer is being computed" role="img" />}
       {m.calls?.map((call) => (
@@ -173,13 +177,14 @@ function pretty(text: string): string {
 
 /** Time to the first token and rate, with the rate over the answer as a small plot. */
 function Speed({ stats: s }: { stats: Stats }) {
-  const rate = s.tokens > 1 && s.seconds > 0 ? (s.tokens - 1) / s.seconds : 0;
+  // One token has no rate: the time between tokens begins with the second.
+  const rate = s.tokens > 1 && s.seconds > 0 ? (s.tokens - 1) / s.seconds : undefined;
   const most = Math.max(...s.rates, 1e-9);
   const step = s.rates.length > 1 ? 58 / (s.rates.length - 1) : 0;
   const points = s.rates.map((r, i) => `${1 + i * step},${15 - (r / most) * 14}`).join(" ");
   return (
     <span class="speed" title={`${s.promptTokens ?? "?"} tokens of prompt, ${s.cachedTokens ?? 0} from the cache`}>
-      {s.tokens} tokens · {rate.toFixed(rate < 100 ? 1 : 0)} t/s · first after {s.ttft < 1 ? `${Math.round(s.ttft * 1000)} ms` : `${s.ttft.toFixed(1)} s`}
+      {s.tokens} {s.tokens === 1 ? "token" : "tokens"} · {rate !== undefined && `${rate.toFixed(rate < 100 ? 1 : 0)} t/s · `}first after {s.ttft < 1 ? `${Math.round(s.ttft * 1000)} ms` : `${s.ttft.toFixed(1)} s`}
       {s.rates.length > 1 && (
         <svg viewBox="0 0 60 16" width="60" height="16" role="img" aria-label="Tokens per second over the answer">
           <polyline points={points} fill="none" stroke="currentColor" stroke-width="1.2" />

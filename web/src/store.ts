@@ -8,9 +8,9 @@ export interface ToolCall {
 }
 
 export interface Stats {
-  /** Seconds to the first token. */
+  /** Seconds to the first token, as the browser saw it. */
   ttft: number;
-  /** Seconds from the first token to the last. */
+  /** Seconds from the first token to the last, by the server's clock. */
   seconds: number;
   tokens: number;
   promptTokens?: number;
@@ -19,11 +19,18 @@ export interface Stats {
   rates: number[];
 }
 
+/** A text file that is sent with a message. */
+export interface Attachment {
+  name: string;
+  text: string;
+}
+
 export interface Message {
   id: string;
   parent: string | null;
   role: "user" | "assistant" | "tool";
   content: string;
+  files?: Attachment[];
   reasoning?: string;
   calls?: ToolCall[];
   callId?: string;
@@ -71,6 +78,15 @@ export const store = {
   put: (c: Conversation) => run("readwrite", (s) => s.put(c)),
   remove: (id: string) => run("readwrite", (s) => s.delete(id)),
 };
+
+/** A conversation whose title, system prompt or message contains every word of `query`, in any case. */
+export function matches(c: Conversation, query: string): boolean {
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length) return true;
+  const messages = Object.values(c.messages).map((m) => `${m.content}\n${m.files?.map((f) => f.name).join("\n") ?? ""}`);
+  const text = [c.title, c.system, ...messages].join("\n").toLowerCase();
+  return words.every((w) => text.includes(w));
+}
 
 export const newId = () => crypto.getRandomValues(new Uint32Array(2)).reduce((t, n) => t + n.toString(36), "");
 

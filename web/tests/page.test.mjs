@@ -100,10 +100,170 @@ test("a chat: stream, regenerate, branches, edit, and it is kept", async () => {
   await settled(page);
   assert.match(await page.locator(".message.user .branches").innerText(), /2 \/ 2/);
   await shot(page, "chat");
+  assert.match(page.url(), /#\/chat\/\w+$/);
   await page.reload();
-  await page.getByRole("button", { name: /^Once upon a time/ }).click();
+  await page.locator(".message.assistant").waitFor();
   assert.equal(await page.locator(".message").count(), 2);
   await accessible(page, "chat");
+});
+
+/** Puts conversations of one question and one answer into the browser; each is id, title, question, answer. */
+async function fill(page, ...list) {
+  await page.evaluate(async (list) => {
+    const db = await new Promise((done) => {
+      const r = indexedDB.open("leyden", 1);
+      r.onsuccess = () => done(r.result);
+    });
+    for (const [id, title, question, answer] of list) {
+      const m = (id, parent, role, content) => ({ id, parent, role, content });
+      const messages = { a: m("a", null, "user", question), b: m("b", "a", "assistant", answer) };
+      const c = { id, title, created: 1, updated: 1, system: "", messages, leaf: "b" };
+      await new Promise((done) => (db.transaction("conversations", "readwrite").objectStore("conversations").put(c).onsuccess = done));
+    }
+  }, list);
+}
+
+const titles = (page) => page.locator("aside .title").allInnerTexts();
+
+test("chats have addresses", async () => {
+  const page = await open();
+  await fill(page, ["one", "First", "q1", "a1"], ["two", "Second", "q2", "a2"]);
+  await page.goto(address + "/#/chat/one");
+  await page.reload();
+  await page.getByText("a1").waitFor();
+  await page.getByRole("button", { name: "Second", exact: true }).click();
+  await page.getByText("a2").waitFor();
+  assert.match(page.url(), /#\/chat\/two$/);
+  await page.goBack();
+  await page.getByText("a1").waitFor();
+  await page.getByRole("link", { name: "Status" }).click();
+  await page.getByRole("link", { name: "Chat" }).click();
+  await page.getByText("a1").waitFor();
+  await page.getByRole("button", { name: "New chat" }).click();
+  await page.getByRole("heading", { name: "What would you like to know?" }).waitFor();
+  await page.goto(address + "/#/chat/nobody");
+  await page.getByText("This browser keeps no chat of this address.").waitFor();
+});
+
+test("chats are searched, renamed, exported, imported, and a deletion is undone", async () => {
+  const page = await open();
+  await fill(page, ["one", "Cats", "Why do cats purr?", "Because."], ["two", "Dogs", "Why do dogs bark?", "Who knows."]);
+  await page.goto(address + "/#/chat/one");
+  await page.reload();
+  await page.getByText("Because.").waitFor();
+  await page.getByLabel("Search the conversations").fill("BARK dogs");
+  assert.deepEqual(await titles(page), ["Dogs"]);
+  await page.getByLabel("Search the conversations").fill("");
+  await page.getByRole("button", { name: "Rename or export Cats" }).click();
+  await page.getByLabel("Title").fill("Felines");
+  await shot(page, "rename");
+  const markdown = page.waitForEvent("download");
+  await page.getByRole("button", { name: "Export as Markdown" }).click();
+  const text = readFileSync(await (await markdown).path(), "utf8");
+  assert.match(text, /^# Cats\n\n## You\n\nWhy do cats purr\?\n\n## Assistant\n\nBecause\.\n$/);
+  await page.getByRole("button", { name: "Save" }).click();
+  assert.deepEqual((await titles(page)).sort(), ["Dogs", "Felines"]);
+  const all = page.waitForEvent("download");
+  await page.getByRole("button", { name: "Export all" }).click();
+  const file = await (await all).path();
+  await page.getByRole("button", { name: "Delete Felines" }).click();
+  assert.deepEqual(await titles(page), ["Dogs"]);
+  await page.getByRole("button", { name: "Undo" }).click();
+  assert.deepEqual((await titles(page)).sort(), ["Dogs", "Felines"]);
+  await page.getByRole("button", { name: "Delete Felines" }).click();
+  const load = (buffer) => page.getByLabel("File with conversations").setInputFiles({ name: "chats.json", mimeType: "application/json", buffer });
+  await load(readFileSync(file));
+  await page.getByText("1 imported.").waitFor();
+  await load(readFileSync(file));
+  await page.getByText("All of them are here already.").waitFor();
+  assert.deepEqual((await titles(page)).sort(), ["Dogs", "Felines"]);
+  // A file that is damaged changes nothing and is told of by field.
+  const broken = JSON.parse(readFileSync(file, "utf8"));
+  for (const [change, said] of [
+    [(f) => (f.conversations[0].messages.a.parent = "b"), "the message is its own ancestor"],
+    [(f) => (f.conversations[0].leaf = "x"), "leaf: no such message"],
+    [(f) => (f.conversations[0].messages.a.content = 1), "content: a text is expected"],
+    [(f) => (f.form = "other"), "the file is no export of this page"],
+  ]) {
+    const copy = structuredClone(broken);
+    change(copy);
+    await load(Buffer.from(JSON.stringify(copy)));
+    await page.getByText(said).waitFor();
+  }
+  await load(Buffer.from("no"));
+  await page.getByText("chats.json: not JSON").waitFor();
+  assert.equal((await titles(page)).length, 2);
+  await accessible(page, "list");
+});
+
+/** A PDF file of one page with a line of text, or with none. */
+function pdf(line) {
+  const stream = line ? `BT /F1 12 Tf 72 700 Td (${line}) Tj ET` : "";
+  const objects = [
+    "<</Type/Catalog/Pages 2 0 R>>",
+    "<</Type/Pages/Kids[3 0 R]/Count 1>>",
+    "<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
+    `<</Length ${stream.length}>>\nstream\n${stream}\nendstream`,
+    "<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>",
+  ];
+  let text = "%PDF-1.4\n";
+  const at = objects.map((o, i) => {
+    const offset = text.length;
+    text += `${i + 1} 0 obj\n${o}\nendobj\n`;
+    return offset;
+  });
+  const table = at.map((o) => `${String(o).padStart(10, "0")} 00000 n \n`).join("");
+  text += `xref\n0 6\n0000000000 65535 f \n${table}trailer\n<</Size 6/Root 1 0 R>>\nstartxref\n${text.length}\n%%EOF\n`;
+  return Buffer.from(text, "latin1");
+}
+
+test("files are attached, and the context tells how full it is", async () => {
+  const page = await open();
+  const attach = (name, buffer) => page.getByLabel("Files to attach").setInputFiles({ name, mimeType: "application/octet-stream", buffer });
+  for (const [name, buffer, said] of [
+    ["picture.png", Buffer.from([0x89, 0x50, 0x4e, 0x47, 0, 0xff]), "picture.png: neither text in UTF-8 nor a PDF file"],
+    ["empty.txt", Buffer.from(" \n"), "empty.txt: the file is empty"],
+    ["scan.pdf", pdf(""), "scan.pdf: no text layer"],
+    ["cut.pdf", Buffer.from("%PDF-1.4 and nothing"), "cut.pdf: "],
+  ]) {
+    await attach(name, buffer);
+    await page.locator(".error").getByText(said).waitFor();
+  }
+  await attach("notes.md", Buffer.from("A cat called ```Tom```.\n"));
+  await attach("letter.pdf", pdf("The king had a daughter"));
+  await page.locator(".composer .files").getByText("letter.pdf").waitFor();
+  assert.match(await page.locator(".context").innerText(), /about \d+ of [\d,]+ tokens/);
+  await page.getByRole("button", { name: "Remove notes.md" }).click();
+  await attach("notes.md", Buffer.from("A cat called ```Tom```.\n"));
+  await page.locator(".composer .files").getByText("notes.md").waitFor();
+  let sent;
+  page.on("request", (r) => r.url().endsWith("/chat/completions") && (sent = r.postDataJSON()));
+  await ask(page, "What is in them?");
+  await settled(page);
+  const content = sent.messages.at(-1).content;
+  assert.equal(content, "File letter.pdf:\n\n```\nThe king had a daughter\n```\n\nFile notes.md:\n\n````\nA cat called ```Tom```.\n````\n\nWhat is in them?");
+  assert.match(await page.locator(".context").innerText(), /^[\d,]+ of 1,024 tokens/);
+  await page.locator(".message.user summary").first().click();
+  await shot(page, "files");
+  await accessible(page, "files");
+});
+
+test("an answer of one token has no rate, and rates are the server's", async () => {
+  const page = await open();
+  let answer = { n: 1, ms: 0 };
+  await page.route("**/v1/chat/completions", (route) => {
+    const event = (more) => `data: ${JSON.stringify({ choices: [], ...more })}\n\n`;
+    const said = event({ choices: [{ index: 0, delta: { content: "Yes" }, finish_reason: "stop" }] });
+    const usage = event({ usage: { prompt_tokens: 5, completion_tokens: answer.n }, timings: { prompt_ms: 3, predicted_ms: answer.ms } });
+    return route.fulfill({ status: 200, contentType: "text/event-stream", body: `${said}${usage}data: [DONE]\n\n` });
+  });
+  await ask(page, "Is it?");
+  await settled(page);
+  assert.match(await page.locator(".speed").innerText(), /^1 token · first after/);
+  answer = { n: 5, ms: 200 };
+  await page.getByRole("button", { name: "Regenerate" }).click();
+  await settled(page);
+  await page.getByText("5 tokens · 20.0 t/s").waitFor();
 });
 
 test("stopping keeps what was written", async () => {
@@ -137,22 +297,13 @@ test("settings: sampling, schema, tools, and mistakes are named", async () => {
 
 test("Markdown, code with copy, LaTeX, and nothing that a model writes runs", async () => {
   const page = await open();
-  await page.evaluate(async () => {
-    const text = [
-      "# Title", "A [link](https://example.org) and `code`.", "", "```rust", "fn main() { println!(\"hi\"); }", "```", "",
-      "$$\\int_0^1 x^2\\,dx = \\frac{1}{3}$$", "", "Inline $a^2+b^2=c^2$, and a price of $5 or $6.", "",
-      "| a | b |", "|---|---|", "| 1 | 2 |", "", "<img src=x onerror=alert(1)><script>alert(2)</script>",
-      "[bad](javascript:alert(3)) ![track](https://example.org/x.png)",
-    ].join("\n");
-    const db = await new Promise((done) => {
-      const r = indexedDB.open("leyden", 1);
-      r.onsuccess = () => done(r.result);
-    });
-    const m = (id, parent, role, content) => ({ id, parent, role, content });
-    const messages = { a: m("a", null, "user", "Show me"), b: m("b", "a", "assistant", text) };
-    const c = { id: "c", title: "Markdown", created: 1, updated: 1, system: "", messages, leaf: "b" };
-    await new Promise((done) => (db.transaction("conversations", "readwrite").objectStore("conversations").put(c).onsuccess = done));
-  });
+  const text = [
+    "# Title", "A [link](https://example.org) and `code`.", "", "```rust", "fn main() { println!(\"hi\"); }", "```", "",
+    "$$\\int_0^1 x^2\\,dx = \\frac{1}{3}$$", "", "Inline $a^2+b^2=c^2$, and a price of $5 or $6.", "",
+    "- [x] bought", "- [ ] cooked", "", "| a | b |", "|---|---|", "| 1 | 2 |", "", "<img src=x onerror=alert(1)><script>alert(2)</script>",
+    "[bad](javascript:alert(3)) ![track](https://example.org/x.png)",
+  ].join("\n");
+  await fill(page, ["c", "Markdown", "Show me", text]);
   await page.reload();
   await page.getByRole("button", { name: "Markdown", exact: true }).click();
   const answer = page.locator(".message.assistant .markdown");
@@ -161,6 +312,8 @@ test("Markdown, code with copy, LaTeX, and nothing that a model writes runs", as
   assert.ok(await answer.locator(".hljs-keyword").count());
   assert.equal(await answer.locator("img, script").count(), 0);
   assert.equal(await answer.locator('a[href^="javascript"]').count(), 0);
+  assert.equal(await answer.getByRole("img", { name: "done" }).count(), 1);
+  assert.equal(await answer.getByRole("img", { name: "open" }).count(), 1);
   assert.match(await answer.innerText(), /a price of \$5 or \$6\./);
   await shot(page, "markdown");
   await accessible(page, "markdown");

@@ -99,6 +99,8 @@ routes! {
         page::page describe_docs GET "/docs" Access::Open, false;
         page::script describe_script GET "/assets/app.js" Access::Open, false;
         page::style describe_style GET "/assets/app.css" Access::Open, false;
+        page::pdf describe_pdf GET "/assets/pdf.js" Access::Open, false;
+        page::pdf_worker describe_pdf_worker GET "/assets/pdf.worker.js" Access::Open, false;
         responses::answer describe_answer POST "/v1/responses" INFERENCE, true;
         responses::retrieve describe_retrieve GET "/v1/responses/{response_id}" INFERENCE, false;
         responses::delete describe_delete DELETE "/v1/responses/{response_id}" INFERENCE, false;

@@ -16,6 +16,8 @@ use std::sync::Arc;
 static PAGE: &[u8] = include_bytes!("../../web/index.html");
 static SCRIPT: &[u8] = include_bytes!("../../web/assets/app.js");
 static STYLE: &[u8] = include_bytes!("../../web/assets/app.css");
+static PDF: &[u8] = include_bytes!("../../web/assets/pdf.js");
+static PDF_WORKER: &[u8] = include_bytes!("../../web/assets/pdf.worker.js");
 
 /// The page connects to its server alone, and no other site can show it in a frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
@@ -31,6 +33,14 @@ pub(super) async fn script(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiE
 
 pub(super) async fn style(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
     Ok(file(STYLE, "text/css; charset=utf-8"))
+}
+
+pub(super) async fn pdf(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    Ok(file(PDF, "text/javascript; charset=utf-8"))
+}
+
+pub(super) async fn pdf_worker(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    Ok(file(PDF_WORKER, "text/javascript; charset=utf-8"))
 }
 
 fn file(bytes: &'static [u8], kind: &'static str) -> Response<Reply> {
@@ -58,6 +68,18 @@ pub(super) fn describe_script(_: &App) -> Value {
 
 pub(super) fn describe_style(_: &App) -> Value {
     described("pageStyle", "The page's style sheet", "text/css")
+}
+
+pub(super) fn describe_pdf(_: &App) -> Value {
+    described("pagePdf", "The page's reader of PDF files", "text/javascript")
+}
+
+pub(super) fn describe_pdf_worker(_: &App) -> Value {
+    described(
+        "pagePdfWorker",
+        "The page's reader of PDF files, the part in a thread of its own",
+        "text/javascript",
+    )
 }
 
 fn described(name: &str, summary: &str, kind: &str) -> Value {
