@@ -22,9 +22,11 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::num::NonZero;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
 use std::time::Duration;
+use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -37,6 +39,8 @@ const THREADS: usize = 2;
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 /// How long they must have done nothing: what is on its way to them shall arrive.
 const MAKES_WAY: Duration = Duration::from_secs(1);
+/// How often it is seen whether the client of a connection that waits for a seat is still there.
+const LOOKS_EVERY: Duration = Duration::from_millis(50);
 /// How often it is seen whether memory can be given back.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
 /// How long ended requests have to be told so.
@@ -228,7 +232,7 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
                 let seat = if app.is_closing() { None } else { seats.enter(address) };
                 let place = match seat {
                     Some(seat) => Place::seat(seat, &app),
-                    None => Place::Standing(seats.stand().await),
+                    None => Place::standing(seats.stand().await, &stream),
                 };
                 let guest = Guest { app: Arc::clone(&app), seats: Arc::clone(&seats), address };
                 app.http.connections_total.add(1);
@@ -269,14 +273,36 @@ struct Guest {
 /// What it has.
 #[derive(Debug)]
 enum Place {
-    Seated { _seat: Seat, _open: Open },
-    Standing(Standing),
+    Seated {
+        _seat: Seat,
+        _open: Open,
+    },
+    Standing {
+        standing: Standing,
+        /// The socket once more, to see whether the client closes it; nobody reads from it.
+        line: Option<OwnedFd>,
+    },
 }
 
 impl Place {
     fn seat(seat: Seat, app: &Arc<App>) -> Place {
         app.http.connections.add(1);
         Place::Seated { _seat: seat, _open: Open(Arc::clone(app)) }
+    }
+
+    fn standing(standing: Standing, stream: &TcpStream) -> Place {
+        // Where there is no descriptor left for it, a client that goes is noticed later.
+        Place::Standing { standing, line: stream.as_fd().try_clone_to_owned().ok() }
+    }
+}
+
+/// Waits until a client closes its side of a socket, whatever it has sent before.
+async fn closed(line: Option<OwnedFd>) {
+    let stream = line.and_then(|line| TcpStream::from_std(line.into()).ok());
+    let Some(stream) = stream else { return std::future::pending().await };
+    while !stream.ready(Interest::READABLE).await.is_ok_and(|ready| ready.is_read_closed()) {
+        // It is readable all the time: nobody reads its body yet.
+        sleep(LOOKS_EVERY).await;
     }
 }
 
@@ -304,7 +330,7 @@ impl Guest {
         let hurry = Hurry { seats: Arc::clone(&self.seats), address: self.address, crowded: crowded.clone() };
         let wire = Wire { traffic: Arc::clone(&traffic), hurry };
         let go = match &place {
-            Place::Standing(standing) => standing.begin(),
+            Place::Standing { standing, .. } => standing.begin(),
             Place::Seated { .. } => Arc::default(),
         };
         let place = Mutex::new(place);
@@ -366,18 +392,27 @@ impl Guest {
         response
     }
 
-    /// Waits for a seat, if the request needs one. Whether it is the connection's last; none if too many wait.
+    /// Waits for a seat, if the request needs one. Whether it is the connection's last; none if too many wait. A client that
+    /// closes its connection meanwhile ends it, and leaves its place to others.
     async fn sit(&self, request: &Request<Incoming>, place: &Mutex<Place>) -> Option<bool> {
         let always = routes::answers_always(request.uri().path());
-        {
-            let place = place.lock().unwrap_or_else(PoisonError::into_inner);
-            let Place::Standing(standing) = &*place else { return Some(false) };
+        let (line, end) = {
+            let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+            let Place::Standing { standing, line } = &mut *place else { return Some(false) };
             if always || self.app.is_closing() {
                 return Some(true);
             }
             standing.speaks();
-        }
-        match self.seats.wait(self.address, || self.app.is_closing()).await {
+            (line.take(), standing.begin())
+        };
+        let seat = tokio::select! {
+            seat = self.seats.wait(self.address, || self.app.is_closing()) => seat,
+            () = closed(line) => {
+                end.notify_one();
+                return std::future::pending().await;
+            }
+        };
+        match seat {
             Some(seat) => {
                 *place.lock().unwrap_or_else(PoisonError::into_inner) = Place::seat(seat, &self.app);
                 Some(false)

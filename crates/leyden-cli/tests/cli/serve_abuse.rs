@@ -1,15 +1,16 @@
-//! What clients do to a server, by accident or not, while another client asks: nobody else notices, and afterwards all is
-//! as it was, memory too.
+//! What clients do to a server, by accident or not, while others ask: a client of another address does not notice, one of the
+//! same address may be told to ask again, and afterwards all is as it was, memory too.
 
 use leyden_testkit::emulated;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
 
 use super::serve::{Server, post};
 
@@ -23,6 +24,19 @@ fn patience() -> Duration {
     Duration::from_secs(if emulated() { 6000 } else { 60 })
 }
 
+/// An address of this machine that is not the one that its connections have by default.
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// A connection from [`ELSEWHERE`].
+fn connect_from_elsewhere(address: &str) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddrV4::new(ELSEWHERE, 0).into()).unwrap();
+    socket.connect(&address.parse::<SocketAddrV4>().unwrap().into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(patience())).unwrap();
+    stream
+}
+
 fn connect(address: &str) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(patience())).unwrap();
@@ -31,7 +45,10 @@ fn connect(address: &str) -> TcpStream {
 
 /// Sends bytes and reads to the end; what came, however it ended.
 fn exchange(address: &str, bytes: &[u8]) -> String {
-    let mut stream = connect(address);
+    exchange_on(connect(address), bytes)
+}
+
+fn exchange_on(mut stream: TcpStream, bytes: &[u8]) -> String {
     // The server may answer and close before it has read everything.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
@@ -107,12 +124,18 @@ struct Other {
 }
 
 impl Other {
-    fn start(address: &str) -> Other {
+    /// One of the address that everybody has, which tries again where the server asks for that, or one of an address of its
+    /// own, which is never asked to.
+    fn start(address: &str, elsewhere: bool) -> Other {
         let (address, stop) = (address.to_owned(), Arc::new(AtomicBool::new(false)));
         let ends = Arc::clone(&stop);
         let thread = thread::spawn(move || {
+            let request = post(COMPLETIONS, &story(7, 8, false));
             let ask = || {
-                let answer = exchange(&address, &post(COMPLETIONS, &story(7, 8, false)));
+                let answer = match elsewhere {
+                    true => exchange_on(connect_from_elsewhere(&address), &request),
+                    false => answered(&address, &request).1,
+                };
                 assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
                 let body: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
                 body["choices"].clone()
@@ -278,7 +301,7 @@ fn round(address: &str) {
     done("deserters");
     let idle: Vec<TcpStream> = (0..many(2000)).map(|_| connect(address)).collect();
     // A client that comes behind all these.
-    answered_with(address, &post(COMPLETIONS, &story(1, 4, false)), &["200"]);
+    answered(address, &post(COMPLETIONS, &story(1, 4, false)));
     deserters(address, many(400));
     drop(idle);
     for stream in &mut slow {
@@ -290,13 +313,13 @@ fn round(address: &str) {
     done("rest");
 }
 
-/// Time until an answer with status 200, tries included where the server asks for them.
-fn answered(address: &str, request: &[u8]) -> Duration {
+/// An answer with status 200, and the time until it, tries included where the server asks for them.
+fn answered(address: &str, request: &[u8]) -> (Duration, String) {
     let begin = Instant::now();
     loop {
         let answer = exchange(address, request);
         if answer.starts_with("HTTP/1.1 200") {
-            return begin.elapsed();
+            return (begin.elapsed(), answer);
         }
         assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("retry-after: 1"), "{answer}");
         assert!(begin.elapsed() < patience());
@@ -312,7 +335,7 @@ fn slow_bodies_keep_nobody_out() {
     let get =
         |path: &str| format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").into_bytes();
     let ask = post(COMPLETIONS, &story(7, 8, false));
-    let undisturbed = answered(address, &ask).max(answered(address, &ask));
+    let undisturbed = answered(address, &ask).0.max(answered(address, &ask).0);
     let head = format!(
         "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 8000000\r\n\r\n{{"
     );
@@ -325,13 +348,13 @@ fn slow_bodies_keep_nobody_out() {
     // At once, and every second again while bytes come.
     for round in 0..4 {
         for path in ["/health/live", "/health", "/metrics"] {
-            let time = answered(address, &get(path));
+            let time = answered(address, &get(path)).0;
             assert!(
                 time < 20 * undisturbed + Duration::from_secs(1),
                 "{round}, {path}: {time:?} of {undisturbed:?}"
             );
         }
-        let time = answered(address, &ask);
+        let time = answered(address, &ask).0;
         assert!(time < 20 * undisturbed + Duration::from_secs(8), "{round}: {time:?} of {undisturbed:?}");
         for stream in &mut slow {
             let _ = stream.write_all(b" ");
@@ -347,7 +370,7 @@ fn slow_bodies_keep_nobody_out() {
 fn abuse_costs_nobody_else_anything() {
     let server = Server::start(&["--log-format", "json", "--queue", "1024"]);
     let address = server.address.clone();
-    let other = Other::start(&address);
+    let others = [true, false].map(|elsewhere| Other::start(&address, elsewhere));
     // What is kept has its limits, and these are reached first: the last grammars, and what the allocator keeps for each
     // thread.
     for _ in 0..if emulated() { 1 } else { 4 } {
@@ -357,15 +380,15 @@ fn abuse_costs_nobody_else_anything() {
     for _ in 0..if emulated() { 1 } else { 2 } {
         round(&address);
     }
-    let asked = other.end();
+    let asked = others.map(Other::end);
     rest(&address);
     let after = memory(server.pid());
     let restarts = metric(&address, "leyden_engine_restarts_total");
     let (code, log) = server.end();
-    let _ = writeln!(std::io::stderr(), "{asked} requests beside; memory {before} MiB, then {after} MiB");
+    let _ = writeln!(std::io::stderr(), "{asked:?} requests beside; memory {before} MiB, then {after} MiB");
     assert_eq!((code, restarts), (Some(0), 0), "{log}");
     assert!(!log.contains("\"status\":500") && !log.contains("panicked"), "{log}");
-    assert!(asked > 0);
+    assert!(asked.iter().all(|asked| *asked > 0), "{asked:?}");
     // An emulator's own memory grows with the code that it has seen.
     assert!(emulated() || after <= before + 32, "memory: {before} MiB, then {after} MiB");
 }

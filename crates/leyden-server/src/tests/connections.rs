@@ -1,6 +1,6 @@
 //! Sockets: what clients do wrong, by accident or not, costs them their connection and nobody else anything.
 
-use super::{COMPLETIONS, at_rest, emulated, run, start, story, until, worker_options};
+use super::{COMPLETIONS, at_rest, emulated, patience, run, start, story, until, worker_options};
 use crate::app::App;
 use crate::listen::{self, Ending};
 use crate::{Limits, ServerOptions};
@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 /// A server on a socket.
 struct Server {
@@ -396,6 +397,50 @@ fn connections_beyond_the_limit_wait() {
         for stream in &mut busy {
             assert!(rest(stream).await.contains("data: [DONE]"));
         }
+    });
+}
+
+/// Who waits for a seat and goes leaves the place to others at once, though nobody has read what was sent.
+#[test]
+fn clients_that_are_gone_hold_no_place_in_the_queue() {
+    run(async {
+        // Sixteen may be silent without a seat, and four of an address wait with a request.
+        let limits = Limits { connections: 8, connections_per_peer: 8, ..Limits::default() };
+        let server = server(limits, Duration::from_secs(30)).await;
+        let mut body = story(2, 480);
+        body["stream"] = true.into();
+        body["n"] = 8.into();
+        let mut busy = Vec::new();
+        for _ in 0..8 {
+            let mut stream = server.connect().await;
+            stream.write_all(&post(&body, "connection: close\r\n")).await.unwrap();
+            stream.read_exact(&mut [0; 16]).await.unwrap();
+            busy.push(stream);
+        }
+        for _ in 0..4 {
+            let mut stream = server.connect().await;
+            stream.write_all(&post(&story(1, 4), "")).await.unwrap();
+            busy.push(stream);
+        }
+        // Whether one more is told to come again; else it waits, and goes.
+        let refused = async || {
+            let request = post(&story(1, 4), "connection: close\r\n");
+            let answer = timeout(Duration::from_millis(300), server.exchange(&request)).await;
+            answer.is_ok_and(|answer| status(&answer) == "503")
+        };
+        let begin = std::time::Instant::now();
+        while !refused().await {
+            assert!(begin.elapsed() < patience(), "four wait");
+        }
+        busy.truncate(8);
+        while refused().await {
+            assert!(begin.elapsed() < patience(), "nobody waits");
+        }
+        assert!(!at_rest(&server.app), "the seats are taken all the time");
+        let mut late = server.connect().await;
+        late.write_all(&post(&story(1, 4), "connection: close\r\n")).await.unwrap();
+        drop(busy);
+        assert_eq!(status(&rest(&mut late).await), "200");
     });
 }
 
