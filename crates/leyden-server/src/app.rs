@@ -16,15 +16,17 @@ use crate::grammars::Grammars;
 use crate::ids::{self, Ids};
 use crate::json;
 use crate::limits::Limits;
+use crate::loading::Lease;
 use crate::log::{Entry, Log};
 use crate::metrics::HttpMetrics;
 use crate::model::{Model, ModelInfo};
-use crate::models::{Lease, Models};
+use crate::models::Models;
 use crate::on_demand::Puller;
 use crate::openapi;
 use crate::options::ServerOptions;
 use crate::peers::Network;
 use crate::replicas::Replicas;
+use crate::residency::Times;
 use crate::routes::{self, Found};
 use crate::schema::{self, BY_MODEL};
 use crate::synonyms;
@@ -311,7 +313,8 @@ impl App {
     pub(crate) fn start(models: Vec<Model>, mut options: ServerOptions, log: Log) -> Result<Arc<App>, Error> {
         let log = Arc::new(log);
         let on_demand = std::mem::take(&mut options.on_demand);
-        let models = Arc::new(Models::start(models, on_demand, options.memory, &log)?);
+        let room = (options.memory, Times::of(options.limits.room_wait));
+        let models = Arc::new(Models::start(models, on_demand, room, &log)?);
         let processors = available_parallelism().map_or(1, NonZero::get);
         Ok(Arc::new(App {
             turns: Turns::new(Kind::grammars(processors), options.keys.is_some()),

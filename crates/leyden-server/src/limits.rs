@@ -21,6 +21,8 @@ pub struct Limits {
     pub body_rate: usize,
     /// Time for a body in all.
     pub body_time: Duration,
+    /// How long a request waits for room for its model.
+    pub room_wait: Duration,
     /// Bytes of the path with its query.
     pub path_bytes: usize,
     /// Bytes of the request line and all headers.
@@ -79,6 +81,7 @@ impl Default for Limits {
             // Slower than any line on which somebody would wait for an answer.
             body_rate: 1 << 10,
             body_time: Duration::from_secs(300),
+            room_wait: Duration::from_secs(30),
             path_bytes: 8 << 10,
             head_bytes: 24 << 10,
             headers: 64,

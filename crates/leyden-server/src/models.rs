@@ -1,42 +1,33 @@
 //! The models of a server: those that stay in memory, and those that are loaded when a request names them.
 //!
-//! A request holds a [`Lease`] of its model from before it is prepared until its answer has ended, and no model is unloaded
-//! that somebody holds. One model is loaded at a time. Where the budget has no room for it, others make some, the one that
-//! was used longest ago first: idle ones at once, else the next one gives no new leases until those it has given are over.
-//! Whoever asks for it then waits until it is loaded again. A model that was just loaded stays at least as long as that took,
-//! so that two that do not fit together spend half of the time on answers at least.
+//! A request holds a [`Lease`](crate::loading::Lease) of its model from before it is prepared until its answer has ended, and no
+//! model is unloaded that somebody holds. Which are loaded and unloaded, and when, is decided in [`crate::residency`] and done
+//! in [`crate::loading`].
 
 use crate::app::Served;
 use crate::error::ApiError;
 use crate::failure::{Error, ErrorKind};
+use crate::loading::Desk;
 use crate::log::Log;
 use crate::model::{Model, ModelInfo};
 use crate::on_demand::OnDemand;
+use crate::residency::{Place, Residency, Times};
 use hyper::StatusCode;
-use serde_json::json;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, oneshot};
-
-/// After how long who finds no room should ask again.
-const RETRY: Duration = Duration::from_secs(5);
+use tokio::sync::Notify;
 
 /// All models of a server.
 #[derive(Debug)]
 pub(crate) struct Models {
     slots: RwLock<Vec<Arc<Slot>>>,
-    /// Bytes of memory for the models that come and go.
-    budget: Option<u64>,
-    /// Held while a model is loaded or unloaded.
-    turn: Arc<tokio::sync::Mutex<()>>,
-    /// A lease is over, or a time of staying has changed.
-    freed: Notify,
-    /// A model was loaded, or could not be.
-    loaded: Notify,
-    loads: AtomicU64,
-    unloads: AtomicU64,
-    log: Arc<Log>,
+    desk: Mutex<Desk>,
+    /// Something has changed for the models that come and go.
+    pub(crate) changed: Notify,
+    pub(crate) loads: AtomicU64,
+    pub(crate) unloads: AtomicU64,
+    pub(crate) log: Arc<Log>,
 }
 
 /// The place of one model.
@@ -49,26 +40,9 @@ pub(crate) struct Slot {
     pub(crate) info: ModelInfo,
     /// The longest text, of a model that is not loaded as far as memory allows it.
     context: usize,
-    /// How it is loaded; `None` for one that stays.
-    on_demand: Option<OnDemand>,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    served: Option<Arc<Served>>,
-    /// Bytes of memory that it takes.
-    bytes: u64,
-    /// Requests that hold it.
-    leases: usize,
-    /// It gives no more leases.
-    leaving: bool,
-    /// When it was loaded, and how long that took.
-    loaded: (Instant, Duration),
-    /// When its last lease ended.
-    used: Instant,
-    /// How long it stays after that.
-    idle: Option<Duration>,
+    /// How it is loaded, and its number among those that come and go; `None` for one that stays.
+    pub(crate) on_demand: Option<(OnDemand, Place)>,
+    served: Mutex<Option<Arc<Served>>>,
 }
 
 /// What is seen of a loaded model.
@@ -80,50 +54,18 @@ pub(crate) struct Resident {
     pub(crate) stays: Option<Duration>,
 }
 
-/// The use of a model for a request.
-#[derive(Debug)]
-pub(crate) struct Lease {
-    models: Arc<Models>,
-    slot: Arc<Slot>,
-}
-
-impl Lease {
-    /// Changes how long the model stays after its last request; `None`: until others need the room.
-    pub(crate) fn keep(&self, idle: Option<Duration>) {
-        self.slot.state().idle = idle;
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let mut state = self.slot.state();
-        state.leases -= 1;
-        state.used = Instant::now();
-        drop(state);
-        self.models.freed.notify_waiters();
-    }
-}
-
-impl State {
-    fn new(served: Option<Served>, idle: Option<Duration>) -> Mutex<State> {
-        let now = Instant::now();
-        let bytes = served.as_ref().map_or(0, |served| served.bytes);
-        let (served, loaded) = (served.map(Arc::new), (now, Duration::ZERO));
-        Mutex::new(State { served, bytes, leases: 0, leaving: false, loaded, used: now, idle })
-    }
-}
-
 impl Slot {
     /// The place of a model that is not loaded.
-    fn vacant(model: OnDemand) -> Slot {
+    fn vacant(model: OnDemand, place: Place) -> Slot {
         let (name, aliases, info) = (model.name.clone(), model.aliases.clone(), model.info.clone());
-        let adapters = model.adapters.clone();
-        let (context, state) = (model.context, State::new(None, model.idle));
-        Slot { name, aliases, adapters, info, context, on_demand: Some(model), state }
+        let (adapters, context) = (model.adapters.clone(), model.context);
+        let on_demand = Some((model, place));
+        Slot { name, aliases, adapters, info, context, on_demand, served: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The model that is loaded here.
+    pub(crate) fn place(&self) -> MutexGuard<'_, Option<Arc<Served>>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What it may be called: its name first, then the others, then those of it with an adapter.
@@ -143,52 +85,24 @@ impl Slot {
 
     /// The model, if it is loaded.
     pub(crate) fn served(&self) -> Option<Arc<Served>> {
-        self.state().served.clone()
+        self.place().clone()
     }
 
     /// The longest text in tokens.
     pub(crate) fn context(&self) -> usize {
         self.served().map_or(self.context, |served| served.context)
     }
-
-    /// The model with what it takes and how long it stays, if it is loaded.
-    pub(crate) fn resident(&self) -> Option<Resident> {
-        let state = self.state();
-        let stays = state.idle.filter(|_| self.is_on_demand()).map(|idle| match state.leases {
-            0 => idle.saturating_sub(state.used.elapsed()),
-            _ => idle,
-        });
-        Some(Resident { served: state.served.clone()?, bytes: state.bytes, stays })
-    }
-
-    /// How much longer it stays, if nobody holds it and it goes at all.
-    fn idle_for(&self) -> Option<Duration> {
-        let state = self.state();
-        let idle = state.idle.filter(|_| self.is_on_demand() && state.served.is_some() && state.leases == 0);
-        idle.map(|idle| idle.saturating_sub(state.used.elapsed()))
-    }
-
-    /// Takes the model out if nobody holds it.
-    fn take(&self) -> Option<Arc<Served>> {
-        let mut state = self.state();
-        if state.leases > 0 || !self.is_on_demand() {
-            return None;
-        }
-        let taken = state.served.take();
-        state.leaving = false;
-        taken
-    }
 }
 
 impl Models {
-    /// Starts those that stay; the others will be loaded into `budget` bytes.
+    /// Starts those that stay; the others will be loaded into `budget` bytes, and requests wait for room there as `times` say.
     ///
     /// # Errors
     /// There is none, two have one name, or memory or threads are short.
     pub(crate) fn start(
         models: Vec<Model>,
         on_demand: Vec<OnDemand>,
-        budget: Option<u64>,
+        (budget, times): (Option<u64>, Times),
         log: &Arc<Log>,
     ) -> Result<Models, Error> {
         let mut slots = Vec::new();
@@ -197,10 +111,14 @@ impl Models {
             let adapters = model.adapters.iter().filter_map(|adapter| adapter.name.clone()).collect();
             let served = Served::start(model, log)?;
             let context = served.context;
-            let state = State::new(Some(served), None);
-            slots.push(Arc::new(Slot { name, aliases, adapters, info, context, on_demand: None, state }));
+            let served = Mutex::new(Some(Arc::new(served)));
+            slots.push(Arc::new(Slot { name, aliases, adapters, info, context, on_demand: None, served }));
         }
-        slots.extend(on_demand.into_iter().map(|model| Arc::new(Slot::vacant(model))));
+        let (mut plan, now) = (Residency::new(budget, times), Instant::now());
+        for model in on_demand {
+            let place = plan.add(model.least_bytes, model.idle, now);
+            slots.push(Arc::new(Slot::vacant(model, place)));
+        }
         if slots.is_empty() {
             return Err(ErrorKind::NoModel.into());
         }
@@ -211,10 +129,8 @@ impl Models {
         }
         Ok(Models {
             slots: RwLock::new(slots),
-            budget,
-            turn: Arc::default(),
-            freed: Notify::new(),
-            loaded: Notify::new(),
+            desk: Mutex::new(Desk::new(plan)),
+            changed: Notify::new(),
             loads: AtomicU64::new(0),
             unloads: AtomicU64::new(0),
             log: Arc::clone(log),
@@ -230,15 +146,28 @@ impl Models {
         if slots.iter().any(|slot| slot.name == model.name) {
             return Ok(());
         }
-        let new = Slot::vacant(model);
-        let taken = |name: &&str| slots.iter().any(|slot| slot.names().any(|n| n == *name));
-        if let Some(name) = new.names().find(taken) {
-            return Err(ErrorKind::DuplicateModel { name: name.to_owned() }.into());
+        let names = std::iter::once(&model.name).chain(&model.aliases).chain(&model.adapters);
+        let taken = |name: &&String| slots.iter().any(|slot| slot.names().any(|n| n == **name));
+        if let Some(name) = names.into_iter().find(taken) {
+            return Err(ErrorKind::DuplicateModel { name: name.clone() }.into());
         }
-        slots.push(Arc::new(new));
-        drop(slots);
-        self.freed.notify_waiters();
+        let place = self.desk().plan.add(model.least_bytes, model.idle, Instant::now());
+        slots.push(Arc::new(Slot::vacant(model, place)));
         Ok(())
+    }
+
+    /// Who waits for models that come and go.
+    pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The model that comes and goes at a place.
+    pub(crate) fn at(&self, place: Place) -> Option<(Arc<Slot>, OnDemand)> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        slots.iter().find_map(|slot| match &slot.on_demand {
+            Some((model, of)) if *of == place => Some((Arc::clone(slot), model.clone())),
+            _ => None,
+        })
     }
 
     /// All of them.
@@ -258,11 +187,18 @@ impl Models {
 
     /// How many were loaded and unloaded since the start, and the bytes that those in memory take.
     pub(crate) fn counts(&self) -> (u64, u64, u64) {
-        (self.loads.load(Ordering::Relaxed), self.unloads.load(Ordering::Relaxed), self.bytes())
+        let bytes = self.desk().plan.bytes();
+        (self.loads.load(Ordering::Relaxed), self.unloads.load(Ordering::Relaxed), bytes)
     }
 
-    fn bytes(&self) -> u64 {
-        self.all().iter().filter(|slot| slot.is_on_demand()).map(|slot| slot.state().bytes).sum()
+    /// A model with what it takes and how long it stays, if it is loaded.
+    pub(crate) fn resident(&self, slot: &Slot) -> Option<Resident> {
+        let served = slot.served()?;
+        let (bytes, stays) = match &slot.on_demand {
+            Some((_, place)) => self.desk().plan.stay(*place, Instant::now()),
+            None => (served.bytes, None),
+        };
+        Some(Resident { served, bytes, stays })
     }
 
     /// The one with a name; of one model any request without a name means that.
@@ -286,229 +222,5 @@ impl Models {
             let error = ApiError::new(StatusCode::NOT_FOUND, "model_not_found", message);
             ApiError { param: Some("model".to_owned()), ..error }
         })
-    }
-
-    /// The use of a model, which is loaded for it if it is not there.
-    ///
-    /// # Errors
-    /// It cannot be loaded.
-    pub(crate) async fn lease(self: &Arc<Self>, slot: &Arc<Slot>) -> Result<Lease, ApiError> {
-        // The place in the queue is kept, whatever else is loaded meanwhile.
-        let mut turn = std::pin::pin!(Arc::clone(&self.turn).lock_owned());
-        let turn = loop {
-            let mut loaded = std::pin::pin!(self.loaded.notified());
-            loaded.as_mut().enable();
-            if let Some(lease) = self.held(slot) {
-                return Ok(lease);
-            }
-            tokio::select! {
-                turn = &mut turn => break turn,
-                () = loaded => {}
-            }
-        };
-        let (models, slot) = (Arc::clone(self), Arc::clone(slot));
-        // On a task of its own: the client may go while the model is loaded, which others then find there.
-        let task = tokio::spawn(async move {
-            let held = models.load(&slot).await;
-            drop(turn);
-            models.loaded.notify_waiters();
-            held
-        });
-        task.await.unwrap_or_else(|_| Err(ApiError::internal("loading the model failed")))
-    }
-
-    fn held(self: &Arc<Self>, slot: &Arc<Slot>) -> Option<Lease> {
-        let mut state = slot.state();
-        if state.served.is_none() || state.leaving {
-            return None;
-        }
-        state.leases += 1;
-        Some(Lease { models: Arc::clone(self), slot: Arc::clone(slot) })
-    }
-
-    /// Loads a model. The turn is held.
-    async fn load(self: &Arc<Self>, slot: &Arc<Slot>) -> Result<Lease, ApiError> {
-        // Somebody else may have loaded it in the meantime.
-        if let Some(lease) = self.held(slot) {
-            return Ok(lease);
-        }
-        let Some(model) = &slot.on_demand else {
-            return Err(ApiError::internal("a model that stays is not there"));
-        };
-        let available = self.make_room(model).await?;
-        let (began, load, log) = (Instant::now(), Arc::clone(&model.load), Arc::clone(&self.log));
-        let (tell, told) = oneshot::channel();
-        let thread = move || {
-            let started = load(available)
-                .and_then(|model| Served::start(model, &log).map_err(|error| error.to_string()));
-            // Nobody waits for it only where the server ends.
-            let _ = tell.send(started);
-        };
-        let failed = |why: &str| {
-            self.log.event(&[
-                ("event", json!("model_load_failed")),
-                ("model", json!(slot.name)),
-                ("error", json!(why)),
-            ]);
-            ApiError::unavailable("model_load_failed", format!("`{}` could not be loaded", slot.name), RETRY)
-        };
-        if let Err(error) = std::thread::Builder::new().name("loader".to_owned()).spawn(thread) {
-            return Err(failed(&error.to_string()));
-        }
-        let served = match told.await {
-            Ok(Ok(served)) => Arc::new(served),
-            Ok(Err(why)) => return Err(failed(&why)),
-            Err(_) => return Err(failed("the loader panicked")),
-        };
-        let took = began.elapsed();
-        self.loads.fetch_add(1, Ordering::Relaxed);
-        let mut state = slot.state();
-        let (bytes, now) = (served.bytes, Instant::now());
-        *state = State {
-            served: Some(served),
-            bytes,
-            leases: 1,
-            leaving: false,
-            loaded: (now, took),
-            used: now,
-            idle: model.idle,
-        };
-        drop(state);
-        self.log.event(&[
-            ("event", json!("model_loaded")),
-            ("model", json!(slot.name)),
-            ("bytes", json!(bytes)),
-            ("ms", json!(u64::try_from(took.as_millis()).unwrap_or(u64::MAX))),
-        ]);
-        Ok(Lease { models: Arc::clone(self), slot: Arc::clone(slot) })
-    }
-
-    /// Unloads others until there is room; the bytes that the model may take.
-    async fn make_room(&self, model: &OnDemand) -> Result<Option<u64>, ApiError> {
-        let room = self.clear(model).await;
-        // Who was asked to leave and did not have to stays.
-        self.all().iter().for_each(|slot| slot.state().leaving = false);
-        room
-    }
-
-    async fn clear(&self, model: &OnDemand) -> Result<Option<u64>, ApiError> {
-        let Some(budget) = self.budget else { return Ok(None) };
-        let needed = model.least_bytes;
-        if needed > budget {
-            let mib = |bytes: u64| bytes.div_ceil(1 << 20);
-            let message = format!(
-                "`{}` needs {} MiB of memory, and the models of this server have {} MiB",
-                model.name,
-                mib(needed),
-                mib(budget)
-            );
-            return Err(ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "model_too_large", message));
-        }
-        loop {
-            let freed = self.freed.notified();
-            tokio::pin!(freed);
-            freed.as_mut().enable();
-            let free = budget.saturating_sub(self.bytes());
-            if needed <= free {
-                // Not all that is left for the first one, so that others need not send it away at once.
-                return Ok(Some(free.min((budget / 2).max(needed))));
-            }
-            let mut others: Vec<(bool, Instant, Arc<Slot>)> = Vec::new();
-            for slot in self.all().into_iter().filter(|slot| slot.is_on_demand()) {
-                let state = slot.state();
-                let (held, used, there) = (state.leases > 0, state.used, state.served.is_some());
-                drop(state);
-                if there {
-                    others.push((held, used, slot));
-                }
-            }
-            // Idle ones first, then by the time of the last use.
-            others.sort_by_key(|(held, used, _)| (*held, *used));
-            let Some((held, _, slot)) = others.first() else {
-                return Err(ApiError::internal("memory is taken by nobody"));
-            };
-            if !held {
-                self.unload(slot, "room").await;
-                continue;
-            }
-            let (since, took) = slot.state().loaded;
-            let stays = took.saturating_sub(since.elapsed());
-            if stays.is_zero() {
-                slot.state().leaving = true;
-                freed.await;
-            } else {
-                tokio::select! {
-                    () = freed => {}
-                    () = tokio::time::sleep(stays) => {}
-                }
-            }
-        }
-    }
-
-    /// Unloads a model that nobody holds. The turn is held.
-    async fn unload(&self, slot: &Arc<Slot>, why: &str) {
-        let Some(served) = slot.take() else { return };
-        // Its threads end, and its memory is given back, before its bytes are free for others.
-        let (tell, told) = oneshot::channel();
-        let drop_it = move || {
-            drop(served);
-            leyden_kernels::heap::give_back();
-            let _ = tell.send(());
-        };
-        if std::thread::Builder::new().name("unloader".to_owned()).spawn(drop_it).is_ok() {
-            let _ = told.await;
-        }
-        slot.state().bytes = 0;
-        self.unloads.fetch_add(1, Ordering::Relaxed);
-        self.log.event(&[
-            ("event", json!("model_unloaded")),
-            ("model", json!(slot.name)),
-            ("reason", json!(why)),
-        ]);
-    }
-
-    /// Loads what is to be there from the start, then unloads what was idle for too long, for ever.
-    pub(crate) async fn tend(self: Arc<Self>) {
-        for slot in &self.all() {
-            if slot.on_demand.as_ref().is_some_and(|model| model.preload) {
-                // What goes wrong is in the log, and told again to who asks for the model.
-                drop(self.lease(slot).await);
-            }
-        }
-        loop {
-            let freed = self.freed.notified();
-            tokio::pin!(freed);
-            freed.as_mut().enable();
-            let (over, next) = self.overdue();
-            if over.is_empty() {
-                match next {
-                    Some(left) => tokio::select! {
-                        () = freed => {}
-                        () = tokio::time::sleep(left) => {}
-                    },
-                    None => freed.await,
-                }
-                continue;
-            }
-            let _turn = self.turn.lock().await;
-            for slot in &over {
-                if slot.idle_for().is_some_and(|left| left.is_zero()) {
-                    self.unload(slot, "idle").await;
-                }
-            }
-        }
-    }
-
-    /// The models whose time is over, and for how long nothing changes about that.
-    fn overdue(&self) -> (Vec<Arc<Slot>>, Option<Duration>) {
-        let (mut over, mut next) = (Vec::new(), None::<Duration>);
-        for slot in self.all() {
-            match slot.idle_for() {
-                None => {}
-                Some(Duration::ZERO) => over.push(slot),
-                Some(left) => next = Some(next.map_or(left, |next| next.min(left))),
-            }
-        }
-        (over, next)
     }
 }

@@ -464,7 +464,7 @@ pub(crate) async fn tags(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiE
 
 pub(crate) async fn ps(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
     let shown = |slot: &Arc<Slot>| {
-        let resident = slot.resident()?;
+        let resident = app.models.resident(slot)?;
         let mut shown = tag(slot, &slot.name);
         let until = resident.stays.map(|stays| rfc3339(SystemTime::now() + stays));
         // What stays has no end.

@@ -13,6 +13,7 @@ mod on_demand;
 mod operations;
 mod prompts;
 mod replicas;
+mod residency;
 mod scoring;
 mod shapes;
 mod streams;

@@ -1,0 +1,282 @@
+//! Models on their way into memory and out of it, and the requests that wait for them.
+//!
+//! [`crate::residency`] says what is to be done; here it is done: on a thread for each model that is loaded or unloaded, so
+//! that nobody waits for one that he has not asked for.
+
+use crate::app::Served;
+use crate::error::ApiError;
+use crate::models::{Models, Slot};
+use crate::on_demand::OnDemand;
+use crate::residency::{Place, Residency, Step, Ticket, Why};
+use hyper::StatusCode;
+use serde_json::json;
+use std::collections::HashMap;
+use std::future::pending;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio::time::sleep_until;
+
+/// When a client should ask again for a model that could not be had.
+const RETRY: Duration = Duration::from_secs(5);
+
+type Answer = oneshot::Sender<Result<Lease, ApiError>>;
+
+/// The requests that ask for models.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) plan: Residency,
+    asking: HashMap<Ticket, Answer>,
+}
+
+impl Desk {
+    pub(crate) fn new(plan: Residency) -> Desk {
+        Desk { plan, asking: HashMap::new() }
+    }
+}
+
+/// The use of a model for a request.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    models: Arc<Models>,
+    /// Of a model that comes and goes.
+    of: Option<(Place, Ticket)>,
+}
+
+impl Lease {
+    /// Changes how long the model stays after its last request; `None`: until others need the room.
+    pub(crate) fn keep(&self, idle: Option<Duration>) {
+        if let Some((place, _)) = self.of {
+            self.models.desk().plan.keep(place, idle);
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some((place, ticket)) = self.of {
+            self.models.desk().plan.end(place, ticket, Instant::now());
+            self.models.proceed();
+        }
+    }
+}
+
+/// A request that waits; it does so no longer when this is dropped.
+struct Asking<'a> {
+    models: &'a Arc<Models>,
+    place: Place,
+    ticket: Ticket,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut desk = self.models.desk();
+        if desk.asking.remove(&self.ticket).is_some() {
+            desk.plan.withdraw(self.place, self.ticket);
+            drop(desk);
+            self.models.proceed();
+        }
+    }
+}
+
+impl Models {
+    /// The use of a model, which is loaded for it if it is not there. The client may go while it is loaded: others then find it
+    /// there.
+    ///
+    /// # Errors
+    /// It cannot be loaded, or there was no room for it for too long.
+    pub(crate) async fn lease(self: &Arc<Self>, slot: &Arc<Slot>) -> Result<Lease, ApiError> {
+        let Some((_, place)) = slot.on_demand else {
+            return Ok(Lease { models: Arc::clone(self), of: None });
+        };
+        let (tell, mut told) = oneshot::channel();
+        let ticket = {
+            let mut desk = self.desk();
+            let ticket = desk.plan.ask(place, Instant::now()).map_err(|of| too_large(&slot.name, of))?;
+            desk.asking.insert(ticket, tell);
+            ticket
+        };
+        let _asking = Asking { models: self, place, ticket };
+        self.proceed();
+        loop {
+            let next = self.desk().plan.next(Instant::now());
+            tokio::select! {
+                biased;
+                answer = &mut told => {
+                    return answer.unwrap_or_else(|_| Err(ApiError::internal("loading the model failed")));
+                }
+                () = at(next) => self.proceed(),
+            }
+        }
+    }
+
+    /// Takes the steps that are due, and has [`tend`](Self::tend) see when the next ones are.
+    fn proceed(self: &Arc<Self>) {
+        self.take_steps();
+        self.changed.notify_one();
+    }
+
+    fn take_steps(self: &Arc<Self>) {
+        let steps: Vec<(Step, Option<Answer>)> = {
+            let mut desk = self.desk();
+            let steps = desk.plan.steps(Instant::now());
+            let answered = |step: Step| match step {
+                Step::Grant(ticket, _) | Step::Refuse(ticket, _) => (step, desk.asking.remove(&ticket)),
+                Step::Load(..) | Step::Unload(..) => (step, None),
+            };
+            steps.into_iter().map(answered).collect()
+        };
+        for (step, answer) in steps {
+            match step {
+                Step::Grant(ticket, place) => {
+                    let lease = Lease { models: Arc::clone(self), of: Some((place, ticket)) };
+                    // A client that has gone gives it back at once.
+                    drop(answer.map(|answer| answer.send(Ok(lease))));
+                }
+                Step::Refuse(_, place) => {
+                    let name = self.at(place).map(|(slot, _)| slot.name.clone()).unwrap_or_default();
+                    drop(answer.map(|answer| answer.send(Err(no_room(&name)))));
+                }
+                Step::Load(place, bytes) => self.load(place, bytes),
+                Step::Unload(place, why) => self.unload(place, why),
+            }
+        }
+    }
+
+    /// Loads a model on a thread of its own.
+    fn load(self: &Arc<Self>, place: Place, available: Option<u64>) {
+        let Some((slot, model)) = self.at(place) else { return };
+        let models = Arc::clone(self);
+        let work = move || {
+            let begin = Instant::now();
+            // A panic in there costs the requests that wait for this model, and nothing else.
+            let loaded = catch_unwind(AssertUnwindSafe(|| models.read(&model, available)));
+            match loaded.unwrap_or_else(|_| Err("the loader panicked".to_owned())) {
+                Ok(served) => models.is_loaded(&slot, place, served, begin.elapsed()),
+                Err(why) => models.has_failed(&slot.name, place, &why),
+            }
+            models.proceed();
+        };
+        if let Err(error) = Builder::new().name("loader".to_owned()).spawn(work) {
+            let name = self.at(place).map(|(slot, _)| slot.name.clone()).unwrap_or_default();
+            self.has_failed(&name, place, &error.to_string());
+        }
+    }
+
+    fn read(&self, model: &OnDemand, available: Option<u64>) -> Result<Served, String> {
+        let model = (model.load)(available)?;
+        Served::start(model, &self.log).map_err(|error| error.to_string())
+    }
+
+    fn is_loaded(&self, slot: &Slot, place: Place, served: Served, took: Duration) {
+        let bytes = served.bytes;
+        *slot.place() = Some(Arc::new(served));
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        self.desk().plan.loaded(place, bytes, took, Instant::now());
+        self.log.event(&[
+            ("event", json!("model_loaded")),
+            ("model", json!(slot.name)),
+            ("bytes", json!(bytes)),
+            ("ms", json!(u64::try_from(took.as_millis()).unwrap_or(u64::MAX))),
+        ]);
+    }
+
+    /// Tells all who wait for a model that it cannot be loaded.
+    fn has_failed(&self, name: &str, place: Place, why: &str) {
+        self.log.event(&[
+            ("event", json!("model_load_failed")),
+            ("model", json!(name)),
+            ("error", json!(why)),
+        ]);
+        let answers: Vec<Answer> = {
+            let mut desk = self.desk();
+            let tickets = desk.plan.failed(place);
+            tickets.iter().filter_map(|ticket| desk.asking.remove(ticket)).collect()
+        };
+        for answer in answers {
+            let message = format!("`{name}` could not be loaded");
+            let _ = answer.send(Err(ApiError::unavailable("model_load_failed", message, RETRY)));
+        }
+    }
+
+    /// Unloads a model that nobody uses. Its threads end, and its memory is given back, before its bytes are free for others.
+    fn unload(self: &Arc<Self>, place: Place, why: Why) {
+        let Some((slot, _)) = self.at(place) else { return };
+        let (models, served) = (Arc::clone(self), slot.place().take());
+        let work = move || {
+            drop(served);
+            leyden_kernels::heap::give_back();
+            models.is_unloaded(&slot.name, place, why);
+            models.proceed();
+        };
+        // Without a thread the model is dropped with the closure, here.
+        if Builder::new().name("unloader".to_owned()).spawn(work).is_err() {
+            let name = self.at(place).map(|(slot, _)| slot.name.clone()).unwrap_or_default();
+            self.is_unloaded(&name, place, why);
+        }
+    }
+
+    fn is_unloaded(&self, name: &str, place: Place, why: Why) {
+        self.unloads.fetch_add(1, Ordering::Relaxed);
+        let why = match why {
+            Why::Room => "room",
+            Why::Idle => "idle",
+        };
+        self.log.event(&[("event", json!("model_unloaded")), ("model", json!(name)), ("reason", json!(why))]);
+        self.desk().plan.unloaded(place);
+    }
+
+    /// Loads the models that are to be there from the start, and unloads for ever those that nobody asks for.
+    pub(crate) async fn tend(self: Arc<Self>) {
+        let preload = async {
+            for slot in &self.all() {
+                if slot.on_demand.as_ref().is_some_and(|(model, _)| model.preload)
+                    && let Err(error) = self.lease(slot).await
+                {
+                    self.log.event(&[
+                        ("event", json!("preload_failed")),
+                        ("model", json!(slot.name)),
+                        ("error", json!(error.message)),
+                    ]);
+                }
+            }
+        };
+        let unload = async {
+            loop {
+                self.take_steps();
+                let next = self.desk().plan.next(Instant::now());
+                tokio::select! {
+                    () = self.changed.notified() => {}
+                    () = at(next) => {}
+                }
+            }
+        };
+        let ((), ()) = tokio::join!(preload, unload);
+    }
+}
+
+/// Waits for a moment; for ever if there is none.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment.into()).await,
+        None => pending().await,
+    }
+}
+
+fn no_room(name: &str) -> ApiError {
+    let message = format!("`{name}` is not in memory, and the models that are there are in use");
+    ApiError::unavailable("no_room_for_model", message, RETRY)
+}
+
+fn too_large(name: &str, (needed, budget): (u64, u64)) -> ApiError {
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let message = format!(
+        "`{name}` needs {} MiB of memory, and the models of this server have {} MiB",
+        mib(needed),
+        mib(budget)
+    );
+    ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "model_too_large", message)
+}
