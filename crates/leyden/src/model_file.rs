@@ -63,6 +63,17 @@ impl ModelFile {
         }
     }
 
+    /// The weights as a model is loaded from them: those of a folder under GGUF's names, with what its configuration says.
+    ///
+    /// # Errors
+    /// The folder's architecture, or something that its configuration asks for, is not supported.
+    pub fn into_source(self) -> Result<Arc<dyn WeightSource>, Error> {
+        Ok(match self {
+            ModelFile::Gguf(file) => Arc::new(file),
+            ModelFile::Hf(folder) => Arc::new(HfModel::new(folder)?),
+        })
+    }
+
     /// The tokenizer.
     ///
     /// # Errors

@@ -209,18 +209,34 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     };
     let (mut loaded, mut on_demand) = (Vec::new(), Vec::new());
     let entries = args.config.as_deref().map(|path| settings::read(path, args)).transpose()?;
+    // One that does not run here does not keep the others from being served.
+    let mut left_out = Vec::new();
     for Entry { name, model, settings } in entries.into_iter().flatten() {
-        let path = args.hub.obtain(&model, notes)?;
-        on_demand.push(prepare::on_demand(&common, settings, name, path)?);
+        let found = args.hub.obtain(&model, notes);
+        match found.and_then(|path| prepare::on_demand(&common, settings, name.clone(), path)) {
+            Ok(one) => on_demand.push(one),
+            Err(why) => left_out.push((name, why)),
+        }
     }
-    let paths: Vec<PathBuf> =
-        named.iter().map(|named| args.hub.obtain(named, notes)).collect::<Result<_, _>>()?;
     if args.on_demand {
-        for (named, path) in named.iter().zip(paths) {
-            let name = name(named, &path);
-            on_demand.push(prepare::on_demand(&common, settings(&name, &mut aliases), name, path)?);
+        for named in &named {
+            let mut called = named.display().to_string();
+            let found = args.hub.obtain(named, notes).and_then(|path| {
+                called = name(named, &path);
+                prepare::on_demand(&common, settings(&called, &mut aliases), called.clone(), path)
+            });
+            match found {
+                Ok(one) => on_demand.push(one),
+                Err(why) => {
+                    // Its other names go with it.
+                    drop(settings(&called, &mut aliases));
+                    left_out.push((called, why));
+                }
+            }
         }
     } else {
+        let paths: Vec<PathBuf> =
+            named.iter().map(|named| args.hub.obtain(named, notes)).collect::<Result<_, _>>()?;
         if !matches!(args.packs.cache(), PackCache::Folder { map: true, .. }) {
             prepare::weights_fit(&paths, Topology::detect().memory.usable_bytes())?;
         }
@@ -236,6 +252,12 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     if args.all {
         let named: Vec<String> = loaded.iter().map(|(_, name)| name.clone()).collect();
         pulled(&common, args, &named, &mut on_demand)?;
+    }
+    if loaded.is_empty() && on_demand.is_empty() && !left_out.is_empty() {
+        return Err(left_out.swap_remove(0).1);
+    }
+    for (name, why) in &left_out {
+        notes.say(&format!("{name} is left out: {why}"));
     }
     if loaded.is_empty() && on_demand.is_empty() {
         notes.say(

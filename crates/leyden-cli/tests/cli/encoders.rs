@@ -53,7 +53,7 @@ pub(super) fn weights(model: &Value) -> Vec<u8> {
 }
 
 /// A folder with one of those models, and what transformers computes of it.
-fn model(files: &Files, name: &str) -> (String, Value) {
+pub(super) fn model(files: &Files, name: &str) -> (String, Value) {
     let golden: Value = serde_json::from_str(&fs::read_to_string(Path::new(GOLDEN)).unwrap()).unwrap();
     let model = golden["models"].as_array().unwrap().iter().find(|m| m["name"] == name).unwrap().clone();
     let weights = weights(&model);
@@ -634,7 +634,7 @@ fn what_cannot_be_embedded_or_generated_is_told() {
 const ONNX: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../leyden-engine/tests");
 
 /// A folder as hubs have it whose only weights are a graph in ONNX, with what onnxruntime computes of it.
-fn onnx_model(files: &Files, file: &str) -> (String, Value) {
+pub(super) fn onnx_model(files: &Files, file: &str) -> (String, Value) {
     let (folder, _) = model(files, "bert");
     fs::remove_file(files.folder().join("model.safetensors")).unwrap();
     let golden = fs::read_to_string(Path::new(ONNX).join("golden/onnx_encoders.json")).unwrap();

@@ -46,7 +46,7 @@ pub(crate) const TOKENIZER_CONFIG: &str = r#"{"bos_token": "<s>", "eos_token": "
     "chat_template": "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"}"#;
 
 /// A whole model: the `qwen3` checkpoint with that tokenizer.
-fn model(files: &Files) -> String {
+pub(super) fn model(files: &Files) -> String {
     for file in fs::read_dir(checkpoint("qwen3")).unwrap() {
         let file = file.unwrap();
         fs::copy(file.path(), files.folder().join(file.file_name())).unwrap();

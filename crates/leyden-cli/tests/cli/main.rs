@@ -18,6 +18,7 @@ mod inspect;
 mod load;
 mod lora;
 mod many_models;
+mod model_forms;
 mod models;
 mod outputs;
 mod pack;

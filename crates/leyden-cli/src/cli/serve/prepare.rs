@@ -1,7 +1,7 @@
 //! From a model's file to what the server takes: its place in memory, its options, what is told of it.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -139,6 +139,46 @@ const LEAST_TOKENS: usize = 2048;
 /// The part of what a model may take beside its weights that its cache and workspace may fill.
 const FILLED: f64 = 0.9;
 
+/// What is known of a model that is not loaded.
+struct Known {
+    config: ModelConfig,
+    info: ModelInfo,
+    /// Bytes of its weights in memory.
+    weight_bytes: u64,
+    /// The longest side of a tensor.
+    longest: usize,
+}
+
+impl Known {
+    /// Looks at a file or folder of any form that can be loaded.
+    fn of(path: &Path) -> Result<Known, Failure> {
+        let file = ModelFile::open(path)?;
+        let weight_bytes = growth::memory_bytes(&file);
+        let source = file.into_source()?;
+        let config = leyden_models::config_of(source.as_ref()).map_err(leyden::Error::from)?;
+        let sides = source.tensor_info().iter().flat_map(|tensor| tensor.shape.iter().copied());
+        let longest = sides.max().unwrap_or_default();
+        Ok(Known { config, info: info(source.as_ref()), weight_bytes, longest })
+    }
+
+    /// Bytes of memory without which the model cannot be loaded: weights, adapters, workspace and the smallest cache.
+    fn least_bytes(&self, settings: &Settings, path: &Path) -> Result<u64, Failure> {
+        let config = &self.config;
+        let shown = path.display().to_string();
+        let shape = config.kv_shape(&shown, settings.kv_type).map_err(leyden::Error::from)?;
+        let context = settings.context.unwrap_or(config.context);
+        let tokens = settings.kv_tokens.unwrap_or(context.min(LEAST_TOKENS)).next_multiple_of(BLOCK_TOKENS);
+        // No side of a matrix is longer than the vocabulary, where there are logits.
+        let logits = if config.generates() { settings.parallel() * self.longest } else { 0 };
+        let workspace = config.workspace_bytes(step_tokens(settings, config, config.context), logits)
+            + settings.parallel() * shape.state_bytes();
+        let of_adapters = settings.lora.iter().map(|lora| lora::memory_bytes(&lora.path));
+        let of_adapters: u64 = of_adapters.sum::<Result<u64, String>>().map_err(Failure::new)?;
+        let filled = ((shape.token_bytes() * tokens + workspace) as f64 / FILLED) as u64;
+        Ok(self.weight_bytes.saturating_add(of_adapters).saturating_add(filled).saturating_add(1 << 20))
+    }
+}
+
 /// A model that is loaded when a request names it. Its file is looked at, and refused, now.
 pub(super) fn on_demand(
     common: &Common,
@@ -146,34 +186,22 @@ pub(super) fn on_demand(
     name: String,
     path: PathBuf,
 ) -> Result<OnDemand, Failure> {
-    let file = ModelFile::open(&path)?;
-    let weights = file.weights();
-    let config = leyden_models::config_of(weights).map_err(leyden::Error::from)?;
-    if let Some(ctx) = settings.context.filter(|ctx| *ctx > config.context) {
-        let made_for = config.context;
+    let known = Known::of(&path)?;
+    let made_for = known.config.context;
+    if let Some(ctx) = settings.context.filter(|ctx| *ctx > made_for) {
         return Err(Failure::usage(format!("ctx {ctx}: {name} was made for at most {made_for} tokens")));
     }
-    let context = settings.context.unwrap_or(config.context);
-    let shown = path.display().to_string();
-    let shape = config.kv_shape(&shown, settings.kv_type).map_err(leyden::Error::from)?;
-    let tokens = settings.kv_tokens.unwrap_or(context.min(LEAST_TOKENS)).next_multiple_of(BLOCK_TOKENS);
-    // No side of a matrix is longer than the vocabulary, where there are logits.
-    let longest =
-        weights.tensor_info().iter().flat_map(|t| t.shape.iter().copied()).max().unwrap_or_default();
-    let logits = if config.generates() { settings.parallel() * longest } else { 0 };
-    let workspace = config.workspace_bytes(step_tokens(&settings, &config, config.context), logits)
-        + settings.parallel() * shape.state_bytes();
-    let info = info(weights);
-    let of_adapters = settings.lora.iter().map(|lora| lora::memory_bytes(&lora.path));
-    let of_adapters: u64 = of_adapters.sum::<Result<u64, String>>().map_err(Failure::new)?;
-    let least_bytes = info.bytes
-        + of_adapters
-        + ((shape.token_bytes() * tokens + workspace) as f64 / FILLED) as u64
-        + (1 << 20);
+    let least_bytes = known.least_bytes(&settings, &path)?;
     let (common, of_load) = (common.clone(), settings.clone());
     let called = name.clone();
     let load = move |available: Option<u64>| {
         let failed = |failure: Failure| failure.to_string();
+        // The file may be another one by now: it is compared with what there is before its weights are read.
+        let needed = Known::of(&path).and_then(|known| known.least_bytes(&of_load, &path)).map_err(failed)?;
+        if let Some(available) = available.filter(|available| needed > *available) {
+            let (needed, available) = (text::bytes(needed), text::bytes(available));
+            return Err(format!("{}: it takes {needed} by now, and has {available}", path.display()));
+        }
         let options = options(&common, &of_load.lora);
         let model = Model::open(&path, &options).map_err(|error| error.to_string())?;
         let need = need(&of_load, &model, &called).map_err(failed)?;
@@ -188,8 +216,8 @@ pub(super) fn on_demand(
         name,
         adapters: settings.lora.iter().filter_map(|lora| lora.name.clone()).collect(),
         aliases: settings.aliases,
-        info,
-        context,
+        info: known.info,
+        context: settings.context.unwrap_or(made_for),
         least_bytes,
         idle: settings.idle,
         preload: settings.preload,
@@ -212,13 +240,15 @@ fn info(weights: &dyn WeightSource) -> ModelInfo {
         None => weights.metadata().opt_str("general.architecture").ok().flatten(),
     };
     let files = weights.file_metadata().unwrap_or_default();
-    let is_onnx = weights.paths().first().is_some_and(|path| path.extension().is_some_and(|e| e == "onnx"));
+    let ending =
+        weights.paths().first().and_then(|path| path.extension().map(|e| e.to_string_lossy().into_owned()));
     ModelInfo {
         architecture: architecture.unwrap_or_default().to_owned(),
-        format: match config {
-            Some(_) if is_onnx => "onnx",
-            Some(_) => "safetensors",
-            None => "gguf",
+        format: match (config, ending.as_deref()) {
+            (Some(_), Some("onnx")) => "onnx",
+            (Some(_), Some("bin")) => "pytorch",
+            (Some(_), _) => "safetensors",
+            (None, _) => "gguf",
         }
         .to_owned(),
         weights: most.to_owned(),
