@@ -25,6 +25,7 @@ use crate::on_demand::Puller;
 use crate::openapi;
 use crate::options::ServerOptions;
 use crate::peers::Network;
+use crate::pulls::Pulls;
 use crate::replicas::Replicas;
 use crate::residency::Times;
 use crate::routes::{self, Found};
@@ -165,6 +166,7 @@ impl Served {
 pub(crate) struct App {
     pub(crate) models: Arc<Models>,
     pub(crate) pull: Option<Puller>,
+    pub(crate) pulls: Arc<Pulls>,
     pub(crate) keys: Option<ApiKeys>,
     pub(crate) limits: Limits,
     pub(crate) http: HttpMetrics,
@@ -322,6 +324,7 @@ impl App {
             long: Turns::new(Kind::long(processors), options.keys.is_some()),
             models,
             pull: options.pull,
+            pulls: Arc::default(),
             keys: options.keys,
             limits: options.limits,
             http: HttpMetrics::default(),

@@ -48,6 +48,7 @@ mod options;
 mod peers;
 mod preflight;
 mod prompt;
+mod pulls;
 mod rendering;
 mod replicas;
 mod request;

@@ -1,6 +1,7 @@
 //! Ollama's `/api/pull`: gets a model from the hub, if the server was told that it may.
 //!
-//! The server opens no connection: whoever made it gives the function that does ([`crate::Puller`]).
+//! The server opens no connection: whoever made it gives the function that does ([`crate::Puller`]). Clients that ask for one
+//! model share its pull ([`crate::pulls`]).
 
 use super::ollama;
 use crate::app::{App, Call, document};
@@ -8,6 +9,7 @@ use crate::body::Reply;
 use crate::error::ApiError;
 use crate::on_demand::Pulling;
 use crate::openapi::operation;
+use crate::pulls::Told;
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
@@ -15,8 +17,6 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Lines that may wait for the client.
-const LINES: usize = 64;
 /// How much of a file comes between two lines about it, in parts of it.
 const PARTS: u64 = 100;
 
@@ -31,33 +31,44 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     };
     let known = app.models.find(Some(&name)).is_ok();
     let stream = body.flag("stream").unwrap_or(true);
-    let (sender, mut receiver) = mpsc::channel::<Bytes>(LINES);
-    let models = Arc::clone(&app.models);
-    let work = move || {
-        let tell = |line: Value| sender.blocking_send(format!("{line}\n").into()).is_ok();
-        tell(json!({ "status": "pulling manifest" }));
+    let (models, of) = (Arc::clone(&app.models), name.clone());
+    let work = move |told: &Told| {
+        told.tell(&json!({ "status": "pulling manifest" }));
         let mut last = (String::new(), 0);
         let mut hear = |now: Pulling<'_>| {
             let part = now.done * PARTS / now.bytes.max(1);
             if last.0 == now.file && last.1 == part && now.done < now.bytes {
-                return !sender.is_closed();
+                return told.is_heard();
             }
             last = (now.file.to_owned(), part);
-            tell(json!({
+            told.tell(&json!({
                 "status": format!("pulling {}", now.file), "digest": now.file, "total": now.bytes, "completed": now.done,
             }))
         };
         // What is served already needs nothing.
-        let pulled = if known { Ok(None) } else { pull(&name, &mut hear).map(Some) };
+        let pulled = if known { Ok(None) } else { pull(&of, &mut hear).map(Some) };
         let added = pulled
             .and_then(|model| model.map_or(Ok(()), |model| models.add(model).map_err(|e| e.to_string())));
         match added {
-            Ok(()) => tell(json!({ "status": "success" })),
-            Err(why) => tell(json!({ "error": why })),
+            Ok(()) => told.tell(&json!({ "status": "success" })),
+            Err(why) => told.tell(&json!({ "error": why })),
         };
     };
-    let thread = std::thread::Builder::new().name("pull".to_owned()).spawn(work);
-    thread.map_err(|error| ApiError::internal(format!("no thread for the pull: {error}")))?;
+    let mut heard = app.pulls.join(&name, work)?;
+    let (sender, mut receiver) = mpsc::channel::<Bytes>(1);
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                line = heard.next() => {
+                    let Some(line) = line else { return };
+                    if sender.send(line).await.is_err() {
+                        return;
+                    }
+                }
+                () = sender.closed() => return,
+            }
+        }
+    });
     if stream {
         let mut response = Response::new(Reply::stream(receiver));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
@@ -86,6 +97,7 @@ pub(crate) fn describe(app: &App) -> Value {
     let mut it = operation("ollamaPull", "Ollama's: gets a model", Some(&body), &answer);
     let refused = |what: &str| json!({ "description": what, "content": { "application/json": { "schema": ollama::error_schema() } } });
     it["responses"]["403"] = refused("The server was not started with --allow-pull");
+    it["responses"]["503"] = refused("Too many models are being pulled");
     it["responses"]["502"] = refused("The model could not be pulled");
     it
 }

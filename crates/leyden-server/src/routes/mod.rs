@@ -46,7 +46,7 @@ pub(crate) struct Route {
     /// A last part in braces stands for anything, slashes included.
     pub(crate) path: &'static str,
     pub(crate) access: Access,
-    /// Whether it costs computing, and counts as a request of its key.
+    /// Whether it costs work, and counts as a request of its key.
     pub(crate) generates: bool,
     pub(crate) dialect: &'static Dialect,
     pub(crate) answer: fn(Arc<App>, Call) -> Answering,
@@ -88,8 +88,8 @@ routes! {
         vllm::pooling describe_pooling POST "/pooling" INFERENCE, true;
         models::list describe_list GET "/v1/models" INFERENCE, false;
         models::one describe_one GET "/v1/models/{model}" INFERENCE, false;
-        tokenize::answer describe POST "/tokenize" INFERENCE, false;
-        detokenize::answer describe POST "/detokenize" INFERENCE, false;
+        tokenize::answer describe POST "/tokenize" INFERENCE, true;
+        detokenize::answer describe POST "/detokenize" INFERENCE, true;
         health::ready describe_ready GET "/health" Access::Open, false;
         health::live describe_live GET "/health/live" Access::Open, false;
         metrics::answer describe GET "/metrics" METRICS, false;
@@ -107,7 +107,7 @@ routes! {
     }
     ANTHROPIC {
         anthropic::messages describe_messages POST "/v1/messages" INFERENCE, true;
-        anthropic::count_tokens describe_count_tokens POST "/v1/messages/count_tokens" INFERENCE, false;
+        anthropic::count_tokens describe_count_tokens POST "/v1/messages/count_tokens" INFERENCE, true;
     }
     OLLAMA {
         ollama::chat describe_chat POST "/api/chat" INFERENCE, true;
@@ -116,7 +116,7 @@ routes! {
         ollama::tags describe_tags GET "/api/tags" INFERENCE, false;
         ollama::ps describe_ps GET "/api/ps" INFERENCE, false;
         ollama::show describe_show POST "/api/show" INFERENCE, false;
-        ollama_pull::answer describe POST "/api/pull" INFERENCE, false;
+        ollama_pull::answer describe POST "/api/pull" INFERENCE, true;
         ollama::version describe_version GET "/api/version" Access::AnyKey, false;
     }
     TEI {
@@ -130,7 +130,7 @@ routes! {
     LLAMA_SERVER {
         llama_server::completion describe_completion POST "/completion" INFERENCE, true;
         llama_infill::answer describe POST "/infill" INFERENCE, true;
-        llama_server::apply_template describe_apply_template POST "/apply-template" INFERENCE, false;
+        llama_server::apply_template describe_apply_template POST "/apply-template" INFERENCE, true;
         llama_server::props describe_props GET "/props" INFERENCE, false;
         llama_server::slots describe_slots GET "/slots" INFERENCE, false;
         llama_lora::list describe_list GET "/lora-adapters" INFERENCE, false;
@@ -267,6 +267,16 @@ mod tests {
         assert!(
             answers_always("/health/live/") && answers_always("/metrics") && !answers_always("/v1/models")
         );
+    }
+
+    /// What is sent to be worked on counts as a request, tokenising too: what does not is named here.
+    #[test]
+    fn every_route_that_takes_work_counts_as_a_request() {
+        let free = ["/api/show", "/lora-adapters"];
+        for route in ROUTES {
+            let wanted = route.method == Method::POST && !free.contains(&route.path);
+            assert_eq!(route.generates, wanted, "{}", route.path);
+        }
     }
 
     /// Whoever adds an endpoint says here, too, who may use it.

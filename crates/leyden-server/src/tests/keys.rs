@@ -161,6 +161,27 @@ fn a_flood_of_one_key_does_not_drown_another() {
 }
 
 /// A key's one request beside forty of another: it starts at once, and advances in every step.
+/// Work that is no answer of a model counts all the same.
+#[test]
+fn all_that_takes_work_counts_as_a_request() {
+    let messages = json!([{ "role": "user", "content": "Once" }]);
+    for (path, body) in [
+        ("/tokenize", json!({ "prompt": "Once" })),
+        ("/detokenize", json!({ "tokens": [1] })),
+        ("/v1/messages/count_tokens", json!({ "messages": messages })),
+        ("/apply-template", json!({ "messages": messages })),
+        ("/v1/embeddings", json!({ "input": "Once" })),
+    ] {
+        run(async {
+            let (app, _) = guarded();
+            let ask = async || as_key(&app, "POST", path, Some("small"), &body.to_string()).await;
+            assert_ne!(ask().await.0, 429, "{path}");
+            let (status, answer, left) = ask().await;
+            assert_eq!((status, left.as_deref()), (429, Some("0")), "{path}: {answer}");
+        });
+    }
+}
+
 #[test]
 fn one_request_has_its_share_beside_a_flood() {
     run(async {

@@ -1,0 +1,203 @@
+//! The pulls that clients have asked for: one for each model, whoever asks for it, and a few at a time.
+//!
+//! A pull runs on a thread of its own. All clients that ask for its model hear how far it is; one that joins hears the last
+//! line first. A client that does not read misses lines, and nobody waits for it. A pull that nobody hears any more stops.
+
+use crate::error::ApiError;
+use hyper::body::Bytes;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The most pulls at a time.
+const PULLS: usize = 4;
+/// When a client should ask again that finds so many.
+const RETRY: Duration = Duration::from_secs(10);
+/// Lines that are kept for a client that does not read.
+const LINES: usize = 64;
+
+/// The pulls of a server.
+#[derive(Debug)]
+pub(crate) struct Pulls {
+    running: Mutex<HashMap<String, Running>>,
+    threads: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+struct Running {
+    lines: broadcast::Sender<Bytes>,
+    last: Bytes,
+}
+
+/// What tells the clients of a pull how far it is. They hear nothing more when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pulls: Arc<Pulls>,
+    name: String,
+    lines: broadcast::Sender<Bytes>,
+    _thread: OwnedSemaphorePermit,
+}
+
+/// The lines that a client hears.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    /// The last one before it came.
+    first: Option<Bytes>,
+    lines: broadcast::Receiver<Bytes>,
+}
+
+impl Default for Pulls {
+    fn default() -> Pulls {
+        Pulls { running: Mutex::default(), threads: Arc::new(Semaphore::new(PULLS)) }
+    }
+}
+
+impl Pulls {
+    fn running(&self) -> MutexGuard<'_, HashMap<String, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Joins the pull of a model, or else begins one: `work` is its thread.
+    ///
+    /// # Errors
+    /// There are too many others, or the system has no thread for it.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        name: &str,
+        work: impl FnOnce(&Told) + Send + 'static,
+    ) -> Result<Heard, ApiError> {
+        let mut running = self.running();
+        if let Some(pull) = running.get(name) {
+            return Ok(Heard { first: Some(pull.last.clone()), lines: pull.lines.subscribe() });
+        }
+        let Ok(thread) = Arc::clone(&self.threads).try_acquire_owned() else {
+            let message = format!("{PULLS} models are being pulled already");
+            return Err(ApiError::unavailable("too_many_pulls", message, RETRY));
+        };
+        let (lines, heard) = broadcast::channel(LINES);
+        let told = Told { pulls: Arc::clone(self), name: name.to_owned(), lines, _thread: thread };
+        let (lines, last) = (told.lines.clone(), Bytes::new());
+        std::thread::Builder::new()
+            .name("pull".to_owned())
+            .spawn(move || work(&told))
+            .map_err(|error| ApiError::internal(format!("no thread for the pull: {error}")))?;
+        running.insert(name.to_owned(), Running { lines, last });
+        Ok(Heard { first: None, lines: heard })
+    }
+}
+
+impl Told {
+    /// Tells all clients something. Whether there are any: if not, the pull is to end, and who asks for the model from now on
+    /// begins another.
+    pub(crate) fn tell(&self, line: &Value) -> bool {
+        let line: Bytes = format!("{line}\n").into();
+        let mut running = self.pulls.running();
+        let Some(pull) = running.get_mut(&self.name).filter(|pull| pull.lines.same_channel(&self.lines))
+        else {
+            return false;
+        };
+        pull.last = line.clone();
+        let heard = self.lines.send(line).is_ok();
+        if !heard {
+            running.remove(&self.name);
+        }
+        heard
+    }
+
+    /// Whether there are clients; as [`tell`](Self::tell), without a line.
+    pub(crate) fn is_heard(&self) -> bool {
+        let mut running = self.pulls.running();
+        let heard = self.lines.receiver_count() > 0;
+        if !heard && running.get(&self.name).is_some_and(|pull| pull.lines.same_channel(&self.lines)) {
+            running.remove(&self.name);
+        }
+        heard
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        let mut running = self.pulls.running();
+        if running.get(&self.name).is_some_and(|pull| pull.lines.same_channel(&self.lines)) {
+            running.remove(&self.name);
+        }
+    }
+}
+
+impl Heard {
+    /// The next line; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
+        if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
+            return Some(first);
+        }
+        loop {
+            match self.lines.recv().await {
+                Ok(line) => return Some(line),
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::sync::mpsc;
+
+    /// A pull that tells `line` when it is told to, and ends then.
+    fn begin(pulls: &Arc<Pulls>, name: &str) -> (Result<Heard, ApiError>, mpsc::Sender<Value>) {
+        let (go, told_to) = mpsc::channel::<Value>();
+        let heard = pulls.join(name, move |told| {
+            told.tell(&json!("begun"));
+            while let Ok(line) = told_to.recv() {
+                if !told.tell(&line) {
+                    return;
+                }
+            }
+        });
+        (heard, go)
+    }
+
+    #[tokio::test]
+    async fn clients_of_one_model_share_a_pull() {
+        let pulls = Arc::new(Pulls::default());
+        let (first, go) = begin(&pulls, "a");
+        let mut first = first.unwrap();
+        assert_eq!(first.next().await.unwrap(), "\"begun\"\n");
+        let mut more: Vec<Heard> =
+            (0..80).map(|_| pulls.join("a", |_| panic!("a second thread")).unwrap()).collect();
+        go.send(json!("success")).unwrap();
+        drop(go);
+        more.push(first);
+        for (i, heard) in more.iter_mut().enumerate() {
+            if i < 80 {
+                assert_eq!(heard.next().await.unwrap(), "\"begun\"\n");
+            }
+            assert_eq!(heard.next().await.unwrap(), "\"success\"\n");
+            assert!(heard.next().await.is_none());
+        }
+        assert!(pulls.running().is_empty());
+    }
+
+    #[tokio::test]
+    async fn there_are_so_many_at_a_time_and_what_nobody_hears_ends() {
+        let pulls = Arc::new(Pulls::default());
+        let mut all: Vec<_> = (0..PULLS).map(|i| begin(&pulls, &i.to_string())).collect();
+        let refused = begin(&pulls, "more").0.unwrap_err();
+        assert_eq!((refused.code, refused.retry_after), ("too_many_pulls", Some(RETRY)));
+        let (heard, go) = all.remove(0);
+        drop(heard);
+        let _ = go.send(json!("nobody hears this"));
+        drop(go);
+        // Its thread is over.
+        while pulls.threads.available_permits() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(begin(&pulls, "more").0.is_ok());
+    }
+}
