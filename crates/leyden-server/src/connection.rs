@@ -21,9 +21,16 @@ pub(crate) struct Traffic {
     ambiguous: AtomicBool,
     /// A body was not read to its end.
     unread: AtomicBool,
+    /// Requests that are being answered on all connections.
+    all: Arc<AtomicUsize>,
 }
 
 impl Traffic {
+    /// That of a connection whose requests are counted among `all`, too.
+    pub(crate) fn of(all: &Arc<AtomicUsize>) -> Traffic {
+        Traffic { all: Arc::clone(all), ..Traffic::default() }
+    }
+
     pub(crate) fn is_answering(&self) -> bool {
         self.answering.load(Ordering::Relaxed) > 0
     }
@@ -52,6 +59,7 @@ pub(crate) struct Busy(Arc<Traffic>);
 
 impl Busy {
     pub(crate) fn new(traffic: &Arc<Traffic>) -> Busy {
+        traffic.all.fetch_add(1, Ordering::Relaxed);
         traffic.answering.fetch_add(1, Ordering::Relaxed);
         traffic.requests.fetch_add(1, Ordering::Relaxed);
         Busy(Arc::clone(traffic))
@@ -61,6 +69,7 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.answering.fetch_sub(1, Ordering::Relaxed);
+        self.0.all.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -57,6 +57,7 @@ mod routes;
 mod sampling;
 mod schema;
 mod seats;
+mod signals;
 mod speech;
 mod synonyms;
 mod timings;
@@ -75,7 +76,7 @@ pub use listen::serve;
 pub use log::LogFormat;
 pub use model::{Model, ModelInfo};
 pub use on_demand::{Loader, OnDemand, Puller, Pulling};
-pub use options::{ServerOptions, WorkerOptions};
+pub use options::{ServerOptions, TellEnd, Waits, WorkerOptions};
 pub use peers::Network;
 pub use preflight::{MemoryPlan, Need, plan_memories, plan_memory};
 

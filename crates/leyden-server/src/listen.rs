@@ -6,9 +6,10 @@ use crate::connection::{Busy, Deadlines, Socket, Traffic};
 use crate::failure::{Error, ErrorKind};
 use crate::log::Log;
 use crate::model::Model;
-use crate::options::ServerOptions;
+use crate::options::{ServerOptions, TellEnd, Waits};
 use crate::routes;
 use crate::seats::{Room, Seat, Seats, Standing};
+use crate::signals::{self, Signal, Signals};
 use crate::turns;
 use crate::wire::{Hurry, Wire};
 use hyper::body::Incoming;
@@ -23,13 +24,12 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::num::NonZero;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -39,7 +39,8 @@ const THREADS: usize = 2;
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 /// How long they must have done nothing: what is on its way to them shall arrive.
 const MAKES_WAY: Duration = Duration::from_secs(1);
-/// How often it is seen whether the client of a connection that waits for a seat is still there.
+/// How often it is seen whether the client of a connection that waits for a seat is still there, and whether a server that is to
+/// end has requests.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
 /// How often it is seen whether memory can be given back.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
@@ -48,7 +49,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The same where the server shall end at once.
 const LAST_WORD: Duration = Duration::from_millis(300);
 
-/// Serves the models until SIGTERM or SIGINT, then ends what runs, and returns. `ready` is told the address.
+/// Serves the models until SIGTERM, SIGINT, SIGHUP or SIGQUIT, then ends what runs, and returns. `ready` is told the address.
 ///
 /// # Errors
 /// The address cannot be listened on or others can reach it although there are no keys; a model's engine cannot be made;
@@ -60,7 +61,7 @@ pub fn serve(
 ) -> Result<(), Error> {
     let log = Log::new(options.log, Box::new(io::stderr())).map_err(ErrorKind::System)?;
     let addresses = addresses(&options)?;
-    let times = Ending { lame_duck: options.lame_duck, drain: options.drain };
+    let times = Ending { lame_duck: options.lame_duck, drain: options.drain, tell: options.tell_end.clone() };
     let processors = available_parallelism().map_or(1, NonZero::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
@@ -71,7 +72,7 @@ pub fn serve(
         .map_err(ErrorKind::System)?;
     let result = runtime.block_on(async {
         // Signals first: one that comes while engines are made ends the server in order, too.
-        let signals = signals().map_err(ErrorKind::System)?;
+        let signals = signals::catch().map_err(ErrorKind::System)?;
         let address = format!("{}:{}", options.host, options.port);
         let listen = |source| ErrorKind::Listen { address, source };
         let listener = bind(&addresses).map_err(listen)?;
@@ -132,27 +133,6 @@ pub(crate) fn bind(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
     Err(last)
 }
 
-/// Signals to end, one message each: the first that ends in order, the second at once.
-pub(crate) type Signals = UnboundedReceiver<()>;
-
-/// Catches SIGTERM and SIGINT.
-fn signals() -> io::Result<Signals> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let (tell, signals) = unbounded_channel();
-    tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            if tell.send(()).is_err() {
-                return;
-            }
-        }
-    });
-    Ok(signals)
-}
-
 /// Gives memory back that requests have left, whenever there was something to do and is no more.
 async fn tidy(app: Arc<App>) {
     let mut answered = 0;
@@ -170,8 +150,9 @@ async fn tidy(app: Arc<App>) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Serving,
-    /// It answers as ever, but says that it is not ready, so that balancers send requests elsewhere.
-    LameDuck(Instant),
+    /// It answers as ever, but says that it is not ready, so that balancers send requests elsewhere. After some signals this ends
+    /// as soon as no request is answered.
+    LameDuck(Instant, Signal),
     /// It finishes what runs, and still tells everybody so.
     Draining(Instant),
 }
@@ -184,6 +165,7 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
         trusted: app.trusted_proxies.clone(),
     };
     let seats = Seats::new(room);
+    let answering = Arc::new(AtomicUsize::new(0));
     let (closing, _) = watch::channel(false);
     let mut phase = Phase::Serving;
     let drain = |app: &App| {
@@ -196,24 +178,38 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
     let cut = loop {
         let until = match phase {
             Phase::Serving => None,
-            Phase::LameDuck(until) | Phase::Draining(until) => Some(until),
+            Phase::LameDuck(until, _) | Phase::Draining(until) => Some(until),
         };
+        let leaves_when_idle = matches!(phase, Phase::LameDuck(_, Signal::Interrupt));
         let accepted = tokio::select! {
             biased;
-            Some(()) = signals.recv() => {
+            Some(signal) = signals.recv() => {
                 if phase != Phase::Serving {
                     app.log().event(&[("event", "second_signal".into())]);
                     break Some(LAST_WORD);
                 }
                 app.retire();
-                app.log().event(&[("event", "not_ready".into())]);
-                phase = if times.lame_duck.is_zero() {
+                let requests = answering.load(Ordering::Relaxed);
+                app.log().event(&[("event", "not_ready".into()), ("requests", requests.into())]);
+                let lame_duck = match signal {
+                    Signal::Interrupt if requests == 0 => Duration::ZERO,
+                    _ => times.lame_duck,
+                };
+                if let Some(tell) = &times.tell {
+                    tell(Waits { requests, lame_duck, drain: times.drain });
+                }
+                phase = if lame_duck.is_zero() {
                     drain(&app)
                 } else {
-                    Phase::LameDuck(Instant::now() + times.lame_duck)
+                    Phase::LameDuck(Instant::now() + lame_duck, signal)
                 };
                 continue;
             }
+            () = sleep(LOOKS_EVERY), if leaves_when_idle && answering.load(Ordering::Relaxed) == 0 => {
+                phase = drain(&app);
+                continue;
+            }
+            () = sleep(LOOKS_EVERY), if leaves_when_idle => continue,
             () = seats.empty(), if matches!(phase, Phase::Draining(_)) => break None,
             () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
                 if matches!(phase, Phase::Draining(_)) {
@@ -234,7 +230,8 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
                     Some(seat) => Place::seat(seat, &app),
                     None => Place::standing(seats.stand().await, &stream),
                 };
-                let guest = Guest { app: Arc::clone(&app), seats: Arc::clone(&seats), address };
+                let answering = Arc::clone(&answering);
+                let guest = Guest { app: Arc::clone(&app), seats: Arc::clone(&seats), address, answering };
                 app.http.connections_total.add(1);
                 tokio::spawn(guest.converse(stream, place, closing.subscribe()));
             }
@@ -255,11 +252,12 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
     app.log().flush();
 }
 
-/// How long the parts of a server's end may take.
-#[derive(Clone, Copy, Debug)]
+/// How long the parts of a server's end may take, and who is told of its beginning.
+#[derive(Clone)]
 pub(crate) struct Ending {
     pub(crate) lame_duck: Duration,
     pub(crate) drain: Duration,
+    pub(crate) tell: Option<TellEnd>,
 }
 
 /// A connection: whose it is.
@@ -268,6 +266,8 @@ struct Guest {
     app: Arc<App>,
     seats: Arc<Seats>,
     address: IpAddr,
+    /// The requests of all connections that are being answered.
+    answering: Arc<AtomicUsize>,
 }
 
 /// What it has.
@@ -322,7 +322,7 @@ impl Guest {
         // Tokens are small and should leave at once.
         let _ = stream.set_nodelay(true);
         let limits = &self.app.limits;
-        let traffic = Arc::new(Traffic::default());
+        let traffic = Arc::new(Traffic::of(&self.answering));
         let deadlines =
             Deadlines { head: limits.header_time, idle: limits.idle_time, write: limits.write_stall };
         let socket = Socket::new(TokioIo::new(stream), deadlines, Arc::clone(&traffic));

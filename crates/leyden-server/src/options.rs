@@ -7,7 +7,22 @@ use crate::on_demand::{OnDemand, Puller};
 use crate::peers::Network;
 use leyden_kernels::attention::KvType;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// What a server waits for that was told to end.
+#[derive(Clone, Copy, Debug)]
+pub struct Waits {
+    /// Requests that are being answered.
+    pub requests: usize,
+    /// How long it still takes requests, and says that it is not ready.
+    pub lame_duck: Duration,
+    /// How long running requests have after that.
+    pub drain: Duration,
+}
+
+/// Hears what a server waits for when it is told to end.
+pub type TellEnd = Arc<dyn Fn(Waits) + Send + Sync>;
 
 /// Of the server as a whole.
 pub struct ServerOptions {
@@ -38,6 +53,8 @@ pub struct ServerOptions {
     pub lame_duck: Duration,
     /// How long running requests have to finish then.
     pub drain: Duration,
+    /// Who is told what the server waits for when it is told to end.
+    pub tell_end: Option<TellEnd>,
     /// The longest that a request may take, waiting included.
     pub request_time: Duration,
     /// What requests may look like.
@@ -71,6 +88,7 @@ impl Default for ServerOptions {
             trusted_proxies: Vec::new(),
             lame_duck: Duration::from_secs(5),
             drain: Duration::from_secs(30),
+            tell_end: None,
             request_time: Duration::from_secs(3600),
             limits: Limits::default(),
             log: LogFormat::Text,

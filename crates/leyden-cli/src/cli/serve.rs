@@ -15,7 +15,9 @@ use leyden::{KvType, LoadOptions, Model, PackCache, Pooling, Replicas};
 use leyden_hub::{Client, Event, Options, Reference, Store};
 use leyden_kernels::heap;
 use leyden_kernels::topology::Topology;
-use leyden_server::{ApiKeys, LogFormat, Network, OnDemand, Puller, Pulling, ServerOptions, plan_memories};
+use leyden_server::{
+    ApiKeys, LogFormat, Network, OnDemand, Puller, Pulling, ServerOptions, TellEnd, Waits, plan_memories,
+};
 use prepare::Common;
 use settings::{Entry, Idle, Settings};
 
@@ -28,7 +30,7 @@ use super::obtain::Hub;
 use super::packs::{self, Packs};
 use super::run::{kv_type, load};
 
-/// Answers requests over HTTP as OpenAI's servers do, for many users at once, until Ctrl-C or SIGTERM.
+/// Answers requests over HTTP as OpenAI's servers do, for many users at once, until Ctrl-C, SIGTERM, SIGHUP or SIGQUIT.
 ///
 /// MODEL is a file or folder, the name of a pulled model, a short name (`leyden models` lists them) or ORG/REPO[:FILE] on
 /// the hub; what is not here is pulled. Without MODEL the storyteller inside this program is served, a toy. Every option
@@ -313,6 +315,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         trusted_proxies: args.trusted_proxies.clone(),
         lame_duck: Duration::from_secs(args.lame_duck),
         drain: Duration::from_secs(args.drain_timeout),
+        tell_end: (args.log_format != LogFormat::Json).then(|| tell_end(notes)),
         request_time: Duration::from_secs(args.request_timeout),
         log: args.log_format,
         ..ServerOptions::default()
@@ -327,6 +330,26 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         notes.say(&format!("listening on http://{address}, serving {}", names.join(", ")));
     })?;
     Ok(())
+}
+
+/// Says what a server waits for that was told to end.
+fn tell_end(notes: Notes) -> TellEnd {
+    Arc::new(move |waits: Waits| {
+        let running = match waits.requests {
+            0 => "no request runs".to_owned(),
+            1 => format!("1 request runs and has up to {} s", (waits.lame_duck + waits.drain).as_secs()),
+            n => format!("{n} requests run and have up to {} s", (waits.lame_duck + waits.drain).as_secs()),
+        };
+        let still = match waits.lame_duck.as_secs() {
+            0 => String::new(),
+            s => format!("; others are taken for {s} s (--lame-duck)"),
+        };
+        let again = match waits.requests == 0 && waits.lame_duck.is_zero() {
+            true => "",
+            false => "; the signal again, as Ctrl-C, ends everything at once",
+        };
+        notes.say(&format!("ending: {running}{still}{again}"));
+    })
 }
 
 fn options(args: &Args) -> LoadOptions {

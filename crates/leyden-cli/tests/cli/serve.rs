@@ -111,32 +111,34 @@ fn options_come_from_the_environment_too() {
 
 #[test]
 fn a_signal_ends_it_in_order() {
-    let server = Server::start(&["--log-format", "json", "--alias", "toy"]);
-    let health = server.exchange("GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-    assert!(health.starts_with("HTTP/1.1 200") && health.ends_with("{\"status\":\"ready\"}"), "{health}");
-    let model = server.exchange("GET /v1/models/toy HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-    assert!(model.contains("\"id\":\"toy\"") && model.contains("\"root\":\"storyteller\""), "{model}");
-    // A stream under way is finished.
-    let body = r#"{"prompt":"Once","max_tokens":40,"stream":true,"ignore_eos":true}"#;
-    let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
-    let mut stream = TcpStream::connect(&server.address).unwrap();
-    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
-    stream.read_exact(&mut [0; 16]).unwrap();
-    let (code, log) = server.end();
-    let mut rest = String::new();
-    stream.read_to_string(&mut rest).unwrap();
-    assert!(rest.contains("data: [DONE]"), "{rest}");
-    assert_eq!(code, Some(0), "{log}");
-    assert!(log.lines().all(|l| serde_json::from_str::<serde_json::Value>(l).is_ok()), "{log}");
-    assert!(log.contains("\"completion_tokens\":40") && log.contains("\"event\":\"closing\""), "{log}");
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
+        let server = Server::start(&["--log-format", "json", "--alias", "toy"]);
+        let health = server.exchange(HEALTH);
+        assert!(health.starts_with("HTTP/1.1 200") && health.ends_with("{\"status\":\"ready\"}"), "{health}");
+        let model = server.exchange("GET /v1/models/toy HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        assert!(model.contains("\"id\":\"toy\"") && model.contains("\"root\":\"storyteller\""), "{model}");
+        // A stream under way is finished.
+        let body = r#"{"prompt":"Once","max_tokens":40,"stream":true,"ignore_eos":true}"#;
+        let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        stream.read_exact(&mut [0; 16]).unwrap();
+        server.signal(signal);
+        let (code, log) = server.ended();
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest).unwrap();
+        assert!(rest.contains("data: [DONE]"), "{signal:?}: {rest}");
+        assert_eq!(code, Some(0), "{signal:?}: {log}");
+        assert!(log.lines().all(|l| serde_json::from_str::<serde_json::Value>(l).is_ok()), "{log}");
+        assert!(log.contains("\"completion_tokens\":40") && log.contains("\"event\":\"closing\""), "{log}");
+    }
 }
 
 const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
 
 #[test]
 fn balancers_see_that_it_ends_while_it_still_answers() {
-    // Each signal first, and then each again to make an end.
-    for (first, second) in [(Signal::TERM, Signal::INT), (Signal::INT, Signal::TERM)] {
+    for (first, second) in [(Signal::TERM, Signal::INT), (Signal::HUP, Signal::TERM)] {
         let server = Server::start(&["--log-format", "json", "--lame-duck", "3600"]);
         server.signal(first);
         while !server.exchange(HEALTH).starts_with("HTTP/1.1 503") {
@@ -150,6 +152,52 @@ fn balancers_see_that_it_ends_while_it_still_answers() {
         let events = ["not_ready", "second_signal"].map(|e| log.contains(&format!("\"event\":\"{e}\"")));
         assert_eq!(events, [true, true], "{log}");
     }
+}
+
+/// Nobody waits at a terminal for balancers.
+#[test]
+fn an_interrupt_ends_a_server_without_requests_at_once() {
+    for signal in [Signal::INT, Signal::QUIT] {
+        let server = Server::start(&["--lame-duck", "3600"]);
+        let idle = TcpStream::connect(&server.address).unwrap();
+        server.signal(signal);
+        let (code, log) = server.ended();
+        assert!(code == Some(0) && log.contains("ending: no request runs\n"), "{log}");
+        drop(idle);
+    }
+    // What is waited for is said.
+    let server = Server::start(&["--lame-duck", "3600", "--drain-timeout", "60"]);
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let request = post("/v1/completions", r#"{"prompt":"Once","max_tokens":2}"#);
+    stream.write_all(&request[..request.len() - 1]).unwrap();
+    assert!(server.exchange(HEALTH).starts_with("HTTP/1.1 200"));
+    thread::sleep(std::time::Duration::from_millis(200));
+    server.signal(Signal::INT);
+    while !server.exchange(HEALTH).starts_with("HTTP/1.1 503") {
+        thread::sleep(std::time::Duration::from_millis(5));
+    }
+    stream.write_all(&request[request.len() - 1..]).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let (code, log) = server.ended();
+    assert!(code == Some(0) && log.contains("ending: 1 request runs and has up to 3660 s"), "{log}");
+}
+
+/// `nohup` starts a program with SIGHUP ignored, and means it.
+#[test]
+fn a_signal_that_was_ignored_before_stays_so() {
+    if emulated() {
+        return;
+    }
+    let program = super::program::command(&["serve", "--port", "0", "--threads", "1", "--lame-duck", "0"]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(program.get_program()).args(program.get_args());
+    let server = Server::of(&mut shell);
+    server.signal(Signal::HUP);
+    thread::sleep(std::time::Duration::from_millis(300));
+    assert!(server.exchange(HEALTH).starts_with("HTTP/1.1 200"));
+    assert_eq!(server.end().0, Some(0));
 }
 
 /// Pages on the web reach a server on this machine by names of their own (DNS rebinding).

@@ -3,6 +3,7 @@
 use super::{COMPLETIONS, at_rest, emulated, patience, run, start, story, until, worker_options};
 use crate::app::App;
 use crate::listen::{self, Ending};
+use crate::signals::Signal;
 use crate::{Limits, ServerOptions};
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -19,12 +20,12 @@ struct Server {
     app: Arc<App>,
     address: SocketAddr,
     /// A signal to end for each message.
-    stop: UnboundedSender<()>,
+    stop: UnboundedSender<Signal>,
     task: JoinHandle<()>,
 }
 
 async fn server(limits: Limits, drain: Duration) -> Server {
-    server_that_ends(limits, Ending { lame_duck: Duration::ZERO, drain }).await
+    server_that_ends(limits, Ending { lame_duck: Duration::ZERO, drain, tell: None }).await
 }
 
 async fn server_that_ends(limits: Limits, times: Ending) -> Server {
@@ -491,7 +492,7 @@ fn a_server_that_closes_lets_running_answers_finish() {
         let mut idle = server.connect().await;
         let mut bytes = [0; 16];
         running.read_exact(&mut bytes).await.unwrap();
-        server.stop.send(()).unwrap();
+        server.stop.send(Signal::End).unwrap();
         assert_eq!(rest(&mut idle).await, "");
         assert!(rest(&mut running).await.contains("data: [DONE]"));
         server.task.await.unwrap();
@@ -503,14 +504,15 @@ fn a_server_that_closes_lets_running_answers_finish() {
 #[test]
 fn a_server_that_is_told_to_end_is_a_lame_duck_first() {
     run(async {
-        let times = Ending { lame_duck: Duration::from_secs(600), drain: Duration::from_secs(600) };
+        let times =
+            Ending { lame_duck: Duration::from_secs(600), drain: Duration::from_secs(600), tell: None };
         let server = server_that_ends(Limits::default(), times).await;
         let mut kept = server.connect().await;
         kept.write_all(HEALTH).await.unwrap();
         let mut bytes = [0; 12];
         kept.read_exact(&mut bytes).await.unwrap();
         assert_eq!(&bytes, b"HTTP/1.1 200");
-        server.stop.send(()).unwrap();
+        server.stop.send(Signal::End).unwrap();
         until("it says so", || server.app.is_retiring()).await;
         let answer = server.exchange(HEALTH).await;
         assert!(status(&answer) == "503" && answer.contains("\"closing\""), "{answer}");
@@ -523,11 +525,53 @@ fn a_server_that_is_told_to_end_is_a_lame_duck_first() {
     });
 }
 
+/// A person at a terminal waits for answers that are under way, and for nothing else.
+#[test]
+fn an_interrupted_server_ends_as_soon_as_nothing_is_answered() {
+    run(async {
+        let hour = Duration::from_secs(3600);
+        let waits = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let times = || {
+            let waits = Arc::clone(&waits);
+            let tell: crate::TellEnd = Arc::new(move |w| waits.lock().unwrap().push(w.requests));
+            Ending { lame_duck: hour, drain: hour, tell: Some(tell) }
+        };
+        let server = server_that_ends(Limits::default(), times()).await;
+        let idle = server.connect().await;
+        assert_eq!(
+            status(&server.exchange(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await),
+            "200"
+        );
+        server.stop.send(Signal::Interrupt).unwrap();
+        server.task.await.unwrap();
+        drop(idle);
+        let server = server_that_ends(Limits::default(), times()).await;
+        let mut body = story(2, 400);
+        body["stream"] = true.into();
+        // Two answers are under way: one is finished, of the other the client goes.
+        let mut running = server.connect().await;
+        running.write_all(&post(&body, "")).await.unwrap();
+        running.read_exact(&mut [0; 16]).await.unwrap();
+        let request = post(&story(1, 4), "");
+        let mut waiting = server.connect().await;
+        waiting.write_all(&request[..request.len() - 1]).await.unwrap();
+        server.story(1, 4).await;
+        server.stop.send(Signal::Interrupt).unwrap();
+        until("it says so", || server.app.is_retiring()).await;
+        assert!(rest(&mut running).await.contains("data: [DONE]"));
+        assert!(!server.task.is_finished());
+        drop(waiting);
+        server.task.await.unwrap();
+        assert_eq!(*waits.lock().unwrap(), [0, 2]);
+    });
+}
+
 /// Then it takes nothing new, finishes what runs, and ends.
 #[test]
 fn a_server_that_drains_says_so_until_it_ends() {
     run(async {
-        let times = Ending { lame_duck: Duration::from_millis(1), drain: Duration::from_secs(600) };
+        let times =
+            Ending { lame_duck: Duration::from_millis(1), drain: Duration::from_secs(600), tell: None };
         let server = server_that_ends(Limits::default(), times).await;
         // A request whose last byte comes later.
         let request = post(&story(1, 4), "");
@@ -537,7 +581,7 @@ fn a_server_that_drains_says_so_until_it_ends() {
         until("it has begun", || server.app.http.connections.get() == 1).await;
         // Its head must have been read, too.
         server.story(1, 4).await;
-        server.stop.send(()).unwrap();
+        server.stop.send(Signal::End).unwrap();
         until("it drains", || server.app.is_closing()).await;
         let answer = server.exchange(&post(&story(1, 4), "")).await;
         assert!(status(&answer) == "503" && answer.contains("server_closing"), "{answer}");
@@ -552,7 +596,8 @@ fn a_server_that_drains_says_so_until_it_ends() {
 #[test]
 fn a_second_signal_ends_it_at_once() {
     run(async {
-        let times = Ending { lame_duck: Duration::from_secs(600), drain: Duration::from_secs(600) };
+        let times =
+            Ending { lame_duck: Duration::from_secs(600), drain: Duration::from_secs(600), tell: None };
         let server = server_that_ends(Limits::default(), times).await;
         let mut body = story(2, 480);
         body["stream"] = true.into();
@@ -560,8 +605,8 @@ fn a_second_signal_ends_it_at_once() {
         let mut running = server.connect().await;
         running.write_all(&post(&body, "")).await.unwrap();
         running.read_exact(&mut [0; 16]).await.unwrap();
-        server.stop.send(()).unwrap();
-        server.stop.send(()).unwrap();
+        server.stop.send(Signal::End).unwrap();
+        server.stop.send(Signal::End).unwrap();
         let text = rest(&mut running).await;
         assert!(text.contains("server_closing") && !text.contains("[DONE]"), "{text}");
         server.task.await.unwrap();
@@ -579,7 +624,7 @@ fn a_server_whose_time_to_close_is_over_says_so_to_those_who_run() {
         running.write_all(&post(&body, "")).await.unwrap();
         let mut bytes = [0; 16];
         running.read_exact(&mut bytes).await.unwrap();
-        server.stop.send(()).unwrap();
+        server.stop.send(Signal::End).unwrap();
         let text = rest(&mut running).await;
         assert!(text.contains("server_closing") && !text.contains("[DONE]"), "{text}");
         server.task.await.unwrap();
