@@ -190,7 +190,7 @@ fn a_signal_that_was_ignored_before_stays_so() {
     if emulated() {
         return;
     }
-    let program = super::program::command(&["serve", "--port", "0", "--threads", "1", "--lame-duck", "0"]);
+    let program = command(&["serve", "--port", "0", "--threads", "1", "--lame-duck", "0"]);
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(program.get_program()).args(program.get_args());
     let server = Server::of(&mut shell);

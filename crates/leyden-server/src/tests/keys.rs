@@ -6,7 +6,7 @@ use crate::auth::{Access, ApiKeys};
 use crate::routes::ROUTES;
 use crate::{ServerOptions, WorkerOptions};
 use hyper::header::AUTHORIZATION;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex};
 
