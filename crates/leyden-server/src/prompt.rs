@@ -132,8 +132,15 @@ pub(crate) fn of_messages(
     };
     let mut prompt = match &model.template {
         Some(template) => render(template, messages, tools, rendering).or_else(|error| {
-            // Templates may know no system.
-            let merged = written.as_deref().and_then(generic_tools::without_system).ok_or(error)?;
+            // Templates may want turns to alternate, and may know no system.
+            let merged = alternating(messages);
+            if let Some(merged) = &merged
+                && let Ok(rendered) = render(template, merged, tools, rendering)
+            {
+                return Ok(rendered);
+            }
+            let written = written.as_deref().map(|written| merged.as_deref().unwrap_or(written));
+            let merged = written.and_then(generic_tools::without_system).ok_or(error)?;
             render(template, &merged, None, rendering)
         })?,
         None => leyden_text::join_messages(messages),
@@ -154,6 +161,31 @@ pub(crate) fn of_messages(
         _ => None,
     };
     Ok(Conversed { text: prompt.into_text(), tokens, opened })
+}
+
+/// The messages with those of one role in a row as one, and with a system's behind the first turn as a user's, as agents send
+/// such. `None` if there is nothing to join.
+fn alternating(messages: &[Message]) -> Option<Vec<Message>> {
+    let mut all: Vec<Message> = Vec::with_capacity(messages.len());
+    let mut renamed = false;
+    for message in messages {
+        let mut message = message.clone();
+        if message.role == "system" && all.iter().any(|earlier| earlier.role != "system") {
+            "user".clone_into(&mut message.role);
+            renamed = true;
+        }
+        let joins = |last: &&mut Message| {
+            last.role == message.role
+                && message.role != "tool"
+                && last.extra.is_empty()
+                && message.extra.is_empty()
+        };
+        match all.last_mut().filter(joins) {
+            Some(last) => last.content = format!("{}\n\n{}", last.content, message.content),
+            None => all.push(message),
+        }
+    }
+    (renamed || all.len() < messages.len()).then_some(all)
 }
 
 /// The messages with reasoning under the name that GPT-OSS's template has for it. It refuses a message with a call that

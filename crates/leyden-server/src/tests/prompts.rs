@@ -32,6 +32,29 @@ async fn tokens(app: &Arc<App>, body: Value) -> (Vec<u64>, usize) {
     (tokens, special)
 }
 
+/// Agents send several turns of the system and of the user in a row.
+#[test]
+fn turns_alternate_where_a_template_wants_it() {
+    const STRICT: &str = "{% for m in messages %}{% if m.role == 'system' and not loop.first %}\
+        {{ raise_exception('system first') }}{% endif %}{% if loop.previtem is defined and loop.previtem.role == m.role %}\
+        {{ raise_exception('alternate') }}{% endif %}[{{ m.role }}]{{ m.content }}{% endfor %}\
+        {% if add_generation_prompt %}[assistant]{% endif %}";
+    run(async {
+        let app = app_of(Some(STRICT), false);
+        let turn = |role: &str, text: &str| json!({ "role": role, "content": text });
+        let agents = [
+            turn("developer", "a"),
+            turn("system", "b"),
+            turn("user", "c"),
+            turn("user", "d"),
+            turn("assistant", "e"),
+            turn("system", "f"),
+        ];
+        let told = ask(&app, "/apply-template", json!({ "messages": agents })).await;
+        assert_eq!(told["prompt"], "[system]a\n\nb[user]c\n\nd[assistant]e[user]f[assistant]");
+    });
+}
+
 #[test]
 fn marks_in_messages_are_text() {
     run(async {
