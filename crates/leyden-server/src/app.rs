@@ -285,6 +285,23 @@ impl Call {
         Ok(Fields::from(body).list(name).unwrap_or_default())
     }
 
+    /// Notes parts of the body that are left out, each as its place and its kind, for the response's header and the log.
+    ///
+    /// # Errors
+    /// 400 where the server is strict.
+    pub(crate) fn leave_out(&self, app: &App, parts: &[String]) -> Result<(), ApiError> {
+        let Some(more) = names(&parts[..parts.len().min(MOST_LEFT_OUT)]) else { return Ok(()) };
+        if app.strict {
+            let place = parts[0].split(':').next().unwrap_or_default();
+            return Err(ApiError::unsupported(place, format!("not supported: {more}")));
+        }
+        self.entry.note(|facts| {
+            let before = facts.ignored.take().map(|before| before + ", ").unwrap_or_default();
+            facts.ignored = Some(before + &more);
+        });
+        Ok(())
+    }
+
     /// What the answer calls the model: the adapter's name, if the request does.
     pub(crate) fn name_of(&self, model: &Served) -> String {
         self.adapter.get().unwrap_or(&model.name).clone()
@@ -298,7 +315,7 @@ impl Call {
 
 /// Names of fields for a header and a log, which may have anything in them.
 fn names(unknown: &[String]) -> Option<String> {
-    let known = |c: char| if c.is_ascii_alphanumeric() || "_-.[]".contains(c) { c } else { '?' };
+    let known = |c: char| if c.is_ascii_alphanumeric() || "_-.[]:".contains(c) { c } else { '?' };
     let shown = |name: &String| name.chars().take(NAME_CHARS).map(known).collect::<String>();
     let names: Vec<String> = unknown.iter().map(shown).collect();
     Some(names.join(", ")).filter(|names| !names.is_empty())
@@ -306,6 +323,8 @@ fn names(unknown: &[String]) -> Option<String> {
 
 /// Characters of a field's name that are shown.
 const NAME_CHARS: usize = 64;
+/// Parts of a body that are named where they are left out.
+const MOST_LEFT_OUT: usize = 16;
 
 impl App {
     /// Starts the workers.

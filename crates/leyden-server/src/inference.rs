@@ -16,6 +16,7 @@ use crate::prompt::{self, Conversed};
 use crate::rendering;
 use crate::request::{self, Binding, Common, Extras, Form, Wanted};
 use crate::speech::{Answer, Speech};
+use crate::tool_kinds::ToolNames;
 use crate::tools::{self, Tools};
 use crate::usage::Usage;
 use leyden_text::output::CallSyntax;
@@ -27,17 +28,20 @@ pub(crate) struct Inference {
     pub(crate) wanted: Vec<Wanted>,
     pub(crate) extras: Extras,
     pub(crate) form: Option<Form>,
+    /// The tools that are no plain functions.
+    pub(crate) names: Arc<ToolNames>,
 }
 
 /// Takes `messages` and the fields about tools and rendering.
 pub(crate) fn conversation(
     app: &App,
+    call: &Call,
     model: &Served,
     extent: prompt::Extent<'_>,
     body: &mut Fields,
 ) -> Result<(Conversed, Option<Tools>), ApiError> {
     let messages = messages::read(body.list("messages").unwrap_or_default())?;
-    let tools = tools::read(body, &app.limits)?;
+    let tools = tools::read(app, call, body)?;
     let mut rendering = rendering::read(body, &app.limits)?;
     rendering.tools = tools.as_ref().map(|t| t.list.clone());
     Ok((prompt::of_messages(model, extent, &messages, &rendering)?, tools))
@@ -54,13 +58,14 @@ pub(crate) fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Inferenc
     let shape = grammars::shape(body, &app.limits)?;
     let model = Arc::clone(&common.model);
     let extent = prompt::Extent::of_model(&model, call);
-    let (conversed, tools) = conversation(app, &model, extent, body)?;
+    let (conversed, tools) = conversation(app, call, &model, extent, body)?;
     let text = conversed.end();
     let room = prompt::room(&model, "messages", conversed.tokens.len())?;
     let mut parser = model.format.parser(text, tools.as_ref().map(|t| &t.list));
     if tools.as_ref().is_some_and(Tools::requires_call) {
         parser = parser.with_call_required();
     }
+    let names = tools.as_ref().map(|tools| Arc::clone(&tools.names)).unwrap_or_default();
     let form = match (tools, shape) {
         (Some(tools), Some(shape)) => Some(tools.form_or(shape, &model, text)?),
         (Some(tools), None) => Some(tools.form(&model, text)),
@@ -71,7 +76,7 @@ pub(crate) fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Inferenc
     let logprobs = logprobs.then(|| top.unwrap_or(0));
     let extras = Extras { visible, logprobs, parser, ..Extras::default() };
     let wanted = vec![Wanted { prompt: Arc::new(conversed.tokens), room }];
-    Ok(Inference { common, wanted, extras, form })
+    Ok(Inference { common, wanted, extras, form, names })
 }
 
 /// Reads a text that is to go on, or several.
@@ -88,7 +93,7 @@ pub(crate) fn completion(app: &App, call: &Call, body: &mut Fields) -> Result<In
     let shape = grammars::shape(body, &app.limits)?;
     let form = shape.map(|shape| Form { shape, binding: Binding::Whole { gate: None } });
     let extras = Extras { logprobs: body.size("logprobs"), ..Extras::default() };
-    Ok(Inference { common, wanted, extras, form })
+    Ok(Inference { common, wanted, extras, form, names: Arc::default() })
 }
 
 /// Where the message begins for whose form there are rules: behind what the model thinks before.
@@ -120,14 +125,15 @@ pub(crate) struct Said {
 
 /// Hands a request to the model.
 pub(crate) async fn begin(app: Arc<App>, call: Call, inference: Inference) -> Result<Begun, ApiError> {
-    let Inference { common, wanted, extras, form } = inference;
+    let Inference { common, wanted, extras, form, names } = inference;
     let (common, tasks) = common.tasks_after(&app, &call, wanted, extras, form).await?;
     let salt = common.cache_salt.clone();
     let choices = tasks.len();
     let entry = Arc::clone(&call.entry);
     let running = generate::submit(app, call, &common.model, tasks, salt).await?;
     let short = common.model.format.calls().is_some_and(CallSyntax::has_ids);
-    let speeches = (0..choices).map(|choice| Speech::new(short, &running.id(), choice)).collect();
+    let speeches =
+        (0..choices).map(|choice| Speech::new(short, &running.id(), choice, Arc::clone(&names))).collect();
     Ok(Begun { running, common, speeches, entry })
 }
 

@@ -62,6 +62,7 @@ mod speech;
 mod synonyms;
 mod timings;
 mod token_name;
+mod tool_kinds;
 mod tools;
 mod turns;
 mod usage;

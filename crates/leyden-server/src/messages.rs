@@ -6,6 +6,7 @@
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::limits::Limits;
+use crate::tool_kinds::arguments_of;
 use leyden_text::Message;
 use serde_json::{Map, Value, json};
 
@@ -125,8 +126,14 @@ fn calls(
 }
 
 fn tool_call(mut fields: Fields) -> Value {
-    let mut call =
-        json!({ "type": "function", "function": function(fields.object("function").unwrap_or_default()) });
+    let called = match fields.object("custom") {
+        Some(mut custom) => {
+            let arguments = arguments_of(&custom.text("input").unwrap_or_default());
+            json!({ "name": custom.text("name"), "arguments": arguments })
+        }
+        None => function(fields.object("function").unwrap_or_default()),
+    };
+    let mut call = json!({ "type": "function", "function": called });
     if let Some(id) = fields.text("id") {
         call["id"] = id.into();
     }
@@ -159,7 +166,10 @@ pub(crate) fn schema(limits: &Limits) -> Value {
         HARMLESS_IN_FUNCTION,
     );
     let call = json!({ "id": name, "type": { "const": "function" }, "function": function });
-    let call = closed(&["function"], call, HARMLESS_IN_CALL);
+    let custom = closed(&["name", "input"], json!({ "name": name, "input": { "type": "string" } }), &[]);
+    let custom = json!({ "id": name, "type": { "const": "custom" }, "custom": custom });
+    let custom = closed(&["type", "custom"], custom, HARMLESS_IN_CALL);
+    let call = json!({ "anyOf": [closed(&["function"], call, HARMLESS_IN_CALL), custom] });
     let calls = json!({ "type": "array", "maxItems": limits.tools, "items": call });
     let text = json!({ "type": "string" });
     let message = |roles: &[&str], required: &[&str], more: Value, harmless: &[&str]| {

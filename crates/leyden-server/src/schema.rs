@@ -10,7 +10,7 @@
 use crate::error::ApiError;
 use crate::fields::{self, kind, wrong};
 use leyden_text::check_json_text;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::fmt;
 
 /// In a schema: its `enum` or `maximum` is what all models have, and whoever reads the value knows that of the one model.
@@ -18,6 +18,11 @@ pub(crate) const BY_MODEL: &str = "x-by-model";
 
 /// The one `pattern`: what templates and grammars take for a word, the name of a tool.
 pub(crate) const WORD: &str = "^[a-zA-Z0-9_.-]{1,64}$";
+
+/// The schema of a field that no value but `null` is taken for, with the way around it.
+pub(crate) fn refused(instead: &str) -> Value {
+    json!({ "not": {}, "description": instead })
+}
 
 /// Names of unknown fields that are told; of further ones it is not said what they are called.
 const MOST_NAMES: usize = 16;
@@ -72,6 +77,10 @@ impl Checker {
     fn value(&mut self, schema: &Value, value: &mut Value, at: At<'_>) -> Result<(), ApiError> {
         if let Some(Value::Array(branches)) = schema.get("anyOf") {
             return self.any(branches, value, at);
+        }
+        if schema.get("not").is_some_and(|not| not == &json!({})) {
+            let instead = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+            return Err(ApiError::unsupported(at.to_string(), format!("`{at}` is not supported: {instead}")));
         }
         if !has_type(schema, value) {
             return Err(wrong(&at.to_string(), &wanted(std::iter::once(schema)), value));
@@ -156,7 +165,10 @@ impl Checker {
             let known: Vec<Value> = fitting.iter().flat_map(|branch| names(branch)).collect();
             let given = map.get(name).filter(|given| !given.is_null());
             fitting.retain(|branch| {
-                given.map_or(!requires(branch, name), |given| names(branch).contains(given))
+                given.map_or(!requires(branch, name), |given| {
+                    names(branch).contains(given)
+                        || excluded(branch, name).is_some_and(|all| !all.contains(given))
+                })
             });
             if fitting.is_empty() {
                 return Err(if given.is_some() { not_one_of(at, &known) } else { missing(at) });
@@ -308,10 +320,17 @@ fn fits(schema: &Value, value: &Value) -> bool {
 /// The field that names which of these schemas is meant. One that does not require it is meant without it.
 fn distinguishing<'a>(branches: &[&'a Value]) -> Option<&'a str> {
     let names = |branch: &'a Value| branch.get("properties").and_then(Value::as_object).into_iter().flatten();
-    let names_it =
-        |branch: &&Value, name: &str| !choices(branch.get("properties").and_then(|p| p.get(name))).is_empty();
+    let names_it = |branch: &&Value, name: &str| {
+        !choices(branch.get("properties").and_then(|p| p.get(name))).is_empty()
+            || excluded(branch, name).is_some()
+    };
     let first = names(branches.first()?).map(|(name, _)| name.as_str());
     first.into_iter().find(|name| branches.iter().all(|branch| names_it(branch, name)))
+}
+
+/// The values that a field of an object must not have, where its schema names those alone.
+fn excluded<'a>(schema: &'a Value, name: &str) -> Option<&'a Vec<Value>> {
+    schema.get("properties")?.get(name)?.get("not")?.get("enum")?.as_array()
 }
 
 /// Whether an object must have a field.
@@ -355,7 +374,6 @@ fn wanted<'a>(schemas: impl Iterator<Item = &'a Value>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn checked(schema: &Value, mut body: Value) -> Result<Value, String> {
         check(schema, &mut body, false)
@@ -379,7 +397,9 @@ mod tests {
                     "items": { "anyOf": [part("text"), part("image")] } }] },
                 "ids": { "anyOf": [{ "type": "array", "items": { "type": "integer" } },
                     { "type": "array", "items": { "type": "string" } }] },
-                "free": { "type": "object" },
+                "free": { "type": "object" }, "no": refused("leave it out"),
+                "kinds": { "type": "array", "items": { "anyOf": [part("text"), { "type": "object", "required": ["type"],
+                    "properties": { "type": { "type": "string", "not": { "enum": ["text"] } } } }] } },
                 "items": { "type": "array", "items": { "anyOf": [
                     { "type": "object", "required": ["x"], "properties": { "type": { "const": "plain" }, "x": {} } },
                     { "type": "object", "required": ["type", "y"],
@@ -399,6 +419,8 @@ mod tests {
             ("ids", json!(["a"])),
             ("free", json!({ "any": null })),
             ("items", json!([{ "x": 1 }, { "type": "plain", "x": 1 }, { "type": "other", "y": 1 }])),
+            ("kinds", json!([{ "type": "text", "text": "abc" }, { "type": "any", "more": [null] }])),
+            ("no", json!(null)),
             ("unknown", json!(1)),
         ] {
             let read = checked(&schema, with(name, value.clone()));
@@ -428,6 +450,12 @@ mod tests {
             (
                 with("parts", json!([{ "type": "text", "text": "four" }])),
                 "parts[0].text: `parts[0].text` has 4 characters; 3 are the most",
+            ),
+            (with("no", json!(1)), "no: `no` is not supported: leave it out"),
+            (with("kinds", json!([{ "type": "text" }])), "kinds[0].text: `kinds[0].text` is missing"),
+            (
+                with("kinds", json!([{ "type": 1 }])),
+                "kinds[0].type: `kinds[0].type` must be a text, not a whole number",
             ),
             (with("items", json!([{ "y": 1 }])), "items[0].x: `items[0].x` is missing"),
             (

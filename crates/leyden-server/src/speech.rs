@@ -1,8 +1,10 @@
 //! What a model says in a chat, whatever the dialect: content, reasoning, and calls of tools, which get ids.
 
+use crate::tool_kinds::{FreeText, ToolNames};
 use leyden_text::output::OutputEvent;
 use serde_json::{Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 /// A choice of a chat.
 #[derive(Debug)]
@@ -11,6 +13,10 @@ pub(crate) struct Speech {
     /// Calls that have begun, and those of them that are whole.
     calls: usize,
     whole: usize,
+    /// The tools of the request that are no plain functions.
+    names: Arc<ToolNames>,
+    /// The input of the open call, where its tool takes free text.
+    free_text: Option<FreeText>,
 }
 
 /// How ids of calls are made, where the model writes none before a call.
@@ -43,7 +49,7 @@ impl Ids {
 
 impl Speech {
     /// For a choice of a request. `short` asks for ids of nine letters and digits.
-    pub(crate) fn new(short: bool, request: &str, choice: usize) -> Speech {
+    pub(crate) fn new(short: bool, request: &str, choice: usize, names: Arc<ToolNames>) -> Speech {
         let ids = if short {
             let mut hash = DefaultHasher::new();
             (request, choice).hash(&mut hash);
@@ -51,7 +57,7 @@ impl Speech {
         } else {
             Ids::Long(format!("call_{request}_{choice}"))
         };
-        Speech { ids, calls: 0, whole: 0 }
+        Speech { ids, calls: 0, whole: 0, names, free_text: None }
     }
 
     /// Whether tools were called, and all calls are whole.
@@ -59,19 +65,39 @@ impl Speech {
         self.calls > 0 && self.calls == self.whole
     }
 
-    /// Takes more of the answer; the same with an id for every call.
-    pub(crate) fn hear(&mut self, mut parts: Vec<OutputEvent>) -> Vec<OutputEvent> {
-        for part in &mut parts {
-            match part {
-                OutputEvent::ToolCallStart { index, id, .. } => {
+    /// Whether a tool takes free text.
+    pub(crate) fn is_free_text(&self, name: &str) -> bool {
+        self.names.get(name).is_some_and(|declared| declared.is_free_text)
+    }
+
+    /// Takes more of the answer. Returns the same with an id for every call, and with the input itself in place of the
+    /// arguments of a tool that takes free text.
+    pub(crate) fn hear(&mut self, parts: Vec<OutputEvent>) -> Vec<OutputEvent> {
+        let mut heard = Vec::with_capacity(parts.len());
+        for mut part in parts {
+            match &mut part {
+                OutputEvent::ToolCallStart { index, id, name } => {
                     self.calls += 1;
                     id.get_or_insert_with(|| self.ids.id(*index));
+                    self.free_text = self.is_free_text(name).then(FreeText::default);
                 }
-                OutputEvent::ToolCallEnd { .. } => self.whole += 1,
-                _ => {}
+                OutputEvent::ToolCallArguments { fragment, .. } => {
+                    if let Some(input) = &mut self.free_text {
+                        *fragment = input.hear(fragment);
+                    }
+                }
+                OutputEvent::ToolCallEnd { index } | OutputEvent::ToolCallUnfinished { index } => {
+                    let rest = self.free_text.take().map(|mut input| input.end()).unwrap_or_default();
+                    if !rest.is_empty() {
+                        heard.push(OutputEvent::ToolCallArguments { index: *index, fragment: rest });
+                    }
+                    self.whole += usize::from(matches!(part, OutputEvent::ToolCallEnd { .. }));
+                }
+                OutputEvent::Content(_) | OutputEvent::Reasoning(_) => {}
             }
+            heard.push(part);
         }
-        parts
+        heard
     }
 
     /// The whole of an answer.
@@ -110,7 +136,7 @@ pub(crate) struct Answer {
 pub(crate) struct ToolCall {
     pub(crate) id: String,
     pub(crate) name: String,
-    /// A text with JSON, of which the limit of tokens may have cut off the end.
+    /// A text with JSON, or the input of a tool that takes free text. The limit of tokens may have cut off its end.
     pub(crate) arguments: String,
 }
 
@@ -131,8 +157,9 @@ mod tests {
             let start = OutputEvent::ToolCallStart { index, id: None, name: "now".into() };
             speech.whole(vec![start]).calls[0].id.clone()
         };
-        let (mut short, mut long) = (Speech::new(true, "r1", 0), Speech::new(false, "r1", 0));
-        let ids = [start(&mut short, 0), start(&mut short, 1), start(&mut Speech::new(true, "r2", 0), 0)];
+        let speech = |short, request| Speech::new(short, request, 0, Arc::default());
+        let (mut short, mut long) = (speech(true, "r1"), speech(false, "r1"));
+        let ids = [start(&mut short, 0), start(&mut short, 1), start(&mut speech(true, "r2"), 0)];
         assert!(
             ids.iter().all(|id| id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric())),
             "{ids:?}"

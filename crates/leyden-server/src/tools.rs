@@ -1,6 +1,6 @@
 //! Tools that a model may call: the fields that say so.
 
-use crate::app::Served;
+use crate::app::{App, Call, Served};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::grammars::{Rule, Shape};
@@ -8,8 +8,10 @@ use crate::limits::Limits;
 use crate::older;
 use crate::request::{Binding, Form};
 use crate::schema::WORD;
+use crate::tool_kinds::{self, ToolNames};
 use leyden_text::output::{CallSyntax, CallWatch};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Which calls an answer may or must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,17 +27,21 @@ enum Choice {
 /// The tools of a request that may be called.
 #[derive(Clone, Debug)]
 pub(crate) struct Tools {
-    /// As the client sent them, for the template.
+    /// As the client sent them, for the template; those of free text as functions.
     pub(crate) list: Value,
     /// Those of them that may be called.
     allowed: Value,
     choice: Choice,
     parallel: bool,
+    /// Those that are no plain functions.
+    pub(crate) names: Arc<ToolNames>,
 }
 
 /// Takes `tools`, `tool_choice` and `parallel_tool_calls`. `None` if none may be called.
-pub(crate) fn read(body: &mut Fields, limits: &Limits) -> Result<Option<Tools>, ApiError> {
-    let list = body.list("tools").unwrap_or_default();
+pub(crate) fn read(app: &App, call: &Call, body: &mut Fields) -> Result<Option<Tools>, ApiError> {
+    let limits = &app.limits;
+    let (list, kinds, left_out) = tool_kinds::functions(body.list("tools").unwrap_or_default());
+    call.leave_out(app, &left_out)?;
     let choice = body.take("tool_choice");
     let parallel = body.flag("parallel_tool_calls").unwrap_or(true);
     let name = |tool: &Value| tool["function"]["name"].as_str().unwrap_or_default().to_owned();
@@ -67,7 +73,7 @@ pub(crate) fn read(body: &mut Fields, limits: &Limits) -> Result<Option<Tools>, 
             list.as_array().into_iter().flatten().filter(is_allowed).cloned().collect()
         }
     };
-    Ok(Some(Tools { list, allowed, choice, parallel }))
+    Ok(Some(Tools { list, allowed, choice, parallel, names: Arc::new(kinds) }))
 }
 
 impl Tools {
@@ -167,10 +173,11 @@ fn tool_choice(value: Value, names: &[String]) -> Result<Chosen, ApiError> {
     Ok(Some((Choice::Named(name), None)))
 }
 
-/// The name of a function, which must be that of a tool.
+/// The name of a function or a tool of free text, which must be among the tools.
 fn named_function(path: &str, mut named: Fields, names: &[String]) -> Result<String, ApiError> {
-    let name = named.object("function").and_then(|mut function| function.text("name")).unwrap_or_default();
-    let path = format!("{path}.function.name");
+    let kind = if named.has("custom") { "custom" } else { "function" };
+    let name = named.object(kind).and_then(|mut tool| tool.text("name")).unwrap_or_default();
+    let path = format!("{path}.{kind}.name");
     if !names.contains(&name) {
         return Err(ApiError::conflict(&path, format!("`{path}` is not among the `tools`")));
     }
@@ -213,15 +220,30 @@ pub(crate) fn schema(limits: &Limits) -> Value {
         "type": "object", "additionalProperties": false, "required": ["type", "function"],
         "properties": { "type": { "const": "function" }, "function": function }
     });
-    let named = json!({
-        "type": "object", "additionalProperties": false, "required": ["type", "function"],
-        "properties": { "type": { "const": "function" }, "function": {
-            "type": "object", "additionalProperties": false, "required": ["name"], "properties": { "name": name }
+    let custom = json!({
+        "type": "object", "additionalProperties": false, "required": ["type", "custom"],
+        "properties": { "type": { "const": "custom" }, "custom": {
+            "type": "object", "additionalProperties": false, "required": ["name"],
+            "properties": {
+                "name": name, "description": { "type": "string", "maxLength": limits.schema_bytes },
+                "format": tool_kinds::format_schema(limits.schema_bytes, true)
+            }
         } }
+    });
+    let kinds = ["function", "custom"];
+    let tool = json!({ "anyOf": [tool, custom, tool_kinds::other_than(&kinds)] });
+    let [named, named_custom] = kinds.map(|kind| {
+        json!({
+            "type": "object", "additionalProperties": false, "required": ["type", kind],
+            "properties": { "type": { "const": kind }, kind: {
+                "type": "object", "additionalProperties": false, "required": ["name"], "properties": { "name": name }
+            } }
+        })
     });
     let some = json!({
         "mode": { "enum": ["auto", "required"] },
-        "tools": { "type": "array", "minItems": 1, "maxItems": limits.tools, "items": named }
+        "tools": { "type": "array", "minItems": 1, "maxItems": limits.tools,
+            "items": { "anyOf": [named, named_custom] } }
     });
     let mut allowed = json!({
         "type": { "const": "allowed_tools" },
@@ -243,7 +265,7 @@ pub(crate) fn schema(limits: &Limits) -> Value {
     });
     let mut all = json!({
         "tools": { "type": "array", "maxItems": limits.tools, "items": tool },
-        "tool_choice": { "anyOf": [{ "enum": ["none", "auto", "required"] }, named, allowed] },
+        "tool_choice": { "anyOf": [{ "enum": ["none", "auto", "required"] }, named, named_custom, allowed] },
         "parallel_tool_calls": { "type": "boolean" }
     });
     if let (Value::Object(all), Value::Object(more)) =

@@ -116,10 +116,10 @@ assert not client.responses.create(**short).output[0].content[0].logprobs
 # Errors arrive as the client's own kinds, with the field.
 error = failure(openai.BadRequestError, lambda: client.responses.create(**{**options, "temperature": 3}))
 assert error.param == "temperature" and error.code == "invalid_value"
-error = failure(openai.BadRequestError, lambda: client.responses.create(**options, tools=[{"type": "web_search"}]))
-assert error.param == "tools[0].type"
-error = failure(openai.BadRequestError, lambda: client.responses.create(**{**options, "input": [{"type": "x"}]}))
-assert error.param == "input[0].type"
+error = failure(openai.BadRequestError, lambda: client.responses.create(**options, tools=[{"type": "function"}]))
+assert error.param == "tools[0].name"
+error = failure(openai.BadRequestError, lambda: client.responses.create(**{**options, "input": [{"type": "message"}]}))
+assert error.param == "input[0].role"
 error = failure(openai.BadRequestError, lambda: client.responses.create(**{**options, "input": "word " * 5000}))
 assert error.code == "context_length_exceeded"
 

@@ -1,5 +1,6 @@
 //! Anthropic's Messages: `/v1/messages` and `/v1/messages/count_tokens`.
 
+use super::anthropic_blocks as blocks;
 use super::stops::Stops;
 use crate::app::{App, Call, document};
 use crate::auth;
@@ -12,12 +13,12 @@ use crate::generate::Format;
 use crate::inference::{self, Begun, Inference, Said};
 use crate::limits::Limits;
 use crate::mailbox::{End, Update};
-use crate::messages::text_of;
 use crate::openapi::operation;
 use crate::prompt;
 use crate::sampling;
 use crate::schema::WORD;
 use crate::speech::Speech;
+use crate::tool_kinds::other_than;
 use crate::usage::Usage;
 use hyper::{Response, StatusCode};
 use leyden_text::output::OutputEvent;
@@ -72,7 +73,7 @@ fn read(app: &App, call: &Call) -> Result<(Inference, Stops), ApiError> {
     let mut body = call.fields(app)?;
     let stops = body.take("stop_sequences").unwrap_or_else(|| json!([]));
     let texts = stops.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-    let mut chat = chat(&mut body);
+    let mut chat = chat(app, call, &mut body)?;
     chat.put("stop", stops);
     chat.put("include_stop_str_in_output", true);
     body.hand(&mut chat, &["max_tokens", "stream", "temperature", "top_p", "top_k"]);
@@ -94,22 +95,23 @@ pub(crate) async fn count_tokens(app: Arc<App>, call: Call) -> Result<Response<R
 }
 
 fn count(app: &App, call: &Call) -> Result<usize, ApiError> {
-    let mut chat = chat(&mut call.fields(app)?);
+    let mut chat = chat(app, call, &mut call.fields(app)?)?;
     let model = app.model(chat.text("model").as_deref())?;
-    let conversation = inference::conversation(app, &model, prompt::Extent::of_body(call), &mut chat);
+    let conversation = inference::conversation(app, call, &model, prompt::Extent::of_body(call), &mut chat);
     Ok(conversation.map_err(renamed)?.0.tokens.len())
 }
 
 /// The conversation, in the fields of a chat.
-fn chat(body: &mut Fields) -> Fields {
+fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Fields, ApiError> {
     let mut chat = Fields::default();
     body.hand(&mut chat, &["model"]);
-    let mut messages = Vec::new();
+    let (mut messages, mut left_out) = (Vec::new(), Vec::new());
     if let Some(system) = body.take("system") {
-        messages.push(json!({ "role": "system", "content": text_of(system) }));
+        messages.push(json!({ "role": "system", "content": blocks::system(system) }));
     }
-    for message in body.list("messages").unwrap_or_default() {
-        turn(Fields::from(message), &mut messages);
+    for (i, message) in body.list("messages").unwrap_or_default().into_iter().enumerate() {
+        let place = format!("messages[{i}].content");
+        turn(Fields::from(message), &mut messages, |at, kind| left_out.push(format!("{place}[{at}]:{kind}")));
     }
     // An answer that is begun goes on.
     let begun =
@@ -119,8 +121,16 @@ fn chat(body: &mut Fields) -> Fields {
     let thinks = body.object("thinking").and_then(|mut thinking| thinking.text("type"));
     let thinks = thinks.is_some_and(|kind| kind != "disabled");
     chat.put("chat_template_kwargs", json!({ "enable_thinking": thinks }));
-    let tools = body.list("tools").unwrap_or_default().into_iter().map(Fields::from);
-    chat.put("tools", tools.map(tool).collect::<Value>());
+    let mut tools = Vec::new();
+    for (i, given) in body.list("tools").unwrap_or_default().into_iter().enumerate() {
+        let given = Fields::from(given);
+        match given.peek("type") {
+            None | Some("custom") => tools.push(tool(given)),
+            Some(kind) => left_out.push(format!("tools[{i}]:{kind}")),
+        }
+    }
+    call.leave_out(app, &left_out)?;
+    chat.put("tools", tools);
     if let Some(mut choice) = body.object("tool_choice") {
         chat.put("parallel_tool_calls", !choice.flag("disable_parallel_tool_use").unwrap_or(false));
         let kind = choice.text("type").unwrap_or_default();
@@ -133,7 +143,7 @@ fn chat(body: &mut Fields) -> Fields {
             },
         );
     }
-    chat
+    Ok(chat)
 }
 
 fn tool(mut tool: Fields) -> Value {
@@ -143,8 +153,9 @@ fn tool(mut tool: Fields) -> Value {
     json!({ "type": "function", "function": function.rest() })
 }
 
-/// A turn, as one message or more: results of tools are messages of their own.
-fn turn(mut message: Fields, messages: &mut Vec<Value>) {
+/// A turn, as one message or more: results of tools are messages of their own. Places and kinds of blocks that a chat has
+/// nothing for are told to `left_out`.
+fn turn(mut message: Fields, messages: &mut Vec<Value>, mut left_out: impl FnMut(String, &str)) {
     let role = message.text("role").unwrap_or_default();
     let blocks = match message.take("content") {
         Some(Value::Array(blocks)) => blocks,
@@ -152,10 +163,13 @@ fn turn(mut message: Fields, messages: &mut Vec<Value>) {
         None => Vec::new(),
     };
     let (mut texts, mut thoughts, mut calls) = (Vec::new(), String::new(), Vec::new());
-    for block in blocks {
+    for (i, block) in blocks.into_iter().enumerate() {
         let mut block = Fields::from(block);
+        if let Some(text) = blocks::text(&mut block) {
+            texts.push(text);
+            continue;
+        }
         match block.text("type").as_deref() {
-            Some("text") => texts.extend(block.text("text")),
             Some("thinking") => thoughts.push_str(&block.text("thinking").unwrap_or_default()),
             Some("tool_use") => {
                 let arguments = block.take("input").unwrap_or_else(|| json!({})).to_string();
@@ -166,12 +180,15 @@ fn turn(mut message: Fields, messages: &mut Vec<Value>) {
                 if !texts.is_empty() {
                     messages.push(json!({ "role": role, "content": std::mem::take(&mut texts).join("\n") }));
                 }
-                let content = block.take("content").map(text_of).unwrap_or_default();
+                let content = blocks::result(block.take("content"), |inner, kind| {
+                    left_out(format!("{i}].content[{inner}"), kind);
+                });
                 let id = block.text("tool_use_id");
                 messages.push(json!({ "role": "tool", "tool_call_id": id, "content": content }));
             }
             // Thoughts that nobody can read.
-            _ => {}
+            Some("redacted_thinking") | None => {}
+            Some(kind) => left_out(i.to_string(), kind),
         }
     }
     if role == "assistant" {
@@ -378,7 +395,9 @@ fn conversation_schema(app: &App) -> Value {
     let name = json!({ "type": "string", "maxLength": limits.name_chars });
     let text_block = of_type("text", &["text"], json!({ "text": text }), &["cache_control", "citations"]);
     let parts = |blocks: Value| json!({ "anyOf": [text, { "type": "array", "maxItems": limits.content_parts, "items": blocks }] });
-    let result = json!({ "tool_use_id": name, "content": parts(text_block.clone()), "is_error": { "type": "boolean" } });
+    let of_texts = parts(text_block.clone());
+    let told = blocks::schemas(&text_block, &of_texts);
+    let result = json!({ "tool_use_id": name, "content": parts(json!({ "anyOf": told })), "is_error": { "type": "boolean" } });
     let result = of_type("tool_result", &["tool_use_id"], result, &["cache_control"]);
     let used = json!({ "id": name, "name": name, "input": { "type": "object" } });
     let used = of_type("tool_use", &["id", "name", "input"], used, &["cache_control", "caller"]);
@@ -391,8 +410,11 @@ fn conversation_schema(app: &App) -> Value {
         })
     };
     let turns = [
-        message("user", json!({ "anyOf": [text_block, result] })),
-        message("assistant", json!({ "anyOf": [text_block, used, thinking, hidden] })),
+        message("user", json!({ "anyOf": told.iter().chain([&result]).collect::<Vec<_>>() })),
+        message(
+            "assistant",
+            json!({ "anyOf": told.iter().chain([&used, &thinking, &hidden]).collect::<Vec<_>>() }),
+        ),
         message("system", text_block.clone()),
     ];
     let tool = json!({
@@ -406,6 +428,7 @@ fn conversation_schema(app: &App) -> Value {
             "eager_input_streaming": {}, "allowed_callers": {}
         }
     });
+    let tool = json!({ "anyOf": [tool, other_than(&["custom"])] });
     let alone = json!({ "disable_parallel_tool_use": { "type": "boolean" } });
     let mut named = alone.clone();
     named["name"] = name;

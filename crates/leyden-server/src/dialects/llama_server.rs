@@ -241,7 +241,8 @@ pub(crate) async fn apply_template(app: Arc<App>, call: Call) -> Result<Response
 fn render(app: &App, call: &Call) -> Result<String, ApiError> {
     let mut body = call.fields(app)?;
     let model = app.model(body.text("model").as_deref())?;
-    let (conversed, _) = inference::conversation(app, &model, prompt::Extent::of_body(call), &mut body)?;
+    let (conversed, _) =
+        inference::conversation(app, call, &model, prompt::Extent::of_body(call), &mut body)?;
     Ok(conversed.text)
 }
 

@@ -1,6 +1,7 @@
 //! The interfaces of other servers: a file or a folder each, with all its endpoints, which are rows in the table of routes.
 
 pub(crate) mod anthropic;
+mod anthropic_blocks;
 pub(crate) mod llama_infill;
 pub(crate) mod llama_lora;
 pub(crate) mod llama_server;

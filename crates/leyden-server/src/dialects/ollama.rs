@@ -27,6 +27,7 @@ use crate::request;
 use crate::sampling;
 use crate::speech::{Speech, ToolCall};
 use crate::synonyms;
+use crate::tool_kinds;
 use crate::tools;
 use crate::usage::Usage;
 use hyper::{Response, StatusCode};
@@ -99,7 +100,9 @@ fn read_chat(app: &App, call: &Call) -> Result<Asked, ApiError> {
     // An answer that is begun goes on.
     chat.put("continue_final_message", last["role"] == "assistant" && last.get("tool_calls").is_none());
     chat.put("messages", messages);
-    body.hand(&mut chat, &["tools"]);
+    let (functions, others) = tool_kinds::plain(body.list("tools").unwrap_or_default());
+    call.leave_out(app, &others)?;
+    chat.put("tools", functions);
     Ok((Some(inference::chat(app, call, &mut chat)?), name, Kind::Chat))
 }
 

@@ -10,6 +10,7 @@ use crate::mailbox::End;
 use crate::request::Common;
 use crate::speech::{Answer, Speech};
 use crate::timings::{self, Tokens};
+use crate::tool_kinds::ToolNames;
 use crate::usage::Usage;
 use leyden_text::output::OutputEvent;
 use serde_json::{Value, json};
@@ -157,12 +158,50 @@ fn usage(usage: Usage) -> Value {
     })
 }
 
+/// The calls of a choice, as pieces of a stream tell of them.
+#[derive(Debug)]
+pub(crate) struct Deltas {
+    speech: Speech,
+    /// Whether the open call is of a tool that takes free text.
+    is_free_text: bool,
+}
+
+impl Deltas {
+    pub(crate) fn new(speech: Speech) -> Deltas {
+        Deltas { speech, is_free_text: false }
+    }
+
+    /// Whether tools were called, and all calls are whole.
+    pub(crate) fn calls(&self) -> bool {
+        self.speech.calls()
+    }
+
+    /// The parts of a message that more of an answer makes.
+    pub(crate) fn hear(&mut self, parts: Vec<OutputEvent>) -> Vec<Value> {
+        self.speech.hear(parts).into_iter().filter_map(|part| self.delta(part)).collect()
+    }
+
+    fn delta(&mut self, part: OutputEvent) -> Option<Value> {
+        if let OutputEvent::ToolCallStart { name, .. } = &part {
+            self.is_free_text = self.speech.is_free_text(name);
+        }
+        delta(part, self.is_free_text)
+    }
+}
+
 /// What a part of an answer adds to a message, as a piece of a stream says it.
-fn delta(part: OutputEvent) -> Option<Value> {
+fn delta(part: OutputEvent, is_free_text: bool) -> Option<Value> {
     let call = |call: Value| Some(json!({ "tool_calls": [call] }));
     match part {
         OutputEvent::Content(text) => Some(json!({ "content": text })),
         OutputEvent::Reasoning(text) => Some(json!({ "reasoning_content": text })),
+        OutputEvent::ToolCallStart { index, id, name } if is_free_text => {
+            let custom = json!({ "name": name, "input": "" });
+            call(json!({ "index": index, "id": id, "type": "custom", "custom": custom }))
+        }
+        OutputEvent::ToolCallArguments { index, fragment } if is_free_text => {
+            call(json!({ "index": index, "custom": { "input": fragment } }))
+        }
         OutputEvent::ToolCallStart { index, id, name } => {
             let function = json!({ "name": name, "arguments": "" });
             call(json!({ "index": index, "id": id, "type": "function", "function": function }))
@@ -174,13 +213,8 @@ fn delta(part: OutputEvent) -> Option<Value> {
     }
 }
 
-/// What more of an answer adds to a message.
-pub(crate) fn deltas(speech: &mut Speech, parts: Vec<OutputEvent>) -> Vec<Value> {
-    speech.hear(parts).into_iter().filter_map(delta).collect()
-}
-
 /// The message of an answer.
-pub(crate) fn message(answer: Answer) -> Value {
+pub(crate) fn message(answer: Answer, names: &ToolNames) -> Value {
     // A message that only calls has no content.
     let content = Some(answer.content).filter(|text| !text.is_empty() || answer.calls.is_empty());
     let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
@@ -189,6 +223,10 @@ pub(crate) fn message(answer: Answer) -> Value {
     }
     if !answer.calls.is_empty() {
         let call = |call: &crate::speech::ToolCall| {
+            if names.get(&call.name).is_some_and(|declared| declared.is_free_text) {
+                let custom = json!({ "name": call.name, "input": call.arguments });
+                return json!({ "id": call.id, "type": "custom", "custom": custom });
+            }
             let function = json!({ "name": call.name, "arguments": call.arguments });
             json!({ "id": call.id, "type": "function", "function": function })
         };

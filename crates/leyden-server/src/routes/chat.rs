@@ -3,7 +3,7 @@
 use crate::app::{App, Call, document};
 use crate::body::Reply;
 use crate::dialect;
-use crate::dialects::openai::{self, Head, Names, finish_reason};
+use crate::dialects::openai::{self, Deltas, Head, Names, finish_reason};
 use crate::error::ApiError;
 use crate::generate::Format;
 use crate::inference::{self, Begun, Inference, Said};
@@ -15,7 +15,7 @@ use crate::openapi::{answer_schema, events_schema, operation, rule};
 use crate::prompt;
 use crate::rendering;
 use crate::request;
-use crate::speech::Speech;
+use crate::tool_kinds::ToolNames;
 use crate::tools;
 use crate::usage::Usage;
 use hyper::{Response, StatusCode};
@@ -29,17 +29,18 @@ type Ready = (Inference, bool);
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, (inference, older)) = prompt::prepare(&app, call, read).await?;
-    let logprobs = inference.extras.logprobs;
+    let (logprobs, names) = (inference.extras.logprobs, Arc::clone(&inference.names));
     let begun = inference::begin(app, call, inference).await?;
     let head = Head::new(NAMES, &begun.running, &begun.common, logprobs);
     if begun.common.stream {
         let Begun { running, speeches, .. } = begun;
         let begun = vec![false; speeches.len()];
+        let speeches = speeches.into_iter().map(Deltas::new).collect();
         return Ok(running.stream(Chunks { head, speeches, begun, older }));
     }
     let (said, usage) = begun.whole().await?;
     let choices: Vec<Value> =
-        said.into_iter().enumerate().map(|(i, said)| choice(&head, i, said, older)).collect();
+        said.into_iter().enumerate().map(|(i, said)| choice(&head, i, said, (older, &names))).collect();
     Ok(document(StatusCode::OK, &head.whole(&choices, usage)))
 }
 
@@ -50,10 +51,10 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     Ok((inference.map_err(|error| if older { older::renamed(error) } else { error })?, older))
 }
 
-/// A whole choice.
-fn choice(head: &Head, index: usize, said: Said, older: bool) -> Value {
+/// A whole choice, with calls in OpenAI's older form or not, of tools some of which are no plain functions.
+fn choice(head: &Head, index: usize, said: Said, (older, names): (bool, &ToolNames)) -> Value {
     let mut reason = if said.calls { "tool_calls" } else { finish_reason(said.end) };
-    let mut message = openai::message(said.answer);
+    let mut message = openai::message(said.answer, names);
     if older {
         older::write(&mut message);
         reason = older::finish(reason);
@@ -72,7 +73,7 @@ fn logprobs(head: &Head, tokens: &[TokenLogprob]) -> Value {
 }
 
 /// A whole answer that calls tools ends for them.
-fn finish(end: End, speech: &Speech) -> &'static str {
+fn finish(end: End, speech: &Deltas) -> &'static str {
     if end == End::Stop && speech.calls() { "tool_calls" } else { finish_reason(end) }
 }
 
@@ -80,7 +81,7 @@ fn finish(end: End, speech: &Speech) -> &'static str {
 struct Chunks {
     head: Head,
     /// By choice.
-    speeches: Vec<Speech>,
+    speeches: Vec<Deltas>,
     /// Choices whose first chunk, which names the role, is out.
     begun: Vec<bool>,
     older: bool,
@@ -99,7 +100,7 @@ impl Format for Chunks {
         if !std::mem::replace(&mut self.begun[choice], true) {
             self.chunk(choice, &json!({ "role": "assistant", "content": "" }), &Value::Null, None, out);
         }
-        let mut deltas = openai::deltas(&mut self.speeches[choice], update.parts);
+        let mut deltas = self.speeches[choice].hear(update.parts);
         let end = update.end.filter(|end| matches!(end, End::Stop | End::Length));
         let is_content = |delta: &Value| delta["content"].is_string();
         if !update.logprobs.is_empty() && !deltas.iter().any(is_content) {

@@ -31,7 +31,7 @@ fn read(app: &App, call: &Call) -> Result<String, ApiError> {
         // As a chat is read.
         (None, true) => {
             let older = older::rewrite(&mut body)?;
-            let read = inference::conversation(app, &model, extent, &mut body);
+            let read = inference::conversation(app, call, &model, extent, &mut body);
             read.map_err(|error| if older { older::renamed(error) } else { error })?.0.tokens
         }
         (None, false) => {

@@ -1,6 +1,6 @@
 //! Tools and reasoning, with a template that has them.
 
-use super::{CHAT, Lines, ask, events, model, post, run, worker_options};
+use super::{CHAT, Lines, ask, events, model, post, request, run, whole, worker_options};
 use crate::app::App;
 use crate::log::{Log, LogFormat};
 use crate::{Model, ServerOptions};
@@ -22,11 +22,15 @@ pub(super) fn app() -> Arc<App> {
 }
 
 pub(super) fn app_of(template: &str) -> Arc<App> {
+    app_with(template, ServerOptions::default())
+}
+
+fn app_with(template: &str, options: ServerOptions) -> Arc<App> {
     let template = ChatTemplate::new(template, "", "", "test").unwrap();
     let worker = crate::WorkerOptions { context: 2048, ..worker_options() };
     let model = Model { template: Some(Arc::new(template)), ..model(worker) };
     let log = Log::new(LogFormat::Json, Box::new(Lines::default())).unwrap();
-    App::start(vec![model], ServerOptions::default(), log).unwrap()
+    App::start(vec![model], options, log).unwrap()
 }
 
 pub(super) fn tools() -> Value {
@@ -294,7 +298,9 @@ fn tools_that_make_no_sense_are_refused_by_name() {
         let cases = [
             (json!({ "tools": {} }), "tools"),
             (json!({ "tools": [1] }), "tools[0]"),
-            (json!({ "tools": [{ "type": "web_search" }] }), "tools[0].type"),
+            (json!({ "tools": [{ "type": 7 }] }), "tools[0].type"),
+            (json!({ "tools": [{ "type": "custom", "custom": {} }] }), "tools[0].custom.name"),
+            (json!({ "tools": [{ "type": "web_search" }], "tool_choice": "required" }), "tool_choice"),
             (one(json!({})), "tools[0].function.name"),
             (one(json!({ "name": "a b" })), "tools[0].function.name"),
             (one(json!({ "name": "x".repeat(65) })), "tools[0].function.name"),
@@ -303,7 +309,8 @@ fn tools_that_make_no_sense_are_refused_by_name() {
             (one(json!({ "name": "a", "parameters": { "x": "y".repeat(300_000) } })), "tools"),
             (named("other"), "tool_choice.function.name"),
             (json!({ "tool_choice": "any" }), "tool_choice"),
-            (json!({ "tool_choice": { "type": "custom" } }), "tool_choice.type"),
+            (json!({ "tool_choice": { "type": "custom" } }), "tool_choice.custom"),
+            (json!({ "tool_choice": { "type": "web_search" } }), "tool_choice.type"),
             (json!({ "tool_choice": 1 }), "tool_choice"),
             (json!({ "tools": [], "tool_choice": "required" }), "tool_choice"),
             (json!({ "parallel_tool_calls": "yes" }), "parallel_tool_calls"),
@@ -318,6 +325,44 @@ fn tools_that_make_no_sense_are_refused_by_name() {
         let none = ask(&app, CHAT, none).await["usage"]["prompt_tokens"].as_u64();
         let auto = chat(json!({ "max_tokens": 1, "ignore_eos": true }));
         assert!(ask(&app, CHAT, auto).await["usage"]["prompt_tokens"].as_u64() > none);
+    });
+}
+
+/// Every dialect leaves them out, names them, and refuses them where the server is strict.
+#[test]
+fn kinds_of_tools_that_are_not_known_are_left_out_by_name() {
+    run(async {
+        let strict = ServerOptions { strict: true, ..ServerOptions::default() };
+        let (app, strict) = (app(), app_with(THINKS, strict));
+        let tool = json!({ "type": "web_search_20990101", "name": "x", "more": { "deep": [null] } });
+        let messages = json!([{ "role": "user", "content": "What now?" }]);
+        let bodies = [
+            (CHAT, json!({ "messages": messages, "max_tokens": 2 })),
+            ("/v1/responses", json!({ "input": "What now?", "max_output_tokens": 2 })),
+            ("/v1/responses/input_tokens", json!({ "input": "What now?" })),
+            ("/v1/messages", json!({ "messages": messages, "max_tokens": 2 })),
+            ("/v1/messages/count_tokens", json!({ "messages": messages })),
+            (
+                "/api/chat",
+                json!({ "model": "storyteller", "messages": messages, "stream": false, "options": { "num_predict": 2 } }),
+            ),
+            ("/apply-template", json!({ "messages": messages })),
+            ("/tokenize", json!({ "messages": messages })),
+        ];
+        for (path, mut body) in bodies {
+            body["tools"] = json!([tool]);
+            let response = app.respond(request("POST", path, &body.to_string())).await;
+            let named = response.headers().get("x-leyden-ignored").map(|v| v.to_str().unwrap().to_owned());
+            let status = response.status().as_u16();
+            assert_eq!(
+                (status, named.as_deref()),
+                (200, Some("tools[0]:web_search_20990101")),
+                "{path}: {}",
+                whole(response).await
+            );
+            let (status, error) = post(&strict, path, body).await;
+            assert!(status == 400 && error.to_string().contains("web_search_20990101"), "{path}: {error}");
+        }
     });
 }
 

@@ -5,7 +5,9 @@ use crate::app::Served;
 use crate::dialect::event;
 use crate::logprobs;
 use crate::mailbox::TokenLogprob;
+use crate::tool_kinds::{Declared, ToolNames};
 use leyden_text::output::OutputEvent;
+use leyden_text::{Bounds, Special};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -16,6 +18,8 @@ pub(super) struct Output {
     model: Arc<Served>,
     /// How many alternatives are wanted with each token, if probabilities are.
     alternatives: Option<usize>,
+    /// The tools of the request that are no plain functions.
+    names: Arc<ToolNames>,
     /// Tokens of the message, shown, of which no event told yet, and those of the open item in all.
     fresh: Vec<Value>,
     told: Vec<Value>,
@@ -31,6 +35,8 @@ enum Kind {
     Reasoning,
     Message,
     Call,
+    /// A call of a tool of free text.
+    Custom,
 }
 
 impl Kind {
@@ -40,6 +46,16 @@ impl Kind {
             Kind::Reasoning => ["response.reasoning_text.delta", "response.reasoning_text.done"],
             Kind::Message => ["response.output_text.delta", "response.output_text.done"],
             Kind::Call => ["response.function_call_arguments.delta", "response.function_call_arguments.done"],
+            Kind::Custom => ["response.custom_tool_call_input.delta", "response.custom_tool_call_input.done"],
+        }
+    }
+
+    /// The field with the whole text, of a call.
+    fn call_field(self) -> Option<&'static str> {
+        match self {
+            Kind::Call => Some("arguments"),
+            Kind::Custom => Some("input"),
+            Kind::Reasoning | Kind::Message => None,
         }
     }
 
@@ -53,9 +69,14 @@ impl Kind {
 }
 
 impl Output {
-    pub(super) fn new(id: String, model: Arc<Served>, alternatives: Option<usize>) -> Output {
+    pub(super) fn new(
+        id: String,
+        model: Arc<Served>,
+        alternatives: Option<usize>,
+        names: Arc<ToolNames>,
+    ) -> Output {
         let (items, fresh, told) = (Vec::new(), Vec::new(), Vec::new());
-        Output { id, items, model, alternatives, fresh, told, open: None, sequence: 0 }
+        Output { id, items, model, alternatives, names, fresh, told, open: None, sequence: 0 }
     }
 
     /// Takes tokens of the message, before their text.
@@ -63,6 +84,14 @@ impl Output {
         if let Some(alternatives) = self.alternatives {
             self.fresh.extend(logprobs::content(&self.model, alternatives, tokens));
         }
+    }
+
+    /// The tokens that the thoughts of the answer have, as a text.
+    pub(super) fn reasoning_tokens(&self) -> usize {
+        let thoughts = self.items.iter().filter(|item| item["type"] == "reasoning");
+        let texts = thoughts.filter_map(|item| item["content"][0]["text"].as_str());
+        let tokens = |text| self.model.tokenizer.encode_within(text, Special::AsText, &Bounds::NONE);
+        texts.map(|text| tokens(text).map_or(0, |ids| ids.len())).sum()
     }
 
     /// Tells of something.
@@ -88,10 +117,18 @@ impl Output {
             OutputEvent::Reasoning(text) => self.say(Kind::Reasoning, &text, out),
             OutputEvent::ToolCallStart { id, name, .. } => {
                 self.close("completed", out);
-                let item = json!({
-                    "type": "function_call", "call_id": id, "name": name, "arguments": "", "status": "in_progress",
-                });
-                self.begin(Kind::Call, "fc", item, out);
+                let declared = self.names.get(&name).cloned();
+                let Declared { namespace, name, is_free_text } =
+                    declared.unwrap_or(Declared { name, ..Declared::default() });
+                let (kind, start, mut item) = match is_free_text {
+                    true => (Kind::Custom, "ctc", json!({ "type": "custom_tool_call", "input": "" })),
+                    false => (Kind::Call, "fc", json!({ "type": "function_call", "arguments": "" })),
+                };
+                (item["call_id"], item["name"]) = (id.into(), name.into());
+                if let Some(namespace) = namespace {
+                    item["namespace"] = namespace.into();
+                }
+                self.begin(kind, start, item, out);
             }
             OutputEvent::ToolCallArguments { fragment, .. } => self.more(&fragment, out),
             OutputEvent::ToolCallEnd { .. } | OutputEvent::ToolCallUnfinished { .. } => {}
@@ -134,7 +171,7 @@ impl Output {
                 self.told.append(&mut self.fresh);
             }
             Kind::Reasoning => more["content_index"] = 0.into(),
-            Kind::Call => {}
+            Kind::Call | Kind::Custom => {}
         }
         self.tell_item(name, more, out);
     }
@@ -143,11 +180,15 @@ impl Output {
     pub(super) fn close(&mut self, status: &str, out: &mut Vec<u8>) {
         let Some((kind, text)) = self.open.take() else { return };
         let [_, name] = kind.events();
-        if kind == Kind::Call {
+        if let Some(field) = kind.call_field() {
             let at = self.items.len() - 1;
             let named = self.items[at]["name"].clone();
-            self.items[at]["arguments"] = text.as_str().into();
-            self.tell_item(name, json!({ "arguments": text, "name": named }), out);
+            self.items[at][field] = text.as_str().into();
+            let mut done = json!({ field: text });
+            if kind == Kind::Call {
+                done["name"] = named;
+            }
+            self.tell_item(name, done, out);
         } else {
             let mut more = json!({ "content_index": 0, "text": text });
             let mut told = Vec::new();

@@ -1,11 +1,14 @@
 //! OpenAI's Responses: `/v1/responses`, whose answers are lists of items, and which are kept so that the next request can
 //! name the one before.
 
+mod input;
 mod items;
 mod schema;
+mod tools;
 
 use self::items::Output;
-pub(crate) use self::schema::{describe_answer, describe_delete, describe_retrieve};
+pub(crate) use self::schema::{describe_answer, describe_count, describe_delete, describe_retrieve};
+use self::tools::Tools;
 use super::memory::Kept;
 use crate::app::{App, Call, document, unix_time};
 use crate::body::Reply;
@@ -17,6 +20,7 @@ use crate::mailbox::{End, Update};
 use crate::messages::text_of;
 use crate::prompt;
 use crate::speech::{Answer, Speech};
+use crate::tool_kinds::ToolNames;
 use crate::usage::Usage;
 use hyper::{Response, StatusCode};
 use leyden_text::output::OutputEvent;
@@ -26,35 +30,73 @@ use std::sync::Arc;
 /// What of a request is repeated in its answer, with what stands there if it does not say.
 fn repeated() -> Value {
     json!({
-        "instructions": null, "max_output_tokens": null, "metadata": {}, "parallel_tool_calls": true,
-        "previous_response_id": null, "reasoning": { "effort": null, "summary": null }, "store": true,
-        "temperature": 1.0, "text": { "format": { "type": "text" } }, "tool_choice": "auto", "tools": [],
-        "top_logprobs": 0, "top_p": 1.0, "truncation": "disabled", "user": null,
+        "frequency_penalty": 0.0, "instructions": null, "max_output_tokens": null, "max_tool_calls": null,
+        "metadata": {}, "parallel_tool_calls": true, "presence_penalty": 0.0, "previous_response_id": null,
+        "prompt_cache_key": null, "prompt_cache_retention": null, "reasoning": { "effort": null, "summary": null },
+        "safety_identifier": null, "service_tier": "default", "store": true, "temperature": 1.0,
+        "text": { "format": { "type": "text" } }, "tool_choice": "auto", "tools": [], "top_logprobs": 0, "top_p": 1.0,
+        "truncation": "disabled",
     })
+}
+
+/// The fields of a schema for the answer that are repeated though the request lacks them.
+const FORMAT: &[(&str, fn() -> Value)] =
+    &[("name", || "answer".into()), ("description", || "".into()), ("strict", || true.into())];
+
+/// An object of a request as its answer repeats it: of this type it has all fields.
+fn with_defaults(mut object: Value, kind: &str, defaults: &[(&str, fn() -> Value)]) -> Value {
+    if object["type"] == kind {
+        for (name, default) in defaults {
+            if object.get(*name).is_none() {
+                object[*name] = default();
+            }
+        }
+    }
+    object
+}
+
+/// A number with the digits that its client wrote.
+fn as_written(number: f32) -> Value {
+    number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
 
 /// A request that can be served.
 struct Ready {
     inference: Inference,
-    /// What its answer begins with.
+    asked: Asked,
+}
+
+/// The fields of a request.
+struct Asked {
+    /// Those of the chat that answers it.
+    chat: Fields,
+    /// The beginning of its answer.
     head: Value,
     /// The conversation that it goes on with, without instructions.
     messages: Vec<Value>,
+    names: Arc<ToolNames>,
     store: bool,
 }
 
 pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, ready) = prompt::prepare(&app, call, read).await?;
-    let Ready { inference, mut head, messages, store } = ready;
+    let Ready { inference, asked: Asked { mut head, messages, names, store, .. } } = ready;
     let owner = call.caller.id.clone();
     let alternatives = inference.extras.logprobs;
     let begun = inference::begin(Arc::clone(&app), call, inference).await?;
     let id = begun.running.id();
     head["id"] = format!("resp_{id}").into();
     head["model"] = begun.running.name_of(&begun.common.model).into();
-    (head["temperature"], head["top_p"]) =
-        (json!(begun.common.sampling.params.temperature), json!(begun.common.sampling.params.top_p));
-    let output = Output::new(id, Arc::clone(&begun.common.model), alternatives);
+    let params = &begun.common.sampling.params;
+    for (name, value) in [
+        ("temperature", params.temperature),
+        ("top_p", params.top_p),
+        ("presence_penalty", params.penalties.presence),
+        ("frequency_penalty", params.penalties.frequency),
+    ] {
+        head[name] = as_written(value);
+    }
+    let output = Output::new(id, Arc::clone(&begun.common.model), alternatives, names);
     let mut events = Events { app, owner, store, messages, head, output, end: End::Stop, speech: None };
     if begun.common.stream {
         let Begun { running, mut speeches, .. } = begun;
@@ -83,10 +125,18 @@ fn parts(answer: Answer) -> Vec<OutputEvent> {
 }
 
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
+    let mut asked = ask(app, call)?;
+    let mut inference = inference::chat(app, call, &mut asked.chat).map_err(renamed)?;
+    inference.names = Arc::clone(&asked.names);
+    Ok(Ready { inference, asked })
+}
+
+/// Takes the fields of a request.
+fn ask(app: &App, call: &Call) -> Result<Asked, ApiError> {
     let mut body = call.fields(app)?;
     let mut head = json!({
-        "id": "", "object": "response", "created_at": unix_time(), "status": "in_progress", "background": false,
-        "error": null, "incomplete_details": null, "model": "", "output": [], "usage": null,
+        "id": "", "object": "response", "created_at": unix_time(), "completed_at": null, "status": "in_progress",
+        "background": false, "error": null, "incomplete_details": null, "model": "", "output": [], "usage": null,
     });
     extend(&mut head, repeated());
     let store = body.flag("store").unwrap_or(true);
@@ -98,10 +148,21 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
             chat.put(name, value);
         }
     }
-    for name in ["metadata", "user"] {
-        head[name] = body.take(name).unwrap_or(head[name].take());
+    for name in [
+        "max_tool_calls",
+        "metadata",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "user",
+    ] {
+        if let Some(value) = body.take(name) {
+            head[name] = value;
+        }
     }
-    body.hand(&mut chat, &["model", "stream", "seed", "top_k", "min_p", "stop"]);
+    let sampling =
+        ["model", "stream", "seed", "top_k", "min_p", "stop", "frequency_penalty", "presence_penalty"];
+    body.hand(&mut chat, &sampling);
     let alternatives = body.size("top_logprobs").unwrap_or(0);
     head["top_logprobs"] = alternatives.into();
     let included = body.list("include").unwrap_or_default();
@@ -119,39 +180,64 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
         chat.put("reasoning_effort", effort);
     }
     if let Some(format) = body.object("text").and_then(|mut text| text.take("format")) {
-        head["text"]["format"] = format.clone();
+        head["text"]["format"] = with_defaults(format.clone(), "json_schema", FORMAT);
         chat.put("response_format", response_format(Fields::from(format)));
     }
-    if let Some(given) = body.list("tools") {
-        head["tools"] = given.clone().into();
-        chat.put("tools", given.into_iter().map(|tool| named(Fields::from(tool), true)).collect::<Value>());
-    }
+    let mut left_out = unheeded(&mut body);
+    let given = body.list("tools").unwrap_or_default();
+    head["tools"] = given.iter().cloned().map(tools::shown).collect();
+    let mut tools = Tools::read(given);
     if let Some(choice) = body.take("tool_choice") {
         head["tool_choice"] = choice.clone();
-        chat.put("tool_choice", tool_choice(choice));
+        chat.put("tool_choice", tools.choice(choice)?);
     }
+    left_out.append(&mut tools.left_out);
+    chat.put("tools", tools.functions);
     let mut messages = Vec::new();
     if let Some(id) = body.text("previous_response_id") {
         let kept = app.answers.find(&call.caller.id, &id).ok_or_else(|| unknown("previous_response_id"))?;
         messages = kept.messages;
         head["previous_response_id"] = id.into();
     }
-    match body.take("input") {
-        Some(Value::String(text)) => messages.push(json!({ "role": "user", "content": text })),
-        Some(Value::Array(items)) => items.into_iter().for_each(|i| item(Fields::from(i), &mut messages)),
-        _ => {}
-    }
+    left_out.extend(input::read(app, call, body.take("input"), &mut messages)?);
+    call.leave_out(app, &left_out)?;
     let mut all = messages.clone();
     if let Some(instructions) = body.text("instructions") {
         head["instructions"] = instructions.as_str().into();
         instruct(&instructions, &mut all);
     }
     if all.is_empty() {
-        return Err(ApiError::field("input", "`input` has nothing to answer"));
+        return Err(ApiError::field("input", "`input` is empty"));
     }
     chat.put("messages", all);
-    let inference = inference::chat(app, call, &mut chat).map_err(renamed)?;
-    Ok(Ready { inference, head, messages, store })
+    Ok(Asked { chat, head, messages, names: Arc::new(tools.names), store })
+}
+
+/// Takes values that this server does not heed, though it has the fields. Returns their places.
+fn unheeded(body: &mut Fields) -> Vec<String> {
+    let mut places = Vec::new();
+    if body.text("truncation").as_deref() == Some("auto") {
+        places.push("truncation:auto".to_owned());
+    }
+    let padded = body.object("stream_options").and_then(|mut options| options.flag("include_obfuscation"));
+    if padded == Some(true) {
+        places.push("stream_options.include_obfuscation".to_owned());
+    }
+    places
+}
+
+pub(crate) async fn count(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (_, tokens) = prompt::prepare(&app, call, counted).await?;
+    Ok(document(StatusCode::OK, &json!({ "object": "response.input_tokens", "input_tokens": tokens })))
+}
+
+/// The tokens of the prompt that a request makes.
+fn counted(app: &App, call: &Call) -> Result<usize, ApiError> {
+    let mut chat = ask(app, call)?.chat;
+    let model = app.model(chat.text("model").as_deref())?;
+    let extent = prompt::Extent::of_body(call);
+    let conversation = inference::conversation(app, call, &model, extent, &mut chat);
+    Ok(conversation.map_err(renamed)?.0.tokens.len())
 }
 
 fn unknown(param: &str) -> ApiError {
@@ -191,72 +277,6 @@ fn response_format(mut format: Fields) -> Value {
     json!({ "type": kind, "json_schema": { "schema": format.take("schema") } })
 }
 
-/// A tool or the choice of one as a chat has it: what is beside the type here stands in an object there.
-fn named(mut tool: Fields, whole: bool) -> Value {
-    let mut function = Fields::default();
-    let names = if whole { &["name", "description", "parameters", "strict"][..] } else { &["name"] };
-    tool.hand(&mut function, names);
-    json!({ "type": "function", "function": function.rest() })
-}
-
-fn tool_choice(choice: Value) -> Value {
-    let mut choice = match choice {
-        Value::Object(_) => Fields::from(choice),
-        word => return word,
-    };
-    let Some(tools) = choice.list("tools") else { return named(choice, false) };
-    let tools: Value = tools.into_iter().map(|tool| named(Fields::from(tool), false)).collect();
-    json!({ "type": "allowed_tools", "allowed_tools": { "mode": choice.text("mode"), "tools": tools } })
-}
-
-/// Adds an item to a conversation: what an assistant thinks, says and calls are items of their own, and one message.
-fn item(mut item: Fields, messages: &mut Vec<Value>) {
-    let text = |content: Option<Value>| content.map(text_of).unwrap_or_default();
-    match item.text("type").as_deref().unwrap_or("message") {
-        "message" => {
-            let role = item.text("role").unwrap_or_default();
-            let content = text(item.take("content"));
-            match open(messages).filter(|last| {
-                role == "assistant" && last["content"].is_null() && last.get("tool_calls").is_none()
-            }) {
-                Some(last) => last["content"] = content.into(),
-                None => messages.push(json!({ "role": role, "content": content })),
-            }
-        }
-        "reasoning" => {
-            let mut thoughts = text(item.take("content"));
-            if thoughts.is_empty() {
-                thoughts = text(item.take("summary"));
-            }
-            if !thoughts.is_empty() {
-                messages.push(json!({ "role": "assistant", "content": null, "reasoning_content": thoughts }));
-            }
-        }
-        "function_call" => {
-            let function = json!({ "name": item.text("name"), "arguments": item.text("arguments") });
-            let call = json!({ "id": item.text("call_id"), "type": "function", "function": function });
-            if open(messages).is_none() {
-                messages.push(json!({ "role": "assistant", "content": null }));
-            }
-            if let Some(last) = messages.last_mut() {
-                match last.get_mut("tool_calls").and_then(Value::as_array_mut) {
-                    Some(calls) => calls.push(call),
-                    None => last["tool_calls"] = json!([call]),
-                }
-            }
-        }
-        _ => {
-            let (id, content) = (item.text("call_id"), text(item.take("output")));
-            messages.push(json!({ "role": "tool", "tool_call_id": id, "content": content }));
-        }
-    }
-}
-
-/// The message of an assistant that is the last.
-fn open(messages: &mut [Value]) -> Option<&mut Value> {
-    messages.last_mut().filter(|last| last["role"] == "assistant")
-}
-
 /// An answer under way.
 struct Events {
     app: Arc<App>,
@@ -284,12 +304,14 @@ impl Events {
         shown["usage"] = json!({
             "input_tokens": usage.prompt, "output_tokens": usage.completion,
             "input_tokens_details": { "cached_tokens": usage.cached, "cache_write_tokens": 0 },
-            "output_tokens_details": { "reasoning_tokens": 0 },
+            "output_tokens_details": { "reasoning_tokens": self.output.reasoning_tokens().min(usage.completion) },
             "total_tokens": usage.prompt + usage.completion,
         });
         if self.store {
             let mut messages = std::mem::take(&mut self.messages);
-            self.output.items.iter().for_each(|said| item(Fields::from(said.clone()), &mut messages));
+            for said in &self.output.items {
+                input::add(Fields::from(said.clone()), &mut messages);
+            }
             let id = shown["id"].as_str().unwrap_or_default().to_owned();
             self.app.answers.keep(&self.owner, &id, Kept { document: shown.clone(), messages });
         }

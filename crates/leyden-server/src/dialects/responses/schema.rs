@@ -4,7 +4,8 @@ use crate::app::App;
 use crate::messages::content_schema;
 use crate::openapi::operation;
 use crate::sampling;
-use crate::schema::WORD;
+use crate::schema::{WORD, refused};
+use crate::tool_kinds::{format_schema, other_than};
 use serde_json::{Map, Value, json};
 
 /// The schema of an object of this type, with these fields of which some must be there, and some that may be anything.
@@ -18,6 +19,17 @@ fn typed(kind: &str, required: &[&str], properties: Value, harmless: &[&str]) ->
     let required: Vec<&str> = required.iter().copied().chain(["type"]).collect();
     json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
 }
+
+/// The kinds of items that a conversation has messages for. Others are left out.
+const ITEMS: &[&str] = &[
+    "message",
+    "function_call",
+    "function_call_output",
+    "custom_tool_call",
+    "custom_tool_call_output",
+    "reasoning",
+    "item_reference",
+];
 
 fn input_schema(app: &App) -> Value {
     let limits = &app.limits;
@@ -41,42 +53,92 @@ fn input_schema(app: &App) -> Value {
         "call_id": name, "name": name, "arguments": { "type": "string", "contentMediaType": "application/json" }
     });
     let output = json!({ "call_id": name, "output": content });
+    let custom = json!({ "call_id": name, "name": name, "input": text });
+    // It need not say that it is one, either.
+    let mut reference = typed("item_reference", &["id"], json!({ "id": name }), &[]);
+    reference["required"] = json!(["id"]);
     let reasoning = json!({ "summary": texts("summary_text"), "content": texts("reasoning_text") });
     let items = [
         message,
         typed(
             "function_call",
             &["call_id", "name", "arguments"],
-            call,
-            &["id", "status", "namespace", "parsed_arguments"],
+            with(call, "namespace", &name),
+            &["id", "status", "caller", "parsed_arguments"],
         ),
-        typed("function_call_output", &["call_id", "output"], output, &["id", "status", "name"]),
+        typed(
+            "function_call_output",
+            &["call_id", "output"],
+            output.clone(),
+            &["id", "status", "name", "caller"],
+        ),
+        typed(
+            "custom_tool_call",
+            &["call_id", "name", "input"],
+            with(custom, "namespace", &name),
+            &["id", "status", "caller"],
+        ),
+        typed("custom_tool_call_output", &["call_id", "output"], output, &["id", "status", "name", "caller"]),
         typed("reasoning", &[], reasoning, &["id", "status", "encrypted_content"]),
+        reference,
+        other_than(ITEMS),
     ];
     json!({ "anyOf": [
         text, { "type": "array", "minItems": 1, "maxItems": limits.messages, "items": { "anyOf": items } }
     ] })
 }
 
-pub(crate) fn describe_answer(app: &App) -> Value {
+fn with(mut properties: Value, name: &str, schema: &Value) -> Value {
+    properties[name] = schema.clone();
+    properties
+}
+
+/// The fields about tools.
+fn tools_schema(app: &App) -> Value {
     let limits = &app.limits;
-    let sampling = sampling::schema(app);
     let name = json!({ "type": "string", "maxLength": 64, "pattern": WORD });
     let function = json!({
         "name": name, "description": { "type": "string", "maxLength": limits.schema_bytes },
         "strict": { "type": "boolean" }, "parameters": { "type": "object", "description": "A JSON schema" }
     });
-    let tool = typed("function", &["name"], function, &["defer_loading"]);
-    let one = typed("function", &["name"], json!({ "name": name }), &[]);
+    let harmless = &["defer_loading", "allowed_callers", "output_schema"];
+    let function = typed("function", &["name"], function, harmless);
+    let custom = json!({
+        "name": name, "description": { "type": "string", "maxLength": limits.schema_bytes },
+        "format": format_schema(limits.schema_bytes, false)
+    });
+    let custom = typed("custom", &["name"], custom, harmless);
+    let kinds = ["function", "custom", "namespace"];
+    let inner = [function.clone(), custom.clone(), other_than(&kinds)];
+    let namespace = json!({
+        "name": name, "description": { "type": "string", "maxLength": limits.schema_bytes },
+        "tools": { "type": "array", "maxItems": limits.tools, "items": { "anyOf": inner } }
+    });
+    let namespace = typed("namespace", &["name", "tools"], namespace, &[]);
+    let tool = json!({ "anyOf": [function, custom, namespace, other_than(&kinds)] });
+    let [one, free_text] =
+        ["function", "custom"].map(|kind| typed(kind, &["name"], json!({ "name": name }), &[]));
+    let allowed = [one.clone(), free_text.clone(), other_than(&["function", "custom"])];
     let some = json!({
         "mode": { "enum": ["auto", "required"] },
-        "tools": { "type": "array", "minItems": 1, "maxItems": limits.tools, "items": one }
+        "tools": { "type": "array", "minItems": 1, "maxItems": limits.tools, "items": { "anyOf": allowed } }
     });
     let choices = [
         json!({ "enum": ["none", "auto", "required"] }),
         one,
+        free_text,
         typed("allowed_tools", &["mode", "tools"], some, &[]),
     ];
+    json!({
+        "tools": { "type": "array", "maxItems": limits.tools, "items": tool },
+        "tool_choice": { "anyOf": choices }, "parallel_tool_calls": { "type": "boolean" },
+    })
+}
+
+/// The fields of a request.
+fn fields(app: &App) -> Map<String, Value> {
+    let limits = &app.limits;
+    let sampling = sampling::schema(app);
     let schema = json!({ "schema": { "type": ["object", "boolean"] }, "name": { "type": "string" } });
     let formats = [
         typed("text", &[], json!({}), &[]),
@@ -89,9 +151,7 @@ pub(crate) fn describe_answer(app: &App) -> Value {
         "model": app.model_schema(), "input": input_schema(app), "instructions": { "type": "string" },
         "max_output_tokens": { "type": "integer", "minimum": 1, "maximum": i32::MAX },
         "stream": { "type": "boolean" },
-        "stream_options": object(json!({ "include_obfuscation": { "const": false } })),
-        "tools": { "type": "array", "maxItems": limits.tools, "items": tool },
-        "tool_choice": { "anyOf": choices }, "parallel_tool_calls": { "type": "boolean" },
+        "stream_options": object(json!({ "include_obfuscation": { "type": "boolean" } })),
         "text": object(json!({ "format": { "anyOf": formats }, "verbosity": {} })),
         "reasoning": object(json!({ "effort": effort, "summary": {}, "generate_summary": {}, "context": {} })),
         "store": { "type": "boolean", "default": true, "description": "Whether the answer is kept, for a while" },
@@ -99,7 +159,13 @@ pub(crate) fn describe_answer(app: &App) -> Value {
             "type": "string", "maxLength": limits.name_chars,
             "description": "The answer that the conversation goes on behind, if it is still kept"
         },
-        "truncation": { "const": "disabled" }, "background": { "const": false },
+        "truncation": {
+            "enum": ["disabled", "auto"], "description": "Nothing is left out of an input that is too long"
+        },
+        "background": { "const": false },
+        "conversation": refused("name the answer before as `previous_response_id`, or send its items"),
+        "prompt": refused("send its text as `instructions`"),
+        "max_tool_calls": { "type": "integer", "minimum": 1, "description": "Changes nothing" },
         "stop": crate::ending::schema(app)["stop"],
         "include": {
             "type": "array", "maxItems": limits.content_parts, "items": { "type": "string" },
@@ -107,23 +173,28 @@ pub(crate) fn describe_answer(app: &App) -> Value {
         },
         "top_logprobs": { "type": "integer", "minimum": 0, "maximum": limits.top_logprobs },
     });
-    for field in ["temperature", "top_p", "top_k", "min_p", "seed"] {
+    let word = json!({ "type": "string", "maxLength": limits.name_chars });
+    for field in ["user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"] {
+        properties[field] = word.clone();
+    }
+    for field in ["temperature", "top_p", "top_k", "min_p", "seed", "frequency_penalty", "presence_penalty"] {
         properties[field] = sampling[field].clone();
     }
-    for field in [
-        "metadata",
-        "user",
-        "safety_identifier",
-        "service_tier",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "prompt_cache_options",
-        "max_tool_calls",
-    ] {
+    for field in ["metadata", "service_tier", "prompt_cache_options"] {
         properties[field] = json!({});
     }
+    match (properties, tools_schema(app)) {
+        (Value::Object(mut properties), Value::Object(more)) => {
+            properties.extend(more);
+            properties
+        }
+        _ => Map::new(),
+    }
+}
+
+pub(crate) fn describe_answer(app: &App) -> Value {
     let body = json!({
-        "type": "object", "additionalProperties": false, "required": ["input"], "properties": properties
+        "type": "object", "additionalProperties": false, "required": ["input"], "properties": fields(app)
     });
     let mut it = operation("respond", "OpenAI's: an answer in items", Some(&body), &answer_schema());
     let piece = json!({ "type": "object", "required": ["data"], "properties": { "data": {
@@ -132,6 +203,33 @@ pub(crate) fn describe_answer(app: &App) -> Value {
     } } });
     it["responses"]["200"]["content"]["text/event-stream"] = json!({ "schema": piece });
     it
+}
+
+/// The fields of a request that say something of its prompt.
+const OF_PROMPT: &[&str] = &[
+    "model",
+    "input",
+    "instructions",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "conversation",
+    "prompt",
+    "text",
+    "reasoning",
+    "truncation",
+];
+
+pub(crate) fn describe_count(app: &App) -> Value {
+    let mut properties = fields(app);
+    properties.retain(|name, _| OF_PROMPT.contains(&name.as_str()));
+    let body = json!({ "type": "object", "additionalProperties": false, "properties": properties });
+    let answer = json!({
+        "type": "object", "required": ["object", "input_tokens"],
+        "properties": { "object": { "const": "response.input_tokens" }, "input_tokens": { "type": "integer" } }
+    });
+    operation("countInputTokens", "OpenAI's: the tokens of a request's prompt", Some(&body), &answer)
 }
 
 fn answer_schema() -> Value {

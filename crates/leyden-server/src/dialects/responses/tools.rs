@@ -1,0 +1,123 @@
+//! The tools of a request, of all kinds that OpenAI has, as functions of a chat, and the choice among them.
+
+use super::with_defaults;
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::tool_kinds::{Declared, ToolNames, chosen_name, full_name, of_free_text};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+
+/// The fields of a function that are repeated though the request lacks them.
+const FUNCTION: &[(&str, fn() -> Value)] =
+    &[("description", || Value::Null), ("parameters", || Value::Null), ("strict", || true.into())];
+
+/// A tool as the answer repeats it.
+pub(super) fn shown(tool: Value) -> Value {
+    with_defaults(tool, "function", FUNCTION)
+}
+
+/// The tools of a request.
+#[derive(Debug, Default)]
+pub(super) struct Tools {
+    /// In a chat's form.
+    pub(super) functions: Vec<Value>,
+    pub(super) names: ToolNames,
+    /// Places and kinds of those that are left out.
+    pub(super) left_out: Vec<String>,
+    /// The names of all functions, as the model sees them.
+    known: HashSet<String>,
+}
+
+impl Tools {
+    /// Reads the field `tools`.
+    /// A tool of a namespace or of free text is left out, too, where another one has its name.
+    pub(super) fn read(given: Vec<Value>) -> Tools {
+        let mut tools = Tools::default();
+        for (i, tool) in given.into_iter().enumerate() {
+            let place = format!("tools[{i}]");
+            let mut tool = Fields::from(tool);
+            if tool.peek("type") != Some("namespace") {
+                tools.add(&place, None, tool);
+                continue;
+            }
+            let namespace = tool.text("name").unwrap_or_default();
+            let mut description = tool.text("description");
+            for (j, inner) in tool.list("tools").unwrap_or_default().into_iter().enumerate() {
+                let mut inner = Fields::from(inner);
+                // The model reads it once.
+                if let Some(text) = description.take() {
+                    let own = inner.text("description").unwrap_or_default();
+                    inner.put("description", format!("{text}\n\n{own}").trim_end());
+                }
+                tools.add(&format!("{place}.tools[{j}]"), Some(&namespace), inner);
+            }
+        }
+        tools
+    }
+
+    fn add(&mut self, place: &str, namespace: Option<&str>, mut tool: Fields) {
+        let kind = tool.text("type").unwrap_or_default();
+        let is_free_text = kind == "custom";
+        if !is_free_text && kind != "function" {
+            self.left_out.push(format!("{place}:{kind}"));
+            return;
+        }
+        let name = tool.text("name").unwrap_or_default();
+        let full = full_name(namespace, &name);
+        let is_plain = namespace.is_none() && !is_free_text;
+        if !self.known.insert(full.clone()) && (!is_plain || self.names.contains_key(&full)) {
+            self.left_out.push(format!("{place}:{kind}"));
+            return;
+        }
+        let function = if is_free_text {
+            let format = tool.take("format");
+            of_free_text(&full, tool.text("description").as_deref(), format.as_ref())
+        } else {
+            let mut function = Fields::default();
+            function.put("name", full.as_str());
+            tool.hand(&mut function, &["description", "parameters", "strict"]);
+            function.rest().into()
+        };
+        self.functions.push(json!({ "type": "function", "function": function }));
+        if !is_plain {
+            self.names.insert(full, Declared { namespace: namespace.map(str::to_owned), name, is_free_text });
+        }
+    }
+
+    /// Reads the field `tool_choice`, as a chat has it.
+    ///
+    /// # Errors
+    /// 400: all tools that it allows are left out, and one must be called.
+    pub(super) fn choice(&mut self, choice: Value) -> Result<Value, ApiError> {
+        let mut choice = match choice {
+            Value::Object(_) => Fields::from(choice),
+            word => return Ok(word),
+        };
+        let Some(allowed) = choice.list("tools") else { return Ok(self.named(choice)) };
+        let mut tools = Vec::new();
+        for (i, tool) in allowed.into_iter().enumerate() {
+            let tool = Fields::from(tool);
+            match tool.peek("type") {
+                Some("function" | "custom") => tools.push(self.named(tool)),
+                kind => self.left_out.push(format!("tool_choice.tools[{i}]:{}", kind.unwrap_or_default())),
+            }
+        }
+        let mode = choice.text("mode").unwrap_or_default();
+        if tools.is_empty() {
+            return match mode.as_str() {
+                "required" => {
+                    let message = "`tool_choice` allows only kinds of tools that this server does not have";
+                    Err(ApiError::conflict("tool_choice", message))
+                }
+                _ => Ok("none".into()),
+            };
+        }
+        Ok(json!({ "type": "allowed_tools", "allowed_tools": { "mode": mode, "tools": tools } }))
+    }
+
+    /// The choice of one tool.
+    fn named(&self, mut tool: Fields) -> Value {
+        let name = tool.text("name").unwrap_or_default();
+        json!({ "type": "function", "function": { "name": chosen_name(&self.names, &name) } })
+    }
+}
