@@ -346,6 +346,11 @@ fn the_official_client_of_ollama_is_content() {
 }
 
 #[test]
+fn answers_are_of_the_types_that_are_published() {
+    client("published_types.py", "anthropic, ollama, openai", &[]);
+}
+
+#[test]
 fn responses_go_on_where_the_last_ended() {
     client("responses_client.py", "openai", &[]);
 }
