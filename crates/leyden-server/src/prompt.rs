@@ -163,8 +163,8 @@ pub(crate) fn of_messages(
     Ok(Conversed { text: prompt.into_text(), tokens, opened })
 }
 
-/// The messages with those of one role in a row as one, and with a system's behind the first turn as a user's, as agents send
-/// such. `None` if there is nothing to join.
+/// The messages, with several of one role in a row joined, and with a system's message behind the first turn as a user's.
+/// `None` if nothing changes.
 fn alternating(messages: &[Message]) -> Option<Vec<Message>> {
     let mut all: Vec<Message> = Vec::with_capacity(messages.len());
     let mut renamed = false;

@@ -19,7 +19,7 @@ pub(crate) const BY_MODEL: &str = "x-by-model";
 /// The one `pattern`: what templates and grammars take for a word, the name of a tool.
 pub(crate) const WORD: &str = "^[a-zA-Z0-9_.-]{1,64}$";
 
-/// The schema of a field that no value but `null` is taken for, with the way around it.
+/// The schema of a field that is refused unless it is null; `instead` tells the client a way around it.
 pub(crate) fn refused(instead: &str) -> Value {
     json!({ "not": {}, "description": instead })
 }
@@ -328,7 +328,7 @@ fn distinguishing<'a>(branches: &[&'a Value]) -> Option<&'a str> {
     first.into_iter().find(|name| branches.iter().all(|branch| names_it(branch, name)))
 }
 
-/// The values that a field of an object must not have, where its schema names those alone.
+/// The values that the schema of an object excludes for one of its fields.
 fn excluded<'a>(schema: &'a Value, name: &str) -> Option<&'a Vec<Value>> {
     schema.get("properties")?.get(name)?.get("not")?.get("enum")?.as_array()
 }

@@ -65,7 +65,7 @@ impl Speech {
         self.calls > 0 && self.calls == self.whole
     }
 
-    /// Whether a tool takes free text.
+    /// Tells if a tool takes free text.
     pub(crate) fn is_free_text(&self, name: &str) -> bool {
         self.names.get(name).is_some_and(|declared| declared.is_free_text)
     }

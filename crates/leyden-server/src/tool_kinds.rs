@@ -15,7 +15,7 @@ const TEXT: &str = "input";
 pub(crate) struct Declared {
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
-    /// Whether its input is a text that need not be JSON.
+    /// Its input is a text that need not be JSON.
     pub(crate) is_free_text: bool,
 }
 
@@ -58,8 +58,8 @@ pub(crate) fn arguments_of(input: &str) -> String {
     json!({ TEXT: input }).to_string()
 }
 
-/// The functions of a chat's tools, the names of those that are no plain functions, and the places and kinds of tools that
-/// are left out.
+/// Sorts the tools of a chat: functions, names of tools that are no plain functions, places and kinds of tools that are left
+/// out.
 pub(crate) fn functions(tools: Vec<Value>) -> (Vec<Value>, ToolNames, Vec<String>) {
     let (mut functions, mut names, mut left_out) = (Vec::new(), ToolNames::new(), Vec::new());
     for (i, mut tool) in tools.into_iter().enumerate() {

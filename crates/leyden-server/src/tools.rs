@@ -27,13 +27,13 @@ enum Choice {
 /// The tools of a request that may be called.
 #[derive(Clone, Debug)]
 pub(crate) struct Tools {
-    /// As the client sent them, for the template; those of free text as functions.
+    /// As the client sent them, for the template; tools of free text as functions.
     pub(crate) list: Value,
     /// Those of them that may be called.
     allowed: Value,
     choice: Choice,
     parallel: bool,
-    /// Those that are no plain functions.
+    /// The tools that are no plain functions.
     pub(crate) names: Arc<ToolNames>,
 }
 

@@ -6,17 +6,21 @@ Every check is an assertion; the last line of a run in which all held is `ok`.
 """
 
 import base64
+import json
 import math
 import struct
 import sys
+import urllib.error
+import urllib.request
 
-import cohere
+import cohere.v2.types
 import openai
 from langchain_openai import OpenAIEmbeddings
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.embeddings.openai_like import OpenAILikeEmbedding
 from llama_index.embeddings.text_embeddings_inference import TextEmbeddingsInference
 from llama_index.postprocessor.tei_rerank import TextEmbeddingInference
+from pydantic import TypeAdapter
 
 base, alone, reranker, embedder, query, document, score = sys.argv[1:]
 documents = ["w1 w2", document, "w3 w5 w8"]
@@ -35,6 +39,21 @@ for kind in (cohere.ClientV2, cohere.Client):
     assert scores == sorted(scores, reverse=True)
     assert near(next(r.relevance_score for r in answer.results if r.index == 1), float(score)), answer
     assert len(client.rerank(model=reranker, query=query, documents=documents, top_n=1).results) == 1
+
+# Cohere's answers and errors are of the types that it publishes.
+def post(path, body):
+    request = urllib.request.Request(base + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        return 200, urllib.request.urlopen(request).read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+pairs = {"model": reranker, "query": query, "documents": documents}
+read = TypeAdapter(cohere.v2.types.V2RerankResponse).validate_json(post("/v2/rerank", pairs)[1], strict=True)
+assert len(read.results) == 3 and read.id
+status, text = post("/v2/rerank", {"model": reranker})
+assert status == 400 and "`query` is missing" in json.loads(text)["message"], text
 
 # OpenAI: numbers, and base64 of them.
 client = openai.OpenAI(base_url=base + "/v1", api_key="none", max_retries=0)

@@ -88,8 +88,8 @@ assert client.chat.completions.create(model=MODEL, messages=history, tools=tools
 with client.chat.completions.stream(**{**options, "max_tokens": 200}, **forced) as stream:
     final = stream.get_final_completion()
 assert json.loads(final.choices[0].message.tool_calls[0].function.arguments)["animal"] in ("fox", "wolf")
-error = failure(openai.BadRequestError, lambda: client.chat.completions.create(**options, tools=[{"type": "x"}]))
-assert error.param == "tools[0].type"
+error = failure(openai.BadRequestError, lambda: client.chat.completions.create(**options, tools=[{"type": "function"}]))
+assert error.param == "tools[0].function"
 
 # Errors arrive as the client's own kinds, with the field.
 error = failure(openai.BadRequestError, lambda: client.chat.completions.create(**{**options, "temperature": 3}))

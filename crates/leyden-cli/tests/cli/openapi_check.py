@@ -34,6 +34,7 @@ WORDS_BEYOND_SCHEMAS = (
     "JSON schema: ",
     "continues the grammar",
     "was not made for filling in the middle",
+    "`input` is empty",
 )
 
 

@@ -153,8 +153,8 @@ fn tool(mut tool: Fields) -> Value {
     json!({ "type": "function", "function": function.rest() })
 }
 
-/// A turn, as one message or more: results of tools are messages of their own. Places and kinds of blocks that a chat has
-/// nothing for are told to `left_out`.
+/// A turn, as one message or more: results of tools are messages of their own. `left_out` gets place and kind of each block
+/// that is left out.
 fn turn(mut message: Fields, messages: &mut Vec<Value>, mut left_out: impl FnMut(String, &str)) {
     let role = message.text("role").unwrap_or_default();
     let blocks = match message.take("content") {

@@ -2,6 +2,7 @@
 
 pub(crate) mod anthropic;
 mod anthropic_blocks;
+pub(crate) mod cohere;
 pub(crate) mod llama_infill;
 pub(crate) mod llama_lora;
 pub(crate) mod llama_server;

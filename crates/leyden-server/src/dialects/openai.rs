@@ -43,7 +43,7 @@ pub(crate) fn error(error: &ApiError) -> Value {
     })
 }
 
-fn error_schema() -> Value {
+pub(super) fn error_schema() -> Value {
     json!({
         "type": "object",
         "required": ["error"],
@@ -158,11 +158,11 @@ fn usage(usage: Usage) -> Value {
     })
 }
 
-/// The calls of a choice, as pieces of a stream tell of them.
+/// A choice of a chat, told in the pieces of a stream.
 #[derive(Debug)]
 pub(crate) struct Deltas {
     speech: Speech,
-    /// Whether the open call is of a tool that takes free text.
+    /// The open call is of a tool of free text.
     is_free_text: bool,
 }
 
@@ -171,12 +171,12 @@ impl Deltas {
         Deltas { speech, is_free_text: false }
     }
 
-    /// Whether tools were called, and all calls are whole.
+    /// Tells if tools were called, and all calls are whole.
     pub(crate) fn calls(&self) -> bool {
         self.speech.calls()
     }
 
-    /// The parts of a message that more of an answer makes.
+    /// Takes more of the answer. Returns the parts of a message that it adds.
     pub(crate) fn hear(&mut self, parts: Vec<OutputEvent>) -> Vec<Value> {
         self.speech.hear(parts).into_iter().filter_map(|part| self.delta(part)).collect()
     }

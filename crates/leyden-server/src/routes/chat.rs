@@ -51,7 +51,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     Ok((inference.map_err(|error| if older { older::renamed(error) } else { error })?, older))
 }
 
-/// A whole choice, with calls in OpenAI's older form or not, of tools some of which are no plain functions.
+/// A whole choice; `older` asks for OpenAI's older form of calls, `names` has the tools that are no plain functions.
 fn choice(head: &Head, index: usize, said: Said, (older, names): (bool, &ToolNames)) -> Value {
     let mut reason = if said.calls { "tool_calls" } else { finish_reason(said.end) };
     let mut message = openai::message(said.answer, names);

@@ -20,6 +20,7 @@ use crate::auth::{Access, Scope};
 use crate::body::Reply;
 use crate::dialect::Dialect;
 use crate::dialects::anthropic::{self, ANTHROPIC};
+use crate::dialects::cohere::COHERE;
 use crate::dialects::llama_infill;
 use crate::dialects::llama_lora;
 use crate::dialects::llama_server::{self, LLAMA_SERVER};
@@ -81,7 +82,6 @@ routes! {
         embeddings::answer describe POST "/v1/embeddings" INFERENCE, true;
         rerank::answer describe POST "/rerank" INFERENCE, true;
         rerank::answer describe_v1 POST "/v1/rerank" INFERENCE, true;
-        rerank::answer describe_v2 POST "/v2/rerank" INFERENCE, true;
         vllm::score describe_score POST "/score" INFERENCE, true;
         vllm::score describe_score_v1 POST "/v1/score" INFERENCE, true;
         vllm::classify describe_classify POST "/classify" INFERENCE, true;
@@ -119,6 +119,9 @@ routes! {
         ollama::show describe_show POST "/api/show" INFERENCE, false;
         ollama_pull::answer describe POST "/api/pull" INFERENCE, true;
         ollama::version describe_version GET "/api/version" Access::AnyKey, false;
+    }
+    COHERE {
+        rerank::answer describe_v2 POST "/v2/rerank" INFERENCE, true;
     }
     TEI {
         tei::embed describe_embed POST "/embed" INFERENCE, true;

@@ -328,7 +328,7 @@ fn tools_that_make_no_sense_are_refused_by_name() {
     });
 }
 
-/// Every dialect leaves them out, names them, and refuses them where the server is strict.
+/// The response names them; a strict server refuses them.
 #[test]
 fn kinds_of_tools_that_are_not_known_are_left_out_by_name() {
     run(async {

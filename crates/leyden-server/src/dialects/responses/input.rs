@@ -43,7 +43,7 @@ pub(super) fn read(
     Ok(left_out)
 }
 
-/// An item of an answer that is kept. The item's id has that of its response within.
+/// An item of an answer that is kept, by its id, in which the id of the response stands.
 fn kept(app: &App, call: &Call, at: usize, id: &str) -> Result<Fields, ApiError> {
     let of_response = id.split_once('_').and_then(|(_, rest)| rest.rsplit_once('_'));
     let answer =
@@ -57,7 +57,7 @@ fn kept(app: &App, call: &Call, at: usize, id: &str) -> Result<Fields, ApiError>
 }
 
 /// Adds an item to a conversation: thoughts, texts and calls of an assistant are items of their own, and one message.
-/// Returns the kind of an item that a chat has no message for.
+/// Returns the kind of an item that is left out.
 pub(super) fn add(mut item: Fields, messages: &mut Vec<Value>) -> Option<String> {
     let kind = item.text("type").unwrap_or_else(|| "message".to_owned());
     match kind.as_str() {

@@ -86,7 +86,7 @@ impl Output {
         }
     }
 
-    /// The tokens that the thoughts of the answer have, as a text.
+    /// The number of tokens of the text of the thoughts.
     pub(super) fn reasoning_tokens(&self) -> usize {
         let thoughts = self.items.iter().filter(|item| item["type"] == "reasoning");
         let texts = thoughts.filter_map(|item| item["content"][0]["text"].as_str());

@@ -39,11 +39,11 @@ fn repeated() -> Value {
     })
 }
 
-/// The fields of a schema for the answer that are repeated though the request lacks them.
+/// The fields of `text.format` with a JSON schema, and their values in an answer where the request lacks them.
 const FORMAT: &[(&str, fn() -> Value)] =
     &[("name", || "answer".into()), ("description", || "".into()), ("strict", || true.into())];
 
-/// An object of a request as its answer repeats it: of this type it has all fields.
+/// An object of a request as its answer repeats it, with all fields if it is of this type.
 fn with_defaults(mut object: Value, kind: &str, defaults: &[(&str, fn() -> Value)]) -> Value {
     if object["type"] == kind {
         for (name, default) in defaults {
@@ -55,7 +55,7 @@ fn with_defaults(mut object: Value, kind: &str, defaults: &[(&str, fn() -> Value
     object
 }
 
-/// A number with the digits that its client wrote.
+/// A number with as few digits as tell it from other numbers of its type.
 fn as_written(number: f32) -> Value {
     number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
@@ -68,7 +68,7 @@ struct Ready {
 
 /// The fields of a request.
 struct Asked {
-    /// Those of the chat that answers it.
+    /// The fields of the chat that answers it.
     chat: Fields,
     /// The beginning of its answer.
     head: Value,
@@ -213,7 +213,7 @@ fn ask(app: &App, call: &Call) -> Result<Asked, ApiError> {
     Ok(Asked { chat, head, messages, names: Arc::new(tools.names), store })
 }
 
-/// Takes values that this server does not heed, though it has the fields. Returns their places.
+/// Takes `truncation` and `stream_options`. Returns the places of values that change nothing here.
 fn unheeded(body: &mut Fields) -> Vec<String> {
     let mut places = Vec::new();
     if body.text("truncation").as_deref() == Some("auto") {

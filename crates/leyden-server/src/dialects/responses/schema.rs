@@ -20,7 +20,7 @@ fn typed(kind: &str, required: &[&str], properties: Value, harmless: &[&str]) ->
     json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
 }
 
-/// The kinds of items that a conversation has messages for. Others are left out.
+/// The kinds of items that are read. Others are left out.
 const ITEMS: &[&str] = &[
     "message",
     "function_call",
@@ -205,7 +205,7 @@ pub(crate) fn describe_answer(app: &App) -> Value {
     it
 }
 
-/// The fields of a request that say something of its prompt.
+/// The fields of a request that make its prompt.
 const OF_PROMPT: &[&str] = &[
     "model",
     "input",
@@ -224,7 +224,9 @@ const OF_PROMPT: &[&str] = &[
 pub(crate) fn describe_count(app: &App) -> Value {
     let mut properties = fields(app);
     properties.retain(|name, _| OF_PROMPT.contains(&name.as_str()));
-    let body = json!({ "type": "object", "additionalProperties": false, "properties": properties });
+    let body = json!({
+        "type": "object", "additionalProperties": false, "required": ["input"], "properties": properties
+    });
     let answer = json!({
         "type": "object", "required": ["object", "input_tokens"],
         "properties": { "object": { "const": "response.input_tokens" }, "input_tokens": { "type": "integer" } }

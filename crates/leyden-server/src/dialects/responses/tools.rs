@@ -7,7 +7,7 @@ use crate::tool_kinds::{Declared, ToolNames, chosen_name, full_name, of_free_tex
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// The fields of a function that are repeated though the request lacks them.
+/// The fields of a function, and their values in an answer where the request lacks them.
 const FUNCTION: &[(&str, fn() -> Value)] =
     &[("description", || Value::Null), ("parameters", || Value::Null), ("strict", || true.into())];
 
@@ -22,7 +22,7 @@ pub(super) struct Tools {
     /// In a chat's form.
     pub(super) functions: Vec<Value>,
     pub(super) names: ToolNames,
-    /// Places and kinds of those that are left out.
+    /// Places and kinds of tools that are left out.
     pub(super) left_out: Vec<String>,
     /// The names of all functions, as the model sees them.
     known: HashSet<String>,
