@@ -22,7 +22,7 @@ MODEL = "storyteller"
 # Fields of this server or of others whose clients ask here, too.
 BEYOND = {
     "seed", "reasoning_content", "stop_reason", "root", "parent", "max_model_len", "status", "name", "running", "digest",
-    "completion_tokens_details", "cache_write_tokens", "store", "bytes", "presence_penalty", "frequency_penalty", "index", "id",
+    "completion_tokens_details", "timings", "cache_write_tokens", "store", "bytes", "presence_penalty", "frequency_penalty", "index", "id",
 }  # fmt: skip
 
 
