@@ -293,6 +293,7 @@ mod tests {
             "/docs",
             "/assets/app.js",
             "/assets/app.css",
+            "/assets/pdf.js",
             "/v2/health/live",
             "/v2/health/ready",
         ];
