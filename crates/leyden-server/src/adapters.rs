@@ -6,6 +6,7 @@ use hyper::StatusCode;
 use leyden_models::{Adapter, AdapterSet};
 use serde_json::{Value, json};
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most entries in a list of scales.
@@ -85,11 +86,13 @@ impl Adapters {
         self.all.iter().any(|adapter| adapter.name.as_deref() == Some(name))
     }
 
-    /// What is told of them, as llama-server does.
-    pub(crate) fn shown(&self) -> Value {
+    /// Returns the list of llama-server's `GET /lora-adapters`, with the server's paths or else with the last part of each.
+    pub(crate) fn shown(&self, paths: bool) -> Value {
         let one = |(id, (adapter, scale)): (usize, (&ServedAdapter, f32))| {
+            let last = Path::new(&adapter.path).file_name().and_then(|name| name.to_str());
+            let path = if paths { &adapter.path } else { last.unwrap_or_default() };
             json!({
-                "id": id, "path": adapter.path, "scale": scale, "name": adapter.name,
+                "id": id, "path": path, "scale": scale, "name": adapter.name,
                 "rank": adapter.adapter.rank(), "bytes": adapter.adapter.bytes(),
             })
         };

@@ -25,6 +25,19 @@ pub(crate) enum Scope {
     Inference,
     /// Reading the counters.
     Metrics,
+    /// Changing the answers to other keys and the models of the server, and seeing its paths.
+    Admin,
+}
+
+/// The scopes by their names in the file of keys.
+const SCOPES: &[(&str, Scope)] =
+    &[("inference", Scope::Inference), ("metrics", Scope::Metrics), ("admin", Scope::Admin)];
+
+impl Scope {
+    /// The name.
+    fn name(self) -> &'static str {
+        SCOPES.iter().find(|(_, scope)| *scope == self).map_or("", |(name, _)| name)
+    }
 }
 
 /// What it takes to use an endpoint.
@@ -44,8 +57,7 @@ impl Access {
         match self {
             Access::Open => "open",
             Access::AnyKey => "any key",
-            Access::Needs(Scope::Inference) => "inference",
-            Access::Needs(Scope::Metrics) => "metrics",
+            Access::Needs(scope) => scope.name(),
         }
     }
 }
@@ -116,12 +128,14 @@ pub(crate) struct Caller {
     /// The key's name, for logs and as the owner of cached prompts.
     pub(crate) id: String,
     pub(crate) priority: i32,
+    /// Whether the key has the scope `admin`.
+    pub(crate) admin: bool,
 }
 
 impl Caller {
-    /// Anybody.
+    /// Returns the caller of a server without keys, where all callers have the same rights.
     pub(crate) fn anybody() -> Caller {
-        Caller { key: None, id: String::new(), priority: 0 }
+        Caller { key: None, id: String::new(), priority: 0, admin: true }
     }
 
     /// Among whom capacity is shared fairly.
@@ -132,7 +146,7 @@ impl Caller {
 
 impl ApiKeys {
     /// Reads a file with a JSON object per line: `id`, `sha256` (the key's digest in hexadecimal), and optionally
-    /// `scopes` (of `inference` and `metrics`; the former by default), `requests_per_minute`, `tokens_per_minute` and
+    /// `scopes` (of `inference`, `metrics` and `admin`; the first by default), `requests_per_minute`, `tokens_per_minute` and
     /// `priority`. Empty lines and lines that begin with `#` are skipped.
     ///
     /// # Errors
@@ -188,7 +202,8 @@ impl ApiKeys {
             let what = format!("this API key lacks the scope `{}`", access.name());
             return Err(ApiError::new(StatusCode::FORBIDDEN, "missing_scope", what));
         }
-        Ok(Caller { key: Some(i), id: key.id.clone(), priority: key.priority })
+        let admin = key.scopes.contains(&Scope::Admin);
+        Ok(Caller { key: Some(i), id: key.id.clone(), priority: key.priority, admin })
     }
 
     /// Takes a request from a key's budget.
@@ -324,7 +339,9 @@ fn key(line: &str, now: Instant) -> Result<Key, ApiError> {
     let hex = fields.text("sha256").unwrap_or_default();
     let digest = digest(&hex)
         .ok_or_else(|| ApiError::field("sha256", "`sha256` is not 64 hexadecimal digits".to_owned()))?;
-    let scope = |name: Value| if name == "metrics" { Scope::Metrics } else { Scope::Inference };
+    let scope = |name: Value| {
+        SCOPES.iter().find(|(known, _)| name == *known).map_or(Scope::Inference, |(_, scope)| *scope)
+    };
     let scopes =
         fields.list("scopes").unwrap_or_else(|| vec!["inference".into()]).into_iter().map(scope).collect();
     let rate = |n: Option<i64>| n.map(|n| Bucket::new(u32::try_from(n).unwrap_or(u32::MAX), now));
@@ -338,12 +355,13 @@ fn key(line: &str, now: Instant) -> Result<Key, ApiError> {
 /// What a line of the file may have.
 fn line_schema() -> Value {
     let rate = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
+    let scopes: Vec<&str> = SCOPES.iter().map(|(name, _)| *name).collect();
     json!({
         "type": "object", "additionalProperties": false, "required": ["id", "sha256"],
         "properties": {
             "id": { "type": "string", "minLength": 1, "maxLength": 128 },
             "sha256": { "type": "string", "maxLength": 64 },
-            "scopes": { "type": "array", "minItems": 1, "maxItems": 8, "items": { "enum": ["inference", "metrics"] } },
+            "scopes": { "type": "array", "minItems": 1, "maxItems": 8, "items": { "enum": scopes } },
             "requests_per_minute": rate, "tokens_per_minute": rate,
             "priority": { "type": "integer", "minimum": -100, "maximum": 100 }
         }

@@ -9,8 +9,9 @@ use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-pub(crate) async fn list(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
-    let shown = adapted(&app)?.map_or_else(|| json!([]), |model| model.adapters.shown());
+pub(crate) async fn list(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let paths = call.caller.admin;
+    let shown = adapted(&app)?.map_or_else(|| json!([]), |model| model.adapters.shown(paths));
     Ok(document(StatusCode::OK, &shown))
 }
 

@@ -73,6 +73,8 @@ macro_rules! routes {
 
 const INFERENCE: Access = Access::Needs(Scope::Inference);
 const METRICS: Access = Access::Needs(Scope::Metrics);
+/// The access of endpoints that change the server for all keys.
+const ADMIN: Access = Access::Needs(Scope::Admin);
 
 // ROUTES
 routes! {
@@ -117,7 +119,7 @@ routes! {
         ollama::tags describe_tags GET "/api/tags" INFERENCE, false;
         ollama::ps describe_ps GET "/api/ps" INFERENCE, false;
         ollama::show describe_show POST "/api/show" INFERENCE, false;
-        ollama_pull::answer describe POST "/api/pull" INFERENCE, true;
+        ollama_pull::answer describe POST "/api/pull" ADMIN, true;
         ollama::version describe_version GET "/api/version" Access::AnyKey, false;
     }
     COHERE {
@@ -138,7 +140,7 @@ routes! {
         llama_server::props describe_props GET "/props" INFERENCE, false;
         llama_server::slots describe_slots GET "/slots" INFERENCE, false;
         llama_lora::list describe_list GET "/lora-adapters" INFERENCE, false;
-        llama_lora::set describe_set POST "/lora-adapters" INFERENCE, false;
+        llama_lora::set describe_set POST "/lora-adapters" ADMIN, false;
     }
     OPEN_INFERENCE {
         open_inference::server describe_server GET "/v2" Access::AnyKey, false;

@@ -1,10 +1,13 @@
 //! LoRA adapters: by request, by default, by name.
 
-use super::{CHAT, COMPLETIONS, ask, get, model, post, run, story, worker_options};
+use super::{CHAT, COMPLETIONS, ask, get, model, post, request, run, story, whole, worker_options};
 use crate::app::App;
+use crate::auth::ApiKeys;
 use crate::log::{Log, LogFormat};
 use crate::{Model, ServedAdapter, ServerOptions};
+use hyper::header::AUTHORIZATION;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// The storyteller with two adapters: one that all requests get, one with a name.
@@ -15,7 +18,7 @@ fn adapted() -> Model {
         let path = folder.path().join(seed.to_string());
         leyden_testkit::storyteller_adapter(&path, seed).unwrap();
         let adapter = Arc::new(model.network.adapter(&model.cpus[0], &path).unwrap());
-        ServedAdapter { name: name.map(str::to_owned), path: seed.to_string(), scale, adapter }
+        ServedAdapter { name: name.map(str::to_owned), path: format!("/srv/secret/{seed}"), scale, adapter }
     };
     let adapters = vec![one(1, None, 0.5), one(2, Some("pirate"), 0.0)];
     Model { adapters, ..model }
@@ -103,7 +106,7 @@ fn scales_of_all_requests_can_be_changed() {
         let (status, text) = get(&app, "/lora-adapters").await;
         let all = listed(&text);
         assert_eq!((status, &all[0]["id"], &all[0]["scale"]), (200, &json!(0), &json!(0.5)));
-        assert_eq!((&all[1]["name"], &all[1]["path"]), (&json!("pirate"), &json!("2")));
+        assert_eq!((&all[1]["name"], &all[1]["path"]), (&json!("pirate"), &json!("/srv/secret/2")));
         let before = said(&app, json!({})).await;
         let set = post(&app, "/lora-adapters", json!([{ "id": 1, "scale": 1 }])).await;
         assert_eq!(set, (200, json!({ "success": true })));
@@ -148,4 +151,37 @@ fn other() -> Model {
     let mut model = adapted();
     model.adapters[1].name = Some("b-pirate".to_owned());
     model
+}
+
+/// The scales are those of all keys, so an administrator sets them; others do not see the folders of the server.
+#[test]
+fn keys_without_the_scope_admin_neither_set_scales_nor_see_paths() {
+    run(async {
+        let digest =
+            |key: &str| Sha256::digest(key.as_bytes()).iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let keys = format!(
+            "{{\"id\":\"ada\",\"sha256\":\"{}\"}}\n{{\"id\":\"root\",\"sha256\":\"{}\",\"scopes\":[\"inference\",\"admin\"]}}",
+            digest("ada"),
+            digest("root")
+        );
+        let options =
+            ServerOptions { keys: Some(ApiKeys::parse(&keys).unwrap()), ..ServerOptions::default() };
+        let log = Log::new(LogFormat::Off, Box::new(std::io::sink())).unwrap();
+        let app = App::start(vec![adapted()], options, log).unwrap();
+        let ask = async |method: &str, key: &str, body: &str| {
+            let mut request = request(method, "/lora-adapters", body);
+            request.headers_mut().insert(AUTHORIZATION, format!("Bearer {key}").parse().unwrap());
+            let response = app.respond(request).await;
+            (response.status().as_u16(), whole(response).await)
+        };
+        let set = r#"[{"id":0,"scale":0.25}]"#;
+        let (status, refused) = ask("POST", "ada", set).await;
+        assert!(status == 403 && refused.contains("lacks the scope `admin`"), "{refused}");
+        let (status, seen) = ask("GET", "ada", "").await;
+        assert!(status == 200 && !seen.contains("secret") && seen.contains("\"path\":\"2\""), "{seen}");
+        assert!(seen.contains("\"scale\":0.5"), "nothing was set: {seen}");
+        assert_eq!(ask("POST", "root", set).await.0, 200);
+        let (_, seen) = ask("GET", "root", "").await;
+        assert!(seen.contains("/srv/secret/1") && seen.contains("\"scale\":0.25"), "{seen}");
+    });
 }

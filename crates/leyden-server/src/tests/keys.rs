@@ -19,6 +19,7 @@ fn keys() -> ApiKeys {
     let lines = [
         line("ada", ""),
         line("bob", ""),
+        line("root", ",\"scopes\":[\"inference\",\"admin\"]"),
         line("watcher", ",\"scopes\":[\"metrics\"]"),
         line("small", ",\"requests_per_minute\":1,\"tokens_per_minute\":1000000"),
     ];
@@ -100,13 +101,21 @@ fn every_route_asks_for_what_its_row_says() {
                 expect(metrics, 403),
                 "{path} with the scope metrics"
             );
+            let admin = route.access.name() == "admin";
             let inference = route.path != "/metrics";
             assert_eq!(
                 status(Some("ada")).await.0,
-                expect(inference, 403),
+                expect(inference && !admin, 403),
                 "{path} with the scope inference"
             );
+            assert_eq!(
+                status(Some("root")).await.0,
+                expect(inference, 403),
+                "{path} with the scopes inference and admin"
+            );
         }
+        let admin = ROUTES.iter().filter(|route| route.access.name() == "admin").map(|route| route.path);
+        assert_eq!(admin.collect::<Vec<_>>(), ["/api/pull", "/lora-adapters"]);
         // What there is shows only to those who may ask.
         assert_eq!(as_key(&app, "GET", "/nothing", None, "").await.0, 401);
         assert_eq!(as_key(&app, "GET", "/nothing", Some("ada"), "").await.0, 404);
