@@ -7,6 +7,7 @@ use crate::json;
 use crate::limits::Limits;
 use crate::prompt;
 use leyden_constrain::{Compiled, ErrorKind, Grammar, Vocabulary};
+use leyden_engine::schedule::KeyId;
 use leyden_text::output::CallSyntax;
 use serde_json::{Value, json};
 use std::fmt;
@@ -22,8 +23,15 @@ const KEPT_BYTES: usize = 64 << 20;
 pub(crate) struct Grammars {
     /// Made with the first request that needs it, half a second for a large one.
     vocabulary: OnceLock<Option<Arc<Vocabulary>>>,
-    /// By source, the last one used first.
-    kept: Mutex<Vec<(String, Arc<Compiled>)>>,
+    /// The last one used first.
+    kept: Mutex<Vec<Kept>>,
+}
+
+/// A compiled grammar, kept for all keys at the cost of the one that had it compiled.
+struct Kept {
+    owner: KeyId,
+    source: String,
+    compiled: Arc<Compiled>,
 }
 
 impl fmt::Debug for Grammars {
@@ -36,12 +44,12 @@ impl Grammars {
     /// A grammar that was compiled before.
     fn known(&self, source: &str) -> Option<Arc<Compiled>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = kept.iter().position(|(s, _)| s == source)?;
+        let at = kept.iter().position(|kept| kept.source == source)?;
         kept[..=at].rotate_right(1);
-        Some(Arc::clone(&kept[0].1))
+        Some(Arc::clone(&kept[0].compiled))
     }
 
-    fn compile(&self, model: &Served, shape: Shape) -> Result<Arc<Compiled>, ApiError> {
+    fn compile(&self, model: &Served, owner: KeyId, shape: Shape) -> Result<Arc<Compiled>, ApiError> {
         // Somebody whose turn came before may have had the same.
         if let Some(compiled) = self.known(&shape.source) {
             return Ok(compiled);
@@ -64,20 +72,43 @@ impl Grammars {
         let compiled = compiled.map_err(|e| refused(&shape.param, &e))?;
         let compiled = Arc::new(compiled);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.insert(0, (shape.source, Arc::clone(&compiled)));
-        let most = within(kept.iter().map(|(source, compiled)| source.len() + compiled.bytes()));
-        kept.truncate(most);
+        kept.insert(0, Kept { owner, source: shape.source, compiled: Arc::clone(&compiled) });
+        let sizes =
+            kept.iter().map(|kept| (kept.owner, kept.source.len().saturating_add(kept.compiled.bytes())));
+        for at in beyond(sizes.collect()) {
+            kept.remove(at);
+        }
         Ok(compiled)
     }
 }
 
-/// How many are kept of grammars of these sizes, the last first.
-fn within(sizes: impl Iterator<Item = usize>) -> usize {
-    let all = sizes.scan(0_usize, |sum, size| {
-        *sum = sum.saturating_add(size);
-        Some(*sum)
-    });
-    all.take(KEPT).take_while(|sum| *sum <= KEPT_BYTES).count().max(1)
+/// Returns the places of the grammars that are not kept, the last first. `sizes` has the owner and bytes of each, the one used last
+/// first. Where there is no room, the owner who takes most of it loses the grammar used longest ago; one grammar is kept in any
+/// case.
+fn beyond(mut sizes: Vec<(KeyId, usize)>) -> Vec<usize> {
+    let sum = |sizes: &[(KeyId, usize)], of: Option<KeyId>| {
+        let of = sizes.iter().filter(|(owner, _)| of.is_none_or(|of| of == *owner));
+        of.fold((0_usize, 0_usize), |(count, bytes), (_, size)| (count + 1, bytes.saturating_add(*size)))
+    };
+    let mut places: Vec<usize> = (0..sizes.len()).collect();
+    let mut gone = Vec::new();
+    while sizes.len() > 1 {
+        let (count, bytes) = sum(&sizes, None);
+        if count <= KEPT && bytes <= KEPT_BYTES {
+            break;
+        }
+        let taken = |owner: KeyId| {
+            let (count, of) = sum(&sizes, Some(owner));
+            if bytes > KEPT_BYTES { of } else { count }
+        };
+        // Of several owners who have the same, the first from the end.
+        let most = sizes.iter().map(|(owner, _)| taken(*owner)).max();
+        let Some(at) = sizes.iter().rposition(|(owner, _)| Some(taken(*owner)) == most) else { break };
+        sizes.remove(at);
+        gone.push(places.remove(at));
+    }
+    gone.sort_unstable_by(|a, b| b.cmp(a));
+    gone
 }
 
 /// What a grammar is made of. Making it takes time, too, so it has to wait for its turn.
@@ -185,12 +216,13 @@ impl Shape {
         if let Some(compiled) = model.grammars.known(&self.source) {
             return Ok(compiled);
         }
-        let turn = app.turns.take(call.caller.fairness(), call.deadline(app).into()).await?;
+        let owner = call.caller.fairness();
+        let turn = app.turns.take(owner, call.deadline(app).into()).await?;
         let model = Arc::clone(model);
         prompt::aside(move || {
             // Whoever asked may have gone; the turn is over when the thread is free again.
             let _turn = turn;
-            model.grammars.compile(&model, self)
+            model.grammars.compile(&model, owner, self)
         })
         .await
     }
@@ -372,10 +404,20 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let of = |size: usize| std::iter::repeat_n(size, 1000);
-        assert_eq!(within(of(1000)), KEPT);
-        assert_eq!(within(of(8 << 20)), 8);
-        assert_eq!(within(of(usize::MAX)), 1);
-        assert_eq!(within(std::iter::once(10).chain(of(KEPT_BYTES))), 1);
+        let kept = |sizes: Vec<(u32, usize)>| {
+            let count = sizes.len();
+            let gone = beyond(sizes.into_iter().map(|(owner, size)| (KeyId(owner), size)).collect());
+            assert!(gone.is_sorted_by(|a, b| a > b));
+            (0..count).filter(|at| !gone.contains(at)).collect::<Vec<_>>()
+        };
+        let of = |size: usize| vec![(0, size); 200];
+        assert_eq!(kept(of(1000)), (0..KEPT).collect::<Vec<_>>());
+        assert_eq!(kept(of(8 << 20)), (0..8).collect::<Vec<_>>());
+        assert_eq!(kept(of(usize::MAX)), [0]);
+        assert_eq!(kept(vec![(0, usize::MAX)]), [0]);
+        // A key with few grammars keeps them, whatever another has compiled since.
+        let few = [(1, 1000), (1, 4 << 20)];
+        assert_eq!(kept([&of(1000)[..], &few].concat()).last(), Some(&201));
+        assert_eq!(kept([&of(8 << 20)[..], &few].concat()).iter().filter(|at| **at >= 200).count(), 2);
     }
 }

@@ -113,6 +113,14 @@ impl Checker {
             let message = format!("`{at}` has {} entries; {most} are the most", map.len());
             return Err(ApiError::field(at.to_string(), message));
         }
+        if let Some(most) = schema.get("propertyNames").and_then(|names| size(names, "maxLength"))
+            && let Some(name) = map.keys().find(|name| name.chars().count() > most)
+        {
+            let at = At::Field(&at, name).to_string();
+            let message =
+                format!("`{at}`: the name has {} characters; {most} are the most", name.chars().count());
+            return Err(ApiError::field(at, message));
+        }
         let others = schema.get("additionalProperties");
         let Some(Value::Object(properties)) = schema.get("properties") else {
             return match others.filter(|others| others.is_object()) {

@@ -1,16 +1,23 @@
-//! What a server keeps of answers so that the next request can name them: a bounded memory, the oldest of which goes first.
+//! Answers that the next request can name, in a bounded memory.
+//!
+//! An answer is kept as JSON text, whose bytes are what it takes; the tree of a text can take fifty times as much. Where
+//! there is no room, the owner who takes most of it loses their oldest answer, so nobody loses answers to others before
+//! having more than an equal share.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 /// The most answers.
 const ANSWERS: usize = 4096;
-/// The most bytes of their JSON in all.
+/// The most bytes of all answers.
 const BYTES: usize = 64 << 20;
+/// Bytes of an answer beside its text: its entry, its names and the allocator's share.
+const ENTRY_BYTES: usize = 512;
 
 /// An answer that is kept.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Kept {
     /// Its document, as it was sent.
     pub(crate) document: Value,
@@ -22,52 +29,107 @@ pub(crate) struct Kept {
 struct Entry {
     owner: String,
     id: String,
-    bytes: usize,
-    kept: Kept,
+    /// A [`Kept`] as JSON.
+    text: Box<[u8]>,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        self.text.len() + self.owner.len() + self.id.len() + ENTRY_BYTES
+    }
 }
 
 /// Answers, each of one owner's.
 #[derive(Debug, Default)]
 pub(crate) struct Memory(Mutex<Entries>);
 
+/// Number and bytes of answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Size {
+    answers: usize,
+    bytes: usize,
+}
+
 /// The oldest first.
 #[derive(Debug, Default)]
 struct Entries {
     all: VecDeque<Entry>,
-    bytes: usize,
+    total: Size,
+    /// By owner.
+    sizes: HashMap<String, Size>,
+}
+
+impl Entries {
+    fn add(&mut self, entry: Entry) {
+        let (bytes, own) = (entry.bytes(), self.sizes.entry(entry.owner.clone()).or_default());
+        for size in [&mut self.total, own] {
+            size.answers += 1;
+            size.bytes += bytes;
+        }
+        self.all.push_back(entry);
+    }
+
+    fn remove(&mut self, at: usize) -> bool {
+        let Some(entry) = self.all.remove(at) else { return false };
+        let own = self.sizes.get_mut(&entry.owner);
+        for size in own.into_iter().chain([&mut self.total]) {
+            size.answers -= 1;
+            size.bytes -= entry.bytes();
+        }
+        self.sizes.retain(|_, size| size.answers > 0);
+        true
+    }
+
+    /// Finds the oldest answer of the owner who has most by a measure; of several such owners that of the oldest answer.
+    fn oldest_of_largest(&self, measure: fn(&Size) -> usize) -> Option<usize> {
+        let most = self.sizes.values().map(measure).max()?;
+        self.all
+            .iter()
+            .position(|entry| self.sizes.get(&entry.owner).is_some_and(|size| measure(size) == most))
+    }
+
+    fn shrink(&mut self) {
+        loop {
+            let measure: fn(&Size) -> usize = match self.total {
+                Size { bytes, .. } if bytes > BYTES => |size| size.bytes,
+                Size { answers, .. } if answers > ANSWERS => |size| size.answers,
+                _ => return,
+            };
+            if !self.oldest_of_largest(measure).is_some_and(|at| self.remove(at)) {
+                return;
+            }
+        }
+    }
 }
 
 impl Memory {
     /// Keeps an answer. One that is too large for it is not kept.
-    pub(crate) fn keep(&self, owner: &str, id: &str, kept: Kept) {
-        let sizes = kept.messages.iter().chain([&kept.document]).map(|value| value.to_string().len());
-        // The tree of a text takes some times as much as the text.
-        let bytes = sizes.sum::<usize>().saturating_mul(3).saturating_add(1024);
-        if bytes > BYTES {
+    pub(crate) fn keep(&self, owner: &str, id: &str, kept: &Kept) {
+        let Ok(text) = serde_json::to_vec(kept) else { return };
+        let entry = Entry { owner: owner.to_owned(), id: id.to_owned(), text: text.into_boxed_slice() };
+        if entry.bytes() > BYTES {
             return;
         }
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.all.push_back(Entry { owner: owner.to_owned(), id: id.to_owned(), bytes, kept });
-        entries.bytes += bytes;
-        while entries.all.len() > ANSWERS || entries.bytes > BYTES {
-            let Some(oldest) = entries.all.pop_front() else { break };
-            entries.bytes -= oldest.bytes;
-        }
+        entries.add(entry);
+        entries.shrink();
     }
 
-    /// An answer of this owner's.
+    /// Returns an answer of this owner's.
     pub(crate) fn find(&self, owner: &str, id: &str) -> Option<Kept> {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.all.iter().rev().find(|e| e.id == id && e.owner == owner).map(|e| e.kept.clone())
+        let text = {
+            let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let entry = entries.all.iter().rev().find(|e| e.id == id && e.owner == owner)?;
+            entry.text.clone()
+        };
+        serde_json::from_slice(&text).ok()
     }
 
-    /// Forgets it; whether it was there.
+    /// Forgets an answer; returns `false` if there is none.
     pub(crate) fn forget(&self, owner: &str, id: &str) -> bool {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(at) = entries.all.iter().position(|e| e.id == id && e.owner == owner) else { return false };
-        let gone = entries.all.remove(at);
-        entries.bytes -= gone.map_or(0, |entry| entry.bytes);
-        true
+        let at = entries.all.iter().position(|e| e.id == id && e.owner == owner);
+        at.is_some_and(|at| entries.remove(at))
     }
 }
 
@@ -76,25 +138,63 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn of(text: String) -> Kept {
+        Kept { document: json!({}), messages: vec![text.into()] }
+    }
+
     #[test]
     fn the_oldest_goes_where_there_are_too_many() {
         let memory = Memory::default();
-        let of = |text: String| Kept { document: json!({}), messages: vec![text.into()] };
         for i in 0..=ANSWERS {
-            memory.keep("ada", &format!("resp_{i}"), of(i.to_string()));
+            memory.keep("ada", &format!("resp_{i}"), &of(i.to_string()));
         }
         assert!(memory.find("ada", "resp_0").is_none());
         assert_eq!(memory.find("ada", "resp_1").unwrap().messages, [json!("1")]);
         assert!(memory.find("eve", "resp_1").is_none() && !memory.forget("eve", "resp_1"));
         assert!(memory.forget("ada", "resp_1") && memory.find("ada", "resp_1").is_none());
-        // Three of a third of the room are one too many, with what they weigh beside their text.
-        let third = BYTES / 9;
+        // Three of a third of the room are one too many, with what they take beside their text.
         for id in ["a", "b", "c"] {
-            memory.keep("ada", id, of("x".repeat(third)));
+            memory.keep("ada", id, &of("x".repeat(BYTES / 3)));
         }
         let known: Vec<bool> = ["a", "b", "c"].iter().map(|id| memory.find("ada", id).is_some()).collect();
         assert_eq!(known, [false, true, true]);
-        memory.keep("ada", "d", of("x".repeat(BYTES)));
+        memory.keep("ada", "d", &of("x".repeat(BYTES)));
         assert!(memory.find("ada", "d").is_none() && memory.find("ada", "c").is_some());
+    }
+
+    #[test]
+    fn nobody_loses_answers_to_one_who_has_more() {
+        let memory = Memory::default();
+        memory.keep("bob", "first", &of("x".to_owned()));
+        memory.keep("bob", "second", &of("x".repeat(BYTES / 8)));
+        for i in 0..40 {
+            memory.keep("ada", &format!("a{i}"), &of("x".repeat(BYTES / 10)));
+        }
+        for i in 0..2 * ANSWERS {
+            memory.keep("eve", &format!("e{i}"), &of(String::new()));
+        }
+        assert!(memory.find("bob", "first").is_some() && memory.find("bob", "second").is_some());
+        assert!(memory.find("ada", "a39").is_some() && memory.find("ada", "a0").is_none());
+        assert!(memory.find("eve", &format!("e{}", 2 * ANSWERS - 1)).is_some());
+        let entries = memory.0.lock().unwrap();
+        let counted = entries.all.iter().fold(Size::default(), |sum, entry| Size {
+            answers: sum.answers + 1,
+            bytes: sum.bytes + entry.bytes(),
+        });
+        assert_eq!(counted, entries.total);
+        assert!(counted.bytes <= BYTES && counted.answers <= ANSWERS);
+    }
+
+    /// Trees take many times their text, so what is kept is the text.
+    #[test]
+    fn what_is_kept_takes_what_is_counted() {
+        let deep = (0..60).fold(json!(1), |inner, _| json!({ "a": inner }));
+        let kept = Kept { document: json!({ "metadata": vec![deep; 500] }), messages: Vec::new() };
+        let text = serde_json::to_vec(&kept).unwrap().len();
+        let memory = Memory::default();
+        memory.keep("ada", "a", &kept);
+        let entries = memory.0.lock().unwrap();
+        assert_eq!(entries.all[0].text.len(), text);
+        assert_eq!(entries.total.bytes, text + "ada".len() + "a".len() + ENTRY_BYTES);
     }
 }

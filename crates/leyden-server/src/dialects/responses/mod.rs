@@ -313,7 +313,7 @@ impl Events {
                 input::add(Fields::from(said.clone()), &mut messages);
             }
             let id = shown["id"].as_str().unwrap_or_default().to_owned();
-            self.app.answers.keep(&self.owner, &id, Kept { document: shown.clone(), messages });
+            self.app.answers.keep(&self.owner, &id, &Kept { document: shown.clone(), messages });
         }
         shown
     }

@@ -180,7 +180,12 @@ fn fields(app: &App) -> Map<String, Value> {
     for field in ["temperature", "top_p", "top_k", "min_p", "seed", "frequency_penalty", "presence_penalty"] {
         properties[field] = sampling[field].clone();
     }
-    for field in ["metadata", "service_tier", "prompt_cache_options"] {
+    // OpenAI's limits; it is repeated in the answer and kept with it.
+    properties["metadata"] = json!({
+        "type": "object", "maxProperties": 16, "propertyNames": { "maxLength": 64 },
+        "additionalProperties": { "type": "string", "maxLength": 512 }
+    });
+    for field in ["service_tier", "prompt_cache_options"] {
         properties[field] = json!({});
     }
     match (properties, tools_schema(app)) {
