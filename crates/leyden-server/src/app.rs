@@ -1,6 +1,7 @@
 //! From a request to a response: route, access, body, endpoint, and what every response has.
 
 use crate::adapters::{self, Adapters};
+use crate::answer_memory::AnswerMemory;
 use crate::auth::{Access, ApiKeys, Caller};
 use crate::body::{self, Reply};
 use crate::cors::{self, Origins};
@@ -182,6 +183,8 @@ pub(crate) struct App {
     pub(crate) strict: bool,
     /// Answers that the next request may name.
     pub(crate) answers: Memory,
+    /// Memory of answers under way.
+    pub(crate) answer_memory: AnswerMemory,
     bodies: OnceLock<HashMap<&'static str, Value>>,
     log: Arc<Log>,
     retiring: AtomicBool,
@@ -341,6 +344,7 @@ impl App {
             turns: Turns::new(Kind::grammars(processors), options.keys.is_some()),
             short: Turns::new(Kind::short(processors), options.keys.is_some()),
             long: Turns::new(Kind::long(processors), options.keys.is_some()),
+            answer_memory: AnswerMemory::new(&options.limits, options.keys.is_some()),
             models,
             pull: options.pull,
             pulls: Arc::default(),
@@ -631,7 +635,7 @@ pub(crate) fn document(status: StatusCode, value: &Value) -> Response<Reply> {
 }
 
 /// A response with a text.
-pub(crate) fn plain(status: StatusCode, kind: &'static str, text: String) -> Response<Reply> {
+pub(crate) fn plain(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Response<Reply> {
     let mut response = Response::new(Reply::whole(text));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

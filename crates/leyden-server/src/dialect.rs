@@ -5,6 +5,7 @@
 //! whole or as it grows ([`Format`](crate::generate::Format)); what it writes of these is its own matter.
 
 use crate::error::ApiError;
+use crate::pieces::Pieces;
 use hyper::header::HeaderMap;
 use serde_json::Value;
 use std::fmt;
@@ -33,6 +34,13 @@ impl fmt::Debug for Dialect {
 /// Writes a server-sent event without a name.
 pub(crate) fn data(value: &Value, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("data: {value}\n\n").as_bytes());
+}
+
+/// Writes a server-sent event without a name, whose large parts are `pieces`.
+pub(crate) fn data_of(pieces: Pieces, value: &Value, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"data: ");
+    pieces.write(value, out);
+    out.extend_from_slice(b"\n\n");
 }
 
 /// Writes a server-sent event.

@@ -13,9 +13,6 @@ use leyden_text::{Bounds, Pairs};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Numbers of an answer with the states of all tokens.
-const MOST_NUMBERS: usize = 1 << 24;
-
 /// What becomes of a text that is too long for a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Long {
@@ -161,18 +158,6 @@ impl Wanted {
     /// Whether nothing is to be computed.
     pub(crate) fn is_empty(&self) -> bool {
         self.tasks.is_empty()
-    }
-
-    /// Refuses more states than an answer may have.
-    pub(crate) fn bounded(self, field: &str) -> Result<Wanted, ApiError> {
-        let width = self.model.width.max(self.model.network.config().token_width());
-        let numbers = self.tasks.iter().map(|task| task.prompt.len()).sum::<usize>().saturating_mul(width);
-        if numbers > MOST_NUMBERS {
-            let message =
-                format!("the states of `{field}` are {numbers} numbers; {MOST_NUMBERS} are the most");
-            return Err(ApiError::field(field, message));
-        }
-        Ok(self)
     }
 
     /// What `head` makes of the states that each text is pooled to. It takes its turn as requests do that are long to prepare,

@@ -1,5 +1,6 @@
 //! From a checked request to an answer, whole or in pieces.
 
+use crate::answer_memory;
 use crate::app::{App, Call, Served, closing};
 use crate::auth::Caller;
 use crate::body::Reply;
@@ -71,6 +72,11 @@ pub(crate) async fn submit(
             format!("`{}` generates no text: it answers /v1/embeddings, /rerank, /classify", model.name);
         return Err(ApiError::field("model", message));
     }
+    let config = model.network.config();
+    let labels = config.classifier().map_or(0, |classifier| classifier.labels.len());
+    let width = model.width.max(model.vector_width).max(config.token_width()).max(labels);
+    let (key, deadline) = (call.caller.fairness(), call.deadline(&app).into());
+    call.entry.hold(app.answer_memory.hold(key, answer_memory::bytes(&tasks, width), deadline).await?);
     let choices = tasks.len();
     // A prompt counts once, however many choices there are of it.
     let mut prompt = 0;

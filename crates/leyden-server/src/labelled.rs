@@ -5,11 +5,15 @@ use crate::encoding::{self, Wanted};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::usage::Usage;
+use hyper::StatusCode;
 use leyden_engine::Pool;
 use leyden_models::{LabelledSpan, SpanConfig, choose_spans};
 use leyden_text::{Bounds, LabelMarks, LabelPrompt, LabelledText, WindowLimits};
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+/// Entities of an answer. With `nested` and a low threshold a text has as many as pairs of its spans and labels.
+const MAX_ENTITIES: usize = 1 << 16;
 
 /// Labels of a request, and the texts in which their entities are looked for.
 pub(crate) struct LabelRequest {
@@ -99,7 +103,6 @@ pub(crate) fn read(
         texts.push((text, read));
     }
     let label_tokens = spans.label_tokens(prompt.marks());
-    let wanted = wanted.bounded(input)?;
     let (threshold, nested) = (threshold.unwrap_or(0.5), nested.unwrap_or(false));
     Ok(Some(LabelRequest { wanted, labels, label_tokens, texts, threshold, nested }))
 }
@@ -133,22 +136,34 @@ impl LabelRequest {
             return Ok((vec![json!([]); texts.len()], Usage::default()));
         }
         let found = wanted.headed(app, call, move |model, states| {
-            let mut states = states.into_iter();
-            let Some(spans) = &model.network.config().spans else { return None };
-            let of_text = |(text, read): &(String, LabelledText)| {
+            let broken = || ApiError::internal("the model computed values that are not numbers");
+            let spans = model.network.config().spans.as_ref().ok_or_else(broken)?;
+            let (mut states, mut room, mut all) = (states.into_iter(), MAX_ENTITIES, Vec::new());
+            for (text, read) in &texts {
                 let mut found = Vec::new();
                 for number in 0..read.windows.len() {
-                    let states = states.next()?;
-                    found.extend(in_window(model, spans, read, number, &states, &label_tokens, threshold)?);
+                    let states = states.next().ok_or_else(broken)?;
+                    let of_window = in_window(model, spans, read, number, &states, &label_tokens, threshold);
+                    found.extend(of_window.ok_or_else(broken)?);
                 }
-                Some(shown(text, read, &labels, &choose_spans(found, nested)))
-            };
-            texts.iter().map(of_text).collect::<Option<Vec<Value>>>()
+                let chosen = choose_spans(found, nested);
+                room = room.checked_sub(chosen.len()).ok_or_else(too_many)?;
+                all.push(shown(text, read, &labels, &chosen));
+            }
+            Ok(all)
         });
         let (found, usage) = found.await?;
-        let broken = || ApiError::internal("the model computed values that are not numbers");
-        Ok((found.ok_or_else(broken)?, usage))
+        Ok((found?, usage))
     }
+}
+
+/// The error of an answer with more than [`MAX_ENTITIES`].
+fn too_many() -> ApiError {
+    let message = format!(
+        "the answer has more than {MAX_ENTITIES} entities: raise `threshold`, or send fewer texts or labels at a time"
+    );
+    let error = ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "answer_too_large", message);
+    ApiError { param: Some("threshold".to_owned()), ..error }
 }
 
 /// The entities for which a window decides; none if there are values that are not numbers.

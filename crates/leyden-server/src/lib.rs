@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod adapters;
+mod answer_memory;
 mod app;
 mod auth;
 mod body;
@@ -46,6 +47,7 @@ mod on_demand;
 mod openapi;
 mod options;
 mod peers;
+mod pieces;
 mod preflight;
 mod prompt;
 mod pulls;

@@ -57,6 +57,12 @@ pub struct Limits {
     pub top_logprobs: usize,
     /// Log probabilities of prompts' tokens in an answer, alternatives counted.
     pub prompt_logprobs: usize,
+    /// Bytes of memory that an answer may take.
+    pub answer_bytes: usize,
+    /// Bytes that the answers of all keys may take at a time; at least those of an answer.
+    pub answers_bytes: usize,
+    /// Bytes that the answers of one key may take at a time, of a server with keys; at least those of an answer.
+    pub answers_bytes_per_key: usize,
     /// Tools.
     pub tools: usize,
     /// Bytes of all tools together, as JSON.
@@ -100,6 +106,10 @@ impl Default for Limits {
             logit_biases: 1024,
             top_logprobs: 20,
             prompt_logprobs: 1 << 20,
+            // The states of 32,768 tokens of 512 numbers, or 500,000 tokens with five alternatives.
+            answer_bytes: 128 << 20,
+            answers_bytes: 512 << 20,
+            answers_bytes_per_key: 256 << 20,
             tools: 128,
             tools_bytes: 256 << 10,
             schema_bytes: 64 << 10,

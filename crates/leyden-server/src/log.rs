@@ -4,6 +4,7 @@
 //! A thread of its own writes the lines: standard error may be a pipe that nobody reads, and that must not stop the server.
 //! Lines that cannot wait any longer are dropped and counted.
 
+use crate::answer_memory::Held;
 use crate::metrics::Counter;
 use crate::moment::rfc3339;
 use hyper::StatusCode;
@@ -173,11 +174,21 @@ pub(crate) struct Entry {
     route: &'static str,
     started: Instant,
     facts: Mutex<Facts>,
+    /// Memory of the answer, until it has been sent.
+    held: Mutex<Held>,
 }
 
 impl Entry {
     pub(crate) fn new(log: Arc<Log>, id: String, given: Option<String>, route: &'static str) -> Entry {
-        Entry { log, id, given, route, started: Instant::now(), facts: Mutex::default() }
+        Entry {
+            log,
+            id,
+            given,
+            route,
+            started: Instant::now(),
+            facts: Mutex::default(),
+            held: Mutex::default(),
+        }
     }
 
     /// The request's id, which is no other's.
@@ -205,6 +216,11 @@ impl Entry {
     /// The fields that were ignored.
     pub(crate) fn ignored(&self) -> Option<String> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner).ignored.clone()
+    }
+
+    /// Keeps memory for the answer until it has been sent or its client has gone.
+    pub(crate) fn hold(&self, more: Held) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).join(more);
     }
 
     /// Adds something.

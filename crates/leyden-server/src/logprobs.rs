@@ -2,8 +2,10 @@
 
 use crate::app::Served;
 use crate::mailbox::TokenLogprob;
+use crate::pieces::{self, Pieces};
 use crate::token_name;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// A logarithmic probability. Minus infinity is not JSON; OpenAI's number for "nearly impossible" stands in for it.
 pub(crate) fn shown(logprob: f32) -> Value {
@@ -30,4 +32,19 @@ pub(crate) fn content(model: &Served, alternatives: usize, tokens: &[TokenLogpro
             shown
         })
         .collect()
+}
+
+/// The same as a list that is written while it is sent: as a tree it would take some hundred times the memory.
+pub(crate) fn list(
+    pieces: &mut Pieces,
+    model: &Arc<Served>,
+    alternatives: usize,
+    tokens: Vec<TokenLogprob>,
+) -> Value {
+    let model = Arc::clone(model);
+    pieces.list(tokens, move |token, out| {
+        for shown in content(&model, alternatives, std::slice::from_ref(&token)) {
+            pieces::json(&shown, out);
+        }
+    })
 }

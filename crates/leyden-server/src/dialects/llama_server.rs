@@ -14,6 +14,7 @@ use crate::logprobs::shown;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::messages;
 use crate::openapi::{operation, several_schema};
+use crate::pieces::{self, Pieces};
 use crate::prompt;
 use crate::rendering;
 use crate::request;
@@ -107,11 +108,12 @@ pub(super) async fn tell(app: Arc<App>, call: Call, ready: Ready) -> Result<Resp
     }
     let (answers, usage) = running.collect().await?;
     told.cached = usage.cached;
-    let answers = answers.into_iter().enumerate();
-    let mut all: Vec<Value> = answers.map(|(choice, update)| told.last(choice, update)).collect();
+    let (answers, mut pieces) = (answers.into_iter().enumerate(), Pieces::new());
+    let mut all: Vec<Value> =
+        answers.map(|(choice, update)| told.last(&mut pieces, choice, update)).collect();
     // Of one prompt it is no list.
     let shown = if all.len() == 1 { all.swap_remove(0) } else { Value::Array(all) };
-    Ok(document(StatusCode::OK, &shown))
+    Ok(pieces.document(&shown))
 }
 
 /// Takes the fields of a completion.
@@ -134,7 +136,7 @@ pub(super) fn read(app: &App, call: &Call, mut body: Fields) -> Result<Ready, Ap
 
 impl Told {
     /// What is new of an answer that goes on.
-    fn piece(&mut self, choice: usize, update: Update) -> Value {
+    fn piece(&mut self, pieces: &mut Pieces, choice: usize, update: Update) -> Value {
         let said: String =
             self.stops[choice].hear(update.parts).into_iter().map(|part| content(Some(part))).collect();
         let mut piece = json!({
@@ -142,17 +144,19 @@ impl Told {
             "tokens_predicted": self.generated[choice], "tokens_evaluated": self.prompts[choice],
         });
         if let Some(most) = self.probabilities {
-            piece["completion_probabilities"] =
-                update.logprobs.iter().map(|token| self.probability(token, most)).collect();
+            let model = Arc::clone(&self.model);
+            piece["completion_probabilities"] = pieces.list(update.logprobs, move |token, out| {
+                pieces::json(&probability(&model, &token, most), out);
+            });
         }
         piece
     }
 
     /// The same with the end of the answer.
-    fn last(&mut self, choice: usize, mut update: Update) -> Value {
+    fn last(&mut self, pieces: &mut Pieces, choice: usize, mut update: Update) -> Value {
         let end = update.end.take().unwrap_or(End::Stop);
         self.generated[choice] = update.generated.max(self.generated[choice]);
-        let mut last = self.piece(choice, update);
+        let mut last = self.piece(pieces, choice, update);
         let (rest, word) = self.stops[choice].end(end == End::Stop);
         let text = format!("{}{}", last["content"].as_str().unwrap_or_default(), content(rest));
         let kind = match (end, &word) {
@@ -177,16 +181,17 @@ impl Told {
     fn ids(&self, tokens: &[TokenLogprob]) -> Vec<u32> {
         tokens.iter().filter(|_| self.tokens).map(|token| token.token).collect()
     }
+}
 
-    fn probability(&self, token: &TokenLogprob, most: usize) -> Value {
-        let one = |id: u32, logprob: f32| {
-            let bytes = self.model.tokenizer.token_bytes(id).unwrap_or_default();
-            json!({ "id": id, "token": token_name::shown(bytes), "bytes": bytes, "logprob": shown(logprob) })
-        };
-        let mut probability = one(token.token, token.logprob);
-        probability["top_logprobs"] = token.top.iter().take(most).map(|&(id, p)| one(id, p)).collect();
-        probability
-    }
+/// A token with its probability and the most likely tokens.
+fn probability(model: &Served, token: &TokenLogprob, most: usize) -> Value {
+    let one = |id: u32, logprob: f32| {
+        let bytes = model.tokenizer.token_bytes(id).unwrap_or_default();
+        json!({ "id": id, "token": token_name::shown(bytes), "bytes": bytes, "logprob": shown(logprob) })
+    };
+    let mut probability = one(token.token, token.logprob);
+    probability["top_logprobs"] = token.top.iter().take(most).map(|&(id, p)| one(id, p)).collect();
+    probability
 }
 
 fn content(part: Option<OutputEvent>) -> String {
@@ -201,14 +206,19 @@ impl Format for Told {
         self.cached = update.cached.unwrap_or(self.cached);
         self.generated[choice] = update.generated.max(self.generated[choice]);
         match update.end {
-            Some(End::Stop | End::Length) => dialect::data(&self.last(choice, update), out),
+            Some(End::Stop | End::Length) => {
+                let mut pieces = Pieces::new();
+                let last = self.last(&mut pieces, choice, update);
+                dialect::data_of(pieces, &last, out);
+            }
             Some(_) => {}
             None => {
                 let tokens = !update.logprobs.is_empty();
-                let piece = self.piece(choice, update);
+                let mut pieces = Pieces::new();
+                let piece = self.piece(&mut pieces, choice, update);
                 // What may be a stop text is held back.
                 if tokens || piece["content"] != "" {
-                    dialect::data(&piece, out);
+                    dialect::data_of(pieces, &piece, out);
                 }
             }
         }

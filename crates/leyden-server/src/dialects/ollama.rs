@@ -21,6 +21,7 @@ use crate::model::ModelInfo;
 use crate::models::Slot;
 use crate::moment::rfc3339;
 use crate::openapi::operation;
+use crate::pieces::Pieces;
 use crate::prompt;
 use crate::rendering;
 use crate::request;
@@ -278,9 +279,10 @@ async fn answer(app: Arc<App>, call: Call, (asked, model, kind): Asked) -> Resul
     let said = said.swap_remove(0);
     let thinking = Some(said.answer.reasoning.as_str()).filter(|text| !text.is_empty());
     let mut whole = line(&model, kind, &said.answer.content, thinking, &said.answer.calls);
-    told.write(&said.logprobs, &mut whole);
+    let mut pieces = Pieces::new();
+    told.write(said.logprobs, &mut whole, &mut pieces);
     finish(&mut whole, said.end, usage, &entry);
-    Ok(document(StatusCode::OK, &whole))
+    Ok(pieces.document(&whole))
 }
 
 /// What is told of the probabilities of tokens.
@@ -291,9 +293,9 @@ struct Told {
 }
 
 impl Told {
-    fn write(&self, tokens: &[TokenLogprob], line: &mut Value) {
+    fn write(&self, tokens: Vec<TokenLogprob>, line: &mut Value, pieces: &mut Pieces) {
         if let Some(alternatives) = self.alternatives.filter(|_| !tokens.is_empty()) {
-            line["logprobs"] = logprobs::content(&self.model, alternatives, tokens).into();
+            line["logprobs"] = logprobs::list(pieces, &self.model, alternatives, tokens);
         }
     }
 }
@@ -360,11 +362,13 @@ struct Lines {
 impl Lines {
     fn write(&mut self, text: &str, thinking: Option<&str>, calls: &[ToolCall], out: &mut Vec<u8>) {
         let mut line = line(&self.model, self.kind, text, thinking, calls);
+        let mut pieces = Pieces::new();
         // Tokens come with the text that they are.
         if !text.is_empty() {
-            self.told.write(&std::mem::take(&mut self.logprobs), &mut line);
+            self.told.write(std::mem::take(&mut self.logprobs), &mut line, &mut pieces);
         }
-        out.extend_from_slice(format!("{line}\n").as_bytes());
+        pieces.write(&line, out);
+        out.push(b'\n');
     }
 }
 
@@ -401,9 +405,11 @@ impl Format for Lines {
 
     fn end(&mut self, usage: Usage, out: &mut Vec<u8>) {
         let mut last = line(&self.model, self.kind, "", None, &[]);
-        self.told.write(&self.logprobs, &mut last);
+        let mut pieces = Pieces::new();
+        self.told.write(std::mem::take(&mut self.logprobs), &mut last, &mut pieces);
         finish(&mut last, self.end, usage, &self.entry);
-        out.extend_from_slice(format!("{last}\n").as_bytes());
+        pieces.write(&last, out);
+        out.push(b'\n');
     }
 
     fn fail(&mut self, error: &ApiError, out: &mut Vec<u8>) {
@@ -421,11 +427,13 @@ pub(crate) async fn embed(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
     let (name, entry) = (call.name_of(&wanted.model), Arc::clone(&call.entry));
     let (vectors, usage) = embedding::vectors(app, call, wanted).await?;
     let total = u64::try_from(entry.times().0.as_nanos()).unwrap_or(u64::MAX);
+    let mut pieces = Pieces::new();
+    let vectors: Value = vectors.into_iter().map(|vector| pieces.numbers(vector)).collect();
     let shown = json!({
         "model": name, "embeddings": vectors, "total_duration": total, "load_duration": 0,
         "prompt_eval_count": usage.prompt,
     });
-    Ok(document(StatusCode::OK, &shown))
+    Ok(pieces.document(&shown))
 }
 
 fn read_embed(app: &App, call: &Call) -> Result<embedding::Wanted, ApiError> {

@@ -7,6 +7,7 @@ use crate::error::ApiError;
 use crate::generate::Running;
 use crate::log::Entry;
 use crate::mailbox::End;
+use crate::pieces::Pieces;
 use crate::request::Common;
 use crate::speech::{Answer, Speech};
 use crate::timings::{self, Tokens};
@@ -129,13 +130,13 @@ impl Head {
         shown["timings"] = timings::so_far(&self.entry, tokens);
     }
 
-    /// A piece of a stream.
-    pub(crate) fn piece(&self, choice: Value, out: &mut Vec<u8>) {
+    /// A piece of a stream, whose large parts are `pieces`.
+    pub(crate) fn piece(&self, pieces: Pieces, choice: Value, out: &mut Vec<u8>) {
         let mut shown = self.json(self.names.piece, &[choice]);
         if self.usage {
             shown["usage"] = Value::Null;
         }
-        dialect::data(&shown, out);
+        dialect::data_of(pieces, &shown, out);
     }
 
     /// The end of a stream: what was used, where that is wanted, and the word that nothing follows.

@@ -9,6 +9,7 @@ use crate::embedding;
 use crate::encoding::{self, Long, LongDocument, PairOf, Placed, Ranking, cosine, with};
 use crate::error::ApiError;
 use crate::openapi::{operation, several_schema};
+use crate::pieces::{self, Pieces};
 use crate::prompt;
 use hyper::{Response, StatusCode};
 use leyden_engine::Pool;
@@ -48,7 +49,9 @@ pub(crate) async fn embed(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
     })
     .await?;
     let (vectors, _) = embedding::vectors(app, call, wanted).await?;
-    Ok(document(StatusCode::OK, &json!(vectors)))
+    let mut pieces = Pieces::new();
+    let shown = vectors.into_iter().map(|vector| pieces.numbers(vector)).collect();
+    Ok(pieces.document(&shown))
 }
 
 pub(crate) async fn embed_all(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
@@ -58,13 +61,14 @@ pub(crate) async fn embed_all(app: Arc<App>, call: Call) -> Result<Response<Repl
         let long = Long::read(&mut body, false);
         let before = encoding::prompt_before(model, &mut body)?;
         let input = encoding::input(&mut body, "inputs");
-        encoding::texts(model, call, input, long, &before, &Pool::every())?.bounded("inputs")
+        encoding::texts(model, call, input, long, &before, &Pool::every())
     })
     .await?;
     let width = wanted.model.network.config().token_width();
     let (states, _) = wanted.token_vectors(app, call).await?;
-    let shown = |states: &Vec<f32>| states.chunks_exact(width).map(|state| json!(state)).collect::<Value>();
-    Ok(document(StatusCode::OK, &states.iter().map(shown).collect()))
+    let mut pieces = Pieces::new();
+    let shown = states.into_iter().map(|states| pieces.rows(states, width)).collect();
+    Ok(pieces.document(&shown))
 }
 
 pub(crate) async fn embed_sparse(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
@@ -77,15 +81,16 @@ pub(crate) async fn embed_sparse(app: Arc<App>, call: Call) -> Result<Response<R
         let long = Long::read(&mut body, false);
         let before = encoding::prompt_before(model, &mut body)?;
         let input = encoding::input(&mut body, "inputs");
-        encoding::texts(model, call, input, long, &before, &Pool::every())?.bounded("inputs")
+        encoding::texts(model, call, input, long, &before, &Pool::every())
     })
     .await?;
-    let one = |&(index, value): &(u32, f32)| json!({ "index": index, "value": value });
+    let one = |(index, value): (u32, f32), out: &mut Vec<u8>| {
+        pieces::json(&json!({ "index": index, "value": value }), out);
+    };
     let all = wanted.sparse(app, call).await?;
-    Ok(document(
-        StatusCode::OK,
-        &all.iter().map(|numbers| numbers.iter().map(one).collect::<Value>()).collect(),
-    ))
+    let mut pieces = Pieces::new();
+    let shown = all.into_iter().map(|numbers| pieces.list(numbers, one)).collect();
+    Ok(pieces.document(&shown))
 }
 
 /// The texts or pairs of a request to classify, and whether they are several.
@@ -145,14 +150,19 @@ pub(crate) async fn predict(app: Arc<App>, call: Call) -> Result<Response<Reply>
         Predicted::Pairs(ranking) => ranking.labels(app, call, raw).await?,
     };
     let (classifier, _) = encoding::classifier(&model)?;
-    let shown = |scores: &Vec<f32>| {
-        let mut labels: Vec<(&String, f32)> = classifier.labels.iter().zip(scores.iter().copied()).collect();
-        labels.sort_by(|a, b| b.1.total_cmp(&a.1));
-        labels.iter().map(|(label, score)| json!({ "label": label, "score": score })).collect::<Value>()
+    let labels: Arc<[String]> = classifier.labels.clone().into();
+    let mut pieces = Pieces::new();
+    let shown = |scores: Vec<f32>| {
+        let mut scores: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
+        scores.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let labels = Arc::clone(&labels);
+        pieces.list(scores, move |(label, score), out| {
+            pieces::json(&json!({ "label": labels.get(label), "score": score }), out);
+        })
     };
-    let mut all: Vec<Value> = scores.iter().map(shown).collect();
+    let mut all: Vec<Value> = scores.into_iter().map(shown).collect();
     let shown = if several { Value::Array(all) } else { all.pop().unwrap_or_default() };
-    Ok(document(StatusCode::OK, &shown))
+    Ok(pieces.document(&shown))
 }
 
 pub(crate) async fn similarity(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {

@@ -1,26 +1,27 @@
 //! vLLM's endpoints for models that pool: `/score`, `/classify`, `/pooling`.
 
-use crate::app::{App, Call, Served, document, unix_time};
+use crate::app::{App, Call, Served, unix_time};
 use crate::body::Reply;
 use crate::encoding::{self, Long, LongDocument, PairOf, Placed, Ranking, cosine, with};
 use crate::error::ApiError;
 use crate::labelled::{self, LabelRequest};
 use crate::openapi::{operation, several_schema};
+use crate::pieces::Pieces;
 use crate::prompt;
 use crate::usage::Usage;
-use hyper::{Response, StatusCode};
+use hyper::Response;
 use leyden_engine::Pool;
 use leyden_models::Labelled;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The frame of an answer.
-fn answer(id: &str, name: &str, data: &[Value], usage: Usage) -> Response<Reply> {
+/// The frame of an answer, whose large parts are `pieces`.
+fn answer(pieces: Pieces, id: &str, name: &str, data: Value, usage: Usage) -> Response<Reply> {
     let shown = json!({
         "id": id, "object": "list", "created": unix_time(), "model": name, "data": data,
         "usage": { "prompt_tokens": usage.prompt, "total_tokens": usage.prompt, "completion_tokens": 0 }
     });
-    document(StatusCode::OK, &shown)
+    pieces.document(&shown)
 }
 
 /// The texts of a field, one or several, each with its place in the body.
@@ -100,7 +101,7 @@ pub(crate) async fn score(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
     };
     let data = scores.iter().enumerate();
     let data = data.map(|(i, score)| json!({ "index": i, "object": "score", "score": score }));
-    Ok(answer(&id, &name, &data.collect::<Vec<_>>(), usage))
+    Ok(answer(Pieces::new(), &id, &name, data.collect(), usage))
 }
 
 fn read_classify(app: &App, call: &Call) -> Result<(encoding::Wanted, bool), ApiError> {
@@ -119,13 +120,15 @@ pub(crate) async fn classify(app: Arc<App>, call: Call) -> Result<Response<Reply
     let name = call.name_of(&model);
     let (scores, usage) = wanted.scores(app, call, raw).await?;
     let (classifier, _) = encoding::classifier(&model)?;
-    let shown = |(i, scores): (usize, &Vec<f32>)| {
+    let mut pieces = Pieces::new();
+    let shown = |(i, scores): (usize, Vec<f32>)| {
         let best = (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b]).then(b.cmp(a)));
         let label = best.and_then(|best| classifier.labels.get(best));
-        json!({ "index": i, "label": label, "probs": scores, "num_classes": scores.len() })
+        let count = scores.len();
+        json!({ "index": i, "label": label, "probs": pieces.numbers(scores), "num_classes": count })
     };
-    let data: Vec<Value> = scores.iter().enumerate().map(shown).collect();
-    Ok(answer(&id, &name, &data, usage))
+    let data: Value = scores.into_iter().enumerate().map(shown).collect();
+    Ok(answer(pieces, &id, &name, data, usage))
 }
 
 /// What `/pooling` gives.
@@ -182,8 +185,7 @@ fn read_pooling(app: &App, call: &Call) -> Result<Asked, ApiError> {
     let raw = !body.flag("use_activation").unwrap_or(true);
     let input = encoding::input(&mut body, "input");
     let wanted = encoding::texts(model, call, input, long, "", &pool)?;
-    let every = matches!(pooled, Pooled::TokenEmbed | Pooled::TokenScores);
-    Ok(Asked::Numbers(if every { wanted.bounded("input")? } else { wanted }, pooled, raw))
+    Ok(Asked::Numbers(wanted, pooled, raw))
 }
 
 pub(crate) async fn pooling(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
@@ -196,8 +198,8 @@ pub(crate) async fn pooling(app: Arc<App>, call: Call) -> Result<Response<Reply>
             let name = call.name_of(&model);
             let (all, usage) = labelled.entities(app, call).await?;
             let shown = |(i, found)| json!({ "index": i, "object": "pooling", "data": found });
-            let data: Vec<Value> = all.into_iter().enumerate().map(shown).collect();
-            return Ok(answer(&id, &name, &data, usage));
+            let data = all.into_iter().enumerate().map(shown).collect();
+            return Ok(answer(Pieces::new(), &id, &name, data, usage));
         }
     };
     let model = Arc::clone(&wanted.model);
@@ -213,15 +215,16 @@ pub(crate) async fn pooling(app: Arc<App>, call: Call) -> Result<Response<Reply>
         Pooled::TokenEmbed => Some(model.network.config().token_width()),
         Pooled::TokenScores => Some(labels),
     };
-    let shown = |(i, numbers): (usize, &Vec<f32>)| {
+    let mut pieces = Pieces::new();
+    let shown = |(i, numbers): (usize, Vec<f32>)| {
         let data = match rows {
-            None => json!(numbers),
-            Some(width) => numbers.chunks_exact(width).map(|row| json!(row)).collect(),
+            None => pieces.numbers(numbers),
+            Some(width) => pieces.rows(numbers, width),
         };
         json!({ "index": i, "object": "pooling", "data": data })
     };
-    let data: Vec<Value> = all.iter().enumerate().map(shown).collect();
-    Ok(answer(&id, &name, &data, usage))
+    let data = all.into_iter().enumerate().map(shown).collect();
+    Ok(answer(pieces, &id, &name, data, usage))
 }
 
 fn body(app: &App, fields: Value, required: &[&str]) -> Value {

@@ -1,6 +1,6 @@
 //! `/v1/chat/completions`: the next message of a conversation.
 
-use crate::app::{App, Call, document};
+use crate::app::{App, Call};
 use crate::body::Reply;
 use crate::dialect;
 use crate::dialects::openai::{self, Deltas, Head, Names, finish_reason};
@@ -12,13 +12,14 @@ use crate::mailbox::{End, TokenLogprob, Update};
 use crate::messages;
 use crate::older;
 use crate::openapi::{answer_schema, events_schema, operation, rule};
+use crate::pieces::Pieces;
 use crate::prompt;
 use crate::rendering;
 use crate::request;
 use crate::tool_kinds::ToolNames;
 use crate::tools;
 use crate::usage::Usage;
-use hyper::{Response, StatusCode};
+use hyper::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -39,9 +40,10 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
         return Ok(running.stream(Chunks { head, speeches, begun, older }));
     }
     let (said, usage) = begun.whole().await?;
-    let choices: Vec<Value> =
-        said.into_iter().enumerate().map(|(i, said)| choice(&head, i, said, (older, &names))).collect();
-    Ok(document(StatusCode::OK, &head.whole(&choices, usage)))
+    let mut pieces = Pieces::new();
+    let shown = |(i, said)| choice(&head, &mut pieces, i, said, (older, &names));
+    let choices: Vec<Value> = said.into_iter().enumerate().map(shown).collect();
+    Ok(pieces.document(&head.whole(&choices, usage)))
 }
 
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
@@ -52,7 +54,13 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
 }
 
 /// A whole choice; `older` asks for OpenAI's older form of calls, `names` has the tools that are no plain functions.
-fn choice(head: &Head, index: usize, said: Said, (older, names): (bool, &ToolNames)) -> Value {
+fn choice(
+    head: &Head,
+    pieces: &mut Pieces,
+    index: usize,
+    said: Said,
+    (older, names): (bool, &ToolNames),
+) -> Value {
     let mut reason = if said.calls { "tool_calls" } else { finish_reason(said.end) };
     let mut message = openai::message(said.answer, names);
     if older {
@@ -62,14 +70,14 @@ fn choice(head: &Head, index: usize, said: Said, (older, names): (bool, &ToolNam
     json!({
         "index": index,
         "message": message,
-        "logprobs": logprobs(head, &said.logprobs),
+        "logprobs": logprobs(head, pieces, said.logprobs),
         "finish_reason": reason,
     })
 }
 
-fn logprobs(head: &Head, tokens: &[TokenLogprob]) -> Value {
+fn logprobs(head: &Head, pieces: &mut Pieces, tokens: Vec<TokenLogprob>) -> Value {
     let Some(alternatives) = head.logprobs else { return Value::Null };
-    json!({ "content": logprobs::content(&head.model, alternatives, tokens), "refusal": null })
+    json!({ "content": logprobs::list(pieces, &head.model, alternatives, tokens), "refusal": null })
 }
 
 /// A whole answer that calls tools ends for them.
@@ -88,17 +96,27 @@ struct Chunks {
 }
 
 impl Chunks {
-    fn chunk(&self, choice: usize, delta: &Value, logprobs: &Value, finish: Option<&str>, out: &mut Vec<u8>) {
+    /// Writes a chunk, with the log probabilities of `tokens` if they are told with it.
+    fn chunk(
+        &self,
+        choice: usize,
+        delta: &Value,
+        tokens: Option<Vec<TokenLogprob>>,
+        finish: Option<&str>,
+        out: &mut Vec<u8>,
+    ) {
+        let mut pieces = Pieces::new();
+        let logprobs = tokens.map_or(Value::Null, |tokens| logprobs(&self.head, &mut pieces, tokens));
         let fields =
             json!({ "index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": finish });
-        self.head.piece(fields, out);
+        self.head.piece(pieces, fields, out);
     }
 }
 
 impl Format for Chunks {
     fn update(&mut self, choice: usize, update: Update, out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.begun[choice], true) {
-            self.chunk(choice, &json!({ "role": "assistant", "content": "" }), &Value::Null, None, out);
+            self.chunk(choice, &json!({ "role": "assistant", "content": "" }), None, None, out);
         }
         let mut deltas = self.speeches[choice].hear(update.parts);
         let end = update.end.filter(|end| matches!(end, End::Stop | End::Length));
@@ -108,18 +126,18 @@ impl Format for Chunks {
             deltas.push(json!({ "content": "" }));
         }
         // The tokens come with the first piece of the content that they are.
-        let mut logprobs = logprobs(&self.head, &update.logprobs);
+        let mut tokens = Some(update.logprobs);
         for mut delta in deltas {
-            let logprobs = if is_content(&delta) { logprobs.take() } else { Value::Null };
+            let tokens = if is_content(&delta) { tokens.take() } else { None };
             if self.older {
                 older::write(&mut delta);
             }
-            self.chunk(choice, &delta, &logprobs, None, out);
+            self.chunk(choice, &delta, tokens, None, out);
         }
         if let Some(end) = end {
             let reason = finish(end, &self.speeches[choice]);
             let reason = if self.older { older::finish(reason) } else { reason };
-            self.chunk(choice, &json!({}), &Value::Null, Some(reason), out);
+            self.chunk(choice, &json!({}), None, Some(reason), out);
         }
     }
 

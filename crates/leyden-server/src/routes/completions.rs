@@ -1,6 +1,6 @@
 //! `/v1/completions`: the continuation of texts.
 
-use crate::app::{App, Call, Served, document};
+use crate::app::{App, Call, Served};
 use crate::body::Reply;
 use crate::dialect;
 use crate::dialects::openai::{self, Head, Names, finish_reason};
@@ -10,11 +10,12 @@ use crate::inference::{self, Begun, Inference};
 use crate::logprobs::shown;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::openapi::{answer_schema, events_schema, operation, several_schema};
+use crate::pieces::{self, Pieces};
 use crate::prompt;
 use crate::request::{self, Wanted};
 use crate::token_name;
 use crate::usage::Usage;
-use hyper::{Response, StatusCode};
+use hyper::Response;
 use leyden_engine::TokenLogprobs;
 use leyden_text::Detokenizer;
 use serde_json::{Map, Value, json};
@@ -54,19 +55,19 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
         return Ok(running.stream(Chunks { head, echo, scored, moved }));
     }
     let (mut answers, usage) = running.collect().await?;
-    let mut choices = Vec::new();
+    let (mut choices, mut pieces) = (Vec::new(), Pieces::new());
     for (of_prompt, echo) in answers.chunks_mut(common.choices).zip(&echo) {
         if shown < of_prompt.len() {
             of_prompt.sort_by(|a, b| mean_logprob(b).total_cmp(&mean_logprob(a)));
         }
-        for answer in &of_prompt[..shown] {
+        for answer in &mut of_prompt[..shown] {
             let text = format!("{}{}", echo.text, answer.text());
-            let mut told = prompt_tokens(echo, &answer.prompt_logprobs);
-            told.extend(answer_tokens(&answer.logprobs, echo.text.chars().count()));
-            choices.push(choice(&head, choices.len(), &text, &told, answer.end));
+            let mut told = prompt_tokens(echo, std::mem::take(&mut answer.prompt_logprobs));
+            told.extend(answer_tokens(std::mem::take(&mut answer.logprobs), echo.text.chars().count()));
+            choices.push(choice(&head, &mut pieces, choices.len(), &text, told, answer.end));
         }
     }
-    Ok(document(StatusCode::OK, &head.whole(&choices, usage)))
+    Ok(pieces.document(&head.whole(&choices, usage)))
 }
 
 /// What `best_of` goes by: the logarithmic probability per token. An answer without any comes last.
@@ -152,58 +153,81 @@ fn echoed(model: &Served, tokens: &[u32]) -> Echo {
     Echo { text, tokens: counted }
 }
 
-/// What is told of a token.
-struct Told<'a> {
+/// A token of an answer that tells log probabilities.
+struct Told {
     token: u32,
+    /// Characters before it.
     offset: usize,
     /// Its log probability and the best tokens; nothing is known of the first token of all.
-    logprobs: Option<(f32, &'a [(u32, f32)])>,
+    logprobs: Option<(f32, Vec<(u32, f32)>)>,
 }
 
-/// The tokens of a prompt, of which all but the first have log probabilities.
-fn prompt_tokens<'a>(echo: &Echo, scored: &'a [TokenLogprobs]) -> Vec<Told<'a>> {
-    let known = scored.iter().map(|t| Some((t.logprob, &t.top[..])));
+/// The tokens of a prompt, of which all but the first are scored.
+fn prompt_tokens(echo: &Echo, scored: Vec<TokenLogprobs>) -> Vec<Told> {
+    let known = scored.into_iter().map(|t| Some((t.logprob, t.top)));
     let tokens = echo.tokens.iter().zip(std::iter::once(None).chain(known));
     tokens.map(|(&(token, offset), logprobs)| Told { token, offset, logprobs }).collect()
 }
 
 /// The tokens of an answer behind `moved` characters.
-fn answer_tokens(tokens: &[TokenLogprob], moved: usize) -> impl Iterator<Item = Told<'_>> {
-    let told = move |t: &TokenLogprob| moved + t.offset;
-    tokens.iter().map(move |t| Told { token: t.token, offset: told(t), logprobs: Some((t.logprob, &t.top)) })
+fn answer_tokens(tokens: Vec<TokenLogprob>, moved: usize) -> impl Iterator<Item = Told> {
+    let told = move |t: TokenLogprob| Told {
+        token: t.token,
+        offset: moved + t.offset,
+        logprobs: Some((t.logprob, t.top)),
+    };
+    tokens.into_iter().map(told)
 }
 
-/// A choice or a piece of one.
-fn choice(head: &Head, index: usize, text: &str, told: &[Told<'_>], end: Option<End>) -> Value {
+/// A choice, whole or in part.
+fn choice(
+    head: &Head,
+    pieces: &mut Pieces,
+    index: usize,
+    text: &str,
+    told: Vec<Told>,
+    end: Option<End>,
+) -> Value {
     json!({
         "index": index,
         "text": text,
-        "logprobs": logprobs(head, told),
+        "logprobs": logprobs(head, pieces, told),
         "finish_reason": end.map(finish_reason),
     })
 }
 
-fn logprobs(head: &Head, told: &[Told<'_>]) -> Value {
+/// Log probabilities as four lists, each of which is written token by token.
+fn logprobs(head: &Head, pieces: &mut Pieces, told: Vec<Told>) -> Value {
     if head.logprobs.is_none() {
         return Value::Null;
     }
-    let name = |id: u32| token_name::key(head.model.tokenizer.token_bytes(id).unwrap_or_default());
-    let top = |(_, top): (f32, &[(u32, f32)])| {
-        let mut named = Map::new();
-        for &(id, logprob) in top {
-            // Vocabularies may have a text twice; vLLM's name of a token by its id tells them apart.
-            let name = name(id);
-            let taken = named.contains_key(&name);
-            named.insert(if taken { format!("token_id:{id}") } else { name }, shown(logprob));
-        }
-        named
+    let told: Arc<[Told]> = told.into();
+    let mut list = |write: fn(&Served, &Told) -> Value| {
+        let (model, told) = (Arc::clone(&head.model), Arc::clone(&told));
+        pieces.list(0..told.len(), move |i, out| pieces::json(&write(&model, &told[i]), out))
     };
     json!({
-        "tokens": told.iter().map(|t| name(t.token)).collect::<Vec<_>>(),
-        "token_logprobs": told.iter().map(|t| t.logprobs.map(|l| shown(l.0))).collect::<Vec<_>>(),
-        "top_logprobs": told.iter().map(|t| t.logprobs.map(top)).collect::<Vec<_>>(),
-        "text_offset": told.iter().map(|t| t.offset).collect::<Vec<_>>(),
+        "tokens": list(|model, t| name(model, t.token).into()),
+        "token_logprobs": list(|_, t| t.logprobs.as_ref().map_or(Value::Null, |l| shown(l.0))),
+        "top_logprobs": list(|model, t| t.logprobs.as_ref().map_or(Value::Null, |l| top(model, &l.1))),
+        "text_offset": list(|_, t| t.offset.into()),
     })
+}
+
+/// A token's name in these lists.
+fn name(model: &Served, id: u32) -> String {
+    token_name::key(model.tokenizer.token_bytes(id).unwrap_or_default())
+}
+
+/// The best tokens by name. Vocabularies may have a text twice; vLLM's name of a token by its id tells them apart.
+fn top(model: &Served, top: &[(u32, f32)]) -> Value {
+    let mut named = Map::new();
+    for &(id, logprob) in top {
+        let name = name(model, id);
+        let taken = named.contains_key(&name);
+        named.insert(if taken { format!("token_id:{id}") } else { name }, shown(logprob));
+    }
+    named.into()
 }
 
 struct Chunks {
@@ -216,9 +240,9 @@ struct Chunks {
 }
 
 impl Format for Chunks {
-    fn update(&mut self, choice: usize, update: Update, out: &mut Vec<u8>) {
+    fn update(&mut self, choice: usize, mut update: Update, out: &mut Vec<u8>) {
         let end = update.end.filter(|e| matches!(e, End::Stop | End::Length));
-        self.scored[choice].extend(update.prompt_logprobs.iter().cloned());
+        self.scored[choice].append(&mut update.prompt_logprobs);
         if self.echo[choice].as_ref().is_some_and(|echo| self.scored[choice].len() + 1 < echo.tokens.len()) {
             return;
         }
@@ -226,12 +250,14 @@ impl Format for Chunks {
         let scored = std::mem::take(&mut self.scored[choice]);
         self.moved[choice] += echo.text.chars().count();
         let text = format!("{}{}", echo.text, update.text());
-        let mut told = prompt_tokens(&echo, &scored);
-        told.extend(answer_tokens(&update.logprobs, self.moved[choice]));
+        let mut told = prompt_tokens(&echo, scored);
+        told.extend(answer_tokens(update.logprobs, self.moved[choice]));
         if text.is_empty() && told.is_empty() && end.is_none() {
             return;
         }
-        self.head.piece(self::choice(&self.head, choice, &text, &told, end), out);
+        let mut pieces = Pieces::new();
+        let shown = self::choice(&self.head, &mut pieces, choice, &text, told, end);
+        self.head.piece(pieces, shown, out);
     }
 
     fn end(&mut self, usage: Usage, out: &mut Vec<u8>) {

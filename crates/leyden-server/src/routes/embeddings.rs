@@ -1,13 +1,14 @@
 //! `/v1/embeddings`: vectors for texts.
 
-use crate::app::{App, Call, document};
+use crate::app::{App, Call};
 use crate::body::Reply;
 use crate::embedding;
 use crate::encoding::{self, Long, with};
 use crate::error::ApiError;
 use crate::openapi::{operation, several_schema};
+use crate::pieces::{self, Pieces};
 use crate::prompt;
-use hyper::{Response, StatusCode};
+use hyper::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -15,8 +16,12 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let (call, (wanted, packed)) = prompt::prepare(&app, call, read).await?;
     let name = call.name_of(&wanted.model);
     let (vectors, usage) = embedding::vectors(app, call, wanted).await?;
+    let mut pieces = Pieces::new();
     let shown = |(i, vector): (usize, Vec<f32>)| {
-        let shown = if packed { base64(&vector).into() } else { json!(vector) };
+        let shown = match packed {
+            true => pieces.once(move |out| pieces::json(&base64(&vector), out)),
+            false => pieces.numbers(vector),
+        };
         json!({ "object": "embedding", "index": i, "embedding": shown })
     };
     let data: Vec<Value> = vectors.into_iter().enumerate().map(shown).collect();
@@ -26,7 +31,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
         "model": name,
         "usage": { "prompt_tokens": usage.prompt, "total_tokens": usage.prompt },
     });
-    Ok(document(StatusCode::OK, &shown))
+    Ok(pieces.document(&shown))
 }
 
 /// What is wanted, and whether vectors are written as base64 of their bytes.

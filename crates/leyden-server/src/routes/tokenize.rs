@@ -1,26 +1,44 @@
 //! `/tokenize`: the tokens of a text or a conversation.
 
-use crate::app::{App, Call, Served, plain};
+use crate::app::{App, Call, Served};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::inference;
 use crate::messages;
 use crate::older;
 use crate::openapi::operation;
+use crate::pieces::{self, Pieces};
 use crate::prompt::{self, Extent};
 use crate::rendering;
 use crate::tools;
-use hyper::{Response, StatusCode};
+use hyper::Response;
 use leyden_text::Special;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (_, shown) = prompt::prepare(&app, call, read).await?;
-    Ok(plain(StatusCode::OK, "application/json", shown))
+    let (call, (model, tokens, texts)) = prompt::prepare(&app, call, read).await?;
+    let (key, deadline) = (call.caller.fairness(), call.deadline(&app).into());
+    let bytes = tokens.len().saturating_mul(size_of::<u32>());
+    call.entry.hold(app.answer_memory.hold(key, bytes, deadline).await?);
+    let mut pieces = Pieces::new();
+    let (count, context) = (tokens.len(), model.context);
+    let tokens: Arc<[u32]> = tokens.into();
+    let mut list = |write: fn(&Served, u32, &mut Vec<u8>)| {
+        let (model, tokens) = (Arc::clone(&model), Arc::clone(&tokens));
+        pieces.list(0..count, move |i, out| write(&model, tokens[i], out))
+    };
+    let text = |model: &Served, id: u32, out: &mut Vec<u8>| {
+        pieces::json(&String::from_utf8_lossy(model.tokenizer.token_bytes(id).unwrap_or_default()), out);
+    };
+    let ids = list(|_, id, out| pieces::json(&id, out));
+    let texts = if texts { list(text) } else { Value::Null };
+    let shown = json!({ "count": count, "max_model_len": context, "tokens": ids, "token_strs": texts });
+    Ok(pieces.document(&shown))
 }
 
-fn read(app: &App, call: &Call) -> Result<String, ApiError> {
+/// Returns the model, the tokens, and whether their texts are wanted.
+fn read(app: &App, call: &Call) -> Result<(Arc<Served>, Vec<u32>, bool), ApiError> {
     let mut body = call.fields(app)?;
     let model = app.model(body.text("model").as_deref())?;
     let special = body.flag("add_special_tokens").unwrap_or(true);
@@ -41,12 +59,7 @@ fn read(app: &App, call: &Call) -> Result<String, ApiError> {
             return Err(ApiError::conflict("messages", "`prompt` and `messages` exclude each other"));
         }
     };
-    let mut shown = json!({ "count": tokens.len(), "max_model_len": model.context, "tokens": tokens, "token_strs": null });
-    if texts {
-        let text = |id: &u32| String::from_utf8_lossy(model.tokenizer.token_bytes(*id).unwrap_or_default());
-        shown["token_strs"] = tokens.iter().map(|id| text(id).into_owned()).collect();
-    }
-    Ok(shown.to_string())
+    Ok((model, tokens, texts))
 }
 
 fn of_text(model: &Served, extent: Extent<'_>, text: &str, special: bool) -> Result<Vec<u32>, ApiError> {

@@ -1,6 +1,7 @@
 //! The server in this process, on the storyteller: most tests without a socket, those of connections with one.
 
 mod adapters;
+mod answer_sizes;
 mod answers;
 mod compiling;
 mod connections;

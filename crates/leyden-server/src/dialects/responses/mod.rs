@@ -60,6 +60,10 @@ fn as_written(number: f32) -> Value {
     number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
 
+/// Bytes of a token with its probability, or of an alternative, in the items of an answer, its events and its document, which are
+/// there at the same time.
+const SHOWN_BYTES: usize = 4608;
+
 /// A request that can be served.
 struct Ready {
     inference: Inference,
@@ -83,6 +87,14 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let Ready { inference, asked: Asked { mut head, messages, names, store, .. } } = ready;
     let owner = call.caller.id.clone();
     let alternatives = inference.extras.logprobs;
+    if let Some(alternatives) = alternatives {
+        let most = inference.common.max_tokens.unwrap_or(usize::MAX);
+        let tokens =
+            inference.wanted.iter().map(|wanted| wanted.room.min(most)).fold(0, usize::saturating_add);
+        let bytes = tokens.saturating_mul(alternatives + 1).saturating_mul(SHOWN_BYTES);
+        let (key, deadline) = (call.caller.fairness(), call.deadline(&app).into());
+        call.entry.hold(app.answer_memory.hold(key, bytes, deadline).await?);
+    }
     let begun = inference::begin(Arc::clone(&app), call, inference).await?;
     let id = begun.running.id();
     head["id"] = format!("resp_{id}").into();

@@ -1,0 +1,196 @@
+//! The memory that answers may take: counted before they are computed, and held until they have been sent.
+//!
+//! An answer is counted as what it can grow to. One that can grow beyond the limit is refused with 413; one that has to wait
+//! for others waits for a while, those of a key in the room of that key.
+
+use crate::error::ApiError;
+use crate::limits::Limits;
+use crate::worker::{Task, Work};
+use hyper::StatusCode;
+use leyden_engine::schedule::KeyId;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+/// Bytes of a permit.
+const UNIT: usize = 4 << 10;
+/// Bytes up to which an answer is not counted: such answers are bounded by the number of connections.
+const SMALL: usize = 256 << 10;
+/// How long an answer waits for room.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Bytes of a token's text, and of a token with its logarithmic probability and of an alternative, as they are kept. The text of
+/// most tokens is shorter.
+const TEXT: usize = 16;
+const TOKEN: usize = 64;
+const ALTERNATIVE: usize = size_of::<(u32, f32)>();
+/// What is computed is collected, and changed on its way: twice the bytes are there at a time.
+const COPIES: usize = 2;
+
+/// The memory of all answers.
+#[derive(Debug)]
+pub(crate) struct AnswerMemory {
+    most: usize,
+    server: Arc<Semaphore>,
+    /// Bytes of a key's answers; `None` without keys.
+    key_bytes: Option<usize>,
+    keys: Mutex<HashMap<KeyId, Arc<Semaphore>>>,
+    patience: Duration,
+}
+
+/// Memory that is held for an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Held(Vec<OwnedSemaphorePermit>);
+
+impl Held {
+    /// Adds more memory of the same answer.
+    pub(crate) fn join(&mut self, more: Held) {
+        self.0.extend(more.0);
+    }
+}
+
+impl AnswerMemory {
+    pub(crate) fn new(limits: &Limits, has_keys: bool) -> AnswerMemory {
+        AnswerMemory {
+            most: limits.answer_bytes,
+            server: Arc::new(Semaphore::new(limits.answers_bytes.max(limits.answer_bytes).div_ceil(UNIT))),
+            key_bytes: has_keys.then(|| limits.answers_bytes_per_key.max(limits.answer_bytes)),
+            keys: Mutex::default(),
+            patience: PATIENCE,
+        }
+    }
+
+    /// Holds memory for an answer of so many bytes, waiting for room if there is none.
+    ///
+    /// # Errors
+    /// 413: the answer is too large. 429 or 503: there was no room for a while, in the memory of the key or of the server.
+    pub(crate) async fn hold(&self, key: KeyId, bytes: usize, deadline: Instant) -> Result<Held, ApiError> {
+        if bytes > self.most {
+            let mib = |bytes: usize| bytes.div_ceil(1 << 20);
+            let message = format!(
+                "the answer could take {} MiB of memory, and {} are the most: ask for fewer texts, choices, tokens or \
+                 logarithmic probabilities at a time",
+                mib(bytes),
+                mib(self.most)
+            );
+            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "answer_too_large", message));
+        }
+        if bytes <= SMALL {
+            return Ok(Held::default());
+        }
+        let until = deadline.min(Instant::now() + self.patience);
+        let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
+        let mut held = Held::default();
+        if let Some(most) = self.key_bytes {
+            let own = self.of_key(key, most);
+            let Ok(Ok(permit)) = timeout_at(until, own.acquire_many_owned(units)).await else {
+                let message = "other answers of this key take the memory that its answers may have";
+                return Err(ApiError::too_many("answer_memory_full", message, Duration::from_secs(5)));
+            };
+            held.0.push(permit);
+        }
+        let Ok(Ok(permit)) = timeout_at(until, Arc::clone(&self.server).acquire_many_owned(units)).await
+        else {
+            let message = "other answers take the memory that answers may have";
+            return Err(ApiError::unavailable("answer_memory_full", message, Duration::from_secs(5)));
+        };
+        held.0.push(permit);
+        Ok(held)
+    }
+
+    /// The memory of a key.
+    fn of_key(&self, key: KeyId, most: usize) -> Arc<Semaphore> {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(keys.entry(key).or_insert_with(|| Arc::new(Semaphore::new(most.div_ceil(UNIT)))))
+    }
+}
+
+/// Returns the bytes that the answers of `tasks` can take; `width` is the numbers of a token's state.
+pub(crate) fn bytes(tasks: &[Task], width: usize) -> usize {
+    let of = |task: &Task| match &task.work {
+        Work::State(states) => {
+            let rows = if states.pool.needs_all() { task.prompt.len() } else { 1 };
+            rows.saturating_mul(width).saturating_mul(size_of::<f32>())
+        }
+        Work::Text(choice) => {
+            let told = |top: Option<usize>| top.map_or(0, |top| TOKEN + (top + 1) * ALTERNATIVE);
+            let generated = TEXT + told(choice.logprobs.top);
+            let prompt = told(choice.logprobs.of_prompt);
+            let generated = task.max_tokens.saturating_mul(generated);
+            generated.saturating_add(task.prompt.len().saturating_mul(prompt))
+        }
+    };
+    tasks.iter().map(of).fold(0, usize::saturating_add).saturating_mul(COPIES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> Limits {
+        Limits {
+            answer_bytes: 4 << 20,
+            answers_bytes: 12 << 20,
+            answers_bytes_per_key: 8 << 20,
+            ..Limits::default()
+        }
+    }
+
+    fn memory(has_keys: bool) -> AnswerMemory {
+        AnswerMemory { patience: Duration::from_millis(100), ..AnswerMemory::new(&limits(), has_keys) }
+    }
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn a_key_waits_for_itself_and_leaves_room_for_others() {
+        run(async {
+            let (memory, shared) = (memory(true), memory(false));
+            let later = Instant::now() + Duration::from_secs(3600);
+            let hold = async |key: u32, mib: usize| {
+                memory.hold(KeyId(key), mib << 20, later).await.map_err(|e| e.status.as_u16())
+            };
+            assert_eq!(hold(0, 5).await.unwrap_err(), 413);
+            let (first, second) = (hold(0, 4).await.unwrap(), hold(0, 4).await.unwrap());
+            assert_eq!(hold(0, 1).await.unwrap_err(), 429, "the room of its own is full");
+            let other = hold(1, 4).await.unwrap();
+            assert_eq!(hold(2, 1).await.unwrap_err(), 503, "that of the server is");
+            // What is small goes through.
+            assert!(memory.hold(KeyId(0), SMALL, later).await.is_ok());
+            drop(other);
+            assert!(hold(2, 4).await.is_ok());
+            drop(first);
+            assert!(hold(0, 4).await.is_ok());
+            drop(second);
+            // Without keys all share one room.
+            let memory = shared;
+            let all = [0; 3].map(|_| memory.hold(KeyId(0), 4 << 20, later));
+            let [a, b, c] = all;
+            let held = (a.await.unwrap(), b.await.unwrap(), c.await.unwrap());
+            assert_eq!(memory.hold(KeyId(0), 1 << 20, later).await.unwrap_err().status.as_u16(), 503);
+            drop(held);
+        });
+    }
+
+    #[test]
+    fn who_waits_is_served_when_there_is_room() {
+        run(async {
+            let memory = AnswerMemory::new(&limits(), true);
+            let later = Instant::now() + Duration::from_secs(3600);
+            let first = memory.hold(KeyId(0), 4 << 20, later).await.unwrap();
+            let second = memory.hold(KeyId(0), 4 << 20, later).await.unwrap();
+            let free = async {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                drop(first);
+            };
+            let (third, ()) = tokio::join!(memory.hold(KeyId(0), 4 << 20, later), free);
+            assert!(third.is_ok());
+            drop(second);
+        });
+    }
+}
