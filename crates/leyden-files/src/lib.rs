@@ -18,7 +18,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-pub use output::{Output, OutputOptions, check, write};
+pub use output::{Output, OutputOptions, check, is_standard_output, write};
 pub use temporary::{TemporaryFolder, remove_temporaries};
 
 /// Flushes the names in a folder to the disk. Does nothing where the file system knows no such flush.

@@ -176,6 +176,12 @@ pub fn check(path: &Path, options: OutputOptions) -> io::Result<()> {
     }
 }
 
+/// Whether a name stands for the standard output of this process, as `/dev/stdout` does.
+#[must_use]
+pub fn is_standard_output(path: &Path) -> bool {
+    matches!(place::find(path), Ok(Place::Standard(1)))
+}
+
 /// The thing that a name stands for, if an output may go there.
 fn allowed(path: &Path, options: OutputOptions) -> io::Result<Place> {
     if options.new && fs::symlink_metadata(path).is_ok() {

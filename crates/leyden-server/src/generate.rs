@@ -20,6 +20,8 @@ use tokio::sync::mpsc::{self, Sender};
 
 /// Pieces of a stream that may wait for the client; the rest waits in the mailbox.
 const PIECES: usize = 16;
+/// Bytes of the text of several choices that are sent together.
+const PIECE: usize = 64 << 10;
 /// How often a stream without news says that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
@@ -271,6 +273,10 @@ impl Running {
                 self.count(choice, &update);
                 failed = failed.or(update.end.and_then(failure));
                 format.update(choice, update, &mut bytes);
+                // Of a client that was slow there may be much, of many choices.
+                if bytes.len() >= PIECE && pieces.send(std::mem::take(&mut bytes).into()).await.is_err() {
+                    return;
+                }
             }
             if let Some(error) = &failed {
                 self.call.entry.note(|f| f.code = Some(error.code));

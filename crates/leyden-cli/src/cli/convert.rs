@@ -1,6 +1,6 @@
 //! `leyden convert`: a model in the other layout.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -43,6 +43,8 @@ fn float(name: &str) -> Result<DType, String> {
 
 /// Converts.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut err = io::stderr();
+    let out = inputs::report_beside(Some(&args.out), out, &mut err);
     let path = model_file::locate(&args.model)?;
     if path.is_dir() {
         inputs::can_be_written(&args.out)?;

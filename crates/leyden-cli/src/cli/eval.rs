@@ -4,7 +4,7 @@ mod language;
 mod tasks;
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -101,6 +101,8 @@ pub(crate) struct Args {
 
 /// Measures and prints.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut err = io::stderr();
+    let out = inputs::report_beside(args.report.as_deref().or(args.save_logits.as_deref()), out, &mut err);
     for output in [&args.report, &args.save_logits].into_iter().flatten() {
         inputs::can_be_written(output)?;
     }

@@ -1,6 +1,6 @@
 //! `leyden imatrix`: which weights' errors cost most.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use leyden::{BatchOptions, LoadOptions};
@@ -50,6 +50,8 @@ pub(crate) struct Args {
 
 /// Collects and writes.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut err = io::stderr();
+    let out = inputs::report_beside(Some(&args.output), out, &mut err);
     let path = model_file::locate(&args.model)?;
     let files = inputs::of_model(&path);
     inputs::can_be_written(&args.output)?;

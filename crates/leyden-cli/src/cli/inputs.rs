@@ -1,6 +1,7 @@
 //! Outputs that are inputs.
 
 use std::fs::Metadata;
+use std::io::{Stderr, Write};
 use std::path::{Path, PathBuf};
 
 use leyden_files::OutputOptions;
@@ -15,6 +16,15 @@ use super::failure::Failure;
 pub(super) fn can_be_written(to: &Path) -> Result<(), Failure> {
     leyden_files::check(to, OutputOptions::new())
         .map_err(|error| Failure::new(format!("{}: cannot write: {error}", to.display())))
+}
+
+/// Returns where a command tells of its output `to`: on `out`, or on standard error where the output itself goes to `out`.
+pub(super) fn report_beside<'a>(
+    to: Option<&Path>,
+    out: &'a mut dyn Write,
+    err: &'a mut Stderr,
+) -> &'a mut dyn Write {
+    if to.is_some_and(leyden_files::is_standard_output) { err } else { out }
 }
 
 /// Fails where `to` is one of the inputs under whatever name: the same path, a symbolic or a hard link to it.

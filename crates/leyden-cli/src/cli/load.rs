@@ -6,7 +6,7 @@ mod progress;
 mod report;
 mod settings;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -165,6 +165,8 @@ enum Goal {
 
 /// Runs the load and prints what came of it.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut err = io::stderr();
+    let out = inputs::report_beside(args.html.as_deref(), out, &mut err);
     let goal = goal(args)?;
     let workload = settings::workload(args, goal)?;
     workload.check()?;

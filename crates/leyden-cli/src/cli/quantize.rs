@@ -2,7 +2,7 @@
 
 mod mix;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -76,6 +76,8 @@ fn target(name: &str) -> Result<Target, String> {
 
 /// Writes the model.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut err = io::stderr();
+    let out = inputs::report_beside(args.out.as_deref().filter(|_| !args.dry_run), out, &mut err);
     let mixed = args.target_bpw.is_some() || args.target_size.is_some();
     if mixed && args.calibration.is_none() {
         return Err(Failure::usage("--target-bpw: by what are types to be chosen?")

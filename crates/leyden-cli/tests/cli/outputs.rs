@@ -109,6 +109,22 @@ fn outputs_replace_files_alone() {
     }
 }
 
+/// What a command tells of its output does not get into it.
+#[test]
+fn standard_output_gets_the_output_alone() {
+    let files = Files::new();
+    let Some(model) = shared("demo-model/storyteller-f16.gguf") else { return };
+    let (model, whole) = (model.display().to_string(), files.path("whole.gguf"));
+    leyden(&["quantize", &model, &whole, "Q4_0"]).ok();
+    let out = fs::File::create(files.path("piped.gguf")).unwrap();
+    let ran = command(&["quantize", &model, "/dev/stdout", "Q4_0"]).stdout(out).output().unwrap();
+    assert!(
+        ran.status.success() && String::from_utf8_lossy(&ran.stderr).contains("bits per weight"),
+        "{ran:?}"
+    );
+    assert!(fs::read(files.path("piped.gguf")).unwrap() == fs::read(&whole).unwrap());
+}
+
 /// A state is read again, so a stream cannot be one.
 #[test]
 fn states_are_files() {
