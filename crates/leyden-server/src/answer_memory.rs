@@ -19,7 +19,7 @@ const UNIT: usize = 4 << 10;
 /// Bytes up to which an answer is not counted: such answers are bounded by the number of connections.
 const SMALL: usize = 256 << 10;
 /// How long an answer waits for room.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes of a token's text, and of a token with its logarithmic probability and of an alternative, as they are kept. The text of
 /// most tokens is shorter.
@@ -43,13 +43,6 @@ pub(crate) struct AnswerMemory {
 /// Memory that is held for an answer.
 #[derive(Debug, Default)]
 pub(crate) struct Held(Vec<OwnedSemaphorePermit>);
-
-impl Held {
-    /// Adds more memory of the same answer.
-    pub(crate) fn join(&mut self, more: Held) {
-        self.0.extend(more.0);
-    }
-}
 
 impl AnswerMemory {
     pub(crate) fn new(limits: &Limits, has_keys: bool) -> AnswerMemory {

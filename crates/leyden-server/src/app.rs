@@ -218,6 +218,8 @@ pub(crate) struct Call {
     adapters: OnceLock<AdapterSet>,
     /// The adapter that it calls its model.
     adapter: OnceLock<String>,
+    /// Bytes of memory that its answer takes beside the values that are computed.
+    shown_bytes: OnceLock<usize>,
 }
 
 impl Call {
@@ -251,6 +253,16 @@ impl Call {
     /// What says so.
     pub(crate) fn given_up(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.given_up)
+    }
+
+    /// Says how many bytes of memory the answer takes beside the values that are computed.
+    pub(crate) fn shows(&self, bytes: usize) {
+        let _ = self.shown_bytes.set(bytes);
+    }
+
+    /// Bytes of memory that the answer takes beside the values that are computed.
+    pub(crate) fn shown_bytes(&self) -> usize {
+        self.shown_bytes.get().copied().unwrap_or_default()
     }
 
     /// The fields of the body, checked, under the names that this server has for them.
@@ -591,6 +603,7 @@ impl App {
             given_up,
             adapters: OnceLock::new(),
             adapter: OnceLock::new(),
+            shown_bytes: OnceLock::new(),
         };
         (route.answer)(Arc::clone(self), call).await
     }

@@ -78,7 +78,8 @@ pub(crate) async fn submit(
     let labels = config.classifier().map_or(0, |classifier| classifier.labels.len());
     let width = model.width.max(model.vector_width).max(config.token_width()).max(labels);
     let (key, deadline) = (call.caller.fairness(), call.deadline(&app).into());
-    call.entry.hold(app.answer_memory.hold(key, answer_memory::bytes(&tasks, width), deadline).await?);
+    let bytes = answer_memory::bytes(&tasks, width).saturating_add(call.shown_bytes());
+    call.entry.hold(app.answer_memory.hold(key, bytes, deadline).await?);
     let choices = tasks.len();
     // A prompt counts once, however many choices there are of it.
     let mut prompt = 0;

@@ -219,8 +219,8 @@ impl Entry {
     }
 
     /// Keeps memory for the answer until it has been sent or its client has gone.
-    pub(crate) fn hold(&self, more: Held) {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).join(more);
+    pub(crate) fn hold(&self, held: Held) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
     }
 
     /// Adds something.

@@ -91,9 +91,7 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
         let most = inference.common.max_tokens.unwrap_or(usize::MAX);
         let tokens =
             inference.wanted.iter().map(|wanted| wanted.room.min(most)).fold(0, usize::saturating_add);
-        let bytes = tokens.saturating_mul(alternatives + 1).saturating_mul(SHOWN_BYTES);
-        let (key, deadline) = (call.caller.fairness(), call.deadline(&app).into());
-        call.entry.hold(app.answer_memory.hold(key, bytes, deadline).await?);
+        call.shows(tokens.saturating_mul(alternatives + 1).saturating_mul(SHOWN_BYTES));
     }
     let begun = inference::begin(Arc::clone(&app), call, inference).await?;
     let id = begun.running.id();
