@@ -88,7 +88,7 @@ fn failures(route: &Route, keys: bool) -> Vec<(&'static str, &'static str)> {
         all.extend([
             ("400", "A field is invalid or not supported; `param` names it"),
             ("408", "The body does not arrive"),
-            ("413", "The body is too large"),
+            ("413", "The body is too large, or the answer could be"),
             ("415", "The body is not plain JSON"),
             ("500", "A fault of the server"),
             ("503", "The server closes, is overloaded, or took too long"),
