@@ -305,6 +305,8 @@ mod tests {
                 p if open.contains(&p) => Access::Open,
                 p if any_key.contains(&p) => Access::AnyKey,
                 "/metrics" => METRICS,
+                "/api/pull" => ADMIN,
+                "/lora-adapters" if route.method == Method::POST => ADMIN,
                 _ => INFERENCE,
             };
             assert_eq!(route.access, wanted, "{}", route.path);
