@@ -106,8 +106,8 @@ impl Model {
     /// one; they wait on.
     fn may_go(&self, place: Place) -> bool {
         let has_paused = self.paused.is_some_and(|(of, _)| of == place);
-        let is_kept = self.paused.is_some() && !has_paused || !self.waiting.is_empty() && !has_paused;
-        self.phase == Phase::There && self.leases.is_empty() && !is_kept
+        let is_asked_for = self.paused.is_some() || !self.waiting.is_empty();
+        self.phase == Phase::There && self.leases.is_empty() && (has_paused || !is_asked_for)
     }
 
     /// Whether a pause may free it.
