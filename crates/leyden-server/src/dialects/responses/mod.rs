@@ -39,12 +39,15 @@ fn repeated() -> Value {
     })
 }
 
+/// A field, and its value in an answer where the request lacks it.
+type Filled = (&'static str, fn() -> Value);
+
 /// The fields of `text.format` with a JSON schema, and their values in an answer where the request lacks them.
-const FORMAT: &[(&str, fn() -> Value)] =
+const FORMAT: &[Filled] =
     &[("name", || "answer".into()), ("description", || "".into()), ("strict", || true.into())];
 
 /// An object of a request as its answer repeats it, with all fields if it is of this type.
-fn with_defaults(mut object: Value, kind: &str, defaults: &[(&str, fn() -> Value)]) -> Value {
+fn with_defaults(mut object: Value, kind: &str, defaults: &[Filled]) -> Value {
     if object["type"] == kind {
         for (name, default) in defaults {
             if object.get(*name).is_none() {

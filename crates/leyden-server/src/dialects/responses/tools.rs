@@ -1,6 +1,6 @@
 //! The tools of a request, of all kinds that OpenAI has, as functions of a chat, and the choice among them.
 
-use super::with_defaults;
+use super::{Filled, with_defaults};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::tool_kinds::{Declared, ToolNames, chosen_name, full_name, of_free_text};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::HashSet;
 
 /// The fields of a function, and their values in an answer where the request lacks them.
-const FUNCTION: &[(&str, fn() -> Value)] =
+const FUNCTION: &[Filled] =
     &[("description", || Value::Null), ("parameters", || Value::Null), ("strict", || true.into())];
 
 /// A tool as the answer repeats it.
