@@ -1,0 +1,92 @@
+//! Output files: one file per format. The rows come from a [`Journal`].
+
+mod npy;
+mod table;
+
+use crate::{Error, Journal, MAX_COLUMNS, Output};
+use serde_json::{Map, Value};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+/// Rows of a journal in the order of the output.
+pub(crate) struct Rows<'j> {
+    journal: &'j mut Journal,
+    order: Option<&'j [u64]>,
+}
+
+impl Rows<'_> {
+    /// Goes over the rows as JSON text.
+    fn each_text(&mut self, mut f: impl FnMut(String) -> Result<(), Error>) -> Result<(), Error> {
+        match self.order {
+            Some(offsets) => self.journal.each_of(offsets, |_, entry| f(entry.row)),
+            None => self.journal.each(|_, entry| f(entry.row)),
+        }
+    }
+
+    /// Goes over the rows as objects.
+    pub(crate) fn each(
+        &mut self,
+        mut f: impl FnMut(Map<String, Value>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.each_text(|row| match serde_json::from_str(&row) {
+            Ok(Value::Object(fields)) => f(fields),
+            Ok(_) => Err(Error::new("output row", "not an object")),
+            Err(error) => Err(Error::new("output row", error)),
+        })
+    }
+
+    /// Names of all columns, in the order of their first row.
+    pub(crate) fn columns(&mut self) -> Result<Vec<String>, Error> {
+        let mut columns: Vec<String> = Vec::new();
+        self.each(|row| {
+            for name in row.keys() {
+                if !columns.contains(name) {
+                    columns.push(name.clone());
+                }
+            }
+            match columns.len() > MAX_COLUMNS {
+                true => Err(Error::new("output", format!("more than {MAX_COLUMNS} columns"))
+                    .hint("name an output that ends in .jsonl")),
+                false => Ok(()),
+            }
+        })?;
+        Ok(columns)
+    }
+}
+
+/// Writes the rows of a journal to `path`, all of them in order, or those at the offsets in `order`. The file appears whole: it is
+/// written beside the one that it replaces, flushed and renamed.
+///
+/// Rows of [`Output::Text`] are JSON texts, all others JSON objects; [`Output::Npy`] takes the field `embedding`.
+///
+/// # Errors
+/// The file cannot be written, or the rows do not fit the format.
+pub fn write(path: &Path, output: Output, journal: &mut Journal, order: Option<&[u64]>) -> Result<(), Error> {
+    let failed = |error: &std::io::Error| Error::write(path, error);
+    let file = leyden_files::Output::create(path).map_err(|error| failed(&error))?;
+    let mut out = BufWriter::with_capacity(1 << 18, file);
+    let mut rows = Rows { journal, order };
+    match output {
+        Output::Csv => table::write(path, ',', &mut rows, &mut out)?,
+        Output::Tsv => table::write(path, '\t', &mut rows, &mut out)?,
+        Output::Npy => npy::write(path, &mut rows, &mut out)?,
+        Output::Parquet => crate::parquet::write(path, &mut rows, &mut out)?,
+        Output::JsonLines => rows.each_text(|row| writeln!(out, "{row}").map_err(|error| failed(&error)))?,
+        Output::Text => rows.each_text(|row| {
+            let line: String = serde_json::from_str(&row).map_err(|error| Error::of(path, error))?;
+            out.write_all(line.as_bytes()).map_err(|error| failed(&error))
+        })?,
+        Output::Json => {
+            let mut before = "[\n";
+            rows.each_text(|row| {
+                write!(out, "{before}{row}").map_err(|error| failed(&error))?;
+                before = ",\n";
+                Ok(())
+            })?;
+            let end = if before == "[\n" { "[]\n" } else { "\n]\n" };
+            out.write_all(end.as_bytes()).map_err(|error| failed(&error))?;
+        }
+    }
+    let file = out.into_inner().map_err(|error| failed(error.error()))?;
+    file.finish().map_err(|error| failed(&error))
+}
