@@ -19,6 +19,12 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// A file of rows cannot be read or written.
+    #[error("{0}")]
+    RowFile(#[from] leyden_rows::Error),
+    /// No row of a file is a question.
+    #[error("{0}")]
+    Rows(String),
     /// What was asked makes no sense.
     #[error("{0}")]
     Usage(String),

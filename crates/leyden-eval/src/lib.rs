@@ -19,6 +19,7 @@ mod state;
 pub mod stats;
 mod suite;
 mod task;
+mod verdict;
 mod windows;
 
 pub use compare::{Compared, Row, compare, encode, row_len};
@@ -28,8 +29,9 @@ pub use item::{Ask, Check, Item, Outcome, Prompt};
 pub use logits_file::{Header, LogitsFile, LogitsWriter};
 pub use page::{Bar, Curve, Page};
 pub use state::{State, fingerprint};
-pub use suite::{Paired, Score, Suite};
+pub use suite::{BadRow, Paired, Score, Source, Suite};
 pub use task::Task;
+pub use verdict::{Verdict, questions_to_decide};
 pub use windows::{Perplexity, Reference, Run, Windows, perplexity, save_logits};
 
 use std::ops::ControlFlow;

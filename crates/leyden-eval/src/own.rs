@@ -4,7 +4,7 @@
 //! `regex`, `json`, or in `choices` and `answer`; or there are a `text` and its `label`.
 
 use crate::item::{Ask, Check, Item, Prompt};
-use crate::task::choices;
+use crate::task::continuations;
 use fancy_regex::Regex;
 use leyden::Message;
 use serde_json::{Map, Value};
@@ -29,13 +29,14 @@ const KNOWN: &[&str] = &[
     "stop",
 ];
 
-/// Makes a question of a line.
+/// Makes a question of a row. The row of a table may have other fields; elsewhere an unknown field is an error, as it may be a
+/// misspelt one.
 ///
 /// # Errors
-/// What is wrong with it.
-pub(crate) fn item(number: usize, value: &Value) -> Result<Item, String> {
+/// The reason why it is no question.
+pub(crate) fn item(number: usize, value: &Value, table: bool) -> Result<Item, String> {
     let object = value.as_object().ok_or("want a JSON object")?;
-    if let Some(key) = object.keys().find(|key| !KNOWN.contains(&&key[..])) {
+    if let Some(key) = object.keys().find(|key| !table && !KNOWN.contains(&&key[..])) {
         return Err(format!("{key}: not known; known are {}", KNOWN.join(", ")));
     }
     let id = match object.get("id") {
@@ -59,12 +60,18 @@ fn ask(object: &Map<String, Value>) -> Result<Ask, String> {
         let all = texts("choices", all)?;
         let prompt = text("prompt")?.filter(|p| !p.is_empty()).ok_or("prompt: missing beside `choices`")?;
         let gold = match object.get("answer") {
-            Some(Value::String(answer)) => all.iter().position(|choice| choice == answer),
+            // A table has numbers as texts.
+            Some(Value::String(answer)) => {
+                all.iter().position(|choice| choice == answer).or_else(|| answer.trim().parse().ok())
+            }
             Some(answer) => answer.as_u64().and_then(|n| usize::try_from(n).ok()),
             None => None,
         };
         let gold = gold.ok_or("answer: want one of `choices`, or its number from 0")?;
-        return choices(&prompt, &all, gold);
+        if let Some(i) = all.iter().position(String::is_empty) {
+            return Err(format!("choices: number {i} is empty"));
+        }
+        return continuations(&prompt, &all, gold);
     }
     let prompt = match (text("prompt")?, object.get("messages")) {
         (Some(text), None) => Prompt::Text(text),
@@ -99,6 +106,7 @@ fn ask(object: &Map<String, Value>) -> Result<Ask, String> {
         None => MAX_TOKENS,
         Some(n) => n
             .as_u64()
+            .or_else(|| n.as_str()?.trim().parse().ok())
             .and_then(|n| usize::try_from(n).ok())
             .filter(|n| *n > 0)
             .ok_or("max_tokens: want a number from 1")?,
@@ -126,6 +134,7 @@ mod tests {
 
     #[test]
     fn what_a_line_lacks_is_named() {
+        assert!(item(1, &json!({"prompt": "p", "choices": ["a", ""], "answer": 0}), false).is_err());
         for (line, words) in [
             (json!([]), "want a JSON object"),
             (json!({"prompt": "p"}), "want one of"),
@@ -140,9 +149,18 @@ mod tests {
             (json!({"label": "x"}), "text: missing"),
             (json!({"messages": [{"content": 1}], "exact": "a"}), "messages: "),
         ] {
-            let told = item(1, &line).unwrap_err();
+            let told = item(1, &line, false).unwrap_err();
             assert!(told.contains(words), "{line}: {told}");
         }
-        assert!(item(1, &json!({"id": 7, "prompt": "p", "contains": ["a", "b"]})).is_ok_and(|i| i.id == "7"));
+        assert!(item(1, &json!({"prompt": "p", "exact": "a", "source": "x"}), true).is_ok());
+        // Choices are continuations as they are given.
+        let own = item(1, &json!({"prompt": "是", "choices": ["巴黎", " b"], "answer": "1"}), true).unwrap();
+        let Ask::Choices { pairs, characters, gold } = own.ask else { panic!("choices") };
+        let given = ["巴黎", " b"].map(|text| ("是".to_owned(), text.to_owned()));
+        assert_eq!((pairs, characters, gold), (given.to_vec(), vec![2, 2], 1));
+        assert!(
+            item(1, &json!({"id": 7, "prompt": "p", "contains": ["a", "b"]}), false)
+                .is_ok_and(|i| i.id == "7")
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! [`Page`]: an evaluation as one HTML page that needs nothing else: styles and drawings are in it, and no script.
 
 use crate::error::Error;
+use crate::verdict::Verdict;
 use leyden_files::OutputOptions;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -34,8 +35,8 @@ pub struct Page {
     pub title: String,
     /// What was measured: labels and texts.
     pub facts: Vec<(String, String)>,
-    /// The verdict, if one was asked for: whether it is met, and in words.
-    pub verdict: Option<(bool, String)>,
+    /// The verdict, if one was asked for, with its words.
+    pub verdict: Option<(Verdict, String)>,
     /// The heading of the bars, and they.
     pub bars: Vec<Bar>,
     /// Curves.
@@ -58,8 +59,8 @@ impl Page {
             put(&mut html, format_args!("<div><dt>{}</dt><dd>{}</dd></div>", escape(label), escape(text)));
         }
         html += "</dl>\n";
-        if let Some((met, words)) = &self.verdict {
-            let class = if *met { "good" } else { "bad" };
+        if let Some((verdict, words)) = &self.verdict {
+            let class = if *verdict == Verdict::Reached { "good" } else { "bad" };
             put(&mut html, format_args!("<p class=\"{class}\">{}</p>\n", escape(words)));
         }
         self.bars(&mut html);
@@ -263,7 +264,7 @@ mod tests {
         let page = Page {
             title: "a \"b\" & c".to_owned(),
             facts: vec![("model".to_owned(), "<script>\u{1}".to_owned())],
-            verdict: Some((false, "missed".to_owned())),
+            verdict: Some((Verdict::Missed, "missed".to_owned())),
             bars: vec![bar],
             curves: vec![curve, Curve { title: String::new(), points: Vec::new() }],
             table: vec![vec!["task".to_owned()], vec!["12".to_owned()]],

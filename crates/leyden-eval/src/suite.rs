@@ -6,7 +6,8 @@ use crate::stats::{bootstrap, mcnemar, wilson};
 use crate::task::Task;
 use crate::{Watch, own, tell};
 use leyden::{Batch, BatchOptions, EmbedOptions, GenerateOptions, KvType, Model};
-use serde_json::Value;
+use leyden_rows::{Format, Reader, Row};
+use serde_json::{Map, Value};
 use std::path::Path;
 
 /// Questions that are asked together; results are kept after each such group.
@@ -23,6 +24,30 @@ pub struct Suite {
     pub metrics: Vec<&'static str>,
     /// The questions.
     pub items: Vec<Item>,
+    /// The row of each question, as it stands in the file.
+    pub rows: Vec<Map<String, Value>>,
+    /// Rows of which no question can be made.
+    pub bad: Vec<BadRow>,
+}
+
+/// A row of which no question can be made.
+#[derive(Clone, Debug)]
+pub struct BadRow {
+    /// Its fields.
+    pub row: Map<String, Value>,
+    /// Its file and place, and the reason.
+    pub reason: String,
+}
+
+/// The rows of a file of questions.
+#[derive(Clone, Debug, Default)]
+pub struct Source<'a> {
+    /// The format, where the ending of the name does not tell it.
+    pub format: Option<Format>,
+    /// The column of the text or prompt, where it is neither `text` nor `prompt`.
+    pub column: Option<&'a str>,
+    /// The most rows that are read.
+    pub limit: Option<usize>,
 }
 
 /// How many items were right.
@@ -54,17 +79,17 @@ pub struct Paired {
 }
 
 impl Suite {
-    /// A task's questions, from a file of its data as it is published: JSON objects, one a line, or one list of them. Of
-    /// `shots` the first of the file of examples stand before each question.
+    /// A task's questions, from a file of its data as it is published. The first `shots` rows of the file of examples stand before
+    /// each question.
     ///
     /// # Errors
-    /// A file cannot be read, or an item lacks something.
+    /// A file cannot be read, has no question, or an example lacks something.
     pub fn of_task(
         task: &Task,
         path: &Path,
         examples: Option<&Path>,
         shots: usize,
-        limit: Option<usize>,
+        source: &Source<'_>,
     ) -> Result<Suite, Error> {
         let mut before = String::new();
         if shots > 0 {
@@ -74,40 +99,64 @@ impl Suite {
                     "{name}: {shots} examples, from which file? give --shots-data"
                 )));
             };
-            let values = values(examples, Some(shots))?;
-            if values.len() < shots {
-                return Err(Error::file(examples, format!("{} examples instead of {shots}", values.len())));
-            }
-            for (line, value) in values {
-                let example =
-                    task.example(&value).map_err(|what| Error::file(examples, format!("{line}: {what}")))?;
-                before += &example;
+            let source = Source { limit: Some(shots), ..Source::default() };
+            let mut found = 0;
+            each_row(examples, &source, |_, value, row| {
+                let wrong = |what| Error::file(examples, format!("{}: {what}", row.place));
+                before += &value.and_then(|value| task.example(&value)).map_err(wrong)?;
+                found += 1;
+                Ok(())
+            })?;
+            if found < shots {
+                return Err(Error::file(examples, format!("{found} examples instead of {shots}")));
             }
         }
-        let read = |(number, (line, value)): (usize, (usize, Value))| {
-            task.item(number, &value, &before).map_err(|what| Error::file(path, format!("{line}: {what}")))
-        };
-        let items = values(path, limit)?.into_iter().enumerate().map(read).collect::<Result<_, _>>()?;
-        Suite { name: task.name().to_owned(), metrics: task.metrics().to_vec(), items }.checked(path)
+        Suite::read(task.name(), task.metrics(), path, source, |number, value| {
+            task.item(number, value, &before)
+        })
     }
 
     /// The user's own questions.
     ///
     /// # Errors
-    /// The file cannot be read, or a line lacks something.
-    pub fn of_file(path: &Path, limit: Option<usize>) -> Result<Suite, Error> {
-        let read = |(number, (line, value)): (usize, (usize, Value))| {
-            own::item(number, &value).map_err(|what| Error::file(path, format!("{line}: {what}")))
-        };
-        let items = values(path, limit)?.into_iter().enumerate().map(read).collect::<Result<_, _>>()?;
+    /// The file cannot be read, or has no question.
+    pub fn of_file(path: &Path, source: &Source<'_>) -> Result<Suite, Error> {
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        Suite { name, metrics: vec!["acc"], items }.checked(path)
+        let table = is_table(path, source);
+        Suite::read(&name, &["acc"], path, source, |number, value| own::item(number, value, table))
     }
 
-    fn checked(self, path: &Path) -> Result<Suite, Error> {
-        match self.items.is_empty() {
-            true => Err(Error::file(path, "no questions in it")),
-            false => Ok(self),
+    fn read(
+        name: &str,
+        metrics: &[&'static str],
+        path: &Path,
+        source: &Source<'_>,
+        item: impl Fn(usize, &Value) -> Result<Item, String>,
+    ) -> Result<Suite, Error> {
+        let mut suite = Suite {
+            name: name.to_owned(),
+            metrics: metrics.to_vec(),
+            items: Vec::new(),
+            rows: Vec::new(),
+            bad: Vec::new(),
+        };
+        each_row(path, source, |number, value, row| {
+            match value.and_then(|value| item(number, &value)) {
+                Ok(item) => {
+                    suite.items.push(item);
+                    suite.rows.push(row.fields);
+                }
+                Err(what) => {
+                    let reason = format!("{}: {}: {what}", path.display(), row.place);
+                    suite.bad.push(BadRow { row: row.fields, reason });
+                }
+            }
+            Ok(())
+        })?;
+        match (suite.items.is_empty(), suite.bad.first()) {
+            (true, Some(bad)) => Err(Error::Rows(bad.reason.clone())),
+            (true, None) => Err(Error::file(path, "no questions in it")),
+            (false, _) => Ok(suite),
         }
     }
 
@@ -181,26 +230,56 @@ impl Suite {
     }
 }
 
-/// The objects of a file with the places where they stand.
-fn values(path: &Path, limit: Option<usize>) -> Result<Vec<(usize, Value)>, Error> {
-    let text = std::fs::read(path).map_err(|error| Error::file(path, format!("cannot read: {error}")))?;
-    if text.starts_with(b"PAR1") {
-        return Err(Error::file(
-            path,
-            "a parquet file; write it as JSON lines: pandas.read_parquet(FILE).to_json(OUT, orient='records', lines=True)",
-        ));
+/// `true` for a format whose cells are texts.
+fn is_table(path: &Path, source: &Source<'_>) -> bool {
+    let format = source.format.or_else(|| Format::of_path(path).ok());
+    matches!(format, Some(Format::Csv | Format::Tsv | Format::Parquet))
+}
+
+/// Goes over the rows of a file: the number from 0, the fields as an object or the reason why there are none, and the row.
+fn each_row(
+    path: &Path,
+    source: &Source<'_>,
+    mut f: impl FnMut(usize, Result<Value, String>, Row) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let table = is_table(path, source);
+    let mut reader = Reader::open(path, source.format)?;
+    for number in 0..source.limit.unwrap_or(usize::MAX) {
+        let Some(row) = reader.next()? else { break };
+        let value = match &row.problem {
+            Some(problem) => Err(problem.clone()),
+            None => Ok(fields(&row, table, source.column)),
+        };
+        f(number, value, row)?;
     }
-    let text = String::from_utf8(text).map_err(|_| Error::file(path, "no text in UTF-8"))?;
-    let limit = limit.unwrap_or(usize::MAX);
-    let wrong = |line: usize, error: &serde_json::Error| Error::file(path, format!("{line}: {error}"));
-    if text.trim_start().starts_with('[') {
-        let all: Vec<Value> = serde_json::from_str(&text).map_err(|error| wrong(error.line(), &error))?;
-        return Ok(all.into_iter().enumerate().map(|(i, value)| (i + 1, value)).take(limit).collect());
+    Ok(())
+}
+
+/// Fields of tables in which a list or object stands as JSON.
+const STRUCTURED: &[&str] = &["choices", "exact", "contains", "stop", "messages", "json", "endings"];
+
+/// The fields of a row as an object. Of a table, empty cells are left out and cells with lists or objects are parsed; `column` becomes
+/// `text` beside a label, and `prompt` elsewhere.
+fn fields(row: &Row, table: bool, column: Option<&str>) -> Value {
+    let mut object = Map::new();
+    for (name, value) in &row.fields {
+        let value = match value {
+            Value::Null if table => continue,
+            Value::String(text) if table && text.is_empty() => continue,
+            Value::String(text)
+                if table && STRUCTURED.contains(&&name[..]) && text.starts_with(['[', '{']) =>
+            {
+                serde_json::from_str(text).unwrap_or_else(|_| value.clone())
+            }
+            value => value.clone(),
+        };
+        object.insert(name.clone(), value);
     }
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).take(limit);
-    lines
-        .map(|(i, line)| Ok((i + 1, serde_json::from_str(line).map_err(|error| wrong(i + 1, &error))?)))
-        .collect()
+    if let Some(value) = column.and_then(|column| object.remove(column)) {
+        let name = if object.contains_key("label") { "text" } else { "prompt" };
+        object.insert(name.to_owned(), value);
+    }
+    Value::Object(object)
 }
 
 fn same_kind(a: &Ask, b: &Ask) -> bool {
@@ -260,7 +339,9 @@ impl Asker<'_> {
                 // Spaces at the end belong to what follows them.
                 let cut = before.trim_end();
                 let whole = self.model.tokenize(&format!("{before}{behind}"))?;
-                let known = self.model.tokenize(cut)?.len();
+                // A choice without a blank before it may change the last token of the context, which then is part of the choice.
+                let context_ids = self.model.tokenize(cut)?;
+                let known = context_ids.iter().zip(&whole).take_while(|(a, b)| a == b).count();
                 // What is too long loses its beginning.
                 let lost = whole.len().saturating_sub(context);
                 if known <= lost || known >= whole.len() {

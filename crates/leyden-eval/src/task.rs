@@ -132,14 +132,24 @@ fn number(value: &Value, key: &str) -> Result<usize, String> {
     found.ok_or_else(|| format!("{key}: missing, or no number"))
 }
 
-/// One context, with choices behind it.
-pub(crate) fn choices(context: &str, choices: &[String], gold: usize) -> Result<Ask, String> {
-    if gold >= choices.len() || choices.len() < 2 {
-        return Err(format!("answer {gold} of {} choices", choices.len()));
+/// One context, with choices behind it, each after a blank as lm-evaluation-harness has them.
+fn choices(context: &str, choices: &[String], gold: usize) -> Result<Ask, String> {
+    let blank: Vec<String> = choices.iter().map(|choice| format!(" {choice}")).collect();
+    let Ask::Choices { pairs, characters, gold } = continuations(context, &blank, gold)? else {
+        return Err("no choices".to_owned());
+    };
+    // The blank is none of the choice's characters.
+    Ok(Ask::Choices { pairs, characters: characters.iter().map(|n| n - 1).collect(), gold })
+}
+
+/// One context, with continuations behind it as they are.
+pub(crate) fn continuations(context: &str, all: &[String], gold: usize) -> Result<Ask, String> {
+    if gold >= all.len() || all.len() < 2 {
+        return Err(format!("answer {gold} of {} choices", all.len()));
     }
     Ok(Ask::Choices {
-        pairs: choices.iter().map(|choice| (context.to_owned(), format!(" {choice}"))).collect(),
-        characters: choices.iter().map(|choice| choice.chars().count()).collect(),
+        pairs: all.iter().map(|text| (context.to_owned(), text.clone())).collect(),
+        characters: all.iter().map(|text| text.chars().count()).collect(),
         gold,
     })
 }

@@ -2,6 +2,7 @@
 
 mod language;
 mod tasks;
+mod words;
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,9 +14,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use indicatif::ProgressBar;
 use leyden::{KvType, LoadOptions, Model};
 use leyden_eval::Progress;
+use leyden_rows::Format;
 
 use super::failure::Failure;
 use super::notes::Notes;
+use super::rows::OutputOption;
 use super::{inputs, model_file, progress, run};
 
 /// Measures how good a model is: how well it predicts a text, how far it is from a reference, and how it answers questions.
@@ -57,7 +60,8 @@ pub(crate) struct Args {
     /// Folder with NAME.jsonl for each task
     #[arg(long, value_name = "FOLDER", requires = "task")]
     task_data: Option<PathBuf>,
-    /// Answer questions of your own: JSON objects, one a line, with `prompt` and what is right (docs/eval.md)
+    /// Answer questions of your own: rows of .jsonl, .json, .csv, .tsv or .parquet, with `prompt` and the right answer
+    /// (docs/eval.md)
     #[arg(long, value_name = "FILE", group = "what", conflicts_with_all = ["perplexity", "kld"])]
     data: Vec<PathBuf>,
     /// Examples before each question, the first of --shots-data; by default 5 for gsm8k and none for the others
@@ -69,19 +73,27 @@ pub(crate) struct Args {
     /// Ask the first so many questions of each task or file
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Keep what was found so far in this file, and go on from there
+    /// Column of --data with the text or prompt, where its name is neither `text` nor `prompt`
+    #[arg(long, value_name = "NAME", requires = "data")]
+    column: Option<String>,
+    /// Format of the files of questions, where their endings do not tell it: csv, tsv, json, jsonl or parquet
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    #[command(flatten)]
+    output: OutputOption,
+    /// Keep the outcomes so far in this file, and go on from there; by default --output has one beside it while it is unfinished
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Fail with exit code 1 where a task's first metric, or with --kld the share of places with the same best token, is
-    /// below this share, such as 0.55
+    /// Compare each task's first metric, or with --kld the share of places with the same best token, with this share, such as
+    /// 0.55: exit code 1 below it, and 3 where its 95 % interval is on both sides of it
     #[arg(long, value_name = "SHARE", value_parser = share)]
     floor: Option<f64>,
     /// Write a page with tables and plots that needs nothing else
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// Tokens of a window
-    #[arg(short = 'c', long = "ctx", visible_alias = "ctx-size", value_name = "N", default_value_t = 512)]
-    context: usize,
+    /// Tokens of a window [default: 512]; a file of --save-logits has its own
+    #[arg(short = 'c', long = "ctx", visible_alias = "ctx-size", value_name = "N")]
+    context: Option<usize>,
     /// Stop after so many windows; by default the whole text
     #[arg(long, value_name = "N")]
     chunks: Option<usize>,

@@ -49,6 +49,8 @@ fn divergence_is_llama_cpps_side_by_side_and_from_a_file() {
     for key in ["mean_kld", "same_top", "perplexity_ratio", "kld_percentiles"] {
         assert_eq!(stored[key], beside[key], "{key}");
     }
+    let told = leyden(&["eval", &small, "--kld", "--reference", &kept, "--ctx", "512"]).failed(2);
+    assert!(told.contains("has windows of 256 tokens"), "{told}");
     let told = leyden(&["eval", &small, "--kld", "--reference", &model]).failed(2);
     assert!(told.contains("on which text"), "{told}");
     let told =
@@ -69,8 +71,8 @@ fn what_cannot_be_measured_is_named() {
     assert!(told.contains("at least 4 tokens"), "{told}");
 }
 
-const QUESTIONS: &[u8] = br#"{"id": "likely", "prompt": "Once upon a", "choices": ["time there was", "zebra quantum"], "answer": 0}
-{"id": "unlikely", "prompt": "Once upon a", "choices": ["time there was", "zebra quantum"], "answer": "zebra quantum"}
+const QUESTIONS: &[u8] = br#"{"id": "likely", "prompt": "Once upon a", "choices": [" time there was", " zebra quantum"], "answer": 0}
+{"id": "unlikely", "prompt": "Once upon a", "choices": [" time there was", " zebra quantum"], "answer": " zebra quantum"}
 {"prompt": "Once upon a", "contains": ["time"], "max_tokens": 4}
 {"prompt": "Once upon a", "regex": "^ ?time", "max_tokens": 4}
 {"prompt": "Once upon a", "exact": "no such answer", "max_tokens": 4}
@@ -87,9 +89,9 @@ fn questions_are_answered_kept_and_judged() {
         let score = &document["tasks"][0]["scores"][0];
         (score["hits"].as_u64(), score["items"].as_u64(), score["interval"][0].as_f64().unwrap() > 0.1)
     };
-    let first = leyden(&[&ask[..], &["--floor", "0.5", "--report", &report]].concat()).json();
+    let first = leyden(&[&ask[..], &["--floor", "0.1", "--report", &report]].concat()).json();
     assert_eq!((of(&first), &first["verdict"]), ((Some(3), Some(6), true), &"reached".into()));
-    assert!(std::fs::read_to_string(&report).unwrap().contains("floor of 50.00 % reached"));
+    assert!(std::fs::read_to_string(&report).unwrap().contains("floor of 10.00 % reached"));
     // What was kept is not asked again: a state that says otherwise is believed.
     let kept = std::fs::read_to_string(&state).unwrap();
     let all_right = kept.replace("\"hits\":[false", "\"hits\":[true");
@@ -105,11 +107,38 @@ fn questions_are_answered_kept_and_judged() {
     assert_eq!(std::fs::read_to_string(&state).unwrap(), kept);
     let told = leyden(&["eval", STORYTELLER, "--data", &data, "--state", &state, "--limit", "2"]).failed(1);
     assert!(told.contains("of another evaluation"), "{told}");
-    let missed = leyden(&["eval", STORYTELLER, "--data", &data, "--floor", "0.6"]);
-    assert!(missed.code == Some(1) && missed.err.contains("floor of 60.00 % missed"), "{missed:?}");
-    let bad = files.add("bad.jsonl", b"{\"prompt\": \"a\", \"exact\": \"b\"}\n{\"prompt\": 1}\n");
-    let told = leyden(&["eval", STORYTELLER, "--data", &bad]).failed(1);
-    assert!(told.contains("bad.jsonl: 2: prompt: want a text"), "{told}");
+    let missed = leyden(&["eval", STORYTELLER, "--data", &data, "--floor", "0.95"]);
+    assert!(missed.code == Some(1) && missed.err.contains("floor of 95.00 % missed"), "{missed:?}");
+    // 3 of 6 say nothing about half or 60 %.
+    for floor in ["0.5", "0.6"] {
+        let open = leyden(&["eval", STORYTELLER, "--data", &data, "--floor", floor]);
+        assert!(open.code == Some(3) && open.err.contains("too few questions to tell"), "{open:?}");
+    }
+    let said = leyden(&["eval", STORYTELLER, "--data", &data]).out;
+    assert!(
+        said.contains("3 of 6 questions answered right; of 100 others like them, about 19 to 81"),
+        "{said}"
+    );
+}
+
+/// A table has the same questions as JSON lines; outcomes stand beside the fields; a bad row is one row.
+#[test]
+fn questions_of_a_table_are_answered_row_by_row() {
+    let files = Files::new();
+    let table = "n,question,choices,answer\n1,Once upon a,\"[\"\" time there was\"\", \"\" zebra quantum\"\"]\",0\n\
+                 2,Once upon a,\"[\"\" time\"\"]\",7\n";
+    let data = files.add("own.csv", table.as_bytes());
+    let out = files.path("out.jsonl");
+    let run = leyden(&["eval", STORYTELLER, "--data", &data, "--column", "question", "-o", &out]);
+    assert!(run.code == Some(1) && run.err.contains("1 of 2 rows are no questions"), "{run:?}");
+    assert!(run.err.contains("own.csv: line 3: answer 7 of 1 choices"), "{run:?}");
+    let rows = std::fs::read_to_string(&out).unwrap();
+    let rows: Vec<serde_json::Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&rows[0]["n"], &rows[0]["acc"], rows.len()), (&"1".into(), &true.into(), 2));
+    assert!(rows[0]["logprobs"].as_array().unwrap().len() == 2 && rows[1]["error"].is_string(), "{rows:?}");
+    assert!(!std::path::Path::new(&format!("{out}.unfinished")).exists());
+    let told = leyden(&["eval", STORYTELLER, "--data", &files.add("own.xlsx", b"x")]).failed(2);
+    assert!(told.contains("--format"), "{told}");
 }
 
 #[test]

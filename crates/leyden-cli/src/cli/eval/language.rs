@@ -5,12 +5,17 @@ use std::path::Path;
 use std::time::Instant;
 
 use leyden::Model;
-use leyden_eval::{Bar, Curve, Divergence, Estimate, LogitsFile, Page, Perplexity, Reference, Run, Windows};
+use leyden_eval::{
+    Bar, Curve, Divergence, Estimate, LogitsFile, Page, Perplexity, Reference, Run, Verdict, Windows,
+};
 use serde_json::{Value, json};
 
 use super::super::failure::Failure;
 use super::super::{model_file, text};
-use super::{Args, Watcher, read_text};
+use super::{Args, Watcher, read_text, words};
+
+/// Tokens of a window, unless the command line says otherwise.
+const CONTEXT: usize = 512;
 
 /// Measures and prints.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
@@ -20,6 +25,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         ("--reference", args.reference.is_some() && !args.kld),
         ("--state", args.state.is_some()),
         ("--limit", args.limit.is_some()),
+        ("--output", args.output.output.is_some()),
+        ("--format", args.format.is_some()),
     ];
     if let Some((option, _)) = needs.iter().find(|(_, missing)| *missing) {
         let hint = "add --kld to --floor, --report and --reference, or --task or --data to any of these";
@@ -39,6 +46,13 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if args.kld && file.is_none() && text.is_none() {
         return Err(Failure::usage("--kld: on which text?")
             .hint("add --perplexity FILE, or give a file of --save-logits as --reference"));
+    }
+    if let (Some(file), Some(asked)) = (&file, args.context)
+        && file.header().context != asked
+    {
+        let (path, has) = (file.path().display(), file.header().context);
+        return Err(Failure::usage(format!("--ctx {asked}: {path} has windows of {has} tokens"))
+            .hint("leave out --ctx, or make the file again with --save-logits and that --ctx"));
     }
     let model = args.load(&args.model)?;
     let windows = match (&file, &text) {
@@ -78,7 +92,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 
 fn cut(args: &Args, model: &Model, text: &str) -> Result<Windows, Failure> {
     let file = args.perplexity.as_deref().unwrap_or(Path::new("")).display();
-    Windows::of_text(model, text, args.context, args.chunks).map_err(|error| match error {
+    Windows::of_text(model, text, args.context.unwrap_or(CONTEXT), args.chunks).map_err(|error| match error {
         leyden_eval::Error::Usage(what) if what.contains("do not fill") => {
             Failure::new(format!("{file}: {what}")).hint("give a longer text, or a smaller --ctx")
         }
@@ -155,6 +169,7 @@ impl Report<'_> {
         }
         writeln!(out, "perplexity {:.4} ± {:.4}, 95 % {low:.2} to {high:.2}", found.value, found.error)?;
         writeln!(out, "{}", self.how(found.tokens))?;
+        writeln!(out, "{}", words::of_perplexity(found))?;
         Ok(())
     }
 
@@ -170,9 +185,21 @@ impl Report<'_> {
         ];
         let percentiles = [("KLD", &found.kld_percentiles), ("Δp", &found.p_diff_percentiles)];
         let verdict = self.args.floor.map(|floor| {
-            let (met, same) = (found.same_top.value >= floor, 100.0 * found.same_top.value);
-            let word = if met { "reached" } else { "missed" };
-            (met, format!("floor of {:.2} % {word}: the same best token at {same:.2} %", 100.0 * floor))
+            // One window has no interval.
+            let whole = (0.0, 1.0);
+            let interval = if self.windows.count() > 1 { found.same_top.interval } else { whole };
+            let verdict = Verdict::of(floor, interval);
+            let word = match verdict {
+                Verdict::Reached => " reached",
+                Verdict::Missed => " missed",
+                Verdict::Inconclusive => ": too few windows to tell",
+            };
+            let (low, high) = (100.0 * interval.0, 100.0 * interval.1);
+            let (floor, same) = (100.0 * floor, 100.0 * found.same_top.value);
+            let words = format!(
+                "floor of {floor:.2} %{word}: the same best token at {same:.2} %, 95 % {low:.2} to {high:.2}"
+            );
+            (verdict, words)
         });
         if let Some(file) = &self.args.report {
             let mut page =
@@ -207,8 +234,12 @@ impl Report<'_> {
         }
         self.tell(found, &rows, &percentiles, out)?;
         match verdict {
-            Some((false, words)) => Err(Failure::new(words)),
-            Some((true, words)) if !self.args.json => Ok(writeln!(out, "{words}")?),
+            Some((Verdict::Missed, words)) => Err(Failure::new(words)),
+            Some((Verdict::Inconclusive, words)) => {
+                Err(Failure::inconclusive(words).hint("take more windows, or move the floor"))
+            }
+            Some((Verdict::Reached, words)) if !self.args.json => Ok(writeln!(out, "{words}")?),
+            None if !self.args.json => Ok(writeln!(out, "{}", words::of_divergence(found))?),
             _ => Ok(()),
         }
     }

@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use leyden::Model;
-use leyden_eval::{Bar, Outcome, Page, Paired, Score, State, Suite, Task, fingerprint};
+use leyden_eval::{
+    Bar, Outcome, Page, Paired, Score, Source, State, Suite, Task, Verdict, fingerprint, questions_to_decide,
+};
+use leyden_rows::{Entry, Journal};
 use serde_json::{Value, json};
 
 use super::super::failure::Failure;
+use super::super::rows::object;
 use super::super::{model_file, text};
-use super::{Args, Watcher};
+use super::{Args, Watcher, words};
 
 /// A task and the file of its data.
 #[derive(Clone, Debug)]
@@ -31,30 +35,37 @@ pub(super) fn named(text: &str) -> Result<Named, String> {
 /// One suite's results.
 struct Result_ {
     suite: Suite,
+    outcomes: Vec<Outcome>,
     scores: Vec<Score>,
     reference: Option<(Vec<Score>, Vec<Paired>)>,
 }
 
 /// Asks and prints.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let files = args.task.iter().filter_map(|task| task.file.as_deref());
+    let output = args.output.file(files.chain(args.data.iter().map(PathBuf::as_path)))?;
     let (suites, mut of) = suites(args)?;
     let path = model_file::locate(&args.model)?;
     of.insert(0, format!("model {}", fingerprint(&path)?));
     let reference = args.reference.as_deref().map(model_file::locate).transpose()?;
     // The reference is another part of the same state, so it may be added later.
     let of_reference = reference.as_deref().map(fingerprint).transpose()?;
-    let mut state = match &args.state {
+    let beside =
+        output.filter(|(path, _)| args.state.is_none() && !path.metadata().is_ok_and(|m| !m.is_file()));
+    let beside = beside.map(|(path, _)| PathBuf::from(format!("{}.unfinished", path.display())));
+    let kept = args.state.as_deref().or(beside.as_deref());
+    let mut state = match kept {
         Some(file) => State::open(file, of)?,
         None => State { of, outcomes: BTreeMap::new() },
     };
     let watcher = Watcher::new()?;
     let start = Instant::now();
     let model = args.load(&args.model)?;
-    ask(args, &model, &suites, "model", &mut state, &watcher)?;
+    ask((args, kept), &model, &suites, "model", &mut state, &watcher)?;
     drop(model);
     if let (Some(path), Some(print)) = (&reference, &of_reference) {
         let model = args.load(path)?;
-        ask(args, &model, &suites, &format!("reference {print}"), &mut state, &watcher)?;
+        ask((args, kept), &model, &suites, &format!("reference {print}"), &mut state, &watcher)?;
     }
     let seconds = start.elapsed().as_secs_f64();
     let outcomes = |who: &str, i: usize, suite: &Suite| -> Vec<Outcome> {
@@ -66,10 +77,18 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             let other = outcomes(&format!("reference {print}"), i, &suite);
             (suite.scores(&other), suite.paired(&own, &other, args.seed))
         });
-        Result_ { scores: suite.scores(&own), reference, suite }
+        Result_ { scores: suite.scores(&own), reference, outcomes: own, suite }
     };
     let results: Vec<Result_> = suites.into_iter().enumerate().map(result).collect();
     let verdict = args.floor.map(|floor| verdict(floor, &results));
+    if let Some((path, output)) = output {
+        let mut rows = outcome_rows(&results)?;
+        leyden_rows::write(path, output, &mut rows, None)?;
+        if let Some(beside) = &beside {
+            // It is there unless nothing was asked.
+            let _ = std::fs::remove_file(beside);
+        }
+    }
     if let Some(file) = &args.report {
         page(args, &path, &results, verdict.as_ref(), seconds).write(file)?;
     }
@@ -78,19 +97,77 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         writeln!(out)?;
     } else {
         print(&results, seconds, out)?;
-        if let Some((_, words)) = &verdict {
-            writeln!(out, "{words}")?;
+        match &verdict {
+            Some((Verdict::Reached, words)) => writeln!(out, "{words}")?,
+            // The failure says them.
+            Some(_) => {}
+            None => {
+                for result in &results {
+                    let pair = result.reference.as_ref().and_then(|(_, paired)| paired.first());
+                    let Some(score) = result.scores.first() else { continue };
+                    writeln!(out, "{}", words::of_score(&result.suite.name, score, pair))?;
+                }
+            }
         }
     }
+    let bad: usize = results.iter().map(|r| r.suite.bad.len()).sum();
     match verdict {
-        Some((false, words)) => Err(Failure::new(words)),
+        Some((Verdict::Missed, words)) => Err(Failure::new(words)),
+        Some((Verdict::Inconclusive, words)) => {
+            let failure = Failure::inconclusive(words);
+            Err(match more(args.floor, &results) {
+                Some(n) => {
+                    failure.hint(format!("about {n} questions would decide if the share stays as it is"))
+                }
+                None => failure.hint("ask more questions, or move the floor"),
+            })
+        }
+        _ if bad > 0 => {
+            let first = results.iter().find_map(|r| r.suite.bad.first()).map_or("", |bad| &bad.reason);
+            let all = bad + results.iter().map(|r| r.suite.items.len()).sum::<usize>();
+            let message = format!("{bad} of {} are no questions; {first}", text::plural(all, "row"));
+            Err(Failure::new(message).hint("mend these rows, or remove them; the others were asked"))
+        }
         _ => Ok(()),
     }
+}
+
+/// The greatest number of questions that a task needs for a decision about the floor.
+fn more(floor: Option<f64>, results: &[Result_]) -> Option<usize> {
+    let floor = floor?;
+    let first = results.iter().filter_map(|r| r.scores.first());
+    let open = first.filter(|score| Verdict::of(floor, score.interval) == Verdict::Inconclusive);
+    open.map(|score| questions_to_decide(floor, score.value)).try_fold(0, |most, n| Some(most.max(n?)))
+}
+
+/// Each question's row with its outcome, and the rows that are no questions with their errors.
+fn outcome_rows(results: &[Result_]) -> Result<Journal, Failure> {
+    let mut rows = Journal::temporary()?;
+    for Result_ { suite, outcomes, .. } in results {
+        for (row, outcome) in suite.rows.iter().zip(outcomes) {
+            let mut fields = vec![("task", json!(suite.name).to_string())];
+            let hits = suite.metrics.iter().zip(&outcome.hits);
+            fields.extend(hits.map(|(metric, hit)| (*metric, hit.to_string())));
+            if let Some(answer) = &outcome.answer {
+                fields.push(("output", json!(answer).to_string()));
+            }
+            if !outcome.logprobs.is_empty() {
+                fields.push(("logprobs", serde_json::to_string(&outcome.logprobs)?));
+            }
+            rows.append(&Entry { hash: 0, failed: false, key: 0.0, row: object(Some(row), &fields) })?;
+        }
+        for bad in &suite.bad {
+            let fields = [("task", json!(suite.name).to_string()), ("error", json!(bad.reason).to_string())];
+            rows.append(&Entry { hash: 0, failed: true, key: 0.0, row: object(Some(&bad.row), &fields) })?;
+        }
+    }
+    Ok(rows)
 }
 
 /// What is asked, and what that is of.
 fn suites(args: &Args) -> Result<(Vec<Suite>, Vec<String>), Failure> {
     let (mut suites, mut of) = (Vec::new(), Vec::new());
+    let source = Source { format: args.format, column: None, limit: args.limit };
     for Named { task, file } in &args.task {
         let file = match (file, &args.task_data) {
             (Some(file), _) => file.clone(),
@@ -98,29 +175,31 @@ fn suites(args: &Args) -> Result<(Vec<Suite>, Vec<String>), Failure> {
             (None, None) => {
                 let message = format!("--task {}: where is its data?", task.name());
                 return Err(Failure::usage(message).hint(format!(
-                    "--task {}=FILE, or --task-data FOLDER with {}.jsonl: the published data as JSON lines",
+                    "--task {}=FILE, or --task-data FOLDER with {}.jsonl, .json, .csv, .tsv or .parquet: the published data",
                     task.name(),
                     task.name()
                 )));
             }
         };
         let shots = args.shots.unwrap_or(task.shots());
-        suites.push(Suite::of_task(task, &file, args.shots_data.as_deref(), shots, args.limit)?);
+        suites.push(Suite::of_task(task, &file, args.shots_data.as_deref(), shots, &source)?);
         of.push(format!("task {} {shots} {}", task.name(), fingerprint(&file)?));
     }
     for file in &args.data {
-        suites.push(Suite::of_file(file, args.limit)?);
+        let column = args.column.as_deref();
+        suites.push(Suite::of_file(file, &Source { column, ..source.clone() })?);
         of.push(format!("data {}", fingerprint(file)?));
     }
     if let Some(file) = &args.shots_data {
         of.push(format!("examples {}", fingerprint(file)?));
     }
-    of.push(format!("limit {:?}, {:?}", args.limit, args.kv_type));
+    of.push(format!("limit {:?}, {:?}, {:?}", args.limit, args.kv_type, args.column));
     Ok((suites, of))
 }
 
 fn found(folder: &Path, name: &str) -> Result<PathBuf, Failure> {
-    let places = ["jsonl", "json"].map(|ending| folder.join(name).with_extension(ending));
+    let places =
+        ["jsonl", "json", "parquet", "csv", "tsv"].map(|ending| folder.join(name).with_extension(ending));
     let found = places.iter().find(|place| place.is_file()).cloned();
     found.ok_or_else(|| Failure::new(format!("{}: no {name}.jsonl there", folder.display())))
 }
@@ -132,7 +211,7 @@ fn key(who: &str, i: usize, suite: &Suite) -> String {
 
 /// Asks all questions whose outcomes are not known yet.
 fn ask(
-    args: &Args,
+    (args, kept): (&Args, Option<&Path>),
     model: &Model,
     suites: &[Suite],
     who: &str,
@@ -142,7 +221,7 @@ fn ask(
     for (i, suite) in suites.iter().enumerate() {
         let key = key(who, i, suite);
         let mut outcomes = state.outcomes.remove(&key).unwrap_or_default();
-        let mut keep = |outcomes: &[Outcome]| match &args.state {
+        let mut keep = |outcomes: &[Outcome]| match kept {
             Some(file) => {
                 state.outcomes.insert(key.clone(), outcomes.to_vec());
                 state.save(file)
@@ -156,17 +235,30 @@ fn ask(
     Ok(())
 }
 
-/// Whether every task's first metric reaches the floor.
-fn verdict(floor: f64, results: &[Result_]) -> (bool, String) {
-    let first = results.iter().filter_map(|r| r.scores.first().map(|score| (&r.suite.name, score)));
-    let missed: Vec<String> = first
-        .filter(|(_, score)| score.value < floor)
-        .map(|(name, score)| format!("{name} {:.2} %", 100.0 * score.value))
-        .collect();
-    match missed.is_empty() {
-        true => (true, format!("floor of {:.2} % reached", 100.0 * floor)),
-        false => (false, format!("floor of {:.2} % missed: {}", 100.0 * floor, missed.join(", "))),
+/// Compares every task's first metric with the floor.
+fn verdict(floor: f64, results: &[Result_]) -> (Verdict, String) {
+    let mut all = Verdict::Reached;
+    let mut not_reached: Vec<String> = Vec::new();
+    for result in results {
+        let Some(score) = result.scores.first() else { continue };
+        let one = Verdict::of(floor, score.interval);
+        all = all.with(one);
+        if one != Verdict::Reached {
+            let (low, high) = score.interval;
+            let (value, low, high) = (percent(score.value), percent(low), percent(high));
+            let name = &result.suite.name;
+            not_reached.push(format!("{name} {value} % of {}, 95 % {low} to {high}", score.items));
+        }
     }
+    let floor = percent(floor);
+    let words = match all {
+        Verdict::Reached => format!("floor of {floor} % reached"),
+        Verdict::Missed => format!("floor of {floor} % missed: {}", not_reached.join("; ")),
+        Verdict::Inconclusive => {
+            format!("floor of {floor} %: too few questions to tell: {}", not_reached.join("; "))
+        }
+    };
+    (all, words)
 }
 
 fn percent(x: f64) -> String {
@@ -223,7 +315,7 @@ fn document(
     args: &Args,
     path: &Path,
     results: &[Result_],
-    verdict: Option<&(bool, String)>,
+    verdict: Option<&(Verdict, String)>,
     seconds: f64,
 ) -> Value {
     let score = |score: &Score| {
@@ -250,6 +342,7 @@ fn document(
             let mut task = json!({
                 "task": r.suite.name,
                 "scores": r.scores.iter().map(score).collect::<Vec<_>>(),
+                "errors": r.suite.bad.iter().map(|bad| &bad.reason[..]).collect::<Vec<&str>>(),
             });
             if let Some((scores, paired)) = &r.reference {
                 task["reference"] = scores.iter().map(score).collect();
@@ -265,9 +358,9 @@ fn document(
         "seconds": seconds,
         "seed": args.seed,
     });
-    if let (Some(floor), Some((met, _))) = (args.floor, verdict) {
+    if let (Some(floor), Some((verdict, _))) = (args.floor, verdict) {
         document["floor"] = json!(floor);
-        document["verdict"] = json!(if *met { "reached" } else { "missed" });
+        document["verdict"] = json!(verdict.name());
     }
     document
 }
@@ -276,7 +369,7 @@ fn page(
     args: &Args,
     path: &Path,
     results: &[Result_],
-    verdict: Option<&(bool, String)>,
+    verdict: Option<&(Verdict, String)>,
     seconds: f64,
 ) -> Page {
     let mut page = Page { title: "Evaluation".to_owned(), verdict: verdict.cloned(), ..Page::default() };
