@@ -3,7 +3,7 @@
 //! Redirects are followed here rather than in the HTTP library, for one rule: the token goes to the endpoint and to
 //! nobody else, and once a request has left the endpoint it does not get the token again, wherever it is sent.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -18,6 +18,8 @@ use crate::names;
 use crate::options::Options;
 use crate::tls;
 
+/// Time for the address of a host; without a network there is none.
+const RESOLVE: Duration = Duration::from_secs(2);
 /// The hub needs one or two redirects: a renamed repository, the host of the files.
 const MOST_REDIRECTS: usize = 6;
 /// The most of a refusal that is read for its reason.
@@ -153,6 +155,8 @@ impl Client {
         let mut attempt = 1;
         loop {
             match request() {
+                // A network that is not there at the start does not come by waiting.
+                Err(error) if attempt == 1 && error.is_unreachable() => return Err(error),
                 Err(error) if error.is_passing() => {
                     let (wait, error) = self.pause(attempt, error)?;
                     on_retry(&error, wait);
@@ -296,7 +300,7 @@ impl Client {
             .user_agent(concat!("leyden/", env!("CARGO_PKG_VERSION")))
             // A compressed file would have neither the length nor the ranges that the hub lists.
             .accept_encoding("identity")
-            .timeout_resolve(Some(timeouts.connect))
+            .timeout_resolve(Some(timeouts.connect.min(RESOLVE)))
             .timeout_connect(Some(timeouts.connect))
             .timeout_send_request(Some(timeouts.response))
             .timeout_recv_response(Some(timeouts.response))
@@ -324,17 +328,30 @@ impl Shared {
         }
         let host = host.to_owned();
         let kind = match error {
+            ureq::Error::Timeout(Timeout::Resolve) => {
+                ErrorKind::Unreachable { host, why: "no name server answered".to_owned() }
+            }
             ureq::Error::Timeout(which) => {
                 let what = match which {
-                    Timeout::Resolve | Timeout::Connect => "connection",
+                    Timeout::Connect => "connection",
                     Timeout::RecvBody | Timeout::PerRead => "data",
                     _ => "answer",
                 };
                 ErrorKind::Timeout { host, what }
             }
-            ureq::Error::HostNotFound => ErrorKind::Connection { host, why: "no such host".to_owned() },
+            ureq::Error::HostNotFound => {
+                ErrorKind::Unreachable { host, why: "its name is not known here".to_owned() }
+            }
+            ureq::Error::Io(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable
+                ) =>
+            {
+                ErrorKind::Unreachable { host, why: error.to_string() }
+            }
             // What the TLS library finds wrong arrives as invalid data of the connection.
-            ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            ureq::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
                 ErrorKind::Tls { host, why: error.to_string() }
             }
             ureq::Error::Rustls(error) => ErrorKind::Tls { host, why: error.to_string() },

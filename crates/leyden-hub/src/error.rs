@@ -85,6 +85,14 @@ pub enum ErrorKind {
         /// What happened.
         why: String,
     },
+    /// There is no way to the other side: no network, or no such host.
+    #[error("cannot reach {}: {}", Shown(.host), Shown(.why))]
+    Unreachable {
+        /// The other side.
+        host: String,
+        /// The reason.
+        why: String,
+    },
     /// The other side was silent for too long.
     #[error("{}: no {what} in time", Shown(.host))]
     Timeout {
@@ -261,10 +269,18 @@ impl Error {
     /// Whether trying again soon may help.
     pub(crate) fn is_passing(&self) -> bool {
         match &*self.kind {
-            ErrorKind::Connection { .. } | ErrorKind::Timeout { .. } | ErrorKind::RateLimited { .. } => true,
+            ErrorKind::Connection { .. }
+            | ErrorKind::Unreachable { .. }
+            | ErrorKind::Timeout { .. }
+            | ErrorKind::RateLimited { .. } => true,
             ErrorKind::Status { status, .. } => matches!(status, 408 | 500 | 502..=504),
             _ => false,
         }
+    }
+
+    /// `true` if there is no way to the other side, which waiting does not change soon.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        matches!(&*self.kind, ErrorKind::Unreachable { .. })
     }
 
     /// What to do next.
@@ -298,6 +314,9 @@ impl Error {
             }
             ErrorKind::RateLimited { .. } => {
                 "wait a little, then run the same command; it goes on where it stopped"
+            }
+            ErrorKind::Unreachable { .. } => {
+                "is there a network, or a proxy to name in HTTPS_PROXY? a model that is here already runs by its name or path"
             }
             ErrorKind::Status { status: 500.., .. }
             | ErrorKind::Connection { .. }
