@@ -26,13 +26,16 @@ pub(super) use report::cache_bytes;
 /// llama-bench does: the same options, the same keys in JSON. Every test runs once to warm up and is not counted then.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    leyden bench -m model.gguf -p 512 -n 128 -d 0,4096\n  \
-    leyden bench -m model.gguf -n 64 -p 0 --parallel 1,8,32\n  \
-    leyden bench -m model.gguf --replicas 1,auto -t 8,16 -b 512,2048\n  \
-    leyden bench -m model.gguf --versus '/opt/llama.cpp/llama-bench'")]
+    leyden bench model.gguf -p 512 -n 128 -d 0,4096\n  \
+    leyden bench model.gguf -n 64 -p 0 --parallel 1,8,32\n  \
+    leyden bench model.gguf --replicas 1,auto -t 8,16 -b 512,2048\n  \
+    leyden bench model.gguf --versus '/opt/llama.cpp/llama-bench'")]
 pub(crate) struct Args {
-    /// The model: a file, a folder, the name of a pulled model or its reference; by default the embedded one
-    #[arg(short, long)]
+    /// Model: a file, a folder, the name of a pulled model or its reference; by default the embedded one
+    #[arg(value_name = "MODEL")]
+    first: Option<PathBuf>,
+    /// Model, as an option
+    #[arg(short, long, value_name = "M", conflicts_with = "first")]
     model: Option<PathBuf>,
     /// Tokens of a prompt, to be read at once; several tests separated by commas, 0 for none
     #[arg(short = 'p', long, value_name = "N", value_delimiter = ',', default_values_t = [512])]
@@ -84,6 +87,13 @@ pub(crate) struct Args {
     /// Another llama-bench, with options of its own: it runs in turn with every repetition
     #[arg(long, value_name = "'PROGRAM ARGS'")]
     versus: Option<String>,
+}
+
+impl Args {
+    /// The model, if one is named.
+    fn model(&self) -> Option<&PathBuf> {
+        self.first.as_ref().or(self.model.as_ref())
+    }
 }
 
 /// The formats of llama-bench.

@@ -2,57 +2,49 @@
 
 use super::encoding::Encoding;
 use super::failure::Failure;
-use super::rows::Rows;
+use super::labels::Labels;
+use super::rows::{self, Shown};
 use leyden::{EmbedOptions, Label, Model};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-
-/// The most lines of a file of labels.
-const MOST_LABELS: usize = 1 << 16;
 
 /// Prints each text's best label and its score on a line, in the order of the texts. The model must have a head for sequence
 /// classification; a score is a probability, by the softmax of all labels or, where several can hold, of each by itself. With
 /// --labels any model that makes vectors will do, and a score is the cosine of the text's vector and that of the label's
 /// description.
+///
+/// Rows of a file keep their fields in objects and tables. A row that cannot be computed gets `error` with the reason, and the
+/// exit code is then 1. With --output a run that was interrupted goes on where it was.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     encoding: Encoding,
-    /// How many labels are printed, the best first; with --json those behind the first stand in `labels` with it
+    /// How many labels are printed, the best first; in objects those behind the first stand in `labels` with it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
-    /// Route texts to the labels of this file, without training: one on a line, with a tab and a description behind it where
-    /// the label itself says too little; several lines may describe one label, and the nearest counts
-    #[arg(long, value_name = "LABELS.txt")]
-    labels: Option<PathBuf>,
+    #[command(flatten)]
+    labels: Labels,
 }
 
 /// Labels with the vectors of their descriptions.
 struct Described {
     labels: Vec<String>,
-    /// Of which label each is.
+    /// Number of the label, and the vector of one of its descriptions.
     vectors: Vec<(usize, Vec<f32>)>,
 }
 
 impl Described {
-    fn read(path: &Path, model: &Model) -> Result<Described, Failure> {
-        let lines = Rows::open(Some(path))?.all(MOST_LABELS)?;
-        let lines: Vec<&str> =
-            lines.iter().map(|row| row.text.trim()).filter(|line| !line.is_empty()).collect();
-        if lines.is_empty() {
-            return Err(Failure::new(format!("{}: no labels", path.display())).hint("write one on a line"));
-        }
-        let (mut labels, mut of, mut texts): (Vec<String>, Vec<usize>, Vec<&str>) = Default::default();
-        for line in lines {
-            let (label, text) = line.split_once('\t').unwrap_or((line, line));
+    /// Computes the vectors of descriptions.
+    fn new(described: &[(String, String)], model: &Model) -> Result<Described, Failure> {
+        let (mut labels, mut of): (Vec<String>, Vec<usize>) = Default::default();
+        for (label, _) in described {
             let known = labels.iter().position(|known| known == label);
             of.push(known.unwrap_or(labels.len()));
             if known.is_none() {
-                labels.push(label.to_owned());
+                labels.push(label.clone());
             }
-            texts.push(text);
         }
+        let texts: Vec<&str> = described.iter().map(|(_, text)| &text[..]).collect();
         let vectors = model.embedder(&EmbedOptions::default())?.embed(&texts)?;
         Ok(Described { labels, vectors: of.into_iter().zip(vectors).collect() })
     }
@@ -73,31 +65,54 @@ impl Described {
     }
 }
 
+/// The best labels of a text.
+struct Best<'m> {
+    labels: Vec<Label<'m>>,
+    /// `true` if more than one label is asked for.
+    several: bool,
+}
+
+impl Shown for Best<'_> {
+    fn lines(&self) -> String {
+        let labels: Vec<String> =
+            self.labels.iter().map(|l| format!("{}\t{:.6}", l.label, l.score)).collect();
+        labels.join("\t") + "\n"
+    }
+
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        let text = |label: &str| Value::from(label).to_string();
+        let Some(first) = self.labels.first() else { return Vec::new() };
+        let mut fields = vec![("label", text(first.label)), ("score", rows::number(first.score))];
+        if self.several {
+            let object = |l: &Label<'_>| {
+                format!("{{\"label\":{},\"score\":{}}}", text(l.label), rows::number(l.score))
+            };
+            let labels: Vec<String> = self.labels.iter().map(object).collect();
+            fields.push(("labels", format!("[{}]", labels.join(","))));
+        }
+        fields
+    }
+}
+
+/// The first `top` labels.
+fn best(mut labels: Vec<Label<'_>>, top: u32) -> Best<'_> {
+    labels.truncate(top as usize);
+    Best { labels, several: top > 1 }
+}
+
 /// Prints labels.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let described = args.labels.described()?;
+    let run = format!("classify {} {described:?}", args.top);
     let model = args.encoding.load()?;
-    let print = |out: &mut dyn Write, labels: Vec<Label<'_>>| {
-        let top = &labels[..labels.len().min(args.top as usize)];
-        if args.encoding.json {
-            let shown = |l: &Label<'_>| json!({ "label": l.label, "score": l.score });
-            let mut object = top.first().map_or(Value::Null, shown);
-            if args.top > 1 {
-                object["labels"] = top.iter().map(shown).collect();
-            }
-            serde_json::to_writer(&mut *out, &object)?;
-        } else {
-            for (i, l) in top.iter().enumerate() {
-                write!(out, "{}{}\t{:.6}", if i == 0 { "" } else { "\t" }, l.label, l.score)?;
-            }
-        }
-        Ok(writeln!(out)?)
-    };
     let options = EmbedOptions::default();
-    if let Some(path) = &args.labels {
-        let described = Described::read(path, &model)?;
-        let nearest =
-            |vectors: Vec<Vec<f32>>| vectors.iter().map(|vector| described.nearest(vector)).collect();
-        return args.encoding.each(&model, options, out, |e, rows| Ok(nearest(e.embed(rows)?)), print);
+    if !args.labels.are_given() {
+        return args.encoding.each(&model, options, &run, out, |embedder, texts| {
+            Ok(embedder.classify(texts)?.into_iter().map(|labels| best(labels, args.top)).collect())
+        });
     }
-    args.encoding.each(&model, options, out, |embedder, rows| embedder.classify(rows), print)
+    let described = Described::new(&described, &model.0)?;
+    args.encoding.each(&model, options, &run, out, |embedder, texts| {
+        Ok(embedder.embed(texts)?.iter().map(|vector| best(described.nearest(vector), args.top)).collect())
+    })
 }

@@ -2,19 +2,22 @@
 
 use super::encoding::Encoding;
 use super::failure::Failure;
+use super::rows::{self, Shown};
 use leyden::{EmbedOptions, Pooling};
-use serde_json::json;
+use leyden_rows::Output;
 use std::io::Write;
 
 /// Prints the numbers of one vector on each line, with blanks between them, in the order of the texts. Vectors have length 1.
-/// TEXT, or lines of a file, become vectors as the model says; texts are computed many at a time, and the results do not
-/// depend on which.
+/// The model's own files say how vectors are made. Texts are computed many at a time, and the results do not depend on which.
+///
+/// Rows of a file keep their fields in objects and tables. A row that cannot be computed gets `error` with the reason, and the
+/// exit code is then 1. With --output a run that was interrupted goes on where it was.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     encoding: Encoding,
-    /// What vectors are made of: mean (of all tokens), cls (the first) or last; by default what the model says, and mean for
-    /// one that says nothing
+    /// Tokens of a vector: mean (of all tokens), cls (the first) or last; by default as the model says, and mean for one that
+    /// says nothing
     #[arg(long, value_name = "POOLING")]
     pooling: Option<Pooling>,
     /// Numbers of each vector, the first; by default all
@@ -35,66 +38,81 @@ pub(crate) struct Args {
     no_normalize: bool,
 }
 
+/// A vector of a text.
+struct Vector(Vec<f32>);
+
+impl Shown for Vector {
+    fn lines(&self) -> String {
+        rows::plain_numbers(&self.0) + "\n"
+    }
+
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        vec![("embedding", rows::numbers(&self.0))]
+    }
+}
+
+/// Vectors of the tokens of a text, `[tokens][dimensions]`.
+struct TokenVectors(Vec<Vec<f32>>);
+
+impl Shown for TokenVectors {
+    fn lines(&self) -> String {
+        let lines: Vec<String> = self.0.iter().map(|vector| rows::plain_numbers(vector) + "\n").collect();
+        lines.concat() + "\n"
+    }
+
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        let vectors: Vec<String> = self.0.iter().map(|vector| rows::numbers(vector)).collect();
+        vec![("token_embeddings", format!("[{}]", vectors.join(",")))]
+    }
+
+    fn error_lines(reason: &str) -> String {
+        Vector::error_lines(reason) + "\n"
+    }
+}
+
+/// Tokens of a text with their numbers.
+struct Sparse(Vec<(u32, f32)>);
+
+impl Shown for Sparse {
+    fn lines(&self) -> String {
+        let numbers: Vec<String> = self.0.iter().map(|(index, value)| format!("{index}:{value}")).collect();
+        numbers.join(" ") + "\n"
+    }
+
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        let one =
+            |(index, value): &(u32, f32)| format!("{{\"index\":{index},\"value\":{}}}", rows::number(*value));
+        let all: Vec<String> = self.0.iter().map(one).collect();
+        vec![("sparse", format!("[{}]", all.join(",")))]
+    }
+}
+
 /// Prints vectors.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let model = args.encoding.load()?;
-    let mut options = EmbedOptions::default().normalize(!args.no_normalize);
-    options.pooling = args.pooling;
-    options.dimensions = args.dimensions;
-    options.prompt_name.clone_from(&args.prompt_name);
-    let print = |out: &mut dyn Write, vector: Vec<f32>| {
-        if args.encoding.json {
-            serde_json::to_writer(&mut *out, &json!({ "embedding": vector }))?;
-            return Ok(writeln!(out)?);
-        }
-        print_numbers(out, &vector)
-    };
-    if args.sparse {
-        return args.encoding.each(
-            &model,
-            options,
-            out,
-            |embedder, rows| embedder.sparse(rows),
-            |out, numbers| print_sparse(out, &numbers, args.encoding.json),
-        );
+    let Args { pooling, dimensions, prompt_name, sparse, tokens, no_normalize, encoding } = args;
+    if let Some((path, Output::Npy)) = encoding.output_file()?
+        && (*sparse || *tokens)
+    {
+        let what = "one vector for each text fits .npy, neither --sparse nor --tokens";
+        return Err(Failure::usage(format!("{}: {what}", path.display())).hint("name an output in .jsonl"));
     }
-    if args.tokens {
-        return args.encoding.each(
-            &model,
-            options,
-            out,
-            |embedder, rows| embedder.token_vectors(rows),
-            |out, vectors| print_tokens(out, &vectors, args.encoding.json),
-        );
+    let run = format!("embed {pooling:?} {dimensions:?} {prompt_name:?} {sparse} {tokens} {no_normalize}");
+    let model = encoding.load()?;
+    let mut options = EmbedOptions::default().normalize(!no_normalize);
+    options.pooling = *pooling;
+    options.dimensions = *dimensions;
+    options.prompt_name.clone_from(prompt_name);
+    if *sparse {
+        return encoding.each(&model, options, &run, out, |embedder, texts| {
+            Ok(embedder.sparse(texts)?.into_iter().map(Sparse).collect())
+        });
     }
-    args.encoding.each(&model, options, out, |embedder, rows| embedder.embed(rows), print)
-}
-
-fn print_numbers(out: &mut dyn Write, numbers: &[f32]) -> Result<(), Failure> {
-    for (i, x) in numbers.iter().enumerate() {
-        write!(out, "{}{x}", if i == 0 { "" } else { " " })?;
+    if *tokens {
+        return encoding.each(&model, options, &run, out, |embedder, texts| {
+            Ok(embedder.token_vectors(texts)?.into_iter().map(TokenVectors).collect())
+        });
     }
-    Ok(writeln!(out)?)
-}
-
-fn print_tokens(out: &mut dyn Write, vectors: &[Vec<f32>], as_json: bool) -> Result<(), Failure> {
-    if as_json {
-        serde_json::to_writer(&mut *out, &json!({ "token_embeddings": vectors }))?;
-    } else {
-        vectors.iter().try_for_each(|vector| print_numbers(out, vector))?;
-    }
-    Ok(writeln!(out)?)
-}
-
-fn print_sparse(out: &mut dyn Write, numbers: &[(u32, f32)], json: bool) -> Result<(), Failure> {
-    if json {
-        let one = |(index, value): &(u32, f32)| json!({ "index": index, "value": value });
-        let all: Vec<_> = numbers.iter().map(one).collect();
-        serde_json::to_writer(&mut *out, &json!({ "sparse": all }))?;
-    } else {
-        for (i, (index, value)) in numbers.iter().enumerate() {
-            write!(out, "{}{index}:{value}", if i == 0 { "" } else { " " })?;
-        }
-    }
-    Ok(writeln!(out)?)
+    encoding.each(&model, options, &run, out, |embedder, texts| {
+        Ok(embedder.embed(texts)?.into_iter().map(Vector).collect())
+    })
 }

@@ -1,38 +1,45 @@
-//! What `leyden embed`, `classify`, `extract` and `rerank` have in common: their input, the model, and going over the rows.
+//! The part that `leyden embed`, `classify`, `extract` and `rerank` share: input, model, and the way over the rows.
 
 use super::arithmetic::Arithmetic;
 use super::failure::Failure;
 use super::notes::Notes;
 use super::obtain::Hub;
 use super::packs::{self, Packs};
-use super::rows::{Row, Rows};
+use super::rows::{Meter, OutputOption, RowOptions, Rows, Shown, Sink};
+use super::{eval, inputs};
 use leyden::{EmbedOptions, Embedder, Error, LoadOptions, Model};
+use leyden_rows::{Output, Row};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-/// Texts that are computed before the first of them is printed.
-const BATCH: usize = 256;
+/// Maximum number of rows that are computed together.
+const MAX_BATCH: usize = 256;
+/// Number of rows of the first batch.
+const FIRST_BATCH: usize = 32;
+/// Time that a batch is to take, so that progress and an interrupt need not wait.
+const BATCH_TIME: Duration = Duration::from_secs(1);
 
-/// What most of them read: texts, of which each has a result.
+/// The input of most of them: texts, each with a result.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Texts {
-    /// The text
-    #[arg(conflicts_with = "file")]
-    text: Option<String>,
-    /// Read texts from this file, one on a line; of a name that ends in .jsonl a line is an object with the field `text`, or a
-    /// text in quotes. - is standard input, which is read without TEXT and --file, too
-    #[arg(long, value_name = "ROWS.jsonl|.txt")]
-    file: Option<PathBuf>,
+    /// Texts, each in quotes; without one, rows of --file or of standard input
+    #[arg(conflicts_with_all = ["file", "column", "format"])]
+    text: Vec<String>,
+    #[command(flatten)]
+    rows: RowOptions,
 }
 
 /// The options of all.
 #[derive(Debug, clap::Args)]
 pub(super) struct Encoding<I: clap::Args = Texts> {
-    /// Model: a folder with config.json and safetensors, or a GGUF file
-    model: PathBuf,
+    /// Model: a folder with config.json and safetensors or ONNX, a GGUF or ONNX file, or a name
+    pub(super) model: PathBuf,
     #[command(flatten)]
     pub(super) input: I,
-    /// Print a JSON object for each text
+    #[command(flatten)]
+    pub(super) output: OutputOption,
+    /// Print a JSON object for each row: its fields, and those of the result
     #[arg(long)]
     pub(super) json: bool,
     /// Leave out the end of a text that is too long for the model, which is otherwise an error
@@ -48,67 +55,224 @@ pub(super) struct Encoding<I: clap::Args = Texts> {
     #[command(flatten)]
     hub: Hub,
     #[command(flatten)]
-    notes: Notes,
+    pub(super) notes: Notes,
 }
 
 impl<I: clap::Args> Encoding<I> {
-    /// Loads the model.
-    pub(super) fn load(&self) -> Result<Model, Failure> {
+    /// Loads the model, and returns a text that identifies it.
+    pub(super) fn load(&self) -> Result<(Model, String), Failure> {
         let options = LoadOptions::new()
             .threads(self.threads)
             .isa(self.arithmetic.isa)
             .exact(self.arithmetic.exact)
             .int8(self.arithmetic.int8)
             .packs(self.packs.cache());
-        let model = Model::open(self.hub.obtain(&self.model, self.notes)?, &options)?;
+        let path = self.hub.obtain(&self.model, self.notes)?;
+        let model = Model::open(&path, &options)?;
         packs::tell(&model, self.notes);
-        Ok(model)
+        let Arithmetic { exact, int8, .. } = self.arithmetic;
+        let identity =
+            format!("{:016x} exact {exact} int8 {int8} truncate {}", inputs::identity(&path), self.truncate);
+        Ok((model, identity))
     }
 
-    /// Options with what is left out of long texts.
+    /// Options with the treatment of long texts.
     pub(super) fn options(&self, options: EmbedOptions) -> EmbedOptions {
         options.truncate(self.truncate)
     }
+
+    /// Refuses --json beside an output of another format.
+    pub(super) fn check_json(&self, file: Option<(&Path, Output)>) -> Result<(), Failure> {
+        match file {
+            Some((path, output)) if self.json && !matches!(output, Output::Json | Output::JsonLines) => {
+                let what = format!("--json: the ending of {} asks for another format", path.display());
+                Err(Failure::usage(what).hint("leave out --json"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Goes over rows in order, some at a time, and gives each one's result to the sink.
+    pub(super) fn go_over<T: Shown>(
+        &self,
+        rows: &mut Rows,
+        sink: &mut Sink<'_>,
+        mut compute: impl FnMut(&[&str]) -> Result<Vec<T>, Error>,
+    ) -> Result<(), Failure> {
+        let to_file = self.output.output.as_deref();
+        let stop = to_file.map(|_| eval::interrupt()).transpose()?;
+        let mut meter = Meter::new(to_file.is_some(), self.notes);
+        let kept = sink.kept();
+        let place = to_file.map(|path| path.display().to_string()).unwrap_or_default();
+        if kept > 0 {
+            self.notes.say(&format!("{place}: going on behind {kept} rows that are done"));
+        }
+        for done in 0..kept {
+            let row = rows.take(1)?.pop().filter(|row| matches!(sink.has(row), Ok(true)));
+            if row.is_none() {
+                return Err(changed(&place, done + 1));
+            }
+        }
+        meter.begin(kept, rows.share());
+        let mut size = FIRST_BATCH;
+        loop {
+            let batch = rows.take(size)?;
+            if batch.is_empty() {
+                break;
+            }
+            let start = Instant::now();
+            for (row, mut result) in batch.iter().zip(results(&batch, rows, &mut compute)?) {
+                if let Ok(result) = &mut result {
+                    result.set_index(sink.rows());
+                }
+                sink.put(row, &result, &rows.place(row))?;
+            }
+            sink.flush()?;
+            meter.show(sink.rows(), rows.share());
+            let took = start.elapsed();
+            if took > 2 * BATCH_TIME {
+                size = (size / 2).max(1);
+            } else if 2 * took < BATCH_TIME {
+                size = (2 * size).min(MAX_BATCH);
+            }
+            if stop.as_ref().is_some_and(eval::Interrupt::is_set) {
+                drop(meter);
+                self.notes.say(&format!(
+                    "stopped behind {} rows; the same command goes on from there",
+                    sink.rows()
+                ));
+                return Err(Failure::interrupted());
+            }
+        }
+        let (rows, seconds, rate) = (sink.rows(), meter.seconds(), meter.rate(sink.rows()));
+        drop(meter);
+        sink.finish()?;
+        if to_file.is_some() {
+            self.notes.say(&format!("{place}: {rows} rows, {seconds:.1} s, {rate:.1} rows/s"));
+        }
+        sink.verdict()
+    }
+}
+
+/// The failure of the one text of a command line.
+fn of_one(error: Error) -> Failure {
+    match error {
+        Error::TextTooLong { tokens, context, .. } => {
+            Failure::new(format!("{tokens} tokens, but the model takes {context}"))
+                .hint("shorten the text, or leave out its end with --truncate")
+        }
+        error => error.into(),
+    }
+}
+
+/// The failure of a run whose input is not that of the run that it resumes.
+fn changed(place: &str, row: u64) -> Failure {
+    Failure::new(format!("{place}.unfinished: row {row} of the input is not that of the interrupted run"))
+        .hint("remove that file to begin anew, or name another output")
+}
+
+/// The results of rows; a row without a text, or whose text the model cannot take, has the reason instead.
+pub(super) fn results<T>(
+    batch: &[Row],
+    rows: &Rows,
+    compute: &mut impl FnMut(&[&str]) -> Result<Vec<T>, Error>,
+) -> Result<Vec<Result<T, String>>, Failure> {
+    let mut results: Vec<Option<Result<T, String>>> = Vec::new();
+    let (mut texts, mut places) = (Vec::new(), Vec::new());
+    for (i, row) in batch.iter().enumerate() {
+        match rows.text(row) {
+            Ok(text) => {
+                texts.push(text);
+                places.push(i);
+                results.push(None);
+            }
+            Err(reason) => results.push(Some(Err(reason))),
+        }
+    }
+    // Ranges of texts that are still to be computed, the first last.
+    let mut open = vec![0..texts.len()];
+    while let Some(range) = open.pop() {
+        if range.is_empty() {
+            continue;
+        }
+        match compute(&texts[range.clone()]) {
+            Ok(found) => {
+                for (i, result) in range.zip(found) {
+                    results[places[i]] = Some(Ok(result));
+                }
+            }
+            Err(Error::TextTooLong { number, tokens, context }) if number < range.len() => {
+                let at = range.start + number;
+                let reason = format!("{tokens} tokens, but the model takes {context}");
+                results[places[at]] = Some(Err(reason));
+                // Those before it fit.
+                open.push(at + 1..range.end);
+                open.push(range.start..at);
+            }
+            Err(error @ (Error::EmptyPrompt | Error::NotFinite { .. } | Error::Text(_))) => {
+                if range.len() == 1 {
+                    results[places[range.start]] = Some(Err(error.to_string()));
+                } else {
+                    let middle = range.start + range.len() / 2;
+                    open.push(middle..range.end);
+                    open.push(range.start..middle);
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let missing = || Err("the model gave no result".to_owned());
+    Ok(results.into_iter().map(|result| result.unwrap_or_else(missing)).collect())
 }
 
 impl Encoding {
-    /// Whether texts come in rows.
+    /// `true` if there may be more than one text.
     pub(super) fn has_rows(&self) -> bool {
-        self.input.text.is_none()
+        self.input.text.len() != 1
     }
 
-    /// Goes over all texts in order, some at a time, and prints each one's result.
-    pub(super) fn each<'m, T>(
+    /// Computes and shows the results of all texts. `run` names the command and its settings.
+    pub(super) fn each<'m, T: Shown>(
         &self,
-        model: &'m Model,
+        (model, identity): &'m (Model, String),
         options: EmbedOptions,
+        run: &str,
         out: &mut dyn Write,
-        compute: impl Fn(&mut Embedder<'m>, &[Row]) -> Result<Vec<T>, Error>,
-        print: impl Fn(&mut dyn Write, T) -> Result<(), Failure>,
+        compute: impl Fn(&mut Embedder<'m>, &[&str]) -> Result<Vec<T>, Error>,
     ) -> Result<(), Failure> {
+        let file = self.output_file()?;
         let mut embedder = model.embedder(&self.options(options))?;
-        let mut rows = match &self.input.text {
-            Some(text) => Rows::of_text(text),
-            None => Rows::open(self.input.file.as_deref())?,
-        };
-        loop {
-            let batch = rows.take(BATCH)?;
-            if batch.is_empty() {
-                return Ok(());
-            }
-            let results = compute(&mut embedder, &batch).map_err(|error| match error {
-                Error::TextTooLong { number, tokens, context } => {
-                    let place = batch.get(number).map_or(String::new(), |row| rows.place(row));
-                    let message = format!("{place}{tokens} tokens, but the model takes {context}");
-                    Failure::new(message).hint("shorten the text, or leave out its end with --truncate")
-                }
-                other => other.into(),
-            })?;
-            for result in results {
-                print(out, result)?;
-            }
-            // Whoever reads along need not wait for the last row.
-            out.flush()?;
+        if let ([text], None) = (&self.input.text[..], file) {
+            let result = compute(&mut embedder, &[text.as_str()]).map_err(of_one)?.pop();
+            let row = Row::of_text(text.clone(), String::new());
+            let result = result.ok_or_else(|| "the model gave no result".to_owned());
+            return Sink::print(out, self.json, false).put(&row, &result, "");
         }
+        let mut rows = match &self.input.text[..] {
+            [] => Rows::open(&self.input.rows)?,
+            texts => Rows::of_texts(texts),
+        };
+        let mut sink = match file {
+            Some((path, output)) => {
+                let column = &self.input.rows.column;
+                let version = env!("CARGO_PKG_VERSION");
+                Sink::file(
+                    path,
+                    output,
+                    &format!("{version} {run} {column:?} {identity}").replace('\n', " "),
+                )?
+            }
+            None => Sink::print(out, self.json, true),
+        };
+        self.go_over(&mut rows, &mut sink, |texts| compute(&mut embedder, texts))
+    }
+
+    /// The output file and its format.
+    pub(super) fn output_file(&self) -> Result<Option<(&Path, Output)>, Failure> {
+        let model = inputs::of_model(&self.model);
+        let inputs = model.iter().map(PathBuf::as_path).chain(self.input.rows.file.as_deref());
+        let file = self.output.file(inputs)?;
+        self.check_json(file)?;
+        Ok(file)
     }
 }

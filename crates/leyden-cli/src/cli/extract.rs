@@ -2,15 +2,19 @@
 
 use super::encoding::Encoding;
 use super::failure::Failure;
-use super::rows::Row;
+use super::labels::Labels;
+use super::rows::{self, Shown};
 use leyden::{Aggregation, EmbedOptions, Entity, SpanOptions};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::io::Write;
 
 /// Prints each part of a text that has a label on a line: label, score, where it begins and ends in characters, and the part.
 /// Behind the parts of a text comes an empty line, unless TEXT is the only one. The model must have a head for token
 /// classification, or be one of GLiNER, which finds parts for the labels that --labels names. A text that is too long for the model
 /// is read in windows that overlap, so nothing is left out.
+///
+/// Rows of a file keep their fields in objects and tables, with the parts in `entities`. A row that cannot be computed gets `error`
+/// with the reason, and the exit code is then 1. With --output a run that was interrupted goes on where it was.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -18,59 +22,87 @@ pub(crate) struct Args {
     /// How labels of tokens become those of parts: none (every token by itself), simple (tokens in a row with one label), or
     /// the same with whole words that have the label of their first token (first), of the best mean (average), of the surest
     /// token (max)
-    #[arg(long, value_name = "STRATEGY", default_value_t)]
+    #[arg(long, value_name = "STRATEGY", default_value_t, conflicts_with_all = ["labels", "labels_file"])]
     aggregation: Aggregation,
-    /// Find parts with these labels, in words of any kind: person,organisation,"date of birth"; for models of GLiNER alone. The option
-    /// may be given several times
-    #[arg(long, value_name = "LABEL,…", value_delimiter = ',', conflicts_with = "aggregation")]
-    labels: Vec<String>,
-    /// The score above which words are a part, from 0 to 1
-    #[arg(long, value_name = "SCORE", default_value_t = 0.5, requires = "labels")]
+    #[command(flatten)]
+    labels: Labels,
+    /// The score above which words are a part, from 0 to 1; with --labels
+    #[arg(long, value_name = "SCORE", default_value_t = 0.5)]
     threshold: f32,
-    /// Let parts lie within one another
-    #[arg(long, requires = "labels")]
+    /// Let parts lie within one another; with --labels
+    #[arg(long)]
     nested: bool,
+}
+
+/// The parts of one text.
+struct Parts {
+    text: String,
+    entities: Vec<Entity>,
+    /// Name of the field with the label.
+    key: &'static str,
+    /// `true` if an empty line follows the parts.
+    in_rows: bool,
+}
+
+impl Parts {
+    /// Each part with its words and its begin and end in characters.
+    fn parts(&self) -> impl Iterator<Item = (&Entity, &str, usize, usize)> {
+        self.entities.iter().map(|entity| {
+            let characters = |at: usize| self.text[..at].chars().count();
+            let (start, end) = (characters(entity.range.start), characters(entity.range.end));
+            (entity, &self.text[entity.range.clone()], start, end)
+        })
+    }
+}
+
+impl Shown for Parts {
+    fn lines(&self) -> String {
+        let line = |(entity, word, start, end): (&Entity, &str, usize, usize)| {
+            // A line has one line.
+            let word: String = word.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            format!("{}\t{:.6}\t{start}\t{end}\t{word}\n", entity.label, entity.score)
+        };
+        self.parts().map(line).collect::<String>() + if self.in_rows { "\n" } else { "" }
+    }
+
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        let text = |text: &str| Value::from(text).to_string();
+        let object = |(entity, word, start, end): (&Entity, &str, usize, usize)| {
+            let (label, score, word) = (text(&entity.label), rows::number(entity.score), text(word));
+            format!(
+                "{{\"{}\":{label},\"score\":{score},\"word\":{word},\"start\":{start},\"end\":{end}}}",
+                self.key
+            )
+        };
+        let parts: Vec<String> = self.parts().map(object).collect();
+        vec![("entities", format!("[{}]", parts.join(",")))]
+    }
+
+    fn error_lines(reason: &str) -> String {
+        let reason: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        format!("error: {reason}\n\n")
+    }
 }
 
 /// Prints parts.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let model = args.encoding.load()?;
-    let print = |out: &mut dyn Write, (text, entities): (String, Vec<Entity>)| {
-        let shown = entities.iter().map(|entity| {
-            let characters = |at: usize| text[..at].chars().count();
-            let (start, end) = (characters(entity.range.start), characters(entity.range.end));
-            (entity, &text[entity.range.clone()], start, end)
-        });
-        if args.encoding.json {
-            let key = if args.aggregation == Aggregation::None { "entity" } else { "entity_group" };
-            let object = |(entity, word, start, end): (&Entity, &str, usize, usize)| json!({ key: entity.label, "score": entity.score, "word": word, "start": start, "end": end });
-            serde_json::to_writer(&mut *out, &json!({ "entities": shown.map(object).collect::<Value>() }))?;
-            writeln!(out)?;
-            return Ok(());
-        }
-        for (entity, word, start, end) in shown {
-            // A line has one line.
-            let word: String = word.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            writeln!(out, "{}\t{:.6}\t{start}\t{end}\t{word}", entity.label, entity.score)?;
-        }
-        if args.encoding.has_rows() {
-            writeln!(out)?;
-        }
-        Ok(())
-    };
-    let options = EmbedOptions::default();
-    args.encoding.each(
-        &model,
-        options,
-        out,
-        |embedder, rows: &[Row]| {
-            let options = SpanOptions::default().threshold(args.threshold).nested(args.nested);
-            let found = match &args.labels[..] {
-                [] => embedder.extract(rows, args.aggregation)?,
-                labels => embedder.extract_labels(rows, labels, options)?,
-            };
-            Ok(rows.iter().map(|row| row.text.clone()).zip(found).collect())
-        },
-        print,
-    )
+    let Args { encoding, aggregation, labels: given, threshold, nested } = args;
+    let labels = given.names()?;
+    if !given.are_given() && (*nested || *threshold != 0.5) {
+        let option = if *nested { "--nested" } else { "--threshold" };
+        return Err(Failure::usage(format!("{option}: only with --labels")));
+    }
+    let run = format!("extract {aggregation} {labels:?} {threshold} {nested}");
+    let model = encoding.load()?;
+    let key = if *aggregation == Aggregation::None { "entity" } else { "entity_group" };
+    let in_rows = encoding.has_rows();
+    encoding.each(&model, EmbedOptions::default(), &run, out, |embedder, texts| {
+        let options = SpanOptions::default().threshold(*threshold).nested(*nested);
+        let found = match &labels[..] {
+            [] => embedder.extract(texts, *aggregation)?,
+            labels => embedder.extract_labels(texts, labels, options)?,
+        };
+        let parts = |(text, entities): (&&str, _)| Parts { text: (*text).to_owned(), entities, key, in_rows };
+        Ok(texts.iter().zip(found).map(parts).collect())
+    })
 }

@@ -137,7 +137,7 @@ impl From<leyden_tensor::Error> for Failure {
                 "check the path; a model is a file whose name usually ends in .gguf, or a folder with config.json",
             ),
             ErrorKind::MissingFile { .. } => Some(
-                "name a .gguf or .onnx file itself, or a folder that has config.json and safetensors or ONNX files",
+                "name a .gguf file itself, or a folder with config.json, tokenizer.json and safetensors or ONNX; an .onnx file needs config.json and tokenizer.json beside it, from the model's page on the hub",
             ),
             ErrorKind::NotGguf { .. } => Some(
                 "leyden reads GGUF, and folders with config.json and safetensors by the folder's name; convert the model, or get it in one of these forms",
@@ -245,7 +245,7 @@ impl From<leyden::Error> for Failure {
             leyden::Error::NeedsLabels { .. } => Self::usage(&error)
                 .hint("say `leyden extract MODEL TEXT --labels person,organisation`, with any words as labels"),
             leyden::Error::TakesNoLabels { .. } => Self::usage(&error)
-                .hint("leave --labels out, name a model of GLiNER, or use `leyden classify --labels` on parts of a text"),
+                .hint("leave --labels out, name a model of GLiNER, or use `leyden classify --labels` for labels of whole texts"),
             leyden::Error::LabelsTooLong { .. } => {
                 Self::new(&error).hint("name fewer labels at a time, or shorter ones")
             }
@@ -260,10 +260,21 @@ impl From<leyden::Error> for Failure {
     }
 }
 
+impl From<leyden_rows::Error> for Failure {
+    fn from(error: leyden_rows::Error) -> Self {
+        let failure = if error.usage { Self::usage(&error) } else { Self::new(&error) };
+        match error.hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
 impl From<leyden_eval::Error> for Failure {
     fn from(error: leyden_eval::Error) -> Self {
         match error {
             leyden_eval::Error::Model(error) => error.into(),
+            leyden_eval::Error::RowFile(error) => error.into(),
             leyden_eval::Error::Stopped => Self::interrupted(),
             leyden_eval::Error::Usage(what) => Self::usage(what),
             error => Self::new(error),

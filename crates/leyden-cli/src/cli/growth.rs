@@ -1,8 +1,11 @@
 //! What weights take in memory, where that is more than in the file.
 
+use std::collections::HashSet;
+
 use leyden::ModelFile;
 use leyden_kernels::gemm::packed_ratio;
-use leyden_tensor::{DType, HfQuantised, TensorInfo};
+use leyden_models::HfModel;
+use leyden_tensor::{DType, HfQuantised, TensorInfo, WeightSource};
 
 /// The types in which only quantised folders have tensors that are read.
 const QUANTISED: [&str; 5] = ["I32", "I8", "F8_E4M3", "I64", "F8_E8M0"];
@@ -18,11 +21,23 @@ fn quantised(file: &ModelFile) -> Option<HfQuantised> {
     }
 }
 
-/// Whether tensors of this type are computed with in a model. Of a graph those that are weights were found when it was opened; the
-/// others are numbers that it computes sizes and positions with.
+/// Tells tensors of which a type that is not computed with is no problem: those of types that are, and those that no result depends
+/// on, such as the `position_ids` of BERT. Of a graph, weights were found when it was opened; its other numbers are sizes and
+/// positions.
 pub(super) fn is_read(file: &ModelFile) -> impl Fn(&TensorInfo) -> bool {
     let (is_graph, quantised) = (is_graph(file), quantised(file).is_some());
-    move |tensor| tensor.dtype.is_some() || is_graph || quantised && QUANTISED.contains(&tensor.type_name)
+    let needed = needed(file);
+    move |tensor| {
+        let known = tensor.dtype.is_some() || is_graph || quantised && QUANTISED.contains(&tensor.type_name);
+        known || needed.as_ref().is_some_and(|needed| !needed.contains(&tensor.name))
+    }
+}
+
+/// Names of the tensors of a folder that results depend on; `None` where that is not known.
+fn needed(file: &ModelFile) -> Option<HashSet<String>> {
+    let ModelFile::Hf(folder) = file else { return None };
+    let model = HfModel::new(folder.clone()).ok()?;
+    Some(model.tensor_names().into_iter().map(str::to_owned).collect())
 }
 
 fn is_graph(file: &ModelFile) -> bool {

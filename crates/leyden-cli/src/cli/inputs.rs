@@ -56,6 +56,19 @@ pub(super) fn of_model(path: &Path) -> Vec<PathBuf> {
     Gguf::files_of(path)
 }
 
+/// A number that identifies a model by the paths, sizes and times of change of its files. Nothing is read.
+pub(super) fn identity(model: &Path) -> u64 {
+    let mut files = of_model(model);
+    files.sort();
+    let one = |path: &PathBuf| {
+        let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+        let meta = path.metadata().ok().filter(|meta| meta.is_file());
+        let of = |meta: Metadata| format!("{} {:?}", meta.len(), meta.modified().ok());
+        format!("{} {}\n", path.display(), meta.map_or_else(String::new, of))
+    };
+    xxhash_rust::xxh3::xxh3_64(files.iter().map(one).collect::<String>().as_bytes())
+}
+
 #[cfg(unix)]
 fn is_same(a: &Metadata, b: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use super::failure::Failure;
 use super::growth;
 use super::model_file;
+use super::terminal;
 use super::text::{Facts, Table, bytes, count, plural, printable};
 
 /// Prints shape, types, tokenizer and metadata of a model without loading it: a GGUF file, where a vocabulary without
@@ -305,10 +306,12 @@ fn write_human(report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
         table.write(out)?;
     }
     if !report.unknown_keys.is_empty() {
-        writeln!(out, "\nunknown keys, ignored: {}", printable(&report.unknown_keys.join(", "), 400))?;
+        let line = format!("unknown keys, ignored: {}", printable(&report.unknown_keys.join(", "), 400));
+        writeln!(out, "\n{}", terminal::folded(&line, terminal::columns_of_output(), 0))?;
     }
     for problem in &report.problems {
-        writeln!(out, "\nproblem: {}", printable(problem, 400))?;
+        let line = format!("problem: {}", printable(problem, 400));
+        writeln!(out, "\n{}", terminal::folded(&line, terminal::columns_of_output(), 0))?;
     }
     Ok(())
 }

@@ -11,13 +11,12 @@ use super::Cli;
 use super::failure::Failure;
 
 /// Prints the manual page of leyden or of one of its commands (`leyden man run | man -l -`), or writes all of them into
-/// a folder (`leyden man --out ~/.local/share/man/man1`).
+/// a folder (`leyden man --out ~/.local/share/man/man1`), which is made if it is missing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Command
-    #[arg(conflicts_with = "out")]
     command: Option<String>,
-    /// Folder for all pages
+    /// Folder for all pages, or for that of COMMAND
     #[arg(long, short, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -26,17 +25,14 @@ pub(crate) struct Args {
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let program = super::knobs::of_serve(Cli::command());
     if let Some(folder) = &args.out {
-        write(folder, &program)?;
+        let failed = |error| Failure::new(format!("{}: cannot create: {error}", folder.display()));
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        write(folder, &program, args.command.as_deref())?;
         return Ok(());
     }
     let page = match &args.command {
         None => program,
-        Some(name) => {
-            let command = program.find_subcommand(name).ok_or_else(|| {
-                Failure::usage(format!("no command `{name}`")).hint("leyden --help lists the commands")
-            })?;
-            named(command)
-        }
+        Some(name) => named(program.find_subcommand(name).ok_or_else(|| unknown(name))?),
     };
     let mut text = Vec::new();
     Man::new(page).render(&mut text)?;
@@ -49,8 +45,16 @@ fn named(command: &clap::Command) -> clap::Command {
     command.clone().display_name(name.clone()).bin_name(name.replacen('-', " ", 1)).name(name)
 }
 
-fn write(folder: &Path, program: &clap::Command) -> Result<(), Failure> {
-    let pages = program.get_subcommands().map(named).chain([program.clone()]);
+fn unknown(name: &str) -> Failure {
+    Failure::usage(format!("no command `{name}`")).hint("leyden --help lists the commands")
+}
+
+/// Writes all pages into a folder, or that of one command.
+fn write(folder: &Path, program: &clap::Command, only: Option<&str>) -> Result<(), Failure> {
+    let pages: Vec<clap::Command> = match only {
+        Some(name) => vec![named(program.find_subcommand(name).ok_or_else(|| unknown(name))?)],
+        None => program.get_subcommands().map(named).chain([program.clone()]).collect(),
+    };
     for page in pages {
         let path = folder.join(format!("{}.1", page.get_name()));
         let failed = |error| Failure::new(format!("{}: cannot write: {error}", path.display()));

@@ -24,6 +24,7 @@ mod imatrix;
 mod inputs;
 mod inspect;
 mod knobs;
+mod labels;
 mod list;
 mod load;
 mod lora;
@@ -46,12 +47,15 @@ mod serve;
 mod signals;
 mod sizes;
 mod stored;
+mod terminal;
 mod text;
+mod tips;
 mod tokenize;
 mod version;
+mod wrap;
 
 use std::ffi::OsString;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
@@ -117,6 +121,24 @@ commands! {
     Version version "Show which release this is",
 }
 
+impl Command {
+    /// `true` for commands that print sentences and tables for people, unless they print JSON.
+    fn is_prose(&self) -> bool {
+        matches!(
+            self,
+            Command::Doctor(_)
+                | Command::Eval(_)
+                | Command::Quantize(_)
+                | Command::Pack(_)
+                | Command::Imatrix(_)
+                | Command::Convert(_)
+                | Command::Load(_)
+                | Command::Hwbench(_)
+                | Command::Bench(_)
+        )
+    }
+}
+
 /// What other programs call commands.
 const OTHER_NAMES: &[(&str, &str)] = &[("ls", "list"), ("show", "inspect"), ("chat", "run")];
 
@@ -155,7 +177,11 @@ pub(crate) fn main() -> ExitCode {
     let mut program = knobs::of_serve(Cli::command());
     let parsed = program
         .try_get_matches_from_mut(arguments)
-        .and_then(|matches| Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut program)));
+        .and_then(|matches| Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut program)))
+        .map_err(|mut error| {
+            tips::mend(&mut error);
+            error
+        });
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) if json && error.exit_code() != 0 => {
@@ -168,7 +194,7 @@ pub(crate) fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = terminal::output(cli.command.is_prose() && !json);
     if !matches!(cli.command, Command::Serve(_)) {
         signals::watch();
     }
@@ -186,11 +212,11 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn report(failure: &Failure, json: bool) -> ExitCode {
-    let err = &mut io::stderr().lock();
     if json {
-        failure.report_json(err)
+        // For programs: no line is broken.
+        failure.report_json(&mut io::stderr().lock())
     } else {
-        failure.report(err)
+        failure.report(&mut terminal::errors())
     }
     failure.exit_code()
 }

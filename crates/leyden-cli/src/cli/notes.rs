@@ -1,6 +1,6 @@
 //! What is said to people on standard error beside failures.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 /// Says things, unless `--quiet` asks for silence.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
@@ -15,8 +15,13 @@ impl Notes {
     pub(super) fn say(self, text: &str) {
         if !self.quiet {
             // Nobody is left to tell if this fails.
-            let _ = writeln!(io::stderr(), "{text}");
+            let _ = writeln!(super::terminal::errors(), "{text}");
         }
+    }
+
+    /// Notes that nobody sees.
+    pub(super) fn silent() -> Notes {
+        Notes { quiet: true }
     }
 
     /// Whether nothing is to be said.

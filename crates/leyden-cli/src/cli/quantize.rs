@@ -14,8 +14,8 @@ use serde_json::json;
 use super::eval::Interrupt;
 use super::failure::Failure;
 use super::progress::Progress;
-use super::text::bytes;
-use super::{convert, inputs, model_file, sizes};
+use super::text::{bytes, plural};
+use super::{convert, inputs, model_file, sizes, terminal};
 
 /// Writes a GGUF model in a smaller type, under the names and with the mixes of llama-quantize. Under OUT there is the
 /// whole new file, read back and checked, or what was there before.
@@ -154,7 +154,8 @@ fn show(args: &Args, plan: &Plan, out: &mut dyn Write) -> Result<(), Failure> {
         return Ok(());
     }
     for t in &plan.tensors {
-        let note = if t.fallback { "  (rows are no whole number of wider blocks)" } else { "" };
+        let note =
+            if t.fallback { "  (fallback: the row length is no multiple of the type's block)" } else { "" };
         writeln!(out, "{:<40} {:>5} -> {}{note}", t.name, t.from.name(), t.to.name())?;
     }
     writeln!(out, "{}, {:.2} bits per weight", bytes(plan.bytes() as u64), plan.bits_per_weight())?;
@@ -208,7 +209,21 @@ fn tell(args: &Args, report: &Report, to: &Path, seconds: f64, out: &mut dyn Wri
         report.bits_per_weight()
     )?;
     if fallback > 0 {
-        writeln!(out, "{fallback} tensors have rows that fit no wider blocks, and got another type")?;
+        let of_all = plural(report.tensors.len(), "tensor");
+        let mut types: Vec<(&str, usize)> = Vec::new();
+        for t in report.tensors.iter().filter(|t| t.choice.fallback) {
+            match types.iter_mut().find(|(name, _)| *name == t.choice.to.name()) {
+                Some((_, n)) => *n += 1,
+                None => types.push((t.choice.to.name(), 1)),
+            }
+        }
+        let types: Vec<String> = types.iter().map(|(name, n)| format!("{n} {name}")).collect();
+        let line = format!(
+            "{fallback} of {of_all} use a fallback type, as their row length is no multiple of the block of the type that was asked \
+             for (256 values in K-quants): {}",
+            types.join(", ")
+        );
+        writeln!(out, "{}", terminal::folded(&line, terminal::columns_of_output(), 0))?;
     }
     if args.imatrix.is_some() && unweighted > 0 {
         writeln!(out, "{unweighted} tensors have no importances in the file")?;

@@ -2,56 +2,89 @@
 
 use super::encoding::Encoding;
 use super::failure::Failure;
-use super::rows::{Row, Rows};
+use super::inputs;
+use super::rows::{self, RowOptions, Rows, Shown, Sink};
 use leyden::EmbedOptions;
-use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// The most documents of one question.
-const MOST: usize = 1 << 20;
-
-/// Prints the documents of a file, each on a line behind its score and its place in the file, from 0: the best first. Scores
-/// go from 0 to 1. A document that is too long for the model is read in parts, and the best part counts. The model must be one
-/// that ranks: a cross-encoder with one label, or a GGUF file of a reranker.
+/// Prints documents, each on a line behind its score and its place in the input, from 0: the best first. Scores go from 0 to 1. A
+/// document that is too long for the model is read in parts, and the best part counts. The model must be one that ranks: a
+/// cross-encoder with one label, or a GGUF file of a reranker.
+///
+/// Rows of a file keep their fields in objects and tables. A row that cannot be computed gets `error` with the reason, and the
+/// exit code is then 1. With --output a run that was interrupted goes on where it was.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     encoding: Encoding<Documents>,
 }
 
-/// What is read.
+/// A question and its documents.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Documents {
     /// The question
     query: String,
-    /// Read documents from this file, one on a line; of a name that ends in .jsonl a line is an object with the field `text`,
-    /// or a text in quotes. - is standard input, which is read without --file, too
-    #[arg(long, value_name = "DOCS.jsonl|.txt")]
-    file: Option<PathBuf>,
+    /// Documents, each in quotes; without one, rows of --file or of standard input
+    #[arg(conflicts_with_all = ["file", "column", "format"])]
+    document: Vec<String>,
+    #[command(flatten)]
+    rows: RowOptions,
     /// How many documents are printed, the best; by default all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     top: Option<u32>,
 }
 
+/// The score of a document.
+struct Score {
+    score: f32,
+    /// Place of the document in the input, from 0.
+    index: u64,
+    text: String,
+}
+
+impl Shown for Score {
+    fn lines(&self) -> String {
+        let text: String = self.text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        format!("{:.6}\t{}\t{text}\n", self.score, self.index)
+    }
+
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        vec![("index", self.index.to_string()), ("score", rows::number(self.score))]
+    }
+
+    fn key(&self) -> f32 {
+        self.score
+    }
+
+    fn set_index(&mut self, index: u64) {
+        self.index = index;
+    }
+}
+
 /// Prints documents.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let Documents { query, file, top } = &args.encoding.input;
-    let model = args.encoding.load()?;
-    let documents = Rows::open(file.as_deref())?.all(MOST)?;
-    let mut embedder = model.embedder(&args.encoding.options(EmbedOptions::default()))?;
-    let scores = embedder.rerank(query, &documents)?;
-    let mut ranked: Vec<(usize, f32, &Row)> =
-        scores.into_iter().zip(&documents).enumerate().map(|(i, (score, row))| (i, score, row)).collect();
-    // Of equal scores the first document comes first.
-    ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
-    for (index, score, row) in ranked.into_iter().take(top.map_or(usize::MAX, |n| n as usize)) {
-        if args.encoding.json {
-            serde_json::to_writer(&mut *out, &json!({ "index": index, "score": score, "text": row.text }))?;
-            writeln!(out)?;
-        } else {
-            writeln!(out, "{score:.6}\t{index}\t{}", row.text)?;
-        }
-    }
-    Ok(())
+    let encoding = &args.encoding;
+    let Documents { query, document, rows: options, top } = &encoding.input;
+    let model_files = inputs::of_model(&encoding.model);
+    let inputs = model_files.iter().map(PathBuf::as_path).chain(options.file.as_deref());
+    let file = encoding.output.file(inputs)?;
+    encoding.check_json(file)?;
+    let (model, identity) = encoding.load()?;
+    let mut embedder = model.embedder(&encoding.options(EmbedOptions::default()))?;
+    let mut rows = match &document[..] {
+        [] => Rows::open(options)?,
+        documents => Rows::of_texts(documents),
+    };
+    let run = format!("{} rerank {query:?} {:?} {identity}", env!("CARGO_PKG_VERSION"), options.column);
+    let top = top.map(|n| n as usize);
+    let mut sink = match file {
+        Some((path, output)) => Sink::sorted_file(path, output, &run.replace('\n', " "), top)?,
+        None => Sink::sorted(out, encoding.json, top)?,
+    };
+    encoding.go_over(&mut rows, &mut sink, |texts: &[&str]| {
+        let scores = embedder.rerank(query, texts)?;
+        let one = |(score, text): (f32, &&str)| Score { score, index: 0, text: (*text).to_owned() };
+        Ok(scores.into_iter().zip(texts).map(one).collect())
+    })
 }

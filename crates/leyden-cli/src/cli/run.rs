@@ -11,7 +11,6 @@ mod sampling;
 mod screen;
 mod settings;
 mod summary;
-mod wrap;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -28,6 +27,7 @@ use super::lora::Lora;
 use super::notes::Notes;
 use super::obtain::Hub;
 use super::packs::{self, Packs};
+use super::terminal;
 use chat::{Answerer, Stage, Talk};
 use conversation::{Conversation, Mode};
 use interrupt::{Idle, Interrupt};
@@ -75,7 +75,7 @@ pub(crate) struct Args {
     /// In a conversation, drop the oldest turns when the context is full, until a quarter of it is free
     #[arg(long)]
     trim: bool,
-    /// In a conversation, tell the speed after each answer
+    /// Tell times, speeds and memory: behind an answer, and in a conversation behind each
     #[arg(long)]
     verbose: bool,
     /// Show answers as the model writes them: draw no Markdown, break no lines (also `--no-wordwrap`)
@@ -168,7 +168,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     generate.constraint =
         grammar.map(|grammar| model.compile(&grammar)).transpose()?.map(|compiled| compiled.start());
-    let mut conversation = Conversation::new(&model, session, mode, generate.sampling.seed);
+    let mut conversation = Conversation::new(&model, (session, args.kv_type), mode, generate.sampling.seed);
     if args.think.is_some() && !conversation.can_think() {
         notes.say("--think is passed over: this model's chat template cannot be told how much to reason");
     }
@@ -180,6 +180,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         think: args.think,
         verbose: args.verbose,
         trim: args.trim,
+        context,
         generate,
     };
     let mut talk = Talk::new(shown, settings);
@@ -245,6 +246,9 @@ fn converse(
         talk.model,
         conversation.context()
     ));
+    if !args.notes.is_quiet() {
+        chat::recall(&talk.messages, &mut terminal::errors());
+    }
     let mut lines: Box<dyn chat::Lines> =
         if edited { Box::new(editor::Editor::new()) } else { Box::new(editor::Plain) };
     let mut stage = Stage {
@@ -254,10 +258,12 @@ fn converse(
         screen: &|| Screen::new(args.plain || args.raw),
         keep: &mut |talk, begins| keeper.keep(talk, begins),
         out,
-        err: &mut io::stderr(),
+        err: &mut terminal::errors(),
     };
     chat::run(talk, &mut stage)?;
-    args.notes.say(&conversation.summary().line());
+    if talk.settings.verbose {
+        args.notes.say(&conversation.summary().line());
+    }
     Ok(())
 }
 
@@ -301,7 +307,9 @@ fn once(
         talk.messages.push(message);
         keeper.keep(talk, false);
     }
-    args.notes.say(&summary.line());
+    if args.verbose {
+        args.notes.say(&summary.line());
+    }
     if stopped { Err(Failure::interrupted()) } else { Ok(()) }
 }
 

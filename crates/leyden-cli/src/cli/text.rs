@@ -2,6 +2,10 @@
 
 use std::io::{self, Write};
 
+use unicode_width::UnicodeWidthStr;
+
+use super::terminal;
+
 /// `1536` as `1.5 KiB`.
 pub(super) fn bytes(n: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -90,15 +94,20 @@ impl Facts {
         self.rows.push((label.to_owned(), text.into()));
     }
 
-    /// Writes all rows.
+    /// Writes all rows, on a terminal broken between words.
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.write_in(out, terminal::columns_of_output())
+    }
+
+    fn write_in(&self, out: &mut dyn Write, columns: Option<usize>) -> io::Result<()> {
         let width = self.rows.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0) + 2;
         for (label, text) in &self.rows {
             let mut lines = text.lines();
             let first = format!("{label:width$}{}", lines.next().unwrap_or(""));
-            writeln!(out, "{}", first.trim_end())?;
+            writeln!(out, "{}", terminal::folded(first.trim_end(), columns, width))?;
             for line in lines {
-                writeln!(out, "{:width$}{line}", "")?;
+                let line = format!("{:width$}{line}", "");
+                writeln!(out, "{}", terminal::folded(&line, columns, width))?;
             }
         }
         Ok(())
@@ -123,34 +132,90 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Writes head and rows.
+    /// Writes head and rows. On a terminal that is too narrow cells are broken between words, and where that does not help each
+    /// row becomes lines of a label and a cell.
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.write_in(out, terminal::columns_of_output())
+    }
+
+    fn write_in(&self, out: &mut dyn Write, terminal: Option<usize>) -> io::Result<()> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns)
-            .map(|i| {
-                self.rows
-                    .iter()
-                    .filter_map(|row| row.get(i))
-                    .map(|cell| cell.chars().count())
-                    .max()
-                    .unwrap_or(0)
-            })
-            .collect();
-        for row in &self.rows {
-            let mut line = String::new();
-            for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let gap = if i == 0 { "" } else { "  " };
-                line += gap;
-                line += &if self.right.contains(&i) {
-                    format!("{cell:>width$}")
-                } else {
-                    format!("{cell:width$}")
-                };
+        let widest = |of: &dyn Fn(&str) -> usize| -> Vec<usize> {
+            let column = |i: usize| {
+                let cells = self.rows.iter().filter_map(|row: &Vec<String>| row.get(i));
+                cells.map(|cell: &String| of(cell)).max()
+            };
+            (0..columns).map(|i| column(i).unwrap_or(0)).collect()
+        };
+        let mut widths = widest(&|cell| cell.width());
+        let gaps = GAP * columns.saturating_sub(1);
+        if let Some(terminal) = terminal {
+            let least = widest(&|cell| cell.split(' ').map(UnicodeWidthStr::width).max().unwrap_or(0));
+            if least.iter().sum::<usize>() + gaps > terminal {
+                return self.write_rows_as_facts(out, terminal);
             }
-            writeln!(out, "{}", line.trim_end())?;
+            while widths.iter().sum::<usize>() + gaps > terminal {
+                // Of those that can be narrower, the widest.
+                let narrower = (0..columns).filter(|i| widths[*i] > least[*i]).max_by_key(|i| widths[*i]);
+                let Some(i) = narrower else { break };
+                widths[i] -= 1;
+            }
+        }
+        for row in &self.rows {
+            let cells: Vec<Vec<String>> =
+                row.iter().zip(&widths).map(|(cell, width)| broken(cell, *width)).collect();
+            for n in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
+                let mut line = String::new();
+                for (i, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+                    let cell = cell.get(n).map_or("", String::as_str);
+                    let blanks = " ".repeat(width.saturating_sub(cell.width()));
+                    line += if i == 0 { "" } else { "  " };
+                    let right = self.right.contains(&i);
+                    line += &if right { blanks + cell } else { cell.to_owned() + &blanks };
+                }
+                writeln!(out, "{}", line.trim_end())?;
+            }
         }
         Ok(())
     }
+
+    /// Writes each row as lines of a label and a cell, with an empty line between rows.
+    fn write_rows_as_facts(&self, out: &mut dyn Write, terminal: usize) -> io::Result<()> {
+        let Some((head, rows)) = self.rows.split_first() else { return Ok(()) };
+        for (i, row) in rows.iter().enumerate() {
+            if i > 0 {
+                writeln!(out)?;
+            }
+            let mut facts = Facts::default();
+            head.iter().zip(row).for_each(|(label, cell)| facts.add(label.trim(), cell.trim()));
+            facts.write_in(out, Some(terminal))?;
+        }
+        Ok(())
+    }
+}
+
+/// Blanks between columns.
+const GAP: usize = 2;
+
+/// Breaks a cell between words to lines of at most `width` columns; a longer word stays whole.
+fn broken(cell: &str, width: usize) -> Vec<String> {
+    if cell.width() <= width {
+        return vec![cell.to_owned()];
+    }
+    let mut lines = vec![String::new()];
+    for word in cell.split(' ') {
+        let line = lines.last().map_or(0, |line| line.width());
+        if line > 0 && line + 1 + word.width() > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -200,15 +265,40 @@ mod tests {
     }
 
     #[test]
+    fn a_narrow_terminal_breaks_no_word() {
+        let mut table = Table::new(&["name", "n", "note"], &[1]);
+        table.add(vec!["a".into(), "10".into(), "the quick brown fox jumps".into()]);
+        let written = |table: &Table, width| {
+            let mut text = Vec::new();
+            table.write_in(&mut text, Some(width)).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        assert_eq!(written(&table, 80), "name   n  note\na     10  the quick brown fox jumps\n");
+        assert_eq!(
+            written(&table, 22),
+            "name   n  note\na     10  the quick\n          brown fox\n          jumps\n"
+        );
+        let facts = "name  a\nn     10\nnote  the quick\n      brown fox\n      jumps\n";
+        let mut long = Table::new(&["name", "n", "note"], &[]);
+        long.add(vec!["a".into(), "10".into(), "the quick brown fox jumps".into()]);
+        let mut text = Vec::new();
+        long.write_rows_as_facts(&mut text, 16).unwrap();
+        assert_eq!(String::from_utf8(text).unwrap(), facts);
+        // A word that is wider than the terminal stays whole.
+        table.add(vec!["/a/path/that/is/long.gguf".into(), "1".into(), "x".into()]);
+        assert!(written(&table, 22).contains("name  /a/path/that/is/long.gguf\n"), "{}", written(&table, 22));
+    }
+
+    #[test]
     fn tables_align() {
         let mut text = Vec::new();
         let mut table = Table::new(&["name", "n"], &[1]);
         table.add(vec!["a".into(), "10".into()]);
-        table.write(&mut text).unwrap();
+        table.write_in(&mut text, None).unwrap();
         let mut facts = Facts::default();
         facts.add("one", "x\ny");
         facts.add("seven", "z");
-        facts.write(&mut text).unwrap();
+        facts.write_in(&mut text, None).unwrap();
         assert_eq!(String::from_utf8(text).unwrap(), "name   n\na     10\none    x\n       y\nseven  z\n");
     }
 }

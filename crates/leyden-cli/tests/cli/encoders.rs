@@ -91,7 +91,7 @@ pub(super) fn model(files: &Files, name: &str) -> (String, Value) {
 }
 
 /// One of the texts.
-fn text(wanted: &Value, i: usize) -> String {
+pub(super) fn text(wanted: &Value, i: usize) -> String {
     let words = wanted["ids"][i].as_array().unwrap().iter().map(|id| format!("w{id}"));
     words.collect::<Vec<_>>().join(" ")
 }
@@ -543,7 +543,8 @@ fn texts_are_routed_by_descriptions_of_labels() {
     let text = "w5 w6 w9";
     let of = |description: &str| cosine(&vector(text), &vector(description));
     let near = of("w5 w6 w7").max(of("w9"));
-    let answer = leyden(&["classify", &folder, text, "--labels", &labels, "--top", "2", "--json"]).json();
+    let args = ["classify", &folder, text, "--labels-file", &labels, "--top", "2", "--json"];
+    let answer = leyden(&args).json();
     let score = |label: &str| {
         let all = answer["labels"].as_array().unwrap();
         all.iter().find(|entry| entry["label"] == label).unwrap()["score"].as_f64().unwrap()
@@ -555,8 +556,15 @@ fn texts_are_routed_by_descriptions_of_labels() {
     assert_eq!(answer["label"], if near >= score("far") { "near" } else { "far" });
     let empty = files.add("empty.txt", b"\n");
     assert!(
-        leyden(&["classify", &folder, text, "--labels", &empty]).failed(1).contains("empty.txt: no labels")
+        leyden(&["classify", &folder, text, "--labels-file", &empty])
+            .failed(1)
+            .contains("empty.txt: no labels")
     );
+    // The option means the same as of `leyden extract`: labels themselves.
+    let answer = leyden(&["classify", &folder, text, "--labels", "w5 w6 w7,w80 w81 w82", "--json"]).json();
+    assert!(["w5 w6 w7", "w80 w81 w82"].map(|label| answer["label"] == label).contains(&true), "{answer}");
+    let told = leyden(&["classify", &folder, text, "--labels", &labels]).failed(2);
+    assert!(told.contains("say --labels-file"), "{told}");
 }
 
 #[test]
@@ -566,7 +574,9 @@ fn what_cannot_be_embedded_or_generated_is_told() {
     let long = vec!["w5"; 129].join(" ");
     let rows =
         files.add("rows.jsonl", format!("{{\"text\": \"w1\"}}\n{{\"text\": \"{long}\"}}\n").as_bytes());
-    let error = leyden(&["embed", &folder, "--file", &rows]).failed(1);
+    let run = leyden(&["embed", &folder, "--file", &rows]);
+    let error = &run.err;
+    assert!(run.code == Some(1) && run.out.lines().count() == 2 && run.out.contains("\nerror: 129 tokens"));
     assert!(error.contains("rows.jsonl: line 2: 129 tokens, but the model takes 128\nhint: "), "{error}");
     assert_eq!(leyden(&["embed", &folder, "--truncate", "--file", &rows]).ok().lines().count(), 2);
     for (line, wrong) in [
@@ -577,7 +587,9 @@ fn what_cannot_be_embedded_or_generated_is_told() {
         (r#"{"text": "\ud800"}"#, "not JSON: half of a surrogate pair"),
     ] {
         let rows = files.add("wrong.jsonl", line.as_bytes());
-        let error = leyden(&["embed", &folder, "--file", &rows]).failed(1);
+        let run = leyden(&["embed", &folder, "--file", &rows]);
+        let error = &run.err;
+        assert!(run.code == Some(1) && run.out.starts_with("error: "), "{run:?}");
         assert!(error.contains(&format!("wrong.jsonl: line 1: {wrong}")), "{error}");
     }
     for (command, wanted) in

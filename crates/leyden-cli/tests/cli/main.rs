@@ -24,6 +24,7 @@ mod outputs;
 mod pack;
 mod program;
 mod quantize;
+mod rows;
 mod run;
 mod serve;
 mod serve_abuse;

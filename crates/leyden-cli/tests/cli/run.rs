@@ -22,6 +22,8 @@ fn text(run: Run) -> String {
 #[test]
 fn a_prompt_is_continued() {
     let run = leyden(&["run", "Once upon a time", "-n", "12", "--temp", "0"]);
+    assert!(!run.err.contains("first token"), "{}", run.err);
+    let run = leyden(&["run", "Once upon a time", "-n", "12", "--temp", "0", "--verbose"]);
     for part in
         ["toy", "leyden run smollm2", "load ", "first token ", "prefill ", "decode 11 tokens", "peak memory "]
     {

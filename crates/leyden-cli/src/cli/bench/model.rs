@@ -94,7 +94,7 @@ pub(super) struct Threads {
 impl Loaded {
     /// Opens and packs the model, with the weights where the first of the tests has them.
     pub(super) fn open(args: &Args, topology: Topology, tests: &[Test]) -> Result<Loaded, Failure> {
-        let path = args.model.as_deref().map(model_file::locate).transpose()?;
+        let path = args.model().map(|model| model_file::locate(model)).transpose()?;
         let origin = Origin { path, arithmetic: args.arithmetic, packs: args.packs.cache() };
         let request = tests.first().map(Test::request).unwrap_or_default();
         let model = load(&origin, &request)?;

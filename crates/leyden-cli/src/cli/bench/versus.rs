@@ -29,7 +29,7 @@ impl Versus {
         if args.replicas.iter().any(|n| *n != Replicas::Count(1)) {
             return Err(Failure::usage("`--versus` compares one replica: llama-bench knows no `--replicas`"));
         }
-        let Some(model) = &args.model else {
+        let Some(model) = args.model() else {
             return Err(Failure::usage("`--versus` needs `-m FILE`: the other program reads it too"));
         };
         let model = model_file::locate(model)?;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use leyden::{Event, Finish, Generation, Message, Model, Rendered, Session};
+use leyden::{Event, Finish, Generation, KvType, Message, Model, Rendered, Session, SessionOptions};
 use leyden_text::RenderOptions;
 use leyden_text::output::{OutputEvent, OutputFormat};
 
@@ -30,6 +30,7 @@ pub(super) enum Mode {
 pub(super) struct Conversation<'a> {
     model: &'a Model,
     session: Session,
+    kv_type: KvType,
     mode: Mode,
     format: OutputFormat,
     summary: Summary,
@@ -37,12 +38,17 @@ pub(super) struct Conversation<'a> {
 
 impl<'a> Conversation<'a> {
     /// A conversation in which nothing was said.
-    pub(super) fn new(model: &'a Model, session: Session, mode: Mode, seed: u64) -> Self {
+    pub(super) fn new(
+        model: &'a Model,
+        (session, kv_type): (Session, KvType),
+        mode: Mode,
+        seed: u64,
+    ) -> Self {
         let template = model.chat_template().filter(|_| matches!(mode, Mode::Chat { .. }));
         let format = template.map_or_else(OutputFormat::plain, |template| OutputFormat::detect(template));
         // Harmony's marks are special tokens, which a session does not show.
         let format = if format.is_harmony() { OutputFormat::plain() } else { format };
-        Self { model, session, mode, format, summary: Summary::new(model, seed) }
+        Self { model, session, kv_type, mode, format, summary: Summary::new(model, seed) }
     }
 
     /// Times and sizes so far.
@@ -169,6 +175,12 @@ impl Answerer for Conversation<'_> {
 
     fn context(&self) -> usize {
         self.session.context()
+    }
+
+    fn set_context(&mut self, tokens: Option<usize>) -> Result<(), Failure> {
+        let options = SessionOptions::new().context(tokens).kv_type(self.kv_type);
+        self.session = self.model.session(&options)?;
+        Ok(())
     }
 
     fn can_think(&self) -> bool {

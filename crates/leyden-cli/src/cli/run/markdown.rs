@@ -7,7 +7,7 @@ use std::mem;
 
 use unicode_width::UnicodeWidthStr;
 
-use super::wrap::Wrap;
+use crate::cli::wrap::Wrap;
 
 const RESET: &str = "\x1b[0m";
 const BOLD: &str = "\x1b[1m";

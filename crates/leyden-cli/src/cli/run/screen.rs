@@ -6,8 +6,8 @@ use terminal_size::{Width, terminal_size};
 
 use super::chat::Heard;
 use super::markdown::Markdown;
-use super::wrap::Wrap;
 use crate::cli::knobs;
+use crate::cli::wrap::Wrap;
 
 const DIM: &str = "\x1b[2m";
 const RESET: &str = "\x1b[0m";

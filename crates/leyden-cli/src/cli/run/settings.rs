@@ -69,6 +69,8 @@ pub(super) struct Settings {
     pub(super) verbose: bool,
     /// Whether a full context loses its oldest turns.
     pub(super) trim: bool,
+    /// Tokens of the context; by default as many as the model was made for.
+    pub(super) context: Option<usize>,
     /// How tokens are chosen, and how many.
     pub(super) generate: GenerateOptions,
 }
@@ -97,6 +99,34 @@ const SETTINGS: &[Setting] = &[
         help: "from 0 to 2",
         set: temperature,
         show: |s| s.generate.sampling.temperature.to_string(),
+    },
+    Setting {
+        name: "top-k",
+        values: "N",
+        help: "choose among the N most probable tokens; 0 for all",
+        set: |s, v| number("top-k", v, &mut s.generate.sampling.top_k),
+        show: |s| s.generate.sampling.top_k.to_string(),
+    },
+    Setting {
+        name: "top-p",
+        values: "P",
+        help: "choose among the tokens that have this share of the probability together; 1 for all",
+        set: |s, v| share("top-p", v, &mut s.generate.sampling.top_p),
+        show: |s| s.generate.sampling.top_p.to_string(),
+    },
+    Setting {
+        name: "min-p",
+        values: "P",
+        help: "choose among the tokens with this share of the best one's probability; 0 for all",
+        set: |s, v| share("min-p", v, &mut s.generate.sampling.min_p),
+        show: |s| s.generate.sampling.min_p.to_string(),
+    },
+    Setting {
+        name: "num-ctx",
+        values: "N",
+        help: "tokens of the context; 0 for as many as the model was made for",
+        set: context,
+        show: |s| s.context.map_or("as the model was made for".to_owned(), |n| n.to_string()),
     },
     Setting {
         name: "think",
@@ -200,6 +230,27 @@ fn max_tokens(settings: &mut Settings, text: &str) -> Result<(), String> {
     Ok(())
 }
 
+fn number<T: std::str::FromStr>(name: &str, text: &str, to: &mut T) -> Result<(), String> {
+    *to = text.parse().map_err(|_| format!("{name}: `{text}` is not a number from 0"))?;
+    Ok(())
+}
+
+fn share(name: &str, text: &str, to: &mut f32) -> Result<(), String> {
+    let value: f32 = text.parse().map_err(|_| format!("{name}: `{text}` is not a number"))?;
+    if !(0.0..=1.0).contains(&value) {
+        return Err(format!("{name}: {value} is not between 0 and 1"));
+    }
+    *to = value;
+    Ok(())
+}
+
+fn context(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let mut tokens = 0_usize;
+    number("num-ctx", text, &mut tokens)?;
+    settings.context = Some(tokens).filter(|n| *n > 0);
+    Ok(())
+}
+
 fn switch(value: &mut bool, text: &str) -> Result<(), String> {
     *value = match text {
         "" | "on" | "true" => true,
@@ -225,7 +276,7 @@ fn unquoted(text: &str) -> &str {
 #[cfg(test)]
 pub(super) fn for_tests() -> Settings {
     let generate = GenerateOptions::default();
-    Settings { system: None, think: None, verbose: false, trim: false, generate }
+    Settings { system: None, think: None, verbose: false, trim: false, context: None, generate }
 }
 
 #[cfg(test)]
@@ -241,6 +292,10 @@ mod tests {
             "system \"\"\"Be brief.\"\"\"",
             "think low",
             "max_tokens 9",
+            "top_p 0.9",
+            "parameter top_k 20",
+            "min_p 0.1",
+            "num_ctx 4096",
             "verbose",
             "trim on",
         ] {
@@ -248,6 +303,9 @@ mod tests {
         }
         assert_eq!((settings.generate.sampling.temperature, settings.generate.sampling.seed), (0.5, 7));
         assert_eq!((settings.system.as_deref(), settings.think), (Some("Be brief."), Some(Think::Low)));
+        let sampling = &settings.generate.sampling;
+        assert_eq!((sampling.top_p, sampling.top_k, sampling.min_p), (0.9, 20, 0.1));
+        assert_eq!(settings.context, Some(4096));
         assert_eq!((settings.generate.max_tokens, settings.verbose, settings.trim), (Some(9), true, true));
         settings.set("verbose off").unwrap();
         settings.set("max-tokens -1").unwrap();
@@ -259,6 +317,9 @@ mod tests {
         for (text, why) in [
             ("temperature 3", "temperature: 3 is not between 0 and 2"),
             ("temperature hot", "is not a number"),
+            ("top_p 2", "top-p: 2 is not between 0 and 1"),
+            ("top_k -1", "top-k: `-1` is not a number from 0"),
+            ("num_ctx many", "num-ctx: `many` is not a number"),
             ("think much", "no `much`"),
             ("verbose loud", "neither on nor off"),
             ("colour red", "no setting `colour`"),

@@ -21,7 +21,7 @@ pub(super) enum Next {
 /// What commands act on.
 struct Scene<'a> {
     talk: &'a mut Talk,
-    answerer: &'a dyn Answerer,
+    answerer: &'a mut dyn Answerer,
     err: &'a mut dyn Write,
 }
 
@@ -78,7 +78,7 @@ pub(in super::super) fn completions(line: &str) -> (usize, Vec<String>) {
 /// Does what a line that begins with a slash says.
 pub(super) fn run(
     talk: &mut Talk,
-    answerer: &dyn Answerer,
+    answerer: &mut dyn Answerer,
     err: &mut dyn Write,
     text: &str,
 ) -> Result<Next, Failure> {
@@ -124,7 +124,15 @@ fn set(scene: &mut Scene<'_>, text: &str) -> Result<Next, Failure> {
         lines.iter().for_each(|line| scene.say(line));
         return Ok(Next::Go);
     }
+    let before = scene.talk.settings.context;
     scene.talk.settings.set(text)?;
+    let context = scene.talk.settings.context;
+    if context != before
+        && let Err(failure) = scene.answerer.set_context(context)
+    {
+        scene.talk.settings.context = before;
+        return Err(failure);
+    }
     if text.contains("think") && !scene.answerer.can_think() {
         scene.say("(this model's chat template cannot be told how much to reason)");
     }

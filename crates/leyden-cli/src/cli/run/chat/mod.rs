@@ -17,7 +17,7 @@ use super::interrupt::Interrupt;
 use super::screen::Screen;
 use super::settings::Settings;
 use crate::cli::failure::Failure;
-use crate::cli::text::plural;
+use crate::cli::text::{plural, printable};
 use commands::Next;
 
 /// Around a message of several lines.
@@ -45,6 +45,9 @@ pub(super) trait Answerer {
 
     /// Whether it can be told how much to reason.
     fn can_think(&self) -> bool;
+
+    /// Makes a context of so many tokens, or with `None` of as many as the model was made for. What was said is read again.
+    fn set_context(&mut self, tokens: Option<usize>) -> Result<(), Failure>;
 }
 
 /// What is heard of an answer.
@@ -290,6 +293,27 @@ fn spoken(talk: &mut Talk, stage: &mut Stage<'_>) -> Result<(Reply, bool), Failu
     // The next question begins on a line of its own.
     screen.finish(out)?;
     Ok((reply?, stopped))
+}
+
+/// Messages of a conversation that goes on, of which the end is shown.
+const RECALLED: usize = 4;
+/// Characters of each of them.
+const RECALLED_CHARACTERS: usize = 600;
+
+/// Shows the last turns of a conversation that goes on.
+pub(super) fn recall(messages: &[Message], err: &mut dyn Write) {
+    let before = messages.len().saturating_sub(RECALLED);
+    if before > 0 {
+        say(err, &format!("... {} before", plural(before, "message")));
+    }
+    for message in &messages[before..] {
+        let mark = if message.role == "user" { ">>> " } else { "" };
+        let text = message.content.trim();
+        let shown: String = text.chars().take(RECALLED_CHARACTERS).collect();
+        let lines = shown.lines().map(|line| printable(line, RECALLED_CHARACTERS));
+        let more = if shown.len() < text.len() { " ..." } else { "" };
+        say(err, &format!("{mark}{}{more}", lines.collect::<Vec<_>>().join("\n")));
+    }
 }
 
 /// Says what was dropped, and by which rule.

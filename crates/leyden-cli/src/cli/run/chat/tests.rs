@@ -53,6 +53,13 @@ impl Answerer for Echo {
     fn can_think(&self) -> bool {
         false
     }
+
+    fn set_context(&mut self, tokens: Option<usize>) -> Result<(), Failure> {
+        match tokens {
+            Some(n) if n > 40 => Err(Failure::new("no room")),
+            _ => Ok(()),
+        }
+    }
 }
 
 struct Script(VecDeque<Line>);

@@ -25,6 +25,11 @@ impl Wrap {
         Self { width, hang: 0, column: 0, spaces: 0, word: String::new(), word_width: 0 }
     }
 
+    /// Begins later lines behind so many blanks.
+    pub(super) fn hang_at(&mut self, hang: usize) {
+        self.hang = self.width.map_or(0, |width| hang.min(width / 2));
+    }
+
     /// Writes what is no text of the paragraph but stands in its first line, and hangs later lines below what follows.
     pub(super) fn lead(&mut self, out: &mut String, text: &str, width: usize) {
         out.push_str(text);

@@ -1,0 +1,145 @@
+//! Rows that commands read and write: their options, the rows themselves, and the sink of results.
+
+mod meter;
+mod sink;
+
+use super::failure::Failure;
+use leyden_rows::{Format, Output, Reader, Row};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+pub(super) use meter::Meter;
+pub(super) use sink::{Shown, Sink, number, numbers, object, plain_numbers};
+
+/// Options of an input in rows.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct RowOptions {
+    /// Read rows from this file: text lines (.txt), .csv, .tsv, .json, .jsonl or .parquet, also compressed (.csv.gz); - is
+    /// standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) file: Option<PathBuf>,
+    /// Column or field with the text; by default `text`
+    #[arg(long, value_name = "NAME")]
+    pub(super) column: Option<String>,
+    /// Format of the rows, where the name's ending does not tell it: text, csv, tsv, json, jsonl or parquet
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) format: Option<Format>,
+}
+
+/// Option of an output file.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct OutputOption {
+    /// Write the results into this file: .jsonl, .json, .csv, .tsv, .parquet, .txt or, of vectors, .npy. After an interrupt the
+    /// same command goes on where it was
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+}
+
+impl OutputOption {
+    /// The file and its format, checked before anything is computed.
+    ///
+    /// # Errors
+    /// The ending is unknown, nothing can be written there, or it is one of the inputs.
+    pub(super) fn file<'a>(
+        &self,
+        inputs: impl IntoIterator<Item = &'a Path>,
+    ) -> Result<Option<(&Path, Output)>, Failure> {
+        let Some(path) = &self.output else { return Ok(None) };
+        let output = Output::of_path(path)?;
+        super::inputs::none_is(path, inputs)?;
+        super::inputs::can_be_written(path)?;
+        Ok(Some((path, output)))
+    }
+}
+
+/// Rows of an input, with its name for messages.
+pub(super) struct Rows {
+    source: Source,
+    /// The file; empty for texts of the command line.
+    name: String,
+    column: Option<String>,
+}
+
+enum Source {
+    Texts(std::vec::IntoIter<Row>),
+    File(Reader),
+}
+
+impl Rows {
+    /// Texts of the command line.
+    pub(super) fn of_texts(texts: &[String]) -> Rows {
+        let row = |(i, text): (usize, &String)| Row::of_text(text.clone(), format!("text {}", i + 1));
+        let texts: Vec<Row> = texts.iter().enumerate().map(row).collect();
+        Rows { source: Source::Texts(texts.into_iter()), name: String::new(), column: None }
+    }
+
+    /// Rows of a file, or of standard input.
+    ///
+    /// # Errors
+    /// The file cannot be read, its format is unknown, or it has no column of that name.
+    pub(super) fn open(options: &RowOptions) -> Result<Rows, Failure> {
+        let RowOptions { file, column, format } = options;
+        let (reader, name) = match file.as_deref().filter(|path| *path != Path::new("-")) {
+            Some(path) => (Reader::open(path, *format)?, path.display().to_string()),
+            None => {
+                let stdin = io::stdin();
+                if stdin.is_terminal() {
+                    let what =
+                        "reading texts from the terminal, one on a line; end with Ctrl-D on an empty line";
+                    let _ = writeln!(io::stderr(), "{what}");
+                }
+                let name = "standard input";
+                let format = format.unwrap_or(Format::Text);
+                (Reader::from_read(Box::new(stdin), name, format)?, name.to_owned())
+            }
+        };
+        let wanted = column.as_deref().unwrap_or("text");
+        if let Some(columns) = reader.columns()
+            && !columns.iter().any(|column| column == wanted)
+        {
+            return Err(Failure::usage(format!("{name}: no column `{wanted}`")).hint(format!(
+                "name the column of the texts with --column; there are: {}",
+                columns.join(", ")
+            )));
+        }
+        Ok(Rows { source: Source::File(reader), name, column: column.clone() })
+    }
+
+    /// Returns the next rows, at most `most`; none at the end.
+    ///
+    /// # Errors
+    /// The file cannot be read any further.
+    pub(super) fn take(&mut self, most: usize) -> Result<Vec<Row>, Failure> {
+        let mut rows = Vec::new();
+        while rows.len() < most {
+            let next = match &mut self.source {
+                Source::Texts(rows) => rows.next(),
+                Source::File(reader) => reader.next()?,
+            };
+            let Some(row) = next else { break };
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    /// Returns the text of a row, or the reason why there is none.
+    pub(super) fn text<'r>(&self, row: &'r Row) -> Result<&'r str, String> {
+        row.text(self.column.as_deref())
+    }
+
+    /// Place of a row for the beginning of a message.
+    pub(super) fn place(&self, row: &Row) -> String {
+        match self.name.is_empty() {
+            true => format!("{}: ", row.place),
+            false => format!("{}: {}: ", self.name, row.place),
+        }
+    }
+
+    /// Share of the input that has been read, from 0 to 1.
+    pub(super) fn share(&self) -> Option<f64> {
+        match &self.source {
+            Source::Texts(_) => None,
+            Source::File(reader) => reader.share(),
+        }
+    }
+}
