@@ -58,7 +58,13 @@ pub(super) fn of_model(path: &Path) -> Vec<PathBuf> {
 
 /// A number that identifies a model by the paths, sizes and times of change of its files. Nothing is read.
 pub(super) fn identity(model: &Path) -> u64 {
-    let mut files = of_model(model);
+    let is_part = |path: &PathBuf| {
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+        ["safetensors", "bin", "pt", "onnx", "onnx_data", "gguf"].contains(&ending)
+            || ["config.json", "gliner_config.json", "tokenizer.json"].contains(&name)
+    };
+    let mut files: Vec<PathBuf> = of_model(model).into_iter().filter(is_part).collect();
     files.sort();
     let one = |path: &PathBuf| {
         let path = path.canonicalize().unwrap_or_else(|_| path.clone());

@@ -66,7 +66,7 @@ fn a_conversation_with_commands() {
         { "wait": READY, "send": CTRL_D },
         { "wait": "peak memory", "send": "" },
     ]);
-    let Some(result) = play(&files, &["run", "-n", "8", "--temp", "0"], &scene) else { return };
+    let Some(result) = play(&files, &["run", "-n", "8", "--temp", "0", "--verbose"], &scene) else { return };
     assert_eq!(result["code"], 0, "{result}");
     let saved = std::fs::read_to_string(files.path("talk.json")).unwrap();
     let saved: serde_json::Value = serde_json::from_str(&saved).unwrap();
@@ -96,7 +96,7 @@ fn commands_are_completed_and_quotes_hold_lines() {
         { "wait": READY, "send": format!("/exit{ENTER}") },
         { "wait": "peak memory", "send": "" },
     ]);
-    let Some(result) = play(&files, &["run", "-n", "8"], &scene) else { return };
+    let Some(result) = play(&files, &["run", "-n", "8", "--verbose"], &scene) else { return };
     assert_eq!(result["code"], 0, "{result}");
     let saved: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(files.path("talk.json")).unwrap()).unwrap();
@@ -130,7 +130,7 @@ fn conversations_are_kept_and_resumed() {
         { "wait": READY, "send": format!("/bye{ENTER}") },
         { "wait": "peak memory", "send": "" },
     ]);
-    let args = ["run", &model, "-n", "4", "--temp", "0", "--system", "Tell."];
+    let args = ["run", &model, "-n", "4", "--temp", "0", "--system", "Tell.", "--verbose"];
     let Some(result) = play(&files, &args, &scene) else { return };
     assert_eq!(result["code"], 0, "{result}");
     let kept = |args: &[&str]| finish(command(args).env("LEYDEN_CHATS", files.path("chats")), b"");
@@ -165,7 +165,7 @@ fn an_interrupt_stops_the_answer_and_not_the_program() {
         { "wait": READY, "send": format!("/quit{ENTER}") },
         { "wait": "peak memory", "send": "" },
     ]);
-    let Some(result) = play(&files, &["run", "--logit-bias", "0=-inf"], &scene) else { return };
+    let Some(result) = play(&files, &["run", "--logit-bias", "0=-inf", "--verbose"], &scene) else { return };
     assert_eq!(result["code"], 0, "{result}");
 }
 
@@ -178,7 +178,7 @@ fn only_answers_go_to_a_pipe() {
         { "wait": "> ", "send": CTRL_D },
         { "wait": "peak memory", "send": "" },
     ]);
-    let args = ["run", "-n", "8", "--temp", "0"];
+    let args = ["run", "-n", "8", "--temp", "0", "--verbose"];
     let mut request = vec!["|"];
     request.extend(args);
     let Some(result) = play(&files, &request, &scene) else { return };
@@ -190,7 +190,7 @@ fn only_answers_go_to_a_pipe() {
 #[test]
 fn no_editor_draws_into_a_log() {
     let files = Files::new();
-    let args = ["run", "-n", "8", "--temp", "0"];
+    let args = ["run", "-n", "8", "--temp", "0", "--verbose"];
     let once = crate::program::leyden(&[&args[..], &["Once upon a time"]].concat());
     let scene = serde_json::json!([
         { "wait": "", "send": "Once upon a time\n" },

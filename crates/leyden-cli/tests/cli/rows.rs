@@ -48,7 +48,8 @@ fn rows_keep_their_fields_in_every_output() {
             (&"w7, w8\nw9".into(), &printed[1]["label"]),
             "{name}"
         );
-        assert_eq!(again[1]["input_label"], printed[1]["label"], "{name}");
+        assert_eq!(again[1]["input_label"], "silver", "{name}");
+        assert_eq!(again[1]["input_input_label"], printed[1]["label"], "{name}");
     }
     let vectors = files.path("out.npy");
     leyden(&["embed", &folder, "-q", "--file", &table, "--column", "words", "-o", &vectors]).ok();

@@ -265,9 +265,9 @@ pub(crate) fn object(row: Option<&Map<String, Value>>, result: &[(&'static str, 
     text
 }
 
-/// Writes a number as JSON: as short as it can be read back; `null` for what is no number.
+/// Writes a number as JSON, with the digits that the server writes; `null` for what is no number.
 pub(crate) fn number(x: f32) -> String {
-    serde_json::to_string(&x).unwrap_or_else(|_| "null".to_owned())
+    serde_json::to_string(&f64::from(x)).unwrap_or_else(|_| "null".to_owned())
 }
 
 /// Writes a vector as JSON.
