@@ -104,7 +104,7 @@ routes! {
         page::pdf describe_pdf GET "/assets/pdf.js" Access::Open, false;
         page::pdf_worker describe_pdf_worker GET "/assets/pdf.worker.js" Access::Open, false;
         responses::answer describe_answer POST "/v1/responses" INFERENCE, true;
-        responses::count describe_count POST "/v1/responses/input_tokens" INFERENCE, false;
+        responses::count describe_count POST "/v1/responses/input_tokens" INFERENCE, true;
         responses::retrieve describe_retrieve GET "/v1/responses/{response_id}" INFERENCE, false;
         responses::delete describe_delete DELETE "/v1/responses/{response_id}" INFERENCE, false;
     }
