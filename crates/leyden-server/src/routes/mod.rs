@@ -296,6 +296,7 @@ mod tests {
             "/assets/app.js",
             "/assets/app.css",
             "/assets/pdf.js",
+            "/assets/pdf.worker.js",
             "/v2/health/live",
             "/v2/health/ready",
         ];
