@@ -204,7 +204,7 @@ fn adapted() -> Form {
 
 const TEXT: &str = "w1 w2 w3";
 
-fn exchange(server: &Server, path: &str, body: Value) -> (String, Value) {
+fn exchange(server: &Server, path: &str, body: &Value) -> (String, Value) {
     let answer = server.exchange(post(path, &body.to_string()));
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{path}: {answer}"));
     let body = serde_json::from_str(body).unwrap_or(Value::Null);
@@ -217,7 +217,7 @@ fn said(server: &Server, form: &Form, name: Option<&str>) -> (Vec<f64>, Value) {
         if let Some(name) = name {
             body["model"] = name.into();
         }
-        let (status, answer) = exchange(server, path, body);
+        let (status, answer) = exchange(server, path, &body);
         assert_eq!(status, "200", "{}: {answer}", form.path);
         answer
     };
@@ -310,7 +310,7 @@ fn check(form: &Form) {
 fn budget(form: &Form, home: &Files) {
     let ask = |memory: &str| {
         let server = serve(home, "http://127.0.0.1:9", &["--on-demand", &form.path, "--memory", memory]);
-        let answer = exchange(&server, "/v1/embeddings", json!({ "input": TEXT }));
+        let answer = exchange(&server, "/v1/embeddings", &json!({ "input": TEXT }));
         let (code, log) = server.end();
         assert_eq!(code, Some(0), "{log}");
         (answer, log)
@@ -391,7 +391,8 @@ fn one_bad_model_does_not_stop_the_server() {
         );
         let server = Server::of(&mut command);
         said(&server, &form, Some("good"));
-        let (status, answer) = exchange(&server, "/v1/completions", json!({ "model": "bad", "prompt": "x" }));
+        let (status, answer) =
+            exchange(&server, "/v1/completions", &json!({ "model": "bad", "prompt": "x" }));
         assert_eq!(status, "404", "{answer}");
         assert_eq!(server.end().0, Some(0));
     }
