@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::safetensors::Writer;
+use crate::templates;
 use crate::tokenizer::{self, Document};
 use crate::{Report, Watch};
 use leyden_files::{OutputOptions, TemporaryFolder};
@@ -78,10 +79,7 @@ pub fn to_folder(
             .map_err(|error| Error::unlike(&made.path().join(name), error))?;
         write(name, &text)?;
     }
-    let template = settings.get("chat_template").and_then(Json::as_str);
-    if let Some(template) = template {
-        write("chat_template.jinja", template.as_bytes())?;
-    }
+    let template = templates::to_folder(source.metadata(), made.path())?;
     // What was written is read before it gets its name.
     let folder = HfFolder::open(made.path())?;
     let Some(note) = tokenizer::same(&folder, source.metadata(), from)? else {
@@ -90,5 +88,5 @@ pub fn to_folder(
     HfModel::new(folder)?;
     made.rename(to)
         .map_err(|error| Error::unlike(to, format!("cannot rename the finished folder: {error}")))?;
-    Ok(Report { tensors: tensors.len(), bytes, rule, template: template.is_some(), note })
+    Ok(Report { tensors: tensors.len(), bytes, rule, template, note })
 }

@@ -1,10 +1,11 @@
 //! A folder from the hub as a GGUF file.
 
 use crate::error::Error;
+use crate::templates;
 use crate::tokenizer::{self, Described};
 use crate::{Report, Watch};
 use leyden_models::{HfModel, ToGguf};
-use leyden_tensor::{DType, GgufWriter, HfFile, HfFolder, Value, WeightSource};
+use leyden_tensor::{DType, GgufWriter, HfFolder, Value, WeightSource};
 use std::io::Write;
 use std::path::Path;
 
@@ -49,9 +50,10 @@ pub fn to_gguf(from: &Path, to: &Path, dtype: Option<DType>, watch: &mut Watch<'
     for (key, value) in entries {
         writer.set(&key, value);
     }
-    let template = template(model.folder())?;
-    if let Some(template) = &template {
-        writer.set("tokenizer.chat_template", Value::from(&template[..]));
+    let templates = templates::to_gguf(model.folder())?;
+    let template = templates.iter().any(|(key, _)| key == templates::KEY);
+    for (key, value) in templates {
+        writer.set(&key, value);
     }
     for (tensor, to) in all() {
         writer.announce_tensor(&tensor.name, *to, &tensor.shape)?;
@@ -65,20 +67,5 @@ pub fn to_gguf(from: &Path, to: &Path, dtype: Option<DType>, watch: &mut Watch<'
         if watch(done, bytes).is_break() { Err(Error::Stopped) } else { Ok(()) }
     })?;
     model.check_intact()?;
-    Ok(Report { tensors: types.len(), bytes, rule, template: template.is_some(), note })
-}
-
-/// The chat template, from its own file or among the tokenizer's settings.
-fn template(folder: &HfFolder) -> Result<Option<String>, Error> {
-    if let Some(bytes) = folder.read(HfFile::ChatTemplate)? {
-        return Ok(Some(String::from_utf8_lossy(&bytes).into_owned()));
-    }
-    let Some(bytes) = folder.read(HfFile::TokenizerConfig)? else { return Ok(None) };
-    let path = folder.path().join(HfFile::TokenizerConfig.name());
-    let config: serde_json::Value =
-        serde_json::from_slice(&bytes).map_err(|error| Error::unlike(&path, error))?;
-    let named = config["chat_template"].as_array().into_iter().flatten();
-    let default = named.clone().find(|t| t["name"] == "default").or_else(|| named.clone().next());
-    let text = config["chat_template"].as_str().or_else(|| default.and_then(|t| t["template"].as_str()));
-    Ok(text.map(str::to_owned))
+    Ok(Report { tensors: types.len(), bytes, rule, template, note })
 }

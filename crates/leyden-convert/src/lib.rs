@@ -9,6 +9,7 @@ mod error;
 mod folder;
 mod gguf;
 mod safetensors;
+mod templates;
 mod tokenizer;
 
 pub use error::Error;

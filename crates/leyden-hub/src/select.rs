@@ -24,6 +24,7 @@ const COMPANIONS: &[&str] = &[
     "chat_template.jinja",
     "chat_template.json",
     "additional_chat_templates/default.jinja",
+    "additional_chat_templates/tool_use.jinja",
     "gliner_config.json",
     "modules.json",
     "config_sentence_transformers.json",

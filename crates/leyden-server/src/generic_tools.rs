@@ -17,7 +17,7 @@ pub(crate) fn shows_calls(template: &ChatTemplate) -> bool {
     calling.extra.insert("tool_calls".to_owned(), json!([call]));
     let messages = [Message::new("user", "x"), calling];
     // One that asks for them knows what to do with them.
-    template.source().contains("tool_calls")
+    template.mentions("tool_calls")
         || [true, false].into_iter().any(|read_arguments| {
             let options = RenderOptions { read_arguments, ..RenderOptions::default() };
             template.render(&messages, &options).is_ok_and(|rendered| rendered.text().contains(NAME))

@@ -218,7 +218,7 @@ fn render(
         read_arguments: true,
         ..RenderOptions::default()
     };
-    let thinking = template.source().contains("message.thinking");
+    let thinking = template.mentions("message.thinking");
     let messages = if thinking { &with_thinking(messages) } else { messages };
     let first = template.render(messages, &options);
     let failed = matches!(&first, Err(e) if matches!(e.kind(), ErrorKind::TemplateRender { .. }));

@@ -42,7 +42,8 @@ pub use detok::Detokenizer;
 pub use error::{Error, ErrorKind};
 pub use stop::{StopEvent, StopMatcher};
 pub use template::{
-    ChatTemplate, JsonTextError, Message, RenderOptions, Rendered, check_json_text, join_messages,
+    ChatTemplate, JsonTextError, Message, NamedTemplate, RenderOptions, Rendered, check_json_text,
+    join_messages,
 };
 pub use tokenizer::{
     Bounds, FillInMiddle, LabelMarks, LabelPrompt, LabelledText, LabelledWindow, Located, Pair, PairTemplate,

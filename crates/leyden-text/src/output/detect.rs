@@ -35,12 +35,11 @@ const REASONING: &[(&str, &str)] = &[
 ];
 
 pub(super) fn detect(template: &ChatTemplate) -> OutputFormat {
-    let source = template.source();
-    if ["<|channel|>", "<|message|>", "analysis"].iter().all(|mark| source.contains(mark)) {
+    if ["<|channel|>", "<|message|>", "analysis"].iter().all(|mark| template.mentions(mark)) {
         return OutputFormat { harmony: true, ..OutputFormat::default() };
     }
     // Of old messages some templates only cut the reasoning off, by its end.
-    let reasoning = REASONING.iter().find(|(_, close)| source.contains(close));
+    let reasoning = REASONING.iter().find(|(_, close)| template.mentions(close));
     let mut format = OutputFormat {
         reasoning: reasoning.map(|(open, close)| ((*open).to_owned(), (*close).to_owned())),
         ..OutputFormat::default()
@@ -109,7 +108,7 @@ fn calls(template: &ChatTemplate, format: &OutputFormat) -> Option<(CallSyntax, 
             && reads(format, &found, is_framed(&one), &one, two.as_ref())
         {
             // Taught beside the bare object, for calls of built-in tools.
-            let taught = found.is_bare() && template.source().contains(PYTHON_TAG);
+            let taught = found.is_bare() && template.mentions(PYTHON_TAG);
             found.other_start = taught.then(|| PYTHON_TAG.to_owned());
             return Some((found, is_framed(&one)));
         }

@@ -44,6 +44,13 @@ pub(super) enum StatementKind {
     /// A block whose output goes through filters.
     FilterBlock(Vec<Postfix>, Body),
     With(Vec<(Target, Expr)>, Body),
+    /// A call whose callee gets the body as the macro `caller`.
+    Call(Box<CallBlock>),
+    /// A named block, which sees the variables around it if it is `scoped`.
+    Block {
+        scoped: bool,
+        body: Body,
+    },
     /// A block that means nothing here.
     Plain(Body),
     Break,
@@ -57,6 +64,15 @@ pub(super) struct For {
     pub(super) filter: Option<Expr>,
     pub(super) body: Body,
     pub(super) otherwise: Body,
+    /// Whether the body may call `loop` for the items within an item.
+    pub(super) recursive: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct CallBlock {
+    pub(super) callee: Expr,
+    pub(super) arguments: Arguments,
+    pub(super) caller: Macro,
 }
 
 #[derive(Debug)]
@@ -64,6 +80,17 @@ pub(super) struct Macro {
     pub(super) name: NameId,
     pub(super) parameters: Vec<(NameId, Option<Expr>)>,
     pub(super) body: Body,
+    pub(super) uses: Uses,
+}
+
+/// Variables that a macro has if its body names them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Uses {
+    /// The body of the `call` block that calls it.
+    pub(super) caller: Option<NameId>,
+    /// Arguments beyond its parameters.
+    pub(super) varargs: Option<NameId>,
+    pub(super) kwargs: Option<NameId>,
 }
 
 #[derive(Debug)]
@@ -128,7 +155,7 @@ pub(super) enum Postfix {
     Item(Expr),
     Slice(Box<[Option<Expr>; 3]>),
     Call(Arguments),
-    /// A filter that does not exist is an error only when it is reached.
+    /// One that does not exist is an error when it is reached: the source asks for it before.
     Filter(Box<str>, Option<&'static Filter>, Arguments),
     Test {
         name: Box<str>,
@@ -142,4 +169,8 @@ pub(super) enum Postfix {
 pub(super) struct Arguments {
     pub(super) positional: Vec<Expr>,
     pub(super) named: Vec<(Box<str>, Expr)>,
+    /// Items that are further arguments: those of `*`.
+    pub(super) items: Option<Box<Expr>>,
+    /// Entries that are further arguments with names: those of `**`.
+    pub(super) entries: Option<Box<Expr>>,
 }

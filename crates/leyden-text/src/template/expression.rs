@@ -1,14 +1,17 @@
 //! Expressions: look-ups, calls, filters and tests; what operators do is in `operators`.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::ast::{Expr, Postfix};
 use super::budget::{Result, fail};
-use super::functions::Arguments;
+use super::filters;
+use super::functions::{Arguments, text};
 use super::interpreter::Interpreter;
 use super::methods;
 use super::mixed::{Mixed, Part};
 use super::operators::too_large;
+use super::predicates;
 use super::print::Writer;
 use super::value::{Loop, Number, Value};
 use crate::error::Quoted;
@@ -212,24 +215,48 @@ impl<'t> Interpreter<'t> {
             }
             Postfix::Filter(name, filter, arguments) => {
                 let Some(filter) = filter else {
-                    return fail(format!("there is no filter {}", Quoted(name)));
+                    return fail(filters::unknown(name));
                 };
                 let arguments = self.arguments(arguments)?;
                 (filter.call)(self, value, arguments)
             }
             Postfix::Test { name, test, arguments, negated } => {
-                let Some(test) = test else { return fail(format!("there is no test {}", Quoted(name))) };
+                let Some(test) = test else { return fail(predicates::unknown(name)) };
                 let arguments = self.arguments(arguments)?;
                 Ok(Value::Bool((test.holds)(self, value, arguments)? != *negated))
             }
         }
     }
 
-    fn arguments(&mut self, arguments: &'t super::ast::Arguments) -> Result<Arguments<'t>> {
-        let positional = self.eval_all(&arguments.positional)?;
+    pub(super) fn arguments(&mut self, arguments: &'t super::ast::Arguments) -> Result<Arguments<'t>> {
+        let mut positional = self.eval_all(&arguments.positional)?;
         let mut named = Vec::with_capacity(arguments.named.len());
         for (name, expr) in &arguments.named {
-            named.push((&**name, self.eval(expr)?));
+            named.push((Cow::Borrowed(&**name), self.eval(expr)?));
+        }
+        if let Some(items) = &arguments.items {
+            let items = self.eval(items)?;
+            let items = self.items(&items)?;
+            self.can_make_items(items.items().len())?;
+            positional.extend(items.items().iter().cloned());
+        }
+        if let Some(entries) = &arguments.entries {
+            match self.eval(entries)? {
+                Value::Dict(dict) => {
+                    self.can_make_items(dict.entries().len().saturating_mul(2))?;
+                    for (key, value) in dict.entries() {
+                        let name = text(key, "the name of an argument")?;
+                        self.budget().can_make(name.len())?;
+                        if named.iter().any(|(known, _)| known == name) {
+                            return fail(format!("an argument is given twice: {}", Quoted(name)));
+                        }
+                        named.push((Cow::Owned(name.to_owned()), value.clone()));
+                    }
+                    // Each name was compared with those before it.
+                    self.budget().steps(named.len().saturating_mul(named.len()) / 8)?;
+                }
+                other => return fail(format!("`**` needs a dict, not a {}", other.type_name())),
+            }
         }
         Ok(Arguments { positional, named })
     }
@@ -240,6 +267,8 @@ impl<'t> Interpreter<'t> {
             Value::Function(function) => (function.call)(self, arguments),
             Value::Macro(id) => self.call_macro(*id, arguments),
             Value::Method(receiver, method) => (method.call)(self, receiver, arguments),
+            Value::Loop(state) => self.call_loop(state, arguments),
+            Value::Stateful(object) => object.call(self, arguments),
             Value::Undefined(name) => fail(format!("{name} is undefined")),
             other => fail(format!("a {} cannot be called", other.type_name())),
         }
@@ -256,9 +285,16 @@ impl<'t> Interpreter<'t> {
                 Ok(found.map_or_else(|| Value::undefined(name), |(_, value)| value.clone()))
             }
             Value::Loop(state) if methods::named(value, name).is_none() => Ok(loop_attribute(state, name)),
+            Value::Macro(id) => self.macro_attribute(*id, name),
+            Value::Stateful(object) if methods::named(value, name).is_none() => Ok(object.attribute(name)),
             _ => {
                 if let Some(method) = methods::named(value, name) {
                     return Ok(Value::Method(Rc::new(value.clone()), method));
+                }
+                if let Value::Tuple(list) = value
+                    && let Some(part) = list.part_of_group(name)
+                {
+                    return Ok(part.clone());
                 }
                 if methods::is_forbidden(value, name) {
                     return Ok(Value::undefined(name));
@@ -384,9 +420,8 @@ fn loop_attribute(state: &Loop, name: &str) -> Value {
         "first" => Value::Bool(index == 0),
         "last" => Value::Bool(index + 1 == items.len()),
         "length" => int(items.len()),
-        // It counts how often a loop has called itself, which is not supported.
-        "depth" => int(1),
-        "depth0" => int(0),
+        "depth" => int(state.depth),
+        "depth0" => int(state.depth - 1),
         "previtem" => item(index.checked_sub(1), "there is no previous item; loop.previtem"),
         "nextitem" => item(Some(index + 1), "there is no next item; loop.nextitem"),
         other => Value::undefined(other),

@@ -229,14 +229,28 @@ impl Parser<'_> {
                     }
                 }
                 first = false;
-                if let (&Token::Name(name), Token::Op("=")) = (parser.peek(), parser.peek_second()) {
+                if parser.skip_op("*") {
+                    if arguments.items.is_some() || arguments.entries.is_some() {
+                        return parser.error("a call has one `*`, which stands before `**`");
+                    }
+                    arguments.items = Some(Box::new(parser.expression()?));
+                } else if parser.skip_op("**") {
+                    if arguments.entries.is_some() {
+                        return parser.error("a call has one `**`");
+                    }
+                    arguments.entries = Some(Box::new(parser.expression()?));
+                } else if let (&Token::Name(name), Token::Op("=")) = (parser.peek(), parser.peek_second()) {
                     parser.next();
                     parser.next();
+                    if arguments.entries.is_some() {
+                        return parser.error("an argument stands behind `**`");
+                    }
                     arguments.named.push((name.into(), parser.expression()?));
-                } else if !arguments.named.is_empty() {
+                } else if !arguments.named.is_empty()
+                    || arguments.items.is_some()
+                    || arguments.entries.is_some()
+                {
                     return parser.error("an argument without a name stands behind one with a name");
-                } else if matches!(parser.peek(), Token::Op("*" | "**")) {
-                    return parser.error("spreading arguments with `*` is not supported");
                 } else {
                     arguments.positional.push(parser.expression()?);
                 }
@@ -247,16 +261,41 @@ impl Parser<'_> {
 
     /// A filter, behind its `|`.
     pub(super) fn filter(&mut self) -> Parsed<Postfix> {
+        let line = self.line();
         let name = self.dotted_name()?;
+        let filter = filters::named(&name);
+        if filter.is_none() {
+            self.lacks(&name, line, filters::unknown(&name))?;
+        }
         let arguments =
             if matches!(self.peek(), Token::Op("(")) { self.arguments()? } else { Arguments::default() };
-        Ok(Postfix::Filter(name.as_str().into(), filters::named(&name), arguments))
+        // These name another one, which must be there too.
+        let named = match (name.as_str(), arguments.positional.as_slice()) {
+            ("map", [Expr::Str(inner), ..]) if filters::named(inner).is_none() => {
+                Some((inner, filters::unknown(inner)))
+            }
+            ("select" | "reject", [Expr::Str(inner), ..])
+            | ("selectattr" | "rejectattr", [_, Expr::Str(inner), ..])
+                if predicates::named(inner).is_none() =>
+            {
+                Some((inner, predicates::unknown(inner)))
+            }
+            _ => None,
+        };
+        if let Some((inner, message)) = named {
+            self.lacks(inner, line, message)?;
+        }
+        Ok(Postfix::Filter(name.as_str().into(), filter, arguments))
     }
 
     /// A test, behind its `is`.
     fn test(&mut self) -> Parsed<Postfix> {
         let negated = self.skip_name("not");
+        let line = self.line();
         let name = self.dotted_name()?;
+        if predicates::named(&name).is_none() {
+            self.lacks(&name, line, predicates::unknown(&name))?;
+        }
         let arguments = match self.peek() {
             Token::Op("(") => self.arguments()?,
             Token::Name("is") => return self.error("tests cannot be chained"),
@@ -264,7 +303,7 @@ impl Parser<'_> {
             Token::Name(_) | Token::Str(_) | Token::Int(_) | Token::Float(_) | Token::Op("[" | "{") => {
                 let operand = self.primary()?;
                 let argument = self.lookups(operand)?;
-                Arguments { positional: vec![argument], named: Vec::new() }
+                Arguments { positional: vec![argument], ..Arguments::default() }
             }
             _ => Arguments::default(),
         };
@@ -290,7 +329,11 @@ impl Parser<'_> {
             Token::Name("true" | "True") => Expr::Bool(true),
             Token::Name("false" | "False") => Expr::Bool(false),
             Token::Name("none" | "None") => Expr::None,
-            &Token::Name(name) => Expr::Name(self.name_id(name)),
+            &Token::Name(name) => {
+                let id = self.name_id(name);
+                self.mentions(name, id);
+                Expr::Name(id)
+            }
             Token::Int(number) => Expr::Int(*number),
             Token::Float(number) => Expr::Float(*number),
             Token::Str(_) => {

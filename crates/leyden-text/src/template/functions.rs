@@ -1,10 +1,14 @@
 //! The functions that every template may call.
 
+use std::borrow::Cow;
+
 use super::budget::{Result, fail};
 use super::clock;
 use super::interpreter::Interpreter;
 use super::mixed::Mixed;
+use super::stateful;
 use super::value::{Range, Value};
+use crate::error::Quoted;
 
 /// A function by its name.
 #[derive(Debug)]
@@ -15,7 +19,9 @@ pub(super) struct Function {
 
 static FUNCTIONS: &[Function] = &[
     Function { name: "range", call: range },
+    Function { name: "cycler", call: stateful::cycler },
     Function { name: "dict", call: dict },
+    Function { name: "joiner", call: stateful::joiner },
     Function { name: "namespace", call: namespace },
     Function { name: "raise_exception", call: raise_exception },
     Function { name: "strftime_now", call: strftime_now },
@@ -25,11 +31,17 @@ pub(super) fn named(name: &str) -> Option<&'static Function> {
     FUNCTIONS.iter().find(|function| function.name == name)
 }
 
+/// Says that there is no such function.
+pub(super) fn unknown(name: &str) -> String {
+    let why = if name == "lipsum" { ": a conversation has one prompt" } else { "" };
+    format!("there is no function {}{why}", Quoted(name))
+}
+
 /// The arguments of a call.
 #[derive(Debug, Default)]
 pub(super) struct Arguments<'t> {
     pub(super) positional: Vec<Value>,
-    pub(super) named: Vec<(&'t str, Value)>,
+    pub(super) named: Vec<(Cow<'t, str>, Value)>,
 }
 
 impl Arguments<'_> {
@@ -47,7 +59,7 @@ impl Arguments<'_> {
             *slot = Some(value);
         }
         for (name, value) in self.named {
-            match parameters.iter().position(|parameter| *parameter == name) {
+            match parameters.iter().position(|parameter| name == *parameter) {
                 Some(i) if bound[i].is_none() => bound[i] = Some(value),
                 Some(_) => return fail(format!("{what} is given {name} twice")),
                 None => return fail(format!("{what} has no parameter {name}")),
@@ -136,7 +148,7 @@ fn entries<'t>(
         _ => return fail(format!("{what} takes one argument without a name")),
     };
     for (name, value) in arguments.named {
-        let name = interpreter.maker.own(name)?;
+        let name = interpreter.maker.own(&name)?;
         interpreter.maker.insert(&mut entries, name, value)?;
     }
     Ok(entries)

@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::SystemTime;
 
-use super::ast::{Body, Expr, For, Macro, NameId, Postfix, Statement, StatementKind, Target, Template};
+use super::ast::{
+    Body, CallBlock, Expr, For, Macro, NameId, Postfix, Statement, StatementKind, Target, Template, Uses,
+};
 use super::budget::{Budget, Failure, Result, fail};
 use super::functions::{self, Arguments};
 use super::mixed::{Mixed, Part};
@@ -40,6 +42,10 @@ pub(super) struct Interpreter<'t> {
     first_visible: usize,
     pub(super) namespaces: Vec<Vec<(Rc<str>, Value)>>,
     macros: Vec<MacroValue<'t>>,
+    /// Loops that may call themselves, with what they saw where they stand.
+    recursions: Vec<(&'t For, Frame)>,
+    /// What loops were asked by `loop.changed`.
+    pub(super) remembered: Vec<Rc<List>>,
     /// The id of the name `loop`.
     loop_name: Option<NameId>,
     output: Output,
@@ -95,6 +101,8 @@ impl<'t> Interpreter<'t> {
             first_visible: 0,
             namespaces: Vec::new(),
             macros: Vec::new(),
+            recursions: Vec::new(),
+            remembered: Vec::new(),
             loop_name,
             output: Output { text: Mixed::default(), budget: Rc::clone(&maker.0) },
             line: 1,
@@ -170,7 +178,23 @@ impl<'t> Interpreter<'t> {
                     }
                 }
             }
-            StatementKind::For(block) => self.for_loop(block)?,
+            StatementKind::For(block) => {
+                let value = self.eval(&block.items)?;
+                let recursion = if block.recursive { Some(self.recursion(block)?) } else { None };
+                self.for_loop(block, &value, 1, recursion)?;
+            }
+            StatementKind::Call(block) => {
+                let value = self.call_block(block)?;
+                self.print(&value)?;
+            }
+            StatementKind::Block { scoped, body } => {
+                let first_visible = self.first_visible;
+                if !scoped {
+                    self.first_visible = self.frames.len();
+                }
+                self.scoped_body(body)?;
+                self.first_visible = first_visible;
+            }
             StatementKind::Set(target, expr) => {
                 let value = self.eval(expr)?;
                 self.assign(target, value)?;
@@ -221,9 +245,44 @@ impl<'t> Interpreter<'t> {
         self.output.push(Part::new(&writer.text.text, &writer.text.content))
     }
 
-    fn for_loop(&mut self, block: &'t For) -> Result<()> {
-        let value = self.eval(&block.items)?;
-        let mut items = self.items(&value)?;
+    /// Notes a loop that may call itself.
+    fn recursion(&mut self, block: &'t For) -> Result<usize> {
+        let captured = Frame::copy_of(&self.frames[self.first_visible..], &self.maker.0)?;
+        self.maker.0.make(size_of::<(&For, Frame)>())?;
+        self.recursions.push((block, captured));
+        Ok(self.recursions.len() - 1)
+    }
+
+    /// Calls a loop for the items within an item. Returns what it prints.
+    pub(super) fn call_loop(&mut self, state: &Loop, arguments: Arguments<'t>) -> Result<Value> {
+        let [items] = arguments.exactly("loop", ["iterable"])?;
+        let Some((block, captured)) = state.recursion.and_then(|at| self.recursions.get(at)) else {
+            return fail("the loop is called without `recursive`");
+        };
+        let (block, captured) = (*block, Frame::copy_of(std::slice::from_ref(captured), &self.maker.0)?);
+        let (line, first_visible) = (self.line, self.first_visible);
+        let depth = self.frames.len();
+        self.first_visible = depth;
+        self.frames.push(captured);
+        let inner = Output { text: Mixed::default(), budget: Rc::clone(&self.maker.0) };
+        let outer = std::mem::replace(&mut self.output, inner);
+        self.budget().enter()?;
+        self.for_loop(block, &items, state.depth + 1, state.recursion)?;
+        self.budget().leave();
+        let text = std::mem::replace(&mut self.output, outer).take();
+        self.frames.truncate(depth);
+        (self.line, self.first_visible) = (line, first_visible);
+        self.maker.text(text)
+    }
+
+    fn for_loop(
+        &mut self,
+        block: &'t For,
+        value: &Value,
+        depth: usize,
+        recursion: Option<usize>,
+    ) -> Result<()> {
+        let mut items = self.items(value)?;
         if let Some(filter) = &block.filter {
             let mut kept = Vec::new();
             for item in items.items() {
@@ -240,7 +299,8 @@ impl<'t> Interpreter<'t> {
             self.scoped_body(&block.otherwise)?;
             return Ok(());
         }
-        let state = Rc::new(Loop { items: Rc::clone(&items), index: Cell::new(0) });
+        let (index, changed) = (Cell::new(0), Cell::new(None));
+        let state = Rc::new(Loop { items: Rc::clone(&items), index, depth, recursion, changed });
         for (i, item) in items.items().iter().enumerate() {
             state.index.set(i);
             self.push_frame();
@@ -274,12 +334,44 @@ impl<'t> Interpreter<'t> {
         self.maker.rc_list(items)
     }
 
+    /// Calls something that gets a body as `caller`.
+    fn call_block(&mut self, block: &'t CallBlock) -> Result<Value> {
+        let callee = self.eval(&block.callee)?;
+        let mut arguments = self.arguments(&block.arguments)?;
+        let caller = self.macro_value(&block.caller)?;
+        arguments.named.push(("caller".into(), caller));
+        self.call(&callee, arguments)
+    }
+
     fn define_macro(&mut self, definition: &'t Macro) -> Result<()> {
+        let value = self.macro_value(definition)?;
+        self.set(definition.name, value)
+    }
+
+    /// A macro with what it sees here.
+    fn macro_value(&mut self, definition: &'t Macro) -> Result<Value> {
         let captured = Frame::copy_of(&self.frames[self.first_visible..], &self.maker.0)?;
         // Macros live until the end of the rendering.
         self.maker.0.make(size_of::<MacroValue<'_>>())?;
         self.macros.push(MacroValue { definition, captured });
-        self.set(definition.name, Value::Macro(self.macros.len() - 1))
+        Ok(Value::Macro(self.macros.len() - 1))
+    }
+
+    /// What a template sees of a macro.
+    pub(super) fn macro_attribute(&self, id: usize, name: &str) -> Result<Value> {
+        let Some(MacroValue { definition, .. }) = self.macros.get(id) else { return Ok(Value::None) };
+        let Uses { caller, varargs, kwargs } = definition.uses;
+        Ok(match name {
+            "name" => self.maker.own(self.name(definition.name))?,
+            "arguments" => {
+                let names = definition.parameters.iter().map(|(name, _)| self.maker.own(self.name(*name)));
+                self.maker.tuple(names.collect::<Result<_>>()?)?
+            }
+            "caller" => Value::Bool(caller.is_some()),
+            "catch_varargs" => Value::Bool(varargs.is_some()),
+            "catch_kwargs" => Value::Bool(kwargs.is_some()),
+            other => Value::undefined(other),
+        })
     }
 
     /// Calls a macro.
@@ -288,19 +380,53 @@ impl<'t> Interpreter<'t> {
         let definition = *definition;
         let captured = Frame::copy_of(std::slice::from_ref(captured), &self.maker.0)?;
         let name = |id: NameId| &*self.template.names[id as usize];
-        if arguments.positional.len() > definition.parameters.len() {
+        let Uses { caller, varargs, kwargs } = definition.uses;
+        if arguments.positional.len() > definition.parameters.len() && varargs.is_none() {
             return fail(format!("too many arguments for macro {}", name(definition.name)));
         }
-        for (given, _) in &arguments.named {
-            if !definition.parameters.iter().any(|(parameter, _)| name(*parameter) == *given) {
-                return fail(format!("macro {} has no parameter {given}", name(definition.name)));
-            }
-        }
         let mut positional = arguments.positional.into_iter();
+        let mut named = arguments.named;
         let mut values = Vec::new();
         for (parameter, _) in &definition.parameters {
-            let named = arguments.named.iter().find(|(given, _)| *given == name(*parameter));
-            values.push(positional.next().or_else(|| named.map(|(_, value)| value.clone())));
+            let given = named.iter().position(|(given, _)| *given == name(*parameter));
+            values.push(match (positional.next(), given) {
+                (Some(_), Some(_)) => {
+                    return fail(format!(
+                        "macro {} is given {} twice",
+                        name(definition.name),
+                        name(*parameter)
+                    ));
+                }
+                (Some(value), None) => Some(value),
+                (None, Some(at)) => Some(named.remove(at).1),
+                (None, None) => None,
+            });
+        }
+        let mut more = Vec::new();
+        if let Some(id) =
+            caller.filter(|id| !definition.parameters.iter().any(|(parameter, _)| parameter == id))
+        {
+            let given = named.iter().position(|(given, _)| given == "caller");
+            let value = given.map(|at| named.remove(at).1);
+            more.push((id, value.unwrap_or_else(|| Value::undefined("there is no caller; caller"))));
+        }
+        match kwargs {
+            Some(id) => {
+                let mut entries = Vec::new();
+                for (key, value) in named {
+                    let key = self.maker.own(&key)?;
+                    self.maker.insert(&mut entries, key, value)?;
+                }
+                more.push((id, self.maker.dict(entries)?));
+            }
+            None => {
+                if let Some((given, _)) = named.first() {
+                    return fail(format!("macro {} has no parameter {given}", name(definition.name)));
+                }
+            }
+        }
+        if let Some(id) = varargs {
+            more.push((id, self.maker.tuple(positional.collect())?));
         }
 
         let line = self.line;
@@ -315,6 +441,9 @@ impl<'t> Interpreter<'t> {
                 (None, None) => Value::undefined(&self.template.names[*parameter as usize]),
             };
             self.set(*parameter, value)?;
+        }
+        for (id, value) in more {
+            self.set(id, value)?;
         }
         let result = self.captured(&definition.body)?;
         self.frames.truncate(self.first_visible);

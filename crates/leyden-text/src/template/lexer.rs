@@ -236,6 +236,13 @@ impl<'s> Lexer<'s> {
 
     fn number(&mut self) -> Result<Token<'s>, SyntaxError> {
         let rest = self.rest();
+        for (prefixes, base) in [(["0x", "0X"], 16), (["0o", "0O"], 8), (["0b", "0B"], 2)] {
+            let Some(digits) = prefixes.iter().find_map(|prefix| rest.strip_prefix(prefix)) else { continue };
+            let len = digits.find(|c: char| c != '_' && !c.is_digit(base)).unwrap_or(digits.len());
+            let text = self.advance(2 + len).replace('_', "");
+            let number = i64::from_str_radix(&text[2..], base);
+            return number.map(Token::Int).or_else(|_| self.error(format!("bad number {text}")));
+        }
         // `x.0.1` is two look-ups, not one by 0.1.
         let may_be_float = !self.source[..self.at].ends_with('.');
         let digits = |text: &str| text.find(|c: char| c != '_' && !c.is_ascii_digit()).unwrap_or(text.len());

@@ -1,6 +1,7 @@
 //! The methods of strings, dictionaries, lists and loops.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use super::budget::{Result, fail};
 use super::functions::{Arguments, integer, text};
@@ -14,6 +15,15 @@ use super::value::{Dict, Value};
 pub(super) struct Method {
     name: &'static str,
     pub(super) call: for<'t> fn(&mut Interpreter<'t>, &Value, Arguments<'t>) -> Result<Value>,
+}
+
+impl Method {
+    pub(super) const fn new(
+        name: &'static str,
+        call: for<'t> fn(&mut Interpreter<'t>, &Value, Arguments<'t>) -> Result<Value>,
+    ) -> Method {
+        Method { name, call }
+    }
 }
 
 static STRING_METHODS: &[Method] = &[
@@ -60,6 +70,12 @@ static STRING_METHODS: &[Method] = &[
     Method { name: "zfill", call: zero_fill },
     Method { name: "ljust", call: |i, v, args| justify(i, v, args, false) },
     Method { name: "rjust", call: |i, v, args| justify(i, v, args, true) },
+    Method { name: "center", call: center },
+    Method { name: "format", call: format },
+    Method { name: "swapcase", call: |i, v, args| map(i, v, args, strings::swap_case) },
+    Method { name: "casefold", call: |i, v, args| map(i, v, args, strings::fold_case) },
+    Method { name: "expandtabs", call: expand_tabs },
+    Method { name: "isascii", call: |i, v, args| ascii(i, v, args) },
 ];
 
 static DICT_METHODS: &[Method] = &[
@@ -76,7 +92,10 @@ static LIST_METHODS: &[Method] = &[
     Method { name: "copy", call: copy },
 ];
 
-static LOOP_METHODS: &[Method] = &[Method { name: "cycle", call: cycle }];
+static LOOP_METHODS: &[Method] =
+    &[Method { name: "cycle", call: cycle }, Method { name: "changed", call: changed }];
+
+static NUMBER_METHODS: &[Method] = &[Method { name: "is_integer", call: is_integer }];
 
 /// The methods that change a dictionary or list, which the sandbox does not let through.
 const FORBIDDEN_OF_DICT: [&str; 6] = ["pop", "clear", "update", "setdefault", "popitem", "fromkeys"];
@@ -90,6 +109,8 @@ pub(super) fn named(value: &Value, name: &str) -> Option<&'static Method> {
         Value::Dict(_) => DICT_METHODS,
         Value::List(_) | Value::Tuple(_) => LIST_METHODS,
         Value::Loop(_) => LOOP_METHODS,
+        Value::Float(_) => NUMBER_METHODS,
+        Value::Stateful(object) if object.is_cycler() => super::stateful::METHODS,
         _ => return None,
     };
     methods.iter().find(|method| method.name == name)
@@ -380,6 +401,64 @@ fn justify<'t>(
     interpreter.maker.text(justified)
 }
 
+fn center<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+    let [width, fill] = arguments.bind("center", ["width", "fillchar"])?;
+    let width = width.map_or_else(|| fail("a width is needed"), |width| integer(&width, "a width"))?;
+    let filling = fill.as_ref().map_or(Part::own(" "), Value::as_part);
+    if filling.as_str().chars().count() != 1 {
+        return fail("what is filled with must be one character");
+    }
+    interpreter.centered(value, width, filling)
+}
+
+fn format<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+    match value {
+        Value::Str(format) => super::format::format(interpreter, format, &arguments),
+        other => fail(format!("a {} is no format", other.type_name())),
+    }
+}
+
+/// Blanks instead of tabulators, up to the next column that counts.
+fn expand_tabs<'t>(
+    interpreter: &mut Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+) -> Result<Value> {
+    let [size] = arguments.bind("expandtabs", ["tabsize"])?;
+    let size = size.map_or(Ok(8), |size| integer(&size, "a width"))?;
+    let size = usize::try_from(size).unwrap_or(0);
+    receiver(interpreter, value)?;
+    let mut expanded = Mixed::default();
+    let mut column: usize = 0;
+    for (run, is_content) in value.as_part().runs() {
+        for c in run.chars() {
+            match c {
+                '\t' => {
+                    let blanks = column.checked_rem(size).map_or(0, |over| size - over);
+                    interpreter.budget().can_make(expanded.text.len().saturating_add(blanks))?;
+                    expanded.push_as(&" ".repeat(blanks), is_content);
+                    column += blanks;
+                }
+                c => {
+                    expanded.push_as(c.encode_utf8(&mut [0; 4]), is_content);
+                    column = if matches!(c, '\n' | '\r') { 0 } else { column + 1 };
+                }
+            }
+        }
+    }
+    interpreter.maker.text(expanded)
+}
+
+fn ascii<'t>(interpreter: &Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+    let [] = arguments.exactly("this method", [])?;
+    Ok(Value::Bool(receiver(interpreter, value)?.is_ascii()))
+}
+
+fn is_integer<'t>(_: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+    let [] = arguments.exactly("is_integer", [])?;
+    Ok(Value::Bool(matches!(value, Value::Float(f) if f.fract() == 0.0)))
+}
+
 fn dict(value: &Value) -> Result<&Dict> {
     match value {
         Value::Dict(dict) => Ok(dict),
@@ -444,6 +523,26 @@ fn count_items<'t>(
         count += i64::from(item.equals(&wanted, interpreter.budget())?);
     }
     Ok(Value::Int(count))
+}
+
+/// Whether values differ from those of the turn before.
+fn changed<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+    let Value::Loop(state) = value else { return fail("only a loop has turns") };
+    if !arguments.named.is_empty() {
+        return fail("changed needs values without names");
+    }
+    let values = interpreter.maker.rc_list(arguments.positional)?;
+    let Some(at) = state.changed.get() else {
+        // What a loop remembers is kept apart from it, so that nothing can hold itself.
+        interpreter.budget().make(size_of_val(&values))?;
+        state.changed.set(Some(interpreter.remembered.len()));
+        interpreter.remembered.push(values);
+        return Ok(Value::Bool(true));
+    };
+    let Some(last) = interpreter.remembered.get(at).cloned() else { return Ok(Value::Bool(true)) };
+    let same = Value::List(last).equals(&Value::List(Rc::clone(&values)), interpreter.budget())?;
+    interpreter.remembered[at] = values;
+    Ok(Value::Bool(!same))
 }
 
 /// The argument whose turn it is in a loop.

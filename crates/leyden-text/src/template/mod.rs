@@ -22,10 +22,12 @@ mod continuation;
 mod expression;
 mod expression_parser;
 mod filters;
+mod format;
 mod functions;
 mod hf;
 mod interpreter;
 mod json_text;
+mod lacks;
 mod lexer;
 mod methods;
 mod mixed;
@@ -35,6 +37,7 @@ mod predicates;
 mod print;
 mod rendered;
 mod scope;
+mod stateful;
 mod strings;
 mod value;
 
@@ -47,6 +50,7 @@ use serde_json::{Map, Value as Json};
 
 use self::ast::Template;
 use self::budget::{Budget, Failure};
+pub use self::hf::NamedTemplate;
 use self::interpreter::Interpreter;
 pub use self::json_text::{JsonTextError, check_json_text};
 use self::mixed::Mixed;
@@ -56,6 +60,7 @@ use crate::error::{Error, ErrorKind};
 use crate::tokenizer::Tokenizer;
 
 const KEY: &str = "tokenizer.chat_template";
+const TOOL_USE_KEY: &str = "tokenizer.chat_template.tool_use";
 
 /// The longest source, in bytes: fifteen times the longest that is known.
 const MAX_SOURCE_BYTES: usize = 256 << 10;
@@ -119,11 +124,37 @@ pub struct RenderOptions {
 /// ```
 #[derive(Debug)]
 pub struct ChatTemplate {
-    source: Box<str>,
-    template: Template,
+    default: Parsed,
+    /// What conversations with tools are written by, if that is another one.
+    tool_use: Option<Parsed>,
     bos: String,
     eos: String,
     file: Box<str>,
+}
+
+/// A template and its source.
+#[derive(Debug)]
+struct Parsed {
+    source: Box<str>,
+    template: Template,
+    /// The field that errors name.
+    key: &'static str,
+}
+
+impl Parsed {
+    fn new(source: &str, key: &'static str, file: &str) -> Result<Self, Error> {
+        if source.len() > MAX_SOURCE_BYTES {
+            let limit = format!("its source has {} bytes, {MAX_SOURCE_BYTES} are the most", source.len());
+            return Err(Error::new(file, key, ErrorKind::TemplateLimit { line: 1, limit }));
+        }
+        let template = on_known_stack(file, || {
+            parser::parse(source).map_err(|error| {
+                let kind = ErrorKind::TemplateSyntax { line: error.line, message: error.message };
+                Error::new(file, key, kind)
+            })
+        })?;
+        Ok(Parsed { source: source.into(), template, key })
+    }
 }
 
 impl ChatTemplate {
@@ -133,23 +164,40 @@ impl ChatTemplate {
     /// # Errors
     /// The source is too long or is not a template.
     pub fn new(source: &str, bos: &str, eos: &str, file: &str) -> Result<Self, Error> {
-        if source.len() > MAX_SOURCE_BYTES {
-            let limit = format!("its source has {} bytes, {MAX_SOURCE_BYTES} are the most", source.len());
-            return Err(Error::new(file, KEY, ErrorKind::TemplateLimit { line: 1, limit }));
-        }
-        let template = on_known_stack(file, || {
-            parser::parse(source).map_err(|error| {
-                let kind = ErrorKind::TemplateSyntax { line: error.line, message: error.message };
-                Error::new(file, KEY, kind)
-            })
-        })?;
-        let source = source.into();
-        Ok(ChatTemplate { source, template, bos: bos.into(), eos: eos.into(), file: file.into() })
+        let default = Parsed::new(source, KEY, file)?;
+        Ok(ChatTemplate { default, tool_use: None, bos: bos.into(), eos: eos.into(), file: file.into() })
     }
 
-    /// The source, as it stands in the file.
+    /// The same with another template for conversations with tools, as models have that come with several: the one called
+    /// `tool_use`.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn with_tool_use(self, source: &str) -> Result<Self, Error> {
+        let tool_use = Some(Parsed::new(source, TOOL_USE_KEY, &self.file)?);
+        Ok(ChatTemplate { tool_use, ..self })
+    }
+
+    /// The source, as it stands in the file; of several templates that of the default one.
     pub fn source(&self) -> &str {
-        &self.source
+        &self.default.source
+    }
+
+    /// The source of the template for conversations with tools, if that is another one.
+    pub fn tool_use_source(&self) -> Option<&str> {
+        self.tool_use.as_ref().map(|template| &*template.source)
+    }
+
+    /// Returns whether any of its templates contains a text.
+    pub fn mentions(&self, text: &str) -> bool {
+        self.source().contains(text) || self.tool_use_source().is_some_and(|source| source.contains(text))
+    }
+
+    /// The template for a conversation with these tools.
+    fn chosen(&self, options: &RenderOptions) -> &Parsed {
+        let has_tools =
+            options.tools.as_ref().and_then(Json::as_array).is_some_and(|tools| !tools.is_empty());
+        self.tool_use.as_ref().filter(|_| has_tools).unwrap_or(&self.default)
     }
 
     /// The template of a GGUF file with the texts of its special tokens; `None` if it has none.
@@ -161,7 +209,13 @@ impl ChatTemplate {
         let Some(source) = source else { return Ok(None) };
         let text = |id: Option<u32>| id.and_then(|id| tokenizer.token_bytes(id)).map(String::from_utf8_lossy);
         let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
-        Self::new(source, &bos.unwrap_or_default(), &eos.unwrap_or_default(), file).map(Some)
+        let template = Self::new(source, &bos.unwrap_or_default(), &eos.unwrap_or_default(), file)?;
+        let tool_use =
+            meta.opt_str(TOOL_USE_KEY).map_err(|error| Error::new(file, None, ErrorKind::Metadata(error)))?;
+        Ok(Some(match tool_use {
+            Some(source) => template.with_tool_use(source)?,
+            None => template,
+        }))
     }
 
     /// The prompt for a conversation.
@@ -199,8 +253,9 @@ impl ChatTemplate {
 
     fn render_here(&self, messages: &Json, options: &RenderOptions) -> Result<Rendered, Error> {
         let maker = Maker(Rc::new(Budget::new()));
+        let chosen = self.chosen(options);
         let now = options.now.unwrap_or_else(SystemTime::now);
-        let mut interpreter = Interpreter::new(&self.template, &maker, now);
+        let mut interpreter = Interpreter::new(&chosen.template, &maker, now);
         let rendered = self.define(&mut interpreter, &maker, messages, options).and_then(|()| {
             maker.0.fix();
             interpreter.run()
@@ -212,7 +267,7 @@ impl ChatTemplate {
                 Failure::Raised(message) => ErrorKind::TemplateRaised(message),
                 Failure::Limit(limit) => ErrorKind::TemplateLimit { line, limit: limit.into() },
             };
-            Error::new(&self.file, KEY, kind)
+            Error::new(&self.file, chosen.key, kind)
         })
     }
 

@@ -51,6 +51,9 @@ impl Interpreter<'_> {
 
     pub(super) fn arithmetic(&self, operator: Arithmetic, left: &Value, right: &Value) -> Result<Value> {
         left.check_defined()?;
+        if let (Arithmetic::Remainder, Value::Str(text)) = (operator, left) {
+            return super::format::percent(self, text, right);
+        }
         right.check_defined()?;
         if let (Some(a), Some(b)) = (left.as_number(), right.as_number()) {
             return numbers(operator, a, b);

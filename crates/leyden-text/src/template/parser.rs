@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 
 use super::ast::{
-    Body, Expr, For, Macro, NameId, Postfix, Statement, StatementKind, SyntaxError, Target, Template,
+    Body, CallBlock, Expr, For, Macro, NameId, Postfix, Statement, StatementKind, SyntaxError, Target,
+    Template, Uses,
 };
+use super::lacks::Lacks;
 use super::lexer::{Located, Tag, Token, tokens};
 
 /// Brackets, signs and blocks inside each other; real templates have about a dozen.
@@ -20,6 +22,12 @@ pub(super) struct Parser<'s> {
     ids: HashMap<&'s str, NameId>,
     /// How many loops the statement at hand is in; `break` needs one.
     loops: u32,
+    /// What the macro at hand names of the variables that it gets.
+    uses: Uses,
+    /// Names of blocks, of which no two are alike.
+    blocks: Vec<&'s str>,
+    /// Filters and tests that are not there, and names that are.
+    lacks: Lacks<'s>,
 }
 
 /// Parses a source, whose line breaks may be of any kind.
@@ -27,15 +35,20 @@ pub(super) fn parse(source: &str) -> Parsed<Template> {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     // One line break at the very end is not part of the template.
     let source = source.strip_suffix('\n').unwrap_or(&source);
+    let read = tokens(source)?;
     let mut parser = Parser {
-        tokens: tokens(source)?,
+        lacks: Lacks::of(&read),
+        tokens: read,
         at: 0,
         nesting: 0,
         names: Vec::new(),
         ids: HashMap::new(),
         loops: 0,
+        uses: Uses::default(),
+        blocks: Vec::new(),
     };
     let body = parser.body(&[])?;
+    parser.lacks.check()?;
     Ok(Template { body, names: parser.names })
 }
 
@@ -54,7 +67,7 @@ impl<'s> Parser<'s> {
         token
     }
 
-    fn line(&self) -> usize {
+    pub(super) fn line(&self) -> usize {
         self.tokens.get(self.at).or(self.tokens.last()).map_or(1, |located| located.line)
     }
 
@@ -106,6 +119,30 @@ impl<'s> Parser<'s> {
             }
             _ => self.unexpected("a name"),
         }
+    }
+
+    /// Notes that a filter or test is not there.
+    ///
+    /// # Errors
+    /// The source does not ask before whether it is there.
+    pub(super) fn lacks(&mut self, name: &str, line: usize, message: String) -> Parsed<()> {
+        if self.lacks.asked.iter().any(|asked| **asked == *name) {
+            return Ok(());
+        }
+        Err(SyntaxError { line, message })
+    }
+
+    /// Notes that an expression names a variable, and whether it calls it.
+    pub(super) fn mentions(&mut self, name: &'s str, id: NameId) {
+        match name {
+            "caller" => self.uses.caller = Some(id),
+            "varargs" => self.uses.varargs = Some(id),
+            "kwargs" => self.uses.kwargs = Some(id),
+            _ => {}
+        }
+        let called = *self.peek_second() == Token::Op("(");
+        let line = self.line();
+        self.lacks.mentions.entry(name).or_insert((line, true)).1 &= called;
     }
 
     fn close(&mut self, tag: Tag) -> Parsed<()> {
@@ -187,6 +224,12 @@ impl<'s> Parser<'s> {
                 return Ok(StatementKind::FilterBlock(filters, self.body_to("endfilter")?));
             }
             "with" => return self.with_block(),
+            "call" => return self.call_block(),
+            "block" => return self.named_block(),
+            "autoescape" => return self.autoescape(),
+            "extends" | "include" | "import" | "from" => {
+                return self.error(format!("`{name}` needs another template, which a model does not have"));
+            }
             // Marks what an assistant has written, for training; nothing is printed for it.
             "generation" => return Ok(StatementKind::Plain(self.body_to("endgeneration")?)),
             "break" | "continue" if self.loops == 0 => {
@@ -228,9 +271,7 @@ impl<'s> Parser<'s> {
         }
         let items = self.tuple(false, &["if", "recursive"])?;
         let filter = if self.skip_name("if") { Some(self.expression()?) } else { None };
-        if self.is_name("recursive") {
-            return self.error("recursive loops are not supported");
-        }
+        let recursive = self.skip_name("recursive");
         self.close(Tag::Block)?;
         self.loops += 1;
         let body = self.body(&["else", "endfor"]);
@@ -242,7 +283,7 @@ impl<'s> Parser<'s> {
             self.close(Tag::Block)?;
             Vec::new()
         };
-        Ok(StatementKind::For(Box::new(For { target, items, filter, body, otherwise })))
+        Ok(StatementKind::For(Box::new(For { target, items, filter, body, otherwise, recursive })))
     }
 
     fn set(&mut self) -> Parsed<StatementKind> {
@@ -258,14 +299,23 @@ impl<'s> Parser<'s> {
 
     fn macro_block(&mut self) -> Parsed<StatementKind> {
         let name = self.expect_name()?;
+        self.lacks.assigned.insert(name);
         let name = self.name_id(name);
         self.expect_op("(")?;
-        let mut parameters: Vec<(NameId, Option<Expr>)> = Vec::new();
+        let mut parameters = Vec::new();
+        self.parameters(&mut parameters)?;
+        let (body, uses) = self.macro_body("endmacro")?;
+        Ok(StatementKind::Macro(Macro { name, parameters, body, uses }))
+    }
+
+    /// The parameters of a macro, behind their `(`.
+    fn parameters(&mut self, parameters: &mut Vec<(NameId, Option<Expr>)>) -> Parsed<()> {
         while !self.skip_op(")") {
             if !parameters.is_empty() {
                 self.expect_op(",")?;
             }
             let parameter = self.expect_name()?;
+            self.lacks.assigned.insert(parameter);
             let parameter = self.name_id(parameter);
             let default = if self.skip_op("=") { Some(self.expression()?) } else { None };
             if default.is_none() && parameters.iter().any(|(_, default)| default.is_some()) {
@@ -273,11 +323,77 @@ impl<'s> Parser<'s> {
             }
             parameters.push((parameter, default));
         }
+        Ok(())
+    }
+
+    /// The body of a macro, and what it names of the variables that a macro gets.
+    fn macro_body(&mut self, end: &str) -> Parsed<(Body, Uses)> {
         // A `break` in a macro does not leave the loop that the macro stands in.
         let loops = std::mem::take(&mut self.loops);
-        let body = self.body_to("endmacro");
+        let around = std::mem::take(&mut self.uses);
+        let body = self.body_to(end);
+        let uses = self.uses;
+        // A macro around this one names what it names.
+        self.uses = Uses {
+            caller: around.caller.or(uses.caller),
+            varargs: around.varargs.or(uses.varargs),
+            kwargs: around.kwargs.or(uses.kwargs),
+        };
         self.loops = loops;
-        Ok(StatementKind::Macro(Macro { name, parameters, body: body? }))
+        Ok((body?, uses))
+    }
+
+    /// A call with a body, which the callee gets as `caller`.
+    fn call_block(&mut self) -> Parsed<StatementKind> {
+        self.lacks.assigned.insert("caller");
+        let name = self.name_id("caller");
+        let mut parameters = Vec::new();
+        if self.skip_op("(") {
+            self.parameters(&mut parameters)?;
+        }
+        let Expr::Postfix(callee, mut postfixes) = self.expression()? else {
+            return self.error("`call` needs a call");
+        };
+        let Some(Postfix::Call(arguments)) = postfixes.pop() else {
+            return self.error("`call` needs a call");
+        };
+        let callee = if postfixes.is_empty() { *callee } else { Expr::Postfix(callee, postfixes) };
+        let (body, uses) = self.macro_body("endcall")?;
+        let caller = Macro { name, parameters, body, uses };
+        Ok(StatementKind::Call(Box::new(CallBlock { callee, arguments, caller })))
+    }
+
+    /// A block that other templates could replace, of which there are none.
+    fn named_block(&mut self) -> Parsed<StatementKind> {
+        let name = self.expect_name()?;
+        if self.blocks.contains(&name) {
+            return self.error(format!("the block `{name}` is there twice"));
+        }
+        self.blocks.push(name);
+        let scoped = self.skip_name("scoped");
+        if self.is_name("required") {
+            return self.error("`required` needs another template, which a model does not have");
+        }
+        self.close(Tag::Block)?;
+        let loops = std::mem::take(&mut self.loops);
+        let body = self.body(&["endblock"]);
+        self.loops = loops;
+        let body = body?;
+        self.at += 1;
+        self.skip_name(name);
+        self.close(Tag::Block)?;
+        Ok(StatementKind::Block { scoped, body })
+    }
+
+    /// Escaping for HTML, which is off.
+    fn autoescape(&mut self) -> Parsed<StatementKind> {
+        match self.expression()? {
+            Expr::Bool(false) => {
+                let body = self.body_to("endautoescape")?;
+                Ok(StatementKind::With(Vec::new(), body))
+            }
+            _ => self.error("`autoescape` can only be false"),
+        }
     }
 
     fn with_block(&mut self) -> Parsed<StatementKind> {
@@ -307,6 +423,7 @@ impl<'s> Parser<'s> {
                 if matches!(name, "true" | "false" | "none" | "True" | "False" | "None") {
                     return self.error(format!("cannot assign to `{name}`"));
                 }
+                self.lacks.assigned.insert(name);
                 let name = self.name_id(name);
                 if may_be_attribute && self.skip_op(".") {
                     Target::Attribute(name, self.expect_name()?.into())

@@ -2,9 +2,11 @@
 
 use super::ast::Comparison;
 use super::budget::{Result, fail};
+use super::filters;
 use super::functions::{Arguments, integer};
 use super::interpreter::Interpreter;
 use super::value::Value;
+use crate::error::Quoted;
 
 /// A test by its names.
 #[derive(Debug)]
@@ -28,6 +30,18 @@ static PREDICATES: &[Predicate] = &[
     Predicate { names: &["sequence"], holds: |_, value, args| no(args, is_container(value)) },
     Predicate { names: &["iterable"], holds: |_, value, args| no(args, is_container(value)) },
     Predicate { names: &["callable"], holds: |_, value, args| no(args, value.type_name() == "function") },
+    Predicate {
+        names: &["escaped"],
+        holds: |_, value, args| no(args, matches!(value, Value::Str(text) if text.safe)),
+    },
+    Predicate {
+        names: &["filter"],
+        holds: |_, value, args| no(args, names(value, |name| filters::named(name).is_some())),
+    },
+    Predicate {
+        names: &["test"],
+        holds: |_, value, args| no(args, names(value, |name| named(name).is_some())),
+    },
     Predicate { names: &["lower"], holds: |_, value, args| no(args, has_case(value, char::is_lowercase)) },
     Predicate { names: &["upper"], holds: |_, value, args| no(args, has_case(value, char::is_uppercase)) },
     Predicate { names: &["odd"], holds: |_, value, args| no(args, integer(value, "what is odd")? % 2 != 0) },
@@ -66,6 +80,16 @@ static PREDICATES: &[Predicate] = &[
 
 pub(super) fn named(name: &str) -> Option<&'static Predicate> {
     PREDICATES.iter().find(|predicate| predicate.names.contains(&name))
+}
+
+/// Says that there is no such test.
+pub(super) fn unknown(name: &str) -> String {
+    format!("there is no test {}", Quoted(name))
+}
+
+/// Whether a value is the name of something.
+fn names(value: &Value, is_known: fn(&str) -> bool) -> bool {
+    value.as_str().is_some_and(is_known)
 }
 
 /// The answer of a test that takes no arguments.

@@ -97,6 +97,23 @@ pub(super) fn capitalize(text: &str) -> String {
     }
 }
 
+/// The text with upper case for lower case and the other way round.
+pub(super) fn swap_case(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_uppercase() {
+            true => out.extend(c.to_lowercase()),
+            false => out.extend(c.to_uppercase()),
+        }
+    }
+    out
+}
+
+/// The text as texts are compared whose case does not count.
+pub(super) fn fold_case(text: &str) -> String {
+    text.to_lowercase().replace('ß', "ss").replace('ς', "σ")
+}
+
 /// The text with every run of letters capitalised.
 pub(super) fn title(text: &str) -> String {
     let mut in_word = false;
@@ -111,6 +128,110 @@ pub(super) fn title(text: &str) -> String {
         in_word = is_cased;
     }
     out
+}
+
+/// Whether a text may be broken at a blank.
+fn is_break(c: char) -> bool {
+    matches!(c, '\t' | '\n' | '\x0b' | '\x0c' | '\r' | ' ')
+}
+
+/// The words of a line with the blanks between them, as Python's `textwrap` tells them apart. With `hyphens` words are cut
+/// behind hyphens between letters.
+fn words(text: &str, hyphens: bool) -> Vec<&str> {
+    let chars: Vec<(usize, char)> = text.char_indices().collect();
+    let c = |at: usize| chars.get(at).map(|(_, c)| *c);
+    let byte = |at: usize| chars.get(at).map_or(text.len(), |(byte, _)| *byte);
+    let is_word = |c: Option<char>| c.is_some_and(|c| c == '_' || c.is_alphanumeric());
+    let is_letter = |c: Option<char>| is_word(c) && !c.is_some_and(char::is_numeric);
+    let before = |at: usize, n: usize| at.checked_sub(n).and_then(c);
+    // The end of a dash of at least two hyphens between words that begins here.
+    let dash = |at: usize| {
+        let previous = before(at, 1);
+        let may = is_word(previous) || previous.is_some_and(|c| "!\"'&.,?".contains(c));
+        if !hyphens || !may || c(at) != Some('-') {
+            return None;
+        }
+        let end = (at..).find(|i| c(*i) != Some('-')).unwrap_or(at);
+        (end - at >= 2 && is_word(c(end))).then_some(end)
+    };
+    let hyphen = |at: usize| {
+        let behind =
+            is_letter(c(at + 1)) && (is_letter(c(at + 2)) || c(at + 2) == Some('-') && is_letter(c(at + 3)));
+        let two = is_letter(before(at, 1)) && is_letter(before(at, 2));
+        let short = is_letter(before(at, 1)) && before(at, 2) == Some('-') && is_letter(before(at, 3));
+        hyphens && c(at) == Some('-') && behind && (two || short)
+    };
+    let (mut words, mut from) = (Vec::new(), 0);
+    while let Some(first) = c(from) {
+        let end = if is_break(first) {
+            (from..).find(|i| !c(*i).is_some_and(is_break)).unwrap_or(from + 1)
+        } else if let Some(end) = dash(from) {
+            end
+        } else {
+            let mut at = from + 1;
+            loop {
+                if hyphen(at) {
+                    break at + 1;
+                }
+                if c(at).is_none_or(is_break) || dash(at).is_some() {
+                    break at;
+                }
+                at += 1;
+            }
+        };
+        words.push(&text[byte(from)..byte(end)]);
+        from = end;
+    }
+    words
+}
+
+/// A line as lines of at most `width` characters, broken between words as Python's `textwrap` does it, and with
+/// `break_long` within words that are longer.
+pub(super) fn wrapped(text: &str, width: usize, break_long: bool, hyphens: bool) -> Vec<&str> {
+    let mut words: std::collections::VecDeque<&str> = words(text, hyphens).into();
+    let is_blank = |word: &str| word.chars().all(is_space);
+    let length = |word: &str| word.chars().count();
+    let mut lines = Vec::new();
+    // Lines are slices of the text: what is left of it gives their places.
+    let mut at = 0;
+    while !words.is_empty() {
+        if !lines.is_empty() && words.front().is_some_and(|word| is_blank(word)) {
+            at += words.pop_front().map_or(0, str::len);
+        }
+        let (from, mut taken, mut count) = (at, Vec::new(), 0);
+        while let Some(word) = words.front().filter(|word| count + length(word) <= width) {
+            count += length(word);
+            taken.push(*word);
+            words.pop_front();
+        }
+        if let Some(word) = words.front().copied().filter(|word| length(word) > width) {
+            if break_long {
+                let space = width - count;
+                let place = |n: usize| word.char_indices().nth(n).map_or(word.len(), |(byte, _)| byte);
+                let mut end = place(space);
+                let hyphen = word[..end].rfind('-').filter(|hyphen| *hyphen > 0);
+                if let Some(hyphen) = hyphen.filter(|_| hyphens)
+                    && word[..hyphen].chars().any(|c| c != '-')
+                {
+                    end = hyphen + 1;
+                }
+                taken.push(&word[..end]);
+                words[0] = &word[end..];
+            } else if taken.is_empty() {
+                taken.push(word);
+                words.pop_front();
+            }
+        }
+        let all: usize = taken.iter().map(|word| word.len()).sum();
+        at += all;
+        let blank = taken.last().filter(|word| is_blank(word)).map_or(0, |word| word.len());
+        if all > blank {
+            lines.push(&text[from..from + all - blank]);
+        } else if taken.len() > usize::from(blank > 0) {
+            lines.push(&text[from..from]);
+        }
+    }
+    lines
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::functions::Function;
 use super::json_text;
 use super::methods::Method;
 use super::mixed::{Mixed, Part};
+use super::stateful::Stateful;
 
 /// Lists in lists in lists: more than this is refused, since comparing, printing and dropping recurse.
 const MAX_NESTING: u32 = 200;
@@ -38,6 +39,7 @@ pub(super) enum Value {
     Function(&'static Function),
     Method(Rc<Value>, &'static Method),
     Loop(Rc<Loop>),
+    Stateful(Rc<Stateful>),
 }
 
 #[derive(Debug)]
@@ -54,6 +56,8 @@ pub(super) struct Text {
 pub(super) struct List {
     items: Vec<Value>,
     nesting: u32,
+    /// Whether it is a group of `groupby`: a pair whose parts have names.
+    group: bool,
     budget: Rc<Budget>,
 }
 
@@ -78,6 +82,12 @@ pub(super) struct Range {
 pub(super) struct Loop {
     pub(super) items: Rc<List>,
     pub(super) index: std::cell::Cell<usize>,
+    /// How many loops of the same `for` it is in.
+    pub(super) depth: usize,
+    /// By number in the interpreter, if it may call itself.
+    pub(super) recursion: Option<usize>,
+    /// By number in the interpreter, what `loop.changed` was asked last.
+    pub(super) changed: std::cell::Cell<Option<usize>>,
 }
 
 impl Drop for Text {
@@ -112,6 +122,12 @@ impl Text {
 impl List {
     pub(super) fn items(&self) -> &[Value] {
         &self.items
+    }
+
+    /// A part of a group by its name.
+    pub(super) fn part_of_group(&self, name: &str) -> Option<&Value> {
+        let at = ["grouper", "list"].iter().position(|known| self.group && *known == name)?;
+        self.items.get(at)
     }
 }
 
@@ -185,7 +201,15 @@ impl Maker {
     pub(super) fn rc_list(&self, items: Vec<Value>) -> Result<Rc<List>> {
         let nesting = nesting(items.iter())?;
         self.0.make(size_of::<List>() + items.len() * size_of::<Value>())?;
-        Ok(Rc::new(List { items, nesting, budget: Rc::clone(&self.0) }))
+        Ok(Rc::new(List { items, nesting, group: false, budget: Rc::clone(&self.0) }))
+    }
+
+    /// A group of `groupby`.
+    pub(super) fn group(&self, grouper: Value, list: Value) -> Result<Value> {
+        let items = vec![grouper, list];
+        let nesting = nesting(items.iter())?;
+        self.0.make(size_of::<List>() + items.len() * size_of::<Value>())?;
+        Ok(Value::Tuple(Rc::new(List { items, nesting, group: true, budget: Rc::clone(&self.0) })))
     }
 
     pub(super) fn list(&self, items: Vec<Value>) -> Result<Value> {
@@ -327,6 +351,7 @@ impl Value {
             Value::Namespace(_) => "namespace",
             Value::Macro(_) | Value::Function(_) | Value::Method(..) => "function",
             Value::Loop(_) => "loop",
+            Value::Stateful(object) => object.type_name(),
         }
     }
 
@@ -362,7 +387,8 @@ impl Value {
             | Value::Macro(_)
             | Value::Function(_)
             | Value::Method(..)
-            | Value::Loop(_) => true,
+            | Value::Loop(_)
+            | Value::Stateful(_) => true,
         }
     }
 
@@ -430,6 +456,7 @@ impl Value {
             (Value::Namespace(a), Value::Namespace(b)) | (Value::Macro(a), Value::Macro(b)) => a == b,
             (Value::Function(a), Value::Function(b)) => std::ptr::eq(*a, *b),
             (Value::Loop(a), Value::Loop(b)) => Rc::ptr_eq(a, b),
+            (Value::Stateful(a), Value::Stateful(b)) => Rc::ptr_eq(a, b),
             _ => false,
         })
     }

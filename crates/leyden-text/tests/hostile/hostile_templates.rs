@@ -142,7 +142,82 @@ fn hostile() -> Vec<(&'static str, String)> {
             let name = "n".repeat(10_000);
             endless("{% set ns = namespace(x=[]) %}", &format!("{{% set ns.x = ns.x + [{name}] %}}"))
         }),
+        ("center", "{{ 'a' | center(1000000000) }}".into()),
+        ("center by method", "{{ 'a'.center(9223372036854775807, 'é') }}".into()),
+        ("batch filled up", "{{ [1] | batch(1000000000, 0) | list }}".into()),
+        ("slices", "{{ [1] | slice(1000000000) | list }}".into()),
+        ("width of a conversion", "{{ '%1000000000d' % 1 }}".into()),
+        ("width beyond all numbers", "{{ '%99999999999999999999d' % 1 }}".into()),
+        ("width as a value", "{{ '%*d' % (9223372036854775807, 1) }}".into()),
+        ("digits of a conversion", "{{ '%.1000000000f' % 1.5 }}".into()),
+        (
+            "digits of an integer",
+            "{{ '%.16000000d' % 1 }}{{ '%.16000000d' % 1 }}{{ '%.16000000d' % 1 }}".into(),
+        ),
+        ("width of a field", "{{ '{:1000000000}'.format(1) }}".into()),
+        ("digits of a field", "{{ '{:.1000000000f}'.format(1.5) }}".into()),
+        ("width in a field", "{{ '{:{}}'.format(1, 1000000000) }}".into()),
+        ("fields", doubling("'{0}{0}'", "ns.x.format(ns.x)")),
+        ("conversions", doubling("'%s%s'", "ns.x % (ns.x, ns.x)")),
+        (
+            "conversions in a loop",
+            endless(
+                "{% set x = '%s' * 100000 %}{% set y = ['a'] * 100000 %}",
+                "{% set z = x | format(*y) %}",
+            ),
+        ),
+        ("truncating", endless("{% set x = 'a ' * 1000000 %}", "{% set y = x | truncate(1000000) %}")),
+        ("long ends", doubling("'a'", "ns.x | truncate(9000000000000000000, true, ns.x, 0) ~ ns.x")),
+        ("wrapping", endless("{% set x = 'a-' * 1000000 %}", "{% set y = x | wordwrap(1) %}")),
+        (
+            "wrapping with long ends",
+            "{% set s = 'a' * 1000000 %}{{ ('b ' * 1000) | wordwrap(1, wrapstring=s) }}".into(),
+        ),
+        ("urlencode", doubling("' '", "ns.x | urlencode ~ ns.x")),
+        ("forceescape", doubling("'&'", "(ns.x | forceescape) ~ ns.x")),
+        ("attributes", doubling("'&'", "({'a': ns.x} | xmlattr | string) ~ ns.x")),
+        ("tabulators", "{{ ('\\t' * 1000) .expandtabs(1000000000) }}".into()),
+        (
+            "grouping",
+            endless("{% set x = range(100000) | list %}", "{% set y = x | groupby(0, default=1) %}"),
+        ),
+        ("joiners", endless("{% set ns = namespace(x=[]) %}", "{% set ns.x = ns.x + [joiner('a')] %}")),
+        ("cyclers", endless("{% set ns = namespace(x=[]) %}", "{% set ns.x = ns.x + [cycler(1)] %}")),
+        (
+            "spreading",
+            endless("{% set x = [1] * 100000 %}", "{% set y = dict([], **{}) %}{% set z = cycler(*x) %}"),
+        ),
+        (
+            "a loop that remembers itself",
+            endless("", "{% for i in [1] %}{% set x = loop.changed(loop) %}{% endfor %}"),
+        ),
+        (
+            "call blocks",
+            endless("{% macro m() %}{{ caller() }}{% endmacro %}", "{% call m() %}{% endcall %}"),
+        ),
+        ("doubling by caller", {
+            "{% macro m() %}{{ caller() }}{{ caller() }}{% endmacro %}{% set ns = namespace(x='a') %}\
+             {% for i in range(60) %}{% set y %}{% call m() %}{{ ns.x }}{% endcall %}{% endset %}{% set ns.x = y %}{% endfor %}{{ ns.x }}"
+                .into()
+        }),
         // Depth.
+        (
+            "recursion by caller",
+            "{% macro m() %}{% call m() %}{{ caller() }}{% endcall %}{% endmacro %}{{ m() }}".into(),
+        ),
+        ("recursion of a loop", "{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}".into()),
+        ("recursion of a loop in pairs", "{% for i in [1] recursive %}{{ loop([1, 1]) }}{% endfor %}".into()),
+        (
+            "calls in calls",
+            nested(
+                "{% macro m() %}{% endmacro %}",
+                &nested("{% call m() %}", "", "{% endcall %}", 5_000),
+                "",
+                1,
+            ),
+        ),
+        ("fields in names", format!("{{{{ '{}'.format(1) }}}}", "{".repeat(100_001))),
+        ("parts of fields", format!("{{{{ '{{0{}}}'.format(1) }}}}", ".a".repeat(100_000))),
         ("recursion", "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}".into()),
         ("recursion with many variables", {
             let sets: String = (0..15_000).map(|i| format!("{{%set v{i}=0%}}")).collect();

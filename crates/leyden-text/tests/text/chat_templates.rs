@@ -7,10 +7,11 @@ use leyden_text::{ChatTemplate, ErrorKind, RenderOptions, Rendered};
 use serde_json::{Map, Value};
 
 /// Templates with which Python fails on some cases, but we do not, with the reason.
-const MORE_THAN_PYTHON: &[(&str, &str)] = &[(
-    "llama-cpp-deepseek-r1.jinja",
-    "`map` gives a generator in Python, which `tojson` refuses; a list here",
-)];
+const MORE_THAN_PYTHON: &[(&str, &str)] = &[
+    ("llama-cpp-deepseek-r1.jinja", "`map` gives a generator in Python, which `tojson` refuses; a list here"),
+    ("deepseek-ai-DeepSeek-V3.2.jinja", "`from_json` is a filter of llama.cpp's, which Jinja lacks"),
+    ("deepseek-ai-DeepSeek-V4.jinja", "`from_json` is a filter of llama.cpp's, which Jinja lacks"),
+];
 
 fn data(name: &str) -> Value {
     let path = format!("{}/tests/data/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -98,11 +99,10 @@ const SNIPPET_DIFFERENCES: &[(&str, &str)] = &[
     ("{{ 1.5.real }}", "numbers have no attributes"),
     ("{{ 'ǆ'.title() }}", "upper case stands for title case, which differs for a few digraphs"),
     ("{{ 'ﬁ' | capitalize }}", "upper case stands for title case, which differs for a few digraphs"),
-    ("{{ 'abc'.format(1) }}", "formatting is not supported"),
-    ("{{ '{}'.format(1) }}", "formatting is not supported"),
-    ("{{ 'a%sb' % 'x' }}", "formatting is not supported"),
-    ("{% block a %}x{% endblock %}", "inheritance is not supported"),
-    ("{% for i in l recursive %}{{ i }}{% endfor %}", "recursive loops are not supported"),
+    ("{% if false %}{{ 1 | nope }}{% endif %}", "what is not there is refused when the model is loaded"),
+    ("{{ l | random is defined }}", "a conversation has one prompt"),
+    ("{{ lipsum() }}", "a conversation has one prompt"),
+    ("{{ d | pprint }}", "it is for people who look for mistakes"),
     ("{% for loop in l %}{{ loop }}{% endfor %}", "the name is not refused"),
 ];
 
@@ -123,4 +123,62 @@ fn snippets_equal_those_of_jinja2() {
         }
     }
     assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// What a template needs and what is not there is known when it is loaded, with name and line.
+#[test]
+fn what_is_not_there_is_refused_at_load() {
+    for (source, want) in [
+        ("a\n{{ 1 | nope }}", "line 2: there is no filter \"nope\""),
+        ("{% if messages %}\n\n{{ messages | nope(1) }}{% endif %}", "line 3: there is no filter \"nope\""),
+        ("{{ messages | map('nope') }}", "line 1: there is no filter \"nope\""),
+        ("{% filter nope %}{% endfilter %}", "line 1: there is no filter \"nope\""),
+        ("{{ messages is nope }}", "line 1: there is no test \"nope\""),
+        ("{{ messages | selectattr('a', 'nope') }}", "line 1: there is no test \"nope\""),
+        ("{% for m in messages %}\n{{ nope(m) }}{% endfor %}", "line 2: there is no function \"nope\""),
+        ("{{ messages | random }}", "there is no filter \"random\": a conversation has one prompt"),
+        ("{{ lipsum() }}", "there is no function \"lipsum\""),
+        ("{% include 'x' %}", "`include` needs another template"),
+        ("{% call m %}{% endcall %}", "`call` needs a call"),
+    ] {
+        let error = ChatTemplate::new(source, "", "", "m.gguf").unwrap_err().to_string();
+        assert!(
+            error.starts_with("m.gguf: tokenizer.chat_template: ") && error.contains(want),
+            "{source}: {error}"
+        );
+    }
+    for source in [
+        "{% if nope is defined %}{{ nope() }}{% endif %}",
+        "{% if 'nope' is filter %}{{ 1 | nope }}{% endif %}",
+        "{% macro m() %}{% endmacro %}{{ m() }}{% set f = m %}{{ f() }}",
+        "{% for f in [range] %}{{ f(2) }}{% endfor %}",
+    ] {
+        assert!(ChatTemplate::new(source, "", "", "t").is_ok(), "{source}");
+    }
+}
+
+/// The template for conversations with tools is used when there are some, and the default one otherwise.
+#[test]
+fn tools_choose_their_template() {
+    let template = ChatTemplate::new("plain {{ (tools or []) | length }}", "", "", "t").unwrap();
+    let template = template.with_tool_use("tools {{ tools | length }}").unwrap();
+    let render = |tools: Option<Value>| {
+        let options = RenderOptions { tools, ..RenderOptions::default() };
+        template.render(&[], &options).unwrap().into_text()
+    };
+    let tool = serde_json::json!([{ "type": "function", "function": { "name": "f" } }]);
+    assert_eq!(
+        [render(Some(tool)), render(Some(serde_json::json!([]))), render(None)],
+        ["tools 1", "plain 0", "plain 0"]
+    );
+    assert_eq!(
+        (template.source(), template.tool_use_source()),
+        ("plain {{ (tools or []) | length }}", Some("tools {{ tools | length }}"))
+    );
+    let error = ChatTemplate::new("", "", "", "m")
+        .unwrap()
+        .with_tool_use("\n{{ 1 | nope }}")
+        .unwrap_err()
+        .to_string();
+    assert_eq!(error, "m: tokenizer.chat_template.tool_use: line 2: there is no filter \"nope\"");
 }

@@ -204,6 +204,24 @@ fn templates_are_found_where_they_may_stand() {
             .map(|t| t.render(&[Message::new("user", "hi")], &RenderOptions::default()).unwrap().into_text());
         assert_eq!(rendered.as_deref(), want);
     }
+    // With tools the one that is made for them, wherever it stands.
+    let options =
+        RenderOptions { tools: Some(serde_json::json!([{ "name": "f" }])), ..RenderOptions::default() };
+    for (files, want) in [
+        (&[("tokenizer_config.json", list)][..], "tool"),
+        (
+            &[("chat_template.jinja", "file"), ("additional_chat_templates/tool_use.jinja", "tool file")],
+            "tool file",
+        ),
+        // A file of its own stands for all templates of the settings.
+        (&[("chat_template.jinja", "file"), ("tokenizer_config.json", list)], "file"),
+        (&[("tokenizer_config.json", list), ("additional_chat_templates/tool_use.jinja", "other")], "tool"),
+    ] {
+        let dir = folder(&[&base, files].concat());
+        let (folder, tokenizer) = open(dir.path());
+        let template = ChatTemplate::from_hf(&folder, tokenizer.as_ref()).unwrap().unwrap();
+        assert_eq!(template.render(&[], &options).unwrap().into_text(), want);
+    }
     for files in [
         ("tokenizer_config.json", r#"{"chat_template": [{"name": "rag", "template": "x"}]}"#),
         ("tokenizer_config.json", r#"{"chat_template": 1}"#),

@@ -3,11 +3,29 @@
 use std::rc::Rc;
 
 use super::is_true;
-use crate::template::budget::{Result, fail};
+use crate::template::budget::{Failure, Result, fail};
 use crate::template::functions::{Arguments, integer, text};
 use crate::template::interpreter::Interpreter;
+use crate::template::json_text;
 use crate::template::print::{JsonLayout, Writer};
 use crate::template::value::Value;
+
+/// What a text with JSON says. Jinja has no such filter; templates that were made for llama.cpp use it.
+pub(super) fn from_json<'t>(
+    interpreter: &mut Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+) -> Result<Value> {
+    let [] = arguments.exactly("from_json", [])?;
+    let json = text(value, "JSON")?;
+    interpreter.budget().scan(json.len())?;
+    json_text::read(json, &interpreter.maker).map_err(|stop| match stop {
+        json_text::Stop::Text(error) => {
+            Failure::Error(format!("not JSON: {} at byte {}", error.what, error.at))
+        }
+        json_text::Stop::Budget(failure) => failure,
+    })
+}
 
 /// JSON as Python's `json.dumps` writes it, with text as it is and without escapes for HTML.
 pub(super) fn to_json<'t>(

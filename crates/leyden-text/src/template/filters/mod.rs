@@ -1,9 +1,12 @@
 //! The filters that stand behind `|`.
 
+mod groups;
 mod json;
+mod layout;
 mod numbers;
 mod sequences;
 mod texts;
+mod web;
 
 use std::cmp::Ordering;
 
@@ -12,6 +15,7 @@ use super::functions::{Arguments, text};
 use super::interpreter::Interpreter;
 use super::strings;
 use super::value::Value;
+use crate::error::Quoted;
 pub(super) use texts::escape_into;
 
 /// A filter by its names.
@@ -24,13 +28,20 @@ pub(super) struct Filter {
 static FILTERS: &[Filter] = &[
     Filter { names: &["abs"], call: numbers::absolute },
     Filter { names: &["attr"], call: attribute },
+    Filter { names: &["batch"], call: groups::batch },
     Filter { names: &["capitalize"], call: |i, v, args| texts::map_text(i, v, args, strings::capitalize) },
+    Filter { names: &["center"], call: layout::center },
     Filter { names: &["count", "length"], call: length },
     Filter { names: &["d", "default"], call: default },
     Filter { names: &["dictsort"], call: sequences::sort_dict },
     Filter { names: &["e", "escape"], call: texts::escape },
+    Filter { names: &["filesizeformat"], call: numbers::file_size },
     Filter { names: &["first"], call: |i, v, args| sequences::end(i, v, args, true) },
     Filter { names: &["float"], call: numbers::float },
+    Filter { names: &["forceescape"], call: web::force_escape },
+    Filter { names: &["format"], call: texts::format },
+    Filter { names: &["from_json"], call: json::from_json },
+    Filter { names: &["groupby"], call: groups::group_by },
     Filter { names: &["indent"], call: texts::indent },
     Filter { names: &["int"], call: numbers::int },
     Filter { names: &["items"], call: sequences::items },
@@ -49,19 +60,39 @@ static FILTERS: &[Filter] = &[
     Filter { names: &["safe"], call: texts::safe },
     Filter { names: &["select"], call: |i, v, args| sequences::select(i, v, args, false, true) },
     Filter { names: &["selectattr"], call: |i, v, args| sequences::select(i, v, args, true, true) },
+    Filter { names: &["slice"], call: groups::slice },
     Filter { names: &["sort"], call: sequences::sort },
     Filter { names: &["string"], call: texts::string },
+    Filter { names: &["striptags"], call: web::strip_tags },
     Filter { names: &["sum"], call: sequences::sum },
     Filter { names: &["title"], call: |i, v, args| texts::map_text(i, v, args, texts::title) },
     Filter { names: &["tojson"], call: json::to_json },
     Filter { names: &["trim"], call: texts::trim },
+    Filter { names: &["truncate"], call: layout::truncate },
     Filter { names: &["unique"], call: sequences::unique },
     Filter { names: &["upper"], call: |i, v, args| texts::map_text(i, v, args, str::to_uppercase) },
+    Filter { names: &["urlencode"], call: web::url_encode },
     Filter { names: &["wordcount"], call: texts::count_words },
+    Filter { names: &["wordwrap"], call: layout::word_wrap },
+    Filter { names: &["xmlattr"], call: web::attributes },
+];
+
+/// Filters of Jinja's that are left out, and why.
+const LEFT_OUT: [(&str, &str); 3] = [
+    ("pprint", "it is for people who look for mistakes"),
+    ("random", "a conversation has one prompt"),
+    ("urlize", "it makes links of a web page"),
 ];
 
 pub(super) fn named(name: &str) -> Option<&'static Filter> {
     FILTERS.iter().find(|filter| filter.names.contains(&name))
+}
+
+/// Says that there is no such filter.
+pub(super) fn unknown(name: &str) -> String {
+    let why = LEFT_OUT.iter().find(|(known, _)| *known == name);
+    let why = why.map(|(_, why)| format!(": {why}")).unwrap_or_default();
+    format!("there is no filter {}{why}", Quoted(name))
 }
 
 /// Whether an argument that is a flag is set.

@@ -60,6 +60,43 @@ pub(super) fn float<'t>(_: &mut Interpreter<'t>, value: &Value, arguments: Argum
     Ok(float.map_or_else(|| default.unwrap_or(Value::Float(0.0)), Value::Float))
 }
 
+/// A size in bytes with its unit.
+pub(super) fn file_size<'t>(
+    interpreter: &mut Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+) -> Result<Value> {
+    const UNITS: [&str; 8] = ["k", "M", "G", "T", "P", "E", "Z", "Y"];
+    let [binary] = arguments.bind("filesizeformat", ["binary"])?;
+    let binary = super::is_true(binary);
+    let bytes = match value {
+        Value::Str(text) => text.as_str().trim().parse().ok(),
+        other => other.as_number().map(Number::as_f64),
+    };
+    let Some(bytes) = bytes else { return fail(format!("a {} is not a size in bytes", value.type_name())) };
+    let base: f64 = if binary { 1024.0 } else { 1000.0 };
+    if bytes == 1.0 {
+        return interpreter.maker.own("1 Byte");
+    }
+    if bytes < base {
+        return interpreter.maker.own(&format!("{} Bytes", bytes as i64));
+    }
+    let mut unit = base * base;
+    let mut name = UNITS[0];
+    for next in &UNITS[1..] {
+        if bytes < unit {
+            break;
+        }
+        (unit, name) = (unit * base, next);
+    }
+    let name = match (binary, name) {
+        (true, "k") => "Ki",
+        (true, name) => &format!("{name}i"),
+        (false, name) => name,
+    };
+    interpreter.maker.own(&format!("{:.1} {name}B", base * bytes / unit))
+}
+
 pub(super) fn round<'t>(_: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
     let [precision, method] = arguments.bind("round", ["precision", "method"])?;
     let precision = precision.map_or(Ok(0), |precision| integer(&precision, "a precision"))?;

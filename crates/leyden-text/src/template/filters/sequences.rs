@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 use super::is_true;
-use crate::error::Quoted;
 use crate::template::ast::Arithmetic;
 use crate::template::budget::{Result, fail};
 use crate::template::functions::{Arguments, text};
@@ -63,7 +62,7 @@ pub(super) fn reverse<'t>(
 }
 
 /// What `attribute=` names in an item: keys, attributes or indices with dots between them.
-fn by_path(interpreter: &Interpreter<'_>, item: &Value, path: &Value) -> Result<Value> {
+pub(super) fn by_path(interpreter: &Interpreter<'_>, item: &Value, path: &Value) -> Result<Value> {
     let path_part = path.as_part();
     let Some(path) = path.as_str() else { return interpreter.item(item, path) };
     interpreter.budget().scan(path.len())?;
@@ -125,7 +124,7 @@ pub(super) fn map<'t>(
         let name = arguments.positional.remove(0);
         let name = text(&name, "the name of a filter")?;
         let Some(filter) = super::named(name) else {
-            return fail(format!("there is no filter {}", Quoted(name)));
+            return fail(super::unknown(name));
         };
         for item in items.items() {
             interpreter.budget().steps(1 + arguments.positional.len())?;
@@ -158,7 +157,7 @@ pub(super) fn select<'t>(
             let name = text(name, "the name of a test")?;
             match predicates::named(name) {
                 Some(test) => Some(test),
-                None => return fail(format!("there is no test {}", Quoted(name))),
+                None => return fail(predicates::unknown(name)),
             }
         }
     };
@@ -184,7 +183,7 @@ pub(super) fn select<'t>(
 }
 
 /// What values are ordered and told apart by: text without its case, unless case matters.
-fn key(interpreter: &Interpreter<'_>, value: &Value, case_sensitive: bool) -> Result<Value> {
+pub(super) fn key(interpreter: &Interpreter<'_>, value: &Value, case_sensitive: bool) -> Result<Value> {
     match value.as_str() {
         Some(text) if !case_sensitive => {
             interpreter.budget().can_make(text.len().saturating_mul(3))?;
@@ -195,7 +194,11 @@ fn key(interpreter: &Interpreter<'_>, value: &Value, case_sensitive: bool) -> Re
 }
 
 /// Sorts items by keys. The order of equal ones stays, also in reverse.
-fn sorted(interpreter: &Interpreter<'_>, items: Vec<(Value, Value)>, reverse: bool) -> Result<Vec<Value>> {
+pub(super) fn sorted(
+    interpreter: &Interpreter<'_>,
+    items: Vec<(Value, Value)>,
+    reverse: bool,
+) -> Result<Vec<Value>> {
     let mut items = items;
     let mut failure = None;
     items.sort_by(|a, b| {

@@ -10,7 +10,7 @@ use crate::template::strings::{self, Ends};
 use crate::template::value::Value;
 
 /// The value as text, counted as looked at.
-fn as_text(interpreter: &Interpreter<'_>, value: &Value) -> Result<Value> {
+pub(super) fn as_text(interpreter: &Interpreter<'_>, value: &Value) -> Result<Value> {
     let value = interpreter.to_text(value)?;
     interpreter.budget().scan(value.as_str().map_or(0, str::len))?;
     Ok(value)
@@ -173,6 +173,31 @@ pub(super) fn indent<'t>(
         writer.push_part(part.of(line))?;
     }
     interpreter.maker.text(writer.text)
+}
+
+/// Puts values into a format: `'%s of %s' | format(a, b)`.
+pub(super) fn format<'t>(
+    interpreter: &mut Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+) -> Result<Value> {
+    let Arguments { positional, named } = arguments;
+    let values = match (positional.is_empty(), named.is_empty()) {
+        (false, false) => return fail("format takes values with names or without, not both"),
+        (_, true) => interpreter.maker.tuple(positional)?,
+        (true, false) => {
+            let mut entries = Vec::new();
+            for (name, value) in named {
+                let name = interpreter.maker.own(&name)?;
+                interpreter.maker.insert(&mut entries, name, value)?;
+            }
+            interpreter.maker.dict(entries)?
+        }
+    };
+    match as_text(interpreter, value)? {
+        Value::Str(format) => crate::template::format::percent(interpreter, &format, &values),
+        other => Ok(other),
+    }
 }
 
 pub(super) fn count_words<'t>(

@@ -1,0 +1,127 @@
+//! Filters that fit text to a length.
+
+use super::is_true;
+use super::texts::as_text;
+use crate::template::budget::{Result, fail};
+use crate::template::functions::{Arguments, integer};
+use crate::template::interpreter::Interpreter;
+use crate::template::mixed::{Mixed, Part};
+use crate::template::print::Writer;
+use crate::template::strings;
+use crate::template::value::Value;
+
+/// A length that an argument says, or one by default.
+fn length(value: Option<&Value>, default: i64, what: &str) -> Result<i64> {
+    value.map_or(Ok(default), |value| integer(value, what))
+}
+
+pub(super) fn center<'t>(
+    interpreter: &mut Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+) -> Result<Value> {
+    let [width] = arguments.bind("center", ["width"])?;
+    let width = length(width.as_ref(), 80, "a width")?;
+    let value = as_text(interpreter, value)?;
+    interpreter.centered(&value, width, Part::own(" "))
+}
+
+impl Interpreter<'_> {
+    /// A text in the middle of a field, as `str.center` puts it there.
+    pub(in crate::template) fn centered(&self, value: &Value, width: i64, fill: Part<'_>) -> Result<Value> {
+        let text = value.as_str().unwrap_or_default();
+        self.budget().scan(text.len())?;
+        let width = usize::try_from(width).unwrap_or(0);
+        let missing = width.saturating_sub(text.chars().count());
+        // Python puts the odd blank to the left in a field of odd width, to the right in one of even.
+        let left = missing / 2 + (missing & width & 1);
+        self.budget().can_make(missing.saturating_mul(fill.as_str().len()).saturating_add(text.len()))?;
+        let blanks = |n: usize| Mixed::made_of(fill.as_str().repeat(n), fill);
+        let (before, behind) = (blanks(left), blanks(missing - left));
+        let mut all = Mixed::default();
+        for part in [
+            Part::new(&before.text, &before.content),
+            value.as_part(),
+            Part::new(&behind.text, &behind.content),
+        ] {
+            all.push(part);
+        }
+        self.maker.text(all)
+    }
+}
+
+/// How far a text may be longer than it should be before it is cut.
+const LEEWAY: i64 = 5;
+
+pub(super) fn truncate<'t>(
+    interpreter: &mut Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+) -> Result<Value> {
+    let [most, cut_words, end, leeway] =
+        arguments.bind("truncate", ["length", "killwords", "end", "leeway"])?;
+    let most = length(most.as_ref(), 255, "a length")?;
+    let leeway = match &leeway {
+        None | Some(Value::None) => LEEWAY,
+        Some(leeway) => integer(leeway, "a leeway")?,
+    };
+    let end = match end {
+        None => interpreter.maker.own("...")?,
+        Some(end) => interpreter.to_text(&end)?,
+    };
+    let value = as_text(interpreter, value)?;
+    let text = value.as_str().unwrap_or_default();
+    let ending = end.as_str().unwrap_or_default().chars().count() as i64;
+    if most < ending || leeway < 0 {
+        return fail(format!("truncate: expected a length of at least {ending} and a leeway of at least 0"));
+    }
+    if text.chars().count() as i64 <= most.saturating_add(leeway) {
+        return Ok(value);
+    }
+    let kept = usize::try_from(most - ending).unwrap_or(0);
+    let mut cut = text.char_indices().nth(kept).map_or(text.len(), |(at, _)| at);
+    if !is_true(cut_words) {
+        cut = text[..cut].rfind(' ').unwrap_or(cut);
+    }
+    let mut writer = Writer::new(interpreter.budget());
+    writer.push_part(value.as_part().range(0..cut))?;
+    writer.push_part(end.as_part())?;
+    interpreter.maker.text(writer.text)
+}
+
+/// Lines of at most so many characters, broken at blanks.
+pub(super) fn word_wrap<'t>(
+    interpreter: &mut Interpreter<'t>,
+    value: &Value,
+    arguments: Arguments<'t>,
+) -> Result<Value> {
+    let parameters = ["width", "break_long_words", "wrapstring", "break_on_hyphens"];
+    let [width, break_long, wrap, hyphens] = arguments.bind("wordwrap", parameters)?;
+    let width = length(width.as_ref(), 79, "a width")?;
+    let Some(width) = usize::try_from(width).ok().filter(|width| *width > 0) else {
+        return fail("wordwrap: the width must be more than 0");
+    };
+    let break_long = break_long.is_none_or(|flag| flag.is_true());
+    let hyphens = hyphens.is_none_or(|flag| flag.is_true());
+    let wrap = match wrap {
+        None | Some(Value::None) => interpreter.maker.own("\n")?,
+        Some(wrap) => interpreter.to_text(&wrap)?,
+    };
+    let value = as_text(interpreter, value)?;
+    let text = value.as_str().unwrap_or_default();
+    interpreter.can_make_items(text.len())?;
+    let mut writer = Writer::new(interpreter.budget());
+    for (i, line) in strings::lines(text, false).into_iter().enumerate() {
+        let wrapped = strings::wrapped(line, width, break_long, hyphens);
+        if i > 0 {
+            writer.push_part(wrap.as_part())?;
+        }
+        for (n, piece) in wrapped.into_iter().enumerate() {
+            if n > 0 {
+                writer.push_part(wrap.as_part())?;
+            }
+            writer.push_part(value.as_part().of(piece))?;
+        }
+    }
+    interpreter.maker.text(writer.text)
+}
