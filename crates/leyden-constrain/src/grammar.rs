@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::error::{Error, ErrorKind};
 use crate::gbnf;
 use crate::keys::Keys;
-use crate::schema;
-use crate::tools::{Extent, Lenience, ToolCalls};
+use crate::schema::{self, JsonForm};
+use crate::tools::{Extent, Lenience, ToolCalls, ToolRules};
 use crate::vocabulary::Vocabulary;
 
 /// The longest regular expression, in bytes.
@@ -83,7 +83,13 @@ impl Grammar {
     /// Any JSON object.
     #[must_use]
     pub fn json_object() -> Grammar {
-        let schema = schema::lower(&serde_json::json!({ "type": "object" }));
+        Self::json_object_as(JsonForm::default())
+    }
+
+    /// Any JSON object, written in this form.
+    #[must_use]
+    pub fn json_object_as(form: JsonForm) -> Grammar {
+        let schema = schema::lower_as(&serde_json::json!({ "type": "object" }), false, form);
         let schema = schema.unwrap_or_else(|e| unreachable!("any JSON object: {e}"));
         Grammar { source: Source::Schema(schema) }
     }
@@ -106,7 +112,15 @@ impl Grammar {
     /// # Errors
     /// The schema has a keyword that is not enforced, or is not a schema; the error says which and where.
     pub fn json_schema(schema: &Value) -> Result<Grammar, Error> {
-        Ok(Grammar { source: Source::Schema(schema::lower_watched(schema)?) })
+        Self::json_schema_as(schema, JsonForm::default())
+    }
+
+    /// The same, with objects closed or open and spaces as `form` says.
+    ///
+    /// # Errors
+    /// As [`json_schema`](Self::json_schema).
+    pub fn json_schema_as(schema: &Value, form: JsonForm) -> Result<Grammar, Error> {
+        Ok(Grammar { source: Source::Schema(schema::lower_watched(schema, form)?) })
     }
 
     /// Text that matches a regular expression as a whole, in the syntax of Rust's `regex` without anchors and
@@ -153,8 +167,8 @@ impl Grammar {
     }
 
     /// Nothing but calls of tools, as the model writes them: for `tool_choice` `required`, with `only` for a tool that
-    /// must be called. `tools` are the request's, and `parallel` lets several calls follow each other. Each call's
-    /// arguments are valid after its schema.
+    /// must be called. `tools` are the request's. Each call's arguments are valid after its schema; no tool is
+    /// [loose](ToolRules::loose).
     ///
     /// The marks around calls are the model's; here alone they may be special tokens. What the model may think before is
     /// not part of it: start the constraint behind the end of reasoning.
@@ -166,10 +180,10 @@ impl Grammar {
         syntax: &CallSyntax,
         tools: &Value,
         only: Option<&str>,
-        parallel: bool,
+        rules: ToolRules,
     ) -> Result<Grammar, Error> {
-        let extent = Extent::Answer { parallel };
-        let calls = ToolCalls::new(Some(syntax), tools, only, extent, Lenience::None)?;
+        let extent = Extent::Answer { parallel: rules.parallel };
+        let calls = ToolCalls::new(Some(syntax), tools, only, extent, Lenience::None, rules.form)?;
         Ok(Grammar { source: Source::Tools(Box::new(calls)) })
     }
 
@@ -178,9 +192,9 @@ impl Grammar {
     ///
     /// # Errors
     /// As [`tools`](Self::tools).
-    pub fn harmony_tools(tools: &Value, only: Option<&str>) -> Result<Grammar, Error> {
+    pub fn harmony_tools(tools: &Value, only: Option<&str>, form: JsonForm) -> Result<Grammar, Error> {
         let extent = Extent::Answer { parallel: false };
-        let calls = ToolCalls::new(None, tools, only, extent, Lenience::None)?;
+        let calls = ToolCalls::new(None, tools, only, extent, Lenience::None, form)?;
         Ok(Grammar { source: Source::Tools(Box::new(calls)) })
     }
 
@@ -195,8 +209,7 @@ impl Grammar {
         content: &Grammar,
         syntax: Option<&CallSyntax>,
         tools: &Value,
-        parallel: bool,
-        loose: bool,
+        rules: ToolRules,
     ) -> Result<Grammar, Error> {
         let Source::Schema(content) = &content.source else {
             return Err(ErrorKind::Grammar("beside calls of tools an answer can only be JSON".into()).into());
@@ -206,8 +219,8 @@ impl Grammar {
                 "`uniqueItems` is supported for items that are constants alone where tools may be called";
             return Err(ErrorKind::Grammar(what.into()).into());
         }
-        let lenience = if loose { Lenience::All } else { Lenience::Unenforced };
-        let calls = ToolCalls::new(syntax, tools, None, Extent::Answer { parallel }, lenience)?;
+        let (lenience, extent) = (lenience(rules), Extent::Answer { parallel: rules.parallel });
+        let calls = ToolCalls::new(syntax, tools, None, extent, lenience, rules.form)?;
         Ok(Grammar { source: Source::Tools(Box::new(calls.or(content))) })
     }
 
@@ -215,18 +228,18 @@ impl Grammar {
     /// of the format on: for `tool_choice` `auto`. `syntax` is `None` for harmony. A [`Guide`](crate::Guide) begins it
     /// where the model does.
     ///
-    /// A tool whose schema cannot be enforced gets any arguments, unless it says `strict`; with `loose` so do all others.
+    /// A tool whose schema cannot be enforced gets any arguments, unless it says `strict`; with [`ToolRules::loose`] so do
+    /// all others.
     ///
     /// # Errors
     /// As [`tools`](Self::tools), for tools that say `strict`.
     pub fn opened_tools(
         syntax: Option<&CallSyntax>,
         tools: &Value,
-        parallel: bool,
-        loose: bool,
+        rules: ToolRules,
     ) -> Result<Grammar, Error> {
-        let lenience = if loose { Lenience::All } else { Lenience::Unenforced };
-        let calls = ToolCalls::new(syntax, tools, None, Extent::Opened { parallel }, lenience)?;
+        let (lenience, extent) = (lenience(rules), Extent::Opened { parallel: rules.parallel });
+        let calls = ToolCalls::new(syntax, tools, None, extent, lenience, rules.form)?;
         Ok(Grammar { source: Source::Tools(Box::new(calls)) })
     }
 
@@ -270,6 +283,11 @@ impl Grammar {
     pub(crate) fn refused(&self, message: &str) -> Error {
         classified(plain(message))
     }
+}
+
+/// What becomes of schemas that cannot be enforced, where calls are the model's choice.
+fn lenience(rules: ToolRules) -> Lenience {
+    if rules.loose { Lenience::All } else { Lenience::Unenforced }
 }
 
 fn check_length(source: &str, most: usize) -> Result<(), Error> {

@@ -46,6 +46,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod call_check;
 mod constraint;
 mod error;
 mod gbnf;
@@ -59,9 +60,12 @@ mod schema;
 mod tools;
 mod vocabulary;
 
+pub use call_check::CallCheck;
 pub use constraint::{Compiled, Constraint};
 pub use error::{Error, ErrorKind};
 pub use grammar::{Grammar, Limits};
 pub use guide::Guide;
 pub use mask::TokenMask;
+pub use schema::JsonForm;
+pub use tools::ToolRules;
 pub use vocabulary::Vocabulary;

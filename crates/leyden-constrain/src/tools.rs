@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind};
 use crate::keys::Tags;
-use crate::schema::{self, Lowered, Parameter, ParameterValue};
+use crate::schema::{self, JsonForm, Lowered, Parameter, ParameterValue};
 use crate::vocabulary::Vocabulary;
 
 /// The most tools.
@@ -34,6 +34,17 @@ pub(crate) enum Extent {
     Answer { parallel: bool },
     /// One call, or what stands around several, each from any of its openings on.
     Opened { parallel: bool },
+}
+
+/// What calls of tools may be like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ToolRules {
+    /// Whether several calls may follow each other.
+    pub parallel: bool,
+    /// Whether the arguments of tools are free that do not say `strict`.
+    pub loose: bool,
+    /// How arguments are written. Those of tools that say `strict` are closed whatever it says.
+    pub form: JsonForm,
 }
 
 /// What becomes of a schema that cannot be enforced.
@@ -66,6 +77,7 @@ impl ToolCalls {
         only: Option<&str>,
         extent: Extent,
         lenience: Lenience,
+        form: JsonForm,
     ) -> Result<ToolCalls, Error> {
         let wrong = |pointer: String, what: &str| -> Error {
             ErrorKind::Schema { pointer, keyword: None, what: what.to_owned() }.into()
@@ -94,17 +106,17 @@ impl ToolCalls {
             let parameters = parameters.as_ref();
             let tagged = syntax.is_some_and(|s| matches!(s.body, CallBody::Tagged { .. }));
             let strict = function.get("strict").and_then(Value::as_bool) == Some(true);
+            let form = JsonForm { closed: form.closed || strict, ..form };
+            let enforced = || enforced(parameters, &format!("{place}/parameters"), tagged, form);
             let lowered = match lenience {
                 Lenience::All if !strict => None,
-                Lenience::Unenforced if !strict => {
-                    enforced(parameters, &format!("{place}/parameters"), tagged).ok()
-                }
-                _ => Some(enforced(parameters, &format!("{place}/parameters"), tagged)?),
+                Lenience::Unenforced if !strict => enforced().ok(),
+                _ => Some(enforced()?),
             };
             let free = lowered.is_none();
             let (parameters, tagged) = match lowered {
                 Some(enforced) => enforced,
-                None => (schema::lower(&any)?, Vec::new()),
+                None => (schema::lower_as(&any, false, form)?, Vec::new()),
             };
             read.push(Tool { name: name.to_owned(), parameters, tagged, free });
         }
@@ -117,6 +129,12 @@ impl ToolCalls {
     /// The same, or else a text after a schema.
     pub(crate) fn or(self, content: &Lowered) -> ToolCalls {
         ToolCalls { content: Some(content.clone()), ..self }
+    }
+
+    /// The tools' names and parameters; `None` where these are free.
+    pub(crate) fn into_parameters(self) -> Vec<(String, Option<Lowered>)> {
+        let parameters = |tool: Tool| (tool.name, (!tool.free).then_some(tool.parameters));
+        self.tools.into_iter().map(parameters).collect()
     }
 
     /// Where values stand between tags, if they do.
@@ -244,9 +262,14 @@ impl ToolCalls {
 }
 
 /// What of a tool's parameters is enforced.
-fn enforced(parameters: &Value, place: &str, tagged: bool) -> Result<(Lowered, Vec<Parameter>), Error> {
+fn enforced(
+    parameters: &Value,
+    place: &str,
+    tagged: bool,
+    form: JsonForm,
+) -> Result<(Lowered, Vec<Parameter>), Error> {
     let placed = |e| within(e, place);
-    let lowered = schema::lower(&object_only(parameters)).map_err(placed)?;
+    let lowered = schema::lower_as(&object_only(parameters), false, form).map_err(placed)?;
     let tagged = if tagged { lowered.parameters().map_err(placed)? } else { Vec::new() };
     Ok((lowered, tagged))
 }

@@ -61,6 +61,8 @@ pub(crate) struct Served {
     pub(crate) template: Option<Arc<ChatTemplate>>,
     /// Whether special tokens that messages spell out are such.
     pub(crate) special_in_content: bool,
+    /// Whether whole answers that are calls without their marks are calls.
+    pub(crate) bare_calls: bool,
     pub(crate) sampling: SamplingParams,
     pub(crate) sequence_breakers: Vec<String>,
     /// The last sequence breakers, as texts and as tokens: converting them reads the whole vocabulary.
@@ -151,6 +153,7 @@ impl Served {
             tokenizer: model.tokenizer,
             template: model.template,
             special_in_content: model.special_in_content,
+            bare_calls: model.bare_calls,
             sampling: model.sampling,
             sequence_breakers: model.sequence_breakers,
             breakers: Mutex::default(),
@@ -181,6 +184,8 @@ pub(crate) struct App {
     pub(crate) started: u64,
     /// Whether fields that are not known are refused.
     pub(crate) strict: bool,
+    /// Whether objects of schemas are open in the dialects that close them by default.
+    pub(crate) open_schemas: bool,
     /// Answers that the next request may name.
     pub(crate) answers: Memory,
     /// Memory of answers under way.
@@ -366,6 +371,7 @@ impl App {
             request_time: options.request_time,
             started: unix_time(),
             strict: options.strict,
+            open_schemas: options.open_schemas,
             answers: Memory::default(),
             bodies: OnceLock::new(),
             log,

@@ -4,9 +4,10 @@ use crate::app::{App, Call, Served};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::json;
+use crate::json_form;
 use crate::limits::Limits;
 use crate::prompt;
-use leyden_constrain::{Compiled, ErrorKind, Grammar, Vocabulary};
+use leyden_constrain::{Compiled, ErrorKind, Grammar, JsonForm, ToolRules, Vocabulary};
 use leyden_engine::schedule::KeyId;
 use leyden_text::output::CallSyntax;
 use serde_json::{Value, json};
@@ -115,9 +116,9 @@ fn beyond(mut sizes: Vec<(KeyId, usize)>) -> Vec<usize> {
 #[derive(Clone, Debug)]
 pub(crate) enum Rule {
     /// Any JSON object.
-    Object,
+    Object(JsonForm),
     /// JSON after a schema.
-    Schema(Value),
+    Schema(Value, JsonForm),
     /// A text in GBNF.
     Gbnf(String),
     /// A text in Lark.
@@ -125,35 +126,36 @@ pub(crate) enum Rule {
     /// A regular expression.
     Regex(String),
     /// Calls of these tools, or of the one that is named; without a syntax, in harmony's messages.
-    Tools { syntax: Option<Box<CallSyntax>>, tools: Value, only: Option<String>, parallel: bool },
+    Tools { syntax: Option<Box<CallSyntax>>, tools: Value, only: Option<String>, rules: ToolRules },
     /// What follows the opening of a call that the model has decided on.
-    Opened { syntax: Option<Box<CallSyntax>>, tools: Value, parallel: bool },
+    Opened { syntax: Option<Box<CallSyntax>>, tools: Value, rules: ToolRules },
     /// Calls of these tools, or else what a form of the answer says.
-    ToolsOr { syntax: Option<Box<CallSyntax>>, tools: Value, parallel: bool, content: Box<Shape> },
+    ToolsOr { syntax: Option<Box<CallSyntax>>, tools: Value, rules: ToolRules, content: Box<Shape> },
 }
 
 impl Rule {
     fn grammar(&self) -> Result<Grammar, leyden_constrain::Error> {
         match self {
-            Rule::Object => Ok(Grammar::json_object()),
-            Rule::Schema(schema) => Grammar::json_schema(schema),
+            Rule::Object(form) => Ok(Grammar::json_object_as(*form)),
+            Rule::Schema(schema, form) => Grammar::json_schema_as(schema, *form),
             Rule::Gbnf(text) => Grammar::gbnf(text),
             Rule::Lark(text) => Grammar::lark(text),
             Rule::Regex(text) => Grammar::regex(text),
-            Rule::Tools { syntax: Some(syntax), tools, only, parallel } => {
-                Grammar::tools(syntax, tools, only.as_deref(), *parallel)
+            Rule::Tools { syntax: Some(syntax), tools, only, rules } => {
+                Grammar::tools(syntax, tools, only.as_deref(), *rules)
             }
-            Rule::Tools { syntax: None, tools, only, .. } => Grammar::harmony_tools(tools, only.as_deref()),
-            Rule::Opened { syntax, tools, parallel } => {
-                Grammar::opened_tools(syntax.as_deref(), tools, *parallel, false)
+            Rule::Tools { syntax: None, tools, only, rules } => {
+                Grammar::harmony_tools(tools, only.as_deref(), rules.form)
             }
+            Rule::Opened { syntax, tools, rules } => Grammar::opened_tools(syntax.as_deref(), tools, *rules),
             Rule::ToolsOr { .. } => self.calls_or(false),
         }
     }
 
     fn calls_or(&self, loose: bool) -> Result<Grammar, leyden_constrain::Error> {
-        let Rule::ToolsOr { syntax, tools, parallel, content } = self else { return self.grammar() };
-        Grammar::tools_or(&content.rule.grammar()?, syntax.as_deref(), tools, *parallel, loose)
+        let Rule::ToolsOr { syntax, tools, rules, content } = self else { return self.grammar() };
+        let rules = ToolRules { loose, ..*rules };
+        Grammar::tools_or(&content.rule.grammar()?, syntax.as_deref(), tools, rules)
     }
 
     /// The rule that an error is about if it is about a form beside calls, and the field of that.
@@ -168,8 +170,9 @@ impl Rule {
     /// nobody asked to be enforced.
     fn loose(&self) -> Option<Result<Grammar, leyden_constrain::Error>> {
         match self {
-            Rule::Opened { syntax, tools, parallel } => {
-                Some(Grammar::opened_tools(syntax.as_deref(), tools, *parallel, true))
+            Rule::Opened { syntax, tools, rules } => {
+                let rules = ToolRules { loose: true, ..*rules };
+                Some(Grammar::opened_tools(syntax.as_deref(), tools, rules))
             }
             Rule::ToolsOr { .. } => Some(self.calls_or(true)),
             _ => None,
@@ -193,7 +196,7 @@ impl Shape {
 
     /// Whether it is JSON, which can stand beside calls of tools.
     pub(crate) fn is_json(&self) -> bool {
-        matches!(self.rule, Rule::Object | Rule::Schema(_))
+        matches!(self.rule, Rule::Object(_) | Rule::Schema(..))
     }
 
     /// The field.
@@ -228,17 +231,22 @@ impl Shape {
     }
 }
 
-/// Takes the fields that say what an answer looks like, of which there may be one.
-pub(crate) fn shape(body: &mut Fields, limits: &Limits) -> Result<Option<Shape>, ApiError> {
+/// Takes the fields that say what an answer looks like, of which there may be one. JSON is written as `form` says.
+pub(crate) fn shape(
+    body: &mut Fields,
+    mut form: JsonForm,
+    limits: &Limits,
+) -> Result<Option<Shape>, ApiError> {
     let mut shapes = Vec::new();
     if let Some(format) = body.object("response_format") {
-        shapes.extend(response_format(format, limits)?);
+        shapes.extend(response_format(format, form, limits)?);
     }
     if let Some(value) = body.take("grammar") {
         shapes.push(grammar(value));
     }
     // vLLM's newer names are those of its older ones in an object.
     if let Some(mut forms) = body.object("structured_outputs") {
+        form = json_form::read(&mut forms, form);
         for name in ["json", "regex", "grammar", "choice"] {
             if let Some(value) = forms.take(name) {
                 body.put(&format!("guided_{name}"), value);
@@ -252,9 +260,9 @@ pub(crate) fn shape(body: &mut Fields, limits: &Limits) -> Result<Option<Shape>,
             Some(Value::String(text)) => {
                 let schema = json::parse(text.as_bytes(), limits.json_depth, limits.json_values);
                 let schema = schema.map_err(|e| ApiError::field(name, format!("`{name}`: {}", e.message)))?;
-                shapes.push(json_schema(name, schema, limits)?);
+                shapes.push(json_schema(name, schema, form, limits)?);
             }
-            Some(schema) => shapes.push(json_schema(name, schema, limits)?),
+            Some(schema) => shapes.push(json_schema(name, schema, form, limits)?),
             None => {}
         }
     }
@@ -278,30 +286,36 @@ pub(crate) fn shape(body: &mut Fields, limits: &Limits) -> Result<Option<Shape>,
     }
 }
 
-fn response_format(mut format: Fields, limits: &Limits) -> Result<Option<Shape>, ApiError> {
+fn response_format(mut format: Fields, form: JsonForm, limits: &Limits) -> Result<Option<Shape>, ApiError> {
     match format.text("type").as_deref() {
         Some("json_object") => {
             // llama-server's older way.
             match format.take("schema") {
-                Some(schema) => json_schema("response_format.schema", schema, limits).map(Some),
-                None => Ok(Some(Shape::new("response_format", "json_object".to_owned(), Rule::Object))),
+                Some(schema) => json_schema("response_format.schema", schema, form, limits).map(Some),
+                None => {
+                    let source = format!("json_object {form:?}");
+                    Ok(Some(Shape::new("response_format", source, Rule::Object(form))))
+                }
             }
         }
         Some("json_schema") => {
-            // Whether it is asked for by `strict` or not, an answer follows the schema.
-            let schema = format.object("json_schema").and_then(|mut inner| inner.take("schema"));
-            let schema = schema.unwrap_or_default();
-            json_schema("response_format.json_schema.schema", schema, limits).map(Some)
+            // Whether it is asked for by `strict` or not, an answer follows the schema; with it, as OpenAI's rules are,
+            // no object has properties that the schema does not name.
+            let mut inner = format.object("json_schema").unwrap_or_default();
+            let strict = inner.flag("strict").unwrap_or(false);
+            let form = JsonForm { closed: form.closed || strict, ..form };
+            let schema = inner.take("schema").unwrap_or_default();
+            json_schema("response_format.json_schema.schema", schema, form, limits).map(Some)
         }
         _ => Ok(None),
     }
 }
 
 /// JSON after a schema.
-fn json_schema(param: &str, schema: Value, limits: &Limits) -> Result<Shape, ApiError> {
+fn json_schema(param: &str, schema: Value, form: JsonForm, limits: &Limits) -> Result<Shape, ApiError> {
     let source = schema.to_string();
     check_length(param, &source, limits)?;
-    Ok(Shape::new(param, format!("schema {source}"), Rule::Schema(schema)))
+    Ok(Shape::new(param, format!("schema {form:?} {source}"), Rule::Schema(schema, form)))
 }
 
 /// One of several texts.
@@ -379,7 +393,10 @@ pub(crate) fn schema(limits: &Limits) -> Value {
         "items": { "type": "string", "minLength": 1, "maxLength": limits.name_chars },
         "description": "The answer is one of these"
     });
-    json!({
+    let mut structured = json_form::schema();
+    let forms = json!({ "json": either, "regex": regex, "grammar": gbnf, "choice": choice });
+    let mut all = json_form::schema();
+    let fields = json!({
         "response_format": { "anyOf": [
             of(&["text"], &["type"], json!({})),
             of(&["json_object"], &["type"], json!({ "schema": any_schema })),
@@ -390,12 +407,18 @@ pub(crate) fn schema(limits: &Limits) -> Value {
             "anyOf": [text, of(&["gbnf", "lark", "regex"], &["type", "value"], json!({ "value": text }))]
         },
         "guided_json": either, "json_schema": either, "guided_regex": regex, "guided_grammar": gbnf,
-        "guided_choice": choice,
-        "structured_outputs": {
-            "type": "object", "additionalProperties": false, "maxProperties": 1, "description": "One of these forms",
-            "properties": { "json": either, "regex": regex, "grammar": gbnf, "choice": choice }
+        "guided_choice": choice
+    });
+    for (all, more) in [(&mut structured, forms), (&mut all, fields)] {
+        if let (Value::Object(all), Value::Object(more)) = (all, more) {
+            all.extend(more);
         }
-    })
+    }
+    all["structured_outputs"] = json!({
+        "type": "object", "additionalProperties": false, "description": "One of these forms",
+        "properties": structured
+    });
+    all
 }
 
 #[cfg(test)]

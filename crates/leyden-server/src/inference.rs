@@ -9,6 +9,7 @@ use crate::fields::Fields;
 use crate::fim;
 use crate::generate::{self, Running};
 use crate::grammars;
+use crate::json_form;
 use crate::log::Entry;
 use crate::mailbox::{End, TokenLogprob};
 use crate::messages;
@@ -19,6 +20,7 @@ use crate::speech::{Answer, Speech};
 use crate::tool_kinds::ToolNames;
 use crate::tools::{self, Tools};
 use crate::usage::Usage;
+use leyden_constrain::JsonForm;
 use leyden_text::output::CallSyntax;
 use std::sync::Arc;
 
@@ -55,15 +57,24 @@ pub(crate) fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Inferenc
     if top.is_some() && !logprobs {
         return Err(ApiError::conflict("top_logprobs", "`top_logprobs` needs `logprobs`"));
     }
-    let shape = grammars::shape(body, &app.limits)?;
+    let written = json_form::read(body, JsonForm::default());
+    let shape = grammars::shape(body, written, &app.limits)?;
     let model = Arc::clone(&common.model);
     let extent = prompt::Extent::of_model(&model, call);
     let (conversed, tools) = conversation(app, call, &model, extent, body)?;
+    let tools = tools.map(|tools| tools.in_form(written));
     let text = conversed.end();
     let room = prompt::room(&model, "messages", conversed.tokens.len())?;
     let mut parser = model.format.parser(text, tools.as_ref().map(|t| &t.list));
     if tools.as_ref().is_some_and(Tools::requires_call) {
         parser = parser.with_call_required();
+    }
+    // JSON of a form of its own is no call.
+    if model.bare_calls
+        && shape.is_none()
+        && let Some(rules) = tools.as_ref().and_then(Tools::bare_calls)
+    {
+        parser = parser.with_bare_calls(rules);
     }
     let names = tools.as_ref().map(|tools| Arc::clone(&tools.names)).unwrap_or_default();
     let form = match (tools, shape) {
@@ -90,7 +101,8 @@ pub(crate) fn completion(app: &App, call: &Call, body: &mut Fields) -> Result<In
         let room = prompt::room(&common.model, "prompt", tokens.len())?;
         wanted.push(Wanted { prompt: Arc::new(tokens), room });
     }
-    let shape = grammars::shape(body, &app.limits)?;
+    let written = json_form::read(body, JsonForm::default());
+    let shape = grammars::shape(body, written, &app.limits)?;
     let form = shape.map(|shape| Form { shape, binding: Binding::Whole { gate: None } });
     let extras = Extras { logprobs: body.size("logprobs"), ..Extras::default() };
     Ok(Inference { common, wanted, extras, form, names: Arc::default() })

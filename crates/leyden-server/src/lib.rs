@@ -30,6 +30,7 @@ mod grammars;
 mod ids;
 mod inference;
 mod json;
+mod json_form;
 mod labelled;
 mod limits;
 mod listen;

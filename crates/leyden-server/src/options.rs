@@ -47,6 +47,9 @@ pub struct ServerOptions {
     pub allowed_origins: Vec<String>,
     /// Whether fields that the server does not know are refused, and not ignored with a warning.
     pub strict: bool,
+    /// Whether objects may have properties that their schema does not name, where it says nothing of them, also in
+    /// Ollama's and llama-server's dialects.
+    pub open_schemas: bool,
     /// Proxies, which may have any number of connections.
     pub trusted_proxies: Vec<Network>,
     /// How long requests are still taken after the signal to end, while the server says that it is not ready.
@@ -85,6 +88,7 @@ impl Default for ServerOptions {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             strict: false,
+            open_schemas: false,
             trusted_proxies: Vec::new(),
             lame_duck: Duration::from_secs(5),
             drain: Duration::from_secs(30),

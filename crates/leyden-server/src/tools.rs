@@ -9,7 +9,8 @@ use crate::older;
 use crate::request::{Binding, Form};
 use crate::schema::WORD;
 use crate::tool_kinds::{self, ToolNames};
-use leyden_text::output::{CallSyntax, CallWatch};
+use leyden_constrain::{CallCheck, JsonForm, ToolRules};
+use leyden_text::output::{BareCalls, CallSyntax, CallWatch};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -32,18 +33,30 @@ pub(crate) struct Tools {
     /// Those of them that may be called.
     allowed: Value,
     choice: Choice,
-    parallel: bool,
+    /// Whether there may be several calls, if the request says so.
+    parallel: Option<bool>,
+    /// How arguments are written.
+    form: JsonForm,
     /// The tools that are no plain functions.
     pub(crate) names: Arc<ToolNames>,
 }
 
 /// Takes `tools`, `tool_choice` and `parallel_tool_calls`. `None` if none may be called.
 pub(crate) fn read(app: &App, call: &Call, body: &mut Fields) -> Result<Option<Tools>, ApiError> {
-    let limits = &app.limits;
     let (list, kinds, left_out) = tool_kinds::functions(body.list("tools").unwrap_or_default());
     call.leave_out(app, &left_out)?;
+    of_functions(list, kinds, body, &app.limits)
+}
+
+/// Takes `tool_choice` and `parallel_tool_calls` for these functions, of which `kinds` names those that are no plain ones.
+pub(crate) fn of_functions(
+    list: Vec<Value>,
+    kinds: ToolNames,
+    body: &mut Fields,
+    limits: &Limits,
+) -> Result<Option<Tools>, ApiError> {
     let choice = body.take("tool_choice");
-    let parallel = body.flag("parallel_tool_calls").unwrap_or(true);
+    let parallel = body.flag("parallel_tool_calls");
     let name = |tool: &Value| tool["function"]["name"].as_str().unwrap_or_default().to_owned();
     let names: Vec<String> = list.iter().map(name).collect();
     let list = Value::Array(list);
@@ -73,13 +86,33 @@ pub(crate) fn read(app: &App, call: &Call, body: &mut Fields) -> Result<Option<T
             list.as_array().into_iter().flatten().filter(is_allowed).cloned().collect()
         }
     };
-    Ok(Some(Tools { list, allowed, choice, parallel, names: Arc::new(kinds) }))
+    let form = JsonForm::default();
+    Ok(Some(Tools { list, allowed, choice, parallel, form, names: Arc::new(kinds) }))
 }
 
 impl Tools {
+    /// The same with arguments written in this form.
+    pub(crate) fn in_form(self, form: JsonForm) -> Tools {
+        Tools { form, ..self }
+    }
+
     /// Whether the answer is calls and nothing else.
     pub(crate) fn requires_call(&self) -> bool {
         self.choice != Choice::Auto
+    }
+
+    /// What calls may be like. Where a call is asked for there is one, unless the request says that there may be several:
+    /// a model that must call goes on calling. Where the model decides, it decides how many, as OpenAI's default has it.
+    fn rules(&self) -> ToolRules {
+        let parallel = self.parallel.unwrap_or(self.choice == Choice::Auto);
+        ToolRules { parallel, form: self.form, ..ToolRules::default() }
+    }
+
+    /// What makes calls of an answer that lacks the marks of calls; `None` where a grammar writes the marks, or where the
+    /// schemas are refused anyway.
+    pub(crate) fn bare_calls(&self) -> Option<BareCalls> {
+        let check = CallCheck::new(&self.allowed).ok().filter(|_| !self.requires_call())?;
+        Some(BareCalls::new(move |name, arguments| check.fits(name, arguments), self.rules().parallel))
     }
 
     /// What an answer to this prompt looks like.
@@ -90,15 +123,16 @@ impl Tools {
             Choice::Required => None,
             Choice::Named(name) => Some(name.as_str()),
         };
-        let parallel = self.parallel && only.is_none();
-        let source = format!("tools {only:?} {parallel} {}", self.allowed);
+        let rules = self.rules();
+        let rules = ToolRules { parallel: rules.parallel && only.is_none(), ..rules };
+        let source = format!("tools {only:?} {rules:?} {}", self.allowed);
         let binding = match syntax {
             Some(_) => Binding::Whole { gate: reasoning_end(model, prompt) },
             None => Binding::Harmony,
         };
         let (syntax, tools, only) =
             (syntax.cloned().map(Box::new), self.allowed.clone(), only.map(str::to_owned));
-        Form { shape: Shape::new("tools", source, Rule::Tools { syntax, tools, only, parallel }), binding }
+        Form { shape: Shape::new("tools", source, Rule::Tools { syntax, tools, only, rules }), binding }
     }
 
     /// What an answer looks like that calls tools or else has this form. Where a call is asked for there is no choice.
@@ -111,7 +145,8 @@ impl Tools {
             return Ok(self.form(model, prompt));
         }
         let syntax = model.format.calls();
-        let source = format!("tools {} {} or {}", self.parallel, self.allowed, content.source());
+        let rules = self.rules();
+        let source = format!("tools {rules:?} {} or {}", self.allowed, content.source());
         let binding = match syntax {
             Some(_) => Binding::Whole { gate: reasoning_end(model, prompt) },
             None => Binding::Harmony,
@@ -119,7 +154,7 @@ impl Tools {
         let rule = Rule::ToolsOr {
             syntax: syntax.cloned().map(Box::new),
             tools: self.allowed.clone(),
-            parallel: self.parallel,
+            rules,
             content: Box::new(content),
         };
         Ok(Form { shape: Shape::new("tools", source, rule), binding })
@@ -127,12 +162,9 @@ impl Tools {
 
     /// An answer in which the model may call tools: what it writes behind the opening of a call follows their schemas.
     fn opened(&self, syntax: Option<&CallSyntax>, model: &Served, prompt: &str) -> Form {
-        let source = format!("opened tools {} {}", self.parallel, self.allowed);
-        let rule = Rule::Opened {
-            syntax: syntax.cloned().map(Box::new),
-            tools: self.allowed.clone(),
-            parallel: self.parallel,
-        };
+        let rules = self.rules();
+        let source = format!("opened tools {rules:?} {}", self.allowed);
+        let rule = Rule::Opened { syntax: syntax.cloned().map(Box::new), tools: self.allowed.clone(), rules };
         let name = |tool: &Value| tool["function"]["name"].as_str().map(str::to_owned);
         let names: Vec<String> = self.allowed.as_array().into_iter().flatten().filter_map(name).collect();
         let watch = CallWatch::new(&model.format, prompt, &names);
@@ -141,7 +173,7 @@ impl Tools {
             let opens_anywhere = s.start.is_empty() && !s.section.0.is_empty();
             opens_anywhere && s.section.1.is_empty()
         });
-        let binding = Binding::Calls { watch, once: endless || !self.parallel };
+        let binding = Binding::Calls { watch, once: endless || !rules.parallel };
         Form { shape: Shape::new("tools", source, rule), binding }
     }
 }
@@ -266,7 +298,10 @@ pub(crate) fn schema(limits: &Limits) -> Value {
     let mut all = json!({
         "tools": { "type": "array", "maxItems": limits.tools, "items": tool },
         "tool_choice": { "anyOf": [{ "enum": ["none", "auto", "required"] }, named, named_custom, allowed] },
-        "parallel_tool_calls": { "type": "boolean" }
+        "parallel_tool_calls": {
+            "type": "boolean",
+            "description": "Whether there may be several calls; not said, where `tool_choice` leaves it to the model"
+        }
     });
     if let (Value::Object(all), Value::Object(more)) =
         (&mut all, older::schema(limits.tools, &function, &name))

@@ -43,7 +43,7 @@ pub use embedder::{EmbedOptions, Embedder, Label};
 pub use entities::{Aggregation, Entity};
 pub use error::Error;
 pub use generation::{Event, Finish, Generation, StreamEvent};
-pub use leyden_constrain::{Compiled, Constraint, Grammar, Vocabulary};
+pub use leyden_constrain::{Compiled, Constraint, Grammar, JsonForm, Vocabulary};
 pub use leyden_engine::sample::{
     Dry, DynamicTemperature, Mirostat, MirostatVersion, Penalties, SamplingParams, SamplingStep,
     SequenceBreakers, Xtc,

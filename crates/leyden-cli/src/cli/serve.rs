@@ -122,6 +122,14 @@ pub(crate) struct Args {
     /// chat template writes them
     #[arg(long)]
     special_in_content: bool,
+    /// Take answers that are calls of tools without the marks of the model's format, such as a JSON object in a block of
+    /// code, for text
+    #[arg(long)]
+    no_bare_calls: bool,
+    /// Let objects have properties that their JSON schema does not name, where it says nothing of them, also in answers of
+    /// `/api/*` and `/completion`, which close them as Ollama and llama-server do
+    #[arg(long)]
+    open_schemas: bool,
     /// Do not guess tokens ahead where a text repeats itself
     #[arg(long)]
     no_speculation: bool,
@@ -312,6 +320,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         allowed_hosts: args.allowed_hosts.clone(),
         allowed_origins: args.cors.clone(),
         strict: args.strict,
+        open_schemas: args.open_schemas,
         trusted_proxies: args.trusted_proxies.clone(),
         lame_duck: Duration::from_secs(args.lame_duck),
         drain: Duration::from_secs(args.drain_timeout),

@@ -15,6 +15,15 @@ fn answers_follow_schemas_and_grammars() {
         let answer: Value = serde_json::from_str(&run.out).unwrap();
         assert!((1..=9).contains(&answer["n"].as_i64().unwrap()) && answer["ok"].is_boolean(), "{answer}");
     }
+    // Where the schema says nothing of further properties there are none, and no blanks that JSON does not need.
+    let silent = r#"{"type": "object", "properties": {"n": {"type": "integer", "maximum": 9, "minimum": 1}}, "required": ["n"]}"#;
+    for seed in ["1", "2", "3"] {
+        let run = leyden(&["run", "-p", "Once", "--json-schema", silent, "--seed", seed]);
+        let answer: Value = serde_json::from_str(&run.out).unwrap();
+        assert!(answer.as_object().unwrap().len() == 1 && run.out.trim().len() <= 8, "{run:?}");
+    }
+    let open = leyden(&["run", "-p", "Once", "--json-schema", silent, "--open-schemas", "-n", "8"]);
+    assert_eq!(open.code, Some(0), "{open:?}");
     let gbnf = files.add("g.gbnf", b"root ::= (\"yes\" | \"no\") \"!\"\n");
     let lark = files.add("g.lark", b"start: /yes|no/ \"!\"\n");
     for grammar in [gbnf, lark] {
@@ -34,4 +43,5 @@ fn what_cannot_be_followed_is_refused_before_the_model_is_read() {
     refused(&["--json-schema", "/nowhere.json"], "/nowhere.json: cannot read");
     refused(&["--grammar", "/nowhere.gbnf"], "cannot read");
     refused(&["--json-object", "--grammar", "x"], "cannot be used with");
+    refused(&["--open-schemas"], "--json-schema");
 }

@@ -74,6 +74,26 @@ impl Decimal {
         self.fraction.is_empty()
     }
 
+    /// Returns whether it is a whole number of times another, which has at most nine digits beside zeros.
+    pub(super) fn is_multiple_of(&self, divisor: &Decimal) -> bool {
+        let digits = format!("{}{}", divisor.whole, divisor.fraction);
+        let trimmed = digits.trim_end_matches('0');
+        let Some(unit) = trimmed.trim_start_matches('0').parse::<u64>().ok().filter(|n| *n < 1_000_000_000)
+        else {
+            return false;
+        };
+        // The power of ten that the divisor is so many units of.
+        let exponent = (digits.len() - trimmed.len()) as i64 - divisor.fraction.len() as i64;
+        let own = format!("{}{}", self.whole, self.fraction);
+        let below = self.fraction.len() as i64 + exponent;
+        if below <= 0 {
+            let zeros = std::iter::repeat_n(b'0', below.unsigned_abs() as usize);
+            return remainder(own.bytes().chain(zeros), unit) == 0;
+        }
+        let (kept, cut) = own.split_at(own.len().saturating_sub(below as usize));
+        cut.bytes().all(|digit| digit == b'0') && remainder(kept.bytes(), unit) == 0
+    }
+
     pub(super) fn is_negative(&self) -> bool {
         self.negative
     }
@@ -113,6 +133,11 @@ impl PartialOrd for Decimal {
     fn partial_cmp(&self, other: &Decimal) -> Option<Ordering> {
         Some(self.cmp(other))
     }
+}
+
+/// The remainder of a number in decimal digits.
+fn remainder(digits: impl Iterator<Item = u8>, divisor: u64) -> u64 {
+    digits.fold(0, |rest, digit| (rest * 10 + u64::from(digit - b'0')) % divisor)
 }
 
 /// The bound that lets less through, of two that are both below or both above.

@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::rc::Rc;
 
-use super::WHITESPACE;
 use super::decimal;
 use super::multiples;
 use super::read::Reading;
 use super::text::{Writing, literal, of_length};
 use super::values::{ArrayValues, Definitions, Kind, NumberValues, ObjectValues, Reason, TextValues, Values};
+use super::{JsonForm, WHITESPACE};
 use crate::error::{Error, ErrorKind};
 
 /// The longest grammar, in bytes.
@@ -37,10 +37,15 @@ pub(super) struct Emitting<'a, 'b> {
     watches: bool,
     /// Why a schema has no values.
     why: Option<Rc<Reason>>,
+    form: JsonForm,
+    /// The commas and colons of JSON, as terms of the grammar.
+    comma: &'static str,
+    colon: &'static str,
 }
 
 impl<'a, 'b> Emitting<'a, 'b> {
-    pub(super) fn new(reading: &'a mut Reading<'b>) -> Emitting<'a, 'b> {
+    pub(super) fn new(reading: &'a mut Reading<'b>, form: JsonForm) -> Emitting<'a, 'b> {
+        let (comma, colon) = if form.compact { ("/, ?/", "/: ?/") } else { ("\",\"", "\":\"") };
         Emitting {
             reading,
             rules: String::new(),
@@ -50,6 +55,9 @@ impl<'a, 'b> Emitting<'a, 'b> {
             watched: false,
             watches: false,
             why: None,
+            form,
+            comma,
+            colon,
         }
     }
 
@@ -71,8 +79,11 @@ impl<'a, 'b> Emitting<'a, 'b> {
                 keyword => Error::schema(&why.pointer, keyword, why.what.as_str()),
             });
         };
-        let options = "%llguidance {\"ignore_once\": true}";
-        Ok((format!("{options}\n%ignore /{WHITESPACE}/\nstart: {start}\n{}", self.rules), self.watches))
+        let blanks = match self.form.compact {
+            true => String::new(),
+            false => format!("%llguidance {{\"ignore_once\": true}}\n%ignore /{WHITESPACE}/\n"),
+        };
+        Ok((format!("{blanks}start: {start}\n{}", self.rules), self.watches))
     }
 
     fn rule(&mut self, body: &str) -> Result<String, Error> {
@@ -147,12 +158,13 @@ impl<'a, 'b> Emitting<'a, 'b> {
             let text = of_length(0, None, Writing::Json);
             let scalar = self.terminal(&format!("\"null\" | \"true\" | \"false\" | {number} | {text}"))?;
             let key = self.terminal(&text)?;
+            let (comma, colon) = (self.comma, self.colon);
             let _ = writeln!(
                 self.rules,
                 "any: {scalar} | any_array | any_object\n\
-                 any_array: \"[\" (any (\",\" any)*)? \"]\"\n\
-                 any_object: \"{{\" (any_pair (\",\" any_pair)*)? \"}}\"\n\
-                 any_pair: {key} \":\" any"
+                 any_array: \"[\" (any ({comma} any)*)? \"]\"\n\
+                 any_object: \"{{\" (any_pair ({comma} any_pair)*)? \"}}\"\n\
+                 any_pair: {key} {colon} any"
             );
         }
         Ok("any".to_owned())
@@ -247,14 +259,14 @@ impl<'a, 'b> Emitting<'a, 'b> {
                 if count == 0 {
                     self.separated(item, low, high)?
                 } else {
-                    self.repeated(&format!("(\",\" {item})"), low, high)
+                    self.repeated(&format!("({} {item})", self.comma), low, high)
                 }
             }
             None => String::new(),
         };
         for (i, item) in prefix.iter().enumerate().rev() {
-            let comma = if i > 0 { "\",\" " } else { "" };
-            rest = self.rule(&format!("{comma}{item} {rest}"))?;
+            let comma = if i > 0 { self.comma } else { "" };
+            rest = self.rule(&format!("{comma} {item} {rest}"))?;
             if i as u64 >= least {
                 rest = format!("{rest}?");
             }
@@ -349,18 +361,19 @@ impl<'a, 'b> Emitting<'a, 'b> {
         let undeclared =
             object.required.iter().filter(|name| !object.properties.iter().any(|(key, _)| key == *name));
         let names = object.properties.iter().map(|(name, _)| name).chain(undeclared);
+        let closed = self.form.closed && object.is_closed_by_default();
         for name in names {
             let values = object.property(name)?;
             let required = object.required.contains(name);
             let key = literal(name, Writing::Json);
             taken.push(key.clone());
             match self.values(&values)? {
-                Some(value) => fields.push((self.rule(&format!("{key} \":\" {value}"))?, required)),
+                Some(value) => fields.push((self.rule(&format!("{key} {} {value}", self.colon))?, required)),
                 None if required => return Ok(None),
                 None => {}
             }
         }
-        let free = self.free(object, taken)?;
+        let free = self.free(object, taken, closed)?;
         let too_many = || {
             let keyword = if object.least > 0 { "minProperties" } else { "maxProperties" };
             Error::schema(&object.pointer, keyword, "counts more optional properties than are supported")
@@ -377,8 +390,13 @@ impl<'a, 'b> Emitting<'a, 'b> {
         }
     }
 
-    /// The rule of a property whose name is not declared.
-    fn free(&mut self, object: &ObjectValues, taken: Vec<String>) -> Result<Option<String>, Error> {
+    /// The rule of a property whose name is not declared. Of a `closed` object only patterns have such.
+    fn free(
+        &mut self,
+        object: &ObjectValues,
+        taken: Vec<String>,
+        closed: bool,
+    ) -> Result<Option<String>, Error> {
         let not = |names: &[String]| match names {
             [] => String::new(),
             names => format!(" & ~({})", names.join(" | ")),
@@ -390,13 +408,13 @@ impl<'a, 'b> Emitting<'a, 'b> {
             patterns.push(self.terminal(&terms)?);
             if let Some(value) = self.values(values)? {
                 let key = self.terminal(&format!("{}{}", patterns[patterns.len() - 1], not(&taken)))?;
-                options.push(format!("{key} \":\" {value}"));
+                options.push(format!("{key} {} {value}", self.colon));
             }
         }
-        if let Some(value) = self.values(&object.additional)? {
+        if !closed && let Some(value) = self.values(&object.additional)? {
             let others: Vec<String> = taken.into_iter().chain(patterns).collect();
             let key = self.terminal(&format!("{}{}", of_length(0, None, Writing::Json), not(&others)))?;
-            options.push(format!("{key} \":\" {value}"));
+            options.push(format!("{key} {} {value}", self.colon));
         }
         if options.is_empty() { Ok(None) } else { self.rule(&options.join(" | ")).map(Some) }
     }
@@ -431,26 +449,26 @@ impl<'a, 'b> Emitting<'a, 'b> {
                 None => (low == 0).then(String::new),
             });
             ends[1].push(match free {
-                Some(free) => Some(self.repeated(&format!("(\",\" {free})"), low, high)),
+                Some(free) => Some(self.repeated(&format!("({} {free})", self.comma), low, high)),
                 None => (low == 0).then(String::new),
             });
         }
         for (field, required) in fields.iter().rev() {
             let mut before = [vec![None; count], vec![None; count]];
             for (prefixed, before) in before.iter_mut().enumerate() {
-                let comma = if prefixed == 1 { "\",\" " } else { "" };
+                let comma = if prefixed == 1 { self.comma } else { "" };
                 for taken in 0..count {
                     // Enough were taken, or as many as there may be.
                     let full = most.is_some_and(|most| taken as u64 >= most);
                     let next = if *required { taken } else { (taken + 1).min(count - 1) };
                     let with = if *required || !full { ends[1][next].clone() } else { None };
-                    let with = with.map(|rest| format!("{comma}{field} {rest}"));
+                    let with = with.map(|rest| format!("{comma} {field} {rest}"));
                     let without = if *required { None } else { ends[prefixed][taken].clone() };
                     before[taken] = match (with, without) {
                         (Some(with), Some(without)) if without.is_empty() => Some(self.rule(&with)? + "?"),
                         (Some(_), Some(without)) if prefixed == 1 && most.is_none() && least == 0 => {
                             // The rest is the same either way, and so is written once.
-                            let one = self.rule(&format!("{comma}{field}"))?;
+                            let one = self.rule(&format!("{comma} {field}"))?;
                             Some(self.rule(&format!("{one}? {without}"))?)
                         }
                         (Some(with), Some(without)) => Some(self.rule(&format!("{with} | {without}"))?),
@@ -469,8 +487,8 @@ impl<'a, 'b> Emitting<'a, 'b> {
         if most == Some(0) {
             return Ok(String::new());
         }
-        let more =
-            self.repeated(&format!("(\",\" {item})"), least.saturating_sub(1), most.map(|most| most - 1));
+        let more = format!("({} {item})", self.comma);
+        let more = self.repeated(&more, least.saturating_sub(1), most.map(|most| most - 1));
         let some = self.rule(&format!("{item} {more}"))?;
         Ok(if least == 0 { format!("{some}?") } else { some })
     }

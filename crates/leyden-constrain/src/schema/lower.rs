@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::check::{apply_format, check_harmless, check_pattern, check_shape};
 use super::keywords::{Keyword, keyword};
 use super::rewrite::{dependencies, negation, type_names};
-use super::{Lowered, one_of, work};
+use super::{JsonForm, Lowered, one_of, work};
 use crate::error::{Error, ErrorKind};
 
 /// How deep schemas may nest, references followed.
@@ -23,17 +23,13 @@ const MOST_SCHEMAS: usize = 20_000;
 /// Beside `oneOf` while a schema is rewritten: where it came from.
 pub(super) const ORIGIN: &str = "x-origin";
 
-/// Rewrites a schema.
-pub(crate) fn lower(schema: &Value) -> Result<Lowered, Error> {
-    lower_as(schema, false)
-}
-
 /// Rewrites a schema of a text that is read along.
-pub(crate) fn lower_watched(schema: &Value) -> Result<Lowered, Error> {
-    lower_as(schema, true)
+pub(crate) fn lower_watched(schema: &Value, form: JsonForm) -> Result<Lowered, Error> {
+    lower_as(schema, true, form)
 }
 
-fn lower_as(schema: &Value, watched: bool) -> Result<Lowered, Error> {
+/// Rewrites a schema whose JSON is written in this form.
+pub(crate) fn lower_as(schema: &Value, watched: bool, form: JsonForm) -> Result<Lowered, Error> {
     check_value_depth(schema)?;
     crate::own_stack::on_own_stack(|| {
         let id = ["$id", "id"].iter().find_map(|key| schema.get(key)?.as_str()).unwrap_or_default();
@@ -57,7 +53,7 @@ fn lower_as(schema: &Value, watched: bool) -> Result<Lowered, Error> {
         }
         one_of::resolve(&mut lowered)?;
         work::check(&lowered)?;
-        Lowered::new(lowered, lowering.origins, watched)
+        Lowered::new(lowered, lowering.origins, watched, form)
     })
 }
 

@@ -3,6 +3,7 @@
 mod check;
 mod decimal;
 mod emit;
+mod fits;
 mod formats;
 mod keywords;
 mod lower;
@@ -15,7 +16,7 @@ mod text;
 mod values;
 mod work;
 
-pub(crate) use lower::{lower, lower_watched};
+pub(crate) use lower::{lower_as, lower_watched};
 pub(crate) use places::Places;
 
 use std::sync::Arc;
@@ -29,6 +30,24 @@ use crate::error::{Error, ErrorKind};
 /// weak models write blanks for ever where nothing stops them.
 const WHITESPACE: &str = r"[ ]|\n{1,2}[ \t]{0,20}";
 
+/// How JSON after a schema is written, where the schema leaves that open.
+///
+/// The default is the standard's: objects have any further properties unless the schema says otherwise, and spaces and
+/// line breaks stand between the tokens of JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JsonForm {
+    /// Objects have no properties but those that the schema names, where it says nothing of further ones. An object of
+    /// which it names none stays open, as does one of which it asks for more properties than it names.
+    pub closed: bool,
+    /// No line breaks, and no spaces but one behind a comma or a colon.
+    pub compact: bool,
+}
+
+impl JsonForm {
+    /// The form of llama.cpp's grammars: closed objects, written compactly.
+    pub const CLOSED: JsonForm = JsonForm { closed: true, compact: true };
+}
+
 /// A schema that says only what is enforced.
 #[derive(Clone, Debug)]
 pub(crate) struct Lowered {
@@ -39,13 +58,14 @@ pub(crate) struct Lowered {
     pub(crate) places: Option<Arc<Places>>,
     /// Where each definition stood.
     origins: Vec<String>,
+    form: JsonForm,
 }
 
 impl Lowered {
     /// A lowered schema, whose definitions stood at these places. Arrays that only whoever reads along can keep from
     /// repeating an item are refused unless they are `watched`.
-    fn new(value: Value, origins: Vec<String>, watched: bool) -> Result<Lowered, Error> {
-        let mut lowered = Lowered { value, origins, lark: String::new(), places: None };
+    fn new(value: Value, origins: Vec<String>, watched: bool, form: JsonForm) -> Result<Lowered, Error> {
+        let mut lowered = Lowered { value, origins, lark: String::new(), places: None, form };
         let (lark, places) = lowered.to_lark(watched).map_err(|e| lowered.placed(e))?;
         (lowered.lark, lowered.places) = (lark, places.map(Arc::new));
         Ok(lowered)
@@ -54,7 +74,8 @@ impl Lowered {
     fn to_lark(&self, watched: bool) -> Result<(String, Option<Places>), Error> {
         let mut reading = read::Reading::new(&self.value);
         let values = reading.root()?;
-        let (lark, watches) = emit::Emitting::new(&mut reading).watched(watched).grammar(&values)?;
+        let (lark, watches) =
+            emit::Emitting::new(&mut reading, self.form).watched(watched).grammar(&values)?;
         if !watches {
             return Ok((lark, None));
         }
@@ -155,7 +176,9 @@ impl Lowered {
                     }
                     None => ParameterValue::Text(Some(emit::conjunction(&text, text::Writing::Plain))),
                 },
-                None => ParameterValue::Json(emit::Emitting::new(&mut reading).grammar(&values)?.0),
+                None => {
+                    ParameterValue::Json(emit::Emitting::new(&mut reading, self.form).grammar(&values)?.0)
+                }
             };
             parameters.push(Parameter { name: name.clone(), required, value });
         }

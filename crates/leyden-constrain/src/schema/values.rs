@@ -76,6 +76,8 @@ pub(super) struct ObjectValues {
     pub(super) properties: Vec<(String, Values)>,
     pub(super) patterns: Vec<(Rc<KeyPattern>, Values)>,
     pub(super) additional: Values,
+    /// Whether a schema says something of properties that it does not name.
+    pub(super) says_additional: bool,
     pub(super) required: Vec<String>,
     pub(super) least: u64,
     pub(super) most: Option<u64>,
@@ -266,6 +268,7 @@ fn objects_both(
         properties,
         patterns,
         additional: both(x.additional.clone(), y.additional.clone(), at, definitions, depth + 1)?,
+        says_additional: x.says_additional || y.says_additional,
         required,
         least: x.least.max(y.least),
         most: x.most.into_iter().chain(y.most).min(),
@@ -298,6 +301,30 @@ impl ObjectValues {
             }
         }
         Ok(self.additional.clone())
+    }
+
+    /// Returns whether it names a property, or a pattern of it matches.
+    pub(super) fn names(&self, name: &str) -> Result<bool, Error> {
+        if self.properties.iter().any(|(key, _)| key == name) || self.required.iter().any(|key| key == name) {
+            return Ok(true);
+        }
+        for (pattern, _) in &self.patterns {
+            if pattern.matches(name)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether it has no properties but those that are named or required, of which it is silent otherwise.
+    pub(super) fn is_closed_by_default(&self) -> bool {
+        let has_value = |values: &Values| !matches!(values, Values::None(_));
+        let named = self.properties.iter().filter(|(_, values)| has_value(values)).count();
+        let unnamed = |name: &&String| !self.properties.iter().any(|(key, _)| key == *name);
+        let most = named + self.required.iter().filter(unnamed).count();
+        !self.says_additional
+            && (named > 0 || !self.patterns.is_empty())
+            && (self.least <= most as u64 || !self.patterns.is_empty())
     }
 }
 

@@ -1,8 +1,11 @@
 //! Languages: what schemas, expressions, grammars and tool calls let through, and what they do not.
 use crate::vocabularies::{bytes_and_words, follows, id, vocabulary};
-use leyden_constrain::{ErrorKind, Grammar};
+use leyden_constrain::{ErrorKind, Grammar, JsonForm, ToolRules};
 use leyden_text::output::{CallBody, CallSyntax};
 use serde_json::{Value, json};
+
+const PARALLEL: ToolRules =
+    ToolRules { parallel: true, loose: false, form: JsonForm { closed: false, compact: false } };
 
 fn check(grammar: &Grammar, good: &[&str], bad: &[&str]) {
     let tokenizer = bytes_and_words();
@@ -243,7 +246,10 @@ fn tool_calls_are_forced_in_the_models_own_way() {
         list,
     };
     let hermes = syntax(("", ""), "<tool_call>", "</tool_call>", object(false, None));
-    let one = |only, parallel| Grammar::tools(&hermes, &tools(), only, parallel).unwrap();
+    let one = |only, parallel| {
+        let rules = ToolRules { parallel, ..ToolRules::default() };
+        Grammar::tools(&hermes, &tools(), only, rules).unwrap()
+    };
     let get = "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>";
     let now = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
     check(
@@ -253,14 +259,14 @@ fn tool_calls_are_forced_in_the_models_own_way() {
     );
     check(&one(None, true), &[&format!("{get}\n{now}")], &[]);
     check(&one(Some("now"), false), &[now], &[get]);
-    assert!(Grammar::tools(&hermes, &tools(), Some("other"), false).is_err());
+    assert!(Grammar::tools(&hermes, &tools(), Some("other"), ToolRules::default()).is_err());
     let bad = json!([{ "name": "f", "parameters": { "properties": { "a": { "uniqueItems": true } } } }]);
-    let e = Grammar::tools(&hermes, &bad, None, false).unwrap_err().to_string();
+    let e = Grammar::tools(&hermes, &bad, None, ToolRules::default()).unwrap_err().to_string();
     assert!(e.contains("/0/parameters/properties/a: `uniqueItems`"), "{e}");
 
     let bare = syntax(("", ""), "", "", object(false, None));
     check(
-        &Grammar::tools(&bare, &tools(), None, true).unwrap(),
+        &Grammar::tools(&bare, &tools(), None, PARALLEL).unwrap(),
         &["{\"name\": \"now\", \"arguments\": {}}"],
         &[get],
     );
@@ -275,7 +281,7 @@ fn tool_calls_are_forced_in_the_models_own_way() {
     let coder = syntax(("", ""), "<tool_call>\n<function=", "</function>\n</tool_call>", tagged);
     let call = "<tool_call>\n<function=get>\n<parameter=city>\nOslo\n</parameter>\n<parameter=n>\n2\n</parameter>\n</function>\n</tool_call>";
     check(
-        &Grammar::tools(&coder, &tools(), None, false).unwrap(),
+        &Grammar::tools(&coder, &tools(), None, ToolRules::default()).unwrap(),
         &[call, "<tool_call>\n<function=now>\n</function>\n</tool_call>"],
         &[&call.replace("\n2\n", "\nx\n"), &call.replace("city", "n")],
     );
@@ -296,7 +302,7 @@ fn a_tool_without_declared_parameters_takes_none() {
         json!({ "name": "f", "parameters": { "type": "object", "properties": {}, "required": [] } }),
         json!({ "name": "f", "strict": true, "parameters": { "type": "object", "additionalProperties": false } }),
     ] {
-        let forced = Grammar::tools(&syntax, &json!([tool]), Some("f"), false).unwrap();
+        let forced = Grammar::tools(&syntax, &json!([tool]), Some("f"), ToolRules::default()).unwrap();
         check(&forced, &[&none], &[&one]);
     }
     for parameters in [
@@ -304,7 +310,11 @@ fn a_tool_without_declared_parameters_takes_none() {
         json!({ "type": "object", "properties": {}, "additionalProperties": { "type": "string" } }),
     ] {
         let tools = json!([{ "name": "f", "parameters": parameters }]);
-        check(&Grammar::tools(&syntax, &tools, Some("f"), false).unwrap(), &[&none, &one], &[]);
+        check(
+            &Grammar::tools(&syntax, &tools, Some("f"), ToolRules::default()).unwrap(),
+            &[&none, &one],
+            &[],
+        );
     }
 }
 
@@ -315,8 +325,9 @@ fn marks_of_a_call_are_the_models_tokens() {
     let named =
         CallBody::Named { separator: "<|mark|>".into(), prefix: String::new(), numbered: false, id: None };
     let syntax = syntax(("", ""), "[CALLS]", "", named);
-    let compiled =
-        vocabulary(t).compile(&Grammar::tools(&syntax, &tools(), Some("now"), false).unwrap()).unwrap();
+    let compiled = vocabulary(t)
+        .compile(&Grammar::tools(&syntax, &tools(), Some("now"), ToolRules::default()).unwrap())
+        .unwrap();
     let mut c = compiled.start();
     assert_eq!(c.mask().unwrap().iter().collect::<Vec<_>>(), [id(t, "[CALLS]")]);
     c.accept(id(t, "[CALLS]")).unwrap();
@@ -354,7 +365,7 @@ fn no_key_is_written_twice() {
     let call = syntax(("", ""), "<tool_call>", "</tool_call>", named);
     let text = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1, \"b\": 2}}</tool_call>";
     check(
-        &Grammar::tools(&call, &arguments, None, false).unwrap(),
+        &Grammar::tools(&call, &arguments, None, ToolRules::default()).unwrap(),
         &[text],
         &[&text.replace("\"b\"", "\"a\"")],
     );
@@ -495,7 +506,7 @@ fn texts_between_tags_keep_their_limits() {
         ("kind", "c"),
         ("kind", "\nb"),
     ];
-    let grammar = Grammar::tools(&coder, &tools, None, false).unwrap();
+    let grammar = Grammar::tools(&coder, &tools, None, ToolRules::default()).unwrap();
     for (key, value) in good {
         check(&grammar, &[&call(key, value)], &[]);
     }
@@ -506,8 +517,9 @@ fn texts_between_tags_keep_their_limits() {
     let body = tagged("", "<arg_key>", "</arg_key>\n<arg_value>", "<|mark|>", false);
     let glm = syntax(("", ""), "<tool_call>", "</tool_call>", body);
     let tokenizer = bytes_and_words();
-    let compiled =
-        vocabulary(tokenizer.as_ref()).compile(&Grammar::tools(&glm, &tools, None, false).unwrap()).unwrap();
+    let compiled = vocabulary(tokenizer.as_ref())
+        .compile(&Grammar::tools(&glm, &tools, None, ToolRules::default()).unwrap())
+        .unwrap();
     let write = |value: &str| {
         let mut c = compiled.start();
         for byte in format!("<tool_call>get<arg_key>city</arg_key>\n<arg_value>{value}").bytes() {

@@ -1,11 +1,14 @@
 //! Answers that are free until a call of a tool begins, byte by byte.
 use crate::vocabularies::{bytes_and_words, follows, id, vocabulary};
-use leyden_constrain::{Grammar, Guide};
+use leyden_constrain::{Grammar, Guide, JsonForm, ToolRules};
 use leyden_text::output::{CallSyntax, CallWatch, OutputFormat};
 use leyden_text::{ChatTemplate, Special, Tokenizer};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
+
+const PARALLEL: ToolRules =
+    ToolRules { parallel: true, loose: false, form: JsonForm { closed: false, compact: false } };
 
 const NAMED: &str = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}\
     <call>{{ c.function.name }}<sep>{{ c.function.arguments | tojson }}</call>{% endfor %}[end]\n{% endfor %}";
@@ -26,7 +29,7 @@ fn format(template: &str) -> OutputFormat {
 
 fn guide(tokenizer: &dyn Tokenizer, template: &str, once: bool) -> Guide {
     let format = format(template);
-    let grammar = Grammar::opened_tools(format.calls(), &tools(), true, false).unwrap();
+    let grammar = Grammar::opened_tools(format.calls(), &tools(), PARALLEL).unwrap();
     let names = ["get", "now", "free"].map(str::to_owned);
     let watch = CallWatch::new(&format, "", &names);
     Guide::new(Arc::new(vocabulary(tokenizer).compile(&grammar).unwrap()), watch, once).unwrap()
@@ -83,9 +86,10 @@ fn text_is_free_and_calls_are_not() {
     let mut strict = tools();
     strict[2]["strict"] = true.into();
     let format = format(NAMED);
-    let refused = Grammar::opened_tools(format.calls(), &strict, true, false).unwrap_err().to_string();
+    let refused = Grammar::opened_tools(format.calls(), &strict, PARALLEL).unwrap_err().to_string();
     assert!(refused.contains("/2/parameters/properties/a: `uniqueItems`"), "{refused}");
-    let loose = Grammar::opened_tools(format.calls(), &tools(), true, true).unwrap();
+    let loose =
+        Grammar::opened_tools(format.calls(), &tools(), ToolRules { loose: true, ..PARALLEL }).unwrap();
     let watch = CallWatch::new(&format, "", &[]);
     let mut loose = Guide::new(Arc::new(vocabulary(t).compile(&loose).unwrap()), watch, false).unwrap();
     let other = "<call>get<sep>{\"town\": 1}</call>";
@@ -130,7 +134,7 @@ fn harmony_thinks_and_then_calls() {
     let mut tools = tools();
     tools.as_array_mut().unwrap().pop();
     let required = |only| {
-        let grammar = Grammar::harmony_tools(&tools, only).unwrap();
+        let grammar = Grammar::harmony_tools(&tools, only, JsonForm::default()).unwrap();
         Guide::harmony(Arc::new(vocabulary(t).compile(&grammar).unwrap())).unwrap()
     };
     let think = "<|channel|>analysis<|message|>now or get <|end|><|start|>assistant";
@@ -169,8 +173,9 @@ fn a_call_or_an_answer_with_a_form() {
     let answer = "{\"sum\": 3}";
     let call = "<call>get<sep>{\"city\": \"a\"}</call>";
     let wrong = ["<call>get<sep>{\"town\": 1}</call>", "{\"sum\": \"x\"}", "Sum", "{\"sum\": 3} <call>"];
-    let or =
-        |syntax: Option<&CallSyntax>| Grammar::tools_or(&content, syntax, &tools(), false, false).unwrap();
+    let or = |syntax: Option<&CallSyntax>| {
+        Grammar::tools_or(&content, syntax, &tools(), ToolRules::default()).unwrap()
+    };
     let named = format(NAMED);
     let compiled = vocabulary(t).compile(&or(named.calls())).unwrap();
     for text in [answer, call] {
@@ -192,5 +197,5 @@ fn a_call_or_an_answer_with_a_form() {
     let other = last.replace("sum", "town");
     assert_eq!(say(&mut Guide::harmony(compiled).unwrap(), t, &other).0, "<|channel|>final<|message|>{\"");
     // Only JSON can stand beside calls.
-    assert!(Grammar::tools_or(&Grammar::regex("a").unwrap(), None, &tools(), false, false).is_err());
+    assert!(Grammar::tools_or(&Grammar::regex("a").unwrap(), None, &tools(), ToolRules::default()).is_err());
 }

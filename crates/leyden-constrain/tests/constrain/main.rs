@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod costs;
+mod forms;
 mod grammars;
 mod guides;
 mod hostile;

@@ -85,6 +85,8 @@ fn read(app: &App, call: &Call) -> Result<(Inference, Stops), ApiError> {
     }
     if let Some(mut format) = format.or_else(|| body.object("output_format")) {
         chat.put("json_schema", format.take("schema").unwrap_or_default());
+        // The owner of the dialect takes closed objects alone.
+        chat.put("disable_additional_properties", true);
     }
     Ok((inference::chat(app, call, &mut chat).map_err(renamed)?, Stops::new(texts)))
 }
@@ -132,7 +134,9 @@ fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Fields, ApiError> {
     call.leave_out(app, &left_out)?;
     chat.put("tools", tools);
     if let Some(mut choice) = body.object("tool_choice") {
-        chat.put("parallel_tool_calls", !choice.flag("disable_parallel_tool_use").unwrap_or(false));
+        if let Some(alone) = choice.flag("disable_parallel_tool_use") {
+            chat.put("parallel_tool_calls", !alone);
+        }
         let kind = choice.text("type").unwrap_or_default();
         chat.put(
             "tool_choice",

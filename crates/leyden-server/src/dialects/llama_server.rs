@@ -9,6 +9,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generate::Format;
 use crate::inference::{self, Begun, Inference};
+use crate::json_form;
 use crate::log::Entry;
 use crate::logprobs::shown;
 use crate::mailbox::{End, TokenLogprob, Update};
@@ -125,6 +126,7 @@ pub(super) fn read(app: &App, call: &Call, mut body: Fields) -> Result<Ready, Ap
     };
     body.put("stop", stops.clone());
     body.put("include_stop_str_in_output", true);
+    json_form::closed_by_default(&mut body, app);
     let probabilities = body.size("n_probs").filter(|n| *n > 0);
     let tokens = body.flag("return_tokens").unwrap_or(false);
     // Tokens come with their probabilities.

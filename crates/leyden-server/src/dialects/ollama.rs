@@ -14,6 +14,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generate::Format;
 use crate::inference::{self, Begun, Inference};
+use crate::json_form;
 use crate::log::Entry;
 use crate::logprobs;
 use crate::mailbox::{End, TokenLogprob, Update};
@@ -146,6 +147,7 @@ fn loads(app: &App, fields: &mut Fields, name: String, kind: Kind) -> Result<Ask
 fn shared(app: &App, call: &Call, body: &mut Fields) -> Result<(Fields, String), ApiError> {
     let mut fields = body.object("options").unwrap_or_default();
     synonyms::rename(&mut fields)?;
+    json_form::closed_by_default(&mut fields, app);
     let model = model(app, call, body)?;
     fields.put("model", model.name.as_str());
     fields.put("stream", body.flag("stream").unwrap_or(true));
@@ -528,6 +530,7 @@ fn shared_schema(app: &App, more: Value) -> Value {
     options["stop"] = ending["stop"].clone();
     // -2 fills the context.
     options["num_predict"] = json!({ "type": "integer", "minimum": -2, "maximum": i32::MAX });
+    extend(&mut options, json_form::schema());
     HARMLESS_OPTIONS.iter().for_each(|name| options[*name] = json!({}));
     let mut properties = json!({
         "model": app.model_schema(),

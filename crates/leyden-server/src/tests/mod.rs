@@ -85,6 +85,7 @@ fn model(worker: WorkerOptions) -> Model {
         tokenizer,
         template: None,
         special_in_content: false,
+        bare_calls: true,
         sampling: SamplingParams::default(),
         sequence_breakers: vec!["\n".to_owned()],
         pooling: Pooling::default(),

@@ -133,3 +133,53 @@ fn what_cannot_be_enforced_is_refused_by_name() {
         assert_eq!(ask(&app, CHAT, chat(json!({ "max_tokens": 2 }))).await["usage"]["completion_tokens"], 2);
     });
 }
+
+/// A schema that is silent about further properties: open as the standard has it, closed and compact where the dialect's
+/// owner writes it so, and where `strict` or a field of the request asks for it.
+#[test]
+fn silent_schemas_are_closed_by_dialect_strict_or_field() {
+    run(async {
+        let app = app();
+        let schema = json!({ "type": "object", "properties": { "kind": { "enum": ["king", "fox"] } }, "required": ["kind"] });
+        let closed = |text: &str, what: &str| {
+            let all =
+                ["{\"kind\":\"king\"}", "{\"kind\":\"fox\"}", "{\"kind\": \"king\"}", "{\"kind\": \"fox\"}"];
+            assert!(all.contains(&text), "{what}: {text}");
+        };
+        let mut opened = 0;
+        for seed in 0..6 {
+            let options = json!({ "seed": seed, "temperature": 2, "num_predict": 60 });
+            let messages = json!([{ "role": "user", "content": "The king" }]);
+            let body = json!({ "model": "storyteller", "messages": messages, "format": schema, "options": options, "stream": false });
+            closed(ask(&app, "/api/chat", body).await["message"]["content"].as_str().unwrap(), "/api/chat");
+            let body = json!({ "model": "storyteller", "prompt": "The king", "format": schema, "options": options, "stream": false });
+            closed(
+                ask(&app, "/api/generate", body.clone()).await["response"].as_str().unwrap(),
+                "/api/generate",
+            );
+            let mut open = body;
+            open["options"]["disable_additional_properties"] = false.into();
+            let text = ask(&app, "/api/generate", open).await["response"].as_str().unwrap().to_owned();
+            opened += usize::from(text.matches(':').count() > 1 || !text.ends_with('}'));
+            let body = json!({ "prompt": "The king", "json_schema": schema, "seed": seed, "temperature": 2, "n_predict": 60 });
+            closed(ask(&app, "/completion", body).await["content"].as_str().unwrap(), "/completion");
+            let of = |strict: bool| json!({ "type": "json_schema", "json_schema": { "schema": schema, "strict": strict } });
+            let more = |more: Value| {
+                let mut body = chat(json!({ "seed": seed, "temperature": 2, "max_tokens": 60 }));
+                body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+                body
+            };
+            let strict = more(json!({ "response_format": of(true), "disable_any_whitespace": true }));
+            closed(said(&ask(&app, CHAT, strict).await), "strict");
+            for field in [
+                json!({ "guided_json": schema, "disable_additional_properties": true, "disable_any_whitespace": true }),
+                json!({ "structured_outputs": { "json": schema, "disable_additional_properties": true, "disable_any_whitespace": true } }),
+            ] {
+                closed(said(&ask(&app, CHAT, more(field)).await), "vLLM's fields");
+            }
+            let answer = ask(&app, CHAT, more(json!({ "response_format": of(false) }))).await;
+            opened += usize::from(said(&answer).matches(':').count() > 1 || !said(&answer).ends_with('}'));
+        }
+        assert!(opened > 0, "no answer has properties of its own where it may");
+    });
+}

@@ -6,6 +6,7 @@ use crate::log::{Log, LogFormat};
 use crate::{Model, ServerOptions};
 use leyden_text::ChatTemplate;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// As Qwen's templates write it.
@@ -105,8 +106,9 @@ fn several_calls_are_told_apart() {
     run(async {
         let app = app();
         for seed in 0..4 {
-            let request =
-                chat(json!({ "tool_choice": "required", "seed": seed, "temperature": 2, "max_tokens": 400 }));
+            let request = chat(
+                json!({ "tool_choice": "required", "parallel_tool_calls": true, "seed": seed, "temperature": 2, "max_tokens": 400 }),
+            );
             let answer = ask(&app, CHAT, request).await;
             if answer["choices"][0]["finish_reason"] == "length" {
                 continue;
@@ -119,6 +121,75 @@ fn several_calls_are_told_apart() {
                 serde_json::from_str::<Value>(call["function"]["arguments"].as_str().unwrap()).unwrap();
             }
         }
+    });
+}
+
+/// A call that is asked for is one call, unless the request says that there may be several.
+#[test]
+fn a_required_call_is_one() {
+    run(async {
+        let app = app();
+        let calls =
+            |answer: &Value| answer["choices"][0]["message"]["tool_calls"].as_array().map_or(0, Vec::len);
+        let mut several = 0;
+        for seed in 0..8 {
+            let more =
+                json!({ "tool_choice": "required", "seed": seed, "temperature": 2, "max_tokens": 400 });
+            let answer = ask(&app, CHAT, chat(more.clone())).await;
+            assert_eq!(
+                (calls(&answer), &answer["choices"][0]["finish_reason"]),
+                (1, &json!("tool_calls")),
+                "{answer}"
+            );
+            let mut parallel = chat(more);
+            parallel["parallel_tool_calls"] = true.into();
+            several += usize::from(calls(&ask(&app, CHAT, parallel).await) > 1);
+            let tool = json!({ "name": "roll", "input_schema": tools()[1]["function"]["parameters"] });
+            let body = json!({ "model": "storyteller", "max_tokens": 400, "messages": [{ "role": "user", "content": "Now" }],
+                "tools": [tool], "tool_choice": { "type": "any" }, "temperature": 1 });
+            let answer = ask(&app, "/v1/messages", body).await;
+            let uses =
+                answer["content"].as_array().unwrap().iter().filter(|b| b["type"] == "tool_use").count();
+            assert_eq!(uses, 1, "{answer}");
+        }
+        assert!(several > 0);
+    });
+}
+
+/// An answer that is a call without its marks is that call, if it fits its tool's schema.
+#[test]
+fn calls_without_marks_are_calls_where_they_fit() {
+    use crate::fields::Fields;
+    use leyden_text::output::OutputEvent;
+    run(async {
+        let app = app();
+        let format = &app.models.served()[0].format;
+        let read = |more: Value, text: &str| {
+            let mut fields = Fields::from(chat(more));
+            let list = fields.list("tools").unwrap();
+            let tools = crate::tools::of_functions(list, HashMap::new(), &mut fields, &app.limits);
+            let tools = tools.unwrap().unwrap();
+            let mut parser = format.parser("<|im_start|>assistant\n", Some(&tools.list));
+            if let Some(rules) = tools.bare_calls() {
+                parser = parser.with_bare_calls(rules);
+            }
+            let mut events = parser.push(text);
+            events.extend(parser.finish());
+            events.iter().filter(|event| matches!(event, OutputEvent::ToolCallEnd { .. })).count()
+        };
+        let roll =
+            |of: &str| format!("```json\n{{\"name\": \"roll\", \"arguments\": {{\"of\": {of}}}}}\n```");
+        assert_eq!(read(json!({}), &roll("6")), 1);
+        assert_eq!(read(json!({}), &roll("21")), 0);
+        assert_eq!(read(json!({}), &roll("\"6\"")), 0);
+        assert_eq!(read(json!({}), "{\"name\": \"roll\", \"arguments\": {\"of\": 1, \"x\": 2}}"), 0);
+        let two = format!("{0}\n{0}", roll("6"));
+        assert_eq!((read(json!({}), &two), read(json!({ "parallel_tool_calls": false }), &two)), (2, 0));
+        // Only what may be called, and nothing where a grammar writes the marks.
+        let allowed = json!({ "type": "allowed_tools", "mode": "auto",
+            "tools": [{ "type": "function", "function": { "name": "weather" } }] });
+        assert_eq!(read(json!({ "tool_choice": allowed }), &roll("6")), 0);
+        assert_eq!(read(json!({ "tool_choice": "required" }), &roll("6")), 0);
     });
 }
 

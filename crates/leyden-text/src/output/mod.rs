@@ -20,6 +20,7 @@
 //! ids that is generated it pushes the token's bytes like those of any other. All other special tokens stay out. A token
 //! that [ends](Tokenizer::is_end) the generation is never pushed.
 
+mod bare;
 mod calls;
 mod detect;
 mod harmony;
@@ -32,6 +33,7 @@ mod reading;
 mod tools;
 mod watch;
 
+pub use bare::BareCalls;
 pub use calls::{CallBody, CallSyntax};
 pub use parser::OutputParser;
 pub use parts::{AnswerParts, PartsEvent};

@@ -3,6 +3,7 @@
 use serde_json::Value as Json;
 use std::ops::Range;
 
+use super::bare::{BareCalls, BareReading, Verdict};
 use super::calls::{Progress, Reader};
 use super::harmony::Harmony;
 use super::literal::{Literal, Match, beginning};
@@ -56,6 +57,8 @@ struct Marked {
     at_start: bool,
     /// Whether calls may follow without a beginning of their own.
     in_section: bool,
+    /// What makes calls of a whole answer without marks, as long as it can be such.
+    bare_calls: Option<BareCalls>,
     /// Whether the answer consists of calls, so that the beginning of one is no content.
     required: bool,
     /// Bytes of text that were pushed.
@@ -77,6 +80,8 @@ enum State {
     Reasoning,
     /// A call, and the blanks before it, which are content if it is none.
     Call(Box<Reading>, String),
+    /// What may be a whole answer of calls without marks.
+    Bare(Box<BareReading>),
 }
 
 /// What a part of an answer turned out to be.
@@ -122,6 +127,7 @@ impl OutputParser {
             skip_blanks: reasoning,
             at_start: true,
             in_section: false,
+            bare_calls: None,
             required: false,
             pushed: 0,
         };
@@ -134,6 +140,16 @@ impl OutputParser {
     pub fn with_call_required(mut self) -> OutputParser {
         if let Kind::Marked(marked) = &mut self.kind {
             marked.required = true;
+        }
+        self
+    }
+
+    /// The same for a model that may leave the marks of calls out: an answer that is calls and nothing else, in JSON, is
+    /// these calls. Without tools, and in harmony's messages, it changes nothing.
+    #[must_use]
+    pub fn with_bare_calls(mut self, rules: BareCalls) -> OutputParser {
+        if let Kind::Marked(marked) = &mut self.kind {
+            marked.bare_calls = Some(rules).filter(|_| !marked.tools.is_empty());
         }
         self
     }
@@ -213,6 +229,25 @@ impl OutputParser {
         self.spans.drain(..gone);
     }
 
+    /// Text that is content unless the whole answer turns out to be calls without marks.
+    pub(super) fn held(&self) -> &str {
+        match &self.kind {
+            Kind::Marked(m) if matches!(m.state, State::Bare(_)) => &m.pending,
+            _ => "",
+        }
+    }
+
+    /// Gives up that the answer may be calls without marks: what was held back is content.
+    pub(super) fn without_bare_calls(&mut self) -> Vec<OutputEvent> {
+        if let Kind::Marked(marked) = &mut self.kind {
+            marked.bare_calls = None;
+            if matches!(marked.state, State::Bare(_)) {
+                marked.state = State::Text;
+            }
+        }
+        self.run("", false)
+    }
+
     /// Blanks that are content unless a call follows.
     pub(super) fn waiting_blanks(&self) -> &str {
         match &self.kind {
@@ -231,7 +266,7 @@ impl OutputParser {
     /// Whether text that comes next, as far as that is known, is content.
     pub(super) fn in_content(&self) -> bool {
         match &self.kind {
-            Kind::Marked(marked) => matches!(marked.state, State::Text),
+            Kind::Marked(marked) => matches!(marked.state, State::Text | State::Bare(_)),
             Kind::Harmony(harmony) => harmony.in_content(),
         }
     }
@@ -252,6 +287,7 @@ impl Marked {
             State::Reasoning => self.reasoning(done, parts),
             State::Text => self.text(done, parts),
             State::Call(..) => self.call(done, parts),
+            State::Bare(_) => self.bare(done, parts),
         }
     }
 
@@ -284,7 +320,7 @@ impl Marked {
         }
         let blanks = self.pending.len() - self.pending.trim_ascii_start().len();
         // Blanks wait only for what may follow them.
-        let may_open = self.open.is_some() || self.calls.is_some();
+        let may_open = self.open.is_some() || self.calls.is_some() || self.bare_calls.is_some();
         self.at_start = self.at_start && may_open && blanks <= MOST_BLANKS;
         if self.at_start {
             let rest = &self.pending[blanks..];
@@ -301,6 +337,12 @@ impl Marked {
             }
             if rest.is_empty() && !done {
                 return false;
+            }
+            // A format without marks reads its own objects.
+            let own = self.calls.as_ref().is_some_and(|calls| calls.bare) && rest.starts_with(['{', '[']);
+            if self.bare_calls.is_some() && rest.starts_with(['{', '[', '`']) && !own {
+                self.state = State::Bare(Box::default());
+                return true;
             }
         }
         let Some(calls) = &self.calls else {
@@ -393,6 +435,25 @@ impl Marked {
                 self.say(text, parts);
             }
         }
+        true
+    }
+
+    fn bare(&mut self, done: bool, parts: &mut Vec<Part>) -> bool {
+        let (Some(rules), State::Bare(reading)) = (&self.bare_calls, &mut self.state) else { return false };
+        match reading.advance(&self.pending, &self.tools, rules, done) {
+            Verdict::More => return false,
+            Verdict::Content => self.bare_calls = None,
+            Verdict::Calls(calls) => {
+                self.pending.clear();
+                self.at_start = false;
+                for call in calls {
+                    parts.push(Part::CallBegins { id: None, name: call.name });
+                    parts.push(Part::Arguments(call.arguments));
+                    parts.push(Part::CallEnds);
+                }
+            }
+        }
+        self.state = State::Text;
         true
     }
 

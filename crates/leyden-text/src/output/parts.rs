@@ -17,6 +17,8 @@ pub struct AnswerParts {
     parser: OutputParser,
     stops: StopMatcher,
     has_stops: bool,
+    /// What looks for stop texts in text that is held back, and how much of that it has seen.
+    ahead: Option<(StopMatcher, usize)>,
     stopped: bool,
     finished: bool,
     /// Bytes and characters of the text so far.
@@ -42,6 +44,7 @@ impl AnswerParts {
     pub fn new(text: AnswerText, parser: OutputParser, stops: StopMatcher) -> AnswerParts {
         AnswerParts {
             has_stops: !stops.is_empty(),
+            ahead: None,
             text,
             parser,
             stops,
@@ -87,7 +90,24 @@ impl AnswerParts {
             let rest = self.parser.finish();
             events.extend(self.filtered(rest, true));
         }
+        if self.has_stops && !self.stopped && (!may_stop || self.stops_in_held()) {
+            let rest = self.parser.without_bare_calls();
+            events.extend(self.filtered(rest, may_stop));
+        }
         PartsEvent { events, stopped: self.stopped }
+    }
+
+    /// Whether text that is held back, were it content, has a stop text: then it is content.
+    fn stops_in_held(&mut self) -> bool {
+        let held = self.parser.held();
+        if held.is_empty() {
+            self.ahead = None;
+            return false;
+        }
+        let (stops, seen) = self.ahead.get_or_insert_with(|| (self.stops.clone(), 0));
+        let found = stops.push(&held[*seen..]).stopped;
+        *seen = held.len();
+        found
     }
 
     /// Ends the answer: what was held back because it might have become something else. Nothing behind a stop text.

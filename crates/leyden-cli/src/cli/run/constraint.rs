@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use leyden::Grammar;
+use leyden::{Grammar, JsonForm};
 
 use crate::cli::failure::Failure;
 
@@ -13,6 +13,9 @@ pub(super) struct Constraining {
     /// Answer with JSON that is valid after this schema: a file, or the schema itself
     #[arg(long, value_name = "SCHEMA", group = "constraint")]
     json_schema: Option<String>,
+    /// Let objects have properties that the schema does not name, where it says nothing of them
+    #[arg(long, requires = "json_schema")]
+    open_schemas: bool,
     /// Answer with a JSON object
     #[arg(long, group = "constraint")]
     json_object: bool,
@@ -25,7 +28,7 @@ impl Constraining {
     /// The grammar, if one is asked for.
     pub(super) fn grammar(&self) -> Result<Option<Grammar>, Failure> {
         if self.json_object {
-            return Ok(Some(Grammar::json_object()));
+            return Ok(Some(Grammar::json_object_as(JsonForm::CLOSED)));
         }
         if let Some(schema) = &self.json_schema {
             let is_text = schema.trim_start().starts_with('{');
@@ -36,7 +39,9 @@ impl Constraining {
             };
             let value =
                 serde_json::from_str(&text).map_err(|e| Failure::new(format!("{name}: not JSON: {e}")))?;
-            let grammar = Grammar::json_schema(&value).map_err(|e| Failure::new(format!("{name}: {e}")))?;
+            let form = JsonForm { closed: !self.open_schemas, ..JsonForm::CLOSED };
+            let grammar =
+                Grammar::json_schema_as(&value, form).map_err(|e| Failure::new(format!("{name}: {e}")))?;
             return Ok(Some(grammar));
         }
         let Some(path) = &self.grammar else { return Ok(None) };

@@ -102,6 +102,7 @@ pub(super) fn ready(
         tokenizer: model.shared_tokenizer(),
         template: model.chat_template().cloned(),
         special_in_content: settings.special_in_content,
+        bare_calls: settings.bare_calls,
         sampling: settings.sampling.clone(),
         sequence_breakers: GenerateOptions::default().sequence_breakers,
         pooling: settings.pooling.or(model.pooling()).unwrap_or_default(),

@@ -23,6 +23,7 @@ pub(super) struct Settings {
     pub(super) kv_type: KvType,
     pub(super) pooling: Option<Pooling>,
     pub(super) special_in_content: bool,
+    pub(super) bare_calls: bool,
     pub(super) speculate: bool,
     pub(super) sampling: SamplingParams,
     /// How long it stays in memory after its last request; `None`: until others need the room.
@@ -43,6 +44,7 @@ impl Settings {
             kv_type: args.kv_type,
             pooling: args.pooling,
             special_in_content: args.special_in_content,
+            bare_calls: !args.no_bare_calls,
             speculate: !args.no_speculation,
             sampling: SamplingParams::default(),
             idle: args.idle_unload.0,
@@ -89,6 +91,7 @@ const KEYS: &[(&str, Setter)] = &[
         Ok(())
     }),
     ("special_in_content", |e, v| flag(v).map(|on| e.settings.special_in_content = on)),
+    ("bare_calls", |e, v| flag(v).map(|on| e.settings.bare_calls = on)),
     ("speculation", |e, v| flag(v).map(|on| e.settings.speculate = on)),
     ("temperature", |e, v| number(v, 0.0, 2.0).map(|x| e.settings.sampling.temperature = x)),
     ("top_k", |e, v| whole(v, 1 << 30).map(|n| e.settings.sampling.top_k = n)),
@@ -215,6 +218,7 @@ mod tests {
             kv_type: KvType::default(),
             pooling: None,
             special_in_content: false,
+            bare_calls: true,
             speculate: true,
             sampling: SamplingParams::default(),
             idle: Some(Duration::from_secs(300)),
@@ -226,13 +230,16 @@ mod tests {
     #[test]
     fn a_file_says_what_differs() {
         let text = "[models.chat]\nmodel = \"smollm2\"\naliases = [\"gpt-4o\"]\nctx = 4096\ntemperature = 0\n\
-                    kv_type = \"q8_0\"\nidle_unload = \"never\"\npreload = true\nlora = [\"pirate=/p\", \"/q\"]\nlora_scaled = [\"/r:0.5\"]\n[models.\"org/other\"]\nmodel = \"/m.gguf\"\n";
+                    kv_type = \"q8_0\"\nidle_unload = \"never\"\npreload = true\nbare_calls = false\nlora = [\"pirate=/p\", \"/q\"]\nlora_scaled = [\"/r:0.5\"]\n[models.\"org/other\"]\nmodel = \"/m.gguf\"\n";
         let all = parse(text, &settings()).unwrap();
         assert_eq!(all.len(), 2);
         let chat = all.iter().find(|e| e.name == "chat").unwrap();
         assert_eq!((chat.settings.context, chat.settings.sampling.temperature), (Some(4096), 0.0));
         assert!(
-            chat.settings.preload && chat.settings.idle.is_none() && chat.settings.kv_type == KvType::Q8_0
+            chat.settings.preload
+                && !chat.settings.bare_calls
+                && chat.settings.idle.is_none()
+                && chat.settings.kv_type == KvType::Q8_0
         );
         let lora: Vec<(Option<&str>, f32)> =
             chat.settings.lora.iter().map(|lora| (lora.name.as_deref(), lora.scale)).collect();

@@ -287,7 +287,7 @@ fn response_format(mut format: Fields) -> Value {
     if kind != "json_schema" {
         return json!({ "type": kind });
     }
-    json!({ "type": kind, "json_schema": { "schema": format.take("schema") } })
+    json!({ "type": kind, "json_schema": { "schema": format.take("schema"), "strict": format.flag("strict") } })
 }
 
 /// An answer under way.

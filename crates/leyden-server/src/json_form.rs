@@ -1,0 +1,35 @@
+//! How JSON after a schema is written where the schema does not say: the fields, which are vLLM's, and whose default each
+//! dialect chooses.
+
+use crate::app::App;
+use crate::fields::Fields;
+use leyden_constrain::JsonForm;
+use serde_json::{Value, json};
+
+const CLOSED: &str = "disable_additional_properties";
+const COMPACT: &str = "disable_any_whitespace";
+
+/// Takes the fields; what is not said is as in `form`.
+pub(crate) fn read(body: &mut Fields, form: JsonForm) -> JsonForm {
+    JsonForm {
+        closed: body.flag(CLOSED).unwrap_or(form.closed),
+        compact: body.flag(COMPACT).unwrap_or(form.compact),
+    }
+}
+
+/// Sets the fields that are not there as llama.cpp's grammars are, and Ollama's with them: closed and compact.
+pub(crate) fn closed_by_default(body: &mut Fields, app: &App) {
+    for (name, default) in [(CLOSED, !app.open_schemas), (COMPACT, true)] {
+        if !body.has(name) {
+            body.put(name, default);
+        }
+    }
+}
+
+/// The fields in the OpenAPI document.
+pub(crate) fn schema() -> Value {
+    json!({
+        CLOSED: { "type": "boolean", "description": "Whether objects have no properties that the schema does not name, where it says nothing of them" },
+        COMPACT: { "type": "boolean", "description": "Whether JSON has no line breaks, and no spaces but one behind a comma or a colon" }
+    })
+}
