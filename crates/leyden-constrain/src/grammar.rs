@@ -285,7 +285,7 @@ impl Grammar {
     }
 }
 
-/// What becomes of schemas that cannot be enforced, where calls are the model's choice.
+/// Returns the lenience towards schemas that cannot be enforced, where calls are the model's choice.
 fn lenience(rules: ToolRules) -> Lenience {
     if rules.loose { Lenience::All } else { Lenience::Unenforced }
 }

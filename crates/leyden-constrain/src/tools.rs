@@ -36,12 +36,12 @@ pub(crate) enum Extent {
     Opened { parallel: bool },
 }
 
-/// What calls of tools may be like.
+/// Rules for calls of tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolRules {
-    /// Whether several calls may follow each other.
+    /// Several calls may follow each other.
     pub parallel: bool,
-    /// Whether the arguments of tools are free that do not say `strict`.
+    /// Arguments are free for tools that do not say `strict`.
     pub loose: bool,
     /// How arguments are written. Those of tools that say `strict` are closed whatever it says.
     pub form: JsonForm,

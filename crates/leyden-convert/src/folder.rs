@@ -8,7 +8,7 @@ use crate::{Report, Watch};
 use leyden_files::{OutputOptions, TemporaryFolder};
 use leyden_models::{HfModel, ToFolder};
 use leyden_tensor::{DType, Gguf, HfFolder, WeightSource};
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use std::path::Path;
 
 /// Writes the model in a GGUF file as a folder with `config.json`, safetensors and tokenizer. Matrices that are quantised

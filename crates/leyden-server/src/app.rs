@@ -61,7 +61,7 @@ pub(crate) struct Served {
     pub(crate) template: Option<Arc<ChatTemplate>>,
     /// Whether special tokens that messages spell out are such.
     pub(crate) special_in_content: bool,
-    /// Whether whole answers that are calls without their marks are calls.
+    /// Whole answers that are calls without their marks are calls.
     pub(crate) bare_calls: bool,
     pub(crate) sampling: SamplingParams,
     pub(crate) sequence_breakers: Vec<String>,
@@ -184,7 +184,7 @@ pub(crate) struct App {
     pub(crate) started: u64,
     /// Whether fields that are not known are refused.
     pub(crate) strict: bool,
-    /// Whether objects of schemas are open in the dialects that close them by default.
+    /// Objects of schemas are open in the dialects that close them by default.
     pub(crate) open_schemas: bool,
     /// Answers that the next request may name.
     pub(crate) answers: Memory,

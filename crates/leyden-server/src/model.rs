@@ -29,7 +29,7 @@ pub struct Model {
     pub template: Option<Arc<ChatTemplate>>,
     /// Whether special tokens that messages spell out are such, and not text.
     pub special_in_content: bool,
-    /// Whether an answer that is nothing but calls of declared tools, in JSON without the marks of the model's format, is
+    /// An answer that is nothing but calls of declared tools, in JSON without the marks of the model's format, is
     /// these calls.
     pub bare_calls: bool,
     /// How tokens are chosen where a request does not say.

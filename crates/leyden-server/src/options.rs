@@ -47,7 +47,7 @@ pub struct ServerOptions {
     pub allowed_origins: Vec<String>,
     /// Whether fields that the server does not know are refused, and not ignored with a warning.
     pub strict: bool,
-    /// Whether objects may have properties that their schema does not name, where it says nothing of them, also in
+    /// Objects may have properties that their schema does not name, where it says nothing of them, also in
     /// Ollama's and llama-server's dialects.
     pub open_schemas: bool,
     /// Proxies, which may have any number of connections.

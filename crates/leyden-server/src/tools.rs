@@ -33,7 +33,7 @@ pub(crate) struct Tools {
     /// Those of them that may be called.
     allowed: Value,
     choice: Choice,
-    /// Whether there may be several calls, if the request says so.
+    /// `parallel_tool_calls` of the request, if it says so.
     parallel: Option<bool>,
     /// How arguments are written.
     form: JsonForm,
@@ -101,14 +101,14 @@ impl Tools {
         self.choice != Choice::Auto
     }
 
-    /// What calls may be like. Where a call is asked for there is one, unless the request says that there may be several:
+    /// Returns the rules for calls. Where a call is asked for there is one, unless the request says that there may be several:
     /// a model that must call goes on calling. Where the model decides, it decides how many, as OpenAI's default has it.
     fn rules(&self) -> ToolRules {
         let parallel = self.parallel.unwrap_or(self.choice == Choice::Auto);
         ToolRules { parallel, form: self.form, ..ToolRules::default() }
     }
 
-    /// What makes calls of an answer that lacks the marks of calls; `None` where a grammar writes the marks, or where the
+    /// Returns the rules for an answer that lacks the marks of calls; `None` where a grammar writes the marks, or where the
     /// schemas are refused anyway.
     pub(crate) fn bare_calls(&self) -> Option<BareCalls> {
         let check = CallCheck::new(&self.allowed).ok().filter(|_| !self.requires_call())?;

@@ -76,7 +76,7 @@ pub(super) struct ObjectValues {
     pub(super) properties: Vec<(String, Values)>,
     pub(super) patterns: Vec<(Rc<KeyPattern>, Values)>,
     pub(super) additional: Values,
-    /// Whether a schema says something of properties that it does not name.
+    /// A schema says something of properties that it does not name.
     pub(super) says_additional: bool,
     pub(super) required: Vec<String>,
     pub(super) least: u64,
@@ -316,7 +316,7 @@ impl ObjectValues {
         Ok(false)
     }
 
-    /// Whether it has no properties but those that are named or required, of which it is silent otherwise.
+    /// Returns whether a closed form leaves it no properties but those that are named or required.
     pub(super) fn is_closed_by_default(&self) -> bool {
         let has_value = |values: &Values| !matches!(values, Values::None(_));
         let named = self.properties.iter().filter(|(_, values)| has_value(values)).count();

@@ -22,7 +22,7 @@ const FENCE: &str = "```";
 
 type Accepts = dyn Fn(&str, &Map<String, Json>) -> bool + Send + Sync;
 
-/// What makes a call of an answer without marks.
+/// Rules that make calls of an answer without marks.
 #[derive(Clone)]
 pub struct BareCalls {
     accepts: Arc<Accepts>,
@@ -55,7 +55,7 @@ pub(super) struct BareCall {
     pub(super) arguments: String,
 }
 
-/// What the answer is so far.
+/// State of the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The beginning of calls.
@@ -75,7 +75,7 @@ pub(super) struct BareReading {
     /// Where the object begins, and the key or value in it.
     from: usize,
     part: usize,
-    /// Whether the value that follows is that of the name.
+    /// The value that follows is that of the name.
     in_name: bool,
     scan: JsonScan,
     fenced: bool,

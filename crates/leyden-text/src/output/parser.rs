@@ -57,7 +57,7 @@ struct Marked {
     at_start: bool,
     /// Whether calls may follow without a beginning of their own.
     in_section: bool,
-    /// What makes calls of a whole answer without marks, as long as it can be such.
+    /// Rules for a whole answer of calls without marks, as long as it can be such.
     bare_calls: Option<BareCalls>,
     /// Whether the answer consists of calls, so that the beginning of one is no content.
     required: bool,
@@ -80,7 +80,7 @@ enum State {
     Reasoning,
     /// A call, and the blanks before it, which are content if it is none.
     Call(Box<Reading>, String),
-    /// What may be a whole answer of calls without marks.
+    /// A beginning that may become a whole answer of calls without marks.
     Bare(Box<BareReading>),
 }
 

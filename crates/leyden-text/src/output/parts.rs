@@ -17,7 +17,7 @@ pub struct AnswerParts {
     parser: OutputParser,
     stops: StopMatcher,
     has_stops: bool,
-    /// What looks for stop texts in text that is held back, and how much of that it has seen.
+    /// Matcher of stop texts in text that is held back, and the bytes of it that it has seen.
     ahead: Option<(StopMatcher, usize)>,
     stopped: bool,
     finished: bool,
@@ -97,7 +97,7 @@ impl AnswerParts {
         PartsEvent { events, stopped: self.stopped }
     }
 
-    /// Whether text that is held back, were it content, has a stop text: then it is content.
+    /// Returns whether text that is held back has a stop text: then it is content.
     fn stops_in_held(&mut self) -> bool {
         let held = self.parser.held();
         if held.is_empty() {

@@ -64,7 +64,7 @@ pub(super) struct For {
     pub(super) filter: Option<Expr>,
     pub(super) body: Body,
     pub(super) otherwise: Body,
-    /// Whether the body may call `loop` for the items within an item.
+    /// The body may call `loop` for the items within an item.
     pub(super) recursive: bool,
 }
 

@@ -49,7 +49,7 @@ impl ChatTemplate {
 
     /// The sources of all templates of a Hugging Face folder, by name, the one called `default` first.
     ///
-    /// Those of `chat_template.jinja` (the default one) and `additional_chat_templates/NAME.jinja` count before those of
+    /// Templates of `chat_template.jinja` (the default one) and `additional_chat_templates/NAME.jinja` count before those of
     /// `chat_template.json`, and these before those of `tokenizer_config.json`: a file of its own stands for all
     /// templates of the settings.
     ///

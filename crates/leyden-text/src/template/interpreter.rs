@@ -44,7 +44,7 @@ pub(super) struct Interpreter<'t> {
     macros: Vec<MacroValue<'t>>,
     /// Loops that may call themselves, with what they saw where they stand.
     recursions: Vec<(&'t For, Frame)>,
-    /// What loops were asked by `loop.changed`.
+    /// The last arguments of each `loop.changed`.
     pub(super) remembered: Vec<Rc<List>>,
     /// The id of the name `loop`.
     loop_name: Option<NameId>,
@@ -357,7 +357,7 @@ impl<'t> Interpreter<'t> {
         Ok(Value::Macro(self.macros.len() - 1))
     }
 
-    /// What a template sees of a macro.
+    /// Returns an attribute of a macro.
     pub(super) fn macro_attribute(&self, id: usize, name: &str) -> Result<Value> {
         let Some(MacroValue { definition, .. }) = self.macros.get(id) else { return Ok(Value::None) };
         let Uses { caller, varargs, kwargs } = definition.uses;

@@ -7,7 +7,7 @@ use super::ast::SyntaxError;
 use super::functions;
 use super::lexer::{Located, Token};
 
-/// What a source names.
+/// Names in a source.
 #[derive(Default)]
 pub(super) struct Lacks<'s> {
     /// Texts of which the source asks whether they are filters or tests. It may name these where they are not.
@@ -19,7 +19,7 @@ pub(super) struct Lacks<'s> {
 }
 
 impl<'s> Lacks<'s> {
-    /// What the tokens of a source ask for.
+    /// Reads the names that a source asks about.
     pub(super) fn of(tokens: &[Located<'s>]) -> Lacks<'s> {
         let mut asked = HashSet::new();
         for three in tokens.windows(4) {

@@ -525,7 +525,7 @@ fn count_items<'t>(
     Ok(Value::Int(count))
 }
 
-/// Whether values differ from those of the turn before.
+/// Returns whether values differ from those of the turn before.
 fn changed<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
     let Value::Loop(state) = value else { return fail("only a loop has turns") };
     if !arguments.named.is_empty() {

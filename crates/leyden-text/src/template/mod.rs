@@ -125,7 +125,7 @@ pub struct RenderOptions {
 #[derive(Debug)]
 pub struct ChatTemplate {
     default: Parsed,
-    /// What conversations with tools are written by, if that is another one.
+    /// The template for conversations with tools, if that is another one.
     tool_use: Option<Parsed>,
     bos: String,
     eos: String,

@@ -22,7 +22,7 @@ pub(super) struct Parser<'s> {
     ids: HashMap<&'s str, NameId>,
     /// How many loops the statement at hand is in; `break` needs one.
     loops: u32,
-    /// What the macro at hand names of the variables that it gets.
+    /// Variables of a macro that the one at hand names.
     uses: Uses,
     /// Names of blocks, of which no two are alike.
     blocks: Vec<&'s str>,

@@ -87,7 +87,7 @@ pub(super) fn unknown(name: &str) -> String {
     format!("there is no test {}", Quoted(name))
 }
 
-/// Whether a value is the name of something.
+/// Returns whether a value is the name of something.
 fn names(value: &Value, is_known: fn(&str) -> bool) -> bool {
     value.as_str().is_some_and(is_known)
 }

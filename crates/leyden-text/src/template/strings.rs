@@ -130,7 +130,7 @@ pub(super) fn title(text: &str) -> String {
     out
 }
 
-/// Whether a text may be broken at a blank.
+/// Returns whether a text may be broken at a character.
 fn is_break(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\x0b' | '\x0c' | '\r' | ' ')
 }

@@ -56,7 +56,7 @@ pub(super) struct Text {
 pub(super) struct List {
     items: Vec<Value>,
     nesting: u32,
-    /// Whether it is a group of `groupby`: a pair whose parts have names.
+    /// A group of `groupby`: a pair whose parts have names.
     group: bool,
     budget: Rc<Budget>,
 }

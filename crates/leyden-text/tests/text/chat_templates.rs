@@ -125,7 +125,7 @@ fn snippets_equal_those_of_jinja2() {
     assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// What a template needs and what is not there is known when it is loaded, with name and line.
+/// Missing filters, tests and functions are errors at load, with name and line.
 #[test]
 fn what_is_not_there_is_refused_at_load() {
     for (source, want) in [

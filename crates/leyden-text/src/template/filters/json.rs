@@ -10,7 +10,7 @@ use crate::template::json_text;
 use crate::template::print::{JsonLayout, Writer};
 use crate::template::value::Value;
 
-/// What a text with JSON says. Jinja has no such filter; templates that were made for llama.cpp use it.
+/// Reads a text with JSON. Jinja has no such filter; templates that were made for llama.cpp use it.
 pub(super) fn from_json<'t>(
     interpreter: &mut Interpreter<'t>,
     value: &Value,

@@ -12,7 +12,7 @@ use crate::template::value::{Number, Text, Value};
 #[derive(Default)]
 struct Counting {
     next: usize,
-    /// Whether fields have numbers, once that is known.
+    /// Fields have numbers, once that is known.
     numbered: Option<bool>,
 }
 

@@ -1,6 +1,6 @@
 //! Text made after a format, as Python does it: `'%s' % x` and `'{}'.format(x)`.
 //!
-//! What of a result is content is known byte by byte: what the format says is the format's, and a text that is put in
+//! Content of a result is told apart byte by byte: what the format says is the format's, and a text that is put in
 //! keeps what it is.
 
 mod braces;
@@ -29,7 +29,7 @@ struct Spec {
     sign: char,
     alternate: bool,
     width: usize,
-    /// What stands between thousands.
+    /// Separator of thousands.
     grouping: Option<char>,
     precision: Option<usize>,
     kind: Option<char>,

@@ -7,7 +7,7 @@ use crate::template::print;
 /// Digits behind the point that a float can have; what follows is zeros.
 const MOST_DIGITS: usize = 1100;
 
-/// Whether an integer is negative, and its digits.
+/// Returns the sign of an integer (`true` is negative) and its digits.
 pub(super) fn integer(value: i64, spec: &Spec) -> Result<(bool, String)> {
     let size = value.unsigned_abs();
     let kind = spec.kind.unwrap_or('d');

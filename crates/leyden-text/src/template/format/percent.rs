@@ -28,7 +28,7 @@ impl<'v> Taken<'v> {
         found.map_or_else(|| fail("there are fewer values than the format has conversions"), Ok)
     }
 
-    /// Whether all values were used. A list or dictionary need not be.
+    /// Returns whether all values were used. A list or dictionary need not be.
     fn is_used_up(&self) -> bool {
         match self.arguments {
             Value::Tuple(list) => self.next >= list.items().len(),
