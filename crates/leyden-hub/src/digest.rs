@@ -120,6 +120,20 @@ pub(crate) fn of_file(
     }
 }
 
+/// The SHA-256 of several files by their paths and their own: of one that of its content, else of the lines
+/// `SHA256  PATH` in the order of the paths.
+pub(crate) fn of_files(mut files: Vec<(String, String)>) -> String {
+    files.sort();
+    if let [(_, only)] = &files[..] {
+        return only.clone();
+    }
+    let mut hasher = Sha256::new();
+    for (path, sha256) in &files {
+        hasher.update(format!("{sha256}  {path}\n"));
+    }
+    names::hex(&hasher.finalize())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -166,7 +166,8 @@ impl Reference {
     }
 }
 
-fn behind_scheme(text: &str) -> Option<&str> {
+/// What follows the scheme, if the text begins with one.
+pub(crate) fn behind_scheme(text: &str) -> Option<&str> {
     [SCHEME].into_iter().chain(OTHER_SCHEMES).find_map(|scheme| text.strip_prefix(scheme))
 }
 

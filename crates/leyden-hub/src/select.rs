@@ -150,9 +150,7 @@ pub(crate) fn select(files: &[Listed], wanted: Option<&str>) -> Result<Selection
 fn preferred<'a>(names: &[&'a str]) -> Option<&'a str> {
     let model = |name: &'a str| {
         let name = stem(file_name(name));
-        let cuts = name.match_indices(['-', '.', '_']).map(|(at, _)| at);
-        let is_cut = |at: &usize| is_quantisation(&name[at + 1..]);
-        name[..cuts.into_iter().find(is_cut).unwrap_or(name.len())].to_ascii_lowercase()
+        name[..quantisation_at(name).map_or(name.len(), |at| at - 1)].to_ascii_lowercase()
     };
     let mut models = names.iter().copied().map(model);
     let first = models.next()?;
@@ -160,6 +158,18 @@ fn preferred<'a>(names: &[&'a str]) -> Option<&'a str> {
         return None;
     }
     PREFERRED.iter().find_map(|wanted| names.iter().copied().find(|name| has_quantisation(name, wanted)))
+}
+
+/// The place in a file's name, without its ending, at which the name of a quantisation begins behind `-`, `.` or `_`.
+fn quantisation_at(name: &str) -> Option<usize> {
+    name.match_indices(['-', '.', '_']).map(|(at, _)| at + 1).find(|at| is_quantisation(&name[*at..]))
+}
+
+/// The quantisation that a GGUF file's name says, such as `Q4_K_M`.
+pub(crate) fn quantisation(path: &str) -> Option<&str> {
+    let name = file_name(path);
+    let name = has_ending(name, ".gguf").then(|| stem(name))?;
+    quantisation_at(name).map(|at| &name[at..])
 }
 
 /// Whether a model is meant: by the path of its main file, the paths of all its files, and what is wanted.

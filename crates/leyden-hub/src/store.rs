@@ -20,8 +20,9 @@ use crate::durable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::knobs;
 use crate::names;
-use crate::reference::{MAIN, Reference, Repo, SCHEME};
-use crate::select;
+use crate::naming::{fitting, without_scheme};
+use crate::reference::{MAIN, Reference, Repo, behind_scheme};
+use crate::short_names::ShortName;
 
 const RECORD: &str = "models.json";
 const SCHEMA: &str = "leyden.models/1";
@@ -234,29 +235,37 @@ impl Store {
     }
 
     /// The model of this name: as [`Model::name`] has it, or any shorter form that fits one model alone: `ORG/REPO`,
-    /// `ORG/REPO:Q4_K_M`, the repository's name, the file's name with or without ending. `hf:` in front is allowed.
+    /// `ORG/REPO:Q4_K_M`, the repository's name, the file's name with or without ending. `hf:` and the hub's address in
+    /// front are allowed; a [`ShortName`] means its model where nothing else fits.
     ///
     /// # Errors
     /// No model fits ([`ErrorKind::NoSuchModel`]), or several do.
     pub fn find(&self, name: &str) -> Result<Model> {
-        let short = name.strip_prefix(SCHEME).unwrap_or(name);
-        let models = match Reference::without_scheme(short) {
+        let mut found = self.fitting(behind_scheme(name).unwrap_or(name))?;
+        if let (true, Some(short)) = (found.is_empty(), ShortName::find(name)) {
+            found = self.fitting(&without_scheme(&short.reference))?;
+        }
+        match (found.pop(), found.is_empty()) {
+            (None, _) => Err(Error::new(name, ErrorKind::NoSuchModel { path_too: false })),
+            (Some(model), true) => Ok(model),
+            (Some(last), false) => {
+                let all = found.into_iter().chain([last]);
+                let candidates = all.map(|model| (model.name.clone(), model.bytes())).collect();
+                Err(Error::new(name, ErrorKind::Ambiguous { candidates }))
+            }
+        }
+    }
+
+    /// The models that a name without a scheme fits.
+    fn fitting(&self, name: &str) -> Result<Vec<Model>> {
+        let models: Vec<Model> = match Reference::without_scheme(name) {
             Ok(reference) => {
                 let record = self.record(reference.repo())?;
                 record.models.into_iter().map(|recorded| self.model(reference.repo(), recorded)).collect()
             }
             Err(_) => self.contents()?.models,
         };
-        let mut fitting = fitting(&models, short);
-        match (fitting.pop(), fitting.is_empty()) {
-            (None, _) => Err(Error::new(name, ErrorKind::NoSuchModel { path_too: false })),
-            (Some(model), true) => Ok(model.clone()),
-            (Some(last), false) => {
-                let all = fitting.into_iter().chain([last]);
-                let candidates = all.map(|model| (model.name.clone(), model.bytes())).collect();
-                Err(Error::new(name, ErrorKind::Ambiguous { candidates }))
-            }
-        }
+        Ok(fitting(&models, name).into_iter().cloned().collect())
     }
 
     /// Removes a model and those of its files that no other model has. `ORG/REPO` of a repository that holds
@@ -265,17 +274,14 @@ impl Store {
     /// # Errors
     /// No model fits, or several do, or a pull is at work on the repository, or the system refuses.
     pub fn remove(&self, name: &str) -> Result<Removed> {
-        let short = name.strip_prefix(SCHEME).unwrap_or(name);
         let model = match self.find(name) {
             Ok(model) => model,
             Err(error) => {
                 let whole = match error.kind() {
-                    ErrorKind::NoSuchModel { .. } | ErrorKind::Record(_) => {
-                        Reference::without_scheme(short).ok()
-                    }
+                    ErrorKind::NoSuchModel { .. } | ErrorKind::Record(_) => Reference::named(name).ok(),
                     _ => None,
                 };
-                return match whole.filter(|whole| whole.to_string() == format!("{SCHEME}{}", whole.repo())) {
+                return match whole.filter(|whole| without_scheme(whole) == whole.repo().to_string()) {
                     Some(whole) => self.remove_rest(whole.repo(), error),
                     None => Err(error),
                 };
@@ -428,39 +434,6 @@ impl Store {
         repos.sort();
         Ok(repos)
     }
-}
-
-/// The models that a name can mean.
-fn fitting<'a>(models: &'a [Model], name: &str) -> Vec<&'a Model> {
-    let exact: Vec<_> = models.iter().filter(|model| model.name == name).collect();
-    if !exact.is_empty() {
-        return exact;
-    }
-    let Ok(reference) = Reference::without_scheme(name) else {
-        let file = |model: &&Model| {
-            let path = model.name.rsplit([':', '/']).next().unwrap_or("");
-            path == name || select::stem(path).eq_ignore_ascii_case(name)
-        };
-        let mut found: Vec<_> = models.iter().filter(file).collect();
-        if found.is_empty() {
-            found = models.iter().filter(|model| model.repo.name().eq_ignore_ascii_case(name)).collect();
-        }
-        return found;
-    };
-    let of_repo = models.iter().filter(|model| {
-        model.repo == *reference.repo()
-            && reference.named_revision().is_none_or(|wanted| wanted == model.revision)
-    });
-    let Some(wanted) = reference.file() else { return of_repo.collect() };
-    let of_repo: Vec<&Model> = of_repo.collect();
-    // What the file's path is in the repository, which stands at the end of the name.
-    let main = |model: &'a Model| model.name.split_once(':').map_or("", |(_, file)| file);
-    let known: Vec<(&str, Vec<&str>)> = of_repo
-        .iter()
-        .map(|model| (main(model), model.files.iter().map(|file| file.path.as_str()).collect()))
-        .collect();
-    let found = select::matching(&known, wanted);
-    of_repo.into_iter().filter(|model| found.contains(&main(model))).collect()
 }
 
 fn folders(path: &Path) -> Result<Vec<String>> {
