@@ -6,6 +6,9 @@ use crate::select;
 /// The table.
 const TABLE: &str = include_str!("short_names.txt");
 
+/// The commands that encoders are for.
+const COMMANDS: [&str; 4] = ["embed", "rerank", "classify", "extract"];
+
 /// Names further from what was typed than this are no suggestion.
 const NEAR: f64 = 0.84;
 
@@ -22,6 +25,8 @@ pub struct ShortName {
     pub architecture: &'static str,
     /// Bytes that the keys and values of one token take in F16, where no layer forgets them.
     pub kv_bytes: Option<u64>,
+    /// The command that it is for: `run`, or of encoders `embed`, `rerank`, `classify` or `extract`.
+    pub command: &'static str,
 }
 
 impl ShortName {
@@ -80,12 +85,15 @@ fn row(line: &'static str) -> Option<ShortName> {
     let reference = Reference::without_scheme(cells.next()?).ok()?;
     let megabytes: u64 = cells.next()?.parse().ok()?;
     let architecture = cells.next()?;
-    let kv_bytes = match cells.next() {
+    let last = cells.next();
+    let command = last.and_then(|cell| COMMANDS.into_iter().find(|command| cell == *command));
+    let kv_bytes = match last.filter(|_| command.is_none()) {
         // A key and a value for each.
         Some(sizes) => Some(4 * sizes.split('x').map(|n| n.parse::<u64>().ok()).product::<Option<u64>>()?),
         None => None,
     };
-    Some(ShortName { names, reference, bytes: megabytes * 1_000_000, architecture, kv_bytes })
+    let bytes = megabytes * 1_000_000;
+    Some(ShortName { names, reference, bytes, architecture, kv_bytes, command: command.unwrap_or("run") })
 }
 
 #[cfg(test)]
@@ -104,7 +112,9 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), n, "each name once");
         let llama = ShortName::find("llama3.1").unwrap();
-        assert_eq!(llama.kv_bytes, Some(128 << 10));
+        assert_eq!((llama.kv_bytes, llama.command), (Some(128 << 10), "run"));
+        let encoder = ShortName::find("bge-m3").unwrap();
+        assert_eq!((encoder.kv_bytes, encoder.command), (None, "embed"));
     }
 
     #[test]
@@ -117,6 +127,33 @@ mod tests {
             ("gpt-oss", "hf:ggml-org/gpt-oss-20b-GGUF"),
         ] {
             assert_eq!(ShortName::find(typed).unwrap().reference.to_string(), wanted, "{typed}");
+        }
+        // Usual names of Ollama's library, and of encoders.
+        for typed in [
+            "gemma4",
+            "qwen3.5",
+            "qwen3-coder",
+            "gpt-oss:120b",
+            "llama3",
+            "deepseek-r1:8b",
+            "nomic-embed-text",
+            "bge-m3",
+            "all-minilm",
+            "embeddinggemma",
+            "mxbai-embed-large",
+            "snowflake-arctic-embed2",
+            "bge-reranker-v2-m3",
+            "bert-ner",
+            "gliner",
+            "llama3:8b",
+            "gemma4:31b",
+            "qwen3.5:35b",
+            "qwen3-embedding:0.6b",
+            "mistral-small",
+            "granite4",
+            "codellama",
+        ] {
+            assert!(ShortName::find(typed).is_some(), "{typed}");
         }
         for typed in ["", "qwen", "hello", "gpt-oss-x", "qwen3-", ":latest"] {
             assert_eq!(ShortName::find(typed), None, "{typed}");

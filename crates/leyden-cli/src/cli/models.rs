@@ -11,11 +11,15 @@ use serde_json::{Value, json};
 use super::failure::Failure;
 use super::text::{Table, bytes};
 
-/// Lists models that have a short name, with the size of the download, whether they fit the memory that is free here,
-/// and whether they were pulled. `leyden run NAME` pulls what is not here. Any other model of the hub is named
+/// Lists models that have a short name, with the command that they are for, the size of the download, whether they fit the
+/// memory that is free here, and whether they were pulled. `leyden run NAME` pulls what is not here. Any other model of the hub is named
 /// hf:ORG/REPO[:FILE].
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Show the models alone that have all of these in a name, in the repository, in the architecture or as the command: qwen3,
+    /// embed, bert
+    #[arg(value_name = "WORD")]
+    words: Vec<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -31,11 +35,20 @@ pub(super) fn is_supported(short: &ShortName) -> bool {
     ARCHITECTURES.iter().any(|known| known.name == short.architecture)
 }
 
+/// Whether a model has all words, in any case.
+fn has_all(short: &ShortName, words: &[String]) -> bool {
+    let told = [&short.names.join(" "), &short.reference.to_string(), short.architecture, short.command];
+    let told = told.join(" ").to_ascii_lowercase();
+    words.iter().all(|word| told.contains(&word.to_ascii_lowercase()))
+}
+
 /// Prints the list.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     // Without a place for a store nothing was pulled.
     let store = Store::from_env().ok();
     let usable = Topology::detect().memory.usable_bytes();
+    let all: Vec<ShortName> =
+        ShortName::all().into_iter().filter(|short| has_all(short, &args.words)).collect();
     let path = |short: &ShortName| {
         let reference = short.reference.to_string();
         store.as_ref().and_then(|store| leyden_hub::resolve(Path::new(&reference), store).ok())
@@ -49,17 +62,23 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
                 "bytes": short.bytes,
                 "memory_bytes": memory_needed(short.bytes),
                 "architecture": short.architecture,
+                "command": short.command,
                 "supported": is_supported(short),
                 "fits": fits(short),
                 "path": path(short).map(|path| path.display().to_string()),
             })
         };
-        let models: Vec<Value> = ShortName::all().iter().map(object).collect();
+        let models: Vec<Value> = all.iter().map(object).collect();
         serde_json::to_writer_pretty(&mut *out, &json!({ "usable_memory_bytes": usable, "models": models }))?;
         return Ok(writeln!(out)?);
     }
-    let mut table = Table::new(&["NAME", "SIZE", "FITS", "PULLED", "MODEL"], &[1]);
-    for short in ShortName::all() {
+    if all.is_empty() {
+        let words = args.words.join(" ");
+        return Err(Failure::new(format!("{words}: no short name has it"))
+            .hint("leyden models lists all; any other model of the hub is hf:ORG/REPO[:FILE]"));
+    }
+    let mut table = Table::new(&["NAME", "SIZE", "FITS", "PULLED", "FOR", "MODEL"], &[1]);
+    for short in all {
         let fits = match fits(&short) {
             _ if !is_supported(&short) => "not supported yet",
             Some(true) => "yes",
@@ -71,6 +90,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             bytes(short.bytes),
             fits.to_owned(),
             if path(&short).is_some() { "yes" } else { "-" }.to_owned(),
+            short.command.to_owned(),
             short.reference.to_string(),
         ]);
     }

@@ -22,7 +22,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The rows of the hub's table: names, repository and file, megabytes, architecture, sizes of the keys in the cache.
+/// The rows of the hub's table: names, repository and file, megabytes, architecture, sizes of the keys in the cache or the command.
 fn short_names() -> Vec<[String; 5]> {
     let table = fs::read_to_string(repository("crates/leyden-hub/src/short_names.txt")).unwrap();
     let row = |line: &str| {
@@ -128,9 +128,10 @@ fn page() -> String {
         writeln!(page, "| `{name}` | {types} | {models} | {against} |").unwrap();
     }
     page.push_str(
-        "\n## Models with short names\n\n`leyden run NAME` pulls and runs them; any other repository is `hf:ORG/REPO`. Sizes are \
+        "\n## Models with short names\n\n`leyden run NAME` pulls and runs them, and of encoders the command that stands in their row; `leyden models WORD` lists those \
+         that have the word. Any other repository is `hf:ORG/REPO`. Sizes are \
          those of the file, rounded. Memory is for one conversation of 4,096 tokens with keys and values in F16; layers with a \
-         window take less.\n\n| name | repository and file | architecture | size | memory |\n|---|---|---|---|---|\n",
+         window take less.\n\n| name | other names | for | repository and file | architecture | size | memory |\n|---|---|---|---|---|---|---|\n",
     );
     for [names, reference, megabytes, architecture, keys] in short_names() {
         let bytes = megabytes.parse::<u64>().unwrap() * 1_000_000;
@@ -142,9 +143,17 @@ fn page() -> String {
             Some(each) => gigabytes(bytes + each * CONTEXT + BESIDES),
             None => "-".to_owned(),
         };
-        let name = names.split(',').next().unwrap_or_default();
+        let (name, others) = names.split_once(',').unwrap_or((&names, ""));
+        let others: Vec<String> =
+            others.split(',').filter(|name| !name.is_empty()).map(|name| format!("`{name}`")).collect();
+        let others = if others.is_empty() { "-".to_owned() } else { others.join(", ") };
+        let command = if keys.starts_with(|c: char| c.is_ascii_lowercase()) { &keys } else { "run" };
         let size = gigabytes(bytes);
-        writeln!(page, "| `{name}` | `hf:{reference}` | `{architecture}` | {size} | {memory} |").unwrap();
+        writeln!(
+            page,
+            "| `{name}` | {others} | {command} | `hf:{reference}` | `{architecture}` | {size} | {memory} |"
+        )
+        .unwrap();
     }
     page
 }
