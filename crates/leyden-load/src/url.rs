@@ -6,6 +6,7 @@ use std::str::FromStr;
 use crate::error::{Error, Result};
 
 /// The base address of a server: `http://127.0.0.1:8080`, with or without a path and with or without `/v1` at its end.
+/// `http://` may be left out.
 ///
 /// ```
 /// let base: leyden_load::Base = "http://[::1]:8080/v1/".parse()?;
@@ -58,14 +59,15 @@ impl FromStr for Base {
         let wrong = |why: &str| Error::setting(text, format!("not the address of a server: {why}"));
         let lower = text.to_ascii_lowercase();
         let https = lower.starts_with("https://");
-        if !https && !lower.starts_with("http://") {
+        let begins = https || lower.starts_with("http://");
+        if !begins && text.contains("://") {
             return Err(wrong("it begins neither with http:// nor with https://"));
         }
         // A blank or line break in it would end up in the head of every request.
         if !text.bytes().all(|b| b.is_ascii_graphic()) || text.len() > 2048 {
             return Err(wrong("it holds a character that does not belong there, or is too long"));
         }
-        let rest = &text[if https { 8 } else { 7 }..];
+        let rest = if begins { &text[if https { 8 } else { 7 }..] } else { text };
         if rest.contains(['?', '#', '@']) {
             return Err(wrong("it has a query, a fragment or a user name"));
         }
@@ -114,6 +116,9 @@ mod tests {
             ("https://host:443/", "https://host", "/v1/models"),
             ("https://host:80/api/v1/", "https://host:80/api", "/api/v1/models"),
             ("http://[::1]:1/x", "http://[::1]:1/x", "/x/v1/models"),
+            ("127.0.0.1:8080", "http://127.0.0.1:8080", "/v1/models"),
+            ("localhost:80/x/v1", "http://localhost/x", "/x/v1/models"),
+            ("[::1]:9", "http://[::1]:9", "/v1/models"),
         ] {
             let base: Base = text.parse().unwrap();
             assert_eq!((base.to_string().as_str(), base.path("/v1/models").as_str()), (wanted, path));
@@ -123,7 +128,8 @@ mod tests {
     #[test]
     fn others_are_refused() {
         for (text, why) in [
-            ("127.0.0.1:8080", "neither with"),
+            ("ftp://127.0.0.1:8080", "neither with"),
+            (":8080", "host"),
             ("http://", "host"),
             ("http://a b", "character"),
             ("http://a\r\nX: y", "character"),
