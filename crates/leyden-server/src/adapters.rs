@@ -81,9 +81,9 @@ impl Adapters {
         Ok(())
     }
 
-    /// Whether one of them is called so.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.all.iter().any(|adapter| adapter.name.as_deref() == Some(name))
+    /// Bytes that they take together.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.all.iter().map(|served| served.adapter.bytes() as u64).sum()
     }
 
     /// Returns the list of llama-server's `GET /lora-adapters`, with the server's paths or else with the last part of each.

@@ -7,9 +7,10 @@ use crate::body::{self, Reply};
 use crate::cors::{self, Origins};
 use crate::dialect::Dialect;
 use crate::dialects::memory::Memory;
+use crate::dialects::ollama;
 use crate::dialects::openai::OPENAI;
 use crate::error::ApiError;
-use crate::failure::Error;
+use crate::failure::{Error, ErrorKind};
 use crate::fields::{self, Fields};
 use crate::generate;
 use crate::generic_tools;
@@ -166,6 +167,18 @@ impl Served {
     }
 }
 
+impl Served {
+    /// Bytes of memory that hold something: weights, adapters, and the blocks of the caches with tokens in them.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        let blocks: u64 =
+            self.replicas.metrics().map(|m| m.kv_blocks_used.get() + m.kv_blocks_cached.get()).sum();
+        let token = self.network.kv_shape(self.kv_type).map_or(0, |shape| shape.token_bytes());
+        let block = (token * leyden_kernels::attention::BLOCK_TOKENS) as u64;
+        let weights = self.network.weight_bytes() as u64 + self.adapters.bytes();
+        weights.saturating_add(blocks.saturating_mul(block)).min(self.bytes)
+    }
+}
+
 /// What all requests share.
 pub(crate) struct App {
     pub(crate) models: Arc<Models>,
@@ -221,8 +234,8 @@ pub(crate) struct Call {
     lease: Option<Arc<Lease>>,
     /// The adapters that it asks for, once its fields are known.
     adapters: OnceLock<AdapterSet>,
-    /// The adapter that it calls its model.
-    adapter: OnceLock<String>,
+    /// The name by which it asks for its model.
+    asked: OnceLock<String>,
     /// Bytes of memory that its answer takes beside the values that are computed.
     shown_bytes: OnceLock<usize>,
 }
@@ -243,6 +256,11 @@ impl Call {
     /// When its time is over.
     pub(crate) fn deadline(&self, app: &App) -> Instant {
         self.entry.started() + app.request_time
+    }
+
+    /// Whether it asks for nothing but that its model leaves the memory.
+    pub(crate) fn only_unloads(&self) -> bool {
+        ollama::only_unloads(self.route, &self.body)
     }
 
     /// Bytes of the body.
@@ -281,13 +299,14 @@ impl Call {
         let mut fields = Fields::from(body);
         synonyms::rename(&mut fields)?;
         let given = fields.list("lora").map(adapters::read);
+        let asked = fields.peek("model").or_else(|| fields.peek("name"));
+        if let Some(name) = asked {
+            let _ = self.asked.set(name.to_owned());
+        }
         // Whoever reads the name says what is wrong with it.
-        if let Some(model) = app.models.find(fields.peek("model")).ok().and_then(|slot| slot.served()) {
-            let name = fields.peek("model").map(|name| name.strip_suffix(":latest").unwrap_or(name));
+        if let Some(model) = app.models.find(asked).ok().and_then(|slot| slot.served()) {
+            let name = asked.map(|name| name.strip_suffix(":latest").unwrap_or(name));
             let _ = self.adapters.set(model.adapters.choose(name, given.as_deref())?);
-            if let Some(name) = name.filter(|name| model.adapters.has(name)) {
-                let _ = self.adapter.set(name.to_owned());
-            }
         }
         Ok(fields)
     }
@@ -322,9 +341,9 @@ impl Call {
         Ok(())
     }
 
-    /// What the answer calls the model: the adapter's name, if the request does.
+    /// What the answer calls the model: as the request does, or by its name where that names none.
     pub(crate) fn name_of(&self, model: &Served) -> String {
-        self.adapter.get().unwrap_or(&model.name).clone()
+        self.asked.get().unwrap_or(&model.name).clone()
     }
 
     /// The adapters that the request is computed with on its model.
@@ -354,8 +373,13 @@ impl App {
     pub(crate) fn start(models: Vec<Model>, mut options: ServerOptions, log: Log) -> Result<Arc<App>, Error> {
         let log = Arc::new(log);
         let on_demand = std::mem::take(&mut options.on_demand);
+        // A server that pulls models can begin without any.
+        if models.is_empty() && on_demand.is_empty() && options.pull.is_none() {
+            return Err(ErrorKind::NoModel.into());
+        }
         let room = (options.memory, Times::of(options.limits.room_wait));
-        let models = Arc::new(Models::start(models, on_demand, room, &log)?);
+        let models = Models::start(models, on_demand, room, &log)?;
+        let models = Arc::new(models.found_by(options.names.take()));
         let processors = available_parallelism().map_or(1, NonZero::get);
         Ok(Arc::new(App {
             turns: Turns::new(Kind::grammars(processors), options.keys.is_some()),
@@ -595,7 +619,7 @@ impl App {
             Vec::new()
         };
         let given_up = Arc::default();
-        let lease = match route.names_model() {
+        let lease = match route.names_model() && !ollama::only_unloads(route.path, &body) {
             true => self.lease(&body, entry.started() + self.request_time).await?.map(Arc::new),
             false => None,
         };
@@ -608,7 +632,7 @@ impl App {
             body,
             given_up,
             adapters: OnceLock::new(),
-            adapter: OnceLock::new(),
+            asked: OnceLock::new(),
             shown_bytes: OnceLock::new(),
         };
         (route.answer)(Arc::clone(self), call).await

@@ -114,7 +114,7 @@ impl Models {
     }
 
     /// Takes the steps that are due, and has [`tend`](Self::tend) see when the next ones are.
-    fn proceed(self: &Arc<Self>) {
+    pub(crate) fn proceed(self: &Arc<Self>) {
         self.take_steps();
         self.changed.notify_one();
     }

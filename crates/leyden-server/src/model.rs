@@ -1,6 +1,7 @@
 //! A model that is served.
 
 use crate::adapters::ServedAdapter;
+use crate::fingerprint::Fingerprint;
 use crate::options::WorkerOptions;
 use leyden_engine::Pooling;
 use leyden_engine::sample::SamplingParams;
@@ -61,6 +62,8 @@ pub struct ModelInfo {
     pub bytes: u64,
     /// When its file was last changed.
     pub modified: SystemTime,
+    /// The SHA-256 of its files.
+    pub digest: Fingerprint,
 }
 
 impl Model {

@@ -10,16 +10,16 @@ use crate::failure::{Error, ErrorKind};
 use crate::loading::Desk;
 use crate::log::Log;
 use crate::model::{Model, ModelInfo};
-use crate::on_demand::OnDemand;
+use crate::on_demand::{NameFinder, OnDemand};
 use crate::residency::{Place, Residency, Times};
 use hyper::StatusCode;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// All models of a server.
-#[derive(Debug)]
 pub(crate) struct Models {
     slots: RwLock<Vec<Arc<Slot>>>,
     desk: Mutex<Desk>,
@@ -28,6 +28,13 @@ pub(crate) struct Models {
     pub(crate) loads: AtomicU64,
     pub(crate) unloads: AtomicU64,
     pub(crate) log: Arc<Log>,
+    names: Option<NameFinder>,
+}
+
+impl fmt::Debug for Models {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Models").field("slots", &self.slots).finish_non_exhaustive()
+    }
 }
 
 /// The place of one model.
@@ -98,7 +105,7 @@ impl Models {
     /// Starts those that stay; the others will be loaded into `budget` bytes, and requests wait for room there as `times` say.
     ///
     /// # Errors
-    /// There is none, two have one name, or memory or threads are short.
+    /// Two have one name, or memory or threads are short.
     pub(crate) fn start(
         models: Vec<Model>,
         on_demand: Vec<OnDemand>,
@@ -119,9 +126,6 @@ impl Models {
             let place = plan.add(model.least_bytes, model.idle, now);
             slots.push(Arc::new(Slot::vacant(model, place)));
         }
-        if slots.is_empty() {
-            return Err(ErrorKind::NoModel.into());
-        }
         let mut names: Vec<&str> = slots.iter().flat_map(|slot| slot.names()).collect();
         names.sort_unstable();
         if let Some(pair) = names.windows(2).find(|p| p[0] == p[1]) {
@@ -134,7 +138,13 @@ impl Models {
             loads: AtomicU64::new(0),
             unloads: AtomicU64::new(0),
             log: Arc::clone(log),
+            names: None,
         })
+    }
+
+    /// The same, found by further names too.
+    pub(crate) fn found_by(self, names: Option<NameFinder>) -> Models {
+        Models { names, ..self }
     }
 
     /// Adds one; one with its name that is there already stays as it is.
@@ -168,6 +178,14 @@ impl Models {
             Some((model, of)) if *of == place => Some((Arc::clone(slot), model.clone())),
             _ => None,
         })
+    }
+
+    /// Unloads a model as soon as no request needs it, if it is one that goes; whether it is.
+    pub(crate) fn let_go(self: &Arc<Self>, slot: &Slot) -> bool {
+        let Some((_, place)) = &slot.on_demand else { return false };
+        self.desk().plan.keep(*place, Some(Duration::ZERO));
+        self.proceed();
+        true
     }
 
     /// All of them.
@@ -207,6 +225,10 @@ impl Models {
         let Some(name) = name else {
             return match &slots[..] {
                 [slot] => Ok(Arc::clone(slot)),
+                [] => Err(ApiError {
+                    param: Some("model".to_owned()),
+                    ..ApiError::new(StatusCode::NOT_FOUND, "model_not_found", "this server has no model yet")
+                }),
                 _ => Err(ApiError {
                     code: "missing_required_parameter",
                     ..ApiError::field("model", "`model` is missing, and there are several")
@@ -216,11 +238,25 @@ impl Models {
         let of = |name: &str| slots.iter().find(|slot| slot.names().any(|n| n == name)).cloned();
         // Ollama's names have a tag, which says nothing here if it is the usual one.
         let found = of(name).or_else(|| name.strip_suffix(":latest").and_then(of));
-        found.ok_or_else(|| {
+        if let Some(found) = found.or_else(|| of(&format!("{name}:latest"))) {
+            return Ok(found);
+        }
+        let meant = self.names.as_ref().map_or_else(Vec::new, |names| names(name));
+        if let [one] = &meant[..]
+            && let Some(found) = of(one)
+        {
+            return Ok(found);
+        }
+        let message = if meant.len() > 1 {
+            format!("the name fits several models; name one of them: {}", meant.join(", "))
+        } else {
             let names: Vec<&str> = slots.iter().flat_map(|slot| slot.names()).collect();
-            let message = format!("the model does not exist; known names: {}", names.join(", "));
-            let error = ApiError::new(StatusCode::NOT_FOUND, "model_not_found", message);
-            ApiError { param: Some("model".to_owned()), ..error }
-        })
+            match names.is_empty() {
+                true => "this server has no model yet: /api/pull gets one".to_owned(),
+                false => format!("the model does not exist; known names: {}", names.join(", ")),
+            }
+        };
+        let error = ApiError::new(StatusCode::NOT_FOUND, "model_not_found", message);
+        Err(ApiError { param: Some("model".to_owned()), ..error })
     }
 }

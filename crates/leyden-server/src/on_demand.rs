@@ -25,6 +25,10 @@ pub struct Pulling<'a> {
 pub type Puller =
     Arc<dyn Fn(&str, &mut dyn FnMut(Pulling<'_>) -> bool) -> Result<OnDemand, String> + Send + Sync>;
 
+/// Finds the models that a text means which is no model's name: gets the text, and returns names of models of the server. It
+/// reads nothing from the disk and opens no connection.
+pub type NameFinder = Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>;
+
 /// What is known of a model before it is loaded, and how it is loaded.
 #[derive(Clone)]
 pub struct OnDemand {

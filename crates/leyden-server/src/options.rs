@@ -3,7 +3,7 @@
 use crate::auth::ApiKeys;
 use crate::limits::Limits;
 use crate::log::LogFormat;
-use crate::on_demand::{OnDemand, Puller};
+use crate::on_demand::{NameFinder, OnDemand, Puller};
 use crate::peers::Network;
 use leyden_kernels::attention::KvType;
 use std::fmt;
@@ -32,6 +32,8 @@ pub struct ServerOptions {
     pub memory: Option<u64>,
     /// How models are pulled that clients ask for with `/api/pull`; `None` where they may not.
     pub pull: Option<Puller>,
+    /// Finds models by texts that are no names of theirs.
+    pub names: Option<NameFinder>,
     /// The address to listen on.
     pub host: String,
     /// The port; 0 takes a free one.
@@ -81,6 +83,7 @@ impl Default for ServerOptions {
             on_demand: Vec::new(),
             memory: None,
             pull: None,
+            names: None,
             host: "127.0.0.1".to_owned(),
             port: 8080,
             keys: None,

@@ -9,6 +9,7 @@
 
 use crate::error::ApiError;
 use crate::fields::{self, kind, wrong};
+use crate::media;
 use leyden_text::check_json_text;
 use serde_json::{Map, Value, json};
 use std::fmt;
@@ -135,7 +136,13 @@ impl Checker {
             others.is_some_and(|o| o == &Value::Bool(false) || o.get("type").is_some_and(|t| t == "null"));
         for (name, value) in map.iter_mut().filter(|(_, value)| !value.is_null()) {
             let at = At::Field(&at, name);
-            match properties.get(name) {
+            let schema = properties.get(name);
+            if schema.is_none_or(|schema| size(schema, "maxItems") == Some(0))
+                && let Some(refusal) = media::of_field(&at.to_string(), name, value)
+            {
+                return Err(refusal);
+            }
+            match schema {
                 Some(schema) => self.value(schema, value, at)?,
                 None if !closed => {}
                 None if self.strict => {
@@ -179,7 +186,7 @@ impl Checker {
                 })
             });
             if fitting.is_empty() {
-                return Err(if given.is_some() { not_one_of(at, &known) } else { missing(at) });
+                return Err(if given.is_some() { not_one_of(at, &known, given) } else { missing(at) });
             }
         }
         if let [one] = fitting[..] {
@@ -214,7 +221,10 @@ fn missing(at: At<'_>) -> ApiError {
     ApiError { code: "missing_required_parameter", ..error }
 }
 
-fn not_one_of(at: At<'_>, known: &[Value]) -> ApiError {
+fn not_one_of(at: At<'_>, known: &[Value], given: Option<&Value>) -> ApiError {
+    if let Some(refusal) = media::of_type(&at.to_string(), given) {
+        return refusal;
+    }
     let mut names: Vec<String> = known
         .iter()
         .filter(|v| !v.is_null())
@@ -230,7 +240,7 @@ fn listed(schema: &Value, value: &Value, at: At<'_>) -> Result<(), ApiError> {
     if known.is_empty() || schema.get(BY_MODEL).is_some() || known.contains(value) {
         return Ok(());
     }
-    Err(not_one_of(at, &known))
+    Err(not_one_of(at, &known, Some(value)))
 }
 
 /// What `const` or `enum` of a schema lists; nothing if it has neither.

@@ -172,6 +172,12 @@ impl Model {
         Model::load(ModelFile::Gguf(Gguf::from_vec(bytes, name)?), options, start, &mut |_, _| {})
     }
 
+    /// The bytes of the GGUF file that [`Model::embedded`] loads.
+    #[must_use]
+    pub fn embedded_file() -> &'static [u8] {
+        STORYTELLER
+    }
+
     /// The model inside this library: a toy that continues old-fashioned stories.
     ///
     /// # Errors

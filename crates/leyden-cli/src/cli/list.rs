@@ -9,7 +9,8 @@ use super::failure::Failure;
 use super::stored;
 use super::text::{Table, bytes, date};
 
-/// Prints the models that `leyden pull` brought, each with its size and the commit that it is from. The store is the
+/// Prints the models that `leyden pull` brought, each under the shortest name that means it, with its size and the commit that
+/// it is from. The store is the
 /// folder in LEYDEN_MODELS, otherwise leyden/models in the user's data folder.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -23,7 +24,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let store = Store::from_env()?;
     let contents = store.contents()?;
     if args.json {
-        let models: Vec<Value> = contents.models.iter().map(stored::object).collect();
+        let models: Vec<Value> =
+            contents.models.iter().map(|model| stored::listed(model, &contents)).collect();
         let unfinished: Vec<Value> = contents
             .unfinished
             .iter()
@@ -59,20 +61,29 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 fn table(contents: &Contents) -> Table {
-    let mut table = Table::new(&["NAME", "SIZE", "FORMAT", "COMMIT", "PULLED", "STATE"], &[1]);
+    let mut table = Table::new(&["NAME", "SIZE", "FORMAT", "COMMIT", "PULLED", "STATE", "MODEL"], &[1]);
     for model in &contents.models {
         table.add(vec![
-            model.name.clone(),
+            model.short_name(&contents.models),
             bytes(model.bytes()),
             model.format.name().to_owned(),
             model.commit.chars().take(8).collect(),
             date(model.pulled),
             model.damage.as_ref().map_or_else(|| "whole".to_owned(), |damage| format!("damaged: {damage}")),
+            model.name.clone(),
         ]);
     }
     for (repo, size) in &contents.unfinished {
         let none = || "-".to_owned();
-        table.add(vec![repo.to_string(), bytes(*size), none(), none(), none(), "unfinished".to_owned()]);
+        table.add(vec![
+            repo.to_string(),
+            bytes(*size),
+            none(),
+            none(),
+            none(),
+            "unfinished".to_owned(),
+            none(),
+        ]);
     }
     table
 }

@@ -12,11 +12,11 @@ use super::failure::Failure;
 use super::text::{Table, bytes};
 use super::{knobs, load};
 
-/// Prints the models of a running server: which of them are in memory, what they take, how many requests they have, and
-/// until when they stay if nobody asks for them.
+/// Prints the models of a running server: which of them are in memory, how much of it they use (weights, and keys and values
+/// of texts) and how much is reserved for them, how many requests they have, and until when they stay if nobody asks for them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address of the server
+    /// Address of the server, such as 127.0.0.1:8080
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: Base,
     /// File with the key that opens the server; by default the key in LEYDEN_API_KEY
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// PEM file with the certificate authorities to believe, instead of the system's
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// Unload this model as soon as no request needs it
+    /// Unload this model as soon as no request needs it; any name that leyden run knows
     #[arg(long, value_name = "MODEL")]
     unload: Option<String>,
     /// Print one JSON object
@@ -45,13 +45,17 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let authorities = args.ca_file.clone().map_or(Authorities::System, Authorities::File);
     let server = Arc::new(Server::new(args.url.clone(), key, &authorities)?);
     if let Some(model) = &args.unload {
+        let known = ask(&server, &format!("/v1/models/{}", encoded(model)), None)?;
         let loaded = ask(&server, "/api/ps", None)?;
-        let there = list(&loaded, "models").any(|m| m["name"] == model.as_str());
-        if !there {
+        if !list(&loaded, "models").any(|m| m["name"] == known["root"]) {
             return Err(Failure::new(format!("{}: {model} is not in memory", args.url))
                 .hint("leyden ps shows which models are"));
         }
-        ask(&server, "/api/generate", Some(&json!({ "model": model, "keep_alive": 0 })))?;
+        let said = ask(&server, "/api/generate", Some(&json!({ "model": model, "keep_alive": 0 })))?;
+        if said["done_reason"] != "unload" {
+            return Err(Failure::new(format!("{}: {model} stays as long as the server runs", args.url))
+                .hint("models that come and go are those of serve --on-demand, --all and --config"));
+        }
     }
     let (all, loaded) = (ask(&server, "/v1/models", None)?, ask(&server, "/api/ps", None)?);
     let mut models = Vec::new();
@@ -64,7 +68,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             .collect();
         models.push(json!({
             "name": id, "aliases": aliases, "loaded": here.is_some(),
-            "bytes": here.map(|m| m["size"].clone()), "requests": here.map(|m| m["running"].clone()),
+            "bytes": here.map(|m| m["size"].clone()), "reserved_bytes": here.map(|m| m["reserved"].clone()),
+            "requests": here.map(|m| m["running"].clone()),
             "expires_at": here.map(|m| m["expires_at"].clone()), "context": model["max_model_len"],
         }));
     }
@@ -72,9 +77,11 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         serde_json::to_writer_pretty(&mut *out, &json!({ "url": args.url.to_string(), "models": models }))?;
         return Ok(writeln!(out)?);
     }
-    let mut table = Table::new(&["NAME", "ALIASES", "MEMORY", "REQUESTS", "CONTEXT", "UNTIL"], &[2, 3, 4]);
+    let columns = ["NAME", "ALIASES", "USED", "RESERVED", "REQUESTS", "CONTEXT", "UNTIL"];
+    let mut table = Table::new(&columns, &[2, 3, 4, 5]);
     for model in &models {
-        let shown = |key: &str| model[key].as_u64().map_or_else(|| "-".to_owned(), |n| n.to_string());
+        let of =
+            |key: &str, form: fn(u64) -> String| model[key].as_u64().map_or_else(|| "-".to_owned(), form);
         let until = match model["expires_at"].as_str() {
             None => "not loaded",
             // No server runs that long: it stays.
@@ -86,9 +93,10 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         table.add(vec![
             model["name"].as_str().unwrap_or_default().to_owned(),
             if names.is_empty() { "-".to_owned() } else { names.join(", ") },
-            model["bytes"].as_u64().map_or_else(|| "-".to_owned(), bytes),
-            shown("requests"),
-            shown("context"),
+            of("bytes", bytes),
+            of("reserved_bytes", bytes),
+            of("requests", |n| n.to_string()),
+            of("context", |n| n.to_string()),
             until.to_owned(),
         ]);
     }
@@ -98,6 +106,15 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 
 fn list<'a>(document: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     document[key].as_array().into_iter().flatten()
+}
+
+/// A name as a part of a path: every byte that is no letter or digit of ASCII is written as `%` and two digits.
+fn encoded(name: &str) -> String {
+    let byte = |b: u8| match b.is_ascii_alphanumeric() {
+        true => char::from(b).to_string(),
+        false => format!("%{b:02X}"),
+    };
+    name.bytes().map(byte).collect()
 }
 
 /// A document of the server's.

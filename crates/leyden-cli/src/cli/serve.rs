@@ -1,5 +1,6 @@
 //! `leyden serve`: models over HTTP.
 
+mod directory;
 mod prepare;
 mod settings;
 
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use directory::Directory;
 use leyden::{KvType, LoadOptions, Model, PackCache, Pooling, Replicas};
 use leyden_hub::{Client, Event, Options, Reference, Store};
 use leyden_kernels::heap;
@@ -217,13 +219,17 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         own.extend(aliases.remove("").unwrap_or_default());
         Settings { aliases: own, lora: lora.clone(), ..Settings::of(args) }
     };
-    let (mut loaded, mut on_demand) = (Vec::new(), Vec::new());
+    let (mut loaded, mut on_demand, directory) = (Vec::new(), Vec::new(), Directory::default());
     let entries = args.config.as_deref().map(|path| settings::read(path, args)).transpose()?;
     // One that does not run here does not keep the others from being served.
     let mut left_out = Vec::new();
     for Entry { name, model, settings } in entries.into_iter().flatten() {
-        let found = args.hub.obtain(&model, notes);
-        match found.and_then(|path| prepare::on_demand(&common, settings, name.clone(), path)) {
+        let found = args.hub.obtain(&model, notes).and_then(|path| {
+            let one = prepare::on_demand(&common, settings, name.clone(), path.clone())?;
+            directory.add(&name, &model, &path);
+            Ok(one)
+        });
+        match found {
             Ok(one) => on_demand.push(one),
             Err(why) => left_out.push((name, why)),
         }
@@ -233,7 +239,10 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
             let mut called = named.display().to_string();
             let found = args.hub.obtain(named, notes).and_then(|path| {
                 called = name(named, &path);
-                prepare::on_demand(&common, settings(&called, &mut aliases), called.clone(), path)
+                let settings = settings(&called, &mut aliases);
+                let one = prepare::on_demand(&common, settings, called.clone(), path.clone())?;
+                directory.add(&called, named, &path);
+                Ok(one)
             });
             match found {
                 Ok(one) => on_demand.push(one),
@@ -256,12 +265,20 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
             if let Some(unplaced) = model.unplaced() {
                 notes.say(unplaced);
             }
-            loaded.push((model, name(named, path)));
+            let name = name(named, path);
+            directory.add(&name, named, path);
+            loaded.push((model, name));
         }
     }
     if args.all {
-        let named: Vec<String> = loaded.iter().map(|(_, name)| name.clone()).collect();
-        pulled(&common, args, &named, &mut on_demand)?;
+        pulled(&common, args, &directory, &mut on_demand)?;
+        if loaded.is_empty() && on_demand.is_empty() {
+            let nothing = directory::nothing_to_serve();
+            if !args.allow_pull {
+                return Err(nothing);
+            }
+            notes.say(&format!("{nothing}; clients may pull some"));
+        }
     }
     if loaded.is_empty() && on_demand.is_empty() && !left_out.is_empty() {
         return Err(left_out.swap_remove(0).1);
@@ -269,7 +286,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     for (name, why) in &left_out {
         notes.say(&format!("{name} is left out: {why}"));
     }
-    if loaded.is_empty() && on_demand.is_empty() {
+    if loaded.is_empty() && on_demand.is_empty() && !args.all {
         notes.say(
             "no model named: the embedded storyteller is served, a toy of 4 million parameters. For a real model: leyden \
              serve smollm2; leyden models lists others",
@@ -312,7 +329,8 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     let mut server = ServerOptions {
         on_demand,
         memory,
-        pull: args.allow_pull.then(|| puller(common.clone(), Settings::of(args))),
+        names: Some(directory.finder()),
+        pull: args.allow_pull.then(|| puller(common.clone(), Settings::of(args), directory.clone())),
         host: args.host.clone(),
         port: args.port,
         keys,
@@ -336,7 +354,8 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     server.limits.body_bytes = args.max_body as usize;
     connections::allow();
     leyden_server::serve(models, server, |address: SocketAddr| {
-        notes.say(&format!("listening on http://{address}, serving {}", names.join(", ")));
+        let names = if names.is_empty() { "no model yet".to_owned() } else { names.join(", ") };
+        notes.say(&format!("listening on http://{address}, serving {names}"));
     })?;
     Ok(())
 }
@@ -373,7 +392,7 @@ fn options(args: &Args) -> LoadOptions {
 }
 
 /// Pulls what a client asks for.
-fn puller(common: Common, settings: Settings) -> Puller {
+fn puller(common: Common, settings: Settings, directory: Directory) -> Puller {
     Arc::new(move |name, hear| {
         let reference = Reference::named(name).map_err(|error| error.to_string())?;
         let store = Store::from_env().map_err(|error| error.to_string())?;
@@ -396,29 +415,35 @@ fn puller(common: Common, settings: Settings) -> Puller {
         };
         let pulled =
             leyden_hub::pull(&client, &store, &reference, &mut tell).map_err(|error| error.to_string())?;
-        let model = pulled.model;
-        let aliases = if model.name == name { Vec::new() } else { vec![name.to_owned()] };
-        let settings = Settings { aliases, ..settings.clone() };
-        prepare::on_demand(&common, settings, model.name, model.path).map_err(|error| error.to_string())
+        let all = store.contents().map_err(|error| error.to_string())?.models;
+        let (name, path) = (pulled.model.short_name(&all), pulled.model.path);
+        let model = prepare::on_demand(&common, settings.clone(), name.clone(), path.clone());
+        let model = model.map_err(|error| error.to_string())?;
+        directory.add(&name, &path, &path);
+        Ok(model)
     })
 }
 
-/// Every pulled model that runs here and is not served under its name already, on demand.
+/// Every pulled model that runs here and is not served already, on demand and under its short name.
 fn pulled(
     common: &Common,
     args: &Args,
-    named: &[String],
+    directory: &Directory,
     on_demand: &mut Vec<OnDemand>,
 ) -> Result<(), Failure> {
     let contents = Store::from_env()?.contents()?;
-    for model in contents.models.into_iter().filter(|model| model.damage.is_none()) {
-        if named.contains(&model.name) || on_demand.iter().any(|known| known.name == model.name) {
+    for model in contents.models.iter().filter(|model| model.damage.is_none()) {
+        if directory.has(&model.path) {
             continue;
         }
-        match prepare::on_demand(common, Settings::of(args), model.name.clone(), model.path) {
-            Ok(one) => on_demand.push(one),
+        let name = model.short_name(&contents.models);
+        match prepare::on_demand(common, Settings::of(args), name.clone(), model.path.clone()) {
+            Ok(one) => {
+                directory.add(&name, &model.path, &model.path);
+                on_demand.push(one);
+            }
             // One that does not run here does not keep the others from being served.
-            Err(error) => common.notes.say(&format!("{} is left out: {error}", model.name)),
+            Err(error) => common.notes.say(&format!("{name} is left out: {error}")),
         }
     }
     Ok(())

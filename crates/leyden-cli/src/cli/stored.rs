@@ -1,6 +1,6 @@
 //! How a model of the store looks in `--json`.
 
-use leyden_hub::Model;
+use leyden_hub::{Contents, Model};
 use serde_json::{Value, json};
 
 /// The object that describes a model.
@@ -20,6 +20,14 @@ pub(super) fn object(model: &Model) -> Value {
         "commit": model.commit,
         "pulled": model.pulled,
         "damage": model.damage,
+        "digest": model.digest(),
         "files": files,
     })
+}
+
+/// The same with the short name that lists show.
+pub(super) fn listed(model: &Model, contents: &Contents) -> Value {
+    let mut object = object(model);
+    object["short_name"] = model.short_name(&contents.models).into();
+    object
 }

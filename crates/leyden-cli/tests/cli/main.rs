@@ -20,6 +20,7 @@ mod lora;
 mod many_models;
 mod model_forms;
 mod models;
+mod names;
 mod outputs;
 mod pack;
 mod program;

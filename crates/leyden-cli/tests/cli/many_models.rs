@@ -8,8 +8,7 @@ use crate::program::{Files, command, finish, leyden, storyteller_with_template, 
 use crate::serve::{Server, post};
 
 fn ps(server: &Server, more: &[&str]) -> Value {
-    let url = format!("http://{}", server.address);
-    leyden(&[&["ps", "--url", &url, "--json"], more].concat()).json()
+    leyden(&[&["ps", "--url", &server.address, "--json"], more].concat()).json()
 }
 
 fn loaded(server: &Server) -> Vec<String> {
@@ -38,6 +37,7 @@ fn a_file_names_models_and_their_settings() {
         (&all["models"][0]["context"], &all["models"][0]["aliases"][0]),
         (&128.into(), &"gpt-4o".into())
     );
+    assert!(all["models"][0]["bytes"].as_u64() < all["models"][0]["reserved_bytes"].as_u64(), "{all}");
     assert!(all["models"][0]["bytes"].as_u64().is_some() && all["models"][1]["bytes"].is_null(), "{all}");
     let answer = server.exchange(post("/v1/completions", &ASK.replace("NAME", "second")));
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"model\":\"second\""), "{answer}");
@@ -97,7 +97,7 @@ fn clients_pull_models_where_they_may() {
     assert!(log.contains("request="), "{log}");
     // Another start knows it, and lets nobody pull.
     let server = start(&[]);
-    assert_eq!(ps(&server, &[])["models"][0]["name"], "org/repo:Tiny-Q8_0.gguf");
+    assert_eq!(ps(&server, &[])["models"][0]["name"], "org/repo:Q8_0");
     let answer = server.exchange(post("/api/pull", r#"{"model":"org/other"}"#));
     assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("--allow-pull"), "{answer}");
 }

@@ -72,8 +72,11 @@ fn a_model_is_pulled_listed_used_and_removed() {
     assert!(again.err.contains("checking Tiny-Q8_0.gguf"));
 
     let list = run(&files, &url, &["list"]).ok();
-    assert!(list.starts_with("NAME ") && list.contains("org/repo:Tiny-Q8_0.gguf  "), "{list}");
-    assert!(list.contains(" 01234567  20") && list.trim_end().ends_with("  whole"), "{list}");
+    assert!(list.starts_with("NAME ") && list.contains("\norg/repo:Q8_0  "), "{list}");
+    assert!(
+        list.contains(" 01234567  20") && list.trim_end().ends_with("  whole  org/repo:Tiny-Q8_0.gguf"),
+        "{list}"
+    );
     let json = run(&files, &url, &["list", "--json"]).json();
     assert_eq!(
         (json["models"][0]["name"].as_str(), json["problems"][0].as_str()),
@@ -156,6 +159,10 @@ fn short_names_are_listed() {
     let line = list.lines().find(|line| line.starts_with("gemma3:270m ")).unwrap();
     assert!(line.ends_with("hf:unsloth/gemma-3-270m-it-GGUF:Q4_K_M"), "{list}");
     assert_eq!(line.split_whitespace().nth(1), Some("241"), "MiB of the download: {line}");
+    let few = run(&files, &hub.api.url(), &["models", "Rerank", "bge"]).ok();
+    assert!(few.lines().count() == 3 && few.contains("\nbge-reranker ") && few.contains(" rerank "), "{few}");
+    let none = run(&files, &hub.api.url(), &["models", "nonsense"]).failed(1);
+    assert!(none.contains("nonsense: no short name has it"), "{none}");
     let json = run(&files, &hub.api.url(), &["models", "--json"]).json();
     let models = json["models"].as_array().unwrap();
     assert_eq!(models.len(), list.lines().count() - 1);

@@ -27,8 +27,9 @@ def failure(status, call):
 [model] = client.list().models
 assert model.model == MODEL and model.size > 1_000_000 and model.details.parameter_size.endswith("M")
 assert model.details.family == "llama" and model.modified_at.year >= 2020
+assert len(bytes.fromhex(model.digest)) == 32
 [running] = client.ps().models
-assert running.model == MODEL and running.context_length > 100
+assert running.model == MODEL and running.context_length > 100 and running.digest == model.digest
 shown = client.show(MODEL)
 assert "<|im_start|>" in shown.template and {"completion", "tools"} <= set(shown.capabilities)
 assert shown.modelinfo["general.architecture"] == "llama" and shown.modelinfo["llama.context_length"] > 100
@@ -46,7 +47,7 @@ assert begun.prompt_eval_count > whole.prompt_eval_count
 word = text.split()[3]
 stopped = client.chat(MODEL, ONCE, options={**options, "stop": [word]})
 assert stopped.message.content == text[: text.index(word)] and stopped.done_reason == "stop"
-assert client.chat(MODEL).done_reason == "load"
+assert client.chat(MODEL).done_reason == "load" and client.chat(MODEL + ":latest").model == MODEL + ":latest"
 assert client.chat(MODEL, ONCE, options=options, think=False, keep_alive="5m").message.content == text
 
 # A text that goes on, through the template and without it.
@@ -99,6 +100,9 @@ vectors = client.embed(MODEL, ["A fox.", "A wolf."])
 assert len(vectors.embeddings) == 2 and abs(sum(x * x for x in vectors.embeddings[0]) - 1) < 1e-4
 assert list(client.embed(MODEL, "A fox.").embeddings[0]) == list(vectors.embeddings[0])
 assert len(client.embed(MODEL, "A fox.", dimensions=8).embeddings[0]) == 8
+assert client.embed(MODEL, []).embeddings == [] and client.embed(MODEL, "").embeddings == []
+older = client.embeddings(MODEL, "A fox.").embedding
+assert len(older) == len(vectors.embeddings[0]) and client.embeddings(MODEL).embedding == []
 assert client.embed(MODEL, "word " * 5000).prompt_eval_count < 5000
 assert "maximum context length" in failure(400, lambda: client.embed(MODEL, "word " * 5000, truncate=False))
 
@@ -106,7 +110,8 @@ assert "maximum context length" in failure(400, lambda: client.embed(MODEL, "wor
 assert "known names" in failure(404, lambda: client.chat("other", ONCE))
 assert "`options.temperature`" in failure(400, lambda: client.chat(MODEL, ONCE, options={"temperature": 3}))
 picture = [{"role": "user", "content": "What is it?", "images": ["aGVsbG8="]}]
-assert "`messages[0].images`" in failure(400, lambda: client.chat(MODEL, picture))
+assert "pictures are not taken" in failure(400, lambda: client.chat(MODEL, picture))
+assert "no such endpoint" in failure(404, lambda: client.push(MODEL))
 failure(401, lambda: ollama.Client(host=sys.argv[1]).list())
 
 print("ok")

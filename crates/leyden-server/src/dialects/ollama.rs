@@ -1,4 +1,4 @@
-//! Ollama's API: `/api/chat`, `/api/generate`, `/api/embed`, and what it tells of models.
+//! Ollama's API: `/api/chat` and `/api/generate`.
 //!
 //! Answers are lines of JSON by default, of which the last has the reason of the end and the times. `keep_alive` is about models
 //! that are loaded when they are asked for; others stay.
@@ -7,8 +7,6 @@ use crate::app::{App, Call, Served, document};
 use crate::auth;
 use crate::body::Reply;
 use crate::dialect::Dialect;
-use crate::embedding;
-use crate::encoding::{self, Long};
 use crate::ending;
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -18,8 +16,6 @@ use crate::json_form;
 use crate::log::Entry;
 use crate::logprobs;
 use crate::mailbox::{End, TokenLogprob, Update};
-use crate::model::ModelInfo;
-use crate::models::Slot;
 use crate::moment::rfc3339;
 use crate::openapi::operation;
 use crate::pieces::Pieces;
@@ -34,7 +30,10 @@ use crate::tools;
 use crate::usage::Usage;
 use hyper::{Response, StatusCode};
 use leyden_text::output::OutputEvent;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -42,9 +41,6 @@ use std::time::{Duration, SystemTime};
 /// Ollama's dialect.
 pub(crate) static OLLAMA: Dialect =
     Dialect { name: "OllamaError", error, error_schema, any_content: true, key: auth::bearer };
-
-/// The version of Ollama whose fields these are. Clients look at it to know what there is.
-const VERSION: &str = "0.13.0";
 
 /// Options of Ollama that are about the machine or the cache.
 const HARMLESS_OPTIONS: &[&str] = &[
@@ -82,12 +78,48 @@ enum Kind {
 /// A request: `None` where it only wants the model to be there.
 type Asked = (Option<Inference>, String, Kind);
 
+/// Whether a body asks for nothing but that its model leaves the memory: no text, and no time to stay.
+pub(crate) fn only_unloads(path: &str, body: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Asked<'a> {
+        #[serde(borrow)]
+        prompt: Option<Cow<'a, str>>,
+        messages: Option<Vec<IgnoredAny>>,
+        keep_alive: Option<Value>,
+    }
+    if !matches!(path, "/api/chat" | "/api/generate") {
+        return false;
+    }
+    let Ok(asked) = serde_json::from_slice::<Asked<'_>>(body) else { return false };
+    let stays = asked.keep_alive.is_none_or(|keep| keep_alive(&keep) != Ok(Some(Duration::ZERO)));
+    !stays
+        && asked.prompt.is_none_or(|text| text.is_empty())
+        && asked.messages.is_none_or(|all| all.is_empty())
+}
+
+/// Lets a model go. One that stays as long as the server answers as to a request that loads it.
+fn unload(app: &App, call: &Call, kind: Kind) -> Result<Response<Reply>, ApiError> {
+    let mut body = call.fields(app)?;
+    let name = body.text("model").or_else(|| body.text("name"));
+    let slot = app.models.find(name.as_deref())?;
+    let goes = app.models.let_go(&slot);
+    let mut line = line(name.as_ref().unwrap_or(&slot.name), kind, "", None, &[]);
+    (line["done"], line["done_reason"]) = (true.into(), if goes { "unload" } else { "load" }.into());
+    Ok(document(StatusCode::OK, &line))
+}
+
 pub(crate) async fn chat(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    if call.only_unloads() {
+        return unload(&app, &call, Kind::Chat);
+    }
     let (call, asked) = prompt::prepare(&app, call, read_chat).await?;
     answer(app, call, asked).await
 }
 
 pub(crate) async fn generate(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    if call.only_unloads() {
+        return unload(&app, &call, Kind::Generate);
+    }
     let (call, asked) = prompt::prepare(&app, call, read_generate).await?;
     answer(app, call, asked).await
 }
@@ -169,7 +201,7 @@ fn shared(app: &App, call: &Call, body: &mut Fields) -> Result<(Fields, String),
 }
 
 /// The model that a request names, which stays in memory as `keep_alive` says.
-fn model(app: &App, call: &Call, body: &mut Fields) -> Result<Arc<Served>, ApiError> {
+pub(super) fn model(app: &App, call: &Call, body: &mut Fields) -> Result<Arc<Served>, ApiError> {
     if let Some(keep) = body.take("keep_alive") {
         call.keep_model(keep_alive(&keep)?);
     }
@@ -424,105 +456,6 @@ impl Format for Lines {
     }
 }
 
-pub(crate) async fn embed(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (call, wanted) = prompt::prepare(&app, call, read_embed).await?;
-    let (name, entry) = (call.name_of(&wanted.model), Arc::clone(&call.entry));
-    let (vectors, usage) = embedding::vectors(app, call, wanted).await?;
-    let total = u64::try_from(entry.times().0.as_nanos()).unwrap_or(u64::MAX);
-    let mut pieces = Pieces::new();
-    let vectors: Value = vectors.into_iter().map(|vector| pieces.numbers(vector)).collect();
-    let shown = json!({
-        "model": name, "embeddings": vectors, "total_duration": total, "load_duration": 0,
-        "prompt_eval_count": usage.prompt,
-    });
-    Ok(pieces.document(&shown))
-}
-
-fn read_embed(app: &App, call: &Call) -> Result<embedding::Wanted, ApiError> {
-    let mut body = call.fields(app)?;
-    let model = model(app, call, &mut body)?;
-    let long = Long::read(&mut body, true);
-    let input = encoding::input(&mut body, "input");
-    embedding::read(call, model, &mut body, input, long)
-}
-
-/// Kinds of numbers, files and parameters, as Ollama shows them.
-fn details(info: &ModelInfo) -> Value {
-    let parameters = info.parameters as f64;
-    let size = match info.parameters {
-        0..1_000_000 => format!("{:.0}K", parameters / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.0}M", parameters / 1e6),
-        _ => format!("{:.1}B", parameters / 1e9),
-    };
-    json!({
-        "parent_model": "", "format": info.format, "family": info.architecture, "families": [info.architecture],
-        "parameter_size": size, "quantization_level": info.weights,
-    })
-}
-
-/// A model under one of its names.
-fn tag(slot: &Slot, name: &str) -> Value {
-    let info = &slot.info;
-    json!({
-        "name": name, "model": name, "modified_at": rfc3339(info.modified), "size": info.bytes,
-        "digest": "", "details": details(info),
-    })
-}
-
-pub(crate) async fn tags(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
-    let named = |slot: &Arc<Slot>| slot.names().map(|name| tag(slot, name)).collect::<Vec<_>>();
-    let models: Vec<Value> = app.models.all().iter().flat_map(named).collect();
-    Ok(document(StatusCode::OK, &json!({ "models": models })))
-}
-
-pub(crate) async fn ps(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
-    let shown = |slot: &Arc<Slot>| {
-        let resident = app.models.resident(slot)?;
-        let mut shown = tag(slot, &slot.name);
-        let until = resident.stays.map(|stays| rfc3339(SystemTime::now() + stays));
-        // What stays has no end.
-        shown["expires_at"] = until.unwrap_or_else(|| "9999-12-31T23:59:59Z".to_owned()).into();
-        let running: u64 =
-            resident.served.replicas.metrics().map(|m| m.running.get() + m.waiting.get()).sum();
-        let more = json!({
-            "size": resident.bytes, "size_vram": 0, "context_length": resident.served.context, "running": running,
-        });
-        if let (Value::Object(shown), Value::Object(more)) = (&mut shown, more) {
-            shown.extend(more);
-        }
-        Some(shown)
-    };
-    let models: Vec<Value> = app.models.all().iter().filter_map(shown).collect();
-    Ok(document(StatusCode::OK, &json!({ "models": models })))
-}
-
-pub(crate) async fn show(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let model = model(&app, &call, &mut call.fields(&app)?)?;
-    let info = &model.info;
-    // Tools are called on any model, and vectors are made of any.
-    let mut capabilities = vec!["completion", "tools", "embedding"];
-    if model.format.reasoning().is_some() || model.format.is_harmony() {
-        capabilities.push("thinking");
-    }
-    let template = model.template.as_ref().map_or("", |template| template.source());
-    let architecture = &info.architecture;
-    let shown = json!({
-        "modelfile": format!("FROM {}", model.name), "parameters": "", "template": template,
-        "details": details(info), "capabilities": capabilities, "modified_at": rfc3339(info.modified),
-        "model_info": {
-            "general.architecture": architecture, "general.parameter_count": info.parameters,
-            format!("{architecture}.context_length"): model.context,
-            format!("{architecture}.embedding_length"): model.width,
-            format!("{architecture}.vocab_size"): model.vocabulary,
-        }
-    });
-    Ok(document(StatusCode::OK, &shown))
-}
-
-pub(crate) async fn version(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
-    Ok(document(StatusCode::OK, &json!({ "version": VERSION, "leyden": env!("CARGO_PKG_VERSION") })))
-}
-
 /// Fields of both kinds of requests.
 fn shared_schema(app: &App, more: Value) -> Value {
     let mut options = sampling::schema(app);
@@ -563,7 +496,7 @@ fn answer_schema(field: &str, text: &Value) -> Value {
         "type": "object", "required": ["model", "created_at", "done", field],
         "properties": {
             "model": { "type": "string" }, "created_at": { "type": "string" }, "done": { "type": "boolean" },
-            "done_reason": { "enum": ["stop", "length", "load"] }, "eval_count": { "type": "integer" },
+            "done_reason": { "enum": ["stop", "length", "load", "unload"] }, "eval_count": { "type": "integer" },
             "prompt_eval_count": { "type": "integer" }, field: text
         }
     })
@@ -611,62 +544,4 @@ pub(crate) fn describe_generate(app: &App) -> Value {
     let body = shared_schema(app, json!({ "prompt": text, "suffix": suffix, "system": text, "raw": raw }));
     let answer = answer_schema("response", &text);
     in_lines("ollamaGenerate", "Ollama's: the answer to a text", &body, &answer)
-}
-
-pub(crate) fn describe_embed(app: &App) -> Value {
-    let text = json!({ "type": "string" });
-    let dimensions = embedding::dimensions_schema(app);
-    let body = json!({
-        "type": "object", "additionalProperties": false, "required": ["model", "input"],
-        "properties": {
-            "model": app.model_schema(), "dimensions": dimensions,
-            "input": { "anyOf": [
-                text, { "type": "array", "minItems": 1, "maxItems": app.limits.embedding_inputs, "items": text }
-            ] },
-            "truncate": { "type": "boolean", "default": true, "description": "Whether what is too long is cut off" },
-            "options": {}, "keep_alive": { "anyOf": [{ "type": "number" }, { "type": "string" }] }
-        }
-    });
-    let vectors = json!({ "type": "array", "items": { "type": "array", "items": { "type": "number" } } });
-    let answer = json!({
-        "type": "object", "required": ["model", "embeddings"],
-        "properties": { "model": text, "embeddings": vectors }
-    });
-    operation("ollamaEmbed", "Ollama's: vectors for texts", Some(&body), &answer)
-}
-
-fn models(name: &str, summary: &str) -> Value {
-    let model = json!({ "type": "object", "required": ["name", "model", "size", "details"] });
-    let answer = json!({
-        "type": "object", "required": ["models"], "properties": { "models": { "type": "array", "items": model } }
-    });
-    operation(name, summary, None, &answer)
-}
-
-pub(crate) fn describe_tags(_: &App) -> Value {
-    models("ollamaTags", "Ollama's: the models")
-}
-
-pub(crate) fn describe_ps(_: &App) -> Value {
-    models("ollamaPs", "Ollama's: the models that are loaded")
-}
-
-pub(crate) fn describe_show(app: &App) -> Value {
-    let body = json!({
-        "type": "object", "additionalProperties": false,
-        "properties": {
-            "model": app.model_schema(), "name": app.model_schema(), "verbose": {}, "system": {}, "template": {},
-            "options": {}
-        }
-    });
-    let answer =
-        json!({ "type": "object", "required": ["template", "details", "model_info", "capabilities"] });
-    operation("ollamaShow", "Ollama's: one model", Some(&body), &answer)
-}
-
-pub(crate) fn describe_version(_: &App) -> Value {
-    let answer = json!({
-        "type": "object", "required": ["version"], "properties": { "version": { "type": "string" } }
-    });
-    operation("ollamaVersion", "Ollama's: the version whose fields these are", None, &answer)
 }

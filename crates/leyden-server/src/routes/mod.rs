@@ -25,6 +25,8 @@ use crate::dialects::llama_infill;
 use crate::dialects::llama_lora;
 use crate::dialects::llama_server::{self, LLAMA_SERVER};
 use crate::dialects::ollama::{self, OLLAMA};
+use crate::dialects::ollama_embed;
+use crate::dialects::ollama_models;
 use crate::dialects::ollama_pull;
 use crate::dialects::open_inference::{self, OPEN_INFERENCE};
 use crate::dialects::openai::OPENAI;
@@ -115,12 +117,13 @@ routes! {
     OLLAMA {
         ollama::chat describe_chat POST "/api/chat" INFERENCE, true;
         ollama::generate describe_generate POST "/api/generate" INFERENCE, true;
-        ollama::embed describe_embed POST "/api/embed" INFERENCE, true;
-        ollama::tags describe_tags GET "/api/tags" INFERENCE, false;
-        ollama::ps describe_ps GET "/api/ps" INFERENCE, false;
-        ollama::show describe_show POST "/api/show" INFERENCE, false;
+        ollama_embed::embed describe_embed POST "/api/embed" INFERENCE, true;
+        ollama_embed::embeddings describe_embeddings POST "/api/embeddings" INFERENCE, true;
+        ollama_models::tags describe_tags GET "/api/tags" INFERENCE, false;
+        ollama_models::ps describe_ps GET "/api/ps" INFERENCE, false;
+        ollama_models::show describe_show POST "/api/show" INFERENCE, false;
         ollama_pull::answer describe POST "/api/pull" ADMIN, true;
-        ollama::version describe_version GET "/api/version" Access::AnyKey, false;
+        ollama_models::version describe_version GET "/api/version" Access::AnyKey, false;
     }
     COHERE {
         rerank::answer describe_v2 POST "/v2/rerank" INFERENCE, true;
@@ -165,10 +168,20 @@ pub(crate) fn find(method: &Method, path: &str) -> Option<Found> {
     ROUTES.iter().filter(|r| r.method == method).find_map(of)
 }
 
-/// The dialect of a path, whatever the method; of one that leads nowhere OpenAI's.
+/// The beginnings of paths that are one dialect's, wherever they lead.
+static FAMILIES: &[(&str, &Dialect)] = &[
+    ("/api/", &OLLAMA),
+    ("/v1/messages/", &ANTHROPIC),
+    ("/v2/models/", &OPEN_INFERENCE),
+    ("/v2/health/", &OPEN_INFERENCE),
+];
+
+/// The dialect of a path, whatever the method; of one that leads nowhere that of its family, or OpenAI's.
 pub(crate) fn dialect(path: &str) -> &'static Dialect {
     let path = normal(path);
-    ROUTES.iter().find(|route| variable(route.path, &path).is_some()).map_or(&OPENAI, |route| route.dialect)
+    let known = ROUTES.iter().find(|route| variable(route.path, &path).is_some()).map(|route| route.dialect);
+    let family = || FAMILIES.iter().find(|(start, _)| path.starts_with(start)).map(|(_, dialect)| *dialect);
+    known.or_else(family).unwrap_or(&OPENAI)
 }
 
 /// The methods that a path knows.
@@ -270,6 +283,15 @@ mod tests {
         assert_eq!(methods("/v1/models"), ["GET", "HEAD", "OPTIONS"]);
         assert_eq!(methods("*"), ["DELETE", "GET", "HEAD", "POST", "OPTIONS"]);
         assert!(methods("/nothing").is_empty());
+        for (nowhere, wanted) in [
+            ("/api/nothing", "OllamaError"),
+            ("/api/embeddings/", "OllamaError"),
+            ("/v1/messages/batches", ANTHROPIC.name),
+            ("/v1/nothing", OPENAI.name),
+            ("/apis", OPENAI.name),
+        ] {
+            assert_eq!(dialect(nowhere).name, wanted, "{nowhere}");
+        }
         assert!(
             answers_always("/health/live/") && answers_always("/metrics") && !answers_always("/v1/models")
         );

@@ -10,6 +10,7 @@ mod dialects;
 mod edges;
 mod endings;
 mod keys;
+mod names;
 mod on_demand;
 mod operations;
 mod prompts;
@@ -98,6 +99,7 @@ fn model(worker: WorkerOptions) -> Model {
             parameters: 4_000_000,
             bytes: 4_250_000,
             modified: UNIX_EPOCH,
+            digest: crate::Fingerprint::known("5a".repeat(32)),
         },
     }
 }

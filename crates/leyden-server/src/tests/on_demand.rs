@@ -87,10 +87,24 @@ fn an_idle_model_goes_and_one_in_use_does_not() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(loaded(&app).await, ["a"]);
         let now = json!({ "model": "a:latest", "keep_alive": 0 });
-        assert_eq!(post(&app, "/api/generate", now).await.0, 200);
+        let (status, answer) = post(&app, "/api/generate", now).await;
+        assert_eq!(
+            (status, &answer["done_reason"], &answer["model"]),
+            (200, &json!("unload"), &json!("a:latest"))
+        );
         while !loaded(&app).await.is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        // One that is not there is not loaded to be unloaded.
+        let loads = app.models.counts().0;
+        for body in [
+            json!({ "model": "a", "keep_alive": "0s" }),
+            json!({ "model": "a", "keep_alive": 0, "messages": [] }),
+        ] {
+            let (status, answer) = post(&app, "/api/chat", body).await;
+            assert_eq!((status, &answer["done_reason"]), (200, &json!("unload")), "{answer}");
+        }
+        assert_eq!(app.models.counts().0, loads);
         tend.abort();
     });
 }

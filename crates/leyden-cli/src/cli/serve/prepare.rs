@@ -12,6 +12,7 @@ use leyden_server::{MemoryPlan, ModelInfo, Need, OnDemand, ServedAdapter, Worker
 use leyden_tensor::WeightSource;
 
 use super::Args;
+use super::directory;
 use super::settings::Settings;
 use crate::cli::failure::Failure;
 use crate::cli::growth;
@@ -256,6 +257,7 @@ fn info(weights: &dyn WeightSource) -> ModelInfo {
         parameters,
         bytes,
         modified: files.iter().find_map(|file| file.modified().ok()).unwrap_or_else(SystemTime::now),
+        digest: directory::fingerprint(weights),
     }
 }
 

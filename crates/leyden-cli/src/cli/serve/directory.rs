@@ -1,0 +1,131 @@
+//! [`Directory`]: the served models by all names that `leyden run` resolves.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use leyden::Model;
+use leyden_hub::Store;
+use leyden_server::{Fingerprint, NameFinder};
+use leyden_tensor::WeightSource;
+
+use crate::cli::failure::Failure;
+
+/// A served model.
+#[derive(Debug)]
+struct Known {
+    /// Its name on the server.
+    name: String,
+    /// The file or folder, as the user gave it and as it is from the root.
+    paths: Vec<PathBuf>,
+    /// The model of the store, if it is one.
+    stored: Option<leyden_hub::Model>,
+}
+
+impl Known {
+    /// Whether a text names the file or folder: by a path, or by its name with or without ending.
+    fn is_at(&self, text: &str) -> bool {
+        let asked = Path::new(text);
+        let names = |path: &Path| {
+            let is = |part: Option<&std::ffi::OsStr>| part.is_some_and(|part| part == asked.as_os_str());
+            is(path.file_name()) || is(path.file_stem())
+        };
+        self.paths.iter().any(|path| same(path, asked))
+            || self.stored.is_none() && self.paths.iter().any(|path| names(path))
+    }
+}
+
+/// Whether two paths are the same but for `.` in them.
+fn same(a: &Path, b: &Path) -> bool {
+    let plain = |path: &Path| path.strip_prefix(".").map(Path::to_owned).unwrap_or_else(|_| path.to_owned());
+    plain(a) == plain(b)
+}
+
+/// The models of a server, and what they are on the disk.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Directory(Arc<Mutex<Vec<Known>>>);
+
+impl Directory {
+    /// Notes that a model is served under a name: what the user named, and where it is.
+    pub(super) fn add(&self, name: &str, given: &Path, path: &Path) {
+        let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let paths = vec![given.to_owned(), path.to_owned(), whole];
+        let known = Known { name: name.to_owned(), stored: stored(path), paths };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(known);
+    }
+
+    /// Whether a file or folder is served.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().any(|known| known.paths.iter().any(|known| known == path))
+    }
+
+    /// The names of the models that a text means.
+    fn find(&self, text: &str) -> Vec<String> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at: Vec<String> = all.iter().filter(|k| k.is_at(text)).map(|k| k.name.clone()).collect();
+        if !at.is_empty() {
+            return at;
+        }
+        let models: Vec<leyden_hub::Model> = all.iter().filter_map(|known| known.stored.clone()).collect();
+        let meant = leyden_hub::meant(&models, text);
+        let is_meant = |stored: &leyden_hub::Model| meant.iter().any(|model| model.name == stored.name);
+        all.iter().filter(|k| k.stored.as_ref().is_some_and(is_meant)).map(|k| k.name.clone()).collect()
+    }
+
+    /// The function by which the server looks names up here.
+    pub(super) fn finder(&self) -> NameFinder {
+        let directory = self.clone();
+        Arc::new(move |text| directory.find(text))
+    }
+}
+
+/// The model of the store that lies at a path.
+fn stored(path: &Path) -> Option<leyden_hub::Model> {
+    let contents = Store::from_env().ok()?.contents().ok()?;
+    contents.models.into_iter().find(|model| model.path == path)
+}
+
+/// The SHA-256 of a model: the store's, or the one that is computed when somebody asks for it.
+pub(super) fn fingerprint(weights: &dyn WeightSource) -> Fingerprint {
+    if let Some(model) = stored(weights.path()) {
+        return Fingerprint::known(model.digest());
+    }
+    if weights.path() == Path::new(leyden::EMBEDDED) {
+        return Fingerprint::computed(|| Ok(leyden_hub::sha256_of_bytes(Model::embedded_file())));
+    }
+    let files: Vec<PathBuf> = weights.paths().into_iter().map(Path::to_owned).collect();
+    Fingerprint::computed(move || {
+        let store = Store::from_env().ok();
+        leyden_hub::sha256_of_files(&files, store.as_ref()).map_err(|error| error.to_string())
+    })
+}
+
+/// Of a store without models that run here, what to say.
+pub(super) fn nothing_to_serve() -> Failure {
+    let at =
+        Store::from_env().map_or_else(|_| "the store".to_owned(), |store| store.root().display().to_string());
+    Failure::new(format!("--all: no model in {at}"))
+        .hint("leyden pull smollm2:135m gets a small one, leyden models lists others, and with --allow-pull clients may pull")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_found_by_path_and_by_name() {
+        let directory = Directory::default();
+        directory.add("toy", Path::new("./models/toy.gguf"), Path::new("./models/toy.gguf"));
+        directory.add("minilm", Path::new("/m/all-MiniLM"), Path::new("/m/all-MiniLM"));
+        for text in ["models/toy.gguf", "./models/toy.gguf", "toy.gguf", "toy"] {
+            assert_eq!(directory.find(text), ["toy"], "{text}");
+        }
+        for text in ["/m/all-MiniLM", "/m/all-MiniLM/", "all-MiniLM"] {
+            assert_eq!(directory.find(text), ["minilm"], "{text}");
+        }
+        assert!(directory.find("m/toy.gguf").is_empty() && directory.find("").is_empty());
+        directory.add("second", Path::new("toy.gguf"), Path::new("toy.gguf"));
+        assert_eq!(directory.find("toy"), ["toy", "second"]);
+    }
+}

@@ -1,0 +1,157 @@
+//! Ollama's account of models: `/api/tags`, `/api/ps`, `/api/show`, `/api/version`.
+
+use super::ollama;
+use crate::app::{App, Call, Served, document};
+use crate::body::Reply;
+use crate::encoding;
+use crate::error::ApiError;
+use crate::model::ModelInfo;
+use crate::models::Slot;
+use crate::moment::rfc3339;
+use crate::openapi::operation;
+use hyper::{Response, StatusCode};
+use leyden_engine::Pooling;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// The version of Ollama whose fields these are. Clients look at it to know what there is.
+const VERSION: &str = "0.13.0";
+
+/// Kinds of numbers, files and parameters, as Ollama shows them.
+fn details(info: &ModelInfo) -> Value {
+    let parameters = info.parameters as f64;
+    let size = match info.parameters {
+        0..1_000_000 => format!("{:.0}K", parameters / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.0}M", parameters / 1e6),
+        _ => format!("{:.1}B", parameters / 1e9),
+    };
+    json!({
+        "parent_model": "", "format": info.format, "family": info.architecture, "families": [info.architecture],
+        "parameter_size": size, "quantization_level": info.weights,
+    })
+}
+
+/// A model under one of its names.
+fn tag(slot: &Slot, name: &str, digest: &str) -> Value {
+    let info = &slot.info;
+    json!({
+        "name": name, "model": name, "modified_at": rfc3339(info.modified), "size": info.bytes,
+        "digest": digest, "details": details(info),
+    })
+}
+
+pub(crate) async fn tags(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    let mut models: Vec<Value> = Vec::new();
+    for slot in app.models.all() {
+        let digest = slot.info.digest.get().await;
+        models.extend(slot.names().map(|name| tag(&slot, name, &digest)));
+    }
+    Ok(document(StatusCode::OK, &json!({ "models": models })))
+}
+
+pub(crate) async fn ps(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    let mut models: Vec<Value> = Vec::new();
+    for slot in app.models.all() {
+        let Some(resident) = app.models.resident(&slot) else { continue };
+        let mut shown = tag(&slot, &slot.name, &slot.info.digest.get().await);
+        let until = resident.stays.map(|stays| rfc3339(SystemTime::now() + stays));
+        // What stays has no end.
+        shown["expires_at"] = until.unwrap_or_else(|| "9999-12-31T23:59:59Z".to_owned()).into();
+        let running: u64 =
+            resident.served.replicas.metrics().map(|m| m.running.get() + m.waiting.get()).sum();
+        let more = json!({
+            "size": resident.served.used_bytes(), "reserved": resident.bytes, "size_vram": 0,
+            "context_length": resident.served.context, "running": running,
+        });
+        if let (Value::Object(shown), Value::Object(more)) = (&mut shown, more) {
+            shown.extend(more);
+        }
+        models.push(shown);
+    }
+    Ok(document(StatusCode::OK, &json!({ "models": models })))
+}
+
+/// The things that a model is for. An encoder generates no text; vectors are made of any decoder, but told of those alone whose
+/// files say how.
+fn capabilities(model: &Served) -> Vec<&'static str> {
+    if !model.generates {
+        return vec![match encoding::classifier(model) {
+            Ok((classifier, _)) if classifier.ranks() => "rerank",
+            Ok(_) => "classify",
+            Err(_) if model.network.config().classifier().is_some() => "extract",
+            Err(_) if model.network.config().spans.is_some() => "extract",
+            Err(_) => "embedding",
+        }];
+    }
+    // Tools are called on any model.
+    let mut all = vec!["completion", "tools"];
+    if model.fill_in_middle().is_some() {
+        all.push("insert");
+    }
+    if model.pooling != Pooling::default() {
+        all.push("embedding");
+    }
+    if model.format.reasoning().is_some() || model.format.is_harmony() {
+        all.push("thinking");
+    }
+    all
+}
+
+pub(crate) async fn show(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let model = ollama::model(&app, &call, &mut call.fields(&app)?)?;
+    let info = &model.info;
+    let template = model.template.as_ref().map_or("", |template| template.source());
+    let architecture = &info.architecture;
+    let shown = json!({
+        "modelfile": format!("FROM {}", model.name), "parameters": "", "template": template,
+        "details": details(info), "capabilities": capabilities(&model), "modified_at": rfc3339(info.modified),
+        "model_info": {
+            "general.architecture": architecture, "general.parameter_count": info.parameters,
+            format!("{architecture}.context_length"): model.context,
+            format!("{architecture}.embedding_length"): model.width,
+            format!("{architecture}.vocab_size"): model.vocabulary,
+        }
+    });
+    Ok(document(StatusCode::OK, &shown))
+}
+
+pub(crate) async fn version(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    Ok(document(StatusCode::OK, &json!({ "version": VERSION, "leyden": env!("CARGO_PKG_VERSION") })))
+}
+
+fn models(name: &str, summary: &str) -> Value {
+    let model = json!({ "type": "object", "required": ["name", "model", "size", "details"] });
+    let answer = json!({
+        "type": "object", "required": ["models"], "properties": { "models": { "type": "array", "items": model } }
+    });
+    operation(name, summary, None, &answer)
+}
+
+pub(crate) fn describe_tags(_: &App) -> Value {
+    models("ollamaTags", "Ollama's: the models")
+}
+
+pub(crate) fn describe_ps(_: &App) -> Value {
+    models("ollamaPs", "Ollama's: the models that are loaded")
+}
+
+pub(crate) fn describe_show(app: &App) -> Value {
+    let body = json!({
+        "type": "object", "additionalProperties": false,
+        "properties": {
+            "model": app.model_schema(), "name": app.model_schema(), "verbose": {}, "system": {}, "template": {},
+            "options": {}
+        }
+    });
+    let answer =
+        json!({ "type": "object", "required": ["template", "details", "model_info", "capabilities"] });
+    operation("ollamaShow", "Ollama's: one model", Some(&body), &answer)
+}
+
+pub(crate) fn describe_version(_: &App) -> Value {
+    let answer = json!({
+        "type": "object", "required": ["version"], "properties": { "version": { "type": "string" } }
+    });
+    operation("ollamaVersion", "Ollama's: the version whose fields these are", None, &answer)
+}

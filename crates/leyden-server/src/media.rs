@@ -1,0 +1,60 @@
+//! Pictures, sound, videos and files in requests, which are refused by what they are: models here read text.
+
+use crate::error::ApiError;
+use serde_json::Value;
+
+/// The types of parts and outputs, as the dialects write them, and what they are.
+const TYPES: &[(&str, &str)] = &[
+    ("image", "pictures"),
+    ("image_url", "pictures"),
+    ("input_image", "pictures"),
+    ("image_embeds", "pictures"),
+    ("audio", "sound"),
+    ("audio_url", "sound"),
+    ("input_audio", "sound"),
+    ("video", "videos"),
+    ("video_url", "videos"),
+    ("input_video", "videos"),
+    ("file", "files"),
+    ("input_file", "files"),
+    ("document", "documents beside the text"),
+];
+
+/// The fields of media: Ollama's, llama-server's and vLLM's.
+const FIELDS: &[(&str, &str)] = &[
+    ("images", "pictures"),
+    ("image", "pictures"),
+    ("image_data", "pictures"),
+    ("image_url", "pictures"),
+    ("multi_modal_data", "pictures and sound"),
+    ("multimodal_data", "pictures and sound"),
+    ("audio_url", "sound"),
+    ("input_audio", "sound"),
+    ("video_url", "videos"),
+];
+
+/// The refusal of a part or output of this type, if it is one of a medium.
+pub(crate) fn of_type(at: &str, given: Option<&Value>) -> Option<ApiError> {
+    let given = given?.as_str()?;
+    let (_, what) = TYPES.iter().find(|(name, _)| *name == given)?;
+    Some(refused(at, what))
+}
+
+/// The refusal of a field that has a medium in it, if it is one.
+pub(crate) fn of_field(at: &str, name: &str, value: &Value) -> Option<ApiError> {
+    let (_, what) = FIELDS.iter().find(|(known, _)| *known == name)?;
+    let is_empty = match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::String(text) => text.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    };
+    (!is_empty).then(|| refused(at, what))
+}
+
+fn refused(at: &str, what: &str) -> ApiError {
+    let verb = if what == "sound" { "is" } else { "are" };
+    let message = format!("`{at}`: {what} {verb} not taken: the models of this server read text");
+    ApiError::unsupported(at, message)
+}
