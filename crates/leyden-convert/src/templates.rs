@@ -89,6 +89,8 @@ mod tests {
         assert_eq!(read("chat_template.jinja"), "plain");
         assert_eq!(read("additional_chat_templates/tool_use.jinja"), "tools");
         std::fs::write(folder.path().join("config.json"), "{\"model_type\": \"llama\"}").unwrap();
+        // The file of a model without tensors: the length of its header, and the header.
+        std::fs::write(folder.path().join("model.safetensors"), b"\x02\0\0\0\0\0\0\0{}").unwrap();
         let entries = to_gguf(&HfFolder::open(folder.path()).unwrap()).unwrap();
         let text = |(key, value): &(String, Value)| match value {
             Value::String(text) => Some((key.clone(), text.clone())),
