@@ -411,6 +411,7 @@ fn center<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Argum
     interpreter.centered(value, width, filling)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "methods are called alike")]
 fn format<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
     match value {
         Value::Str(format) => super::format::format(interpreter, format, &arguments),

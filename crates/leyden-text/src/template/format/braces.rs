@@ -104,7 +104,7 @@ fn fields(
             }
         }
         let spec = parsed(&written.text.text)?;
-        write(interpreter, writer, &value, conversion, spec, safe)?;
+        write(interpreter, writer, &value, conversion, &spec, safe)?;
         (at, from) = (end + 1, end + 1);
     }
     writer.push_part(format.range(from..text.len()))
@@ -229,7 +229,7 @@ fn write(
     writer: &mut Writer<'_>,
     value: &Value,
     conversion: Option<char>,
-    spec: Spec,
+    spec: &Spec,
     safe: bool,
 ) -> Result<()> {
     let text = match (conversion, value) {
@@ -241,9 +241,9 @@ fn write(
         (Some(other), _) => {
             return fail(format!("the format has no conversion `!{}`", other.escape_default()));
         }
-        (None, value) => return other(interpreter, writer, value, &spec, safe),
+        (None, value) => return other(interpreter, writer, value, spec, safe),
     };
-    as_text(writer, &text, &spec)
+    as_text(writer, &text, spec)
 }
 
 fn as_text(writer: &mut Writer<'_>, text: &Mixed, spec: &Spec) -> Result<()> {
