@@ -65,7 +65,7 @@ pub struct Output(To);
 #[derive(Debug)]
 enum To {
     Stream(File),
-    File { temporary: TemporaryFile, path: PathBuf, replaced: Option<Metadata>, new: bool },
+    File { temporary: TemporaryFile, path: PathBuf, replaced: Option<Box<Metadata>>, new: bool },
 }
 
 impl Output {
@@ -87,7 +87,7 @@ impl Output {
             Place::Stream(path) => return stream(&path).map(|file| Output(To::Stream(file))),
             Place::Standard(number) => return standard(number).map(|file| Output(To::Stream(file))),
             Place::Free(path) => (path, None),
-            Place::File(path, found) => (path, Some(found)),
+            Place::File(path, found) => (path, Some(Box::new(found))),
         };
         // The mode of a file that is replaced is set at the end; until then its content is as secret as it can be.
         let private = options.private || replaced.is_some();

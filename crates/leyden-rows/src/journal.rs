@@ -328,13 +328,19 @@ mod tests {
 
     fn put(journal: &mut Journal, n: u64) {
         let key = if n == 4 { 9.0 } else { 1.0 };
-        let entry = Entry { hash: row(n).hash(), failed: n % 3 == 0, key, row: format!("{{\"n\":{n}}}") };
+        let entry =
+            Entry { hash: row(n).hash(), failed: n.is_multiple_of(3), key, row: format!("{{\"n\":{n}}}") };
         journal.append(&entry).unwrap();
     }
 
     fn all(journal: &mut Journal) -> Vec<String> {
         let mut rows = Vec::new();
-        journal.each(|_, entry| Ok(rows.push(entry.row))).unwrap();
+        journal
+            .each(|_, entry| {
+                rows.push(entry.row);
+                Ok(())
+            })
+            .unwrap();
         rows
     }
 
@@ -392,14 +398,24 @@ mod tests {
         for n in 0..5 {
             put(&mut journal, n);
         }
-        journal.each(|at, _| Ok(offsets.push(at))).unwrap();
+        journal
+            .each(|at, _| {
+                offsets.push(at);
+                Ok(())
+            })
+            .unwrap();
         put(&mut journal, 5);
         assert_eq!(all(&mut journal).len(), 6);
         let best = journal.best_first(Some(2)).unwrap();
         assert_eq!(best, [4, 1, 0, 3].map(|n: usize| offsets[n]));
         offsets.reverse();
         let mut rows = Vec::new();
-        journal.each_of(&offsets, |_, entry| Ok(rows.push(entry.row))).unwrap();
+        journal
+            .each_of(&offsets, |_, entry| {
+                rows.push(entry.row);
+                Ok(())
+            })
+            .unwrap();
         assert_eq!((rows[0].as_str(), rows.len()), ("{\"n\":4}", 5));
     }
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The frame of an answer, whose large parts are `pieces`.
-fn answer(pieces: Pieces, id: &str, name: &str, data: Value, usage: Usage) -> Response<Reply> {
+fn answer(pieces: Pieces, id: &str, name: &str, data: &Value, usage: Usage) -> Response<Reply> {
     let shown = json!({
         "id": id, "object": "list", "created": unix_time(), "model": name, "data": data,
         "usage": { "prompt_tokens": usage.prompt, "total_tokens": usage.prompt, "completion_tokens": 0 }
@@ -101,7 +101,7 @@ pub(crate) async fn score(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
     };
     let data = scores.iter().enumerate();
     let data = data.map(|(i, score)| json!({ "index": i, "object": "score", "score": score }));
-    Ok(answer(Pieces::new(), &id, &name, data.collect(), usage))
+    Ok(answer(Pieces::new(), &id, &name, &data.collect(), usage))
 }
 
 fn read_classify(app: &App, call: &Call) -> Result<(encoding::Wanted, bool), ApiError> {
@@ -128,7 +128,7 @@ pub(crate) async fn classify(app: Arc<App>, call: Call) -> Result<Response<Reply
         json!({ "index": i, "label": label, "probs": pieces.numbers(scores), "num_classes": count })
     };
     let data: Value = scores.into_iter().enumerate().map(shown).collect();
-    Ok(answer(pieces, &id, &name, data, usage))
+    Ok(answer(pieces, &id, &name, &data, usage))
 }
 
 /// What `/pooling` gives.
@@ -198,8 +198,8 @@ pub(crate) async fn pooling(app: Arc<App>, call: Call) -> Result<Response<Reply>
             let name = call.name_of(&model);
             let (all, usage) = labelled.entities(app, call).await?;
             let shown = |(i, found)| json!({ "index": i, "object": "pooling", "data": found });
-            let data = all.into_iter().enumerate().map(shown).collect();
-            return Ok(answer(Pieces::new(), &id, &name, data, usage));
+            let data: Value = all.into_iter().enumerate().map(shown).collect();
+            return Ok(answer(Pieces::new(), &id, &name, &data, usage));
         }
     };
     let model = Arc::clone(&wanted.model);
@@ -223,8 +223,8 @@ pub(crate) async fn pooling(app: Arc<App>, call: Call) -> Result<Response<Reply>
         };
         json!({ "index": i, "object": "pooling", "data": data })
     };
-    let data = all.into_iter().enumerate().map(shown).collect();
-    Ok(answer(pieces, &id, &name, data, usage))
+    let data: Value = all.into_iter().enumerate().map(shown).collect();
+    Ok(answer(pieces, &id, &name, &data, usage))
 }
 
 fn body(app: &App, fields: Value, required: &[&str]) -> Value {
