@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::array::{Array, MAX_STRING_BYTES};
+use super::folder_files::FolderFiles;
 use super::guess::{UNKNOWN, guess};
+use super::json::Json;
 use super::metadata::{Metadata, Value, ValueType};
 use super::source::{Bytes, FileBytes, Source};
 use super::split::Split;
@@ -63,6 +65,8 @@ pub struct Gguf {
     source: Arc<Source>,
     version: u32,
     metadata: Metadata,
+    /// What describes the model instead of the metadata, in a file that was made of a folder.
+    config: Option<Json>,
     tensors: Tensors,
 }
 
@@ -160,13 +164,18 @@ impl Gguf {
         }
         let (source, version, metadata) = head.ok_or(ErrorKind::Empty { what: "list of parts" })?;
         let tensors = Tensors::new(tensors).map_err(|e| e.file(&source.label))?;
-        Ok(Gguf { source, version, metadata, tensors })
+        let config = FolderFiles::config(&metadata)?;
+        Ok(Gguf { source, version, metadata, config, tensors })
     }
 }
 
 impl WeightSource for Gguf {
     fn metadata(&self) -> &Metadata {
         &self.metadata
+    }
+
+    fn config_json(&self) -> Option<&Json> {
+        self.config.as_ref()
     }
 
     fn path(&self) -> &Path {

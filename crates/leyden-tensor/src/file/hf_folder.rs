@@ -62,6 +62,17 @@ const FILES: [(HfFile, &str, u64); 12] = [
 ];
 
 const MAX_TEMPLATE_BYTES: u64 = 1 << 20;
+/// The names of sentence-transformers' file, in its order. Old ones are those of its first classes.
+const SENTENCE_SETTINGS: [&str; 7] = [
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
+];
+const MAX_SETTINGS_BYTES: u64 = 4 << 20;
 /// The most templates in `additional_chat_templates`.
 const MAX_TEMPLATES: u64 = 64;
 
@@ -213,6 +224,30 @@ impl HfFolder {
     /// As for [`json`](Self::json).
     pub fn json_at(folder: &Path, file: HfFile) -> Result<Option<Json>, Error> {
         json(folder, file)
+    }
+
+    /// A file of settings that is a JSON object, by its path within the folder; `None` if the folder lacks it.
+    ///
+    /// # Errors
+    /// It cannot be read, is no regular file, has more than 4 MiB, or is not a valid JSON object.
+    pub fn settings(&self, name: &str) -> Result<Option<Json>, Error> {
+        let path = self.path.join(name);
+        let bytes = read(&path, MAX_SETTINGS_BYTES)?;
+        bytes.map(|bytes| Json::parse(&bytes, &path.display().to_string())).transpose()
+    }
+
+    /// How sentence-transformers makes tokens of texts, under the first of the names that the file has had; `None` if the
+    /// folder lacks it.
+    ///
+    /// # Errors
+    /// As for [`settings`](Self::settings).
+    pub fn sentence_settings(&self) -> Result<Option<Json>, Error> {
+        for name in SENTENCE_SETTINGS {
+            if let Some(json) = self.settings(name)? {
+                return Ok(Some(json));
+            }
+        }
+        Ok(None)
     }
 
     /// Name and bytes of the templates `additional_chat_templates/NAME.jinja`, sorted by name.

@@ -8,10 +8,12 @@
 
 mod array;
 mod bounded;
+mod folder_files;
 mod gguf;
 mod guess;
 mod hf_folder;
 mod json;
+mod known_keys;
 mod metadata;
 mod mmap;
 mod onnx;
@@ -31,9 +33,13 @@ use crate::dtype::UnknownDType;
 use crate::{DType, Error, OwnedTensor, TensorView};
 
 pub use array::{Array, StrArray};
+pub use folder_files::FolderFiles;
 pub use gguf::{Gguf, MAX_ALIGNMENT, MAX_KEYS, MAX_NAME_BYTES, MAX_TENSORS};
 pub use hf_folder::{HfFile, HfFolder};
 pub use json::Json;
+pub use known_keys::{
+    KeyRule, KnownKey, KnownKeys, RefusedKey, choice_key, empty_key, harmless_key, read_key, says_nothing,
+};
 pub use metadata::{Metadata, Value, ValueType};
 pub use onnx::{Onnx, OnnxAttribute, OnnxDim, OnnxGraph, OnnxNode, OnnxTensor, OnnxValue};
 pub use safetensors::{MAX_HEADER_BYTES, Safetensors, StackRows, Stacked};
@@ -45,9 +51,15 @@ pub trait WeightSource: Send + Sync {
     /// The metadata.
     fn metadata(&self) -> &Metadata;
 
-    /// The `config.json` that describes the model instead of the metadata, where it is a folder from the hub.
+    /// The `config.json` that describes the model instead of the metadata, where it is a folder from the hub or made of one
+    /// (see [`FolderFiles`]).
     fn config_json(&self) -> Option<&Json> {
         None
+    }
+
+    /// Keys of files beside `config.json` that nothing is known of, with the names of their files.
+    fn unread_keys(&self) -> &[String] {
+        &[]
     }
 
     /// The file as it was given, or a label in angle brackets such as `<embedded>` where there is none.
