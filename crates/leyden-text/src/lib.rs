@@ -42,12 +42,12 @@ pub use detok::Detokenizer;
 pub use error::{Error, ErrorKind};
 pub use stop::{StopEvent, StopMatcher};
 pub use template::{
-    ChatTemplate, JsonTextError, Message, NamedTemplate, RenderOptions, Rendered, check_json_text,
-    join_messages,
+    ChatTemplate, JsonTextError, Message, NamedTemplate, RenderOptions, Rendered, SoleMessage,
+    check_json_text, join_messages,
 };
 pub use tokenizer::{
     Bounds, FillInMiddle, LabelMarks, LabelPrompt, LabelledText, LabelledWindow, Located, Pair, PairTemplate,
     Pairs, Special, Tokenizer, WindowLimits, encode_located, encode_prompt, encode_prompt_within,
     encode_rendered, encode_rendered_within, encode_whole, encode_whole_within, from_gguf, from_hf,
-    from_tokenizer_json,
+    from_tokenizer_json, unread_keys,
 };

@@ -31,7 +31,7 @@ mod wordpiece;
 
 pub use self::bounds::Bounds;
 pub use self::fim::FillInMiddle;
-pub use self::hf::{from_hf, from_tokenizer_json};
+pub use self::hf::{from_hf, from_tokenizer_json, unread_keys};
 pub use self::labelled::{LabelMarks, LabelPrompt, LabelledText, LabelledWindow, WindowLimits};
 pub use self::located::{Located, encode_located};
 pub use self::pair::{Pair, PairTemplate, Pairs};
@@ -284,6 +284,10 @@ static MODELS: &[(&str, Read)] = &[
 /// ```
 pub fn from_gguf(meta: &Metadata, file: &str) -> Result<Box<dyn Tokenizer>, Error> {
     const MODEL: &str = "tokenizer.ggml.model";
+    // In files that were made of an encoder's folder, whose tokenizer the other keys may not say whole.
+    if let Some(tokenizer) = hf::from_folder_files(meta)? {
+        return Ok(tokenizer);
+    }
     let name = meta.str(MODEL).map_err(|error| Error::new(file, None, ErrorKind::Metadata(error)))?;
     match MODELS.iter().find(|(model, _)| *model == name) {
         Some((_, read)) => read(meta, file),

@@ -28,6 +28,7 @@ mod post_processor;
 mod pre_tokenizer;
 mod precompiled;
 mod roles;
+mod settings;
 mod tables;
 mod trie;
 mod unigram;
@@ -37,7 +38,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
-use leyden_tensor::{HfFile, HfFolder, Json};
+use leyden_tensor::{FolderFiles, HfFile, HfFolder, Json, Metadata};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -50,6 +51,7 @@ use self::normalizer::{Keeps, Normalizer};
 use self::pieces::{Normalized, Pieces};
 use self::pre_tokenizer::PreTokenizer;
 use self::roles::{Files, Roles};
+use self::settings::{Changes, Embedded};
 use super::bounds::{Bounds, Exceeded};
 use super::{PairTemplate, Special, Tokenizer, vocab};
 use crate::error::{Error, ErrorKind};
@@ -97,7 +99,27 @@ pub fn from_hf(folder: &HfFolder) -> Result<Box<dyn Tokenizer>, Error> {
     let Some(bytes) = read.map_err(|error| Error::new(&path, None, ErrorKind::Metadata(error)))? else {
         return Err(Error::new(&path, None, ErrorKind::Invalid(missing(folder))));
     };
-    read_files(&bytes, &path, &Files::read(folder)?)
+    read_files(&bytes, &path, &Files::read(folder)?, &Changes::of(folder)?)
+}
+
+/// Reads the tokenizer of a folder whose files a GGUF file has as texts; `None` if it has none.
+pub(super) fn from_folder_files(meta: &Metadata) -> Result<Option<Box<dyn Tokenizer>>, Error> {
+    let metadata = |error| Error::new(meta.file(), None, ErrorKind::Metadata(error));
+    let Some(files) = FolderFiles::of(meta).map_err(metadata)? else { return Ok(None) };
+    let name = HfFile::Tokenizer.name();
+    let Some(text) = files.text(name) else { return Ok(None) };
+    let settings = Embedded { files: &files, config: FolderFiles::config(meta).map_err(metadata)? };
+    let label = format!("{}: {name}", meta.file());
+    read_files(text.as_bytes(), &label, &Files::read(&settings)?, &Changes::of(&settings)?).map(Some)
+}
+
+/// The keys of the files beside `tokenizer.json` that nothing is known of, with the names of their files. They are ignored,
+/// which may or may not be right.
+///
+/// # Errors
+/// A file is damaged, or a key has a value that is not supported.
+pub fn unread_keys(folder: &HfFolder) -> Result<Vec<String>, Error> {
+    settings::unread(folder)
 }
 
 /// Reads a `tokenizer.json` that stands alone. `file` is its name in errors.
@@ -125,7 +147,7 @@ pub fn from_hf(folder: &HfFolder) -> Result<Box<dyn Tokenizer>, Error> {
 /// # Ok::<(), leyden_text::Error>(())
 /// ```
 pub fn from_tokenizer_json(bytes: &[u8], file: &str) -> Result<Box<dyn Tokenizer>, Error> {
-    read_files(bytes, file, &Files::default())
+    read_files(bytes, file, &Files::default(), &Changes::default())
 }
 
 /// Why a folder without `tokenizer.json` cannot be used, and what to do about it.
@@ -155,7 +177,12 @@ fn component(raw: Option<&RawValue>, file: &str, name: &'static str) -> Result<O
     Ok(Some(Value::Object(json.object().clone())))
 }
 
-fn read_files(bytes: &[u8], file: &str, files: &Files) -> Result<Box<dyn Tokenizer>, Error> {
+fn read_files(
+    bytes: &[u8],
+    file: &str,
+    files: &Files,
+    changes: &Changes,
+) -> Result<Box<dyn Tokenizer>, Error> {
     let document: Document<'_> = serde_json::from_slice(bytes).map_err(|error| {
         Error::new(file, None, ErrorKind::Invalid(format!("not as it should be: {error}")))
     })?;
@@ -164,8 +191,8 @@ fn read_files(bytes: &[u8], file: &str, files: &Files) -> Result<Box<dyn Tokeniz
         let kind = ErrorKind::UnsupportedComponent { what: "version", name, known: vec!["1.0"] };
         return Err(Error::new(file, "version", kind));
     }
-    let normalizer = component(document.normalizer, file, "normalizer")?;
-    let pre_tokenizer = component(document.pre_tokenizer, file, "pre_tokenizer")?;
+    let normalizer = changes.normalizer(component(document.normalizer, file, "normalizer")?);
+    let pre_tokenizer = changes.pre_tokenizer(component(document.pre_tokenizer, file, "pre_tokenizer")?);
     let post_processor = component(document.post_processor, file, "post_processor")?;
     let decoder = component(document.decoder, file, "decoder")?;
     let field = |name, value| Field::new(file, name, value);
@@ -175,7 +202,10 @@ fn read_files(bytes: &[u8], file: &str, files: &Files) -> Result<Box<dyn Tokeniz
         pre_tokenizer.as_ref().map(|value| pre_tokenizer::read(field("pre_tokenizer", value)));
     let mut pre_tokenizers = pre_tokenizer.transpose()?.unwrap_or_default();
     let template = post_processor.as_ref().map(|value| post_processor::read(field("post_processor", value)));
-    let template = template.transpose()?.unwrap_or_default();
+    let mut template = template.transpose()?.unwrap_or_default();
+    if let Some(pair) = template.pair.as_mut().filter(|_| changes.one_type) {
+        pair.second_type = false;
+    }
     let decoder = decoder::read(decoder.as_ref().map(|value| field("decoder", value)))?;
 
     let fields = &document.model;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use leyden_tensor::{HfFile, HfFolder, Json};
+use leyden_tensor::{HfFile, Json};
 
 use super::added::{AddedToken, Register};
 use super::field::Field;
 use super::post_processor::Template;
+use super::settings::Settings;
 use crate::error::{Error, ErrorKind};
 use crate::tokenizer::vocab;
 
@@ -32,12 +33,10 @@ const CLASSES_WITH_FLAGS: [&str; 4] =
     ["LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer"];
 
 impl Files {
-    pub(super) fn read(folder: &HfFolder) -> Result<Self, Error> {
-        let read = |file: HfFile| {
-            folder.json(file).map_err(|error| Error::new(file.name(), None, ErrorKind::Metadata(error)))
-        };
+    pub(super) fn read(settings: &dyn Settings) -> Result<Self, Error> {
+        let read = |file: HfFile| settings.json(file);
         let tokenizer = [read(HfFile::TokenizerConfig)?, read(HfFile::SpecialTokensMap)?];
-        let model = [read(HfFile::GenerationConfig)?, Some(folder.config().clone())];
+        let model = [read(HfFile::GenerationConfig)?, settings.config().cloned()];
         Ok(Files {
             tokenizer: tokenizer.into_iter().flatten().collect(),
             model: model.into_iter().flatten().collect(),
