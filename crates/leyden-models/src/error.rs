@@ -1,6 +1,6 @@
 //! Errors: which file, which field or tensor, and what is wrong with it.
 
-use leyden_tensor::Escaped;
+use leyden_tensor::{Escaped, Json, KnownKeys, RefusedKey};
 use std::fmt;
 
 /// Why a model could not be loaded or run.
@@ -42,6 +42,11 @@ impl Error {
         Error { kind: ErrorKind::Invalid(what.into()), file: file.to_owned(), at: at.to_owned() }
     }
 
+    /// The error of a key whose value is not supported.
+    pub(crate) fn refused(file: &str, refused: RefusedKey) -> Error {
+        Error::invalid(file, &refused.key, refused.what)
+    }
+
     pub(crate) fn truncated(file: &str) -> Error {
         Error { kind: ErrorKind::Truncated, file: file.to_owned(), at: String::new() }
     }
@@ -65,6 +70,11 @@ impl Error {
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
+}
+
+/// Refuses a file of settings in which a key is not known or asks for something that is not supported.
+pub(crate) fn checked(json: &Json, known: KnownKeys) -> Result<(), Error> {
+    known.check_all(json).map_err(|refused| Error::refused(json.file(), refused))
 }
 
 impl From<leyden_tensor::Error> for Error {

@@ -5,7 +5,9 @@
 use crate::config::ModelConfig;
 use crate::error::Error;
 use crate::pooling::Pooling;
-use leyden_tensor::{Escaped, HfFile, HfFolder, Json, Value, WeightSource};
+use leyden_tensor::{
+    Escaped, HfFile, HfFolder, Json, KnownKeys, Value, WeightSource, harmless_key, read_key,
+};
 
 /// What the names of the encoder's tensors begin with.
 pub(crate) const ENCODER: &str = "token_rep_layer.bert_layer.model.";
@@ -32,6 +34,62 @@ const MOST_TOKENS: usize = 1 << 13;
 
 /// The most scores of a window.
 const MOST_SCORES: usize = 1 << 24;
+
+/// The keys of `gliner_config.json` that are not refused by name; what is not among them is told.
+const KEYS: KnownKeys = KnownKeys(&[
+    read_key("class_token_index"),
+    read_key("embed_ent_token"),
+    read_key("encoder_config"),
+    read_key("ent_token"),
+    read_key("hidden_size"),
+    read_key("max_len"),
+    read_key("max_width"),
+    read_key("model_type"),
+    read_key("num_rnn_layers"),
+    read_key("sep_token"),
+    read_key("span_mode"),
+    read_key("subtoken_pooling"),
+    read_key("vocab_size"),
+    read_key("words_splitter_type"),
+    // The tensors say it, or a key that is refused.
+    harmless_key("has_rnn"),
+    harmless_key("num_post_fusion_layers"),
+    // Of training, and remarks.
+    harmless_key("_attn_implementation"),
+    harmless_key("dropout"),
+    harmless_key("dtype"),
+    harmless_key("eval_every"),
+    harmless_key("fine_tune"),
+    harmless_key("freeze_token_rep"),
+    harmless_key("log_dir"),
+    harmless_key("loss_alpha"),
+    harmless_key("loss_gamma"),
+    harmless_key("loss_reduction"),
+    harmless_key("lr_encoder"),
+    harmless_key("lr_others"),
+    harmless_key("max_grad_norm"),
+    harmless_key("max_neg_type_ratio"),
+    harmless_key("max_types"),
+    harmless_key("model_name"),
+    harmless_key("name"),
+    harmless_key("num_steps"),
+    harmless_key("prev_path"),
+    harmless_key("random_drop"),
+    harmless_key("root_dir"),
+    harmless_key("save_total_limit"),
+    harmless_key("scheduler_type"),
+    harmless_key("shuffle_types"),
+    harmless_key("size_sup"),
+    harmless_key("torch_dtype"),
+    harmless_key("train_batch_size"),
+    harmless_key("train_data"),
+    harmless_key("transformers_version"),
+    harmless_key("val_data_dir"),
+    harmless_key("warmup_ratio"),
+    harmless_key("weight_decay_encoder"),
+    harmless_key("weight_decay_other"),
+    harmless_key("weight_decay_others"),
+]);
 
 /// How the tokens of a word become one state.
 const POOLINGS: [(&str, Pooling); 4] =
@@ -81,12 +139,20 @@ pub(crate) struct Gliner {
     config: SpanConfig,
     /// Tokens of the encoder, if the file says how many.
     vocabulary: Option<u32>,
+    /// Keys that nothing is known of.
+    pub(crate) unread: Vec<String>,
 }
 
 /// The name in the files of a tensor of the head.
 pub(crate) fn tensor_name(name: &str) -> Option<String> {
     let row = TENSORS.iter().find_map(|(ours, theirs)| Some((theirs, name.strip_prefix(ours)?)));
     row.map(|(theirs, rest)| format!("{theirs}{rest}"))
+}
+
+/// The name here of one of the head's tensors in the files, if it is one.
+pub(crate) fn name_of_tensor(name: &str) -> Option<String> {
+    let row = TENSORS.iter().find_map(|(ours, theirs)| Some((ours, name.strip_prefix(theirs)?)));
+    row.map(|(ours, rest)| format!("{ours}{rest}"))
 }
 
 impl Gliner {
@@ -147,6 +213,7 @@ impl Gliner {
                 separator: token("sep_token", "<<SEP>>")?,
             },
             vocabulary: number("vocab_size")?,
+            unread: KEYS.check(json).map_err(|refused| Error::refused(json.file(), refused))?,
         })
     }
 
@@ -278,6 +345,13 @@ mod tests {
         assert_eq!((config.mark.as_str(), config.separator.as_str()), ("<<ENT>>", "<<SEP>>"));
         assert_eq!((config.pooling, config.of_mark), (Pooling::Cls, true));
         assert_eq!((config.mark_id, vocabulary), (None, None));
+    }
+
+    #[test]
+    fn keys_that_are_not_known_are_told() {
+        let found =
+            read(r#"{"name": "x", "lr_encoder": "1e-5", "warp": 3, "labels_encoder": null}"#).unwrap();
+        assert_eq!(found.unread, ["warp"]);
     }
 
     #[test]

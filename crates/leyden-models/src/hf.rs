@@ -8,9 +8,11 @@ use crate::config::{ModelConfig, NormKind};
 use crate::error::Error;
 use crate::gliner::{self, Gliner};
 use crate::hf_class::{HfClass, Stack};
-use crate::modules::Modules;
+use crate::input_form::InputForm;
+use crate::modules::{MOST_TOKENS, Modules};
 use crate::onnx::OnnxTensors;
-use crate::pooling::Pooling;
+use crate::prompts::Prompts;
+use crate::vector_form::VectorForm;
 use leyden_tensor::{
     DType, HfFile, HfFolder, HfQuantised, Json, Metadata, OwnedTensor, Safetensors, StackRows, Stacked,
     TensorInfo, TensorView, Value, WeightSource,
@@ -54,6 +56,47 @@ pub struct HfModel {
     graph: Option<OnnxTensors>,
     /// What finds spans of labels behind the model, if it is GLiNER's.
     gliner: Option<Gliner>,
+    /// Keys of files beside `config.json` that nothing is known of.
+    unread: Vec<String>,
+}
+
+/// What files beside `config.json` say of texts and vectors.
+struct Settings {
+    form: InputForm,
+    vectors: VectorForm,
+    prompts: Prompts,
+    unread: Vec<String>,
+}
+
+impl Settings {
+    fn of_folder(
+        folder: &HfFolder,
+        config: &ModelConfig,
+        modules: &Modules,
+        is_gliner: bool,
+    ) -> Result<Settings, Error> {
+        // GLiNER counts words.
+        let sentence = !is_gliner && (modules.listed || config.needs_whole_texts());
+        let form = InputForm::of_folder(folder, sentence)?;
+        let (vectors, unread) = VectorForm::of_folder(folder)?;
+        let vectors = VectorForm { unit: modules.unit, ..vectors };
+        let prompts = Prompts::of_folder(folder)?;
+        if config.classifier().is_some() {
+            let refused = |file: &str, key: &str| {
+                let file = folder.path().join(file).display().to_string();
+                Err(Error::invalid(&file, key, "is not supported for a model that gives labels scores"))
+            };
+            if form.message.is_some() {
+                return refused("sentence_bert_config.json", "modality_config.message");
+            }
+            if prompts.get(None).is_some_and(|prompt| !prompt.is_empty()) {
+                return refused(HfFile::SentenceTransformers.name(), "default_prompt_name");
+            }
+        }
+        let file = HfFile::SentenceTransformers.name();
+        let unread = unread.into_iter().map(|key| format!("{file}: {key}")).collect();
+        Ok(Settings { form, vectors, prompts, unread })
+    }
 }
 
 impl HfModel {
@@ -77,10 +120,13 @@ impl HfModel {
         let (config, class, biases) = hf_model(json)?;
         let quantised = HfQuantised::of(json)?;
         let modules = Modules::of_folder(&folder)?;
-        let pooling = Pooling::of_folder(&folder)?;
         let gliner = Gliner::of_folder(&folder)?;
+        let settings = Settings::of_folder(&folder, &config, &modules, gliner.is_some())?;
+        let of_gliner = gliner.iter().flat_map(|gliner| &gliner.unread);
+        let of_gliner = of_gliner.map(|key| format!("{}: {key}", HfFile::Gliner.name()));
+        let unread = settings.unread.iter().cloned().chain(of_gliner).collect();
         let label = folder.path().display().to_string();
-        let metadata = describe(&label, &config, pooling, &modules, gliner.as_ref())?;
+        let metadata = describe(&label, &config, settings, &modules, gliner.as_ref())?;
         if folder.onnx().is_some() && modules.splade.is_some() {
             let file = folder.path().join(HfFile::Modules.name()).display().to_string();
             return Err(Error::invalid(&file, "SpladePooling", "is not computed of an ONNX model"));
@@ -101,6 +147,7 @@ impl HfModel {
             quantised,
             graph,
             gliner,
+            unread,
             folder,
         };
         let [bare, whole] = [true, false].map(|bare| {
@@ -274,6 +321,10 @@ impl WeightSource for HfModel {
         Some(self.folder.config())
     }
 
+    fn unread_keys(&self) -> &[String] {
+        &self.unread
+    }
+
     fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -409,10 +460,13 @@ impl WeightSource for HfModel {
 fn describe(
     label: &str,
     config: &ModelConfig,
-    pooling: Option<Pooling>,
+    settings: Settings,
     modules: &Modules,
     gliner: Option<&Gliner>,
 ) -> Result<Metadata, Error> {
+    let Settings { form, vectors, prompts, .. } = settings;
+    let most_tokens =
+        form.max_tokens.map(|n| (MOST_TOKENS, Value::U32(u32::try_from(n).unwrap_or(u32::MAX))));
     let layer = &config.layers[0];
     let sizes = [
         ("block_count", config.layers.len()),
@@ -433,7 +487,11 @@ fn describe(
     let entries = std::iter::once(("general.architecture".to_owned(), Value::from(config.architecture)))
         .chain(sizes.map(|(name, size)| (key(name), Value::U64(size as u64))))
         .chain(floats.map(|(name, value)| (key(name), Value::F32(value))))
-        .chain(pooling.map(|pooling| (key("pooling_type"), Value::U32(pooling.number()))))
+        .chain(modules.pooling.map(|pooling| (key("pooling_type"), Value::U32(pooling.number()))))
+        .chain(most_tokens.map(|(name, value)| (key(name), value)))
+        .chain(form.entries().into_iter().map(|(name, value)| (key(name), value)))
+        .chain(vectors.entries().into_iter().map(|(name, value)| (key(name), value)))
+        .chain(prompts.entries().into_iter().map(|(name, value)| (key(name), value)))
         .chain(modules.entries().map(|(name, value)| (key(&name), value)))
         .chain(gliner.into_iter().flat_map(Gliner::entries).map(|(name, value)| (key(name), value)));
     Ok(Metadata::new(label, entries)?)

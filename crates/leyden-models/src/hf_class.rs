@@ -17,6 +17,9 @@ pub(crate) struct HfClass {
     pub(crate) classes: &'static [&'static str],
     /// Keys of `config.json` that have another name than most classes give them: the usual one, and theirs.
     pub(crate) keys: &'static [(&'static str, &'static str)],
+    /// Further names of keys, which the class takes for the same: the usual name, and the other. Releases of transformers write
+    /// one or the other.
+    pub(crate) aliases: &'static [(&'static str, &'static str)],
     /// Numbers that the class takes where a key is missing, if there is one for that: the usual name of the key.
     pub(crate) defaults: &'static [(&'static str, u32)],
     /// Whether the head is the embedding where nothing is said.
@@ -50,6 +53,24 @@ pub(crate) struct HfClass {
     pub(crate) unused: &'static [&'static str],
 }
 
+impl HfClass {
+    /// Whether these classes of a configuration are such a body and nothing else that is computed.
+    pub(crate) fn is_body(&self, named: &[&str]) -> bool {
+        !self.classes.iter().any(|class| named.contains(class))
+            && named.iter().any(|name| self.has_body(name))
+    }
+
+    /// Whether a class of Hugging Face's libraries is the body of one that is computed with a language model's head: of
+    /// `Qwen3ForCausalLM` the class `Qwen3Model`, of `Gemma3ForCausalLM` the class `Gemma3TextModel`.
+    pub(crate) fn has_body(&self, name: &str) -> bool {
+        let stems = self.classes.iter().filter_map(|class| {
+            class.strip_suffix("ForCausalLM").or_else(|| class.strip_suffix("LMHeadModel"))
+        });
+        let rest = |stem: &str| name.strip_prefix(stem).map(str::to_owned);
+        stems.filter_map(rest).any(|rest| rest == "Model" || rest == "TextModel")
+    }
+}
+
 /// Where the matrices of all experts of a layer lie: names behind that of the layer.
 #[derive(Debug)]
 pub(crate) enum Stack {
@@ -67,6 +88,7 @@ pub(crate) const DECODER: HfClass = HfClass {
     when: |_| true,
     classes: &[],
     keys: &[],
+    aliases: &[],
     defaults: &[],
     tied: false,
     activations: &[("silu", Activation::Silu), ("swish", Activation::Silu)],

@@ -2,11 +2,15 @@
 //! always done where they go out.
 
 use crate::config::{DenseActivation, ModelConfig, SparseConfig, VectorDense};
-use crate::error::Error;
+use crate::error::{Error, checked};
 use crate::gliner;
+use crate::pooling::Pooling;
 use crate::token_heads::{self, TokenHead};
-use leyden_tensor::{Escaped, HfFile, HfFolder, Json, Safetensors, TensorView, Value, WeightSource};
-use std::path::PathBuf;
+use crate::vector_form;
+use leyden_tensor::{
+    Escaped, HfFile, HfFolder, Json, KnownKeys, Safetensors, TensorView, Value, WeightSource, choice_key,
+    empty_key, harmless_key, read_key,
+};
 
 /// A matrix behind the pooling of vectors, with its file.
 #[derive(Debug)]
@@ -18,9 +22,14 @@ pub(crate) struct DenseModule {
     names: [String; 2],
 }
 
-/// The modules of a folder beside transformer and pooling.
+/// The modules of a folder beside the transformer.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
+    /// Whether the folder has a list of modules.
+    pub(crate) listed: bool,
+    pub(crate) pooling: Option<Pooling>,
+    /// Whether vectors get length 1.
+    pub(crate) unit: bool,
     pub(crate) dense: Vec<DenseModule>,
     pub(crate) splade: Option<Splade>,
     pub(crate) token_heads: Vec<TokenHead>,
@@ -60,7 +69,12 @@ impl Modules {
     /// There is a module that is not computed; the error names it.
     pub(crate) fn of_folder(folder: &HfFolder) -> Result<Modules, Error> {
         let mut modules = Modules { token_heads: token_heads::of_folder(folder)?, ..Modules::default() };
-        let Some(list) = folder.read(HfFile::Modules)? else { return Ok(modules) };
+        let Some(list) = folder.read(HfFile::Modules)? else {
+            // Without a list sentence-transformers does not look there, but other programs do.
+            modules.pooling = Pooling::of_folder(folder)?;
+            return Ok(modules);
+        };
+        modules.listed = true;
         let label = folder.path().join(HfFile::Modules.name()).display().to_string();
         // Accessors and errors want an object.
         let bytes = [br#"{"modules":"#, &list[..], b"}"].concat();
@@ -68,6 +82,13 @@ impl Modules {
             match class.as_str() {
                 "Dense" => modules.dense.push(DenseModule::open(folder, &path)?),
                 "SpladePooling" => modules.splade = Some(Splade::read(folder, &path)?),
+                "Pooling" => modules.pooling = Some(Pooling::of_json(&config(folder, &path)?)?),
+                "Normalize" => {
+                    modules.unit = true;
+                    if let Some(json) = folder.settings(&format!("{path}/{CONFIG}"))? {
+                        checked(&json, NORMALIZE)?;
+                    }
+                }
                 _ => {}
             }
         }
@@ -112,6 +133,9 @@ impl Modules {
     }
 }
 
+/// The most tokens of a text, where a folder's files say fewer than the configuration.
+pub(crate) const MOST_TOKENS: &str = "vector.most_tokens";
+
 /// The key of a matrix's function.
 fn activation_key(i: usize) -> String {
     format!("dense_{}.activation", i + 2)
@@ -120,7 +144,8 @@ fn activation_key(i: usize) -> String {
 /// Completes a configuration with what stands behind the model.
 pub(crate) fn complete(config: &mut ModelConfig, source: &dyn WeightSource) -> Result<(), Error> {
     let meta = source.metadata();
-    let key = |name: &str| format!("{}.{name}", config.architecture);
+    let architecture = config.architecture;
+    let key = |name: &str| format!("{architecture}.{name}");
     let mut width = config.width;
     let mut dense = Vec::new();
     while let Some(matrix) = source.optional(&format!("dense_{}.weight", dense.len() + 2))? {
@@ -141,77 +166,165 @@ pub(crate) fn complete(config: &mut ModelConfig, source: &dyn WeightSource) -> R
         config.sparse = Some(SparseConfig::Vocabulary { sum, log_twice });
     }
     config.vector_dense = dense;
+    vector_form::complete(config, meta)?;
+    if source.config_json().is_some()
+        && let Some(tokens) = meta.opt_u32(&key(MOST_TOKENS))?
+    {
+        config.context = config.context.min((tokens as usize).max(1));
+    }
     token_heads::complete(config, source)?;
     gliner::complete(config, source)
 }
 
+/// The classes of modules that are computed, and whether one may stand before another of them: the place in a model.
+const KNOWN: [(&str, u8); 7] = [
+    ("Transformer", 0),
+    ("MLMTransformer", 0),
+    ("Pooling", 1),
+    ("SpladePooling", 1),
+    ("Dense", 2),
+    ("Normalize", 3),
+    // Of training.
+    ("Dropout", ANYWHERE),
+];
+const ANYWHERE: u8 = u8::MAX;
+/// The place of which there may be several.
+const SEVERAL: u8 = 2;
+
+/// The keys of an entry of `modules.json`.
+const ENTRY: KnownKeys = KnownKeys(&[
+    read_key("type"),
+    read_key("path"),
+    harmless_key("idx"),
+    harmless_key("name"),
+    empty_key("kwargs", "arguments of a call"),
+]);
+/// The one vector of a text, as what modules take and give.
+const VECTOR: &[&str] = &["sentence_embedding"];
+const DENSE: KnownKeys = KnownKeys(&[
+    read_key("in_features"),
+    read_key("out_features"),
+    read_key("bias"),
+    read_key("activation_function"),
+    choice_key("module_input_name", VECTOR, "another input"),
+    choice_key("module_output_name", VECTOR, "another output"),
+    empty_key("use_residual", "its input added to its output"),
+]);
+const NORMALIZE: KnownKeys = KnownKeys(&[
+    choice_key("module_input_name", VECTOR, "another input"),
+    choice_key("module_output_name", VECTOR, "another output"),
+]);
+const SPLADE: KnownKeys = KnownKeys(&[
+    read_key("pooling_strategy"),
+    read_key("activation_function"),
+    // The rows of the model's table say it.
+    harmless_key("embedding_dimension"),
+    harmless_key("word_embedding_dimension"),
+    // Tokens of a step of the computation.
+    harmless_key("chunk_size"),
+]);
+
 /// Classes and folders of the modules. Classes are told by their last names, as the paths to them have changed.
 fn listed(json: &Json) -> Result<Vec<(String, String)>, Error> {
-    const KNOWN: [&str; 6] =
-        ["Transformer", "MLMTransformer", "Pooling", "Dense", "Normalize", "SpladePooling"];
     let modules = json.get("modules").and_then(|list| list.as_array());
     let Some(modules) = modules else { return Err(json.wrong_type("modules", "array").into()) };
-    let mut all = Vec::new();
+    let mut all: Vec<(String, String)> = Vec::new();
+    let mut before = 0;
     for (i, module) in modules.iter().enumerate() {
-        let text = |key: &str| module.get(key).and_then(|value| value.as_str()).unwrap_or_default();
-        let class = text("type").rsplit('.').next().unwrap_or_default();
         let at = |key: &str| format!("modules[{i}].{key}");
-        if !KNOWN.contains(&class) {
-            let what = format!("`{}` is not supported; supported: {}", Escaped(class), KNOWN.join(", "));
+        let entry = Json::parse(module.to_string().as_bytes(), &format!("{}: modules[{i}]", json.file()))?;
+        checked(&entry, ENTRY)?;
+        let text = |key: &str| entry.opt_str(key).map(Option::unwrap_or_default);
+        let class = text("type")?.rsplit('.').next().unwrap_or_default();
+        let Some((_, place)) = KNOWN.iter().find(|row| row.0 == class) else {
+            let known = KNOWN.map(|row| row.0).join(", ");
+            let what = format!("`{}` is not supported; supported: {known}", Escaped(class));
             return Err(Error::invalid(json.file(), &at("type"), what));
+        };
+        if *place != ANYWHERE {
+            if all.is_empty() != (*place == 0) {
+                let what = format!("`{class}` is not supported here: a model begins with one Transformer");
+                return Err(Error::invalid(json.file(), &at("type"), what));
+            }
+            if *place < before || *place == before && *place != SEVERAL && !all.is_empty() {
+                let last = all.last().map_or("", |row| row.0.as_str());
+                let what = format!("`{class}` behind `{last}` is not supported");
+                return Err(Error::invalid(json.file(), &at("type"), what));
+            }
+            before = *place;
         }
-        let path = text("path");
-        let wanted = HfFile::Pooling.name().split('/').next().unwrap_or_default();
-        if class == "Pooling" && path != wanted {
-            let what = format!("`{}` is not supported; supported: {wanted}", Escaped(path));
+        let path = text("path")?;
+        if *place == 0 && !path.is_empty() {
+            let what =
+                format!("`{}` is not supported: the transformer lies in the folder itself", Escaped(path));
             return Err(Error::invalid(json.file(), &at("path"), what));
         }
         // A folder beside the list, and nothing else.
         let inside = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if !path.chars().all(inside) {
+        if !path.chars().all(inside) || path.is_empty() != (*place == 0) {
             return Err(Error::invalid(json.file(), &at("path"), "is no folder of this folder"));
         }
-        all.push((class.to_owned(), path.to_owned()));
+        if *place != ANYWHERE {
+            all.push((class.to_owned(), path.to_owned()));
+        }
     }
     Ok(all)
 }
 
+const CONFIG: &str = "config.json";
+
+/// The folders of the matrices that a list of modules names, in its order.
+pub(crate) fn dense_paths(list: &[u8], label: &str) -> Result<Vec<String>, Error> {
+    let bytes = [br#"{"modules":"#, list, b"}"].concat();
+    let all = listed(&Json::parse(&bytes, label)?)?;
+    Ok(all.into_iter().filter(|row| row.0 == "Dense").map(|row| row.1).collect())
+}
+
 /// The configuration of a module.
-fn config(folder: &HfFolder, path: &str) -> Result<(PathBuf, Json), Error> {
-    let folder = folder.path().join(path);
-    let json = HfFolder::json_at(&folder, HfFile::Config)?.ok_or_else(|| {
-        let file = folder.join(HfFile::Config.name()).display().to_string();
-        Error::invalid(&file, "", "missing")
-    })?;
-    Ok((folder, json))
+fn config(folder: &HfFolder, path: &str) -> Result<Json, Error> {
+    let name = format!("{path}/{CONFIG}");
+    let missing = || Error::invalid(&folder.path().join(&name).display().to_string(), "", "missing");
+    folder.settings(&name)?.ok_or_else(missing)
 }
 
 impl DenseModule {
     fn open(folder: &HfFolder, path: &str) -> Result<DenseModule, Error> {
-        let (folder, json) = config(folder, path)?;
-        for (key, usual) in
-            [("module_input_name", "sentence_embedding"), ("module_output_name", "sentence_embedding")]
-        {
-            if let Some(other) = json.opt_str(key)?.filter(|name| *name != usual) {
-                let what = format!("`{}` is not supported; supported: {usual}", Escaped(other));
-                return Err(Error::invalid(json.file(), key, what));
-            }
-        }
-        if json.opt_bool("use_residual")?.unwrap_or(false) {
-            return Err(Error::invalid(json.file(), "use_residual", "true is not supported"));
-        }
+        let json = config(folder, path)?;
+        checked(&json, DENSE)?;
         let key = "activation_function";
-        let name = json.opt_str(key)?.unwrap_or("Tanh").rsplit('.').next().unwrap_or_default().to_owned();
+        let whole = json.opt_str(key)?.unwrap_or("torch.nn.Tanh");
+        if !whole.starts_with("torch.") {
+            let what = format!("`{}` is no function of PyTorch", Escaped(whole));
+            return Err(Error::invalid(json.file(), key, what));
+        }
+        let name = whole.rsplit('.').next().unwrap_or_default().to_owned();
         activation_named(json.file(), key, &name)?;
         let activation = if name == IDENTITY { String::new() } else { name };
         let names = ["linear.weight", "linear.bias"].map(|name| format!("{path}/{name}"));
-        Ok(DenseModule { activation, weights: Safetensors::open(&folder)?, names })
+        let weights = Safetensors::open(&folder.path().join(path))?;
+        let has_bias = weights.optional("linear.bias")?.is_some();
+        if let Some(said) = json.opt_bool("bias")?.filter(|said| *said != has_bias) {
+            let what = format!(
+                "{said} does not fit the weights, which have {}",
+                if has_bias { "one" } else { "none" }
+            );
+            return Err(Error::invalid(json.file(), "bias", what));
+        }
+        let shape = weights.require("linear.weight")?.shape().to_vec();
+        for (key, found) in [("out_features", shape.first()), ("in_features", shape.get(1))] {
+            if let Some(wanted) = json.opt_usize(key)?.filter(|wanted| Some(wanted) != found) {
+                let what = format!("{wanted} does not fit the weights' shape {shape:?}");
+                return Err(Error::invalid(json.file(), key, what));
+            }
+        }
+        Ok(DenseModule { activation, weights, names })
     }
 }
 
 impl Splade {
     fn read(folder: &HfFolder, path: &str) -> Result<Splade, Error> {
-        let (_, json) = config(folder, path)?;
+        let json = config(folder, path)?;
+        checked(&json, SPLADE)?;
         let one_of = |key: &str, usual: &str, other: &str| match json.opt_str(key)? {
             None => Ok(false),
             Some(name) if name == usual => Ok(false),
@@ -232,29 +345,116 @@ impl Splade {
 mod tests {
     use super::*;
 
+    fn list(modules: &[(&str, &str)]) -> Result<Vec<(String, String)>, String> {
+        let list: Vec<String> = modules
+            .iter()
+            .map(|(t, path)| {
+                format!(r#"{{"idx": 0, "name": "0", "type": "sentence_transformers.{t}", "path": "{path}"}}"#)
+            })
+            .collect();
+        read_list(&list.join(","))
+    }
+
+    fn read_list(entries: &str) -> Result<Vec<(String, String)>, String> {
+        let text = format!(r#"{{"modules": [{entries}]}}"#);
+        listed(&Json::parse(text.as_bytes(), "modules.json").unwrap()).map_err(|e| e.to_string())
+    }
+
+    const FIRST: (&str, &str) = ("models.Transformer", "");
+
     #[test]
     fn modules_are_known_by_their_last_names() {
-        let modules = |types: &[(&str, &str)]| {
-            let list: Vec<String> = types
-                .iter()
-                .map(|(t, path)| format!(r#"{{"type": "sentence_transformers.{t}", "path": "{path}"}}"#))
-                .collect();
-            let text = format!(r#"{{"modules": [{}]}}"#, list.join(","));
-            listed(&Json::parse(text.as_bytes(), "modules.json").unwrap()).map_err(|e| e.to_string())
-        };
-        let known = modules(&[
-            ("models.Transformer", ""),
+        let known = list(&[
+            FIRST,
             ("base.Pooling", "1_Pooling"),
+            ("models.Dropout", "4_Dropout"),
             ("models.Dense", "2_Dense"),
+            ("sentence_transformer.modules.dense.Dense", "3_Dense"),
+            ("models.Normalize", "5_Normalize"),
         ]);
-        assert_eq!(known.unwrap()[2], ("Dense".to_owned(), "2_Dense".to_owned()));
-        for (list, wanted) in [
-            (("models.LSTM", "1_LSTM"), "modules.json: modules[0].type: `LSTM` is not supported"),
-            (("models.Pooling", "2_Pooling"), "modules.json: modules[0].path: `2_Pooling` is not supported"),
-            (("models.Dense", "../x"), "modules.json: modules[0].path: is no folder of this folder"),
+        let known: Vec<String> = known.unwrap().into_iter().map(|row| row.1).collect();
+        assert_eq!(known, ["", "1_Pooling", "2_Dense", "3_Dense", "5_Normalize"]);
+        assert_eq!(list(&[FIRST, ("models.Pooling", "2_Pooling")]).unwrap()[1].1, "2_Pooling");
+    }
+
+    #[test]
+    fn modules_that_compute_something_else_are_refused_by_their_places() {
+        let (pooling, normalize) = (("models.Pooling", "1_Pooling"), ("models.Normalize", "2_Normalize"));
+        for (modules, wanted) in [
+            (
+                &[FIRST, ("models.LSTM", "1_LSTM")][..],
+                "modules[1].type: `LSTM` is not supported; supported: ",
+            ),
+            (&[("models.Router", "")], "modules[0].type: `Router` is not supported"),
+            (&[("models.WordEmbeddings", "0_WordEmbeddings")], "modules[0].type: `WordEmbeddings` is not"),
+            (&[("models.StaticEmbedding", "")], "modules[0].type: `StaticEmbedding` is not supported"),
+            (
+                &[FIRST, pooling, ("x.LayerNorm", "2_LayerNorm")],
+                "modules[2].type: `LayerNorm` is not supported",
+            ),
+            (
+                &[FIRST, ("models.LogitScore", "1_LogitScore")],
+                "modules[1].type: `LogitScore` is not supported",
+            ),
+            (&[("models.Transformer", "0_Transformer")], "modules[0].path: `0_Transformer` is not supported"),
+            (&[FIRST, ("models.Dense", "../x")], "modules[1].path: is no folder of this folder"),
+            (&[FIRST, ("models.Pooling", "")], "modules[1].path: is no folder of this folder"),
+            (&[pooling], "modules[0].type: `Pooling` is not supported here"),
+            (&[FIRST, FIRST], "modules[1].type: `Transformer` is not supported here"),
+            (&[FIRST, pooling, pooling], "modules[2].type: `Pooling` behind `Pooling` is not supported"),
+            (
+                &[FIRST, pooling, normalize, ("models.Dense", "3_Dense")],
+                "modules[3].type: `Dense` behind `Normalize` is not supported",
+            ),
+            (
+                &[FIRST, ("models.Dense", "1_Dense"), pooling],
+                "modules[2].type: `Pooling` behind `Dense` is not",
+            ),
         ] {
-            let error = modules(&[list]).unwrap_err();
-            assert!(error.starts_with(wanted), "{error}");
+            let error = list(modules).unwrap_err();
+            assert!(error.starts_with(&format!("modules.json: {wanted}")), "{error}");
+        }
+        for (entry, wanted) in [
+            (r#"{"type": "x.Transformer", "path": "", "kwargs": ["task"]}"#, "kwargs: this value asks for"),
+            (r#"{"type": "x.Transformer", "path": "", "warp": 1}"#, "warp: is not a known key"),
+            (r#"{"type": 3, "path": ""}"#, "type: want"),
+            ("3", "want object"),
+        ] {
+            let error = read_list(entry).unwrap_err();
+            assert!(error.starts_with(&format!("modules.json: modules[0]: {wanted}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_key_of_a_modules_configuration_is_honoured_or_refused() {
+        let check = |keys: KnownKeys, text: &str| {
+            checked(&Json::parse(text.as_bytes(), "config.json").unwrap(), keys).map_err(|e| e.to_string())
+        };
+        let dense = r#"{"in_features": 8, "out_features": 4, "bias": true, "activation_function": "torch.nn.Tanh",
+            "module_input_name": "sentence_embedding", "module_output_name": null, "use_residual": false}"#;
+        assert_eq!(check(DENSE, dense), Ok(()));
+        assert_eq!(check(NORMALIZE, r#"{"module_input_name": "sentence_embedding"}"#), Ok(()));
+        let splade = r#"{"pooling_strategy": "max", "activation_function": "relu", "word_embedding_dimension": 9, "chunk_size": 4}"#;
+        assert_eq!(check(SPLADE, splade), Ok(()));
+        for (keys, text, wanted) in [
+            (
+                DENSE,
+                r#"{"module_input_name": "token_embeddings"}"#,
+                "module_input_name: `token_embeddings` asks for",
+            ),
+            (DENSE, r#"{"module_output_name": "x"}"#, "module_output_name: `x` asks for another output"),
+            (DENSE, r#"{"use_residual": true}"#, "use_residual: true asks for its input added to its output"),
+            (DENSE, r#"{"scale": 2}"#, "scale: is not a known key"),
+            (
+                NORMALIZE,
+                r#"{"module_input_name": "token_embeddings"}"#,
+                "module_input_name: `token_embeddings` asks",
+            ),
+            (NORMALIZE, r#"{"p": 1}"#, "p: is not a known key"),
+            (SPLADE, r#"{"top": 4}"#, "top: is not a known key"),
+        ] {
+            let error = check(keys, text).unwrap_err();
+            assert!(error.starts_with(&format!("config.json: {wanted}")), "{error}");
         }
     }
 }

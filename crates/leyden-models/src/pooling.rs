@@ -1,7 +1,7 @@
 //! Which states make the vector of a text, as far as a model says.
 
-use crate::error::Error;
-use leyden_tensor::{Escaped, HfFile, HfFolder, Json, Metadata};
+use crate::error::{Error, checked};
+use leyden_tensor::{Escaped, HfFile, HfFolder, Json, KnownKeys, Metadata, harmless_key, read_key};
 use std::fmt;
 use std::str::FromStr;
 
@@ -62,7 +62,7 @@ impl FromStr for Pooling {
 /// The key in GGUF, behind the architecture's name; 0 is no pooling.
 const KEY: &str = "pooling_type";
 /// That of models that give pairs of texts a score.
-const RANK: u32 = 4;
+pub(crate) const RANK: u32 = 4;
 /// Those from 101 on are ours, for folders: GGUF has no number for these ways.
 const NUMBERS: [(u32, Pooling); 6] = [
     (1, Pooling::Mean),
@@ -82,6 +82,21 @@ const MODES: [(&str, &str, Pooling); 6] = [
     ("weightedmean", "pooling_mode_weightedmean_tokens", Pooling::WeightedMean),
     ("mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", Pooling::MeanSqrtLen),
 ];
+
+/// The keys of that file.
+const KEYS: KnownKeys = KnownKeys(&[
+    // The model's width says it.
+    harmless_key("embedding_dimension"),
+    harmless_key("word_embedding_dimension"),
+    read_key("include_prompt"),
+    read_key("pooling_mode"),
+    read_key("pooling_mode_cls_token"),
+    read_key("pooling_mode_lasttoken"),
+    read_key("pooling_mode_max_tokens"),
+    read_key("pooling_mode_mean_sqrt_len_tokens"),
+    read_key("pooling_mode_mean_tokens"),
+    read_key("pooling_mode_weightedmean_tokens"),
+]);
 
 impl Pooling {
     /// What a model's metadata says, if it says anything: the key `pooling_type` of its architecture.
@@ -119,11 +134,21 @@ impl Pooling {
             let what = "false is not supported: prompts count for vectors";
             return Err(Error::invalid(json.file(), "include_prompt", what));
         }
-        if json.get(MODE).is_some() {
-            let mode = json.str(MODE)?;
+        if let Some(value) = json.get(MODE) {
+            // One way may stand in a list.
+            let mode = match value.as_array().map(Vec::as_slice) {
+                Some([one]) => one.as_str(),
+                Some(_) => {
+                    return Err(Error::invalid(json.file(), MODE, "several ways together are not supported"));
+                }
+                None => value.as_str(),
+            };
+            let mode = mode.ok_or_else(|| json.wrong_type(MODE, "string"))?;
             let found = MODES.iter().find(|row| row.0 == mode).map(|row| row.2);
             let what = || format!("`{}` is not supported; supported: {}", Escaped(mode), supported());
-            return found.ok_or_else(|| Error::invalid(json.file(), MODE, what()));
+            let found = found.ok_or_else(|| Error::invalid(json.file(), MODE, what()))?;
+            checked(json, KEYS)?;
+            return Ok(found);
         }
         let mut found = None;
         for (flag, value) in json.object() {
@@ -138,7 +163,10 @@ impl Pooling {
             }
             found = known;
         }
-        found.ok_or_else(|| Error::invalid(json.file(), "pooling_mode_mean_tokens", "no way is on"))
+        let found =
+            found.ok_or_else(|| Error::invalid(json.file(), "pooling_mode_mean_tokens", "no way is on"))?;
+        checked(json, KEYS)?;
+        Ok(found)
     }
 
     /// The number in GGUF.
@@ -175,7 +203,14 @@ mod tests {
         let last = r#"{"word_embedding_dimension": 8, "pooling_mode_lasttoken": true, "pooling_mode_mean_tokens": false}"#;
         assert_eq!(folder(last).unwrap(), Pooling::Last);
         assert_eq!(folder(r#"{"pooling_mode": "weightedmean"}"#).unwrap(), Pooling::WeightedMean);
+        assert_eq!(folder(r#"{"pooling_mode": ["cls"], "embedding_dimension": 8}"#).unwrap(), Pooling::Cls);
+        let unknown = folder(r#"{"pooling_mode": "cls", "warp": 2}"#).unwrap_err().to_string();
+        assert_eq!(unknown, "config.json: warp: is not a known key, and may change results");
+        let prompt = folder(r#"{"pooling_mode": "mean", "include_prompt": false}"#).unwrap_err().to_string();
+        assert!(prompt.starts_with("config.json: include_prompt: false is not supported"), "{prompt}");
         for wrong in [
+            r#"{"pooling_mode": ["mean", "cls"]}"#,
+            r#"{"pooling_mode": 3}"#,
             r#"{"pooling_mode_median_tokens": true}"#,
             r#"{"pooling_mode": "median"}"#,
             r#"{"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true}"#,

@@ -1,21 +1,64 @@
 //! What a model for vectors expects before texts of each kind, such as questions and documents.
 
 use crate::error::Error;
-use leyden_tensor::{Escaped, HfFile, HfFolder, Json};
+use crate::input_form::MessageForm;
+use leyden_tensor::{Array, Escaped, HfFile, HfFolder, Json, Metadata, Value};
 
-/// The prompts of a model, by their names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The prompts of a model, by their names, and the message that a text with its prompt becomes, if it becomes one.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prompts {
     named: Vec<(String, String)>,
     default: Option<usize>,
+    message: Option<MessageForm>,
 }
 
+/// The keys behind the architecture's name in GGUF: names, their texts, and the name of the default.
+const NAMES: &str = "prompt.names";
+const TEXTS: &str = "prompt.texts";
+const DEFAULT: &str = "prompt.default";
+
 impl Prompts {
+    /// What a model's description says: keys of its architecture.
+    ///
+    /// # Errors
+    /// A key has a value of another type, names and texts are not as many, or the default is none of the names.
+    pub fn of_metadata(meta: &Metadata) -> Result<Prompts, Error> {
+        let Some(architecture) = meta.opt_str("general.architecture")? else { return Ok(Prompts::default()) };
+        let key = |name: &str| format!("{architecture}.{name}");
+        let list = |name: &str| -> Result<Vec<String>, Error> {
+            let found = meta.opt_array_str(&key(name))?;
+            let texts = found.iter().flat_map(|texts| texts.iter());
+            Ok(texts.map(|text| String::from_utf8_lossy(text).into_owned()).collect())
+        };
+        let (names, texts) = (list(NAMES)?, list(TEXTS)?);
+        if names.len() != texts.len() {
+            let what = format!("{} texts for {} names", texts.len(), names.len());
+            return Err(Error::invalid(meta.file(), &key(TEXTS), what));
+        }
+        let named: Vec<(String, String)> = names.into_iter().zip(texts).collect();
+        let default = default_of(&named, meta.opt_str(&key(DEFAULT))?, meta.file(), &key(DEFAULT))?;
+        Ok(Prompts { named, default, message: MessageForm::of_metadata(meta)? })
+    }
+
+    /// The same as keys of a description.
+    pub(crate) fn entries(&self) -> Vec<(&'static str, Value)> {
+        if self.named.is_empty() {
+            return Vec::new();
+        }
+        let texts = |of: fn(&(String, String)) -> &String| {
+            Value::Array(Array::from_strs(self.named.iter().map(|row| of(row).as_str())))
+        };
+        let mut entries = vec![(NAMES, texts(|row| &row.0)), (TEXTS, texts(|row| &row.1))];
+        let default = self.default.and_then(|i| self.named.get(i));
+        entries.extend(default.map(|row| (DEFAULT, Value::from(row.0.as_str()))));
+        entries
+    }
+
     /// What a folder says in `config_sentence_transformers.json`; none if it has no such file.
     ///
     /// # Errors
     /// The file is damaged, a prompt is no text, or the default is none of them.
-    pub fn of_folder(folder: &HfFolder) -> Result<Prompts, Error> {
+    pub(crate) fn of_folder(folder: &HfFolder) -> Result<Prompts, Error> {
         folder
             .json(HfFile::SentenceTransformers)?
             .map_or(Ok(Prompts::default()), |json| Prompts::of_json(&json))
@@ -28,17 +71,20 @@ impl Prompts {
             let prompts = prompts.as_object().ok_or_else(|| json.wrong_type("prompts", "object"))?;
             for (name, prompt) in prompts {
                 let key = format!("prompts.{name}");
-                let prompt = prompt.as_str().ok_or_else(|| json.wrong_type(&key, "text"))?;
-                named.push((name.clone(), prompt.to_owned()));
+                // `null` stands for a prompt that nobody has set.
+                let text = if prompt.is_null() { Some("") } else { prompt.as_str() };
+                let text = text.ok_or_else(|| json.wrong_type(&key, "text"))?;
+                named.push((name.clone(), text.to_owned()));
             }
         }
-        let default = match json.opt_str(DEFAULT)? {
-            None => None,
-            Some(name) => Some(named.iter().position(|row| row.0 == name).ok_or_else(|| {
-                Error::invalid(json.file(), DEFAULT, format!("`{}` is none of the prompts", Escaped(name)))
-            })?),
-        };
-        Ok(Prompts { named, default })
+        let default = default_of(&named, json.opt_str(DEFAULT)?, json.file(), DEFAULT)?;
+        Ok(Prompts { named, default, message: None })
+    }
+
+    /// The message that a text becomes, if it becomes one. The prompt is then the system's message before it.
+    #[must_use]
+    pub fn message(&self) -> Option<&MessageForm> {
+        self.message.as_ref()
     }
 
     /// The names.
@@ -54,6 +100,19 @@ impl Prompts {
             None => Some(self.default.and_then(|i| self.named.get(i)).map_or("", |row| row.1.as_str())),
         }
     }
+}
+
+/// The place of the default among prompts.
+fn default_of(
+    named: &[(String, String)],
+    name: Option<&str>,
+    file: &str,
+    key: &str,
+) -> Result<Option<usize>, Error> {
+    let Some(name) = name else { return Ok(None) };
+    let found = named.iter().position(|row| row.0 == name);
+    let none = || Error::invalid(file, key, format!("`{}` is none of the prompts", Escaped(name)));
+    found.map(Some).ok_or_else(none)
 }
 
 #[cfg(test)]
@@ -77,6 +136,10 @@ mod tests {
             Some("")
         );
         assert_eq!(of("{}").unwrap(), Prompts::default());
+        assert_eq!(of(r#"{"prompts": {"query": null}}"#).unwrap().get(Some("query")), Some(""));
+        let entries = prompts.entries().into_iter().map(|(key, value)| (format!("bert.{key}"), value));
+        let all = entries.chain([("general.architecture".to_owned(), Value::from("bert"))]);
+        assert_eq!(Prompts::of_metadata(&Metadata::new("m.gguf", all).unwrap()).unwrap(), prompts);
         let error = of(r#"{"default_prompt_name": "query"}"#).unwrap_err().to_string();
         assert_eq!(
             error,

@@ -32,6 +32,13 @@ pub(crate) fn of_folder(folder: &HfFolder) -> Result<Vec<TokenHead>, Error> {
     Ok(heads)
 }
 
+/// Name and file in a folder of a tensor of such a head, by its name here.
+pub(crate) fn place(name: &str) -> Option<(String, String)> {
+    let found =
+        HEADS.iter().find_map(|(file, head)| Some((file, name.strip_prefix(head)?.strip_prefix('.')?)));
+    found.map(|(file, part)| (part.to_owned(), format!("{file}.safetensors")))
+}
+
 impl TokenHead {
     /// The files of weights.
     pub(crate) fn weights(&self) -> &Safetensors {

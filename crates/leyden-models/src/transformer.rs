@@ -265,11 +265,18 @@ impl Network for Transformer {
     }
 
     fn sparse(&self, cpu: &Cpu, tokens: &[Option<u32>], states: &[f32]) -> Vec<(u32, f32)> {
-        match (&self.parts.sparse, &self.parts.token_weights) {
+        let mut numbers = match (&self.parts.sparse, &self.parts.token_weights) {
             (Some(head), _) => head.numbers(cpu, states),
             (None, Some(head)) => head.numbers(cpu, tokens, states),
             (None, None) => Vec::new(),
+        };
+        if let Some(most) = self.config.vectors.most_numbers.filter(|most| *most < numbers.len()) {
+            // Of equal numbers the first token's stays.
+            numbers.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            numbers.truncate(most);
+            numbers.sort_by_key(|number| number.0);
         }
+        numbers
     }
 
     fn token_vectors(&self, cpu: &Cpu, states: Vec<f32>) -> Vec<f32> {

@@ -11,7 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "bert",
     models: "BERT, RoBERTa, XLM-RoBERTa, DistilBERT, MiniLM, BGE, E5",
     config,
-    conversion: Conversion::None("encoders are not converted"),
+    conversion: Conversion::Both,
     own_keys: &[
         "attention.causal",
         "attention.layer_norm_epsilon",

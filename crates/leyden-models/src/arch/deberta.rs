@@ -14,7 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "deberta-v2",
     models: "DeBERTa v2, DeBERTa v3, mDeBERTa v3",
     config,
-    conversion: Conversion::None("encoders are not converted"),
+    conversion: Conversion::Both,
     own_keys: &[
         "layer_norm_eps",
         "max_relative_positions",

@@ -27,6 +27,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         "n_group",
         "n_shared_experts",
         "nextn_predict_layers",
+        "num_mtp_layers",
         "num_nextn_predict_layers",
         "q_lora_rank",
         "qk_nope_head_dim",
@@ -46,6 +47,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 const CLASS: HfClass = HfClass {
     keys: &[("num_experts", "n_routed_experts")],
+    // The second version's and the third's.
+    aliases: &[
+        ("num_experts", "num_experts"),
+        ("num_experts", "num_local_experts"),
+        ("num_nextn_predict_layers", "num_mtp_layers"),
+    ],
     biases: |config| {
         for (key, wanted) in [("attention_bias", false), ("mlp_bias", false), ("rope_interleave", true)] {
             if config.json().opt_bool(key)?.is_some_and(|flag| flag != wanted) {

@@ -15,6 +15,11 @@ pub(super) const CLASS: HfClass = HfClass {
         "DistilBertForTokenClassification",
     ],
     keys: KEYS,
+    aliases: &[
+        ("hidden_size", "hidden_size"),
+        ("num_attention_heads", "num_attention_heads"),
+        ("num_hidden_layers", "num_hidden_layers"),
+    ],
     prefix: "distilbert.",
     layers: "transformer.layer",
     tensors: TENSORS,

@@ -10,7 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "electra",
     models: "ELECTRA",
     config,
-    conversion: Conversion::None("encoders are not converted"),
+    conversion: Conversion::Both,
     own_keys: &["embedding_size", "layer_norm_eps", "type_vocab_size"],
     hf: &[HfClass {
         model_type: "electra",

@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "eurobert",
     models: "EuroBERT",
     config,
-    conversion: Conversion::None("encoders are not converted"),
+    conversion: Conversion::Both,
     own_keys: &["attention.causal", "classifier_pooling"],
     hf: &[HfClass {
         model_type: "eurobert",

@@ -37,7 +37,7 @@ pub(super) const EMBEDDING: Architecture = Architecture {
     name: "gemma-embedding",
     models: "EmbeddingGemma",
     config: |r| Ok(both_ways(config(r)?)),
-    conversion: Conversion::None("encoders are not converted"),
+    conversion: Conversion::ToGguf("files of other programs lack what their folders say"),
     own_keys: &[
         "attention.causal",
         "attention.sliding_window",

@@ -22,6 +22,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         "n_group",
         "n_shared_experts",
         "nextn_predict_layers",
+        "num_mtp_layers",
         "num_nextn_predict_layers",
         "routed_scaling_factor",
         "topk_group",
@@ -30,6 +31,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     hf: &[HfClass {
         model_type: "glm4_moe",
         classes: &["Glm4MoeForCausalLM"],
+        aliases: &[("num_experts", "num_local_experts"), ("num_nextn_predict_layers", "num_mtp_layers")],
         keys: &[("num_experts", "n_routed_experts")],
         biases: |config| {
             Ok(if config.flag("attention_bias")? { ATTENTION[..3].to_vec() } else { Vec::new() })

@@ -15,6 +15,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     hf: &[HfClass {
         model_type: "gpt2",
         classes: &["GPT2LMHeadModel"],
+        aliases: &[
+            ("hidden_size", "hidden_size"),
+            ("max_position_embeddings", "max_position_embeddings"),
+            ("num_attention_heads", "num_attention_heads"),
+            ("num_hidden_layers", "num_hidden_layers"),
+        ],
         keys: &[
             ("hidden_act", "activation_function"),
             ("hidden_size", "n_embd"),

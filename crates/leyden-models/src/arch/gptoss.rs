@@ -26,6 +26,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     hf: &[HfClass {
         model_type: "gpt_oss",
         classes: &["GptOssForCausalLM"],
+        aliases: &[("num_experts", "num_experts")],
         keys: &[("num_experts", "num_local_experts"), ("moe_intermediate_size", "intermediate_size")],
         biases: |config| {
             for (key, wanted) in [("swiglu_alpha", 1.702), ("swiglu_limit", 7.0)] {

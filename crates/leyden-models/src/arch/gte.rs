@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "gte",
     models: "GTE v1.5, GTE multilingual, Snowflake Arctic Embed v2 (medium)",
     config,
-    conversion: Conversion::None("encoders are not converted"),
+    conversion: Conversion::Both,
     own_keys: &["layer_norm_eps", "type_vocab_size"],
     hf: &[
         GTE,

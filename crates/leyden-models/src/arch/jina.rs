@@ -15,7 +15,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "jina-bert-v2",
     models: "Jina Embeddings v2 (but for code), Jina Reranker v1",
     config,
-    conversion: Conversion::None("encoders are not converted"),
+    conversion: Conversion::Both,
     own_keys: &[
         "attention.causal",
         "attention.layer_norm_epsilon",

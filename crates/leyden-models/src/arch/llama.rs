@@ -40,6 +40,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             model_type: MIXTRAL,
             classes: &["MixtralForCausalLM"],
             keys: &[("num_experts", "num_local_experts")],
+            aliases: &[("num_experts", "num_experts")],
             stacks: MIXTRAL_EXPERTS,
             interleaved: true,
             written: &[("ffn_gate_inp", "block_sparse_moe.gate")],

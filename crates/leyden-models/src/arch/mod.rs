@@ -1,10 +1,9 @@
 //! Architectures: how each one's description becomes a [`ModelConfig`]. One file each, one line in the table.
 
-use crate::config::{HfConfig, ModelConfig, Reader, check_gguf, check_hf, check_type};
+use crate::config::{Head, HfConfig, ModelConfig, Reader, check_gguf, check_hf, check_type};
 use crate::conversion::Conversion;
 use crate::error::Error;
 use crate::hf_class::{ATTENTION, DECODER, EXPERTS, FFN, HfClass, attention_biases};
-use crate::load::Stored;
 use crate::modules::complete;
 use leyden_tensor::{Json, Metadata, WeightSource};
 
@@ -31,6 +30,7 @@ mod granite;
 mod granitehybrid;
 mod granitemoe;
 mod gte;
+mod in_gguf;
 mod jina;
 mod lfm2;
 mod llama;
@@ -51,6 +51,8 @@ mod qwen3next;
 mod smollm3;
 mod stablelm;
 mod starcoder2;
+
+pub(crate) use in_gguf::{as_gguf_has, is_gguf, name_in_gguf, stored_as};
 
 /// One supported architecture.
 #[derive(Debug)]
@@ -130,9 +132,10 @@ impl Architecture {
 /// names the key.
 pub fn config_of(source: &dyn WeightSource) -> Result<ModelConfig, Error> {
     let mut config = match source.config_json() {
-        Some(json) => config_of_json(json),
-        None => gguf_config(source.metadata()),
-    }?;
+        Some(json) if is_gguf(source.metadata()) => in_gguf::config(json, source.metadata())?,
+        Some(json) => config_of_json(json)?,
+        None => gguf_config(source.metadata())?,
+    };
     complete(&mut config, source)?;
     Ok(config)
 }
@@ -152,14 +155,6 @@ pub fn config_of(source: &dyn WeightSource) -> Result<ModelConfig, Error> {
 /// ```
 pub fn config_of_json(json: &Json) -> Result<ModelConfig, Error> {
     hf_model(json).map(|(config, ..)| config)
-}
-
-/// How the matrices of a source lie.
-pub(crate) fn stored_as(source: &dyn WeightSource) -> Result<Stored, Error> {
-    match source.config_json() {
-        Some(json) => hf_class(json).map(|(_, class)| class.stored),
-        None => Ok(Stored::AS_GGUF),
-    }
 }
 
 pub(crate) fn gguf_config(meta: &Metadata) -> Result<ModelConfig, Error> {
@@ -192,9 +187,13 @@ pub(crate) fn hf_class(json: &Json) -> Result<(&'static Architecture, &'static H
 pub(crate) fn hf_model(json: &Json) -> Result<(ModelConfig, &'static HfClass, Vec<&'static str>), Error> {
     let (arch, class) = hf_class(json)?;
     let config = HfConfig::new(json, class);
-    config.check(class.classes, class.quantised)?;
+    config.check(class)?;
     let biases = (class.biases)(&config)?;
-    let config = (arch.config)(&Reader::Hf(config, arch.name))?;
+    let mut config = (arch.config)(&Reader::Hf(config, arch.name))?;
+    // A body alone has states.
+    if config.generates() && class.is_body(&json.opt_array_str("architectures")?.unwrap_or_default()) {
+        config.head = Head::States;
+    }
     check_hf(json, &config, arch.own_keys)?;
     Ok((config, class, biases))
 }

@@ -16,7 +16,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "modern-bert",
     models: "ModernBERT, GTE-ModernBERT, Ettin (encoders)",
     config,
-    conversion: Conversion::None("encoders are not converted"),
+    conversion: Conversion::Both,
     own_keys: &[
         "attention.causal",
         "attention.layer_norm_epsilon",

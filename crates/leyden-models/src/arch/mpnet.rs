@@ -10,7 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "mpnet",
     models: "MPNet, all-mpnet-base",
     config,
-    conversion: Conversion::None("encoders are not converted"),
+    conversion: Conversion::Both,
     own_keys: &["layer_norm_eps", "relative_attention_num_buckets"],
     hf: &[HfClass {
         model_type: "mpnet",

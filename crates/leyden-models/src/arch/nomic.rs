@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "nomic-bert",
     models: "Nomic Embed Text v1, v1.5",
     config,
-    conversion: Conversion::None("encoders are not converted"),
+    conversion: Conversion::Both,
     own_keys: &[
         "attention.causal",
         "attention.layer_norm_epsilon",

@@ -21,6 +21,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     hf: &[HfClass {
         model_type: "qwen2_moe",
         classes: &["Qwen2MoeForCausalLM"],
+        aliases: &[("num_experts", "num_local_experts")],
         biases: |config| {
             refuse_windows(config)?;
             let biased = config.json().opt_bool("qkv_bias")?.unwrap_or(true);

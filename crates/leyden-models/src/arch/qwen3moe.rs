@@ -17,6 +17,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     hf: &[HfClass {
         model_type: "qwen3_moe",
         classes: &["Qwen3MoeForCausalLM"],
+        aliases: &[("num_experts", "num_local_experts")],
         biases: |config| {
             refuse_windows(config)?;
             attention_biases(config)

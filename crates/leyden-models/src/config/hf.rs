@@ -23,6 +23,8 @@ pub(crate) struct HfConfig<'a> {
     by_kind: ByKind,
     /// Usual names of keys, and those that stand here instead.
     keys: &'static [(&'static str, &'static str)],
+    /// Usual names of keys, and others that stand for the same.
+    aliases: &'static [(&'static str, &'static str)],
     /// Numbers where keys are missing.
     defaults: &'static [(&'static str, u32)],
     activations: &'static [(&'static str, Activation)],
@@ -40,8 +42,8 @@ enum ByKind {
 impl<'a> HfConfig<'a> {
     /// A configuration of a class.
     pub(crate) fn new(json: &'a Json, class: &HfClass) -> HfConfig<'a> {
-        let &HfClass { keys, defaults, activations, .. } = class;
-        HfConfig { json, by_kind: ByKind::No, keys, defaults, activations, partial: None }
+        let &HfClass { keys, aliases, defaults, activations, .. } = class;
+        HfConfig { json, by_kind: ByKind::No, keys, aliases, defaults, activations, partial: None }
     }
 
     /// The same, where layers of full attention may have a rotation of their own, which is then the one that is read; see
@@ -61,7 +63,25 @@ impl<'a> HfConfig<'a> {
 
     /// What a key is called here.
     pub(crate) fn key(&self, usual: &'static str) -> &'static str {
-        self.keys.iter().find(|row| row.0 == usual).map_or(usual, |row| row.1)
+        let named = self.keys.iter().find(|row| row.0 == usual).map_or(usual, |row| row.1);
+        if self.json.object().contains_key(named) {
+            return named;
+        }
+        let others = self.aliases.iter().filter(|row| row.0 == usual).map(|row| row.1);
+        others.into_iter().find(|other| self.json.object().contains_key(*other)).unwrap_or(named)
+    }
+
+    /// Refuses two names of one key with different values.
+    fn check_aliases(&self) -> Result<(), Error> {
+        for (usual, other) in self.aliases {
+            let named = self.key(usual);
+            if let (Some(a), Some(b)) = (self.json.get(named), self.json.get(other))
+                && a != b
+            {
+                return Err(self.invalid(other, format!("{b} differs from {named}, which is {a}")));
+            }
+        }
+        Ok(())
     }
 
     /// The number where a key, by its usual name, is missing.
@@ -113,11 +133,13 @@ impl<'a> HfConfig<'a> {
         self.json.opt_u32(key)?.map(|v| checked_size(self.json.file(), key, v)).transpose()
     }
 
-    /// Refuses what no architecture here computes. `classes` are those of this type of model that are, `quantised` the methods of
-    /// quantisation that its weights may have.
-    pub(crate) fn check(&self, classes: &[&str], quantised: &[&str]) -> Result<(), Error> {
+    /// Refuses what no architecture here computes as this class, and weights that are quantised otherwise than it may have.
+    pub(crate) fn check(&self, class: &HfClass) -> Result<(), Error> {
+        self.check_aliases()?;
+        let &HfClass { classes, quantised, .. } = class;
         if let Some(found) = self.json.opt_array_str("architectures")?
             && !classes.iter().any(|class| found.contains(class))
+            && !found.iter().any(|name| class.has_body(name))
         {
             let (found, known) = (found.join(", "), classes.join(" or "));
             let what = format!("{} is not supported; this type of model as {known} is", Escaped(&found));

@@ -88,6 +88,20 @@ static GGUF: &[Row] = &[
     read("rope.scaling.yarn_beta_slow"),
     read("rope.scaling.yarn_log_multiplier"),
     read("pooling_type"),
+    // Of models for vectors, in files of this program alone: `docs/convert.md`.
+    read("vector.dimensions"),
+    read("vector.most_numbers"),
+    read("vector.similarity"),
+    read("vector.unit"),
+    read("prompt.names"),
+    read("prompt.texts"),
+    read("prompt.default"),
+    read("message.in_parts"),
+    read("message.add_generation_prompt"),
+    read("message.keep_tail"),
+    read("message.variables"),
+    read("splade.sum"),
+    read("splade.log_twice"),
     // Where the architecture has experts it is read.
     only("expert_count", EXPERT_COUNT, "a mixture of experts"),
     only("attention.causal", Rule::On, BOTH_WAYS),
@@ -286,6 +300,7 @@ static HF: &[Row] = &[
     read("norm_topk_prob"),
     read("qkv_bias"),
     only("num_nextn_predict_layers", Rule::Off, "layers that predict further tokens"),
+    only("num_mtp_layers", Rule::Off, "layers that predict further tokens"),
     // Of training, of generation as transformers does it, and remarks.
     harmless("_name_or_path"),
     harmless("_commit_hash"),
@@ -580,7 +595,8 @@ pub fn unknown_keys(source: &dyn WeightSource) -> Vec<String> {
     /// Tokens that llama.cpp never chooses.
     const SUPPRESSED: &str = "tokenizer.ggml.suppress_tokens";
     if let Some(json) = source.config_json() {
-        return unknown_keys_of_json(json);
+        let unread = source.unread_keys().iter().cloned();
+        return unknown_keys_of_json(json).into_iter().chain(unread).collect();
     }
     let meta = source.metadata();
     let mut keys = match meta.opt_str("general.architecture") {

@@ -15,6 +15,7 @@ mod windows;
 
 use crate::gliner::SpanConfig;
 use crate::pooling::Pooling;
+use crate::vector_form::VectorForm;
 use leyden_kernels::attention::Mask;
 use leyden_kernels::gemm::{ExpertGroups, GatingFunction};
 use leyden_kernels::ops::{Activation, RopePairs};
@@ -52,6 +53,8 @@ pub struct ModelConfig {
     pub head: Head,
     /// What logits are multiplied by.
     pub logit_scale: f32,
+    /// How vectors are given out and compared.
+    pub vectors: VectorForm,
     /// Matrices that a text's vector goes through behind the pooling.
     pub vector_dense: Vec<VectorDense>,
     /// How a text's number for each token of the vocabulary is made, if it is.
@@ -89,6 +92,12 @@ impl ModelConfig {
     #[must_use]
     pub fn vector_width(&self) -> usize {
         self.vector_dense.last().map_or(self.width, |dense| dense.outputs)
+    }
+
+    /// Numbers of a text's vector as it is given out where no other number is asked for.
+    #[must_use]
+    pub fn usual_dimensions(&self) -> usize {
+        self.vectors.dimensions.map_or(self.vector_width(), |n| n.min(self.vector_width()))
     }
 
     /// Numbers of what each token of a text has: its vector where there is a head for that, else its state.

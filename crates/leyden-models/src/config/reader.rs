@@ -7,6 +7,7 @@ use super::gguf::{self, Rotation};
 use super::hf::HfConfig;
 use super::{Head, LayerConfig, ModelConfig, NormConfig, NormKind, NormPlacement, RopeConfig, RopeScaling};
 use crate::error::Error;
+use crate::vector_form::VectorForm;
 use leyden_kernels::attention::{MAX_HEAD_DIM, Mask};
 use leyden_kernels::ops::{Activation, MAX_TAPS, RopePairs};
 use leyden_tensor::{Metadata, Value};
@@ -468,6 +469,7 @@ impl Reader<'_> {
             norm: NormConfig { kind: NormKind::Rms, eps, offset: 0.0 },
             head: Head::Logits,
             logit_scale: 1.0,
+            vectors: VectorForm::default(),
             vector_dense: Vec::new(),
             sparse: None,
             token_vectors: None,

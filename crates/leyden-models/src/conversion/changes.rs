@@ -24,6 +24,8 @@ pub(super) enum Change {
     Transpose,
     /// A number is added to each value.
     Add(f32),
+    /// Rows before the first position's are left out.
+    DropRows(usize),
     /// The first half of all rows, or the second.
     Half {
         /// Which.
@@ -38,6 +40,7 @@ impl Change {
         match self {
             Change::Transpose => shape.reverse(),
             Change::Half { .. } => shape[0] /= 2,
+            Change::DropRows(count) => shape[0] = shape[0].saturating_sub(*count),
             _ => {}
         }
         shape
@@ -65,6 +68,7 @@ impl Change {
                 quant::encode_row(dtype, &values, &mut out);
                 out
             }
+            Change::DropRows(count) => bytes[(count.min(rows) * row)..].to_vec(),
             Change::Half { second } => {
                 let half = bytes.len() / 2;
                 if second { bytes[half..].to_vec() } else { bytes[..half].to_vec() }
@@ -83,6 +87,13 @@ impl Change {
                 Change::Transpose.apply(dtype, &shape, bytes)
             }
             Change::Add(number) => Change::Add(-number).apply(dtype, shape, bytes),
+            // No text has these positions.
+            Change::DropRows(count) => {
+                let row = bytes.len() / rows.saturating_sub(count).max(1);
+                let mut out = vec![0; count * row];
+                out.extend(bytes);
+                out
+            }
         }
     }
 }
@@ -148,6 +159,9 @@ mod tests {
         assert_eq!(changed(Change::Transpose, &[2, 2]), [0, 1, 4, 5, 2, 3, 6, 7]);
         assert_eq!(changed(Change::Half { second: true }, &[4, 1]), [4, 5, 6, 7]);
         assert_eq!(Change::Half { second: false }.shape(&[6, 2]), [3, 2]);
+        assert_eq!(changed(Change::DropRows(5), &[8, 1]), [5, 6, 7]);
+        assert_eq!(Change::DropRows(5).shape(&[8, 1]), [3, 1]);
+        assert_eq!(Change::DropRows(2).back(DType::F16, &[3, 1], vec![9]), [0, 0, 9]);
     }
 
     #[test]

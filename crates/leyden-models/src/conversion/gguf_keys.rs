@@ -1,10 +1,12 @@
 //! A model's configuration under GGUF's keys.
 
-use crate::arch::{Architecture, gguf_config};
+use crate::arch::{Architecture, gguf_config, name_in_gguf};
 use crate::config::{
-    HfConfig, LayerConfig, ModelConfig, NormKind, NormPlacement, QkNorm, RopeScaling, yarn_attention,
+    HfConfig, Labelled, LayerConfig, ModelConfig, NormKind, NormPlacement, QkNorm, RopeScaling,
+    yarn_attention,
 };
 use crate::error::Error;
+use crate::pooling::RANK;
 use leyden_kernels::attention::Mask;
 use leyden_kernels::gemm::GatingFunction;
 use leyden_tensor::{Array, Metadata, Value};
@@ -89,6 +91,70 @@ pub(super) fn describe(
     }
     let (key, what) = why.unwrap_or_default();
     Err(Error::invalid(label, key, format!("{what}, which this architecture's GGUF files have no key for")))
+}
+
+/// The keys of a model of `vocabulary` tokens that gives vectors or labels, with the architecture's name in GGUF before them:
+/// those of llama.cpp, and what the description of the folder says besides. What neither has a key for stands in the folder's
+/// `config.json`, which such files have too.
+pub(super) fn describe_encoder(
+    arch: &'static Architecture,
+    hf: &HfConfig<'_>,
+    config: &ModelConfig,
+    vocabulary: usize,
+    description: &Metadata,
+) -> Result<Vec<(String, Value)>, Error> {
+    let name = name_in_gguf(arch, config);
+    let mut all: Vec<(String, Value)> = vec![("general.architecture".to_owned(), Value::from(name))];
+    let mut set = |key: &str, value: Value| {
+        let key = format!("{name}.{key}");
+        match all.iter_mut().find(|row| row.0 == key) {
+            Some(row) => row.1 = value,
+            None => all.push((key, value)),
+        }
+    };
+    let prefix = format!("{}.", config.architecture);
+    for (key, value) in description.iter() {
+        // Sizes are written in the types that llama.cpp reads.
+        if let Some(key) = key.strip_prefix(&prefix).filter(|_| !matches!(value, Value::U64(_))) {
+            set(key, value.clone());
+        }
+    }
+    for (key, value) in entries(arch, hf, config, Windows::Usual)? {
+        set(key, value);
+    }
+    set("vocab_size", narrow(vocabulary));
+    if config.needs_whole_texts() {
+        set("attention.causal", Value::Bool(false));
+    }
+    let around = |layer: &LayerConfig| match layer.mask {
+        Mask::Around(half) => Some(half),
+        _ => None,
+    };
+    if let Some(half) = config.layers.iter().find_map(around) {
+        set("attention.sliding_window", narrow(2 * half));
+        let whole: Vec<bool> = config.layers.iter().map(|layer| around(layer).is_none()).collect();
+        let fits = |n: &usize| whole.iter().enumerate().all(|(i, whole)| *whole == i.is_multiple_of(*n));
+        let pattern = match (1..=whole.len()).find(fits) {
+            Some(n) => narrow(n),
+            None => Value::Array(Array::from_bools(&whole.iter().map(|whole| !whole).collect::<Vec<_>>())),
+        };
+        set("attention.sliding_window_pattern", pattern);
+        let base = |wanted: bool| {
+            let mut layers = config.layers.iter().filter(|layer| around(layer).is_some() == wanted);
+            layers.find_map(|layer| layer.rope.as_ref()).map(|rope| Value::F32(rope.base))
+        };
+        for (key, windowed) in [("rope.freq_base", false), ("rope.freq_base_swa", true)] {
+            if let Some(base) = base(windowed) {
+                set(key, base);
+            }
+        }
+    }
+    if let Some(classifier) = config.classifier().filter(|classifier| classifier.of != Labelled::Tokens) {
+        set("pooling_type", Value::U32(RANK));
+        let labels = classifier.labels.iter().map(String::as_str);
+        set("classifier.output_labels", Value::Array(Array::from_strs(labels)));
+    }
+    Ok(all)
 }
 
 fn entries(

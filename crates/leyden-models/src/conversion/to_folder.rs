@@ -5,13 +5,16 @@ use super::changes::{Change, cast};
 use super::gguf_keys::difference;
 use super::hf_keys::{self, Facts};
 use super::to_gguf::{GLOBAL, llama3, qkv};
-use crate::arch::{ARCHITECTURES, Architecture, gguf_config};
+use crate::arch::{ARCHITECTURES, Architecture, config_of, gguf_config, hf_class, hf_model};
 use crate::config::{LayerConfig, ModelConfig, RopeConfig, RopeScaling};
 use crate::error::Error;
 use crate::frequencies::Frequencies;
+use crate::gliner;
 use crate::hf_class::{HfClass, Stack};
 use crate::load::{QkvRows, needless};
-use leyden_tensor::{DType, Gguf, StackRows, TensorView, WeightSource, quant};
+use crate::modules::dense_paths;
+use crate::token_heads;
+use leyden_tensor::{DType, FolderFiles, Gguf, HfFile, Json, StackRows, TensorView, WeightSource, quant};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::f64::consts::TAU;
@@ -39,8 +42,13 @@ pub struct FolderTensor {
     pub dtype: DType,
     /// Its shape in the folder, the contiguous dimension last.
     pub shape: Vec<usize>,
+    /// The file of the folder that it lies in.
+    pub file: String,
     from: From,
 }
+
+/// The file of most tensors.
+const MAIN: &str = "model.safetensors";
 
 /// Where a tensor comes from: names in GGUF.
 #[derive(Clone, Debug)]
@@ -61,6 +69,9 @@ impl<'a> ToFolder<'a> {
     /// name in folders. The error names file and key or tensor.
     pub fn new(source: &'a Gguf) -> Result<ToFolder<'a>, Error> {
         let file = source.metadata().file();
+        if let Some(json) = source.config_json() {
+            return ToFolder::of_files(source, json);
+        }
         let config = gguf_config(source.metadata())?;
         let known = ARCHITECTURES.iter().find(|arch| arch.name == config.architecture);
         let arch = known.ok_or_else(|| Error::invalid(file, "general.architecture", "is not known"))?;
@@ -74,7 +85,9 @@ impl<'a> ToFolder<'a> {
             Conversion::ToGguf(why) | Conversion::None(why) => return Err(refused(why)),
         }
         if !config.generates() {
-            return Err(refused("only models with a language model's head are"));
+            return Err(refused(
+                "files with vectors or labels that leyden made are, which have leyden.folder.config",
+            ));
         }
         let facts = facts(source, &config)?;
         let mut why = None;
@@ -88,7 +101,8 @@ impl<'a> ToFolder<'a> {
         for class in classes {
             match hf_keys::describe(arch, class, &config, &facts, |read| difference(read, &config)) {
                 Ok((description, read)) => {
-                    let plan = Plan { source, arch, class, config: &config, read: &read, facts: &facts };
+                    let plan =
+                        Plan { source, arch, class, config: &config, read: &read, facts: &facts, own: None };
                     return Ok(ToFolder { source, config: description, tensors: plan.collect()? });
                 }
                 Err(error) => why = why.or(Some(error)),
@@ -96,6 +110,28 @@ impl<'a> ToFolder<'a> {
         }
         let why = why.map_or_else(|| "no class fits".to_owned(), |error| error.to_string());
         Err(refused(&why))
+    }
+
+    /// A model whose file has the settings of the folder that it was made of.
+    fn of_files(source: &'a Gguf, json: &Json) -> Result<ToFolder<'a>, Error> {
+        let (arch, class) = hf_class(json)?;
+        let (read, ..) = hf_model(json)?;
+        let config = config_of(source)?;
+        let named = json.opt_array_str("architectures")?.unwrap_or_default();
+        let files = FolderFiles::of(source.metadata())?.unwrap_or_default();
+        let modules =
+            files.text(HfFile::Modules.name()).map(|text| dense_paths(text.as_bytes(), json.file()));
+        let own = Own {
+            // transformers saves a body without the name of what it is the body of.
+            bare: named.iter().any(|name| name.ends_with("Model")) && config.spans.is_none(),
+            dense: modules.transpose()?.unwrap_or_default(),
+            spans: config.spans.is_some(),
+        };
+        let facts = facts(source, &config)?;
+        let own = Some(own);
+        let plan = Plan { source, arch, class, config: &config, read: &read, facts: &facts, own };
+        let tensors = plan.collect()?;
+        Ok(ToFolder { source, config: Value::Object(json.object().clone()), tensors })
     }
 
     /// `config.json`, without what the tokenizer says.
@@ -126,7 +162,7 @@ impl<'a> ToFolder<'a> {
                 let between = if matches!(change, Change::Add(_)) { DType::F32 } else { to };
                 let values = change.back(between, &tensor.shape, cast(&view, between));
                 self.source.advise_dontneed(name, 0..view.bytes().len());
-                if between == to {
+                if between == to || view.shape() != tensor.shape {
                     values
                 } else {
                     cast(&TensorView::new(name, between, view.shape(), &values)?, to)
@@ -266,6 +302,33 @@ struct Plan<'a> {
     /// The configuration as it is read from the folder.
     read: &'a ModelConfig,
     facts: &'a Facts,
+    /// What the folder's own files say of names, in a file that has them.
+    own: Option<Own>,
+}
+
+/// How a folder names tensors, by its files.
+struct Own {
+    /// Whether names lack the prefix of the class.
+    bare: bool,
+    /// The folders of matrices behind the pooling.
+    dense: Vec<String>,
+    /// Whether it is the encoder of GLiNER.
+    spans: bool,
+}
+
+impl Own {
+    /// Name and file of a tensor that lies beside the model.
+    fn beside(&self, name: &str) -> Option<(String, String)> {
+        if let Some(theirs) = gliner::tensor_name(name) {
+            return Some((theirs, MAIN.to_owned()));
+        }
+        if let Some((theirs, file)) = token_heads::place(name) {
+            return Some((theirs, file));
+        }
+        let (number, kind) = name.strip_prefix("dense_")?.split_once('.')?;
+        let folder = self.dense.get(number.parse::<usize>().ok()?.checked_sub(2)?)?;
+        Some((format!("linear.{kind}"), format!("{folder}/{MAIN}")))
+    }
 }
 
 impl Plan<'_> {
@@ -296,6 +359,12 @@ impl Plan<'_> {
 
     /// What a tensor of the file becomes.
     fn of(&self, name: &str) -> Result<Vec<FolderTensor>, Error> {
+        if let Some((called, file)) = self.own.as_ref().and_then(|own| own.beside(name)) {
+            let view = self.source.require(name)?;
+            let (dtype, shape) = (view.dtype(), view.shape().to_vec());
+            let from = From::Tensor(name.to_owned(), Change::Keep);
+            return Ok(vec![FolderTensor { name: called, dtype, shape, file, from }]);
+        }
         let (layer, rest) = match name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
             Some((i, rest)) => (i.parse::<usize>().ok().filter(|i| *i < self.config.layers.len()), rest),
             None => (None, name),
@@ -317,14 +386,39 @@ impl Plan<'_> {
             let i = layer.unwrap_or_default();
             let names = ["gate", "up"].map(|part| format!("blk.{i}.ffn_{part}_shexp.{kind}"));
             shape[0] *= 2;
-            return Ok(vec![FolderTensor { name: called, dtype, shape, from: From::Both(names, 1) }]);
+            return Ok(vec![FolderTensor {
+                name: called,
+                dtype,
+                shape,
+                file: MAIN.to_owned(),
+                from: From::Both(names, 1),
+            }]);
         }
         if part == "ffn_gate_inp_shexp" && shape.len() == 1 {
             shape.insert(0, 1);
         }
         let change = self.change(name, part, kind, layer, &shape)?;
-        let shape = change.shape(&shape);
-        Ok(vec![FolderTensor { name: called, dtype, shape, from: From::Tensor(name.to_owned(), change) }])
+        let shape = match change {
+            Change::DropRows(count) => [&[shape[0] + count][..], &shape[1..]].concat(),
+            _ => change.shape(&shape),
+        };
+        let file = MAIN.to_owned();
+        Ok(vec![FolderTensor {
+            name: called,
+            dtype,
+            shape,
+            file,
+            from: From::Tensor(name.to_owned(), change),
+        }])
+    }
+
+    /// The beginning of the names of all tensors but the head's.
+    fn prefix(&self) -> &'static str {
+        match &self.own {
+            Some(own) if own.spans => gliner::ENCODER,
+            Some(own) if own.bare => "",
+            _ => self.class.prefix,
+        }
     }
 
     /// Whether the class has a name for a part.
@@ -338,11 +432,11 @@ impl Plan<'_> {
         if let (None, Some((_, name))) = (layer, class.head.iter().find(|row| row.0 == part)) {
             return Some(format!("{name}.{kind}"));
         }
-        if layer.is_none() != GLOBAL.contains(&part) {
+        if self.own.is_none() && layer.is_none() != GLOBAL.contains(&part) {
             return None;
         }
-        let at = layer
-            .map_or_else(|| class.prefix.to_owned(), |i| format!("{}{}.{i}.", class.prefix, class.layers));
+        let prefix = self.prefix();
+        let at = layer.map_or_else(|| prefix.to_owned(), |i| format!("{prefix}{}.{i}.", class.layers));
         let whole = format!("{part}.{kind}");
         if let Some((_, name)) = class.tensors.iter().find(|row| row.0 == whole) {
             return Some(format!("{at}{name}"));
@@ -368,7 +462,10 @@ impl Plan<'_> {
             let offset = self.read.norm.offset;
             return Ok(if kind == "weight" && offset != 0.0 { Change::Add(offset) } else { Change::Keep });
         }
-        let Some(i) = layer else { return Ok(Change::Keep) };
+        let Some(i) = layer else {
+            let first = self.read.learned_positions.filter(|_| self.own.is_some() && part == "position_embd");
+            return Ok(first.filter(|rows| *rows > 0).map_or(Change::Keep, Change::DropRows));
+        };
         let layer = &self.config.layers[i];
         let rows = shape.first().copied().unwrap_or(0);
         let pairs = |layer: &LayerConfig| layer.rope.as_ref().map(|rope| rope.pairs);
@@ -402,12 +499,13 @@ impl Plan<'_> {
         let [count, rows, k] = *view.shape() else {
             return Err(self.invalid(name, "want [experts, rows, k]"));
         };
-        let at = format!("{}{}.{i}.", self.class.prefix, self.class.layers);
+        let at = format!("{}{}.{i}.", self.prefix(), self.class.layers);
         let dtype = view.dtype();
         let one = |e: usize, called: &str| FolderTensor {
             name: format!("{at}{}", called.replace("{}", &e.to_string())),
             dtype,
             shape: vec![rows, k],
+            file: MAIN.to_owned(),
             from: From::Expert(name.to_owned(), e),
         };
         match stack {
@@ -416,12 +514,19 @@ impl Plan<'_> {
                 name: format!("{at}{called}"),
                 dtype,
                 shape: view.shape().to_vec(),
+                file: MAIN.to_owned(),
                 from: From::Tensor(name.to_owned(), Change::Keep),
             }]),
             Stack::Rows(called, StackRows::First | StackRows::Second) => {
                 let names = ["gate", "up"].map(|part| format!("blk.{i}.ffn_{part}_exps.weight"));
                 let (name, shape) = (format!("{at}{called}"), vec![count, 2 * rows, k]);
-                Ok(vec![FolderTensor { name, dtype, shape, from: From::Both(names, count) }])
+                Ok(vec![FolderTensor {
+                    name,
+                    dtype,
+                    shape,
+                    file: MAIN.to_owned(),
+                    from: From::Both(names, count),
+                }])
             }
             _ => Err(self.invalid(part, &format!("lies otherwise in folders of {}", self.arch.name))),
         }

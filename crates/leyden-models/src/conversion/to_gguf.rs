@@ -2,11 +2,14 @@
 
 use super::Conversion;
 use super::changes::{Change, cast};
-use super::gguf_keys::describe;
-use crate::arch::{Architecture, hf_class, hf_model};
-use crate::config::{HfConfig, LayerConfig, ModelConfig, RopeConfig, RopeScaling};
+use super::gguf_keys::{describe, describe_encoder};
+use crate::arch::{Architecture, as_gguf_has, config_of, hf_class, hf_model};
+use crate::config::{
+    Head, HfConfig, Labelled, LayerConfig, ModelConfig, RopeConfig, RopeScaling, SparseConfig,
+};
 use crate::error::Error;
 use crate::frequencies::Frequencies;
+use crate::gliner;
 use crate::hf::HfModel;
 use crate::hf_class::HfClass;
 use crate::load::{QkvRows, needless};
@@ -17,7 +20,8 @@ use std::sync::Arc;
 /// Tensors that no layer has.
 pub(super) const GLOBAL: [&str; 4] = ["token_embd", "position_embd", "output_norm", "output"];
 /// Matrices that llama.cpp wants in F32.
-const IN_F32: [&str; 3] = ["ffn_gate_inp.", "ffn_gate_inp_shexp.", "position_embd."];
+const IN_F32: [&str; 5] =
+    ["ffn_gate_inp.", "ffn_gate_inp_shexp.", "position_embd.", "token_types.", "rel_embd."];
 
 /// A model from a folder, as GGUF has it: metadata but the tokenizer's, and tensors.
 #[derive(Debug)]
@@ -25,6 +29,7 @@ pub struct ToGguf<'a> {
     model: &'a HfModel,
     entries: Vec<(String, Value)>,
     tensors: Vec<GgufTensor>,
+    needs_files: bool,
 }
 
 /// A tensor of the file.
@@ -60,7 +65,7 @@ impl<'a> ToGguf<'a> {
     pub fn new(model: &'a HfModel) -> Result<ToGguf<'a>, Error> {
         let json = model.folder().config();
         let (arch, class) = hf_class(json)?;
-        let (config, ..) = hf_model(json)?;
+        let (mut config, ..) = hf_model(json)?;
         let refused = |why: &str| {
             let what = format!("models of the architecture {} are not converted to GGUF: {why}", arch.name);
             Error::invalid(json.file(), "model_type", what)
@@ -68,12 +73,22 @@ impl<'a> ToGguf<'a> {
         if let Conversion::None(why) = arch.conversion {
             return Err(refused(why));
         }
-        if !config.generates() {
-            return Err(refused("only models with a language model's head are"));
+        if model.folder().onnx().is_some() {
+            return Err(refused(
+                "of the folder's weights as an ONNX model; safetensors and PyTorch's files are read",
+            ));
         }
         let hf = HfConfig::new(json, class);
         let vocabulary = model.require("token_embd.weight")?.rows();
-        let (entries, read) = describe(arch, &hf, &config, vocabulary)?;
+        let (entries, read) = match config.generates() {
+            true => describe(arch, &hf, &config, vocabulary)?,
+            false => {
+                // The whole of it, with what stands behind the model.
+                config = config_of(model)?;
+                let entries = describe_encoder(arch, &hf, &config, vocabulary, model.metadata())?;
+                (entries, as_gguf_has(arch, class, config.clone()))
+            }
+        };
         let mut plan = Plan {
             model,
             class,
@@ -84,7 +99,14 @@ impl<'a> ToGguf<'a> {
             tensors: Vec::new(),
         };
         plan.collect()?;
-        Ok(ToGguf { model, entries, tensors: plan.tensors })
+        let needs_files = !plan.config.generates();
+        Ok(ToGguf { model, entries, tensors: plan.tensors, needs_files })
+    }
+
+    /// Whether the file needs the folder's files of settings, with which it says all that GGUF has no keys for.
+    #[must_use]
+    pub fn needs_folder_files(&self) -> bool {
+        self.needs_files
     }
 
     /// Keys and values: the architecture and what its configuration says.
@@ -158,6 +180,9 @@ impl Plan<'_> {
         for part in GLOBAL {
             self.add(part, None)?;
         }
+        if !self.config.generates() {
+            self.around()?;
+        }
         self.divisors()?;
         for i in 0..self.config.layers.len() {
             let mut known = HashSet::new();
@@ -184,6 +209,50 @@ impl Plan<'_> {
         Error::invalid(&self.model.path().display().to_string(), name, what)
     }
 
+    /// What models that give vectors or labels have before their layers and behind them.
+    fn around(&mut self) -> Result<(), Error> {
+        for (part, _) in self.class.tensors {
+            if !GLOBAL.contains(part) && !part.starts_with("cls") {
+                self.add(part, None)?;
+            }
+        }
+        let mut parts: Vec<&str> = Vec::new();
+        if let Head::Classifier(classifier) = &self.config.head {
+            if classifier.dense.is_some() {
+                parts.extend(["cls", "cls.norm"]);
+            }
+            parts.push(if classifier.of == Labelled::Tokens { "cls.tokens" } else { "cls.output" });
+        }
+        if matches!(self.config.sparse, Some(SparseConfig::Vocabulary { .. })) {
+            parts.extend(["mlm.dense", "mlm.norm", "mlm.decoder"]);
+            self.add_kinds("mlm.output", &["bias"], None)?;
+        }
+        parts.extend(["token_weight", "token_vector"]);
+        let dense: Vec<String> =
+            (0..self.config.vector_dense.len()).map(|i| format!("dense_{}", i + 2)).collect();
+        parts.extend(dense.iter().map(String::as_str));
+        for part in parts {
+            self.add_kinds(part, &["weight", "bias"], None)?;
+        }
+        if self.config.spans.is_some() {
+            self.spans()?;
+        }
+        Ok(())
+    }
+
+    /// The head that scores spans.
+    fn spans(&mut self) -> Result<(), Error> {
+        let names: Vec<String> = self.model.tensor_names().into_iter().map(str::to_owned).collect();
+        for theirs in names {
+            let Some(ours) = gliner::name_of_tensor(&theirs) else { continue };
+            let view = self.model.require(&ours)?;
+            let (dtype, shape) = (view.dtype(), view.shape().to_vec());
+            self.used.insert(theirs);
+            self.push(ours.clone(), &ours, dtype, &shape, Change::Keep);
+        }
+        Ok(())
+    }
+
     /// Whether a layer may have such a part: some names are of layers with experts or of those without.
     fn has(&self, part: &str, i: usize) -> bool {
         let mixture = self.config.layers[i].experts.is_some();
@@ -196,12 +265,16 @@ impl Plan<'_> {
 
     /// A matrix or vector with its bias, if the folder has it.
     fn add(&mut self, part: &str, layer: Option<usize>) -> Result<(), Error> {
+        match part.rsplit_once('.') {
+            Some((part, "bias")) => self.add_kinds(part, &["bias"], layer),
+            Some((part, _)) => self.add_kinds(part, &["weight"], layer),
+            None => self.add_kinds(part, &["weight", "bias"], layer),
+        }
+    }
+
+    /// The same of these kinds.
+    fn add_kinds(&mut self, part: &str, kinds: &[&str], layer: Option<usize>) -> Result<(), Error> {
         let at = layer.map_or_else(String::new, |i| format!("blk.{i}."));
-        let (part, kinds) = match part.rsplit_once('.') {
-            Some((part, "bias")) => (part, &["bias"][..]),
-            Some((part, _)) => (part, &["weight"][..]),
-            None => (part, &["weight", "bias"][..]),
-        };
         for kind in kinds {
             let name = format!("{at}{part}.{kind}");
             if self.model.is_composed(&name) {
@@ -246,7 +319,11 @@ impl Plan<'_> {
             let offset = self.config.norm.offset;
             return Ok(if kind == "weight" && offset != 0.0 { Change::Add(offset) } else { Change::Keep });
         }
-        let Some(i) = layer else { return Ok(Change::Keep) };
+        let Some(i) = layer else {
+            let first =
+                self.config.learned_positions.filter(|_| part == "position_embd" && !self.config.generates());
+            return Ok(first.filter(|rows| *rows > 0).map_or(Change::Keep, Change::DropRows));
+        };
         let layer = &self.config.layers[i];
         let rows = shape[0];
         let heads = match part {

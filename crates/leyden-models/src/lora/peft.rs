@@ -6,7 +6,7 @@ use super::targets::Targets;
 use crate::error::Error;
 use crate::hf_class::HfClass;
 use leyden_kernels::Cpu;
-use leyden_tensor::{HfFile, HfFolder, Json, Safetensors, WeightSource};
+use leyden_tensor::{HfFile, HfFolder, Json, KnownKeys, Safetensors, WeightSource, harmless_key, read_key};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,6 +29,39 @@ const REFUSED: &[(&str, &str)] = &[
     ("alora_invocation_tokens", "activated LoRA"),
     ("arrow_config", "Arrow routing"),
 ];
+/// The keys of `adapter_config.json` that are not refused above.
+const KEYS: KnownKeys = KnownKeys(&[
+    read_key("alpha_pattern"),
+    read_key("base_model_name_or_path"),
+    read_key("bias"),
+    read_key("init_lora_weights"),
+    read_key("lora_alpha"),
+    read_key("peft_type"),
+    read_key("r"),
+    read_key("rank_pattern"),
+    read_key("use_rslora"),
+    // The tensors say which modules are changed.
+    harmless_key("exclude_modules"),
+    harmless_key("layers_pattern"),
+    harmless_key("layers_to_transform"),
+    harmless_key("target_modules"),
+    // Of training, and remarks.
+    harmless_key("auto_mapping"),
+    harmless_key("corda_config"),
+    harmless_key("ensure_weight_tying"),
+    harmless_key("eva_config"),
+    harmless_key("fan_in_fan_out"),
+    harmless_key("inference_mode"),
+    harmless_key("loftq_config"),
+    harmless_key("lora_dropout"),
+    harmless_key("megatron_config"),
+    harmless_key("megatron_core"),
+    harmless_key("peft_version"),
+    harmless_key("qalora_group_size"),
+    harmless_key("revision"),
+    harmless_key("runtime_config"),
+    harmless_key("task_type"),
+]);
 /// Beginnings of values of `init_lora_weights` with which the model's own weights were changed.
 const CHANGED_BASE: [&str; 4] = ["pissa", "olora", "corda", "loftq"];
 
@@ -98,6 +131,12 @@ impl<'a> Config<'a> {
             if json.get(key).is_some_and(says_something) {
                 return refuse(key, format!("{what}: not supported"));
             }
+        }
+        if let Some(key) = json.object().iter().find(|(key, value)| {
+            let known = KEYS.0.iter().any(|row| row.key == *key) || REFUSED.iter().any(|row| row.0 == *key);
+            !known && says_something(value)
+        }) {
+            return refuse(key.0, "is not a known key, and may change results".to_owned());
         }
         let bias = json.opt_str("bias")?.unwrap_or("none");
         if bias != "none" {
@@ -219,4 +258,39 @@ fn why_not(targets: &Targets, module: &str) -> String {
     }
     let known = targets.classes.iter().flat_map(|class| names(class, module)).next();
     unsupported(targets, known.as_deref().unwrap_or(module))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_the_file_is_honoured_or_refused() {
+        let of = |more: &str| {
+            let text = format!(r#"{{"peft_type": "LORA", "r": 8, "lora_alpha": 16, {more}}}"#);
+            let json = Json::parse(text.as_bytes(), "adapter_config.json").unwrap();
+            Config::of(&json)
+                .map(|config| (config.rank, config.alpha, config.root))
+                .map_err(|e| e.to_string())
+        };
+        assert_eq!(
+            of(
+                r#""use_rslora": true, "task_type": "CAUSAL_LM", "lora_dropout": 0.1, "target_modules": ["q_proj"],
+                "use_dora": false, "modules_to_save": null, "layer_replication": null, "warp_config": null"#
+            ),
+            Ok((8, 16.0, true))
+        );
+        for (key, _) in REFUSED {
+            let error = of(&format!(r#""{key}": {{"a": 1}}"#)).unwrap_err();
+            assert!(error.starts_with(&format!("adapter_config.json: {key}: ")), "{error}");
+        }
+        for (more, key) in [
+            (r#""warp_config": {"a": 1}"#, "warp_config"),
+            (r#""bias": "all""#, "bias"),
+            (r#""init_lora_weights": "pissa_niter_4""#, "init_lora_weights"),
+        ] {
+            let error = of(more).unwrap_err();
+            assert!(error.starts_with(&format!("adapter_config.json: {key}: ")), "{error}");
+        }
+    }
 }

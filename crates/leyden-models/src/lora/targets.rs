@@ -1,7 +1,7 @@
 //! [`Targets`]: the projections of a loaded network that adapters can change, and how their rows lie.
 
 use super::pairs::Pair;
-use crate::arch::{ARCHITECTURES, Architecture, hf_class};
+use crate::arch::{ARCHITECTURES, Architecture, hf_class, is_gguf};
 use crate::config::ModelConfig;
 use crate::error::Error;
 use crate::hf_class::HfClass;
@@ -46,7 +46,8 @@ impl Targets {
     ) -> Result<Targets, Error> {
         let heads = config.layers.iter().map(|layer| [layer.heads, layer.kv_heads, layer.head_dim]).collect();
         let (architecture, classes) = classes_of(source, config)?;
-        Ok(Targets { list, architecture, classes, of_folder: source.config_json().is_some(), heads })
+        let of_folder = source.config_json().is_some() && !is_gguf(source.metadata());
+        Ok(Targets { list, architecture, classes, of_folder, heads })
     }
 
     /// Those that a matrix with this name in GGUF consists of, with their numbers.

@@ -6,3 +6,4 @@ mod convert_page;
 mod gguf_keys;
 mod hf_configs;
 mod models_page;
+mod names;

@@ -1,0 +1,67 @@
+//! Models of folders in GGUF files that have the folder's settings: the configuration is that of the folder's `config.json`, for
+//! tensors that lie as llama.cpp has them.
+
+use super::{Architecture, gemma3, hf_class, hf_model};
+use crate::config::ModelConfig;
+use crate::error::Error;
+use crate::hf_class::HfClass;
+use crate::load::Stored;
+use leyden_kernels::ops::RopePairs;
+use leyden_tensor::{Escaped, Json, Metadata, WeightSource};
+
+/// Whether a description is that of a GGUF file that was made of a folder and has its `config.json`.
+pub(crate) fn is_gguf(meta: &Metadata) -> bool {
+    meta.get("leyden.folder.config").is_some()
+}
+
+/// The configuration of a model that a GGUF file describes with the `config.json` of its folder.
+pub(super) fn config(json: &Json, meta: &Metadata) -> Result<ModelConfig, Error> {
+    let (config, class, _) = hf_model(json)?;
+    let key = "general.architecture";
+    let name = meta.str(key)?;
+    let (arch, _) = hf_class(json)?;
+    if name != name_in_gguf(arch, &config) {
+        let what = format!("`{}` is not the architecture of leyden.folder.config", Escaped(name));
+        return Err(Error::invalid(meta.file(), key, what));
+    }
+    Ok(as_gguf_has(arch, class, config))
+}
+
+/// The name of an architecture in GGUF, which for some models is another one than for others of their type.
+pub(crate) fn name_in_gguf(arch: &'static Architecture, config: &ModelConfig) -> &'static str {
+    match arch.name == gemma3::ARCHITECTURE.name && config.needs_whole_texts() {
+        true => gemma3::EMBEDDING.name,
+        false => arch.name,
+    }
+}
+
+/// A folder's configuration for tensors as GGUF files have them: norms with what is added to them, tables that begin with the
+/// first position, and rows of queries and keys in the order of GGUF.
+pub(crate) fn as_gguf_has(
+    arch: &'static Architecture,
+    class: &HfClass,
+    mut config: ModelConfig,
+) -> ModelConfig {
+    config.architecture = name_in_gguf(arch, &config);
+    config.norm.offset = 0.0;
+    config.learned_positions = config.learned_positions.map(|_| 0);
+    if !class.interleaved {
+        return config;
+    }
+    config.each(|_, layer| {
+        if let Some(rope) = &mut layer.rope {
+            rope.pairs = RopePairs::Interleaved;
+        }
+    })
+}
+
+/// How the matrices of a source lie.
+pub(crate) fn stored_as(source: &dyn WeightSource) -> Result<Stored, Error> {
+    match source.config_json() {
+        Some(json) if is_gguf(source.metadata()) => {
+            hf_class(json).map(|(_, class)| Stored { gate_last: class.stored.gate_last, ..Stored::AS_GGUF })
+        }
+        Some(json) => hf_class(json).map(|(_, class)| class.stored),
+        None => Ok(Stored::AS_GGUF),
+    }
+}
