@@ -11,6 +11,7 @@ use crate::fields::Fields;
 use crate::schema::BY_MODEL;
 use crate::usage::Usage;
 use leyden_engine::Pool;
+use leyden_models::Similarity;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ pub(crate) fn read(
     inputs: Inputs,
     long: Long,
 ) -> Result<Wanted, ApiError> {
-    let dimensions = body.size("dimensions").unwrap_or(model.vector_width);
+    let dimensions = body.size("dimensions").unwrap_or(model.network.config().usual_dimensions());
     if dimensions > model.vector_width {
         let message = format!("`dimensions` is {dimensions}, but the vectors have {}", model.vector_width);
         return Err(ApiError::field("dimensions", message));
@@ -56,6 +57,22 @@ pub(crate) async fn vectors(
         if normalize { normalised(state) } else { state.to_vec() }
     };
     Ok((states.into_iter().map(vector).collect(), usage))
+}
+
+impl Wanted {
+    /// The same as the model's function of similarity wants them.
+    pub(crate) fn to_compare(mut self) -> Wanted {
+        let vectors = &self.model.network.config().vectors;
+        self.normalize = vectors.unit || vectors.similarity == Similarity::Cosine;
+        self
+    }
+}
+
+/// A whole vector as the model's function of similarity wants it.
+pub(crate) fn compared(model: &Served, mut vector: Vec<f32>) -> Vec<f32> {
+    let config = model.network.config();
+    vector.truncate(config.usual_dimensions());
+    if config.vectors.unit { normalised(&vector) } else { vector }
 }
 
 /// The vector of length 1 in the same direction; zeros stay zeros.

@@ -9,7 +9,7 @@ use crate::usage::Usage;
 use crate::worker::{States, Task, Work};
 use leyden_engine::{Pool, Pooling, WholeText};
 use leyden_models::{ClassifierConfig, Labelled};
-use leyden_text::{Bounds, Pairs};
+use leyden_text::{Bounds, Pairs, RenderOptions, SoleMessage};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -53,15 +53,15 @@ impl Long {
         }
     }
 
-    /// Cuts a text's tokens; those that the model expects at the beginning and at the end stay.
-    fn cut(self, model: &Served, tokens: &mut Vec<u32>) {
+    /// Cuts a text's tokens; those that the model expects at the beginning and at the end stay, and the last `tail` of them.
+    fn cut(self, model: &Served, tokens: &mut Vec<u32>, tail: usize) {
         let (n, most) = (tokens.len(), prompt::longest(model));
         if n <= most || self == Long::Refuse {
             return;
         }
         let tokenizer = &model.tokenizer;
         let begin = usize::from(tokenizer.add_bos() && tokens.first().copied() == tokenizer.bos());
-        let end = usize::from(tokenizer.add_eos() && tokens.last().copied() == tokenizer.eos());
+        let end = usize::from(tokenizer.add_eos() && tokens.last().copied() == tokenizer.eos()).max(tail);
         let from = if self == Long::CutEnd { most.saturating_sub(end) } else { begin };
         tokens.drain(from..from + n - most);
     }
@@ -95,21 +95,85 @@ fn task(
     Ok(Task { prompt: Arc::new(tokens), max_tokens: 0, work: Work::State(States { pool, whole }) })
 }
 
-/// The texts of fields, each with one or more, in words or tokens, with a prompt before words.
+/// What goes before texts.
+pub(crate) enum Before {
+    /// Nothing, or a prompt.
+    Words(String),
+    /// The system's message, or none, before the message that each text becomes.
+    Message(String),
+}
+
+impl Before {
+    /// Nothing.
+    pub(crate) fn nothing() -> Before {
+        Before::Words(String::new())
+    }
+
+    /// What goes before texts that become vectors: the prompt of this name, or the model's usual one.
+    fn of(model: &Served, name: Option<&str>) -> Option<Before> {
+        let prompt = model.prompts.get(name)?.to_owned();
+        Some(match model.prompts.message() {
+            Some(_) => Before::Message(prompt),
+            None => Before::Words(prompt),
+        })
+    }
+
+    /// The usual one.
+    pub(crate) fn usual(model: &Served) -> Before {
+        Before::of(model, None).unwrap_or_else(Before::nothing)
+    }
+}
+
+/// The texts of fields, each with one or more, in words or tokens, with what goes before words.
 pub(crate) fn texts(
     model: &Arc<Served>,
     call: &Call,
     inputs: Inputs,
     long: Long,
-    before: &str,
+    before: &Before,
     pool: &Pool,
+) -> Result<Wanted, ApiError> {
+    let system = match before {
+        Before::Message(system) => system,
+        Before::Words(words) => {
+            return several(model, call, inputs, long, (words, pool), (&prompt::of_whole_text, 0));
+        }
+    };
+    let (Some(form), Some(template)) = (model.prompts.message(), &model.template) else {
+        return Err(ApiError::internal("the model's messages cannot be written"));
+    };
+    let options = RenderOptions {
+        add_generation_prompt: form.add_generation_prompt,
+        extra: form.variables.clone(),
+        ..RenderOptions::default()
+    };
+    let sole = SoleMessage { template, in_parts: form.in_parts, system, options: &options };
+    let tail = match long {
+        Long::CutEnd if form.keep_tail => sole.tail(model.tokenizer.as_ref()).unwrap_or(0),
+        _ => 0,
+    };
+    let encode = |model: &Served, extent: Extent<'_>, param: &str, text: &str| {
+        extent
+            .encode(model, param, text, |tokenizer, text, bounds| sole.encode_within(tokenizer, text, bounds))
+    };
+    several(model, call, inputs, long, ("", pool), (&encode, tail))
+}
+
+/// The same with what makes tokens of a text, and how many of these stay at its end.
+fn several(
+    model: &Arc<Served>,
+    call: &Call,
+    inputs: Inputs,
+    long: Long,
+    (before, pool): (&str, &Pool),
+    (encode, tail): (prompt::Encode<'_>, usize),
 ) -> Result<Wanted, ApiError> {
     let mut tasks = Vec::new();
     for (name, input) in inputs {
         let input = if before.is_empty() { input } else { prefixed(input, before) };
         let extent = long.extent(model, call);
-        for (path, mut tokens) in prompt::several(model, extent, &name, input, prompt::of_whole_text)? {
-            long.cut(model, &mut tokens);
+        for (path, mut tokens) in prompt::several(model, extent, &name, input, encode)? {
+            long.cut(model, &mut tokens, tail);
             tasks.push(task(model, &path, tokens, pool.clone(), None)?);
         }
     }
@@ -131,9 +195,9 @@ fn prefixed(input: Value, before: &str) -> Value {
 }
 
 /// Takes `prompt_name`: what goes before texts.
-pub(crate) fn prompt_before(model: &Served, body: &mut Fields) -> Result<String, ApiError> {
+pub(crate) fn prompt_before(model: &Served, body: &mut Fields) -> Result<Before, ApiError> {
     let name = body.text("prompt_name");
-    model.prompts.get(name.as_deref()).map(str::to_owned).ok_or_else(|| {
+    Before::of(model, name.as_deref()).ok_or_else(|| {
         let known: Vec<&str> = model.prompts.names().collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         ApiError::field(
@@ -389,13 +453,6 @@ pub(crate) fn ranks(model: &Served) -> Result<(), ApiError> {
         true => Ok(()),
         false => Err(lacks(model, "rank: it has no head that gives a question and a document a score")),
     }
-}
-
-/// The cosine of the angle between two vectors.
-pub(crate) fn cosine(a: &[f32], b: &[f32]) -> f64 {
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
-    let lengths = (dot(a, a) * dot(b, b)).sqrt();
-    if lengths > 0.0 { dot(a, b) / lengths } else { 0.0 }
 }
 
 /// Merges the properties of schemas.

@@ -97,7 +97,7 @@ pub(crate) fn completion(app: &App, call: &Call, body: &mut Fields) -> Result<In
     fim::of_completion(&common.model, extent, body)?;
     let given = body.take("prompt").unwrap_or_default();
     let mut wanted = Vec::new();
-    for (_, tokens) in prompt::several(&common.model, extent, "prompt", given, prompt::of_text)? {
+    for (_, tokens) in prompt::several(&common.model, extent, "prompt", given, &prompt::of_text)? {
         let room = prompt::room(&common.model, "prompt", tokens.len())?;
         wanted.push(Wanted { prompt: Arc::new(tokens), room });
     }

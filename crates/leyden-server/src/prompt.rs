@@ -97,6 +97,12 @@ impl Extent<'_> {
             }
             // Nobody reads this.
             ErrorKind::Stopped => ApiError::internal("the request was given up"),
+            kind @ (ErrorKind::TemplateRaised(_)
+            | ErrorKind::TemplateRender { .. }
+            | ErrorKind::TemplateLimit { .. }) => {
+                let message = format!("the model's chat template cannot write `{param}`: {kind}");
+                ApiError::field(param, message)
+            }
             _ => unwritable(param),
         })
     }
@@ -268,7 +274,7 @@ pub(crate) fn of_whole_text(
 }
 
 /// How the tokens of a text are found: [`of_text`] or [`of_whole_text`].
-type Encode = fn(&Served, Extent<'_>, &str, &str) -> Result<Vec<u32>, ApiError>;
+pub(crate) type Encode<'a> = &'a dyn Fn(&Served, Extent<'_>, &str, &str) -> Result<Vec<u32>, ApiError>;
 
 /// One text or more, each as text or as tokens, with the place of each in the request: a text, a list of token ids, or
 /// a list of either.
@@ -277,7 +283,7 @@ pub(crate) fn several(
     extent: Extent<'_>,
     name: &str,
     value: Value,
-    encode: Encode,
+    encode: Encode<'_>,
 ) -> Result<Vec<(String, Vec<u32>)>, ApiError> {
     match value {
         Value::Array(items) if items.first().is_some_and(|item| !item.is_number()) => {

@@ -286,7 +286,8 @@ impl Batch {
         let vector = |served: Served| match served.job {
             Job::Vector(pool) => {
                 let engine = self.generator.engine();
-                let vector = engine.model().vectors(engine.cpu(), pool.vector());
+                let mut vector = engine.model().vectors(engine.cpu(), pool.vector());
+                vector.truncate(engine.model().config().usual_dimensions());
                 let square: f64 = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
                 if !square.is_finite() {
                     return Err(Error::NotFinite { file: self.file.clone() });

@@ -5,7 +5,7 @@ use crate::model::Model;
 use leyden_engine::{Engine, EngineOptions, Outputs, Pool, SequenceId, StepEntry, StepPlan, WholeText};
 use leyden_kernels::attention::{BLOCK_TOKENS, KvType};
 use leyden_models::{Labelled, Pooling};
-use leyden_text::{Bounds, Pairs};
+use leyden_text::{Bounds, Pairs, RenderOptions, SoleMessage};
 use std::collections::HashMap;
 use std::fmt;
 
@@ -148,22 +148,16 @@ impl<'m> Embedder<'m> {
     /// A text cannot be tokenized or has more tokens than the model takes, or the model failed.
     pub fn embed<T: AsRef<str>>(&mut self, texts: &[T]) -> Result<Vec<Vec<f32>>, Error> {
         let pooling = self.options.pooling.or(self.model.pooling()).unwrap_or_default();
-        let prompt = self.model.prompts().get(self.options.prompt_name.as_deref()).unwrap_or_default();
-        let mut vectors = match prompt {
-            "" => self.vectors(texts, pooling)?,
-            prompt => {
-                let texts: Vec<String> =
-                    texts.iter().map(|text| format!("{prompt}{}", text.as_ref())).collect();
-                self.vectors(&texts, pooling)?
-            }
-        };
+        let texts = self.prompted(texts)?;
+        let mut vectors = self.pooled(&texts, pooling)?;
         if !self.model.config().vector_dense.is_empty() {
             let width = self.model.config().vector_width();
             let all = self.model.network().vectors(self.engine.cpu(), vectors.concat());
             vectors = all.chunks_exact(width).map(<[f32]>::to_vec).collect();
         }
+        let dimensions = self.options.dimensions.unwrap_or(self.model.config().usual_dimensions());
         for vector in &mut vectors {
-            vector.truncate(self.options.dimensions.unwrap_or(usize::MAX));
+            vector.truncate(dimensions);
             if self.options.normalize {
                 normalize(vector);
             }
@@ -179,8 +173,7 @@ impl<'m> Embedder<'m> {
         if self.model.config().sparse.is_none() {
             return Err(Error::NotSparse { file: self.file() });
         }
-        let texts = texts.iter().enumerate().map(|(i, text)| self.tokens(i, text.as_ref()));
-        let texts = texts.collect::<Result<Vec<_>, _>>()?;
+        let texts = self.prompted(texts)?;
         let mut all = Vec::new();
         // Their states take more room than vectors.
         for texts in texts.chunks(STEP_TEXTS) {
@@ -201,8 +194,7 @@ impl<'m> Embedder<'m> {
     /// # Errors
     /// As [`embed`](Self::embed).
     pub fn token_vectors<T: AsRef<str>>(&mut self, texts: &[T]) -> Result<Vec<Vec<Vec<f32>>>, Error> {
-        let texts = texts.iter().enumerate().map(|(i, text)| self.tokens(i, text.as_ref()));
-        let texts = texts.collect::<Result<Vec<_>, _>>()?;
+        let texts = self.prompted(texts)?;
         let width = self.model.config().token_width();
         let mut all = Vec::new();
         for texts in texts.chunks(STEP_TEXTS) {
@@ -293,10 +285,45 @@ impl<'m> Embedder<'m> {
         self.model.metadata().file().to_owned()
     }
 
+    /// Tokens of texts that become vectors: with the prompt before them or, for a model that reads conversations, as messages.
+    fn prompted<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Text>, Error> {
+        let model = self.model;
+        let prompt = model.prompts().get(self.options.prompt_name.as_deref()).unwrap_or_default();
+        let Some(form) = model.prompts().message() else {
+            let with = |(i, text): (usize, &T)| match prompt {
+                "" => self.tokens(i, text.as_ref()),
+                prompt => self.tokens(i, &format!("{prompt}{}", text.as_ref())),
+            };
+            return texts.iter().enumerate().map(with).collect();
+        };
+        let Some(template) = model.chat_template() else {
+            return Err(Error::NoMessages { file: self.file() });
+        };
+        let options = RenderOptions {
+            add_generation_prompt: form.add_generation_prompt,
+            extra: form.variables.clone(),
+            ..RenderOptions::default()
+        };
+        let sole = SoleMessage { template, in_parts: form.in_parts, system: prompt, options: &options };
+        let tail = if form.keep_tail && self.options.truncate { sole.tail(model.tokenizer())? } else { 0 };
+        let message = |(i, text): (usize, &T)| {
+            let ids = sole.encode_within(model.tokenizer(), text.as_ref(), &Bounds::NONE)?;
+            self.fitting(i, ids, tail)
+        };
+        texts.iter().enumerate().map(message).collect()
+    }
+
     /// Tokens of a text, as many as the model takes.
     fn tokens(&self, number: usize, text: &str) -> Result<Text, Error> {
-        let (tokenizer, context) = (self.model.tokenizer(), self.engine.options().context);
-        let mut ids = leyden_text::encode_whole(tokenizer, text)?;
+        let tokenizer = self.model.tokenizer();
+        let ids = leyden_text::encode_whole(tokenizer, text)?;
+        let ends = tokenizer.eos().is_some_and(|eos| tokenizer.add_eos() && ids.last() == Some(&eos));
+        self.fitting(number, ids, usize::from(ends))
+    }
+
+    /// Tokens as they are or, where there are too many and that is no error, without some before the last `tail` of them.
+    fn fitting(&self, number: usize, mut ids: Vec<u32>, tail: usize) -> Result<Text, Error> {
+        let context = self.engine.options().context;
         if ids.is_empty() {
             return Err(Error::EmptyPrompt);
         }
@@ -304,9 +331,8 @@ impl<'m> Embedder<'m> {
             if !self.options.truncate {
                 return Err(Error::TextTooLong { number, tokens: ids.len(), context });
             }
-            let end = tokenizer.eos().filter(|eos| tokenizer.add_eos() && ids.last() == Some(eos));
-            ids.truncate(context - usize::from(end.is_some()));
-            ids.extend(end);
+            let end = ids.len() - tail.min(context);
+            ids.drain(context - tail.min(context)..end);
         }
         Ok(Text { ids, second: None })
     }

@@ -58,6 +58,14 @@ pub enum Error {
         /// The file.
         file: String,
     },
+    /// The model makes vectors of conversations, and has no chat template to write them with.
+    #[error(
+        "{file}: the model makes vectors of messages (modality_config.message), and has no chat template"
+    )]
+    NoMessages {
+        /// The file.
+        file: String,
+    },
     /// The model gives no pair of texts a score.
     #[error("{file}: the model does not rank: it has no head that gives a question and a document a score")]
     NoReranker {

@@ -128,6 +128,8 @@ pub struct Model {
     template: Option<Arc<ChatTemplate>>,
     pooling: Option<Pooling>,
     prompts: Prompts,
+    /// Keys of the tokenizer's files that nothing is known of.
+    unread: Vec<String>,
     /// Those that it was opened with, in order, and all of them with their scales.
     adapters: (Vec<Arc<Adapter>>, AdapterSet),
     load_time: Duration,
@@ -194,7 +196,7 @@ impl Model {
         start: Instant,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Model, Error> {
-        let model_file::Parts { source, tokenizer, template, prompts } = file.into_parts()?;
+        let model_file::Parts { source, tokenizer, template, prompts, unread } = file.into_parts()?;
         let pooling = Pooling::of_metadata(source.metadata())?;
         let template = template.map(Arc::new);
         let tier = tier(options)?;
@@ -233,6 +235,7 @@ impl Model {
             template,
             pooling,
             prompts,
+            unread,
             adapters,
             load_time,
             packs,
@@ -265,15 +268,12 @@ impl Model {
         Batch::new(self.parts(options.replica)?, pooling, options)
     }
 
-    /// A vector of length 1 for each text; see [`Batch::embed`]. Texts are read with the tokens that the model expects at
-    /// their beginning and end.
+    /// A vector of length 1 for each text; see [`Embedder::embed`].
     ///
     /// # Errors
-    /// As [`Batch::embed`], or a text cannot be tokenized.
+    /// As [`Embedder::embed`].
     pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Vec<f32>>, Error> {
-        let tokens = |text: &T| leyden_text::encode_whole(self.tokenizer.as_ref(), text.as_ref());
-        let tokens = texts.iter().map(tokens).collect::<Result<Vec<Vec<u32>>, _>>()?;
-        self.batch(&BatchOptions::default())?.embed(&tokens)
+        self.embedder(&EmbedOptions::default())?.embed(texts)
     }
 
     /// What answers on a replica.
@@ -477,7 +477,9 @@ impl Model {
     /// The keys that describe the model and that this program does not know, which are ignored.
     #[must_use]
     pub fn unknown_keys(&self) -> Vec<String> {
-        leyden_models::unknown_keys(self.source.as_ref())
+        let mut all = leyden_models::unknown_keys(self.source.as_ref());
+        all.extend(self.unread.iter().cloned());
+        all
     }
 
     /// What the cache of packed weights did, and what was wrong with it.

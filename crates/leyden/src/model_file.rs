@@ -24,6 +24,8 @@ pub(crate) struct Parts {
     pub(crate) tokenizer: Arc<dyn Tokenizer>,
     pub(crate) template: Option<ChatTemplate>,
     pub(crate) prompts: Prompts,
+    /// Keys of the tokenizer's files that nothing is known of.
+    pub(crate) unread: Vec<String>,
 }
 
 /// Where the vocabulary of a GGUF file and that of a folder stand.
@@ -115,10 +117,10 @@ impl ModelFile {
                 let tokenizer = leyden_text::from_hf(model.folder())?;
                 let template = ChatTemplate::from_hf(model.folder(), tokenizer.as_ref())?;
                 let file = model.folder().path().join(HfFile::Tokenizer.name()).display().to_string();
-                let prompts = Prompts::of_folder(model.folder())?;
                 check_marks(&model, tokenizer.as_ref(), &file)?;
+                let unread = leyden_text::unread_keys(model.folder())?;
                 let parts = Parts::new(Arc::new(model), tokenizer, template, (file, HF_VOCABULARY))?;
-                Ok(Parts { prompts, ..parts })
+                Ok(Parts { unread, ..parts })
             }
         }
     }
@@ -139,7 +141,11 @@ impl Parts {
             let (tokens, rows, tensor) = (tokenizer.vocab_size(), table.rows(), table.name().to_owned());
             return Err(Error::Vocabulary { file, at, tokens, tensor, rows });
         }
-        Ok(Parts { source, tokenizer: tokenizer.into(), template, prompts: Prompts::default() })
+        let prompts = Prompts::of_metadata(source.metadata())?;
+        if prompts.message().is_some() && template.is_none() {
+            return Err(Error::NoMessages { file: source.metadata().file().to_owned() });
+        }
+        Ok(Parts { source, tokenizer: tokenizer.into(), template, prompts, unread: Vec::new() })
     }
 }
 

@@ -6,7 +6,7 @@ use crate::auth;
 use crate::body::Reply;
 use crate::dialect::Dialect;
 use crate::embedding;
-use crate::encoding::{self, Long, LongDocument, PairOf, Placed, Ranking, cosine, with};
+use crate::encoding::{self, Before, Long, LongDocument, PairOf, Placed, Ranking, with};
 use crate::error::ApiError;
 use crate::openapi::{operation, several_schema};
 use crate::pieces::{self, Pieces};
@@ -132,7 +132,7 @@ fn read_predict(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let pairs = inputs.iter().filter(|texts| texts.len() == 2).count();
     let wanted = if pairs == 0 {
         let texts = inputs.into_iter().flatten().map(|(path, text)| (path, text.into())).collect();
-        Predicted::Texts(encoding::texts(model, call, texts, long, "", &Pool::new(pooling))?)
+        Predicted::Texts(encoding::texts(model, call, texts, long, &Before::nothing(), &Pool::new(pooling))?)
     } else if pairs == inputs.len() {
         let pairs: Vec<PairOf<'_>> =
             inputs.iter().map(|texts| PairOf { query: &texts[0], document: &texts[1] }).collect();
@@ -177,9 +177,11 @@ pub(crate) async fn similarity(app: Arc<App>, call: Call) -> Result<Response<Rep
         embedding::read(call, Arc::clone(model), &mut options, texts.into(), long)
     })
     .await?;
-    let (vectors, _) = embedding::vectors(app, call, wanted).await?;
+    let model = Arc::clone(&wanted.model);
+    let (vectors, _) = embedding::vectors(app, call, wanted.to_compare()).await?;
     let [source, others @ ..] = &vectors[..] else { return Ok(document(StatusCode::OK, &json!([]))) };
-    let shown: Value = others.iter().map(|vector| json!(cosine(source, vector))).collect();
+    let similarity = model.network.config().vectors.similarity;
+    let shown: Value = others.iter().map(|vector| json!(similarity.of(source, vector))).collect();
     Ok(document(StatusCode::OK, &shown))
 }
 
@@ -289,7 +291,7 @@ pub(crate) fn describe_similarity(app: &App) -> Value {
     let body = body(app, &inputs, json!({ "parameters": parameters }));
     operation(
         "tei_similarity",
-        "How similar texts are to one: the cosines of their vectors",
+        "How similar texts are to one: by the model's function of vectors, the cosine for most",
         Some(&body),
         &vector(),
     )

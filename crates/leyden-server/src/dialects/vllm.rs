@@ -2,7 +2,8 @@
 
 use crate::app::{App, Call, Served, unix_time};
 use crate::body::Reply;
-use crate::encoding::{self, Long, LongDocument, PairOf, Placed, Ranking, cosine, with};
+use crate::embedding;
+use crate::encoding::{self, Before, Long, LongDocument, PairOf, Placed, Ranking, with};
 use crate::error::ApiError;
 use crate::labelled::{self, LabelRequest};
 use crate::openapi::{operation, several_schema};
@@ -79,7 +80,7 @@ fn read_score(app: &App, call: &Call) -> Result<(Arc<Served>, Scored, bool), Api
     }
     let count = first.len();
     let texts = first.into_iter().chain(second).map(|(path, text)| (path, text.into())).collect();
-    let before = model.prompts.get(None).unwrap_or_default().to_owned();
+    let before = Before::usual(model);
     let wanted = encoding::texts(model, call, texts, long, &before, &Pool::new(model.pooling))?;
     Ok((Arc::clone(model), Scored::Vectors(wanted, count), raw))
 }
@@ -94,8 +95,13 @@ pub(crate) async fn score(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
         }
         Scored::Vectors(wanted, count) => {
             let (vectors, usage) = wanted.vectors(app, call).await?;
+            let vectors: Vec<Vec<f32>> =
+                vectors.into_iter().map(|v| embedding::compared(&model, v)).collect();
+            let similarity = model.network.config().vectors.similarity;
             let (first, second) = vectors.split_at(count.min(vectors.len()));
-            let of = |(i, vector): (usize, &Vec<f32>)| cosine(&first[if count == 1 { 0 } else { i }], vector);
+            let of = |(i, vector): (usize, &Vec<f32>)| {
+                similarity.of(&first[if count == 1 { 0 } else { i }], vector)
+            };
             (second.iter().enumerate().map(of).collect(), usage)
         }
     };
@@ -111,7 +117,7 @@ fn read_classify(app: &App, call: &Call) -> Result<(encoding::Wanted, bool), Api
     let long = Long::read(&mut body, false);
     let raw = !body.flag("use_activation").unwrap_or(true);
     let input = encoding::input(&mut body, "input");
-    Ok((encoding::texts(model, call, input, long, "", &Pool::new(pooling))?, raw))
+    Ok((encoding::texts(model, call, input, long, &Before::nothing(), &Pool::new(pooling))?, raw))
 }
 
 pub(crate) async fn classify(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
@@ -184,7 +190,11 @@ fn read_pooling(app: &App, call: &Call) -> Result<Asked, ApiError> {
     let long = Long::read(&mut body, false);
     let raw = !body.flag("use_activation").unwrap_or(true);
     let input = encoding::input(&mut body, "input");
-    let wanted = encoding::texts(model, call, input, long, "", &pool)?;
+    let before = match pooled {
+        Pooled::Embed | Pooled::TokenEmbed => Before::usual(model),
+        Pooled::Scores | Pooled::TokenScores => Before::nothing(),
+    };
+    let wanted = encoding::texts(model, call, input, long, &before, &pool)?;
     Ok(Asked::Numbers(wanted, pooled, raw))
 }
 
