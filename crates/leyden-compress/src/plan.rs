@@ -154,11 +154,14 @@ impl Plan {
 /// Whether a tensor is a weight matrix that is worth quantising. Routers of experts choose, so that a small error can
 /// change everything; norms, positions and convolutions are small.
 fn is_matrix(name: &str, shape: &[usize]) -> bool {
-    const KEPT: [&str; 8] = [
+    const KEPT: [&str; 10] = [
         "_norm.weight",
         "ffn_gate_inp",
         "position_embd",
         "token_types",
+        // Distances between tokens, and heads of spans of words, whose parts are decoded one by one.
+        "rel_embd",
+        "spans.",
         "ssm_conv1d",
         "altup",
         "laurel",

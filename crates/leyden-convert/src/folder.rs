@@ -1,13 +1,14 @@
 //! A GGUF file as a folder of the hub's layout.
 
 use crate::error::Error;
+use crate::files;
 use crate::safetensors::Writer;
 use crate::templates;
 use crate::tokenizer::{self, Document};
 use crate::{Report, Watch};
 use leyden_files::{OutputOptions, TemporaryFolder};
-use leyden_models::{HfModel, ToFolder};
-use leyden_tensor::{DType, Gguf, HfFolder, WeightSource};
+use leyden_models::{FolderTensor, HfModel, ToFolder, config_of};
+use leyden_tensor::{DType, FolderFiles, Gguf, HfFolder, WeightSource};
 use serde_json::json;
 use std::path::Path;
 
@@ -28,9 +29,11 @@ pub fn to_folder(
     }
     let source = Gguf::open(from)?;
     let model = ToFolder::new(&source)?;
+    if let Some(files) = FolderFiles::of(source.metadata())? {
+        return of_files(&source, &model, &files, (to, dtype), watch);
+    }
     let Document { tokenizer, settings, rule, padding } = tokenizer::of_gguf(source.metadata(), from)?;
-    let made = TemporaryFolder::beside(to)
-        .map_err(|error| Error::unlike(to, format!("cannot create a folder beside it: {error}")))?;
+    let made = beside(to)?;
     let mut bytes = 0;
     let mut tensors = Vec::new();
     for tensor in model.tensors() {
@@ -86,7 +89,63 @@ pub fn to_folder(
         return Err(Error::unlike(from, format!("tokenizer.ggml.pre: {rule}: texts would be cut otherwise")));
     };
     HfModel::new(folder)?;
-    made.rename(to)
-        .map_err(|error| Error::unlike(to, format!("cannot rename the finished folder: {error}")))?;
+    finish(made, to)?;
     Ok(Report { tensors: tensors.len(), bytes, rule, template, note })
+}
+
+/// A folder under a temporary name beside the wanted one.
+fn beside(to: &Path) -> Result<TemporaryFolder, Error> {
+    TemporaryFolder::beside(to)
+        .map_err(|error| Error::unlike(to, format!("cannot create a folder beside it: {error}")))
+}
+
+/// Gives a folder its name.
+fn finish(made: TemporaryFolder, to: &Path) -> Result<(), Error> {
+    made.rename(to).map_err(|error| Error::unlike(to, format!("cannot rename the finished folder: {error}")))
+}
+
+/// A model whose file has the settings of its folder: these, and its tensors under the names that they had.
+fn of_files(
+    source: &Gguf,
+    model: &ToFolder<'_>,
+    files: &FolderFiles,
+    (to, dtype): (&Path, Option<DType>),
+    watch: &mut Watch<'_>,
+) -> Result<Report, Error> {
+    let made = beside(to)?;
+    files::write(files, made.path())?;
+    let template = templates::to_folder(source.metadata(), made.path())?;
+    let place = |tensor: &FolderTensor| {
+        let to = tensor.written_as(dtype);
+        let rows = tensor.shape.iter().rev().skip(1).product::<usize>();
+        let size = to.row_bytes(tensor.shape.last().copied().unwrap_or(1)).unwrap_or(0) * rows;
+        (tensor.name.clone(), to, tensor.shape.clone(), size)
+    };
+    let bytes = model.tensors().iter().map(|tensor| place(tensor).3).sum();
+    let mut names: Vec<&str> = model.tensors().iter().map(|tensor| tensor.file.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut done = 0;
+    for name in names {
+        let of: Vec<&FolderTensor> = model.tensors().iter().filter(|tensor| tensor.file == name).collect();
+        let places: Vec<_> = of.iter().map(|tensor| place(tensor)).collect();
+        let mut writer = Writer::create(&made.path().join(name), &places)?;
+        for (tensor, (_, to, ..)) in of.iter().zip(&places) {
+            let values = model.values(tensor, *to)?;
+            writer.write(&values)?;
+            done += values.len();
+            if watch(done, bytes).is_break() {
+                return Err(Error::Stopped);
+            }
+        }
+        writer.finish()?;
+    }
+    source.check_intact()?;
+    // What was written is read before it gets its name.
+    let folder = HfFolder::open(made.path())?;
+    leyden_text::from_hf(&folder)?;
+    config_of(&HfModel::new(folder)?)?;
+    finish(made, to)?;
+    let rule = "the folder's own tokenizer".to_owned();
+    Ok(Report { tensors: model.tensors().len(), bytes, rule, template, note: None })
 }

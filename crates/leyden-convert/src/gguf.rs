@@ -1,11 +1,12 @@
 //! A folder from the hub as a GGUF file.
 
 use crate::error::Error;
+use crate::files;
 use crate::templates;
 use crate::tokenizer::{self, Described};
 use crate::{Report, Watch};
-use leyden_models::{HfModel, ToGguf};
-use leyden_tensor::{DType, GgufWriter, HfFolder, Value, WeightSource};
+use leyden_models::{HfModel, ToGguf, config_of};
+use leyden_tensor::{DType, Gguf, GgufWriter, HfFolder, Value, WeightSource};
 use std::io::Write;
 use std::path::Path;
 
@@ -20,7 +21,14 @@ pub fn to_gguf(from: &Path, to: &Path, dtype: Option<DType>, watch: &mut Watch<'
     let model = HfModel::new(HfFolder::open(from)?)?;
     let made = ToGguf::new(&model)?;
     let rows = model.require("token_embd.weight")?.rows();
-    let Described { entries, rule, note } = tokenizer::of_folder(model.folder(), rows)?;
+    let whole = made.needs_folder_files();
+    let Described { mut entries, rule, note } = match whole {
+        true => tokenizer::beside_files(model.folder(), rows)?,
+        false => tokenizer::of_folder(model.folder(), rows)?,
+    };
+    if whole {
+        entries.extend(files::of_folder(model.folder())?.entries(model.folder().config()));
+    }
     let mut writer = GgufWriter::new();
     let name = from.canonicalize().unwrap_or_else(|_| from.to_owned());
     let name =
@@ -67,5 +75,9 @@ pub fn to_gguf(from: &Path, to: &Path, dtype: Option<DType>, watch: &mut Watch<'
         if watch(done, bytes).is_break() { Err(Error::Stopped) } else { Ok(()) }
     })?;
     model.check_intact()?;
+    if whole {
+        // What was written is read as whoever runs it does.
+        config_of(&Gguf::open(to)?)?;
+    }
     Ok(Report { tensors: types.len(), bytes, rule, template, note })
 }

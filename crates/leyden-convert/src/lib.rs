@@ -1,11 +1,13 @@
 //! Models between the layout of the Hugging Face hub and GGUF: weights, configuration, tokenizer, chat template.
 //!
-//! [`to_gguf`] and [`to_folder`] convert the decoders of `leyden-models`' registry that say so. What a tokenizer does is not
+//! [`to_gguf`] and [`to_folder`] convert the models of `leyden-models`' registry that say so. Files of encoders have the settings of
+//! their folder as texts too (`files.rs`), which is where their tokenizer is read from. What a tokenizer does is not
 //! looked up but compared: of the rules that either layout has a name for, the one is taken with which both tokenizers make the
 //! same tokens of a sample of hard cases (`tokenizer/`), and none is guessed.
 #![forbid(unsafe_code)]
 
 mod error;
+mod files;
 mod folder;
 mod gguf;
 mod safetensors;

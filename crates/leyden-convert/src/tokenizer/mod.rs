@@ -7,7 +7,7 @@ mod to_folder;
 mod to_gguf;
 
 pub(crate) use to_folder::{Document, of_gguf, same};
-pub(crate) use to_gguf::{Described, of_folder};
+pub(crate) use to_gguf::{Described, beside_files, of_folder};
 
 /// Kinds of tokens in GGUF.
 const NORMAL: i32 = 1;

@@ -65,25 +65,57 @@ struct Document {
 
 /// The tokenizer of a folder, for a vocabulary of `rows`.
 pub(crate) fn of_folder(folder: &HfFolder, rows: usize) -> Result<Described, Error> {
+    let (document, found, _) = tried(folder, rows)?;
+    found
+        .ok_or_else(|| document.wrong("texts are cut and normalised by rules that GGUF has no name for here"))
+}
+
+/// The same for a file that has the folder's `tokenizer.json` too, from which it is read: these keys are for other programs, and
+/// need not say all.
+pub(crate) fn beside_files(folder: &HfFolder, rows: usize) -> Result<Described, Error> {
+    let (document, found, first) = tried(folder, rows)?;
+    if let Some(found) = found {
+        return Ok(found);
+    }
+    let (rule, entries) = first.ok_or_else(|| document.wrong("GGUF has no kind of tokenizers like this"))?;
+    let note = "programs that do not read leyden.folder keys cut some texts in another way: GGUF's own keys do not say all of \
+                this tokenizer";
+    Ok(Described { entries, rule, note: Some(note.to_owned()) })
+}
+
+/// What was tried: the file, what says the same in GGUF, and the first way to say it.
+type Tried = (Document, Option<Described>, Option<Candidate>);
+
+fn tried(folder: &HfFolder, rows: usize) -> Result<Tried, Error> {
     let document = Document::read(folder, rows)?;
     let ours = leyden_text::from_hf(folder)?;
     let mut shared = document.shared(ours.as_ref());
-    for (name, token) in [("unknown_token_id", "unk_token"), ("padding_token_id", "pad_token")] {
-        if let Some(id) = document.named(folder, token)? {
+    for (name, token) in [
+        ("unknown_token_id", "unk_token"),
+        ("padding_token_id", "pad_token"),
+        ("mask_token_id", "mask_token"),
+        ("cls_token_id", "cls_token"),
+        // As GGUF spells it.
+        ("seperator_token_id", "sep_token"),
+    ] {
+        let of_encoders = ["mask_token_id", "cls_token_id", "seperator_token_id"].contains(&name);
+        if let Some(id) = document.named(folder, token)?.filter(|_| !of_encoders || document.is_wordpiece()) {
             shared.push((key(name), Value::U32(id)));
         }
     }
     let wanted = sampled(ours.as_ref())?;
+    let mut first = None;
     for (rule, own) in document.candidates()? {
         let entries: Vec<(String, Value)> = shared.iter().cloned().chain(own).collect();
         let metadata = Metadata::new(&document.label, entries.clone())?;
         let Ok(theirs) = leyden_text::from_gguf(&metadata, &document.label) else { continue };
         if sampled(theirs.as_ref()).is_ok_and(|found| found == wanted) {
             let note = document.note(ours.as_ref(), theirs.as_ref())?;
-            return Ok(Described { entries, rule, note });
+            return Ok((document, Some(Described { entries, rule, note }), None));
         }
+        first.get_or_insert((rule, entries));
     }
-    Err(document.wrong("texts are cut and normalised by rules that GGUF has no name for here"))
+    Ok((document, None, first))
 }
 
 fn key(name: &str) -> String {
@@ -182,7 +214,8 @@ impl Document {
             "Unigram" => self.unigram(),
             "BPE" if self.json.to_string().contains("\"ByteLevel\"") => self.byte_level(),
             "BPE" => self.sentencepiece(),
-            other => Err(self.wrong(format!("model.type: {other}: want BPE or Unigram"))),
+            "WordPiece" => Ok(vec![self.wordpiece()]),
+            other => Err(self.wrong(format!("model.type: {other}: want BPE, Unigram or WordPiece"))),
         }
     }
 
@@ -254,6 +287,32 @@ impl Document {
             all.extend(prefixed("SentencePiece", &keys));
         }
         Ok(all)
+    }
+
+    fn is_wordpiece(&self) -> bool {
+        self.json["model"]["type"] == "WordPiece"
+    }
+
+    /// Longest pieces first. Tokens that begin a word have `▁` before them, and the others nothing.
+    fn wordpiece(&self) -> Candidate {
+        let prefix = self.json["model"]["continuing_subword_prefix"].as_str().unwrap_or("##");
+        let text = |(text, kind): (&String, &i32)| match (*kind, text.strip_prefix(prefix)) {
+            (NORMAL, Some(rest)) if !rest.is_empty() => rest.to_owned(),
+            (NORMAL, _) => format!("{MARK}{text}"),
+            _ => text.clone(),
+        };
+        let texts: Vec<String> = self.tokens.iter().zip(&self.kinds).map(text).collect();
+        let normalizer = &self.json["normalizer"];
+        let lowercase = normalizer["lowercase"].as_bool().unwrap_or(normalizer["type"] == "BertNormalizer");
+        let strip = normalizer["strip_accents"].as_bool().unwrap_or(lowercase);
+        let keys = vec![
+            (key("model"), Value::from("bert")),
+            (key("pre"), Value::from("default")),
+            (key("tokens"), Value::Array(Array::from_strs(texts.iter().map(String::as_str)))),
+            (key("normalizer.lowercase"), Value::Bool(lowercase)),
+            (key("normalizer.strip_accents"), Value::Bool(strip)),
+        ];
+        ("WordPiece".to_owned(), keys)
     }
 
     fn unigram(&self) -> Result<Vec<Candidate>, Error> {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod encoders;
 mod folder;
 mod refused;
 mod tokenizers;

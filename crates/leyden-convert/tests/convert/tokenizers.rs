@@ -92,9 +92,11 @@ fn files_make_the_same_tokens() {
 
 #[test]
 fn what_gguf_has_no_rule_for_is_refused() {
-    for (name, what) in
-        [("clip", "no name for"), ("word_level", "want BPE or Unigram"), ("metaspace_first", "no name for")]
-    {
+    for (name, what) in [
+        ("clip", "no name for"),
+        ("word_level", "want BPE, Unigram or WordPiece"),
+        ("metaspace_first", "no name for"),
+    ] {
         let told = converted(name).unwrap_err();
         assert!(told.contains("tokenizer.json") && told.contains(what), "{name}: {told}");
     }
