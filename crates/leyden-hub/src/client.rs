@@ -18,6 +18,8 @@ use crate::names;
 use crate::options::Options;
 use crate::tls;
 
+/// Beginning of the standard library's message for a host without an address.
+const LOOKUP: &str = "failed to lookup address information";
 /// Time for the address of a host; without a network there is none.
 const RESOLVE: Duration = Duration::from_secs(2);
 /// The hub needs one or two redirects: a renamed repository, the host of the files.
@@ -340,6 +342,10 @@ impl Shared {
                 ErrorKind::Timeout { host, what }
             }
             ureq::Error::HostNotFound => {
+                ErrorKind::Unreachable { host, why: "its name is not known here".to_owned() }
+            }
+            // The standard library gives a failed look-up no kind of its own.
+            ureq::Error::Io(error) if error.to_string().starts_with(LOOKUP) => {
                 ErrorKind::Unreachable { host, why: "its name is not known here".to_owned() }
             }
             ureq::Error::Io(error)

@@ -73,6 +73,8 @@ struct Best<'m> {
 }
 
 impl Shown for Best<'_> {
+    const NAMES: &'static [&'static str] = &["label", "score", "labels"];
+
     fn lines(&self) -> String {
         let labels: Vec<String> =
             self.labels.iter().map(|l| format!("{}\t{:.6}", l.label, l.score)).collect();

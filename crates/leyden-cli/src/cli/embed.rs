@@ -42,6 +42,8 @@ pub(crate) struct Args {
 struct Vector(Vec<f32>);
 
 impl Shown for Vector {
+    const NAMES: &'static [&'static str] = &["embedding"];
+
     fn lines(&self) -> String {
         rows::plain_numbers(&self.0) + "\n"
     }
@@ -55,6 +57,8 @@ impl Shown for Vector {
 struct TokenVectors(Vec<Vec<f32>>);
 
 impl Shown for TokenVectors {
+    const NAMES: &'static [&'static str] = &["token_embeddings"];
+
     fn lines(&self) -> String {
         let lines: Vec<String> = self.0.iter().map(|vector| rows::plain_numbers(vector) + "\n").collect();
         lines.concat() + "\n"
@@ -74,6 +78,8 @@ impl Shown for TokenVectors {
 struct Sparse(Vec<(u32, f32)>);
 
 impl Shown for Sparse {
+    const NAMES: &'static [&'static str] = &["sparse"];
+
     fn lines(&self) -> String {
         let numbers: Vec<String> = self.0.iter().map(|(index, value)| format!("{index}:{value}")).collect();
         numbers.join(" ") + "\n"

@@ -56,6 +56,8 @@ impl Parts {
 }
 
 impl Shown for Parts {
+    const NAMES: &'static [&'static str] = &["entities"];
+
     fn lines(&self) -> String {
         let line = |(entity, word, start, end): (&Entity, &str, usize, usize)| {
             // A line has one line.

@@ -44,6 +44,8 @@ struct Score {
 }
 
 impl Shown for Score {
+    const NAMES: &'static [&'static str] = &["index", "score"];
+
     fn lines(&self) -> String {
         let text: String = self.text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         format!("{:.6}\t{}\t{text}\n", self.score, self.index)

@@ -77,6 +77,13 @@ fn a_bad_row_becomes_a_row_with_an_error() {
     assert!(rows.len() == 4 && rows[3]["label"].is_string() && rows[1]["id"] == "2", "{rows:?}");
     assert_eq!(errors.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true, true, false]);
     assert!(errors[2].unwrap().contains("3 fields, but the header has 2"), "{errors:?}");
+    // The label of the input is not taken for a result.
+    let gold = files.add("gold.csv", format!("label,text\ngold,w5\ngold,{long}\n").as_bytes());
+    let rows = objects(&leyden(&["classify", &folder, "--file", &gold, "--json"]).out);
+    assert!(
+        rows[1].get("label").is_none() && rows.iter().all(|row| row["input_label"] == "gold"),
+        "{rows:?}"
+    );
     let printed = leyden(&["classify", &folder, "--file", &table]);
     assert!(printed.code == Some(1) && printed.out.lines().count() == 4, "{printed:?}");
 }

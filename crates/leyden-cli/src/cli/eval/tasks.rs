@@ -144,6 +144,8 @@ fn more(floor: Option<f64>, results: &[Result_]) -> Option<usize> {
 fn outcome_rows(results: &[Result_]) -> Result<Journal, Failure> {
     let mut rows = Journal::temporary()?;
     for Result_ { suite, outcomes, .. } in results {
+        let mut names = vec!["task", "output", "logprobs"];
+        names.extend(&suite.metrics);
         for (row, outcome) in suite.rows.iter().zip(outcomes) {
             let mut fields = vec![("task", json!(suite.name).to_string())];
             let hits = suite.metrics.iter().zip(&outcome.hits);
@@ -154,11 +156,21 @@ fn outcome_rows(results: &[Result_]) -> Result<Journal, Failure> {
             if !outcome.logprobs.is_empty() {
                 fields.push(("logprobs", serde_json::to_string(&outcome.logprobs)?));
             }
-            rows.append(&Entry { hash: 0, failed: false, key: 0.0, row: object(Some(row), &fields) })?;
+            rows.append(&Entry {
+                hash: 0,
+                failed: false,
+                key: 0.0,
+                row: object(Some(row), &names, &fields),
+            })?;
         }
         for bad in &suite.bad {
             let fields = [("task", json!(suite.name).to_string()), ("error", json!(bad.reason).to_string())];
-            rows.append(&Entry { hash: 0, failed: true, key: 0.0, row: object(Some(&bad.row), &fields) })?;
+            rows.append(&Entry {
+                hash: 0,
+                failed: true,
+                key: 0.0,
+                row: object(Some(&bad.row), &names, &fields),
+            })?;
         }
     }
     Ok(rows)

@@ -11,6 +11,9 @@ const ERROR: &str = "error";
 
 /// The result of one row, as commands show it.
 pub(crate) trait Shown {
+    /// Names of the fields that a result may have: a field of a row that is called so gets another name, also in rows with errors.
+    const NAMES: &'static [&'static str];
+
     /// Lines of plain text, each with its end.
     fn lines(&self) -> String;
 
@@ -164,7 +167,7 @@ impl<'o> Sink<'o> {
                 Ok(result) => result.fields(),
                 Err(reason) => vec![(ERROR, Value::from(reason.as_str()).to_string())],
             };
-            object(if with_row { Some(&row.fields) } else { None }, &fields)
+            object(if with_row { Some(&row.fields) } else { None }, T::NAMES, &fields)
         };
         let (journal, plain) = match &mut self.to {
             To::Print { out, json: true } => return Ok(writeln!(out, "{}", object(self.with_row))?),
@@ -239,7 +242,11 @@ impl<'o> Sink<'o> {
 }
 
 /// Makes an object of the fields of a row and of its result. A field of the row whose name the result has becomes `input_NAME`.
-pub(crate) fn object(row: Option<&Map<String, Value>>, result: &[(&'static str, String)]) -> String {
+pub(crate) fn object(
+    row: Option<&Map<String, Value>>,
+    names: &[&str],
+    result: &[(&'static str, String)],
+) -> String {
     let mut text = String::from("{");
     let mut put = |name: &str, value: &str| {
         if text.len() > 1 {
@@ -251,8 +258,7 @@ pub(crate) fn object(row: Option<&Map<String, Value>>, result: &[(&'static str, 
     };
     for (name, value) in row.into_iter().flatten() {
         let mut name = name.clone();
-        let taken = |name: &String| result.iter().any(|(known, _)| known == name) || name == ERROR;
-        if taken(&name) {
+        if names.contains(&&name[..]) || name == ERROR {
             name = format!("input_{name}");
             while row.is_some_and(|row| row.contains_key(&name)) {
                 name = format!("input_{name}");
@@ -296,12 +302,17 @@ mod tests {
         let Value::Object(row) = json!({ "id": 7, "text": "a", "label": "gold", "input_label": 1 }) else {
             panic!("an object")
         };
-        let found = object(Some(&row), &[("label", "\"x\"".to_owned()), ("score", "0.5".to_owned())]);
+        let names = ["label", "score"];
+        let found = object(Some(&row), &names, &[("label", "\"x\"".to_owned()), ("score", "0.5".to_owned())]);
         let wanted = json!({
             "id": 7, "text": "a", "input_input_label": "gold", "input_label": 1, "label": "x", "score": 0.5
         });
         assert_eq!(serde_json::from_str::<Value>(&found).unwrap(), wanted);
-        assert_eq!(object(None, &[("score", number(f32::NAN))]), "{\"score\":null}");
+        // A row with an error has no label, least of all the one that it came with.
+        let failed = object(Some(&row), &names, &[("error", "\"no\"".to_owned())]);
+        let failed: Value = serde_json::from_str(&failed).unwrap();
+        assert_eq!((failed.get("label"), &failed["input_input_label"]), (None, &json!("gold")));
+        assert_eq!(object(None, &names, &[("score", number(f32::NAN))]), "{\"score\":null}");
         assert_eq!(numbers(&[0.1, -2.0]), "[0.1,-2.0]");
         assert_eq!(plain_numbers(&[0.1, -2.0]), "0.1 -2");
     }
