@@ -112,10 +112,10 @@ mod tests {
 
     #[test]
     fn every_form_of_a_name_means_the_model_and_lists_show_a_short_one() {
-        let smol = ("bartowski", "SmolLM2-135M-Instruct-GGUF");
+        let small = ("bartowski", "SmolLM2-135M-Instruct-GGUF");
         let all = [
-            model(smol, "SmolLM2-135M-Instruct-Q4_K_M.gguf"),
-            model(smol, "SmolLM2-135M-Instruct-Q8_0.gguf"),
+            model(small, "SmolLM2-135M-Instruct-Q4_K_M.gguf"),
+            model(small, "SmolLM2-135M-Instruct-Q8_0.gguf"),
             model(("org", "one"), "safetensors"),
             model(("org", "two"), "odd.gguf"),
             model(("org", "two"), "other.gguf"),

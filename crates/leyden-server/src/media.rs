@@ -20,6 +20,9 @@ const TYPES: &[(&str, &str)] = &[
     ("document", "documents beside the text"),
 ];
 
+/// The sources of documents that are no texts.
+const SOURCES: &[&str] = &["base64", "url", "file"];
+
 /// The fields of media: Ollama's, llama-server's and vLLM's.
 const FIELDS: &[(&str, &str)] = &[
     ("images", "pictures"),
@@ -36,7 +39,13 @@ const FIELDS: &[(&str, &str)] = &[
 /// The refusal of a part or output of this type, if it is one of a medium.
 pub(crate) fn of_type(at: &str, given: Option<&Value>) -> Option<ApiError> {
     let given = given?.as_str()?;
-    let (_, what) = TYPES.iter().find(|(name, _)| *name == given)?;
+    // A document that is no text is told by its source.
+    let of_source = at.ends_with("source.type") && SOURCES.contains(&given);
+    let what = match TYPES.iter().find(|(name, _)| *name == given) {
+        _ if of_source => "files",
+        Some((_, what)) => *what,
+        None => return None,
+    };
     Some(refused(at, what))
 }
 

@@ -188,7 +188,6 @@ fn templates_that_want_arguments_as_text_get_them() {
         for (source, part) in [
             ("{{ 'a' + tools[0].description }}", "`tools[…].description`: "),
             ("{{ messages[0].content.missing() }}", "`messages[…].content.missing(…)`: missing is undefined"),
-            ("{{ messages[0] | nonsense }}", "there is no filter \"nonsense\""),
             ("{{ messages[0].content.split('') }}", "content.split(…)`: a separator cannot be empty"),
         ] {
             let app = app_of(Some(source), false);
