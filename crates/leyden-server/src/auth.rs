@@ -110,7 +110,7 @@ struct Key {
 }
 
 /// The keys of a server.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ApiKeys {
     keys: Vec<Key>,
 }
@@ -159,6 +159,33 @@ impl ApiKeys {
         }
         let text = std::fs::read_to_string(file).map_err(|e| fail(0, format!("cannot read: {e}")))?;
         ApiKeys::parse(&text).map_err(|(line, what)| fail(line, what))
+    }
+
+    /// Adds keys in plain text, named `key-1`, `key-2`, and so on, without limits and with all scopes.
+    ///
+    /// # Errors
+    /// A key is empty, too long, has other characters than visible ones of ASCII, or is there already.
+    pub fn with(mut self, keys: &[String]) -> Result<ApiKeys, String> {
+        for (i, key) in keys.iter().enumerate() {
+            let name = format!("key-{}", i + 1);
+            if key.is_empty() {
+                return Err(format!("{name} is empty"));
+            }
+            if key.len() > MAX_KEY_BYTES {
+                return Err(format!("{name} has {} bytes; {MAX_KEY_BYTES} are the most", key.len()));
+            }
+            if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err(format!("{name} has characters that no header can carry"));
+            }
+            let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
+            if self.keys.iter().any(|known| known.id == name || known.digest == digest) {
+                return Err(format!("{name}, or its name, is there already"));
+            }
+            let budget = Mutex::new(Budget { requests: None, tokens: None });
+            let scopes = vec![Scope::Inference, Scope::Metrics];
+            self.keys.push(Key { id: name, digest, scopes, priority: 0, budget });
+        }
+        Ok(self)
     }
 
     /// The keys in a text, or the line that is wrong and why.
@@ -433,6 +460,37 @@ mod tests {
         both.append("x-api-key", "key b".parse().unwrap());
         assert_eq!(x_api_key(&both).unwrap_err().status.as_u16(), 401);
         assert!(x_api_key(&HeaderMap::new()).unwrap_err().message.contains("x-api-key"));
+    }
+
+    #[test]
+    fn keys_are_given_one_by_one() {
+        let given = |keys: &[&str]| {
+            let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+            ApiKeys::default().with(&keys)
+        };
+        let keys = given(&["one", "two"]).unwrap();
+        for (key, id) in [("one", "key-1"), ("two", "key-2")] {
+            for access in [Access::AnyKey, Access::Needs(Scope::Inference), Access::Needs(Scope::Metrics)] {
+                assert_eq!(keys.check(key.as_bytes(), access).unwrap().id, id);
+            }
+        }
+        assert_eq!(keys.check(b"three", Access::AnyKey).unwrap_err().status.as_u16(), 401);
+        assert_eq!(keys.check(b"", Access::AnyKey).unwrap_err().status.as_u16(), 401);
+        let long = "x".repeat(MAX_KEY_BYTES + 1);
+        for (keys, wanted) in [
+            (&[""][..], "key-1 is empty"),
+            (&["a", ""], "key-2 is empty"),
+            (&["a", "a"], "key-2, or its name, is there already"),
+            (&["a b"], "key-1 has characters"),
+            (&["schlüssel"], "key-1 has characters"),
+            (&[&long], "key-1 has 1025 bytes"),
+        ] {
+            assert!(given(keys).unwrap_err().starts_with(wanted), "{keys:?}");
+        }
+        // Beside those of a file, which may have one of them.
+        let file = || ApiKeys::parse(&format!("{{\"id\":\"a\",\"sha256\":\"{}\"}}", hex("one"))).unwrap();
+        assert_eq!(file().with(&["two".to_owned()]).unwrap().check(b"one", Access::AnyKey).unwrap().id, "a");
+        assert!(file().with(&["one".to_owned()]).is_err());
     }
 
     #[test]

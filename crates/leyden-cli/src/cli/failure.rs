@@ -184,7 +184,9 @@ impl From<leyden_server::Error> for Failure {
         use leyden_server::ErrorKind;
         let failure = if error.is_usage() { Self::usage(&error) } else { Self::new(&error) };
         match error.kind() {
-            ErrorKind::Unprotected { .. } => failure.hint("name a file of keys with --api-keys, or say --no-auth"),
+            ErrorKind::Unprotected { .. } => {
+                failure.hint("give keys with LEYDEN_API_KEY, --api-key or --api-keys, or say --no-auth")
+            }
             ErrorKind::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
                 failure.hint("another program listens there; choose another --port")
             }

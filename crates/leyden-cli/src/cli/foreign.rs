@@ -110,10 +110,12 @@ static FOREIGN: &[Foreign] = &[
         Instead("the model without pictures; projectors are not supported"),
     ),
     row(
-        &["--api-key", "--api-key-file"],
+        &["--api-key-file"],
         Value::One,
         SERVE,
-        Instead("--api-keys FILE, with {\"id\":\"NAME\",\"sha256\":\"DIGEST OF THE KEY\"} on a line"),
+        Instead(
+            "--api-keys FILE, with {\"id\":\"NAME\",\"sha256\":\"DIGEST OF THE KEY\"} on a line, or LEYDEN_API_KEY",
+        ),
     ),
     row(&["-to", "--timeout"], Value::One, SERVE, Instead("--request-timeout SECONDS")),
 ];

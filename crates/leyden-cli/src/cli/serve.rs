@@ -83,8 +83,12 @@ pub(crate) struct Args {
     /// tokens_per_minute, priority
     #[arg(long, value_name = "FILE")]
     api_keys: Option<PathBuf>,
+    /// API key, beside those of `--api-keys`; may be repeated, or hold several separated by commas. Other users of this
+    /// machine can see command lines: the variable LEYDEN_API_KEY and the file keep keys secret
+    #[arg(long, value_name = "KEY", value_delimiter = ',', hide_env_values = true)]
+    api_key: Vec<String>,
     /// Answer anybody, also on an address that other machines can reach
-    #[arg(long, conflicts_with = "api_keys")]
+    #[arg(long, conflicts_with_all = ["api_keys", "api_key"])]
     no_auth: bool,
     /// Name under which a server without keys may be asked, beside addresses, `localhost` and names without a dot; also the end of
     /// names as `*.example.org`, or `*` for any. May be repeated
@@ -203,7 +207,7 @@ fn log_format(name: &str) -> Result<LogFormat, String> {
 /// Serves.
 pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     heap::keep_little();
-    let keys = args.api_keys.as_deref().map(ApiKeys::read).transpose()?;
+    let keys = keys(args)?;
     let (notes, common) = (args.notes, Common::of(args));
     let named = args.named();
     let mut aliases = aliases(args, named.len())?;
@@ -378,6 +382,16 @@ fn tell_end(notes: Notes) -> TellEnd {
         };
         notes.say(&format!("ending: {running}{still}{again}"));
     })
+}
+
+/// Returns the keys of `--api-keys` and `--api-key`; `None` without any.
+fn keys(args: &Args) -> Result<Option<ApiKeys>, Failure> {
+    let of_file = args.api_keys.as_deref().map(ApiKeys::read).transpose()?;
+    if args.api_key.is_empty() {
+        return Ok(of_file);
+    }
+    let all = of_file.unwrap_or_default().with(&args.api_key);
+    all.map(Some).map_err(|what| Failure::usage(format!("--api-key: {what}")))
 }
 
 fn options(args: &Args) -> LoadOptions {

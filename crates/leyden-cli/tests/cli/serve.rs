@@ -110,6 +110,46 @@ fn options_come_from_the_environment_too() {
 }
 
 #[test]
+fn keys_come_one_by_one_and_from_the_environment() {
+    let files = Files::new();
+    let mut command = command(&["serve", "--port", "0", "--threads", "1", "--lame-duck", "0"]);
+    command.args(["--log-format", "off", "--api-keys", &key_file(&files)]);
+    let server =
+        Server::of(command.args(["--host", "0.0.0.0", "--api-key", "one", "--api-key", "two,three"]));
+    let port = server.address.rsplit(':').next().unwrap();
+    let status = |server: &Server, key: &str| {
+        let head = format!("host: x\r\nauthorization: Bearer {key}\r\nconnection: close\r\n\r\n");
+        let mut stream =
+            TcpStream::connect(format!("127.0.0.1:{}", server.address.rsplit(':').next().unwrap())).unwrap();
+        stream.write_all(format!("GET /v1/models HTTP/1.1\r\n{head}").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split(' ').nth(1).unwrap_or("closed").to_owned()
+    };
+    assert_ne!(port, "0");
+    for (key, wanted) in [
+        ("one", "200"),
+        ("two", "200"),
+        ("three", "200"),
+        ("secret of ada", "200"),
+        ("two,three", "401"),
+        ("", "401"),
+        ("four", "401"),
+    ] {
+        assert_eq!(status(&server, key), wanted, "{key}");
+    }
+    assert_eq!(server.end().0, Some(0));
+    let mut command =
+        super::program::command(&["serve", "--port", "0", "--threads", "1", "--lame-duck", "0"]);
+    let server = Server::of(command.env("LEYDEN_API_KEY", "of,env").args(["--log-format", "off"]));
+    assert_eq!(["of", "env", "one"].map(|key| status(&server, key)), ["200", "200", "401"]);
+    assert_eq!(server.end().0, Some(0));
+    // A secret is not shown, and help says who sees it.
+    let help = finish(super::program::command(&["serve", "--help"]).env("LEYDEN_API_KEY", "of-env"), b"").out;
+    assert!(help.contains("can see command lines") && !help.contains("of-env"), "{help}");
+}
+
+#[test]
 fn a_signal_ends_it_in_order() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
         let server = Server::start(&["--log-format", "json", "--alias", "toy"]);
@@ -273,6 +313,9 @@ fn wrong_usage_is_explained() {
         (&["--api-keys", &broken][..], 1, "line 1: `sha256` is missing"),
         (&["--api-keys", "/nothing"], 1, "cannot read"),
         (&["--api-keys", &keys, "--no-auth"], 2, "cannot be used with"),
+        (&["--api-key", "x", "--no-auth"], 2, "cannot be used with"),
+        (&["--api-key", ""], 2, "key-1 is empty"),
+        (&["--api-key", "a", "--api-key", "a"], 2, "key-2, or its name, is there already"),
         (&["--ctx", "100000"], 2, "made for at most"),
         (&["--kv-tokens", "4000000000"], 1, "what fits is"),
         (&["--alias", "a=b"], 2, "no model is called `a`"),
@@ -343,6 +386,27 @@ fn the_official_client_of_anthropic_is_content() {
 #[test]
 fn the_official_client_of_ollama_is_content() {
     client("ollama_client.py", "ollama", &[]);
+}
+
+/// The table of published fields has a row for each field that the official packages know. They may know more any day.
+#[test]
+#[ignore = "depends on what others publish"]
+fn no_published_field_is_forgotten() {
+    let packages = "openai, anthropic, ollama, cohere";
+    let found = Command::new("python3").args(["-c", &format!("import {packages}")]).output();
+    if !found.is_ok_and(|o| o.status.success()) {
+        assert!(std::env::var_os("LEYDEN_CI").is_none(), "python3 with the packages {packages}");
+        let _ = writeln!(std::io::stderr(), "skipped: no python3 with the packages {packages}");
+        return;
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new("python3")
+        .arg(folder.join("tests/cli/published_fields.py"))
+        .arg(folder.join("../leyden-server/src/published.tsv"))
+        .output()
+        .unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && out.ends_with("ok\n"), "{out}\n{err}");
 }
 
 #[test]
