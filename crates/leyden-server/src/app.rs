@@ -1,5 +1,6 @@
 //! From a request to a response: route, access, body, endpoint, and what every response has.
 
+use crate::abilities::Wish;
 use crate::adapters::{self, Adapters};
 use crate::answer_memory::AnswerMemory;
 use crate::auth::{Access, ApiKeys, Caller};
@@ -298,6 +299,10 @@ impl Call {
         }
         let mut fields = Fields::from(body);
         synonyms::rename(&mut fields)?;
+        let wish = Wish::of_route(self.route);
+        if wish != Wish::Any && !fields.has("model") {
+            fields.put("model", app.models.find_for(None, wish)?.name.as_str());
+        }
         let given = fields.list("lora").map(adapters::read);
         let asked = fields.peek("model").or_else(|| fields.peek("name"));
         if let Some(name) = asked {
@@ -419,7 +424,7 @@ impl App {
     }
 
     /// The use of the model that a request names, where models are loaded when they are asked for.
-    async fn lease(&self, body: &[u8], deadline: Instant) -> Result<Option<Lease>, ApiError> {
+    async fn lease(&self, body: &[u8], wish: Wish, deadline: Instant) -> Result<Option<Lease>, ApiError> {
         /// Where a request names its model.
         #[derive(Deserialize)]
         struct Named<'a> {
@@ -433,7 +438,7 @@ impl App {
         }
         // What is no such object is refused when it is read.
         let Ok(named) = serde_json::from_slice::<Named<'_>>(body) else { return Ok(None) };
-        let slot = self.models.find(named.model.or(named.name).as_deref())?;
+        let slot = self.models.find_for(named.model.or(named.name).as_deref(), wish)?;
         match tokio::time::timeout_at(deadline.into(), self.models.lease(&slot)).await {
             Ok(lease) => lease.map(Some),
             Err(_) => Err(generate::deadline()),
@@ -620,7 +625,10 @@ impl App {
         };
         let given_up = Arc::default();
         let lease = match route.names_model() && !ollama::only_unloads(route.path, &body) {
-            true => self.lease(&body, entry.started() + self.request_time).await?.map(Arc::new),
+            true => {
+                let deadline = entry.started() + self.request_time;
+                self.lease(&body, Wish::of_route(route.path), deadline).await?.map(Arc::new)
+            }
             false => None,
         };
         let call = Call {

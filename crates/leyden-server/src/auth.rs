@@ -161,7 +161,7 @@ impl ApiKeys {
         ApiKeys::parse(&text).map_err(|(line, what)| fail(line, what))
     }
 
-    /// Adds keys in plain text, named `key-1`, `key-2`, and so on, without limits and with all scopes.
+    /// Adds keys in plain text, named `key-1`, `key-2`, and so on, without limits and with the scopes `inference` and `metrics`.
     ///
     /// # Errors
     /// A key is empty, too long, has other characters than visible ones of ASCII, or is there already.

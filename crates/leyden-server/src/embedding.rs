@@ -38,7 +38,8 @@ pub(crate) fn read(
         let message = format!("`dimensions` is {dimensions}, but the vectors have {}", model.vector_width);
         return Err(ApiError::field("dimensions", message));
     }
-    let normalize = body.flag("normalize").unwrap_or(true);
+    // vLLM calls it an activation.
+    let normalize = body.flag("normalize").or_else(|| body.flag("use_activation")).unwrap_or(true);
     let before = encoding::prompt_before(&model, body)?;
     let wanted = encoding::texts(&model, call, inputs, long, &before, &Pool::new(model.pooling))?;
     Ok(Wanted { model, wanted, dimensions, normalize })

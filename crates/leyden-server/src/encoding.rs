@@ -13,58 +13,95 @@ use leyden_text::{Bounds, Pairs, RenderOptions, SoleMessage};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// What becomes of a text that is too long for a model.
+/// Treatment of a text with more tokens than the model takes or the request wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Long {
     /// It is an error.
     #[default]
     Refuse,
-    /// Its end is left out.
-    CutEnd,
-    /// Its beginning is.
-    CutBegin,
+    /// The end is left out: at most so many tokens stay.
+    CutEnd(usize),
+    /// The beginning is left out.
+    CutBegin(usize),
 }
 
 impl Long {
-    /// Takes `truncate` and `truncation_direction`.
+    /// Takes `truncate`, `truncation_direction`, and vLLM's `truncate_prompt_tokens` and `truncation_side`.
     pub(crate) fn read(body: &mut Fields, usual: bool) -> Long {
+        let most = most(body);
         let begin = body.text("truncation_direction").is_some_and(|side| side.eq_ignore_ascii_case("left"));
-        match body.flag("truncate").unwrap_or(usual) {
-            false => Long::Refuse,
-            true if begin => Long::CutBegin,
-            true => Long::CutEnd,
+        let begin = body.text("truncation_side").map_or(begin, |side| side == "left");
+        match (body.flag("truncate").unwrap_or(usual) || most.is_some(), most.unwrap_or(usize::MAX)) {
+            (false, _) => Long::Refuse,
+            (true, most) if begin => Long::CutBegin(most),
+            (true, most) => Long::CutEnd(most),
         }
     }
 
-    /// The two fields in the OpenAPI document.
+    /// Takes vLLM's two fields for a prompt before an answer, of which the beginning is left out by default. -1 leaves room for
+    /// `answer`, the most tokens of the answer.
+    pub(crate) fn of_prompt(body: &mut Fields, model: &Served, answer: Option<usize>) -> Long {
+        let end = body.text("truncation_side").is_some_and(|side| side == "right");
+        let room = prompt::longest(model).saturating_sub(answer.unwrap_or(0)).max(1);
+        match most(body) {
+            None => Long::Refuse,
+            Some(most) if end => Long::CutEnd(most.min(room)),
+            Some(most) => Long::CutBegin(most.min(room)),
+        }
+    }
+
+    /// The fields in the OpenAPI document.
     pub(crate) fn schema() -> Value {
-        json!({
+        let more = json!({
             "truncate": {
                 "type": "boolean", "description": "Whether a text that is too long is cut; otherwise it is an error"
             },
             "truncation_direction": { "enum": ["right", "left", "Right", "Left"] }
+        });
+        with(Long::prompt_schema(), more)
+    }
+
+    /// The fields of a prompt before an answer, in the OpenAPI document.
+    pub(crate) fn prompt_schema() -> Value {
+        json!({
+            "truncate_prompt_tokens": {
+                "type": "integer", "minimum": -1, "maximum": i32::MAX,
+                "description": "So many tokens at most stay of what is read; -1 for as many as the model takes"
+            },
+            "truncation_side": { "enum": ["left", "right"], "description": "Which tokens are then left out" }
         })
     }
 
-    fn extent<'a>(self, model: &Served, call: &'a Call) -> Extent<'a> {
+    pub(crate) fn extent<'a>(self, model: &Served, call: &'a Call) -> Extent<'a> {
         match self {
             Long::Refuse => Extent::of_model(model, call),
-            Long::CutEnd | Long::CutBegin => Extent::of_body(call),
+            Long::CutEnd(_) | Long::CutBegin(_) => Extent::of_body(call),
         }
     }
 
     /// Cuts a text's tokens; those that the model expects at the beginning and at the end stay, and the last `tail` of them.
-    fn cut(self, model: &Served, tokens: &mut Vec<u32>, tail: usize) {
-        let (n, most) = (tokens.len(), prompt::longest(model));
-        if n <= most || self == Long::Refuse {
-            return;
-        }
+    pub(crate) fn cut(self, model: &Served, tokens: &mut Vec<u32>, tail: usize) {
+        let (at_end, most) = match self {
+            Long::Refuse => return,
+            Long::CutEnd(most) => (true, most),
+            Long::CutBegin(most) => (false, most),
+        };
+        let n = tokens.len();
         let tokenizer = &model.tokenizer;
         let begin = usize::from(tokenizer.add_bos() && tokens.first().copied() == tokenizer.bos());
         let end = usize::from(tokenizer.add_eos() && tokens.last().copied() == tokenizer.eos()).max(tail);
-        let from = if self == Long::CutEnd { most.saturating_sub(end) } else { begin };
+        let most = most.min(prompt::longest(model)).max(begin + end);
+        if n <= most {
+            return;
+        }
+        let from = if at_end { most - end } else { begin };
         tokens.drain(from..from + n - most);
     }
+}
+
+/// Takes `truncate_prompt_tokens`; a negative number stands for as many as the model takes.
+fn most(body: &mut Fields) -> Option<usize> {
+    body.integer("truncate_prompt_tokens").map(|n| usize::try_from(n).unwrap_or(usize::MAX))
 }
 
 /// Values of fields with texts, each with its place in the body.
@@ -393,9 +430,9 @@ pub(crate) fn pairs(
                 let alone = || pairs.encode(query, "", &bounds).is_ok_and(|pair| pair.ids.len() <= most);
                 (pair.ids.len() <= most || alone()).then(|| vec![pair])
             }
-            LongDocument::AsText(_) => {
+            LongDocument::AsText(Long::CutEnd(wanted) | Long::CutBegin(wanted)) => {
                 let mut pair = encode()?;
-                pair.truncate(most).then(|| vec![pair])
+                pair.truncate(most.min(wanted)).then(|| vec![pair])
             }
             LongDocument::Begin(tokens) => {
                 let mut pair = encode()?;

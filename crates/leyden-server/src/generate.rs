@@ -272,6 +272,7 @@ impl Running {
             let mut failed = None;
             for (choice, update) in news {
                 self.count(choice, &update);
+                format.counted(self.usage);
                 failed = failed.or(update.end.and_then(failure));
                 format.update(choice, update, &mut bytes);
                 // Of a client that was slow there may be much, of many choices.
@@ -311,6 +312,9 @@ pub(crate) trait Format: Send + 'static {
 
     /// Before anything is known of the answer but its prompt's tokens.
     fn begin(&mut self, _usage: Usage, _out: &mut Vec<u8>) {}
+
+    /// Tells the usage until now, before each update.
+    fn counted(&mut self, _usage: Usage) {}
 
     /// What is new about a choice. The end of one that failed needs nothing.
     fn update(&mut self, choice: usize, update: Update, out: &mut Vec<u8>);

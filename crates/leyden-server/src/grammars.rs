@@ -252,6 +252,10 @@ pub(crate) fn shape(
                 body.put(&format!("guided_{name}"), value);
             }
         }
+        if forms.flag("json_object").unwrap_or(false) {
+            let source = format!("json_object {form:?}");
+            shapes.push(Shape::new("structured_outputs", source, Rule::Object(form)));
+        }
     }
     // vLLM's older names, and llama-server's.
     for name in ["guided_json", "json_schema"] {
@@ -414,6 +418,7 @@ pub(crate) fn schema(limits: &Limits) -> Value {
             all.extend(more);
         }
     }
+    structured["json_object"] = json!({ "type": "boolean" });
     all["structured_outputs"] = json!({
         "type": "object", "additionalProperties": false, "description": "One of these forms",
         "properties": structured

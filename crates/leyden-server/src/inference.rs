@@ -4,6 +4,7 @@
 //! which its schema has checked, under these names.
 
 use crate::app::{App, Call, Served};
+use crate::encoding::Long;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::fim;
@@ -54,14 +55,15 @@ pub(crate) fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Inferenc
     let common = request::read(body, app, &["max_tokens", "max_completion_tokens"])?;
     let logprobs = body.flag("logprobs").unwrap_or(false);
     let top = body.size("top_logprobs");
-    if top.is_some() && !logprobs {
+    if top.is_some_and(|top| top > 0) && !logprobs {
         return Err(ApiError::conflict("top_logprobs", "`top_logprobs` needs `logprobs`"));
     }
     let written = json_form::read(body, JsonForm::default());
     let shape = grammars::shape(body, written, &app.limits)?;
     let model = Arc::clone(&common.model);
-    let extent = prompt::Extent::of_model(&model, call);
-    let (conversed, tools) = conversation(app, call, &model, extent, body)?;
+    let long = Long::of_prompt(body, &model, common.max_tokens);
+    let (mut conversed, tools) = conversation(app, call, &model, long.extent(&model, call), body)?;
+    long.cut(&model, &mut conversed.tokens, 0);
     let tools = tools.map(|tools| tools.in_form(written));
     let text = conversed.end();
     let room = prompt::room(&model, "messages", conversed.tokens.len())?;
@@ -92,12 +94,14 @@ pub(crate) fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Inferenc
 
 /// Reads a text that is to go on, or several.
 pub(crate) fn completion(app: &App, call: &Call, body: &mut Fields) -> Result<Inference, ApiError> {
-    let common = request::read(body, app, &["max_tokens"])?;
-    let extent = prompt::Extent::of_model(&common.model, call);
+    let common = request::read(body, app, &["max_tokens", "max_completion_tokens"])?;
+    let long = Long::of_prompt(body, &common.model, common.max_tokens);
+    let extent = long.extent(&common.model, call);
     fim::of_completion(&common.model, extent, body)?;
     let given = body.take("prompt").unwrap_or_default();
     let mut wanted = Vec::new();
-    for (_, tokens) in prompt::several(&common.model, extent, "prompt", given, &prompt::of_text)? {
+    for (_, mut tokens) in prompt::several(&common.model, extent, "prompt", given, &prompt::of_text)? {
+        long.cut(&common.model, &mut tokens, 0);
         let room = prompt::room(&common.model, "prompt", tokens.len())?;
         wanted.push(Wanted { prompt: Arc::new(tokens), room });
     }

@@ -8,10 +8,12 @@
 //! This crate opens no connection of its own.
 #![forbid(unsafe_code)]
 
+mod abilities;
 mod adapters;
 mod answer_memory;
 mod app;
 mod auth;
+mod base64;
 mod body;
 mod connection;
 mod cors;
@@ -53,6 +55,7 @@ mod peers;
 mod pieces;
 mod preflight;
 mod prompt;
+mod published;
 mod pulls;
 mod rendering;
 mod replicas;
@@ -74,6 +77,7 @@ mod usage;
 mod wire;
 mod worker;
 
+pub use abilities::Abilities;
 pub use adapters::ServedAdapter;
 pub use auth::ApiKeys;
 pub use failure::{Error, ErrorKind};

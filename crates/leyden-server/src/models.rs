@@ -4,6 +4,7 @@
 //! model is unloaded that somebody holds. Which are loaded and unloaded, and when, is decided in [`crate::residency`] and done
 //! in [`crate::loading`].
 
+use crate::abilities::{Abilities, Wish};
 use crate::app::Served;
 use crate::error::ApiError;
 use crate::failure::{Error, ErrorKind};
@@ -45,6 +46,7 @@ pub(crate) struct Slot {
     /// The names of its adapters.
     adapters: Vec<String>,
     pub(crate) info: ModelInfo,
+    pub(crate) abilities: Abilities,
     /// The longest text, of a model that is not loaded as far as memory allows it.
     context: usize,
     /// How it is loaded, and its number among those that come and go; `None` for one that stays.
@@ -66,8 +68,9 @@ impl Slot {
     fn vacant(model: OnDemand, place: Place) -> Slot {
         let (name, aliases, info) = (model.name.clone(), model.aliases.clone(), model.info.clone());
         let (adapters, context) = (model.adapters.clone(), model.context);
+        let abilities = model.abilities;
         let on_demand = Some((model, place));
-        Slot { name, aliases, adapters, info, context, on_demand, served: Mutex::default() }
+        Slot { name, aliases, adapters, info, abilities, context, on_demand, served: Mutex::default() }
     }
 
     /// The model that is loaded here.
@@ -118,8 +121,18 @@ impl Models {
             let adapters = model.adapters.iter().filter_map(|adapter| adapter.name.clone()).collect();
             let served = Served::start(model, log)?;
             let context = served.context;
+            let abilities = Abilities::of(served.network.config());
             let served = Mutex::new(Some(Arc::new(served)));
-            slots.push(Arc::new(Slot { name, aliases, adapters, info, context, on_demand: None, served }));
+            slots.push(Arc::new(Slot {
+                name,
+                aliases,
+                adapters,
+                info,
+                abilities,
+                context,
+                on_demand: None,
+                served,
+            }));
         }
         let (mut plan, now) = (Residency::new(budget, times), Instant::now());
         for model in on_demand {
@@ -221,19 +234,25 @@ impl Models {
 
     /// The one with a name; of one model any request without a name means that.
     pub(crate) fn find(&self, name: Option<&str>) -> Result<Arc<Slot>, ApiError> {
+        self.find_for(name, Wish::Any)
+    }
+
+    /// Returns the model with a name; without a name the only model, or the only one with the ability.
+    pub(crate) fn find_for(&self, name: Option<&str>, wish: Wish) -> Result<Arc<Slot>, ApiError> {
         let slots = self.all();
         let Some(name) = name else {
-            return match &slots[..] {
-                [slot] => Ok(Arc::clone(slot)),
-                [] => Err(ApiError {
+            if let [slot] = &slots[..] {
+                return Ok(Arc::clone(slot));
+            }
+            if slots.is_empty() {
+                return Err(ApiError {
                     param: Some("model".to_owned()),
                     ..ApiError::new(StatusCode::NOT_FOUND, "model_not_found", "this server has no model yet")
-                }),
-                _ => Err(ApiError {
-                    code: "missing_required_parameter",
-                    ..ApiError::field("model", "`model` is missing, and there are several")
-                }),
-            };
+                });
+            }
+            let models: Vec<(&str, Abilities)> =
+                slots.iter().map(|slot| (slot.name.as_str(), slot.abilities)).collect();
+            return wish.choose(&models).map(|i| Arc::clone(&slots[i]));
         };
         let of = |name: &str| slots.iter().find(|slot| slot.names().any(|n| n == name)).cloned();
         // Ollama's names have a tag, which says nothing here if it is the usual one.

@@ -1,5 +1,6 @@
 //! A model that is loaded when a request names it.
 
+use crate::abilities::Abilities;
 use crate::model::{Model, ModelInfo};
 use std::fmt;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub struct OnDemand {
     pub adapters: Vec<String>,
     /// What is told of it.
     pub info: ModelInfo,
+    /// Its abilities.
+    pub abilities: Abilities,
     /// The longest text in tokens, as far as memory allows it.
     pub context: usize,
     /// Bytes of memory without which it cannot be loaded: weights, workspace, the smallest cache.

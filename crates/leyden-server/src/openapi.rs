@@ -4,6 +4,7 @@ use crate::app::App;
 use crate::auth::Access;
 use crate::dialect::Dialect;
 use crate::dialects::openai::OPENAI;
+use crate::published;
 use crate::routes::Route;
 use crate::schema::BY_MODEL;
 use hyper::Method;
@@ -52,7 +53,7 @@ fn allow_null(schema: &mut Value) {
 }
 
 /// The schema of a value, or of none.
-fn or_null(mut schema: Value) -> Value {
+pub(crate) fn or_null(mut schema: Value) -> Value {
     let limited = schema.get("enum").is_some() || schema.get("const").is_some();
     if let Some(Value::String(kind)) = schema.get("type").filter(|_| !limited) {
         schema["type"] = json!([kind, "null"]);
@@ -106,12 +107,24 @@ fn failures(route: &Route, keys: bool) -> Vec<(&'static str, &'static str)> {
     all
 }
 
+/// Returns a route's operation, with the fields of the table of published fields added.
+fn described(route: &Route, app: &App) -> Value {
+    let mut operation = (route.describe)(app);
+    if let Some(schema) = operation.pointer_mut(BODY) {
+        published::extend(route.path, schema, app.strict);
+    }
+    operation
+}
+
+/// The JSON pointer from an operation to the schema of its body.
+const BODY: &str = "/requestBody/content/application~1json/schema";
+
 /// The document.
 pub(crate) fn document(routes: &[Route], app: &App) -> Value {
     let keys = app.keys.is_some();
-    let (mut paths, mut errors) = (Map::new(), Map::new());
+    let (mut paths, mut errors, mut names) = (Map::new(), Map::new(), Vec::new());
     for route in routes {
-        let mut operation = (route.describe)(app);
+        let mut operation = described(route, app);
         if let Some(body) = operation.get_mut("requestBody").filter(|_| !app.strict) {
             open(body);
         }
@@ -131,6 +144,7 @@ pub(crate) fn document(routes: &[Route], app: &App) -> Value {
             }
             operation["responses"][status] = response;
         }
+        operation["operationId"] = own_name(&mut names, &operation["operationId"], route.path).into();
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.as_str().to_ascii_lowercase()] = operation;
     }
@@ -144,6 +158,17 @@ pub(crate) fn document(routes: &[Route], app: &App) -> Value {
             "schemas": errors
         }
     })
+}
+
+/// Returns a unique name for an operation: an endpoint with several paths has the path added from the second on.
+fn own_name(names: &mut Vec<String>, given: &Value, path: &str) -> String {
+    let mut name = given.as_str().unwrap_or_default().to_owned();
+    if names.contains(&name) {
+        let word = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        name.extend(path.chars().map(word));
+    }
+    names.push(name.clone());
+    name
 }
 
 fn error_reference(dialect: &Dialect) -> Value {
@@ -167,8 +192,8 @@ fn open(schema: &mut Value) {
 /// The schemas of the bodies of all routes that take one, by path: what requests are held against.
 pub(crate) fn bodies(routes: &[Route], app: &App) -> HashMap<&'static str, Value> {
     let body = |route: &Route| {
-        let mut operation = (route.describe)(app);
-        let schema = operation.pointer_mut("/requestBody/content/application~1json/schema")?.take();
+        let mut operation = described(route, app);
+        let schema = operation.pointer_mut(BODY)?.take();
         Some((route.path, schema))
     };
     routes.iter().filter_map(body).collect()

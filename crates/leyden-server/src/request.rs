@@ -2,11 +2,11 @@
 
 use crate::adapters;
 use crate::app::{App, Call, Served};
+use crate::encoding::Long;
 use crate::ending::{self, Ending};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::grammars::{self, Shape, refused};
-use crate::openapi::rule;
 use crate::prompt;
 use crate::sampling::{self, Sampling};
 use crate::synonyms;
@@ -25,20 +25,40 @@ pub(crate) struct Common {
     pub(crate) choices: usize,
     pub(crate) ending: Arc<Ending>,
     pub(crate) stream: bool,
-    pub(crate) usage_in_stream: bool,
+    pub(crate) usage_in_stream: UsageInStream,
     pub(crate) max_tokens: Option<usize>,
     pub(crate) cache_salt: String,
+}
+
+/// The pieces of a stream that have a usage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum UsageInStream {
+    /// No piece.
+    #[default]
+    Never,
+    /// A last piece without choices; the others have `null` there.
+    AtEnd,
+    /// Each piece, as with vLLM: the tokens until then.
+    Always,
+}
+
+/// Takes `stream_options`. They change nothing about a whole answer, which always has a usage.
+fn usage_in_stream(body: &mut Fields) -> UsageInStream {
+    let mut options = body.object("stream_options").unwrap_or_default();
+    let asked = options.flag("include_usage").unwrap_or(false);
+    let always = options.flag("continuous_usage_stats").unwrap_or(false);
+    match (asked, always) {
+        (false, _) => UsageInStream::Never,
+        (true, false) => UsageInStream::AtEnd,
+        (true, true) => UsageInStream::Always,
+    }
 }
 
 /// Takes them. `max_names` are the fields for the most tokens, which must agree.
 pub(crate) fn read(body: &mut Fields, app: &App, max_names: &[&str]) -> Result<Common, ApiError> {
     let model = app.model(body.text("model").as_deref())?;
     let stream = body.flag("stream").unwrap_or(false);
-    let options = body.object("stream_options");
-    if options.is_some() && !stream {
-        return Err(ApiError::conflict("stream_options", "`stream_options` needs `stream`"));
-    }
-    let usage_in_stream = options.and_then(|mut options| options.flag("include_usage")).unwrap_or(false);
+    let usage_in_stream = usage_in_stream(body);
     let mut max_tokens = None;
     for name in max_names {
         // Negative is as many as fit.
@@ -201,12 +221,6 @@ impl Common {
     }
 }
 
-/// Which of the shared fields go together, for the OpenAPI document.
-pub(crate) fn rules() -> Vec<Value> {
-    let object = json!({ "type": "object" });
-    vec![rule("stream_options", &object, "stream", &json!({ "const": true }))]
-}
-
 /// The most tokens of an answer, in the OpenAPI document.
 pub(crate) fn max_tokens_schema() -> Value {
     json!({
@@ -226,9 +240,12 @@ pub(crate) fn schema(app: &App) -> Value {
             "type": "object",
             "additionalProperties": false,
             "properties": {
-                // Pieces are not padded, so there is nothing to switch off.
-                "include_usage": { "type": "boolean" }, "include_obfuscation": { "type": "boolean", "const": false },
-                "continuous_usage_stats": { "type": "boolean", "const": false }
+                "include_usage": {
+                    "type": "boolean", "description": "Whether a last piece says how many tokens the request took"
+                },
+                "continuous_usage_stats": {
+                    "type": "boolean", "description": "With `include_usage`: whether each piece says how many until then"
+                }
             }
         },
         "n": { "type": "integer", "minimum": 1, "maximum": limits.choices },
@@ -240,7 +257,7 @@ pub(crate) fn schema(app: &App) -> Value {
             "description": "Only requests with the same salt share cached prompts"
         },
     });
-    for more in [more, ending::schema(app), grammars::schema(limits)] {
+    for more in [more, ending::schema(app), grammars::schema(limits), Long::prompt_schema()] {
         if let (Value::Object(all), Value::Object(more)) = (&mut all, more) {
             all.extend(more);
         }

@@ -6,6 +6,7 @@
 use crate::app::{App, Served};
 use crate::error::ApiError;
 use crate::fields::{self, Fields};
+use crate::openapi::token_schema;
 use leyden_engine::sample::{
     Mirostat, MirostatVersion, Sampler, SamplingParams, SamplingStep, SequenceBreakers,
 };
@@ -62,6 +63,8 @@ struct SizeField {
 
 /// The largest of them: more tokens than any context has.
 const MOST: usize = i32::MAX as usize;
+/// The most tokens in a list of biases, tokens of texts included.
+const MOST_BIASES: usize = 4096;
 /// What may be added to a logit.
 const BIASES: RangeInclusive<f64> = -100.0..=100.0;
 
@@ -94,7 +97,8 @@ pub(crate) fn read(body: &mut Fields, model: &Served) -> Result<Sampling, ApiErr
     if let Some(value) = body.take("logit_bias") {
         params.logit_bias = logit_bias(value, model)?;
     }
-    let seed = body.integer("seed");
+    // -1 is any, as with llama-server, vLLM and Ollama.
+    let seed = body.integer("seed").filter(|seed| *seed != -1);
     // The standard library seeds its hashers from the system's random numbers. 32 bits survive any client's numbers.
     params.seed = seed.map_or_else(|| RandomState::new().hash_one(0) >> 32, i64::cast_unsigned);
     let breakers = match body.list("dry_sequence_breakers") {
@@ -120,7 +124,39 @@ fn mirostat(body: &mut Fields, params: &mut SamplingParams) {
     };
 }
 
+/// llama.cpp's letters for the steps.
+const LETTERS: &[(char, SamplingStep)] = &[
+    ('e', SamplingStep::Penalties),
+    ('d', SamplingStep::Dry),
+    ('s', SamplingStep::TopNSigma),
+    ('k', SamplingStep::TopK),
+    ('y', SamplingStep::Typical),
+    ('p', SamplingStep::TopP),
+    ('m', SamplingStep::MinP),
+    ('x', SamplingStep::Xtc),
+    ('t', SamplingStep::Temperature),
+];
+
+/// Reads a word of such letters.
+fn spelled(word: &str) -> Result<Vec<SamplingStep>, ApiError> {
+    let mut steps = Vec::new();
+    for letter in word.chars() {
+        let step = LETTERS.iter().find(|(known, _)| *known == letter).map(|(_, step)| *step);
+        let Some(step) = step.filter(|step| !steps.contains(step)) else {
+            let known: String = LETTERS.iter().map(|(letter, _)| letter).collect();
+            let message =
+                format!("`samplers` is no list and no word of the letters {known}, each once at most");
+            return Err(ApiError::field("samplers", message));
+        };
+        steps.push(step);
+    }
+    Ok(steps)
+}
+
 fn order(value: &Value) -> Result<Vec<SamplingStep>, ApiError> {
+    if let Value::String(word) = value {
+        return spelled(word);
+    }
     let mut steps = Vec::new();
     for (i, name) in value.as_array().into_iter().flatten().enumerate() {
         let step = SamplingStep::ALL.iter().find(|s| name.as_str() == Some(s.name()));
@@ -133,8 +169,42 @@ fn order(value: &Value) -> Result<Vec<SamplingStep>, ApiError> {
     Ok(steps)
 }
 
-/// Biases by the ids of tokens, which are keys in JSON.
+/// Reads llama-server's list of biases: pairs of a token id, or a text for all of its tokens, and a number, or `false` for never.
+fn bias_pairs(pairs: &[Value], model: &Served, most: usize) -> Result<Vec<(u32, f32)>, ApiError> {
+    let last = i64::try_from(model.vocabulary).unwrap_or(i64::MAX) - 1;
+    let mut biases = Vec::new();
+    for (i, pair) in pairs.iter().enumerate() {
+        let path = format!("logit_bias[{i}]");
+        let [token, bias] = pair.as_array().map_or(&[][..], Vec::as_slice) else {
+            return Err(ApiError::field(&path, format!("`{path}` is no pair of a token and a bias")));
+        };
+        let bias = match bias {
+            Value::Bool(false) => f32::NEG_INFINITY,
+            bias => fields::number(&format!("{path}[1]"), bias, BIASES)?,
+        };
+        let tokens = match token {
+            Value::String(text) => model.tokenizer.encode(text, Special::AsText).map_err(|_| {
+                ApiError::field(&path, format!("`{path}[0]` cannot be written in the model's vocabulary"))
+            })?,
+            id => {
+                let id = fields::integer(&format!("{path}[0]"), id, 0..=last)?;
+                vec![u32::try_from(id).unwrap_or_default()]
+            }
+        };
+        biases.extend(tokens.into_iter().map(|token| (token, bias)));
+        if biases.len() > most {
+            let message = format!("`logit_bias` is about more than {most} tokens");
+            return Err(ApiError::field("logit_bias", message));
+        }
+    }
+    Ok(biases)
+}
+
+/// Reads biases, from an object with token ids as keys or a list of pairs.
 fn logit_bias(value: Value, model: &Served) -> Result<Vec<(u32, f32)>, ApiError> {
+    if let Value::Array(pairs) = &value {
+        return bias_pairs(pairs, model, MOST_BIASES);
+    }
     let mut biases = Vec::new();
     for (id, bias) in Fields::from(value).rest() {
         let shown: String = id.chars().take(32).collect();
@@ -204,20 +274,41 @@ pub(crate) fn schema(app: &App) -> Value {
         let least = if field.unlimited.is_some() { -1 } else { 0 };
         all.insert(field.name.to_owned(), json!({ "type": "integer", "minimum": least, "maximum": MOST }));
     }
+    let letters: String = LETTERS.iter().map(|(letter, _)| letter).collect();
+    let bias = json!({ "type": "number", "minimum": BIASES.start(), "maximum": BIASES.end() });
+    let token = json!({ "anyOf": [token_schema(app), { "type": "string" }] });
+    let pair = json!({
+        "type": "array", "minItems": 2, "maxItems": 2,
+        "prefixItems": [token, { "anyOf": [bias, { "const": false }] }]
+    });
     let steps: Vec<&str> = SamplingStep::ALL.iter().map(|s| s.name()).collect();
     let more = json!({
         "mirostat": { "type": "integer", "minimum": 0, "maximum": 2 },
         "mirostat_tau": { "type": "number", "minimum": 0, "maximum": 100 },
         "mirostat_eta": { "type": "number", "minimum": 0, "maximum": 100 },
         "samplers": {
-            "type": "array", "uniqueItems": true, "maxItems": steps.len(), "items": { "type": "string", "enum": steps }
+            "anyOf": [
+                {
+                    "type": "array", "uniqueItems": true, "maxItems": steps.len(),
+                    "items": { "type": "string", "enum": steps }
+                },
+                {
+                    "type": "string", "maxLength": LETTERS.len(), "pattern": format!("^[{letters}]*$"),
+                    "description": "The letters that llama.cpp has for them, each once at most"
+                }
+            ]
         },
         "logit_bias": {
-            "type": "object",
             "description": "Token ids and what is added to their logits",
-            "maxProperties": app.limits.logit_biases,
-            "additionalProperties": false,
-            "patternProperties": { ids: { "type": "number", "minimum": BIASES.start(), "maximum": BIASES.end() } }
+            "anyOf": [
+                {
+                    "type": "object",
+                    "maxProperties": app.limits.logit_biases,
+                    "additionalProperties": false,
+                    "patternProperties": { ids: bias }
+                },
+                { "type": "array", "maxItems": app.limits.logit_biases, "items": pair }
+            ]
         },
         "seed": { "type": "integer", "minimum": i64::MIN, "maximum": i64::MAX },
         "dry_sequence_breakers": {

@@ -10,6 +10,7 @@
 use crate::error::ApiError;
 use crate::fields::{self, kind, wrong};
 use crate::media;
+use crate::published::{self, same};
 use leyden_text::check_json_text;
 use serde_json::{Map, Value, json};
 use std::fmt;
@@ -143,18 +144,32 @@ impl Checker {
                 return Err(refusal);
             }
             match schema {
-                Some(schema) => self.value(schema, value, at)?,
+                Some(schema) if published::ignores(schema, value) => {
+                    self.ignore(at);
+                    *value = Value::Null;
+                }
+                Some(schema) => {
+                    if let Some(reason) = published::refuses(schema, value) {
+                        return Err(ApiError::unsupported(at.to_string(), format!("`{at}`: {reason}")));
+                    }
+                    self.value(schema, value, at)?;
+                }
                 None if !closed => {}
                 None if self.strict => {
                     return Err(ApiError::unsupported(at.to_string(), format!("`{at}` is not supported")));
                 }
-                None if self.unknown.len() < MOST_NAMES => self.unknown.push(at.to_string()),
-                None => {}
+                None => self.ignore(at),
             }
         }
         needed(schema, map, at)?;
         map.retain(|name, value| if properties.contains_key(name) { !value.is_null() } else { !closed });
         Ok(())
+    }
+
+    fn ignore(&mut self, at: At<'_>) {
+        if self.unknown.len() < MOST_NAMES {
+            self.unknown.push(at.to_string());
+        }
     }
 
     /// One of several schemas: told apart by the kind of the value, then by a field that names them.
@@ -237,7 +252,7 @@ fn not_one_of(at: At<'_>, known: &[Value], given: Option<&Value>) -> ApiError {
 /// Checks `const` and `enum`.
 fn listed(schema: &Value, value: &Value, at: At<'_>) -> Result<(), ApiError> {
     let known = choices(Some(schema));
-    if known.is_empty() || schema.get(BY_MODEL).is_some() || known.contains(value) {
+    if known.is_empty() || schema.get(BY_MODEL).is_some() || known.iter().any(|k| same(k, value)) {
         return Ok(());
     }
     Err(not_one_of(at, &known, Some(value)))

@@ -40,6 +40,21 @@ for kind in (cohere.ClientV2, cohere.Client):
     assert near(next(r.relevance_score for r in answer.results if r.index == 1), float(score)), answer
     assert len(client.rerank(model=reranker, query=query, documents=documents, top_n=1).results) == 1
 
+    # Vectors, which OpenAI's interface gives too.
+    vectors = openai.OpenAI(base_url=base + "/v1", api_key="none", max_retries=0).embeddings.create(
+        model=embedder, input=documents, encoding_format="float").data
+    embedded = client.embed(model=embedder, texts=documents, input_type="search_document", embedding_types=["float", "ubinary"])
+    rows = embedded.embeddings.float_
+    assert all(near(x, y) for row, v in zip(rows, vectors) for x, y in zip(row, v.embedding)) and len(rows) == 3
+    assert embedded.embeddings.ubinary[0][0] == sum((x > 0) << (7 - i) for i, x in enumerate(rows[0][:8]))
+plain = cohere.Client(api_key="none", base_url=base).embed(model=embedder, texts=documents, input_type="search_query")
+assert len(plain.embeddings) == 3 and plain.texts == documents
+try:
+    client.embed(model=embedder, images=["data:image/png;base64,AA=="], input_type="image")
+    raise SystemExit("a picture was taken")
+except cohere.errors.BadRequestError as error:
+    assert "pictures are not taken" in str(error.body), error.body
+
 # Cohere's answers and errors are of the types that it publishes.
 def post(path, body):
     request = urllib.request.Request(base + path, json.dumps(body).encode(), {"Content-Type": "application/json"})

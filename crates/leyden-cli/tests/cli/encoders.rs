@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::program::{Files, leyden, leyden_with_input};
+use super::program::{Files, leyden, leyden_with_input, storyteller_with_template};
 use super::serve::{Server, post};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../leyden-engine/tests/golden/encoders.json");
@@ -419,6 +419,39 @@ fn heads_of_tokens_are_served_and_printed() {
     assert!(same(&ask(&server, "/pooling", pooling).1["data"][0]["data"]));
     let (code, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
+}
+
+#[test]
+fn requests_without_a_model_find_the_one_that_can() {
+    let (plain, ranks, text) = (Files::new(), Files::new(), Files::new());
+    let ((embedder, _), (reranker, _)) = (model(&plain, "bert"), model(&ranks, "bert, rank"));
+    let writer = text.add("writer.gguf", &storyteller_with_template("{{ messages[0].content }}"));
+    let server = Server::start(&[&embedder, &reranker, &writer, "--log-format", "json"]);
+    let messages = json!([{ "role": "user", "content": "Once" }]);
+    for (path, body, wanted) in [
+        ("/embed", json!({ "inputs": "w1" }), &embedder),
+        ("/v1/embeddings", json!({ "input": "w1" }), &embedder),
+        ("/embedding", json!({ "content": "w1" }), &embedder),
+        ("/v2/embed", json!({ "texts": ["w1"] }), &embedder),
+        ("/similarity", json!({ "inputs": { "source_sentence": "w1", "sentences": ["w2"] } }), &embedder),
+        ("/rerank", json!({ "query": "w1", "texts": ["w2"] }), &reranker),
+        ("/v1/rerank", json!({ "query": "w1", "documents": ["w2"] }), &reranker),
+        ("/score", json!({ "text_1": "w1", "text_2": "w2" }), &reranker),
+        ("/predict", json!({ "inputs": "w1" }), &reranker),
+        ("/v1/chat/completions", json!({ "messages": messages, "max_tokens": 2 }), &"writer".to_owned()),
+        ("/completion", json!({ "prompt": "Once", "n_predict": 2 }), &"writer".to_owned()),
+        ("/v1/messages", json!({ "messages": messages, "max_tokens": 2 }), &"writer".to_owned()),
+        ("/v1/responses", json!({ "input": "Once", "max_output_tokens": 2 }), &"writer".to_owned()),
+    ] {
+        let (status, answer) = ask(&server, path, body);
+        assert_eq!(status, 200, "{path}: {answer}");
+        if let Some(name) = answer["model"].as_str() {
+            assert_eq!(name, name_of(wanted), "{path}");
+        }
+    }
+    let (status, answer) = ask(&server, "/tokenize", json!({ "prompt": "w1" }));
+    assert!(status == 400 && answer["error"]["message"].as_str().unwrap().contains("writer"), "{answer}");
+    assert_eq!(server.end().0, Some(0));
 }
 
 /// What a model is called.

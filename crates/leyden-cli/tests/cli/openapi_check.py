@@ -35,6 +35,7 @@ WORDS_BEYOND_SCHEMAS = (
     "continues the grammar",
     "was not made for filling in the middle",
     "`input` is empty",
+    "each once at most",
 )
 
 
@@ -42,7 +43,8 @@ WORDS_BEYOND_SCHEMAS = (
 def filter_failure(context, failure, case, response):
     if not isinstance(failure, RejectedPositiveData):
         return True
-    error = response.json()["error"]
+    body = response.json()
+    error = body.get("error", body.get("message"))
     code, message = (None, error) if isinstance(error, str) else (error.get("code"), error["message"])
     return code not in BEYOND_SCHEMAS and not any(words in message for words in WORDS_BEYOND_SCHEMAS)
 

@@ -127,7 +127,8 @@ pub(super) fn read(app: &App, call: &Call, mut body: Fields) -> Result<Ready, Ap
     body.put("stop", stops.clone());
     body.put("include_stop_str_in_output", true);
     json_form::closed_by_default(&mut body, app);
-    let probabilities = body.size("n_probs").filter(|n| *n > 0);
+    let told = body.size("logprobs");
+    let probabilities = body.size("n_probs").or(told).filter(|n| *n > 0);
     let tokens = body.flag("return_tokens").unwrap_or(false);
     // Tokens come with their probabilities.
     if let Some(n) = probabilities.or(tokens.then_some(0)) {
@@ -300,14 +301,15 @@ pub(crate) fn describe_completion(app: &App) -> Value {
         "n": { "const": 1 },
         "n_probs": { "type": "integer", "minimum": 0, "maximum": app.limits.top_logprobs,
             "description": "Of how many tokens at each place the probabilities are told" },
+        "logprobs": { "type": "integer", "minimum": 0, "maximum": app.limits.top_logprobs, "description": "The same as `n_probs`" },
+        "max_completion_tokens": request::max_tokens_schema(),
         "return_tokens": { "type": "boolean", "description": "Whether the ids of tokens are told" },
     });
     if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
         all.extend(more);
     }
     let body = json!({
-        "type": "object", "additionalProperties": false, "required": ["prompt"], "properties": properties,
-        "allOf": request::rules()
+        "type": "object", "additionalProperties": false, "required": ["prompt"], "properties": properties
     });
     let one = json!({
         "type": "object", "required": ["content", "stop", "tokens_predicted", "tokens_evaluated"],

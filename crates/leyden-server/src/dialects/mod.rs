@@ -3,6 +3,7 @@
 pub(crate) mod anthropic;
 mod anthropic_blocks;
 pub(crate) mod cohere;
+pub(crate) mod llama_embedding;
 pub(crate) mod llama_infill;
 pub(crate) mod llama_lora;
 pub(crate) mod llama_server;

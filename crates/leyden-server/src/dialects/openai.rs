@@ -8,7 +8,7 @@ use crate::generate::Running;
 use crate::log::Entry;
 use crate::mailbox::End;
 use crate::pieces::Pieces;
-use crate::request::Common;
+use crate::request::{Common, UsageInStream};
 use crate::speech::{Answer, Speech};
 use crate::timings::{self, Tokens};
 use crate::tool_kinds::ToolNames;
@@ -79,8 +79,10 @@ pub(crate) struct Head {
     id: String,
     created: u64,
     seed: i64,
-    /// Whether a stream ends with what was used.
-    usage: bool,
+    /// The pieces of a stream that have a usage.
+    usage: UsageInStream,
+    /// The usage until now.
+    used: Usage,
     /// How many alternatives are wanted with each token, if logarithmic probabilities are.
     pub(crate) logprobs: Option<usize>,
     pub(crate) model: Arc<Served>,
@@ -97,6 +99,7 @@ impl Head {
             created: unix_time(),
             seed: common.sampling.params.seed.cast_signed(),
             usage: common.usage_in_stream,
+            used: Usage::default(),
             logprobs,
             model: Arc::clone(&common.model),
             name: running.name_of(&common.model),
@@ -130,18 +133,25 @@ impl Head {
         shown["timings"] = timings::so_far(&self.entry, tokens);
     }
 
+    /// Sets the usage until now.
+    pub(crate) fn counted(&mut self, usage: Usage) {
+        self.used = usage;
+    }
+
     /// A piece of a stream, whose large parts are `pieces`.
     pub(crate) fn piece(&self, pieces: Pieces, choice: Value, out: &mut Vec<u8>) {
         let mut shown = self.json(self.names.piece, &[choice]);
-        if self.usage {
-            shown["usage"] = Value::Null;
+        match self.usage {
+            UsageInStream::Never => {}
+            UsageInStream::AtEnd => shown["usage"] = Value::Null,
+            UsageInStream::Always => shown["usage"] = usage(self.used),
         }
         dialect::data_of(pieces, &shown, out);
     }
 
     /// The end of a stream: what was used, where that is wanted, and the word that nothing follows.
     pub(crate) fn end(&self, usage: Usage, out: &mut Vec<u8>) {
-        if self.usage {
+        if self.usage != UsageInStream::Never {
             let mut shown = self.json(self.names.piece, &[]);
             self.account(&mut shown, usage);
             dialect::data(&shown, out);

@@ -37,6 +37,10 @@ fn listed(name: &str, value: Value) -> Vec<Placed> {
     }
 }
 
+/// Names of the field with the first texts of pairs, and of the field with the second texts.
+const FIRST: &[&str] = &["text_1", "queries", "data_1"];
+const SECOND: &[&str] = &["text_2", "documents", "items", "data_2"];
+
 /// What a score is of.
 enum Scored {
     /// Pairs that the model gives one.
@@ -50,19 +54,19 @@ fn read_score(app: &App, call: &Call) -> Result<(Arc<Served>, Scored, bool), Api
     let model = &app.model(body.text("model").as_deref())?;
     let long = Long::read(&mut body, false);
     let raw = !body.flag("use_activation").unwrap_or(true);
-    let mut side = |names: [&'static str; 2]| match names.map(|name| (name, body.take(name))) {
-        [(name, Some(value)), (_, None)] | [(_, None), (name, Some(value))] => {
-            Ok((name, listed(name, value)))
-        }
-        [(name, None), _] => {
-            Err(ApiError::conflict(name, format!("one of `{}` is needed", names.join("` and `"))))
-        }
-        [(name, _), _] => {
-            Err(ApiError::conflict(name, format!("`{}` exclude each other", names.join("` and `"))))
+    let mut side = |names: &[&'static str]| {
+        let mut given = names.iter().filter_map(|name| body.take(name).map(|value| (*name, value)));
+        match (given.next(), given.next()) {
+            (Some((name, value)), None) => Ok((name, listed(name, value))),
+            (None, _) => {
+                Err(ApiError::conflict(names[0], format!("one of `{}` is needed", names.join("` and `"))))
+            }
+            (Some((name, _)), Some((other, _))) => {
+                Err(ApiError::conflict(other, format!("`{name}` and `{other}` exclude each other")))
+            }
         }
     };
-    let ((first_name, first), (name, second)) =
-        (side(["text_1", "queries"])?, side(["text_2", "documents"])?);
+    let ((first_name, first), (name, second)) = (side(FIRST)?, side(SECOND)?);
     if first.len() != 1 && first.len() != second.len() {
         let message = format!(
             "`{first_name}` has {} texts and `{name}` {}: `{first_name}` has one, or as many as `{name}`",
@@ -238,7 +242,7 @@ pub(crate) async fn pooling(app: Arc<App>, call: Call) -> Result<Response<Reply>
 }
 
 fn body(app: &App, fields: Value, required: &[&str]) -> Value {
-    let common = json!({ "model": app.model_schema(), "use_activation": { "type": "boolean" }, "user": {}, "priority": {} });
+    let common = json!({ "model": app.model_schema(), "use_activation": { "type": "boolean" } });
     let fields = with(with(common, fields), Long::schema());
     json!({ "type": "object", "additionalProperties": false, "required": required, "properties": fields })
 }
@@ -255,17 +259,11 @@ pub(crate) fn describe_score(app: &App) -> Value {
     let texts = json!({ "anyOf": [
         text, { "type": "array", "minItems": 1, "maxItems": app.limits.embedding_inputs, "items": text }
     ] });
-    let fields = json!({ "text_1": texts, "queries": texts, "text_2": texts, "documents": texts });
+    let fields: Value = FIRST.iter().chain(SECOND).map(|name| ((*name).to_owned(), texts.clone())).collect();
     let item = json!({
         "type": "object", "required": ["index", "object", "score"], "properties": { "score": { "type": "number" } }
     });
     operation("score", "How well texts fit together", Some(&body(app, fields, &[])), &answered(&item))
-}
-
-pub(crate) fn describe_score_v1(app: &App) -> Value {
-    let mut operation = describe_score(app);
-    operation["operationId"] = "score_v1".into();
-    operation
 }
 
 pub(crate) fn describe_classify(app: &App) -> Value {

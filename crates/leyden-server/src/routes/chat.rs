@@ -114,6 +114,10 @@ impl Chunks {
 }
 
 impl Format for Chunks {
+    fn counted(&mut self, usage: Usage) {
+        self.head.counted(usage);
+    }
+
     fn update(&mut self, choice: usize, update: Update, out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.begun[choice], true) {
             self.chunk(choice, &json!({ "role": "assistant", "content": "" }), None, None, out);
@@ -150,12 +154,13 @@ impl Format for Chunks {
     }
 }
 
-pub(super) fn describe(app: &App) -> Value {
+/// Returns the schema of a request.
+pub(super) fn body(app: &App) -> Value {
     let limits = &app.limits;
     let mut properties = request::schema(app);
-    let mut rules = request::rules();
-    let integer = json!({ "type": "integer" });
-    rules.push(rule("top_logprobs", &integer, "logprobs", &json!({ "const": true })));
+    // None are alternatives of no token.
+    let some = json!({ "type": "integer", "minimum": 1 });
+    let rules = [rule("top_logprobs", &some, "logprobs", &json!({ "const": true }))];
     let more = json!({
         "messages": messages::schema(limits),
         "max_completion_tokens": request::max_tokens_schema(),
@@ -175,10 +180,14 @@ pub(super) fn describe(app: &App) -> Value {
             all.extend(more);
         }
     }
-    let body = json!({
+    json!({
         "type": "object", "additionalProperties": false, "required": ["messages"], "properties": properties,
         "allOf": rules
-    });
+    })
+}
+
+pub(super) fn describe(app: &App) -> Value {
+    let body = body(app);
     let message = json!({
         "type": "object",
         "required": ["role", "content"],

@@ -79,7 +79,7 @@ fn mean_logprob(answer: &Update) -> f64 {
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let mut body = call.fields(app)?;
     // -1 is as many as fit, which is not the default here.
-    let asked = body.has("max_tokens");
+    let asked = body.has("max_tokens") || body.has("max_completion_tokens");
     let mut inference = inference::completion(app, call, &mut body)?;
     let Inference { common, wanted, extras, .. } = &mut inference;
     if !asked {
@@ -240,6 +240,10 @@ struct Chunks {
 }
 
 impl Format for Chunks {
+    fn counted(&mut self, usage: Usage) {
+        self.head.counted(usage);
+    }
+
     fn update(&mut self, choice: usize, mut update: Update, out: &mut Vec<u8>) {
         let end = update.end.filter(|e| matches!(e, End::Stop | End::Length));
         self.scored[choice].append(&mut update.prompt_logprobs);
@@ -272,11 +276,14 @@ impl Format for Chunks {
 pub(super) fn describe(app: &App) -> Value {
     let limits = &app.limits;
     let mut properties = request::schema(app);
-    let rules = request::rules();
     properties["max_tokens"]["default"] = DEFAULT_TOKENS.into();
     let more = json!({
         "prompt": several_schema(app, limits.prompts),
-        "logprobs": { "type": "integer", "minimum": 0, "maximum": limits.top_logprobs },
+        "max_completion_tokens": request::max_tokens_schema(),
+        "logprobs": {
+            "anyOf": [{ "type": "integer", "minimum": 0, "maximum": limits.top_logprobs }, { "const": false }],
+            "description": "How many alternatives of each token; `false` is the same as leaving it out"
+        },
         "suffix": { "type": "string", "description": "What follows the answer, of a model that can fill in the middle; not with `echo`" },
         "echo": { "type": "boolean", "description": "The prompt stands before its answer; with `logprobs` its tokens are told of, too" },
         "best_of": { "type": "integer", "minimum": 1, "maximum": limits.choices, "description": "So many choices are made, and the `n` with the highest probability per token are shown; at least `n`, and not more with `stream`" },
@@ -285,8 +292,7 @@ pub(super) fn describe(app: &App) -> Value {
         all.extend(more);
     }
     let body = json!({
-        "type": "object", "additionalProperties": false, "required": ["prompt"], "properties": properties,
-        "allOf": rules
+        "type": "object", "additionalProperties": false, "required": ["prompt"], "properties": properties
     });
     let choice = json!({
         "type": "object",

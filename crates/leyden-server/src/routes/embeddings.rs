@@ -1,6 +1,7 @@
 //! `/v1/embeddings`: vectors for texts.
 
 use crate::app::{App, Call};
+use crate::base64::base64;
 use crate::body::Reply;
 use crate::embedding;
 use crate::encoding::{self, Long, with};
@@ -44,28 +45,12 @@ fn read(app: &App, call: &Call) -> Result<(embedding::Wanted, bool), ApiError> {
     Ok((embedding::read(call, model, &mut body, input, long)?, packed))
 }
 
-/// The vector's little-endian bytes in base64 (RFC 4648), which OpenAI's clients ask for.
-fn base64(vector: &[f32]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let bytes: Vec<u8> = vector.iter().flat_map(|x| x.to_le_bytes()).collect();
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for part in bytes.chunks(3) {
-        let at = |i: usize| u32::from(part.get(i).copied().unwrap_or(0));
-        let bits = at(0) << 16 | at(1) << 8 | at(2);
-        for i in 0..4 {
-            let digit = DIGITS[(bits >> (18 - 6 * i) & 63) as usize];
-            text.push(if i <= part.len() { char::from(digit) } else { '=' });
-        }
-    }
-    text
-}
-
 pub(super) fn describe(app: &App) -> Value {
     let fields = json!({
         "model": app.model_schema(),
         "input": several_schema(app, app.limits.embedding_inputs),
         "encoding_format": { "enum": ["float", "base64"] },
-        "user": {}
+        "use_activation": { "type": "boolean", "description": "The same as `normalize`" }
     });
     let fields = with(with(fields, embedding::schema(app)), Long::schema());
     let body = json!({
@@ -89,17 +74,4 @@ pub(super) fn describe(app: &App) -> Value {
         }
     });
     operation("embed", "Vectors for texts", Some(&body), &answer)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_is_that_of_the_standard() {
-        let of = |bytes: [u8; 4]| base64(&[f32::from_le_bytes(bytes)]);
-        assert_eq!(of(*b"Many"), "TWFueQ==");
-        assert_eq!(base64(&[f32::from_le_bytes(*b"lion"), f32::from_le_bytes(*b"s in")]), "bGlvbnMgaW4=");
-        assert_eq!(of([0xff; 4]), "/////w==");
-    }
 }

@@ -7,6 +7,7 @@ mod completions;
 mod detokenize;
 mod embeddings;
 mod health;
+mod input_tokens;
 mod metrics;
 mod models;
 mod openapi;
@@ -20,7 +21,8 @@ use crate::auth::{Access, Scope};
 use crate::body::Reply;
 use crate::dialect::Dialect;
 use crate::dialects::anthropic::{self, ANTHROPIC};
-use crate::dialects::cohere::COHERE;
+use crate::dialects::cohere::{self, COHERE};
+use crate::dialects::llama_embedding;
 use crate::dialects::llama_infill;
 use crate::dialects::llama_lora;
 use crate::dialects::llama_server::{self, LLAMA_SERVER};
@@ -82,19 +84,27 @@ const ADMIN: Access = Access::Needs(Scope::Admin);
 routes! {
     OPENAI {
         chat::answer describe POST "/v1/chat/completions" INFERENCE, true;
+        chat::answer describe POST "/chat/completions" INFERENCE, true;
+        input_tokens::answer describe POST "/v1/chat/completions/input_tokens" INFERENCE, true;
+        input_tokens::answer describe POST "/chat/completions/input_tokens" INFERENCE, true;
         completions::answer describe POST "/v1/completions" INFERENCE, true;
         embeddings::answer describe POST "/v1/embeddings" INFERENCE, true;
         rerank::answer describe POST "/rerank" INFERENCE, true;
-        rerank::answer describe_v1 POST "/v1/rerank" INFERENCE, true;
+        rerank::answer describe POST "/v1/rerank" INFERENCE, true;
+        rerank::answer describe POST "/reranking" INFERENCE, true;
+        rerank::answer describe POST "/v1/reranking" INFERENCE, true;
         vllm::score describe_score POST "/score" INFERENCE, true;
-        vllm::score describe_score_v1 POST "/v1/score" INFERENCE, true;
+        vllm::score describe_score POST "/v1/score" INFERENCE, true;
         vllm::classify describe_classify POST "/classify" INFERENCE, true;
         vllm::pooling describe_pooling POST "/pooling" INFERENCE, true;
         models::list describe_list GET "/v1/models" INFERENCE, false;
+        models::list describe_list GET "/models" INFERENCE, false;
         models::one describe_one GET "/v1/models/{model}" INFERENCE, false;
+        models::one describe_one GET "/models/{model}" INFERENCE, false;
         tokenize::answer describe POST "/tokenize" INFERENCE, true;
         detokenize::answer describe POST "/detokenize" INFERENCE, true;
         health::ready describe_ready GET "/health" Access::Open, false;
+        health::ready describe_ready GET "/v1/health" Access::Open, false;
         health::live describe_live GET "/health/live" Access::Open, false;
         metrics::answer describe GET "/metrics" METRICS, false;
         version::answer describe GET "/version" Access::AnyKey, false;
@@ -107,6 +117,8 @@ routes! {
         page::pdf_worker describe_pdf_worker GET "/assets/pdf.worker.js" Access::Open, false;
         responses::answer describe_answer POST "/v1/responses" INFERENCE, true;
         responses::count describe_count POST "/v1/responses/input_tokens" INFERENCE, true;
+        responses::count describe_count POST "/responses/input_tokens" INFERENCE, true;
+        responses::answer describe_answer POST "/responses" INFERENCE, true;
         responses::retrieve describe_retrieve GET "/v1/responses/{response_id}" INFERENCE, false;
         responses::delete describe_delete DELETE "/v1/responses/{response_id}" INFERENCE, false;
     }
@@ -126,7 +138,9 @@ routes! {
         ollama_models::version describe_version GET "/api/version" Access::AnyKey, false;
     }
     COHERE {
-        rerank::answer describe_v2 POST "/v2/rerank" INFERENCE, true;
+        rerank::answer describe POST "/v2/rerank" INFERENCE, true;
+        cohere::embed describe_embed POST "/v2/embed" INFERENCE, true;
+        cohere::embed_first describe_embed POST "/v1/embed" INFERENCE, true;
     }
     TEI {
         tei::embed describe_embed POST "/embed" INFERENCE, true;
@@ -138,7 +152,10 @@ routes! {
     }
     LLAMA_SERVER {
         llama_server::completion describe_completion POST "/completion" INFERENCE, true;
+        llama_server::completion describe_completion POST "/completions" INFERENCE, true;
         llama_infill::answer describe POST "/infill" INFERENCE, true;
+        llama_embedding::answer describe POST "/embedding" INFERENCE, true;
+        llama_embedding::answer describe POST "/embeddings" INFERENCE, true;
         llama_server::apply_template describe_apply_template POST "/apply-template" INFERENCE, true;
         llama_server::props describe_props GET "/props" INFERENCE, false;
         llama_server::slots describe_slots GET "/slots" INFERENCE, false;
@@ -214,7 +231,7 @@ impl Route {
 
     /// Whether it says how the server is, and nothing else.
     pub(crate) fn is_health(&self) -> bool {
-        self.path.starts_with("/health") || self.path.starts_with("/v2/health")
+        ["/health", "/v1/health", "/v2/health"].iter().any(|start| self.path.starts_with(start))
     }
 }
 
@@ -312,6 +329,7 @@ mod tests {
     fn every_route_has_the_access_that_it_should_have() {
         let open = [
             "/health",
+            "/v1/health",
             "/health/live",
             "/",
             "/docs",

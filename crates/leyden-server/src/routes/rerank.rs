@@ -83,7 +83,7 @@ fn read(app: &App, call: &Call) -> Result<Wanted, ApiError> {
         }
     };
     let texts = texts(name, items)?;
-    let truncates = body.has("truncate");
+    let truncates = body.has("truncate") || body.has("truncate_prompt_tokens");
     let long = match (body.size("max_tokens_per_doc"), Long::read(&mut body, false)) {
         (Some(tokens), _) => LongDocument::Begin(tokens),
         // text-embeddings-inference refuses what does not fit.
@@ -93,11 +93,12 @@ fn read(app: &App, call: &Call) -> Result<Wanted, ApiError> {
     let all: Vec<PairOf<'_>> = texts.iter().map(|document| PairOf { query: &query, document }).collect();
     let ranking = encoding::pairs(&model, call, &all, long)?;
     let returns = body.flag("return_documents").or(body.flag("return_text")).unwrap_or(false);
+    let raw = body.flag("raw_scores").unwrap_or(false);
     Ok(Wanted {
         model,
         ranking,
-        raw: body.flag("raw_scores").unwrap_or(false),
-        most: body.size("top_n").unwrap_or(usize::MAX),
+        raw: raw || !body.flag("use_activation").unwrap_or(true),
+        most: body.size("top_n").filter(|most| *most > 0).unwrap_or(usize::MAX),
         texts: returns.then(|| texts.into_iter().map(|(_, text)| text).collect()),
         list,
     })
@@ -118,14 +119,17 @@ pub(super) fn describe(app: &App) -> Value {
         "query": text,
         "documents": documents,
         "texts": texts,
-        "top_n": size("How many results are wanted, the best"),
+        "top_n": {
+            "type": "integer", "minimum": 0, "maximum": i32::MAX,
+            "description": "How many results are wanted, the best; 0 for all"
+        },
         "max_tokens_per_doc": size(
             "The most tokens of a document, whose end is left out; otherwise a long one is read in parts, and the best counts"
         ),
         "return_documents": flag,
         "return_text": flag,
         "raw_scores": { "type": "boolean", "default": false, "description": "Whether scores are logits, not from 0 to 1" },
-        "rank_fields": {}, "priority": {}, "user": {}
+        "use_activation": { "type": "boolean", "description": "The same as `raw_scores` the other way round" }
     });
     let has = |name: &str| {
         let mut needed = Map::new();
@@ -158,18 +162,4 @@ pub(super) fn describe(app: &App) -> Value {
         }
     ] });
     operation("rerank", "Documents in the order in which they answer a question", Some(&body), &answer)
-}
-
-pub(super) fn describe_v1(app: &App) -> Value {
-    named(describe(app), "rerank_v1")
-}
-
-pub(super) fn describe_v2(app: &App) -> Value {
-    named(describe(app), "rerank_v2")
-}
-
-/// The same operation under another name.
-fn named(mut operation: Value, name: &str) -> Value {
-    operation["operationId"] = name.into();
-    operation
 }

@@ -3,6 +3,7 @@
 use crate::app::{App, Call, Served};
 use crate::body::Reply;
 use crate::error::ApiError;
+use crate::fields::Fields;
 use crate::inference;
 use crate::messages;
 use crate::older;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (call, (model, tokens, texts)) = prompt::prepare(&app, call, read).await?;
+    let (call, (model, tokens, form)) = prompt::prepare(&app, call, read).await?;
     let (key, deadline) = (call.caller.fairness(), call.deadline(&app).into());
     let bytes = tokens.len().saturating_mul(size_of::<u32>());
     call.entry.hold(app.answer_memory.hold(key, bytes, deadline).await?);
@@ -31,16 +32,45 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let text = |model: &Served, id: u32, out: &mut Vec<u8>| {
         pieces::json(&String::from_utf8_lossy(model.tokenizer.token_bytes(id).unwrap_or_default()), out);
     };
-    let ids = list(|_, id, out| pieces::json(&id, out));
-    let texts = if texts { list(text) } else { Value::Null };
-    let shown = json!({ "count": count, "max_model_len": context, "tokens": ids, "token_strs": texts });
+    let id = |_: &Served, id: u32, out: &mut Vec<u8>| pieces::json(&id, out);
+    let shown = match form {
+        Form::Vllm { texts } => {
+            let ids = list(id);
+            let texts = if texts { list(text) } else { Value::Null };
+            json!({ "count": count, "max_model_len": context, "tokens": ids, "token_strs": texts })
+        }
+        Form::LlamaServer { texts } => json!({ "tokens": if texts { list(piece) } else { list(id) } }),
+    };
     Ok(pieces.document(&shown))
 }
 
-/// Returns the model, the tokens, and whether their texts are wanted.
-fn read(app: &App, call: &Call) -> Result<(Arc<Served>, Vec<u32>, bool), ApiError> {
+/// The form of an answer, and whether it has the texts of tokens.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Vllm { texts: bool },
+    LlamaServer { texts: bool },
+}
+
+/// Writes a token with its text as llama-server does: a text that is not UTF-8 is a list of bytes.
+fn piece(model: &Served, id: u32, out: &mut Vec<u8>) {
+    let bytes = model.tokenizer.token_bytes(id).unwrap_or_default();
+    let piece = std::str::from_utf8(bytes).map_or_else(|_| json!(bytes), Value::from);
+    pieces::json(&json!({ "id": id, "piece": piece }), out);
+}
+
+/// Returns the model, the tokens, and the form of the answer.
+fn read(app: &App, call: &Call) -> Result<(Arc<Served>, Vec<u32>, Form), ApiError> {
     let mut body = call.fields(app)?;
     let model = app.model(body.text("model").as_deref())?;
+    if let Some(text) = body.text("content") {
+        if body.has("prompt") || body.has("messages") {
+            let message = "`content` excludes `prompt` and `messages`";
+            return Err(ApiError::conflict("content", message));
+        }
+        let tokens = of_content(&model, call, &text, &mut body)?;
+        let texts = body.flag("with_pieces").unwrap_or(false);
+        return Ok((model, tokens, Form::LlamaServer { texts }));
+    }
     let special = body.flag("add_special_tokens").unwrap_or(true);
     let texts = body.flag("return_token_strs").unwrap_or(false);
     let extent = Extent::of_body(call);
@@ -53,13 +83,34 @@ fn read(app: &App, call: &Call) -> Result<(Arc<Served>, Vec<u32>, bool), ApiErro
             read.map_err(|error| if older { older::renamed(error) } else { error })?.0.tokens
         }
         (None, false) => {
-            return Err(ApiError::field("prompt", "one of `prompt` and `messages` is needed"));
+            return Err(ApiError::field("prompt", "one of `prompt`, `messages` and `content` is needed"));
         }
         (Some(_), true) => {
             return Err(ApiError::conflict("messages", "`prompt` and `messages` exclude each other"));
         }
     };
-    Ok((model, tokens, texts))
+    Ok((model, tokens, Form::Vllm { texts }))
+}
+
+/// Returns the tokens of llama-server's `content`.
+fn of_content(model: &Served, call: &Call, text: &str, body: &mut Fields) -> Result<Vec<u32>, ApiError> {
+    let (whole, marks) =
+        (body.flag("add_special").unwrap_or(false), body.flag("parse_special").unwrap_or(true));
+    let special = if marks { Special::Parse } else { Special::AsText };
+    let extent = Extent::of_body(call);
+    if whole && marks {
+        return prompt::of_whole_text(model, extent, "content", text);
+    }
+    let mut tokens = extent.encode(model, "content", text, |tokenizer, text, bounds| {
+        tokenizer.encode_within(text, special, bounds)
+    })?;
+    if whole {
+        let tokenizer = &model.tokenizer;
+        let (bos, eos) = (tokenizer.bos(), tokenizer.eos());
+        tokens.splice(0..0, bos.filter(|_| tokenizer.add_bos()));
+        tokens.extend(eos.filter(|_| tokenizer.add_eos()));
+    }
+    Ok(tokens)
 }
 
 fn of_text(model: &Served, extent: Extent<'_>, text: &str, special: bool) -> Result<Vec<u32>, ApiError> {
@@ -79,7 +130,11 @@ pub(super) fn describe(app: &App) -> Value {
     });
     let mut properties = json!({
         "model": app.model_schema(), "prompt": { "type": "string" }, "messages": messages::schema(&app.limits),
-        "add_special_tokens": special, "return_token_strs": { "type": "boolean", "default": false }
+        "add_special_tokens": special, "return_token_strs": { "type": "boolean", "default": false },
+        "content": { "type": "string", "description": "llama-server's `prompt`, whose answer has `tokens` alone" },
+        "add_special": { "type": "boolean", "default": false, "description": "Of `content`: whether it begins and ends as the model expects" },
+        "parse_special": { "type": "boolean", "default": true, "description": "Of `content`: whether names of special tokens become these" },
+        "with_pieces": { "type": "boolean", "default": false, "description": "Of `content`: whether tokens come with their texts" }
     });
     for more in [rendering::schema(&app.limits), tools::schema(&app.limits)] {
         if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
@@ -90,15 +145,15 @@ pub(super) fn describe(app: &App) -> Value {
         |name: &str, kind: &str| json!({ "required": [name], "properties": { name: { "type": kind } } });
     let body = json!({
         "type": "object", "additionalProperties": false, "properties": properties,
-        "oneOf": [has("prompt", "string"), has("messages", "array")]
+        "oneOf": [has("prompt", "string"), has("messages", "array"), has("content", "string")]
     });
     let schema = json!({
         "type": "object",
-        "required": ["count", "max_model_len", "tokens"],
+        "required": ["tokens"],
         "properties": {
             "count": { "type": "integer" },
             "max_model_len": { "type": "integer" },
-            "tokens": { "type": "array", "items": { "type": "integer" } },
+            "tokens": { "type": "array", "items": { "type": ["integer", "object"] } },
             "token_strs": { "type": ["array", "null"], "items": { "type": "string" } }
         }
     });

@@ -61,7 +61,7 @@ fn shared() -> Vec<Case> {
         ),
         (
             "logit_bias",
-            vec![json!({}), biases(1024), json!({"5": -100, "6": 100})],
+            vec![json!({}), biases(1024), json!({"5": -100, "6": 100}), json!([[5, -1], ["king", false]])],
             vec![
                 biases(1025),
                 json!({"5": 100.5}),
@@ -71,14 +71,17 @@ fn shared() -> Vec<Case> {
                 json!({"+5": 1}),
                 json!({"99999999": 1}),
                 json!({"5": "1"}),
-                json!([]),
+                json!([5]),
+                json!([[5, true]]),
+                json!([[-1, 1]]),
+                json!([[5, 101]]),
                 json!({"4294967296": 1}),
             ],
         ),
         (
             "samplers",
-            vec![json!([]), json!(["top_k", "temperature"])],
-            vec![json!(["x"]), json!(["top_k", "top_k"]), json!("top_k")],
+            vec![json!([]), json!(["top_k", "temperature"]), json!("kt")],
+            vec![json!(["x"]), json!(["top_k", "top_k"]), json!("kk"), json!("z")],
         ),
         (
             "dry_sequence_breakers",
@@ -101,7 +104,11 @@ fn shared() -> Vec<Case> {
         ("cache_salt", vec![text(512)], vec![text(513), json!(1)]),
         ("user", vec![text(10_000), json!(5)], vec![]),
         ("metadata", vec![json!({"a": "b"})], vec![]),
-        ("stream_options", vec![], vec![json!({}), json!(1), json!({"include_usage": true})]),
+        (
+            "stream_options",
+            vec![json!({}), json!({"include_usage": true, "continuous_usage_stats": true})],
+            vec![json!(1), json!({"include_usage": 1})],
+        ),
         ("unknown", vec![Value::Null], vec![json!(1), json!("x"), json!({})]),
         (
             "lora",

@@ -17,6 +17,7 @@ fn on_demand(name: &str, idle: Option<Duration>, loads: &Arc<AtomicUsize>) -> On
         aliases: vec![format!("{name}-alias")],
         adapters: Vec::new(),
         info: model(worker_options()).info,
+        abilities: crate::Abilities::of(model(worker_options()).network.config()),
         context: 512,
         least_bytes: model(worker_options()).bytes(),
         idle,

@@ -8,7 +8,9 @@ use std::time::{Duration, SystemTime};
 use leyden::{Adapter, GenerateOptions, LoadOptions, Model, ModelFile};
 use leyden_kernels::attention::BLOCK_TOKENS;
 use leyden_models::ModelConfig;
-use leyden_server::{MemoryPlan, ModelInfo, Need, OnDemand, ServedAdapter, WorkerOptions, plan_memories};
+use leyden_server::{
+    Abilities, MemoryPlan, ModelInfo, Need, OnDemand, ServedAdapter, WorkerOptions, plan_memories,
+};
 use leyden_tensor::WeightSource;
 
 use super::Args;
@@ -37,7 +39,11 @@ impl Common {
             options: super::options(args),
             queue,
             // With keys, one of them can take half of the queue.
-            queue_per_key: if args.api_keys.is_some() { queue.div_ceil(2) } else { queue },
+            queue_per_key: if args.api_keys.is_some() || !args.api_key.is_empty() {
+                queue.div_ceil(2)
+            } else {
+                queue
+            },
             prompt_stall: Duration::from_millis(args.prompt_stall),
             notes: args.notes,
         }
@@ -218,6 +224,7 @@ pub(super) fn on_demand(
         name,
         adapters: settings.lora.iter().filter_map(|lora| lora.name.clone()).collect(),
         aliases: settings.aliases,
+        abilities: Abilities::of(&known.config),
         info: known.info,
         context: settings.context.unwrap_or(made_for),
         least_bytes,

@@ -1,0 +1,144 @@
+//! Abilities of models, and the choice of a model for a request without the field `model`.
+
+use hyper::StatusCode;
+use leyden_models::{Head, Labelled, ModelConfig};
+
+use crate::error::ApiError;
+
+/// The tasks that a model was made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    text: bool,
+    vectors: bool,
+    sparse: bool,
+    labels: bool,
+    ranks: bool,
+}
+
+impl Abilities {
+    /// Reads the abilities off a configuration. `vectors` means a model without any other head: the states of any model can be
+    /// pooled, but only such a model was trained for it.
+    #[must_use]
+    pub fn of(config: &ModelConfig) -> Abilities {
+        let classifier = config.classifier();
+        Abilities {
+            text: config.generates(),
+            vectors: config.head == Head::States && config.sparse.is_none() && config.spans.is_none(),
+            sparse: config.sparse.is_some(),
+            labels: classifier.is_some_and(|classifier| matches!(classifier.of, Labelled::Text(_))),
+            ranks: classifier.is_some_and(|classifier| classifier.ranks()),
+        }
+    }
+}
+
+/// The ability that an endpoint needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// None in particular.
+    Any,
+    Text,
+    Vectors,
+    Sparse,
+    Labels,
+    Ranks,
+}
+
+impl Wish {
+    /// Returns the need of the route with this path.
+    pub(crate) fn of_route(path: &str) -> Wish {
+        match path.trim_start_matches("/v1").trim_start_matches("/v2") {
+            "/chat/completions" | "/completions" | "/completion" | "/infill" | "/messages" | "/responses"
+            | "/apply-template" => Wish::Text,
+            "/chat/completions/input_tokens" | "/responses/input_tokens" | "/messages/count_tokens" => {
+                Wish::Text
+            }
+            "/embeddings" | "/embedding" | "/embed" | "/embed_all" | "/similarity" => Wish::Vectors,
+            "/embed_sparse" => Wish::Sparse,
+            "/predict" | "/classify" => Wish::Labels,
+            "/rerank" | "/reranking" | "/score" => Wish::Ranks,
+            _ => Wish::Any,
+        }
+    }
+
+    fn met_by(self, abilities: Abilities) -> bool {
+        match self {
+            Wish::Any => true,
+            Wish::Text => abilities.text,
+            Wish::Vectors => abilities.vectors,
+            Wish::Sparse => abilities.sparse,
+            Wish::Labels => abilities.labels,
+            Wish::Ranks => abilities.ranks,
+        }
+    }
+
+    /// Returns the words that follow "a model that" in a message.
+    fn words(self) -> &'static str {
+        match self {
+            Wish::Any => "answers",
+            Wish::Text => "writes texts",
+            Wish::Vectors => "was made for vectors",
+            Wish::Sparse => "makes sparse vectors",
+            Wish::Labels => "gives texts labels",
+            Wish::Ranks => "ranks documents",
+        }
+    }
+
+    /// Returns the index of the only model with the ability, of several with their names.
+    ///
+    /// # Errors
+    /// 400: there is none, or there are several.
+    pub(crate) fn choose(self, models: &[(&str, Abilities)]) -> Result<usize, ApiError> {
+        let able: Vec<usize> = (0..models.len()).filter(|i| self.met_by(models[*i].1)).collect();
+        if let [one] = able[..] {
+            return Ok(one);
+        }
+        let among = if able.is_empty() { (0..models.len()).collect() } else { able.clone() };
+        let names: Vec<&str> = among.iter().map(|i| models[*i].0).collect();
+        let what = match (self, able.len()) {
+            (Wish::Any, _) => "there are several".to_owned(),
+            (_, 0) => format!("there is none that {}", self.words()),
+            _ => format!("there are several, each of which {}", self.words()),
+        };
+        let message = format!("`model` is missing, and {what}: {}", names.join(", "));
+        let error = ApiError::new(StatusCode::BAD_REQUEST, "missing_required_parameter", message);
+        Err(ApiError { param: Some("model".to_owned()), ..error })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routes::ROUTES;
+
+    #[test]
+    fn the_one_model_that_can_is_meant() {
+        let none = Abilities::default();
+        let all = [
+            ("chat", Abilities { text: true, ..none }),
+            ("embed", Abilities { vectors: true, ..none }),
+            ("rank", Abilities { labels: true, ranks: true, ..none }),
+            ("mood", Abilities { labels: true, ..none }),
+        ];
+        for (path, wanted) in [
+            ("/v1/chat/completions", Ok("chat")),
+            ("/completion", Ok("chat")),
+            ("/v1/messages", Ok("chat")),
+            ("/embed", Ok("embed")),
+            ("/v1/embeddings", Ok("embed")),
+            ("/v2/embed", Ok("embed")),
+            ("/rerank", Ok("rank")),
+            ("/v1/score", Ok("rank")),
+            ("/predict", Err("each of which gives texts labels: rank, mood")),
+            ("/embed_sparse", Err("none that makes sparse vectors: chat, embed, rank, mood")),
+            ("/tokenize", Err("there are several: chat")),
+        ] {
+            assert!(ROUTES.iter().any(|route| route.path == path), "{path}");
+            let chosen = Wish::of_route(path).choose(&all).map(|i| all[i].0);
+            match (chosen, wanted) {
+                (Ok(name), Ok(wanted)) => assert_eq!(name, wanted, "{path}"),
+                (Err(error), Err(wanted)) => assert!(error.message.contains(wanted), "{}", error.message),
+                (chosen, _) => panic!("{path}: {chosen:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! llama-server's own `/embedding` and `/embeddings`: vectors for texts, in a list.
+
+use crate::app::{App, Call};
+use crate::body::Reply;
+use crate::embedding;
+use crate::encoding::{self, Long};
+use crate::error::ApiError;
+use crate::openapi::{operation, several_schema};
+use crate::pieces::Pieces;
+use crate::prompt;
+use hyper::Response;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, wanted) = prompt::prepare(&app, call, read).await?;
+    let (vectors, _) = embedding::vectors(app, call, wanted).await?;
+    // A text has a vector for each of its tokens there where nothing is pooled, so one is a list, too.
+    let mut pieces = Pieces::new();
+    let shown = |(index, vector): (usize, Vec<f32>)| {
+        let vector = pieces.numbers(vector);
+        json!({ "index": index, "embedding": [vector] })
+    };
+    let shown = vectors.into_iter().enumerate().map(shown).collect();
+    Ok(pieces.document(&shown))
+}
+
+fn read(app: &App, call: &Call) -> Result<embedding::Wanted, ApiError> {
+    let mut body = call.fields(app)?;
+    let model = app.model(body.text("model").as_deref())?;
+    let normalize = body.integer("embd_normalize").is_none_or(|norm| norm >= 0);
+    body.put("normalize", normalize);
+    let name = match (body.has("content"), body.has("input")) {
+        (true, false) => "content",
+        (false, true) => "input",
+        (true, true) => {
+            return Err(ApiError::conflict("input", "`content` and `input` exclude each other"));
+        }
+        (false, false) => {
+            return Err(ApiError::conflict("content", "one of `content` and `input` is needed"));
+        }
+    };
+    let input = encoding::input(&mut body, name);
+    embedding::read(call, model, &mut body, input, Long::Refuse)
+}
+
+pub(crate) fn describe(app: &App) -> Value {
+    let has =
+        |name: &str| json!({ "required": [name], "properties": { name: { "type": ["string", "array"] } } });
+    let texts = several_schema(app, app.limits.embedding_inputs);
+    let body = json!({
+        "type": "object", "additionalProperties": false,
+        "properties": {
+            "model": app.model_schema(), "content": texts, "input": texts,
+            "embd_normalize": {
+                "type": "integer", "enum": [2, -1], "description": "2 for vectors of length 1, -1 for such as they are"
+            },
+            "encoding_format": { "const": "float" }
+        },
+        "oneOf": [has("content"), has("input")]
+    });
+    let number = json!({ "type": "array", "items": { "type": "number" } });
+    let answer = json!({ "type": "array", "items": {
+        "type": "object", "required": ["index", "embedding"],
+        "properties": { "index": { "type": "integer" }, "embedding": { "type": "array", "items": number } }
+    } });
+    operation("llamaEmbedding", "llama-server's: vectors for texts", Some(&body), &answer)
+}

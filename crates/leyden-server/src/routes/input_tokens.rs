@@ -1,0 +1,36 @@
+//! `/v1/chat/completions/input_tokens`: the tokens of a conversation, as llama-server counts them.
+
+use super::chat;
+use crate::app::{App, Call, document};
+use crate::body::Reply;
+use crate::error::ApiError;
+use crate::inference;
+use crate::older;
+use crate::openapi::operation;
+use crate::prompt::{self, Extent};
+use hyper::{Response, StatusCode};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (_, tokens) = prompt::prepare(&app, call, read).await?;
+    Ok(document(StatusCode::OK, &json!({ "object": "response.input_tokens", "input_tokens": tokens })))
+}
+
+fn read(app: &App, call: &Call) -> Result<usize, ApiError> {
+    let mut body = call.fields(app)?;
+    let older = older::rewrite(&mut body)?;
+    let model = app.model(body.text("model").as_deref())?;
+    let conversation = inference::conversation(app, call, &model, Extent::of_body(call), &mut body);
+    let (conversed, _) = conversation.map_err(|error| if older { older::renamed(error) } else { error })?;
+    Ok(conversed.tokens.len())
+}
+
+pub(super) fn describe(app: &App) -> Value {
+    let body = chat::body(app);
+    let answer = json!({
+        "type": "object", "required": ["object", "input_tokens"],
+        "properties": { "object": { "const": "response.input_tokens" }, "input_tokens": { "type": "integer" } }
+    });
+    operation("countChatTokens", "The tokens of a conversation", Some(&body), &answer)
+}

@@ -1,0 +1,169 @@
+//! Every field of the table, sent alone with its value, has the outcome that its row says.
+
+use super::{app, request, run, start, whole, worker_options};
+use crate::ServerOptions;
+use crate::app::App;
+use crate::published::{self, Outcome, Row};
+use crate::routes::{self, ROUTES};
+use hyper::Method;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A request with the required fields of its endpoint.
+fn base(path: &str) -> Value {
+    let messages = json!([{ "role": "user", "content": "Once" }]);
+    let model = "storyteller";
+    match path {
+        "/v1/chat/completions" | "/chat/completions" => json!({ "messages": messages, "max_tokens": 2 }),
+        "/v1/chat/completions/input_tokens" | "/chat/completions/input_tokens" | "/apply-template" => {
+            json!({ "messages": messages })
+        }
+        "/v1/completions" | "/completion" | "/completions" => json!({ "prompt": "Once", "max_tokens": 2 }),
+        "/infill" => json!({ "input_prefix": "a", "input_suffix": "b", "max_tokens": 2 }),
+        "/v1/responses" | "/responses" => json!({ "input": "Once", "max_output_tokens": 2 }),
+        "/v1/messages" => json!({ "messages": messages, "max_tokens": 2 }),
+        "/v1/messages/count_tokens" => json!({ "messages": messages }),
+        "/api/chat" => json!({ "model": model, "messages": messages, "options": { "num_predict": 2 } }),
+        "/api/generate" => json!({ "model": model, "prompt": "Once", "options": { "num_predict": 2 } }),
+        "/api/embed" => json!({ "model": model, "input": "Once" }),
+        "/v1/embeddings" | "/embeddings" | "/classify" => json!({ "input": "Once" }),
+        "/pooling" => json!({ "input": "Once", "task": "embed" }),
+        "/embedding" => json!({ "content": "Once" }),
+        "/v2/embed" | "/v1/embed" => json!({ "texts": ["Once"], "input_type": "search_document" }),
+        "/embed" | "/predict" => json!({ "inputs": "Once" }),
+        "/rerank" | "/v1/rerank" | "/v2/rerank" | "/reranking" | "/v1/reranking" => {
+            json!({ "query": "a", "documents": ["b"] })
+        }
+        "/score" | "/v1/score" => json!({ "text_1": "a", "text_2": "b" }),
+        "/tokenize" => json!({ "prompt": "Once" }),
+        "/detokenize" => json!({ "tokens": [5] }),
+        other => panic!("no request for {other}"),
+    }
+}
+
+/// Groups of fields that exclude each other.
+const ONE_OF: &[&[&str]] = &[
+    &["prompt", "messages", "content", "input"],
+    &["texts", "inputs", "documents"],
+    &["text_1", "queries", "data_1"],
+    &["text_2", "documents", "items", "data_2"],
+    &["max_tokens", "max_completion_tokens", "n_predict", "num_predict"],
+];
+
+/// The endpoint's request with the field of a row.
+fn with(row: &Row, path: &str) -> Value {
+    let mut body = base(path);
+    let mut names: Vec<&str> = row.field.split('.').collect();
+    if row.field.starts_with("speculative.") {
+        names = vec![row.field];
+    }
+    let fields = body.as_object_mut().unwrap();
+    for group in ONE_OF.iter().filter(|group| group.contains(&names[0])) {
+        fields.retain(|name, _| !group.contains(&name.as_str()));
+    }
+    match names[..] {
+        [outer, inner] => body[outer][inner] = row.value.clone(),
+        _ => body[names[0]] = row.value.clone(),
+    }
+    body
+}
+
+/// Returns the status of an answer, its header of ignored fields, and the message of an error.
+async fn ask(app: &Arc<App>, path: &str, body: &Value) -> (u16, String, String) {
+    let response = app.respond(request("POST", path, &body.to_string())).await;
+    let ignored = response.headers().get("x-leyden-ignored").map(|v| v.to_str().unwrap().to_owned());
+    let status = response.status().as_u16();
+    let text = whole(response).await;
+    let answer: Value = serde_json::from_str(&text).unwrap_or_default();
+    let error = &answer["error"];
+    let message = error["message"].as_str().or(error.as_str()).or(answer["message"].as_str());
+    let message = if status == 200 { "" } else { message.unwrap_or(&text) };
+    (status, ignored.unwrap_or_default(), message.to_owned())
+}
+
+#[test]
+fn the_table_is_well_formed() {
+    for line in published::lines() {
+        let row = published::row(line).unwrap_or_else(|| panic!("no row: {line}"));
+        let says_why = matches!(row.outcome, Outcome::Ignored | Outcome::Refused);
+        assert!(!says_why || !row.reason.is_empty(), "no reason: {line}");
+        for path in &row.endpoints {
+            let found = routes::find(&Method::POST, path);
+            assert!(found.is_some_and(|found| found.route.path == *path), "{path}: {line}");
+        }
+        assert!(!row.owners.is_empty() && row.endpoints.iter().all(|path| path.starts_with('/')), "{line}");
+    }
+    // Who adds an endpoint of another server says of its fields what becomes of them.
+    for route in ROUTES.iter().filter(|route| route.generates) {
+        let described = published::rows().iter().any(|row| row.endpoints.contains(&route.path));
+        let left = ["/embed_all", "/embed_sparse", "/similarity", "/api/pull"];
+        assert!(described || left.contains(&route.path), "{}", route.path);
+    }
+}
+
+#[test]
+fn what_the_table_says_of_every_field_happens() {
+    run(async {
+        let app = app();
+        let mut wrong = Vec::new();
+        for row in published::rows() {
+            for path in &row.endpoints {
+                let (status, ignored, message) = ask(&app, path, &with(row, path)).await;
+                let (usual, _, usually) = ask(&app, path, &base(path)).await;
+                let as_usual = (status, &message) == (usual, &usually);
+                let fits = match row.outcome {
+                    Outcome::Honoured | Outcome::NoEffect => as_usual && ignored.is_empty(),
+                    Outcome::Ignored => as_usual && ignored == row.field,
+                    Outcome::Refused => {
+                        status == 400 && message == format!("`{}`: {}", row.field, row.reason)
+                    }
+                };
+                if !fits {
+                    wrong.push(format!(
+                        "{path} {}={}: {:?}, but {status} {message}, ignored: {ignored}",
+                        row.field, row.value, row.outcome
+                    ));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    });
+}
+
+#[test]
+fn null_is_harmless_everywhere() {
+    run(async {
+        let app = app();
+        for row in published::rows() {
+            for path in &row.endpoints {
+                let mut body = with(&Row { value: Value::Null, ..row.clone() }, path);
+                // What must be there must be there.
+                for (name, value) in base(path).as_object().unwrap() {
+                    if body.get(name).is_none_or(Value::is_null) {
+                        body[name] = value.clone();
+                    }
+                }
+                let (status, ignored, message) = ask(&app, path, &body).await;
+                let (usual, _, usually) = ask(&app, path, &base(path)).await;
+                assert_eq!((status, &message), (usual, &usually), "{path} {}: null", row.field);
+                assert_eq!(ignored, "", "{path} {}: null", row.field);
+            }
+        }
+    });
+}
+
+#[test]
+fn what_is_ignored_is_refused_where_the_server_is_strict() {
+    run(async {
+        let (app, _) = start(worker_options(), ServerOptions { strict: true, ..ServerOptions::default() });
+        let mut done = 0;
+        for row in published::rows().iter().filter(|row| row.endpoints[0] == "/v1/chat/completions") {
+            let (status, ignored, message) = ask(&app, row.endpoints[0], &with(row, row.endpoints[0])).await;
+            let refused = matches!(row.outcome, Outcome::Ignored | Outcome::Refused);
+            assert_eq!(status, if refused { 400 } else { 200 }, "{} {}: {message}", row.field, row.value);
+            assert_eq!(ignored, "");
+            done += usize::from(row.outcome == Outcome::Ignored);
+        }
+        assert!(done > 20, "{done}");
+    });
+}
