@@ -186,7 +186,7 @@ pub(crate) fn texts(
     };
     let sole = SoleMessage { template, in_parts: form.in_parts, system, options: &options };
     let tail = match long {
-        Long::CutEnd if form.keep_tail => sole.tail(model.tokenizer.as_ref()).unwrap_or(0),
+        Long::CutEnd(_) if form.keep_tail => sole.tail(model.tokenizer.as_ref()).unwrap_or(0),
         _ => 0,
     };
     let encode = |model: &Served, extent: Extent<'_>, param: &str, text: &str| {

@@ -254,7 +254,7 @@ fn a_context_beyond_the_address_space_is_refused_with_advice() {
 #[test]
 fn every_tier_tells_the_same_story() {
     let story = |tier: Option<&str>| {
-        let mut command = command(&["run", "The king", "-n", "40", "--seed", "5"]);
+        let mut command = command(&["run", "The king", "-n", "40", "--seed", "5", "--verbose"]);
         if let Some(tier) = tier {
             command.env("LEYDEN_MAX_ISA", tier);
         }

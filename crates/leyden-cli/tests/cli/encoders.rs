@@ -248,7 +248,6 @@ fn documents_are_ranked_by_every_interface_alike() {
         ("/rerank", json!({ "query": "a", "texts": ["b", 3] }), "texts[1]"),
         ("/v1/rerank", json!({ "query": "a", "documents": [null] }), "documents[0]"),
         ("/v1/rerank", json!({ "query": "a", "documents": [{ "txt": "b" }] }), "documents[0].text"),
-        ("/v1/rerank", json!({ "query": "a", "documents": ["b"], "top_n": 0 }), "top_n"),
         ("/score", json!({ "text_1": ["a", "b"], "text_2": ["c", "d", "e"] }), "text_2"),
         ("/score", json!({ "text_1": "a", "text_2": [3] }), "text_2[0]"),
         ("/score", json!({ "text_1": null, "text_2": ["b"] }), "text_1"),

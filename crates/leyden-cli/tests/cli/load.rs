@@ -195,7 +195,7 @@ fn wrong_usage_says_what_is_wanted() {
     let trace = files.add("bad.csv", b"a,b\n1,2\n");
     for (arguments, code, wanted) in [
         (&[][..], 2, "it is not said when requests are sent"),
-        (&["--url", "localhost:8080", "--users", "1"], 2, "http://"),
+        (&["--url", "ftp://localhost", "--users", "1"], 2, "http://"),
         (&["--url", "http://user@host", "--users", "1"], 2, "user name"),
         (&["--users", "0"], 2, "users: not from 1 to 4096"),
         (&["--users", "1", "--rate", "1"], 2, "cannot be used with"),

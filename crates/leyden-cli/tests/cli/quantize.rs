@@ -26,7 +26,11 @@ fn a_model_is_made_smaller_and_answers() {
         (vec!["quantize", &small, &files.path("x.gguf"), "Q2_K"], 1, "--allow-requantize"),
         (vec!["quantize", &model, &model, "Q4_0"], 2, "this is the input"),
         (vec!["quantize", &model, &files.path("x.gguf"), "Q9"], 2, "known types"),
-        (vec!["quantize", &model, &files.path("no/x.gguf"), "Q4_0"], 1, "cannot create a file in the folder"),
+        (
+            vec!["quantize", &model, &files.path("no/x.gguf"), "Q4_0"],
+            1,
+            "cannot write: there is no such folder",
+        ),
         (
             vec!["quantize", &model, &files.path("x.gguf"), "Q4_0", "--imatrix", &model],
             1,
@@ -104,7 +108,7 @@ fn faults_leave_nothing_under_the_final_name() {
     let told = String::from_utf8_lossy(&full.stderr);
     assert!(full.status.code() == Some(1) && told.contains("out.gguf: cannot write: "), "{full:?}");
     let told = leyden(&["quantize", &model, "/proc/out.gguf", "Q4_0"]).failed(1);
-    assert!(told.contains("/proc/out.gguf: cannot create a file in the folder"), "{told}");
+    assert!(told.contains("/proc/out.gguf: cannot write: cannot create a file in the folder"), "{told}");
     let left = |name: &std::ffi::OsString| !name.to_string_lossy().contains("tmp");
     let names = std::fs::read_dir(Path::new(&out).parent().unwrap()).unwrap();
     let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).filter(left).collect();

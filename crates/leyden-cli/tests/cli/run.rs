@@ -249,7 +249,7 @@ fn a_closed_pipe_stops_the_story() {
 #[test]
 fn an_interrupt_stops_the_story() {
     // Never ends by itself before the context is full.
-    let mut child = command(&["run", "Once upon a time", "--logit-bias", "0=-inf"])
+    let mut child = command(&["run", "Once upon a time", "--logit-bias", "0=-inf", "--verbose"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
