@@ -21,8 +21,10 @@ impl State {
     /// The state in a file; one without outcomes where there is none.
     ///
     /// # Errors
-    /// The file cannot be read, or is of another evaluation.
+    /// The file cannot be read, is no regular file (the opening of a FIFO would wait), or is of another evaluation.
     pub fn open(path: &Path, of: Vec<String>) -> Result<State, Error> {
+        leyden_files::check(path, OutputOptions::new().files_only())
+            .map_err(|error| Error::file(path, format!("cannot write: {error}")))?;
         let text = match std::fs::read(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

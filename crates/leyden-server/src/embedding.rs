@@ -62,7 +62,7 @@ pub(crate) async fn vectors(
 
 impl Wanted {
     /// The same as the model's function of similarity wants them.
-    pub(crate) fn to_compare(mut self) -> Wanted {
+    pub(crate) fn into_compared(mut self) -> Wanted {
         let vectors = &self.model.network.config().vectors;
         self.normalize = vectors.unit || vectors.similarity == Similarity::Cosine;
         self

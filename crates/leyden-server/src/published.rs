@@ -51,8 +51,6 @@ impl Outcome {
 /// A row of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// The publishers of the field.
-    pub(crate) owners: Vec<&'static str>,
     /// The paths of the routes.
     pub(crate) endpoints: Vec<&'static str>,
     /// The path from the body, such as `stream_options.include_usage`.
@@ -77,10 +75,9 @@ pub(crate) fn lines() -> impl Iterator<Item = &'static str> {
 pub(crate) fn row(line: &'static str) -> Option<Row> {
     let mut columns = line.split('\t');
     let mut next = || columns.next();
-    let (owners, endpoints, field, value, outcome) = (next()?, next()?, next()?, next()?, next()?);
+    let (_publishers, endpoints, field, value, outcome) = (next()?, next()?, next()?, next()?, next()?);
     let reason = next().unwrap_or_default();
     Some(Row {
-        owners: owners.split(' ').collect(),
         endpoints: endpoints.split(' ').flat_map(routes).collect(),
         field,
         value: serde_json::from_str(value).ok()?,

@@ -190,7 +190,8 @@ pub(super) fn results<T>(
         }
     }
     // Ranges of texts that are still to be computed, the first last.
-    let mut open = vec![0..texts.len()];
+    let mut open = Vec::new();
+    open.push(0..texts.len());
     while let Some(range) = open.pop() {
         if range.is_empty() {
             continue;

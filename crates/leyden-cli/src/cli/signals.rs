@@ -16,7 +16,7 @@ pub(super) fn watch() {
     // Without it signals do what they do by default, and the next run removes what they leave.
     let Ok(mut signals) = Signals::new(heard) else { return };
     let wait = move || {
-        for signal in signals.forever() {
+        if let Some(signal) = signals.forever().next() {
             leyden_files::remove_temporaries();
             let _ = emulate_default_handler(signal);
             // The first process of a container is not ended by that.

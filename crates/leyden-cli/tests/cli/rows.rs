@@ -165,8 +165,8 @@ fn documents_are_written_best_first() {
     leyden(&["rerank", &folder, "w13 w24", "-q", "--file", &table, "-o", &out]).ok();
     assert_eq!(objects(&fs::read_to_string(&out).unwrap()), printed);
     assert!(printed.windows(2).all(|pair| pair[0]["score"].as_f64() >= pair[1]["score"].as_f64()));
-    let place = |row: &Value| row["index"].as_u64().unwrap() + 1;
-    assert!(printed.iter().all(|row| row["id"] == place(row).to_string()), "{printed:?}");
+    let place = |row: &Value| (row["index"].as_u64().unwrap() + 1).to_string();
+    assert!(printed.iter().all(|row| row["id"] == place(row).as_str()), "{printed:?}");
     let best =
         leyden(&["rerank", &folder, "w13 w24", "w1 w2 w3", "w46 w57 w68 w79", "w5", "--top", "1"]).ok();
     assert_eq!(best.split('\t').nth(1), printed[0]["index"].as_u64().map(|i| i.to_string()).as_deref());

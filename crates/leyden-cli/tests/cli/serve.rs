@@ -23,7 +23,7 @@ pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {
 pub(crate) struct Server {
     child: Child,
     /// Reads what it logs: a full pipe would stop it.
-    log: JoinHandle<String>,
+    log: Option<JoinHandle<String>>,
     /// Such as `127.0.0.1:40123`.
     pub(crate) address: String,
 }
@@ -54,7 +54,7 @@ impl Server {
             err.read_to_string(&mut log).unwrap();
             log
         });
-        Server { child, log, address }
+        Server { child, log: Some(log), address }
     }
 
     pub(crate) fn exchange(&self, request: impl AsRef<[u8]>) -> String {
@@ -83,8 +83,18 @@ impl Server {
 
     /// Waits for its end.
     fn ended(mut self) -> (Option<i32>, String) {
-        let log = self.log.join().unwrap();
+        let log = self.log.take().unwrap().join().unwrap();
         (self.child.wait().unwrap().code(), log)
+    }
+}
+
+impl Drop for Server {
+    /// Kills a server that a test did not end, so that none is left behind.
+    fn drop(&mut self) {
+        if self.log.is_some() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
     }
 }
 

@@ -172,6 +172,20 @@ fn check(case: &Case, and_back: bool) -> Result<(), String> {
     same_logits(case, Arc::new(file))
 }
 
+/// Encoders, whose conversion is tested in `leyden-convert`.
+const ENCODERS: [&str; 10] = [
+    "bert",
+    "deberta-v2",
+    "electra",
+    "eurobert",
+    "gemma-embedding",
+    "gte",
+    "jina-bert-v2",
+    "modern-bert",
+    "mpnet",
+    "nomic-bert",
+];
+
 #[test]
 fn folders_of_all_decoders_become_files_and_folders_with_the_same_logits() {
     let mut wrong = Vec::new();
@@ -193,6 +207,6 @@ fn folders_of_all_decoders_become_files_and_folders_with_the_same_logits() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let wanted = ARCHITECTURES.iter().filter(|row| !matches!(row.conversion, Conversion::None(_)));
-    let wanted: BTreeSet<&str> = wanted.map(|row| row.name).collect();
-    assert_eq!(done, wanted);
+    let wanted = wanted.map(|row| row.name).filter(|name| !ENCODERS.contains(name));
+    assert_eq!(done, wanted.collect::<BTreeSet<&str>>());
 }

@@ -178,7 +178,7 @@ pub(crate) async fn similarity(app: Arc<App>, call: Call) -> Result<Response<Rep
     })
     .await?;
     let model = Arc::clone(&wanted.model);
-    let (vectors, _) = embedding::vectors(app, call, wanted.to_compare()).await?;
+    let (vectors, _) = embedding::vectors(app, call, wanted.into_compared()).await?;
     let [source, others @ ..] = &vectors[..] else { return Ok(document(StatusCode::OK, &json!([]))) };
     let similarity = model.network.config().vectors.similarity;
     let shown: Value = others.iter().map(|vector| json!(similarity.of(source, vector))).collect();

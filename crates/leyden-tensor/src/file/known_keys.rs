@@ -97,12 +97,12 @@ impl KnownKey {
             KeyRule::Nothing(what) => (&[], what),
             KeyRule::Only(values, what) => (values, what),
         };
-        let is = |known: &&str| match value {
-            Value::String(text) => text == known,
-            Value::Number(_) | Value::Bool(_) => value.to_string() == **known,
-            _ => false,
+        let written = match value {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+            _ => None,
         };
-        if says_nothing(value) || values.iter().any(|known| is(known)) {
+        if says_nothing(value) || written.is_some_and(|written| values.contains(&written.as_str())) {
             return None;
         }
         Some(format!("{} asks for {what}, which is not supported", shown(value)))

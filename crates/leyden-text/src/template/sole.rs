@@ -66,11 +66,11 @@ mod tests {
 
     const TOKENIZER: &[u8] = br#"{
         "added_tokens": [
-            {"id": 4, "content": "<u>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true},
-            {"id": 5, "content": "<a>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}
+            {"id": 7, "content": "<u>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true},
+            {"id": 8, "content": "<a>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}
         ],
         "pre_tokenizer": {"type": "Whitespace"},
-        "model": {"type": "WordLevel", "unk_token": "?", "vocab": {"?": 0, "a": 1, "b": 2, "user": 3, "0": 6, "1": 7, "4": 8}}
+        "model": {"type": "WordLevel", "unk_token": "?", "vocab": {"?": 0, "a": 1, "b": 2, "user": 3, "0": 4, "1": 5, "4": 6}}
     }"#;
 
     #[test]
@@ -84,16 +84,16 @@ mod tests {
             (ids, sole.tail(tokenizer.as_ref()).unwrap())
         };
         let flat = "{% for m in messages %}{{ m.role }} {{ m.content }} <u>{% endfor %}{% if add_generation_prompt %}<a>{% endif %}";
-        assert_eq!(encode(flat, None, "", "a b"), (vec![3, 1, 2, 4, 5], 2));
+        assert_eq!(encode(flat, None, "", "a b"), (vec![3, 1, 2, 7, 8], 2));
         // The system's role is no word of this vocabulary.
-        assert_eq!(encode(flat, None, "b", "a"), (vec![0, 2, 4, 3, 1, 4, 5], 2));
+        assert_eq!(encode(flat, None, "b", "a"), (vec![0, 2, 7, 3, 1, 7, 8], 2));
         // A mark in the text is text.
         let (ids, _) = encode(flat, Some(false), "", "<u>");
-        assert_eq!(ids.iter().filter(|id| **id == 4).count(), 1);
+        assert_eq!(ids.iter().filter(|id| **id == 7).count(), 1);
         let parts = "{% for m in messages %}{% for item in m.content %}{% if item.type == 'text' %}{{ item.text }}{% endif %}\
                      {% endfor %}<u>{% endfor %}";
-        assert_eq!(encode(parts, None, "", "a b"), (vec![1, 2, 4], 1));
+        assert_eq!(encode(parts, None, "", "a b"), (vec![1, 2, 7], 1));
         // A template that does not write the text has no end of its own.
-        assert_eq!(encode("<u>", None, "", "a"), (vec![4], 0));
+        assert_eq!(encode("<u>", None, "", "a"), (vec![7], 0));
     }
 }
