@@ -78,13 +78,7 @@ fn kwargs(value: Value, limits: &Limits) -> Result<Map<String, Value>, ApiError>
         let message = format!("`{FIELD}` has {bytes} bytes; {} are the most", limits.schema_bytes);
         return Err(ApiError::field(FIELD, message));
     }
-    let variables = Fields::from(value).rest();
-    if let Some(name) = variables.keys().find(|name| RESERVED.contains(&name.as_str())) {
-        let path = format!("{FIELD}.{name}");
-        let message = format!("`{path}`: the template has `{name}` already, and it cannot be set here");
-        return Err(ApiError::field(path, message));
-    }
-    Ok(variables)
+    Ok(Fields::from(value).rest())
 }
 
 /// The fields in the OpenAPI document.

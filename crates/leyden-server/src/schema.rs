@@ -123,6 +123,13 @@ impl Checker {
                 format!("`{at}`: the name has {} characters; {most} are the most", name.chars().count());
             return Err(ApiError::field(at, message));
         }
+        if let Some(Value::Array(reserved)) = schema.pointer("/propertyNames/not/enum")
+            && let Some(name) = map.keys().find(|name| reserved.iter().any(|r| r == name.as_str()))
+        {
+            let at = At::Field(&at, name).to_string();
+            let message = format!("`{at}`: the template has `{name}` already, and it cannot be set here");
+            return Err(ApiError::field(at, message));
+        }
         let others = schema.get("additionalProperties");
         let Some(Value::Object(properties)) = schema.get("properties") else {
             return match others.filter(|others| others.is_object()) {

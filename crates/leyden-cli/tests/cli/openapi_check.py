@@ -61,13 +61,19 @@ def followed(grammar):
     return grammar
 
 
+LENGTHS = {"max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict"}
+
+
 @schemathesis.hook
 def before_call(context, case, kwargs):
     # Hundreds of long answers take minutes; the server's own tests go to the limits.
     for name in ("n", "best_of"):
         if isinstance(case.body, dict) and isinstance(case.body.get(name), int) and 0 < case.body[name] <= 128:
             case.body = {**case.body, name: min(case.body[name], 9)}
-    for name in ("max_tokens", "max_output_tokens", "n_predict"):
+    if isinstance(case.body, dict) and case.operation.path.endswith("/completions"):
+        if not LENGTHS & set(case.body):
+            case.body = {**case.body, "max_tokens": 9}
+    for name in LENGTHS:
         if isinstance(case.body, dict) and isinstance(case.body.get(name), int) and 9 < case.body[name] < 1 << 31:
             case.body = {**case.body, name: 9}
     if isinstance(case.body, dict) and "grammar" in case.body:
@@ -87,7 +93,10 @@ arguments = ["run", url + "/openapi.json", "--checks", "all", "--seed", "1"]
 arguments += ["--continue-on-failure", "--generation-database", "none", "--no-color", "--request-timeout", "120"]
 arguments += ["--header", "Authorization: Bearer secret of ada", "--suppress-health-check", "all"]
 # The edges of their fields are tried one by one where there is time, and by the server's own tests.
-DIALECTS = "^/(api/|v1/messages|v1/responses|completion$|infill$|v2|apply-template|props|slots)"
+DIALECTS = (
+    "^/(api/|v1/messages|v1/responses|responses|completions?$|infill$|v2|apply-template|props|slots|chat/|embeddings?$|models"
+    "|reranking|v1/reranking|v1/embed$|v1/health|v1/chat/completions/)"
+)
 if cases:
     ask("--max-examples", cases)
 else:
