@@ -192,7 +192,7 @@ impl Journal {
         Err(Error::of(&path, what).hint("remove this file to begin anew, or name another output"))
     }
 
-    /// Appends a finished row and returns its offset, for [`read`](Self::read).
+    /// Appends a finished row and returns its offset, for [`each_of`](Self::each_of).
     ///
     /// # Errors
     /// The disk is full or failed.

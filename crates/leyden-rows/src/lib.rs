@@ -1,7 +1,7 @@
 //! Rows in files: a reader, a writer, and a journal that lets an interrupted run resume.
 //!
 //! A [`Reader`] streams rows out of text lines, CSV, TSV, JSON, JSON lines or Parquet. A command computes a result for each row
-//! and appends both to a [`Journal`], an append-only file beside the output. When all rows are done, [`write`] turns the journal
+//! and appends both to a [`Journal`], an append-only file beside the output. When all rows are done, [`write()`] turns the journal
 //! into the output file. After a kill, the journal tells which rows are done; each of its lines has a hash of the input row, so a
 //! changed input is noticed.
 //!
