@@ -13,7 +13,7 @@ pub(super) struct Labels {
     /// Labels in words of any kind, instead of the model's own: person,city,"date of birth"; the option may be given several times
     #[arg(long, value_name = "LABEL,…", value_delimiter = ',', conflicts_with = "labels_file")]
     labels: Vec<String>,
-    /// The same from a file: a label on each line, for `classify` with a tab and a description behind it where the label itself says
+    /// File with labels: one on each line, for `classify` with a tab and a description behind it where the label itself says
     /// too little; several lines may describe one label
     #[arg(long, value_name = "FILE")]
     labels_file: Option<PathBuf>,

@@ -35,7 +35,7 @@ pub(super) fn is_supported(short: &ShortName) -> bool {
     ARCHITECTURES.iter().any(|known| known.name == short.architecture)
 }
 
-/// Whether a model has all words, in any case.
+/// Returns true if a model's row has all words, in any case.
 fn has_all(short: &ShortName, words: &[String]) -> bool {
     let told = [&short.names.join(" "), &short.reference.to_string(), short.architecture, short.command];
     let told = told.join(" ").to_ascii_lowercase();

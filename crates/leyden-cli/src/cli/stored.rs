@@ -25,7 +25,7 @@ pub(super) fn object(model: &Model) -> Value {
     })
 }
 
-/// The same with the short name that lists show.
+/// As above, with the short name that lists show.
 pub(super) fn listed(model: &Model, contents: &Contents) -> Value {
     let mut object = object(model);
     object["short_name"] = model.short_name(&contents.models).into();

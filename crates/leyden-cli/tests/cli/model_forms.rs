@@ -18,9 +18,9 @@ use super::serve::{Server, post};
 /// A model in one of the forms.
 struct Form {
     files: Files,
-    /// What is named as MODEL.
+    /// The models named as MODEL.
     path: String,
-    /// Whether it generates text.
+    /// True if it generates text.
     generates: bool,
     /// An adapter of it.
     adapter: Option<String>,
@@ -211,7 +211,7 @@ fn exchange(server: &Server, path: &str, body: &Value) -> (String, Value) {
     (head.split(' ').nth(1).unwrap().to_owned(), body)
 }
 
-/// What a model says: a vector, and a text if it writes any.
+/// The answers of a model: a vector, and a text if it writes any.
 fn said(server: &Server, form: &Form, name: Option<&str>) -> (Vec<f64>, Value) {
     let ask = |path: &str, mut body: Value| {
         if let Some(name) = name {
@@ -354,7 +354,7 @@ forms! {
     a_model_with_an_adapter_is_served_in_every_way: adapted();
 }
 
-/// What does not run here is left out, with the reason, and the others are served.
+/// Models that do not run here are left out, with the reason; the others are served.
 #[test]
 fn one_bad_model_does_not_stop_the_server() {
     let (home, form) = (Files::new(), gguf());

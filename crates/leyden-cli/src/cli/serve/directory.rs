@@ -23,7 +23,7 @@ struct Known {
 }
 
 impl Known {
-    /// Whether a text names the file or folder: by a path, or by its name with or without ending.
+    /// Returns true if a text names the file or folder: by a path, or by its name with or without ending.
     fn is_at(&self, text: &str) -> bool {
         let asked = Path::new(text);
         let names = |path: &Path| {
@@ -35,7 +35,7 @@ impl Known {
     }
 }
 
-/// Whether two paths are the same but for `.` in them.
+/// Returns true if two paths are equal but for `.` in them.
 fn same(a: &Path, b: &Path) -> bool {
     let plain = |path: &Path| path.strip_prefix(".").map(Path::to_owned).unwrap_or_else(|_| path.to_owned());
     plain(a) == plain(b)
@@ -54,7 +54,7 @@ impl Directory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(known);
     }
 
-    /// Whether a file or folder is served.
+    /// Returns true if a file or folder is served.
     pub(super) fn has(&self, path: &Path) -> bool {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().any(|known| known.paths.iter().any(|known| known == path))
@@ -101,7 +101,7 @@ pub(super) fn fingerprint(weights: &dyn WeightSource) -> Fingerprint {
     })
 }
 
-/// Of a store without models that run here, what to say.
+/// Returns the error for a store without models that run here.
 pub(super) fn nothing_to_serve() -> Failure {
     let at =
         Store::from_env().map_or_else(|_| "the store".to_owned(), |store| store.root().display().to_string());

@@ -147,7 +147,7 @@ const LEAST_TOKENS: usize = 2048;
 /// The part of what a model may take beside its weights that its cache and workspace may fill.
 const FILLED: f64 = 0.9;
 
-/// What is known of a model that is not loaded.
+/// Description of a model that is not loaded.
 struct Known {
     config: ModelConfig,
     info: ModelInfo,
