@@ -104,12 +104,36 @@ fn most(body: &mut Fields) -> Option<usize> {
     body.integer("truncate_prompt_tokens").map(|n| usize::try_from(n).unwrap_or(usize::MAX))
 }
 
-/// Values of fields with texts, each with its place in the body.
-pub(crate) type Inputs = Vec<(String, Value)>;
+/// Texts, each with its place in the body.
+pub(crate) type Inputs = Vec<(String, Input)>;
+
+/// A text, or several.
+pub(crate) enum Input {
+    /// The value of a field: a text, a list of token ids, or a list of either.
+    Value(Value),
+    /// The tokens of one text.
+    Tokens(Vec<u32>),
+}
+
+impl Input {
+    /// Tells if there is no text, or one without a character.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Input::Value(value) => value == "" || value.as_array().is_some_and(Vec::is_empty),
+            Input::Tokens(tokens) => tokens.is_empty(),
+        }
+    }
+}
+
+impl<T: Into<Value>> From<T> for Input {
+    fn from(value: T) -> Input {
+        Input::Value(value.into())
+    }
+}
 
 /// Takes the one field that has the texts.
 pub(crate) fn input(body: &mut Fields, name: &str) -> Inputs {
-    vec![(name.to_owned(), body.take(name).unwrap_or_default())]
+    vec![(name.to_owned(), body.take(name).unwrap_or_default().into())]
 }
 
 /// Prompts whose states are wanted.
@@ -207,9 +231,15 @@ fn several(
 ) -> Result<Wanted, ApiError> {
     let mut tasks = Vec::new();
     for (name, input) in inputs {
-        let input = if before.is_empty() { input } else { prefixed(input, before) };
         let extent = long.extent(model, call);
-        for (path, mut tokens) in prompt::several(model, extent, &name, input, encode)? {
+        let texts = match input {
+            Input::Tokens(tokens) => vec![(name, tokens)],
+            Input::Value(value) => {
+                let value = if before.is_empty() { value } else { prefixed(value, before) };
+                prompt::several(model, extent, &name, value, encode)?
+            }
+        };
+        for (path, mut tokens) in texts {
             long.cut(model, &mut tokens, tail);
             tasks.push(task(model, &path, tokens, pool.clone(), None)?);
         }

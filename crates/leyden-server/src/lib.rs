@@ -15,6 +15,7 @@ mod app;
 mod auth;
 mod base64;
 mod body;
+mod chat_input;
 mod connection;
 mod cors;
 mod dialect;

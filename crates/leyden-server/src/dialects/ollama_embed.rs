@@ -40,8 +40,7 @@ fn read_embed(app: &App, call: &Call) -> Result<Option<embedding::Wanted>, ApiEr
     let model = ollama::model(app, call, &mut body)?;
     let long = Long::read(&mut body, true);
     let input = encoding::input(&mut body, "input");
-    let is_empty = |value: &Value| value == "" || value.as_array().is_some_and(Vec::is_empty);
-    if input.iter().all(|(_, value)| is_empty(value)) {
+    if input.iter().all(|(_, text)| text.is_empty()) {
         return Ok(None);
     }
     embedding::read(call, model, &mut body, input, long).map(Some)

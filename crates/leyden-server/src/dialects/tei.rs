@@ -6,7 +6,7 @@ use crate::auth;
 use crate::body::Reply;
 use crate::dialect::Dialect;
 use crate::embedding;
-use crate::encoding::{self, Before, Long, LongDocument, PairOf, Placed, Ranking, with};
+use crate::encoding::{self, Before, Input, Long, LongDocument, PairOf, Placed, Ranking, with};
 use crate::error::ApiError;
 use crate::openapi::{operation, several_schema};
 use crate::pieces::{self, Pieces};
@@ -173,7 +173,7 @@ pub(crate) async fn similarity(app: Arc<App>, call: Call) -> Result<Response<Rep
         let long = Long::read(&mut options, false);
         let mut inputs = body.object("inputs").unwrap_or_default();
         let texts = ["source_sentence", "sentences"]
-            .map(|name| (format!("inputs.{name}"), inputs.take(name).unwrap_or_default()));
+            .map(|name| (format!("inputs.{name}"), Input::from(inputs.take(name).unwrap_or_default())));
         embedding::read(call, Arc::clone(model), &mut options, texts.into(), long)
     })
     .await?;

@@ -2,11 +2,12 @@
 
 use crate::app::{App, Call, Served, unix_time};
 use crate::body::Reply;
+use crate::chat_input;
 use crate::embedding;
 use crate::encoding::{self, Before, Long, LongDocument, PairOf, Placed, Ranking, with};
 use crate::error::ApiError;
 use crate::labelled::{self, LabelRequest};
-use crate::openapi::{operation, several_schema};
+use crate::openapi::operation;
 use crate::pieces::Pieces;
 use crate::prompt;
 use crate::usage::Usage;
@@ -120,7 +121,7 @@ fn read_classify(app: &App, call: &Call) -> Result<(encoding::Wanted, bool), Api
     let (_, pooling) = encoding::classifier(model)?;
     let long = Long::read(&mut body, false);
     let raw = !body.flag("use_activation").unwrap_or(true);
-    let input = encoding::input(&mut body, "input");
+    let input = chat_input::read(app, call, model, &mut body, long)?;
     Ok((encoding::texts(model, call, input, long, &Before::nothing(), &Pool::new(pooling))?, raw))
 }
 
@@ -193,7 +194,7 @@ fn read_pooling(app: &App, call: &Call) -> Result<Asked, ApiError> {
     };
     let long = Long::read(&mut body, false);
     let raw = !body.flag("use_activation").unwrap_or(true);
-    let input = encoding::input(&mut body, "input");
+    let input = chat_input::read(app, call, model, &mut body, long)?;
     let before = match pooled {
         Pooled::Embed | Pooled::TokenEmbed => Before::usual(model),
         Pooled::Scores | Pooled::TokenScores => Before::nothing(),
@@ -267,18 +268,18 @@ pub(crate) fn describe_score(app: &App) -> Value {
 }
 
 pub(crate) fn describe_classify(app: &App) -> Value {
-    let fields = json!({ "input": several_schema(app, app.limits.embedding_inputs) });
     let item = json!({ "type": "object", "required": ["index", "label", "probs", "num_classes"] });
-    operation("classify", "Labels of texts", Some(&body(app, fields, &["input"])), &answered(&item))
+    let body = chat_input::schema(app, body(app, json!({}), &[]));
+    operation("classify", "Labels of texts", Some(&body), &answered(&item))
 }
 
 pub(crate) fn describe_pooling(app: &App) -> Value {
     let fields = json!({
-        "input": several_schema(app, app.limits.embedding_inputs),
         "task": { "enum": ["embed", "token_embed", "encode", "classify", "score", "token_classify"] }
     });
     let fields = with(fields, labelled::schema());
     let item = json!({ "type": "object", "required": ["index", "object", "data"] });
     let summary = "States of texts' tokens, what they are pooled to, the scores of labels, or entities of labels that are given";
-    operation("pooling", summary, Some(&body(app, fields, &["input"])), &answered(&item))
+    let body = chat_input::schema(app, body(app, fields, &[]));
+    operation("pooling", summary, Some(&body), &answered(&item))
 }

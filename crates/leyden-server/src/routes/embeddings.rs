@@ -3,10 +3,11 @@
 use crate::app::{App, Call};
 use crate::base64::base64;
 use crate::body::Reply;
+use crate::chat_input;
 use crate::embedding;
-use crate::encoding::{self, Long, with};
+use crate::encoding::{Long, with};
 use crate::error::ApiError;
-use crate::openapi::{operation, several_schema};
+use crate::openapi::operation;
 use crate::pieces::{self, Pieces};
 use crate::prompt;
 use hyper::Response;
@@ -41,21 +42,19 @@ fn read(app: &App, call: &Call) -> Result<(embedding::Wanted, bool), ApiError> {
     let model = app.model(body.text("model").as_deref())?;
     let packed = body.text("encoding_format").as_deref() == Some("base64");
     let long = Long::read(&mut body, false);
-    let input = encoding::input(&mut body, "input");
+    let input = chat_input::read(app, call, &model, &mut body, long)?;
     Ok((embedding::read(call, model, &mut body, input, long)?, packed))
 }
 
 pub(super) fn describe(app: &App) -> Value {
     let fields = json!({
         "model": app.model_schema(),
-        "input": several_schema(app, app.limits.embedding_inputs),
         "encoding_format": { "enum": ["float", "base64"] },
         "use_activation": { "type": "boolean", "description": "The same as `normalize`" }
     });
     let fields = with(with(fields, embedding::schema(app)), Long::schema());
-    let body = json!({
-        "type": "object", "additionalProperties": false, "required": ["input"], "properties": fields
-    });
+    let body = json!({ "type": "object", "additionalProperties": false, "properties": fields });
+    let body = chat_input::schema(app, body);
     let vector =
         json!({ "anyOf": [{ "type": "array", "items": { "type": "number" } }, { "type": "string" }] });
     let item = json!({

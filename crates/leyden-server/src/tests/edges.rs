@@ -402,7 +402,9 @@ fn least(schema: &Value) -> Value {
             json!(vec![least(&schema["items"]); schema["minItems"].as_u64().unwrap_or(0) as usize])
         }
         Some("object") => {
-            let needed = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let one = &schema["oneOf"][0]["required"];
+            let needed = [&schema["required"], one].into_iter().filter_map(Value::as_array).flatten();
+            let needed = needed.filter_map(Value::as_str);
             needed.map(|name| (name.to_owned(), least(&schema["properties"][name]))).collect()
         }
         _ => Value::Null,
