@@ -241,8 +241,11 @@ pub(crate) fn shape(
     if let Some(format) = body.object("response_format") {
         shapes.extend(response_format(format, form, limits)?);
     }
-    if let Some(value) = body.take("grammar") {
-        shapes.push(grammar(value));
+    match body.take("grammar") {
+        // llama-server's default, which its clients send back.
+        Some(Value::String(text)) if text.trim().is_empty() => {}
+        Some(value) => shapes.push(grammar(value)),
+        None => {}
     }
     // vLLM's newer names are those of its older ones in an object.
     if let Some(mut forms) = body.object("structured_outputs") {
