@@ -227,6 +227,8 @@ pub(crate) struct Call {
     pub(crate) entry: Arc<Entry>,
     /// What the path has in the place of its variable.
     pub(crate) variable: String,
+    /// The part of its address behind `?`.
+    pub(crate) query: String,
     /// The path of its route.
     route: &'static str,
     body: Vec<u8>,
@@ -607,6 +609,7 @@ impl App {
             return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message));
         };
         *caller = self.admit(request.headers(), route.dialect.key, route.access)?;
+        let query = request.uri().query().unwrap_or_default().to_owned();
         if self.is_closing() && route.method == Method::POST {
             return Err(closing());
         }
@@ -636,6 +639,7 @@ impl App {
             caller: caller.clone(),
             entry: Arc::clone(entry),
             variable,
+            query,
             route: route.path,
             body,
             given_up,

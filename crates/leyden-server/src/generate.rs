@@ -250,6 +250,9 @@ impl Running {
     async fn tell(mut self, mut format: impl Format, pieces: Sender<Bytes>) {
         let mut bytes = Vec::new();
         format.begin(self.usage, &mut bytes);
+        if !write_rest(&mut format, &mut bytes, &pieces).await {
+            return;
+        }
         while self.open > 0 {
             if !bytes.is_empty() && pieces.send(std::mem::take(&mut bytes).into()).await.is_err() {
                 return;
@@ -275,6 +278,9 @@ impl Running {
                 format.counted(self.usage);
                 failed = failed.or(update.end.and_then(failure));
                 format.update(choice, update, &mut bytes);
+                if !write_rest(&mut format, &mut bytes, &pieces).await {
+                    return;
+                }
                 // Of a client that was slow there may be much, of many choices.
                 if bytes.len() >= PIECE && pieces.send(std::mem::take(&mut bytes).into()).await.is_err() {
                     return;
@@ -289,10 +295,20 @@ impl Running {
                 format.end(self.usage, &mut bytes);
             }
         }
-        if !bytes.is_empty() {
+        if write_rest(&mut format, &mut bytes, &pieces).await && !bytes.is_empty() {
             let _ = pieces.send(bytes.into()).await;
         }
     }
+}
+
+/// Writes all that a format holds back. Returns `false` if the client is gone.
+async fn write_rest(format: &mut impl Format, bytes: &mut Vec<u8>, pieces: &Sender<Bytes>) -> bool {
+    while format.more(bytes) {
+        if bytes.len() >= PIECE && pieces.send(std::mem::take(bytes).into()).await.is_err() {
+            return false;
+        }
+    }
+    true
 }
 
 impl Drop for Running {
@@ -324,6 +340,12 @@ pub(crate) trait Format: Send + 'static {
 
     /// The answer failed; nothing follows.
     fn fail(&mut self, error: &ApiError, out: &mut Vec<u8>);
+
+    /// Writes more of the pieces that were held back, which are too long to be written at once. Returns `false` when all are
+    /// written.
+    fn more(&mut self, _out: &mut Vec<u8>) -> bool {
+        false
+    }
 
     /// Says that the server is still there. Server-sent events have comments for that.
     fn heartbeat(&self) -> &'static [u8] {

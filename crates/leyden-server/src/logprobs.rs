@@ -48,3 +48,18 @@ pub(crate) fn list(
         }
     })
 }
+
+/// Adds the same list of tokens that several documents show.
+pub(crate) fn shared(
+    pieces: &mut Pieces,
+    model: &Arc<Served>,
+    alternatives: usize,
+    tokens: Arc<[TokenLogprob]>,
+) -> Value {
+    let model = Arc::clone(model);
+    pieces.list(0..tokens.len(), move |i, out| {
+        for shown in content(&model, alternatives, &tokens[i..=i]) {
+            pieces::json(&shown, out);
+        }
+    })
+}

@@ -140,7 +140,8 @@ impl Pieces {
         response
     }
 
-    fn writer(self, shown: &Value) -> Writer {
+    /// Returns a writer of the document.
+    pub(crate) fn writer(self, shown: &Value) -> Writer {
         let Pieces { mark, parts } = self;
         let before = if mark.is_empty() { mark } else { format!("\"{mark}") };
         Writer { text: shown.to_string(), at: 0, before, parts, current: None }
@@ -154,7 +155,7 @@ pub(crate) fn json(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
 }
 
 /// A document under way.
-struct Writer {
+pub(crate) struct Writer {
     /// The tree as text, with marks.
     text: String,
     /// Bytes of it that are written.
@@ -167,7 +168,7 @@ struct Writer {
 
 impl Writer {
     /// Writes more; returns `false` when all is written.
-    fn more(&mut self, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn more(&mut self, out: &mut Vec<u8>) -> bool {
         if let Some(part) = &mut self.current {
             if !part(out) {
                 self.current = None;

@@ -4,7 +4,6 @@
 //! there is no room, the owner who takes most of it loses their oldest answer, so nobody loses answers to others before
 //! having more than an equal share.
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -12,30 +11,33 @@ use std::sync::{Mutex, PoisonError};
 /// The most answers.
 const ANSWERS: usize = 4096;
 /// The most bytes of all answers.
-const BYTES: usize = 64 << 20;
+pub(crate) const BYTES: usize = 64 << 20;
 /// Bytes of an answer beside its text: its entry, its names and the allocator's share.
 const ENTRY_BYTES: usize = 512;
 
 /// An answer that is kept.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
-    /// Its document, as it was sent.
-    pub(crate) document: Value,
-    /// The conversation up to its end, in a chat's messages.
-    pub(crate) messages: Vec<Value>,
+    /// Its document, as JSON text.
+    pub(crate) document: Vec<u8>,
+    /// The items of the conversation before it.
+    pub(crate) input: Vec<Value>,
+    /// The items of the answer, without probabilities of their tokens.
+    pub(crate) output: Vec<Value>,
 }
 
 #[derive(Debug)]
 struct Entry {
     owner: String,
     id: String,
-    /// A [`Kept`] as JSON.
-    text: Box<[u8]>,
+    document: Box<[u8]>,
+    /// The items before the answer and those of the answer, as JSON.
+    items: Box<[u8]>,
 }
 
 impl Entry {
     fn bytes(&self) -> usize {
-        self.text.len() + self.owner.len() + self.id.len() + ENTRY_BYTES
+        self.document.len() + self.items.len() + self.owner.len() + self.id.len() + ENTRY_BYTES
     }
 }
 
@@ -104,9 +106,14 @@ impl Entries {
 
 impl Memory {
     /// Keeps an answer. One that is too large for it is not kept.
-    pub(crate) fn keep(&self, owner: &str, id: &str, kept: &Kept) {
-        let Ok(text) = serde_json::to_vec(kept) else { return };
-        let entry = Entry { owner: owner.to_owned(), id: id.to_owned(), text: text.into_boxed_slice() };
+    pub(crate) fn keep(&self, owner: &str, id: &str, kept: Kept) {
+        let Ok(items) = serde_json::to_vec(&(&kept.input, &kept.output)) else { return };
+        let entry = Entry {
+            owner: owner.to_owned(),
+            id: id.to_owned(),
+            document: kept.document.into_boxed_slice(),
+            items: items.into_boxed_slice(),
+        };
         if entry.bytes() > BYTES {
             return;
         }
@@ -115,14 +122,21 @@ impl Memory {
         entries.shrink();
     }
 
-    /// Returns an answer of this owner's.
-    pub(crate) fn find(&self, owner: &str, id: &str) -> Option<Kept> {
-        let text = {
-            let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let entry = entries.all.iter().rev().find(|e| e.id == id && e.owner == owner)?;
-            entry.text.clone()
-        };
-        serde_json::from_slice(&text).ok()
+    /// Returns a part of an answer of this owner's.
+    fn part(&self, owner: &str, id: &str, part: fn(&Entry) -> &[u8]) -> Option<Vec<u8>> {
+        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = entries.all.iter().rev().find(|e| e.id == id && e.owner == owner)?;
+        Some(part(entry).to_vec())
+    }
+
+    /// Returns the document of an answer of this owner's.
+    pub(crate) fn document(&self, owner: &str, id: &str) -> Option<Vec<u8>> {
+        self.part(owner, id, |entry| &entry.document)
+    }
+
+    /// Returns the items before an answer of this owner's, and those of the answer.
+    pub(crate) fn items(&self, owner: &str, id: &str) -> Option<(Vec<Value>, Vec<Value>)> {
+        serde_json::from_slice(&self.part(owner, id, |entry| &entry.items)?).ok()
     }
 
     /// Forgets an answer; returns `false` if there is none.
@@ -139,43 +153,44 @@ mod tests {
     use serde_json::json;
 
     fn of(text: String) -> Kept {
-        Kept { document: json!({}), messages: vec![text.into()] }
+        Kept { document: text.into_bytes(), ..Kept::default() }
     }
 
     #[test]
     fn the_oldest_goes_where_there_are_too_many() {
         let memory = Memory::default();
         for i in 0..=ANSWERS {
-            memory.keep("ada", &format!("resp_{i}"), &of(i.to_string()));
+            memory.keep("ada", &format!("resp_{i}"), of(i.to_string()));
         }
-        assert!(memory.find("ada", "resp_0").is_none());
-        assert_eq!(memory.find("ada", "resp_1").unwrap().messages, [json!("1")]);
-        assert!(memory.find("eve", "resp_1").is_none() && !memory.forget("eve", "resp_1"));
-        assert!(memory.forget("ada", "resp_1") && memory.find("ada", "resp_1").is_none());
+        assert!(memory.document("ada", "resp_0").is_none());
+        assert_eq!(memory.document("ada", "resp_1").unwrap(), b"1");
+        assert!(memory.document("eve", "resp_1").is_none() && !memory.forget("eve", "resp_1"));
+        assert!(memory.forget("ada", "resp_1") && memory.document("ada", "resp_1").is_none());
         // Three of a third of the room are one too many, with what they take beside their text.
         for id in ["a", "b", "c"] {
-            memory.keep("ada", id, &of("x".repeat(BYTES / 3)));
+            memory.keep("ada", id, of("x".repeat(BYTES / 3)));
         }
-        let known: Vec<bool> = ["a", "b", "c"].iter().map(|id| memory.find("ada", id).is_some()).collect();
+        let known: Vec<bool> =
+            ["a", "b", "c"].iter().map(|id| memory.document("ada", id).is_some()).collect();
         assert_eq!(known, [false, true, true]);
-        memory.keep("ada", "d", &of("x".repeat(BYTES)));
-        assert!(memory.find("ada", "d").is_none() && memory.find("ada", "c").is_some());
+        memory.keep("ada", "d", of("x".repeat(BYTES)));
+        assert!(memory.document("ada", "d").is_none() && memory.document("ada", "c").is_some());
     }
 
     #[test]
     fn nobody_loses_answers_to_one_who_has_more() {
         let memory = Memory::default();
-        memory.keep("bob", "first", &of("x".to_owned()));
-        memory.keep("bob", "second", &of("x".repeat(BYTES / 8)));
+        memory.keep("bob", "first", of("x".to_owned()));
+        memory.keep("bob", "second", of("x".repeat(BYTES / 8)));
         for i in 0..40 {
-            memory.keep("ada", &format!("a{i}"), &of("x".repeat(BYTES / 10)));
+            memory.keep("ada", &format!("a{i}"), of("x".repeat(BYTES / 10)));
         }
         for i in 0..2 * ANSWERS {
-            memory.keep("eve", &format!("e{i}"), &of(String::new()));
+            memory.keep("eve", &format!("e{i}"), of(String::new()));
         }
-        assert!(memory.find("bob", "first").is_some() && memory.find("bob", "second").is_some());
-        assert!(memory.find("ada", "a39").is_some() && memory.find("ada", "a0").is_none());
-        assert!(memory.find("eve", &format!("e{}", 2 * ANSWERS - 1)).is_some());
+        assert!(memory.document("bob", "first").is_some() && memory.document("bob", "second").is_some());
+        assert!(memory.document("ada", "a39").is_some() && memory.document("ada", "a0").is_none());
+        assert!(memory.document("eve", &format!("e{}", 2 * ANSWERS - 1)).is_some());
         let entries = memory.0.lock().unwrap();
         let counted = entries.all.iter().fold(Size::default(), |sum, entry| Size {
             answers: sum.answers + 1,
@@ -185,16 +200,22 @@ mod tests {
         assert!(counted.bytes <= BYTES && counted.answers <= ANSWERS);
     }
 
-    /// Trees take many times their text, so what is kept is the text.
+    /// Trees take many times their text, so texts are kept.
     #[test]
     fn what_is_kept_takes_what_is_counted() {
         let deep = (0..60).fold(json!(1), |inner, _| json!({ "a": inner }));
-        let kept = Kept { document: json!({ "metadata": vec![deep; 500] }), messages: Vec::new() };
-        let text = serde_json::to_vec(&kept).unwrap().len();
+        let (input, output) = (vec![deep; 500], vec![json!({ "type": "message" })]);
+        let bytes = serde_json::to_vec(&(&input, &output)).unwrap().len();
         let memory = Memory::default();
-        memory.keep("ada", "a", &kept);
+        memory.keep(
+            "ada",
+            "a",
+            Kept { document: b"{}".to_vec(), input: input.clone(), output: output.clone() },
+        );
+        assert_eq!(memory.items("ada", "a").unwrap(), (input, output));
+        assert!(memory.items("eve", "a").is_none());
         let entries = memory.0.lock().unwrap();
-        assert_eq!(entries.all[0].text.len(), text);
-        assert_eq!(entries.total.bytes, text + "ada".len() + "a".len() + ENTRY_BYTES);
+        assert_eq!(entries.all[0].items.len(), bytes);
+        assert_eq!(entries.total.bytes, 2 + bytes + "ada".len() + "a".len() + ENTRY_BYTES);
     }
 }

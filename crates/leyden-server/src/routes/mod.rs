@@ -48,7 +48,7 @@ pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Response<Reply>, 
 #[derive(Debug)]
 pub(crate) struct Route {
     pub(crate) method: Method,
-    /// A last part in braces stands for anything, slashes included.
+    /// A part in braces stands for anything, slashes included. Of two paths that fit, the first in the table counts.
     pub(crate) path: &'static str,
     pub(crate) access: Access,
     /// Whether it costs work, and counts as a request of its key.
@@ -119,6 +119,10 @@ routes! {
         responses::count describe_count POST "/v1/responses/input_tokens" INFERENCE, true;
         responses::count describe_count POST "/responses/input_tokens" INFERENCE, true;
         responses::answer describe_answer POST "/responses" INFERENCE, true;
+        responses::compact describe_compact POST "/v1/responses/compact" INFERENCE, true;
+        responses::compact describe_compact POST "/responses/compact" INFERENCE, true;
+        responses::cancel describe_cancel POST "/v1/responses/{response_id}/cancel" INFERENCE, false;
+        responses::input_items describe_input_items GET "/v1/responses/{response_id}/input_items" INFERENCE, false;
         responses::retrieve describe_retrieve GET "/v1/responses/{response_id}" INFERENCE, false;
         responses::delete describe_delete DELETE "/v1/responses/{response_id}" INFERENCE, false;
     }
@@ -244,11 +248,12 @@ fn normal(path: &str) -> String {
 
 /// What stands in the place of a pattern's variable, or nothing if it has none; `None` if the path is another one.
 fn variable(pattern: &str, path: &str) -> Option<String> {
-    let Some((start, _)) = pattern.split_once('{') else {
+    let Some((start, end)) = pattern.split_once('{') else {
         return (pattern == path).then(String::new);
     };
-    let rest = path.strip_prefix(start).filter(|rest| !rest.is_empty())?;
-    percent_decoded(rest)
+    let end = end.split_once('}').map_or("", |(_, end)| end);
+    let value = path.strip_prefix(start)?.strip_suffix(end).filter(|value| !value.is_empty())?;
+    percent_decoded(value)
 }
 
 /// `%41` as `A`. `None` if that is not UTF-8, or a `%` has no digits.
@@ -289,6 +294,13 @@ mod tests {
             assert_eq!(path(Method::GET, tolerated), Some((wanted, String::new())), "{tolerated}");
             assert_eq!(path(Method::HEAD, tolerated), Some((wanted, String::new())), "{tolerated}");
         }
+        let items = Some(("/v1/responses/{response_id}/input_items", "resp_1".to_owned()));
+        assert_eq!(path(Method::GET, "/v1/responses/resp_1/input_items"), items);
+        assert_eq!(
+            path(Method::GET, "/v1/responses/input_items"),
+            Some(("/v1/responses/{response_id}", "input_items".to_owned()))
+        );
+        assert_eq!(path(Method::POST, "/v1/responses/cancel"), None);
         assert_eq!(path(Method::GET, "/v1/models/a/b/"), Some(("/v1/models/{model}", "a/b".to_owned())));
         for wrong in ["/Health", "/v1", "/v1/modelsx", "/v1/models/%zz", "/v1/models/%+1"] {
             assert_eq!(path(Method::GET, wrong), None, "{wrong}");
@@ -317,7 +329,7 @@ mod tests {
     /// What is sent to be worked on counts as a request, tokenising too: what does not is named here.
     #[test]
     fn every_route_that_takes_work_counts_as_a_request() {
-        let free = ["/api/show", "/lora-adapters"];
+        let free = ["/api/show", "/lora-adapters", "/v1/responses/{response_id}/cancel"];
         for route in ROUTES {
             let wanted = route.method == Method::POST && !free.contains(&route.path);
             assert_eq!(route.generates, wanted, "{}", route.path);

@@ -19,6 +19,7 @@ mod prompts;
 mod published;
 mod replicas;
 mod residency;
+mod responses;
 mod scoring;
 mod shapes;
 mod streams;

@@ -22,6 +22,7 @@ fn base(path: &str) -> Value {
         "/v1/completions" | "/completion" | "/completions" => json!({ "prompt": "Once", "max_tokens": 2 }),
         "/infill" => json!({ "input_prefix": "a", "input_suffix": "b", "max_tokens": 2 }),
         "/v1/responses" | "/responses" => json!({ "input": "Once", "max_output_tokens": 2 }),
+        "/v1/responses/compact" | "/responses/compact" => json!({ "model": model, "input": "Once" }),
         "/v1/messages" => json!({ "messages": messages, "max_tokens": 2 }),
         "/v1/messages/count_tokens" => json!({ "messages": messages }),
         "/api/chat" => json!({ "model": model, "messages": messages, "options": { "num_predict": 2 } }),

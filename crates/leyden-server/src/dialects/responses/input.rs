@@ -1,6 +1,6 @@
 //! The items of a request as messages of a chat.
 
-use super::unknown;
+use super::{compact, unknown};
 use crate::app::{App, Call};
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -8,7 +8,8 @@ use crate::messages::text_of;
 use crate::tool_kinds::{arguments_of, full_name};
 use serde_json::{Value, json};
 
-/// Adds the field `input` to a conversation. Returns places and kinds of items that are left out.
+/// Adds the field `input` to the items of a conversation and to its messages. Returns places and kinds of items that are left
+/// out.
 ///
 /// # Errors
 /// 404: an item is named that is not kept.
@@ -16,13 +17,11 @@ pub(super) fn read(
     app: &App,
     call: &Call,
     input: Option<Value>,
+    all: &mut Vec<Value>,
     messages: &mut Vec<Value>,
 ) -> Result<Vec<String>, ApiError> {
     let items = match input {
-        Some(Value::String(text)) => {
-            messages.push(json!({ "role": "user", "content": text }));
-            return Ok(Vec::new());
-        }
+        Some(Value::String(text)) => vec![json!({ "role": "user", "content": text })],
         Some(Value::Array(items)) => items,
         _ => return Ok(Vec::new()),
     };
@@ -36,8 +35,13 @@ pub(super) fn read(
         if is_reference {
             item = kept(app, call, i, &item.text("id").unwrap_or_default())?;
         }
-        if let Some(kind) = add(item, messages) {
-            left_out.push(format!("input[{i}]:{kind}"));
+        if !item.has("type") {
+            item.put("type", "message");
+        }
+        let given = Value::from(item.clone().rest());
+        match add(item, messages) {
+            Some(kind) => left_out.push(format!("input[{i}]:{kind}")),
+            None => all.push(given),
         }
     }
     Ok(left_out)
@@ -46,13 +50,10 @@ pub(super) fn read(
 /// An item of an answer that is kept, by its id, in which the id of the response stands.
 fn kept(app: &App, call: &Call, at: usize, id: &str) -> Result<Fields, ApiError> {
     let of_response = id.split_once('_').and_then(|(_, rest)| rest.rsplit_once('_'));
-    let answer =
-        of_response.and_then(|(response, _)| app.answers.find(&call.caller.id, &format!("resp_{response}")));
-    let items = answer.and_then(|mut kept| match kept.document["output"].take() {
-        Value::Array(items) => Some(items),
-        _ => None,
-    });
-    let found = items.into_iter().flatten().find(|item| item["id"] == id);
+    let kept =
+        of_response.and_then(|(response, _)| app.answers.items(&call.caller.id, &format!("resp_{response}")));
+    let found =
+        kept.and_then(|(input, output)| input.into_iter().chain(output).find(|item| item["id"] == id));
     found.map(Fields::from).ok_or_else(|| unknown(&format!("input[{at}].id")))
 }
 
@@ -76,6 +77,10 @@ pub(super) fn add(mut item: Fields, messages: &mut Vec<Value>) -> Option<String>
             let (id, content) = (item.text("call_id"), item.take("output").map(text_of).unwrap_or_default());
             messages.push(json!({ "role": "tool", "tool_call_id": id, "content": content }));
         }
+        compact::KIND => match item.text("encrypted_content").and_then(|text| compact::message_of(&text)) {
+            Some(summary) => messages.push(json!({ "role": "user", "content": summary })),
+            None => return Some(kind),
+        },
         _ => return Some(kind),
     }
     None
@@ -111,6 +116,55 @@ fn calls(kind: &str, mut item: Fields, messages: &mut Vec<Value>) {
             None => last["tool_calls"] = json!([call]),
         }
     }
+}
+
+/// Gives ids to items that have none, those of the response with the id `response`.
+pub(super) fn name(items: &mut [Value], response: &str) {
+    let response = response.strip_prefix("resp_").unwrap_or(response);
+    for (at, item) in items.iter_mut().enumerate() {
+        if item["id"].is_string() {
+            continue;
+        }
+        let start = match item["type"].as_str().unwrap_or_default() {
+            "function_call" => "fc",
+            "function_call_output" => "fco",
+            "custom_tool_call" => "ctc",
+            "custom_tool_call_output" => "ctco",
+            "reasoning" => "rs",
+            compact::KIND => "cmp",
+            _ => "msg",
+        };
+        item["id"] = format!("{start}_{response}_i{at}").into();
+    }
+}
+
+/// An item as lists of items show it: with its status, and with a message's content in parts.
+pub(super) fn shown(mut item: Value) -> Value {
+    if item["type"] != compact::KIND && item["status"].is_null() {
+        item["status"] = "completed".into();
+    }
+    match item["type"].as_str() {
+        Some("message") => {
+            let said = item["role"] == "assistant";
+            let part = |text: Value| match said {
+                true => json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] }),
+                false => json!({ "type": "input_text", "text": text }),
+            };
+            item["content"] = match item["content"].take() {
+                Value::Array(parts) => parts
+                    .into_iter()
+                    .map(|mut it| match it.get("refusal") {
+                        Some(_) => it,
+                        None => part(it["text"].take()),
+                    })
+                    .collect(),
+                text => json!([part(text)]),
+            };
+        }
+        Some("reasoning") if item["summary"].is_null() => item["summary"] = json!([]),
+        _ => {}
+    }
+    item
 }
 
 /// The message of an assistant that is the last.

@@ -1,32 +1,48 @@
 //! The items of an answer, and the events that tell of them.
+//!
+//! Tokens with their logarithmic probabilities stay as they were computed until the text of an event or of a document is
+//! written, piece by piece: the tree of one with twenty alternatives takes some twenty kilobytes.
 
 use super::extend;
 use crate::app::Served;
-use crate::dialect::event;
 use crate::logprobs;
 use crate::mailbox::TokenLogprob;
+use crate::pieces::{Pieces, Writer};
 use crate::tool_kinds::{Declared, ToolNames};
 use leyden_text::output::OutputEvent;
 use leyden_text::{Bounds, Special};
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The items of an answer, and the events that tell of them.
 pub(super) struct Output {
     id: String,
+    /// Without tokens.
     pub(super) items: Vec<Value>,
+    /// The tokens of each item.
+    tokens: Vec<Arc<[TokenLogprob]>>,
     model: Arc<Served>,
-    /// How many alternatives are wanted with each token, if probabilities are.
+    /// The number of alternatives of each token; `None` without probabilities.
     alternatives: Option<usize>,
     /// The tools of the request that are no plain functions.
     names: Arc<ToolNames>,
-    /// Tokens of the message, shown, of which no event told yet, and those of the open item in all.
-    fresh: Vec<Value>,
-    told: Vec<Value>,
+    /// Tokens of the message of which no event told yet, and those of the open item in all.
+    fresh: Vec<TokenLogprob>,
+    told: Vec<TokenLogprob>,
     /// The text of the last item, which is open where this is `Some`.
     open: Option<(Kind, String)>,
-    /// How many events there were.
+    /// Events that are not written yet; `None` where there is no stream.
+    events: Option<VecDeque<Event>>,
+    /// The number of events until now.
     sequence: u64,
+}
+
+/// A server-sent event under way.
+struct Event {
+    name: &'static str,
+    begun: bool,
+    data: Writer,
 }
 
 /// A kind of item.
@@ -40,7 +56,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// What the events are called that tell of its text: more of it, and the whole.
+    /// The names of the events that tell of its text: of more of it, and of the whole.
     fn events(self) -> [&'static str; 2] {
         match self {
             Kind::Reasoning => ["response.reasoning_text.delta", "response.reasoning_text.done"],
@@ -60,7 +76,7 @@ impl Kind {
     }
 
     /// The part of an item that has its text.
-    fn part(self, text: &str, logprobs: &[Value]) -> Value {
+    fn part(self, text: &str, logprobs: &Value) -> Value {
         match self {
             Kind::Reasoning => json!({ "type": "reasoning_text", "text": text }),
             _ => json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": logprobs }),
@@ -69,24 +85,37 @@ impl Kind {
 }
 
 impl Output {
+    /// Returns the output of an answer that has nothing yet; with `stream` events tell of it.
     pub(super) fn new(
         id: String,
         model: Arc<Served>,
         alternatives: Option<usize>,
         names: Arc<ToolNames>,
+        stream: bool,
     ) -> Output {
-        let (items, fresh, told) = (Vec::new(), Vec::new(), Vec::new());
-        Output { id, items, model, alternatives, names, fresh, told, open: None, sequence: 0 }
-    }
-
-    /// Takes tokens of the message, before their text.
-    pub(super) fn tokens(&mut self, tokens: &[TokenLogprob]) {
-        if let Some(alternatives) = self.alternatives {
-            self.fresh.extend(logprobs::content(&self.model, alternatives, tokens));
+        Output {
+            id,
+            items: Vec::new(),
+            tokens: Vec::new(),
+            model,
+            alternatives,
+            names,
+            fresh: Vec::new(),
+            told: Vec::new(),
+            open: None,
+            events: stream.then(VecDeque::new),
+            sequence: 0,
         }
     }
 
-    /// The number of tokens of the text of the thoughts.
+    /// Takes tokens of the message, before their text.
+    pub(super) fn tokens(&mut self, tokens: Vec<TokenLogprob>) {
+        if self.alternatives.is_some() {
+            self.fresh.extend(tokens);
+        }
+    }
+
+    /// Returns the number of tokens of the text of the thoughts.
     pub(super) fn reasoning_tokens(&self) -> usize {
         let thoughts = self.items.iter().filter(|item| item["type"] == "reasoning");
         let texts = thoughts.filter_map(|item| item["content"][0]["text"].as_str());
@@ -94,29 +123,68 @@ impl Output {
         texts.map(|text| tokens(text).map_or(0, |ids| ids.len())).sum()
     }
 
-    /// Tells of something.
-    pub(super) fn tell(&mut self, name: &str, more: Value, out: &mut Vec<u8>) {
+    /// Adds a list of tokens to a document.
+    fn list(&self, pieces: &mut Pieces, tokens: &Arc<[TokenLogprob]>) -> Value {
+        match tokens.is_empty() {
+            true => json!([]),
+            false => {
+                logprobs::shared(pieces, &self.model, self.alternatives.unwrap_or(0), Arc::clone(tokens))
+            }
+        }
+    }
+
+    /// Returns an item with its tokens.
+    fn item(&self, at: usize, pieces: &mut Pieces) -> Value {
+        let mut item = self.items[at].clone();
+        if !self.tokens[at].is_empty() {
+            item["content"][0]["logprobs"] = self.list(pieces, &self.tokens[at]);
+        }
+        item
+    }
+
+    /// Returns all items with their tokens.
+    pub(super) fn all(&self, pieces: &mut Pieces) -> Value {
+        (0..self.items.len()).map(|at| self.item(at, pieces)).collect()
+    }
+
+    /// Writes more of the events. Returns `false` when all are written.
+    pub(super) fn write(&mut self, out: &mut Vec<u8>) -> bool {
+        let Some(events) = &mut self.events else { return false };
+        let Some(event) = events.front_mut() else { return false };
+        if !std::mem::replace(&mut event.begun, true) {
+            out.extend_from_slice(format!("event: {}\ndata: ", event.name).as_bytes());
+        }
+        if !event.data.more(out) {
+            out.extend_from_slice(b"\n\n");
+            events.pop_front();
+        }
+        !events.is_empty()
+    }
+
+    /// Tells of something; `pieces` are its large parts.
+    pub(super) fn tell(&mut self, name: &'static str, more: Value, pieces: Pieces) {
+        let Some(events) = &mut self.events else { return };
         let mut value = json!({ "type": name, "sequence_number": self.sequence });
         extend(&mut value, more);
-        event(name, &value, out);
+        events.push_back(Event { name, begun: false, data: pieces.writer(&value) });
         self.sequence += 1;
     }
 
     /// Tells of the item that is open.
-    fn tell_item(&mut self, name: &str, more: Value, out: &mut Vec<u8>) {
+    fn tell_item(&mut self, name: &'static str, more: Value, pieces: Pieces) {
         let at = self.items.len().saturating_sub(1);
         let mut value = json!({ "output_index": at, "item_id": self.items[at]["id"] });
         extend(&mut value, more);
-        self.tell(name, value, out);
+        self.tell(name, value, pieces);
     }
 
     /// Takes more of the answer.
-    pub(super) fn hear(&mut self, part: OutputEvent, out: &mut Vec<u8>) {
+    pub(super) fn hear(&mut self, part: OutputEvent) {
         match part {
-            OutputEvent::Content(text) => self.say(Kind::Message, &text, out),
-            OutputEvent::Reasoning(text) => self.say(Kind::Reasoning, &text, out),
+            OutputEvent::Content(text) => self.say(Kind::Message, &text),
+            OutputEvent::Reasoning(text) => self.say(Kind::Reasoning, &text),
             OutputEvent::ToolCallStart { id, name, .. } => {
-                self.close("completed", out);
+                self.close("completed");
                 let declared = self.names.get(&name).cloned();
                 let Declared { namespace, name, is_free_text } =
                     declared.unwrap_or(Declared { name, ..Declared::default() });
@@ -128,90 +196,93 @@ impl Output {
                 if let Some(namespace) = namespace {
                     item["namespace"] = namespace.into();
                 }
-                self.begin(kind, start, item, out);
+                self.begin(kind, start, item);
             }
-            OutputEvent::ToolCallArguments { fragment, .. } => self.more(&fragment, out),
+            OutputEvent::ToolCallArguments { fragment, .. } => self.more(&fragment),
             OutputEvent::ToolCallEnd { .. } | OutputEvent::ToolCallUnfinished { .. } => {}
         }
     }
 
-    fn say(&mut self, kind: Kind, text: &str, out: &mut Vec<u8>) {
+    fn say(&mut self, kind: Kind, text: &str) {
         if text.is_empty() {
             return;
         }
         if self.open.as_ref().is_none_or(|(open, _)| *open != kind) {
-            self.close("completed", out);
+            self.close("completed");
             let (start, item) = match kind {
                 Kind::Reasoning => ("rs", json!({ "type": "reasoning", "summary": [], "content": [] })),
                 _ => ("msg", json!({ "type": "message", "role": "assistant", "content": [] })),
             };
-            self.begin(kind, start, item, out);
-            let part = kind.part("", &[]);
-            self.tell_item("response.content_part.added", json!({ "content_index": 0, "part": part }), out);
+            self.begin(kind, start, item);
+            let part = kind.part("", &json!([]));
+            let added = json!({ "content_index": 0, "part": part });
+            self.tell_item("response.content_part.added", added, Pieces::new());
         }
-        self.more(text, out);
+        self.more(text);
     }
 
-    fn begin(&mut self, kind: Kind, start: &str, mut item: Value, out: &mut Vec<u8>) {
+    fn begin(&mut self, kind: Kind, start: &str, mut item: Value) {
         let at = self.items.len();
         (item["id"], item["status"]) = (format!("{start}_{}_{at}", self.id).into(), "in_progress".into());
         self.items.push(item.clone());
+        self.tokens.push(Arc::default());
         self.open = Some((kind, String::new()));
-        self.tell("response.output_item.added", json!({ "output_index": at, "item": item }), out);
+        let added = json!({ "output_index": at, "item": item });
+        self.tell("response.output_item.added", added, Pieces::new());
     }
 
-    fn more(&mut self, text: &str, out: &mut Vec<u8>) {
+    fn more(&mut self, text: &str) {
         let Some((kind, whole)) = &mut self.open else { return };
         whole.push_str(text);
         let [name, _] = kind.events();
         let mut more = json!({ "delta": text });
+        let mut pieces = Pieces::new();
         match kind {
             Kind::Message => {
-                (more["content_index"], more["logprobs"]) = (0.into(), self.fresh.clone().into());
-                self.told.append(&mut self.fresh);
+                let fresh = std::mem::take(&mut self.fresh);
+                let shown = if self.events.is_some() { fresh.as_slice().into() } else { Arc::default() };
+                self.told.extend(fresh);
+                (more["content_index"], more["logprobs"]) = (0.into(), self.list(&mut pieces, &shown));
             }
             Kind::Reasoning => more["content_index"] = 0.into(),
             Kind::Call | Kind::Custom => {}
         }
-        self.tell_item(name, more, out);
+        self.tell_item(name, more, pieces);
     }
 
     /// Ends the item that is open.
-    pub(super) fn close(&mut self, status: &str, out: &mut Vec<u8>) {
+    pub(super) fn close(&mut self, status: &str) {
         let Some((kind, text)) = self.open.take() else { return };
+        let at = self.items.len() - 1;
         let [_, name] = kind.events();
         if let Some(field) = kind.call_field() {
-            let at = self.items.len() - 1;
             let named = self.items[at]["name"].clone();
             self.items[at][field] = text.as_str().into();
             let mut done = json!({ field: text });
             if kind == Kind::Call {
                 done["name"] = named;
             }
-            self.tell_item(name, done, out);
+            self.tell_item(name, done, Pieces::new());
         } else {
-            let mut more = json!({ "content_index": 0, "text": text });
-            let mut told = Vec::new();
             if kind == Kind::Message {
-                told = std::mem::take(&mut self.told);
+                let mut told = std::mem::take(&mut self.told);
                 told.append(&mut self.fresh);
-                more["logprobs"] = told.as_slice().into();
+                self.tokens[at] = told.into();
             }
-            self.tell_item(name, more, out);
-            let part = kind.part(&text, &told);
-            let done = json!({ "content_index": 0, "part": part });
-            self.tell_item("response.content_part.done", done, out);
-            if let Some(last) = self.items.last_mut() {
-                last["content"] = json!([part]);
+            let tokens = Arc::clone(&self.tokens[at]);
+            let (mut done, mut pieces) = (json!({ "content_index": 0, "text": text }), Pieces::new());
+            if kind == Kind::Message {
+                done["logprobs"] = self.list(&mut pieces, &tokens);
             }
+            self.tell_item(name, done, pieces);
+            let mut pieces = Pieces::new();
+            let part = kind.part(&text, &self.list(&mut pieces, &tokens));
+            self.tell_item("response.content_part.done", json!({ "content_index": 0, "part": part }), pieces);
+            self.items[at]["content"] = json!([kind.part(&text, &json!([]))]);
         }
-        let Some(last) = self.items.last_mut() else { return };
-        last["status"] = status.into();
-        let item = last.clone();
-        self.tell(
-            "response.output_item.done",
-            json!({ "output_index": self.items.len() - 1, "item": item }),
-            out,
-        );
+        self.items[at]["status"] = status.into();
+        let mut pieces = Pieces::new();
+        let done = json!({ "output_index": at, "item": self.item(at, &mut pieces) });
+        self.tell("response.output_item.done", done, pieces);
     }
 }

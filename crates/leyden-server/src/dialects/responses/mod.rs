@@ -1,27 +1,34 @@
 //! OpenAI's Responses: `/v1/responses`, whose answers are lists of items, and which are kept so that the next request can
 //! name the one before.
 
+mod compact;
+mod events;
 mod input;
 mod items;
+mod kept;
 mod schema;
 mod tools;
 
+pub(crate) use self::compact::compact;
+use self::events::Events;
 use self::items::Output;
-pub(crate) use self::schema::{describe_answer, describe_count, describe_delete, describe_retrieve};
+pub(crate) use self::kept::{cancel, delete, input_items, retrieve};
+pub(crate) use self::schema::{
+    describe_answer, describe_cancel, describe_compact, describe_count, describe_delete,
+    describe_input_items, describe_retrieve,
+};
 use self::tools::Tools;
-use super::memory::Kept;
 use crate::app::{App, Call, document, unix_time};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::generate::Format;
 use crate::inference::{self, Begun, Inference, Said};
-use crate::mailbox::{End, Update};
+use crate::mailbox::End;
 use crate::messages::text_of;
+use crate::pieces::Pieces;
 use crate::prompt;
-use crate::speech::{Answer, Speech};
+use crate::speech::Answer;
 use crate::tool_kinds::ToolNames;
-use crate::usage::Usage;
 use hyper::{Response, StatusCode};
 use leyden_text::output::OutputEvent;
 use serde_json::{Value, json};
@@ -63,9 +70,10 @@ fn as_written(number: f32) -> Value {
     number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
 
-/// Bytes of a token with its probability, or of an alternative, in the items of an answer, its events and its document, which are
-/// there at the same time.
-const SHOWN_BYTES: usize = 4608;
+/// The most bytes of an answer that is kept.
+const MOST_KEPT: usize = super::memory::BYTES;
+/// Bytes of a token with its probability, or of an alternative, in the text of a document.
+const SHOWN_BYTES: usize = 128;
 
 /// A request that can be served.
 struct Ready {
@@ -79,22 +87,24 @@ struct Asked {
     chat: Fields,
     /// The beginning of its answer.
     head: Value,
-    /// The conversation that it goes on with, without instructions.
-    messages: Vec<Value>,
+    /// The items of the conversation that it goes on with, without instructions.
+    items: Vec<Value>,
     names: Arc<ToolNames>,
     store: bool,
 }
 
 pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, ready) = prompt::prepare(&app, call, read).await?;
-    let Ready { inference, asked: Asked { mut head, messages, names, store, .. } } = ready;
+    let Ready { inference, asked: Asked { mut head, items, names, store, .. } } = ready;
     let owner = call.caller.id.clone();
     let alternatives = inference.extras.logprobs;
-    if let Some(alternatives) = alternatives {
+    // The text of the document is kept; all else is written piece by piece.
+    if let Some(alternatives) = alternatives.filter(|_| store) {
         let most = inference.common.max_tokens.unwrap_or(usize::MAX);
         let tokens =
             inference.wanted.iter().map(|wanted| wanted.room.min(most)).fold(0, usize::saturating_add);
-        call.shows(tokens.saturating_mul(alternatives + 1).saturating_mul(SHOWN_BYTES));
+        let bytes = tokens.saturating_mul(alternatives + 1).saturating_mul(SHOWN_BYTES);
+        call.shows(bytes.min(MOST_KEPT));
     }
     let begun = inference::begin(Arc::clone(&app), call, inference).await?;
     let id = begun.running.id();
@@ -109,8 +119,8 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     ] {
         head[name] = as_written(value);
     }
-    let output = Output::new(id, Arc::clone(&begun.common.model), alternatives, names);
-    let mut events = Events { app, owner, store, messages, head, output, end: End::Stop, speech: None };
+    let output = Output::new(id, Arc::clone(&begun.common.model), alternatives, names, begun.common.stream);
+    let mut events = Events { app, owner, store, items, head, output, end: End::Stop, speech: None };
     if begun.common.stream {
         let Begun { running, mut speeches, .. } = begun;
         events.speech = Some(speeches.swap_remove(0));
@@ -118,11 +128,13 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     }
     let (mut said, usage) = begun.whole().await?;
     let Said { answer, end, logprobs, .. } = said.swap_remove(0);
-    events.output.tokens(&logprobs);
+    events.output.tokens(logprobs);
     // The same items, without their events.
-    let mut unheard = Vec::new();
-    parts(answer).into_iter().for_each(|part| events.output.hear(part, &mut unheard));
-    Ok(document(StatusCode::OK, &events.finished(end, usage, &mut unheard)))
+    parts(answer).into_iter().for_each(|part| events.output.hear(part));
+    events.finish(end, usage);
+    let mut pieces = Pieces::new();
+    let shown = events.document(&mut pieces);
+    Ok(pieces.document(&shown))
 }
 
 /// The parts of a whole answer.
@@ -206,15 +218,20 @@ fn ask(app: &App, call: &Call) -> Result<Asked, ApiError> {
     }
     left_out.append(&mut tools.left_out);
     chat.put("tools", tools.functions);
-    let mut messages = Vec::new();
+    let (mut items, mut all) = (Vec::new(), Vec::new());
     if let Some(id) = body.text("previous_response_id") {
-        let kept = app.answers.find(&call.caller.id, &id).ok_or_else(|| unknown("previous_response_id"))?;
-        messages = kept.messages;
+        let kept = app.answers.items(&call.caller.id, &id);
+        let (before, output) = kept.ok_or_else(|| ApiError {
+            code: "previous_response_not_found",
+            ..unknown("previous_response_id")
+        })?;
+        items = before;
+        items.extend(output);
+        items.iter().for_each(|item| drop(input::add(Fields::from(item.clone()), &mut all)));
         head["previous_response_id"] = id.into();
     }
-    left_out.extend(input::read(app, call, body.take("input"), &mut messages)?);
+    left_out.extend(input::read(app, call, body.take("input"), &mut items, &mut all)?);
     call.leave_out(app, &left_out)?;
-    let mut all = messages.clone();
     if let Some(instructions) = body.text("instructions") {
         head["instructions"] = instructions.as_str().into();
         instruct(&instructions, &mut all);
@@ -223,7 +240,7 @@ fn ask(app: &App, call: &Call) -> Result<Asked, ApiError> {
         return Err(ApiError::field("input", "`input` is empty"));
     }
     chat.put("messages", all);
-    Ok(Asked { chat, head, messages, names: Arc::new(tools.names), store })
+    Ok(Asked { chat, head, items, names: Arc::new(tools.names), store })
 }
 
 /// Takes `truncation` and `stream_options`. Returns the places of values that change nothing here.
@@ -290,96 +307,8 @@ fn response_format(mut format: Fields) -> Value {
     json!({ "type": kind, "json_schema": { "schema": format.take("schema"), "strict": format.flag("strict") } })
 }
 
-/// An answer under way.
-struct Events {
-    app: Arc<App>,
-    owner: String,
-    store: bool,
-    messages: Vec<Value>,
-    head: Value,
-    output: Output,
-    speech: Option<Speech>,
-    end: End,
-}
-
-impl Events {
-    /// The document of the answer, which is kept.
-    fn finished(&mut self, end: End, usage: Usage, out: &mut Vec<u8>) -> Value {
-        let status = if end == End::Length { "incomplete" } else { "completed" };
-        self.output.close(status, out);
-        let mut shown = self.head.clone();
-        shown["status"] = status.into();
-        shown["completed_at"] = unix_time().into();
-        if end == End::Length {
-            shown["incomplete_details"] = json!({ "reason": "max_output_tokens" });
-        }
-        shown["output"] = self.output.items.clone().into();
-        shown["usage"] = json!({
-            "input_tokens": usage.prompt, "output_tokens": usage.completion,
-            "input_tokens_details": { "cached_tokens": usage.cached, "cache_write_tokens": 0 },
-            "output_tokens_details": { "reasoning_tokens": self.output.reasoning_tokens().min(usage.completion) },
-            "total_tokens": usage.prompt + usage.completion,
-        });
-        if self.store {
-            let mut messages = std::mem::take(&mut self.messages);
-            for said in &self.output.items {
-                input::add(Fields::from(said.clone()), &mut messages);
-            }
-            let id = shown["id"].as_str().unwrap_or_default().to_owned();
-            self.app.answers.keep(&self.owner, &id, &Kept { document: shown.clone(), messages });
-        }
-        shown
-    }
-}
-
-impl Format for Events {
-    fn begin(&mut self, _: Usage, out: &mut Vec<u8>) {
-        for name in ["response.created", "response.in_progress"] {
-            self.output.tell(name, json!({ "response": self.head }), out);
-        }
-    }
-
-    fn update(&mut self, _: usize, update: Update, out: &mut Vec<u8>) {
-        self.output.tokens(&update.logprobs);
-        let parts = match &mut self.speech {
-            Some(speech) => speech.hear(update.parts),
-            None => update.parts,
-        };
-        parts.into_iter().for_each(|part| self.output.hear(part, out));
-        self.end = update.end.unwrap_or(self.end);
-    }
-
-    fn end(&mut self, usage: Usage, out: &mut Vec<u8>) {
-        let shown = self.finished(self.end, usage, out);
-        let name = if self.end == End::Length { "response.incomplete" } else { "response.completed" };
-        self.output.tell(name, json!({ "response": shown }), out);
-    }
-
-    fn fail(&mut self, error: &ApiError, out: &mut Vec<u8>) {
-        self.output.close("incomplete", out);
-        let mut shown = self.head.clone();
-        shown["status"] = "failed".into();
-        shown["error"] = json!({ "code": "server_error", "message": error.message });
-        shown["output"] = self.output.items.clone().into();
-        self.output.tell("response.failed", json!({ "response": shown }), out);
-    }
-}
-
 fn extend(all: &mut Value, more: Value) {
     if let (Value::Object(all), Value::Object(more)) = (all, more) {
         all.extend(more);
     }
-}
-
-pub(crate) async fn retrieve(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let kept = app.answers.find(&call.caller.id, &call.variable).ok_or_else(|| unknown("response_id"))?;
-    Ok(document(StatusCode::OK, &kept.document))
-}
-
-pub(crate) async fn delete(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    if !app.answers.forget(&call.caller.id, &call.variable) {
-        return Err(unknown("response_id"));
-    }
-    let shown = json!({ "id": call.variable, "object": "response", "deleted": true });
-    Ok(document(StatusCode::OK, &shown))
 }

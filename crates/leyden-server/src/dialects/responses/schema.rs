@@ -1,5 +1,6 @@
 //! What requests and answers look like.
 
+use super::compact;
 use crate::app::App;
 use crate::messages::content_schema;
 use crate::openapi::operation;
@@ -29,6 +30,7 @@ const ITEMS: &[&str] = &[
     "custom_tool_call_output",
     "reasoning",
     "item_reference",
+    compact::KIND,
 ];
 
 fn input_schema(app: &App) -> Value {
@@ -81,6 +83,12 @@ fn input_schema(app: &App) -> Value {
         typed("custom_tool_call_output", &["call_id", "output"], output, &["id", "status", "name", "caller"]),
         typed("reasoning", &[], reasoning, &["id", "status", "encrypted_content"]),
         reference,
+        typed(
+            compact::KIND,
+            &["encrypted_content"],
+            json!({ "encrypted_content": text }),
+            &["id", "status", "created_by"],
+        ),
         other_than(ITEMS),
     ];
     json!({ "anyOf": [
@@ -257,6 +265,45 @@ fn of_kept(name: &str, summary: &str, answer: &Value) -> Value {
     it["parameters"] =
         json!([{ "name": "response_id", "in": "path", "required": true, "schema": { "type": "string" } }]);
     it
+}
+
+/// The fields of a request for a summary.
+const OF_SUMMARY: &[&str] = &["model", "input", "instructions", "previous_response_id", "prompt_cache_key"];
+
+pub(crate) fn describe_compact(app: &App) -> Value {
+    let mut properties = fields(app);
+    properties.retain(|name, _| OF_SUMMARY.contains(&name.as_str()));
+    let body = json!({
+        "type": "object", "additionalProperties": false, "required": ["model"], "properties": properties
+    });
+    let answer = json!({
+        "type": "object", "required": ["id", "object", "output", "created_at", "usage"],
+        "properties": {
+            "object": { "const": "response.compaction" }, "output": { "type": "array", "items": { "type": "object" } }
+        }
+    });
+    operation("compact", "OpenAI's: a conversation with a summary in it", Some(&body), &answer)
+}
+
+pub(crate) fn describe_input_items(_: &App) -> Value {
+    let answer = json!({
+        "type": "object", "required": ["object", "data", "first_id", "last_id", "has_more"],
+        "properties": { "object": { "const": "list" }, "data": { "type": "array", "items": { "type": "object" } } }
+    });
+    let mut it = of_kept("listInputItems", "OpenAI's: the items of a conversation before an answer", &answer);
+    let more = json!([
+        { "name": "limit", "in": "query", "schema": { "type": "integer", "minimum": 1, "maximum": 100, "default": 20 } },
+        { "name": "order", "in": "query", "schema": { "enum": ["asc", "desc"], "default": "desc" } },
+        { "name": "after", "in": "query", "schema": { "type": "string" } }
+    ]);
+    if let (Value::Array(all), Value::Array(more)) = (&mut it["parameters"], more) {
+        all.extend(more);
+    }
+    it
+}
+
+pub(crate) fn describe_cancel(_: &App) -> Value {
+    of_kept("cancelResponse", "OpenAI's: refused, as no answer is made in the background", &answer_schema())
 }
 
 pub(crate) fn describe_retrieve(_: &App) -> Value {

@@ -1,0 +1,111 @@
+//! `/v1/responses/compact`: a conversation as a short one, in which a summary stands for most of its items.
+//!
+//! OpenAI's items with a summary are encrypted. Here they are the text in base64, which the model that is served wrote, so
+//! that every answer reads what another one wrote.
+
+use super::events::used;
+use super::{Ready, ask, input, renamed};
+use crate::app::{App, Call, document, unix_time};
+use crate::base64;
+use crate::body::Reply;
+use crate::error::ApiError;
+use crate::inference;
+use crate::prompt;
+use hyper::{Response, StatusCode};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The last message of the conversation, for the model that writes the summary.
+const INSTRUCTION: &str = "Summarise the conversation above for somebody who goes on with it and has not read it. Keep names, \
+                           numbers, decisions, results of tools, open questions, and the task as it stands. Write the summary \
+                           only.";
+
+/// The beginning of the message that a summary becomes.
+const HEADING: &str = "Summary of the conversation until here:\n\n";
+
+/// The beginning of a summary's bytes.
+const MARK: &str = "leyden summary\n";
+
+/// The part of the context that a summary may take.
+const SHARE: usize = 4;
+
+/// A kind of item that has a summary.
+pub(super) const KIND: &str = "compaction";
+
+/// Returns the text of the message that an item's summary becomes; `None` for a summary that another server wrote.
+pub(super) fn message_of(content: &str) -> Option<String> {
+    let bytes = String::from_utf8(base64::decode(content)?).ok()?;
+    Some(format!("{HEADING}{}", bytes.strip_prefix(MARK)?))
+}
+
+pub(crate) async fn compact(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, Ready { inference, asked }) = prompt::prepare(&app, call, read).await?;
+    let begun = inference::begin(app, call, inference).await?;
+    let id = format!("resp_{}", begun.running.id());
+    let (mut said, usage) = begun.whole().await?;
+    let summary = said.swap_remove(0).answer.content;
+    if summary.trim().is_empty() {
+        let message = "the model wrote no summary of the conversation";
+        return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "empty_summary", message));
+    }
+    let content = base64::encode(format!("{MARK}{}", summary.trim()).as_bytes());
+    let shown = json!({
+        "id": id, "object": "response.compaction", "created_at": unix_time(),
+        "output": compacted(asked.items, &id, &content), "usage": used(usage, 0),
+    });
+    Ok(document(StatusCode::OK, &shown))
+}
+
+/// The items of the conversation with the summary: what the system says, the summary, and a last message that waits for an
+/// answer.
+fn compacted(mut items: Vec<Value>, id: &str, summary: &str) -> Vec<Value> {
+    let role = |item: &Value, roles: &[&str]| {
+        item["type"] == "message" && roles.iter().any(|role| item["role"] == *role)
+    };
+    let waiting = items.pop_if(|last| role(last, &["user"]));
+    items.retain(|item| role(item, &["system", "developer"]));
+    items.push(json!({ "type": KIND, "encrypted_content": summary }));
+    items.extend(waiting);
+    input::name(&mut items, id);
+    items.into_iter().map(input::shown).collect()
+}
+
+fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
+    let mut asked = ask(app, call)?;
+    let model = app.model(asked.chat.peek("model"))?;
+    let mut messages = asked.chat.list("messages").unwrap_or_default();
+    messages.push(json!({ "role": "user", "content": INSTRUCTION }));
+    asked.chat.put("messages", messages);
+    asked.chat.put("max_tokens", (model.context / SHARE).max(1));
+    asked.chat.put("temperature", 0);
+    asked.chat.put("chat_template_kwargs", json!({ "enable_thinking": false }));
+    let inference = inference::chat(app, call, &mut asked.chat).map_err(renamed)?;
+    Ok(Ready { inference, asked })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_stands_for_all_that_was_said() {
+        let message = |role: &str| json!({ "type": "message", "role": role, "content": "x" });
+        let call = json!({ "type": "function_call", "call_id": "a", "name": "b", "arguments": "{}" });
+        let kinds = |items: Vec<Value>| -> Vec<Value> {
+            let items = compacted(items, "resp_1", "c");
+            assert!(items.iter().all(|item| item["id"].is_string()), "{items:?}");
+            let kind = |item: &Value| match item["role"].is_null() {
+                true => item["type"].clone(),
+                false => item["role"].clone(),
+            };
+            items.iter().map(kind).collect()
+        };
+        let said = vec![message("system"), message("user"), message("assistant"), call];
+        assert_eq!(kinds(said.clone()), ["system", "compaction"]);
+        assert_eq!(kinds([said, vec![message("user")]].concat()), ["system", "compaction", "user"]);
+        let content = base64::encode(format!("{MARK}Hm.").as_bytes());
+        assert_eq!(message_of(&content), Some(format!("{HEADING}Hm.")));
+        assert_eq!(message_of("gAAAAABo"), None);
+        assert_eq!(message_of(&base64::encode(b"Hm.")), None);
+    }
+}

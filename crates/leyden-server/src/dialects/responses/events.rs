@@ -1,0 +1,119 @@
+//! An answer under way: its document, and its stream of events.
+
+use super::items::Output;
+use super::{MOST_KEPT, input};
+use crate::app::{App, unix_time};
+use crate::dialects::memory::Kept;
+use crate::error::ApiError;
+use crate::generate::Format;
+use crate::mailbox::{End, Update};
+use crate::pieces::Pieces;
+use crate::speech::Speech;
+use crate::usage::Usage;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// An answer under way.
+pub(super) struct Events {
+    pub(super) app: Arc<App>,
+    pub(super) owner: String,
+    pub(super) store: bool,
+    /// The items of the conversation before the answer.
+    pub(super) items: Vec<Value>,
+    /// The document without its output.
+    pub(super) head: Value,
+    pub(super) output: Output,
+    pub(super) speech: Option<Speech>,
+    pub(super) end: End,
+}
+
+impl Events {
+    /// Ends the document, and keeps the answer if that is wanted.
+    pub(super) fn finish(&mut self, end: End, usage: Usage) {
+        let status = if end == End::Length { "incomplete" } else { "completed" };
+        self.output.close(status);
+        let shown = &mut self.head;
+        shown["status"] = status.into();
+        shown["completed_at"] = unix_time().into();
+        if end == End::Length {
+            shown["incomplete_details"] = json!({ "reason": "max_output_tokens" });
+        }
+        shown["usage"] = used(usage, self.output.reasoning_tokens());
+        if self.store {
+            self.keep();
+        }
+    }
+
+    /// Returns the document, whose large parts are `pieces`.
+    pub(super) fn document(&self, pieces: &mut Pieces) -> Value {
+        let mut shown = self.head.clone();
+        shown["output"] = self.output.all(pieces);
+        shown
+    }
+
+    /// Keeps the answer, unless its document is too large for that.
+    fn keep(&mut self) {
+        let mut pieces = Pieces::new();
+        let shown = self.document(&mut pieces);
+        let (mut writer, mut document) = (pieces.writer(&shown), Vec::new());
+        while writer.more(&mut document) {
+            if document.len() > MOST_KEPT {
+                return;
+            }
+        }
+        let id = shown["id"].as_str().unwrap_or_default();
+        let mut items = std::mem::take(&mut self.items);
+        input::name(&mut items, id);
+        let kept = Kept { document, input: items, output: self.output.items.clone() };
+        self.app.answers.keep(&self.owner, id, kept);
+    }
+}
+
+/// The tokens of a request as its answer shows them.
+pub(super) fn used(usage: Usage, reasoning: usize) -> Value {
+    json!({
+        "input_tokens": usage.prompt, "output_tokens": usage.completion,
+        "input_tokens_details": { "cached_tokens": usage.cached, "cache_write_tokens": 0 },
+        "output_tokens_details": { "reasoning_tokens": reasoning.min(usage.completion) },
+        "total_tokens": usage.prompt + usage.completion,
+    })
+}
+
+impl Format for Events {
+    fn begin(&mut self, _: Usage, _: &mut Vec<u8>) {
+        for name in ["response.created", "response.in_progress"] {
+            self.output.tell(name, json!({ "response": self.head }), Pieces::new());
+        }
+    }
+
+    fn update(&mut self, _: usize, update: Update, _: &mut Vec<u8>) {
+        self.output.tokens(update.logprobs);
+        let parts = match &mut self.speech {
+            Some(speech) => speech.hear(update.parts),
+            None => update.parts,
+        };
+        parts.into_iter().for_each(|part| self.output.hear(part));
+        self.end = update.end.unwrap_or(self.end);
+    }
+
+    fn end(&mut self, usage: Usage, _: &mut Vec<u8>) {
+        self.finish(self.end, usage);
+        let mut pieces = Pieces::new();
+        let shown = self.document(&mut pieces);
+        let name = if self.end == End::Length { "response.incomplete" } else { "response.completed" };
+        self.output.tell(name, json!({ "response": shown }), pieces);
+    }
+
+    fn fail(&mut self, error: &ApiError, _: &mut Vec<u8>) {
+        self.output.close("incomplete");
+        let mut pieces = Pieces::new();
+        let mut shown = self.document(&mut pieces);
+        shown["status"] = "failed".into();
+        shown["error"] = json!({ "code": "server_error", "message": error.message });
+        self.output.tell("response.failed", json!({ "response": shown }), pieces);
+    }
+
+    fn more(&mut self, out: &mut Vec<u8>) -> bool {
+        self.output.write(out)
+    }
+}
