@@ -14,6 +14,10 @@ client = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="secret of ada", ma
 options = dict(model="storyteller", input="Once upon a time", max_output_tokens=24, temperature=0)
 
 
+def short_of(what):
+    return {**options, "input": what, "max_output_tokens": 3}
+
+
 def failure(kind, call):
     try:
         call()
@@ -62,6 +66,20 @@ client.responses.delete(again.id)
 failure(openai.NotFoundError, lambda: client.responses.retrieve(again.id))
 gone = dict(previous_response_id=again.id)
 assert failure(openai.NotFoundError, lambda: client.responses.create(**options, **gone)).param == "previous_response_id"
+gone = failure(openai.NotFoundError, lambda: client.responses.create(**options, **gone))
+assert gone.code == "previous_response_not_found"
+
+# The items before an answer, page by page; a summary of a conversation; nothing to be cancelled.
+third = client.responses.create(**short_of("And then?"), previous_response_id=whole.id)
+listed = list(client.responses.input_items.list(third.id, order="asc", limit=2))
+assert [item.role for item in listed] == ["user", "assistant", "user"] and listed[1].id == whole.output[0].id
+assert [item.id for item in client.responses.input_items.list(third.id)] == [item.id for item in listed[::-1]]
+said = [{"role": "user", "content": "A fox"}, {"role": "assistant", "content": "ran."}]
+summary = client.responses.compact(model="storyteller", input=said)
+assert summary.object == "response.compaction" and [item.type for item in summary.output] == ["compaction"]
+[item] = summary.output
+client.responses.create(**short_of([item.model_dump(exclude_none=True), {"role": "user", "content": "And then?"}]))
+assert failure(openai.BadRequestError, lambda: client.responses.cancel(whole.id)).param == "response_id"
 unkept = client.responses.create(**options, store=False)
 failure(openai.NotFoundError, lambda: client.responses.retrieve(unkept.id))
 
