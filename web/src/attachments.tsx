@@ -29,6 +29,8 @@ export async function read(file: File): Promise<Attachment> {
   return { name: file.name, text };
 }
 
+const size = (n: number) => `${n.toLocaleString("en")} ${n === 1 ? "character" : "characters"}`;
+
 /** The files of a message, each with its length; of a draft with a button that takes it out. */
 export function Files(props: { files: Attachment[]; remove?: (index: number) => void }) {
   if (!props.files.length) return null;
@@ -44,7 +46,7 @@ export function Files(props: { files: Attachment[]; remove?: (index: number) => 
               <div class="pre">{f.text}</div>
             </details>
           )}
-          <span class="dim">{f.text.length.toLocaleString("en")} characters</span>
+          <span class="dim"> {size(f.text.length)}</span>
           {props.remove && (
             <button type="button" class="plain" aria-label={`Remove ${f.name}`} onClick={() => props.remove!(i)}>
               ✕

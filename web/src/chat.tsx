@@ -257,6 +257,17 @@ export function Chat({ settings, change, models, server, address, go }: Props) {
     if (s && atEnd.current) s.scrollTop = s.scrollHeight;
   }, [current, running]);
 
+  // The same when the box to write in or the lines above the messages take more room.
+  useEffect(() => {
+    const s = scroller.current;
+    if (!s) return;
+    const observer = new ResizeObserver(() => {
+      if (atEnd.current) s.scrollTop = s.scrollHeight;
+    });
+    observer.observe(s);
+    return () => observer.disconnect();
+  }, []);
+
   const copy = async (e: MouseEvent) => {
     const button = (e.target as HTMLElement).closest?.("[data-copy]");
     const code = button?.closest(".code")?.querySelector("code")?.textContent;

@@ -56,7 +56,7 @@ function Operation({ method, path, it, root }: { method: string; path: string; i
           <h3>Fields</h3>
           <Fields schema={resolve(body, root)} root={root} depth={0} />
           <h3>Example</h3>
-          <pre tabindex={0}>{example(method, path)}</pre>
+          <pre tabindex={0}>{example(method, path, sample(body, root, MORE[path]))}</pre>
         </>
       )}
       {!body && method === "GET" && <pre tabindex={0}>{`curl ${url(path.replace(/^\//, ""))}`}</pre>}
@@ -72,16 +72,62 @@ function Operation({ method, path, it, root }: { method: string; path: string; i
   );
 }
 
-function example(method: string, path: string): string {
-  const bodies: Record<string, unknown> = {
-    "/v1/chat/completions": { messages: [{ role: "user", content: "Why is the sky blue?" }], max_tokens: 100 },
-    "/v1/completions": { prompt: "Once upon a time", max_tokens: 100 },
-    "/v1/embeddings": { input: ["a text", "another"] },
-    "/tokenize": { prompt: "Once upon a time" },
-    "/detokenize": { tokens: [1, 2, 3] },
-  };
-  const body = JSON.stringify(bodies[path] ?? {});
-  return `curl -X ${method} ${url(path.replace(/^\//, ""))} \\\n  -H 'Content-Type: application/json' \\\n  -d '${body}'`;
+/** Values of fields in examples. */
+const VALUES: Record<string, unknown> = {
+  messages: [{ role: "user", content: "Why is the sky blue?" }],
+  prompt: "Once upon a time",
+  max_tokens: 100,
+  input: "a cat on a mat",
+  inputs: ["a cat on a mat", "a dog in the rain"],
+  query: "What do cats eat?",
+  documents: ["Cats eat fish.", "It rains in Leiden."],
+  texts: ["Cats eat fish.", "It rains in Leiden."],
+  text_1: "What do cats eat?",
+  text_2: ["Cats eat fish.", "It rains in Leiden."],
+  source_sentence: "What do cats eat?",
+  sentences: ["Cats eat fish.", "It rains in Leiden."],
+  content: "Once upon a time",
+  input_prefix: "def add(a, b):\n    return ",
+  input_suffix: "\n",
+  tokens: [1, 2, 3],
+};
+
+/** Fields that an example has beside those that are required, by path. */
+const MORE: Record<string, string[]> = {
+  "/v1/chat/completions": ["max_tokens"],
+  "/v1/completions": ["max_tokens"],
+  "/score": ["text_1", "text_2"],
+  "/v1/score": ["text_1", "text_2"],
+  "/api/chat": ["messages"],
+  "/api/generate": ["prompt"],
+  "/api/embeddings": ["prompt"],
+  "/api/show": ["model"],
+  "/api/pull": ["model"],
+};
+
+/** A body that the endpoint takes: its required fields and some more. */
+function sample(schema: Json, root: Json, more: string[] = [], name = ""): unknown {
+  const s = resolve(schema, root) ?? {};
+  if (s.properties) {
+    const names = new Set<string>([...(s.required ?? []), ...(s.oneOf?.[0]?.required ?? []), ...more]);
+    return Object.fromEntries([...names].map((n) => [n, sample(s.properties[n], root, [], n)]));
+  }
+  if (name in VALUES) return VALUES[name];
+  if (s.const !== undefined) return s.const;
+  if (s.enum) return s.enum[0];
+  const several = s.anyOf ?? s.oneOf;
+  if (several) return sample(several[0], root, [], name);
+  const type = Array.isArray(s.type) ? s.type[0] : s.type;
+  if (type === "array") return s.minItems ? [sample(s.items, root)] : [];
+  if (type === "integer" || type === "number") return s.default ?? s.minimum ?? 1;
+  if (type === "boolean") return s.default ?? false;
+  return type === "object" ? {} : name === "model" ? "smollm2" : "a text";
+}
+
+/** A command for the shell; a quote within the body is closed, escaped and opened again. */
+function example(method: string, path: string, body: unknown): string {
+  const text = JSON.stringify(body).replaceAll("'", "'\\''");
+  return `curl -X ${method} ${url(path.replace(/^\//, ""))} \\\n  -H 'Content-Type: application/json' \\\n  -d '${text}'`;
 }
 
 function resolve(schema: Json, root: Json): Json {
@@ -142,9 +188,16 @@ function kind(s: Json, root: Json): string {
 function limits(s: Json): string {
   if (!s) return "";
   const parts: string[] = [];
-  if (s.minimum !== undefined || s.maximum !== undefined) parts.push(`${s.minimum ?? ""} to ${s.maximum ?? ""}`);
+  if (s.minimum !== undefined || s.maximum !== undefined) parts.push(between(s.minimum, s.maximum));
   if (s.maxLength !== undefined) parts.push(`at most ${s.maxLength} characters`);
   if (s.minItems !== undefined || s.maxItems !== undefined) parts.push(`${s.minItems ?? 0} to ${s.maxItems ?? ""} items`);
   if (s.default !== undefined) parts.push(`default ${JSON.stringify(s.default)}`);
   return parts.join("; ");
+}
+
+/** A range in words. The least positive number stands for an open end at 0. */
+function between(least: number | undefined, most: number | undefined): string {
+  if (least !== undefined && least > 0 && least < 1e-30) return most === undefined ? "above 0" : `above 0, at most ${most}`;
+  if (least === undefined) return `at most ${most}`;
+  return most === undefined ? `at least ${least}` : `${least} to ${most}`;
 }

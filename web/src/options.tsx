@@ -5,12 +5,12 @@ import type { ModelInfo } from "./api";
 import { DEFAULTS, fields, type Settings } from "./settings";
 
 const NUMBERS: { name: keyof Settings & string; label: string; hint: string }[] = [
-  { name: "temperature", label: "Temperature", hint: "0 to 2; 0 takes the most probable token" },
+  { name: "temperature", label: "Temperature", hint: "0 to 2; 0: most probable" },
   { name: "top_p", label: "Top-p", hint: "0 to 1" },
   { name: "top_k", label: "Top-k", hint: "0 is off" },
   { name: "min_p", label: "Min-p", hint: "0 to 1" },
   { name: "repeat_penalty", label: "Repeat penalty", hint: "1 is off" },
-  { name: "seed", label: "Seed", hint: "the same seed gives the same answer" },
+  { name: "seed", label: "Seed", hint: "same seed, same answer" },
   { name: "max_tokens", label: "Most tokens", hint: "of an answer" },
 ];
 

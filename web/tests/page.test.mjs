@@ -334,6 +334,45 @@ test("status and API", async () => {
   await accessible(page, "docs");
 });
 
+test("examples of the interface are requests that the server takes", async () => {
+  const page = await open({}, "/docs");
+  await page.locator(".operation").first().waitFor();
+  const commands = await page.locator(".operation pre").allTextContents();
+  const posts = commands.filter((text) => text.startsWith("curl -X POST"));
+  assert.ok(posts.length > 30, `${posts.length}`);
+  assert.equal(new Set(posts).size, posts.length);
+  for (const text of posts) {
+    const [, address_, body] = /^curl -X POST (\S+) \\\n.*\n {2}-d '([\s\S]*)'$/.exec(text);
+    // A pull would need a network.
+    if (address_.endsWith("/api/pull")) continue;
+    const answer = await fetch(address_, { method: "POST", headers: { "content-type": "application/json" }, body: body.replaceAll("'\\''", "'") });
+    const said = await answer.text();
+    // The storyteller has no labels, ranks nothing and fills no gaps; that is told of the model, not of the fields.
+    const able = answer.status === 200 || (answer.status < 500 && /model|storyteller|template/.test(said));
+    assert.ok(able, `${text}\n${answer.status} ${said}`);
+    assert.doesNotMatch(said, /is missing|is needed|is required|not known/, text);
+  }
+});
+
+test("lines and tables are whole on a phone", async () => {
+  const page = await open({ viewport: { width: 390, height: 780 }, isMobile: true, hasTouch: true });
+  const table = "| column one | column two | column three | column four | five |\n|---|---|---|---|---|\n| some longer text | 2 | another text | 4 | 5 |";
+  await fill(page, ["t", "Table", "Show me", Array(30).fill("A line.").join("\n\n") + "\n\n" + table]);
+  await page.goto(address + "/#/chat/t");
+  await page.reload();
+  await page.locator(".markdown table").waitFor();
+  // Words of cells are not broken: the head is as high as its longest run of words, and the table is scrolled.
+  const cell = await page.locator(".markdown th").last().evaluate((e) => e.getBoundingClientRect().height);
+  assert.ok(cell < 60, `${cell}`);
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth), false);
+  // The end stays in view while the box grows.
+  const left = () => page.locator(".messages").evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight);
+  await page.locator(".messages").evaluate((e) => (e.scrollTop = e.scrollHeight));
+  await page.getByLabel("Message", { exact: true }).fill("one\ntwo\nthree\nfour\nfive");
+  await page.waitForTimeout(300);
+  assert.ok((await left()) < 2, `${await left()}`);
+});
+
 test("a phone, in the dark", async () => {
   const page = await open({ viewport: { width: 390, height: 780 }, colorScheme: "dark", hasTouch: true, isMobile: true });
   await ask(page, "Hello");
