@@ -149,7 +149,7 @@ fn human(report: &Report) -> Facts {
     );
     let features =
         if processor.features.is_empty() { "none known".to_owned() } else { processor.features.join(" ") };
-    facts.add("extensions", wrap(&features, 90));
+    facts.add("extensions", features);
     facts.add("kernels", format!("{}: {}", report.tier.name, report.tier.reason));
     facts.add(
         "cores",
@@ -184,7 +184,7 @@ fn human(report: &Report) -> Facts {
         facts.add("setting", format!("{} {value} ({})", setting.name, setting.help));
     }
     for note in &report.notes {
-        facts.add("note", wrap(note, 100));
+        facts.add("note", note);
     }
     facts
 }
@@ -243,35 +243,4 @@ fn huge_pages(topology: &Topology) -> String {
             &format!("\nreserved: {} of {} pages of {} free", pool.free, pool.total, bytes(pool.page_bytes));
     }
     text
-}
-
-/// Breaks text at blanks so that lines stay below `width` characters where words allow it.
-fn wrap(text: &str, width: usize) -> String {
-    let mut wrapped = String::new();
-    let mut column = 0;
-    for word in text.split(' ') {
-        let n = word.chars().count();
-        if column > 0 && column + 1 + n > width {
-            wrapped.push('\n');
-            column = 0;
-        } else if column > 0 {
-            wrapped.push(' ');
-            column += 1;
-        }
-        wrapped += word;
-        column += n;
-    }
-    wrapped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wrap_breaks_at_blanks() {
-        assert_eq!(wrap("aa bb cc", 5), "aa bb\ncc");
-        assert_eq!(wrap("aaaaaaa b", 5), "aaaaaaa\nb");
-        assert_eq!(wrap("", 5), "");
-    }
 }

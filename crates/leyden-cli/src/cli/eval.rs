@@ -24,7 +24,13 @@ use super::{inputs, model_file, progress, run};
 /// Measures how good a model is: how well it predicts a text, how far it is from a reference, and how it answers questions.
 /// What is measured is also what llama-perplexity and lm-evaluation-harness measure, with their formulas.
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
+#[command(
+    group = clap::ArgGroup::new("what").required(true).multiple(true),
+    override_usage = "leyden eval [OPTIONS] <MODEL> --perplexity <FILE>\n       \
+    leyden eval [OPTIONS] <MODEL> --kld --reference <MODEL|FILE>\n       \
+    leyden eval [OPTIONS] <MODEL> --task <NAME[=FILE]>\n       \
+    leyden eval [OPTIONS] <MODEL> --data <FILE>"
+)]
 pub(crate) struct Args {
     /// The model: a file, a folder, the name of a pulled model or its reference
     model: PathBuf,

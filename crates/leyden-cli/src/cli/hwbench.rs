@@ -29,7 +29,7 @@ use machine::Machine;
 #[command(after_help = "Examples:\n  \
     leyden hwbench\n  \
     leyden hwbench --types q4_k,q8_0 --columns 1,2,4,8 --shape 8192x2048\n  \
-    leyden hwbench --kv-types f16 --heads 32x8 --head-dim 64 --depth 8192 --columns 1\n  \
+    leyden hwbench --kv-types f16 --heads 32x8 --head-dim 64 --depth 8192\n  \
     leyden hwbench --isa avx2 --json")]
 pub(crate) struct Args {
     /// Rows and depth of the weights

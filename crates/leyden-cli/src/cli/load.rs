@@ -28,11 +28,11 @@ use progress::Bar;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "LEYDEN_API_KEY, or the file named with --api-key-file, opens servers that ask for a key.\n\n\
-    Exit codes: 0 done, 1 a request failed or the SLO was missed, 2 wrong usage, 3 too few requests for a verdict,\n\
-    130 interrupted.\n\nExamples:\n  \
-    leyden load --users 50 --prompt-tokens 40..260 --output-tokens 24..96 --ignore-eos --duration 10m\n  \
+    Exit codes: 0 done, 1 a request failed or the SLO was missed, 2 wrong usage,\n\
+    3 too few requests for a verdict, 130 interrupted.\n\nExamples:\n  \
+    leyden load --users 50 --output-tokens 24..96 --ignore-eos --duration 10m\n  \
     leyden load --slo 'ttft_p95=2s,user_tps>=5' --html load.html\n  \
-    leyden load --trace AzureLLMInferenceTrace_conv.csv.gz --scale 0.05 --duration 5m\n  \
+    leyden load --trace conversations.csv.gz --scale 0.05 --duration 5m\n  \
     leyden load --users 8 --compare http://127.0.0.1:8081"
 )]
 pub(crate) struct Args {

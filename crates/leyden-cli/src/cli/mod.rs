@@ -72,13 +72,21 @@ struct Cli {
     command: Command,
 }
 
+/// Returns the text above the options in `leyden COMMAND --help`: the sentence of `leyden --help`, and the documentation of the
+/// command's `Args`.
+fn explained<A: clap::Args>(help: &str) -> String {
+    let args = A::augment_args(clap::Command::new(""));
+    let text = args.get_long_about().or(args.get_about());
+    text.map_or_else(|| help.to_owned(), |text| format!("{help}.\n\n{text}"))
+}
+
 /// Declares the commands: for each its name, its module and what `leyden --help` says about it.
 macro_rules! commands {
     ($($name:ident $module:ident $help:literal,)*) => {
         #[derive(Debug, clap::Subcommand)]
         enum Command {
             // `about` and not a doc comment, which would take the place of the longer text at the module's `Args`.
-            $(#[command(about = $help)] $name(Box<$module::Args>),)*
+            $(#[command(about = $help, long_about = explained::<$module::Args>($help))] $name(Box<$module::Args>),)*
         }
 
         impl Command {
@@ -155,7 +163,7 @@ const ONE_DASH: &[(&str, &str)] = &[
 
 /// Parses the arguments, runs the command, reports its failure.
 pub(crate) fn main() -> ExitCode {
-    let arguments: Vec<OsString> = std::env::args_os()
+    let mut arguments: Vec<OsString> = std::env::args_os()
         .enumerate()
         .map(|(i, argument)| {
             let names = if i == 1 { OTHER_NAMES } else { ONE_DASH };
@@ -163,6 +171,10 @@ pub(crate) fn main() -> ExitCode {
             ours.map_or(argument, |(_, ours)| ours.into())
         })
         .collect();
+    // The parser's own command for help has no help.
+    if arguments.get(1).is_some_and(|word| word == "help") {
+        arguments.retain(|word| word != "--help" && word != "-h");
+    }
     let options = || arguments.iter().take_while(|word| *word != "--");
     let json = options().any(|word| word == "--json");
     let quiet = options().any(|word| word == "--quiet" || word == "-q");
@@ -228,5 +240,27 @@ mod tests {
     #[test]
     fn arguments_are_consistent() {
         knobs::of_serve(Cli::command()).debug_assert();
+    }
+
+    /// Every command's help says more than its line in `leyden --help`, and fits a terminal of 80 columns.
+    #[test]
+    fn help_explains_and_fits_a_terminal() {
+        let mut program = knobs::of_serve(Cli::command()).term_width(80);
+        program.build();
+        let names: Vec<String> = program.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+        for name in names.iter().filter(|name| *name != "help") {
+            let command = program.find_subcommand_mut(name).unwrap();
+            let (short, long) = (command.get_about().unwrap(), command.get_long_about().unwrap());
+            let more = long.to_string().replacen(&short.to_string(), "", 1);
+            assert!(more.trim_matches(['.', '\n']).len() > 30, "{name}: {more}");
+            // A broken example is two commands.
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let mut commands = examples.lines().filter(|line| line.trim_start().starts_with("leyden "));
+            assert!(commands.all(|line| line.chars().count() <= 80), "{name}: {examples}");
+            for help in [command.render_help(), command.render_long_help()].map(|help| help.to_string()) {
+                let wide = help.lines().find(|line| line.chars().count() > 80);
+                assert_eq!(wide, None, "{name}");
+            }
+        }
     }
 }

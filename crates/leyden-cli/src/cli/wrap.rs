@@ -27,7 +27,7 @@ impl Wrap {
 
     /// Begins later lines behind so many blanks.
     pub(super) fn hang_at(&mut self, hang: usize) {
-        self.hang = self.width.map_or(0, |width| hang.min(width / 2));
+        self.hang = self.width.map_or(0, |width| hang.min(width * 2 / 3));
     }
 
     /// Writes what is no text of the paragraph but stands in its first line, and hangs later lines below what follows.

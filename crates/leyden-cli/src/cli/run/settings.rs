@@ -195,7 +195,9 @@ impl Settings {
         let line = |setting: &Setting| {
             let usage = format!("{} {}", setting.name, setting.values);
             let shown = crate::cli::text::printable(&(setting.show)(self), 60);
-            format!("  {usage:<28} {} (now: {shown})", setting.help)
+            let shown = if shown.is_empty() { "none" } else { &shown };
+            // Two blanks at least, by which later lines of a narrow terminal are indented.
+            format!("  {usage:<28}  {} (now: {shown})", setting.help)
         };
         SETTINGS.iter().map(line).collect()
     }
