@@ -159,6 +159,12 @@ pub enum ErrorKind {
         /// What it could say.
         known: String,
     },
+    /// A key that asks for something that is not computed, or that nothing is known of.
+    #[error("{what}")]
+    RefusedKey {
+        /// Its value and the reason.
+        what: String,
+    },
     /// A metadata value has another type than the one asked for.
     #[error("want {wanted}, found {found}")]
     WrongType {

@@ -1,6 +1,6 @@
 //! `quantization_config`: which variants of the methods are read, and which are refused by name.
 
-use super::Method;
+use super::{Method, keys};
 use crate::Json;
 use crate::error::{Error, ErrorKind, Escaped};
 use serde_json::Value;
@@ -29,13 +29,18 @@ pub(super) fn method(config: &Json) -> Result<Option<Method>, Error> {
     if object.is_none() {
         return Ok(None);
     }
-    Ok(Some(match text("quant_method")? {
-        Some("gptq") => {
-            let version = one_of("checkpoint_format", &["gptq", "gptq_v2"])?;
+    let name = text("quant_method")?.unwrap_or_default();
+    let method = match name {
+        "gptq" => {
+            let formats = ["checkpoint_format", "format"].map(|key| one_of(key, &["gptq", "gptq_v2"]));
+            let [first, second] = formats;
+            let version = first?.or(second?);
             one_of("pack_dtype", &["int32"])?;
-            Method::Gptq { first_version: version != Some("gptq_v2"), bits: bits(&[2, 3, 4, 8])? }
+            let bits = bits(&[2, 3, 4, 8])?;
+            same_bits(config, &key("dynamic"), bits)?;
+            Method::Gptq { first_version: version != Some("gptq_v2"), bits }
         }
-        Some("awq") => {
+        "awq" => {
             let version = text("version")?.map(str::to_ascii_lowercase);
             if let Some(found) = version.filter(|version| version != "gemm") {
                 return Err(refused(config, &key("version"), &found, &["gemm"]));
@@ -43,7 +48,7 @@ pub(super) fn method(config: &Json) -> Result<Option<Method>, Error> {
             bits(&[4])?;
             Method::Awq
         }
-        Some("compressed-tensors") => {
+        "compressed-tensors" => {
             const FORMATS: [&str; 5] =
                 ["pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "mixed-precision"];
             one_of("format", &FORMATS)?;
@@ -71,13 +76,33 @@ pub(super) fn method(config: &Json) -> Result<Option<Method>, Error> {
             }
             Method::CompressedTensors { block, bits }
         }
-        Some("fp8") => {
+        "fp8" => {
             one_of("fmt", &["e4m3"])?;
             let sides = config.get(&key("weight_block_size"));
             Method::Fp8 { block: sides.and_then(sides_of).unwrap_or([BLOCK; 2]) }
         }
         _ => return Ok(None),
-    }))
+    };
+    keys::check(config, ROOT, name)?;
+    Ok(Some(method))
+}
+
+/// Refuses settings of some matrices, by patterns of their names, that give them another number of bits.
+fn same_bits(config: &Json, key: &str, bits: u32) -> Result<(), Error> {
+    let patterns = config.nested(key)?;
+    for (pattern, settings) in patterns.iter().flat_map(|patterns| patterns.object()) {
+        let found = settings.get("bits").filter(|found| found.as_u64() != Some(bits.into()));
+        // These are not quantised.
+        if let Some(found) = found.filter(|_| !pattern.starts_with("-:")) {
+            return Err(refused(
+                config,
+                key,
+                &format!("{found} bits of some matrices"),
+                &[&bits.to_string()],
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Two sizes.

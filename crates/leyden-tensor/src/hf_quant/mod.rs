@@ -7,6 +7,7 @@
 //! quantised shows in the files: lists of modules that are not are not needed.
 
 mod config;
+mod keys;
 mod matrix;
 mod parts;
 

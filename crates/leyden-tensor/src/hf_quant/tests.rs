@@ -93,11 +93,69 @@ fn variants_that_are_not_read_are_refused_by_key() {
             "config_groups.group_0.format: `marlin-24`",
         ),
         (r#"{"quant_method": "fp8", "fmt": "e5m2"}"#, "fmt: `e5m2` is not supported; supported: e4m3"),
+        (r#"{"quant_method": "gptq", "bits": 4, "format": "marlin"}"#, "format: `marlin`"),
+        (
+            r#"{"quant_method": "gptq", "bits": 4, "dynamic": {"-:.*mlp.*": {}, "+:.*attn.*": {"bits": 8}}}"#,
+            "dynamic: `8 bits of some matrices` is not supported; supported: 4",
+        ),
+        (r#"{"quant_method": "gptq", "bits": 4, "warp": 2}"#, "warp: is not a known key, and may change"),
+        (
+            r#"{"quant_method": "gptq", "bits": 4, "is_marlin_format": true}"#,
+            "is_marlin_format: true asks for",
+        ),
+        (r#"{"quant_method": "gptq", "bits": 4, "rotation": "hadamard"}"#, "rotation: `hadamard` asks for"),
+        (r#"{"quant_method": "awq", "bits": 4, "warp": 2}"#, "warp: is not a known key"),
+        (r#"{"quant_method": "awq", "bits": 4, "w_bit": 3}"#, "w_bit: 3 asks for another number of bits"),
+        (r#"{"quant_method": "fp8", "warp": [1]}"#, "warp: is not a known key"),
+        (r#"{"quant_method": "compressed-tensors", "warp": "x"}"#, "warp: is not a known key"),
+        (
+            r#"{"quant_method": "compressed-tensors", "config_groups": {"group_0": {"warp": 1}}}"#,
+            "config_groups.group_0.warp: is not a known key",
+        ),
+        (
+            r#"{"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"strategy": "token"}}}}"#,
+            "config_groups.g.weights.strategy: `token` asks for scales of another kind",
+        ),
+        (
+            r#"{"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"dynamic": true}}}}"#,
+            "config_groups.g.weights.dynamic: true asks for",
+        ),
+        (
+            r#"{"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"warp": 1}}}}"#,
+            "config_groups.g.weights.warp: is not a known key",
+        ),
     ] {
         let error = quantised(config).unwrap_err().to_string();
         assert!(error.starts_with("config.json: quantization_config.") && error.contains(message), "{error}");
     }
     assert_eq!(quantised(r#"{"quant_method": "bitsandbytes"}"#).unwrap(), None);
+}
+
+#[test]
+fn descriptions_of_usual_programs_are_read() {
+    for config in [
+        // GPTQModel, AutoGPTQ, Optimum, AutoAWQ, llm-compressor, transformers.
+        r#"{"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq", "desc_act": false, "group_size": 128,
+            "lm_head": false, "pack_dtype": "int32", "sym": true, "dynamic": {"-:.*mlp.*": {}, "+:.*q_proj": {"bits": 4}},
+            "meta": {"damp_percent": 0.01, "quantizer": ["gptqmodel:2.0.0"], "static_groups": false}}"#,
+        r#"{"quant_method": "gptq", "bits": 4, "group_size": 128, "damp_percent": 0.01, "desc_act": true, "sym": true,
+            "static_groups": false, "true_sequential": true, "model_name_or_path": null, "model_file_base_name": "model"}"#,
+        r#"{"quant_method": "gptq", "bits": 4, "dataset": "c4", "tokenizer": null, "use_cuda_fp16": false,
+            "model_seqlen": 2048, "block_name_to_quantize": "model.layers", "batch_size": 1, "pad_token_id": null,
+            "exllama_config": {"version": 1}, "max_input_length": null, "modules_in_block_to_quantize": [["a"]]}"#,
+        r#"{"quant_method": "awq", "bits": 4, "group_size": 128, "modules_to_not_convert": null, "version": "gemm",
+            "zero_point": true}"#,
+        r#"{"quant_method": "compressed-tensors", "format": "int-quantized", "global_compression_ratio": 1.2, "ignore":
+            ["lm_head"], "kv_cache_scheme": null, "quantization_status": "compressed", "version": "0.12", "sparsity_config":
+            {}, "transform_config": {}, "config_groups": {"group_0": {"format": "int-quantized", "targets": ["Linear"],
+            "input_activations": {"dynamic": true, "num_bits": 8}, "output_activations": null, "weights": {"actorder": null,
+            "block_structure": null, "dynamic": false, "group_size": null, "num_bits": 8, "observer": "minmax",
+            "observer_kwargs": {}, "strategy": "channel", "symmetric": true, "type": "int"}}}}"#,
+        r#"{"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3", "weight_block_size": [128, 128],
+            "scale_fmt": "ue8m0", "modules_to_not_convert": ["lm_head"]}"#,
+    ] {
+        assert!(quantised(config).unwrap().is_some(), "{config}");
+    }
 }
 
 /// Name, type and shape of a tensor.
