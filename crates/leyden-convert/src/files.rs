@@ -6,41 +6,18 @@ use leyden_tensor::{FolderFiles, HfFile, HfFolder};
 use serde_json::Value as Json;
 use std::path::Path;
 
-/// The files that say what a model computes. Those of modules are named by `modules.json`.
-const NAMES: [&str; 18] = [
-    "config.json",
-    "generation_config.json",
-    "gliner_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "chat_template.jinja",
-    "chat_template.json",
-    "modules.json",
-    "config_sentence_transformers.json",
-    "sentence_bert_config.json",
-    "sentence_roberta_config.json",
-    "sentence_distilbert_config.json",
-    "sentence_camembert_config.json",
-    "sentence_albert_config.json",
-    "sentence_xlm-roberta_config.json",
-    "sentence_xlnet_config.json",
-];
 /// The most bytes of one of them: the largest vocabularies take some 40 MB.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// Those of a folder.
 pub(crate) fn of_folder(folder: &HfFolder) -> Result<FolderFiles, Error> {
-    let mut names: Vec<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
+    let mut names: Vec<String> = HfFolder::settings_names().map(str::to_owned).collect();
     if let Some(list) = folder.read(HfFile::Modules)? {
         let path = folder.path().join(HfFile::Modules.name());
         let list: Json = serde_json::from_slice(&list).map_err(|error| Error::unlike(&path, error))?;
         let paths = list.as_array().into_iter().flatten().filter_map(|module| module["path"].as_str());
-        names.extend(paths.filter(|path| !path.is_empty()).map(|path| format!("{path}/config.json")));
-    }
-    if !names.iter().any(|name| name == HfFile::Pooling.name()) {
-        names.push(HfFile::Pooling.name().to_owned());
+        let configs = paths.filter(|path| !path.is_empty()).map(|path| format!("{path}/config.json"));
+        names.extend(configs.filter(|name| name != HfFile::Pooling.name()));
     }
     let mut all = Vec::new();
     for name in names {

@@ -73,6 +73,8 @@ const SENTENCE_SETTINGS: [&str; 7] = [
     "sentence_xlnet_config.json",
 ];
 const MAX_SETTINGS_BYTES: u64 = 4 << 20;
+/// What else says how texts become tokens.
+const ADDED_TOKENS: &str = "added_tokens.json";
 /// The most templates in `additional_chat_templates`.
 const MAX_TEMPLATES: u64 = 64;
 
@@ -278,6 +280,13 @@ impl HfFolder {
         }
         templates.sort();
         Ok(templates)
+    }
+
+    /// The names of all files that may say what a model computes, those of adapters aside. Folders of modules are named by
+    /// `modules.json`; `1_Pooling` alone counts without it.
+    pub fn settings_names() -> impl Iterator<Item = &'static str> {
+        let files = FILES.iter().filter(|row| row.0 != HfFile::AdapterConfig).map(|row| row.1);
+        files.chain([ADDED_TOKENS]).chain(SENTENCE_SETTINGS)
     }
 
     /// Fails if a page of the weights could not be read since they were opened.
