@@ -23,13 +23,17 @@ const COMPANIONS: &[&str] = &[
     "added_tokens.json",
     "chat_template.jinja",
     "chat_template.json",
-    "additional_chat_templates/default.jinja",
-    "additional_chat_templates/tool_use.jinja",
     "gliner_config.json",
     "modules.json",
     "config_sentence_transformers.json",
     "sentence_bert_config.json",
-    "1_Pooling/config.json",
+    // The names of older versions of sentence-transformers.
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
     "quantize_config.json",
     "hf_quant_config.json",
     "LICENSE",
@@ -37,6 +41,22 @@ const COMPANIONS: &[&str] = &[
     "LICENSE.md",
     "NOTICE",
 ];
+
+/// The folder of chat templates beside the main one.
+const TEMPLATES: &str = "additional_chat_templates";
+/// The most of these templates.
+const MAX_TEMPLATES: usize = 64;
+
+/// Weights of which a model has one file: the first form that a repository has is taken. They are those of the modules of
+/// sentence-transformers and of the two heads of M3-Embedding.
+const FORMS: [&str; 2] = ["model.safetensors", "pytorch_model.bin"];
+const HEADS: [[&str; 2]; 2] =
+    [["sparse_linear.safetensors", "sparse_linear.pt"], ["colbert_linear.safetensors", "colbert_linear.pt"]];
+/// The most folders of modules.
+const MAX_MODULES: usize = 16;
+
+/// Lists the modules of sentence-transformers.
+const MODULES: &str = "modules.json";
 
 /// Lists the shards of a checkpoint.
 const INDEX: &str = "model.safetensors.index.json";
@@ -307,9 +327,43 @@ fn checkpoint(files: &[Listed]) -> Result<Selection, ErrorKind> {
     Ok(Selection { format, main: None, files: chosen, chosen_of: 1 })
 }
 
-/// What is taken along with weights.
-fn companions(files: &[Listed]) -> impl Iterator<Item = Listed> {
-    COMPANIONS.iter().filter_map(|name| files.iter().find(|file| file.path == *name)).cloned()
+/// The files that are taken along with weights.
+fn companions(files: &[Listed]) -> Vec<Listed> {
+    let find = |name: &str| files.iter().find(|file| file.path == name);
+    let mut found: Vec<&Listed> = COMPANIONS.iter().filter_map(|name| find(name)).collect();
+    found.extend(HEADS.iter().filter_map(|forms| forms.iter().find_map(|name| find(name))));
+    for module in modules(files) {
+        found.extend(find(&format!("{module}/config.json")));
+        found.extend(FORMS.iter().find_map(|name| find(&format!("{module}/{name}"))));
+    }
+    let in_folder = |file: &&Listed| file.path.split_once('/').is_some_and(|(folder, _)| folder == TEMPLATES);
+    let templates = files.iter().filter(in_folder).filter(|file| has_ending(&file.path, ".jinja"));
+    found.extend(templates.take(MAX_TEMPLATES));
+    found.into_iter().cloned().collect()
+}
+
+/// The folders of sentence-transformers' modules: `1_Pooling`, `2_Dense`. The list of them is not read: folders have the
+/// names that the package gives them.
+fn modules(files: &[Listed]) -> Vec<&str> {
+    if !files.iter().any(|file| file.path == MODULES) {
+        // Other programs read this one without a list.
+        return files
+            .iter()
+            .filter(|file| file.path == "1_Pooling/config.json")
+            .map(|_| "1_Pooling")
+            .collect();
+    }
+    let number = |folder: &str| folder.split_once('_').and_then(|(n, _)| n.parse::<u32>().ok());
+    let mut found: Vec<(u32, &str)> = files
+        .iter()
+        .filter_map(|file| {
+            let folder = file.path.strip_suffix("/config.json")?;
+            Some((number(folder).filter(|_| !folder.contains('/'))?, folder))
+        })
+        .collect();
+    found.sort_unstable();
+    found.truncate(MAX_MODULES);
+    found.into_iter().map(|row| row.1).collect()
 }
 
 /// An ONNX model, with the configuration in its folder or at the top.
@@ -560,6 +614,61 @@ mod tests {
         assert_eq!(selected(&both, None).unwrap(), ["model.safetensors", "config.json"]);
         let gliner = ["pytorch_model.bin", "gliner_config.json"];
         assert_eq!(selected(&gliner, None).unwrap(), gliner);
+    }
+
+    #[test]
+    fn all_files_of_settings_come_along() {
+        let settings: Vec<&str> = leyden_tensor::HfFolder::settings_names().collect();
+        let all = [&["model.safetensors"][..], &settings].concat();
+        let got = selected(&all, None).unwrap();
+        let left_out: Vec<&&str> =
+            settings.iter().filter(|name| !got.iter().any(|got| got == *name)).collect();
+        assert!(left_out.is_empty(), "{left_out:?}");
+    }
+
+    #[test]
+    fn modules_heads_and_templates_come_along() {
+        let all = [
+            "model.safetensors",
+            "config.json",
+            "modules.json",
+            "sentence_bert_config.json",
+            "1_Pooling/config.json",
+            "10_Dense/config.json",
+            "10_Dense/pytorch_model.bin",
+            "2_Dense/config.json",
+            "2_Dense/model.safetensors",
+            "2_Dense/pytorch_model.bin",
+            "3_Normalize/README.md",
+            "additional_chat_templates/tool_use.jinja",
+            "additional_chat_templates/rag.jinja",
+            "additional_chat_templates/notes.txt",
+            "colbert_linear.pt",
+            "sparse_linear.pt",
+            "onnx/config.json",
+            "onnx/2_Dense/config.json",
+            "checkpoint-500/config.json",
+            "checkpoint-500/model.safetensors",
+        ];
+        let wanted = [
+            "model.safetensors",
+            "config.json",
+            "modules.json",
+            "sentence_bert_config.json",
+            "sparse_linear.pt",
+            "colbert_linear.pt",
+            "1_Pooling/config.json",
+            "2_Dense/config.json",
+            "2_Dense/model.safetensors",
+            "10_Dense/config.json",
+            "10_Dense/pytorch_model.bin",
+            "additional_chat_templates/tool_use.jinja",
+            "additional_chat_templates/rag.jinja",
+        ];
+        assert_eq!(selected(&all, None).unwrap(), wanted);
+        let without_list =
+            ["model.safetensors", "config.json", "1_Pooling/config.json", "2_Dense/config.json"];
+        assert_eq!(selected(&without_list, None).unwrap(), without_list[..3]);
     }
 
     #[test]

@@ -138,6 +138,40 @@ fn a_checkpoint_comes_as_a_folder() {
 }
 
 #[test]
+fn modules_of_sentence_transformers_come_with_their_weights() {
+    let (weights, dense) = (content(5000, 5), content(700, 6));
+    let hub = Hub::start(&Repository::new(&[
+        ("model.safetensors", &weights),
+        ("config.json", b"{}"),
+        ("tokenizer.json", b"{}"),
+        ("modules.json", b"[]"),
+        ("config_sentence_transformers.json", b"{}"),
+        ("sentence_roberta_config.json", b"{}"),
+        ("1_Pooling/config.json", b"{}"),
+        ("2_Dense/config.json", b"{}"),
+        ("2_Dense/model.safetensors", &dense),
+        ("sparse_linear.pt", &dense),
+        ("additional_chat_templates/tool_use.jinja", b"{{ tools }}"),
+        ("openvino/openvino_model.bin", &weights),
+    ]));
+    let shelf = Shelf::new();
+    let model = shelf.pull(&options(&hub.api.url()), "hf:org/repo").unwrap().model;
+    for name in [
+        "modules.json",
+        "config_sentence_transformers.json",
+        "sentence_roberta_config.json",
+        "1_Pooling/config.json",
+        "2_Dense/config.json",
+        "sparse_linear.pt",
+        "additional_chat_templates/tool_use.jinja",
+    ] {
+        assert!(model.path.join(name).is_file(), "{name}");
+    }
+    assert_eq!(fs::read(model.path.join("2_Dense/model.safetensors")).unwrap(), dense);
+    assert!(!model.path.join("openvino").exists());
+}
+
+#[test]
 fn revisions_live_side_by_side() {
     let hub = Hub::start(&Repository::new(&[("m.gguf", &content(100, 1))]));
     let (shelf, options) = (Shelf::new(), options(&hub.api.url()));
