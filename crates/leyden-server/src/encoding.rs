@@ -23,18 +23,32 @@ pub(crate) enum Long {
     CutEnd(usize),
     /// The beginning is left out.
     CutBegin(usize),
+    /// The end is left out, or the beginning where the model's tokenizer says so.
+    CutUsual(usize),
 }
 
 impl Long {
     /// Takes `truncate`, `truncation_direction`, and vLLM's `truncate_prompt_tokens` and `truncation_side`.
     pub(crate) fn read(body: &mut Fields, usual: bool) -> Long {
         let most = most(body);
-        let begin = body.text("truncation_direction").is_some_and(|side| side.eq_ignore_ascii_case("left"));
-        let begin = body.text("truncation_side").map_or(begin, |side| side == "left");
+        let side = body.text("truncation_direction");
+        let side = body.text("truncation_side").or(side).map(|side| side.eq_ignore_ascii_case("left"));
         match (body.flag("truncate").unwrap_or(usual) || most.is_some(), most.unwrap_or(usize::MAX)) {
             (false, _) => Long::Refuse,
-            (true, most) if begin => Long::CutBegin(most),
-            (true, most) => Long::CutEnd(most),
+            (true, most) => match side {
+                Some(true) => Long::CutBegin(most),
+                Some(false) => Long::CutEnd(most),
+                None => Long::CutUsual(most),
+            },
+        }
+    }
+
+    /// The same with the side that is usual for a model.
+    fn of(self, model: &Served) -> Long {
+        match self {
+            Long::CutUsual(most) if model.tokenizer.drops_beginning() => Long::CutBegin(most),
+            Long::CutUsual(most) => Long::CutEnd(most),
+            other => other,
         }
     }
 
@@ -75,15 +89,15 @@ impl Long {
     pub(crate) fn extent<'a>(self, model: &Served, call: &'a Call) -> Extent<'a> {
         match self {
             Long::Refuse => Extent::of_model(model, call),
-            Long::CutEnd(_) | Long::CutBegin(_) => Extent::of_body(call),
+            Long::CutEnd(_) | Long::CutBegin(_) | Long::CutUsual(_) => Extent::of_body(call),
         }
     }
 
     /// Cuts a text's tokens; those that the model expects at the beginning and at the end stay, and the last `tail` of them.
     pub(crate) fn cut(self, model: &Served, tokens: &mut Vec<u32>, tail: usize) {
-        let (at_end, most) = match self {
+        let (at_end, most) = match self.of(model) {
             Long::Refuse => return,
-            Long::CutEnd(most) => (true, most),
+            Long::CutEnd(most) | Long::CutUsual(most) => (true, most),
             Long::CutBegin(most) => (false, most),
         };
         let n = tokens.len();
@@ -209,7 +223,7 @@ pub(crate) fn texts(
         ..RenderOptions::default()
     };
     let sole = SoleMessage { template, in_parts: form.in_parts, system, options: &options };
-    let tail = match long {
+    let tail = match long.of(model) {
         Long::CutEnd(_) if form.keep_tail => sole.tail(model.tokenizer.as_ref()).unwrap_or(0),
         _ => 0,
     };
@@ -440,6 +454,10 @@ pub(crate) fn pairs(
     long: LongDocument,
 ) -> Result<Ranking, ApiError> {
     let (config, pooling) = classifier(model)?;
+    let long = match long {
+        LongDocument::AsText(long) => LongDocument::AsText(long.of(model)),
+        other => other,
+    };
     let most = prompt::longest(model);
     let pairs = Pairs::new(model.tokenizer.as_ref(), config.prompt.as_deref());
     let gone = || call.is_given_up();
@@ -460,14 +478,18 @@ pub(crate) fn pairs(
                 let alone = || pairs.encode(query, "", &bounds).is_ok_and(|pair| pair.ids.len() <= most);
                 (pair.ids.len() <= most || alone()).then(|| vec![pair])
             }
-            LongDocument::AsText(Long::CutEnd(wanted) | Long::CutBegin(wanted)) => {
+            LongDocument::AsText(Long::CutEnd(wanted) | Long::CutUsual(wanted)) => {
                 let mut pair = encode()?;
-                pair.truncate(most.min(wanted)).then(|| vec![pair])
+                pair.truncate(most.min(wanted), false).then(|| vec![pair])
+            }
+            LongDocument::AsText(Long::CutBegin(wanted)) => {
+                let mut pair = encode()?;
+                pair.truncate(most.min(wanted), true).then(|| vec![pair])
             }
             LongDocument::Begin(tokens) => {
                 let mut pair = encode()?;
                 pair.truncate_document(tokens);
-                pair.truncate(most).then(|| vec![pair])
+                pair.truncate(most, false).then(|| vec![pair])
             }
         };
         let Some(windows) = windows else {

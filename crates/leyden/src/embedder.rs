@@ -24,7 +24,8 @@ pub struct EmbedOptions {
     pub normalize: bool,
     /// How many numbers of each vector are wanted, the first; by default all.
     pub dimensions: Option<usize>,
-    /// Whether the end of a text that is too long for the model is left out. By default such a text is an error.
+    /// Whether the end of a text that is too long for the model is left out, or its beginning where the model's tokenizer has
+    /// `truncation_side` `left`. By default such a text is an error.
     pub truncate: bool,
     /// The name of the prompt that is put before texts that become vectors; by default the model's own default.
     pub prompt_name: Option<String>,
@@ -260,7 +261,7 @@ impl<'m> Embedder<'m> {
             let document = document.as_ref();
             let windows = if self.options.truncate {
                 let mut pair = pairs.encode(query, document, &Bounds::NONE)?;
-                pair.truncate(most).then(|| vec![pair])
+                pair.truncate(most, model.tokenizer().drops_beginning()).then(|| vec![pair])
             } else {
                 pairs.windows(query, document, most, &Bounds::NONE)?
             };
@@ -331,8 +332,14 @@ impl<'m> Embedder<'m> {
             if !self.options.truncate {
                 return Err(Error::TextTooLong { number, tokens: ids.len(), context });
             }
-            let end = ids.len() - tail.min(context);
-            ids.drain(context - tail.min(context)..end);
+            let excess = ids.len() - context;
+            let tokenizer = self.model.tokenizer();
+            let from = if tokenizer.drops_beginning() {
+                usize::from(tokenizer.add_bos() && ids.first().copied() == tokenizer.bos())
+            } else {
+                context - tail.min(context)
+            };
+            ids.drain(from..from + excess);
         }
         Ok(Text { ids, second: None })
     }

@@ -133,6 +133,55 @@ fn embed_makes_a_vector_of_each_row_in_order() {
     assert!(lines.len() == 2 && lines.iter().all(|vector| vector.len() == 32));
 }
 
+/// The end of a long text is left out, or its beginning where the tokenizer's files say so, as transformers has it.
+#[test]
+fn long_texts_lose_the_side_that_the_tokenizer_names() {
+    let long = vec!["w5"; 127].join(" ");
+    let text = format!("w6 w7 {long} w8 w9");
+    let (first, last) =
+        (format!("w6 w7 {}", vec!["w5"; 126].join(" ")), format!("{} w8 w9", vec!["w5"; 126].join(" ")));
+    let vector = |folder: &str, text: &str| {
+        numbers(&leyden(&["embed", folder, text, "--truncate", "--json"]).json()["embedding"])
+    };
+    for (of_config, of_tokenizer, wanted) in [
+        (None, "Right", &first),
+        (Some("right"), "Left", &first),
+        (None, "Left", &last),
+        (Some("left"), "Right", &last),
+    ] {
+        let files = Files::new();
+        let (folder, _) = model(&files, "bert");
+        let path = files.folder().join("tokenizer.json");
+        let tokenizer = fs::read_to_string(&path).unwrap();
+        fs::write(&path, tokenizer.replace("\"Right\"", &format!("\"{of_tokenizer}\""))).unwrap();
+        if let Some(side) = of_config {
+            files.add("tokenizer_config.json", json!({ "truncation_side": side }).to_string().as_bytes());
+        }
+        assert_eq!(vector(&folder, &text), vector(&folder, wanted), "{of_config:?} {of_tokenizer}");
+        let server = Server::start(&[&folder]);
+        let (_, cut) = ask(&server, "/embed", json!({ "inputs": text, "truncate": true }));
+        assert_eq!(
+            cut,
+            ask(&server, "/embed", json!({ "inputs": wanted })).1,
+            "{of_config:?} {of_tokenizer}"
+        );
+        // A request that names a side gets it.
+        let right = json!({ "inputs": text, "truncate": true, "truncation_direction": "Right" });
+        assert_eq!(ask(&server, "/embed", right).1, ask(&server, "/embed", json!({ "inputs": first })).1);
+    }
+    // The second text of a pair loses it.
+    let files = Files::new();
+    let (folder, _) = model(&files, "bert, rank");
+    files.add("tokenizer_config.json", json!({ "truncation_side": "left" }).to_string().as_bytes());
+    let server = Server::start(&[&folder]);
+    let score = |document: &str, truncate: bool| {
+        let body = json!({ "query": QUERY, "texts": [document], "truncate": truncate, "raw_scores": true });
+        ask(&server, "/rerank", body).1[0]["score"].clone()
+    };
+    let tail = vec!["w5"; 123].join(" ");
+    assert_eq!(score(&format!("w6 w7 w8 w9 {tail}"), true), score(&tail, false));
+}
+
 #[test]
 fn classify_gives_the_labels_of_transformers() {
     let files = Files::new();

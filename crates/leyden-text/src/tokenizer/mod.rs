@@ -149,6 +149,11 @@ pub trait Tokenizer: Send + Sync {
     /// Whether a sequence ends with EOS. If so, [`eos`](Self::eos) is `Some`.
     fn add_eos(&self) -> bool;
 
+    /// Whether a text with too many tokens loses its beginning, and not its end, where nobody says which.
+    fn drops_beginning(&self) -> bool {
+        false
+    }
+
     /// Whether the vocabulary tells tokens that go on with a word from those that begin one, as WordPiece does.
     fn marks_continuations(&self) -> bool {
         false

@@ -54,13 +54,15 @@ impl Pair {
         self.document.end = end;
     }
 
-    /// Leaves out the end of the second text so that so many tokens are left. False if the others alone are more.
-    pub fn truncate(&mut self, tokens: usize) -> bool {
+    /// Leaves out the end of the second text, or its `beginning`, so that so many tokens are left. False if the others alone
+    /// are more.
+    pub fn truncate(&mut self, tokens: usize, beginning: bool) -> bool {
         let excess = self.ids.len().saturating_sub(tokens);
         if excess > self.document.len() {
             return false;
         }
-        self.ids.drain(self.document.end - excess..self.document.end);
+        let start = if beginning { self.document.start } else { self.document.end - excess };
+        self.ids.drain(start..start + excess);
         self.document.end -= excess;
         true
     }

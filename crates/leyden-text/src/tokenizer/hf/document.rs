@@ -25,6 +25,8 @@ pub(super) struct Document<'a> {
     pub(super) post_processor: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) decoder: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) truncation: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) model: Model<'a>,
 }

@@ -12,7 +12,7 @@
 //! version of Unicode each of them goes by; see `classes`.
 //!
 //! Different from the library, on purpose: no word of a text becomes a control token, whatever the vocabulary says;
-//! the tokens around a text are left to the caller; and truncation and padding are ignored.
+//! the tokens around a text are left to the caller; and padding is ignored, as is truncation but for its direction.
 
 mod added;
 mod bpe;
@@ -75,6 +75,8 @@ struct HfTokenizer {
     pair: Option<PairTemplate>,
     /// What is certain of the length of texts in tokens.
     cover: Option<Cover>,
+    /// Whether texts that are too long lose their beginning.
+    drops_beginning: bool,
 }
 
 /// How much of a text one token stands for.
@@ -195,6 +197,8 @@ fn read_files(
     let pre_tokenizer = changes.pre_tokenizer(component(document.pre_tokenizer, file, "pre_tokenizer")?);
     let post_processor = component(document.post_processor, file, "post_processor")?;
     let decoder = component(document.decoder, file, "decoder")?;
+    let truncation = component(document.truncation, file, "truncation")?;
+    let direction = truncation.as_ref().and_then(|value| value.get("direction")).and_then(Value::as_str);
     let field = |name, value| Field::new(file, name, value);
     let normalizer = normalizer.as_ref().map(|value| normalizer::read(field("normalizer", value)));
     let normalizers = normalizer.transpose()?.unwrap_or_default();
@@ -251,6 +255,7 @@ fn read_files(
         control,
         roles,
         pair: template.pair,
+        drops_beginning: changes.drops_beginning.unwrap_or(direction == Some("Left")),
     };
     tokenizer.decode_all()?;
     Ok(Box::new(tokenizer))
@@ -495,6 +500,10 @@ impl Tokenizer for HfTokenizer {
 
     fn add_eos(&self) -> bool {
         self.roles.add_eos
+    }
+
+    fn drops_beginning(&self) -> bool {
+        self.drops_beginning
     }
 
     fn marks_continuations(&self) -> bool {

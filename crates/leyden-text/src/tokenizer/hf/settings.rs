@@ -37,7 +37,6 @@ const TOKENIZER: KnownKeys = KnownKeys(&[
     read_key("tokenizer_class"),
     empty_key("split_special_tokens", "names of special tokens in texts as text"),
     empty_key("sp_model_kwargs", "another way to sample pieces"),
-    // A text that is too long is an error unless its user says otherwise.
     choice_key("truncation_side", &["right", "left"], "another side"),
     choice_key("padding_side", &["right", "left"], "another side"),
     // Of texts that are read back, which `tokenizer.json` says.
@@ -169,6 +168,17 @@ const BYTE_LEVELS: [&str; 7] = [
     "LongformerTokenizer",
     "RobertaTokenizer",
 ];
+/// Classes that do not tell the texts of a pair apart, unless `model_input_names` says so.
+const ONE_TYPE: [&str; 7] = [
+    "BartTokenizer",
+    "CamembertTokenizer",
+    "DistilBertTokenizer",
+    "MPNetTokenizer",
+    "RobertaTokenizer",
+    // The class that version 5 of transformers names where it has none for the model.
+    "TokenizersBackend",
+    "XLMRobertaTokenizer",
+];
 /// Classes of types of models, where the file names none.
 const CLASSES: [(&str, &str); 6] = [
     ("bert", "BertTokenizer"),
@@ -241,6 +251,8 @@ pub(super) struct Changes {
     lower_case: bool,
     /// Whether both texts of a pair are of the same type.
     pub(super) one_type: bool,
+    /// Whether texts that are too long lose their beginning, if the files say so.
+    pub(super) drops_beginning: Option<bool>,
 }
 
 /// The keys of these files that nothing is known of, with the names of their files.
@@ -253,11 +265,6 @@ pub(super) fn unread(settings: &dyn Settings) -> Result<Vec<String>, Error> {
         if let Some(json) = settings.json(file)? {
             let unknown = checked(&json, known)?;
             all.extend(unknown.into_iter().map(|key| format!("{}: {key}", file.name())));
-            if file == HfFile::TokenizerConfig
-                && json.get("truncation_side").is_some_and(|side| side == "left")
-            {
-                all.push(format!("{}: truncation_side", file.name()));
-            }
         }
     }
     Ok(all)
@@ -311,7 +318,10 @@ impl Changes {
             changes.prefix_space = json.opt_bool("add_prefix_space").map_err(metadata)?;
         }
         let names = json.opt_array_str("model_input_names").map_err(metadata)?;
-        changes.one_type = names.is_some_and(|names| !names.contains(&"token_type_ids"));
+        changes.one_type =
+            names.map_or(ONE_TYPE.contains(&class), |names| !names.contains(&"token_type_ids"));
+        changes.drops_beginning =
+            json.opt_str("truncation_side").map_err(metadata)?.map(|side| side == "left");
         Ok(changes)
     }
 
@@ -437,6 +447,22 @@ mod tests {
         }
         assert!(read(r#"{"model_input_names": ["input_ids", "attention_mask"]}"#, "").one_type);
         assert!(!read(r#"{"model_input_names": ["input_ids", "token_type_ids"]}"#, "").one_type);
+        for (class, wanted) in [
+            ("BertTokenizer", false),
+            ("DebertaV2TokenizerFast", false),
+            ("PreTrainedTokenizerFast", false),
+            ("RobertaTokenizerFast", true),
+            ("TokenizersBackend", true),
+        ] {
+            let text = format!(r#"{{"tokenizer_class": "{class}"}}"#);
+            assert_eq!(read(&text, "").one_type, wanted, "{class}");
+            let named =
+                format!(r#"{{"tokenizer_class": "{class}", "model_input_names": ["token_type_ids"]}}"#);
+            assert!(!read(&named, "").one_type, "{class}");
+        }
+        let side = |text: &str| read(text, "").drops_beginning;
+        assert_eq!(side(r#"{"truncation_side": "left"}"#), Some(true));
+        assert_eq!([side(r#"{"truncation_side": "right"}"#), side("{}")], [Some(false), None]);
         let lower = Changes { lower_case: true, ..Changes::default() };
         assert_eq!(lower.normalizer(None).unwrap()["type"], "Lowercase");
         assert_eq!(lower.normalizer(Some(normalizer())).unwrap()["normalizers"][1], normalizer());
