@@ -221,6 +221,8 @@ fn says_something(value: &Value) -> bool {
 fn foreign(name: &str) -> &'static str {
     if name.contains("lora_embedding_") {
         "adapters of the embedding are not supported"
+    } else if name.contains(".base_layer.") || name.contains(".modules_to_save.") {
+        "weights of the model itself in an adapter are not supported"
     } else if name.contains("lora_magnitude_vector") {
         "DoRA (weight-decomposed adapters): not supported"
     } else if name.contains("lora_B.bias") {
