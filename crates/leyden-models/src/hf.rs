@@ -177,6 +177,11 @@ impl HfModel {
         &self.folder
     }
 
+    /// Whether the folder says how texts become vectors.
+    pub(crate) fn is_for_vectors(&self) -> bool {
+        self.modules.listed || self.modules.pooling.is_some()
+    }
+
     /// Finds out which of embedding and head the files have. Where both are there, both are used, as
     /// transformers does whatever the configuration says.
     fn tie(&mut self) -> Result<(), Error> {

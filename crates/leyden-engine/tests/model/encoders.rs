@@ -10,7 +10,7 @@ use leyden_tensor::{Array, Gguf, GgufWriter, Value, WeightSource};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
-fn golden() -> Json {
+pub(crate) fn golden() -> Json {
     let path = own("tests/golden/encoders.json");
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
@@ -50,7 +50,7 @@ pub(crate) fn folder_as(model: &Json, rename: impl Fn(&str) -> String) -> tempfi
     folder
 }
 
-fn folder(model: &Json) -> tempfile::TempDir {
+pub(crate) fn folder(model: &Json) -> tempfile::TempDir {
     folder_as(model, str::to_owned)
 }
 
@@ -62,7 +62,7 @@ fn engine(folder: &tempfile::TempDir, tier: Tier, threads: usize) -> Engine {
     engine_on(source, Cpu::new(tier, threads).unwrap().with_exact(true), kv_type)
 }
 
-fn texts(golden: &Json) -> Vec<Vec<u32>> {
+pub(crate) fn texts(golden: &Json) -> Vec<Vec<u32>> {
     let ids = |text: &Json| numbers(text).iter().map(|t| *t as u32).collect();
     golden["texts"].as_array().unwrap().iter().map(ids).collect()
 }
@@ -72,7 +72,7 @@ pub(crate) fn states(e: &mut Engine, texts: &[&[u32]]) -> Vec<Vec<Vec<f32>>> {
     wanted(e, texts, Outputs::States(0))
 }
 
-fn wanted(e: &mut Engine, texts: &[&[u32]], outputs: Outputs) -> Vec<Vec<Vec<f32>>> {
+pub(crate) fn wanted(e: &mut Engine, texts: &[&[u32]], outputs: Outputs) -> Vec<Vec<Vec<f32>>> {
     let ids: Vec<_> = texts.iter().map(|_| e.open()).collect();
     let entry = |(&sequence, text): (_, &&[u32])| StepEntry { sequence, tokens: text.to_vec(), outputs };
     let plan = StepPlan { entries: ids.iter().zip(texts).map(entry).collect() };
@@ -232,15 +232,37 @@ fn a_gguf_file_gives_the_same_states() {
     assert!(states(&mut e, &[&texts[0]]) == want);
 }
 
-fn module(folder: &tempfile::TempDir, path: &str, config: &Json) {
+pub(crate) fn module(folder: &tempfile::TempDir, path: &str, config: &Json) {
     std::fs::create_dir_all(folder.path().join(path)).unwrap();
     std::fs::write(folder.path().join(path).join("config.json"), config.to_string()).unwrap();
 }
 
-fn modules(folder: &tempfile::TempDir, list: &[(&str, &str)]) {
+pub(crate) fn modules(folder: &tempfile::TempDir, list: &[(&str, &str)]) {
     let one = |(class, path): &(&str, &str)| json!({"type": format!("sentence_transformers.{class}"), "path": path});
     let list: Vec<Json> = list.iter().map(one).collect();
     std::fs::write(folder.path().join("modules.json"), json!(list).to_string()).unwrap();
+}
+
+/// A folder of SPLADE, made of a model that has such a golden.
+pub(crate) fn with_splade(model: &Json, strategy: &str) -> tempfile::TempDir {
+    let splade = &model["splade"];
+    let mut masked = model.clone();
+    masked["tensors"] = splade["tensors"].clone();
+    masked["config"]["architectures"] = json!([splade["class"]]);
+    let folder = folder(&masked);
+    modules(&folder, &[("MLMTransformer", ""), ("models.SpladePooling", "1_SpladePooling")]);
+    module(&folder, "1_SpladePooling", &json!({"pooling_strategy": strategy}));
+    folder
+}
+
+/// A folder of M3-Embedding with its two heads of tokens.
+pub(crate) fn with_token_heads(golden: &Json) -> tempfile::TempDir {
+    let model = golden["models"].as_array().unwrap().iter().find(|m| m["name"] == "xlm-roberta").unwrap();
+    let folder = folder(model);
+    for name in ["sparse_linear.pt", "colbert_linear.pt"] {
+        std::fs::copy(own(&format!("tests/fixtures/m3/{name}")), folder.path().join(name)).unwrap();
+    }
+    folder
 }
 
 /// SPLADE's pooling of the logits of a masked language model, of checkpoints with and without a matrix for these.
@@ -250,13 +272,8 @@ fn sparse_vectors_are_those_of_splade() {
     let texts = texts(&golden);
     for model in golden["models"].as_array().unwrap().iter().filter(|m| m.get("splade").is_some()) {
         let splade = &model["splade"];
-        let mut masked = model.clone();
-        masked["tensors"] = splade["tensors"].clone();
-        masked["config"]["architectures"] = json!([splade["class"]]);
         for strategy in ["max", "sum"] {
-            let folder = folder(&masked);
-            modules(&folder, &[("MLMTransformer", ""), ("models.SpladePooling", "1_SpladePooling")]);
-            module(&folder, "1_SpladePooling", &json!({"pooling_strategy": strategy}));
+            let folder = with_splade(model, strategy);
             let mut e = engine(&folder, Tier::best(), 2);
             let states = states(&mut e, &[&texts[1]])[0].concat();
             let mut got = vec![0.0; 96];
@@ -274,10 +291,7 @@ fn sparse_vectors_are_those_of_splade() {
 fn heads_of_tokens_are_those_of_flag_embedding() {
     let golden = golden();
     let model = golden["models"].as_array().unwrap().iter().find(|m| m["name"] == "xlm-roberta").unwrap();
-    let folder = folder(model);
-    for name in ["sparse_linear.pt", "colbert_linear.pt"] {
-        std::fs::copy(own(&format!("tests/fixtures/m3/{name}")), folder.path().join(name)).unwrap();
-    }
+    let folder = with_token_heads(&golden);
     let mut e = engine(&folder, Tier::best(), 2);
     let text = &texts(&golden)[0];
     let states = states(&mut e, &[text])[0].concat();
@@ -300,11 +314,9 @@ fn heads_of_tokens_are_those_of_flag_embedding() {
     }
 }
 
-/// Matrices behind the pooling, as a folder has them.
-#[test]
-fn vectors_go_through_the_matrices_behind_the_pooling() {
-    let golden = golden();
-    let folder = folder(&golden["models"][0]);
+/// A folder with matrices behind the pooling, of 48 and of 8 rows, and these.
+pub(crate) fn with_dense(model: &Json) -> (tempfile::TempDir, [Vec<f32>; 2]) {
+    let folder = folder(model);
     modules(
         &folder,
         &[("Transformer", ""), ("Pooling", "1_Pooling"), ("Dense", "2_Dense"), ("Dense", "3_Dense")],
@@ -326,6 +338,14 @@ fn vectors_go_through_the_matrices_behind_the_pooling() {
     };
     let first = dense("2_Dense", 48, 32, "torch.nn.modules.activation.Tanh");
     let second = dense("3_Dense", 8, 48, "torch.nn.modules.linear.Identity");
+    (folder, [first, second])
+}
+
+/// Matrices behind the pooling, as a folder has them.
+#[test]
+fn vectors_go_through_the_matrices_behind_the_pooling() {
+    let golden = golden();
+    let (folder, [first, second]) = with_dense(&golden["models"][0]);
     let e = engine(&folder, Tier::best(), 1);
     let config = e.model().config();
     assert_eq!((config.width, config.vector_width()), (32, 8));

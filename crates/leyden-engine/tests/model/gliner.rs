@@ -14,12 +14,12 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-fn golden() -> Json {
+pub(crate) fn golden() -> Json {
     serde_json::from_str(&fs::read_to_string(own("tests/golden/gliner.json")).unwrap()).unwrap()
 }
 
 /// A model's folder, as the package saves it.
-fn folder(model: &Json) -> tempfile::TempDir {
+pub(crate) fn folder(model: &Json) -> tempfile::TempDir {
     let folder = folder_as(model, str::to_owned);
     fs::rename(folder.path().join("config.json"), folder.path().join("gliner_config.json")).unwrap();
     fs::write(folder.path().join("tokenizer.json"), model["tokenizer"].to_string()).unwrap();

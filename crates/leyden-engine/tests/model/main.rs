@@ -7,6 +7,7 @@ mod adapters;
 mod architectures;
 mod checkpoints;
 mod converted;
+mod converted_encoders;
 mod decoders;
 mod encoder_gguf;
 mod encoders;

@@ -2,7 +2,7 @@
 //! tensors that lie as llama.cpp has them.
 
 use super::{Architecture, gemma3, hf_class, hf_model};
-use crate::config::ModelConfig;
+use crate::config::{ModelConfig, RopeScaling};
 use crate::error::Error;
 use crate::hf_class::HfClass;
 use crate::load::Stored;
@@ -36,7 +36,7 @@ pub(crate) fn name_in_gguf(arch: &'static Architecture, config: &ModelConfig) ->
 }
 
 /// A folder's configuration for tensors as GGUF files have them: norms with what is added to them, tables that begin with the
-/// first position, and rows of queries and keys in the order of GGUF.
+/// first position, rows of queries and keys in the order of GGUF, and divisors of the rotation.
 pub(crate) fn as_gguf_has(
     arch: &'static Architecture,
     class: &HfClass,
@@ -45,12 +45,14 @@ pub(crate) fn as_gguf_has(
     config.architecture = name_in_gguf(arch, &config);
     config.norm.offset = 0.0;
     config.learned_positions = config.learned_positions.map(|_| 0);
-    if !class.interleaved {
-        return config;
-    }
     config.each(|_, layer| {
-        if let Some(rope) = &mut layer.rope {
+        let Some(rope) = &mut layer.rope else { return };
+        if class.interleaved {
             rope.pairs = RopePairs::Interleaved;
+        }
+        // A tensor has its divisors.
+        if matches!(rope.scaling, RopeScaling::Llama3 { .. }) {
+            rope.scaling = RopeScaling::None;
         }
     })
 }

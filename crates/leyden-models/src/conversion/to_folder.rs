@@ -345,7 +345,8 @@ impl Plan<'_> {
                 return Err(self.invalid(name, &what));
             }
             for tensor in made {
-                if !tensors.values().any(|known| known.name == tensor.name) {
+                // Modules have files of their own, with the same names in them.
+                if !tensors.values().any(|known| known.name == tensor.name && known.file == tensor.file) {
                     tensors.insert((at, tensor.name.clone()), tensor);
                 }
             }

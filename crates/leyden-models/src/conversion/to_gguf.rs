@@ -80,9 +80,11 @@ impl<'a> ToGguf<'a> {
         }
         let hf = HfConfig::new(json, class);
         let vocabulary = model.require("token_embd.weight")?.rows();
-        let (entries, read) = match config.generates() {
-            true => describe(arch, &hf, &config, vocabulary)?,
-            false => {
+        // A decoder with a language model's head may be a model for vectors too.
+        let needs_files = !config.generates() || model.is_for_vectors();
+        let (entries, read) = match needs_files {
+            false => describe(arch, &hf, &config, vocabulary)?,
+            true => {
                 // The whole of it, with what stands behind the model.
                 config = config_of(model)?;
                 let entries = describe_encoder(arch, &hf, &config, vocabulary, model.metadata())?;
@@ -98,8 +100,7 @@ impl<'a> ToGguf<'a> {
             used: HashSet::new(),
             tensors: Vec::new(),
         };
-        plan.collect()?;
-        let needs_files = !plan.config.generates();
+        plan.collect(needs_files)?;
         Ok(ToGguf { model, entries, tensors: plan.tensors, needs_files })
     }
 
@@ -176,11 +177,11 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    fn collect(&mut self) -> Result<(), Error> {
+    fn collect(&mut self, for_vectors: bool) -> Result<(), Error> {
         for part in GLOBAL {
             self.add(part, None)?;
         }
-        if !self.config.generates() {
+        if for_vectors {
             self.around()?;
         }
         self.divisors()?;
