@@ -23,6 +23,8 @@ pub(crate) struct Wanted {
     dimensions: usize,
     /// Whether they get length 1.
     normalize: bool,
+    /// Whether they get it before numbers are left out, and keep what is left.
+    unit: bool,
 }
 
 /// Takes `dimensions`, `normalize` and `prompt_name`.
@@ -42,7 +44,7 @@ pub(crate) fn read(
     let normalize = body.flag("normalize").or_else(|| body.flag("use_activation")).unwrap_or(true);
     let before = encoding::prompt_before(&model, body)?;
     let wanted = encoding::texts(&model, call, inputs, long, &before, &Pool::new(model.pooling))?;
-    Ok(Wanted { model, wanted, dimensions, normalize })
+    Ok(Wanted { model, wanted, dimensions, normalize, unit: false })
 }
 
 /// The vectors, and the tokens that they took.
@@ -51,11 +53,11 @@ pub(crate) async fn vectors(
     call: Call,
     wanted: Wanted,
 ) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
-    let Wanted { wanted, dimensions, normalize, .. } = wanted;
+    let Wanted { wanted, dimensions, normalize, unit, .. } = wanted;
     let (states, usage) = wanted.vectors(app, call).await?;
     let vector = |state: Vec<f32>| {
-        let state = &state[..dimensions.min(state.len())];
-        if normalize { normalised(state) } else { state.to_vec() }
+        let state = shortened(state, dimensions, unit);
+        if normalize { normalised(&state) } else { state }
     };
     Ok((states.into_iter().map(vector).collect(), usage))
 }
@@ -64,16 +66,24 @@ impl Wanted {
     /// The same as the model's function of similarity wants them.
     pub(crate) fn into_compared(mut self) -> Wanted {
         let vectors = &self.model.network.config().vectors;
-        self.normalize = vectors.unit || vectors.similarity == Similarity::Cosine;
+        self.normalize = vectors.similarity == Similarity::Cosine;
+        self.unit = vectors.unit;
         self
     }
 }
 
 /// A whole vector as the model's function of similarity wants it.
-pub(crate) fn compared(model: &Served, mut vector: Vec<f32>) -> Vec<f32> {
+pub(crate) fn compared(model: &Served, vector: Vec<f32>) -> Vec<f32> {
     let config = model.network.config();
-    vector.truncate(config.usual_dimensions());
-    if config.vectors.unit { normalised(&vector) } else { vector }
+    shortened(vector, config.usual_dimensions(), config.vectors.unit)
+}
+
+/// The first numbers of a vector. With `unit` the whole vector gets length 1 before, as sentence-transformers leaves out numbers
+/// behind the model's modules.
+fn shortened(vector: Vec<f32>, dimensions: usize, unit: bool) -> Vec<f32> {
+    let mut vector = if unit { normalised(&vector) } else { vector };
+    vector.truncate(dimensions);
+    vector
 }
 
 /// The vector of length 1 in the same direction; zeros stay zeros.
@@ -113,5 +123,11 @@ mod tests {
     fn vectors_have_length_one() {
         assert_eq!(normalised(&[3.0, -4.0]), [0.6, -0.8]);
         assert_eq!(normalised(&[0.0, 0.0]), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn vectors_get_length_one_before_numbers_are_left_out() {
+        assert_eq!(shortened(vec![3.0, 0.0, 4.0], 2, true), [0.6, 0.0]);
+        assert_eq!(shortened(vec![3.0, 0.0, 4.0], 2, false), [3.0, 0.0]);
     }
 }
