@@ -10,8 +10,8 @@ use super::shared::engine_on;
 use leyden_engine::{Outputs, WholeText};
 use leyden_kernels::attention::KvType;
 use leyden_kernels::{Cpu, Tier};
-use leyden_models::{HfModel, Labelled, Pooling, Prompts, SparseConfig, config_of, config_of_json};
-use leyden_tensor::{Json, WeightSource};
+use leyden_models::{ARCHITECTURES, HfModel, Labelled, Pooling, Prompts, SparseConfig, ToGguf, config_of};
+use leyden_tensor::WeightSource;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -58,14 +58,15 @@ fn decoder_for_vectors(models: &[Value], scaled: bool) -> TempDir {
     folder
 }
 
-/// The architectures of the goldens, by their names in the registry.
+/// The architectures of the goldens' files.
 pub(crate) fn architectures() -> BTreeSet<&'static str> {
-    let golden = golden();
     let of = |model: &Value| {
-        let json = Json::parse(model["config"].to_string().as_bytes(), "config.json").unwrap();
-        config_of_json(&json).unwrap().architecture
+        let open = HfModel::open(folder(model).path()).unwrap();
+        let made = ToGguf::new(&open).unwrap();
+        let (_, name) = made.entries().iter().find(|row| row.0 == "general.architecture").unwrap();
+        ARCHITECTURES.iter().map(|row| row.name).find(|known| *name == (*known).into()).unwrap()
     };
-    golden["models"].as_array().unwrap().iter().map(of).collect()
+    golden()["models"].as_array().unwrap().iter().map(of).collect()
 }
 
 /// All that a model makes of texts: states, vectors, scores, numbers of tokens, logits of spans.
@@ -76,7 +77,12 @@ fn results(source: Arc<dyn WeightSource>, texts: &[&[u32]]) -> Vec<Vec<f32>> {
     let mut e = engine_on(source, cpu, kv_type);
     let config = e.model().config().clone();
     let mut all = Vec::new();
-    for text in texts {
+    // Tokens that the model has, as many as it takes.
+    let known = |id: &u32| *id % e.model().vocabulary() as u32;
+    let texts: Vec<Vec<u32>> =
+        texts.iter().map(|text| text.iter().take(config.context).map(known).collect()).collect();
+    let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
+    for text in &texts {
         let rows = states(&mut e, &[text])[0].clone();
         all.push(rows.concat());
         if let Some(classifier) = config.classifier() {
