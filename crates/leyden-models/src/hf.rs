@@ -177,7 +177,12 @@ impl HfModel {
         &self.folder
     }
 
-    /// Whether the folder says how texts become vectors.
+    /// True if names of tensors lack the prefix of their class.
+    pub(crate) fn has_bare_names(&self) -> bool {
+        self.bare
+    }
+
+    /// True if files of sentence-transformers say how texts become vectors.
     pub(crate) fn is_for_vectors(&self) -> bool {
         self.modules.listed || self.modules.pooling.is_some()
     }

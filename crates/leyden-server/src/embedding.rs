@@ -23,7 +23,7 @@ pub(crate) struct Wanted {
     dimensions: usize,
     /// Whether they get length 1.
     normalize: bool,
-    /// Whether they get it before numbers are left out, and keep what is left.
+    /// True if whole vectors get length 1, before numbers are left out.
     unit: bool,
 }
 

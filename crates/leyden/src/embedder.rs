@@ -24,7 +24,7 @@ pub struct EmbedOptions {
     pub normalize: bool,
     /// How many numbers of each vector are wanted, the first; by default all.
     pub dimensions: Option<usize>,
-    /// Whether the end of a text that is too long for the model is left out, or its beginning where the model's tokenizer has
+    /// Leaves out the end of a text that is too long for the model, or its beginning where the model's tokenizer has
     /// `truncation_side` `left`. By default such a text is an error.
     pub truncate: bool,
     /// The name of the prompt that is put before texts that become vectors; by default the model's own default.

@@ -175,7 +175,7 @@ fn same_logits(case: &Case, source: Arc<dyn WeightSource>) -> Result<(), String>
     if was.len() == is.len() && off < 1e-4 { Ok(()) } else { Err(format!("logits are off by {off:e}")) }
 }
 
-/// Whether the second folder has the tensors of the first.
+/// Compares the tensors of two folders.
 pub(crate) fn same_tensors(was: &Path, is: &Path) -> Result<(), String> {
     let (was, is) = (of_folder(was), of_folder(is));
     let names = |all: &BTreeMap<String, _>| all.keys().cloned().collect::<Vec<_>>();
@@ -183,9 +183,9 @@ pub(crate) fn same_tensors(was: &Path, is: &Path) -> Result<(), String> {
         return Err(format!("back: tensors {:?}, there were {:?}", names(&is), names(&was)));
     }
     for (name, (shape, values)) in &was {
-        // What was added is taken away again, with a rounding of one.
+        // An added offset is taken away again, with one rounding.
         let near = |(a, b): (&f32, &f32)| {
-            // Of tables of positions GGUF leaves out rows that no token has.
+            // GGUF leaves out rows of tables of positions that no token has.
             (a - b).abs() <= 1e-6 * a.abs().max(1.0) || *b == 0.0 && name.contains("position_embeddings")
         };
         if *shape != is[name].0 || !values.iter().zip(&is[name].1).all(near) {

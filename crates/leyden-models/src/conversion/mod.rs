@@ -14,6 +14,9 @@ mod to_gguf;
 pub use to_folder::{FolderTensor, ToFolder};
 pub use to_gguf::{GgufTensor, ToGguf};
 
+/// The key of files with a folder's settings whose tensors had names without the prefix of their class.
+const BARE_NAMES: &str = "leyden.folder.bare_names";
+
 /// Which ways models of an architecture are converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conversion {

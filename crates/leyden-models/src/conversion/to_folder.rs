@@ -1,10 +1,10 @@
 //! [`ToFolder`]: what a GGUF file's model is as a folder.
 
-use super::Conversion;
 use super::changes::{Change, cast};
 use super::gguf_keys::difference;
 use super::hf_keys::{self, Facts};
 use super::to_gguf::{GLOBAL, llama3, qkv};
+use super::{BARE_NAMES, Conversion};
 use crate::arch::{ARCHITECTURES, Architecture, config_of, gguf_config, hf_class, hf_model};
 use crate::config::{LayerConfig, ModelConfig, RopeConfig, RopeScaling};
 use crate::error::Error;
@@ -121,9 +121,10 @@ impl<'a> ToFolder<'a> {
         let files = FolderFiles::of(source.metadata())?.unwrap_or_default();
         let modules =
             files.text(HfFile::Modules.name()).map(|text| dense_paths(text.as_bytes(), json.file()));
+        // transformers saves a body without the name of what it is the body of.
+        let usual = named.iter().any(|name| name.ends_with("Model")) && config.spans.is_none();
         let own = Own {
-            // transformers saves a body without the name of what it is the body of.
-            bare: named.iter().any(|name| name.ends_with("Model")) && config.spans.is_none(),
+            bare: source.metadata().opt_bool(BARE_NAMES)?.unwrap_or(usual),
             dense: modules.transpose()?.unwrap_or_default(),
             spans: config.spans.is_some(),
         };

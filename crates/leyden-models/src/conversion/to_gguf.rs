@@ -1,8 +1,8 @@
 //! [`ToGguf`]: what a folder's model is in GGUF.
 
-use super::Conversion;
 use super::changes::{Change, cast};
 use super::gguf_keys::{describe, describe_encoder};
+use super::{BARE_NAMES, Conversion};
 use crate::arch::{Architecture, as_gguf_has, config_of, hf_class, hf_model};
 use crate::config::{
     Head, HfConfig, Labelled, LayerConfig, ModelConfig, RopeConfig, RopeScaling, SparseConfig,
@@ -87,7 +87,8 @@ impl<'a> ToGguf<'a> {
             true => {
                 // The whole of it, with what stands behind the model.
                 config = config_of(model)?;
-                let entries = describe_encoder(arch, &hf, &config, vocabulary, model.metadata())?;
+                let mut entries = describe_encoder(arch, &hf, &config, vocabulary, model.metadata())?;
+                entries.push((BARE_NAMES.to_owned(), Value::Bool(model.has_bare_names())));
                 (entries, as_gguf_has(arch, class, config.clone()))
             }
         };

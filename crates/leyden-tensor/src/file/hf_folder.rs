@@ -73,7 +73,7 @@ const SENTENCE_SETTINGS: [&str; 7] = [
     "sentence_xlnet_config.json",
 ];
 const MAX_SETTINGS_BYTES: u64 = 4 << 20;
-/// What else says how texts become tokens.
+/// Tokens beside the vocabulary, in older folders.
 const ADDED_TOKENS: &str = "added_tokens.json";
 /// The most templates in `additional_chat_templates`.
 const MAX_TEMPLATES: u64 = 64;

@@ -25,7 +25,7 @@ const GPTQ: KnownKeys = KnownKeys(&[
     harmless_key("modules_in_block_to_quantize"),
     harmless_key("static_groups"),
     harmless_key("sym"),
-    // Of the search for the integers.
+    // Options of the search for the integers.
     harmless_key("act_group_aware"),
     harmless_key("block_name_to_quantize"),
     harmless_key("cache_block_outputs"),
@@ -36,7 +36,7 @@ const GPTQ: KnownKeys = KnownKeys(&[
     harmless_key("mse"),
     harmless_key("module_name_preceding_first_block"),
     harmless_key("true_sequential"),
-    // Of programs that run them, and remarks.
+    // Options of programs that run them, and remarks.
     harmless_key("backend"),
     harmless_key("batch_size"),
     harmless_key("desc"),
@@ -79,7 +79,7 @@ const AWQ: KnownKeys = KnownKeys(&[
     harmless_key("q_group_size"),
     harmless_key("sym"),
     harmless_key("zero_point"),
-    // Of programs that run them, and remarks.
+    // Options of programs that run them, and remarks.
     harmless_key("backend"),
     harmless_key("do_fuse"),
     harmless_key("exllama_config"),
@@ -129,7 +129,7 @@ const WEIGHTS: KnownKeys = KnownKeys(&[
     harmless_key("scale_dtype"),
     harmless_key("symmetric"),
     harmless_key("zp_dtype"),
-    // Of the search for the scales.
+    // Options of the search for the scales.
     harmless_key("observer"),
     harmless_key("observer_kwargs"),
 ]);

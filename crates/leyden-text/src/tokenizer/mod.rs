@@ -149,7 +149,7 @@ pub trait Tokenizer: Send + Sync {
     /// Whether a sequence ends with EOS. If so, [`eos`](Self::eos) is `Some`.
     fn add_eos(&self) -> bool;
 
-    /// Whether a text with too many tokens loses its beginning, and not its end, where nobody says which.
+    /// True if a text with too many tokens loses its beginning instead of its end, where a request names no side.
     fn drops_beginning(&self) -> bool {
         false
     }

@@ -75,7 +75,7 @@ struct HfTokenizer {
     pair: Option<PairTemplate>,
     /// What is certain of the length of texts in tokens.
     cover: Option<Cover>,
-    /// Whether texts that are too long lose their beginning.
+    /// True if texts that are too long lose their beginning.
     drops_beginning: bool,
 }
 

@@ -251,7 +251,7 @@ pub(super) struct Changes {
     lower_case: bool,
     /// Whether both texts of a pair are of the same type.
     pub(super) one_type: bool,
-    /// Whether texts that are too long lose their beginning, if the files say so.
+    /// The side that texts lose where they are too long, if the files name it: true for the beginning.
     pub(super) drops_beginning: Option<bool>,
 }
 
