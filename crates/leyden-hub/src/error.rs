@@ -27,6 +27,9 @@ pub enum ErrorKind {
     /// Text that should name a model on the hub does not.
     #[error("not a reference to a model on the hub: {0}")]
     Reference(&'static str),
+    /// Text that should become the name of a model cannot.
+    #[error("this cannot be a model's name: {0}")]
+    Name(&'static str),
     /// An environment variable has a value that cannot be meant.
     #[error("{0}")]
     Setting(String),
@@ -263,7 +266,7 @@ impl Error {
     /// Whether the command itself makes no sense, as opposed to something failing.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(*self.kind, ErrorKind::Reference(_) | ErrorKind::Setting(_))
+        matches!(*self.kind, ErrorKind::Reference(_) | ErrorKind::Name(_) | ErrorKind::Setting(_))
     }
 
     /// Whether trying again soon may help.
@@ -290,6 +293,7 @@ impl Error {
             ErrorKind::Reference(_) => {
                 "write hf:ORG/REPO or hf:ORG/REPO:FILE, or one of the short names that leyden models lists"
             }
+            ErrorKind::Name(_) => "a name is such as my-model, my-model:v2 or me/my-model",
             ErrorKind::Offline => {
                 "leave out --offline and unset LEYDEN_OFFLINE and HF_HUB_OFFLINE to use the network"
             }

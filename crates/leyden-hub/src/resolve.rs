@@ -20,8 +20,9 @@ pub enum Located {
 ///
 /// * `hf:ORG/REPO[@REVISION][:FILE]` is a model of the hub.
 /// * A path that exists is that file or folder, whatever the store has.
-/// * Anything else is a name in the store, see [`Store::find`]; or a [`ShortName`]; or `ORG/REPO[:FILE]` on the hub,
-///   unless ORG is a folder here or the name ends in `.gguf`, which makes it a path.
+/// * Anything else is a name that the user gave, see [`Store::find_named`]; or a name in the store, see [`Store::find`]; or a
+///   [`ShortName`]; or `ORG/REPO[:FILE]` on the hub, unless ORG is a folder here or the name ends in `.gguf`, which makes it
+///   a path.
 ///
 /// `store` is asked for only if MODEL is no path that exists: a file can be used where no store has a place, as in a
 /// container without a home.
@@ -48,6 +49,14 @@ pub fn locate(model: &Path, store: impl FnOnce() -> Result<Store>) -> Result<Loc
     let nothing = || Error::new(model.display().to_string(), ErrorKind::NoSuchModel { path_too: true });
     let text = text.ok_or_else(nothing)?;
     let store = store()?;
+    if let Some(named) = store.find_named(text)? {
+        return match named.damage {
+            None => Ok(Located::Here(named.path)),
+            Some(why) => {
+                Err(Error::new(named.name, ErrorKind::Damaged(format!("the model is incomplete: {why}"))))
+            }
+        };
+    }
     match store.find(text) {
         Err(error) if matches!(error.kind(), ErrorKind::NoSuchModel { .. }) => {}
         found => return Ok(Located::Here(usable(found?)?)),

@@ -111,6 +111,9 @@ const PREFERRED: &[&str] = &[
     "F32",
 ];
 
+/// Most parts of a GGUF file that gets a name.
+const MAX_PARTS: usize = 1000;
+
 /// A model in GGUF: one file, or the parts of one in order.
 #[derive(Debug)]
 struct Group<'a> {
@@ -409,6 +412,15 @@ fn split_name<'a>(path: &'a str, ending: &str) -> Option<(&'a str, usize, usize)
     let (front, part) = front.rsplit_once('-')?;
     let (part, promised) = (number(part)?, number(promised)?);
     (!front.is_empty() && (1..=promised).contains(&part)).then_some((front, part, promised))
+}
+
+/// The names of all parts of a GGUF file, in order; its own alone if it is whole, none if it is no GGUF file.
+pub(crate) fn parts(name: &str) -> Option<Vec<String>> {
+    if let Some((front, _, promised)) = split_name(name, ".gguf") {
+        let part = |i| format!("{front}-{i:05}-of-{promised:05}.gguf");
+        return (promised <= MAX_PARTS).then(|| (1..=promised).map(part).collect());
+    }
+    has_ending(name, ".gguf").then(|| vec![name.to_owned()])
 }
 
 /// A file's name without ending and number of the part.

@@ -24,7 +24,7 @@ use crate::naming::{fitting, without_scheme};
 use crate::reference::{MAIN, Reference, Repo, behind_scheme};
 use crate::short_names::ShortName;
 
-const RECORD: &str = "models.json";
+pub(crate) const RECORD: &str = "models.json";
 const SCHEMA: &str = "leyden.models/1";
 const PARTIAL: &str = "partial";
 /// Longest record that is read.
@@ -110,6 +110,8 @@ impl Model {
 pub struct Contents {
     /// The models, by name.
     pub models: Vec<Model>,
+    /// The models under names that the user gave, by name.
+    pub named: Vec<crate::named::Named>,
     /// Repositories with downloads that were not finished, and the bytes that have arrived.
     pub unfinished: Vec<(Repo, u64)>,
     /// What could not be read.
@@ -205,6 +207,11 @@ impl Store {
         self.root.join("hf").join(repo.organisation()).join(repo.name())
     }
 
+    /// The folder of a model's files.
+    pub(crate) fn model_folder(&self, model: &Model) -> PathBuf {
+        self.repo_folder(&model.repo).join(&model.commit)
+    }
+
     pub(crate) fn partial(&self, repo: &Repo, checksum: &str) -> PathBuf {
         self.repo_folder(repo).join(PARTIAL).join(format!("{checksum}.part"))
     }
@@ -214,7 +221,7 @@ impl Store {
     /// # Errors
     /// The folder cannot be read.
     pub fn contents(&self) -> Result<Contents> {
-        let mut contents = Contents::default();
+        let mut contents = Contents { named: self.named()?, ..Contents::default() };
         for repo in self.repos()? {
             match self.record(&repo) {
                 Ok(record) => {
@@ -268,12 +275,15 @@ impl Store {
         Ok(fitting(&models, name).into_iter().cloned().collect())
     }
 
-    /// Removes a model and those of its files that no other model has. `ORG/REPO` of a repository that holds
-    /// unfinished downloads or a damaged record, and no model, removes these.
+    /// Removes a [`Named`](crate::Named) model, or a pulled one and those of its files that no other model has. `ORG/REPO` of a
+    /// repository that holds unfinished downloads or a damaged record, and no model, removes these.
     ///
     /// # Errors
     /// No model fits, or several do, or a pull is at work on the repository, or the system refuses.
     pub fn remove(&self, name: &str) -> Result<Removed> {
+        if let Some(named) = self.find_named(name)? {
+            return self.remove_named(&named);
+        }
         let model = match self.find(name) {
             Ok(model) => model,
             Err(error) => {

@@ -1,0 +1,476 @@
+//! [`Named`]: a model under a name that the user gave it, in the store.
+//!
+//! ```text
+//! named/NAME/name.json    record: the name, the files with their checksums, the model that it was made from, its defaults
+//! named/NAME/files/PATH   the files: further names of the same data where the file system has that, else copies
+//! ```
+//!
+//! Each name has files of its own, so that removing one name takes nothing from another. A folder is made beside its place
+//! and renamed, so that a name means the old model or the new one.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use leyden_files::TemporaryFolder;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::digest;
+use crate::durable;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fingerprint::sha256_of_file;
+use crate::names;
+use crate::reference::Reference;
+use crate::select;
+use crate::short_names::ShortName;
+use crate::store::{ModelFile, Removed, Store};
+
+pub(crate) const RECORD: &str = "name.json";
+const SCHEMA: &str = "leyden.name/1";
+/// Bytes of the longest record that is written or read.
+const MAX_RECORD_BYTES: u64 = 4 << 20;
+/// Characters of the longest name.
+const MAX_NAME_CHARS: usize = 128;
+/// Most files of a folder.
+const MAX_FILES: usize = 1000;
+/// Folders between a model's folder and the deepest of its files.
+const MAX_DEPTH: usize = 4;
+
+/// Values that requests get where they name none. They are kept as they are given; whoever serves the model checks them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Defaults {
+    /// System message of conversations that have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// Messages before those of each conversation: objects with `role` and `content`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<Value>,
+    /// Parameters under the names that a Modelfile of Ollama has for them, such as `temperature`.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub parameters: Map<String, Value>,
+}
+
+impl Defaults {
+    /// These, and of what they leave out the others.
+    #[must_use]
+    fn over(self, others: Defaults) -> Defaults {
+        let mut parameters = others.parameters;
+        parameters.extend(self.parameters);
+        Defaults {
+            system: self.system.or(others.system),
+            messages: if self.messages.is_empty() { others.messages } else { self.messages },
+            parameters,
+        }
+    }
+}
+
+/// A model under a name that the user gave it.
+#[derive(Debug, Clone)]
+pub struct Named {
+    /// The name, as it was given.
+    pub name: String,
+    /// The file to open, the first part of a split one, or the folder.
+    pub path: PathBuf,
+    /// Its files.
+    pub files: Vec<ModelFile>,
+    /// The model that it was made from: a name, or a path.
+    pub from: String,
+    /// When the name was given, in seconds since 1970.
+    pub created: u64,
+    /// The defaults of requests.
+    pub defaults: Defaults,
+    /// Reason why it cannot be used, if so: a file is missing or has the wrong length.
+    pub damage: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    schema: String,
+    name: String,
+    /// The file to open; none for a folder.
+    main: Option<String>,
+    files: Vec<ModelFile>,
+    from: String,
+    created: u64,
+    #[serde(default)]
+    defaults: Defaults,
+}
+
+impl Named {
+    /// Bytes of all files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().fold(0, |sum, file| sum.saturating_add(file.bytes))
+    }
+
+    /// A text that another model under the same name does not have.
+    #[must_use]
+    pub fn version(&self) -> String {
+        let defaults = serde_json::to_string(&self.defaults).unwrap_or_default();
+        format!("{} {} {defaults}", self.created, self.digest())
+    }
+
+    /// The SHA-256, as of [`Model::digest`](crate::Model::digest).
+    #[must_use]
+    pub fn digest(&self) -> String {
+        digest::of_files(self.files.iter().map(|file| (file.path.clone(), file.sha256.clone())).collect())
+    }
+}
+
+/// Files that get a name: where each is, its path below the folder, and its SHA-256 if that is known.
+struct Source {
+    main: Option<String>,
+    files: Vec<(PathBuf, String, Option<String>)>,
+}
+
+impl Store {
+    /// The models with names, by name. Folders without a record that can be read are left out.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn named(&self) -> Result<Vec<Named>> {
+        let folder = self.root().join("named");
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(Error::io("read the folder", &folder))?,
+        };
+        let mut all: Vec<Named> = entries
+            .flatten()
+            // Those with a dot are being made.
+            .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
+            .filter_map(|entry| read(&entry.path()).ok().flatten())
+            .collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
+
+    /// The model of a name that the user gave, in any case and with or without `:latest`.
+    ///
+    /// # Errors
+    /// Its record cannot be read.
+    pub fn find_named(&self, name: &str) -> Result<Option<Named>> {
+        let plain = plain(name);
+        if check(plain).is_err() {
+            return Ok(None);
+        }
+        read(&self.named_folder(plain))
+    }
+
+    /// Gives a file, a folder, or a model of the store by its path, a name, under which it stays when another name of it is
+    /// removed. A model that had the name is replaced. A model that has a name keeps its defaults, except those of `defaults`.
+    /// The files are linked where the file system can, else copied: a file that is changed in its place later changes here too.
+    ///
+    /// # Errors
+    /// The name cannot be one, `path` is no model's file or folder, or the system refuses.
+    pub fn give_name(&self, path: &Path, name: &str, defaults: Defaults) -> Result<Named> {
+        let plain = plain(name);
+        check(plain).map_err(|why| Error::new(name, ErrorKind::Name(why)))?;
+        if let Some(named) = self.named()?.into_iter().find(|named| named.path == path) {
+            let folder = self.named_folder(&named.name).join("files");
+            let defaults = defaults.over(named.defaults);
+            return self.make(of_record(&folder, path, &named.files), named.from, plain, defaults);
+        }
+        if let Some(model) = self.contents()?.models.into_iter().find(|model| model.path == path) {
+            if let Some(why) = &model.damage {
+                return Err(Error::new(model.name.clone(), ErrorKind::Damaged(why.clone())));
+            }
+            let source = of_record(&self.model_folder(&model), path, &model.files);
+            return self.make(source, model.name, plain, defaults);
+        }
+        let whole = fs::canonicalize(path).map_err(Error::io("find", path))?;
+        let source = if whole.is_dir() { of_folder(&whole)? } else { of_file(&whole)? };
+        self.make(source, whole.display().to_string(), plain, defaults)
+    }
+
+    /// Removes the model at a path, as [`Store::remove`] does; none if the store has none there.
+    ///
+    /// # Errors
+    /// As [`Store::remove`].
+    pub fn remove_at(&self, path: &Path) -> Result<Option<Removed>> {
+        let contents = self.contents()?;
+        if let Some(named) = contents.named.iter().find(|named| named.path == path) {
+            return self.remove_named(named).map(Some);
+        }
+        match contents.models.iter().find(|model| model.path == path) {
+            Some(model) => self.remove(&model.name).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Removes a name and its files.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn remove_named(&self, named: &Named) -> Result<Removed> {
+        let _lock = self.lock_names()?;
+        let folder = self.named_folder(&named.name);
+        // Data that has another name stays on the disk.
+        let freed = named.files.iter().map(|file| {
+            let metadata = fs::metadata(folder.join("files").join(&file.path));
+            metadata.map_or(0, |m| if std::os::unix::fs::MetadataExt::nlink(&m) == 1 { m.len() } else { 0 })
+        });
+        let bytes = freed.sum();
+        durable::remove_file(&folder.join(RECORD))?;
+        fs::remove_dir_all(&folder).map_err(Error::io("remove", &folder))?;
+        Ok(Removed { name: named.name.clone(), bytes })
+    }
+
+    /// Makes the folder of a name.
+    fn make(&self, source: Source, from: String, plain: &str, defaults: Defaults) -> Result<Named> {
+        let _lock = self.lock_names()?;
+        let parent = self.root().join("named");
+        durable::make_folder(self.root(), &parent)?;
+        let making = TemporaryFolder::create(&parent).map_err(Error::io("create a folder in", &parent))?;
+        let mut files = Vec::new();
+        for (path, inside, sha256) in source.files {
+            let place = making.path().join("files").join(&inside);
+            let folder = place.parent().unwrap_or(&place);
+            fs::create_dir_all(folder).map_err(Error::io("create the folder", folder))?;
+            // Of a symbolic link the file that it means.
+            let path = fs::canonicalize(&path).map_err(Error::io("find", &path))?;
+            if fs::hard_link(&path, &place).is_err() {
+                fs::copy(&path, &place).map_err(Error::io("copy", &path))?;
+                File::open(&place).and_then(|file| file.sync_all()).map_err(Error::io("flush", &place))?;
+            }
+            let bytes = fs::metadata(&place).map_err(Error::io("examine", &place))?.len();
+            let sha256 = sha256.map_or_else(|| sha256_of_file(&place, None), Ok)?;
+            files.push(ModelFile { path: inside, bytes, sha256 });
+        }
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let (schema, name) = (SCHEMA.to_owned(), plain.to_owned());
+        let record = Record { schema, name, main: source.main, files, from, created, defaults };
+        let text = serde_json::to_vec_pretty(&record)
+            .map_err(|error| Error::new(plain, ErrorKind::Record(error.to_string())))?;
+        if text.len() as u64 > MAX_RECORD_BYTES {
+            let why = format!("it would take {} bytes; {MAX_RECORD_BYTES} are the most", text.len());
+            return Err(Error::new(plain, ErrorKind::Record(why)));
+        }
+        durable::write(&making.path().join(RECORD), &text)?;
+        let place = self.named_folder(plain);
+        // The model that had the name goes out of the way as a whole, and is removed when the new one is there.
+        let former = TemporaryFolder::create(&parent).map_err(Error::io("create a folder in", &parent))?;
+        if place.exists() {
+            fs::rename(&place, former.path().join("former")).map_err(Error::io("rename", &place))?;
+        }
+        making.rename(&place).map_err(Error::io("rename to", &place))?;
+        durable::flush_folder(&parent)?;
+        read(&place)?.ok_or_else(|| Error::new(plain, ErrorKind::NoSuchModel { path_too: false }))
+    }
+
+    fn named_folder(&self, name: &str) -> PathBuf {
+        self.root().join("named").join(names::percent_encoded(&name.to_ascii_lowercase(), false))
+    }
+
+    /// Waits until no other process or thread changes names.
+    fn lock_names(&self) -> Result<File> {
+        let folder = self.root().join("locks");
+        durable::make_folder(self.root(), &folder)?;
+        // Never removed: who waits for a removed file would hold a lock that nobody else sees.
+        let path = folder.join("named.lock");
+        let open = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = open.map_err(Error::io("open the lock", &path))?;
+        file.lock().map_err(Error::io("lock", &path))?;
+        Ok(file)
+    }
+}
+
+/// The name without Ollama's usual tag, which says nothing.
+fn plain(name: &str) -> &str {
+    match name.rsplit_once(':') {
+        Some((front, tag)) if tag.eq_ignore_ascii_case("latest") => front,
+        _ => name,
+    }
+}
+
+/// Checks a name: `NAME`, `NAME:TAG` or `ORG/NAME:TAG` of letters of ASCII, digits and `. _ -`, which is no short name.
+fn check(name: &str) -> std::result::Result<(), &'static str> {
+    if Reference::is_one(name) || name.len() > MAX_NAME_CHARS {
+        return Err("it has a scheme, or is longer than 128 characters");
+    }
+    let (front, tag) = name.split_once(':').map_or((name, None), |(front, tag)| (front, Some(tag)));
+    if front.split('/').count() > 2 {
+        return Err("it has more than one `/`");
+    }
+    front.split('/').chain(tag).try_for_each(names::check_part)?;
+    let lower = name.to_ascii_lowercase();
+    if [".gguf", ".onnx", ".safetensors", ".bin"].iter().any(|ending| lower.ends_with(ending)) {
+        return Err("it ends as a file does");
+    }
+    match ShortName::find(name) {
+        Some(_) => Err("it is the short name of a model on the hub"),
+        None => Ok(()),
+    }
+}
+
+/// What is recorded in a folder of a name; none where there is no record.
+fn read(folder: &Path) -> Result<Option<Named>> {
+    let path = folder.join(RECORD);
+    let damaged = |why: String| Error::new(path.display().to_string(), ErrorKind::Record(why));
+    let file = match File::open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(Error::io("open", &path))?,
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_RECORD_BYTES).read_to_end(&mut bytes).map_err(Error::io("read", &path))?;
+    let record: Record = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+    if record.schema != SCHEMA {
+        return Err(damaged(format!("schema `{}` instead of `{SCHEMA}`", record.schema)));
+    }
+    let mut inside = record.files.iter().map(|file| &file.path).chain(&record.main);
+    inside.try_for_each(|path| names::check_file(path)).map_err(|why| damaged(why.to_owned()))?;
+    if record.files.is_empty() {
+        return Err(damaged("the model has no files".to_owned()));
+    }
+    let files = folder.join("files");
+    let damage = record.files.iter().find_map(|file| match fs::metadata(files.join(&file.path)) {
+        Ok(metadata) if metadata.len() == file.bytes => None,
+        Ok(metadata) => Some(format!("{} has {} bytes instead of {}", file.path, metadata.len(), file.bytes)),
+        Err(error) => Some(format!("{}: {error}", file.path)),
+    });
+    let path = record.main.map_or_else(|| files.clone(), |main| files.join(main));
+    let Record { name, files, from, created, defaults, .. } = record;
+    Ok(Some(Named { name, path, files, from, created, defaults, damage }))
+}
+
+/// A model whose files are known.
+fn of_record(folder: &Path, path: &Path, files: &[ModelFile]) -> Source {
+    let main = path.strip_prefix(folder).ok().filter(|main| !main.as_os_str().is_empty());
+    Source {
+        main: main.map(|main| main.to_string_lossy().into_owned()),
+        files: files
+            .iter()
+            .map(|file| (folder.join(&file.path), file.path.clone(), Some(file.sha256.clone())))
+            .collect(),
+    }
+}
+
+/// A GGUF file, with its other parts if it is one of several, or an ONNX file with the folder that describes it.
+fn of_file(path: &Path) -> Result<Source> {
+    let no_model = |why: &str| Error::new(path.display().to_string(), ErrorKind::NoModel(why.to_owned()));
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    names::check_file(name).map_err(no_model)?;
+    if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx")) {
+        let folder = path.ancestors().skip(1).take(2).find(|folder| is_described(folder));
+        let folder = folder.ok_or_else(|| no_model("no config.json beside it or in the folder around"))?;
+        let main = path.strip_prefix(folder).map(|main| main.to_string_lossy().into_owned());
+        return Ok(Source { main: main.ok(), ..of_folder(folder)? });
+    }
+    let parts = select::parts(name)
+        .ok_or_else(|| no_model("no GGUF or ONNX file; of a model in other files name the folder"))?;
+    let mut magic = [0; 4];
+    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).map_err(Error::io("read", path))?;
+    if &magic != b"GGUF" {
+        return Err(no_model("no GGUF file: it does not begin with GGUF"));
+    }
+    let place = |name: String| (path.with_file_name(&name), name, None);
+    Ok(Source { main: parts.first().cloned(), files: parts.into_iter().map(place).collect() })
+}
+
+/// Returns true for a folder with a file that describes a model.
+fn is_described(folder: &Path) -> bool {
+    ["config.json", "gliner_config.json"].iter().any(|name| folder.join(name).is_file())
+}
+
+/// A folder with `config.json`, or another file that describes a model, and all its files but hidden ones.
+fn of_folder(folder: &Path) -> Result<Source> {
+    let no_model = |why: String| Error::new(folder.display().to_string(), ErrorKind::NoModel(why));
+    if !is_described(folder) {
+        return Err(no_model("no config.json in the folder; of a GGUF file name the file".to_owned()));
+    }
+    let mut files = Vec::new();
+    let mut open = vec![(folder.to_owned(), String::new(), 0)];
+    while let Some((at, front, depth)) = open.pop() {
+        for entry in fs::read_dir(&at).map_err(Error::io("read the folder", &at))?.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with('.') {
+                continue;
+            }
+            let inside = format!("{front}{name}");
+            names::check_file(&inside).map_err(|why| no_model(format!("{inside}: {why}")))?;
+            let path = fs::canonicalize(entry.path()).map_err(Error::io("find", &entry.path()))?;
+            match () {
+                () if path.is_file() => files.push((path, inside, None)),
+                () if path.is_dir() && depth < MAX_DEPTH => {
+                    open.push((path, format!("{inside}/"), depth + 1))
+                }
+                // Devices, and folders below those of any model.
+                () => {}
+            }
+            if files.len() > MAX_FILES || open.len() > MAX_FILES {
+                return Err(no_model(format!("more than {MAX_FILES} files are below the folder")));
+            }
+        }
+    }
+    files.sort_by(|a, b| a.1.cmp(&b.1));
+    Ok(Source { main: None, files })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_gets_names_that_live_on_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::at(folder.path().join("store"));
+        let file = folder.path().join("x.gguf");
+        fs::write(&file, "GGUFabc").unwrap();
+        let defaults = Defaults { system: Some("Be brief.".to_owned()), ..Defaults::default() };
+        let first = store.give_name(&file, "mine:v1", defaults.clone()).unwrap();
+        fs::remove_file(&file).unwrap();
+        assert_eq!(fs::read(&first.path).unwrap(), b"GGUFabc");
+        assert_eq!((first.defaults.clone(), first.bytes(), first.digest().len()), (defaults, 7, 64));
+        let warm =
+            Defaults { parameters: Map::from_iter([("seed".to_owned(), 1.into())]), ..Defaults::default() };
+        let second = store.give_name(&first.path, "me/copy:latest", warm).unwrap();
+        assert_eq!(second.defaults.system.as_deref(), Some("Be brief."));
+        assert_eq!(second.defaults.parameters["seed"], 1);
+        assert_eq!((second.name.as_str(), second.from.ends_with("x.gguf")), ("me/copy", true));
+        assert_eq!(store.named().unwrap().len(), 2);
+        for name in ["mine:v1", "MINE:v1", "me/copy", "me/copy:latest", "Me/Copy:Latest"] {
+            assert!(store.find_named(name).unwrap().is_some(), "{name}");
+        }
+        assert_eq!(store.remove("mine:v1").unwrap().bytes, 0, "the other name has the data");
+        assert_eq!(fs::read(store.find_named("me/copy").unwrap().unwrap().path).unwrap(), b"GGUFabc");
+        assert_eq!(store.remove("me/copy").unwrap().bytes, 7);
+        assert!(store.named().unwrap().is_empty());
+        // A name is replaced as a whole, and the store's state tells of it.
+        let mut stamps = vec![store.stamp().unwrap()];
+        fs::write(&file, "GGUFnew").unwrap();
+        for name in ["again", "AGAIN"] {
+            store.give_name(&file, name, Defaults::default()).unwrap();
+            let stamp = store.stamp().unwrap();
+            assert_eq!(stamp, store.stamp().unwrap());
+            assert!(!stamps.contains(&stamp));
+            stamps.push(stamp);
+        }
+        assert_eq!(fs::read_dir(folder.path().join("store/named")).unwrap().count(), 1);
+        assert_eq!(fs::read(store.find_named("again").unwrap().unwrap().path).unwrap(), b"GGUFnew");
+        let place = store.find_named("again").unwrap().unwrap().path;
+        fs::write(place.parent().unwrap().with_file_name("name.json"), "{").unwrap();
+        assert!(matches!(store.find_named("again").unwrap_err().kind(), ErrorKind::Record(_)));
+    }
+
+    #[test]
+    fn what_is_no_name_or_no_model_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::at(folder.path().join("store"));
+        let file = folder.path().join("x.gguf");
+        fs::write(&file, "GGUFabc").unwrap();
+        for name in ["", "a b", "../x", "a/b/c", "hf:a/b", "x.gguf", "smollm2", "a:", "a:b:c", "-a"] {
+            let error = store.give_name(&file, name, Defaults::default()).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Name(_)) && error.is_usage(), "{name}: {error}");
+            assert!(store.find_named(name).unwrap().is_none());
+        }
+        fs::write(folder.path().join("y.gguf"), "not one").unwrap();
+        for path in ["y.gguf", "none.gguf", ""] {
+            assert!(
+                store.give_name(&folder.path().join(path), "mine", Defaults::default()).is_err(),
+                "{path}"
+            );
+        }
+        assert!(store.named().unwrap().is_empty());
+    }
+}
