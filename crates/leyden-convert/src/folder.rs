@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::files;
+use crate::former;
 use crate::safetensors::Writer;
 use crate::templates;
 use crate::tokenizer::{self, Document};
@@ -11,6 +12,7 @@ use leyden_models::{FolderTensor, HfModel, ToFolder, config_of};
 use leyden_tensor::{DType, FolderFiles, Gguf, HfFolder, WeightSource};
 use serde_json::json;
 use std::path::Path;
+use std::time::SystemTime;
 
 /// Writes the model in a GGUF file as a folder with `config.json`, safetensors and tokenizer. Matrices that are quantised
 /// become F16; with `dtype` all have that type. The folder appears whole, or not at all.
@@ -95,8 +97,12 @@ pub fn to_folder(
 
 /// A folder under a temporary name beside the wanted one.
 fn beside(to: &Path) -> Result<TemporaryFolder, Error> {
-    TemporaryFolder::beside(to)
-        .map_err(|error| Error::unlike(to, format!("cannot create a folder beside it: {error}")))
+    let made = TemporaryFolder::beside(to)
+        .map_err(|error| Error::unlike(to, format!("cannot create a folder beside it: {error}")))?;
+    if let (Some(parent), Ok(own)) = (made.path().parent(), made.path().metadata()) {
+        former::sweep(parent, &own, SystemTime::now());
+    }
+    Ok(made)
 }
 
 /// Gives a folder its name.

@@ -9,6 +9,7 @@
 mod error;
 mod files;
 mod folder;
+mod former;
 mod gguf;
 mod safetensors;
 mod templates;
