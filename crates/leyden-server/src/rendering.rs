@@ -43,17 +43,19 @@ const MAX_VARIABLES: usize = 64;
 /// Takes the fields about rendering; tools come separately.
 pub(crate) fn read(body: &mut Fields, limits: &Limits) -> Result<Rendering, ApiError> {
     let mut variables = Map::new();
+    let nested = body.object("reasoning").and_then(|mut reasoning| reasoning.text("effort"));
+    if let Some(effort) = body.text("reasoning_effort").or(nested) {
+        thinks(&mut variables, (effort != "none").into());
+        variables.insert("reasoning_effort".to_owned(), effort.into());
+    }
     // Ollama's word for it: whether, or how much.
     match body.take("think") {
         Some(Value::String(effort)) => {
-            variables.insert("enable_thinking".to_owned(), true.into());
+            thinks(&mut variables, true.into());
             variables.insert("reasoning_effort".to_owned(), effort.into());
         }
-        Some(flag) => drop(variables.insert("enable_thinking".to_owned(), flag)),
+        Some(flag) => thinks(&mut variables, flag),
         None => {}
-    }
-    if let Some(effort) = body.text("reasoning_effort") {
-        variables.insert("reasoning_effort".to_owned(), effort.into());
     }
     if let Some(documents) = body.take("documents") {
         variables.insert("documents".to_owned(), documents);
@@ -69,6 +71,13 @@ pub(crate) fn read(body: &mut Fields, limits: &Limits) -> Result<Rendering, ApiE
     }
     let add_generation_prompt = add_generation_prompt.unwrap_or(!continue_final_message);
     Ok(Rendering { tools: None, variables, add_generation_prompt, continue_final_message })
+}
+
+/// Sets the variables by which templates know whether the model is to think: Qwen's and others' `enable_thinking`, DeepSeek's
+/// and Granite's `thinking`.
+fn thinks(variables: &mut Map<String, Value>, flag: Value) {
+    variables.insert("thinking".to_owned(), flag.clone());
+    variables.insert("enable_thinking".to_owned(), flag);
 }
 
 fn kwargs(value: Value, limits: &Limits) -> Result<Map<String, Value>, ApiError> {
@@ -90,6 +99,10 @@ pub(crate) fn schema(limits: &Limits) -> Value {
     });
     json!({
         "reasoning_effort": effort,
+        "reasoning": {
+            "type": "object", "additionalProperties": false, "properties": { "effort": effort },
+            "description": "Another place of `reasoning_effort`, which goes before it"
+        },
         "think": {
             "anyOf": [{ "type": "boolean" }, { "enum": ["low", "medium", "high"] }],
             "description": "Ollama's name of the template's `enable_thinking` and `reasoning_effort`"

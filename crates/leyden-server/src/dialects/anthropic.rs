@@ -122,7 +122,7 @@ fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Fields, ApiError> {
     chat.put("messages", messages);
     let thinks = body.object("thinking").and_then(|mut thinking| thinking.text("type"));
     let thinks = thinks.is_some_and(|kind| kind != "disabled");
-    chat.put("chat_template_kwargs", json!({ "enable_thinking": thinks }));
+    chat.put("think", thinks);
     let mut tools = Vec::new();
     for (i, given) in body.list("tools").unwrap_or_default().into_iter().enumerate() {
         let given = Fields::from(given);

@@ -334,6 +334,33 @@ fn prompts_are_counted_as_chats_are() {
     });
 }
 
+/// Every way in which clients of other servers say how much a model is to think.
+#[test]
+fn thinking_is_asked_for_in_every_servers_words() {
+    run(async {
+        const SHOWN: &str = "{{ enable_thinking }} {{ thinking }} {{ reasoning_effort }}";
+        let app = app_of(Some(SHOWN), false);
+        for (more, wanted) in [
+            (json!({ "reasoning_effort": "none" }), "False False none"),
+            (json!({ "reasoning_effort": "low" }), "True True low"),
+            (json!({ "reasoning": { "effort": "none" } }), "False False none"),
+            (json!({ "reasoning": { "effort": "high" }, "reasoning_effort": "low" }), "True True low"),
+            (json!({ "think": false }), "False False "),
+            (json!({ "think": "medium" }), "True True medium"),
+            (json!({ "think": true, "reasoning_effort": "none" }), "True True none"),
+            (
+                json!({ "reasoning_effort": "none", "chat_template_kwargs": { "thinking": true } }),
+                "False True none",
+            ),
+            (json!({}), "  "),
+        ] {
+            let mut body = json!({ "messages": [{ "role": "user", "content": "x" }] });
+            body.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+            assert_eq!(ask(&app, "/apply-template", body).await["prompt"], wanted, "{more}");
+        }
+    });
+}
+
 #[test]
 fn variables_reach_the_template_within_limits() {
     run(async {

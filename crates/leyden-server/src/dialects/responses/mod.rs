@@ -201,7 +201,6 @@ fn ask(app: &App, call: &Call) -> Result<Asked, ApiError> {
     }
     if let Some(effort) = body.object("reasoning").and_then(|mut reasoning| reasoning.text("effort")) {
         head["reasoning"]["effort"] = effort.as_str().into();
-        chat.put("chat_template_kwargs", json!({ "enable_thinking": effort != "none" }));
         chat.put("reasoning_effort", effort);
     }
     if let Some(format) = body.object("text").and_then(|mut text| text.take("format")) {
