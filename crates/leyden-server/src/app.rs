@@ -6,6 +6,7 @@ use crate::answer_memory::AnswerMemory;
 use crate::auth::{Access, ApiKeys, Caller};
 use crate::body::{self, Reply};
 use crate::cors::{self, Origins};
+use crate::defaults::Defaults;
 use crate::dialect::Dialect;
 use crate::dialects::memory::Memory;
 use crate::dialects::ollama;
@@ -23,8 +24,8 @@ use crate::loading::Lease;
 use crate::log::{Entry, Log};
 use crate::metrics::HttpMetrics;
 use crate::model::{Model, ModelInfo};
-use crate::models::Models;
-use crate::on_demand::Puller;
+use crate::models::{Models, without_tag};
+use crate::on_demand::{Changer, Puller};
 use crate::openapi;
 use crate::options::ServerOptions;
 use crate::peers::Network;
@@ -66,6 +67,7 @@ pub(crate) struct Served {
     /// Whole answers that are calls without their marks are calls.
     pub(crate) bare_calls: bool,
     pub(crate) sampling: SamplingParams,
+    pub(crate) defaults: Defaults,
     pub(crate) sequence_breakers: Vec<String>,
     /// The last sequence breakers, as texts and as tokens: converting them reads the whole vocabulary.
     pub(crate) breakers: Mutex<(Vec<String>, SequenceBreakers)>,
@@ -157,6 +159,7 @@ impl Served {
             special_in_content: model.special_in_content,
             bare_calls: model.bare_calls,
             sampling: model.sampling,
+            defaults: model.defaults,
             sequence_breakers: model.sequence_breakers,
             breakers: Mutex::default(),
             grammars: Grammars::default(),
@@ -185,6 +188,7 @@ pub(crate) struct App {
     pub(crate) models: Arc<Models>,
     pub(crate) pull: Option<Puller>,
     pub(crate) pulls: Arc<Pulls>,
+    pub(crate) change: Option<Changer>,
     pub(crate) keys: Option<ApiKeys>,
     pub(crate) limits: Limits,
     pub(crate) http: HttpMetrics,
@@ -312,7 +316,7 @@ impl Call {
         }
         // Whoever reads the name says what is wrong with it.
         if let Some(model) = app.models.find(asked).ok().and_then(|slot| slot.served()) {
-            let name = asked.map(|name| name.strip_suffix(":latest").unwrap_or(name));
+            let name = asked.map(|name| without_tag(name).unwrap_or(name));
             let _ = self.adapters.set(model.adapters.choose(name, given.as_deref())?);
         }
         Ok(fields)
@@ -381,12 +385,12 @@ impl App {
         let log = Arc::new(log);
         let on_demand = std::mem::take(&mut options.on_demand);
         // A server that pulls models can begin without any.
-        if models.is_empty() && on_demand.is_empty() && options.pull.is_none() {
+        if models.is_empty() && on_demand.is_empty() && options.pull.is_none() && options.list.is_none() {
             return Err(ErrorKind::NoModel.into());
         }
         let room = (options.memory, Times::of(options.limits.room_wait));
         let models = Models::start(models, on_demand, room, &log)?;
-        let models = Arc::new(models.found_by(options.names.take()));
+        let models = Arc::new(models.found_by(options.names.take(), options.list.take()));
         let processors = available_parallelism().map_or(1, NonZero::get);
         Ok(Arc::new(App {
             turns: Turns::new(Kind::grammars(processors), options.keys.is_some()),
@@ -396,6 +400,7 @@ impl App {
             models,
             pull: options.pull,
             pulls: Arc::default(),
+            change: options.change,
             keys: options.keys,
             limits: options.limits,
             http: HttpMetrics::default(),
@@ -440,8 +445,15 @@ impl App {
         }
         // What is no such object is refused when it is read.
         let Ok(named) = serde_json::from_slice::<Named<'_>>(body) else { return Ok(None) };
-        let slot = self.models.find_for(named.model.or(named.name).as_deref(), wish)?;
+        let asked = named.model.or(named.name);
+        let slot = self.models.look_for(asked.as_deref(), wish).await?;
         match tokio::time::timeout_at(deadline.into(), self.models.lease(&slot)).await {
+            Ok(Err(error)) if error.code == "model_load_failed" => {
+                // Its files may have been removed meanwhile.
+                self.models.refresh().await;
+                self.models.find_for(asked.as_deref(), wish)?;
+                Err(error)
+            }
             Ok(lease) => lease.map(Some),
             Err(_) => Err(generate::deadline()),
         }
@@ -618,7 +630,7 @@ impl App {
         {
             keys.begin(caller, Instant::now())?;
         }
-        let body = if route.method == Method::POST {
+        let body = if route.has_body() {
             let headers = request.headers();
             let foreign = headers.contains_key(header::ORIGIN) && self.origins.allowed(headers).is_none();
             check_content(headers, route.dialect.any_content && !foreign)?;

@@ -4,6 +4,7 @@
 //! which its schema has checked, under these names.
 
 use crate::app::{App, Call, Served};
+use crate::dialects::ollama;
 use crate::encoding::Long;
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -43,7 +44,8 @@ pub(crate) fn conversation(
     extent: prompt::Extent<'_>,
     body: &mut Fields,
 ) -> Result<(Conversed, Option<Tools>), ApiError> {
-    let messages = messages::read(body.list("messages").unwrap_or_default())?;
+    let mut messages = messages::read(body.list("messages").unwrap_or_default())?;
+    model.defaults.precede(&mut messages);
     let tools = tools::read(app, call, body)?;
     let mut rendering = rendering::read(body, &app.limits)?;
     rendering.tools = tools.as_ref().map(|t| t.list.clone());
@@ -52,6 +54,8 @@ pub(crate) fn conversation(
 
 /// Reads a chat.
 pub(crate) fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Inference, ApiError> {
+    ollama::keep(call, body)?;
+    app.model(body.peek("model"))?.defaults.fill(body);
     let common = request::read(body, app, &["max_tokens", "max_completion_tokens"])?;
     let logprobs = body.flag("logprobs").unwrap_or(false);
     let top = body.size("top_logprobs");
@@ -94,6 +98,8 @@ pub(crate) fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Inferenc
 
 /// Reads a text that is to go on, or several.
 pub(crate) fn completion(app: &App, call: &Call, body: &mut Fields) -> Result<Inference, ApiError> {
+    ollama::keep(call, body)?;
+    app.model(body.peek("model"))?.defaults.fill(body);
     let common = request::read(body, app, &["max_tokens", "max_completion_tokens"])?;
     let long = Long::of_prompt(body, &common.model, common.max_tokens);
     let extent = long.extent(&common.model, call);

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod abilities;
+mod about;
 mod adapters;
 mod answer_memory;
 mod app;
@@ -18,6 +19,7 @@ mod body;
 mod chat_input;
 mod connection;
 mod cors;
+mod defaults;
 mod dialect;
 mod dialects;
 mod embedding;
@@ -79,18 +81,23 @@ mod wire;
 mod worker;
 
 pub use abilities::Abilities;
+pub use about::About;
 pub use adapters::ServedAdapter;
 pub use auth::ApiKeys;
+pub use defaults::Defaults;
 pub use failure::{Error, ErrorKind};
 pub use fingerprint::Fingerprint;
 pub use limits::Limits;
 pub use listen::serve;
 pub use log::LogFormat;
 pub use model::{Model, ModelInfo};
-pub use on_demand::{Loader, NameFinder, OnDemand, Puller, Pulling};
+pub use on_demand::{
+    Change, ChangeError, Changed, Changer, Describer, Lister, Loader, NameFinder, OnDemand, Puller, Pulling,
+};
 pub use options::{ServerOptions, TellEnd, Waits, WorkerOptions};
 pub use peers::Network;
 pub use preflight::{MemoryPlan, Need, plan_memories, plan_memory};
+pub use pulls::Abandoned;
 
 #[cfg(test)]
 mod tests;

@@ -196,6 +196,7 @@ impl Models {
             let tickets = desk.plan.failed(place);
             tickets.iter().filter_map(|ticket| desk.asking.remove(ticket)).collect()
         };
+        self.sweep();
         for answer in answers {
             let message = format!("`{name}` could not be loaded");
             let _ = answer.send(Err(ApiError::unavailable("model_load_failed", message, RETRY)));
@@ -227,6 +228,7 @@ impl Models {
         };
         self.log.event(&[("event", json!("model_unloaded")), ("model", json!(name)), ("reason", json!(why))]);
         self.desk().plan.unloaded(place);
+        self.sweep();
     }
 
     /// Loads the models that are to be there from the start, and unloads for ever those that nobody asks for.

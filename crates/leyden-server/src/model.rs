@@ -1,6 +1,7 @@
 //! A model that is served.
 
 use crate::adapters::ServedAdapter;
+use crate::defaults::Defaults;
 use crate::fingerprint::Fingerprint;
 use crate::options::WorkerOptions;
 use leyden_engine::Pooling;
@@ -35,6 +36,8 @@ pub struct Model {
     pub bare_calls: bool,
     /// How tokens are chosen where a request does not say.
     pub sampling: SamplingParams,
+    /// Values that requests get where they name none.
+    pub defaults: Defaults,
     /// Texts across which DRY sees no repetition where a request does not say.
     pub sequence_breakers: Vec<String>,
     /// How the vectors of texts are made.

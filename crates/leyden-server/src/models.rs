@@ -11,11 +11,12 @@ use crate::failure::{Error, ErrorKind};
 use crate::loading::Desk;
 use crate::log::Log;
 use crate::model::{Model, ModelInfo};
-use crate::on_demand::{NameFinder, OnDemand};
+use crate::on_demand::{Changed, Lister, NameFinder, OnDemand};
 use crate::residency::{Place, Residency, Times};
 use hyper::StatusCode;
+use serde_json::json;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -30,6 +31,9 @@ pub(crate) struct Models {
     pub(crate) unloads: AtomicU64,
     pub(crate) log: Arc<Log>,
     names: Option<NameFinder>,
+    list: Option<Lister>,
+    /// Held while the disk is looked at.
+    listing: tokio::sync::Mutex<()>,
 }
 
 impl fmt::Debug for Models {
@@ -52,6 +56,8 @@ pub(crate) struct Slot {
     /// How it is loaded, and its number among those that come and go; `None` for one that stays.
     pub(crate) on_demand: Option<(OnDemand, Place)>,
     served: Mutex<Option<Arc<Served>>>,
+    /// True once it was taken out: it is only here until its last request has ended.
+    gone: AtomicBool,
 }
 
 /// What is seen of a loaded model.
@@ -63,6 +69,12 @@ pub(crate) struct Resident {
     pub(crate) stays: Option<Duration>,
 }
 
+/// The name before `:latest` in any case, if it ends so.
+pub(crate) fn without_tag(name: &str) -> Option<&str> {
+    let (front, tag) = name.rsplit_once(':')?;
+    tag.eq_ignore_ascii_case("latest").then_some(front)
+}
+
 impl Slot {
     /// The place of a model that is not loaded.
     fn vacant(model: OnDemand, place: Place) -> Slot {
@@ -70,7 +82,17 @@ impl Slot {
         let (adapters, context) = (model.adapters.clone(), model.context);
         let abilities = model.abilities;
         let on_demand = Some((model, place));
-        Slot { name, aliases, adapters, info, abilities, context, on_demand, served: Mutex::default() }
+        Slot {
+            name,
+            aliases,
+            adapters,
+            info,
+            abilities,
+            context,
+            on_demand,
+            served: Mutex::default(),
+            gone: AtomicBool::default(),
+        }
     }
 
     /// The model that is loaded here.
@@ -123,6 +145,7 @@ impl Models {
             let context = served.context;
             let abilities = Abilities::of(served.network.config());
             let served = Mutex::new(Some(Arc::new(served)));
+            let gone = AtomicBool::default();
             slots.push(Arc::new(Slot {
                 name,
                 aliases,
@@ -132,6 +155,7 @@ impl Models {
                 context,
                 on_demand: None,
                 served,
+                gone,
             }));
         }
         let (mut plan, now) = (Residency::new(budget, times), Instant::now());
@@ -152,12 +176,14 @@ impl Models {
             unloads: AtomicU64::new(0),
             log: Arc::clone(log),
             names: None,
+            list: None,
+            listing: tokio::sync::Mutex::new(()),
         })
     }
 
-    /// The same, found by further names too.
-    pub(crate) fn found_by(self, names: Option<NameFinder>) -> Models {
-        Models { names, ..self }
+    /// The same, found by further names too, and with those that come and go on the disk.
+    pub(crate) fn found_by(self, names: Option<NameFinder>, list: Option<Lister>) -> Models {
+        Models { names, list, ..self }
     }
 
     /// Adds one; one with its name that is there already stays as it is.
@@ -166,11 +192,12 @@ impl Models {
     /// Another model has one of its aliases.
     pub(crate) fn add(&self, model: OnDemand) -> Result<(), Error> {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        if slots.iter().any(|slot| slot.name == model.name) {
+        let here = || slots.iter().filter(|slot| !slot.gone.load(Ordering::SeqCst));
+        if here().any(|slot| slot.name == model.name) {
             return Ok(());
         }
         let names = std::iter::once(&model.name).chain(&model.aliases).chain(&model.adapters);
-        let taken = |name: &&String| slots.iter().any(|slot| slot.names().any(|n| n == **name));
+        let taken = |name: &&String| here().any(|slot| slot.names().any(|n| n == **name));
         if let Some(name) = names.into_iter().find(taken) {
             return Err(ErrorKind::DuplicateModel { name: name.clone() }.into());
         }
@@ -201,9 +228,75 @@ impl Models {
         true
     }
 
+    /// Takes models out and adds others. Requests that run on the former go on to their end.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add), for the first that cannot be added; the others are.
+    pub(crate) fn apply(self: &Arc<Self>, changed: Changed) -> Result<(), Error> {
+        for name in &changed.gone {
+            for slot in self.all().into_iter().filter(|slot| slot.name == *name && slot.is_on_demand()) {
+                slot.gone.store(true, Ordering::SeqCst);
+            }
+        }
+        if !changed.gone.is_empty() {
+            self.sweep();
+            self.proceed();
+        }
+        changed.new.into_iter().map(|model| self.add(model)).fold(Ok(()), Result::and)
+    }
+
+    /// Forgets the models that were taken out and are used by nobody any more.
+    pub(crate) fn sweep(&self) {
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let mut desk = self.desk();
+        let is_over = |slot: &Arc<Slot>| match &slot.on_demand {
+            Some((_, place)) if slot.gone.load(Ordering::SeqCst) => Some(*place),
+            _ => None,
+        };
+        slots.retain(|slot| !is_over(slot).is_some_and(|place| desk.plan.retire(place)));
+    }
+
+    /// Looks for models that came and went on the disk.
+    pub(crate) async fn refresh(self: &Arc<Self>) {
+        let Some(list) = self.list.clone() else { return };
+        // Who asks meanwhile waits for the same look, and then takes one that finds nothing new.
+        let _turn = self.listing.lock().await;
+        let Ok(changed) = tokio::task::spawn_blocking(move || list()).await else { return };
+        if let Err(error) = self.apply(changed) {
+            self.log.event(&[("event", json!("model_left_out")), ("error", json!(error.to_string()))]);
+        }
+    }
+
+    /// The one with a name, after a look at the disk where it is not known.
+    ///
+    /// # Errors
+    /// As [`find_for`](Self::find_for).
+    pub(crate) async fn look_for(
+        self: &Arc<Self>,
+        name: Option<&str>,
+        wish: Wish,
+    ) -> Result<Arc<Slot>, ApiError> {
+        match self.find_for(name, wish) {
+            Err(_) if self.list.is_some() => {
+                self.refresh().await;
+                self.find_for(name, wish)
+            }
+            found => found,
+        }
+    }
+
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Arc<Slot>> {
-        self.slots.read().unwrap_or_else(PoisonError::into_inner).clone()
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        slots.iter().filter(|slot| !slot.gone.load(Ordering::SeqCst)).cloned().collect()
+    }
+
+    /// Returns the number of places of models, those that were taken out and are still used included, and of places that come
+    /// and go.
+    #[cfg(test)]
+    pub(crate) fn places(&self) -> (usize, usize) {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner).len();
+        (slots, self.desk().plan.places())
     }
 
     /// Those that are loaded.
@@ -213,7 +306,7 @@ impl Models {
 
     /// Whether some are loaded when they are asked for.
     pub(crate) fn come_and_go(&self) -> bool {
-        self.all().iter().any(|slot| slot.is_on_demand())
+        self.list.is_some() || self.all().iter().any(|slot| slot.is_on_demand())
     }
 
     /// How many were loaded and unloaded since the start, and the bytes that those in memory take.
@@ -256,7 +349,7 @@ impl Models {
         };
         let of = |name: &str| slots.iter().find(|slot| slot.names().any(|n| n == name)).cloned();
         // Ollama's names have a tag, which says nothing here if it is the usual one.
-        let found = of(name).or_else(|| name.strip_suffix(":latest").and_then(of));
+        let found = of(name).or_else(|| without_tag(name).and_then(of));
         if let Some(found) = found.or_else(|| of(&format!("{name}:latest"))) {
             return Ok(found);
         }

@@ -7,7 +7,6 @@ use crate::dialects::openai::OPENAI;
 use crate::published;
 use crate::routes::Route;
 use crate::schema::BY_MODEL;
-use hyper::Method;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
@@ -73,7 +72,7 @@ fn failures(route: &Route, keys: bool) -> Vec<(&'static str, &'static str)> {
     if !route.is_health() {
         all.push(("503", "There are too many connections, or the server closes"));
     }
-    if route.method != Method::POST {
+    if !route.has_body() {
         all.push(("400", "The head is invalid: no host or several, or two lengths"));
     }
     if !keys && !route.is_health() {
@@ -85,7 +84,7 @@ fn failures(route: &Route, keys: bool) -> Vec<(&'static str, &'static str)> {
     if keys && matches!(route.access, Access::Needs(_)) {
         all.push(("403", "The key may not do this"));
     }
-    if route.method == Method::POST {
+    if route.has_body() {
         all.extend([
             ("400", "A field is invalid or not supported; `param` names it"),
             ("408", "The body does not arrive"),
@@ -95,7 +94,7 @@ fn failures(route: &Route, keys: bool) -> Vec<(&'static str, &'static str)> {
             ("503", "The server closes, is overloaded, or took too long"),
         ]);
     }
-    if route.method == Method::POST || route.path.contains('{') {
+    if route.has_body() || route.path.contains('{') {
         all.push(("404", "There is no such model"));
     }
     if route.generates {

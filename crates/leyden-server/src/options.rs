@@ -3,7 +3,7 @@
 use crate::auth::ApiKeys;
 use crate::limits::Limits;
 use crate::log::LogFormat;
-use crate::on_demand::{NameFinder, OnDemand, Puller};
+use crate::on_demand::{Changer, Lister, NameFinder, OnDemand, Puller};
 use crate::peers::Network;
 use leyden_kernels::attention::KvType;
 use std::fmt;
@@ -32,6 +32,10 @@ pub struct ServerOptions {
     pub memory: Option<u64>,
     /// How models are pulled that clients ask for with `/api/pull`; `None` where they may not.
     pub pull: Option<Puller>,
+    /// Copies, makes and deletes models that clients name; `None` where they may not.
+    pub change: Option<Changer>,
+    /// Finds models that come and go on the disk while the server runs; `None` where it serves only those that it was given.
+    pub list: Option<Lister>,
     /// Finds models by texts that are no names of theirs.
     pub names: Option<NameFinder>,
     /// The address to listen on.
@@ -83,6 +87,8 @@ impl Default for ServerOptions {
             on_demand: Vec::new(),
             memory: None,
             pull: None,
+            change: None,
+            list: None,
             names: None,
             host: "127.0.0.1".to_owned(),
             port: 8080,

@@ -7,6 +7,7 @@ use crate::error::ApiError;
 use hyper::body::Bytes;
 use serde_json::Value;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -30,6 +31,52 @@ pub(crate) struct Pulls {
 struct Running {
     lines: broadcast::Sender<Bytes>,
     last: Bytes,
+    abandoned: Abandoned,
+}
+
+/// Ends a pull whose clients are gone, also one that waits for the hub.
+#[derive(Clone, Default)]
+pub struct Abandoned(Arc<Mutex<Stop>>);
+
+#[derive(Default)]
+enum Stop {
+    /// There are clients, and the pull has said nothing.
+    #[default]
+    Unset,
+    /// The function that ends the pull.
+    Set(Box<dyn FnOnce() + Send>),
+    /// The clients are gone.
+    Due,
+}
+
+impl Abandoned {
+    /// Sets the function that ends the pull; it is called at once where the clients are gone already, on the thread that
+    /// notices it otherwise.
+    pub fn then(&self, stop: impl FnOnce() + Send + 'static) {
+        let mut at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*at, Stop::Due) {
+            drop(at);
+            stop();
+        } else {
+            *at = Stop::Set(Box::new(stop));
+        }
+    }
+
+    fn call(&self) {
+        let before = {
+            let mut at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *at, Stop::Due)
+        };
+        if let Stop::Set(stop) = before {
+            stop();
+        }
+    }
+}
+
+impl fmt::Debug for Abandoned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Abandoned").finish_non_exhaustive()
+    }
 }
 
 /// What tells the clients of a pull how far it is. They hear nothing more when it is dropped.
@@ -38,15 +85,38 @@ pub(crate) struct Told {
     pulls: Arc<Pulls>,
     name: String,
     lines: broadcast::Sender<Bytes>,
+    abandoned: Abandoned,
     _thread: OwnedSemaphorePermit,
 }
 
-/// The lines that a client hears.
+/// The lines that a client hears. The last client of a pull that is dropped ends it.
 #[derive(Debug)]
 pub(crate) struct Heard {
     /// The last one before it came.
     first: Option<Bytes>,
-    lines: broadcast::Receiver<Bytes>,
+    /// `None` once it is dropped.
+    lines: Option<broadcast::Receiver<Bytes>>,
+    pulls: Arc<Pulls>,
+    name: String,
+    of: broadcast::WeakSender<Bytes>,
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        self.lines = None;
+        // Without a sender the pull has ended.
+        let Some(of) = self.of.upgrade() else { return };
+        let mut running = self.pulls.running();
+        let mine = running.get(&self.name).is_some_and(|pull| pull.lines.same_channel(&of));
+        // Nobody joins while the list is locked.
+        if mine && of.receiver_count() == 0 {
+            let pull = running.remove(&self.name);
+            drop(running);
+            if let Some(pull) = pull {
+                pull.abandoned.call();
+            }
+        }
+    }
 }
 
 impl Default for Pulls {
@@ -71,21 +141,38 @@ impl Pulls {
     ) -> Result<Heard, ApiError> {
         let mut running = self.running();
         if let Some(pull) = running.get(name) {
-            return Ok(Heard { first: Some(pull.last.clone()), lines: pull.lines.subscribe() });
+            return Ok(self.heard(name, Some(pull.last.clone()), &pull.lines, pull.lines.subscribe()));
         }
         let Ok(thread) = Arc::clone(&self.threads).try_acquire_owned() else {
             let message = format!("{PULLS} models are being pulled already");
             return Err(ApiError::unavailable("too_many_pulls", message, RETRY));
         };
         let (lines, heard) = broadcast::channel(LINES);
-        let told = Told { pulls: Arc::clone(self), name: name.to_owned(), lines, _thread: thread };
+        let (pulls, abandoned) = (Arc::clone(self), Abandoned::default());
+        let told =
+            Told { pulls, name: name.to_owned(), lines, abandoned: abandoned.clone(), _thread: thread };
         let (lines, last) = (told.lines.clone(), Bytes::new());
+        running.insert(name.to_owned(), Running { lines: lines.clone(), last, abandoned });
+        // Both the thread's part and the client's lock the list when they are dropped, as they are if there is no thread.
+        drop(running);
+        let first = self.heard(name, None, &lines, heard);
+        drop(lines);
         std::thread::Builder::new()
             .name("pull".to_owned())
             .spawn(move || work(&told))
             .map_err(|error| ApiError::internal(format!("no thread for the pull: {error}")))?;
-        running.insert(name.to_owned(), Running { lines, last });
-        Ok(Heard { first: None, lines: heard })
+        Ok(first)
+    }
+
+    fn heard(
+        self: &Arc<Self>,
+        name: &str,
+        first: Option<Bytes>,
+        of: &broadcast::Sender<Bytes>,
+        lines: broadcast::Receiver<Bytes>,
+    ) -> Heard {
+        let (pulls, name) = (Arc::clone(self), name.to_owned());
+        Heard { first, lines: Some(lines), pulls, name, of: of.downgrade() }
     }
 }
 
@@ -105,6 +192,11 @@ impl Told {
             running.remove(&self.name);
         }
         heard
+    }
+
+    /// Ends the pull when its clients are gone.
+    pub(crate) fn abandoned(&self) -> &Abandoned {
+        &self.abandoned
     }
 
     /// Whether there are clients; as [`tell`](Self::tell), without a line.
@@ -133,8 +225,9 @@ impl Heard {
         if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
             return Some(first);
         }
+        let lines = self.lines.as_mut()?;
         loop {
-            match self.lines.recv().await {
+            match lines.recv().await {
                 Ok(line) => return Some(line),
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return None,
@@ -182,6 +275,33 @@ mod tests {
             assert!(heard.next().await.is_none());
         }
         assert!(pulls.running().is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_last_client_that_goes_ends_a_silent_pull() {
+        for sets_at_once in [true, false] {
+            let pulls = Arc::new(Pulls::default());
+            let (go, goes) = mpsc::channel::<()>();
+            let (ended, end) = mpsc::channel::<()>();
+            let first = pulls.join("a", move |told| {
+                if !sets_at_once {
+                    goes.recv().unwrap();
+                }
+                let (stop, stopped) = mpsc::channel::<()>();
+                told.abandoned().then(move || stop.send(()).unwrap());
+                // A hub that says nothing.
+                stopped.recv().unwrap();
+                assert!(!told.is_heard());
+                ended.send(()).unwrap();
+            });
+            let second = pulls.join("a", |_| panic!("a second thread")).unwrap();
+            drop(first.unwrap());
+            assert_eq!(pulls.running().len(), 1);
+            drop(second);
+            assert!(pulls.running().is_empty());
+            let _ = go.send(());
+            end.recv_timeout(Duration::from_secs(60)).unwrap();
+        }
     }
 
     #[tokio::test]

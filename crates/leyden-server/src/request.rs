@@ -2,6 +2,7 @@
 
 use crate::adapters;
 use crate::app::{App, Call, Served};
+use crate::dialects::ollama;
 use crate::encoding::Long;
 use crate::ending::{self, Ending};
 use crate::error::ApiError;
@@ -249,6 +250,7 @@ pub(crate) fn schema(app: &App) -> Value {
             }
         },
         "n": { "type": "integer", "minimum": 1, "maximum": limits.choices },
+        "keep_alive": ollama::keep_alive_schema(),
         "max_tokens": max_tokens_schema(),
         "lora": adapters::schema(),
         "cache_salt": {

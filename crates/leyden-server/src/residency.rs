@@ -95,6 +95,8 @@ struct Model {
     paused: Option<(Place, Instant)>,
     /// The moment before which it is not paused again.
     serves: Instant,
+    /// True once it was taken out: it goes as soon as nobody uses it.
+    retired: bool,
 }
 
 impl Model {
@@ -122,7 +124,8 @@ impl Model {
 
     /// The moment at which it goes if nobody asks for it.
     fn leaves(&self) -> Option<Instant> {
-        self.keep.filter(|_| self.is_free()).and_then(|keep| self.used.checked_add(keep))
+        let keep = if self.retired { Some(Duration::ZERO) } else { self.keep };
+        keep.filter(|_| self.is_free()).and_then(|keep| self.used.checked_add(keep))
     }
 }
 
@@ -132,18 +135,20 @@ pub(crate) struct Residency {
     budget: Option<u64>,
     times: Times,
     models: Vec<Model>,
+    /// Places of models that were taken out, for others.
+    vacant: Vec<Place>,
     tickets: Ticket,
 }
 
 impl Residency {
     /// Models share `budget` bytes.
     pub(crate) fn new(budget: Option<u64>, times: Times) -> Residency {
-        Residency { budget, times, models: Vec::new(), tickets: 0 }
+        Residency { budget, times, models: Vec::new(), vacant: Vec::new(), tickets: 0 }
     }
 
     /// Adds a model that is not loaded, which needs `least` bytes and stays for `idle` after its last request.
     pub(crate) fn add(&mut self, least: u64, idle: Option<Duration>, now: Instant) -> Place {
-        self.models.push(Model {
+        let model = Model {
             least,
             idle,
             keep: idle,
@@ -155,8 +160,32 @@ impl Residency {
             stays: now,
             paused: None,
             serves: now,
-        });
+            retired: false,
+        };
+        if let Some(place) = self.vacant.pop() {
+            self.models[place] = model;
+            return place;
+        }
+        self.models.push(model);
         self.models.len() - 1
+    }
+
+    /// Takes a model out, whose place is given to one that is added later; returns `false` while the model is in memory or
+    /// somebody waits for it, and is then called again.
+    pub(crate) fn retire(&mut self, place: Place) -> bool {
+        let model = &mut self.models[place];
+        model.retired = true;
+        let is_idle = model.phase == Phase::Away && model.leases.is_empty() && model.waiting.is_empty();
+        if is_idle {
+            self.vacant.push(place);
+        }
+        is_idle
+    }
+
+    /// Returns the number of places, vacant ones included.
+    #[cfg(test)]
+    pub(crate) fn places(&self) -> usize {
+        self.models.len()
     }
 
     /// A request asks for a model. The answer comes as a step.

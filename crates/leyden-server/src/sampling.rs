@@ -7,6 +7,7 @@ use crate::app::{App, Served};
 use crate::error::ApiError;
 use crate::fields::{self, Fields};
 use crate::openapi::token_schema;
+use crate::schema;
 use leyden_engine::sample::{
     Mirostat, MirostatVersion, Sampler, SamplingParams, SamplingStep, SequenceBreakers,
 };
@@ -266,14 +267,8 @@ impl Sampling {
 pub(crate) fn schema(app: &App) -> Value {
     let ids = format!("^({})$", below(app.vocabulary()));
     let mut all = serde_json::Map::new();
-    for field in NUMBERS {
-        let range = json!({ "type": "number", "minimum": field.range.start(), "maximum": field.range.end() });
-        all.insert(field.name.to_owned(), range);
-    }
-    for field in SIZES {
-        let least = if field.unlimited.is_some() { -1 } else { 0 };
-        all.insert(field.name.to_owned(), json!({ "type": "integer", "minimum": least, "maximum": MOST }));
-    }
+    let names = NUMBERS.iter().map(|field| field.name).chain(SIZES.iter().map(|field| field.name));
+    all.extend(names.map(|name| (name.to_owned(), field_schema(name))));
     let letters: String = LETTERS.iter().map(|(letter, _)| letter).collect();
     let bias = json!({ "type": "number", "minimum": BIASES.start(), "maximum": BIASES.end() });
     let token = json!({ "anyOf": [token_schema(app), { "type": "string" }] });
@@ -319,6 +314,16 @@ pub(crate) fn schema(app: &App) -> Value {
         all.extend(more);
     }
     Value::Object(all)
+}
+
+/// Returns the schema of a field that is a number or a size; of another name one that nothing fulfils.
+pub(crate) fn field_schema(name: &str) -> Value {
+    if let Some(field) = NUMBERS.iter().find(|field| field.name == name) {
+        return json!({ "type": "number", "minimum": field.range.start(), "maximum": field.range.end() });
+    }
+    let Some(field) = SIZES.iter().find(|field| field.name == name) else { return schema::refused("") };
+    let least = if field.unlimited.is_some() { -1 } else { 0 };
+    json!({ "type": "integer", "minimum": least, "maximum": MOST })
 }
 
 /// A regular expression for the whole numbers below `most`, without leading zeros.

@@ -32,7 +32,9 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             .map(|(repo, bytes)| json!({ "repo": repo.to_string(), "bytes": bytes }))
             .collect();
         let problems: Vec<String> = contents.problems.iter().map(ToString::to_string).collect();
+        let named: Vec<Value> = contents.named.iter().map(stored::named).collect();
         let report = json!({
+            "named": named,
             "store": store.root().display().to_string(),
             "models": models,
             "unfinished": unfinished,
@@ -48,7 +50,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             let _ = writeln!(io::stderr(), "hint: {hint}");
         }
     }
-    if contents.models.is_empty() && contents.unfinished.is_empty() {
+    if contents.models.is_empty() && contents.named.is_empty() && contents.unfinished.is_empty() {
         let root = store.root().display();
         let _ = writeln!(
             io::stderr(),
@@ -71,6 +73,17 @@ fn table(contents: &Contents) -> Table {
             date(model.pulled),
             model.damage.as_ref().map_or_else(|| "whole".to_owned(), |damage| format!("damaged: {damage}")),
             model.name.clone(),
+        ]);
+    }
+    for model in &contents.named {
+        table.add(vec![
+            model.name.clone(),
+            bytes(model.bytes()),
+            "named".to_owned(),
+            "-".to_owned(),
+            date(model.created),
+            model.damage.as_ref().map_or_else(|| "whole".to_owned(), |damage| format!("damaged: {damage}")),
+            model.from.clone(),
         ]);
     }
     for (repo, size) in &contents.unfinished {

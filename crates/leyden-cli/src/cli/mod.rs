@@ -11,6 +11,8 @@ mod classify;
 mod completions;
 mod connections;
 mod convert;
+mod cp;
+mod create;
 mod doctor;
 mod embed;
 mod encoding;
@@ -21,6 +23,7 @@ mod foreign;
 mod growth;
 mod hwbench;
 mod imatrix;
+mod import;
 mod inputs;
 mod inspect;
 mod knobs;
@@ -112,7 +115,10 @@ commands! {
     Pull pull "Get a model from the hub",
     Models models "Show models with short names, and which of them fit this machine",
     List list "Show the models that were pulled",
-    Rm rm "Remove a pulled model",
+    Import import "Give a file or folder a name",
+    Cp cp "Give a model another name",
+    Create create "Give a model another name and defaults, from an Ollama Modelfile",
+    Rm rm "Remove a pulled model, or a name",
     Pack pack "Keep a model's packed weights for faster starts",
     Quantize quantize "Write a model in a smaller type",
     Convert convert "Write a folder from the hub as GGUF, or a GGUF file as a folder",

@@ -3,9 +3,12 @@
 mod progress;
 
 use std::io::Write;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use leyden::ModelFile;
 use leyden_hub::{Client, ErrorKind, Event, Options, Pulled, Reference, ShortName, Stopper, Store};
+use leyden_models::Labelled;
 
 use super::failure::{self, Failure};
 use super::notes::Notes;
@@ -61,9 +64,33 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         out.flush()?;
         let is_short = ShortName::find(&args.reference).is_some() && args.revision.is_none();
         let name = if is_short { &args.reference } else { &model.name };
-        args.notes.say(&format!("next: leyden run {name}"));
+        args.notes.say(&next(&model.path, name));
     }
     Ok(())
+}
+
+/// Returns the line that tells the command for which a model was made.
+fn next(path: &Path, name: &str) -> String {
+    let config = ModelFile::open(path).and_then(ModelFile::into_source);
+    let config = config.ok().and_then(|source| leyden_models::config_of(source.as_ref()).ok());
+    // A decoder may still be meant for vectors, which the table of short names tells.
+    let Some(config) = config.filter(|config| !config.generates()) else {
+        return match ShortName::find(name).map_or("run", |short| short.command) {
+            "embed" => format!("next: leyden embed {name} \"A text.\""),
+            command => format!("next: leyden {command} {name}"),
+        };
+    };
+    match config.classifier() {
+        Some(head) if !matches!(head.of, Labelled::Text(_)) => {
+            format!("next: leyden extract {name} \"A text.\"")
+        }
+        Some(head) if head.ranks() => format!("next: leyden rerank {name} \"A question?\" \"A document.\""),
+        Some(_) => format!("next: leyden classify {name} \"A text.\""),
+        None if config.spans.is_some() => {
+            format!("next: leyden extract {name} \"A text.\" --labels person,city")
+        }
+        None => format!("next: leyden embed {name} \"A text.\""),
+    }
 }
 
 /// Pulls, with a progress bar; `hear` gets the events too.

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leyden::{KvType, LoadOptions, Message, Model, SessionOptions};
+use leyden_hub::Store;
 
 use super::arithmetic::Arithmetic;
 use super::chats::Chats;
@@ -175,8 +176,11 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 
     let name = request.model.as_deref().map(|path| path.display().to_string());
     let shown = name.clone().unwrap_or_else(|| leyden::EMBEDDED.to_owned());
+    // A name that the user gave with a system message.
+    let named = name.as_deref().and_then(|name| Store::from_env().ok()?.find_named(name).ok()?);
+    let system = named.and_then(|named| named.defaults.system);
     let settings = Settings {
-        system: args.system.clone(),
+        system: args.system.clone().or(system.filter(|_| !args.raw)),
         think: args.think,
         verbose: args.verbose,
         trim: args.trim,

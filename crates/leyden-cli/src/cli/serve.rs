@@ -3,6 +3,7 @@
 mod directory;
 mod prepare;
 mod settings;
+mod stored;
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -14,14 +15,12 @@ use std::time::Duration;
 
 use directory::Directory;
 use leyden::{KvType, LoadOptions, Model, PackCache, Pooling, Replicas};
-use leyden_hub::{Client, Event, Options, Reference, Store};
 use leyden_kernels::heap;
 use leyden_kernels::topology::Topology;
-use leyden_server::{
-    ApiKeys, LogFormat, Network, OnDemand, Puller, Pulling, ServerOptions, TellEnd, Waits, plan_memories,
-};
+use leyden_server::{ApiKeys, LogFormat, Network, ServerOptions, TellEnd, Waits, plan_memories};
 use prepare::Common;
 use settings::{Entry, Idle, Settings};
+use stored::Stored;
 
 use super::arithmetic::Arithmetic;
 use super::connections;
@@ -70,6 +69,9 @@ pub(crate) struct Args {
     /// Let clients pull models with Ollama's /api/pull; they are then loaded on demand
     #[arg(long)]
     allow_pull: bool,
+    /// Let clients copy, make and delete models with Ollama's /api/copy, /api/create and /api/delete
+    #[arg(long)]
+    allow_manage: bool,
     /// Another name for a model, as NAME or, of several models, MODEL=NAME; may be repeated
     #[arg(long, short, visible_alias = "served-model-name", value_name = "NAME")]
     alias: Vec<String>,
@@ -224,6 +226,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         Settings { aliases: own, lora: lora.clone(), ..Settings::of(args) }
     };
     let (mut loaded, mut on_demand, directory) = (Vec::new(), Vec::new(), Directory::default());
+    let stored = Stored::new(common.clone(), Settings::of(args), directory.clone());
     let entries = args.config.as_deref().map(|path| settings::read(path, args)).transpose()?;
     // One that does not run here does not keep the others from being served.
     let mut left_out = Vec::new();
@@ -275,7 +278,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         }
     }
     if args.all {
-        pulled(&common, args, &directory, &mut on_demand)?;
+        on_demand.extend(stored.list()?.new);
         if loaded.is_empty() && on_demand.is_empty() {
             let nothing = directory::nothing_to_serve();
             if !args.allow_pull {
@@ -323,7 +326,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         // Engines of one model need the same, and so have the same plan.
         let (of_model, rest) = plans.split_at(model.replicas().len());
         plans = rest;
-        models.push(prepare::ready(&common, &settings, &model, name, &of_model[0]));
+        models.push(prepare::ready(&common, &settings, &model, name, &of_model[0]).map_err(Failure::new)?);
     }
     // A tenth is left to others, as of a cache.
     let free = usable.map(|usable| (usable / 10 * 9).saturating_sub(taken));
@@ -334,7 +337,9 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         on_demand,
         memory,
         names: Some(directory.finder()),
-        pull: args.allow_pull.then(|| puller(common.clone(), Settings::of(args), directory.clone())),
+        change: args.allow_manage.then(|| stored.changer()),
+        list: args.all.then(|| stored.lister()),
+        pull: args.allow_pull.then(|| stored.puller()),
         host: args.host.clone(),
         port: args.port,
         keys,
@@ -403,64 +408,6 @@ fn options(args: &Args) -> LoadOptions {
         .int8(args.arithmetic.int8)
         .packs(args.packs.cache())
         .replicas(args.replicas)
-}
-
-/// Pulls what a client asks for.
-fn puller(common: Common, settings: Settings, directory: Directory) -> Puller {
-    Arc::new(move |name, hear| {
-        let reference = Reference::named(name).map_err(|error| error.to_string())?;
-        let store = Store::from_env().map_err(|error| error.to_string())?;
-        let client = Options::from_env().and_then(Client::new).map_err(|error| error.to_string())?;
-        let stopper = client.stopper();
-        let mut file = (String::new(), 0);
-        let mut tell = |event: Event<'_>| {
-            let done = match event {
-                Event::Check { path, bytes } | Event::Download { path, bytes } => {
-                    file = (path.to_owned(), bytes);
-                    0
-                }
-                Event::At { bytes } => bytes,
-                Event::Done { bytes, .. } => bytes,
-                _ => return,
-            };
-            if !hear(Pulling { file: &file.0, bytes: file.1, done }) {
-                stopper.stop();
-            }
-        };
-        let pulled =
-            leyden_hub::pull(&client, &store, &reference, &mut tell).map_err(|error| error.to_string())?;
-        let all = store.contents().map_err(|error| error.to_string())?.models;
-        let (name, path) = (pulled.model.short_name(&all), pulled.model.path);
-        let model = prepare::on_demand(&common, settings.clone(), name.clone(), path.clone());
-        let model = model.map_err(|error| error.to_string())?;
-        directory.add(&name, &path, &path);
-        Ok(model)
-    })
-}
-
-/// Every pulled model that runs here and is not served already, on demand and under its short name.
-fn pulled(
-    common: &Common,
-    args: &Args,
-    directory: &Directory,
-    on_demand: &mut Vec<OnDemand>,
-) -> Result<(), Failure> {
-    let contents = Store::from_env()?.contents()?;
-    for model in contents.models.iter().filter(|model| model.damage.is_none()) {
-        if directory.has(&model.path) {
-            continue;
-        }
-        let name = model.short_name(&contents.models);
-        match prepare::on_demand(common, Settings::of(args), name.clone(), model.path.clone()) {
-            Ok(one) => {
-                directory.add(&name, &model.path, &model.path);
-                on_demand.push(one);
-            }
-            // One that does not run here does not keep the others from being served.
-            Err(error) => common.notes.say(&format!("{name} is left out: {error}")),
-        }
-    }
-    Ok(())
 }
 
 /// The other names, by model; of one model without its name.

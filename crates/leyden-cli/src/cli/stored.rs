@@ -1,6 +1,6 @@
 //! How a model of the store looks in `--json`.
 
-use leyden_hub::{Contents, Model};
+use leyden_hub::{Contents, Model, Named};
 use serde_json::{Value, json};
 
 /// The object that describes a model.
@@ -30,4 +30,12 @@ pub(super) fn listed(model: &Model, contents: &Contents) -> Value {
     let mut object = object(model);
     object["short_name"] = model.short_name(&contents.models).into();
     object
+}
+
+/// The object that describes a model which the user named.
+pub(super) fn named(model: &Named) -> Value {
+    json!({
+        "name": model.name, "path": model.path.display().to_string(), "bytes": model.bytes(), "from": model.from,
+        "created": model.created, "digest": model.digest(), "damage": model.damage, "defaults": model.defaults,
+    })
 }

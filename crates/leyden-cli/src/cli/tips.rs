@@ -4,14 +4,12 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 /// Commands of other programs, with the way to do the same here.
 const COMMANDS: &[(&str, &str)] = &[
-    (
-        "create",
-        "every command takes a model by its path; SYSTEM and PARAMETER of a Modelfile are options of `leyden run`",
-    ),
     ("push", "leyden uploads nothing; `leyden convert` writes a folder that the hub's own client uploads"),
     ("stop", "Ctrl-C ends `leyden serve`; `leyden ps --help` says how a server unloads a model"),
     ("download", "leyden pull MODEL"),
     ("get", "leyden pull MODEL"),
+    ("copy", "leyden cp MODEL NAME"),
+    ("add", "leyden import FILE NAME"),
     ("remove", "leyden rm MODEL"),
     ("delete", "leyden rm MODEL"),
     ("server", "leyden serve MODEL"),
@@ -91,7 +89,7 @@ mod tests {
     #[test]
     fn tips_are_near_or_known() {
         for (line, words, not) in [
-            ("leyden create x", "takes a model by its path", "chats"),
+            ("leyden copy a b", "leyden cp MODEL NAME", "chats"),
             ("leyden emebd m", "'embed'", "extract"),
             ("leyden run m --image x.png hi", "neither pictures nor sound", "--min-p"),
             ("leyden classify m --colum x", "'--column'", "nothing"),

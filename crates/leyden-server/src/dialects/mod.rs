@@ -10,6 +10,7 @@ pub(crate) mod llama_server;
 pub(crate) mod memory;
 pub(crate) mod ollama;
 pub(crate) mod ollama_embed;
+pub(crate) mod ollama_manage;
 pub(crate) mod ollama_models;
 pub(crate) mod ollama_pull;
 pub(crate) mod open_inference;

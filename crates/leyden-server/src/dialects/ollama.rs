@@ -6,6 +6,7 @@
 use crate::app::{App, Call, Served, document};
 use crate::auth;
 use crate::body::Reply;
+use crate::defaults::WITHOUT_EFFECT;
 use crate::dialect::Dialect;
 use crate::ending;
 use crate::error::ApiError;
@@ -41,24 +42,6 @@ use std::time::{Duration, SystemTime};
 /// Ollama's dialect.
 pub(crate) static OLLAMA: Dialect =
     Dialect { name: "OllamaError", error, error_schema, any_content: true, key: auth::bearer };
-
-/// Options of Ollama that are about the machine or the cache.
-const HARMLESS_OPTIONS: &[&str] = &[
-    "num_ctx",
-    "num_keep",
-    "num_batch",
-    "num_gpu",
-    "main_gpu",
-    "num_thread",
-    "numa",
-    "low_vram",
-    "f16_kv",
-    "use_mmap",
-    "use_mlock",
-    "vocab_only",
-    "logits_all",
-    "embedding_only",
-];
 
 fn error(error: &ApiError) -> Value {
     json!({ "error": error.message })
@@ -202,10 +185,24 @@ fn shared(app: &App, call: &Call, body: &mut Fields) -> Result<(Fields, String),
 
 /// The model that a request names, which stays in memory as `keep_alive` says.
 pub(super) fn model(app: &App, call: &Call, body: &mut Fields) -> Result<Arc<Served>, ApiError> {
+    keep(call, body)?;
+    app.model(body.text("model").or_else(|| body.text("name")).as_deref())
+}
+
+/// Takes `keep_alive`, which says how long the request's model stays in memory.
+pub(crate) fn keep(call: &Call, body: &mut Fields) -> Result<(), ApiError> {
     if let Some(keep) = body.take("keep_alive") {
         call.keep_model(keep_alive(&keep)?);
     }
-    app.model(body.text("model").or_else(|| body.text("name")).as_deref())
+    Ok(())
+}
+
+/// The schema of `keep_alive`.
+pub(crate) fn keep_alive_schema() -> Value {
+    json!({
+        "anyOf": [{ "type": "number" }, { "type": "string" }],
+        "description": "Time for which a model that is loaded on demand stays after its last request: seconds, or such as `5m`"
+    })
 }
 
 /// How long a model stays after its last request: seconds, or a text such as `5m`; negative is until others need the room.
@@ -464,7 +461,7 @@ fn shared_schema(app: &App, more: Value) -> Value {
     // -2 fills the context.
     options["num_predict"] = json!({ "type": "integer", "minimum": -2, "maximum": i32::MAX });
     extend(&mut options, json_form::schema());
-    HARMLESS_OPTIONS.iter().for_each(|name| options[*name] = json!({}));
+    WITHOUT_EFFECT.iter().for_each(|name| options[*name] = json!({}));
     let mut properties = json!({
         "model": app.model_schema(),
         "options": { "type": "object", "additionalProperties": false, "properties": options },
@@ -478,7 +475,7 @@ fn shared_schema(app: &App, more: Value) -> Value {
         },
         // Nothing is seen here, and whoever sends images wants them to be.
         "images": { "type": "array", "maxItems": 0 },
-        "keep_alive": { "anyOf": [{ "type": "number" }, { "type": "string" }] }
+        "keep_alive": keep_alive_schema()
     });
     extend(&mut properties, more);
     json!({ "type": "object", "additionalProperties": false, "required": ["model"], "properties": properties })

@@ -1,16 +1,16 @@
 //! Ollama's account of models: `/api/tags`, `/api/ps`, `/api/show`, `/api/version`.
 
-use super::ollama;
-use crate::app::{App, Call, Served, document};
+use crate::abilities::Wish;
+use crate::about::About;
+use crate::app::{App, Call, document};
 use crate::body::Reply;
-use crate::encoding;
 use crate::error::ApiError;
 use crate::model::ModelInfo;
 use crate::models::Slot;
 use crate::moment::rfc3339;
 use crate::openapi::operation;
+use crate::prompt;
 use hyper::{Response, StatusCode};
-use leyden_engine::Pooling;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -42,6 +42,7 @@ fn tag(slot: &Slot, name: &str, digest: &str) -> Value {
 }
 
 pub(crate) async fn tags(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    app.models.refresh().await;
     let mut models: Vec<Value> = Vec::new();
     for slot in app.models.all() {
         let digest = slot.info.digest.get().await;
@@ -72,47 +73,42 @@ pub(crate) async fn ps(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiErr
     Ok(document(StatusCode::OK, &json!({ "models": models })))
 }
 
-/// The things that a model is for. An encoder generates no text; vectors are made of any decoder, but told of those alone whose
-/// files say how.
-fn capabilities(model: &Served) -> Vec<&'static str> {
-    if !model.generates {
-        return vec![match encoding::classifier(model) {
-            Ok((classifier, _)) if classifier.ranks() => "rerank",
-            Ok(_) => "classify",
-            Err(_) if model.network.config().classifier().is_some() => "extract",
-            Err(_) if model.network.config().spans.is_some() => "extract",
-            Err(_) => "embedding",
-        }];
+/// Describes a model, which stays unloaded if it is.
+async fn about(slot: &Slot) -> Result<About, ApiError> {
+    if let Some(model) = slot.served() {
+        return prompt::aside(move || Ok(About::of(&model))).await;
     }
-    // Tools are called on any model.
-    let mut all = vec!["completion", "tools"];
-    if model.fill_in_middle().is_some() {
-        all.push("insert");
-    }
-    if model.pooling != Pooling::default() {
-        all.push("embedding");
-    }
-    if model.format.reasoning().is_some() || model.format.is_harmony() {
-        all.push("thinking");
-    }
-    all
+    let Some((model, _)) = &slot.on_demand else {
+        return Err(ApiError::internal(format!("`{}` is not loaded", slot.name)));
+    };
+    let describe = Arc::clone(&model.describe);
+    let failed = |why| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "model_unreadable", why);
+    prompt::aside(move || describe().map_err(failed)).await
 }
 
 pub(crate) async fn show(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let model = ollama::model(&app, &call, &mut call.fields(&app)?)?;
-    let info = &model.info;
-    let template = model.template.as_ref().map_or("", |template| template.source());
+    let mut body = call.fields(&app)?;
+    let name = body.text("model").or_else(|| body.text("name"));
+    let slot = app.models.look_for(name.as_deref(), Wish::Any).await?;
+    let (about, info) = (about(&slot).await?, &slot.info);
     let architecture = &info.architecture;
-    let shown = json!({
-        "modelfile": format!("FROM {}", model.name), "parameters": "", "template": template,
-        "details": details(info), "capabilities": capabilities(&model), "modified_at": rfc3339(info.modified),
+    let mut shown = json!({
+        "modelfile": about.defaults.modelfile(&slot.name), "parameters": about.defaults.lines(),
+        "template": about.template, "details": details(info), "capabilities": about.capabilities,
+        "modified_at": rfc3339(info.modified),
         "model_info": {
             "general.architecture": architecture, "general.parameter_count": info.parameters,
-            format!("{architecture}.context_length"): model.context,
-            format!("{architecture}.embedding_length"): model.width,
-            format!("{architecture}.vocab_size"): model.vocabulary,
+            format!("{architecture}.context_length"): slot.context(),
+            format!("{architecture}.embedding_length"): about.width,
+            format!("{architecture}.vocab_size"): about.vocabulary,
         }
     });
+    if let Some(system) = about.defaults.system() {
+        shown["system"] = system.into();
+    }
+    if !about.defaults.messages().is_empty() {
+        shown["messages"] = about.defaults.messages().into();
+    }
     Ok(document(StatusCode::OK, &shown))
 }
 

@@ -29,6 +29,8 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let Some(name) = body.text("model").or_else(|| body.text("name")) else {
         return Err(ApiError::field("model", "`model` is missing"));
     };
+    // One that was removed meanwhile is pulled again.
+    app.models.refresh().await;
     let known = app.models.find(Some(&name)).is_ok();
     let stream = body.flag("stream").unwrap_or(true);
     let (models, of) = (Arc::clone(&app.models), name.clone());
@@ -46,7 +48,7 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
             }))
         };
         // What is served already needs nothing.
-        let pulled = if known { Ok(None) } else { pull(&of, &mut hear).map(Some) };
+        let pulled = if known { Ok(None) } else { pull(&of, &mut hear, told.abandoned()).map(Some) };
         let added = pulled
             .and_then(|model| model.map_or(Ok(()), |model| models.add(model).map_err(|e| e.to_string())));
         match added {

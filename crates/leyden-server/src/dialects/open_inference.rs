@@ -1,5 +1,6 @@
 //! The Open Inference Protocol (KServe's V2): health and metadata, as Kubernetes and its gateways ask for them.
 
+use crate::abilities::Wish;
 use crate::app::{App, Call, document};
 use crate::auth;
 use crate::body::Reply;
@@ -46,7 +47,7 @@ pub(crate) async fn model(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         return Ok(document(status, &json!({ "name": name, "ready": ready })));
     }
-    let slot = app.models.find(Some(&call.variable))?;
+    let slot = app.models.look_for(Some(&call.variable), Wish::Any).await?;
     let tensor =
         |name: &str, kind: &str, shape: &[i64]| json!({ "name": name, "datatype": kind, "shape": shape });
     let shown = json!({

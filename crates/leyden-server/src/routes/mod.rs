@@ -28,6 +28,7 @@ use crate::dialects::llama_lora;
 use crate::dialects::llama_server::{self, LLAMA_SERVER};
 use crate::dialects::ollama::{self, OLLAMA};
 use crate::dialects::ollama_embed;
+use crate::dialects::ollama_manage;
 use crate::dialects::ollama_models;
 use crate::dialects::ollama_pull;
 use crate::dialects::open_inference::{self, OPEN_INFERENCE};
@@ -139,6 +140,9 @@ routes! {
         ollama_models::ps describe_ps GET "/api/ps" INFERENCE, false;
         ollama_models::show describe_show POST "/api/show" INFERENCE, false;
         ollama_pull::answer describe POST "/api/pull" ADMIN, true;
+        ollama_manage::copy describe_copy POST "/api/copy" ADMIN, true;
+        ollama_manage::create describe_create POST "/api/create" ADMIN, true;
+        ollama_manage::delete describe_delete DELETE "/api/delete" ADMIN, false;
         ollama_models::version describe_version GET "/api/version" Access::AnyKey, false;
     }
     COHERE {
@@ -227,10 +231,16 @@ pub(crate) fn answers_always(path: &str) -> bool {
 }
 
 impl Route {
-    /// Whether a request's body says which model it is for.
+    /// Returns true if a request's body says on which model it runs.
     pub(crate) fn names_model(&self) -> bool {
-        // What is pulled is no model of the server yet.
-        self.method == Method::POST && self.path != "/api/pull"
+        // None runs where models are pulled, changed or described.
+        let without = ["/api/pull", "/api/copy", "/api/create", "/api/show"].contains(&self.path);
+        self.method == Method::POST && !without
+    }
+
+    /// Returns true if a request has a body.
+    pub(crate) fn has_body(&self) -> bool {
+        self.method == Method::POST || self.path == "/api/delete"
     }
 
     /// Whether it says how the server is, and nothing else.
@@ -358,7 +368,7 @@ mod tests {
                 p if open.contains(&p) => Access::Open,
                 p if any_key.contains(&p) => Access::AnyKey,
                 "/metrics" => METRICS,
-                "/api/pull" => ADMIN,
+                "/api/pull" | "/api/copy" | "/api/create" | "/api/delete" => ADMIN,
                 "/lora-adapters" if route.method == Method::POST => ADMIN,
                 _ => INFERENCE,
             };

@@ -1,5 +1,6 @@
 //! `/v1/models`: what is served.
 
+use crate::abilities::Wish;
 use crate::app::{App, Call, document};
 use crate::body::Reply;
 use crate::error::ApiError;
@@ -10,13 +11,14 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub(super) async fn list(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
+    app.models.refresh().await;
     let named = |slot: &Arc<Slot>| slot.names().map(|name| shown(&app, slot, name)).collect::<Vec<_>>();
     let data: Vec<Value> = app.models.all().iter().flat_map(named).collect();
     Ok(document(StatusCode::OK, &json!({ "object": "list", "data": data })))
 }
 
 pub(super) async fn one(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let slot = app.models.find(Some(&call.variable))?;
+    let slot = app.models.look_for(Some(&call.variable), Wish::Any).await?;
     Ok(document(StatusCode::OK, &shown(&app, &slot, &call.variable)))
 }
 

@@ -206,6 +206,8 @@ fn every_field_is_checked_at_its_edges() {
             ("functions", vec![json!([])], vec![json!({}), json!([1])]),
             ("function_call", vec![json!("none"), json!("auto")], vec![json!(1), json!("f"), json!({ "name": "f" })]),
             ("reasoning_effort", vec![json!("low")], vec![json!(1), text(513)]),
+            ("reasoning", vec![json!({ "effort": "low" })], vec![json!("low"), json!({ "effort": 1 })]),
+            ("keep_alive", vec![json!(5), json!("5m"), json!(-1)], vec![json!("soon"), json!(true)]),
             ("messages", vec![
                 messages(user.clone()),
                 json!([{ "role": "developer", "content": [{ "type": "text", "text": "x" }], "name": "n" }, user]),
@@ -455,6 +457,10 @@ fn every_route_refuses_what_its_document_does_not_allow() {
         let app = app();
         let mut done = 0;
         for (path, schema) in crate::openapi::bodies(crate::routes::ROUTES, &app) {
+            // It takes another method than the others that have a body.
+            if path == "/api/delete" {
+                continue;
+            }
             let base = least(&schema);
             let mut fields: Vec<(Vec<&str>, &Value)> = Vec::new();
             let Some(properties) = schema["properties"].as_object() else {

@@ -82,7 +82,7 @@ fn every_route_asks_for_what_its_row_says() {
             let method = route.method.as_str();
             let path = route.path.replace("{model}", "storyteller");
             // A body that is refused for itself, or an answer that is not kept, shows that the key was accepted.
-            let expect = |allowed: bool, denied: u16| match (allowed, route.method == hyper::Method::POST) {
+            let expect = |allowed: bool, denied: u16| match (allowed, route.has_body()) {
                 // It takes a list.
                 (true, true) if path == "/lora-adapters" => 200,
                 (true, _) if path.contains("{response_id}") => 404,
@@ -115,7 +115,10 @@ fn every_route_asks_for_what_its_row_says() {
             );
         }
         let admin = ROUTES.iter().filter(|route| route.access.name() == "admin").map(|route| route.path);
-        assert_eq!(admin.collect::<Vec<_>>(), ["/api/pull", "/lora-adapters"]);
+        assert_eq!(
+            admin.collect::<Vec<_>>(),
+            ["/api/pull", "/api/copy", "/api/create", "/api/delete", "/lora-adapters"]
+        );
         // What there is shows only to those who may ask.
         assert_eq!(as_key(&app, "GET", "/nothing", None, "").await.0, 401);
         assert_eq!(as_key(&app, "GET", "/nothing", Some("ada"), "").await.0, 404);

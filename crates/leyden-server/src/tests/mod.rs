@@ -7,6 +7,7 @@ mod chat_input;
 mod compiling;
 mod connections;
 mod costs;
+mod defaults;
 mod dialects;
 mod edges;
 mod endings;
@@ -92,6 +93,7 @@ fn model(worker: WorkerOptions) -> Model {
         special_in_content: false,
         bare_calls: true,
         sampling: SamplingParams::default(),
+        defaults: crate::Defaults::default(),
         sequence_breakers: vec!["\n".to_owned()],
         pooling: Pooling::default(),
         prompts: leyden_models::Prompts::default(),

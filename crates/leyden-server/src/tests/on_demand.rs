@@ -3,10 +3,10 @@
 use super::{COMPLETIONS, Lines, get, model, post, run, worker_options};
 use crate::app::App;
 use crate::log::{Log, LogFormat};
-use crate::{OnDemand, ServerOptions};
+use crate::{Changed, OnDemand, ServerOptions};
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A model of `name` that takes what the storyteller does, and counts how often it is loaded.
@@ -22,6 +22,7 @@ fn on_demand(name: &str, idle: Option<Duration>, loads: &Arc<AtomicUsize>) -> On
         least_bytes: model(worker_options()).bytes(),
         idle,
         preload: false,
+        describe: Arc::new(|| Err("nobody asks".to_owned())),
         load: Arc::new(move |available| {
             loads.fetch_add(1, Ordering::SeqCst);
             assert!(available.is_none_or(|bytes| bytes >= model(worker_options()).bytes()));
@@ -96,6 +97,14 @@ fn an_idle_model_goes_and_one_in_use_does_not() {
         while !loaded(&app).await.is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        // In the other dialects too, for a request that is answered.
+        let body = json!({ "model": "a", "prompt": "Once", "max_tokens": 1, "keep_alive": "0s" });
+        assert_eq!(post(&app, COMPLETIONS, body).await.0, 200);
+        while !loaded(&app).await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let body = json!({ "model": "a", "prompt": "Once", "keep_alive": "soon" });
+        assert_eq!(post(&app, COMPLETIONS, body).await.0, 400);
         // One that is not there is not loaded to be unloaded.
         let loads = app.models.counts().0;
         for body in [
@@ -125,6 +134,63 @@ fn who_cannot_be_loaded_says_so_to_the_client_and_why_to_the_log() {
         let (small, ..) = self::app(&["a"], None, 0.5);
         let (status, answer) = post(&small, COMPLETIONS, completion("a")).await;
         assert!(status == 507 && answer["error"]["code"] == "model_too_large", "{answer}");
+    });
+}
+
+#[test]
+fn models_come_and_go_on_the_disk() {
+    run(async {
+        let (app, loads, _) = app(&["a"], None, 1.5);
+        // One that is in use goes when its last request has ended; its name means the new one at once.
+        for round in 0..20 {
+            let slot = app.models.find(Some("a")).unwrap();
+            let lease = app.models.lease(&slot).await.unwrap();
+            let new = vec![on_demand("a", None, &loads)];
+            app.models.apply(Changed { gone: vec!["a".to_owned()], new }).unwrap();
+            assert!(loaded(&app).await.is_empty(), "{round}");
+            drop((lease, slot));
+            assert_eq!(post(&app, COMPLETIONS, completion("a")).await.0, 200);
+        }
+        assert_eq!(loads.load(Ordering::SeqCst), 21);
+        app.models.apply(Changed { gone: vec!["a".to_owned()], new: Vec::new() }).unwrap();
+        assert_eq!(post(&app, COMPLETIONS, completion("a")).await.0, 404);
+        // Nothing is left of those that went.
+        while app.models.places() != (0, 2) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+}
+
+#[test]
+fn an_unknown_name_and_a_list_look_at_the_disk() {
+    run(async {
+        let loads: Arc<AtomicUsize> = Arc::default();
+        let (looks, shelf) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let list: crate::Lister = {
+            let (looks, shelf) = (Arc::clone(&looks), Arc::clone(&shelf));
+            Arc::new(move || {
+                looks.fetch_add(1, Ordering::SeqCst);
+                shelf.lock().unwrap().pop().unwrap_or_default()
+            })
+        };
+        let on_demand_first = vec![on_demand("a", None, &loads)];
+        let options =
+            ServerOptions { on_demand: on_demand_first, list: Some(list), ..ServerOptions::default() };
+        let log = Log::new(LogFormat::Off, Box::new(Lines::default())).unwrap();
+        let app = App::start(Vec::new(), options, log).unwrap();
+        assert_eq!(post(&app, COMPLETIONS, completion("a")).await.0, 200);
+        assert_eq!(looks.load(Ordering::SeqCst), 0, "a known name costs nothing");
+        let comes = |name| Changed { gone: Vec::new(), new: vec![on_demand(name, None, &loads)] };
+        shelf.lock().unwrap().push(comes("b"));
+        assert_eq!(post(&app, COMPLETIONS, completion("b")).await.0, 200);
+        for (name, path) in [("c", "/v1/models"), ("d", "/models"), ("e", "/api/tags"), ("f", "/v1/models/f")]
+        {
+            shelf.lock().unwrap().push(comes(name));
+            let (status, answer) = get(&app, path).await;
+            assert!(status == 200 && answer.contains(&format!("\"{name}\"")), "{path}: {answer}");
+        }
+        shelf.lock().unwrap().push(Changed { gone: vec!["c".to_owned()], new: Vec::new() });
+        assert!(!get(&app, "/api/tags").await.1.contains("\"c\""));
     });
 }
 

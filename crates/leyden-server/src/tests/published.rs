@@ -117,6 +117,8 @@ fn the_table_is_well_formed() {
             "/embed_sparse",
             "/similarity",
             "/api/pull",
+            "/api/copy",
+            "/api/create",
             "/v1/responses/input_tokens",
             "/responses/input_tokens",
             "/api/embeddings",

@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leyden::Model;
-use leyden_hub::Store;
+use leyden_hub::{Named, Store};
 use leyden_server::{Fingerprint, NameFinder};
 use leyden_tensor::WeightSource;
 
@@ -18,8 +18,12 @@ struct Known {
     name: String,
     /// The file or folder, as the user gave it and as it is from the root.
     paths: Vec<PathBuf>,
+    /// Whether it lies outside the store, so that its file's name is one of its own.
+    is_outside: bool,
     /// The model of the store, if it is one.
     stored: Option<leyden_hub::Model>,
+    /// The version, of a model that the store's list had: another one under the same path is another model.
+    version: Option<String>,
 }
 
 impl Known {
@@ -31,7 +35,7 @@ impl Known {
             is(path.file_name()) || is(path.file_stem())
         };
         self.paths.iter().any(|path| same(path, asked))
-            || self.stored.is_none() && self.paths.iter().any(|path| names(path))
+            || self.is_outside && self.paths.iter().any(|path| names(path))
     }
 }
 
@@ -48,24 +52,74 @@ pub(super) struct Directory(Arc<Mutex<Vec<Known>>>);
 impl Directory {
     /// Notes that a model is served under a name: what the user named, and where it is.
     pub(super) fn add(&self, name: &str, given: &Path, path: &Path) {
+        self.push(name, given, path, None);
+    }
+
+    /// Notes that a model of the store is served, in this version.
+    pub(super) fn add_stored(&self, name: &str, path: &Path, version: String) {
+        self.push(name, path, path, Some(version));
+    }
+
+    fn push(&self, name: &str, given: &Path, path: &Path, version: Option<String>) {
         let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let paths = vec![given.to_owned(), path.to_owned(), whole];
-        let known = Known { name: name.to_owned(), stored: stored(path), paths };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(known);
+        let is_outside = Store::from_env().map_or(true, |store| !path.starts_with(store.root()));
+        let known = Known { name: name.to_owned(), is_outside, stored: stored(path), version, paths };
+        self.all().push(known);
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets the model of a name.
+    pub(super) fn remove(&self, name: &str) {
+        self.all().retain(|known| known.name != name);
+    }
+
+    /// Forgets the models of the store's list of which `is_there` does not know path and version, and returns their names.
+    pub(super) fn remove_stale(&self, is_there: impl Fn(&Path, &str) -> bool) -> Vec<String> {
+        let mut all = self.all();
+        let is_stale = |known: &Known| match &known.version {
+            Some(version) => !is_there(&known.paths[1], version),
+            None => false,
+        };
+        let gone = all.iter().filter(|known| is_stale(known)).map(|known| known.name.clone()).collect();
+        all.retain(|known| !is_stale(known));
+        gone
+    }
+
+    /// The file or folder of the model of a name.
+    pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
+        self.all().iter().find(|known| known.name == name).map(|known| known.paths[1].clone())
+    }
+
+    /// Returns true if a model has this name, in any case.
+    pub(super) fn has_name(&self, name: &str) -> bool {
+        self.all().iter().any(|known| known.name.eq_ignore_ascii_case(name))
     }
 
     /// Returns true if a file or folder is served.
     pub(super) fn has(&self, path: &Path) -> bool {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all();
         all.iter().any(|known| known.paths.iter().any(|known| known == path))
     }
 
     /// The names of the models that a text means.
     fn find(&self, text: &str) -> Vec<String> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all();
         let at: Vec<String> = all.iter().filter(|k| k.is_at(text)).map(|k| k.name.clone()).collect();
         if !at.is_empty() {
             return at;
+        }
+        let plain = match text.rsplit_once(':') {
+            Some((front, tag)) if tag.eq_ignore_ascii_case("latest") => front,
+            _ => text,
+        };
+        let is_name = |known: &&Known| known.name.eq_ignore_ascii_case(plain);
+        let called: Vec<String> = all.iter().filter(is_name).map(|k| k.name.clone()).collect();
+        if !called.is_empty() {
+            return called;
         }
         let models: Vec<leyden_hub::Model> = all.iter().filter_map(|known| known.stored.clone()).collect();
         let meant = leyden_hub::meant(&models, text);
@@ -86,10 +140,18 @@ fn stored(path: &Path) -> Option<leyden_hub::Model> {
     contents.models.into_iter().find(|model| model.path == path)
 }
 
+/// The model at a path under a name that the user gave it, if it is one.
+pub(super) fn named(path: &Path) -> Option<Named> {
+    Store::from_env().ok()?.named().ok()?.into_iter().find(|named| named.path == path)
+}
+
 /// The SHA-256 of a model: the store's, or the one that is computed when somebody asks for it.
 pub(super) fn fingerprint(weights: &dyn WeightSource) -> Fingerprint {
     if let Some(model) = stored(weights.path()) {
         return Fingerprint::known(model.digest());
+    }
+    if let Some(named) = named(weights.path()) {
+        return Fingerprint::known(named.digest());
     }
     if weights.path() == Path::new(leyden::EMBEDDED) {
         return Fingerprint::computed(|| Ok(leyden_hub::sha256_of_bytes(Model::embedded_file())));
@@ -121,7 +183,7 @@ mod tests {
         for text in ["models/toy.gguf", "./models/toy.gguf", "toy.gguf", "toy"] {
             assert_eq!(directory.find(text), ["toy"], "{text}");
         }
-        for text in ["/m/all-MiniLM", "/m/all-MiniLM/", "all-MiniLM"] {
+        for text in ["/m/all-MiniLM", "/m/all-MiniLM/", "all-MiniLM", "MiniLM", "MINILM:LATEST"] {
             assert_eq!(directory.find(text), ["minilm"], "{text}");
         }
         assert!(directory.find("m/toy.gguf").is_empty() && directory.find("").is_empty());

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use leyden::{Adapter, GenerateOptions, LoadOptions, Model, ModelFile};
+use leyden::{Adapter, GenerateOptions, LoadOptions, Model, ModelFile, Pooling};
 use leyden_kernels::attention::BLOCK_TOKENS;
 use leyden_models::ModelConfig;
 use leyden_server::{
-    Abilities, MemoryPlan, ModelInfo, Need, OnDemand, ServedAdapter, WorkerOptions, plan_memories,
+    Abilities, About, Defaults, MemoryPlan, ModelInfo, Need, OnDemand, ServedAdapter, WorkerOptions,
+    plan_memories,
 };
 use leyden_tensor::WeightSource;
 
@@ -90,7 +91,7 @@ pub(super) fn ready(
     model: &Model,
     name: String,
     plan: &MemoryPlan,
-) -> leyden_server::Model {
+) -> Result<leyden_server::Model, String> {
     if plan.shortened {
         common.notes.say(&format!(
             "{name}: memory is short: texts of at most {} tokens, not {}",
@@ -101,7 +102,7 @@ pub(super) fn ready(
     if !model.has_chat_template() && model.config().generates() {
         common.notes.say(&format!("{name} has no chat template: messages are joined and continued"));
     }
-    leyden_server::Model {
+    Ok(leyden_server::Model {
         aliases: settings.aliases.clone(),
         network: Arc::clone(model.network()),
         cpus: model.replicas().to_vec(),
@@ -111,6 +112,7 @@ pub(super) fn ready(
         special_in_content: settings.special_in_content,
         bare_calls: settings.bare_calls,
         sampling: settings.sampling.clone(),
+        defaults: defaults(model.weights().path())?,
         sequence_breakers: GenerateOptions::default().sequence_breakers,
         pooling: settings.pooling.or(model.pooling()).unwrap_or_default(),
         prompts: model.prompts().clone(),
@@ -128,7 +130,33 @@ pub(super) fn ready(
         },
         info: info(model.weights()),
         name,
-    }
+    })
+}
+
+/// Values that requests get where they name none, of a model that has a name which the user gave it.
+fn defaults(path: &Path) -> Result<Defaults, String> {
+    let Some(named) = directory::named(path) else { return Ok(Defaults::default()) };
+    let leyden_hub::Defaults { system, messages, parameters } = named.defaults;
+    let read = Defaults::read(system, &messages, &parameters.into());
+    read.map(|(defaults, _)| defaults).map_err(|what| format!("{}: {what}", named.name))
+}
+
+/// Describes a model from its files, without its weights.
+fn about(path: &Path, pooling: Option<Pooling>) -> Result<About, String> {
+    let read = || -> Result<About, Failure> {
+        let file = ModelFile::open(path)?;
+        let tokenizer = file.tokenizer()?;
+        let template = file.chat_template(tokenizer.as_ref())?;
+        let source = file.into_source()?;
+        let config = leyden_models::config_of(source.as_ref()).map_err(leyden::Error::from)?;
+        let table = source.optional("token_embd.weight").map_err(leyden::Error::from)?;
+        let vocabulary = table.map_or_else(|| tokenizer.vocab_size(), |table| table.rows());
+        let of_file = Pooling::of_metadata(source.metadata()).map_err(leyden::Error::from)?;
+        let pooling = pooling.or(of_file).unwrap_or_default();
+        Ok(About::new(&config, pooling, tokenizer.as_ref(), template.as_ref(), vocabulary))
+    };
+    let about = read().map_err(|failure| failure.to_string())?;
+    Ok(about.with_defaults(defaults(path)?))
 }
 
 /// The model's adapters, which it was loaded with in this order.
@@ -201,7 +229,7 @@ pub(super) fn on_demand(
     }
     let least_bytes = known.least_bytes(&settings, &path)?;
     let (common, of_load) = (common.clone(), settings.clone());
-    let called = name.clone();
+    let (called, place) = (name.clone(), path.clone());
     let load = move |available: Option<u64>| {
         let failed = |failure: Failure| failure.to_string();
         // The file may be another one by now: it is compared with what there is before its weights are read.
@@ -218,8 +246,9 @@ pub(super) fn on_demand(
         let taken = (model.network().weight_bytes() + adapters) as u64;
         let left = available.map(|bytes| bytes.saturating_sub(taken));
         let plans = plan_memories(&needs, left).map_err(|(_, what)| what)?;
-        Ok(ready(&common, &of_load, &model, called.clone(), &plans[0]))
+        ready(&common, &of_load, &model, called.clone(), &plans[0])
     };
+    let described = (place, settings.pooling);
     Ok(OnDemand {
         name,
         adapters: settings.lora.iter().filter_map(|lora| lora.name.clone()).collect(),
@@ -230,6 +259,7 @@ pub(super) fn on_demand(
         least_bytes,
         idle: settings.idle,
         preload: settings.preload,
+        describe: Arc::new(move || about(&described.0, described.1)),
         load: Arc::new(load),
     })
 }

@@ -78,7 +78,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     asked.chat.put("messages", messages);
     asked.chat.put("max_tokens", (model.context / SHARE).max(1));
     asked.chat.put("temperature", 0);
-    asked.chat.put("chat_template_kwargs", json!({ "enable_thinking": false }));
+    asked.chat.put("think", false);
     let inference = inference::chat(app, call, &mut asked.chat).map_err(renamed)?;
     Ok(Ready { inference, asked })
 }
