@@ -42,6 +42,12 @@ impl Pool {
         self.pooling.is_none_or(Pooling::needs_all)
     }
 
+    /// Returns true if the states of all tokens are kept until the text ends, and not one vector of them.
+    #[must_use]
+    pub fn keeps_all(&self) -> bool {
+        self.pooling.is_none()
+    }
+
     /// Whether the first token's state is all that matters.
     #[must_use]
     pub fn needs_first_only(&self) -> bool {
