@@ -27,6 +27,10 @@ pub struct Scope {
     pub salt: String,
 }
 
+/// How many times the idle blocks are exchanged before an unused block loses the protection of its owner's share. Without
+/// an end, keys that are no longer used would keep their shares from the others.
+const MAX_TURNS: u64 = 16;
+
 /// A block in the index.
 #[derive(Debug)]
 struct Entry {
@@ -141,13 +145,21 @@ impl PrefixIndex {
         }
     }
 
-    /// Forgets the block that nobody has used for longest, and returns it. An owner that has more than half of those
-    /// that nobody holds loses its own, so that one who floods the cache leaves half of it to the others.
+    /// Forgets an idle block, and returns it: the least recently used one of an owner with more than half of the idle blocks,
+    /// else of the owners with more than an equal share, else of all. So floods of several owners leave another its share,
+    /// until its blocks have been idle for [`MAX_TURNS`].
     pub(crate) fn evict(&mut self) -> Option<u32> {
-        let (&oldest, &block) = self.idle.first_key_value()?;
-        let greedy = self.owners.values().find(|ticks| ticks.len() * 2 > self.idle.len());
-        let tick = greedy.and_then(|ticks| ticks.first().copied()).unwrap_or(oldest);
-        let block = self.idle.remove(&tick).unwrap_or(block);
+        let (&oldest, _) = self.idle.first_key_value()?;
+        let idle = self.idle.len();
+        // The least recently used block of the owners with more than one part in `parts`.
+        let above = |parts: usize| {
+            let owners = self.owners.values().filter(|ticks| ticks.len() * parts > idle);
+            owners.filter_map(|ticks| ticks.first().copied()).min()
+        };
+        let is_kept = self.ticks - oldest <= MAX_TURNS * idle as u64;
+        let shared = || above(self.owners.len()).filter(|_| is_kept);
+        let tick = above(2).or_else(shared).unwrap_or(oldest);
+        let block = self.idle.remove(&tick)?;
         if let Some(e) = self.entries.remove(&block) {
             forget(&mut self.owners, &e.scope.owner, tick);
             if let Some(same) = self.by_hash.get_mut(&e.hash) {

@@ -103,6 +103,25 @@ fn whoever_floods_the_cache_leaves_half_of_it_to_others() {
 }
 
 #[test]
+fn two_floods_leave_a_third_owner_its_share_for_a_while() {
+    let mut t = BlockTables::new(30);
+    let (quiet, floods) = (scope("quiet"), [scope("a"), scope("b")]);
+    let mut next = 1;
+    let mut flood = |t: &mut BlockTables, times: u32| {
+        for _ in 0..times {
+            assert_eq!(store(t, &floods[next as usize % 2], &text(next, 3)), 0);
+            next += 1;
+        }
+        t.check();
+    };
+    store(&mut t, &quiet, &text(0, 6));
+    flood(&mut t, 60);
+    assert_eq!(store(&mut t, &quiet, &text(0, 6)), 6 * B);
+    flood(&mut t, 400);
+    assert_eq!(store(&mut t, &quiet, &text(0, 6)), 0, "whoever is away loses its share");
+}
+
+#[test]
 fn sequences_that_compute_the_same_at_the_same_time_end_up_with_the_same_blocks() {
     let mut t = BlockTables::new(16);
     let a = scope("a");
