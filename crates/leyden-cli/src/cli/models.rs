@@ -102,3 +102,47 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Commands that take the name of a model first.
+    const COMMANDS: [&str; 7] = ["run", "serve", "embed", "classify", "extract", "rerank", "pull"];
+
+    /// A reader of the documentation types its commands: a name in them is a short name or the name of its repository.
+    #[test]
+    fn models_in_commands_of_the_documentation_have_names() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+        let files = docs.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
+        let known = ShortName::all();
+        let mut found = 0;
+        for path in files.chain([root.join("README.md")]) {
+            let text = std::fs::read_to_string(&path).unwrap();
+            // The parts with odd numbers are blocks of code.
+            let blocks = text.split("```").skip(1).step_by(2).filter(|block| block.starts_with("sh\n"));
+            for command in blocks.flat_map(str::lines).flat_map(|line| line.split('|')) {
+                let mut words = command.split_whitespace();
+                if words.next() != Some("leyden")
+                    || !words.next().is_some_and(|word| COMMANDS.contains(&word))
+                {
+                    continue;
+                }
+                let Some(model) = words.next() else { continue };
+                // Paths, options, prompts and names that stand for any.
+                if model.contains(['.', '/', '"']) || model.starts_with('-') || model == model.to_uppercase()
+                {
+                    continue;
+                }
+                let is_it = |short: &ShortName| {
+                    short.names.contains(&model)
+                        || short.reference.to_string().contains(&format!("/{model}:"))
+                };
+                assert!(known.iter().any(is_it), "{}: {command}", path.display());
+                found += 1;
+            }
+        }
+        assert!(found > 15, "{found}");
+    }
+}
