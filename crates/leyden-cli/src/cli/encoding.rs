@@ -6,6 +6,7 @@ use super::notes::Notes;
 use super::obtain::Hub;
 use super::packs::{self, Packs};
 use super::rows::{Meter, OutputOption, RowOptions, Rows, Shown, Sink};
+use super::text::plural;
 use super::{eval, inputs};
 use leyden::{EmbedOptions, Embedder, Error, LoadOptions, Model};
 use leyden_rows::{Output, Row};
@@ -58,6 +59,11 @@ pub(super) struct Encoding<I: clap::Args = Texts> {
     pub(super) notes: Notes,
 }
 
+/// `1 row`, `2 rows`.
+fn counted(rows: u64) -> String {
+    plural(usize::try_from(rows).unwrap_or(usize::MAX), "row")
+}
+
 impl<I: clap::Args> Encoding<I> {
     /// Loads the model, and returns a text that identifies it.
     pub(super) fn load(&self) -> Result<(Model, String), Failure> {
@@ -105,7 +111,7 @@ impl<I: clap::Args> Encoding<I> {
         let kept = sink.kept();
         let place = to_file.map(|path| path.display().to_string()).unwrap_or_default();
         if kept > 0 {
-            self.notes.say(&format!("{place}: going on behind {kept} rows that are done"));
+            self.notes.say(&format!("{place}: going on behind {}, which had been computed", counted(kept)));
         }
         for done in 0..kept {
             let row = rows.take(1)?.pop().filter(|row| matches!(sink.has(row), Ok(true)));
@@ -137,10 +143,8 @@ impl<I: clap::Args> Encoding<I> {
             }
             if stop.as_ref().is_some_and(eval::Interrupt::is_set) {
                 drop(meter);
-                self.notes.say(&format!(
-                    "stopped behind {} rows; the same command goes on from there",
-                    sink.rows()
-                ));
+                let done = counted(sink.rows());
+                self.notes.say(&format!("stopped behind {done}; the same command goes on from there"));
                 return Err(Failure::interrupted());
             }
         }
@@ -148,7 +152,7 @@ impl<I: clap::Args> Encoding<I> {
         drop(meter);
         sink.finish()?;
         if to_file.is_some() {
-            self.notes.say(&format!("{place}: {rows} rows, {seconds:.1} s, {rate:.1} rows/s"));
+            self.notes.say(&format!("{place}: {}, {seconds:.1} s, {rate:.1} rows/s", counted(rows)));
         }
         sink.verdict()
     }

@@ -53,7 +53,7 @@ pub(crate) struct Args {
     )]
     save_logits: Option<PathBuf>,
     /// Answer the questions of tasks, scored as lm-evaluation-harness does: hellaswag, arc_easy, arc_challenge, piqa,
-    /// winogrande, boolq, openbookqa, mmlu, gsm8k; each with the file of its published data as JSON lines, or with --task-data
+    /// winogrande, boolq, openbookqa, mmlu, gsm8k; each with the file of its published data, or with --task-data
     #[arg(
         long,
         value_name = "NAME[=FILE]",
@@ -63,7 +63,7 @@ pub(crate) struct Args {
         conflicts_with_all = ["perplexity", "kld"]
     )]
     task: Vec<tasks::Named>,
-    /// Folder with NAME.jsonl for each task
+    /// Folder with NAME.jsonl, .json, .csv, .tsv or .parquet for each task
     #[arg(long, value_name = "FOLDER", requires = "task")]
     task_data: Option<PathBuf>,
     /// Answer questions of your own: rows of .jsonl, .json, .csv, .tsv or .parquet, with `prompt` and the right answer

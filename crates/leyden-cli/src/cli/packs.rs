@@ -50,8 +50,7 @@ pub(super) fn tell(model: &Model, notes: Notes) {
             |(name, loss): &(String, f64)| format!("{} ({:.1} %)", printable(name, 100), loss * 100.0);
         let names: Vec<String> = int8.kept.iter().map(shown).collect();
         say(&format!(
-            "{} matrices stay in floats, as rows of them would lose too much: {}",
-            names.len(),
+            "matrices that stay in floats, as rows of them would lose too much: {}",
             names.join(", ")
         ));
     }

@@ -25,11 +25,11 @@ pub(crate) struct Args {
     /// reference
     #[arg(value_name = "IN")]
     model: PathBuf,
-    /// File to write
+    /// File to write; with --dry-run it may be left out
     #[arg(required_unless_present = "dry_run")]
     out: Option<PathBuf>,
     /// Type, such as Q4_K_M; a wrong one lists all
-    #[arg(value_name = "TYPE", value_parser = target, required_unless_present_any = ["target_bpw", "target_size"])]
+    #[arg(value_name = "TYPE", value_parser = target, required_unless_present_any = ["target_bpw", "target_size", "dry_run"])]
     target: Option<Target>,
     /// Choose a type for every tensor so that the model has so many bits per weight and loses the least on the text of
     /// --calibration
@@ -80,12 +80,19 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let out = inputs::report_beside(args.out.as_deref().filter(|_| !args.dry_run), out, &mut err);
     let mixed = args.target_bpw.is_some() || args.target_size.is_some();
     if mixed && args.calibration.is_none() {
-        return Err(Failure::usage("--target-bpw: by what are types to be chosen?")
+        let option = if args.target_bpw.is_some() { "--target-bpw" } else { "--target-size" };
+        return Err(Failure::usage(format!("{option}: by what are types to be chosen?"))
             .hint("give a text as --calibration; an --imatrix helps, and does not tell how much each tensor matters"));
     }
     // Of a mix, what matrices are before types are chosen.
     let target = args.target.or(Target::from_name("F16").filter(|_| mixed));
-    let Some(target) = target else { return Err(Failure::usage("TYPE: missing")) };
+    // Without a file to write the type may stand in its place.
+    let second = || Target::from_name(args.out.as_deref().filter(|_| args.dry_run)?.to_str()?);
+    let Some(target) = target.or_else(second) else {
+        return Err(
+            Failure::usage("TYPE: missing").hint("such as leyden quantize model.gguf --dry-run Q4_K_M")
+        );
+    };
     let path = model_file::locate(&args.model)?;
     if let Some(to) = args.out.as_deref().filter(|_| !args.dry_run) {
         inputs::can_be_written(to)?;
@@ -226,14 +233,15 @@ fn tell(args: &Args, report: &Report, to: &Path, seconds: f64, out: &mut dyn Wri
         writeln!(out, "{}", terminal::folded(&line, terminal::columns_of_output(), 0))?;
     }
     if args.imatrix.is_some() && unweighted > 0 {
-        writeln!(out, "{unweighted} tensors have no importances in the file")?;
+        writeln!(out, "no importances in the file: {}", plural(unweighted, "tensor"))?;
     }
     if !exact.is_empty() {
         let share = exact.iter().map(|t| t.exact).sum::<f64>() / exact.len() as f64;
         let n = exact.len();
         writeln!(
             out,
-            "{n} tensors were trained on this grid: {:.1} % of their blocks are exact",
+            "weights that were trained on this grid: {}, {:.1} % of their blocks are exact",
+            plural(n, "tensor"),
             100.0 * share
         )?;
     }

@@ -10,10 +10,12 @@ fn a_model_is_made_smaller_and_answers() {
     let Some(model) = shared("demo-model/storyteller-f16.gguf") else { return };
     let (model, files) = (model.display().to_string(), Files::new());
     let small = files.path("small.gguf");
-    let usage = leyden(&["quantize", &model, "Q4_K_M", "--dry-run"]).failed(2);
-    assert!(usage.contains("<TYPE>"), "{usage}");
+    let usage = leyden(&["quantize", &model, "small.gguf", "--dry-run"]).failed(2);
+    assert!(usage.contains("TYPE: missing"), "{usage}");
+    let short = leyden(&["quantize", &model, "Q4_K_M", "--dry-run"]).ok();
     let plan = leyden(&["quantize", &model, &small, "Q4_K_M", "--dry-run"]).ok();
     assert!(plan.contains("blk.0.attn_q.weight") && plan.contains("bits per weight"), "{plan}");
+    assert_eq!(short, plan, "a dry run needs no file");
     assert!(!Path::new(&small).exists(), "a dry run writes nothing");
     let report =
         leyden(&["quantize", &model, &small, "q4_k_m", "--tensor-type", "attn_q=Q8_0", "--json"]).json();

@@ -227,7 +227,7 @@ impl Report<'_> {
                 ]);
             }
             for (label, points) in percentiles {
-                let title = format!("{label} below which so many places are");
+                let title = format!("percentiles of {label}");
                 page.curves.push(Curve { title, points: points.clone() });
             }
             page.write(file)?;
@@ -275,7 +275,7 @@ impl Report<'_> {
         for (label, all) in percentiles {
             let shown: Vec<String> =
                 all.iter().map(|(share, value)| format!("{:.1} %: {value:.4}", 100.0 * share)).collect();
-            writeln!(out, "{label} below which so many are: {}", shown.join(", "))?;
+            writeln!(out, "percentiles of {label}: {}", shown.join(", "))?;
         }
         writeln!(out, "{}", self.how(found.tokens))?;
         Ok(())

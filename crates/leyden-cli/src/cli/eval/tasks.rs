@@ -205,7 +205,9 @@ fn suites(args: &Args) -> Result<(Vec<Suite>, Vec<String>), Failure> {
     if let Some(file) = &args.shots_data {
         of.push(format!("examples {}", fingerprint(file)?));
     }
-    of.push(format!("limit {:?}, {:?}, {:?}", args.limit, args.kv_type, args.column));
+    let limit = args.limit.map_or("none".to_owned(), |n| n.to_string());
+    let column = args.column.as_deref().unwrap_or("the usual one");
+    of.push(format!("--limit {limit}, --kv-type {}, --column {column}", args.kv_type.name()));
     Ok((suites, of))
 }
 

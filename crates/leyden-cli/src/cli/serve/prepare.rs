@@ -94,7 +94,7 @@ pub(super) fn ready(
 ) -> Result<leyden_server::Model, String> {
     if plan.shortened {
         common.notes.say(&format!(
-            "{name}: memory is short: texts of at most {} tokens, not {}",
+            "{name}: texts of at most {} tokens, not the model's {}: the cache of keys and values holds no more",
             plan.context,
             model.config().context
         ));
