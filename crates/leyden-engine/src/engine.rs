@@ -299,7 +299,7 @@ impl Engine {
             let state = s.state as usize;
             states_needed = states_needed.max(state + 1);
             let (tokens, position, blocks, adapters) = (e.tokens.len(), s.tokens, &s.blocks[..], &s.adapters);
-            spans.push(Span { tokens, position, blocks, state, second, adapters });
+            spans.push(Span { tokens, position, blocks, state, checkpoints: &[], second, adapters });
         }
         self.cache.reserve_states(states_needed)?;
         let batch = Batch {

@@ -3,6 +3,7 @@
 use crate::activation_sums::ActivationSums;
 use crate::layers::TailBuffers;
 use crate::lora::{AdapterSet, StepAdapters};
+use crate::state_rounds::{StateCheckpoint, StateRounds};
 use leyden_kernels::PackedA;
 use leyden_kernels::attention::{AttentionSpan, BLOCK_TOKENS};
 use leyden_kernels::gemm::{MoeScratch, Routing};
@@ -22,6 +23,8 @@ pub struct Span<'a> {
     pub blocks: &'a [u32],
     /// Which of the states in the cache is the sequence's, in models that have such.
     pub state: usize,
+    /// Copies of that state to be made on the way, ascending by tokens.
+    pub checkpoints: &'a [StateCheckpoint],
     /// Which of them is the first of a second text, where the types of texts matter.
     pub second: Option<usize>,
     /// What is added to the model's projections.
@@ -80,7 +83,7 @@ pub struct Workspace {
     /// Results of the expert that every token goes through.
     pub(crate) shared: Aligned<f32>,
     /// The batch's spans, as layers with a state of each sequence see them.
-    pub(crate) state_spans: Vec<StateSpan>,
+    pub(crate) state_rounds: StateRounds,
     pub(crate) logits: Aligned<f32>,
     pub(crate) wanted_states: Aligned<f32>,
     pub(crate) slots: Vec<(u32, u8)>,
@@ -101,11 +104,11 @@ impl Workspace {
     /// Sets the positions and cache slots of the batch's tokens.
     pub(crate) fn place(&mut self, batch: &Batch<'_>) {
         self.slots.clear();
-        self.state_spans.clear();
+        self.state_rounds.clear();
         let mut first = 0;
         for span in batch.spans {
             let (tokens, slot, fresh) = (span.tokens, span.state, span.position == 0);
-            self.state_spans.push(StateSpan { first, tokens, slot, fresh });
+            self.state_rounds.add(StateSpan { first, tokens, slot, fresh }, span.checkpoints);
             first += tokens;
         }
         self.positions.clear();

@@ -41,6 +41,7 @@ pub(crate) fn sums_of_random_tokens(cpu: &Cpu, network: &Transformer) -> Result<
         position: 0,
         blocks: &blocks[i],
         state: i,
+        checkpoints: &[],
         second: None,
         adapters: &adapters,
     };

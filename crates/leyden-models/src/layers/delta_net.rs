@@ -141,16 +141,10 @@ impl DeltaNet {
         ];
         apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
         let (states, stride) = cache.states(self.layer);
-        let of_convolution = self.taps.len() - channels;
-        short_convolution(
-            cpu,
-            &work.state_spans,
-            (states, stride),
-            &self.taps,
-            None,
-            channels,
-            &mut work.hidden,
-        );
+        let (of_convolution, x) = (self.taps.len() - channels, &mut work.hidden);
+        work.state_rounds.advance((states, stride), 0..of_convolution, |spans, states| {
+            short_convolution(cpu, spans, (states, stride), &self.taps, None, channels, x);
+        });
         let scale = 1.0 / (key_dim as f32).sqrt();
         let keys = key_heads * key_dim;
         // The mean of squares of a vector of length one.
@@ -179,8 +173,11 @@ impl DeltaNet {
             decay: &work.keys,
             beta: &work.queries,
         };
-        let states = (states, stride, of_convolution);
-        delta_rule(cpu, &work.state_spans, states, self.shape, input, &mut work.mixed);
+        let mixed = &mut work.mixed;
+        let (states, stride) = cache.states(self.layer);
+        work.state_rounds.advance((states, stride), of_convolution..stride, |spans, states| {
+            delta_rule(cpu, spans, (states, stride, of_convolution), self.shape, input, mixed);
+        });
         let z = &work.other;
         let all = heads * value_dim;
         cpu.for_rows(&mut work.mixed, all, |i, row| {

@@ -106,16 +106,10 @@ impl Mamba2 {
         apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
         let (states, stride) = cache.states(self.layer);
         let bias = self.convolution_bias.as_deref();
-        let of_convolution = (states, stride);
-        short_convolution(
-            cpu,
-            &work.state_spans,
-            of_convolution,
-            &self.taps,
-            bias,
-            channels,
-            &mut work.hidden,
-        );
+        let (of_convolution, x) = (self.taps.len() - channels, &mut work.hidden);
+        work.state_rounds.advance((states, stride), 0..of_convolution, |spans, states| {
+            short_convolution(cpu, spans, (states, stride), &self.taps, bias, channels, x);
+        });
         cpu.for_rows(&mut work.hidden, channels, |_, row| activate(cpu.tier(), Activation::Silu, row));
         cpu.for_rows(&mut work.keys, heads, |_, row| {
             for (dt, bias) in row.iter_mut().zip(&self.step_bias) {
@@ -134,8 +128,10 @@ impl Mamba2 {
         };
         let shape = SsmShape { heads, head_dim, state, groups };
         let (states, stride) = cache.states(self.layer);
-        let states = (states, stride, self.taps.len() - channels);
-        ssm_scan(cpu, &work.state_spans, states, shape, input, &mut work.mixed);
+        let mixed = &mut work.mixed;
+        work.state_rounds.advance((states, stride), of_convolution..stride, |spans, states| {
+            ssm_scan(cpu, spans, (states, stride, of_convolution), shape, input, mixed);
+        });
         let (y, group) = (&work.mixed, inner / groups);
         cpu.for_rows(&mut work.other, inner, |i, row| {
             gate(cpu.tier(), Activation::Silu, row, &y[i * inner..(i + 1) * inner]);

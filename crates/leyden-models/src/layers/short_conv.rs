@@ -62,7 +62,10 @@ impl ShortConv {
             row.iter_mut().zip(gates).for_each(|(y, (b, x))| *y = b * x);
         });
         let states = cache.states(self.layer);
-        short_convolution(cpu, &work.state_spans, states, &self.taps, None, width, &mut work.mixed);
+        let (stride, x) = (states.1, &mut work.mixed);
+        work.state_rounds.advance(states, 0..stride, |spans, states| {
+            short_convolution(cpu, spans, (states, stride), &self.taps, None, width, x);
+        });
         cpu.for_rows(&mut work.mixed, width, |i, row| {
             let behind = &parts[i * 3 * width + width..][..width];
             row.iter_mut().zip(behind).for_each(|(y, c)| *y *= c);

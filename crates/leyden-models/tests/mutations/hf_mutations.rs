@@ -216,7 +216,8 @@ impl Judge<'_> {
         let mut work = Workspace::default();
         let blocks = [0];
         let (state, second, adapters) = (0, None, &AdapterSet::default());
-        let spans = [Span { tokens: 3, position: 0, blocks: &blocks, state, second, adapters }];
+        let (tokens, position, checkpoints) = (3, 0, &[][..]);
+        let spans = [Span { tokens, position, blocks: &blocks, state, checkpoints, second, adapters }];
         let batch = Batch { tokens: &[1, 127, 5], spans: &spans, outputs: &[2], states: &[], context: 3 };
         model.forward(&self.cpu, &batch, &mut cache, &mut work)?;
         assert_eq!(work.logits().len(), model.vocabulary());
