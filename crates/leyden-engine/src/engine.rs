@@ -164,7 +164,8 @@ impl Engine {
         let count = u32::try_from(blocks).map_err(|_| ErrorKind::CacheFull)?;
         let shape = model.kv_shape(options.kv_type)?;
         let windowed = window_blocks(model.as_ref(), &options, sequences);
-        let tables = BlockTables::new(count).with_states(shape.state_bytes() > 0);
+        let tables = BlockTables::new(count);
+        let tables = if shape.state_bytes() > 0 { tables.with_states(0) } else { tables };
         let (cache, tables) = match windowed {
             None => (KvCache::new(shape, blocks)?, tables),
             Some((window, slots)) => {
@@ -173,6 +174,16 @@ impl Engine {
             }
         };
         Ok(Engine { model, cpu, options, cache, tables, work: Workspace::default() })
+    }
+
+    /// The same with a budget in bytes for checkpoints of states in recurrent layers, without which their sequences share no
+    /// beginnings and go back no further than to nothing. Memory is taken as checkpoints are made. Other models need none.
+    #[must_use]
+    pub fn with_checkpoints(mut self, n_bytes: usize) -> Engine {
+        if let Some(checkpoints) = n_bytes.checked_div(self.cache.shape().state_bytes()) {
+            self.tables = self.tables.with_states(checkpoints);
+        }
+        self
     }
 
     /// The model.
@@ -270,13 +281,14 @@ impl Engine {
             plan.entries.iter().map(|e| (e.sequence, e.tokens.len())).collect();
         let placed = self.tables.place(&new).ok_or(ErrorKind::CacheFull)?;
         placed.into_iter().for_each(|(block, slot)| self.cache.place(block, slot));
+        let checkpoints = self.tables.checkpoints(&new);
+        self.bring_states()?;
         let mut tokens = Vec::new();
         let mut outputs = Vec::new();
         let mut rows = Vec::new();
         let (mut states, mut state_rows) = (Vec::new(), Vec::new());
         let mut spans = Vec::new();
-        let mut states_needed = 0;
-        for e in &plan.entries {
+        for (e, checkpoints) in plan.entries.iter().zip(&checkpoints) {
             let s = self.tables.get(e.sequence)?;
             let of_states = e.outputs.states(e.tokens.len());
             states.extend(of_states.clone().map(|i| tokens.len() + i));
@@ -296,12 +308,10 @@ impl Engine {
                 rows.push((e.sequence, s.tokens + i));
             }
             tokens.extend_from_slice(&e.tokens);
-            let state = s.state as usize;
-            states_needed = states_needed.max(state + 1);
+            let state = s.state.slot as usize;
             let (tokens, position, blocks, adapters) = (e.tokens.len(), s.tokens, &s.blocks[..], &s.adapters);
-            spans.push(Span { tokens, position, blocks, state, checkpoints: &[], second, adapters });
+            spans.push(Span { tokens, position, blocks, state, checkpoints, second, adapters });
         }
-        self.cache.reserve_states(states_needed)?;
         let batch = Batch {
             tokens: &tokens,
             spans: &spans,
@@ -309,7 +319,10 @@ impl Engine {
             states: &states,
             context: self.options.context,
         };
-        self.model.forward(self.cpu.for_tokens(tokens.len()), &batch, &mut self.cache, &mut self.work)?;
+        let cpu = self.cpu.for_tokens(tokens.len());
+        let forward = self.model.forward(cpu, &batch, &mut self.cache, &mut self.work);
+        self.tables.end_step(&new, forward.is_ok());
+        forward?;
         for e in &plan.entries {
             self.tables.advance(e.sequence, e.tokens.len());
         }
@@ -317,6 +330,23 @@ impl Engine {
         let wanted_states = self.work.wanted_states();
         let (vocabulary, width) = (self.model.vocabulary(), self.model.config().width);
         Ok(StepOutput { rows, logits, vocabulary, states, width, state_rows, wanted_states })
+    }
+
+    /// Makes room for the states of a step, and copies checkpoints to the sequences that begin with them.
+    fn bring_states(&mut self) -> Result<(), Error> {
+        if let Err(error) = self.cache.reserve_states(self.tables.state_slots()) {
+            // Nothing was computed: states are as before, and only the checkpoints are not made.
+            self.tables.end_step(&[], false);
+            return Err(error.into());
+        }
+        for (from, to) in self.tables.take_restores() {
+            for layer in 0..self.cache.shape().layers.len() {
+                let (states, n) = self.cache.states(layer);
+                let (from, to) = (from as usize * n, to as usize * n);
+                states.copy_within(from..from + n, to);
+            }
+        }
+        Ok(())
     }
 
     fn check(&self, plan: &StepPlan) -> Result<(), Error> {
@@ -329,6 +359,9 @@ impl Engine {
             }
             if !self.model.takes(&s.adapters) {
                 return Err(ErrorKind::ForeignAdapter.into());
+            }
+            if !self.tables.is_current(e.sequence) {
+                return Err(ErrorKind::StateLost.into());
             }
             if e.tokens.is_empty() {
                 return Err(ErrorKind::Empty.into());

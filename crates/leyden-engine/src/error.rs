@@ -69,11 +69,14 @@ pub enum ErrorKind {
         tokens: usize,
     },
     /// A sequence was to be cut where a layer with a window or a state has given up what is needed to go on.
-    #[error("a cut at {tokens} tokens is behind what layers with a window or a state have kept")]
+    #[error("cannot truncate to {tokens} tokens: what layers with a window or a state need to go on is gone")]
     BehindWindow {
         /// Tokens that were to remain.
         tokens: usize,
     },
+    /// A sequence of a recurrent model goes on behind a step that failed in the middle.
+    #[error("a failed step has left the sequence's recurrent state between two tokens: truncate or close it")]
+    StateLost,
     /// A step was planned before the one under way was committed or abandoned.
     #[error("the step before is still under way")]
     StepUnderWay,

@@ -4,14 +4,17 @@
 //! each with any number of new tokens, and gives the logits asked for. Everything that generates text calls it.
 #![forbid(unsafe_code)]
 
+mod cache_kind;
 mod engine;
 mod error;
 mod generation;
 mod logprobs;
+mod pages;
 mod pooling;
 mod prefix;
 pub mod sample;
 pub mod schedule;
+mod states;
 mod tables;
 mod windows;
 
@@ -24,4 +27,5 @@ pub use leyden_models::{ActivationSums, Adapter, AdapterSet, MatrixSums, Pooling
 pub use logprobs::TokenLogprobs;
 pub use pooling::Pool;
 pub use prefix::Scope;
+pub use states::usual_checkpoint_bytes;
 pub use tables::{BlockTables, Fit, SequenceId};

@@ -3,14 +3,21 @@
 //! A block of [`BLOCK_TOKENS`] tokens is free, held by one or more sequences, or held by nobody and kept for its
 //! contents. Sequences opened with a [`Scope`] share full blocks; a shared block is never written, because new tokens
 //! only ever go behind the full blocks of a sequence.
+//!
+//! [`Pages`] are the blocks themselves. What layers of other kinds keep of them (a window, a state) is behind [`CacheKind`].
 
+use crate::cache_kind::CacheKind;
 use crate::error::{Error, ErrorKind};
+use crate::pages::Pages;
 use crate::prefix::{PrefixIndex, Scope};
+use crate::states::{SequenceState, States};
 use crate::windows::Windows;
 use leyden_kernels::attention::BLOCK_TOKENS;
 use leyden_models::AdapterSet;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+mod checkpoints;
 
 /// An open sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,8 +33,8 @@ pub(crate) struct Sequence {
     scope: Option<Arc<Scope>>,
     /// Leading blocks that are in the index.
     published: usize,
-    /// The number of its state in layers that have one for each sequence.
-    pub(crate) state: u32,
+    /// Its state in recurrent layers.
+    pub(crate) state: SequenceState,
     /// What is added to the model's projections.
     pub(crate) adapters: AdapterSet,
 }
@@ -44,18 +51,11 @@ pub struct Fit {
 /// The tables of all open sequences. Plain bookkeeping: knows neither keys nor values.
 #[derive(Debug)]
 pub struct BlockTables {
-    total: usize,
-    /// Blocks without contents, the next one last.
-    free: Vec<u32>,
-    /// How many sequences hold each block.
-    holders: Vec<u32>,
-    index: PrefixIndex,
+    pages: Pages,
     /// Where layers with a window keep less than the others.
     windows: Option<Windows>,
-    /// Whether layers have a state of each sequence, which cannot go back and is known for its last token alone.
-    states: bool,
-    /// Numbers of states that no open sequence has; there are as many as sequences have been open at a time.
-    free_states: Vec<u32>,
+    /// States and their checkpoints in recurrent layers.
+    states: Option<States>,
     sequences: HashMap<SequenceId, Sequence>,
     next: u64,
 }
@@ -68,34 +68,46 @@ impl BlockTables {
     }
 
     pub(crate) fn with_index(count: u32, index: PrefixIndex) -> BlockTables {
-        BlockTables {
-            total: count as usize,
-            free: (0..count).rev().collect(),
-            holders: vec![0; count as usize],
-            index,
-            windows: None,
-            states: false,
-            free_states: Vec::new(),
-            sequences: HashMap::new(),
-            next: 0,
-        }
+        let (pages, sequences) = (Pages::new(count, index), HashMap::new());
+        BlockTables { pages, windows: None, states: None, sequences, next: 0 }
     }
 
     /// The same, where layers with a window of so many tokens have room for `slots` blocks alone.
     pub(crate) fn with_windows(self, window: usize, slots: u32) -> BlockTables {
-        let windows = Windows::new(window, self.total as u32, slots);
+        let windows = Windows::new(window, self.pages.total() as u32, slots);
         BlockTables { windows: Some(windows), ..self }
     }
 
-    /// The same, where layers may have a state of each sequence.
-    pub(crate) fn with_states(self, states: bool) -> BlockTables {
-        BlockTables { states, ..self }
+    /// The same for recurrent layers, with at most so many checkpoints of states.
+    pub(crate) fn with_states(self, checkpoints: usize) -> BlockTables {
+        let states = self.states.unwrap_or_else(States::new);
+        // A block has one at most.
+        let checkpoints = checkpoints.min(self.pages.total());
+        BlockTables { states: Some(states.with_checkpoints(checkpoints)), ..self }
     }
 
-    /// Whether a sequence can go back to any of its tokens, and so may be ahead of what is known for sure.
+    /// The kinds of cache beside the blocks.
+    fn kinds(&self) -> impl Iterator<Item = &dyn CacheKind> {
+        let windows = self.windows.as_ref().map(|kind| kind as &dyn CacheKind);
+        windows.into_iter().chain(self.states.as_ref().map(|kind| kind as &dyn CacheKind))
+    }
+
+    fn kinds_mut(&mut self) -> impl Iterator<Item = &mut dyn CacheKind> {
+        let windows = self.windows.as_mut().map(|kind| kind as &mut dyn CacheKind);
+        windows.into_iter().chain(self.states.as_mut().map(|kind| kind as &mut dyn CacheKind))
+    }
+
+    /// Returns whether a sequence can go back to any of its tokens, and so may be ahead of what is known for sure.
     #[must_use]
     pub fn can_go_back(&self) -> bool {
-        !self.states
+        self.states.is_none()
+    }
+
+    /// Returns whether a sequence can be continued behind its first `tokens` tokens.
+    fn goes_on(&self, s: &Sequence, tokens: usize) -> bool {
+        let current = tokens == s.tokens && States::is_current(&s.state);
+        self.windows.as_ref().is_none_or(|kind| kind.goes_on(&s.blocks, tokens))
+            && self.states.as_ref().is_none_or(|kind| current || kind.goes_on(&s.blocks, tokens))
     }
 
     /// Blocks that layers with a window hold, where they hold fewer than the others.
@@ -122,35 +134,35 @@ impl BlockTables {
         windows.place(&old, &fresh, &kept).then(|| windows.take_placed())
     }
 
-    /// How many of a sequence's first `tokens` tokens it can keep and go on behind: all, or none where a layer with a
-    /// window or a state has given up what is needed.
+    /// Returns how many of a sequence's first `tokens` tokens it can keep: all, or those before the last block border where
+    /// layers with a window or a state still have what is needed to go on.
     #[must_use]
     pub fn keepable(&self, id: SequenceId, tokens: usize) -> usize {
         let Some(s) = self.sequences.get(&id) else { return 0 };
         let tokens = tokens.min(s.tokens);
-        match &self.windows {
-            _ if self.states && tokens < s.tokens => 0,
-            Some(windows) if !windows.goes_on(&s.blocks, tokens) => 0,
-            _ => tokens,
+        if self.goes_on(s, tokens) {
+            return tokens;
         }
+        let borders = (1..=tokens / BLOCK_TOKENS).rev().map(|n| n * BLOCK_TOKENS);
+        borders.into_iter().find(|border| self.goes_on(s, *border)).unwrap_or(0)
     }
 
     /// Blocks there are.
     #[must_use]
     pub fn total_blocks(&self) -> usize {
-        self.total
+        self.pages.total()
     }
 
     /// Blocks that no sequence holds.
     #[must_use]
     pub fn available_blocks(&self) -> usize {
-        self.free.len() + self.index.idle()
+        self.pages.available()
     }
 
     /// Blocks that no sequence holds and whose contents are kept for reuse.
     #[must_use]
     pub fn cached_blocks(&self) -> usize {
-        self.index.idle()
+        self.pages.index.idle()
     }
 
     /// Opens an empty sequence that shares nothing.
@@ -166,8 +178,8 @@ impl BlockTables {
     /// What [`BlockTables::open_shared`] and a reservation for `length` tokens, at least as many, would take.
     #[must_use]
     pub fn fit(&self, scope: Option<&Arc<Scope>>, tokens: &[u32], length: usize) -> Fit {
-        let known = self.known(scope, tokens);
-        let idle = known.iter().filter(|b| self.index.is_idle(**b)).count();
+        let (known, _) = self.known(scope, tokens);
+        let idle = known.iter().filter(|b| self.pages.index.is_idle(**b)).count();
         let fresh = length.div_ceil(BLOCK_TOKENS) - known.len();
         Fit { cached_tokens: known.len() * BLOCK_TOKENS, blocks: fresh + idle }
     }
@@ -175,21 +187,24 @@ impl BlockTables {
     /// Opens a sequence with the scope's adapters that begins with the blocks that are known to hold the beginning of `tokens`; returns it and
     /// the number of tokens in it. The last of `tokens` is never among them, for its logits are wanted.
     pub fn open_shared(&mut self, scope: Arc<Scope>, tokens: &[u32]) -> (SequenceId, usize) {
-        let blocks = self.known(Some(&scope), tokens);
-        for &b in &blocks {
-            self.hold(b);
+        let (blocks, shared) = self.known(Some(&scope), tokens);
+        blocks.iter().for_each(|b| self.pages.hold(*b));
+        let (prompt, tokens, published) = (tokens.len(), blocks.len() * BLOCK_TOKENS, blocks.len());
+        let (adapters, last) = (scope.adapters.clone(), blocks.last().copied());
+        let state = SequenceState::default();
+        let id = self.insert(Sequence { blocks, tokens, scope: Some(scope), published, state, adapters });
+        if let (Some(states), Some(s)) = (&mut self.states, self.sequences.get_mut(&id)) {
+            states.restore(&mut s.state, last);
         }
-        let (tokens, published) = (blocks.len() * BLOCK_TOKENS, blocks.len());
-        let adapters = scope.adapters.clone();
-        let sequence = Sequence { blocks, tokens, scope: Some(scope), published, state: 0, adapters };
-        (self.insert(sequence), tokens)
+        self.plan_checkpoints(id, prompt, shared * BLOCK_TOKENS);
+        (id, tokens)
     }
 
     /// Closes a sequence. Closing one that is not open does nothing.
     pub fn close(&mut self, id: SequenceId) {
         if let Some(mut s) = self.sequences.remove(&id) {
             self.release(&mut s.blocks, 0);
-            self.free_states.push(s.state);
+            self.states.iter_mut().for_each(|states| states.close(&s.state));
         }
     }
 
@@ -214,7 +229,7 @@ impl BlockTables {
         for s in ids.iter().filter_map(|id| self.sequences.get(id)) {
             s.blocks.iter().for_each(|b| *let_go.entry(*b).or_default() += 1);
         }
-        let_go.iter().filter(|&(b, n)| self.holders[*b as usize] <= *n).count()
+        let_go.iter().filter(|&(b, n)| self.pages.holders(*b) <= *n).count()
     }
 
     /// Forgets all but the first `tokens` tokens of a sequence. A longer number changes nothing.
@@ -231,6 +246,12 @@ impl BlockTables {
         let keep = tokens.div_ceil(BLOCK_TOKENS);
         if keep <= s.published && !tokens.is_multiple_of(BLOCK_TOKENS) {
             return Err(ErrorKind::SharedBlock { tokens }.into());
+        }
+        if let Some(states) =
+            self.states.as_mut().filter(|_| tokens < s.tokens || !States::is_current(&s.state))
+        {
+            let last = tokens.checked_sub(1).map(|last| s.blocks[last / BLOCK_TOKENS]);
+            states.restore(&mut s.state, last);
         }
         s.tokens = tokens;
         s.published = s.published.min(keep);
@@ -250,12 +271,10 @@ impl BlockTables {
         if missing > self.available_blocks() {
             return false;
         }
-        let blocks: Vec<u32> =
-            (0..missing).filter_map(|_| self.free.pop().or_else(|| self.index.evict())).collect();
+        let blocks: Vec<u32> = (0..missing).filter_map(|_| self.pages.take()).collect();
         for &b in &blocks {
-            self.holders[b as usize] = 1;
             // What it held before is no longer known.
-            self.windows.iter_mut().for_each(|w| w.forget(b));
+            self.kinds_mut().for_each(|kind| kind.forget(b));
         }
         if let Some(s) = self.sequences.get_mut(&id) {
             s.blocks.extend(blocks);
@@ -271,21 +290,23 @@ impl BlockTables {
     /// The sequence is not open.
     pub fn publish(&mut self, id: SequenceId, tokens: &[u32]) -> Result<(), Error> {
         let s = self.get(id)?;
-        let Some(scope) = s.scope.clone().filter(|_| !self.states) else { return Ok(()) };
+        let Some(scope) = s.scope.clone().filter(|_| self.shares_beginnings()) else { return Ok(()) };
         let full = s.tokens.min(tokens.len()) / BLOCK_TOKENS;
         for i in s.published..full {
             let part = &tokens[i * BLOCK_TOKENS..(i + 1) * BLOCK_TOKENS];
             let s = self.get(id)?;
             let own = s.blocks[i];
             let parent = i.checked_sub(1).map(|p| s.blocks[p]);
-            match self.index.find(&scope, parent, part) {
+            match self.pages.index.find(&scope, parent, part) {
                 Some(same) => {
-                    self.windows.iter_mut().for_each(|w| w.hand_over(own, same));
-                    self.hold(same);
+                    self.kinds_mut().for_each(|kind| kind.hand_over(own, same));
+                    self.pages.hold(same);
                     self.let_go(own);
-                    self.get_mut(id)?.blocks[i] = same;
+                    let s = self.get_mut(id)?;
+                    s.blocks[i] = same;
+                    States::rename(&mut s.state, own, same);
                 }
-                None => self.index.insert(own, &scope, parent, part),
+                None => self.pages.index.insert(own, &scope, parent, part),
             }
             self.get_mut(id)?.published = i + 1;
         }
@@ -310,45 +331,29 @@ impl BlockTables {
 
     fn insert(&mut self, mut sequence: Sequence) -> SequenceId {
         let id = SequenceId(self.next);
-        // Without a free one, as many are taken as there are open sequences.
-        sequence.state = self.free_states.pop().unwrap_or(self.sequences.len() as u32);
+        if let Some(states) = &mut self.states {
+            sequence.state = states.open();
+        }
         self.next += 1;
         self.sequences.insert(id, sequence);
         id
     }
 
-    /// Known blocks for the beginning of `tokens`, without the last token.
-    fn known(&self, scope: Option<&Arc<Scope>>, tokens: &[u32]) -> Vec<u32> {
-        // The state behind the known tokens is not known.
-        let scope = scope.filter(|_| !self.states);
+    /// Returns the known blocks for the beginning of `tokens`, without the last token, behind which all kinds of layers can
+    /// go on; and how many blocks there are that attention alone knows.
+    fn known(&self, scope: Option<&Arc<Scope>>, tokens: &[u32]) -> (Vec<u32>, usize) {
         let limit = tokens.len().saturating_sub(1) / BLOCK_TOKENS;
-        let mut blocks = scope.map_or_else(Vec::new, |s| self.index.longest(s, tokens, limit));
-        if let Some(windows) = &self.windows {
-            while !windows.goes_on(&blocks, blocks.len() * BLOCK_TOKENS) {
-                blocks.pop();
-            }
+        let mut blocks = scope.map_or_else(Vec::new, |s| self.pages.index.longest(s, tokens, limit));
+        let all = blocks.len();
+        while !self.kinds().all(|kind| kind.goes_on(&blocks, blocks.len() * BLOCK_TOKENS)) {
+            blocks.pop();
         }
-        blocks
-    }
-
-    fn hold(&mut self, block: u32) {
-        let n = &mut self.holders[block as usize];
-        *n += 1;
-        if *n == 1 {
-            self.index.wake(block);
-        }
+        (blocks, all)
     }
 
     fn let_go(&mut self, block: u32) {
-        let n = &mut self.holders[block as usize];
-        *n -= 1;
-        if *n == 0 {
-            if self.index.contains(block) {
-                self.index.rest(block);
-            } else {
-                self.windows.iter_mut().for_each(|w| w.forget(block));
-                self.free.push(block);
-            }
+        if self.pages.let_go(block) {
+            self.kinds_mut().for_each(|kind| kind.forget(block));
         }
     }
 
@@ -364,21 +369,17 @@ impl BlockTables {
     /// What must hold between any two calls.
     #[cfg(test)]
     pub(crate) fn check(&self) {
-        let mut held = vec![0; self.total];
+        let mut held = vec![0; self.pages.total()];
         for s in self.sequences.values() {
             assert!(s.blocks.len() * BLOCK_TOKENS >= s.tokens, "room for every token");
             s.blocks.iter().for_each(|b| held[*b as usize] += 1);
             for (i, b) in s.blocks.iter().enumerate() {
-                assert_eq!(i < s.published, self.index.contains(*b), "block {i} of a sequence");
+                assert_eq!(i < s.published, self.pages.index.contains(*b), "block {i} of a sequence");
                 assert!(i < s.published || held[*b as usize] == 1, "a block to be written has one holder");
             }
         }
-        assert_eq!(held, self.holders);
-        let unheld = held.iter().filter(|n| **n == 0).count();
-        assert_eq!(unheld, self.available_blocks(), "no block is lost");
-        assert!(self.free.iter().all(|b| held[*b as usize] == 0 && !self.index.contains(*b)));
-        self.index.check(&held);
-        self.windows.iter().for_each(Windows::check);
+        self.pages.check(&held);
+        self.kinds().for_each(CacheKind::check);
     }
 
     /// Open sequences.

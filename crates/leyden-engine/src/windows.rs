@@ -6,6 +6,7 @@
 //! were used longest ago, and never those in the window of an open sequence. So a text that begins like an earlier one
 //! finds the end of that beginning as long as there is room.
 
+use crate::cache_kind::CacheKind;
 use leyden_kernels::attention::BLOCK_TOKENS;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -58,12 +59,6 @@ impl Windows {
         (tokens + 1).saturating_sub(self.window + MARGIN) / BLOCK_TOKENS..tokens.div_ceil(BLOCK_TOKENS)
     }
 
-    /// Whether a sequence with these blocks can go on behind its first `tokens` tokens.
-    pub(crate) fn goes_on(&self, blocks: &[u32], tokens: usize) -> bool {
-        let first = (tokens + 1).saturating_sub(self.window) / BLOCK_TOKENS;
-        blocks[first..tokens.div_ceil(BLOCK_TOKENS)].iter().all(|b| self.slots[*b as usize].is_some())
-    }
-
     /// Whether so many blocks can get slots without taking them from others.
     pub(crate) fn has_free(&self, blocks: usize) -> bool {
         blocks <= self.free.len()
@@ -101,16 +96,26 @@ impl Windows {
         old.into_iter().for_each(|block| self.forget(block));
     }
 
-    /// A block's contents are gone.
-    pub(crate) fn forget(&mut self, block: u32) {
+    /// Blocks that came into slots since this was last asked, in order.
+    pub(crate) fn take_placed(&mut self) -> Vec<(u32, u32)> {
+        std::mem::take(&mut self.placed)
+    }
+}
+
+impl CacheKind for Windows {
+    fn goes_on(&self, blocks: &[u32], tokens: usize) -> bool {
+        let first = (tokens + 1).saturating_sub(self.window) / BLOCK_TOKENS;
+        blocks[first..tokens.div_ceil(BLOCK_TOKENS)].iter().all(|b| self.slots[*b as usize].is_some())
+    }
+
+    fn forget(&mut self, block: u32) {
         if let Some(slot) = self.slots[block as usize].take() {
             self.blocks[slot as usize] = None;
             self.free.push(slot);
         }
     }
 
-    /// Another block of the same contents takes the place of one: what that has, it has too.
-    pub(crate) fn hand_over(&mut self, from: u32, to: u32) {
+    fn hand_over(&mut self, from: u32, to: u32) {
         if self.slots[to as usize].is_none()
             && let Some(slot) = self.slots[from as usize].take()
         {
@@ -121,14 +126,8 @@ impl Windows {
         }
     }
 
-    /// Blocks that came into slots since this was last asked, in order.
-    pub(crate) fn take_placed(&mut self) -> Vec<(u32, u32)> {
-        std::mem::take(&mut self.placed)
-    }
-
-    /// What must hold between any two calls.
     #[cfg(test)]
-    pub(crate) fn check(&self) {
+    fn check(&self) {
         let standing = self.slots.iter().filter(|s| s.is_some()).count();
         assert_eq!(standing, self.used(), "every block that stands in a slot has one of its own");
         for (slot, block) in (0..).zip(&self.blocks) {

@@ -229,14 +229,15 @@ proptest! {
     }
 }
 
-/// Layers with a state know it for a sequence's last token alone: nothing is shared, and no sequence goes back, but to nothing.
+/// Without a budget for checkpoints nothing is shared, and no sequence goes back, but to nothing.
 #[test]
 fn sequences_with_states_begin_anew() {
-    let mut t = BlockTables::new(8).with_states(true);
+    let mut t = BlockTables::new(8).with_states(0);
     let tokens: Vec<u32> = (0..3 * B as u32).collect();
     let scope = scope("");
     let (first, cached) = t.open_shared(Arc::clone(&scope), &tokens);
-    assert!(cached == 0 && t.reserve(first, 2 * B) && !t.can_go_back());
+    assert!(cached == 0 && t.reserve(first, 2 * B) && !t.can_go_back() && !t.shares_beginnings());
+    t.checkpoints(&[(first, 2 * B)]);
     t.advance(first, 2 * B);
     t.publish(first, &tokens[..2 * B]).unwrap();
     assert_eq!(t.fit(Some(&scope), &tokens, 3 * B).cached_tokens, 0);
@@ -246,10 +247,11 @@ fn sequences_with_states_begin_anew() {
     assert!(t.truncate(first, B).is_err());
     t.truncate(first, 2 * B).unwrap();
     t.truncate(first, 0).unwrap();
-    // Numbers of states are given again.
+    // Slots are given again.
     let third = t.open();
-    assert_eq!([first, second, third].map(|id| t.get(id).unwrap().state), [0, 1, 2]);
+    assert_eq!([first, second, third].map(|id| t.get(id).unwrap().state.slot), [0, 1, 2]);
     t.close(second);
     let fourth = t.open();
-    assert_eq!(t.get(fourth).unwrap().state, 1);
+    assert_eq!(t.get(fourth).unwrap().state.slot, 1);
+    t.check();
 }

@@ -29,8 +29,9 @@
 //! has. Of the tasks that run, the oldest of the highest priority gives way to a higher priority only and gets at least
 //! a token in every step, so something always finishes.
 //!
-//! **Prefix cache.** Full blocks are shared among requests of one [`crate::Scope`]. A request whose beginning is being
-//! computed by another of its key waits for it.
+//! **Prefix cache.** Full blocks are shared among requests of one [`crate::Scope`]; in models with recurrent layers, those before
+//! a checkpoint of their states. A request whose beginning is being computed by another of its key waits for it, and has a
+//! checkpoint made where it ends.
 
 mod cost;
 mod counters;

@@ -30,6 +30,7 @@ impl Scheduler {
         let calm = self.decode(tables, &mut decisions);
         let most = self.prompt_tokens();
         self.fill(now, calm, most, tables, &mut decisions);
+        self.mark_beginnings(tables);
         self.speculate(most, tables);
         if self.queue.len() == 0 {
             self.retry.drained();
@@ -119,7 +120,8 @@ impl Scheduler {
             };
             let open = |t: &&Task| !t.decodes() && !served.contains(&t.request.id);
             let runs = self.running.iter().filter(open).min_by_key(|t| rank(t));
-            let waits = if admits { self.queue.next(&self.counters, |t| !self.follows(t)) } else { None };
+            let ready = |t: &Task| !(tables.shares_beginnings() && self.follows(t));
+            let waits = if admits { self.queue.next(&self.counters, ready) } else { None };
             let (id, waiting) = match (runs, waits) {
                 (None, None) => break,
                 (Some(r), Some(w)) if rank(w) < rank(r) => (w.request.id, true),
@@ -206,6 +208,21 @@ impl Scheduler {
         self.affordable(most as f64 - cost, position).min(self.options.step_tokens.saturating_sub(all))
     }
 
+    /// Has the states of recurrent layers kept where requests that wait part from a prompt that is being computed.
+    fn mark_beginnings(&self, tables: &mut BlockTables) {
+        if tables.can_go_back() {
+            return;
+        }
+        for t in self.running.iter().filter(|t| !t.decodes()) {
+            let Some(sequence) = t.sequence else { continue };
+            let mut parts: Vec<usize> = self.queue.iter().map(|waiting| waiting.shares(t)).collect();
+            parts.sort_unstable();
+            parts.dedup();
+            parts.retain(|tokens| *tokens > t.computed);
+            parts.into_iter().for_each(|tokens| tables.add_checkpoint(sequence, tokens));
+        }
+    }
+
     /// Whether another task of the same key is computing the request's beginning, and has blocks of it yet to compute.
     fn follows(&self, task: &Task) -> bool {
         self.running.iter().any(|t| {
@@ -244,6 +261,7 @@ impl Scheduler {
                 let same = held.same.min(task.cacheable().len() - 1);
                 let cached = tables.keepable(held.sequence, same);
                 drop(tables.truncate(held.sequence, cached));
+                tables.plan_checkpoints(held.sequence, task.tokens.len(), same);
                 (held.sequence, cached)
             }
             (None, Some(scope)) => tables.open_shared(scope.clone(), task.cacheable()),

@@ -1,0 +1,303 @@
+//! The states of recurrent layers: one slot for each open sequence, and checkpoints of states at block borders.
+//!
+//! A recurrent layer has the state of a sequence's last token alone. A checkpoint is a copy of it, in a slot of its own, that
+//! belongs to the block whose last token is the copied state's. A sequence that begins with that block starts from the copy.
+//!
+//! **Positions.** A sequence gets checkpoints at its newest block border, which replace each other as it grows; at the last
+//! border [`ENDING`] tokens before its prompt's end, because templates write what follows differently in the next turn;
+//! where another text with the same beginning parts from it, for a third that begins alike; and at multiples of a power of
+//! two of tokens in its prompt. So a next turn computes less than a block of old tokens, or a block and [`ENDING`].
+//!
+//! **Eviction.** There are at most as many checkpoints as the budget allows. Those of earlier turns behind which the same text
+//! has checkpoints by now go first, then the longest unused; an owner with more than half of all loses its own. So a long
+//! chat does not displace what texts have in common. A block whose contents go takes its checkpoint along.
+
+use crate::cache_kind::CacheKind;
+use leyden_kernels::attention::BLOCK_TOKENS;
+use leyden_models::StateCheckpoint;
+use std::collections::{HashMap, HashSet};
+
+/// Tokens at a prompt's end that the next turn of a chat may write differently: the opening of an answer.
+const ENDING: usize = 16;
+/// Smallest distance in tokens of checkpoints within a prompt.
+const DISTANCE: usize = 256;
+/// Part of all checkpoints that those within one prompt may take.
+const TEXT_SHARE: usize = 4;
+/// Fewest checkpoints that are of use: of a prompt's end and of the answer's.
+const FEWEST: usize = 2;
+/// Checkpoints without a setting: so many, and so many for each sequence, if the bytes allow them.
+const USUAL: (usize, usize) = (64, 4);
+
+/// Returns the usual budget in bytes for checkpoints of states of `state_bytes` each, for so many sequences at a time: at most
+/// `most` bytes, but no less than two states.
+#[must_use]
+pub fn usual_checkpoint_bytes(state_bytes: usize, sequences: usize, most: usize) -> usize {
+    let wanted = sequences.saturating_mul(USUAL.1).max(USUAL.0);
+    wanted.min(most / state_bytes.max(1)).max(FEWEST).saturating_mul(state_bytes)
+}
+
+/// The state of an open sequence.
+#[derive(Debug, Default)]
+pub(crate) struct SequenceState {
+    /// Slot of the state.
+    pub(crate) slot: u32,
+    /// Set if checkpoints are made.
+    keeps: bool,
+    /// Number of tokens that it began with.
+    start: usize,
+    /// Positions that get a checkpoint, ascending multiples of a block, and whether other texts are likely to part there.
+    marks: Vec<(usize, bool)>,
+    /// Block of the newest checkpoint that is no mark.
+    newest: Option<u32>,
+    /// Set if a failed step has left the state between two tokens.
+    lost: bool,
+}
+
+/// A copy of a state.
+#[derive(Debug)]
+struct Checkpoint {
+    slot: u32,
+    /// Tick at which it was made or last restored.
+    used: u64,
+    /// Owner of the scope.
+    owner: String,
+    /// Set if its sequence drops it for the next one.
+    passing: bool,
+    /// Set if other texts are likely to part there.
+    common: bool,
+    /// Set if the text has checkpoints of a later turn.
+    superseded: bool,
+}
+
+/// Slots and checkpoints.
+#[derive(Debug)]
+pub(crate) struct States {
+    /// Checkpoints by block.
+    kept: HashMap<u32, Checkpoint>,
+    /// Most checkpoints.
+    limit: usize,
+    /// Slots taken so far, and those of them that are free.
+    slots: u32,
+    free: Vec<u32>,
+    ticks: u64,
+    /// Copies (from slot, to slot) to be made before the next step.
+    restores: Vec<(u32, u32)>,
+    /// Blocks that get a checkpoint in the step under way.
+    made: HashSet<u32>,
+}
+
+impl States {
+    /// States without checkpoints.
+    pub(crate) fn new() -> States {
+        let (kept, restores, made) = Default::default();
+        States { kept, limit: 0, slots: 0, free: Vec::new(), ticks: 0, restores, made }
+    }
+
+    /// The same with at most so many checkpoints.
+    pub(crate) fn with_checkpoints(self, limit: usize) -> States {
+        States { limit, ..self }
+    }
+
+    /// Returns whether beginnings can be reused.
+    pub(crate) fn reuses(&self) -> bool {
+        self.limit > 0
+    }
+
+    /// Number of checkpoints.
+    pub(crate) fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Number of slots that the cache must have.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots as usize
+    }
+
+    /// Returns the state of a new sequence.
+    pub(crate) fn open(&mut self) -> SequenceState {
+        SequenceState { slot: self.take_slot(), ..SequenceState::default() }
+    }
+
+    /// Frees a sequence's slot.
+    pub(crate) fn close(&mut self, state: &SequenceState) {
+        self.free.push(state.slot);
+    }
+
+    fn take_slot(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots += 1;
+            self.slots - 1
+        })
+    }
+
+    /// Sets the positions of checkpoints of a sequence that has `start` tokens of a prompt of `prompt`, the first `shared` of
+    /// which are another text's too.
+    pub(crate) fn plan(&self, state: &mut SequenceState, start: usize, prompt: usize, shared: usize) {
+        (state.keeps, state.start) = (self.limit > 0, start);
+        let mut every = DISTANCE;
+        while prompt / every > self.limit / TEXT_SHARE {
+            every *= 2;
+        }
+        state.marks = (1..=prompt / every).map(|i| (i * every, true)).collect();
+        States::mark(state, prompt.saturating_sub(ENDING), false);
+        // A single block is no beginning that is worth a place for long.
+        States::mark(state, shared, shared > start + BLOCK_TOKENS);
+    }
+
+    /// Adds a position, rounded down to a block border.
+    pub(crate) fn mark(state: &mut SequenceState, tokens: usize, common: bool) {
+        let border = tokens / BLOCK_TOKENS * BLOCK_TOKENS;
+        match state.marks.binary_search_by_key(&border, |mark| mark.0) {
+            Ok(at) => state.marks[at].1 |= common,
+            Err(at) if border > 0 => state.marks.insert(at, (border, common)),
+            Err(_) => {}
+        }
+    }
+
+    /// Returns whether the state in the slot is that of the sequence's last token.
+    pub(crate) fn is_current(state: &SequenceState) -> bool {
+        !state.lost
+    }
+
+    /// Notes that a failed step has left a state between two tokens.
+    pub(crate) fn lose(state: &mut SequenceState) {
+        state.lost = true;
+    }
+
+    /// Notes whether a step has made its checkpoints.
+    pub(crate) fn end_step(&mut self, succeeded: bool) {
+        for block in std::mem::take(&mut self.made) {
+            if !succeeded {
+                self.forget(block);
+            }
+        }
+    }
+
+    /// Takes a sequence back to its beginning, or to the checkpoint of its block `last`.
+    pub(crate) fn restore(&mut self, state: &mut SequenceState, last: Option<u32>) {
+        self.ticks += 1;
+        (state.lost, state.newest) = (false, None);
+        if let Some(checkpoint) = last.and_then(|block| self.kept.get_mut(&block)) {
+            (checkpoint.used, checkpoint.passing, checkpoint.superseded) = (self.ticks, false, false);
+            self.restores.push((checkpoint.slot, state.slot));
+        }
+    }
+
+    /// Returns the copies (from slot, to slot) to be made before the next step, in order, and forgets them.
+    pub(crate) fn take_restores(&mut self) -> Vec<(u32, u32)> {
+        std::mem::take(&mut self.restores)
+    }
+
+    /// Notes that the sequence's block `from` is `to` from now on.
+    pub(crate) fn rename(state: &mut SequenceState, from: u32, to: u32) {
+        if state.newest == Some(from) {
+            state.newest = Some(to);
+        }
+    }
+
+    /// Returns the checkpoints to be made in a step that takes a sequence with these blocks from `from` tokens to `to`.
+    pub(crate) fn advance(
+        &mut self,
+        state: &mut SequenceState,
+        owner: &str,
+        blocks: &[u32],
+        (from, to): (usize, usize),
+    ) -> Vec<StateCheckpoint> {
+        if !state.keeps {
+            return Vec::new();
+        }
+        let marks = state.marks.iter().filter(|mark| (from + 1..=to).contains(&mark.0));
+        let mut borders: Vec<(usize, bool, bool)> =
+            marks.map(|&(mark, common)| (mark, common, false)).collect();
+        let newest = to / BLOCK_TOKENS * BLOCK_TOKENS;
+        if newest > from && borders.last().is_none_or(|last| last.0 < newest) {
+            borders.push((newest, false, true));
+        }
+        if newest > from
+            && let Some(old) = state.newest.take()
+            && self.kept.get(&old).is_some_and(|checkpoint| checkpoint.passing)
+        {
+            self.forget(old);
+        }
+        let mut made = Vec::new();
+        if newest > from {
+            self.supersede(&blocks[..state.start.min(from) / BLOCK_TOKENS]);
+        }
+        for &(tokens, common, passing) in &borders[borders.len().saturating_sub(self.limit)..] {
+            let block = blocks[tokens / BLOCK_TOKENS - 1];
+            self.forget(block);
+            if self.kept.len() >= self.limit && !self.evict() {
+                continue;
+            }
+            self.ticks += 1;
+            let slot = self.take_slot();
+            let (used, owner, superseded) = (self.ticks, owner.to_owned(), false);
+            let checkpoint = Checkpoint { slot, used, owner, passing, common, superseded };
+            self.kept.insert(block, checkpoint);
+            self.made.insert(block);
+            if passing {
+                state.newest = Some(block);
+            }
+            made.push(StateCheckpoint { tokens: tokens - from, slot: slot as usize });
+        }
+        made
+    }
+
+    /// Notes that a text that begins with these blocks gets checkpoints behind them.
+    fn supersede(&mut self, blocks: &[u32]) {
+        for block in blocks {
+            if let Some(checkpoint) = self.kept.get_mut(block) {
+                checkpoint.superseded = !checkpoint.common;
+            }
+        }
+    }
+
+    /// Drops a checkpoint that is not of the step under way. Returns whether there was one.
+    fn evict(&mut self) -> bool {
+        let mut owned: HashMap<&str, usize> = HashMap::new();
+        self.kept.values().for_each(|c| *owned.entry(&c.owner).or_default() += 1);
+        let greedy = owned.iter().find(|(_, n)| **n * 2 > self.kept.len()).map(|(owner, _)| *owner);
+        let spare = || self.kept.iter().filter(|(block, _)| !self.made.contains(block));
+        let oldest = |owner: Option<&str>| {
+            let of = spare().filter(|(_, c)| owner.is_none_or(|owner| c.owner == owner));
+            of.min_by_key(|(_, c)| (!c.superseded, c.used)).map(|(block, _)| *block)
+        };
+        let Some(block) = greedy.and_then(|owner| oldest(Some(owner))).or_else(|| oldest(None)) else {
+            return false;
+        };
+        self.forget(block);
+        true
+    }
+}
+
+impl CacheKind for States {
+    fn goes_on(&self, blocks: &[u32], tokens: usize) -> bool {
+        let (n, rest) = (tokens / BLOCK_TOKENS, tokens % BLOCK_TOKENS);
+        tokens == 0 || rest == 0 && self.kept.contains_key(&blocks[n - 1])
+    }
+
+    fn forget(&mut self, block: u32) {
+        if let Some(checkpoint) = self.kept.remove(&block) {
+            self.free.push(checkpoint.slot);
+        }
+    }
+
+    fn hand_over(&mut self, from: u32, to: u32) {
+        if !self.kept.contains_key(&to)
+            && let Some(checkpoint) = self.kept.remove(&from)
+        {
+            self.kept.insert(to, checkpoint);
+        }
+    }
+
+    #[cfg(test)]
+    fn check(&self) {
+        assert!(self.kept.len() <= self.limit, "the budget is kept");
+        let mut slots: Vec<u32> =
+            self.kept.values().map(|c| c.slot).chain(self.free.iter().copied()).collect();
+        let all = slots.len();
+        slots.sort_unstable();
+        slots.dedup();
+        assert!(slots.len() == all && all <= self.slots(), "a slot has one use");
+    }
+}
