@@ -301,3 +301,6 @@ impl CacheKind for States {
         assert!(slots.len() == all && all <= self.slots(), "a slot has one use");
     }
 }
+
+#[cfg(test)]
+mod tests;

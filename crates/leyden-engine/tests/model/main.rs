@@ -19,6 +19,7 @@ mod mixtures;
 mod onnx_encoders;
 mod quantised;
 mod real_weights;
+mod recurrent;
 mod samplers;
 mod scheduling;
 mod scoring;

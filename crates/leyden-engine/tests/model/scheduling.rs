@@ -1,6 +1,7 @@
 //! What a request is answered does not depend on how it was scheduled: alone, in company, in chunks, from the cache,
 //! after preemption, with guesses, on any number of threads.
 
+use super::recurrent;
 use super::shared::{embedded, engine};
 use leyden_engine::sample::{Sampler, SamplingParams};
 use leyden_engine::schedule::{
@@ -16,11 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A text that begins as the others do; some repeat themselves.
-fn prompt(i: u32) -> Vec<u32> {
+fn prompt(i: u32, vocabulary: usize) -> Vec<u32> {
     let shared = (0..130).map(|t| (t * 31 + 5) % 4000);
     let own = (0..10 + i * 5)
         .map(|t| if i.is_multiple_of(3) { t % 9 + 40 * i } else { (t * t * 17 + i * 101) % 4000 });
-    shared.chain(own).collect()
+    shared.chain(own).map(|t| t % vocabulary as u32).collect()
 }
 
 fn machine(threads: usize, kv_type: KvType) -> Engine {
@@ -61,7 +62,8 @@ impl Server {
             let temperature = if i.is_multiple_of(2) { 0.0 } else { 0.8 };
             let params = SamplingParams { seed: u64::from(i), temperature, ..SamplingParams::default() };
             let mut sampler = Sampler::new(params, 0, tier, vocabulary).unwrap();
-            sampler.accept(&prompt(i));
+            let prompt = prompt(i, vocabulary);
+            sampler.accept(&prompt);
             samplers.insert(RequestId(u64::from(i)), sampler);
             answers.insert(i, Vec::new());
             let scope = Scope {
@@ -75,7 +77,7 @@ impl Server {
                 id: RequestId(u64::from(i)),
                 key: KeyId(i % 3),
                 priority: 0,
-                prompt: prompt(i),
+                prompt,
                 max_tokens: 30,
                 scope: Some(Arc::new(scope)),
                 adapters: AdapterSet::default(),
@@ -134,8 +136,18 @@ fn wide() -> SchedulerOptions {
 
 /// Every request alone, on an engine that has seen none before.
 fn alone(which: &[u32], kv_type: KvType) -> BTreeMap<u32, Vec<u32>> {
+    alone_on(which, wide(), || machine(1, kv_type))
+}
+
+fn alone_on(
+    which: &[u32],
+    options: SchedulerOptions,
+    machine: impl Fn() -> Engine,
+) -> BTreeMap<u32, Vec<u32>> {
     let answer = |i: &u32| {
-        let mut server = Server::new(machine(1, kv_type), wide(), ALL);
+        let engine = machine();
+        let blocks = engine.tables().total_blocks();
+        let mut server = Server::new(engine, options, blocks);
         let (answers, events) = server.answer(&[*i], false);
         assert_eq!(events, Events { most_in_a_step: 1, ..Events::default() });
         answers
@@ -189,5 +201,35 @@ fn any_way_of_storing_gives_its_own_tokens() {
             assert!(got == want, "{kv_type}");
             assert!(events.cached_tokens > 0);
         }
+    }
+}
+
+#[test]
+fn recurrent_models_give_the_same_tokens_from_checkpoints_and_after_preemption() {
+    let which: Vec<u32> = (6..if emulated() { 12 } else { 15 }).collect();
+    let wide = SchedulerOptions { step_tokens: 512, ..wide() };
+    for name in ["granitehybrid", "lfm2", "mamba2", "qwen3next"] {
+        let want = alone_on(&which, wide, || recurrent::engine(name, 0, 64));
+        let mut preemptions = 0;
+        for checkpoints in [0, 3, 32] {
+            let mut server = Server::new(recurrent::engine(name, checkpoints, 64), wide, 64);
+            let (got, first) = server.answer(&which, true);
+            assert!(got == want, "{name}, {checkpoints}: together");
+            let (got, second) = server.answer(&which, true);
+            assert!(got == want, "{name}, {checkpoints}: again");
+            // Of each of three keys one computes what they have in common, and the next time none.
+            let cached =
+                (first.cached_tokens >= (which.len() - 3) * 128, second.cached_tokens >= which.len() * 128);
+            assert!(checkpoints != 32 || cached == (true, true), "{name}: {first:?} {second:?}");
+            assert!(checkpoints > 0 || first.cached_tokens + second.cached_tokens == 0, "{name}");
+            let narrow =
+                SchedulerOptions { step_tokens: 48, prompt_tokens_beside_decode: 7, running: 6, ..wide };
+            let mut server = Server::new(recurrent::engine(name, checkpoints, 64), narrow, 10);
+            let (got, events) = server.answer(&which, true);
+            assert!(got == want, "{name}, {checkpoints}: in chunks and preempted");
+            preemptions += events.preemptions;
+            assert_eq!(server.tables().available_blocks(), 10);
+        }
+        assert!(preemptions > 0, "{name}");
     }
 }
