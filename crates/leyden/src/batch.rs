@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::generation::{Finish, Generation};
 use crate::job::{Job, Samplers, Text, named};
 use crate::options::{BatchOptions, GenerateOptions};
-use crate::session::{PROMPT_STEP, Parts, context};
+use crate::session::{PROMPT_STEP, Parts, context, state_cache};
 use leyden_engine::schedule::{Decision, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions};
 use leyden_engine::{
     ActivationSums, AdapterSet, Engine, EngineOptions, Generator, Pool, Pooling, Scope, TokenLogprobs,
@@ -48,7 +48,8 @@ impl Batch {
         let whole_prompts = network.config().needs_whole_texts();
         let step_tokens = PROMPT_STEP.max(options.parallel).max(if whole_prompts { context } else { 0 });
         let engine = EngineOptions { kv_type, context, cache_tokens, step_tokens };
-        let engine = Engine::new(network, cpu, engine)?;
+        let state_cache = state_cache(network.as_ref(), kv_type, options.state_cache, options.parallel)?;
+        let engine = Engine::new(network, cpu, engine)?.with_checkpoints(state_cache);
         let scheduler = SchedulerOptions {
             step_tokens,
             // Nobody waits for a single token, so prompts get whole steps.

@@ -14,6 +14,9 @@ pub struct SessionOptions {
     pub context: Option<usize>,
     /// How keys and values are cached.
     pub kv_type: KvType,
+    /// Bytes for checkpoints of the states of recurrent models, to which a session goes back where a prompt differs; by
+    /// default 64 states in up to 256 MiB, and no fewer than two.
+    pub state_cache: Option<usize>,
 }
 
 impl SessionOptions {
@@ -36,6 +39,13 @@ impl SessionOptions {
         self.kv_type = kv_type;
         self
     }
+
+    /// Sets [`state_cache`](Self::state_cache).
+    #[must_use]
+    pub fn state_cache(mut self, n_bytes: usize) -> SessionOptions {
+        self.state_cache = Some(n_bytes);
+        self
+    }
 }
 
 /// What a batch is made for.
@@ -49,6 +59,9 @@ pub struct BatchOptions {
     /// Tokens that the texts that are computed together can hold; by default as many as the context. Texts beyond that
     /// wait.
     pub cache_tokens: Option<usize>,
+    /// Bytes for checkpoints of the states of recurrent models, from which texts with a common beginning start; by default
+    /// 64 states or four for each text, in up to 256 MiB, and no fewer than two.
+    pub state_cache: Option<usize>,
     /// The most texts that are computed together.
     pub parallel: usize,
     /// How vectors are made of states; by default as the model says, or else their mean.
@@ -63,6 +76,7 @@ impl Default for BatchOptions {
             context: None,
             kv_type: KvType::default(),
             cache_tokens: None,
+            state_cache: None,
             parallel: 64,
             pooling: None,
             replica: 0,
@@ -95,6 +109,13 @@ impl BatchOptions {
     #[must_use]
     pub fn cache_tokens(mut self, tokens: usize) -> BatchOptions {
         self.cache_tokens = Some(tokens);
+        self
+    }
+
+    /// Sets [`state_cache`](Self::state_cache).
+    #[must_use]
+    pub fn state_cache(mut self, n_bytes: usize) -> BatchOptions {
+        self.state_cache = Some(n_bytes);
         self
     }
 

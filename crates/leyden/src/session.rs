@@ -7,8 +7,9 @@ use crate::options::{GenerateOptions, SessionOptions};
 use leyden_engine::schedule::{
     Decision, Held, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions,
 };
-use leyden_engine::{AdapterSet, Engine, EngineOptions, Generator, SequenceId};
+use leyden_engine::{AdapterSet, Engine, EngineOptions, Generator, SequenceId, usual_checkpoint_bytes};
 use leyden_kernels::Cpu;
+use leyden_kernels::attention::KvType;
 use leyden_models::Network;
 use leyden_text::output::OutputFormat;
 use leyden_text::{ChatTemplate, Message, RenderOptions, Rendered, Tokenizer};
@@ -20,6 +21,20 @@ use std::time::{Duration, Instant};
 
 /// Tokens of a prompt computed in one step.
 pub(crate) const PROMPT_STEP: usize = 512;
+
+/// Most bytes for checkpoints of recurrent states where none are set.
+const STATE_CACHE: usize = 256 << 20;
+
+/// Returns the bytes for checkpoints of a model's recurrent states: those set, or the usual for so many texts at a time.
+pub(crate) fn state_cache(
+    network: &dyn Network,
+    kv_type: KvType,
+    set: Option<usize>,
+    texts: usize,
+) -> Result<usize, Error> {
+    let state = network.kv_shape(kv_type)?.state_bytes();
+    Ok(set.unwrap_or_else(|| usual_checkpoint_bytes(state, texts, STATE_CACHE)))
+}
 
 /// The parts of a model that answer.
 pub(crate) struct Parts {
@@ -85,13 +100,14 @@ impl Session {
         }
         let context = context(network.as_ref(), options.context)?;
         let vocabulary = network.vocabulary();
+        let state_cache = state_cache(network.as_ref(), options.kv_type, options.state_cache, 1)?;
         let options = EngineOptions {
             kv_type: options.kv_type,
             context,
             cache_tokens: context,
             step_tokens: PROMPT_STEP,
         };
-        let mut engine = Engine::with_windows(network, cpu, options, 1)?;
+        let mut engine = Engine::with_windows(network, cpu, options, 1)?.with_checkpoints(state_cache);
         let sequence = engine.open_adapted(adapters.clone());
         let options = SchedulerOptions {
             step_tokens: PROMPT_STEP,
@@ -256,10 +272,10 @@ impl Session {
         }
         let text = Text::new(Arc::clone(&self.tokenizer), sampler, prompt, options);
         let same = self.cached.iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        let same = self.generator.engine().tables().keepable(self.sequence, same.min(prompt.len() - 1));
-        let mut result = Generation::new(prompt.len());
         // The last token's logits are never cached, so at least it is computed again.
-        result.cached_tokens = same.min(prompt.len() - 1);
+        let same = same.min(prompt.len() - 1);
+        let mut result = Generation::new(prompt.len());
+        result.cached_tokens = self.generator.engine().tables().keepable(self.sequence, same);
         let id = RequestId(self.requests);
         self.requests += 1;
         let mut stream = Stream {

@@ -7,4 +7,5 @@ mod batch;
 mod constrained;
 mod invariance;
 mod real_encoder;
+mod recurrent;
 mod replicas;
