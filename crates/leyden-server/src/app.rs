@@ -172,14 +172,18 @@ impl Served {
 }
 
 impl Served {
-    /// Bytes of memory that hold something: weights, adapters, and the blocks of the caches with tokens in them.
+    /// Bytes of memory that hold something: weights, adapters, the blocks of the caches with tokens in them, and states of
+    /// recurrent layers.
     pub(crate) fn used_bytes(&self) -> u64 {
         let blocks: u64 =
             self.replicas.metrics().map(|m| m.kv_blocks_used.get() + m.kv_blocks_cached.get()).sum();
-        let token = self.network.kv_shape(self.kv_type).map_or(0, |shape| shape.token_bytes());
+        let states: u64 = self.replicas.metrics().map(|m| m.running.get() + m.state_checkpoints.get()).sum();
+        let shape = self.network.kv_shape(self.kv_type).ok();
+        let (token, state) = shape.map_or((0, 0), |shape| (shape.token_bytes(), shape.state_bytes()));
         let block = (token * leyden_kernels::attention::BLOCK_TOKENS) as u64;
         let weights = self.network.weight_bytes() as u64 + self.adapters.bytes();
-        weights.saturating_add(blocks.saturating_mul(block)).min(self.bytes)
+        let cache = blocks.saturating_mul(block).saturating_add(states.saturating_mul(state as u64));
+        weights.saturating_add(cache).min(self.bytes)
     }
 }
 

@@ -70,6 +70,7 @@ pub(crate) struct ModelMetrics {
     pub(crate) kv_blocks: Counter,
     pub(crate) kv_blocks_used: Counter,
     pub(crate) kv_blocks_cached: Counter,
+    pub(crate) state_checkpoints: Counter,
     pub(crate) prompt_tokens: Counter,
     pub(crate) generated_tokens: Counter,
     pub(crate) prefix_queries: Counter,
@@ -104,6 +105,7 @@ impl Default for ModelMetrics {
             kv_blocks: Counter::default(),
             kv_blocks_used: Counter::default(),
             kv_blocks_cached: Counter::default(),
+            state_checkpoints: Counter::default(),
             prompt_tokens: Counter::default(),
             generated_tokens: Counter::default(),
             prefix_queries: Counter::default(),
@@ -176,6 +178,9 @@ const VALUES: &[(&str, &str, &str, Read)] = &[
     ("leyden_kv_blocks", "Blocks of the cache.", "gauge", |m| m.kv_blocks.get() as f64),
     ("leyden_kv_blocks_held", "Blocks that requests hold.", "gauge", |m| m.kv_blocks_used.get() as f64),
     ("leyden_kv_blocks_kept", "Blocks kept for reuse.", "gauge", |m| m.kv_blocks_cached.get() as f64),
+    ("leyden_state_checkpoints", "Checkpoints of recurrent states kept for reuse.", "gauge", |m| {
+        m.state_checkpoints.get() as f64
+    }),
     ("leyden_steps_total", "Steps computed.", "counter", |m| m.steps.get() as f64),
     ("leyden_failed_steps_total", "Steps that failed.", "counter", |m| m.failed_steps.get() as f64),
     ("leyden_engine_restarts_total", "Engines made anew after a panic.", "counter", |m| {

@@ -77,6 +77,7 @@ impl Model {
         let (token, state) = shape.map_or((0, 0), |shape| (shape.token_bytes(), shape.state_bytes()));
         let engine = o.kv_tokens * token
             + o.parallel * state
+            + if state == 0 { 0 } else { o.state_cache }
             + self.network.workspace_bytes(o.step_tokens, o.parallel);
         let adapters: usize = self.adapters.iter().map(|served| served.adapter.bytes()).sum();
         (self.network.weight_bytes() + adapters + self.cpus.len() * engine) as u64

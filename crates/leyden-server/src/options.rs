@@ -118,6 +118,8 @@ pub struct WorkerOptions {
     pub context: usize,
     /// Tokens that all running requests together can hold.
     pub kv_tokens: usize,
+    /// Bytes for checkpoints of the states of recurrent models; 0 for models without.
+    pub state_cache: usize,
     /// The most tokens in one step.
     pub step_tokens: usize,
     /// The most requests that run at a time.
@@ -140,6 +142,7 @@ impl Default for WorkerOptions {
             kv_type: KvType::default(),
             context: 4096,
             kv_tokens: 4096,
+            state_cache: 16 << 20,
             step_tokens: 512,
             parallel: 64,
             queue: 256,

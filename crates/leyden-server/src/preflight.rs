@@ -1,5 +1,7 @@
 //! Whether it will all fit, before it is allocated.
 
+use leyden_engine::usual_checkpoint_bytes;
+
 /// What a model needs besides its weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
@@ -7,6 +9,10 @@ pub struct Need {
     pub token_bytes: u64,
     /// Bytes of a step's workspace.
     pub workspace_bytes: u64,
+    /// Bytes of a sequence's state in recurrent layers; 0 without such.
+    pub state_bytes: u64,
+    /// Bytes for checkpoints of states that were asked for.
+    pub state_cache: Option<u64>,
     /// The longest text that the model was made for.
     pub model_context: usize,
     /// The context that was asked for.
@@ -24,6 +30,8 @@ pub struct MemoryPlan {
     pub context: usize,
     /// Tokens of the cache.
     pub kv_tokens: usize,
+    /// Bytes for checkpoints of states.
+    pub state_cache: u64,
     /// Whether the context is shorter than the model's because memory is short.
     pub shortened: bool,
 }
@@ -32,6 +40,9 @@ pub struct MemoryPlan {
 const SPARE: f64 = 0.1;
 /// The part of what is left that a cache takes of whose size nothing was said.
 const AUTOMATIC: f64 = 0.5;
+/// Most bytes for checkpoints of states of which nothing was said, and the part of the memory that they take at most unless
+/// two states are more.
+const STATES: (u64, u64) = (1 << 30, 8);
 /// Tokens in a block of the cache.
 const BLOCK: usize = leyden_kernels::attention::BLOCK_TOKENS;
 
@@ -46,6 +57,8 @@ const BLOCK: usize = leyden_kernels::attention::BLOCK_TOKENS;
 /// let need = Need {
 ///     token_bytes: 1 << 10,
 ///     workspace_bytes: 1 << 20,
+///     state_bytes: 0,
+///     state_cache: None,
 ///     model_context: 4096,
 ///     context: None,
 ///     parallel: 8,
@@ -56,7 +69,8 @@ const BLOCK: usize = leyden_kernels::attention::BLOCK_TOKENS;
 /// ```
 pub fn plan_memory(need: &Need, available: Option<u64>) -> Result<MemoryPlan, String> {
     let left = available.map(|available| spared(available).saturating_sub(need.workspace_bytes));
-    plan(need, left, &format!("{} MiB are available besides the weights", available.unwrap_or(0) >> 20))
+    let what = format!("{} MiB are available besides the weights", available.unwrap_or(0) >> 20);
+    plan_with_states(need, need.checkpoint_bytes(available), left, &what)
 }
 
 /// Divides `available` bytes among several engines whose weights are in memory already, in proportion to what each could
@@ -68,7 +82,12 @@ pub fn plan_memories(needs: &[Need], available: Option<u64>) -> Result<Vec<Memor
     if let [need] = needs {
         return plan_memory(need, available).map(|plan| vec![plan]).map_err(|what| (0, what));
     }
-    let workspaces = needs.iter().map(|need| need.workspace_bytes).fold(0, u64::saturating_add);
+    let equal = available.map(|available| available / needs.len().max(1) as u64);
+    let of_states = |need: &Need| need.checkpoint_bytes(equal);
+    let workspaces = needs
+        .iter()
+        .map(|need| need.workspace_bytes.saturating_add(of_states(need)))
+        .fold(0, u64::saturating_add);
     let left = available.map(|available| spared(available).saturating_sub(workspaces));
     let all: f64 = needs.iter().map(Need::most_bytes).sum();
     let divide = |(i, need): (usize, &Need)| {
@@ -79,7 +98,8 @@ pub fn plan_memories(needs: &[Need], available: Option<u64>) -> Result<Vec<Memor
             needs.len(),
             part.unwrap_or(0) >> 20,
         );
-        plan(need, part, &what).map_err(|what| (i, what))
+        let left = part.map(|part| part.saturating_add(of_states(need)));
+        plan_with_states(need, of_states(need), left, &what).map_err(|what| (i, what))
     };
     needs.iter().enumerate().map(divide).collect()
 }
@@ -94,6 +114,17 @@ impl Need {
         self.context().saturating_mul(self.parallel.max(1))
     }
 
+    /// Bytes for checkpoints of states: those asked for, or the usual.
+    fn checkpoint_bytes(&self, available: Option<u64>) -> u64 {
+        if self.state_bytes == 0 {
+            return 0;
+        }
+        let most = available.map_or(STATES.0, |available| STATES.0.min(available / STATES.1));
+        let usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let usual = usual_checkpoint_bytes(usize(self.state_bytes), self.parallel, usize(most));
+        self.state_cache.unwrap_or(usual as u64)
+    }
+
     fn most_bytes(&self) -> f64 {
         self.token_bytes as f64 * self.kv_tokens.unwrap_or_else(|| self.most_tokens()) as f64
     }
@@ -104,14 +135,25 @@ fn spared(available: u64) -> u64 {
     (available as f64 * (1.0 - SPARE)) as u64
 }
 
-/// A cache in `left` bytes, of which `what` says how many they are.
-fn plan(need: &Need, left: Option<u64>, what: &str) -> Result<MemoryPlan, String> {
+/// A cache in `left` bytes with checkpoints of states in it, of `states` bytes, or of the fewest where the cache that was
+/// asked for takes the room.
+fn plan_with_states(need: &Need, states: u64, left: Option<u64>, what: &str) -> Result<MemoryPlan, String> {
+    let with = |states: u64| plan(need, states, left.map(|left| left.saturating_sub(states)), what);
+    let fewest = usual_checkpoint_bytes(usize::try_from(need.state_bytes).unwrap_or(usize::MAX), 1, 0) as u64;
+    match with(states) {
+        Err(_) if need.state_cache.is_none() && fewest < states => with(fewest),
+        planned => planned,
+    }
+}
+
+/// A cache in `left` bytes, of which `what` says how many they are, beside `state_cache` bytes for checkpoints.
+fn plan(need: &Need, state_cache: u64, left: Option<u64>, what: &str) -> Result<MemoryPlan, String> {
     let context = need.context();
     let all = need.most_tokens();
     let Some(left) = left else {
         // A machine that does not say gets what was asked for, or one text's worth.
         let kv_tokens = need.kv_tokens.unwrap_or(context);
-        return Ok(MemoryPlan { context: context.min(kv_tokens), kv_tokens, shortened: false });
+        return Ok(MemoryPlan { context: context.min(kv_tokens), kv_tokens, state_cache, shortened: false });
     };
     let blocks = |bytes: u64| {
         let tokens = usize::try_from(bytes / need.token_bytes.max(1)).unwrap_or(usize::MAX);
@@ -120,6 +162,10 @@ fn plan(need: &Need, left: Option<u64>, what: &str) -> Result<MemoryPlan, String
     let fits = blocks(left);
     let refuse = |tokens: usize| {
         let mib = |bytes: u64| bytes >> 20;
+        let states = match state_cache {
+            0 => String::new(),
+            n => format!(", checkpoints of states {} MiB (--state-cache)", mib(n)),
+        };
         let fitting = match fits {
             0 => "not even the shortest context".to_owned(),
             n => format!(
@@ -129,7 +175,7 @@ fn plan(need: &Need, left: Option<u64>, what: &str) -> Result<MemoryPlan, String
             ),
         };
         Err(format!(
-            "a cache of {tokens} tokens takes {} MiB and a step {} MiB, but {what}; what fits is {fitting}",
+            "a cache of {tokens} tokens takes {} MiB and a step {} MiB{states}, but {what}; what fits is {fitting}",
             mib(need.token_bytes.saturating_mul(tokens as u64)),
             mib(need.workspace_bytes),
         ))
@@ -142,14 +188,15 @@ fn plan(need: &Need, left: Option<u64>, what: &str) -> Result<MemoryPlan, String
             return Err(format!("--kv-tokens {kv_tokens} is less than a text of --ctx {context} takes"));
         }
         let shortened = context > kv_tokens;
-        return Ok(MemoryPlan { context: context.min(kv_tokens), kv_tokens, shortened });
+        return Ok(MemoryPlan { context: context.min(kv_tokens), kv_tokens, state_cache, shortened });
     }
     let wanted = all.min(blocks((left as f64 * AUTOMATIC) as u64));
     let kv_tokens = if need.context.is_some() { wanted.max(context) } else { wanted };
     if kv_tokens > fits || kv_tokens == 0 {
         return refuse(kv_tokens.max(context));
     }
-    Ok(MemoryPlan { context: context.min(kv_tokens), kv_tokens, shortened: context > kv_tokens })
+    let shortened = context > kv_tokens;
+    Ok(MemoryPlan { context: context.min(kv_tokens), kv_tokens, state_cache, shortened })
 }
 
 #[cfg(test)]
@@ -159,6 +206,8 @@ mod tests {
     const NEED: Need = Need {
         token_bytes: 1 << 20,
         workspace_bytes: 100 << 20,
+        state_bytes: 0,
+        state_cache: None,
         model_context: 8192,
         context: None,
         parallel: 4,
@@ -177,6 +226,36 @@ mod tests {
         assert_eq!(plan(&Need { context: Some(8192), ..NEED }, gib(10)), Ok((8192, 8192, false)));
         assert_eq!(plan(&Need { kv_tokens: Some(1000), ..NEED }, gib(10)), Ok((1000, 1000, true)));
         assert_eq!(plan(&NEED, None), Ok((8192, 8192, false)));
+    }
+
+    #[test]
+    fn checkpoints_of_states_are_counted() {
+        let gib = |n: u64| n << 30;
+        let plan =
+            |need: &Need, available| plan_memory(need, available).map(|p| (p.kv_tokens, p.state_cache));
+        let recurrent = Need { state_bytes: 80 << 20, ..NEED };
+        // As many as fit 1 GiB, an eighth of the memory or two states, whatever is known.
+        assert_eq!(plan(&recurrent, Some(gib(100))), Ok((4 * 8192, 12 * (80 << 20))));
+        let (tokens, states) = plan(&recurrent, Some(gib(4))).unwrap();
+        assert!(states == 6 * (80 << 20) && tokens < plan(&NEED, Some(gib(4))).unwrap().0, "{tokens}");
+        assert_eq!(plan(&recurrent, Some(gib(1))).unwrap().1, 2 * (80 << 20));
+        assert_eq!(plan(&recurrent, None).unwrap().1, 12 * (80 << 20));
+        // What is asked for is taken or refused.
+        let asked = |bytes| Need { state_cache: Some(bytes), ..recurrent };
+        assert_eq!(plan(&asked(0), Some(gib(4))), plan(&NEED, Some(gib(4))));
+        assert_eq!(plan(&asked(gib(2)), Some(gib(8))).unwrap().1, gib(2));
+        let text = plan(&asked(gib(8)), Some(gib(8))).unwrap_err();
+        assert!(text.contains("checkpoints of states 8192 MiB (--state-cache)"), "{text}");
+        // A model without recurrent layers has none.
+        assert_eq!(
+            plan(&Need { state_cache: Some(gib(8)), ..NEED }, Some(gib(4))),
+            plan(&NEED, Some(gib(4)))
+        );
+        // A cache that was asked for goes before all but two.
+        let large = Need { kv_tokens: Some(3328), ..recurrent };
+        assert_eq!(plan(&large, Some(gib(4))), Ok((3328, 2 * (80 << 20))));
+        let plans = plan_memories(&[recurrent, NEED], Some(gib(8))).unwrap();
+        assert_eq!((plans[0].state_cache, plans[1].state_cache), (6 * (80 << 20), 0));
     }
 
     #[test]

@@ -113,6 +113,10 @@ pub(crate) struct Args {
     /// `--ctx` times `--parallel`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     kv_tokens: Option<u32>,
+    /// Memory of each engine of a recurrent or hybrid model for checkpoints of its states, such as 512MiB, from which later
+    /// prompts with the same beginning start; by default up to 1GiB or an eighth of the free memory, and 0 for none
+    #[arg(long, value_name = "SIZE", value_parser = super::sizes::bytes_or_none)]
+    state_cache: Option<u64>,
     /// Most requests that wait
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
     queue: u32,
@@ -318,7 +322,9 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     let taken: u64 = needs
         .iter()
         .zip(&plans)
-        .map(|(need, plan)| need.workspace_bytes + need.token_bytes * plan.kv_tokens as u64)
+        .map(|(need, plan)| {
+            need.workspace_bytes + plan.state_cache + need.token_bytes * plan.kv_tokens as u64
+        })
         .sum();
     let mut models: Vec<leyden_server::Model> = Vec::new();
     let mut plans = &plans[..];

@@ -27,6 +27,14 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
     if (1.0..9e15).contains(&bytes) { Ok(bytes as u64) } else { Err(wrong()) }
 }
 
+/// The same, or 0.
+///
+/// # Errors
+/// As [`bytes`].
+pub(super) fn bytes_or_none(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { bytes(text) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

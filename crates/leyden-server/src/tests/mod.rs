@@ -18,6 +18,7 @@ mod operations;
 mod other_paths;
 mod prompts;
 mod published;
+mod recurrent;
 mod replicas;
 mod residency;
 mod responses;

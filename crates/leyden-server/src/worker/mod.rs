@@ -61,7 +61,8 @@ impl Parts {
             cache_tokens: o.kv_tokens,
             step_tokens: o.step_tokens,
         };
-        Engine::with_windows(Arc::clone(&self.network), Arc::clone(&self.cpu), options, o.parallel)
+        let (network, cpu) = (Arc::clone(&self.network), Arc::clone(&self.cpu));
+        Ok(Engine::with_windows(network, cpu, options, o.parallel)?.with_checkpoints(o.state_cache))
     }
 }
 

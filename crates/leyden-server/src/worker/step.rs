@@ -93,6 +93,7 @@ impl Loop {
         if let Some(tables) = self.generator.as_ref().map(|g| g.engine().tables()) {
             m.kv_blocks_used.set(tables.total_blocks() - tables.available_blocks());
             m.kv_blocks_cached.set(tables.cached_blocks());
+            m.state_checkpoints.set(tables.state_checkpoints());
         }
     }
 

@@ -71,6 +71,8 @@ pub(super) fn need(settings: &Settings, model: &Model, name: &str) -> Result<Nee
     Ok(Need {
         token_bytes: shape.token_bytes() as u64,
         workspace_bytes: workspace as u64,
+        state_bytes: shape.state_bytes() as u64,
+        state_cache: settings.state_cache,
         model_context: config.context,
         context: settings.context,
         parallel,
@@ -120,6 +122,7 @@ pub(super) fn ready(
             kv_type: settings.kv_type,
             context: plan.context,
             kv_tokens: plan.kv_tokens,
+            state_cache: usize::try_from(plan.state_cache).unwrap_or(usize::MAX),
             step_tokens: step_tokens(settings, model.config(), plan.context),
             parallel: settings.parallel(),
             queue: common.queue,
@@ -206,11 +209,17 @@ impl Known {
         let tokens = settings.kv_tokens.unwrap_or(context.min(LEAST_TOKENS)).next_multiple_of(BLOCK_TOKENS);
         // No side of a matrix is longer than the vocabulary, where there are logits.
         let logits = if config.generates() { settings.parallel() * self.longest } else { 0 };
-        let workspace = config.workspace_bytes(step_tokens(settings, config, config.context), logits)
-            + settings.parallel() * shape.state_bytes();
+        // Two checkpoints of states are the fewest, unless another number was asked for.
+        let state = shape.state_bytes();
+        let asked = settings.state_cache.filter(|_| state > 0);
+        let checkpoints = asked.map_or(2 * state, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let workspace = config
+            .workspace_bytes(step_tokens(settings, config, config.context), logits)
+            .saturating_add(settings.parallel() * state)
+            .saturating_add(checkpoints);
         let of_adapters = settings.lora.iter().map(|lora| lora::memory_bytes(&lora.path));
         let of_adapters: u64 = of_adapters.sum::<Result<u64, String>>().map_err(Failure::new)?;
-        let filled = ((shape.token_bytes() * tokens + workspace) as f64 / FILLED) as u64;
+        let filled = ((shape.token_bytes() * tokens).saturating_add(workspace) as f64 / FILLED) as u64;
         Ok(self.weight_bytes.saturating_add(of_adapters).saturating_add(filled).saturating_add(1 << 20))
     }
 }

@@ -19,6 +19,7 @@ pub(super) struct Settings {
     pub(super) context: Option<usize>,
     pub(super) parallel: usize,
     pub(super) kv_tokens: Option<usize>,
+    pub(super) state_cache: Option<u64>,
     pub(super) step_tokens: usize,
     pub(super) kv_type: KvType,
     pub(super) pooling: Option<Pooling>,
@@ -40,6 +41,7 @@ impl Settings {
             context: args.ctx.filter(|n| *n > 0).map(|n| n as usize),
             parallel: args.parallel as usize,
             kv_tokens: args.kv_tokens.map(|n| n as usize),
+            state_cache: args.state_cache,
             step_tokens: args.step_tokens as usize,
             kv_type: args.kv_type,
             pooling: args.pooling,
@@ -81,6 +83,10 @@ const KEYS: &[(&str, Setter)] = &[
     ("ctx", |e, v| whole(v, 1 << 30).map(|n| e.settings.context = Some(n).filter(|n| *n > 0))),
     ("parallel", |e, v| from_1(v, 4096).map(|n| e.settings.parallel = n)),
     ("kv_tokens", |e, v| from_1(v, 1 << 30).map(|n| e.settings.kv_tokens = Some(n))),
+    ("state_cache", |e, v| {
+        e.settings.state_cache = Some(crate::cli::sizes::bytes_or_none(text(v)?)?);
+        Ok(())
+    }),
     ("step_tokens", |e, v| from_1(v, 65536).map(|n| e.settings.step_tokens = n)),
     ("kv_type", |e, v| {
         e.settings.kv_type = crate::cli::run::kv_type(text(v)?)?;
@@ -214,6 +220,7 @@ mod tests {
             context: None,
             parallel: 64,
             kv_tokens: None,
+            state_cache: None,
             step_tokens: 512,
             kv_type: KvType::default(),
             pooling: None,
@@ -229,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_file_says_what_differs() {
-        let text = "[models.chat]\nmodel = \"smollm2\"\naliases = [\"gpt-4o\"]\nctx = 4096\ntemperature = 0\n\
+        let text = "[models.chat]\nmodel = \"smollm2\"\naliases = [\"gpt-4o\"]\nctx = 4096\nstate_cache = \"512MiB\"\ntemperature = 0\n\
                     kv_type = \"q8_0\"\nidle_unload = \"never\"\npreload = true\nbare_calls = false\nlora = [\"pirate=/p\", \"/q\"]\nlora_scaled = [\"/r:0.5\"]\n[models.\"org/other\"]\nmodel = \"/m.gguf\"\n";
         let all = parse(text, &settings()).unwrap();
         assert_eq!(all.len(), 2);
@@ -237,6 +244,7 @@ mod tests {
         assert_eq!((chat.settings.context, chat.settings.sampling.temperature), (Some(4096), 0.0));
         assert!(
             chat.settings.preload
+                && chat.settings.state_cache == Some(512 << 20)
                 && !chat.settings.bare_calls
                 && chat.settings.idle.is_none()
                 && chat.settings.kv_type == KvType::Q8_0
