@@ -6,6 +6,7 @@
 mod architectures;
 mod environment;
 mod floors;
+mod imports;
 mod isa;
 mod runtime;
 mod size;
@@ -40,8 +41,8 @@ impl Finding {
 pub(crate) struct Facts {
     /// Names of architectures, after the files that implement them.
     architectures: BTreeSet<String>,
-    /// Which modules of the kernels import which.
-    imports: floors::Imports,
+    /// Imports between the modules of each crate.
+    imports: imports::Imports,
 }
 
 /// One rule.
@@ -92,7 +93,7 @@ fn facts(sources: &[Source]) -> Facts {
         .filter(|name| *name != "mod" && !name.contains('/'))
         .map(str::to_owned)
         .collect();
-    Facts { architectures, imports: floors::imports(sources) }
+    Facts { architectures, imports: imports::imports(sources) }
 }
 
 /// Reads every file that some rule looks at.
