@@ -4,42 +4,13 @@
 //! repeated part. Repetitions are counted back to the last sequence breaker only, so that what a text repeats by its
 //! form (line breaks, the marks of a dialogue) is free.
 
-use super::breakers::SequenceBreakers;
 use super::candidates::Candidates;
-use super::order::{Effect, Step};
-use super::{Context, SamplingParams};
+use super::params::{Dry, SamplingParams};
+use super::step::{Context, Effect, Step};
 use leyden_kernels::ops::{ln, pow};
 
-/// Parameters of DRY.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Dry {
-    /// Penalty of a repetition that is as long as allowed; 0 switches DRY off. 0 to 1000.
-    pub multiplier: f32,
-    /// By this the penalty grows with each further token. 1 to 1000.
-    pub base: f32,
-    /// Repetitions shorter than this, in tokens, are free.
-    pub allowed_length: usize,
-    /// How many of the last tokens are searched; 0 switches DRY off.
-    pub window: usize,
-    /// Token sequences across which nothing counts as repeated.
-    pub breakers: SequenceBreakers,
-}
-
-impl Default for Dry {
-    fn default() -> Dry {
-        let breakers = SequenceBreakers::default();
-        Dry { multiplier: 0.0, base: 1.75, allowed_length: 2, window: 64, breakers }
-    }
-}
-
 impl Dry {
-    /// Whether it does anything.
-    #[must_use]
-    pub fn is_active(&self) -> bool {
-        self.multiplier > 0.0 && self.window > 0
-    }
-
-    /// What is subtracted from the logit of a token that would continue a repetition of `length` tokens.
+    /// Returns the penalty of a token that would continue a repetition of `length` tokens.
     fn penalty(&self, length: usize) -> f32 {
         // Beyond it the power leaves the range of f32, and matters no more.
         let largest = if self.base > 1.0 { 88.0 / ln(f64::from(self.base)) } else { 0.0 };

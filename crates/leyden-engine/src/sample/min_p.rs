@@ -1,8 +1,8 @@
 //! Min-p (Nguyen et al., 2024): tokens at least a given share as probable as the best.
 
 use super::candidates::Candidates;
-use super::order::{Effect, Step};
-use super::{Context, SamplingParams};
+use super::params::SamplingParams;
+use super::step::{Context, Effect, Step};
 use leyden_kernels::ops::ln;
 
 pub(super) const STEP: Step = Step { effect: Effect::KeepsBest, is_active: |p| p.min_p > 0.0, apply };

@@ -18,10 +18,12 @@ mod candidates;
 mod dry;
 mod min_p;
 mod mirostat;
+mod names;
 mod order;
 mod params;
 mod penalties;
 mod random;
+mod step;
 mod tally;
 mod temperature;
 mod top_k;
@@ -34,32 +36,16 @@ use crate::error::{Error, ErrorKind};
 pub use allowed::TokenSet;
 pub use breakers::SequenceBreakers;
 use candidates::{Candidates, Item};
-pub use dry::Dry;
 use leyden_kernels::{Tier, ops};
 pub use mirostat::{Mirostat, MirostatVersion};
-pub use order::SamplingStep;
-pub use params::SamplingParams;
-pub use penalties::Penalties;
+pub use names::SamplingStep;
+pub use params::{Dry, DynamicTemperature, Penalties, SamplingParams, Xtc};
 use random::Random;
+use step::Context;
 use tally::Tally;
-pub use temperature::DynamicTemperature;
-pub use xtc::Xtc;
 
 /// Up to this many candidates are sorted for the draw in one go.
 const SORT_ALL: usize = 1024;
-
-/// What the steps see besides the parameters and the candidates.
-#[derive(Debug)]
-struct Context<'a> {
-    tier: Tier,
-    vocabulary: usize,
-    /// The sequence so far.
-    history: &'a [u32],
-    /// How many of these tokens are the prompt's.
-    prompt: usize,
-    tally: &'a mut Tally,
-    random: Random,
-}
 
 /// Chooses the tokens of one sequence.
 #[derive(Debug)]
@@ -202,7 +188,7 @@ impl Sampler {
         let mut at = Context { tier, vocabulary, history, prompt, tally: &mut self.tally, random };
         for step in &self.steps {
             c.settle();
-            (step.step().apply)(p, c, &mut at);
+            (order::step(*step).apply)(p, c, &mut at);
         }
         Ok(p.mirostat.map(|m| {
             let mu = self.bounds.at(position, &m);

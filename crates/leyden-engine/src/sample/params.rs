@@ -1,11 +1,8 @@
 //! The parameters and their ranges.
 
-use super::dry::Dry;
+use super::breakers::SequenceBreakers;
 use super::mirostat::Mirostat;
-use super::order::SamplingStep;
-use super::penalties::Penalties;
-use super::temperature::DynamicTemperature;
-use super::xtc::Xtc;
+use super::names::SamplingStep;
 use crate::error::{Error, ErrorKind};
 
 /// How tokens are chosen. The default is what `leyden run` uses.
@@ -115,5 +112,95 @@ impl SamplingParams {
             }
         }
         Ok(())
+    }
+}
+
+/// Parameters of DRY.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dry {
+    /// Penalty of a repetition that is as long as allowed; 0 switches DRY off. 0 to 1000.
+    pub multiplier: f32,
+    /// By this the penalty grows with each further token. 1 to 1000.
+    pub base: f32,
+    /// Repetitions shorter than this, in tokens, are free.
+    pub allowed_length: usize,
+    /// How many of the last tokens are searched; 0 switches DRY off.
+    pub window: usize,
+    /// Token sequences across which nothing counts as repeated.
+    pub breakers: SequenceBreakers,
+}
+
+impl Default for Dry {
+    fn default() -> Dry {
+        let breakers = SequenceBreakers::default();
+        Dry { multiplier: 0.0, base: 1.75, allowed_length: 2, window: 64, breakers }
+    }
+}
+
+impl Dry {
+    /// Returns true if the step changes anything.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.multiplier > 0.0 && self.window > 0
+    }
+}
+
+/// Parameters of XTC.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Xtc {
+    /// How often the step acts at all; 0 never, 1 always. 0 to 1.
+    pub probability: f32,
+    /// Tokens of at least this probability are obvious; above 0.5 there cannot be two of them. 0 to 1.
+    pub threshold: f32,
+}
+
+impl Default for Xtc {
+    fn default() -> Xtc {
+        Xtc { probability: 0.0, threshold: 0.1 }
+    }
+}
+
+/// Penalties over the last `window` tokens of the sequence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Penalties {
+    /// Repetition (Keskar et al., 2019): positive logits are divided by it, negative ones multiplied. 1 is off. Counts
+    /// tokens of the prompt, too.
+    pub repeat: f32,
+    /// Subtracted once per occurrence among the generated tokens.
+    pub frequency: f32,
+    /// Subtracted once if the token occurs among the generated tokens.
+    pub presence: f32,
+    /// How many of the last tokens count, `usize::MAX` for all; 0 switches penalties off.
+    pub window: usize,
+}
+
+impl Default for Penalties {
+    fn default() -> Penalties {
+        Penalties { repeat: 1.0, frequency: 0.0, presence: 0.0, window: 64 }
+    }
+}
+
+impl Penalties {
+    /// Returns true if the penalties change nothing.
+    #[must_use]
+    pub fn is_neutral(&self) -> bool {
+        self.window == 0 || self.repeat == 1.0 && self.frequency == 0.0 && self.presence == 0.0
+    }
+}
+
+/// Temperature that follows the entropy of the candidates ("dynamic temperature", kalomaze, 2023): where the model is
+/// sure it is low, where many tokens are equally good it is high.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DynamicTemperature {
+    /// The temperature lies within this of [`SamplingParams::temperature`], but not below 0; 0 switches it off.
+    /// 0 to 100.
+    pub range: f32,
+    /// Power to which the entropy, as a share of its maximum, is raised. Above 0, to 100.
+    pub exponent: f32,
+}
+
+impl Default for DynamicTemperature {
+    fn default() -> DynamicTemperature {
+        DynamicTemperature { range: 0.0, exponent: 1.0 }
     }
 }

@@ -4,37 +4,9 @@
 //! the scopes of OpenAI's API and of vLLM. What a user wrote is nothing that the model repeats.
 
 use super::candidates::Candidates;
-use super::order::{Effect, Step};
+use super::params::SamplingParams;
+use super::step::{Context, Effect, Step};
 use super::tally::Tally;
-use super::{Context, SamplingParams};
-
-/// Penalties over the last `window` tokens of the sequence.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Penalties {
-    /// Repetition (Keskar et al., 2019): positive logits are divided by it, negative ones multiplied. 1 is off. Counts
-    /// tokens of the prompt, too.
-    pub repeat: f32,
-    /// Subtracted once per occurrence among the generated tokens.
-    pub frequency: f32,
-    /// Subtracted once if the token occurs among the generated tokens.
-    pub presence: f32,
-    /// How many of the last tokens count, `usize::MAX` for all; 0 switches penalties off.
-    pub window: usize,
-}
-
-impl Default for Penalties {
-    fn default() -> Penalties {
-        Penalties { repeat: 1.0, frequency: 0.0, presence: 0.0, window: 64 }
-    }
-}
-
-impl Penalties {
-    /// Whether they change nothing.
-    #[must_use]
-    pub fn is_neutral(&self) -> bool {
-        self.window == 0 || self.repeat == 1.0 && self.frequency == 0.0 && self.presence == 0.0
-    }
-}
 
 pub(super) const STEP: Step =
     Step { effect: Effect::Penalises, is_active: |p| !p.penalties.is_neutral(), apply };

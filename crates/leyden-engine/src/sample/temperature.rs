@@ -1,26 +1,9 @@
 //! Temperature, fixed or by entropy.
 
 use super::candidates::Candidates;
-use super::order::{Effect, Step};
-use super::{Context, SamplingParams};
+use super::params::{DynamicTemperature, SamplingParams};
+use super::step::{Context, Effect, Step};
 use leyden_kernels::ops::{ln, pow};
-
-/// Temperature that follows the entropy of the candidates ("dynamic temperature", kalomaze, 2023): where the model is
-/// sure it is low, where many tokens are equally good it is high.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DynamicTemperature {
-    /// The temperature lies within this of [`SamplingParams::temperature`], but not below 0; 0 switches it off.
-    /// 0 to 100.
-    pub range: f32,
-    /// Power to which the entropy, as a share of its maximum, is raised. Above 0, to 100.
-    pub exponent: f32,
-}
-
-impl Default for DynamicTemperature {
-    fn default() -> DynamicTemperature {
-        DynamicTemperature { range: 0.0, exponent: 1.0 }
-    }
-}
 
 pub(super) const STEP: Step = Step {
     effect: Effect::Scales,

@@ -1,8 +1,8 @@
 //! Top-k (Fan et al., 2018): only the k best tokens.
 
 use super::candidates::Candidates;
-use super::order::{Effect, Step};
-use super::{Context, SamplingParams};
+use super::params::SamplingParams;
+use super::step::{Context, Effect, Step};
 
 pub(super) const STEP: Step = Step { effect: Effect::KeepsBest, is_active: |p| p.top_k > 0, apply };
 

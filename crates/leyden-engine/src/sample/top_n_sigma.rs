@@ -4,8 +4,8 @@
 //! one does not depend on the temperature.
 
 use super::candidates::Candidates;
-use super::order::{Effect, Step};
-use super::{Context, SamplingParams};
+use super::params::SamplingParams;
+use super::step::{Context, Effect, Step};
 
 pub(super) const STEP: Step = Step { effect: Effect::KeepsBest, is_active: |p| p.top_n_sigma > 0.0, apply };
 

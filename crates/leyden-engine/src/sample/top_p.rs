@@ -1,8 +1,8 @@
 //! Top-p, or nucleus sampling (Holtzman et al., 2019): the fewest best tokens that reach a probability.
 
 use super::candidates::Candidates;
-use super::order::{Effect, Step};
-use super::{Context, SamplingParams};
+use super::params::SamplingParams;
+use super::step::{Context, Effect, Step};
 use leyden_kernels::ops;
 
 pub(super) const STEP: Step = Step { effect: Effect::KeepsBest, is_active: |p| p.top_p < 1.0, apply };

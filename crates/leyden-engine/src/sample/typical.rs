@@ -1,8 +1,8 @@
 //! Locally typical sampling (Meister et al., 2022): tokens about as surprising as the distribution is on average.
 
 use super::candidates::{Candidates, Item, sort_part};
-use super::order::{Effect, Step};
-use super::{Context, SamplingParams};
+use super::params::SamplingParams;
+use super::step::{Context, Effect, Step};
 use leyden_kernels::ops::ln;
 
 pub(super) const STEP: Step = Step { effect: Effect::MayDropBest, is_active: |p| p.typical < 1.0, apply };

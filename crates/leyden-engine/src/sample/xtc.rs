@@ -1,24 +1,9 @@
 //! XTC, "exclude top choices" (p-e-w, 2024): now and then the obvious tokens are left out.
 
 use super::candidates::Candidates;
-use super::order::{Effect, Step};
-use super::{Context, SamplingParams};
+use super::params::SamplingParams;
+use super::step::{Context, Effect, Step};
 use leyden_kernels::ops;
-
-/// Parameters of XTC.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Xtc {
-    /// How often the step acts at all; 0 never, 1 always. 0 to 1.
-    pub probability: f32,
-    /// Tokens of at least this probability are obvious; above 0.5 there cannot be two of them. 0 to 1.
-    pub threshold: f32,
-}
-
-impl Default for Xtc {
-    fn default() -> Xtc {
-        Xtc { probability: 0.0, threshold: 0.1 }
-    }
-}
 
 pub(super) const STEP: Step = Step {
     effect: Effect::MayDropBest,
