@@ -2,7 +2,7 @@
 //! encoder whose tensors stand under a name of their own; behind it come an LSTM over words, representations of spans, and a
 //! product with those of labels.
 
-use crate::config::ModelConfig;
+use crate::config::{ModelConfig, SpanConfig};
 use crate::error::Error;
 use crate::pooling::Pooling;
 use leyden_tensor::{
@@ -31,9 +31,6 @@ const MOST_HIDDEN: u32 = 1 << 14;
 /// are apart and not where they stand takes more tokens than its configuration says, and GLiNER gives it more.
 const TOKENS_PER_WORD: usize = 4;
 const MOST_TOKENS: usize = 1 << 13;
-
-/// The most scores of a window.
-const MOST_SCORES: usize = 1 << 24;
 
 /// The keys of `gliner_config.json` that are not refused by name; what is not among them is told.
 const KEYS: KnownKeys = KnownKeys(&[
@@ -94,43 +91,6 @@ const KEYS: KnownKeys = KnownKeys(&[
 /// How the tokens of a word become one state.
 const POOLINGS: [(&str, Pooling); 4] =
     [("first", Pooling::Cls), ("last", Pooling::Last), ("mean", Pooling::Mean), ("max", Pooling::Max)];
-
-/// The head that gives spans of words a score for each label of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpanConfig {
-    /// Numbers of a word's, a span's and a label's representation.
-    pub hidden: usize,
-    /// The most words of a span.
-    pub max_width: usize,
-    /// The most words that are read at once.
-    pub max_words: usize,
-    /// Layers of the LSTM over words, which reads in both directions.
-    pub rnn_layers: usize,
-    /// Which states of a word's tokens make its own.
-    pub pooling: Pooling,
-    /// The token before each label.
-    pub mark: String,
-    /// Its id, where the file says so.
-    pub mark_id: Option<u32>,
-    /// Whether that token's state is the label's; otherwise that of the token behind it is.
-    pub of_mark: bool,
-    /// What stands between labels and text.
-    pub separator: String,
-}
-
-impl SpanConfig {
-    /// The most words that are read at once with so many labels: with many labels fewer, so that their scores take no more than 64 MiB.
-    #[must_use]
-    pub fn words_at_once(&self, labels: usize) -> usize {
-        (MOST_SCORES / (labels * self.max_width).max(1)).clamp(1, self.max_words)
-    }
-
-    /// The tokens whose states are those of labels with marks at these places.
-    #[must_use]
-    pub fn label_tokens(&self, marks: &[usize]) -> Vec<usize> {
-        marks.iter().map(|at| at + usize::from(!self.of_mark)).collect()
-    }
-}
 
 /// What `gliner_config.json` says.
 #[derive(Debug)]

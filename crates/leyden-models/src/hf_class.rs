@@ -1,10 +1,10 @@
 //! Classes of Hugging Face's libraries: what their `config.json` and their tensors are like.
 
-use crate::config::HfConfig;
+use crate::config::{HfConfig, KeyNames};
 use crate::error::Error;
-use crate::load::Stored;
+use crate::stored::Stored;
 use leyden_kernels::ops::Activation;
-use leyden_tensor::{Json, StackRows};
+use leyden_tensor::{Escaped, HfQuantised, Json, StackRows};
 
 /// A class of Hugging Face's libraries that computes the same.
 #[derive(Debug)]
@@ -54,6 +54,49 @@ pub(crate) struct HfClass {
 }
 
 impl HfClass {
+    /// Returns the configuration in a `config.json` of this class.
+    pub(crate) fn config<'a>(&self, json: &'a Json) -> HfConfig<'a> {
+        let &HfClass { keys, aliases, defaults, activations, .. } = self;
+        HfConfig::new(json, KeyNames { keys, aliases, defaults, activations })
+    }
+
+    /// Checks that a configuration is of this class, with weights quantised in a supported way.
+    ///
+    /// # Errors
+    /// `architectures` names another class, the model takes more than text, or its quantisation is not supported.
+    pub(crate) fn check(&self, config: &HfConfig<'_>) -> Result<(), Error> {
+        config.check_aliases()?;
+        let (json, classes) = (config.json(), self.classes);
+        if let Some(found) = json.opt_array_str("architectures")?
+            && !classes.iter().any(|class| found.contains(class))
+            && !found.iter().any(|name| self.has_body(name))
+        {
+            let (found, known) = (found.join(", "), classes.join(" or "));
+            let what = format!("{} is not supported; this type of model as {known} is", Escaped(&found));
+            return Err(config.invalid("architectures", what));
+        }
+        if json.get("text_config").is_some() {
+            let what = "a model of text and other media, which is not supported";
+            return Err(config.invalid("text_config", what));
+        }
+        if json.get("quantization_config").is_some() {
+            let method = "quantization_config.quant_method";
+            let found = json.opt_str(method)?;
+            if found.is_some_and(|name| self.quantised.contains(&name)) || HfQuantised::of(json)?.is_some() {
+                return config.activation().map(|_| ());
+            }
+            let (key, name) = match found {
+                Some(name) => (method, format!("weights quantised by {}", Escaped(name))),
+                None => ("quantization_config", "quantised weights".to_owned()),
+            };
+            let methods = HfQuantised::METHODS.join(", ");
+            let what = format!("{name} are not supported; supported: F32, F16, BF16, {methods}");
+            return Err(config.invalid(key, what));
+        }
+        config.activation()?;
+        Ok(())
+    }
+
     /// Whether these classes of a configuration are such a body and nothing else that is computed.
     pub(crate) fn is_body(&self, named: &[&str]) -> bool {
         !self.classes.iter().any(|class| named.contains(class))

@@ -7,6 +7,7 @@
 
 mod activation_sums;
 mod arch;
+mod architecture;
 mod batch;
 mod config;
 mod conversion;
@@ -16,8 +17,10 @@ mod gliner;
 mod hf;
 mod hf_class;
 mod input_form;
+mod int8;
 mod layers;
 mod load;
+mod loader;
 mod lora;
 mod modules;
 mod network;
@@ -26,32 +29,40 @@ mod outliers;
 mod packs;
 mod pooling;
 mod prompts;
+mod source_config;
 mod span_search;
 mod state_rounds;
+mod stored;
 mod token_heads;
 mod transformer;
+mod unknown_keys;
 mod vector_form;
+mod workspace;
 
 pub use activation_sums::{ActivationSums, MatrixSums};
-pub use arch::{ARCHITECTURES, Architecture, config_of, config_of_json};
-pub use batch::{Batch, Span, Workspace};
+pub use arch::{ARCHITECTURES, config_of_json};
+pub use architecture::Architecture;
+pub use batch::{Batch, Span};
 pub use config::{
     AltUpConfig, ClassifierConfig, DeltaNetConfig, DenseActivation, DenseConfig, ExpertsConfig, Head,
     Labelled, LatentConfig, LayerConfig, Mamba2Config, ModelConfig, NormConfig, NormKind, NormPlacement,
-    QkNorm, RecurrentConfig, RopeConfig, RopeScaling, Scores, SharedExpert, SparseConfig, Temperature,
-    Values, VectorDense, YarnRamp, unknown_keys, unknown_keys_of_json,
+    QkNorm, RecurrentConfig, RopeConfig, RopeScaling, Scores, SharedExpert, SpanConfig, SparseConfig,
+    Temperature, Values, VectorDense, YarnRamp,
 };
 pub use conversion::{Conversion, FolderTensor, GgufTensor, ToFolder, ToGguf};
 pub use error::{Error, ErrorKind};
-pub use gliner::SpanConfig;
 pub use hf::HfModel;
 pub use input_form::MessageForm;
-pub use load::{Int8Report, LoadAs, load, load_as, load_with};
+pub use int8::Int8Report;
+pub use load::{LoadAs, load, load_as, load_with};
 pub use lora::{Adapter, AdapterSet};
 pub use network::Network;
 pub use packs::{Make, PackCache, PackReport};
 pub use pooling::Pooling;
 pub use prompts::Prompts;
+pub use source_config::config_of;
 pub use span_search::{LabelledSpan, choose_spans};
 pub use state_rounds::StateCheckpoint;
+pub use unknown_keys::{unknown_keys, unknown_keys_of_json};
 pub use vector_form::{Similarity, VectorForm};
+pub use workspace::Workspace;

@@ -166,7 +166,7 @@ pub(crate) fn complete(config: &mut ModelConfig, source: &dyn WeightSource) -> R
         config.sparse = Some(SparseConfig::Vocabulary { sum, log_twice });
     }
     config.vector_dense = dense;
-    vector_form::complete(config, meta)?;
+    config.vectors = vector_form::read(config.architecture, meta)?;
     if source.config_json().is_some()
         && let Some(tokens) = meta.opt_u32(&key(MOST_TOKENS))?
     {

@@ -1,9 +1,10 @@
 //! [`Network`]: what engine, server and library know of a loaded model's weights and their execution.
 
-use crate::batch::{Batch, Workspace};
+use crate::batch::Batch;
 use crate::config::ModelConfig;
 use crate::error::Error;
 use crate::lora::{Adapter, AdapterSet};
+use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{KvCache, KvShape, KvType};
 use std::fmt;

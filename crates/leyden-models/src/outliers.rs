@@ -5,11 +5,11 @@
 //! those found on the questions. The tokens are the same at each load and so, as results are the same on every machine, are the channels.
 
 use crate::activation_sums::ActivationSums;
-use crate::batch::{Batch, Span, Workspace};
+use crate::batch::{Batch, Span};
 use crate::error::Error;
 use crate::lora::AdapterSet;
 use crate::network::Network;
-use crate::transformer::Transformer;
+use crate::workspace::Workspace;
 use leyden_kernels::attention::{KvCache, KvType};
 use leyden_kernels::{Cpu, OutlierChannels};
 
@@ -29,7 +29,7 @@ impl ActivationSums {
 ///
 /// # Errors
 /// No memory, or the model cannot be run.
-pub(crate) fn sums_of_random_tokens(cpu: &Cpu, network: &Transformer) -> Result<ActivationSums, Error> {
+pub(crate) fn sums_of_random_tokens(cpu: &Cpu, network: &dyn Network) -> Result<ActivationSums, Error> {
     let (vocabulary, n) = (network.vocabulary().max(1) as u64, TOKENS.min(network.config().context));
     // Multiples of the golden ratio are spread evenly (Knuth, The Art of Computer Programming, 6.4).
     let token = |i: u64| (((i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) * vocabulary) >> 32) as u32;

@@ -7,7 +7,7 @@
 //! differ is damaged, and both are made anew. A pack is never needed: whatever is wrong with it or its folder is
 //! said once, and the weights are packed from the model's file.
 
-use crate::load::Int8Report;
+use crate::int8::Int8Report;
 use leyden_kernels::Cpu;
 use leyden_kernels::gemm::{CHECKED_BYTES, LAYOUT, PackedFile, PackedWeights};
 use leyden_tensor::{Array, Escaped, Gguf, GgufWriter, TensorView, Value, WeightSource};

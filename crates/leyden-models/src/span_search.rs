@@ -1,6 +1,6 @@
 //! Which of the spans with scores are entities: the best first, each that none before it stands in the way of.
 
-use crate::gliner::SpanConfig;
+use crate::config::SpanConfig;
 use leyden_kernels::Tier;
 use leyden_kernels::ops::sigmoid;
 use std::ops::Range;

@@ -9,17 +9,17 @@
 //! their keys and values.
 
 use crate::activation_sums::ActivationSums;
-use crate::batch::{Batch, Workspace};
+use crate::batch::Batch;
 use crate::config::{Head, LayerConfig, ModelConfig, NormPlacement};
 use crate::error::Error;
 use crate::layers::{
     Classifier, Embedding, Layer, Norm, PerLayerEmbedding, Ropes, Spans, Sparse, Streams, TokenVectors,
     TokenWeights, VectorDenses, keep,
 };
-use crate::load::Loader;
+use crate::loader::Loader;
 use crate::lora::{self, Adapter, AdapterSet, Targets};
 use crate::network::Network;
-use crate::outliers::sums_of_random_tokens;
+use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{AttentionSpan, KvCache, KvShape, KvType};
 use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
@@ -117,11 +117,6 @@ impl Parts {
     /// Number of logits.
     fn logits(&self) -> usize {
         self.head.as_ref().map_or(0, PackedWeights::rows)
-    }
-
-    /// Says which channels of the inputs of INT8 rows are outliers, by what matrices were multiplied with.
-    fn set_outliers(&mut self, sums: &ActivationSums) {
-        self.layers.iter_mut().for_each(|layer| layer.set_outliers(sums));
     }
 
     /// Every matrix, in the order of the computation.
@@ -307,14 +302,15 @@ impl Transformer {
         Transformer { config, source, pack, parts, targets: Arc::new(targets) }
     }
 
-    /// Finds the outlier channels of the inputs of INT8 rows, if this is an encoder with such.
-    pub(crate) fn find_outliers(&mut self, cpu: &Cpu) -> Result<(), Error> {
-        let rows = self.parts.layers.iter().flat_map(Layer::matrices).any(PackedWeights::is_int8_rows);
-        if self.config.needs_whole_texts() && rows {
-            let sums = sums_of_random_tokens(cpu, self)?;
-            self.parts.set_outliers(&sums);
-        }
-        Ok(())
+    /// Returns true if this is an encoder with INT8 rows, whose outlier channels are found after loading.
+    pub(crate) fn needs_outliers(&self) -> bool {
+        let mut matrices = self.parts.layers.iter().flat_map(Layer::matrices);
+        self.config.needs_whole_texts() && matrices.any(PackedWeights::is_int8_rows)
+    }
+
+    /// Sets the outlier channels of the inputs of INT8 rows, by sums of squares of these inputs.
+    pub(crate) fn set_outliers(&mut self, sums: &ActivationSums) {
+        self.parts.layers.iter_mut().for_each(|layer| layer.set_outliers(sums));
     }
 
     /// Logits of the wanted rows of the stream.

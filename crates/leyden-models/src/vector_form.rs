@@ -1,7 +1,6 @@
 //! [`VectorForm`]: how vectors are given out and compared, by `config_sentence_transformers.json`. Its prompts are read in
 //! `prompts.rs`.
 
-use crate::config::ModelConfig;
 use crate::error::Error;
 use leyden_tensor::{
     Escaped, HfFile, HfFolder, Json, KnownKeys, Metadata, Value, choice_key, harmless_key, read_key,
@@ -140,9 +139,12 @@ impl VectorForm {
     }
 }
 
-/// Completes a configuration with what a description says of vectors.
-pub(crate) fn complete(config: &mut ModelConfig, meta: &Metadata) -> Result<(), Error> {
-    let key = |name: &str| format!("{}.{name}", config.architecture);
+/// Reads the form of vectors from a description, whose keys begin with the architecture's name.
+///
+/// # Errors
+/// A value is of another type or impossible; the error names the key.
+pub(crate) fn read(architecture: &str, meta: &Metadata) -> Result<VectorForm, Error> {
+    let key = |name: &str| format!("{architecture}.{name}");
     let positive = |name: &str| match meta.opt_u32(&key(name))? {
         Some(0) => Err(Error::invalid(meta.file(), &key(name), "0 is no number of numbers")),
         other => Ok(other.map(|n| n as usize)),
@@ -151,13 +153,12 @@ pub(crate) fn complete(config: &mut ModelConfig, meta: &Metadata) -> Result<(), 
         Some(name) => Similarity::named(meta.file(), &key(SIMILARITY), name)?,
         None => Similarity::default(),
     };
-    config.vectors = VectorForm {
+    Ok(VectorForm {
         dimensions: positive(DIMENSIONS)?,
         most_numbers: positive(MOST_NUMBERS)?,
         similarity,
         unit: meta.opt_bool(&key(UNIT))?.unwrap_or(false),
-    };
-    Ok(())
+    })
 }
 
 #[cfg(test)]

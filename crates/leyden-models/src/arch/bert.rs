@@ -1,11 +1,11 @@
 //! BERT (Devlin et al., 2018), RoBERTa (Liu et al., 2019), DistilBERT (Sanh et al., 2019) and what is built like them: MiniLM, BGE,
 //! E5 and most models that make vectors of texts.
 
-use super::{ATTENTION, Architecture, Conversion, DECODER, HfClass, distilbert};
+use super::bert_class::{BERT, ROBERTA_HEAD};
+use super::{Architecture, Conversion, HfClass, distilbert};
 use crate::config::{DenseActivation, Field, HeadClass, ModelConfig, Reader, field, gguf_head, hf_head};
 use crate::error::Error;
 use crate::pooling::Pooling;
-use leyden_kernels::ops::Activation;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "bert",
@@ -51,80 +51,6 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 const ROBERTA: &str = "roberta";
 const XLM_ROBERTA: &str = "xlm-roberta";
-
-pub(super) const BERT: HfClass = HfClass {
-    model_type: "bert",
-    classes: &[
-        "BertModel",
-        "BertForMaskedLM",
-        "BertForPreTraining",
-        "BertForSequenceClassification",
-        "BertForTokenClassification",
-    ],
-    activations: &[
-        ("gelu", Activation::Gelu),
-        ("gelu_new", Activation::GeluTanh),
-        ("gelu_pytorch_tanh", Activation::GeluTanh),
-    ],
-    biases: |_| Ok([&ATTENTION[..], &OTHER_BIASES].concat()),
-    prefix: "bert.",
-    layers: "encoder.layer",
-    tensors: BERT_TENSORS,
-    head: &[
-        ("cls.output", "classifier"),
-        ("cls.tokens", "classifier"),
-        ("mlm.dense", "cls.predictions.transform.dense"),
-        ("mlm.norm", "cls.predictions.transform.LayerNorm"),
-        ("mlm.decoder", "cls.predictions.decoder"),
-        ("mlm.output", "cls.predictions"),
-    ],
-    // Positions by number, and the heads that the model was first trained with.
-    unused: &["embeddings.position_ids", "pooler.", "cls.", "lm_head.", "vocab_"],
-    ..DECODER
-};
-
-pub(super) const OTHER_BIASES: [&str; 11] = [
-    "token_embd_norm",
-    "attn_output_norm",
-    "ffn_up",
-    "ffn_down",
-    "layer_output_norm",
-    "cls",
-    "cls.output",
-    "cls.tokens",
-    "mlm.dense",
-    "mlm.norm",
-    "mlm.output",
-];
-
-/// GGUF's name, theirs.
-const BERT_TENSORS: &[(&str, &str)] = &[
-    // Of embeddings that are narrower than the layers.
-    ("token_embd_proj", "embeddings_project"),
-    ("token_embd", "embeddings.word_embeddings"),
-    ("position_embd", "embeddings.position_embeddings"),
-    ("token_types", "embeddings.token_type_embeddings"),
-    ("token_embd_norm", "embeddings.LayerNorm"),
-    ("attn_q", "attention.self.query"),
-    ("attn_k", "attention.self.key"),
-    ("attn_v", "attention.self.value"),
-    ("attn_output", "attention.output.dense"),
-    ("attn_output_norm", "attention.output.LayerNorm"),
-    ("ffn_up", "intermediate.dense"),
-    ("ffn_down", "output.dense"),
-    ("layer_output_norm", "output.LayerNorm"),
-    ("cls", "pooler.dense"),
-];
-
-pub(super) const ROBERTA_HEAD: &[(&str, &str)] = &[
-    ("cls", "classifier.dense"),
-    ("cls.output", "classifier.out_proj"),
-    ("cls.tokens", "classifier"),
-    ("mlm.dense", "lm_head.dense"),
-    ("mlm.norm", "lm_head.layer_norm"),
-    ("mlm.decoder", "lm_head.decoder"),
-    ("mlm.output", "lm_head"),
-];
 
 const CAUSAL: Field = field("attention.causal", "is_decoder");
 const PADDING: Field = field("", "pad_token_id");

@@ -1,7 +1,7 @@
 //! DeBERTa v2 and v3 (He et al., 2021): attention to what tokens say and to how far they are apart, with a part of the score
 //! for each.
 
-use super::bert::{BERT, OTHER_BIASES};
+use super::bert_class::{BERT, OTHER_BIASES};
 use super::{ATTENTION, Architecture, Conversion, HfClass};
 use crate::config::{
     DenseActivation, Field, HeadClass, HfConfig, ModelConfig, PositionBias, Reader, field, hf_head,

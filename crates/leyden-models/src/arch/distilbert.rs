@@ -1,7 +1,7 @@
 //! DistilBERT (Sanh et al., 2019): BERT's computation under names of its own.
 
 use super::HfClass;
-use super::bert::BERT;
+use super::bert_class::BERT;
 
 /// The value of `model_type`.
 pub(super) const TYPE: &str = "distilbert";

@@ -1,6 +1,6 @@
 //! ELECTRA (Clark et al., 2020): BERT whose embeddings may be narrower than its layers.
 
-use super::bert::{BERT, ROBERTA_HEAD};
+use super::bert_class::{BERT, ROBERTA_HEAD};
 use super::{Architecture, Conversion, HfClass};
 use crate::config::{DenseActivation, Field, HeadClass, ModelConfig, Reader, field, hf_head};
 use crate::error::Error;

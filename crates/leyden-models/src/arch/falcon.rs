@@ -4,7 +4,7 @@
 use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{ModelConfig, NormKind, NormPlacement, Reader};
 use crate::error::Error;
-use crate::load::{QkvRows, Stored};
+use crate::stored::{QkvRows, Stored};
 use leyden_kernels::ops::{Activation, RopePairs};
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {

@@ -1,8 +1,26 @@
 //! Gemma 2 (Gemma Team, 2024): every second layer attends to a window; scores and logits have soft caps; norms before and behind
 //! each half of a block.
 
-use super::gemma3::TENSORS;
 use super::{Architecture, Conversion, DECODER, HfClass};
+
+/// GGUF's name, theirs. What other models call the norm behind attention is here the one before the feed-forward layer.
+pub(super) const TENSORS: &[(&str, &str)] = &[
+    ("token_embd", "embed_tokens"),
+    ("output_norm", "norm"),
+    ("attn_norm", "input_layernorm"),
+    ("attn_q", "self_attn.q_proj"),
+    ("attn_k", "self_attn.k_proj"),
+    ("attn_v", "self_attn.v_proj"),
+    ("attn_output", "self_attn.o_proj"),
+    ("attn_q_norm", "self_attn.q_norm"),
+    ("attn_k_norm", "self_attn.k_norm"),
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("ffn_norm", "pre_feedforward_layernorm"),
+    ("ffn_gate", "mlp.gate_proj"),
+    ("ffn_up", "mlp.up_proj"),
+    ("ffn_down", "mlp.down_proj"),
+    ("post_ffw_norm", "post_feedforward_layernorm"),
+];
 use crate::config::{Field, ModelConfig, NormPlacement, Reader, field};
 use crate::error::Error;
 use leyden_kernels::attention::Mask;

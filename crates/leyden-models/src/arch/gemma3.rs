@@ -1,7 +1,7 @@
 //! Gemma 3 (Gemma Team, 2025), the text model: of every six layers five attend to a window with a rotation of their own;
 //! blocks are normalised before and after each half, queries and keys head by head.
 
-use super::gemma2::attention_scale;
+use super::gemma2::{TENSORS, attention_scale};
 use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, Head, ModelConfig, NormPlacement, QkNorm, Reader, RopeScaling, field};
 use crate::error::Error;
@@ -49,25 +49,6 @@ pub(super) const EMBEDDING: Architecture = Architecture {
     ],
     hf: &[],
 };
-
-/// GGUF's name, theirs. What other models call the norm behind attention is here the one before the feed-forward layer.
-pub(super) const TENSORS: &[(&str, &str)] = &[
-    ("token_embd", "embed_tokens"),
-    ("output_norm", "norm"),
-    ("attn_norm", "input_layernorm"),
-    ("attn_q", "self_attn.q_proj"),
-    ("attn_k", "self_attn.k_proj"),
-    ("attn_v", "self_attn.v_proj"),
-    ("attn_output", "self_attn.o_proj"),
-    ("attn_q_norm", "self_attn.q_norm"),
-    ("attn_k_norm", "self_attn.k_norm"),
-    ("post_attention_norm", "post_attention_layernorm"),
-    ("ffn_norm", "pre_feedforward_layernorm"),
-    ("ffn_gate", "mlp.gate_proj"),
-    ("ffn_up", "mlp.up_proj"),
-    ("ffn_down", "mlp.down_proj"),
-    ("post_ffw_norm", "post_feedforward_layernorm"),
-];
 
 const WINDOW: Field = field("attention.sliding_window", "sliding_window");
 const LOCAL_BASE: Field = field("rope.freq_base_swa", "rope_local_base_freq");

@@ -3,7 +3,7 @@
 use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{ModelConfig, NormKind, Reader};
 use crate::error::Error;
-use crate::load::Stored;
+use crate::stored::Stored;
 use leyden_kernels::ops::Activation;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {

@@ -4,7 +4,7 @@
 use super::{ATTENTION, Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, ModelConfig, NormKind, NormPlacement, Reader, field};
 use crate::error::Error;
-use crate::load::{QkvRows, Stored};
+use crate::stored::{QkvRows, Stored};
 use leyden_kernels::ops::{Activation, RopePairs};
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {

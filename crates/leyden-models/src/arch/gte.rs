@@ -1,12 +1,12 @@
 //! GTE (Zhang et al., 2024), also called "new": BERT with rotation instead of position embeddings and a gated feed-forward
 //! layer.
 
-use super::bert::BERT;
+use super::bert_class::BERT;
 use super::{Architecture, Conversion, HfClass};
 use crate::config::{DenseActivation, Field, HeadClass, ModelConfig, Reader, field, hf_head};
 use crate::error::Error;
-use crate::load::Stored;
 use crate::pooling::Pooling;
+use crate::stored::Stored;
 use leyden_kernels::ops::{Activation, RopePairs};
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {

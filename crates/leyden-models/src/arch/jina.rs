@@ -1,7 +1,7 @@
 //! Jina's BERT (Günther et al., 2023): BERT whose tokens know how far apart they are by a bias on attention's scores (ALiBi) and not
 //! by positions, with a gated feed-forward layer. Its folders have code of their own and the type of BERT.
 
-use super::bert::{BERT, OTHER_BIASES};
+use super::bert_class::{BERT, OTHER_BIASES};
 use super::{ATTENTION, Architecture, Conversion, HfClass};
 use crate::config::{
     DenseActivation, Field, HeadClass, ModelConfig, PositionBias, Reader, field, gguf_head, hf_head,

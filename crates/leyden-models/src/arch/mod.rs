@@ -1,13 +1,14 @@
 //! Architectures: how each one's description becomes a [`ModelConfig`]. One file each, one line in the table.
 
-use crate::config::{Head, HfConfig, ModelConfig, Reader, check_gguf, check_hf, check_type};
+use crate::architecture::Architecture;
+use crate::config::{Head, ModelConfig, Reader, check_gguf, check_hf, check_type};
 use crate::conversion::Conversion;
 use crate::error::Error;
 use crate::hf_class::{ATTENTION, DECODER, EXPERTS, FFN, HfClass, attention_biases};
-use crate::modules::complete;
-use leyden_tensor::{Json, Metadata, WeightSource};
+use leyden_tensor::{Json, Metadata};
 
 mod bert;
+mod bert_class;
 mod cohere2;
 mod command_r;
 mod deberta;
@@ -30,7 +31,6 @@ mod granite;
 mod granitehybrid;
 mod granitemoe;
 mod gte;
-mod in_gguf;
 mod jina;
 mod lfm2;
 mod llama;
@@ -51,23 +51,6 @@ mod qwen3next;
 mod smollm3;
 mod stablelm;
 mod starcoder2;
-
-pub(crate) use in_gguf::{as_gguf_has, is_gguf, name_in_gguf, stored_as};
-
-/// One supported architecture.
-#[derive(Debug)]
-pub struct Architecture {
-    /// The value of `general.architecture`, which is also the prefix of its keys.
-    pub name: &'static str,
-    /// Models of this architecture, for people.
-    pub models: &'static str,
-    config: fn(&Reader<'_>) -> Result<ModelConfig, Error>,
-    /// Which ways its models are converted between folders and GGUF.
-    pub conversion: Conversion,
-    /// Keys of either dialect that it reads and the others do not.
-    pub(crate) own_keys: &'static [&'static str],
-    pub(crate) hf: &'static [HfClass],
-}
 
 /// Every supported architecture.
 pub static ARCHITECTURES: &[Architecture] = &[
@@ -118,28 +101,6 @@ pub static ARCHITECTURES: &[Architecture] = &[
     gemma3::EMBEDDING,
 ];
 
-impl Architecture {
-    /// The values of `model_type` in a `config.json` that this architecture computes.
-    pub fn model_types(&self) -> impl Iterator<Item = &'static str> {
-        self.hf.iter().map(|class| class.model_type)
-    }
-}
-
-/// The configuration of the model that a source describes.
-///
-/// # Errors
-/// The architecture is missing or not supported, or a size is missing, impossible or not supported; the error
-/// names the key.
-pub fn config_of(source: &dyn WeightSource) -> Result<ModelConfig, Error> {
-    let mut config = match source.config_json() {
-        Some(json) if is_gguf(source.metadata()) => in_gguf::config(json, source.metadata())?,
-        Some(json) => config_of_json(json)?,
-        None => gguf_config(source.metadata())?,
-    };
-    complete(&mut config, source)?;
-    Ok(config)
-}
-
 /// The configuration of the model that a `config.json` describes.
 ///
 /// # Errors
@@ -186,8 +147,8 @@ pub(crate) fn hf_class(json: &Json) -> Result<(&'static Architecture, &'static H
 /// What a `config.json` describes: the configuration, the class, and which matrices have biases.
 pub(crate) fn hf_model(json: &Json) -> Result<(ModelConfig, &'static HfClass, Vec<&'static str>), Error> {
     let (arch, class) = hf_class(json)?;
-    let config = HfConfig::new(json, class);
-    config.check(class)?;
+    let config = class.config(json);
+    class.check(&config)?;
     let biases = (class.biases)(&config)?;
     let mut config = (arch.config)(&Reader::Hf(config, arch.name))?;
     // A body alone has states.
@@ -196,4 +157,12 @@ pub(crate) fn hf_model(json: &Json) -> Result<(ModelConfig, &'static HfClass, Ve
     }
     check_hf(json, &config, arch.own_keys)?;
     Ok((config, class, biases))
+}
+
+/// The name of an architecture in GGUF, which for some models is another one than for others of their type.
+pub(crate) fn name_in_gguf(arch: &'static Architecture, config: &ModelConfig) -> &'static str {
+    match arch.name == gemma3::ARCHITECTURE.name && config.needs_whole_texts() {
+        true => gemma3::EMBEDDING.name,
+        false => arch.name,
+    }
 }

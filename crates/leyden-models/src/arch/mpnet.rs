@@ -1,6 +1,6 @@
 //! MPNet (Song et al., 2020): RoBERTa whose scores of attention have learned numbers for ranges of distances.
 
-use super::bert::{BERT, ROBERTA_HEAD};
+use super::bert_class::{BERT, ROBERTA_HEAD};
 use super::{Architecture, Conversion, HfClass};
 use crate::config::{DenseActivation, Field, HeadClass, ModelConfig, PositionBias, Reader, field, hf_head};
 use crate::error::Error;

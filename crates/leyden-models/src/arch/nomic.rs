@@ -1,7 +1,7 @@
 //! Nomic's BERT (Nussbaum et al., 2024): BERT with rotation instead of position embeddings and a gated feed-forward layer, in
 //! its own configuration, whose keys are GPT-2's, and in that of transformers.
 
-use super::bert::BERT;
+use super::bert_class::BERT;
 use super::{Architecture, Conversion, HfClass};
 use crate::config::{DenseActivation, Field, HeadClass, HfConfig, ModelConfig, Reader, field, hf_head};
 use crate::error::Error;

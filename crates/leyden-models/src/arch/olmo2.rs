@@ -1,7 +1,7 @@
 //! OLMo 2 (OLMo team, 2024) and OLMo 3: norms on the outputs of a block's halves alone, queries and keys normalised over all heads.
 //! In OLMo 3 three of four layers attend to a window, with a rotation that is not scaled.
 
-use super::gemma3::TENSORS;
+use super::gemma2::TENSORS;
 use super::{Architecture, Conversion, DECODER, HfClass, attention_biases};
 use crate::config::{Field, ModelConfig, NormPlacement, QkNorm, Reader, RopeScaling, field};
 use crate::error::Error;

@@ -1,6 +1,6 @@
 //! What GGUF's metadata says of the file, and of the rotation.
 
-use super::reader::{checked_positive, checked_size};
+use super::checks::{checked_positive, checked_size};
 use super::{RopeScaling, YarnRamp, yarn_attention};
 use crate::error::Error;
 use leyden_tensor::{Escaped, Metadata};

@@ -5,29 +5,35 @@
 //! `rope_scaling`; transformers 5 writes both into `rope_parameters`. Whatever else would change the result is
 //! refused by name.
 
-use super::reader::{checked_positive, checked_size};
+use super::checks::{checked_positive, checked_size};
 use super::{RopeScaling, YarnRamp, yarn_attention};
 use crate::error::Error;
-use crate::hf_class::HfClass;
 use leyden_kernels::ops::{Activation, ln};
-use leyden_tensor::{Escaped, HfQuantised, Json};
+use leyden_tensor::{Escaped, Json};
 use std::sync::Arc;
 
 /// The base where a configuration names none, in all classes that are supported.
 const DEFAULT_BASE: f32 = 10_000.0;
+
+/// Names of keys and default values of a class of models.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyNames {
+    /// `(usual name, name of the class)`.
+    pub(crate) keys: &'static [(&'static str, &'static str)],
+    /// `(usual name, further name of the same key)`.
+    pub(crate) aliases: &'static [(&'static str, &'static str)],
+    /// Values of missing keys.
+    pub(crate) defaults: &'static [(&'static str, u32)],
+    /// Activation functions by name; the first is the default.
+    pub(crate) activations: &'static [(&'static str, Activation)],
+}
 
 /// A model's `config.json`.
 #[derive(Clone, Copy)]
 pub(crate) struct HfConfig<'a> {
     json: &'a Json,
     by_kind: ByKind,
-    /// Usual names of keys, and those that stand here instead.
-    keys: &'static [(&'static str, &'static str)],
-    /// Usual names of keys, and others that stand for the same.
-    aliases: &'static [(&'static str, &'static str)],
-    /// Numbers where keys are missing.
-    defaults: &'static [(&'static str, u32)],
-    activations: &'static [(&'static str, Activation)],
+    names: KeyNames,
     /// Whether a part of a head may turn, and how much of it where nothing is said.
     partial: Option<f32>,
 }
@@ -40,10 +46,9 @@ enum ByKind {
 }
 
 impl<'a> HfConfig<'a> {
-    /// A configuration of a class.
-    pub(crate) fn new(json: &'a Json, class: &HfClass) -> HfConfig<'a> {
-        let &HfClass { keys, aliases, defaults, activations, .. } = class;
-        HfConfig { json, by_kind: ByKind::No, keys, aliases, defaults, activations, partial: None }
+    /// Returns a configuration whose keys have these names.
+    pub(crate) fn new(json: &'a Json, names: KeyNames) -> HfConfig<'a> {
+        HfConfig { json, by_kind: ByKind::No, names, partial: None }
     }
 
     /// The same, where layers of full attention may have a rotation of their own, which is then the one that is read; see
@@ -63,17 +68,17 @@ impl<'a> HfConfig<'a> {
 
     /// What a key is called here.
     pub(crate) fn key(&self, usual: &'static str) -> &'static str {
-        let named = self.keys.iter().find(|row| row.0 == usual).map_or(usual, |row| row.1);
+        let named = self.names.keys.iter().find(|row| row.0 == usual).map_or(usual, |row| row.1);
         if self.json.object().contains_key(named) {
             return named;
         }
-        let others = self.aliases.iter().filter(|row| row.0 == usual).map(|row| row.1);
+        let others = self.names.aliases.iter().filter(|row| row.0 == usual).map(|row| row.1);
         others.into_iter().find(|other| self.json.object().contains_key(*other)).unwrap_or(named)
     }
 
     /// Refuses two names of one key with different values.
-    fn check_aliases(&self) -> Result<(), Error> {
-        for (usual, other) in self.aliases {
+    pub(crate) fn check_aliases(&self) -> Result<(), Error> {
+        for (usual, other) in self.names.aliases {
             let named = self.key(usual);
             if let (Some(a), Some(b)) = (self.json.get(named), self.json.get(other))
                 && a != b
@@ -86,7 +91,7 @@ impl<'a> HfConfig<'a> {
 
     /// The number where a key, by its usual name, is missing.
     pub(super) fn default(&self, usual: &str) -> Option<u32> {
-        self.defaults.iter().find(|row| row.0 == usual).map(|row| row.1)
+        self.names.defaults.iter().find(|row| row.0 == usual).map(|row| row.1)
     }
 
     /// Whether the base of the rotation stands here.
@@ -100,11 +105,11 @@ impl<'a> HfConfig<'a> {
         let key = self.key("hidden_act");
         let name = self.json.opt_str(key)?;
         let found = match name {
-            None => self.activations.first(),
-            Some(name) => self.activations.iter().find(|row| row.0 == name),
+            None => self.names.activations.first(),
+            Some(name) => self.names.activations.iter().find(|row| row.0 == name),
         };
         found.map(|row| row.1).ok_or_else(|| {
-            let known: Vec<&str> = self.activations.iter().map(|row| row.0).collect();
+            let known: Vec<&str> = self.names.activations.iter().map(|row| row.0).collect();
             let name = Escaped(name.unwrap_or_default());
             self.invalid(key, format!("`{name}` is not supported; supported: {}", known.join(", ")))
         })
@@ -131,40 +136,6 @@ impl<'a> HfConfig<'a> {
     /// An optional size.
     pub(crate) fn opt_size(&self, key: &str) -> Result<Option<usize>, Error> {
         self.json.opt_u32(key)?.map(|v| checked_size(self.json.file(), key, v)).transpose()
-    }
-
-    /// Refuses what no architecture here computes as this class, and weights that are quantised otherwise than it may have.
-    pub(crate) fn check(&self, class: &HfClass) -> Result<(), Error> {
-        self.check_aliases()?;
-        let &HfClass { classes, quantised, .. } = class;
-        if let Some(found) = self.json.opt_array_str("architectures")?
-            && !classes.iter().any(|class| found.contains(class))
-            && !found.iter().any(|name| class.has_body(name))
-        {
-            let (found, known) = (found.join(", "), classes.join(" or "));
-            let what = format!("{} is not supported; this type of model as {known} is", Escaped(&found));
-            return Err(self.invalid("architectures", what));
-        }
-        if self.json.get("text_config").is_some() {
-            let what = "a model of text and other media, which is not supported";
-            return Err(self.invalid("text_config", what));
-        }
-        if self.json.get("quantization_config").is_some() {
-            let method = "quantization_config.quant_method";
-            let found = self.json.opt_str(method)?;
-            if found.is_some_and(|name| quantised.contains(&name)) || HfQuantised::of(self.json)?.is_some() {
-                return self.activation().map(|_| ());
-            }
-            let (key, name) = match found {
-                Some(name) => (method, format!("weights quantised by {}", Escaped(name))),
-                None => ("quantization_config", "quantised weights".to_owned()),
-            };
-            let methods = HfQuantised::METHODS.join(", ");
-            let what = format!("{name} are not supported; supported: F32, F16, BF16, {methods}");
-            return Err(self.invalid(key, what));
-        }
-        self.activation()?;
-        Ok(())
     }
 
     /// Whether `layer_types` says that every layer attends to everything; false where it says nothing.
@@ -210,7 +181,7 @@ impl<'a> HfConfig<'a> {
 
     /// The same, in which keys are called otherwise.
     pub(crate) fn with_keys(self, keys: &'static [(&'static str, &'static str)]) -> HfConfig<'a> {
-        HfConfig { keys, ..self }
+        HfConfig { names: KeyNames { keys, ..self.names }, ..self }
     }
 
     /// The base of a rotation without scaling that the object under a key describes, if it does.

@@ -10,9 +10,8 @@
 //! values that mean "off".
 
 use super::ModelConfig;
-use crate::arch::{ARCHITECTURES, hf_class};
 use crate::error::Error;
-use leyden_tensor::{Array, Escaped, Json, Metadata, Value, WeightSource};
+use leyden_tensor::{Array, Escaped, Json, Metadata, Value};
 
 /// One key.
 struct Row {
@@ -588,34 +587,14 @@ pub(crate) fn check_hf(json: &Json, config: &ModelConfig, own: &[&str]) -> Resul
     check(json.file(), hf_keys(json), config, own)
 }
 
-/// The keys that describe the model and that nothing is known of, or nothing done about, unless they are off: zero, false
-/// or empty. They are ignored, which may or may not be right.
-#[must_use]
-pub fn unknown_keys(source: &dyn WeightSource) -> Vec<String> {
-    /// Tokens that llama.cpp never chooses.
-    const SUPPRESSED: &str = "tokenizer.ggml.suppress_tokens";
-    if let Some(json) = source.config_json() {
-        let unread = source.unread_keys().iter().cloned();
-        return unknown_keys_of_json(json).into_iter().chain(unread).collect();
-    }
-    let meta = source.metadata();
-    let mut keys = match meta.opt_str("general.architecture") {
-        Ok(Some(name)) => {
-            let own = ARCHITECTURES.iter().find(|a| a.name == name).map_or(&[][..], |a| a.own_keys);
-            unknown(gguf_keys(meta, name), own)
-        }
-        _ => Vec::new(),
-    };
-    if matches!(meta.get(SUPPRESSED), Some(Value::Array(tokens)) if !tokens.is_empty()) {
-        keys.push(SUPPRESSED.to_owned());
-    }
-    keys
+/// Returns keys of GGUF metadata of an architecture that have no rule here nor among `own`, unless their value means "off".
+pub(crate) fn unknown_gguf(meta: &Metadata, architecture: &str, own: &[&str]) -> Vec<String> {
+    unknown(gguf_keys(meta, architecture), own)
 }
 
-/// As [`unknown_keys`], of a `config.json`.
-#[must_use]
-pub fn unknown_keys_of_json(json: &Json) -> Vec<String> {
-    unknown(hf_keys(json), hf_class(json).map_or(&[], |(a, _)| a.own_keys))
+/// Returns keys of a `config.json` that have no rule here nor among `own`, unless their value means "off".
+pub(crate) fn unknown_hf(json: &Json, own: &[&str]) -> Vec<String> {
+    unknown(hf_keys(json), own)
 }
 
 fn unknown(keys: Keys<'_>, own: &[&str]) -> Vec<String> {
@@ -629,8 +608,32 @@ fn unknown(keys: Keys<'_>, own: &[&str]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::arch::config_of_json;
-    use crate::config::reader::FIELDS;
+    use crate::config::mixture;
+    use crate::config::reader::{
+        CONTEXT, FFN, Field, HEAD_DIM, HEADS, KV_HEADS, LAYER_NORM_EPS, LAYERS, NORM_EPS, ROPE_DIMS,
+        VALUE_DIM, WIDTH,
+    };
+    use crate::unknown_keys::unknown_keys_of_json;
     use std::collections::HashSet;
+
+    /// The fields of the reader.
+    const FIELDS: [Field; 15] = [
+        LAYERS,
+        WIDTH,
+        FFN,
+        CONTEXT,
+        HEADS,
+        KV_HEADS,
+        HEAD_DIM,
+        VALUE_DIM,
+        ROPE_DIMS,
+        NORM_EPS,
+        LAYER_NORM_EPS,
+        mixture::EXPERTS,
+        mixture::EXPERTS_USED,
+        mixture::EXPERT_FFN,
+        mixture::DENSE_LAYERS,
+    ];
 
     const JSON: &str = r#"{"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
         "num_attention_heads": 4, "max_position_embeddings": 128, "rms_norm_eps": 1e-5}"#;

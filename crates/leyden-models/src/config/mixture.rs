@@ -1,6 +1,7 @@
 //! The parameters of mixtures of experts.
 
-use super::reader::{FFN, Field, MAX_SIZE, NORM_EPS, Reader, field, per_layer};
+use super::checks::MAX_SIZE;
+use super::reader::{FFN, Field, NORM_EPS, Reader, field, per_layer};
 use super::{ExpertsConfig, ModelConfig, SharedExpert};
 use crate::error::Error;
 use leyden_kernels::gemm::{ExpertGroups, GatingFunction};

@@ -1,6 +1,7 @@
 //! A transformer's parameters. Where they come from is the [`Reader`]'s business: GGUF metadata (`gguf.rs`) or the
 //! `config.json` of a folder from the hub (`hf.rs`).
 
+mod checks;
 mod gguf;
 mod heads;
 mod hf;
@@ -11,9 +12,9 @@ mod reader;
 mod recurrent;
 mod rotations_by_kind;
 mod sharing;
+mod spans;
 mod windows;
 
-use crate::gliner::SpanConfig;
 use crate::pooling::Pooling;
 use crate::vector_form::VectorForm;
 use leyden_kernels::attention::Mask;
@@ -23,12 +24,12 @@ use std::sync::Arc;
 
 pub(crate) use gguf::check_type;
 pub(crate) use heads::{HeadClass, gguf_head, hf_head};
-pub(crate) use hf::HfConfig;
-pub(crate) use keys::{check_gguf, check_hf};
-pub use keys::{unknown_keys, unknown_keys_of_json};
+pub(crate) use hf::{HfConfig, KeyNames};
+pub(crate) use keys::{check_gguf, check_hf, unknown_gguf, unknown_hf};
 pub(crate) use mixture::EXPERTS;
 pub(crate) use reader::{FFN, Field, KV_HEADS, NORM_EPS, Reader, field};
 pub use recurrent::{DeltaNetConfig, Mamba2Config, RecurrentConfig};
+pub use spans::SpanConfig;
 
 /// Sizes and options of a transformer: a decoder, or an encoder whose tokens see those behind them too.
 #[derive(Clone, Debug, PartialEq)]

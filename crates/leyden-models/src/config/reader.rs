@@ -3,6 +3,7 @@
 //! A [`Field`] has a name in each dialect, so that a check is written once and its message names the key that
 //! stands in the file.
 
+use super::checks::{MAX_LAYERS, MAX_SIZE};
 use super::gguf::{self, Rotation};
 use super::hf::HfConfig;
 use super::{Head, LayerConfig, ModelConfig, NormConfig, NormKind, NormPlacement, RopeConfig, RopeScaling};
@@ -11,10 +12,6 @@ use crate::vector_form::VectorForm;
 use leyden_kernels::attention::{MAX_HEAD_DIM, Mask};
 use leyden_kernels::ops::{Activation, MAX_TAPS, RopePairs};
 use leyden_tensor::{Metadata, Value};
-
-/// Bounds that keep arithmetic on sizes far from overflow. No published model comes near them.
-pub(super) const MAX_LAYERS: u32 = 1024;
-pub(super) const MAX_SIZE: u32 = 1 << 24;
 
 /// A parameter: its key in GGUF without the architecture, and that in `config.json`; empty where there is none.
 #[derive(Clone, Copy)]
@@ -40,35 +37,15 @@ pub(super) const CONTEXT: Field = field("context_length", "max_position_embeddin
 pub(super) const HEADS: Field = per_layer("attention.head_count", "num_attention_heads");
 pub(crate) const KV_HEADS: Field = per_layer("attention.head_count_kv", "num_key_value_heads");
 pub(super) const HEAD_DIM: Field = field("attention.key_length", "head_dim");
-const VALUE_DIM: Field = field("attention.value_length", "");
-const ROPE_DIMS: Field = field("rope.dimension_count", "");
+pub(super) const VALUE_DIM: Field = field("attention.value_length", "");
+pub(super) const ROPE_DIMS: Field = field("rope.dimension_count", "");
 pub(crate) const NORM_EPS: Field = field("attention.layer_norm_rms_epsilon", "rms_norm_eps");
-const LAYER_NORM_EPS: Field = field("attention.layer_norm_epsilon", "layer_norm_eps");
+pub(super) const LAYER_NORM_EPS: Field = field("attention.layer_norm_epsilon", "layer_norm_eps");
 /// That of Hugging Face's encoders where they do not say, and of their decoders.
 const DEFAULT_LAYER_NORM_EPS: f32 = 1e-12;
 const DEFAULT_DECODER_EPS: f32 = 1e-5;
 /// Layers behind the last that predict further tokens, and that the number of layers counts in GGUF.
 const PREDICTORS: Field = field("nextn_predict_layers", "num_nextn_predict_layers");
-
-/// All of them, for the test that compares them with the table of keys.
-#[cfg(test)]
-pub(super) const FIELDS: [Field; 15] = [
-    LAYERS,
-    WIDTH,
-    FFN,
-    CONTEXT,
-    HEADS,
-    KV_HEADS,
-    HEAD_DIM,
-    VALUE_DIM,
-    ROPE_DIMS,
-    NORM_EPS,
-    LAYER_NORM_EPS,
-    super::mixture::EXPERTS,
-    super::mixture::EXPERTS_USED,
-    super::mixture::EXPERT_FFN,
-    super::mixture::DENSE_LAYERS,
-];
 
 impl Field {
     /// The key in a `config.json`, of most classes.
@@ -516,20 +493,4 @@ impl Reader<'_> {
         }
         Ok(RopeConfig { pairs, dims, base, scaling, magnitude })
     }
-}
-
-/// A size under a key of its own, between 1 and the most that is believed.
-pub(super) fn checked_size(file: &str, key: &str, value: u32) -> Result<usize, Error> {
-    if value == 0 || value > MAX_SIZE {
-        return Err(Error::invalid(file, key, format!("{value} is not between 1 and {MAX_SIZE}")));
-    }
-    Ok(value as usize)
-}
-
-/// A positive, finite number under a key of its own.
-pub(super) fn checked_positive(file: &str, key: &str, value: f32) -> Result<f32, Error> {
-    if value.is_finite() && value > 0.0 {
-        return Ok(value);
-    }
-    Err(Error::invalid(file, key, format!("{value} is not a positive number")))
 }

@@ -1,7 +1,8 @@
 //! Layers with a state of each sequence, of a size that does not grow with it: what they are, and how a description gives
 //! their sizes.
 
-use super::reader::{Field, MAX_SIZE, Reader, WIDTH, field};
+use super::checks::MAX_SIZE;
+use super::reader::{Field, Reader, WIDTH, field};
 use crate::error::Error;
 
 /// The largest heads of a delta net, whose state holds a number for each pair of a key's and a value's.

@@ -1,6 +1,7 @@
 //! A model's configuration under GGUF's keys.
 
-use crate::arch::{Architecture, gguf_config, name_in_gguf};
+use crate::arch::{gguf_config, name_in_gguf};
+use crate::architecture::Architecture;
 use crate::config::{
     HfConfig, Labelled, LayerConfig, ModelConfig, NormKind, NormPlacement, QkNorm, RopeScaling,
     yarn_attention,

@@ -1,7 +1,8 @@
 //! A model's configuration as `config.json`.
 
-use crate::arch::{Architecture, hf_model};
-use crate::config::{HfConfig, LayerConfig, ModelConfig, NormKind, NormPlacement, RopeConfig, RopeScaling};
+use crate::arch::hf_model;
+use crate::architecture::Architecture;
+use crate::config::{LayerConfig, ModelConfig, NormKind, NormPlacement, RopeConfig, RopeScaling};
 use crate::error::Error;
 use crate::hf_class::{DECODER, HfClass};
 use leyden_kernels::attention::Mask;
@@ -57,7 +58,7 @@ fn attempt(
         let with = |value: bool| -> Result<Option<Vec<String>>, Error> {
             let mut all = all.clone();
             all.insert(flag.to_owned(), json!(value));
-            let found = (class.biases)(&HfConfig::new(&document(&all)?, class));
+            let found = (class.biases)(&class.config(&document(&all)?));
             Ok(found.ok().map(|found| kept(class, &found, facts)))
         };
         let [on, off] = [with(true)?, with(false)?];

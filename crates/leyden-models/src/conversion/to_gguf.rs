@@ -3,16 +3,17 @@
 use super::changes::{Change, cast};
 use super::gguf_keys::{describe, describe_encoder};
 use super::{BARE_NAMES, Conversion};
-use crate::arch::{Architecture, as_gguf_has, config_of, hf_class, hf_model};
-use crate::config::{
-    Head, HfConfig, Labelled, LayerConfig, ModelConfig, RopeConfig, RopeScaling, SparseConfig,
-};
+use crate::arch::{hf_class, hf_model};
+use crate::architecture::Architecture;
+use crate::config::{Head, Labelled, LayerConfig, ModelConfig, RopeConfig, RopeScaling, SparseConfig};
 use crate::error::Error;
 use crate::frequencies::Frequencies;
 use crate::gliner;
 use crate::hf::HfModel;
 use crate::hf_class::HfClass;
-use crate::load::{QkvRows, needless};
+use crate::loader::needless;
+use crate::source_config::{as_gguf_has, config_of};
+use crate::stored::QkvRows;
 use leyden_tensor::{DType, Value, WeightSource};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -78,7 +79,7 @@ impl<'a> ToGguf<'a> {
                 "of the folder's weights as an ONNX model; safetensors and PyTorch's files are read",
             ));
         }
-        let hf = HfConfig::new(json, class);
+        let hf = class.config(json);
         let vocabulary = model.require("token_embd.weight")?.rows();
         // A decoder with a language model's head may be a model for vectors too.
         let needs_files = !config.generates() || model.is_for_vectors();

@@ -8,10 +8,10 @@
 use super::attention::keep;
 use super::linear::{Linear, apply};
 use super::norm::Norm;
-use crate::batch::Workspace;
 use crate::config::{AltUpConfig, ModelConfig};
 use crate::error::Error;
-use crate::load::Loader;
+use crate::loader::Loader;
+use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
 use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
 use leyden_kernels::memory::Aligned;

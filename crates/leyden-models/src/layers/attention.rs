@@ -1,17 +1,18 @@
 //! Self-attention.
 
-use super::Half;
 use super::linear::{Ending, Linear, apply_adapted};
 use super::norm::Norm;
 use super::position_bias::{Attended, Bias};
+use super::residual::Half;
 use super::rope::Ropes;
 use crate::activation_sums::ActivationSums;
-use crate::batch::Workspace;
 use crate::config::{
     LayerConfig, ModelConfig, NormConfig, NormKind, QkNorm, RopeConfig, Temperature, Values,
 };
 use crate::error::Error;
-use crate::load::{Loader, Part, QkvRows};
+use crate::loader::{Loader, Part};
+use crate::stored::QkvRows;
+use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{
     AttentionOptions, AttentionSpan, KvCache, Mask, WholeTexts, attention, attention_of_texts,

@@ -1,13 +1,13 @@
 //! The gated delta net (Yang et al., 2024), as Qwen3-Next and Qwen3.5 have it: a short convolution, the gated delta rule, and a norm with a gate.
 
-use super::Half;
 use super::attention::keep;
 use super::linear::{Linear, apply};
 use super::norm::Norm;
-use crate::batch::Workspace;
+use super::residual::Half;
 use crate::config::{DeltaNetConfig, ModelConfig, NormConfig};
 use crate::error::Error;
-use crate::load::{Loader, Part};
+use crate::loader::{Loader, Part};
+use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::KvCache;
 use leyden_kernels::gemm::{PackedWeights, Write};

@@ -2,10 +2,11 @@
 
 use super::Norm;
 use super::linear::{Linear, apply};
-use crate::batch::{Batch, Workspace};
+use crate::batch::Batch;
 use crate::config::ModelConfig;
 use crate::error::Error;
-use crate::load::Loader;
+use crate::loader::Loader;
+use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
 use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_tensor::{WeightSource, quant};

@@ -1,13 +1,13 @@
 //! A feed-forward layer and experts side by side, with norms of their own (Gemma 4).
 
-use super::Half;
 use super::mlp::GatedMlp;
 use super::moe::Mixture;
 use super::norm::Norm;
-use crate::batch::Workspace;
+use super::residual::Half;
 use crate::config::{ExpertsConfig, LayerConfig, ModelConfig};
 use crate::error::Error;
-use crate::load::Loader;
+use crate::loader::Loader;
+use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
 use leyden_kernels::gemm::{PackedWeights, Write};
 

@@ -3,15 +3,15 @@
 //!
 //! The cache holds full keys and values, as of any attention.
 
-use super::Half;
 use super::attention::keep;
 use super::linear::{Linear, apply};
 use super::norm::Norm;
+use super::residual::Half;
 use super::rope::Ropes;
-use crate::batch::Workspace;
 use crate::config::{LatentConfig, ModelConfig};
 use crate::error::Error;
-use crate::load::Loader;
+use crate::loader::Loader;
+use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{AttentionOptions, AttentionSpan, KvCache, Mask, attention};
 use leyden_kernels::gemm::{PackedWeights, Write};

@@ -1,9 +1,9 @@
 //! A matrix with a bias, and products of several with one batch.
 
-use crate::batch::Workspace;
 use crate::error::Error;
-use crate::load::{Loader, Part};
+use crate::loader::{Loader, Part};
 use crate::lora::{StepAdapters, Target};
+use crate::workspace::Workspace;
 use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
 use leyden_kernels::{Cpu, OutlierChannels, PackedA};
 use std::ops::Range;
@@ -128,6 +128,7 @@ pub(crate) fn apply_adapted<'p>(
     let mut products: Vec<(&Linear, &mut [f32])> = products.into_iter().collect();
     apply(cpu, activations, input, write, products.iter_mut().map(|(linear, out)| (*linear, &mut **out)));
     for (linear, out) in products {
-        adapters.add(cpu, linear, input, out);
+        let shape = [linear.weights.k(), linear.weights.rows()];
+        adapters.add(cpu, linear.target, shape, input, out);
     }
 }

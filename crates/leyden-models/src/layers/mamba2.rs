@@ -1,13 +1,13 @@
 //! The state-space model of Mamba 2 (Dao and Gu, 2024): a short convolution, the scan, and a norm behind a gate.
 
-use super::Half;
 use super::attention::keep;
 use super::delta_net::softplus;
 use super::linear::{Linear, apply};
-use crate::batch::Workspace;
+use super::residual::Half;
 use crate::config::{Mamba2Config, ModelConfig};
 use crate::error::Error;
-use crate::load::{Loader, Part};
+use crate::loader::{Loader, Part};
+use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::KvCache;
 use leyden_kernels::gemm::{PackedWeights, Write};

@@ -1,12 +1,12 @@
 //! Feed-forward layers, gated and plain.
 
-use super::Half;
 use super::linear::{Ending, Linear, apply_adapted};
+use super::residual::Half;
 use crate::activation_sums::ActivationSums;
-use crate::batch::Workspace;
 use crate::config::LayerConfig;
 use crate::error::Error;
-use crate::load::{Loader, Part};
+use crate::loader::{Loader, Part};
+use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
 use leyden_kernels::gemm::{Gated, PackedWeights, Write, multiply, multiply_activated, swiglu_packed};
 use leyden_kernels::ops::{self, Activation};
@@ -136,7 +136,8 @@ impl GatedMlp {
         // The fused product keeps its results as the next one takes them, where nothing can be summed up.
         let plain = plain && work.sums.is_none() && self.sparsity.is_none();
         // Adapters add to what stands between the products.
-        let plain = plain && !work.adapters.touch([&self.gate, &self.up, &self.down]);
+        let plain =
+            plain && !work.adapters.touch([&self.gate, &self.up, &self.down].map(|linear| linear.target));
         // INT8 rows are in no tiles.
         let plain = plain && self.matrices().into_iter().all(|m| !m.is_int8_rows());
         if plain && gate.act_format() == up.act_format() {

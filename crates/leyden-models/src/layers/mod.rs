@@ -15,6 +15,7 @@ mod moe;
 mod norm;
 mod per_layer;
 mod position_bias;
+mod residual;
 mod rope;
 mod short_conv;
 mod spans;
@@ -27,22 +28,20 @@ pub(crate) use altup::Streams;
 pub(crate) use attention::keep;
 pub(crate) use classifier::Classifier;
 pub(crate) use embedding::Embedding;
-pub(crate) use linear::Linear;
 pub(crate) use norm::Norm;
 pub(crate) use per_layer::PerLayerEmbedding;
 pub(crate) use position_bias::bucket;
 pub(crate) use rope::Ropes;
 pub(crate) use spans::Spans;
 pub(crate) use sparse::Sparse;
-pub(crate) use tail::TailBuffers;
 pub(crate) use token_heads::{TokenVectors, TokenWeights};
 pub(crate) use vector_dense::VectorDenses;
 
 use crate::activation_sums::ActivationSums;
-use crate::batch::Workspace;
 use crate::config::{LayerConfig, ModelConfig, NormPlacement, RecurrentConfig};
 use crate::error::Error;
-use crate::load::Loader;
+use crate::loader::Loader;
+use crate::workspace::Workspace;
 use altup::AltUp;
 use attention::Attention;
 use delta_net::DeltaNet;
@@ -50,11 +49,12 @@ use experts_beside::ExpertsBeside;
 use latent::Latent;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{AttentionSpan, KvCache};
-use leyden_kernels::gemm::{PackedWeights, Write};
+use leyden_kernels::gemm::PackedWeights;
 use mamba2::Mamba2;
 use mlp::{GatedMlp, PlainMlp};
 use moe::Mixture;
 use per_layer::PerLayerInput;
+use residual::{Half, add_scaled};
 use short_conv::ShortConv;
 use tail::Tail;
 
@@ -184,60 +184,6 @@ impl FeedForward {
             FeedForward::ExpertsBeside(both) => both.matrices(),
         }
     }
-}
-
-/// Where the results of a half of a block go: onto the residual stream, with a norm on the way or behind it.
-#[derive(Clone, Copy)]
-pub(crate) struct Half<'a> {
-    placement: NormPlacement,
-    norm: Option<&'a Norm>,
-    scale: f32,
-}
-
-impl Half<'_> {
-    /// Runs `product` with where it writes and how, and then what follows it. The stream has as many rows as the
-    /// product.
-    pub(crate) fn write(
-        self,
-        cpu: &Cpu,
-        work: &mut Workspace,
-        product: impl FnOnce(&mut Workspace, &mut [f32], Write),
-    ) {
-        // Taken from the workspace, whose other buffers the product reads.
-        let mut stream = std::mem::take(&mut work.stream);
-        match (self.norm, self.placement) {
-            (None, _) if self.scale == 1.0 => product(work, &mut stream, Write::Add),
-            (None, _) => {
-                let mut branch = std::mem::take(&mut work.branch);
-                branch.resize(stream.len());
-                product(work, &mut branch, Write::Set);
-                add_scaled(cpu, &mut stream, &branch, self.scale);
-                work.branch = branch;
-            }
-            (Some(norm), NormPlacement::Post) => {
-                product(work, &mut stream, Write::Add);
-                norm.in_place(cpu, &mut stream);
-            }
-            (Some(norm), _) => {
-                let mut branch = std::mem::take(&mut work.branch);
-                branch.resize(stream.len());
-                product(work, &mut branch, Write::Set);
-                norm.add(cpu, &mut branch, &mut stream);
-                work.branch = branch;
-            }
-        }
-        work.stream = stream;
-    }
-}
-
-/// Adds the multiple of some values to others.
-fn add_scaled(cpu: &Cpu, to: &mut [f32], values: &[f32], scale: f32) {
-    /// Values that one task adds: as long as rows are.
-    const PIECE: usize = 4096;
-    let whole = to.len() / PIECE * PIECE;
-    let add = |to: &mut [f32], values: &[f32]| to.iter_mut().zip(values).for_each(|(t, v)| *t += v * scale);
-    cpu.for_rows(&mut to[..whole], PIECE, |i, to| add(to, &values[i * PIECE..(i + 1) * PIECE]));
-    add(&mut to[whole..], &values[whole..]);
 }
 
 /// One transformer block.
@@ -378,7 +324,7 @@ impl Layer {
     }
 
     fn half<'a>(&self, norm: Option<&'a Norm>) -> Half<'a> {
-        Half { placement: self.placement, norm, scale: self.residual_scale }
+        Half::new(self.placement, norm, self.residual_scale)
     }
 
     /// Where the results of attention go.

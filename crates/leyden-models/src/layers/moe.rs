@@ -1,12 +1,12 @@
 //! Mixtures of experts.
 
-use super::Half;
 use super::linear::{Linear, apply};
 use super::mlp::GatedMlp;
-use crate::batch::Workspace;
+use super::residual::Half;
 use crate::config::{ExpertsConfig, LayerConfig, SharedExpert};
 use crate::error::Error;
-use crate::load::{Loader, Part};
+use crate::loader::{Loader, Part};
+use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
 use leyden_kernels::gemm::{ExpertBiases, Experts, Gating, PackedWeights, Product, Write, moe, multiply};
 use leyden_kernels::ops::{Activation, add_scaled, sigmoid};

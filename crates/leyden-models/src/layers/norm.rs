@@ -2,7 +2,7 @@
 
 use crate::config::{NormConfig, NormKind};
 use crate::error::Error;
-use crate::load::Loader;
+use crate::loader::Loader;
 use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::{layer_norm, layer_norm_in_place, rms_norm, rms_norm_add, rms_norm_in_place};
 use leyden_kernels::{Cpu, Tier};

@@ -5,7 +5,7 @@ use super::linear::{Linear, apply};
 use super::norm::Norm;
 use crate::config::{LayerConfig, ModelConfig, PositionBias};
 use crate::error::Error;
-use crate::load::Loader;
+use crate::loader::Loader;
 use leyden_kernels::attention::{AttentionSpan, Mask};
 use leyden_kernels::gemm::Write;
 use leyden_kernels::ops::{dot_rows, exp, ln, log_sum_exp, pow, sum_rows};

@@ -4,7 +4,7 @@ use crate::batch::Batch;
 use crate::config::{RopeConfig, RopeScaling};
 use crate::error::Error;
 use crate::frequencies::Frequencies;
-use crate::load::Loader;
+use crate::loader::Loader;
 use leyden_kernels::ops::Rotation;
 
 /// The kinds of a model's rotations; layers know theirs by number.

@@ -1,11 +1,11 @@
 //! Short convolutions between two gates (LFM2).
 
-use super::Half;
 use super::attention::keep;
 use super::linear::{Linear, apply};
-use crate::batch::Workspace;
+use super::residual::Half;
 use crate::error::Error;
-use crate::load::Loader;
+use crate::loader::Loader;
+use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::KvCache;
 use leyden_kernels::gemm::{PackedWeights, Write};

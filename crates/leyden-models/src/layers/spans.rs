@@ -4,10 +4,10 @@
 
 use super::classifier::activate;
 use super::linear::{Linear, apply};
+use crate::config::SpanConfig;
 use crate::config::{DenseActivation, ModelConfig};
 use crate::error::Error;
-use crate::gliner::SpanConfig;
-use crate::load::Loader;
+use crate::loader::Loader;
 use crate::pooling::Pooling;
 use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_kernels::ops::{dot_rows, sigmoid, sum_rows};

@@ -4,7 +4,7 @@ use super::linear::{Linear, apply};
 use super::norm::Norm;
 use crate::config::{ModelConfig, SparseConfig};
 use crate::error::Error;
-use crate::load::Loader;
+use crate::loader::Loader;
 use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_kernels::ops::{self, Activation, ln};
 use leyden_kernels::{Cpu, PackedA};

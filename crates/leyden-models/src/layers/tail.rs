@@ -4,10 +4,9 @@
 use super::linear::Linear;
 use super::mlp::PlainMlp;
 use super::norm::Norm;
-use crate::batch::Workspace;
+use crate::workspace::{TailBuffers, Workspace};
 use leyden_kernels::Cpu;
-use leyden_kernels::gemm::{TokenBlock, Write};
-use leyden_kernels::memory::Aligned;
+use leyden_kernels::gemm::Write;
 use std::sync::PoisonError;
 
 /// Bytes of what stands between the matrices of the feed-forward layer. It fits few L2 caches: reading the weights again for fewer tokens at a
@@ -21,13 +20,6 @@ pub(crate) struct Tail<'a> {
     pub(super) attention_norm: &'a Norm,
     pub(super) mlp: &'a PlainMlp,
     pub(super) mlp_norm: &'a Norm,
-}
-
-/// What a task needs. Kept from one to the next.
-#[derive(Debug, Default)]
-pub(crate) struct TailBuffers {
-    tokens: TokenBlock,
-    hidden: Aligned<f32>,
 }
 
 impl Tail<'_> {

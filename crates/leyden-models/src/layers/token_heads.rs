@@ -4,7 +4,7 @@
 use super::linear::{Linear, apply};
 use crate::config::{ModelConfig, SparseConfig};
 use crate::error::Error;
-use crate::load::Loader;
+use crate::loader::Loader;
 use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_kernels::{Cpu, PackedA};
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@ use super::classifier::activate;
 use super::linear::{Linear, apply};
 use crate::config::{DenseActivation, ModelConfig};
 use crate::error::Error;
-use crate::load::Loader;
+use crate::loader::Loader;
 use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_kernels::{Cpu, PackedA};
 

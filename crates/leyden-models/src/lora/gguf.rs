@@ -1,6 +1,6 @@
 //! Adapters in GGUF, as llama.cpp's converter writes them.
 
-use super::Adapter;
+use super::adapter::Adapter;
 use super::pairs::{Halves, Pair, pack};
 use super::targets::Targets;
 use crate::error::Error;

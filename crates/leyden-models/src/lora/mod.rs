@@ -4,133 +4,23 @@
 //! packs it. The weights of the model stay as they are: a step adds `scale * B (A x)` to the results of the rows whose
 //! sequence asked for it, in F32 and in one order, so that a row's bits depend neither on the other rows nor on their adapters.
 
+mod adapter;
 mod gguf;
 mod pairs;
 mod peft;
 mod step;
 mod targets;
 
-pub(crate) use pairs::read;
+pub use adapter::{Adapter, AdapterSet};
 pub(crate) use step::StepAdapters;
 pub(crate) use targets::{Target, Targets};
 
 use crate::error::Error;
-use leyden_kernels::gemm::PackedWeights;
-use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::path::{Path, PathBuf};
+use leyden_kernels::Cpu;
+use std::path::Path;
 use std::sync::Arc;
 
-/// An adapter that was made for one loaded network.
-pub struct Adapter {
-    path: PathBuf,
-    targets: Arc<Targets>,
-    /// What is added to the results of each target.
-    factors: Vec<Option<Factors>>,
-    rank: usize,
-}
-
-/// The two matrices of one projection, and what their product is multiplied by.
-struct Factors {
-    /// `[rank, k]`; the parts of a fused projection share it.
-    down: Arc<PackedWeights>,
-    /// `[rows, rank]`.
-    up: PackedWeights,
-    scale: f32,
-}
-
-impl fmt::Debug for Adapter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Adapter").field("path", &self.path).field("rank", &self.rank).finish_non_exhaustive()
-    }
-}
-
-impl Adapter {
-    /// The file or folder that it was read from.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The largest rank of its matrices.
-    #[must_use]
-    pub fn rank(&self) -> usize {
-        self.rank
-    }
-
-    /// Bytes of its packed matrices.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        let factors = || self.factors.iter().flatten();
-        let ups = factors().map(|f| f.up.bytes()).sum::<usize>();
-        let mut downs: Vec<&Arc<PackedWeights>> = factors().map(|f| &f.down).collect();
-        downs.dedup_by(|a, b| Arc::ptr_eq(a, b));
-        ups + downs.iter().map(|down| down.bytes()).sum::<usize>()
-    }
-
-    pub(crate) fn is_of(&self, targets: &Arc<Targets>) -> bool {
-        Arc::ptr_eq(&self.targets, targets)
-    }
-}
-
-/// The adapters of a sequence, with what each one's results are multiplied by; none by default.
-///
-/// Two sets are equal if they have the same adapters, loaded once, with the same scales in the same order: then they compute the
-/// same.
-#[derive(Clone, Default)]
-pub struct AdapterSet(Arc<[(Arc<Adapter>, f32)]>);
-
-impl AdapterSet {
-    /// A set of some adapters, which are added in this order. Those with scale 0 are left out.
-    ///
-    /// # Errors
-    /// A scale is not finite; the error names the adapter's file.
-    pub fn new(adapters: impl IntoIterator<Item = (Arc<Adapter>, f32)>) -> Result<AdapterSet, Error> {
-        let checked = |(adapter, scale): (Arc<Adapter>, f32)| match scale.is_finite() {
-            true => Ok((adapter, scale)),
-            false => {
-                let file = adapter.path.display().to_string();
-                Err(Error::invalid(&file, "scale", format!("{scale} is not a finite number")))
-            }
-        };
-        let all = adapters.into_iter().map(checked).collect::<Result<Vec<_>, Error>>()?;
-        Ok(AdapterSet(all.into_iter().filter(|(_, scale)| *scale != 0.0).collect()))
-    }
-
-    /// Whether it has none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The adapters with their scales.
-    pub fn iter(&self) -> impl Iterator<Item = (&Arc<Adapter>, f32)> {
-        self.0.iter().map(|(adapter, scale)| (adapter, *scale))
-    }
-
-    fn identity(&self) -> impl Iterator<Item = (*const Adapter, u32)> {
-        self.0.iter().map(|(adapter, scale)| (Arc::as_ptr(adapter), scale.to_bits()))
-    }
-}
-
-impl PartialEq for AdapterSet {
-    fn eq(&self, other: &AdapterSet) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.identity().eq(other.identity())
-    }
-}
-
-impl Eq for AdapterSet {}
-
-impl Hash for AdapterSet {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.len().hash(state);
-        self.identity().for_each(|one| one.hash(state));
-    }
-}
-
-impl fmt::Debug for AdapterSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = self.0.iter().map(|(adapter, scale)| (adapter.path.display().to_string(), *scale));
-        f.debug_list().entries(named).finish()
-    }
+/// Reads an adapter: a folder of PEFT, or a GGUF file.
+pub(crate) fn read(targets: &Arc<Targets>, cpu: &Cpu, path: &Path) -> Result<Adapter, Error> {
+    if path.is_dir() { peft::read(targets, cpu, path) } else { gguf::read(targets, cpu, path) }
 }

@@ -1,9 +1,10 @@
 //! From the matrices of a file to an [`Adapter`]: what is checked is the same for every format.
 
-use super::targets::{Target, Targets};
-use super::{Adapter, Factors, gguf, peft};
+use super::adapter::{Adapter, Factors};
+use super::targets::{Target, Targets, layer_of};
 use crate::error::Error;
 use crate::hf_class::HfClass;
+use crate::stored::QkvRows;
 use leyden_kernels::Cpu;
 use leyden_kernels::gemm::PackedWeights;
 use leyden_tensor::{DType, TensorView, quant};
@@ -57,11 +58,6 @@ impl<'a> Halves<'a> {
         };
         self.0.into_iter().map(both).collect()
     }
-}
-
-/// Reads an adapter: a folder of PEFT, or a GGUF file.
-pub(crate) fn read(targets: &Arc<Targets>, cpu: &Cpu, path: &Path) -> Result<Adapter, Error> {
-    if path.is_dir() { peft::read(targets, cpu, path) } else { gguf::read(targets, cpu, path) }
 }
 
 /// Checks the matrices of a file against the model, all of them before memory is taken for any, and packs them.
@@ -128,12 +124,50 @@ fn check(targets: &Targets, file: &str, pair: &Pair<'_>) -> Result<Option<Vec<us
     if !pair.scale.is_finite() {
         return Err(Error::invalid(file, down.name(), "its scale is not a finite number"));
     }
-    targets.row_order(pair, target.rows).map_err(|what| Error::invalid(file, down.name(), what))
+    row_order(targets, pair, target.rows).map_err(|what| Error::invalid(file, down.name(), what))
+}
+
+/// Returns the adapter's row for each row of the model's matrix, or `None` if both have the same order. The error says why an
+/// adapter of this format cannot be used.
+fn row_order(targets: &Targets, pair: &Pair<'_>, rows: usize) -> Result<Option<Vec<usize>>, String> {
+    if pair.of_folder == targets.of_folder {
+        return Ok(None);
+    }
+    let (layer, part) = layer_of(&pair.target).unwrap_or_default();
+    let class = pair.class.or(targets.classes.first().copied());
+    let Some(class) = class else { return Ok(None) };
+    let elsewhere = match part {
+        "attn_qkv" => class.stored.qkv != QkvRows::Stacked,
+        "ffn_up" => class.stored.gate_last,
+        _ => false,
+    };
+    if elsewhere {
+        return Err(
+            "its rows lie in another order in GGUF files than in the model's folder; use an adapter of the \
+                    model's own format"
+                .to_owned(),
+        );
+    }
+    let [queries, keys, dim] = targets.heads.get(layer).copied().unwrap_or_default();
+    let heads = match part {
+        "attn_q" => queries,
+        "attn_k" => keys,
+        _ => return Ok(None),
+    };
+    if !class.interleaved || heads * dim != rows {
+        return Ok(None);
+    }
+    // GGUF has the rows of the first and the second half of a head in turns.
+    let in_head = |i: usize| match targets.of_folder {
+        false => i / 2 + i % 2 * (dim / 2),
+        true => i % (dim / 2) * 2 + i / (dim / 2),
+    };
+    Ok(Some((0..rows).map(|row| row / dim * dim + in_head(row % dim)).collect()))
 }
 
 /// Why there is nothing with this name in GGUF that an adapter can change.
 pub(super) fn unsupported(targets: &Targets, name: &str) -> String {
-    let part = super::targets::layer_of(name).map_or(name, |(_, part)| part);
+    let part = layer_of(name).map_or(name, |(_, part)| part);
     let architecture = targets.architecture.name;
     match part {
         "token_embd" => "adapters of the embedding are not supported".to_owned(),

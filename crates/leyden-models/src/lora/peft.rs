@@ -1,6 +1,6 @@
 //! Adapters in folders, as PEFT writes them: `adapter_config.json` and `adapter_model.safetensors`.
 
-use super::Adapter;
+use super::adapter::Adapter;
 use super::pairs::{Halves, Pair, pack, unsupported};
 use super::targets::Targets;
 use crate::error::Error;

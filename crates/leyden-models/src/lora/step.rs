@@ -1,8 +1,7 @@
 //! What the adapters of a step's sequences add to the results of projections.
 
-use super::{Adapter, AdapterSet};
+use super::adapter::{Adapter, AdapterSet, Factors};
 use crate::batch::Batch;
-use crate::layers::Linear;
 use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
 use leyden_kernels::memory::Aligned;
 use leyden_kernels::{Cpu, PackedA};
@@ -50,15 +49,22 @@ impl StepAdapters {
         self.sets.is_empty()
     }
 
-    /// Whether any row has an adapter for one of these projections.
-    pub(crate) fn touch<const N: usize>(&self, linears: [&Linear; N]) -> bool {
+    /// Returns true if any row has an adapter for one of these projections, by their numbers among the network's targets.
+    pub(crate) fn touch<const N: usize>(&self, targets: [Option<usize>; N]) -> bool {
         let adapters = || self.sets.iter().flat_map(|(set, _)| set.iter());
-        linears.iter().any(|linear| adapters().any(|(adapter, _)| adapter.factors_of(linear).is_some()))
+        targets.iter().any(|target| adapters().any(|(adapter, _)| adapter.factors_of(*target).is_some()))
     }
 
-    /// Adds to the results of a projection what the adapters make of its input: all rows of the step or those that are wanted.
-    pub(crate) fn add(&mut self, cpu: &Cpu, linear: &Linear, input: &[f32], out: &mut [f32]) {
-        let (k, width) = (linear.weights.k(), linear.weights.rows());
+    /// Adds the products of the step's adapters to the results of a projection `[rows, width]`. `target` is its number among the
+    /// network's targets; `input` is `[rows, k]`, of all rows of the step or of the wanted ones.
+    pub(crate) fn add(
+        &mut self,
+        cpu: &Cpu,
+        target: Option<usize>,
+        [k, width]: [usize; 2],
+        input: &[f32],
+        out: &mut [f32],
+    ) {
         let count = input.len() / k;
         let which = usize::from(count != self.counts[0]);
         assert_eq!(count, self.counts[which], "rows of a projection's input");
@@ -66,7 +72,7 @@ impl StepAdapters {
         for (set, rows) in &*sets {
             let rows = &rows[which];
             let factors =
-                set.iter().filter_map(|(adapter, scale)| Some((adapter.factors_of(linear)?, scale)));
+                set.iter().filter_map(|(adapter, scale)| Some((adapter.factors_of(target)?, scale)));
             for (factors, scale) in factors.filter(|_| !rows.is_empty()) {
                 let whole = rows.len() == count;
                 let input = match whole {
@@ -97,8 +103,8 @@ impl StepAdapters {
 }
 
 impl Adapter {
-    fn factors_of(&self, linear: &Linear) -> Option<&super::Factors> {
-        self.factors.get(linear.target?)?.as_ref()
+    fn factors_of(&self, target: Option<usize>) -> Option<&Factors> {
+        self.factors.get(target?)?.as_ref()
     }
 }
 

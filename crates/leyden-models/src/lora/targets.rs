@@ -1,11 +1,11 @@
 //! [`Targets`]: the projections of a loaded network that adapters can change, and how their rows lie.
 
-use super::pairs::Pair;
-use crate::arch::{ARCHITECTURES, Architecture, hf_class, is_gguf};
+use crate::arch::{ARCHITECTURES, hf_class};
+use crate::architecture::Architecture;
 use crate::config::ModelConfig;
 use crate::error::Error;
 use crate::hf_class::HfClass;
-use crate::load::QkvRows;
+use crate::source_config::is_gguf;
 use leyden_tensor::WeightSource;
 use std::ops::Range;
 
@@ -53,42 +53,6 @@ impl Targets {
     /// Those that a matrix with this name in GGUF consists of, with their numbers.
     pub(crate) fn named(&self, name: &str) -> impl Iterator<Item = (usize, &Target)> {
         self.list.iter().enumerate().filter(move |(_, target)| target.name == name)
-    }
-
-    /// Where each row of the model's matrix lies in the adapter's; `None` where they lie the same. The error says why an adapter
-    /// of this format cannot be used.
-    pub(super) fn row_order(&self, pair: &Pair<'_>, rows: usize) -> Result<Option<Vec<usize>>, String> {
-        if pair.of_folder == self.of_folder {
-            return Ok(None);
-        }
-        let (layer, part) = layer_of(&pair.target).unwrap_or_default();
-        let class = pair.class.or(self.classes.first().copied());
-        let Some(class) = class else { return Ok(None) };
-        let elsewhere = match part {
-            "attn_qkv" => class.stored.qkv != QkvRows::Stacked,
-            "ffn_up" => class.stored.gate_last,
-            _ => false,
-        };
-        if elsewhere {
-            return Err("its rows lie in another order in GGUF files than in the model's folder; use an adapter of the \
-                        model's own format"
-                .to_owned());
-        }
-        let [queries, keys, dim] = self.heads.get(layer).copied().unwrap_or_default();
-        let heads = match part {
-            "attn_q" => queries,
-            "attn_k" => keys,
-            _ => return Ok(None),
-        };
-        if !class.interleaved || heads * dim != rows {
-            return Ok(None);
-        }
-        // GGUF has the rows of the first and the second half of a head in turns.
-        let in_head = |i: usize| match self.of_folder {
-            false => i / 2 + i % 2 * (dim / 2),
-            true => i % (dim / 2) * 2 + i / (dim / 2),
-        };
-        Ok(Some((0..rows).map(|row| row / dim * dim + in_head(row % dim)).collect()))
     }
 }
 

@@ -1,13 +1,30 @@
-//! Models of folders in GGUF files that have the folder's settings: the configuration is that of the folder's `config.json`, for
-//! tensors that lie as llama.cpp has them.
+//! Configuration and layout of the model that a source describes: GGUF metadata, the `config.json` of a folder, or a GGUF file with
+//! the `config.json` of the folder it was made of.
 
-use super::{Architecture, gemma3, hf_class, hf_model};
+use crate::arch::{config_of_json, gguf_config, hf_class, hf_model, name_in_gguf};
+use crate::architecture::Architecture;
 use crate::config::{ModelConfig, RopeScaling};
 use crate::error::Error;
 use crate::hf_class::HfClass;
-use crate::load::Stored;
+use crate::modules::complete;
+use crate::stored::Stored;
 use leyden_kernels::ops::RopePairs;
 use leyden_tensor::{Escaped, Json, Metadata, WeightSource};
+
+/// Returns the configuration of the model that a source describes.
+///
+/// # Errors
+/// The architecture is missing or not supported, or a size is missing, impossible or not supported; the error
+/// names the key.
+pub fn config_of(source: &dyn WeightSource) -> Result<ModelConfig, Error> {
+    let mut config = match source.config_json() {
+        Some(json) if is_gguf(source.metadata()) => config(json, source.metadata())?,
+        Some(json) => config_of_json(json)?,
+        None => gguf_config(source.metadata())?,
+    };
+    complete(&mut config, source)?;
+    Ok(config)
+}
 
 /// Whether a description is that of a GGUF file that was made of a folder and has its `config.json`.
 pub(crate) fn is_gguf(meta: &Metadata) -> bool {
@@ -15,7 +32,7 @@ pub(crate) fn is_gguf(meta: &Metadata) -> bool {
 }
 
 /// The configuration of a model that a GGUF file describes with the `config.json` of its folder.
-pub(super) fn config(json: &Json, meta: &Metadata) -> Result<ModelConfig, Error> {
+fn config(json: &Json, meta: &Metadata) -> Result<ModelConfig, Error> {
     let (config, class, _) = hf_model(json)?;
     let key = "general.architecture";
     let name = meta.str(key)?;
@@ -25,14 +42,6 @@ pub(super) fn config(json: &Json, meta: &Metadata) -> Result<ModelConfig, Error>
         return Err(Error::invalid(meta.file(), key, what));
     }
     Ok(as_gguf_has(arch, class, config))
-}
-
-/// The name of an architecture in GGUF, which for some models is another one than for others of their type.
-pub(crate) fn name_in_gguf(arch: &'static Architecture, config: &ModelConfig) -> &'static str {
-    match arch.name == gemma3::ARCHITECTURE.name && config.needs_whole_texts() {
-        true => gemma3::EMBEDDING.name,
-        false => arch.name,
-    }
 }
 
 /// A folder's configuration for tensors as GGUF files have them: norms with what is added to them, tables that begin with the
