@@ -2,6 +2,7 @@
 
 use crate::lora::AdapterSet;
 use crate::state_rounds::StateCheckpoint;
+use leyden_kernels::attention::AttentionSpan;
 
 /// New tokens of one sequence.
 #[derive(Clone, Copy, Debug)]
@@ -44,5 +45,46 @@ impl Batch<'_> {
         all.sort_unstable();
         all.dedup();
         all
+    }
+}
+
+/// Rows of a batch that layers compute: all of them, or those whose results are asked for.
+#[derive(Debug)]
+pub(crate) struct Rows<'a> {
+    /// Indices in the batch `[n_rows]`, ascending.
+    pub(crate) indices: Vec<usize>,
+    /// Runs of consecutive rows of a sequence.
+    pub(crate) spans: Vec<AttentionSpan<'a>>,
+    /// Index in the batch of the first token of each span's sequence, for texts that are whole in the batch.
+    pub(crate) text_starts: Vec<usize>,
+}
+
+impl<'a> Rows<'a> {
+    /// Returns all rows of a batch.
+    pub(crate) fn all(batch: &Batch<'a>) -> Rows<'a> {
+        Rows::some(batch, &(0..batch.tokens.len()).collect::<Vec<_>>())
+    }
+
+    /// Returns rows of a batch by their indices, which ascend.
+    pub(crate) fn some(batch: &Batch<'a>, indices: &[usize]) -> Rows<'a> {
+        let (mut spans, mut text_starts) = (Vec::new(), Vec::new());
+        // First row of the sequence in the batch, and among `indices`.
+        let (mut start, mut first) = (0, 0);
+        for span in batch.spans {
+            let end = indices.partition_point(|row| *row < start + span.tokens);
+            for run in indices[first..end].chunk_by(|a, b| a + 1 == *b) {
+                spans.push(AttentionSpan {
+                    first,
+                    tokens: run.len(),
+                    position: span.position + run[0] - start,
+                    stored: span.position + span.tokens,
+                    blocks: span.blocks,
+                });
+                text_starts.push(start);
+                first += run.len();
+            }
+            start += span.tokens;
+        }
+        Rows { indices: indices.to_vec(), spans, text_starts }
     }
 }

@@ -9,7 +9,7 @@
 //! their keys and values.
 
 use crate::activation_sums::ActivationSums;
-use crate::batch::Batch;
+use crate::batch::{Batch, Rows};
 use crate::config::{Head, LayerConfig, ModelConfig, NormPlacement};
 use crate::error::Error;
 use crate::layers::{
@@ -21,7 +21,7 @@ use crate::lora::{self, Adapter, AdapterSet, Targets};
 use crate::network::Network;
 use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
-use leyden_kernels::attention::{AttentionSpan, KvCache, KvShape, KvType};
+use leyden_kernels::attention::{KvCache, KvShape, KvType};
 use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
 use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::soft_cap;
@@ -204,8 +204,8 @@ impl Network for Transformer {
         cache: &mut KvCache,
         work: &mut Workspace,
     ) -> Result<(), Error> {
-        let n = batch.tokens.len();
-        assert_eq!(batch.spans.iter().map(|s| s.tokens).sum::<usize>(), n, "spans cover the batch");
+        let covered = batch.spans.iter().map(|s| s.tokens).sum::<usize>();
+        assert_eq!(covered, batch.tokens.len(), "spans cover the batch");
         self.parts.embedding.forward(cpu, self.source.as_ref(), batch, work)?;
         if let Some(per_layer) = &self.parts.per_layer {
             per_layer.forward(cpu, self.source.as_ref(), batch, work)?;
@@ -213,32 +213,21 @@ impl Network for Transformer {
         if let Some(streams) = &self.parts.streams {
             streams.spread(cpu, work);
         }
-        self.parts.ropes.place(batch, &mut work.rotations);
+        self.parts.ropes.place(batch, &mut work.step.rotations);
         work.place(batch);
-        let mut first = 0;
-        let spans: Vec<AttentionSpan<'_>> = batch
-            .spans
-            .iter()
-            .map(|s| {
-                let (tokens, position, blocks) = (s.tokens, s.position, s.blocks);
-                let span = AttentionSpan { first, tokens, position, stored: position + tokens, blocks };
-                first += tokens;
-                span
-            })
-            .collect();
-        let (all, wanted) = ((0..n).collect::<Vec<_>>(), batch.wanted());
-        let wanted_spans = spans_of(&wanted, &spans);
+        let wanted = batch.wanted();
+        let (all, wanted_rows) = (Rows::all(batch), Rows::some(batch, &wanted));
         work.adapters.begin(batch, &wanted);
         // Behind the last layer with keys and values of its own nothing but the wanted rows is of use.
         let last = self.config.last_of_own();
         for (i, layer) in self.parts.layers.iter().enumerate() {
-            let (rows, spans) = if i >= last { (&wanted, &wanted_spans) } else { (&all, &spans) };
+            let rows = if i >= last { &wanted_rows } else { &all };
             layer.attention_input(cpu, work);
-            layer.mixer.store(cpu, rows, cache, work);
-            if rows.is_empty() {
+            layer.mixer.store(cpu, &rows.indices, cache, work);
+            if rows.indices.is_empty() {
                 break;
             }
-            layer.forward(cpu, (rows, spans), cache, work);
+            layer.forward(cpu, rows, cache, work);
         }
         if let Some(streams) = self.parts.streams.as_ref().filter(|_| !wanted.is_empty()) {
             streams.join(cpu, work);
@@ -353,19 +342,4 @@ fn copy(rows: &[usize], width: usize, from: &[f32], to: &mut Aligned<f32>) {
 /// Where each of `some` stands among `rows`, which it is one of; both ascend.
 fn places(rows: &[usize], some: &[usize]) -> Vec<usize> {
     some.iter().map(|row| rows.partition_point(|r| r < row)).collect()
-}
-
-/// What `spans` are of `rows` alone, which ascend: a span for those of a sequence that follow one another.
-fn spans_of<'a>(rows: &[usize], spans: &[AttentionSpan<'a>]) -> Vec<AttentionSpan<'a>> {
-    let mut of_rows = Vec::new();
-    let mut first = 0;
-    for span in spans {
-        let end = rows.partition_point(|row| *row < span.first + span.tokens);
-        for run in rows[first..end].chunk_by(|a, b| a + 1 == *b) {
-            let position = span.position + run[0] - span.first;
-            of_rows.push(AttentionSpan { first, tokens: run.len(), position, ..*span });
-            first += run.len();
-        }
-    }
-    of_rows
 }

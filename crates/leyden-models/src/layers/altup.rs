@@ -2,7 +2,7 @@
 //! will make of all of them is predicted before it, by mixing them, and corrected behind it, by how far the one is off. Beside
 //! attention stands a short product with two matrices (a learned augmented residual layer).
 //!
-//! `work.streams` has the streams of a token one behind the other, `work.predicted` likewise; the stream that the layer computes
+//! `work.altup.streams` has the streams of a token one behind the other, `work.altup.predicted` likewise; the stream that the layer computes
 //! is `work.stream`, as in any other model.
 
 use super::attention::keep;
@@ -56,9 +56,9 @@ impl Streams {
     /// All streams, from the one.
     pub(crate) fn spread(&self, cpu: &Cpu, work: &mut Workspace) {
         let (width, all) = (self.width, self.width * self.count);
-        work.streams.resize(work.stream.len() * self.count);
+        work.altup.streams.resize(work.stream.len() * self.count);
         let stream = &work.stream;
-        cpu.for_rows(&mut work.streams, all, |i, row| {
+        cpu.for_rows(&mut work.altup.streams, all, |i, row| {
             row[..width].copy_from_slice(&stream[i * width..(i + 1) * width]);
         });
         work.branch.resize(work.stream.len());
@@ -67,7 +67,7 @@ impl Streams {
             let product = Product { weights, bias: None, out: &mut work.branch, write: Write::Set };
             multiply(cpu, &work.activations, &mut [product]);
             let branch = &work.branch;
-            cpu.for_rows(&mut work.streams, all, |i, row| {
+            cpu.for_rows(&mut work.altup.streams, all, |i, row| {
                 let (first, others) = row.split_at_mut(width);
                 let other = &branch[i * width..(i + 1) * width];
                 let factor = to_magnitude(cpu, first, other);
@@ -80,12 +80,12 @@ impl Streams {
     /// One stream, from all of them.
     pub(crate) fn join(&self, cpu: &Cpu, work: &mut Workspace) {
         let (width, all) = (self.width, self.width * self.count);
-        let rows = work.streams.len() / all;
+        let rows = work.altup.streams.len() / all;
         work.stream.resize(rows * width);
         work.branch.resize(rows * width);
         let mut input = Aligned::default();
         input.resize(rows * width);
-        let streams = &work.streams;
+        let streams = &work.altup.streams;
         for (s, weights) in (1..).zip(&self.join) {
             cpu.for_rows(&mut input, width, |i, row| {
                 row.copy_from_slice(&streams[i * all + s * width..][..width]);
@@ -163,17 +163,17 @@ impl AltUp {
         [&self.router, &self.left, &self.right].map(|l| &l.weights)
     }
 
-    /// How the streams of each token are mixed, by the rows that the stream holds: in `work.other`.
+    /// How the streams of each token are mixed, by the rows that the stream holds: in `work.altup.modes`.
     fn route(&self, cpu: &Cpu, work: &mut Workspace) {
         self.router_norm.rows(cpu, &work.stream, &mut work.normed);
         if let Some(sums) = &mut work.sums {
             sums.add([&self.router.name[..]], &work.normed, self.width);
         }
-        work.other.resize(work.normed.len() / self.width * self.streams);
-        let product = (&self.router, &mut work.other[..]);
+        work.altup.modes.resize(work.normed.len() / self.width * self.streams);
+        let product = (&self.router, &mut work.altup.modes[..]);
         apply(cpu, &mut work.activations, &work.normed, Write::Set, [product]);
         // With a cap of one it is the hyperbolic tangent.
-        soft_cap(cpu.tier(), &mut work.other, 1.0);
+        soft_cap(cpu.tier(), &mut work.altup.modes, 1.0);
     }
 
     /// Predicts all streams. The one that the layer computes is the stream.
@@ -181,15 +181,15 @@ impl AltUp {
         let (n, width) = (self.streams, self.width);
         let all = n * width;
         let active = self.active * width..(self.active + 1) * width;
-        work.stream.resize(work.streams.len() / n);
-        let streams = &work.streams;
+        work.stream.resize(work.altup.streams.len() / n);
+        let streams = &work.altup.streams;
         cpu.for_rows(&mut work.stream, width, |i, row| {
             row.copy_from_slice(&streams[i * all..][active.clone()])
         });
         self.route(cpu, work);
-        work.predicted.resize(work.streams.len());
-        let (streams, modes) = (&work.streams, &work.other);
-        cpu.for_rows(&mut work.predicted, all, |i, row| {
+        work.altup.predicted.resize(work.altup.streams.len());
+        let (streams, modes) = (&work.altup.streams, &work.altup.modes);
+        cpu.for_rows(&mut work.altup.predicted, all, |i, row| {
             let from = &streams[i * all..(i + 1) * all];
             row.copy_from_slice(from);
             let mut factors = [0.0; 1];
@@ -200,7 +200,7 @@ impl AltUp {
                 }
             }
         });
-        let predicted = &work.predicted;
+        let predicted = &work.altup.predicted;
         cpu.for_rows(&mut work.stream, width, |i, row| {
             row.copy_from_slice(&predicted[i * all..][active.clone()]);
         });
@@ -210,24 +210,24 @@ impl AltUp {
     /// the batch that are.
     pub(crate) fn beside(&self, cpu: &Cpu, rows: &[usize], work: &mut Workspace) {
         let (width, rank) = (self.width, self.left.weights.rows());
-        let had = work.predicted.len() / (self.streams * width);
+        let had = work.altup.predicted.len() / (self.streams * width);
         if rows.len() < had {
-            keep(rows, self.streams * width, &mut work.predicted);
+            keep(rows, self.streams * width, &mut work.altup.predicted);
         }
         if let Some(sums) = &mut work.sums {
             sums.add([&self.left.name[..]], &work.normed, width);
         }
-        work.hidden.resize(rows.len() * rank);
-        let left = (&self.left, &mut work.hidden[..]);
+        work.altup.low.resize(rows.len() * rank);
+        let left = (&self.left, &mut work.altup.low[..]);
         apply(cpu, &mut work.activations, &work.normed, Write::Set, [left]);
         if let Some(sums) = &mut work.sums {
-            sums.add([&self.right.name[..]], &work.hidden, rank);
+            sums.add([&self.right.name[..]], &work.altup.low, rank);
         }
-        work.laurel.resize(rows.len() * width);
-        let right = (&self.right, &mut work.laurel[..]);
-        apply(cpu, &mut work.activations, &work.hidden, Write::Set, [right]);
+        work.altup.laurel.resize(rows.len() * width);
+        let right = (&self.right, &mut work.altup.laurel[..]);
+        apply(cpu, &mut work.activations, &work.altup.low, Write::Set, [right]);
         let normed = &work.normed;
-        cpu.for_rows(&mut work.laurel, width, |i, row| {
+        cpu.for_rows(&mut work.altup.laurel, width, |i, row| {
             self.laurel_norm.heads(cpu.tier(), row);
             row.iter_mut().zip(&normed[i * width..(i + 1) * width]).for_each(|(x, n)| *x += n);
         });
@@ -235,7 +235,7 @@ impl AltUp {
 
     /// Joins it with what attention made of the stream.
     pub(crate) fn join_beside(&self, cpu: &Cpu, work: &mut Workspace) {
-        let (width, laurel) = (self.width, &work.laurel);
+        let (width, laurel) = (self.width, &work.altup.laurel);
         cpu.for_rows(&mut work.stream, width, |i, row| {
             for (x, l) in row.iter_mut().zip(&laurel[i * width..(i + 1) * width]) {
                 *x = (*x + l) * std::f32::consts::FRAC_1_SQRT_2;
@@ -251,13 +251,13 @@ impl AltUp {
         let active = self.active * width..(self.active + 1) * width;
         self.route(cpu, work);
         // How far the prediction is off.
-        let predicted = &work.predicted;
+        let predicted = &work.altup.predicted;
         cpu.for_rows(&mut work.stream, width, |i, row| {
             row.iter_mut().zip(&predicted[i * all..][active.clone()]).for_each(|(x, p)| *x -= p);
         });
-        work.streams.resize(work.predicted.len());
-        let (predicted, modes, off) = (&work.predicted, &work.other, &work.stream);
-        cpu.for_rows(&mut work.streams, all, |i, row| {
+        work.altup.streams.resize(work.altup.predicted.len());
+        let (predicted, modes, off) = (&work.altup.predicted, &work.altup.modes, &work.stream);
+        cpu.for_rows(&mut work.altup.streams, all, |i, row| {
             row.copy_from_slice(&predicted[i * all..(i + 1) * all]);
             let mut factor = [0.0; 1];
             for (to, factors) in row.chunks_exact_mut(width).zip(self.correct.chunks_exact(n)) {
@@ -265,7 +265,7 @@ impl AltUp {
                 add_scaled(cpu.tier(), factor[0] + 1.0, &off[i * width..(i + 1) * width], to);
             }
         });
-        let streams = &work.streams;
+        let streams = &work.altup.streams;
         cpu.for_rows(&mut work.stream, width, |i, row| {
             row.copy_from_slice(&streams[i * all..][active.clone()]);
             if let Some(scale) = &self.scale {
@@ -277,7 +277,7 @@ impl AltUp {
     /// Adds rows to all streams but the first.
     pub(crate) fn add_to_others(&self, cpu: &Cpu, work: &mut Workspace) {
         let (width, branch) = (self.width, &work.branch);
-        cpu.for_rows(&mut work.streams, self.streams * width, |i, row| {
+        cpu.for_rows(&mut work.altup.streams, self.streams * width, |i, row| {
             for to in row[width..].chunks_exact_mut(width) {
                 to.iter_mut().zip(&branch[i * width..(i + 1) * width]).for_each(|(x, b)| *x += b);
             }

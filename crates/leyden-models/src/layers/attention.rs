@@ -6,6 +6,7 @@ use super::position_bias::{Attended, Bias};
 use super::residual::Half;
 use super::rope::Ropes;
 use crate::activation_sums::ActivationSums;
+use crate::batch::Rows;
 use crate::config::{
     LayerConfig, ModelConfig, NormConfig, NormKind, QkNorm, RopeConfig, Temperature, Values,
 };
@@ -14,9 +15,7 @@ use crate::loader::{Loader, Part};
 use crate::stored::QkvRows;
 use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
-use leyden_kernels::attention::{
-    AttentionOptions, AttentionSpan, KvCache, Mask, WholeTexts, attention, attention_of_texts,
-};
+use leyden_kernels::attention::{AttentionOptions, KvCache, Mask, WholeTexts, attention, attention_of_texts};
 use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::{RopePairs, Rotation, ln, rope, sigmoid};
@@ -157,7 +156,7 @@ impl Attention {
     }
 
     /// Keys and values of all rows of `work.normed`, into the cache. The stream then holds `rows` alone, whose queries
-    /// are in `work.queries`. Where the layer has none of its own, the stream may do so before.
+    /// are in `work.attention.queries`. Where the layer has none of its own, the stream may do so before.
     pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
         let width = self.query.weights.k();
         let n = work.normed.len() / width;
@@ -165,62 +164,62 @@ impl Attention {
             let own = self.own.iter().flat_map(KeysValues::linears);
             [&self.query].into_iter().chain(own).for_each(|l| sums.add([&l.name[..]], &work.normed, width));
         }
-        work.queries.resize(rows.len() * self.query.weights.rows());
+        work.attention.queries.resize(rows.len() * self.query.weights.rows());
         let mut products = Vec::new();
         if let Some(own) = &self.own {
-            work.keys.resize(n * own.key.weights.rows());
-            products.push((&own.key, &mut work.keys[..]));
+            work.attention.keys.resize(n * own.key.weights.rows());
+            products.push((&own.key, &mut work.attention.keys[..]));
             if let Some(value) = &own.value {
-                work.values.resize(n * value.weights.rows());
-                products.push((value, &mut work.values[..]));
+                work.attention.values.resize(n * value.weights.rows());
+                products.push((value, &mut work.attention.values[..]));
             }
         }
         if rows.len() == n {
-            products.push((&self.query, &mut work.queries[..]));
+            products.push((&self.query, &mut work.attention.queries[..]));
             apply_adapted(cpu, &mut work.adapters, &mut work.activations, &work.normed, Write::Set, products);
         } else {
             apply_adapted(cpu, &mut work.adapters, &mut work.activations, &work.normed, Write::Set, products);
             keep(rows, width, &mut work.normed);
             keep(rows, width, &mut work.stream);
-            let query = (&self.query, &mut work.queries[..]);
+            let query = (&self.query, &mut work.attention.queries[..]);
             apply_adapted(cpu, &mut work.adapters, &mut work.activations, &work.normed, Write::Set, [query]);
         }
         if let Some(own) = &self.own {
             if own.value.is_none() {
-                work.values.resize(work.keys.len());
-                work.values.copy_from_slice(&work.keys);
+                work.attention.values.resize(work.attention.keys.len());
+                work.attention.values.copy_from_slice(&work.attention.keys);
             }
             if let Some(norm) = &own.value_norm {
-                norm.in_place(cpu, &mut work.values);
+                norm.in_place(cpu, &mut work.attention.values);
             }
         }
         if let Some(gate) = &self.gate {
-            work.gates.resize(rows.len() * gate.weights.rows());
+            work.attention.gates.resize(rows.len() * gate.weights.rows());
             apply_adapted(
                 cpu,
                 &mut work.adapters,
                 &mut work.activations,
                 &work.normed,
                 Write::Set,
-                [(gate, &mut work.gates[..])],
+                [(gate, &mut work.attention.gates[..])],
             );
         }
-        let rotations = self.rope.map(|(_, number)| &work.rotations[number]);
+        let rotations = self.rope.map(|(_, number)| &work.step.rotations[number]);
         let queries = (self.query.weights.rows(), self.query_norm.as_ref());
-        self.turn(cpu, &mut work.queries, queries, |i| rotations.map(|all| &all[rows[i]]));
+        self.turn(cpu, &mut work.attention.queries, queries, |i| rotations.map(|all| &all[rows[i]]));
         if let Some(own) = &self.own {
             let keys = (own.key.weights.rows(), own.key_norm.as_ref());
-            self.turn(cpu, &mut work.keys, keys, |i| rotations.map(|all| &all[i]));
+            self.turn(cpu, &mut work.attention.keys, keys, |i| rotations.map(|all| &all[i]));
         }
         if let Some(temperature) = self.temperature {
-            let positions = &work.positions;
-            cpu.for_rows(&mut work.queries, self.query.weights.rows(), |i, row| {
+            let positions = &work.step.positions;
+            cpu.for_rows(&mut work.attention.queries, self.query.weights.rows(), |i, row| {
                 let factor = temperature.at(positions[rows[i]]);
                 row.iter_mut().for_each(|q| *q *= factor);
             });
         }
         if self.bias.is_none() && self.texts.is_none() && self.own.is_some() {
-            cache.append(cpu, self.layer, &work.slots, &work.keys, &work.values);
+            cache.append(cpu, self.layer, &work.step.slots, &work.attention.keys, &work.attention.values);
         }
     }
 
@@ -250,58 +249,66 @@ impl Attention {
         self.gate.is_none().then_some(&self.output)
     }
 
-    /// Attention of the rows of the stream, which `spans` describe.
+    /// Computes attention of `rows`, those of the stream, and adds it to the stream.
     pub(crate) fn attend(
         &self,
         cpu: &Cpu,
-        spans: &[AttentionSpan<'_>],
+        rows: &Rows<'_>,
         cache: &KvCache,
         to: Half<'_>,
         work: &mut Workspace,
     ) {
-        self.mix(cpu, spans, cache, work);
+        self.mix(cpu, rows, cache, work);
         to.write(cpu, work, |work, out, write| work.end_half(cpu, Ending::Mixed, &self.output, out, write));
     }
 
-    /// What is then multiplied with the matrix of the output, into `work.mixed`.
-    pub(crate) fn mix(&self, cpu: &Cpu, spans: &[AttentionSpan<'_>], cache: &KvCache, work: &mut Workspace) {
+    /// What is then multiplied with the matrix of the output, into `work.attention.mixed`.
+    pub(crate) fn mix(&self, cpu: &Cpu, rows: &Rows<'_>, cache: &KvCache, work: &mut Workspace) {
+        let (spans, starts) = (&rows.spans[..], &rows.text_starts[..]);
         let &Attention { layer, scale, mask, soft_cap, .. } = self;
         let options = AttentionOptions { scale, mask, soft_cap, sinks: self.sinks.as_deref() };
-        let rows = work.queries.len() / self.query.weights.rows();
-        work.mixed.resize(rows * self.output.weights.k());
+        let n = work.attention.queries.len() / self.query.weights.rows();
+        work.attention.mixed.resize(n * self.output.weights.k());
         match &self.bias {
             bias if let Some(heads) = self.texts => {
-                let starts = &work.starts_of(spans);
                 let longest = spans.iter().map(|span| span.stored).max().unwrap_or(1);
                 let numbers = bias.as_ref().and_then(|(bias, _)| bias.numbers(heads[0], longest));
                 let value_dim = self.output.weights.k() / heads[0];
                 let texts = WholeTexts {
                     spans,
                     starts,
-                    queries: &work.queries,
-                    keys: &work.keys,
-                    values: &work.values,
+                    queries: &work.attention.queries,
+                    keys: &work.attention.keys,
+                    values: &work.attention.values,
                     heads,
                     dims: [self.head_dim, value_dim],
                     scale,
                     mask,
                     by_distance: numbers.as_deref().map(|numbers| (numbers, longest)),
                 };
-                attention_of_texts(cpu, &texts, &mut work.mixed);
+                attention_of_texts(cpu, &texts, &mut work.attention.mixed);
             }
-            None => attention(cpu, cache, layer, spans, &work.queries, &options, &mut work.mixed),
+            None => attention(
+                cpu,
+                cache,
+                layer,
+                spans,
+                &work.attention.queries,
+                &options,
+                &mut work.attention.mixed,
+            ),
             Some((bias, layer)) => {
-                let (queries, keys, values) = (&work.queries[..], &work.keys[..], &work.values[..]);
-                let starts = &work.starts_of(spans);
+                let (queries, keys, values) =
+                    (&work.attention.queries[..], &work.attention.keys[..], &work.attention.values[..]);
                 let attended = Attended { layer, spans, starts, queries, keys, values };
-                bias.attend(cpu, &attended, &mut work.mixed);
+                bias.attend(cpu, &attended, &mut work.attention.mixed);
             }
         }
         if self.gate.is_some() {
             let width = self.output.weights.k();
-            cpu.for_rows(&mut work.gates, width, |_, row| sigmoid(cpu.tier(), row));
-            let gates = &work.gates;
-            cpu.for_rows(&mut work.mixed, width, |i, row| {
+            cpu.for_rows(&mut work.attention.gates, width, |_, row| sigmoid(cpu.tier(), row));
+            let gates = &work.attention.gates;
+            cpu.for_rows(&mut work.attention.mixed, width, |i, row| {
                 row.iter_mut().zip(&gates[i * width..(i + 1) * width]).for_each(|(x, g)| *x *= g);
             });
         }

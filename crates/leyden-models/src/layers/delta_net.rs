@@ -119,7 +119,7 @@ impl DeltaNet {
         [&self.qkv, &self.z, &self.beta, &self.alpha].map(|l| &l.weights)
     }
 
-    /// Takes in all rows of `work.normed`. Results of `rows` are then in `work.mixed`, and the stream holds these alone.
+    /// Takes in all rows of `work.normed`. Results of `rows` are then in `work.delta_net.y`, and the stream holds these alone.
     pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
         let width = self.qkv.weights.k();
         let n = work.normed.len() / width;
@@ -129,20 +129,20 @@ impl DeltaNet {
             sums.add(all, &work.normed, width);
         }
         let channels = self.qkv.weights.rows();
-        work.hidden.resize(n * channels);
-        work.other.resize(n * heads * value_dim);
-        work.queries.resize(n * heads);
-        work.keys.resize(n * heads);
+        work.delta_net.qkv.resize(n * channels);
+        work.delta_net.z.resize(n * heads * value_dim);
+        work.delta_net.beta.resize(n * heads);
+        work.delta_net.decay.resize(n * heads);
         let products = [
-            (&self.qkv, &mut work.hidden[..]),
-            (&self.z, &mut work.other[..]),
-            (&self.beta, &mut work.queries[..]),
-            (&self.alpha, &mut work.keys[..]),
+            (&self.qkv, &mut work.delta_net.qkv[..]),
+            (&self.z, &mut work.delta_net.z[..]),
+            (&self.beta, &mut work.delta_net.beta[..]),
+            (&self.alpha, &mut work.delta_net.decay[..]),
         ];
         apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
         let (states, stride) = cache.states(self.layer);
-        let (of_convolution, x) = (self.taps.len() - channels, &mut work.hidden);
-        work.state_rounds.advance((states, stride), 0..of_convolution, |spans, states| {
+        let (of_convolution, x) = (self.taps.len() - channels, &mut work.delta_net.qkv);
+        work.step.state_rounds.advance((states, stride), 0..of_convolution, |spans, states| {
             short_convolution(cpu, spans, (states, stride), &self.taps, None, channels, x);
         });
         let scale = 1.0 / (key_dim as f32).sqrt();
@@ -150,44 +150,44 @@ impl DeltaNet {
         // The mean of squares of a vector of length one.
         let unit = vec![1.0 / (key_dim as f32).sqrt(); key_dim];
         let eps = self.eps / key_dim as f32;
-        cpu.for_rows(&mut work.hidden, channels, |_, row| {
+        cpu.for_rows(&mut work.delta_net.qkv, channels, |_, row| {
             activate(cpu.tier(), Activation::Silu, row);
             for head in row[..2 * keys].chunks_exact_mut(key_dim) {
                 rms_norm_in_place(cpu.tier(), head, &unit, eps);
             }
             row[..keys].iter_mut().for_each(|q| *q *= scale);
         });
-        sigmoid(cpu.tier(), &mut work.queries);
+        sigmoid(cpu.tier(), &mut work.delta_net.beta);
         let (step_bias, decay) = (&self.step_bias, &self.decay);
-        cpu.for_rows(&mut work.keys, heads, |_, row| {
+        cpu.for_rows(&mut work.delta_net.decay, heads, |_, row| {
             for ((a, bias), decay) in row.iter_mut().zip(step_bias).zip(decay) {
                 *a = decay * softplus(*a + bias);
             }
         });
-        work.mixed.resize(n * heads * value_dim);
+        work.delta_net.y.resize(n * heads * value_dim);
         let input = DeltaInput {
-            queries: &work.hidden,
-            keys: &work.hidden[keys..],
-            values: &work.hidden[2 * keys..],
+            queries: &work.delta_net.qkv,
+            keys: &work.delta_net.qkv[keys..],
+            values: &work.delta_net.qkv[2 * keys..],
             stride: channels,
-            decay: &work.keys,
-            beta: &work.queries,
+            decay: &work.delta_net.decay,
+            beta: &work.delta_net.beta,
         };
-        let mixed = &mut work.mixed;
+        let mixed = &mut work.delta_net.y;
         let (states, stride) = cache.states(self.layer);
-        work.state_rounds.advance((states, stride), of_convolution..stride, |spans, states| {
+        work.step.state_rounds.advance((states, stride), of_convolution..stride, |spans, states| {
             delta_rule(cpu, spans, (states, stride, of_convolution), self.shape, input, mixed);
         });
-        let z = &work.other;
+        let z = &work.delta_net.z;
         let all = heads * value_dim;
-        cpu.for_rows(&mut work.mixed, all, |i, row| {
+        cpu.for_rows(&mut work.delta_net.y, all, |i, row| {
             self.norm.heads(cpu.tier(), row);
             let mut gates = z[i * all..(i + 1) * all].to_vec();
             gate(cpu.tier(), Activation::Silu, &mut gates, row);
             row.copy_from_slice(&gates);
         });
         if rows.len() < n {
-            keep(rows, all, &mut work.mixed);
+            keep(rows, all, &mut work.delta_net.y);
             keep(rows, width, &mut work.stream);
         }
     }
@@ -195,10 +195,10 @@ impl DeltaNet {
     /// The results for the rows of the stream.
     pub(crate) fn output(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
         if let Some(sums) = &mut work.sums {
-            sums.add([&self.output.name], &work.mixed, self.output.weights.k());
+            sums.add([&self.output.name], &work.delta_net.y, self.output.weights.k());
         }
         to.write(cpu, work, |work, out, write| {
-            apply(cpu, &mut work.activations, &work.mixed, write, [(&self.output, out)]);
+            apply(cpu, &mut work.activations, &work.delta_net.y, write, [(&self.output, out)]);
         });
     }
 }

@@ -56,15 +56,15 @@ impl ExpertsBeside {
 
     /// Of the rows of the stream, whose normalised ones are in `work.normed`.
     pub(crate) fn forward(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
-        let mut input = std::mem::take(&mut work.beside);
+        let mut input = std::mem::take(&mut work.moe.input);
         self.router_norm.rows(cpu, &work.stream, &mut input);
         self.experts.route(cpu, &input, work);
         self.experts_norm.rows(cpu, &work.stream, &mut input);
         to.write(cpu, work, |work, out, write| {
-            let mut dense = std::mem::take(&mut work.shared);
+            let mut dense = std::mem::take(&mut work.moe.shared);
             dense.resize(out.len());
             self.dense.run(cpu, work, &mut dense, Write::Set);
-            let mut chosen = std::mem::take(&mut work.laurel);
+            let mut chosen = std::mem::take(&mut work.moe.experts);
             chosen.resize(out.len());
             chosen.fill(0.0);
             self.experts.add(cpu, &input, work, &mut chosen);
@@ -74,8 +74,8 @@ impl ExpertsBeside {
             }
             self.dense_norm.add(cpu, &mut dense, out);
             out.iter_mut().zip(chosen.iter()).for_each(|(o, x)| *o += x);
-            (work.shared, work.laurel) = (dense, chosen);
+            (work.moe.shared, work.moe.experts) = (dense, chosen);
         });
-        work.beside = input;
+        work.moe.input = input;
     }
 }

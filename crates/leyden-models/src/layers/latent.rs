@@ -96,32 +96,44 @@ impl Latent {
 
     /// As that of [`Attention`](super::Attention).
     pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
-        let (n, width) = (work.slots.len(), self.down.weights.k());
+        let (n, width) = (work.step.slots.len(), self.down.weights.k());
         let LatentConfig { rank, plain, turned, .. } = self.config;
         let (key_dim, value_dim) = (plain + turned, self.value_dim);
         if let Some(sums) = &mut work.sums {
             sums.add([&self.down.name], &work.normed, width);
         }
         let compressed = rank + turned;
-        work.branch.resize(n * compressed);
-        apply(cpu, &mut work.activations, &work.normed, Write::Set, [(&self.down, &mut work.branch[..])]);
+        work.latent.compressed.resize(n * compressed);
+        apply(
+            cpu,
+            &mut work.activations,
+            &work.normed,
+            Write::Set,
+            [(&self.down, &mut work.latent.compressed[..])],
+        );
         // The short vectors, normalised, as the input of the next product.
-        work.other.resize(n * rank);
-        let from = &work.branch;
-        cpu.for_rows(&mut work.other, rank, |i, row| {
+        work.latent.latent.resize(n * rank);
+        let from = &work.latent.compressed;
+        cpu.for_rows(&mut work.latent.latent, rank, |i, row| {
             row.copy_from_slice(&from[i * compressed..][..rank]);
             self.norm.heads(cpu.tier(), row);
         });
         if let Some(sums) = &mut work.sums {
-            sums.add([&self.up.name], &work.other, rank);
+            sums.add([&self.up.name], &work.latent.latent, rank);
         }
         let both = plain + value_dim;
-        work.hidden.resize(n * self.heads * both);
-        apply(cpu, &mut work.activations, &work.other, Write::Set, [(&self.up, &mut work.hidden[..])]);
-        let rotations = &work.rotations[self.rotation];
-        let parts = &work.hidden;
-        work.keys.resize(n * self.heads * key_dim);
-        cpu.for_rows(&mut work.keys, self.heads * key_dim, |i, row| {
+        work.latent.keys_values.resize(n * self.heads * both);
+        apply(
+            cpu,
+            &mut work.activations,
+            &work.latent.latent,
+            Write::Set,
+            [(&self.up, &mut work.latent.keys_values[..])],
+        );
+        let rotations = &work.step.rotations[self.rotation];
+        let parts = &work.latent.keys_values;
+        work.latent.keys.resize(n * self.heads * key_dim);
+        cpu.for_rows(&mut work.latent.keys, self.heads * key_dim, |i, row| {
             let (first, others) = row.split_at_mut(key_dim);
             let shared = &mut first[plain..];
             shared.copy_from_slice(&from[i * compressed + rank..][..turned]);
@@ -134,14 +146,14 @@ impl Latent {
                 key[..plain].copy_from_slice(&part[..plain]);
             }
         });
-        work.values.resize(n * self.heads * value_dim);
-        cpu.for_rows(&mut work.values, self.heads * value_dim, |i, row| {
+        work.latent.values.resize(n * self.heads * value_dim);
+        cpu.for_rows(&mut work.latent.values, self.heads * value_dim, |i, row| {
             let parts = parts[i * self.heads * both..].chunks_exact(both);
             for (value, part) in row.chunks_exact_mut(value_dim).zip(parts) {
                 value.copy_from_slice(&part[plain..]);
             }
         });
-        cache.append(cpu, self.layer, &work.slots, &work.keys, &work.values);
+        cache.append(cpu, self.layer, &work.step.slots, &work.latent.keys, &work.latent.values);
         if rows.len() < n {
             keep(rows, width, &mut work.normed);
             keep(rows, width, &mut work.stream);
@@ -152,25 +164,31 @@ impl Latent {
     /// Of the rows of `work.normed`, which are these of the batch.
     fn queries(&self, cpu: &Cpu, rows: &[usize], work: &mut Workspace) {
         let LatentConfig { plain, turned, .. } = self.config;
-        work.queries.resize(rows.len() * self.query.weights.rows());
+        work.latent.queries.resize(rows.len() * self.query.weights.rows());
         let input = match &self.query_down {
             None => &work.normed,
             Some((down, norm)) => {
                 if let Some(sums) = &mut work.sums {
                     sums.add([&down.name], &work.normed, down.weights.k());
                 }
-                work.other.resize(rows.len() * down.weights.rows());
-                apply(cpu, &mut work.activations, &work.normed, Write::Set, [(down, &mut work.other[..])]);
-                norm.in_place(cpu, &mut work.other);
-                &work.other
+                work.latent.latent.resize(rows.len() * down.weights.rows());
+                apply(
+                    cpu,
+                    &mut work.activations,
+                    &work.normed,
+                    Write::Set,
+                    [(down, &mut work.latent.latent[..])],
+                );
+                norm.in_place(cpu, &mut work.latent.latent);
+                &work.latent.latent
             }
         };
         if let Some(sums) = &mut work.sums {
             sums.add([&self.query.name], input, self.query.weights.k());
         }
-        apply(cpu, &mut work.activations, input, Write::Set, [(&self.query, &mut work.queries[..])]);
-        let rotations: &[Rotation] = &work.rotations[self.rotation];
-        cpu.for_rows(&mut work.queries, self.query.weights.rows(), |i, row| {
+        apply(cpu, &mut work.activations, input, Write::Set, [(&self.query, &mut work.latent.queries[..])]);
+        let rotations: &[Rotation] = &work.step.rotations[self.rotation];
+        cpu.for_rows(&mut work.latent.queries, self.query.weights.rows(), |i, row| {
             for head in row.chunks_exact_mut(plain + turned) {
                 rope(cpu.tier(), &mut head[plain..], turned, self.pairs, &rotations[rows[i]]);
             }
@@ -187,14 +205,14 @@ impl Latent {
         work: &mut Workspace,
     ) {
         let options = AttentionOptions { scale: self.scale, mask: Mask::Causal, soft_cap: None, sinks: None };
-        let rows = work.queries.len() / self.query.weights.rows();
-        work.mixed.resize(rows * self.output.weights.k());
-        attention(cpu, cache, self.layer, spans, &work.queries, &options, &mut work.mixed);
+        let rows = work.latent.queries.len() / self.query.weights.rows();
+        work.latent.mixed.resize(rows * self.output.weights.k());
+        attention(cpu, cache, self.layer, spans, &work.latent.queries, &options, &mut work.latent.mixed);
         if let Some(sums) = &mut work.sums {
-            sums.add([&self.output.name], &work.mixed, self.output.weights.k());
+            sums.add([&self.output.name], &work.latent.mixed, self.output.weights.k());
         }
         to.write(cpu, work, |work, out, write| {
-            apply(cpu, &mut work.activations, &work.mixed, write, [(&self.output, out)]);
+            apply(cpu, &mut work.activations, &work.latent.mixed, write, [(&self.output, out)]);
         });
     }
 }

@@ -84,8 +84,8 @@ impl Workspace {
     /// The product with the matrix that ends a half of a block, and what adapters add; counts its inputs where that is asked for.
     pub(crate) fn end_half(&mut self, cpu: &Cpu, of: Ending, matrix: &Linear, out: &mut [f32], write: Write) {
         let input: &[f32] = match of {
-            Ending::Mixed => &self.mixed,
-            Ending::Hidden => &self.hidden,
+            Ending::Mixed => &self.attention.mixed,
+            Ending::Hidden => &self.mlp.hidden,
         };
         if let Some(sums) = &mut self.sums {
             sums.add([&matrix.name], input, matrix.weights.k());

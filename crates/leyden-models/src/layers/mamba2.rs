@@ -86,7 +86,7 @@ impl Mamba2 {
         [&self.z, &self.xbc, &self.dt].map(|l| &l.weights)
     }
 
-    /// Takes in all rows of `work.normed`. Results of `rows` are then in `work.mixed`, and the stream holds these alone.
+    /// Takes in all rows of `work.normed`. Results of `rows` are then in `work.mamba2.y`, and the stream holds these alone.
     pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
         let Mamba2Config { heads, head_dim, state, groups, step_limits, .. } = self.config;
         let (inner, channels) = (self.config.inner(), self.config.channels());
@@ -95,53 +95,53 @@ impl Mamba2 {
         if let Some(sums) = &mut work.sums {
             sums.add([&self.z.name[..]], &work.normed, width);
         }
-        work.other.resize(n * inner);
-        work.hidden.resize(n * channels);
-        work.keys.resize(n * heads);
+        work.mamba2.z.resize(n * inner);
+        work.mamba2.xbc.resize(n * channels);
+        work.mamba2.dt.resize(n * heads);
         let products = [
-            (&self.z, &mut work.other[..]),
-            (&self.xbc, &mut work.hidden[..]),
-            (&self.dt, &mut work.keys[..]),
+            (&self.z, &mut work.mamba2.z[..]),
+            (&self.xbc, &mut work.mamba2.xbc[..]),
+            (&self.dt, &mut work.mamba2.dt[..]),
         ];
         apply(cpu, &mut work.activations, &work.normed, Write::Set, products);
         let (states, stride) = cache.states(self.layer);
         let bias = self.convolution_bias.as_deref();
-        let (of_convolution, x) = (self.taps.len() - channels, &mut work.hidden);
-        work.state_rounds.advance((states, stride), 0..of_convolution, |spans, states| {
+        let (of_convolution, x) = (self.taps.len() - channels, &mut work.mamba2.xbc);
+        work.step.state_rounds.advance((states, stride), 0..of_convolution, |spans, states| {
             short_convolution(cpu, spans, (states, stride), &self.taps, bias, channels, x);
         });
-        cpu.for_rows(&mut work.hidden, channels, |_, row| activate(cpu.tier(), Activation::Silu, row));
-        cpu.for_rows(&mut work.keys, heads, |_, row| {
+        cpu.for_rows(&mut work.mamba2.xbc, channels, |_, row| activate(cpu.tier(), Activation::Silu, row));
+        cpu.for_rows(&mut work.mamba2.dt, heads, |_, row| {
             for (dt, bias) in row.iter_mut().zip(&self.step_bias) {
                 *dt = softplus(*dt + bias).clamp(step_limits.0, step_limits.1);
             }
         });
-        work.mixed.resize(n * inner);
+        work.mamba2.y.resize(n * inner);
         let input = SsmInput {
-            x: &work.hidden,
-            b: &work.hidden[inner..],
-            c: &work.hidden[inner + groups * state..],
+            x: &work.mamba2.xbc,
+            b: &work.mamba2.xbc[inner..],
+            c: &work.mamba2.xbc[inner + groups * state..],
             stride: channels,
-            dt: &work.keys,
+            dt: &work.mamba2.dt,
             a: &self.decay,
             d: &self.skip,
         };
         let shape = SsmShape { heads, head_dim, state, groups };
         let (states, stride) = cache.states(self.layer);
-        let mixed = &mut work.mixed;
-        work.state_rounds.advance((states, stride), of_convolution..stride, |spans, states| {
+        let mixed = &mut work.mamba2.y;
+        work.step.state_rounds.advance((states, stride), of_convolution..stride, |spans, states| {
             ssm_scan(cpu, spans, (states, stride, of_convolution), shape, input, mixed);
         });
-        let (y, group) = (&work.mixed, inner / groups);
-        cpu.for_rows(&mut work.other, inner, |i, row| {
+        let (y, group) = (&work.mamba2.y, inner / groups);
+        cpu.for_rows(&mut work.mamba2.z, inner, |i, row| {
             gate(cpu.tier(), Activation::Silu, row, &y[i * inner..(i + 1) * inner]);
             for (row, norm) in row.chunks_exact_mut(group).zip(self.norm.chunks_exact(group)) {
                 rms_norm_in_place(cpu.tier(), row, norm, self.eps);
             }
         });
-        std::mem::swap(&mut work.other, &mut work.mixed);
+        std::mem::swap(&mut work.mamba2.z, &mut work.mamba2.y);
         if rows.len() < n {
-            keep(rows, inner, &mut work.mixed);
+            keep(rows, inner, &mut work.mamba2.y);
             keep(rows, width, &mut work.stream);
         }
     }
@@ -149,10 +149,10 @@ impl Mamba2 {
     /// The results for the rows of the stream.
     pub(crate) fn output(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
         if let Some(sums) = &mut work.sums {
-            sums.add([&self.output.name], &work.mixed, self.output.weights.k());
+            sums.add([&self.output.name], &work.mamba2.y, self.output.weights.k());
         }
         to.write(cpu, work, |work, out, write| {
-            apply(cpu, &mut work.activations, &work.mixed, write, [(&self.output, out)]);
+            apply(cpu, &mut work.activations, &work.mamba2.y, write, [(&self.output, out)]);
         });
     }
 }

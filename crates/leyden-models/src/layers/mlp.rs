@@ -54,16 +54,16 @@ impl PlainMlp {
         if let Some(sums) = &mut work.sums {
             sums.add([&self.up.name], &work.normed, self.up.weights.k());
         }
-        work.hidden.resize(rows * ffn);
+        work.mlp.hidden.resize(rows * ffn);
         if self.up.weights.is_int8_rows() && work.adapters.is_empty() {
-            let up = self.up.product(&mut work.hidden, Write::Set);
+            let up = self.up.product(&mut work.mlp.hidden, Write::Set);
             let grid = self.up.weights.act_format();
             work.activations.fill(cpu.tier(), cpu.pool(), grid, &work.normed, self.up.weights.k());
             multiply_activated(cpu, &work.activations, up, self.activation);
         } else {
-            let up = [(&self.up, &mut work.hidden[..])];
+            let up = [(&self.up, &mut work.mlp.hidden[..])];
             apply_adapted(cpu, &mut work.adapters, &mut work.activations, &work.normed, Write::Set, up);
-            cpu.for_rows(&mut work.hidden, ffn, |_, row| ops::activate(cpu.tier(), self.activation, row));
+            cpu.for_rows(&mut work.mlp.hidden, ffn, |_, row| ops::activate(cpu.tier(), self.activation, row));
         }
         to.write(cpu, work, |work, out, write| work.end_half(cpu, Ending::Hidden, &self.down, out, write));
     }
@@ -143,18 +143,18 @@ impl GatedMlp {
         if plain && gate.act_format() == up.act_format() {
             work.activations.fill(cpu.tier(), cpu.pool(), gate.act_format(), &work.normed, gate.k());
             let gated = Gated { activation: self.activation, gate, up };
-            let (input, packed, room) = (&work.activations, &mut work.gated, &mut work.hidden);
+            let (input, packed, room) = (&work.activations, &mut work.mlp.packed, &mut work.mlp.hidden);
             swiglu_packed(cpu, input, &gated, down.act_format(), packed, room);
-            multiply(cpu, &work.gated, &mut [self.down.product(out, write)]);
+            multiply(cpu, &work.mlp.packed, &mut [self.down.product(out, write)]);
             return;
         }
         let (ffn, rows) = (gate.rows(), work.normed.len() / gate.k());
-        work.hidden.resize(rows * ffn);
-        work.other.resize(rows * ffn);
-        let products = [(&self.gate, &mut work.hidden[..]), (&self.up, &mut work.other[..])];
+        work.mlp.hidden.resize(rows * ffn);
+        work.mlp.up.resize(rows * ffn);
+        let products = [(&self.gate, &mut work.mlp.hidden[..]), (&self.up, &mut work.mlp.up[..])];
         apply_adapted(cpu, &mut work.adapters, &mut work.activations, &work.normed, Write::Set, products);
-        let up = &work.other;
-        cpu.for_rows(&mut work.hidden, ffn, |i, row| {
+        let up = &work.mlp.up;
+        cpu.for_rows(&mut work.mlp.hidden, ffn, |i, row| {
             if let Some(deviations) = self.sparsity {
                 ops::gaussian_top_k(cpu.tier(), row, deviations);
             }

@@ -38,6 +38,7 @@ pub(crate) use token_heads::{TokenVectors, TokenWeights};
 pub(crate) use vector_dense::VectorDenses;
 
 use crate::activation_sums::ActivationSums;
+use crate::batch::Rows;
 use crate::config::{LayerConfig, ModelConfig, NormPlacement, RecurrentConfig};
 use crate::error::Error;
 use crate::loader::Loader;
@@ -48,7 +49,7 @@ use delta_net::DeltaNet;
 use experts_beside::ExpertsBeside;
 use latent::Latent;
 use leyden_kernels::Cpu;
-use leyden_kernels::attention::{AttentionSpan, KvCache};
+use leyden_kernels::attention::KvCache;
 use leyden_kernels::gemm::PackedWeights;
 use mamba2::Mamba2;
 use mlp::{GatedMlp, PlainMlp};
@@ -119,18 +120,18 @@ impl Mixer {
         }
     }
 
-    /// The results for the rows of the stream, which `spans` describe.
+    /// Computes the results of `rows`, those of the stream, and adds them to it.
     pub(crate) fn attend(
         &self,
         cpu: &Cpu,
-        spans: &[AttentionSpan<'_>],
+        rows: &Rows<'_>,
         cache: &KvCache,
         to: Half<'_>,
         work: &mut Workspace,
     ) {
         match self {
-            Mixer::Attention(attention) => attention.attend(cpu, spans, cache, to, work),
-            Mixer::Latent(latent) => latent.attend(cpu, spans, cache, to, work),
+            Mixer::Attention(attention) => attention.attend(cpu, rows, cache, to, work),
+            Mixer::Latent(latent) => latent.attend(cpu, &rows.spans, cache, to, work),
             Mixer::ShortConv(conv) => conv.output(cpu, to, work),
             Mixer::DeltaNet(net) => net.output(cpu, to, work),
             Mixer::Mamba2(net) => net.output(cpu, to, work),
@@ -283,7 +284,7 @@ impl Layer {
             per_layer.keep(rows, work);
         }
         if let (NormPlacement::Parallel, Some(norm)) = (self.placement, &self.ffn_norm) {
-            norm.rows(cpu, &work.stream, &mut work.beside);
+            norm.rows(cpu, &work.stream, &mut work.mlp.parallel_input);
         }
     }
 
@@ -316,7 +317,9 @@ impl Layer {
     /// The input of the feed-forward layer, of all rows of the stream.
     pub(crate) fn ffn_input(&self, cpu: &Cpu, work: &mut Workspace) {
         match (self.placement, &self.ffn_norm) {
-            (NormPlacement::Parallel, Some(_)) => std::mem::swap(&mut work.normed, &mut work.beside),
+            (NormPlacement::Parallel, Some(_)) => {
+                std::mem::swap(&mut work.normed, &mut work.mlp.parallel_input)
+            }
             // It is attention's, which is still there.
             (NormPlacement::Parallel, None) => {}
             (_, norm) => input(norm.as_ref(), cpu, work),
@@ -354,21 +357,15 @@ impl Layer {
         (plain && rows && self.placement == NormPlacement::Post).then_some(tail)
     }
 
-    /// What follows keys and values, of the rows of the stream, which `spans` describe; they are those numbers of the batch's.
-    pub(crate) fn forward(
-        &self,
-        cpu: &Cpu,
-        (rows, spans): (&[usize], &[AttentionSpan<'_>]),
-        cache: &KvCache,
-        work: &mut Workspace,
-    ) {
+    /// Computes the layer behind keys and values for `rows`, those of the stream.
+    pub(crate) fn forward(&self, cpu: &Cpu, rows: &Rows<'_>, cache: &KvCache, work: &mut Workspace) {
         let tail = self.tail().filter(|_| work.sums.is_none() && work.adapters.is_empty());
         if let (Some(tail), Mixer::Attention(attention)) = (tail, &self.mixer) {
-            attention.mix(cpu, spans, cache, work);
+            attention.mix(cpu, rows, cache, work);
             tail.forward(cpu, work);
         } else {
-            self.before_attend(cpu, rows, work);
-            self.mixer.attend(cpu, spans, cache, self.attention_half(), work);
+            self.before_attend(cpu, &rows.indices, work);
+            self.mixer.attend(cpu, rows, cache, self.attention_half(), work);
             self.after_attend(cpu, work);
             if let Some(ffn) = &self.ffn {
                 self.ffn_input(cpu, work);

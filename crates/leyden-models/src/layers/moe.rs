@@ -130,8 +130,8 @@ impl Mixture {
     pub(crate) fn route(&self, cpu: &Cpu, input: &[f32], work: &mut Workspace) {
         let (c, router) = (&self.config, &self.router);
         // The scores are not needed for longer than this.
-        work.other.resize(input.len() / router.weights.k() * c.count);
-        apply(cpu, &mut work.activations, input, Write::Set, [(router, &mut work.other[..])]);
+        work.moe.scores.resize(input.len() / router.weights.k() * c.count);
+        apply(cpu, &mut work.activations, input, Write::Set, [(router, &mut work.moe.scores[..])]);
         let gating = Gating {
             experts: c.count,
             used: c.used,
@@ -141,9 +141,9 @@ impl Mixture {
             groups: c.groups,
             scale: c.scale,
         };
-        work.routing.choose(cpu, &work.other, &gating);
+        work.moe.routing.choose(cpu, &work.moe.scores, &gating);
         if let Some(factors) = &self.factors {
-            work.routing.scale(factors);
+            work.moe.routing.scale(factors);
         }
         if let Some(sums) = &mut work.sums {
             sums.add([&self.names[0]], input, self.gate.k());
@@ -155,12 +155,12 @@ impl Mixture {
         let [gate, up, down] = [&self.gate, &self.up, &self.down];
         let biases = self.biases.as_ref().map(|[gate, up, down]| ExpertBiases { gate, up, down });
         let experts = Experts { activation: self.activation, gate, up, down, biases };
-        moe(cpu, &experts, &work.routing, input, &mut work.grouped, out);
+        moe(cpu, &experts, &work.moe.routing, input, &mut work.moe.grouped, out);
         if let Some(sums) = &mut work.sums {
             let [_, gate, up, down] = self.names.each_ref().map(|name| &name[..]);
             let (width, hidden, count) = (self.gate.k(), self.down.k(), self.config.count);
-            let between = work.grouped.hidden();
-            for (pair, (token, expert)) in work.routing.pairs_by_expert().enumerate() {
+            let between = work.moe.grouped.hidden();
+            for (pair, (token, expert)) in work.moe.routing.pairs_by_expert().enumerate() {
                 let row = &input[token * width..][..width];
                 sums.add_to_expert([gate, up], expert, count, row);
                 sums.add_to_expert([down], expert, count, &between[pair * hidden..][..hidden]);
@@ -177,7 +177,7 @@ impl Shared {
             return;
         };
         let width = gate.k();
-        let mut results = std::mem::take(&mut work.shared);
+        let mut results = std::mem::take(&mut work.moe.shared);
         results.resize(out.len());
         self.mlp.run(cpu, work, &mut results, Write::Set);
         let mut scores = vec![0.0; out.len() / width];
@@ -188,6 +188,6 @@ impl Shared {
         cpu.for_rows(out, width, |i, out| {
             add_scaled(cpu.tier(), scores[i], &results[i * width..(i + 1) * width], out);
         });
-        work.shared = results;
+        work.moe.shared = results;
     }
 }

@@ -58,20 +58,20 @@ impl PerLayerEmbedding {
         if let Some(sums) = &mut work.sums {
             sums.add([&self.project.name[..]], &work.stream, width);
         }
-        work.per_layer.resize(batch.tokens.len() * all);
-        let product = (&self.project, &mut work.per_layer[..]);
+        work.per_layer.inputs.resize(batch.tokens.len() * all);
+        let product = (&self.project, &mut work.per_layer.inputs[..]);
         apply(cpu, &mut work.activations, &work.stream, Write::Set, [product]);
         let table = source.require(TABLE)?;
         let to_stream = 1.0 / (width as f32).sqrt();
         let scale = (self.dim as f32).sqrt();
         let vocabulary = self.vocabulary;
-        work.other.resize(work.per_layer.len());
-        cpu.for_rows(&mut work.other, all, |i, row| {
+        work.per_layer.table.resize(work.per_layer.inputs.len());
+        cpu.for_rows(&mut work.per_layer.table, all, |i, row| {
             let token = batch.tokens[i] as usize;
             quant::decode_row(table.dtype(), table.row(if token < vocabulary { token } else { 0 }), row);
         });
-        let of_table = &work.other;
-        cpu.for_rows(&mut work.per_layer, all, |i, row| {
+        let of_table = &work.per_layer.table;
+        cpu.for_rows(&mut work.per_layer.inputs, all, |i, row| {
             row.iter_mut().for_each(|x| *x *= to_stream);
             self.norm.heads(cpu.tier(), row);
             for (x, t) in row.iter_mut().zip(&of_table[i * all..(i + 1) * all]) {
@@ -116,8 +116,8 @@ impl PerLayerInput {
 
     /// Keeps the numbers of some tokens of the batch, if there are those of all.
     pub(crate) fn keep(&self, rows: &[usize], work: &mut Workspace) {
-        if rows.len() < work.per_layer.len() / self.all {
-            keep(rows, self.all, &mut work.per_layer);
+        if rows.len() < work.per_layer.inputs.len() / self.all {
+            keep(rows, self.all, &mut work.per_layer.inputs);
         }
     }
 
@@ -128,19 +128,19 @@ impl PerLayerInput {
         if let Some(sums) = &mut work.sums {
             sums.add([&self.gate.name[..]], rows, width);
         }
-        work.hidden.resize(n * dim);
-        apply(cpu, &mut work.activations, rows, Write::Set, [(&self.gate, &mut work.hidden[..])]);
-        let (per_layer, all) = (&work.per_layer, self.all);
-        cpu.for_rows(&mut work.hidden, dim, |i, row| {
+        work.per_layer.gate.resize(n * dim);
+        apply(cpu, &mut work.activations, rows, Write::Set, [(&self.gate, &mut work.per_layer.gate[..])]);
+        let (per_layer, all) = (&work.per_layer.inputs, self.all);
+        cpu.for_rows(&mut work.per_layer.gate, dim, |i, row| {
             let from = i * all + self.layer * dim;
             ops::gate(cpu.tier(), self.activation, row, &per_layer[from..from + dim]);
         });
         if let Some(sums) = &mut work.sums {
-            sums.add([&self.project.name[..]], &work.hidden, dim);
+            sums.add([&self.project.name[..]], &work.per_layer.gate, dim);
         }
         work.branch.resize(rows.len());
         let product = (&self.project, &mut work.branch[..]);
-        apply(cpu, &mut work.activations, &work.hidden, Write::Set, [product]);
+        apply(cpu, &mut work.activations, &work.per_layer.gate, Write::Set, [product]);
         self.norm.in_place(cpu, &mut work.branch);
     }
 }

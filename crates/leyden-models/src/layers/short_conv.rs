@@ -44,34 +44,34 @@ impl ShortConv {
         [&self.input.weights]
     }
 
-    /// Takes in all rows of `work.normed`. Results of `rows` are then in `work.mixed`, and the stream holds these alone.
+    /// Takes in all rows of `work.normed`. Results of `rows` are then in `work.short_conv.y`, and the stream holds these alone.
     pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
         let width = self.input.weights.k();
         let n = work.normed.len() / width;
         if let Some(sums) = &mut work.sums {
             sums.add([&self.input.name], &work.normed, width);
         }
-        work.hidden.resize(n * 3 * width);
-        let input = [(&self.input, &mut work.hidden[..])];
+        work.short_conv.bcx.resize(n * 3 * width);
+        let input = [(&self.input, &mut work.short_conv.bcx[..])];
         apply(cpu, &mut work.activations, &work.normed, Write::Set, input);
-        let parts = &work.hidden;
-        work.mixed.resize(n * width);
-        cpu.for_rows(&mut work.mixed, width, |i, row| {
+        let parts = &work.short_conv.bcx;
+        work.short_conv.y.resize(n * width);
+        cpu.for_rows(&mut work.short_conv.y, width, |i, row| {
             let (before, rest) = parts[i * 3 * width..(i + 1) * 3 * width].split_at(width);
             let gates = before.iter().zip(&rest[width..]);
             row.iter_mut().zip(gates).for_each(|(y, (b, x))| *y = b * x);
         });
         let states = cache.states(self.layer);
-        let (stride, x) = (states.1, &mut work.mixed);
-        work.state_rounds.advance(states, 0..stride, |spans, states| {
+        let (stride, x) = (states.1, &mut work.short_conv.y);
+        work.step.state_rounds.advance(states, 0..stride, |spans, states| {
             short_convolution(cpu, spans, (states, stride), &self.taps, None, width, x);
         });
-        cpu.for_rows(&mut work.mixed, width, |i, row| {
+        cpu.for_rows(&mut work.short_conv.y, width, |i, row| {
             let behind = &parts[i * 3 * width + width..][..width];
             row.iter_mut().zip(behind).for_each(|(y, c)| *y *= c);
         });
         if rows.len() < n {
-            keep(rows, width, &mut work.mixed);
+            keep(rows, width, &mut work.short_conv.y);
             keep(rows, width, &mut work.stream);
         }
     }
@@ -79,10 +79,10 @@ impl ShortConv {
     /// The results for the rows of the stream.
     pub(crate) fn output(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
         if let Some(sums) = &mut work.sums {
-            sums.add([&self.output.name], &work.mixed, self.output.weights.k());
+            sums.add([&self.output.name], &work.short_conv.y, self.output.weights.k());
         }
         to.write(cpu, work, |work, out, write| {
-            apply(cpu, &mut work.activations, &work.mixed, write, [(&self.output, out)]);
+            apply(cpu, &mut work.activations, &work.short_conv.y, write, [(&self.output, out)]);
         });
     }
 }

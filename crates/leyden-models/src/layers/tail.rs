@@ -23,7 +23,7 @@ pub(crate) struct Tail<'a> {
 }
 
 impl Tail<'_> {
-    /// Of the rows of `work.mixed`, to the stream.
+    /// Of the rows of `work.attention.mixed`, to the stream.
     pub(crate) fn forward(self, cpu: &Cpu, work: &mut Workspace) {
         let Tail { output, attention_norm, mlp, mlp_norm } = self;
         let (width, depth, ffn) = (output.weights.rows(), output.weights.k(), mlp.up.weights.rows());
@@ -32,7 +32,7 @@ impl Tail<'_> {
         let most = (HIDDEN_BYTES / size_of::<f32>() / ffn).max(1);
         let members = cpu.pool().members();
         let block = rows.div_ceil(rows.div_ceil(most * members).max(1) * members).max(1);
-        let (mixed, buffers) = (&work.mixed, &work.tails);
+        let (mixed, buffers) = (&work.attention.mixed, &work.mlp.tails);
         cpu.for_blocks(&mut work.stream, width, block, |first, stream| {
             let kept = buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let mut own = kept.unwrap_or_default();
