@@ -113,6 +113,24 @@ pub(crate) struct Text {
     pub(crate) second: Option<usize>,
 }
 
+impl Model {
+    /// Returns a vector of length 1 for each text; see [`Embedder::embed`].
+    ///
+    /// # Errors
+    /// As [`Embedder::embed`].
+    pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Vec<f32>>, Error> {
+        self.embedder(&EmbedOptions::default())?.embed(texts)
+    }
+
+    /// Returns an [`Embedder`], which computes vectors or labels of many texts at a time.
+    ///
+    /// # Errors
+    /// An option is out of range, or memory is short.
+    pub fn embedder(&self, options: &EmbedOptions) -> Result<Embedder<'_>, Error> {
+        Embedder::new(self, options)
+    }
+}
+
 impl<'m> Embedder<'m> {
     pub(crate) fn new(model: &'m Model, options: &EmbedOptions) -> Result<Embedder<'m>, Error> {
         let config = model.config();

@@ -30,6 +30,7 @@ mod entities;
 mod error;
 mod generation;
 mod job;
+mod label_marks;
 mod model;
 mod model_file;
 mod options;

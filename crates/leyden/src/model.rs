@@ -1,7 +1,6 @@
 //! A loaded model: weights, tokenizer, chat template, and the processor it runs on.
 
 use crate::batch::Batch;
-use crate::embedder::{EmbedOptions, Embedder};
 use crate::error::Error;
 use crate::model_file::{self, ModelFile};
 use crate::options::{BatchOptions, SessionOptions};
@@ -268,14 +267,6 @@ impl Model {
         Batch::new(self.parts(options.replica)?, pooling, options)
     }
 
-    /// A vector of length 1 for each text; see [`Embedder::embed`].
-    ///
-    /// # Errors
-    /// As [`Embedder::embed`].
-    pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Vec<f32>>, Error> {
-        self.embedder(&EmbedOptions::default())?.embed(texts)
-    }
-
     /// What answers on a replica.
     fn parts(&self, replica: usize) -> Result<Parts, Error> {
         let Some(cpu) = self.cpus.get(replica) else {
@@ -320,14 +311,6 @@ impl Model {
     #[must_use]
     pub fn adapter_set(&self) -> &AdapterSet {
         &self.adapters.1
-    }
-
-    /// Makes vectors of texts, or gives them labels: of many texts at a time.
-    ///
-    /// # Errors
-    /// An option is out of range, or memory is short.
-    pub fn embedder(&self, options: &EmbedOptions) -> Result<Embedder<'_>, Error> {
-        Embedder::new(self, options)
     }
 
     /// Makes a schema or grammar ready for answers of this model.

@@ -1,7 +1,7 @@
 //! [`ModelFile`]: a model as it lies on the disk, opened and not loaded.
 
 use crate::error::Error;
-use crate::spans::check_marks;
+use crate::label_marks::check_marks;
 use leyden_models::{HfModel, Prompts};
 use leyden_tensor::{Gguf, HfFile, HfFolder, WeightSource};
 use leyden_text::{ChatTemplate, Tokenizer};

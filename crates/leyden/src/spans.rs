@@ -3,9 +3,9 @@
 use crate::embedder::{Embedder, Text};
 use crate::entities::Entity;
 use crate::error::Error;
-use leyden_models::{LabelledSpan, SpanConfig, choose_spans};
-use leyden_tensor::WeightSource;
-use leyden_text::{Bounds, LabelMarks, LabelPrompt, LabelledText, Tokenizer, WindowLimits};
+use crate::label_marks::{lacks, marks};
+use leyden_models::{LabelledSpan, choose_spans};
+use leyden_text::{Bounds, LabelPrompt, LabelledText, WindowLimits};
 
 /// Tokens whose states are kept at a time.
 const TOKENS: usize = 8192;
@@ -128,35 +128,4 @@ impl Embedder<'_> {
         };
         Ok(read.iter().zip(found).map(chosen).collect())
     }
-}
-
-fn marks(
-    tokenizer: &dyn Tokenizer,
-    spans: &SpanConfig,
-    vocabulary: usize,
-) -> Result<Option<LabelMarks>, Error> {
-    Ok(LabelMarks::find(tokenizer, [&spans.mark, &spans.separator], vocabulary)?)
-}
-
-fn lacks(spans: &SpanConfig) -> String {
-    format!("the vocabulary has no token `{}`, which stands before labels", spans.mark)
-}
-
-/// Refuses a tokenizer that does not have what stands before labels, for a model that takes labels.
-pub(crate) fn check_marks(
-    source: &dyn WeightSource,
-    tokenizer: &dyn Tokenizer,
-    file: &str,
-) -> Result<(), Error> {
-    let Some(spans) = leyden_models::config_of(source)?.spans else { return Ok(()) };
-    let rows = source.require("token_embd.weight")?.rows();
-    let what = match (marks(tokenizer, &spans, rows)?, spans.mark_id) {
-        (None, _) => lacks(&spans),
-        (Some(marks), Some(id)) if marks.mark != id => {
-            let (token, found) = (&spans.mark, marks.mark);
-            format!("`{token}` is token {found}, but class_token_index in gliner_config.json is {id}")
-        }
-        _ => return Ok(()),
-    };
-    Err(Error::LabelMark { file: file.to_owned(), what })
 }

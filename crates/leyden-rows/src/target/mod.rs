@@ -1,58 +1,14 @@
 //! Output files: one file per format. The rows come from a [`Journal`].
 
 mod npy;
+mod rows;
 mod table;
 
-use crate::{Error, Journal, MAX_COLUMNS, Output};
-use serde_json::{Map, Value};
+pub(crate) use rows::Rows;
+
+use crate::{Error, Journal, Output};
 use std::io::{BufWriter, Write};
 use std::path::Path;
-
-/// Rows of a journal in the order of the output.
-pub(crate) struct Rows<'j> {
-    journal: &'j mut Journal,
-    order: Option<&'j [u64]>,
-}
-
-impl Rows<'_> {
-    /// Goes over the rows as JSON text.
-    fn each_text(&mut self, mut f: impl FnMut(String) -> Result<(), Error>) -> Result<(), Error> {
-        match self.order {
-            Some(offsets) => self.journal.each_of(offsets, |_, entry| f(entry.row)),
-            None => self.journal.each(|_, entry| f(entry.row)),
-        }
-    }
-
-    /// Goes over the rows as objects.
-    pub(crate) fn each(
-        &mut self,
-        mut f: impl FnMut(Map<String, Value>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        self.each_text(|row| match serde_json::from_str(&row) {
-            Ok(Value::Object(fields)) => f(fields),
-            Ok(_) => Err(Error::new("output row", "not an object")),
-            Err(error) => Err(Error::new("output row", error)),
-        })
-    }
-
-    /// Names of all columns, in the order of their first row.
-    pub(crate) fn columns(&mut self) -> Result<Vec<String>, Error> {
-        let mut columns: Vec<String> = Vec::new();
-        self.each(|row| {
-            for name in row.keys() {
-                if !columns.contains(name) {
-                    columns.push(name.clone());
-                }
-            }
-            match columns.len() > MAX_COLUMNS {
-                true => Err(Error::new("output", format!("more than {MAX_COLUMNS} columns"))
-                    .hint("name an output that ends in .jsonl")),
-                false => Ok(()),
-            }
-        })?;
-        Ok(columns)
-    }
-}
 
 /// Writes the rows of a journal to `path`, all of them in order, or those at the offsets in `order`. The file appears whole: it is
 /// written beside the one that it replaces, flushed and renamed.
@@ -65,7 +21,7 @@ pub fn write(path: &Path, output: Output, journal: &mut Journal, order: Option<&
     let failed = |error: &std::io::Error| Error::write(path, error);
     let file = leyden_files::Output::create(path).map_err(|error| failed(&error))?;
     let mut out = BufWriter::with_capacity(1 << 18, file);
-    let mut rows = Rows { journal, order };
+    let mut rows = Rows::new(journal, order);
     match output {
         Output::Csv => table::write(path, ',', &mut rows, &mut out)?,
         Output::Tsv => table::write(path, '\t', &mut rows, &mut out)?,
