@@ -1,14 +1,14 @@
-//! A block of the key-value cache: how many tokens it has, and of which type its numbers are.
+//! Block size and storage types of the key-value cache.
 
 use std::fmt;
 
-/// Tokens in a block.
+/// Number of tokens in a block.
 pub const BLOCK_TOKENS: usize = 64;
 
-/// Tokens whose keys lie together, one in each lane of a vector.
+/// Number of tokens whose keys are interleaved, one per vector lane.
 pub(crate) const KEY_TOKENS: usize = 16;
 
-/// How cached keys and values are stored.
+/// Storage type of cached keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum KvType {
     /// 32-bit float.
@@ -16,7 +16,7 @@ pub enum KvType {
     /// 16-bit float.
     #[default]
     F16,
-    /// Blocks of 32 bytes along the head with a 16-bit float scale each.
+    /// Blocks of 32 values along the head dimension: one byte per value and one 16-bit float scale.
     Q8_0,
 }
 
@@ -24,7 +24,7 @@ impl KvType {
     /// All types, most exact first.
     pub const ALL: [KvType; 3] = [KvType::F32, KvType::F16, KvType::Q8_0];
 
-    /// The name used on the command line.
+    /// Returns the name used on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl KvType {
         }
     }
 
-    /// Bytes of one number, without the scales of the quantised type.
+    /// Returns the bytes of one value, without the scales of the quantised type.
     #[inline]
     pub(crate) fn value_bytes(self) -> usize {
         match self {
@@ -44,7 +44,7 @@ impl KvType {
         }
     }
 
-    /// The type called `name`, if there is one.
+    /// Returns the type called `name`, or `None` if there is none.
     #[must_use]
     pub fn from_name(name: &str) -> Option<KvType> {
         KvType::ALL.into_iter().find(|t| t.name() == name)
@@ -57,26 +57,26 @@ impl fmt::Display for KvType {
     }
 }
 
-/// One number per token of a tile.
+/// One value per token of a tile.
 pub(crate) type Row = [f32; BLOCK_TOKENS];
 
-/// Which tokens of a tile a row sees: from the first on, up to the end.
+/// Range of the tokens of a tile that a row attends to: `first..end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct TileRange {
     pub(crate) first: usize,
     pub(crate) end: usize,
 }
 
-impl Seen {
-    /// All of them.
-    pub(crate) const WHOLE: Seen = Seen { first: 0, end: BLOCK_TOKENS };
+impl TileRange {
+    /// All tokens of the tile.
+    pub(crate) const WHOLE: TileRange = TileRange { first: 0, end: BLOCK_TOKENS };
 
     #[inline(always)]
     pub(crate) fn is_empty(self) -> bool {
         self.first >= self.end
     }
 
-    /// Writes `value` to the tokens that are not seen.
+    /// Sets the elements of `s` that are outside the range to `value`.
     #[inline(always)]
     pub(crate) fn hide(self, s: &mut Row, value: f32) {
         if self.first > 0 {

@@ -1,8 +1,8 @@
-//! Scores, softmax and weighted values of query rows over the tiles of one key-value head.
+//! Driver of attention: scores, softmax and weighted values of query rows over the tiles of one key-value head.
 
-use crate::attention::block::{BLOCK_TOKENS, KEY_TOKENS, KvType, Row, Seen};
+use crate::attention::block::{BLOCK_TOKENS, KEY_TOKENS, KvType, Row, TileRange};
 use crate::attention::kv_cache::KvCache;
-use crate::attention::mask::{Mask, Sight};
+use crate::attention::mask::{Mask, TokenRange};
 use crate::attention::online_softmax::{OnlineSoftmax, QUERY_ROWS, Sink, SoftmaxStates, padded};
 use crate::attention::options::{AttentionOptions, AttentionSpan};
 use crate::attention::q8_values;
@@ -22,54 +22,54 @@ use crate::simd::dispatch::dispatch;
 use crate::types::ActFormat;
 use std::ops::Range;
 
-/// The largest head size.
+/// Largest supported head dimension.
 pub const MAX_HEAD_DIM: usize = 512;
 
-/// From so many rows on a tile is turned into floats first; fewer convert as they go.
+/// Number of rows from which a tile of halves is converted to floats first; with fewer rows each load converts.
 const MANY: usize = 17;
 
-/// Below this many multiplications attention runs on the calling thread.
+/// Number of multiplications below which attention runs on the calling thread.
 const SINGLE_THREAD_MACS: usize = 64 << 10;
-/// Fewer tiles than this are not worth a task of their own.
+/// Minimum number of tiles in a task.
 const MIN_SPLIT_TILES: usize = 4;
-/// Tasks per thread below which the tiles of one row are divided over several tasks.
+/// Number of tasks per thread below which the tiles of one row are split over several tasks.
 const TASKS_PER_THREAD: usize = 4;
 
-/// One task: rows of one sequence and one key-value head over some of the tiles.
+/// One task: rows of one sequence and one key-value head over a range of tiles.
 struct Task<'a> {
     tier: Tier,
     cache: &'a KvCache,
     layer: usize,
     head: usize,
     blocks: &'a [u32],
-    /// Numbers of a head's query and key, and of its value.
+    /// Head dimension of queries and keys; `value_dim` is that of values.
     dim: usize,
     value_dim: usize,
-    /// Query rows, `[row][dim]`, and what each sees.
+    /// Query rows, `[row][dim]`; `token_ranges` are the ranges of tokens that they attend to.
     queries: &'a [f32],
-    sights: &'a [Sight],
-    /// The tiles to go over.
+    token_ranges: &'a [TokenRange],
+    /// Range of tiles to process.
     tiles: Range<usize>,
     scale: f32,
     soft_cap: Option<f32>,
-    /// Of each row.
+    /// Attention sink of each row.
     sinks: Option<&'a [f32]>,
 }
 
-/// Queries in the form that the keys are multiplied with.
+/// Query rows in the layout of the kernel that multiplies them with keys.
 enum Queries {
-    /// `R` rows after another as `[dim][R]`.
+    /// Groups of `R` rows, each as `[dim][R]`.
     Floats(Vec<f32>),
-    /// On the activation format of Q8_0 weights, in tiles of up to so many tokens as the tier has: for every tile, what
-    /// [`Tile`] describes, one tile after the other.
+    /// In the activation format of Q8_0 weights, in tiles of up to the tier's number of columns: the fields of
+    /// [`Tile`], one tile after the other.
     QuantFormat { quants: Vec<i8>, scales: Vec<f32>, sums: Vec<i32>, acc_init: Vec<i32> },
 }
 
 impl Queries {
-    /// The task's rows, and zeros up to a multiple of `R`.
+    /// Lays out the task's rows, padded with zero rows to a multiple of `R`.
     #[inline(always)]
     fn new<I: AttentionSimd, const R: usize>(isa: I, task: &Task<'_>) -> Queries {
-        let (dim, n) = (task.dim, task.sights.len());
+        let (dim, n) = (task.dim, task.token_ranges.len());
         if task.cache.shape().kv_type == KvType::Q8_0 {
             let mut quants = vec![0; n * dim];
             let mut scales = vec![0.0; n * dim / 32];
@@ -102,14 +102,14 @@ impl Queries {
     }
 }
 
-/// Ranges of rows that are multiplied with quantised keys together, as few and as even as the tier's tiles allow.
+/// Returns ranges of rows to multiply with quantised keys together: as few and as even as the tier's tiles allow.
 #[inline(always)]
 fn tiles(rows: usize, tier: Tier) -> impl Iterator<Item = Range<usize>> {
     let many = rows.div_ceil(tier.level().columns(ActFormat::Q8Block32)).max(1);
     (0..many).map(move |t| rows * t / many..rows * (t + 1) / many)
 }
 
-/// Scores of all rows with the first `tokens` tokens of a tile.
+/// Computes the scores of all rows with the first `tokens` tokens of a tile.
 #[inline(always)]
 fn scores<I: AttentionSimd, const R: usize, const G: usize>(
     isa: I,
@@ -122,7 +122,7 @@ fn scores<I: AttentionSimd, const R: usize, const G: usize>(
     let dim = task.dim;
     match queries {
         Queries::Floats(turned) => {
-            for r in (0..task.sights.len()).step_by(R) {
+            for r in (0..task.token_ranges.len()).step_by(R) {
                 for group in (0..tokens.div_ceil(KEY_TOKENS)).step_by(G) {
                     isa.scores::<R, G>(keys, &turned[r * dim..], group, task.scale, &mut out[r..]);
                 }
@@ -132,7 +132,7 @@ fn scores<I: AttentionSimd, const R: usize, const G: usize>(
             let size = keys.bytes.len() / (BLOCK_TOKENS / KEY_TOKENS);
             let panels = keys.bytes.chunks_exact(size);
             let Products(y) = &mut Products([0.0; Level::VECTOR_COLUMNS * KEY_TOKENS]);
-            for rows in tiles(task.sights.len(), task.tier) {
+            for rows in tiles(task.token_ranges.len(), task.tier) {
                 let at = |values: usize| rows.start * values..rows.end * values;
                 let tile = Tile {
                     acc_init: acc_init.get(at(dim / 32)).unwrap_or_default(),
@@ -165,29 +165,30 @@ fn scores<I: AttentionSimd, const R: usize, const G: usize>(
     }
 }
 
-/// What a kernel of Q8_0 weights writes, with no vector in two cache lines.
+/// Output buffer of a Q8_0 kernel, aligned so that no vector crosses a cache line.
 #[repr(align(64))]
 struct Products([f32; Level::VECTOR_COLUMNS * KEY_TOKENS]);
 
-/// For a row that sees such tokens: what each token's weight, at most one, is multiplied by to become an integer,
-/// and what such an integer times a code stands for. Tokens that the row does not see have no part in the latter.
-/// It is no number where a scale is none.
+/// Returns the factors of a row that attends to `attended`: for each token the factor that turns its softmax weight (at
+/// most 1) into an integer, and the float value of one unit of `integer weight * quantised value`. The latter follows
+/// from the largest scale in `attended` alone, and is NaN if one of these scales is.
 #[inline(always)]
-fn shares_of<I: AttentionSimd>(isa: I, values: q8_values::Block<'_>, seen: Seen) -> (Row, f32) {
+fn shares_of<I: AttentionSimd>(isa: I, values: q8_values::Block<'_>, attended: TileRange) -> (Row, f32) {
     let halves = values.scales();
-    // Halves that are not negative order like their bits, NaN above all.
-    let largest = halves[seen.first.min(seen.end)..seen.end].iter().fold(0, |a: u16, b| a.max(*b));
+    // The bits of non-negative halves have the order of their values; NaN comes last.
+    let largest =
+        halves[attended.first.min(attended.end)..attended.end].iter().fold(0, |a: u16, b| a.max(*b));
     let largest = isa.f16_to_f32(&[largest; 16])[0];
-    let inverse = if largest > 0.0 { q8_values::MOST / largest } else { 0.0 };
+    let inverse = if largest > 0.0 { q8_values::MAX_WEIGHT / largest } else { 0.0 };
     let mut shares = [0.0; BLOCK_TOKENS];
     for (x, h) in shares.as_chunks_mut::<16>().0.iter_mut().zip(halves.as_chunks::<16>().0) {
         *x = isa.scaled(&isa.f16_to_f32(h), inverse);
     }
-    (shares, largest / q8_values::MOST)
+    (shares, largest / q8_values::MAX_WEIGHT)
 }
 
-/// Weighs the quantised values of a tile, of which a row sees what `seen` says. `weights` is where the
-/// rows' weights become integers.
+/// Computes the weighted sums of a tile's quantised values. Row r attends to `attended(r)`; `weights` is scratch space
+/// for the rows' integer weights.
 #[inline(always)]
 fn pv_product_q8<'a, I: AttentionSimd, const R: usize>(
     isa: I,
@@ -195,16 +196,16 @@ fn pv_product_q8<'a, I: AttentionSimd, const R: usize>(
     tokens: usize,
     (p, weights): (&[Row], &mut [q8_values::Weights]),
     (n, dim): (usize, usize),
-    seen: impl Fn(usize) -> Seen,
+    attended: impl Fn(usize) -> TileRange,
     sink: &mut impl Sink,
 ) {
     for (block, values) in values.enumerate() {
         let mut units = [0.0; QUERY_ROWS];
-        // The heads of a token see the same, and the rows of most tiles all of it.
-        let mut shares = (seen(0), shares_of(isa, values, seen(0)));
+        // The heads of a token attend to the same tokens, and most rows attend to whole tiles.
+        let mut shares = (attended(0), shares_of(isa, values, attended(0)));
         for r in 0..n {
-            if shares.0 != seen(r) {
-                shares = (seen(r), shares_of(isa, values, seen(r)));
+            if shares.0 != attended(r) {
+                shares = (attended(r), shares_of(isa, values, attended(r)));
             }
             let (_, (shares, unit)) = &shares;
             isa.q8_weights(&p[r], shares, &mut weights[r]);
@@ -217,11 +218,10 @@ fn pv_product_q8<'a, I: AttentionSimd, const R: usize>(
     }
 }
 
-/// Goes over the tiles of a task. `R` rows and `G` vectors of tokens or values are
-/// computed together, in registers.
+/// Processes the tiles of a task. `R` rows and `G` vectors of tokens or values are computed together, in registers.
 #[inline(always)]
 fn rows<I: AttentionSimd, const R: usize, const G: usize>(isa: I, task: &Task<'_>, sink: &mut impl Sink) {
-    let (n, dim, value_dim) = (task.sights.len(), task.dim, task.value_dim);
+    let (n, dim, value_dim) = (task.token_ranges.len(), task.dim, task.value_dim);
     let kv_type = task.cache.shape().kv_type;
     let queries = Queries::new::<I, R>(isa, task);
     let mut p = Aligned::zeroed(padded(n) * BLOCK_TOKENS);
@@ -231,7 +231,7 @@ fn rows<I: AttentionSimd, const R: usize, const G: usize>(isa: I, task: &Task<'_
     let weights = weights.as_chunks_mut::<BLOCK_TOKENS>().0;
     let floats = |dim: usize| Aligned::zeroed(if convert { BLOCK_TOKENS * dim } else { 0 });
     let mut floats = [floats(dim), floats(value_dim)];
-    let most = task.sights.iter().map(|sight| sight.end).max().unwrap_or(0);
+    let most = task.token_ranges.iter().map(|token_range| token_range.end).max().unwrap_or(0);
     for index in task.tiles.clone() {
         let block = task.blocks[index];
         let tokens = (most - index * BLOCK_TOKENS).min(BLOCK_TOKENS);
@@ -257,22 +257,23 @@ fn rows<I: AttentionSimd, const R: usize, const G: usize>(isa: I, task: &Task<'_
             }
         }
         let mut states = SoftmaxStates::none();
-        let seen = |r: usize| task.sights.get(r).map_or(Seen { first: 0, end: 0 }, |s| s.in_tile(index));
+        let attended =
+            |r: usize| task.token_ranges.get(r).map_or(TileRange { first: 0, end: 0 }, |s| s.in_tile(index));
         for (i, p) in p.as_chunks_mut::<16>().0.iter_mut().enumerate() {
             let first = i * 16;
             if n - first >= 16 {
                 [states.max_scores[i], states.sums[i]] =
-                    isa.exp_scores_of_16(p, std::array::from_fn(|r| seen(first + r)));
+                    isa.exp_scores_of_16(p, std::array::from_fn(|r| attended(first + r)));
             } else {
                 for r in first..n {
                     (states.max_scores[i][r - first], states.sums[i][r - first]) =
-                        isa.exp_scores(&mut p[r - first], seen(r));
+                        isa.exp_scores(&mut p[r - first], attended(r));
                 }
             }
         }
         sink.begin(index, &states);
         if kv_type == KvType::Q8_0 {
-            pv_product_q8::<I, R>(isa, quants, tokens, (p, weights), (n, value_dim), seen, sink);
+            pv_product_q8::<I, R>(isa, quants, tokens, (p, weights), (n, value_dim), attended, sink);
         } else {
             let pieces = n.div_ceil(R) * (value_dim / 16).div_ceil(G);
             let mut parts = ahead.map(|next| next.chunks(next.len().div_ceil(pieces).next_multiple_of(64)));
@@ -296,12 +297,12 @@ fn rows<I: AttentionSimd, const R: usize, const G: usize>(isa: I, task: &Task<'_
     }
 }
 
-/// Attention of a task, with as many rows and vectors together as the instruction set has registers for.
+/// Processes a task with as many rows and vectors together as the instruction set has registers for.
 #[inline(always)]
 fn go_over<I: AttentionSimd>(isa: I, task: &Task<'_>, sink: &mut impl Sink) {
-    // Sixteen sums where they stay in registers, else four; a count between wastes a few rows. Two vectors rather than one
-    // for many rows: a load of a weight for each product keeps both load ports busy.
-    match (I::WIDE_REGISTER_FILE, task.sights.len()) {
+    // Sixteen sums where registers hold them, else four; other row counts leave rows unused. For many rows two vectors
+    // instead of one: one load of a weight per product keeps both load ports busy.
+    match (I::WIDE_REGISTER_FILE, task.token_ranges.len()) {
         (false, 1) => rows::<I, 1, 4>(isa, task, sink),
         (false, 2) => rows::<I, 2, 2>(isa, task, sink),
         (false, _) => rows::<I, 4, 1>(isa, task, sink),
@@ -312,21 +313,21 @@ fn go_over<I: AttentionSimd>(isa: I, task: &Task<'_>, sink: &mut impl Sink) {
     }
 }
 
-/// Attention of a task over all tiles; `out` is `[row][value_dim]` with [`padded`] rows.
+/// Computes a task over all tiles; `out` is `[row][value_dim]` with [`padded`] rows.
 #[inline(always)]
 fn attend<I: AttentionSimd>(isa: I, task: &Task<'_>, out: &mut [f32]) {
-    let mut merger = OnlineSoftmax::new(task.sights, task.value_dim, task.tiles.start, out);
+    let mut merger = OnlineSoftmax::new(task.token_ranges, task.value_dim, task.tiles.start, out);
     go_over(isa, task, &mut merger);
     merger.finish(task.sinks);
 }
 
-/// The tiles of one piece of a task.
+/// Computes one split of a task's tiles.
 #[inline(always)]
 fn attend_split<I: AttentionSimd>(isa: I, task: &Task<'_>, piece: &mut KvSplit<'_>) {
     go_over(isa, task, piece);
 }
 
-/// Merges the tiles of all pieces of a task: states `[tile][row]`, values `[tile][row][value_dim]`.
+/// Merges the tiles of all splits of a task: states `[tile][row]`, values `[tile][row][value_dim]`.
 #[inline(always)]
 fn merge<I: AttentionSimd>(
     _isa: I,
@@ -335,8 +336,8 @@ fn merge<I: AttentionSimd>(
     partial: &[f32],
     out: &mut [f32],
 ) {
-    let (n, dim) = (task.sights.len(), task.value_dim);
-    let mut merger = OnlineSoftmax::new(task.sights, dim, task.tiles.start, out);
+    let (n, dim) = (task.token_ranges.len(), task.value_dim);
+    let mut merger = OnlineSoftmax::new(task.token_ranges, dim, task.tiles.start, out);
     let tiles = states.chunks_exact(n).zip(partial.chunks_exact(n * dim));
     for (index, (states, partial)) in task.tiles.clone().zip(tiles) {
         merger.tile(index, states, partial);
@@ -359,12 +360,12 @@ dispatch! {
     )
 }
 
-/// Query rows of one sequence and one key-value head: some heads of some tokens.
+/// Query rows of one sequence and one key-value head: `heads` of each of `tokens`.
 struct Rows<'a> {
     span: AttentionSpan<'a>,
     tokens: Range<usize>,
     head: usize,
-    /// Query heads of the key-value head's group.
+    /// Query heads, numbered within the key-value head's group.
     heads: Range<usize>,
 }
 
@@ -373,28 +374,30 @@ impl Rows<'_> {
         self.tokens.len() * self.heads.len()
     }
 
-    /// What token `i` of the span sees.
-    fn sight(&self, mask: Mask, i: usize) -> Sight {
-        mask.sight(self.span.position + i, self.span.stored)
+    /// Returns the range of tokens that token `i` of the span attends to.
+    fn token_range(&self, mask: Mask, i: usize) -> TokenRange {
+        mask.token_range(self.span.position + i, self.span.stored)
     }
 
-    /// Tiles of which a token sees anything; the last tokens see the last of them, the first ones the first.
+    /// Returns the tiles that any token attends to: from the first tile of the first token to the last tile of the
+    /// last.
     fn tiles(&self, mask: Mask) -> Range<usize> {
-        let (first, last) = (self.sight(mask, self.tokens.start), self.sight(mask, self.tokens.end - 1));
+        let (first, last) =
+            (self.token_range(mask, self.tokens.start), self.token_range(mask, self.tokens.end - 1));
         first.first / BLOCK_TOKENS..last.end.div_ceil(BLOCK_TOKENS)
     }
 }
 
-/// The rows of a batch and how they lie in it.
+/// Arguments of an attention call, shared by its tasks.
 struct Driver<'a> {
     tier: Tier,
     cache: &'a KvCache,
     layer: usize,
     queries: &'a [f32],
     options: AttentionOptions<'a>,
-    /// Query heads of a token.
+    /// Number of query heads per token.
     heads: usize,
-    /// Query heads of a key-value head.
+    /// Number of query heads per key-value head.
     group: usize,
     dim: usize,
     value_dim: usize,
@@ -402,7 +405,7 @@ struct Driver<'a> {
 }
 
 impl Driver<'_> {
-    /// Which row of queries, and of the output, each row is.
+    /// Returns the index of each row in the queries and the output.
     fn places<'r>(&'r self, rows: &'r Rows<'_>) -> impl Iterator<Item = usize> + 'r {
         let head = rows.head * self.group;
         rows.tokens
@@ -410,20 +413,20 @@ impl Driver<'_> {
             .flat_map(move |t| rows.heads.clone().map(move |h| (rows.span.first + t) * self.heads + head + h))
     }
 
-    /// What each row sees.
-    fn sights(&self, rows: &Rows<'_>) -> Vec<Sight> {
-        let token = |i: usize| rows.sight(self.options.mask, rows.tokens.start + i / rows.heads.len());
+    /// Returns the range of tokens that each row attends to.
+    fn token_ranges(&self, rows: &Rows<'_>) -> Vec<TokenRange> {
+        let token = |i: usize| rows.token_range(self.options.mask, rows.tokens.start + i / rows.heads.len());
         (0..rows.len()).map(token).collect()
     }
 
-    /// The sink of each row, if there are any.
+    /// Returns the sink of each row, if there are sinks.
     fn sinks(&self, rows: &Rows<'_>) -> Option<Vec<f32>> {
         let first = rows.head * self.group + rows.heads.start;
         let of_token = &self.options.sinks?[first..first + rows.heads.len()];
         Some(of_token.iter().copied().cycle().take(rows.len()).collect())
     }
 
-    /// Runs `work` on the task of some tiles.
+    /// Calls `work` with the task of `rows` over `tiles`.
     fn with_task(&self, rows: &Rows<'_>, tiles: Range<usize>, work: impl FnOnce(&Task<'_>)) {
         let mut queries = Vec::with_capacity(rows.len() * self.dim);
         let query = |at: usize| &self.queries[at * self.dim..(at + 1) * self.dim];
@@ -437,7 +440,7 @@ impl Driver<'_> {
             dim: self.dim,
             value_dim: self.value_dim,
             queries: &queries,
-            sights: &self.sights(rows),
+            token_ranges: &self.token_ranges(rows),
             tiles,
             scale: self.options.scale,
             soft_cap: self.options.soft_cap,
@@ -454,7 +457,7 @@ impl Driver<'_> {
         }
     }
 
-    /// All tiles of some rows.
+    /// Computes all tiles of `rows` in one task.
     fn whole(&self, rows: &Rows<'_>) {
         self.with_task(rows, rows.tiles(self.options.mask), |task| {
             let mut result = Aligned::zeroed(padded(rows.len()) * self.value_dim);
@@ -463,11 +466,11 @@ impl Driver<'_> {
         });
     }
 
-    /// All rows, with the tiles of each divided into pieces of `tiles`. Merging in order gives the same bits.
+    /// Computes all rows, with their tiles split into pieces of `tiles`. Merging in order gives the same bits.
     fn split_kv(&self, cpu: &Cpu, all: &[Rows<'_>], tiles: usize) {
         let dim = self.value_dim;
         let mut pieces = Vec::new();
-        // Where the tiles of each element of the rows begin, counted in rows of tiles.
+        // Offset of each element's first tile, in rows of tiles.
         let mut split_starts = Vec::with_capacity(all.len());
         let mut total = 0;
         for (i, rows) in all.iter().enumerate() {
@@ -503,13 +506,14 @@ impl Driver<'_> {
     }
 }
 
-/// Attention of a batch's new tokens in one layer. The cache already holds their keys and values.
+/// Computes the attention of a batch's new tokens in one layer. Their keys and values must already be in the cache.
 ///
-/// `queries` are `[token][query head][key_dim]` and `out` `[token][query head][value_dim]`; consecutive query heads share a
-/// key-value head. Where there are fewer heads than threads have use for, the keys of one head are divided over several.
+/// `queries` are `[token][query head][key_dim]` and `out` `[token][query head][value_dim]`; consecutive query heads
+/// share a key-value head. With fewer tasks than the threads can use, the tiles of each row are split over several
+/// tasks.
 ///
 /// # Panics
-/// If lengths do not fit, a head is larger than [`MAX_HEAD_DIM`], a window is empty, or a span lacks blocks.
+/// If lengths do not fit, a head dimension exceeds [`MAX_HEAD_DIM`], a window is empty, or a span has too few blocks.
 pub fn attention(
     cpu: &Cpu,
     cache: &KvCache,
@@ -533,14 +537,14 @@ pub fn attention(
     assert_eq!(group * shape.heads, heads, "query heads divide over key-value heads");
     assert!(mask != Mask::Window(0), "a window of no tokens");
     assert!(options.sinks.is_none_or(|s| s.len() == group * shape.heads), "a sink for each query head");
-    // Tokens per task, so that a task's rows are its tokens' heads of one group.
+    // Tokens per task, so that the rows of a task are its tokens' heads of one group.
     let tokens_together = (QUERY_ROWS / group.min(QUERY_ROWS)).max(1);
     let mut all = Vec::new();
     let mut work = 0;
     for (i, span) in spans.iter().enumerate() {
         assert!(span.stored >= span.position + span.tokens, "keys of span {i}");
         assert!(span.blocks.len() * BLOCK_TOKENS >= span.stored, "blocks of span {i}");
-        let last = mask.sight((span.position + span.tokens).saturating_sub(1), span.stored);
+        let last = mask.token_range((span.position + span.tokens).saturating_sub(1), span.stored);
         work += span.tokens * (last.end - last.first) * heads * dim;
         for token in (0..span.tokens).step_by(tokens_together) {
             let tokens = token..span.tokens.min(token + tokens_together);
@@ -551,7 +555,7 @@ pub fn attention(
             }
         }
     }
-    // The longest first: late tokens of a prompt see the most keys.
+    // Longest first: late tokens of a prompt attend to the most keys.
     all.reverse();
     let out = Disjoint::new(out);
     let driver = Driver {

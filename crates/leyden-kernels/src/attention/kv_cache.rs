@@ -1,4 +1,4 @@
-//! The paged key-value cache: storage of keys and values by block.
+//! Paged key-value cache: storage of keys and values by block.
 
 use crate::attention::block::{BLOCK_TOKENS, KEY_TOKENS, KvType};
 use crate::attention::q8_values;
@@ -10,45 +10,45 @@ use crate::memory::huge::HugeBuf;
 use crate::simd::Simd;
 use crate::simd::dispatch::dispatch;
 
-/// What one layer of the cache holds.
+/// Shape of one layer of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvLayer {
-    /// Key-value heads.
+    /// Number of key-value heads.
     pub heads: usize,
-    /// Numbers of a head's key; a multiple of 16, and of 32 for `q8_0`.
+    /// Head dimension of keys: a multiple of 16, and of 32 for `q8_0`.
     pub key_dim: usize,
-    /// Numbers of a head's value; likewise.
+    /// Head dimension of values: a multiple of 16, and of 32 for `q8_0`.
     pub value_dim: usize,
-    /// Whether it attends to a window, so that blocks behind that need not be kept.
+    /// True if the layer uses a sliding window, so that blocks before the window need not be kept.
     pub windowed: bool,
-    /// Numbers of a state that each sequence has instead of keys and values, or beside them.
+    /// Number of values of a recurrent state per sequence, instead of or beside keys and values.
     pub state: usize,
 }
 
-/// What the cache holds.
+/// Shape of the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvShape {
-    /// The layers, which may differ.
+    /// Shapes of the layers, which may differ.
     pub layers: Vec<KvLayer>,
     /// Storage type.
     pub kv_type: KvType,
 }
 
 impl KvShape {
-    /// So many layers that are alike, with keys as large as values.
+    /// Returns the shape of `layers` equal layers whose keys and values have the same head dimension.
     #[must_use]
     pub fn uniform(layers: usize, heads: usize, head_dim: usize, kv_type: KvType) -> KvShape {
         let layer = KvLayer { heads, key_dim: head_dim, value_dim: head_dim, windowed: false, state: 0 };
         KvShape { layers: vec![layer; layers], kv_type }
     }
 
-    /// Bytes that one token takes in all layers; at least one.
+    /// Returns the bytes of one token in all layers, at least 1.
     #[must_use]
     pub fn token_bytes(&self) -> usize {
         (self.layers.iter().map(|layer| layer.block_bytes(self.kv_type)).sum::<usize>() / BLOCK_TOKENS).max(1)
     }
 
-    /// Bytes of the states that one sequence has in all layers, whatever its length.
+    /// Returns the bytes of one sequence's recurrent states in all layers; independent of its length.
     #[must_use]
     pub fn state_bytes(&self) -> usize {
         self.layers.iter().map(|layer| layer.state * size_of::<f32>()).sum()
@@ -56,7 +56,7 @@ impl KvShape {
 }
 
 impl KvLayer {
-    /// Bytes of one head's keys in one block.
+    /// Returns the bytes of one head's keys in one block.
     #[inline]
     pub(crate) fn key_bytes(&self, kv_type: KvType) -> usize {
         match kv_type {
@@ -65,7 +65,7 @@ impl KvLayer {
         }
     }
 
-    /// Bytes of one head's values in one block.
+    /// Returns the bytes of one head's values in one block.
     #[inline]
     pub(crate) fn value_bytes(&self, kv_type: KvType) -> usize {
         match kv_type {
@@ -74,43 +74,43 @@ impl KvLayer {
         }
     }
 
-    /// Bytes of one block: keys of all heads, then values of all heads.
+    /// Returns the bytes of one block: keys of all heads, then values of all heads.
     #[inline]
     fn block_bytes(&self, kv_type: KvType) -> usize {
         self.heads * (self.key_bytes(kv_type) + self.value_bytes(kv_type))
     }
 }
 
-/// A layer's blocks from this size on lie on huge pages, so that the first token never commits more than a text
-/// of some 2,000 tokens would. Smaller blocks come from narrow models, in which a page walk costs little.
+/// Block size in bytes from which a layer's blocks lie on huge pages, so that the first token never commits more memory
+/// than about 2,000 tokens would. Smaller blocks come from narrow models, for which a page walk costs little.
 const HUGE_BLOCK_BYTES: usize = 64 << 10;
 
-/// Keys and values of all layers, in `blocks` blocks. Memory is committed as blocks are first written.
+/// Keys and values of all layers, in `blocks` blocks. Memory is committed when a block is first written.
 #[derive(Debug)]
 pub struct KvCache {
     shape: KvShape,
     blocks: usize,
     layers: Vec<HugeBuf>,
-    /// The states of each layer, one sequence's after the other. They grow with the number of sequences.
+    /// Recurrent states of each layer, one sequence after the other; they grow with the number of sequences.
     states: Vec<Vec<f32>>,
-    /// Where each block lies in layers with a window, if these have fewer than the others.
+    /// Slot of each block in layers with a window, if these have fewer slots than there are blocks.
     slots: Option<Vec<u32>>,
 }
 
 impl KvCache {
-    /// An empty cache of `blocks` blocks.
+    /// Creates an empty cache of `blocks` blocks.
     ///
     /// # Errors
-    /// No address space, or the size overflows.
+    /// If there is no address space for it, or its size overflows.
     ///
     /// # Panics
-    /// If the head size does not fit the storage type (the model loader checks it).
+    /// If the head dimension does not fit the storage type (the model loader checks it).
     pub fn new(shape: KvShape, blocks: usize) -> Result<KvCache, Error> {
         KvCache::with_slots(shape, blocks, None)
     }
 
-    /// The same, whose layers with a window have room for `slots` blocks alone. Before a block is first written it must be
-    /// given one ([`place`](Self::place)).
+    /// Creates an empty cache whose layers with a window have `slots` slots for the `blocks` blocks. Before a block is
+    /// first written, [`place`](Self::place) must assign it a slot.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -139,19 +139,19 @@ impl KvCache {
         Ok(KvCache { shape, blocks, layers, states, slots: slots.map(|_| vec![0; blocks]) })
     }
 
-    /// What the cache holds.
+    /// Returns the shape of the cache.
     #[must_use]
     pub fn shape(&self) -> &KvShape {
         &self.shape
     }
 
-    /// The number of blocks.
+    /// Returns the number of blocks.
     #[must_use]
     pub fn blocks(&self) -> usize {
         self.blocks
     }
 
-    /// From now on a block lies in this slot of the layers with a window.
+    /// Assigns the block a slot in the layers with a window.
     ///
     /// # Panics
     /// If there is no such block.
@@ -161,10 +161,10 @@ impl KvCache {
         }
     }
 
-    /// Makes room for the states of so many sequences. New ones are zero.
+    /// Makes room for the recurrent states of `sequences` sequences. New states are zero.
     ///
     /// # Errors
-    /// Memory is short.
+    /// If memory is short.
     pub fn reserve_states(&mut self, sequences: usize) -> Result<(), Error> {
         for (layer, states) in self.shape.layers.iter().zip(&mut self.states) {
             let wanted = layer.state.saturating_mul(sequences);
@@ -180,12 +180,12 @@ impl KvCache {
         Ok(())
     }
 
-    /// The states of a layer, and how many numbers each sequence has.
+    /// Returns the recurrent states of a layer, and the number of values per sequence.
     pub fn states(&mut self, layer: usize) -> (&mut [f32], usize) {
         (&mut self.states[layer], self.shape.layers[layer].state)
     }
 
-    /// Where a block lies in a layer.
+    /// Returns the slot of a block in a layer.
     #[inline]
     fn slot(&self, layer: usize, block: u32) -> usize {
         match &self.slots {
@@ -194,7 +194,7 @@ impl KvCache {
         }
     }
 
-    /// Keys of one head in one block.
+    /// Returns the keys of one head in one block.
     #[inline]
     pub(crate) fn keys(&self, layer: usize, block: u32, head: usize) -> &[u8] {
         let (shape, kv_type) = (&self.shape.layers[layer], self.shape.kv_type);
@@ -203,7 +203,7 @@ impl KvCache {
         &self.layers[layer].as_slice()[at..at + n]
     }
 
-    /// Values of one head in one block.
+    /// Returns the values of one head in one block.
     #[inline]
     pub(crate) fn values(&self, layer: usize, block: u32, head: usize) -> &[u8] {
         let (shape, kv_type) = (&self.shape.layers[layer], self.shape.kv_type);
@@ -213,8 +213,8 @@ impl KvCache {
         &self.layers[layer].as_slice()[at..at + n]
     }
 
-    /// Stores keys and values of new tokens. `slots[i]` is token i's (block, place in the block); row i of
-    /// `keys` and `values` holds its heads one after the other.
+    /// Stores the keys and values of new tokens. `slots[i]` is token i's (block, place in the block); row i of `keys`
+    /// and `values` holds its heads one after the other.
     ///
     /// # Panics
     /// If a block is out of range, two tokens share a slot, or a length does not fit.
@@ -232,7 +232,7 @@ impl KvCache {
                 let start = slot as usize * shape.block_bytes(kv_type);
                 // SAFETY: each task has its own head, whose bytes in a block no other head shares.
                 let k = unsafe { buffer.range(start + head * kn, kn) };
-                // SAFETY: as above; values lie behind the keys of all heads.
+                // SAFETY: as above; values follow the keys of all heads.
                 let v = unsafe { buffer.range(start + heads * kn + head * vn, vn) };
                 let at = i * heads + head;
                 let key = &keys[at * key_dim..(at + 1) * key_dim];
@@ -248,7 +248,7 @@ impl KvCache {
 fn store<I: Simd>(isa: I, t: KvType, place: usize, key: &[f32], value: &[f32], k: &mut [u8], v: &mut [u8]) {
     let (dim, values) = (key.len(), value.len());
     let (group, lane) = (place / KEY_TOKENS, place % KEY_TOKENS);
-    // Byte offset of the key's value d, for elements of `size` bytes.
+    // Byte offset of dimension d of the key, for elements of `size` bytes.
     let key_at = |d: usize, size: usize| ((group * dim + d) * KEY_TOKENS + lane) * size;
     match t {
         KvType::F32 => {
@@ -289,14 +289,14 @@ fn store<I: Simd>(isa: I, t: KvType, place: usize, key: &[f32], value: &[f32], k
     }
 }
 
-/// Values held to what a half can represent. An infinity in one token would turn the zero weight that an
-/// earlier token gives it into NaN, and so make a result depend on how the prompt was cut into steps.
+/// Clamps values to the range of a half. An infinity in one token would turn the zero weight that an earlier token
+/// gives it into NaN, so that a result would depend on how the prompt was cut into steps.
 #[inline(always)]
 fn in_range(x: &[f32; 16]) -> [f32; 16] {
     x.map(|v| v.clamp(-65504.0, 65504.0))
 }
 
-/// Quantised values of 32 values; returns the half-precision scale.
+/// Quantises 32 values; returns the scale as half-precision bits.
 #[inline(always)]
 fn quantise<I: Simd>(isa: I, x: &[f32; 32], quants: &mut [i8; 32]) -> u16 {
     let mut scale = [0.0; 16];

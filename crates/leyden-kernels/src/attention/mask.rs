@@ -1,23 +1,23 @@
-//! Which tokens of its sequence a token sees.
+//! Attention masks.
 
-use crate::attention::block::{BLOCK_TOKENS, Seen};
+use crate::attention::block::{BLOCK_TOKENS, TileRange};
 
-/// Which tokens of its sequence a token sees.
+/// Attention mask: the tokens of its sequence that a token attends to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mask {
-    /// Itself and all before it.
+    /// The token itself and all earlier ones.
     #[default]
     Causal,
-    /// All that are stored, those behind it too.
+    /// All stored tokens, later ones included (bidirectional).
     Full,
-    /// Itself and those before it, so many in all (sliding-window attention).
+    /// Causal sliding window: this number of tokens, the last of which is the token itself.
     Window(usize),
-    /// Itself, and so many before and behind it.
+    /// Bidirectional sliding window: the token itself and this number of tokens on either side.
     Around(usize),
 }
 
 impl Mask {
-    /// The tokens of the window, if that is what it sees.
+    /// Returns the size of the causal sliding window in tokens, if the mask is one.
     #[must_use]
     pub fn window(self) -> Option<usize> {
         match self {
@@ -26,38 +26,39 @@ impl Mask {
         }
     }
 
-    /// Whether it sees tokens behind it.
+    /// Returns whether tokens attend to later tokens.
     #[must_use]
     pub fn sees_behind(self) -> bool {
         matches!(self, Mask::Full | Mask::Around(_))
     }
 
-    /// What the token at `position` sees of a sequence of which so many tokens are stored.
-    pub(super) fn sight(self, position: usize, stored: usize) -> Sight {
+    /// Returns the range of tokens that the token at `position` attends to in a sequence of `stored` tokens.
+    pub(super) fn token_range(self, position: usize, stored: usize) -> TokenRange {
         let end = position + 1;
         match self {
-            Mask::Causal => Sight { first: 0, end },
-            Mask::Full => Sight { first: 0, end: stored },
-            Mask::Window(tokens) => Sight { first: end.saturating_sub(tokens), end },
-            Mask::Around(tokens) => {
-                Sight { first: position.saturating_sub(tokens), end: end.saturating_add(tokens).min(stored) }
-            }
+            Mask::Causal => TokenRange { first: 0, end },
+            Mask::Full => TokenRange { first: 0, end: stored },
+            Mask::Window(tokens) => TokenRange { first: end.saturating_sub(tokens), end },
+            Mask::Around(tokens) => TokenRange {
+                first: position.saturating_sub(tokens),
+                end: end.saturating_add(tokens).min(stored),
+            },
         }
     }
 }
 
-/// The tokens of its sequence that a row sees: from the first on, up to the end.
+/// Range of the tokens of a sequence that a row attends to: `first..end`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sight {
+pub(super) struct TokenRange {
     pub(super) first: usize,
     pub(super) end: usize,
 }
 
-impl Sight {
-    /// What of them lies in tile `index`.
+impl TokenRange {
+    /// Returns the part of the range in tile `index`.
     #[inline(always)]
-    pub(super) fn in_tile(self, index: usize) -> Seen {
+    pub(super) fn in_tile(self, index: usize) -> TileRange {
         let place = |token: usize| token.saturating_sub(index * BLOCK_TOKENS).min(BLOCK_TOKENS);
-        Seen { first: place(self.first), end: place(self.end) }
+        TileRange { first: place(self.first), end: place(self.end) }
     }
 }

@@ -1,15 +1,15 @@
-//! Attention over a paged key-value cache: causal, to all tokens, or to a sliding window.
+//! Attention over a paged key-value cache, with causal, bidirectional and sliding-window masks.
 //!
-//! A block holds 64 tokens of one layer. Keys lie `[head][4 groups][head_dim][16 tokens]`, so that a vector lane
-//! belongs to one token and scores need no horizontal sums; quantised keys are panels of Q8_0 weights, 16 tokens
-//! for 16 rows, and queries are quantised to the activation format of such weights. Values lie `[head][64 tokens][head_dim]`, quantised
-//! ones as `quantised values.rs` says.
+//! A block holds 64 tokens of one layer. Keys are `[head][4 groups][head_dim][16 tokens]`, so that each vector lane
+//! holds one token and scores need no horizontal sums; quantised keys are panels of Q8_0 weights, with 16 tokens as the
+//! 16 rows, and queries are quantised to the activation format of such weights. Values are `[head][64
+//! tokens][head_dim]`; `q8_values.rs` describes quantised ones.
 //!
 //! The result is defined tile by tile, a tile being the block at a fixed position: scores, their maximum, the
-//! exponentials and their weighted values are computed within the tile, and tiles are merged in order of
-//! position; tiles that no row of a task sees are passed over, which is what a row does anyhow with those that it does not
-//! see. What else is in the batch, how the prompt was cut into steps, and which threads did the tiles of a row
-//! cannot change a bit of it.
+//! exponentials and the weighted values are computed within the tile, and tiles are merged in order of position. A row
+//! is not changed by tiles that it does not attend to, so tiles that no row of a task attends to are skipped. The bits
+//! of a result therefore do not depend on the rest of the batch, on how the prompt was cut into steps, or on the
+//! threads that computed the tiles.
 
 mod block;
 mod driver;

@@ -1,29 +1,30 @@
 //! Online softmax: tiles of keys merged in order of position by running maximum and denominator.
 
-use crate::attention::mask::Sight;
+use crate::attention::mask::TokenRange;
 use crate::ops::{Lanes, exp16};
 
-/// Query rows (token, head) of one task; they share each load of a key or value.
+/// Maximum number of query rows (token, head) of one task; they share each load of a key or value.
 pub(super) const QUERY_ROWS: usize = 64;
 
-/// Rows of a buffer for the values of `rows` rows: these and those that are computed with the last of them.
+/// Returns the number of rows of a buffer for the values of `rows` rows: rounded up to whole groups of rows that are
+/// computed together.
 #[inline]
 pub(super) fn padded(rows: usize) -> usize {
     rows.next_multiple_of(16)
 }
 
-/// What the tiles of a task give, one after the other: for each row the running maximum, the sum of the exponentials of
-/// the differences from it, and the values weighted by these.
+/// Receiver of a task's tiles, in order: for each row the maximum score, the sum of the exponentials of the differences
+/// from it, and the values weighted by these exponentials.
 pub(super) trait Sink {
-    /// Takes what the rows have in tile `index`.
+    /// Receives the softmax states of the rows in tile `index`.
     fn begin(&mut self, index: usize, states: &SoftmaxStates);
-    /// Where the weighted values of the rows from `first` on go.
+    /// Returns the destination of the weighted values of the rows from `first` on.
     fn rows(&mut self, first: usize) -> PvOutput<'_>;
-    /// All values are there.
+    /// Ends the tile: all its values have been written.
     fn end(&mut self) {}
 }
 
-/// The running maximum of each row, and the sum of the exponentials of the differences from it.
+/// Maximum score of each row, and the sum of the exponentials of the differences from it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SoftmaxStates {
     pub(super) max_scores: [Lanes; QUERY_ROWS / 16],
@@ -31,7 +32,7 @@ pub(super) struct SoftmaxStates {
 }
 
 impl SoftmaxStates {
-    /// Of rows that have seen nothing.
+    /// Returns the states of rows without any tile.
     #[inline]
     pub(super) fn none() -> SoftmaxStates {
         SoftmaxStates {
@@ -41,16 +42,16 @@ impl SoftmaxStates {
     }
 }
 
-/// Where weighted values go; buffers are `[row][dim]`.
+/// Destination of weighted values; buffers are `[row][dim]`.
 pub(crate) enum PvOutput<'a> {
-    /// To be kept as they are.
+    /// Stores the values.
     Kept(&'a mut [f32]),
-    /// To what the tiles before gave, for each row as its factors say.
+    /// Merges the values into those of earlier tiles, with one [`Rescale`] per row.
     Merged(&'a mut [f32], &'a [Rescale]),
 }
 
 impl PvOutput<'_> {
-    /// The values, and the factors of rows where there are some.
+    /// Returns the buffer, and the factors of the rows if values are merged.
     #[inline(always)]
     pub(crate) fn parts(&mut self) -> (&mut [f32], Option<&[Rescale]>) {
         match self {
@@ -60,21 +61,21 @@ impl PvOutput<'_> {
     }
 }
 
-/// How a row's values of a tile are merged with those of the tiles before.
+/// Factors for merging a row's values of a tile into those of earlier tiles.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rescale {
-    /// What the values before are multiplied by, and those of this tile.
+    /// Factor of the values of earlier tiles; `now` is that of this tile's values.
     pub(crate) before: f32,
     pub(crate) now: f32,
-    /// Whether the row sees anything of the tile; otherwise its values stay.
-    pub(crate) sees: bool,
+    /// True if the row attends to any token of the tile; otherwise its values stay unchanged.
+    pub(crate) attends: bool,
 }
 
 impl Rescale {
-    /// `fma(out, before, values * now)`: two roundings, which is the definition for all instruction sets.
+    /// Computes `fma(out, before, values * now)`: two roundings, the definition for all instruction sets.
     #[inline(always)]
     pub(crate) fn merge(self, out: &mut [f32], values: &[f32]) {
-        if self.sees {
+        if self.attends {
             for (o, v) in out.iter_mut().zip(values) {
                 *o = o.mul_add(self.before, v * self.now);
             }
@@ -82,26 +83,26 @@ impl Rescale {
     }
 }
 
-/// Merges tiles in the order of positions.
+/// [`Sink`] that merges tiles in order of position.
 pub(super) struct OnlineSoftmax<'a> {
-    sights: &'a [Sight],
+    token_ranges: &'a [TokenRange],
     dim: usize,
-    /// The first tile, before which there is nothing.
+    /// Index of the first tile; no values precede it.
     first: usize,
-    /// Of the tiles so far.
+    /// States after the tiles so far.
     running: SoftmaxStates,
-    /// Of this tile.
+    /// Factors of the current tile.
     factors: [Rescale; QUERY_ROWS],
-    /// `[row][dim]`, with as many rows as are computed together, at least.
+    /// Output `[row][dim]`, padded to whole groups of rows that are computed together.
     out: &'a mut [f32],
 }
 
 impl<'a> OnlineSoftmax<'a> {
     #[inline(always)]
-    pub(super) fn new(sights: &'a [Sight], dim: usize, first: usize, out: &'a mut [f32]) -> Self {
+    pub(super) fn new(token_ranges: &'a [TokenRange], dim: usize, first: usize, out: &'a mut [f32]) -> Self {
         out.fill(0.0);
         OnlineSoftmax {
-            sights,
+            token_ranges,
             dim,
             first,
             running: SoftmaxStates::none(),
@@ -110,7 +111,7 @@ impl<'a> OnlineSoftmax<'a> {
         }
     }
 
-    /// Takes all of a tile at once.
+    /// Merges a whole tile.
     #[inline(always)]
     pub(super) fn tile(&mut self, index: usize, states: &[(f32, f32)], values: &[f32]) {
         let mut all = SoftmaxStates::none();
@@ -124,11 +125,11 @@ impl<'a> OnlineSoftmax<'a> {
         }
     }
 
-    /// Divides by the sums. A row's sink, if there are any, is one more score in its sum, without a value.
+    /// Divides the values by the sums. A row's sink is one more score in its sum, without a value.
     #[inline(always)]
     pub(super) fn finish(self, sinks: Option<&[f32]>) {
         let states = self.running.max_scores.as_flattened().iter().zip(self.running.sums.as_flattened());
-        let rows = self.out.chunks_exact_mut(self.dim).zip(states).take(self.sights.len());
+        let rows = self.out.chunks_exact_mut(self.dim).zip(states).take(self.token_ranges.len());
         for (r, (o, (&max_scores, &sum))) in rows.enumerate() {
             let inverse = match sinks {
                 None => 1.0 / sum,
@@ -148,7 +149,7 @@ impl<'a> OnlineSoftmax<'a> {
 impl Sink for OnlineSoftmax<'_> {
     #[inline(always)]
     fn begin(&mut self, index: usize, states: &SoftmaxStates) {
-        let n = self.sights.len();
+        let n = self.token_ranges.len();
         for first in (0..n).step_by(16) {
             let group = first / 16;
             let (top, sum) = (&states.max_scores[group], &states.sums[group]);
@@ -156,7 +157,7 @@ impl Sink for OnlineSoftmax<'_> {
             let (mut before, mut now): (Lanes, Lanes) = ([0.0; 16], [0.0; 16]);
             for i in 0..16 {
                 let max = if top[i] > running[i] { top[i] } else { running[i] };
-                // A row that has seen nothing up to here has no differences: those of infinities are no numbers.
+                // A row without any attended token so far is skipped: the difference of two infinities is NaN.
                 if max > f32::NEG_INFINITY {
                     (before[i], now[i]) = (running[i] - max, top[i] - max);
                 }
@@ -165,12 +166,12 @@ impl Sink for OnlineSoftmax<'_> {
             before = if index == self.first { [0.0; 16] } else { exp16(&before) };
             now = exp16(&now);
             for i in 0..16 {
-                // A row that sees nothing of the tile keeps its sum: it is multiplied by one, and none is added.
+                // A row that attends to no token of the tile keeps its sum: it is multiplied by 1 and 0 is added.
                 total[i] = total[i].mul_add(before[i], sum[i] * now[i]);
             }
             for (i, r) in (first..n.min(first + 16)).enumerate() {
-                let sees = !self.sights[r].in_tile(index).is_empty();
-                self.factors[r] = Rescale { before: before[i], now: now[i], sees };
+                let attends = !self.token_ranges[r].in_tile(index).is_empty();
+                self.factors[r] = Rescale { before: before[i], now: now[i], attends };
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What attention is asked to compute: for which tokens, and how.
+//! Arguments of attention: spans of new tokens, and options.
 
 use crate::attention::mask::Mask;
 
@@ -7,31 +7,31 @@ use crate::attention::mask::Mask;
 pub struct AttentionSpan<'a> {
     /// Index of the first new token in the batch.
     pub first: usize,
-    /// How many there are.
+    /// Number of new tokens.
     pub tokens: usize,
     /// Position of the first new token in its sequence.
     pub position: usize,
-    /// Tokens of the sequence whose keys and values are in the cache, these among them.
+    /// Number of the sequence's tokens in the cache, the new ones included.
     pub stored: usize,
-    /// The sequence's blocks, in order.
+    /// Block indices of the sequence, in order.
     pub blocks: &'a [u32],
 }
 
-/// What attention computes, of one layer.
+/// Options of attention in one layer.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionOptions<'a> {
-    /// What the products of queries and keys are multiplied by.
+    /// Factor of the products of queries and keys.
     pub scale: f32,
-    /// Which tokens see which.
+    /// Attention mask.
     pub mask: Mask,
-    /// Scores beyond this are squeezed below it: `cap * tanh(score / cap)`.
+    /// Soft cap of scores: `cap * tanh(score / cap)`.
     pub soft_cap: Option<f32>,
-    /// For each query head, a score that takes its share of the softmax and adds no value.
+    /// Attention sinks: one score per query head that takes part in the softmax without a value.
     pub sinks: Option<&'a [f32]>,
 }
 
 impl AttentionOptions<'_> {
-    /// Causal attention without caps or sinks.
+    /// Returns the options of causal attention without soft cap or sinks.
     #[must_use]
     pub fn causal(scale: f32) -> Self {
         AttentionOptions { scale, mask: Mask::Causal, soft_cap: None, sinks: None }

@@ -1,9 +1,9 @@
-//! KV cache quantisation to q8_0: how quantised values (V) lie in a tile, and their product with the softmax weights in integers.
+//! Values (V) quantised to Q8_0: their layout in a tile, and their product with the softmax weights in integers.
 //!
-//! A block is 32 values of all 64 tokens: quantised values `[32 token pairs][32 values][2 tokens]`, so that one instruction
-//! multiplies a pair of tokens with a pair of weights, then a scale for each token. For each row a token's weight times
-//! its scale becomes an integer of 15 bits, its share of the largest scale that the row sees: two hundred and fifty
-//! times finer than the quantised values that it is multiplied by. Sums of a whole tile fit 32 bits, so they are exact.
+//! A block is 32 values of all 64 tokens: quantised values `[32 token pairs][32 values][2 tokens]`, so that one
+//! instruction multiplies a pair of tokens with a pair of weights, then a scale per token. A row's weight of a token
+//! times the token's scale is rounded to a 15-bit integer, relative to the largest scale that the row attends to: 250
+//! times finer than the quantised values. Sums over a tile fit 32 bits, so they are exact.
 
 use crate::attention::block::{BLOCK_TOKENS, Row};
 use crate::attention::online_softmax::PvOutput;
@@ -11,21 +11,21 @@ use crate::prefetch::{prefetch, prefetch_lines};
 use crate::quant::quantize::ROUND;
 use crate::simd::int::{F32Simd, INTEGERS};
 
-/// Values that share a scale.
+/// Number of values that share a scale.
 pub(crate) const VALUES: usize = 32;
 /// Bytes of a block's quantised values.
 const CODES: usize = BLOCK_TOKENS * VALUES;
-/// Bytes of a block.
+/// Bytes of a block, scales included.
 pub(super) const BYTES: usize = CODES + BLOCK_TOKENS * 2;
 
-/// Weights of the tokens of a tile.
+/// Integer weights of the tokens of a tile.
 pub(crate) type Weights = [i16; BLOCK_TOKENS];
 
-/// The largest weight.
-pub(super) const MOST: f32 = i16::MAX as f32;
+/// Largest integer weight.
+pub(super) const MAX_WEIGHT: f32 = i16::MAX as f32;
 const _: () = assert!(BLOCK_TOKENS as i64 * i16::MAX as i64 * 127 <= i32::MAX as i64);
 
-/// Stores quantised values and scale of the token at `place`.
+/// Stores the quantised values and the scale of the token at `place`.
 pub(super) fn store(block: &mut [u8], place: usize, quants: &[i8; VALUES], scale: u16) {
     let (all, scales) = block.split_at_mut(CODES);
     let pair = &mut all[place / 2 * 2 * VALUES..][..2 * VALUES];
@@ -35,23 +35,23 @@ pub(super) fn store(block: &mut [u8], place: usize, quants: &[i8; VALUES], scale
     scales[place * 2..][..2].copy_from_slice(&scale.to_le_bytes());
 }
 
-/// One block.
+/// Block of a tile.
 #[derive(Clone, Copy)]
 pub(crate) struct Block<'a> {
     bytes: &'a [u8; BYTES],
-    /// The same block of the next tile, which lies anywhere: it is prefetched while this one is read.
+    /// Same block of the next tile, prefetched while this one is read: tiles are not contiguous.
     next: &'a [u8; BYTES],
 }
 
 impl<'a> Block<'a> {
-    /// Block after block of a head's values and of those of the next tile.
+    /// Returns the blocks of a head's values in order, each with the block of the next tile.
     #[inline]
     pub(super) fn all(values: &'a [u8], next: &'a [u8]) -> impl Iterator<Item = Block<'a>> {
         let blocks = values.as_chunks::<BYTES>().0.iter().zip(next.as_chunks::<BYTES>().0);
         blocks.map(|(bytes, next)| Block { bytes, next })
     }
 
-    /// The scales of the block's tokens, as half-precision bits.
+    /// Returns the scales of the block's tokens as half-precision bits.
     #[inline(always)]
     pub(super) fn scales(&self) -> [u16; BLOCK_TOKENS] {
         let mut halves = [0; BLOCK_TOKENS];
@@ -62,7 +62,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Weights of a row's tokens as integers: weight times share, rounded to nearest even; what is no number becomes zero.
+/// Computes a row's integer weights: weight times share, rounded to nearest even; NaN becomes zero.
 #[inline(always)]
 pub(crate) fn plain_weights(p: &Row, shares: &Row, out: &mut Weights) {
     for i in 0..BLOCK_TOKENS {
@@ -72,11 +72,11 @@ pub(crate) fn plain_weights(p: &Row, shares: &Row, out: &mut Weights) {
     }
 }
 
-/// As [`plain_weights`].
+/// Vector form of [`plain_weights`].
 #[inline(always)]
 pub(crate) fn vector_weights<D: F32Simd>(d: D, p: &Row, shares: &Row, out: &mut Weights) {
     for i in (0..BLOCK_TOKENS).step_by(16) {
-        // SAFETY: sixteen floats each, and sixteen integers.
+        // SAFETY: 16 floats each, and 16 integers.
         unsafe {
             let x = d.mul(d.load_floats(p[i..].as_ptr().cast()), d.load_floats(shares[i..].as_ptr().cast()));
             d.store_words(d.max(d.zeros(), x), out[i..].as_mut_ptr());
@@ -84,8 +84,8 @@ pub(crate) fn vector_weights<D: F32Simd>(d: D, p: &Row, shares: &Row, out: &mut 
     }
 }
 
-/// A block's values weighted by `R` rows, of which each has a unit, summed over `tokens` tokens, times the unit, into
-/// rows of `dim` values from `at` on, as [`PvOutput`] says.
+/// Computes the block's values weighted by `R` rows and summed over `tokens` tokens, times the row's unit. Writes them
+/// to rows of `dim` values from `at` on, as `to` says.
 #[inline(always)]
 pub(crate) fn plain_pv_product<const R: usize>(
     values: Block<'_>,
@@ -112,7 +112,7 @@ pub(crate) fn plain_pv_product<const R: usize>(
     }
 }
 
-/// As [`plain_pv_product`], of `H` times 16 values from `at % 32` on.
+/// Vector form of [`plain_pv_product`], for `16 * H` values from `at % 32` on.
 #[inline(always)]
 pub(crate) fn vector_pv_product<D: F32Simd, const R: usize, const H: usize>(
     d: D,
@@ -133,10 +133,10 @@ pub(crate) fn vector_pv_product<D: F32Simd, const R: usize, const H: usize>(
     assert!(pair.is_aligned(), "pairs of weights are read as one");
     for _ in 0..tokens.div_ceil(2) {
         for h in 0..H {
-            // SAFETY: a block has 32 pairs of tokens, each with 32 values, of which the check left 16 * H.
+            // SAFETY: a block has 32 pairs of tokens, each with 32 values; the check above leaves 16 * H of them.
             let vector = unsafe { d.code_pairs(quants.wrapping_add(32 * h)) };
             for r in 0..R {
-                // SAFETY: weights has R rows of 32 pairs, at addresses that were seen to be multiples of four.
+                // SAFETY: weights has R rows of 32 pairs, at addresses checked to be multiples of 4.
                 sums[r][h] =
                     unsafe { d.add_pairs(sums[r][h], vector, pair.wrapping_add(r * BLOCK_TOKENS / 2)) };
             }
@@ -146,7 +146,7 @@ pub(crate) fn vector_pv_product<D: F32Simd, const R: usize, const H: usize>(
         next = next.wrapping_add(2 * VALUES);
         pair = pair.wrapping_add(1);
     }
-    // Every line of the scales: they are the first that the next tile reads, and nothing foresees them.
+    // All cache lines of the next tile's scales, which are read first; no hardware prefetcher predicts them.
     prefetch_lines(&values.next[CODES..]);
     for r in 0..R {
         let out = out.as_mut_ptr().wrapping_add(r * dim + at);

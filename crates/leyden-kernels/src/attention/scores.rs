@@ -1,5 +1,5 @@
-//! QK scores and PV products. Written once as the scalar definition over plain arrays and once over the vectors of an instruction set; float
-//! operations and their order are the same, so both give the same bits.
+//! QK scores and PV products, written once as the scalar definition over plain arrays and once over the vectors of an
+//! instruction set; the float operations and their order are the same, so both give the same bits.
 
 use crate::attention::block::{BLOCK_TOKENS, KEY_TOKENS, KvType, Row};
 use crate::attention::online_softmax::{PvOutput, Rescale};
@@ -8,36 +8,36 @@ use crate::prefetch::prefetch;
 use crate::simd::Simd;
 use crate::simd::int::F32Simd;
 
-/// Keys of one tile, of a type that is not quantised.
+/// Unquantised keys of one tile.
 #[derive(Clone, Copy)]
 pub(crate) struct Keys<'a> {
     pub(crate) kv_type: KvType,
     pub(crate) bytes: &'a [u8],
-    /// Those of the next tile, as many: they lie anywhere, so no prefetcher of the processor foresees them. They are
-    /// asked for a tile ahead, each line while its counterpart is read.
+    /// Keys of the next tile, of the same size. Tiles are not contiguous, so no hardware prefetcher predicts them: each
+    /// line is prefetched while its counterpart in this tile is read.
     pub(crate) next: &'a [u8],
     pub(crate) dim: usize,
 }
 
-/// Values of one tile, of a type that is not quantised.
+/// Unquantised values of one tile.
 #[derive(Clone, Copy)]
 pub(crate) struct Values<'a> {
     pub(crate) kv_type: KvType,
     pub(crate) bytes: &'a [u8],
-    /// As of [`Keys`].
+    /// Values of the next tile, as in [`Keys`].
     pub(crate) next: &'a [u8],
     pub(crate) dim: usize,
 }
 
-/// The bytes of floats, which have no others than their own.
+/// Returns the bytes of floats.
 #[inline(always)]
 fn as_bytes(floats: &[f32]) -> &[u8] {
-    // SAFETY: initialised memory of that many bytes, borrowed as long; bytes have no alignment.
+    // SAFETY: initialised memory of that many bytes, borrowed as long; f32 has no padding, and bytes no alignment.
     unsafe { std::slice::from_raw_parts(floats.as_ptr().cast(), size_of_val(floats)) }
 }
 
 impl Keys<'_> {
-    /// The same keys as floats: halves turned into floats, in the same places.
+    /// Converts the keys to floats, in the same layout.
     #[inline(always)]
     pub(crate) fn to_floats<'f, I: Simd>(self, isa: I, out: &'f mut [f32]) -> Keys<'f> {
         for (x, h) in out.as_chunks_mut::<16>().0.iter_mut().zip(self.bytes.as_chunks::<32>().0) {
@@ -47,7 +47,7 @@ impl Keys<'_> {
         Keys { kv_type: KvType::F32, bytes, next: bytes, dim: self.dim }
     }
 
-    /// Bytes of a value.
+    /// Returns the bytes of a value.
     #[inline(always)]
     fn size(&self) -> usize {
         if self.kv_type == KvType::F32 { 4 } else { 2 }
@@ -63,7 +63,7 @@ impl Keys<'_> {
 }
 
 impl Values<'_> {
-    /// The first `tokens` tokens' values as floats: halves turned into floats, in the same places.
+    /// Converts the values of the first `tokens` tokens to floats, in the same layout.
     #[inline(always)]
     pub(crate) fn to_floats<'f, I: Simd>(self, isa: I, tokens: usize, out: &'f mut [f32]) -> Values<'f> {
         let halves_of = self.bytes.as_chunks::<32>().0.iter().take(tokens * self.dim / 16);
@@ -107,8 +107,8 @@ fn floats(bytes: &[u8]) -> Lanes {
     f
 }
 
-/// Scores of `R` rows with `G` groups of tokens from `group` on: `fma(k[d], q[d], sum)` for d ascending, then
-/// times `scale`. The queries come as `[dim][R]`.
+/// Computes scores of `R` rows with `G` groups of tokens from `group` on: `fma(k[d], q[d], sum)` for d ascending, then
+/// times `scale`. The queries are `[dim][R]`.
 #[inline(always)]
 pub(crate) fn plain_scores<I: Simd, const R: usize, const G: usize>(
     isa: I,
@@ -139,7 +139,7 @@ pub(crate) fn plain_scores<I: Simd, const R: usize, const G: usize>(
     }
 }
 
-/// As [`plain_scores`].
+/// Vector form of [`plain_scores`].
 #[inline(always)]
 pub(crate) fn vector_scores<D: F32Simd, const R: usize, const G: usize>(
     d: D,
@@ -154,12 +154,12 @@ pub(crate) fn vector_scores<D: F32Simd, const R: usize, const G: usize>(
     let (first, next) = (&keys.bytes[at..], keys.next[at..].as_ptr());
     let sums = if keys.kv_type == KvType::F32 {
         products::<D, R, G, 4>(d, (first, next), keys.dim, queries, |p| {
-            // SAFETY: `products` gives 16 floats.
+            // SAFETY: `products` passes 16 floats.
             unsafe { d.load_floats(p) }
         })
     } else {
         products::<D, R, G, 2>(d, (first, next), keys.dim, queries, |p| {
-            // SAFETY: `products` gives 16 halves.
+            // SAFETY: `products` passes 16 halves.
             unsafe { d.halves(p) }
         })
     };
@@ -174,8 +174,8 @@ pub(crate) fn vector_scores<D: F32Simd, const R: usize, const G: usize>(
     }
 }
 
-/// Sums over `dim` values of `G` groups of keys, whose values have `SIZE` bytes, with `R` queries. Pointers move
-/// instead of indices: an index would be multiplied, and the product checked, at every value.
+/// Computes the products of `G` groups of keys, with `SIZE` bytes per value, with `R` queries, summed over `dim`.
+/// Pointers advance instead of indices: an index would cost a multiplication and a bounds check per value.
 #[inline(always)]
 fn products<D: F32Simd, const R: usize, const G: usize, const SIZE: usize>(
     d: D,
@@ -208,7 +208,7 @@ fn products<D: F32Simd, const R: usize, const G: usize, const SIZE: usize>(
     sums
 }
 
-/// Prefetches the cache lines of `bytes` bytes; returns what follows them.
+/// Prefetches the cache lines of `bytes` bytes; returns the address after them.
 #[inline(always)]
 fn prefetch_run(p: *const u8, bytes: usize) -> *const u8 {
     for line in (0..bytes).step_by(64) {
@@ -217,8 +217,8 @@ fn prefetch_run(p: *const u8, bytes: usize) -> *const u8 {
     p.wrapping_add(bytes)
 }
 
-/// Values of `tokens` tokens, weighted by the rows of `p` and added in order of token, at `16 * G` values from
-/// `at` on; into rows of `dim` values, as [`PvOutput`] says.
+/// Computes `16 * G` values from `at` on, weighted by the rows of `p` and summed over `tokens` tokens in order. Writes
+/// them to rows of `dim` values, as `to` says.
 #[inline(always)]
 pub(crate) fn plain_pv_product<I: Simd, const R: usize, const G: usize>(
     isa: I,
@@ -252,7 +252,7 @@ pub(crate) fn plain_pv_product<I: Simd, const R: usize, const G: usize>(
     }
 }
 
-/// As [`plain_pv_product`].
+/// Vector form of [`plain_pv_product`].
 #[inline(always)]
 pub(crate) fn vector_pv_product<D: F32Simd, const R: usize, const G: usize>(
     d: D,
@@ -268,7 +268,7 @@ pub(crate) fn vector_pv_product<D: F32Simd, const R: usize, const G: usize>(
     let (bytes, next) = (values.bytes, values.next.as_ptr());
     let sums = if values.kv_type == KvType::F32 {
         sums::<D, R, G, 4>(d, tokens, p, (bytes, next), (at, dim), |v, g| {
-            // SAFETY: `sums` gives a token's values from `at` on, of which the check left 16 * G.
+            // SAFETY: `sums` passes a token's values from `at` on; the check above leaves 16 * G of them.
             unsafe { d.load_floats(v.add(64 * g)) }
         })
     } else {
@@ -286,17 +286,17 @@ pub(crate) fn vector_pv_product<D: F32Simd, const R: usize, const G: usize>(
     }
 }
 
-/// Writes sixteen weighted values as [`PvOutput`] says, merged with those before where there are factors.
+/// Writes 16 weighted values, or merges them into `out` if there are factors.
 ///
 /// # Safety
-/// `out` is sixteen floats.
+/// `out` points at 16 floats.
 #[inline(always)]
 pub(super) unsafe fn write<D: F32Simd>(d: D, values: D::Floats, factors: Option<&Rescale>, out: *mut f32) {
-    // SAFETY: `out` is sixteen floats (`# Safety`); a factor is a readable float.
+    // SAFETY: `out` is 16 floats (`# Safety`); a factor is a readable float.
     unsafe {
         match factors {
             None => d.store(values, out),
-            Some(Rescale { sees: false, .. }) => {}
+            Some(Rescale { attends: false, .. }) => {}
             Some(Rescale { before, now, .. }) => {
                 let values = d.mul(values, d.splat(now));
                 d.store(d.fma(d.load_floats(out.cast_const().cast()), d.splat(before), values), out);
@@ -305,8 +305,8 @@ pub(super) unsafe fn write<D: F32Simd>(d: D, values: D::Floats, factors: Option<
     }
 }
 
-/// Sums over `tokens` tokens of `G` vectors of values of `SIZE` bytes each, weighted by `R` rows of `p`, from value `at`
-/// of each token's `dim` on; `load` gets their place and the number of the vector, in order.
+/// Sums `G` vectors of values over `tokens` tokens, weighted by `R` rows of `p`. A value has `SIZE` bytes, a token
+/// `dim` values, and the vectors begin at value `at`; `load` gets their address and the vector's index, in order.
 #[inline(always)]
 fn sums<D: F32Simd, const R: usize, const G: usize, const SIZE: usize>(
     d: D,
@@ -327,7 +327,7 @@ fn sums<D: F32Simd, const R: usize, const G: usize, const SIZE: usize>(
             vectors[g] = load(v, g);
         }
         for r in 0..R {
-            // SAFETY: p has R rows, each with a weight for every token.
+            // SAFETY: p has R rows, each with a weight per token.
             let w = unsafe { d.splat(weights.add(r * BLOCK_TOKENS)) };
             for g in 0..G {
                 sums[r][g] = d.fma(vectors[g], w, sums[r][g]);
@@ -342,12 +342,11 @@ fn sums<D: F32Simd, const R: usize, const G: usize, const SIZE: usize>(
     sums
 }
 
-/// Sixteen floats times one. Left to itself the compiler may take sixteen rows together, one gathered column after
-/// the other.
+/// Multiplies 16 floats by one. Left alone, the compiler may vectorise across 16 rows, with a gather per column.
 #[inline(always)]
 pub(crate) fn vector_scaled<D: F32Simd>(d: D, x: &Lanes, by: f32) -> Lanes {
     let mut y = [0.0; 16];
-    // SAFETY: sixteen floats each, and one.
+    // SAFETY: 16 floats each, and one.
     unsafe { d.store(d.mul(d.load_floats(x.as_ptr().cast()), d.splat(&raw const by)), y.as_mut_ptr()) };
     y
 }

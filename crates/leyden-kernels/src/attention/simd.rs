@@ -1,6 +1,6 @@
-//! Attention's loops on an instruction set: the scalar definitions, or those over its vectors.
+//! Loops of attention per instruction set: the scalar definitions, or their vector forms.
 
-use crate::attention::block::{Row, Seen};
+use crate::attention::block::{Row, TileRange};
 use crate::attention::online_softmax::PvOutput;
 use crate::attention::q8_values::{self, Block, Weights};
 use crate::attention::scores::{self, Keys, Values};
@@ -9,9 +9,9 @@ use crate::attention::whole_softmax;
 use crate::simd::scalar::Scalar;
 use crate::simd::{Simd, VectorSimd};
 
-/// The loops of attention.
+/// Loops of attention on an instruction set.
 pub(super) trait AttentionSimd: Simd {
-    /// Scores of attention; see [`scores::plain_scores`], which defines them.
+    /// Computes scores; [`scores::plain_scores`] defines them.
     #[inline(always)]
     fn scores<const R: usize, const G: usize>(
         self,
@@ -23,7 +23,7 @@ pub(super) trait AttentionSimd: Simd {
     ) {
         scores::plain_scores::<Self, R, G>(self, keys, queries, group, scale, out);
     }
-    /// Weighted values of attention; see [`scores::plain_pv_product`], which defines them.
+    /// Computes weighted values; [`scores::plain_pv_product`] defines them.
     #[inline(always)]
     fn pv_product<const R: usize, const G: usize>(
         self,
@@ -35,36 +35,36 @@ pub(super) trait AttentionSimd: Simd {
     ) {
         scores::plain_pv_product::<Self, R, G>(self, values, tokens, at, p, to);
     }
-    /// Softmax exp scores of attention; see [`softmax::plain_exp_scores`], which defines them.
+    /// Computes the softmax exponentials of a tile's scores; [`softmax::plain_exp_scores`] defines them.
     #[inline(always)]
-    fn exp_scores(self, s: &mut Row, seen: Seen) -> (f32, f32) {
-        softmax::plain_exp_scores(s, seen)
+    fn exp_scores(self, s: &mut Row, attended: TileRange) -> (f32, f32) {
+        softmax::plain_exp_scores(s, attended)
     }
-    /// [`AttentionSimd::exp_scores`] of sixteen rows: all maximum scores, and all sums.
+    /// Computes [`AttentionSimd::exp_scores`] of 16 rows; returns their maximum scores and their sums.
     #[inline(always)]
-    fn exp_scores_of_16(self, s: &mut [Row; 16], seen: [Seen; 16]) -> [[f32; 16]; 2] {
+    fn exp_scores_of_16(self, s: &mut [Row; 16], attended: [TileRange; 16]) -> [[f32; 16]; 2] {
         let mut states = [[0.0; 16]; 2];
         for r in 0..16 {
-            (states[0][r], states[1][r]) = self.exp_scores(&mut s[r], seen[r]);
+            (states[0][r], states[1][r]) = self.exp_scores(&mut s[r], attended[r]);
         }
         states
     }
-    /// Softmax of a whole row; see [`whole_softmax::plain`], which defines it.
+    /// Computes the softmax of a whole row; [`whole_softmax::plain`] defines it.
     #[inline(always)]
     fn softmax_weights(self, scores: &mut [f32]) -> f32 {
         whole_softmax::plain(scores)
     }
-    /// Sixteen floats times one.
+    /// Multiplies 16 floats by one.
     #[inline(always)]
     fn scaled(self, x: &[f32; 16], by: f32) -> [f32; 16] {
         x.map(|x| x * by)
     }
-    /// Weights of quantised values; see [`q8_values::plain_weights`], which defines them.
+    /// Computes the integer weights of quantised values; [`q8_values::plain_weights`] defines them.
     #[inline(always)]
     fn q8_weights(self, p: &Row, shares: &Row, out: &mut Weights) {
         q8_values::plain_weights(p, shares, out);
     }
-    /// Weighted quantised values; see [`q8_values::plain_pv_product`], which defines them.
+    /// Computes weighted quantised values; [`q8_values::plain_pv_product`] defines them.
     #[inline(always)]
     fn pv_product_q8<const R: usize>(
         self,
@@ -104,15 +104,15 @@ impl<S: VectorSimd> AttentionSimd for S {
         scores::vector_pv_product::<_, R, G>(self.vectors(), values, tokens, at, p, to);
     }
     #[inline(always)]
-    fn exp_scores(self, s: &mut Row, seen: Seen) -> (f32, f32) {
-        softmax::vector_exp_scores(self.vectors(), s, seen)
+    fn exp_scores(self, s: &mut Row, attended: TileRange) -> (f32, f32) {
+        softmax::vector_exp_scores(self.vectors(), s, attended)
     }
     #[inline(always)]
-    fn exp_scores_of_16(self, s: &mut [Row; 16], seen: [Seen; 16]) -> [[f32; 16]; 2] {
+    fn exp_scores_of_16(self, s: &mut [Row; 16], attended: [TileRange; 16]) -> [[f32; 16]; 2] {
         if Self::WIDE_REGISTER_FILE {
-            softmax::vector_exp_scores_of_16::<_, 8>(self.vectors(), s, seen)
+            softmax::vector_exp_scores_of_16::<_, 8>(self.vectors(), s, attended)
         } else {
-            softmax::vector_exp_scores_of_16::<_, 2>(self.vectors(), s, seen)
+            softmax::vector_exp_scores_of_16::<_, 2>(self.vectors(), s, attended)
         }
     }
     #[inline(always)]

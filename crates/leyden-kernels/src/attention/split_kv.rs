@@ -1,25 +1,25 @@
-//! Split-KV: the tiles of one row divided over several tasks, kept until all are there.
+//! Split-KV: the tiles of one row are split over several tasks and merged when all are done.
 
 use crate::attention::online_softmax::{PvOutput, Sink, SoftmaxStates, padded};
 use crate::memory::aligned::Aligned;
 
-/// The states and values of one split: keeps the tiles of a piece until all pieces are there.
+/// Softmax states and weighted values of one split, kept tile by tile until all splits are done.
 pub(super) struct KvSplit<'a> {
-    /// `[tile][row]`
+    /// Softmax states, `[tile][row]`.
     states: &'a mut [(f32, f32)],
-    /// `[tile][row][dim]`
+    /// Weighted values, `[tile][row][dim]`.
     partial: &'a mut [f32],
     rows: usize,
     dim: usize,
-    /// The piece's first tile, and how many after it the present one comes.
+    /// Index of the split's first tile; the next field is the current tile, relative to it.
     first: usize,
     place: usize,
-    /// Values of one tile, with as many rows as are computed together.
+    /// Weighted values of one tile, padded to whole groups of rows that are computed together.
     values: Aligned<f32>,
 }
 
 impl<'a> KvSplit<'a> {
-    /// For the tiles from `first` on of so many rows.
+    /// Creates the split that begins with tile `first`.
     pub(super) fn new(
         first: usize,
         (rows, dim): (usize, usize),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::attention::block::{Row, Seen};
+use crate::attention::block::{Row, TileRange};
 use crate::attention::simd::AttentionSimd;
 use crate::context::Cpu;
 use crate::cpu::isa::Tier;
@@ -14,7 +14,7 @@ fn values(n: usize, seed: u32) -> Vec<f32> {
     (0..n).map(next).collect()
 }
 
-/// One sequence of `tokens` tokens whose last `new` are prefetched, on one tier and team.
+/// Sequence of `tokens` tokens whose last `new` are computed, on one tier and team.
 #[derive(Clone, Copy)]
 struct Case {
     kv_type: KvType,
@@ -41,7 +41,7 @@ impl Case {
     fn run(&self, tier: Tier, threads: usize) -> Vec<f32> {
         let cpu = Cpu::new(tier, threads).unwrap();
         let (keys, vals, queries) = self.inputs();
-        // The first layer is of other sizes.
+        // The first layer has other sizes.
         let layer = KvLayer {
             heads: self.heads,
             key_dim: self.dim,
@@ -53,7 +53,7 @@ impl Case {
         let shape = KvShape { layers: vec![other, layer], kv_type: self.kv_type };
         let blocks = self.tokens.div_ceil(BLOCK_TOKENS);
         let mut cache = KvCache::new(shape, blocks + 2).unwrap();
-        // The sequence's blocks lie in the cache from the last to the first.
+        // The sequence's blocks are in the cache in reverse order.
         let order: Vec<u32> = (0..blocks as u32).rev().collect();
         let slots: Vec<(u32, u8)> =
             (0..self.tokens).map(|i| (order[i / BLOCK_TOKENS], (i % BLOCK_TOKENS) as u8)).collect();
@@ -73,12 +73,12 @@ impl Case {
         out
     }
 
-    /// A sink for each query head: small ones and one that takes nearly all.
+    /// Returns a sink per query head: small ones and one that takes nearly all of the softmax.
     fn sinks(&self) -> Vec<f32> {
         (0..self.heads * self.group).map(|i| (i % 4) as f32 * 4.0 - 4.0).collect()
     }
 
-    /// The same in double precision, straight from the definition.
+    /// Computes the same in double precision, from the definition.
     fn reference(&self) -> Vec<f64> {
         let (keys, vals, queries) = self.inputs();
         let width = self.heads * self.dim;
@@ -117,7 +117,7 @@ impl Case {
     }
 }
 
-/// A case of causal attention.
+/// Case of causal attention.
 fn case(kv_type: KvType, [heads, group, dim, tokens, new]: [usize; 5]) -> Case {
     let (mask, value_dim) = (Mask::Causal, dim);
     Case { kv_type, mask, soft_cap: None, sinks: false, heads, group, dim, value_dim, tokens, new }
@@ -126,8 +126,8 @@ fn case(kv_type: KvType, [heads, group, dim, tokens, new]: [usize; 5]) -> Case {
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for kv_type in KvType::ALL {
-        // (heads, queries per key-value head, head size, tokens, of which new): one row to more than a task
-        // has, head sizes that are no multiple of the vectors taken together, tiles cut everywhere.
+        // (heads, queries per key-value head, head dimension, tokens, new tokens): one row more than a task has, head
+        // dimensions that are no multiple of the vectors computed together, tiles cut at every place.
         for sizes in [
             [2, 1, 32, 1, 1],
             [1, 1, 64, 200, 1],
@@ -141,13 +141,13 @@ fn cases() -> Vec<Case> {
             [1, 1, 256, 70, 40],
             [1, 3, 512, 70, 2],
             [1, 70, 32, 66, 2],
-            // Divided into pieces.
+            // Split into pieces.
             [1, 3, 32, 900, 1],
             [2, 4, 64, 577, 3],
         ] {
             cases.push(case(kv_type, sizes));
         }
-        // Values of other sizes than keys.
+        // Head dimensions of values that differ from those of keys.
         for (value_dim, sizes) in [
             (32, [2, 4, 96, 150, 150]),
             (96, [2, 2, 32, 65, 1]),
@@ -156,7 +156,7 @@ fn cases() -> Vec<Case> {
         ] {
             cases.push(Case { value_dim, ..case(kv_type, sizes) });
         }
-        // Windows that end within a tile and at its edge, and in which rows of one task do not see the same tiles; many
+        // Windows that end within a tile and at its edge, and whose rows in one task attend to different tiles; many
         // rows and few, whole tasks and pieces.
         for (window, sizes) in [
             (1, [1, 2, 32, 70, 70]),
@@ -180,7 +180,7 @@ fn cases() -> Vec<Case> {
             cases.push(Case { sinks: true, ..case(kv_type, sizes) });
         }
     }
-    // Sizes that only unquantised caches have.
+    // Sizes that only unquantised caches support.
     cases.push(case(KvType::F16, [2, 5, 80, 100, 9]));
     cases.push(case(KvType::F32, [3, 1, 16, 77, 20]));
     cases
@@ -210,7 +210,8 @@ fn every_tier_and_team_gives_the_same_bits() {
 #[test]
 fn results_are_close_to_double_precision() {
     for case in cases() {
-        // Halves have 11 bits, quantised values 7 of the largest in a block; scores here are up to a few units.
+        // Halves have 11 bits, quantised values 7 bits relative to the largest in a block; scores here are up to a few
+        // units.
         let bound = match case.kv_type {
             KvType::F32 => 2e-6,
             KvType::F16 => 2e-3,
@@ -230,7 +231,7 @@ fn a_token_does_not_depend_on_those_computed_with_it() {
         let row = 2 * 3 * 64;
         let many = Case { mask, ..case(kv_type, [2, 3, 64, 140, 100]) };
         let all = many.run(Tier::best(), 2);
-        // The last token alone has the first query's values, so ask for the same queries one by one.
+        // The last token alone has the first query's values, so compute the same queries one by one.
         let (keys, vals, queries) = many.inputs();
         let cpu = Cpu::new(Tier::best(), 2).unwrap();
         let shape = KvShape::uniform(1, 2, 64, kv_type);
@@ -285,10 +286,10 @@ fn a_quantised_value_that_is_no_number_is_seen_by_later_tokens_only() {
 fn exponentials_of_sixteen_rows_are_those_of_one_by_one_over_the_whole_range() {
     #[inline(always)]
     fn of<I: AttentionSimd>(isa: I, rows: &mut [Row; 16]) -> [[f32; 16]; 2] {
-        isa.exp_scores_of_16(rows, [Seen::WHOLE; 16])
+        isa.exp_scores_of_16(rows, [TileRange::WHOLE; 16])
     }
     dispatch!(fn of_on => of(rows: &mut [Row; 16]) -> [[f32; 16]; 2]);
-    // Bits of the differences to a row's running maximum: every 4,097th from none to the largest float, and infinity.
+    // Bits of the differences from a row's running maximum: every 4,097th from zero to the largest float, and infinity.
     let mut bits = (0..=f32::INFINITY.to_bits()).step_by(4097).chain([f32::INFINITY.to_bits()]).peekable();
     while bits.peek().is_some() {
         let rows: [Row; 16] = std::array::from_fn(|_| {

@@ -1,11 +1,13 @@
-//! Attention over texts that are computed whole, in 8-bit integers: for encoders whose matrices are INT8 rows.
+//! Attention over whole texts in 8-bit integers, without a cache: for encoders whose matrices are INT8 rows.
 //!
-//! Queries, keys and values get one scale for each head of a token (Zhang et al., SageAttention, 2024). Values' scales go into the weights of
-//! their tokens, of which 64 share a scale, so that a token that most look at costs few others their bits. Both products are those of
-//! `gemm::microkernel::int8_rows`: keys are rows of a matrix, and so are the numbers of values. A row's scores are all there before its softmax,
-//! which is therefore one pass (`whole_softmax`). They are logarithms to base 2, as `log2(e)` goes into the scale of the queries.
+//! Queries, keys and values are quantised with one scale per token and head (Zhang et al., SageAttention, 2024). The
+//! scales of values are multiplied into the softmax weights, which share a scale per 64 keys, so that one token with a
+//! large weight lowers the precision of few others. Both products use `gemm::microkernel::int8_rows`: the rows of the
+//! matrix are the keys, then the dimensions of the values. All scores of a row are computed before its softmax, which
+//! is therefore a single pass (`whole_softmax`). Scores are logarithms to base 2: `log2(e)` is multiplied into the
+//! scale of the queries.
 
-use crate::attention::mask::{Mask, Sight};
+use crate::attention::mask::{Mask, TokenRange};
 use crate::attention::options::AttentionSpan;
 use crate::attention::simd::AttentionSimd;
 use crate::context::Cpu;
@@ -19,56 +21,57 @@ use crate::quant::quantize::quantise_values;
 use crate::quant::token_rows::{Tokens, ZERO_POINT, quantise_segment};
 use crate::simd::dispatch::dispatch;
 
-/// Rows of a task, at most: keys and values are packed for each.
+/// Maximum number of query rows per task; each task packs keys and values once.
 const TASK_ROWS: usize = 256;
 
-/// Rows whose scores are there at a time.
+/// Number of rows whose scores are kept at a time.
 const ROWS: usize = 8 * MAX_TOKENS;
 
-/// Keys whose weights share a scale.
+/// Number of keys whose weights share a scale.
 const KEYS: usize = GROUP_ROWS;
 
-/// Below this many multiplications attention runs on the calling thread.
+/// Number of multiplications below which attention runs on the calling thread.
 const SINGLE_THREAD_MACS: usize = 1 << 20;
 
-/// Texts whose keys and values follow one another, and the rows of queries that ask for them.
+/// Texts with consecutive keys and values, and the query rows that attend to them.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeTexts<'a> {
-    /// Of the rows of queries.
+    /// Spans of query rows.
     pub spans: &'a [AttentionSpan<'a>],
-    /// The row of the first key of each span's text.
+    /// Row of the first key of each span's text.
     pub starts: &'a [usize],
-    /// `[row][head][dim]`.
+    /// Queries, `[row][head][dim]`.
     pub queries: &'a [f32],
-    /// `[token][key-value head][dim]`.
+    /// Keys, `[token][key-value head][dim]`.
     pub keys: &'a [f32],
-    /// `[token][key-value head][value_dim]`.
+    /// Values, `[token][key-value head][value_dim]`.
     pub values: &'a [f32],
-    /// Query heads, and those of keys and values, which they share in groups.
+    /// Number of query heads, and of key-value heads, each shared by a group of query heads.
     pub heads: [usize; 2],
-    /// Numbers of a query or key, and of a value.
+    /// Head dimension of queries and keys, and of values.
     pub dims: [usize; 2],
-    /// What the products of queries and keys are multiplied by.
+    /// Factor of the products of queries and keys.
     pub scale: f32,
-    /// Which tokens see which: both directions.
+    /// Attention mask, a bidirectional one.
     pub mask: Mask,
-    /// What scores get besides: for each head a number for each distance of a key from its query, from `1 - n` to `n - 1`.
+    /// Position bias `[head][distance]` added to scores, for distances of key minus query from `1 - n` to `n - 1`, and
+    /// `n`.
     pub by_distance: Option<(&'a [f32], usize)>,
 }
 
-/// Some rows of one head of one text.
+/// One task: query rows of one head of one text.
 struct Task<'a> {
     texts: &'a WholeTexts<'a>,
     head: usize,
-    /// The rows of queries, and the position of the first in the text.
+    /// Query rows; `position` is the position of the first one in the text.
     rows: std::ops::Range<usize>,
     position: usize,
-    /// The text's keys.
+    /// First key of the text; `tokens` is the number of its keys.
     start: usize,
     tokens: usize,
 }
 
-/// A row with zeros behind it, up to a multiple of sixteen values.
+/// Pads a row with zeros to the length of `room`.
 #[inline(always)]
 fn padded<'a>(x: &'a [f32], room: &'a mut [f32]) -> &'a [f32] {
     if x.len() == room.len() {
@@ -79,7 +82,7 @@ fn padded<'a>(x: &'a [f32], room: &'a mut [f32]) -> &'a [f32] {
     room
 }
 
-/// Packs keys as rows of a matrix, `depth` values each. What is behind the last one stays as it was.
+/// Packs keys as rows of a matrix, `depth` values each. Rows after the last key keep their contents.
 #[inline(always)]
 fn pack_keys<'k, I: AttentionSimd>(
     isa: I,
@@ -101,8 +104,8 @@ fn pack_keys<'k, I: AttentionSimd>(
     }
 }
 
-/// Packs values as the columns of a matrix whose rows are their `width` numbers; gives the scales of their tokens, and zeros behind them. The
-/// columns behind the last one stay as they were.
+/// Packs values as the columns of a matrix with `width` rows, one per dimension. Writes the scales of the tokens,
+/// followed by zeros. Columns after the last token keep their contents.
 #[inline(always)]
 fn pack_values<'v, I: AttentionSimd>(
     isa: I,
@@ -135,23 +138,23 @@ fn pack_values<'v, I: AttentionSimd>(
     }
 }
 
-/// Makes a row of scores weights, of the tokens that are seen, times the scales of their values, and quantises them. The scales of
-/// [`KEYS`] weights each make up for the sum of all.
+/// Computes the softmax of a row over the tokens in `attended`, multiplies the weights by the scales of the values, and
+/// quantises them. The division by the softmax sum is multiplied into the scales of the groups of [`KEYS`] weights.
 #[inline(always)]
 fn softmax_row<I: AttentionSimd>(
     isa: I,
     scores: &mut [f32],
-    seen: Sight,
+    attended: TokenRange,
     value_scales: &[f32],
     quants: &mut [i8],
     (scales, starts): (&mut [f32], &mut [i32]),
 ) {
-    let (low, high) = (seen.first / 16 * 16, seen.end.next_multiple_of(16));
-    scores[low..seen.first].fill(f32::NEG_INFINITY);
-    scores[seen.end..high].fill(f32::NEG_INFINITY);
+    let (low, high) = (attended.first / 16 * 16, attended.end.next_multiple_of(16));
+    scores[low..attended.first].fill(f32::NEG_INFINITY);
+    scores[attended.end..high].fill(f32::NEG_INFINITY);
     let inverse = 1.0 / isa.softmax_weights(&mut scores[low..high]);
-    scores[..seen.first].fill(0.0);
-    scores[seen.end..].fill(0.0);
+    scores[..attended.first].fill(0.0);
+    scores[attended.end..].fill(0.0);
     let of_keys = scores.as_chunks_mut::<KEYS>().0.iter_mut().zip(value_scales.as_chunks::<KEYS>().0);
     let of_keys = of_keys.zip(quants.as_chunks_mut::<KEYS>().0).zip(scales.iter_mut().zip(starts));
     for (((weights, by), quants), (scale, start)) in of_keys {
@@ -200,14 +203,15 @@ fn attend_on_isa<I: AttentionSimd>(isa: I, tier: Tier, task: &Task<'_>, out: &Di
             (query_scales[i], query_starts[i]) = quantise_segment(isa, padded(query, room), quants);
             query_scales[i] *= scale;
         }
-        // What of the text any of the rows sees, in whole groups.
-        let (top, bottom) = (texts.mask.sight(position, n), texts.mask.sight(position + count - 1, n));
+        // The part of the text that any of the rows attends to, in whole groups.
+        let (top, bottom) =
+            (texts.mask.token_range(position, n), texts.mask.token_range(position + count - 1, n));
         let groups = top.first / KEYS..bottom.end.div_ceil(KEYS);
-        let (low, seen) = (groups.start * KEYS, groups.len() * KEYS);
-        // Two panels of the last group do where there are no more keys, and so many fours of weights.
+        let (low, attended) = (groups.start * KEYS, groups.len() * KEYS);
+        // The last group needs no panels of 16 keys, nor groups of four weights, after the last key.
         let wanted = bottom.end - low;
         segments.fill(KEYS / 4);
-        segments[groups.len() - 1] = (wanted - (seen - KEYS)).div_ceil(4);
+        segments[groups.len() - 1] = (wanted - (attended - KEYS)).div_ceil(4);
         let block = Block {
             groups: &keys[groups.start * group_bytes(depth)..groups.end * group_bytes(depth)],
             group_bytes: group_bytes(depth),
@@ -224,7 +228,7 @@ fn attend_on_isa<I: AttentionSimd>(isa: I, tier: Tier, task: &Task<'_>, out: &Di
             activation: None,
             add: false,
         };
-        // SAFETY: this is the tier that runs; groups are whole, of the depth of rows, and scores have room for all of them.
+        // SAFETY: this tier runs; groups are whole and of the rows' depth, and scores has room for all results.
         unsafe {
             multiply(
                 &block,
@@ -232,20 +236,20 @@ fn attend_on_isa<I: AttentionSimd>(isa: I, tier: Tier, task: &Task<'_>, out: &Di
             )
         };
         for i in 0..count {
-            let Sight { first, end } = texts.mask.sight(position + i, n);
-            let sight = Sight { first: first - low, end: end - low };
-            let scores = &mut scores[i * length..][..seen];
+            let TokenRange { first, end } = texts.mask.token_range(position + i, n);
+            let token_range = TokenRange { first: first - low, end: end - low };
+            let scores = &mut scores[i * length..][..attended];
             if let Some((numbers, longest)) = texts.by_distance {
                 let of_head = &numbers[task.head * (2 * longest - 1)..][..2 * longest - 1];
                 let own = &of_head[longest - 1 + first - (position + i)..][..end - first];
-                for (score, number) in scores[sight.first..sight.end].iter_mut().zip(own) {
+                for (score, number) in scores[token_range.first..token_range.end].iter_mut().zip(own) {
                     *score = number.mul_add(std::f32::consts::LOG2_E, *score);
                 }
             }
-            let quants = &mut weight_quants[i * length..][..seen];
+            let quants = &mut weight_quants[i * length..][..attended];
             let at = i * groups.len()..(i + 1) * groups.len();
             let to = (&mut scales[at.clone()], &mut starts[at]);
-            softmax_row(isa, scores, sight, &value_scales[low..low + seen], quants, to);
+            softmax_row(isa, scores, token_range, &value_scales[low..low + attended], quants, to);
         }
         let block = Block {
             groups: values,
@@ -253,7 +257,7 @@ fn attend_on_isa<I: AttentionSimd>(isa: I, tier: Tier, task: &Task<'_>, out: &Di
             skip: low / 4,
             next: &[],
             tokens: Tokens {
-                quants: &weight_quants[..(count - 1) * length + seen],
+                quants: &weight_quants[..(count - 1) * length + attended],
                 stride: length,
                 segments: &segments[..groups.len()],
                 scales: &scales[..count * groups.len()],
@@ -265,7 +269,7 @@ fn attend_on_isa<I: AttentionSimd>(isa: I, tier: Tier, task: &Task<'_>, out: &Di
         };
         let to = out.at((first * heads + task.head) * value_dim);
         let to = Results { first: to, n: value_dim, stride: heads * value_dim };
-        // SAFETY: as above, and this head of these rows is this task's.
+        // SAFETY: as above, and no other task writes this head of these rows.
         unsafe { multiply(&block, to) };
     }
 }
@@ -274,14 +278,18 @@ dispatch! {
     fn attend_on => attend_on_isa(tier: Tier, task: &Task<'_>, out: &Disjoint<'_, f32>)
 }
 
-/// Attention of rows of queries over whole texts: `out` is `[row][head][value_dim]`. A row's results depend on its text alone.
+/// Computes the attention of query rows over whole texts: `out` is `[row][head][value_dim]`. A row's results depend on
+/// its text alone.
 ///
 /// # Panics
-/// If lengths do not fit, or tokens do not see those behind them.
+/// If lengths do not fit, or the mask is not bidirectional.
 pub fn attention_of_texts(cpu: &Cpu, texts: &WholeTexts<'_>, out: &mut [f32]) {
     let ([heads, kv_heads], [dim, value_dim]) = (texts.heads, texts.dims);
     let rows: usize = texts.spans.iter().map(|s| s.tokens).sum();
-    assert!(texts.mask.sees_behind() && heads.is_multiple_of(kv_heads), "texts that are computed whole");
+    assert!(
+        texts.mask.sees_behind() && heads.is_multiple_of(kv_heads),
+        "bidirectional mask and whole groups of heads"
+    );
     assert!(texts.queries.len() == rows * heads * dim && out.len() == rows * heads * value_dim, "queries");
     assert!(texts.spans.len() == texts.starts.len(), "a text for each span");
     let mut tasks = Vec::new();
@@ -372,7 +380,7 @@ mod tests {
             let bound = values.iter().fold(0.0_f64, |most, v| most.max(f64::from(v.abs()))) * 0.015;
             for span in &spans {
                 for (row, head) in (0..span.tokens).flat_map(|row| (0..heads).map(move |head| (row, head))) {
-                    let sight = mask.sight(row, span.stored);
+                    let token_range = mask.token_range(row, span.stored);
                     let at = |x: &[f32], token: usize| -> Vec<f64> {
                         let from = ((span.first + token) * kv_heads + head / (heads / kv_heads)) * dim;
                         rounded(&x[from..from + dim])
@@ -385,11 +393,11 @@ mod tests {
                             if biased { f64::from(numbers[head * 199 + 99 + token - row]) } else { 0.0 };
                         (dot + more).exp()
                     };
-                    let weights: Vec<f64> = (sight.first..sight.end).map(weight).collect();
+                    let weights: Vec<f64> = (token_range.first..token_range.end).map(weight).collect();
                     let sum: f64 = weights.iter().sum();
                     for d in 0..dim {
-                        let exact: f64 = (sight.first..sight.end)
-                            .map(|token| weights[token - sight.first] / sum * at(&values, token)[d])
+                        let exact: f64 = (token_range.first..token_range.end)
+                            .map(|token| weights[token - token_range.first] / sum * at(&values, token)[d])
                             .sum();
                         let got = f64::from(want[((span.first + row) * heads + head) * dim + d]);
                         assert!((exact - got).abs() < bound, "{lengths:?} row {row}: {got} {exact}");
