@@ -1,24 +1,24 @@
-//! Whether there is AMX, and permission for it: Intel's Software Developer's Manual, volume 1, chapter 18; permission is asked of Linux
-//! as its `Documentation/arch/x86/xstate.rst` says.
+//! Detection of AMX (Intel, Software Developer's Manual, volume 1, chapter 18) and the permission that Linux requires
+//! for it (`Documentation/arch/x86/xstate.rst`).
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::sync::LazyLock;
 
-/// Whether the processor has the instructions and the system lets this process use them. Asked once; what the system grants it grants
-/// to every thread.
+/// Returns true if the processor has AMX and the system lets this process use it. Checked once; the permission holds
+/// for all threads.
 pub(super) fn detected() -> bool {
     static DETECTED: LazyLock<bool> = LazyLock::new(|| {
-        /// AMX's two kinds of state in the mask of those that the system keeps.
+        /// Bits of the two AMX state components in XCR0.
         const KEPT: u64 = 1 << 17 | 1 << 18;
-        // Of leaf 7: matrices, and their products of int8.
+        // EDX of leaf 7: AMX-TILE and AMX-INT8.
         let features = __cpuid_count(7, 0).edx;
         features >> 24 & 1 == 1 && features >> 25 & 1 == 1 && kept_state() & KEPT == KEPT && permitted()
     });
     *DETECTED
 }
 
-/// The mask of the kinds of state that the system keeps; zero where it cannot be read.
+/// Returns XCR0, the mask of state components that the system saves; zero if it cannot be read.
 fn kept_state() -> u64 {
     // OSXSAVE.
     if __cpuid(1).ecx >> 27 & 1 == 0 {
@@ -30,13 +30,13 @@ fn kept_state() -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Asks Linux for the matrices' state.
+/// Requests permission for the tile data state from Linux.
 fn permitted() -> bool {
     #[cfg(target_os = "linux")]
     {
         const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
         const XFEATURE_XTILEDATA: libc::c_long = 18;
-        // SAFETY: the call takes two numbers and no memory.
+        // SAFETY: the call takes two integers and no memory.
         unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
     }
     #[cfg(not(target_os = "linux"))]

@@ -1,47 +1,48 @@
-//! The instruction-set tiers: one row of a table each, and the proof that this machine has one.
+//! Instruction-set levels, one table row each, and tiers: levels that this machine was found to support.
 
 use crate::cpu::vendor;
 use crate::types::ActFormat;
 use std::fmt;
 
-/// The instruction-set tiers, those of one architecture after another, each slowest first.
+/// Instruction-set level; levels of one architecture are adjacent, slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// Plain Rust without explicit SIMD; the reference every other tier must equal bit for bit.
+    /// Plain Rust without explicit SIMD; the reference that every other level must equal bit for bit.
     Scalar,
     /// AVX2, FMA and F16C.
     Avx2,
-    /// That and products of int8 (AVX-VNNI: Intel's client processors from Alder Lake on, Sierra Forest, Zen 5).
+    /// AVX2 with int8 dot products (AVX-VNNI: Intel's client processors from Alder Lake on, Sierra Forest, Zen 5).
     AvxVnni,
     /// AVX-512 F, BW, DQ, VL and VNNI.
     Avx512,
-    /// That and products of bfloat16 (Zen 4 and later, Xeon from Sapphire Rapids on).
+    /// AVX-512 with bfloat16 dot products (Zen 4 and later, Xeon from Sapphire Rapids on).
     Avx512Bf16,
-    /// That and products of matrices of int8 (Xeon from Sapphire Rapids on).
+    /// AVX-512 with int8 matrix products (AMX: Xeon from Sapphire Rapids on).
     Amx,
     /// NEON, which every 64-bit Arm processor has.
     Neon,
-    /// NEON with products of int8 (Armv8.2 and later: Cortex-A76, Neoverse N1, Apple M1).
+    /// NEON with int8 dot products (Armv8.2 and later: Cortex-A76, Neoverse N1, Apple M1).
     DotProd,
-    /// That and products of int8 matrices (Armv8.6 and later: Neoverse V1 and N2, Apple M2).
+    /// NEON with int8 matrix products (Armv8.6 and later: Neoverse V1 and N2, Apple M2).
     I8mm,
 }
 
-/// The accumulator's initial value: the zero-point correction of a product, computed once per batch for all matrices.
+/// Initial value of integer accumulators: the zero-point correction of a product, computed once per batch for all
+/// matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccInit {
-    /// Nothing.
+    /// Zero.
     None,
-    /// All quantised weights are made unsigned by one shift; the correction of that shift.
+    /// Correction of the one shift that makes all quantised weights unsigned.
     Shift,
-    /// Accumulators are two of 16 bits a row; the sums of the activations that each of them multiplies.
+    /// Sums of activations, for two 16-bit accumulators per row.
     Lanes,
 }
 
 impl AccInit {
-    /// How many numbers each 32 values of a column have where formats have integer scales. With [`AccInit::Shift`] those of all 32, of
-    /// the first 16 and of the last, and the last plus [`LOW_HALF_BIAS`]; with [`AccInit::Lanes`] those of sixteen of each of two blocks, of
-    /// their first eight and of their last.
+    /// Returns the number of values per 32 activations of a column, for formats with integer scales. With
+    /// [`AccInit::Shift`]: for all 32, for the first 16, for the last 16, and the latter plus [`LOW_HALF_BIAS`]. With
+    /// [`AccInit::Lanes`]: for 16 values of each of two blocks, for their first eight, and for their last eight.
     pub(crate) const fn of_block(self) -> usize {
         match self {
             AccInit::None => 0,
@@ -51,34 +52,35 @@ impl AccInit {
     }
 }
 
-/// What a sum of 16 bits in the lower half of a lane begins at, where another one has the upper half: the middle of what an
-/// unsigned number there holds, so that the one does not borrow from the other. An exclusive or takes it off again.
+/// Initial value of a 16-bit sum in the low half of a lane whose high half holds another sum: the middle of the
+/// unsigned range, so that the low half does not borrow from the high half. It is removed by an exclusive or.
 pub(crate) const LOW_HALF_BIAS: i32 = 1 << 15;
 
-/// What a level is and how its kernels read.
+/// Properties of a level and of its kernels.
 struct About {
     level: Level,
     name: &'static str,
     architecture: Option<&'static str>,
-    /// As Linux spells them.
+    /// Processor features, as Linux spells them.
     features: &'static str,
     detected: fn() -> bool,
-    /// The level whose kernels it uses where it has none of its own, if any.
+    /// Level whose kernels are used where this one has none of its own.
     shares: Option<Level>,
-    /// Columns in the widest tile of integers and of floats: as many as registers hold sums for. Those of integers lie
-    /// beside their totals.
+    /// Columns of the widest tile of integers and of floats: as many sums as fit the registers. Integer tiles also keep
+    /// totals in registers.
     columns: [usize; 2],
     acc_init: AccInit,
-    /// Whether tiles of many tokens multiply signed quantised values as integers of 16 bits.
+    /// True if tiles of many tokens multiply signed quantised values as 16-bit integers.
     words: bool,
     together: usize,
     bf16_pairs: bool,
-    /// The level whose kernels multiply what instructions for matrices do not: floats, and integers of few tokens.
+    /// Level whose kernels compute everything that matrix instructions do not: floats, and integer products of few
+    /// tokens.
     few: Option<Level>,
 }
 
 impl About {
-    /// What every row says itself, what it needs above all, and for the rest what most have.
+    /// Creates a row with the required fields, and the most common values for the others.
     const fn new(
         level: Level,
         name: &'static str,
@@ -103,7 +105,7 @@ impl About {
     }
 }
 
-/// Whether the processor has some features, as the compiler spells them; never on another architecture.
+/// Detects processor features, spelled as the compiler does; false on another architecture.
 macro_rules! detected {
     ($architecture:literal $detected:ident $($feature:tt)*) => {
         || {
@@ -125,7 +127,7 @@ macro_rules! detected {
     };
 }
 
-/// Whether the processor has matrices, and what is done to them besides.
+/// Returns true if AMX can be used, and all features of [`Level::Avx512Bf16`].
 fn matrices() -> bool {
     #[cfg(target_arch = "x86_64")]
     return (Level::Avx512Bf16.about().detected)() && crate::cpu::amx_permission::detected();
@@ -133,11 +135,11 @@ fn matrices() -> bool {
     false
 }
 
-/// The levels, in order.
+/// Properties of all levels, in order.
 const TABLE: [About; Level::ALL.len()] = {
     const X86: Option<&str> = Some("x86_64");
     const ARM: Option<&str> = Some("aarch64");
-    const MOST: [usize; 2] = [Level::VECTOR_COLUMNS; 2];
+    const WIDEST: [usize; 2] = [Level::VECTOR_COLUMNS; 2];
     [
         About::new(Level::Scalar, "scalar", None, "none", || true),
         About {
@@ -159,7 +161,7 @@ const TABLE: [About; Level::ALL.len()] = {
             )
         },
         About {
-            columns: MOST,
+            columns: WIDEST,
             acc_init: AccInit::Shift,
             ..About::new(
                 Level::Avx512,
@@ -171,7 +173,7 @@ const TABLE: [About; Level::ALL.len()] = {
         },
         About {
             shares: Some(Level::Avx512),
-            columns: MOST,
+            columns: WIDEST,
             acc_init: AccInit::Shift,
             bf16_pairs: true,
             ..About::new(
@@ -184,7 +186,7 @@ const TABLE: [About; Level::ALL.len()] = {
         },
         About {
             shares: Some(Level::Avx512),
-            columns: [Level::MAX_COLUMNS, MOST[1]],
+            columns: [Level::MAX_COLUMNS, WIDEST[1]],
             bf16_pairs: true,
             few: Some(Level::Avx512Bf16),
             ..About::new(
@@ -211,14 +213,17 @@ const TABLE: [About; Level::ALL.len()] = {
 const _: () = {
     let mut i = 0;
     while i < TABLE.len() {
-        assert!(TABLE[i].level as usize == i && Level::ALL[i] as usize == i, "rows stand in order");
+        assert!(
+            TABLE[i].level as usize == i && Level::ALL[i] as usize == i,
+            "rows are in the order of the levels"
+        );
         assert!(TABLE[i].columns[0] <= Level::MAX_COLUMNS && TABLE[i].columns[1] <= Level::MAX_COLUMNS);
         i += 1;
     }
 };
 
 impl Level {
-    /// The levels of every architecture.
+    /// Levels of all architectures.
     pub const ALL: [Level; 9] = [
         Level::Scalar,
         Level::Avx2,
@@ -231,48 +236,48 @@ impl Level {
         Level::I8mm,
     ];
 
-    /// Columns in the widest matrix tile of any level.
+    /// Columns of the widest matrix tile of any level.
     pub(crate) const MAX_COLUMNS: usize = 64;
-    /// Columns that lie side by side in memory, at most: wider tiles are parts of so many, one behind the other, and the last of
-    /// fewer.
+    /// Maximum number of columns that are interleaved in memory: wider tiles are stored as consecutive parts of this
+    /// many columns, the last one possibly narrower.
     pub(crate) const PART_COLUMNS: usize = 16;
-    /// Columns in the widest tile whose sums are kept in registers, of any level.
+    /// Columns of the widest tile of any level whose sums are kept in registers.
     pub(crate) const VECTOR_COLUMNS: usize = 12;
 
     const fn about(self) -> &'static About {
         &TABLE[self as usize]
     }
 
-    /// The levels of the architecture that this program was built for, slowest first.
+    /// Returns the levels of this program's architecture, slowest first.
     pub fn native() -> impl DoubleEndedIterator<Item = Level> {
         Level::ALL.into_iter().filter(|l| l.architecture().is_none_or(|a| a == std::env::consts::ARCH))
     }
 
-    /// The architecture that the level belongs to, as [`std::env::consts::ARCH`] has it; `None` for the plain path.
+    /// Returns the level's architecture as in [`std::env::consts::ARCH`]; `None` for the scalar level.
     #[must_use]
     pub fn architecture(self) -> Option<&'static str> {
         self.about().architecture
     }
 
-    /// The name used on the command line and in reports.
+    /// Returns the name used on the command line and in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.about().name
     }
 
-    /// The level called `name`, if there is one.
+    /// Returns the level called `name`, or `None` if there is none.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Level> {
         Level::ALL.into_iter().find(|l| l.name() == name)
     }
 
-    /// The processor features the level needs, as Linux spells them.
+    /// Returns the processor features that the level needs, as Linux spells them.
     #[must_use]
     pub fn features(self) -> &'static str {
         self.about().features
     }
 
-    /// The level whose kernels this one uses where it has none of its own.
+    /// Returns the level whose kernels are used where this one has none of its own.
     pub(crate) const fn common(self) -> Level {
         match self.about().shares {
             Some(level) => level,
@@ -280,32 +285,32 @@ impl Level {
         }
     }
 
-    /// Whether there are tiles that prefetch weights into L1 beside those that do so into the second.
+    /// Returns whether there are kernels that prefetch weights into L1 beside those that prefetch into L2.
     const fn can_prefetch_to_l1(self) -> bool {
         matches!(self.common(), Level::Avx512)
     }
 
-    /// Whether an instruction multiplies two bfloat16 of a row at once: tiles then hold pairs of them.
+    /// Returns whether an instruction multiplies pairs of bfloat16; tiles then hold pairs.
     pub(crate) const fn bf16_pairs(self) -> bool {
         self.about().bf16_pairs
     }
 
-    /// Columns in the widest matrix tile.
+    /// Returns the number of columns of the widest matrix tile.
     pub(crate) const fn columns(self, act_format: ActFormat) -> usize {
         self.about().columns[act_format.is_float() as usize]
     }
 
-    /// The accumulator's initial value of sums of products  where panels were unpacked.
+    /// Returns the initial value of the accumulators, where panels were unpacked.
     pub(crate) const fn acc_init(self) -> AccInit {
         self.about().acc_init
     }
 
-    /// Whether tiles of many tokens multiply signed quantised values as integers of 16 bits.
+    /// Returns whether tiles of many tokens multiply signed quantised values as 16-bit integers.
     pub(crate) const fn words(self) -> bool {
         self.about().words
     }
 
-    /// Columns that one instruction multiplies: tiles hold a multiple where the batch allows it.
+    /// Returns the number of columns that one instruction multiplies: tiles hold a multiple if the batch allows it.
     pub(crate) const fn together(self, act_format: ActFormat) -> usize {
         match self.about().few {
             Some(few) if act_format.is_float() => few.together(act_format),
@@ -314,7 +319,8 @@ impl Level {
         }
     }
 
-    /// How many consecutive quantised values of one column lie side by side in a part of a tile, of `c` columns: with 64, as many as there are.
+    /// Returns the number of consecutive quantised values of one column that are adjacent in a part of `c` columns.
+    /// With matrix instructions 64, or as many as are left: each row of a matrix holds 64 values of one column.
     pub(crate) const fn run(self, c: usize) -> usize {
         match self.about().together {
             _ if self.matrices() => 64,
@@ -323,7 +329,7 @@ impl Level {
         }
     }
 
-    /// Whether instructions multiply matrices: sums and quantised values are then nothing but themselves.
+    /// Returns whether the level has matrix instructions: sums and quantised values then have no zero-point correction.
     pub(crate) const fn matrices(self) -> bool {
         self.about().few.is_some()
     }
@@ -335,25 +341,25 @@ impl fmt::Display for Level {
     }
 }
 
-/// Columns of a tile of BF16 weights from which a level without products of pairs is faster, where those are slow.
+/// Number of columns from which BF16 tiles are faster without bfloat16 pair products, where these are slow.
 const WIDE: usize = 10;
 
-/// Columns from which AMX is faster than AVX-512: before them, panels must be unpacked.
+/// Number of columns from which AMX is faster than AVX-512: with fewer, unpacking the panels costs more than it saves.
 const WORTH_MATRICES: usize = 32;
 
-/// A tier this machine was seen to support: a proof that its level's features are there, and those of the other level whose
-/// kernels it may prefer. Only detection makes one.
+/// Instruction-set level that this machine was found to support: proof that its features, and those of the other levels
+/// whose kernels it may use, are there. Only detection creates one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tier {
     level: Level,
-    /// The level whose kernels multiply wide tiles of BF16 weights.
+    /// Level whose kernels multiply wide tiles of BF16 weights.
     wide_bf16: Level,
-    /// Whether weights are prefetched into L1 (hint T0) instead of L2 (hint T1), where the level has kernels for both.
+    /// True if weights are prefetched into L1 (hint T0) instead of L2 (hint T1), where the level has kernels for both.
     prefetches_to_l1: bool,
 }
 
 impl Tier {
-    /// The tier that runs everywhere.
+    /// Tier that runs everywhere.
     pub const SCALAR: Tier = Tier::only(Level::Scalar);
 
     const fn only(level: Level) -> Tier {
@@ -364,7 +370,7 @@ impl Tier {
         Tier { level, wide_bf16, prefetches_to_l1: false }
     }
 
-    /// The tier for `level` and its kernels alone, or `None` where this machine lacks it.
+    /// Returns the tier of `level` that uses its kernels alone, or `None` if this machine lacks it.
     #[must_use]
     pub fn new(level: Level) -> Option<Tier> {
         (level.about().detected)().then(|| Tier {
@@ -373,13 +379,13 @@ impl Tier {
         })
     }
 
-    /// The best tier of this machine, with the kernels of the level below for what that is faster at.
+    /// Returns the best tier of this machine, with the kernels of a lower level where these are faster.
     #[must_use]
     pub fn best() -> Tier {
         Tier::best_where(slow_pairs())
     }
 
-    /// [`best`](Self::best), if products of pairs of bfloat16 are slow here.
+    /// Returns the best tier, given whether products of bfloat16 pairs are slow here.
     pub(crate) fn best_where(slow_pairs: bool) -> Tier {
         let best = Level::ALL.into_iter().rev().find_map(Tier::new).unwrap_or(Tier::SCALAR);
         match best.level {
@@ -388,7 +394,7 @@ impl Tier {
         }
     }
 
-    /// The tier whose kernels multiply tiles of up to so many tokens on an activation format.
+    /// Returns the tier whose kernels multiply tiles of up to `columns` columns in an activation format.
     pub(crate) fn for_tiles(self, act_format: ActFormat, columns: usize) -> Tier {
         if act_format == ActFormat::BF16 && columns >= WIDE {
             Tier { level: self.wide_bf16, ..self }
@@ -397,54 +403,54 @@ impl Tier {
         }
     }
 
-    /// The tier whose tiles a batch of so many tokens on an activation format is divided into.
+    /// Returns the tier whose tiles a batch of `columns` columns in an activation format is divided into.
     pub(crate) fn for_batch(self, act_format: ActFormat, columns: usize) -> Tier {
         if act_format.is_float() || columns < WORTH_MATRICES { self.for_few() } else { self }
     }
 
-    /// The tier whose kernels multiply few tokens.
+    /// Returns the tier whose kernels multiply few tokens.
     pub(crate) fn for_few(self) -> Tier {
         Tier { level: self.level.about().few.unwrap_or(self.level), ..self }
     }
 
-    /// Every tier of this machine, slowest first.
+    /// Returns all tiers of this machine, slowest first.
     #[must_use]
     pub fn available() -> Vec<Tier> {
         Level::ALL.into_iter().filter_map(Tier::new).collect()
     }
 
-    /// A tier to look tables up with, without the proof.
+    /// Creates a tier for looking up tables, without proof.
     #[cfg(test)]
     pub(crate) fn unproved(level: Level) -> Tier {
         Tier::only(level)
     }
 
-    /// Whether one unit multiplies vectors of 512 bits, be it integers or floats, while others are idle: of the processors whose
-    /// weights are fetched into L2.
+    /// Returns whether a single port multiplies 512-bit vectors, integers and floats alike: true of the processors
+    /// whose weights are prefetched into L2.
     pub(crate) fn single_multiply_port(self) -> bool {
         self.level.can_prefetch_to_l1() && !self.prefetches_to_l1
     }
 
-    /// Whether tiles are those that prefetch weights into L1.
+    /// Returns whether weights are prefetched into L1.
     pub(crate) fn prefetches_to_l1(self) -> bool {
         self.prefetches_to_l1
     }
 
-    /// The tier that prefetches weights into the other cache than this one does.
+    /// Returns the tier that prefetches weights into the other cache level.
     #[cfg(test)]
     pub(crate) fn other_prefetch_level(self) -> Option<Tier> {
         self.level.can_prefetch_to_l1().then_some(Tier { prefetches_to_l1: !self.prefetches_to_l1, ..self })
     }
 
-    /// The level this tier proves.
+    /// Returns the level that this tier proves.
     #[must_use]
     pub fn level(self) -> Level {
         self.level
     }
 }
 
-/// Whether two multiply-adds of floats are faster than one product of pairs of bfloat16. `VDPBF16PS` of 512 bits takes
-/// Intel's cores two cycles, in which they make four multiply-adds.
+/// Returns whether two float multiply-adds are faster than one product of bfloat16 pairs. A 512-bit `VDPBF16PS` takes
+/// Intel's cores two cycles, in which they execute four multiply-adds.
 fn slow_pairs() -> bool {
     vendor::is_intel()
 }

@@ -1,11 +1,11 @@
-//! Sizes of the caches and who shares them.
+//! Sizes of the caches and the CPUs that share them.
 
 use serde::Serialize;
 
 use crate::cpu::topology::cpu_list::CpuList;
 use crate::cpu::topology::sysfs::SysFs;
 
-/// What a cache holds.
+/// Contents of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheKind {
@@ -20,15 +20,15 @@ pub enum CacheKind {
 /// Caches of one level, kind and size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cache {
-    /// 1 is nearest to the core.
+    /// Level; 1 is nearest to the core.
     pub level: u32,
-    /// What it holds.
+    /// Contents.
     pub kind: CacheKind,
     /// Size of one instance in bytes.
     pub size_bytes: u64,
-    /// Bytes moved at once.
+    /// Size of a cache line in bytes.
     pub line_bytes: Option<u32>,
-    /// The instances, each as the online CPUs that share it.
+    /// Instances of the cache, each as the online CPUs that share it.
     pub instances: Vec<CpuList>,
 }
 
@@ -72,7 +72,7 @@ fn describe(sys: &SysFs, entry: &str) -> Option<(u32, CacheKind, u64)> {
     (size > 0).then_some((level, kind, size))
 }
 
-/// `48K`, `32M` or plain bytes.
+/// Parses `48K`, `32M` or plain bytes.
 fn parse_size(text: &str) -> Option<u64> {
     let (digits, unit) = match text.as_bytes().last()? {
         b'K' => (&text[..text.len() - 1], 1 << 10),

@@ -1,59 +1,59 @@
-//! Limits that control groups set, in both versions of their interface.
+//! Limits set by control groups (cgroups), in both versions of their interface.
 //!
-//! A limit anywhere between this process's group and the root binds, so each is looked up on the whole way and
-//! the smallest wins. Two files are needed to find the way: `/proc/self/cgroup` names the group, and
-//! `/proc/self/mountinfo` says which part of the hierarchy is mounted where. In a container the two often
-//! disagree (the group is named as the host sees it while the mount shows only the container's part), so a group
-//! that is not below the mount's root is taken to be the mount itself.
+//! A limit anywhere between this process's group and the root binds, so each is looked up on the whole way and the
+//! smallest wins. Two files tell the way: `/proc/self/cgroup` names the group, and `/proc/self/mountinfo` says which
+//! part of the hierarchy is mounted where. In a container the two often disagree (the group is named as the host sees
+//! it while the mount shows only the container's part), so a group that is not below the mount's root is taken to be
+//! the mount itself.
 
 use serde::Serialize;
 
 use crate::cpu::topology::cpu_list::CpuList;
 use crate::cpu::topology::sysfs::SysFs;
 
-/// Nesting is limited by the kernel's path length; no real hierarchy comes near.
+/// Maximum depth of nested groups. The kernel's path length limits nesting; no real hierarchy comes near.
 const MAX_DEPTH: usize = 64;
 
-/// A share of CPU time that the scheduler grants per period.
+/// CPU time that the scheduler grants per period.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CpuQuota {
     /// Microseconds of CPU time per period.
     pub quota_us: u64,
     /// Length of the period in microseconds.
     pub period_us: u64,
-    /// Directory of the group that sets it.
+    /// Directory of the group that sets the quota.
     pub group: String,
 }
 
 impl CpuQuota {
-    /// The quota in CPUs; 2.5 means two and a half CPUs' worth of time.
+    /// Returns the quota in CPUs; 2.5 means two and a half CPUs' worth of time.
     pub fn cpus(&self) -> f64 {
         self.quota_us as f64 / self.period_us as f64
     }
 
-    /// The quota in CPUs rounded down, at least 1.
+    /// Returns the quota in CPUs rounded down, at least 1.
     pub fn whole_cpus(&self) -> usize {
         usize::try_from(self.quota_us / self.period_us).unwrap_or(usize::MAX).max(1)
     }
 }
 
-/// A cap on memory.
+/// Memory limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MemoryLimit {
-    /// The cap.
+    /// Limit in bytes.
     pub bytes: u64,
-    /// What the group uses of it, without page cache that the kernel gives back on demand.
+    /// Memory that the group uses, without page cache that the kernel reclaims first.
     pub used_bytes: Option<u64>,
-    /// Directory of the group that sets it.
+    /// Directory of the group that sets the limit.
     pub group: String,
 }
 
-/// Where this process's control groups lie.
+/// Directories of this process's control groups.
 #[derive(Debug)]
 pub(super) struct ControlGroups {
-    /// Version 2: every directory from the process's group up to the mount.
+    /// Version 2: directories from the process's group up to the mount.
     unified: Vec<String>,
-    /// Version 1, the same per controller.
+    /// Version 1: the same per controller.
     cpu: Vec<String>,
     cpuset: Vec<String>,
     memory: Vec<String>,
@@ -81,7 +81,7 @@ impl ControlGroups {
             });
             match (group, mount) {
                 (group, Some(mount)) => directories(group.unwrap_or("/"), &mount.root, &mount.point),
-                // Without a mount table the usual place is worth a look.
+                // Without a mount table, try the usual path.
                 (group, None) => {
                     let point = match controller {
                         Some(name) => format!("/sys/fs/cgroup/{name}"),
@@ -99,12 +99,12 @@ impl ControlGroups {
         }
     }
 
-    /// The smallest CPU quota.
+    /// Returns the smallest CPU quota.
     pub(super) fn cpu_quota(&self, sys: &SysFs) -> Option<CpuQuota> {
         let unified = self.unified.iter().filter_map(|dir| {
             let text = sys.word(&format!("{dir}/cpu.max"))?;
             let mut words = text.split_ascii_whitespace();
-            // `max` in the first place does not parse: no quota.
+            // `max` in the first field does not parse: no quota.
             let quota_us = words.next()?.parse().ok()?;
             let period_us = words.next().map_or(Some(100_000), |word| word.parse().ok())?;
             Some(CpuQuota { quota_us, period_us, group: dir.clone() })
@@ -121,7 +121,7 @@ impl ControlGroups {
             .min_by(|a, b| a.cpus().total_cmp(&b.cpus()))
     }
 
-    /// The smallest memory limit.
+    /// Returns the smallest memory limit.
     pub(super) fn memory_limit(&self, sys: &SysFs) -> Option<MemoryLimit> {
         let unified = self.unified.iter().filter_map(|dir| {
             let bytes = sys.number(&format!("{dir}/memory.max"))?;
@@ -136,7 +136,7 @@ impl ControlGroups {
         unified.chain(legacy).min_by_key(|limit| limit.bytes)
     }
 
-    /// The effective cpuset of the nearest group that has one.
+    /// Returns the effective cpuset of the nearest group that has one.
     pub(super) fn cpuset(&self, sys: &SysFs) -> Option<CpuList> {
         let unified = self.unified.iter().find_map(|dir| sys.list(&format!("{dir}/cpuset.cpus.effective")));
         unified.or_else(|| {
@@ -148,7 +148,7 @@ impl ControlGroups {
     }
 }
 
-/// Bytes in use minus the part of the page cache that is given back first.
+/// Returns the bytes in use minus the part of the page cache that is reclaimed first.
 fn used(sys: &SysFs, dir: &str, current: &str, inactive: &str) -> Option<u64> {
     let current: u64 = sys.number(&format!("{dir}/{current}"))?;
     let stat = sys.text(&format!("{dir}/memory.stat")).unwrap_or_default();
@@ -167,7 +167,7 @@ struct Mount {
     controllers: Vec<String>,
 }
 
-/// The control-group mounts in the text of `mountinfo`.
+/// Parses the control-group mounts in the text of `mountinfo`.
 fn mounts(mountinfo: &str) -> Vec<Mount> {
     mountinfo
         .lines()
@@ -188,7 +188,7 @@ fn mounts(mountinfo: &str) -> Vec<Mount> {
         .collect()
 }
 
-/// The directories of `group` and of all groups above it, as far as the mount shows them, nearest first.
+/// Returns the directories of `group` and of all groups above it, as far as the mount shows them, nearest first.
 fn directories(group: &str, mount_root: &str, mount_point: &str) -> Vec<String> {
     let below = if mount_root == "/" {
         Some(group)

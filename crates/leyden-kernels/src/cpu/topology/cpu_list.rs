@@ -4,18 +4,19 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// Kernels are built for at most 8,192 CPUs; a larger number is a damaged file, and believing its range would cost
-/// a look at every CPU that it invents.
+/// Largest CPU number: kernels are built for at most 8,192 CPUs. A larger number comes from a damaged file, and
+/// expanding its range would visit every CPU in it.
 const MAX_CPU: u32 = 8_191;
 
-/// A sorted set of CPU numbers. Displayed and serialised in the kernel's list notation.
+/// Sorted set of CPU numbers. Displayed and serialised in the kernel's list notation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CpuList {
     cpus: Vec<u32>,
 }
 
 impl CpuList {
-    /// Reads list notation; blanks and an empty text (no CPU) are allowed. `None` if the text is anything else.
+    /// Parses list notation; blanks and an empty text (no CPU) are allowed. Returns `None` if the text is anything
+    /// else.
     ///
     /// ```
     /// use leyden_kernels::topology::CpuList;
@@ -37,7 +38,7 @@ impl CpuList {
                 return None;
             }
             cpus.extend(first..=last);
-            // Overlapping ranges may repeat themselves at length in a damaged file.
+            // A damaged file may repeat overlapping ranges many times.
             if cpus.len() > 2 * MAX_CPU as usize {
                 return None;
             }
@@ -45,32 +46,32 @@ impl CpuList {
         Some(Self::from_iter(cpus))
     }
 
-    /// Number of CPUs.
+    /// Returns the number of CPUs.
     pub fn len(&self) -> usize {
         self.cpus.len()
     }
 
-    /// Whether there is no CPU at all.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.cpus.is_empty()
     }
 
-    /// The CPU numbers, ascending.
+    /// Returns the CPU numbers, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.cpus.iter().copied()
     }
 
-    /// The lowest CPU number.
+    /// Returns the lowest CPU number.
     pub fn first(&self) -> Option<u32> {
         self.cpus.first().copied()
     }
 
-    /// Whether this CPU is in the set.
+    /// Returns true if `cpu` is in the set.
     pub fn contains(&self, cpu: u32) -> bool {
         self.cpus.binary_search(&cpu).is_ok()
     }
 
-    /// The CPUs that are in both sets.
+    /// Returns the CPUs that are in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         Self { cpus: self.iter().filter(|&cpu| other.contains(cpu)).collect() }

@@ -1,31 +1,31 @@
-//! Energy counters of processor packages and their memory (RAPL), where the machine shows them.
+//! Energy counters of processor packages and their memory (RAPL), where the machine exposes them.
 //!
-//! They count for the whole machine, whoever uses it, and many systems let only the administrator read them.
+//! The counters cover the whole machine, all processes included, and many systems let only the administrator read them.
 
 use crate::cpu::topology::sysfs::SysFs;
 
 const ROOT: &str = "sys/class/powercap";
 
-/// The counters that can be read.
+/// Readable energy counters.
 #[derive(Debug, Clone)]
 pub struct EnergyMeter {
     sys: SysFs,
     zones: Vec<Zone>,
 }
 
-/// A counter: its file, and the value behind which it starts again.
+/// Counter: its file, and the value after which it wraps around.
 #[derive(Debug, Clone)]
 struct Zone {
     file: String,
     most: u64,
 }
 
-/// All counters at one moment, in microjoules.
+/// Values of all counters at one moment, in microjoules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnergyReading(Vec<u64>);
 
 impl EnergyMeter {
-    /// Finds packages and the memory beside them; `None` where there are no counters or they cannot be read.
+    /// Finds the counters of packages and their memory; `None` if there are none or they cannot be read.
     pub fn find(sys: &SysFs) -> Option<Self> {
         let named = |zone: &str, wanted: &dyn Fn(&str) -> bool| {
             sys.word(&format!("{ROOT}/{zone}/name")).is_some_and(|name| wanted(&name))
@@ -49,13 +49,13 @@ impl EnergyMeter {
         (!zones.is_empty()).then(|| Self { sys: sys.clone(), zones })
     }
 
-    /// The counters now; `None` if one can no longer be read.
+    /// Reads the counters; `None` if one can no longer be read.
     pub fn read(&self) -> Option<EnergyReading> {
         self.zones.iter().map(|zone| self.sys.number(&zone.file)).collect::<Option<_>>().map(EnergyReading)
     }
 
-    /// Joules from `before` to `after`, if no counter came round more than once: a package of 200 watts does in about
-    /// twenty minutes.
+    /// Returns the joules from `before` to `after`, if no counter wrapped more than once: a package of 200 watts wraps
+    /// in about twenty minutes.
     pub fn joules(&self, before: &EnergyReading, after: &EnergyReading) -> f64 {
         let counters = self.zones.iter().zip(before.0.iter().zip(&after.0));
         let used = counters.map(|(zone, (&before, &after))| match after.checked_sub(before) {

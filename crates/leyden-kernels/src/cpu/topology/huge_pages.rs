@@ -4,29 +4,29 @@ use serde::Serialize;
 
 use crate::cpu::topology::sysfs::SysFs;
 
-/// Settings of huge pages. A setting is the word that the kernel marks as chosen, such as `madvise`.
+/// Settings of huge pages. A setting is the word in brackets in the kernel's file, such as `madvise`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HugePages {
-    /// When anonymous memory gets transparent huge pages: `always`, `madvise` or `never`.
+    /// Use of transparent huge pages for anonymous memory: `always`, `madvise` or `never`.
     pub transparent: Option<String>,
-    /// How hard the kernel works for one on a page fault.
+    /// Effort of the kernel to allocate one on a page fault.
     pub defrag: Option<String>,
-    /// The same choice for shared memory.
+    /// Use of transparent huge pages for shared memory.
     pub shmem: Option<String>,
-    /// Size of a transparent huge page.
+    /// Size of a transparent huge page in bytes.
     pub transparent_bytes: Option<u64>,
     /// Reserved pools, one per page size, in ascending order.
     pub pools: Vec<HugePagePool>,
 }
 
-/// Pages of one size that an administrator has set aside.
+/// Pages of one size that an administrator has reserved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HugePagePool {
-    /// Size of a page.
+    /// Size of a page in bytes.
     pub page_bytes: u64,
-    /// Pages in the pool.
+    /// Number of pages in the pool.
     pub total: u64,
-    /// Pages that nobody has taken.
+    /// Number of unused pages.
     pub free: u64,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn read(sys: &SysFs) -> HugePages {
     }
 }
 
-/// The bracketed word of `always [madvise] never`.
+/// Returns the word in brackets of `always [madvise] never`.
 fn chosen(text: &str) -> Option<&str> {
     text.split_ascii_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
 }

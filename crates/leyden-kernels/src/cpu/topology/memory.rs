@@ -1,4 +1,4 @@
-//! Main memory: how much there is, how much is free, how much this process may have.
+//! Main memory: total, free, and the limit of this process.
 
 use serde::Serialize;
 
@@ -8,22 +8,23 @@ use crate::cpu::topology::sysfs::{SysFs, field_in, kib_value};
 /// Main memory and its limits, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    /// All memory of the machine.
+    /// Total memory of the machine.
     pub total_bytes: Option<u64>,
-    /// What a program could get without swapping, the kernel's estimate.
+    /// Memory available to a program without swapping, by the kernel's estimate.
     pub available_bytes: Option<u64>,
-    /// What nothing uses, not even the page cache.
+    /// Unused memory, not even in use by the page cache.
     pub free_bytes: Option<u64>,
     /// Size of the swap space.
     pub swap_total_bytes: Option<u64>,
-    /// Swap space that is free.
+    /// Free swap space.
     pub swap_free_bytes: Option<u64>,
-    /// The tightest limit of the control groups above this process.
+    /// Smallest memory limit of the control groups above this process.
     pub limit: Option<MemoryLimit>,
 }
 
 impl Memory {
-    /// What this process can still take: what the machine has available, or less where a limit leaves less.
+    /// Returns the memory that this process can still take: the memory available on the machine, or less if a limit
+    /// leaves less.
     pub fn usable_bytes(&self) -> Option<u64> {
         let below_limit =
             self.limit.as_ref().map(|limit| limit.bytes.saturating_sub(limit.used_bytes.unwrap_or(0)));
@@ -45,7 +46,7 @@ pub(super) fn read(sys: &SysFs, groups: &ControlGroups) -> Memory {
         free_bytes: value("MemFree"),
         swap_total_bytes: value("SwapTotal"),
         swap_free_bytes: value("SwapFree"),
-        // Version 1 writes "no limit" as a number near 2^63; anything above the machine's memory limits nothing.
+        // Version 1 writes "no limit" as a number near 2^63; a limit above the machine's memory limits nothing.
         limit: groups.memory_limit(sys).filter(|limit| total_bytes.is_none_or(|total| limit.bytes < total)),
     }
 }

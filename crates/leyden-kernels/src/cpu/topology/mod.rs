@@ -1,11 +1,11 @@
-//! What the machine says about itself: processor, cores, caches, NUMA nodes, limits, memory.
+//! Topology of the machine: processor, cores, caches, NUMA nodes, limits, memory.
 //!
 //! Everything here is read from `/proc`, `/sys` and the scheduler; nothing is measured or decided, with the one
-//! exception of [`default_threads`], which turns the facts into a thread count and says why.
+//! exception of [`default_threads`], which derives a thread count from the facts and says why.
 //!
-//! All reading goes through a [`SysFs`], whose root a test can point at a tree of its own. Virtual machines and
-//! containers hide, truncate or contradict parts of these files, so every fact is optional and a file that
-//! cannot be understood counts as absent: reading a topology never fails and never panics.
+//! All files are read through a [`SysFs`], whose root can be a stored tree in tests. Virtual machines and containers
+//! hide, truncate or contradict parts of these files, so every fact is optional and a file that cannot be parsed counts
+//! as absent: reading a topology never fails and never panics.
 
 mod cache;
 mod cgroup;
@@ -33,26 +33,26 @@ pub use crate::cpu::topology::threads::{ThreadChoice, default_threads};
 
 use serde::Serialize;
 
-/// Everything that was read about the machine, in one value.
+/// Topology of a machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Topology {
     /// Name, identification and instruction-set extensions of the processor.
     pub processor: Processor,
-    /// CPUs that the kernel schedules on at all.
+    /// CPUs that the kernel schedules on.
     pub online: CpuList,
     /// CPUs in this process's affinity mask.
     pub affinity: CpuList,
-    /// CPUs of the control group's cpuset, where there is one.
+    /// CPUs of the control group's cpuset, if there is one.
     pub cpuset: Option<CpuList>,
     /// Physical cores, each with the CPUs (hardware threads) that share it.
     pub cores: Vec<Core>,
-    /// Whether the machine said which CPUs share a core. If not, every CPU stands as a core of its own.
+    /// True if the machine says which CPUs share a core. If not, every CPU is listed as a core of its own.
     pub cores_known: bool,
     /// Caches, one entry per level, kind and size; empty where the machine does not describe them.
     pub caches: Vec<Cache>,
-    /// NUMA nodes that have CPUs or memory; at least one.
+    /// NUMA nodes with CPUs or memory; at least one.
     pub numa_nodes: Vec<NumaNode>,
-    /// The tightest CPU quota on the way from this process's control group to the root.
+    /// Smallest CPU quota on the way from this process's control group to the root.
     pub cpu_quota: Option<CpuQuota>,
     /// Main memory and its limits.
     pub memory: Memory,
@@ -63,9 +63,9 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Reads the machine that this process runs on.
+    /// Reads the topology of the running machine.
     ///
-    /// The affinity mask is that of the calling thread, which is what threads started by it inherit.
+    /// The affinity mask is that of the calling thread, which threads started by it inherit.
     ///
     /// ```
     /// let topology = leyden_kernels::topology::Topology::detect();
@@ -79,7 +79,7 @@ impl Topology {
         topology
     }
 
-    /// Reads a machine from the files below `sys`, without asking the kernel anything else but its page size.
+    /// Reads a topology from the files below `sys`, without asking the kernel anything but its page size.
     pub fn read(sys: &SysFs) -> Self {
         let status_mask = sys
             .field("proc/self/status", "Cpus_allowed_list")
@@ -105,10 +105,10 @@ impl Topology {
         }
     }
 
-    /// The CPUs this process may run on: online, in the affinity mask and in the cpuset.
+    /// Returns the CPUs that this process may run on: online, in the affinity mask and in the cpuset.
     ///
-    /// Where these contradict each other (a cpuset file that shows the host's numbers inside a container), the
-    /// affinity mask wins, because the kernel has already applied the cpuset to it.
+    /// If these contradict each other (a cpuset file that shows the host's numbers inside a container), the affinity
+    /// mask wins, because the kernel has already applied the cpuset to it.
     pub fn allowed(&self) -> CpuList {
         let online = self.affinity.intersection(&self.online);
         let mask = if online.is_empty() { self.affinity.clone() } else { online };
@@ -121,13 +121,13 @@ impl Topology {
         }
     }
 
-    /// The cores with at least one CPU this process may run on.
+    /// Returns the cores with at least one CPU that this process may run on.
     pub fn allowed_cores(&self) -> impl Iterator<Item = &Core> {
         let allowed = self.allowed();
         self.cores.iter().filter(move |core| core.cpus.iter().any(|cpu| allowed.contains(cpu)))
     }
 
-    /// Number of processor packages (sockets) that the cores name; at least 1.
+    /// Returns the number of processor packages (sockets) that the cores name; at least 1.
     pub fn packages(&self) -> usize {
         let mut packages: Vec<u32> = self.cores.iter().map(|core| core.package).collect();
         packages.sort_unstable();
@@ -135,18 +135,18 @@ impl Topology {
         packages.len().max(1)
     }
 
-    /// The cache of this level that holds data, smallest first where cores differ.
+    /// Returns the cache of this level that holds data; the smallest one if cores differ.
     pub fn data_cache(&self, level: u32) -> Option<&Cache> {
         self.data_caches(level).min_by_key(|cache| cache.size_bytes)
     }
 
-    /// The caches of this level that hold data.
+    /// Returns the caches of this level that hold data.
     pub fn data_caches(&self, level: u32) -> impl Iterator<Item = &Cache> {
         self.caches.iter().filter(move |cache| cache.level == level && cache.kind != CacheKind::Instruction)
     }
 }
 
-/// CPUs from `/sys`, else those listed in `cpuinfo`, else the affinity mask, else CPU 0.
+/// Returns the CPUs listed in `/sys`, else those in `cpuinfo`, else those of the affinity mask, else CPU 0.
 fn online_cpus(sys: &SysFs, mask: Option<&CpuList>) -> CpuList {
     sys.list("sys/devices/system/cpu/online")
         .or_else(|| Some(processor::listed_cpus(sys)).filter(|list| !list.is_empty()))
@@ -154,7 +154,7 @@ fn online_cpus(sys: &SysFs, mask: Option<&CpuList>) -> CpuList {
         .unwrap_or_else(|| CpuList::from_iter([0]))
 }
 
-/// The calling thread's mask, or nothing where the kernel counts more CPUs than the call's fixed-size set.
+/// Returns the calling thread's affinity mask, or `None` if the kernel counts more CPUs than the call's fixed-size set.
 #[cfg(target_os = "linux")]
 fn scheduler_affinity() -> Option<CpuList> {
     use rustix::thread::{CpuSet, sched_getaffinity};
@@ -166,7 +166,7 @@ fn scheduler_affinity() -> Option<CpuList> {
     (!list.is_empty()).then_some(list)
 }
 
-/// Other systems have no affinity mask to ask for; the count that the standard library knows stands for it.
+/// Returns the CPUs that the standard library counts: other systems have no affinity mask to read.
 #[cfg(not(target_os = "linux"))]
 fn scheduler_affinity() -> Option<CpuList> {
     let n = std::thread::available_parallelism().ok()?.get();

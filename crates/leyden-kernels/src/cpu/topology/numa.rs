@@ -1,4 +1,4 @@
-//! NUMA nodes: which CPUs are near to which memory.
+//! NUMA nodes: the CPUs and the memory of each.
 
 use serde::Serialize;
 
@@ -6,22 +6,22 @@ use crate::cpu::topology::cpu_list::CpuList;
 use crate::cpu::topology::memory::Memory;
 use crate::cpu::topology::sysfs::{SysFs, kib_value};
 
-/// One NUMA node.
+/// NUMA node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NumaNode {
-    /// The kernel's number of the node.
+    /// Number of the node in the kernel.
     pub id: u32,
     /// Online CPUs of the node; empty for memory without CPUs.
     pub cpus: CpuList,
-    /// Memory of the node.
+    /// Memory of the node in bytes.
     pub memory_total_bytes: Option<u64>,
-    /// Memory of the node that nothing uses, the page cache included in what is used.
+    /// Unused memory of the node in bytes; page cache counts as used.
     pub memory_free_bytes: Option<u64>,
     /// Relative cost of reaching each node's memory, in the order of node numbers; 10 is local.
     pub distances: Vec<u32>,
 }
 
-/// Reads the nodes; a machine without NUMA files is one node.
+/// Reads the nodes; a machine without NUMA files has one node.
 pub(super) fn read(sys: &SysFs, online: &CpuList, memory: &Memory) -> Vec<NumaNode> {
     let base = "sys/devices/system/node";
     let nodes: Vec<NumaNode> = sys

@@ -5,8 +5,8 @@ use serde::Serialize;
 use crate::cpu::topology::cpu_list::CpuList;
 use crate::cpu::topology::sysfs::{SysFs, field_in};
 
-/// The extensions that kernels care about, in the kernel's spelling and from old to new. The full list of flags
-/// runs to a hundred and more and says nothing further about speed here.
+/// Extensions that matter to kernels, in Linux's spelling and from old to new. The full list of flags has a hundred and
+/// more entries and says nothing further about speed.
 const COMPUTE_FEATURES: &[&str] = &[
     // x86-64
     "ssse3",
@@ -51,7 +51,7 @@ const COMPUTE_FEATURES: &[&str] = &[
     "sme2",
 ];
 
-/// Arm cores by (implementer, part): `cpuinfo` gives numbers where x86 gives a name.
+/// Arm cores by (implementer, part): on Arm, `cpuinfo` gives numbers instead of a name.
 const ARM_PARTS: &[(u32, u32, &str)] = &[
     (0x41, 0xd03, "Arm Cortex-A53"),
     (0x41, 0xd05, "Arm Cortex-A55"),
@@ -68,10 +68,10 @@ const ARM_PARTS: &[(u32, u32, &str)] = &[
     (0xc0, 0xac4, "Ampere-1a"),
 ];
 
-/// What the processor calls itself and which extensions the kernel lets programs use.
+/// Name of the processor and the extensions that the operating system lets programs use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Processor {
-    /// Architecture this program was built for, such as `x86_64`.
+    /// Architecture that this program was built for, such as `x86_64`.
     pub arch: String,
     /// Marketing name, or `unknown processor`.
     pub brand: String,
@@ -81,12 +81,12 @@ pub struct Processor {
     pub model: Option<String>,
     /// Instruction-set extensions that matter for arithmetic, in the kernel's spelling, from old to new.
     pub features: Vec<String>,
-    /// Whether a hypervisor is announced: counts of cores and caches may then be invented.
+    /// True if a hypervisor is announced: numbers of cores and caches may then be invented.
     pub virtual_machine: bool,
 }
 
 impl Processor {
-    /// Whether this extension is among [`features`](Self::features).
+    /// Returns true if `feature` is among [`features`](Self::features).
     pub fn has(&self, feature: &str) -> bool {
         self.features.iter().any(|f| f == feature)
     }
@@ -125,7 +125,7 @@ pub(super) fn read(sys: &SysFs) -> Processor {
     }
 }
 
-/// The CPU numbers in the `processor` lines of `cpuinfo`, which some sandboxes offer without `/sys`.
+/// Returns the CPU numbers in the `processor` lines of `cpuinfo`, which some sandboxes offer without `/sys`.
 pub(super) fn listed_cpus(sys: &SysFs) -> CpuList {
     let text = sys.text("proc/cpuinfo").unwrap_or_default();
     text.lines()

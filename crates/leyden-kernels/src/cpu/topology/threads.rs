@@ -1,27 +1,27 @@
-//! How many threads to start when nobody says.
+//! Default number of threads.
 
 use serde::Serialize;
 
 use crate::cpu::topology::Topology;
 
-/// A thread count and the facts it follows from.
+/// Thread count and the facts it follows from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ThreadChoice {
-    /// Threads to compute with; at least 1.
+    /// Number of compute threads; at least 1.
     pub threads: usize,
-    /// Why, in one line for people.
+    /// Reason, in one line for people.
     pub reason: String,
 }
 
-/// One thread per physical core that this process may use, and no more than its CPU quota pays for.
+/// Returns one thread per physical core that this process may use, at most as many as its CPU quota covers.
 ///
-/// Threads beyond the cores compete for the same multipliers and the same memory channels. Threads beyond the
-/// quota are worse: the kernel stops all of them for the rest of the period once it is spent, in the middle of a
-/// matrix product that the others wait for. So a fractional quota is rounded down.
+/// Threads beyond the cores compete for the same multipliers and the same memory channels. Threads beyond the quota are
+/// worse: once the quota is spent the kernel stops all of them for the rest of the period, in the middle of a matrix
+/// product that the others wait for. So a fractional quota is rounded down.
 pub fn default_threads(topology: &Topology) -> ThreadChoice {
     let allowed = topology.allowed();
     let cores = topology.allowed_cores().count();
-    // CPUs allowed but unknown to the machine's own list (a damaged tree) still run threads.
+    // CPUs that are allowed but missing from the machine's own list (a damaged tree) still run threads.
     let cores = if cores == 0 { allowed.len().max(1) } else { cores };
     let mut reason = if topology.cores_known {
         match (cores, allowed.len()) {
