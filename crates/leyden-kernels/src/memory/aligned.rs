@@ -1,9 +1,9 @@
-//! Blocks of values that begin at a cache line.
+//! Arrays aligned to a cache line.
 
 use std::ops::{Deref, DerefMut};
 
-/// A block of values that begins at a multiple of 64 bytes, so that no vector of it lies in two cache lines, which would
-/// be read one after the other.
+/// Array that begins at a multiple of 64 bytes, so that none of its vectors crosses a cache line, which would take two
+/// reads.
 #[derive(Debug)]
 pub struct Aligned<T> {
     values: Vec<T>,
@@ -12,7 +12,7 @@ pub struct Aligned<T> {
 }
 
 impl<T: Copy + Default> Aligned<T> {
-    /// So many zeros.
+    /// Creates an array of `len` zeros.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         let spare = 64 / size_of::<T>() - 1;
@@ -21,7 +21,7 @@ impl<T: Copy + Default> Aligned<T> {
         Aligned { values, first, len }
     }
 
-    /// Sets the length. Of more values than there was ever room for none is kept, of others the first are.
+    /// Sets the length. Contents are kept if the array has room for `len` values, and lost otherwise.
     pub fn resize(&mut self, len: usize) {
         if self.first + len > self.values.len() {
             *self = Aligned::zeroed(len);

@@ -1,9 +1,9 @@
-//! One slice that several tasks write at once, each to its own elements.
+//! View of a slice for concurrent writes to disjoint elements.
 
-/// A view of a mutable slice that several tasks may write at once, each to its own elements.
+/// View of a mutable slice that several tasks may write at once, each to its own elements.
 ///
-/// The matrix kernels give every task its own rows or columns of one output; the borrow checker cannot see
-/// that, so the split is stated here once.
+/// The matrix kernels give every task its own rows or columns of one output; the borrow checker cannot see that, so the
+/// split is stated here once.
 pub(crate) struct Disjoint<'a, T> {
     ptr: *mut T,
     len: usize,
@@ -21,18 +21,18 @@ impl<'a, T> Disjoint<'a, T> {
         Disjoint { ptr: slice.as_mut_ptr(), len: slice.len(), _slice: std::marker::PhantomData }
     }
 
-    /// Prefetches the cache line of an element that will be written.
+    /// Prefetches the cache line of an element for writing.
     #[inline(always)]
     pub(crate) fn fetch(&self, at: usize) {
         crate::prefetch::prefetch_for_write(self.ptr.wrapping_add(at).cast());
     }
 
-    /// Where an element is, or one would be.
+    /// Returns the address of an element.
     pub(crate) fn at(&self, at: usize) -> *mut T {
         self.ptr.wrapping_add(at)
     }
 
-    /// The elements `start..start + n`.
+    /// Returns the elements `start..start + n`.
     ///
     /// # Safety
     /// No two live ranges given out may overlap.
@@ -46,7 +46,7 @@ impl<'a, T> Disjoint<'a, T> {
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(start), n) }
     }
 
-    /// `count` times `n` elements, `stride` apart, the first at `start`.
+    /// Returns `count` ranges of `n` elements, `stride` apart, the first at `start`.
     ///
     /// # Safety
     /// No two live ranges given out may overlap.
@@ -78,7 +78,7 @@ impl<'a, T> Disjoint<'a, T> {
     }
 }
 
-/// What [`Disjoint::strided`] gives out, range after range.
+/// Iterator over the ranges of [`Disjoint::strided`].
 pub(crate) struct Strided<'a, T> {
     next: *mut T,
     n: usize,
@@ -93,8 +93,8 @@ impl<'a, T> Iterator for Strided<'a, T> {
     #[inline(always)]
     fn next(&mut self) -> Option<&'a mut [T]> {
         self.left = self.left.checked_sub(1)?;
-        // SAFETY: ranges that are left are in bounds and apart from each other (checked by `strided`), and not aliased
-        // otherwise (its caller).
+        // SAFETY: the remaining ranges are in bounds and disjoint (checked by `strided`), and not aliased otherwise
+        // (its caller).
         let range = unsafe { std::slice::from_raw_parts_mut(self.next, self.n) };
         self.next = self.next.wrapping_add(self.stride);
         Some(range)

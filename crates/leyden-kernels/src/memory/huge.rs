@@ -9,26 +9,27 @@ use std::io;
 use std::ptr::NonNull;
 
 const HUGE: usize = 2 << 20;
-/// No Linux page is larger on the processors we run on, and rounding further than needed does no harm.
+/// Multiple of the page size: no Linux page is larger on the supported processors, and rounding further than needed
+/// does no harm.
 const PAGE: usize = 64 << 10;
 
-/// On which NUMA nodes the pages of a buffer lie, each by the kernel's number. Pages go elsewhere when a node's memory
+/// Placement of a buffer's pages on NUMA nodes, by the kernel's node numbers. Pages go elsewhere when a node's memory
 /// is full.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pages {
-    /// On the node of the thread that first touches each.
+    /// Each page on the node of the thread that first touches it.
     #[default]
     AsTouched,
-    /// All on one node.
+    /// All pages on one node.
     Node(u32),
-    /// On these nodes in turn.
+    /// Pages on these nodes in turn.
     Interleave(Vec<u32>),
-    /// The buffer cut into one part per node, of sizes in proportion to the numbers.
+    /// One contiguous part per node, with sizes in proportion to the numbers.
     Split(Vec<(u32, usize)>),
 }
 
-/// A zeroed, page-aligned block of bytes that lives outside the heap.
+/// Zeroed, page-aligned block of bytes outside the heap.
 pub struct HugeBuf {
     ptr: NonNull<u8>,
     len: usize,
@@ -41,19 +42,19 @@ unsafe impl Send for HugeBuf {}
 unsafe impl Sync for HugeBuf {}
 
 impl HugeBuf {
-    /// `len` zero bytes. Pages are committed when first touched.
+    /// Allocates `len` zero bytes. Pages are committed when first touched.
     ///
     /// # Errors
-    /// The operating system refused the mapping.
+    /// If the operating system refuses the mapping.
     pub fn zeroed(len: usize) -> io::Result<HugeBuf> {
         HugeBuf::map(len, true)
     }
 
-    /// `len` zero bytes on pages of the ordinary size, for buffers of which little may ever be touched: the
+    /// Allocates `len` zero bytes on pages of the ordinary size, for buffers of which little may ever be touched: the
     /// first byte of a huge page commits all of it.
     ///
     /// # Errors
-    /// The operating system refused the mapping.
+    /// If the operating system refuses the mapping.
     pub fn zeroed_sparse(len: usize) -> io::Result<HugeBuf> {
         HugeBuf::map(len, false)
     }
@@ -79,7 +80,7 @@ impl HugeBuf {
         let aligned = start.next_multiple_of(HUGE);
         let head = aligned - start;
         if head > 0 {
-            // SAFETY: the head of the mapping made above, which nothing else knows of.
+            // SAFETY: the head of the mapping made above, which is used nowhere else.
             unsafe { libc::munmap(raw, head) };
         }
         let tail = reserve - head - mapped;
@@ -88,16 +89,16 @@ impl HugeBuf {
             unsafe { libc::munmap((aligned + mapped) as *mut libc::c_void, tail) };
         }
         let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
-        // SAFETY: advice on our own mapping; a refusal only means the other size of pages.
+        // SAFETY: advice on our own mapping; a refusal only changes the page size.
         unsafe { libc::madvise(aligned as *mut libc::c_void, mapped, advice) };
         let ptr = NonNull::new(aligned as *mut u8).ok_or_else(too_big)?;
         Ok(HugeBuf { ptr, len, mapped })
     }
 
-    /// Says where pages that have not been touched shall lie. Those that have stay where they are.
+    /// Sets the NUMA placement of pages that have not been touched yet. Touched pages stay where they are.
     ///
     /// # Errors
-    /// The operating system refuses, as sandboxes do, or has no such node; pages then lie as touched.
+    /// If the operating system refuses, as sandboxes do, or has no such node; pages are then placed when touched.
     pub fn place(&mut self, pages: &Pages) -> io::Result<()> {
         match pages {
             Pages::AsTouched => Ok(()),
@@ -119,7 +120,7 @@ impl HugeBuf {
         }
     }
 
-    /// Sets the policy of the bytes `start..end` of the mapping.
+    /// Sets the memory policy of the bytes `start..end` of the mapping.
     #[cfg(target_os = "linux")]
     fn bind(&self, start: usize, end: usize, policy: Policy, nodes: &[u32]) -> io::Result<()> {
         const BITS: usize = libc::c_ulong::BITS as usize;
@@ -139,7 +140,7 @@ impl HugeBuf {
             Policy::Interleave => libc::MPOL_INTERLEAVE,
         };
         // SAFETY: a policy on part of our own mapping, which changes no contents; the mask outlives the call, and the
-        // kernel takes one bit less from it than the number says.
+        // kernel reads one bit less than the number says.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_mbind,
@@ -159,26 +160,26 @@ impl HugeBuf {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The number of bytes asked for.
+    /// Returns the requested number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the buffer has no bytes.
+    /// Returns true if the buffer has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: ptr is valid for len initialised (zero-filled) bytes for as long as self lives.
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
     }
 
-    /// The bytes, writable.
+    /// Returns the bytes for writing.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as in as_slice, and &mut self is exclusive.
@@ -201,7 +202,7 @@ impl fmt::Debug for HugeBuf {
     }
 }
 
-/// What [`HugeBuf::place`] asks of the kernel.
+/// Memory policy that [`HugeBuf::place`] sets.
 #[derive(Clone, Copy)]
 enum Policy {
     Preferred,
@@ -236,7 +237,7 @@ mod tests {
         let all = Disjoint::new(&mut values);
         let strided = |start, n, stride, count| {
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                // SAFETY: what is given out ends with each call.
+                // SAFETY: the ranges end with each call.
                 unsafe { all.strided(start, n, stride, count) }.map(|range| range.len()).collect::<Vec<_>>()
             }))
         };
@@ -247,7 +248,7 @@ mod tests {
         {
             assert!(strided(start, n, stride, count).is_err(), "{count} ranges {start}+{n} of each {stride}");
         }
-        // SAFETY: nothing else is given out.
+        // SAFETY: no other range exists.
         for (i, range) in unsafe { all.strided(1, 2, 4, 3) }.enumerate() {
             range.fill(i + 1);
         }
@@ -265,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Node 0 exists everywhere. A kernel or sandbox without the call refuses it, and the buffer works all the same.
+    /// Node 0 exists everywhere. A kernel or sandbox without the call refuses it, and the buffer still works.
     #[test]
     fn pages_are_placed_or_refused_and_work_all_the_same() {
         let places = [
@@ -285,7 +286,7 @@ mod tests {
         }
         let mut b = HugeBuf::zeroed(HUGE).unwrap();
         assert!(b.place(&Pages::Node(1 << 20)).is_err());
-        // The highest number that the mask holds, of a node that no machine here has.
+        // Highest node that fits the mask; no test machine has it.
         assert!(b.place(&Pages::Interleave(vec![1023])).is_err());
         b.as_mut_slice().fill(7);
     }

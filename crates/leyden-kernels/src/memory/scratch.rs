@@ -1,18 +1,18 @@
-//! Scratch memory that a thread's tasks use one after the other.
+//! Scratch memory that the tasks of a thread reuse.
 
 use crate::memory::aligned::Aligned;
 use std::cell::Cell;
 
 thread_local! {
-    /// What the last task of this thread unpacked the panels of each of its matrices into.
+    /// Buffers that the last tasks of this thread returned.
     static SCRATCH: Cell<Vec<Aligned<u8>>> = Cell::default();
 }
 
-/// Memory that a thread's tasks use one after the other, as its first one or the last left it.
+/// Scratch memory that the tasks of a thread reuse; its contents are left over from earlier tasks.
 pub(crate) struct Scratch(Aligned<u8>);
 
 impl Scratch {
-    /// Of so many bytes.
+    /// Returns scratch memory of `bytes` bytes.
     pub(crate) fn of(bytes: usize) -> Scratch {
         let mut rooms = SCRATCH.take();
         let mut room = rooms.pop().unwrap_or_default();
@@ -26,18 +26,18 @@ impl Scratch {
         &mut self.0
     }
 
-    /// Its bytes as signed ones.
+    /// Returns its bytes as signed integers.
     #[inline(always)]
     pub(crate) fn signed(&mut self) -> &mut [i8] {
-        // SAFETY: the same bytes, of which any bits are such a number.
+        // SAFETY: the same bytes; any bits are a valid i8.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len()) }
     }
 
-    /// Its bytes as floats.
+    /// Returns its bytes as floats.
     #[inline(always)]
     pub(crate) fn floats(&mut self) -> &mut [f32] {
         let (first, len) = (self.0.as_mut_ptr().cast(), self.0.len() / size_of::<f32>());
-        // SAFETY: initialised bytes from a cache line on; any bits are a float.
+        // SAFETY: initialised bytes, aligned to a cache line; any bits are a valid float.
         unsafe { std::slice::from_raw_parts_mut(first, len) }
     }
 }

@@ -1,19 +1,19 @@
-//! Where threads may run.
+//! CPU affinity of threads.
 
 use crate::cpu::topology::CpuList;
 use std::io;
 
-/// Lets the calling thread, and threads that it starts afterwards, run on these CPUs alone.
+/// Restricts the calling thread, and threads that it starts afterwards, to these CPUs.
 ///
 /// # Errors
-/// The operating system refuses, or knows no such thing.
+/// If the operating system refuses, or a CPU number is out of range.
 #[cfg(target_os = "linux")]
 pub fn bind_thread(cpus: &CpuList) -> io::Result<()> {
     use rustix::thread::{CpuSet, sched_setaffinity};
     let mut set = CpuSet::new();
     for cpu in cpus.iter().map(|cpu| cpu as usize) {
         if cpu >= CpuSet::MAX_CPU {
-            let what = format!("CPU {cpu} is beyond the {} that can be named", CpuSet::MAX_CPU);
+            let what = format!("CPU {cpu} is out of range: at most {} CPUs are supported", CpuSet::MAX_CPU);
             return Err(io::Error::new(io::ErrorKind::Unsupported, what));
         }
         set.set(cpu);
@@ -21,10 +21,10 @@ pub fn bind_thread(cpus: &CpuList) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Lets the calling thread, and threads that it starts afterwards, run on these CPUs alone.
+/// Restricts the calling thread, and threads that it starts afterwards, to these CPUs.
 ///
 /// # Errors
-/// Always: this system binds no threads.
+/// Always: this system cannot bind threads.
 #[cfg(not(target_os = "linux"))]
 pub fn bind_thread(_cpus: &CpuList) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())

@@ -1,4 +1,4 @@
-//! Threads: the pool, where its members run, and when they yield.
+//! Threads: the pool, the placement of its members, and when they yield.
 
 mod affinity;
 pub mod placement;

@@ -1,16 +1,16 @@
-//! Which processors compute, and where the weights lie: decided from what the machine says about itself.
+//! Placement: the CPUs of each team and the NUMA nodes of the weights, decided from the topology.
 //!
-//! A replica is a team of threads with a key-value cache of its own; all replicas of a process read one copy of the
-//! weights. [`placement`] is a pure function, so stored trees of other machines prove its choices; what applies them
-//! is a few lines in [`Cpu`](crate::context::Cpu).
+//! A replica is a team of threads with its own key-value cache; all replicas of a process share one copy of the
+//! weights. [`placement`] is a pure function, so it is tested with stored topologies of other machines;
+//! [`Cpu`](crate::context::Cpu) applies its result.
 //!
-//! * Threads: one per physical core, within affinity, cpuset and quota. A team smaller than the machine stays on as
-//!   few NUMA nodes as hold it: then everything it reads is near.
-//! * Affinity: no narrower than a NUMA node, or than the third-level caches of a replica that has whole ones. A
-//!   worker bound to a single core that somebody else keeps busy would hold its team.
-//! * Weights: on the node of the only team there; of a team over several nodes, each node has the rows that its
-//!   members read; where replicas on several nodes read all of the one copy, pages go over the nodes in turn, so
-//!   that no node's memory serves everybody. A copy per node would read faster and cost the model's size again.
+//! * Threads: one per physical core, within affinity, cpuset and quota. A team smaller than the machine uses as few
+//!   NUMA nodes as possible: all its memory is then local.
+//! * Affinity: no narrower than a NUMA node, or than the third-level caches of a replica that has whole ones. A worker
+//!   bound to a single core that another process keeps busy would stall its team.
+//! * Weights: on the node of the only team; for a team over several nodes, each node has the rows that its members
+//!   read; for replicas on several nodes, which all read the whole copy, pages are interleaved over the nodes, so that
+//!   no node's memory serves all. A copy per node would be faster to read but take the model's size again.
 
 use crate::cpu::topology::{Core, CpuList, NumaNode, Topology, default_threads};
 use crate::memory::huge::Pages;
@@ -19,10 +19,10 @@ use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// The most replicas of one process and threads of one replica.
-const MOST: usize = 1024;
+/// Maximum number of replicas of a process, and of threads of a replica.
+const MAX_COUNT: usize = 1024;
 
-/// How many replicas are wanted.
+/// Requested number of replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replicas {
     /// One per NUMA node.
@@ -43,8 +43,8 @@ impl FromStr for Replicas {
     fn from_str(text: &str) -> Result<Replicas, String> {
         match text.parse() {
             _ if text == "auto" => Ok(Replicas::Auto),
-            Ok(n @ 1..=MOST) => Ok(Replicas::Count(n)),
-            _ => Err(format!("neither `auto` nor a number from 1 to {MOST}")),
+            Ok(n @ 1..=MAX_COUNT) => Ok(Replicas::Count(n)),
+            _ => Err(format!("neither `auto` nor a number from 1 to {MAX_COUNT}")),
         }
     }
 }
@@ -58,42 +58,41 @@ impl fmt::Display for Replicas {
     }
 }
 
-/// What is wanted of a placement.
+/// Request for a placement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlacementRequest {
-    /// Replicas; one by default.
+    /// Number of replicas; one by default.
     pub replicas: Replicas,
-    /// Threads of each replica for steps of few tokens; by default its physical cores.
+    /// Threads per replica for steps of few tokens; by default its number of physical cores.
     pub threads: Option<usize>,
-    /// Threads of each replica for prompts; by default as many as [`threads`](Self::threads) says, or its physical
-    /// cores.
+    /// Threads per replica for prompts; by default [`threads`](Self::threads), or its number of physical cores.
     pub threads_batch: Option<usize>,
 }
 
 /// Threads of a replica on one NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeShare {
-    /// The kernel's number of the node.
+    /// Number of the node in the kernel.
     pub node: u32,
-    /// The CPUs they are bound to; `None` leaves them where the process may run.
+    /// CPUs that the threads are bound to; `None` leaves them unbound.
     pub cpus: Option<CpuList>,
-    /// How many they are; at least one.
+    /// Number of threads; at least one.
     pub threads: usize,
 }
 
-/// One team.
+/// Team of threads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Replica {
-    /// Threads of a step of few tokens.
+    /// Number of threads for steps of few tokens.
     pub threads: usize,
-    /// Threads of other steps.
+    /// Number of threads for other steps.
     pub threads_batch: usize,
-    /// Where its threads run, as many as the larger count; at least one share.
+    /// Placement of its threads, as many as the larger number; at least one share.
     pub shares: Vec<NodeShare>,
 }
 
 impl Replica {
-    /// The groups of a pool for this team.
+    /// Returns the member groups of a pool for this team.
     #[must_use]
     pub fn groups(&self) -> Vec<MemberGroup> {
         let group = |share: &NodeShare| MemberGroup { cpus: share.cpus.clone(), members: share.threads };
@@ -101,133 +100,135 @@ impl Replica {
     }
 }
 
-/// Who computes where, and where the weights lie.
+/// Placement of teams and weights.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Placement {
-    /// The teams; at least one.
+    /// Teams; at least one.
     pub replicas: Vec<Replica>,
-    /// Where the one copy of the weights lies.
+    /// Placement of the weights' pages.
     pub weights: Pages,
 }
 
-/// A core that may be used, and the index of the third-level cache it reaches memory through.
+/// Usable core, and the index of its third-level cache.
 #[derive(Clone)]
-struct Seat {
+struct UsableCore {
     cpus: CpuList,
     cache: Option<usize>,
 }
 
-/// A NUMA node with cores that may be used, ordered by their caches.
-struct Place<'a> {
+/// NUMA node with usable cores, sorted by their caches.
+struct UsableNode<'a> {
     node: &'a NumaNode,
-    seats: Vec<Seat>,
+    cores: Vec<UsableCore>,
 }
 
-impl Place<'_> {
+impl UsableNode<'_> {
     fn cpus(&self) -> CpuList {
-        self.seats.iter().flat_map(|seat| seat.cpus.iter()).collect()
+        self.cores.iter().flat_map(|core| core.cpus.iter()).collect()
     }
 }
 
-/// Decides for this machine. Numbers out of range are brought to the nearest in range.
+/// Computes the placement for a machine. Numbers out of range are clamped.
 #[must_use]
 pub fn placement(topology: &Topology, request: &PlacementRequest) -> Placement {
-    let places = places(topology);
+    let nodes = nodes(topology);
     let budget = default_threads(topology).threads;
     let count = match request.replicas {
-        // A replica without a CPU's worth of quota would only hold up the others.
-        Replicas::Auto => places.len().min(budget),
-        Replicas::Count(n) => n.clamp(1, MOST),
+        // A replica without a CPU's worth of quota would only delay the others.
+        Replicas::Auto => nodes.len().min(budget),
+        Replicas::Count(n) => n.clamp(1, MAX_COUNT),
     };
-    let slices = slices(&places, count);
-    let cores: usize = slices.iter().flatten().map(|(_, seats)| seats.len()).sum();
+    let slices = slices(&nodes, count);
+    let cores: usize = slices.iter().flatten().map(|(_, cores)| cores.len()).sum();
     let mut before = 0;
     let mut replicas = Vec::with_capacity(count);
     for slice in &slices {
-        let own: usize = slice.iter().map(|(_, seats)| seats.len()).sum();
-        // One thread each, and of what the budget has beyond that, shares that add up to it.
+        let own: usize = slice.iter().map(|(_, cores)| cores.len()).sum();
+        // One thread each; the rest of the budget is divided in proportion to the cores, without remainder.
         let rest = |cores_before: usize| budget.saturating_sub(count) * cores_before / cores.max(1);
         let share = if budget >= cores { own } else { 1 + rest(before + own) - rest(before) };
         before += own;
-        let threads = request.threads.unwrap_or(share).clamp(1, MOST);
-        let threads_batch = request.threads_batch.or(request.threads).unwrap_or(share).clamp(1, MOST);
-        let shares = shares(&places, slice, threads.max(threads_batch));
+        let threads = request.threads.unwrap_or(share).clamp(1, MAX_COUNT);
+        let threads_batch = request.threads_batch.or(request.threads).unwrap_or(share).clamp(1, MAX_COUNT);
+        let shares = shares(&nodes, slice, threads.max(threads_batch));
         replicas.push(Replica { threads, threads_batch, shares });
     }
     let weights = weights(topology, &replicas);
     Placement { replicas, weights }
 }
 
-/// The nodes with allowed cores; one that has all CPUs where the machine contradicts itself.
-fn places(topology: &Topology) -> Vec<Place<'_>> {
+/// Returns the nodes with allowed cores. If the topology is contradictory, one node has all CPUs.
+fn nodes(topology: &Topology) -> Vec<UsableNode<'_>> {
     let allowed = topology.allowed();
     let caches: Vec<&CpuList> = topology.data_caches(3).flat_map(|cache| &cache.instances).collect();
-    let seat = |core: &Core| {
+    let core = |core: &Core| {
         let cpus = core.cpus.intersection(&allowed);
         let cache = caches.iter().position(|cache| cpus.first().is_some_and(|cpu| cache.contains(cpu)));
-        Seat { cpus, cache }
+        UsableCore { cpus, cache }
     };
-    let mut seats: Vec<Seat> = topology.allowed_cores().map(seat).collect();
-    if seats.is_empty() {
-        // CPUs allowed but unknown to the machine's own list (a damaged tree) still run threads.
-        seats = allowed.iter().map(|cpu| Seat { cpus: CpuList::from_iter([cpu]), cache: None }).collect();
+    let mut cores: Vec<UsableCore> = topology.allowed_cores().map(core).collect();
+    if cores.is_empty() {
+        // CPUs that are allowed but missing from the machine's own list (a damaged tree) still run threads.
+        cores =
+            allowed.iter().map(|cpu| UsableCore { cpus: CpuList::from_iter([cpu]), cache: None }).collect();
     }
-    let mut places: Vec<Place<'_>> = Vec::new();
+    let mut nodes: Vec<UsableNode<'_>> = Vec::new();
     for (i, node) in topology.numa_nodes.iter().enumerate() {
-        // A core that no node claims goes to the first.
-        let claims = |n: &NumaNode, seat: &Seat| seat.cpus.first().is_some_and(|cpu| n.cpus.contains(cpu));
-        let orphan = |seat: &Seat| i == 0 && !topology.numa_nodes.iter().any(|n| claims(n, seat));
-        let mut seats: Vec<Seat> =
-            seats.iter().filter(|seat| claims(node, seat) || orphan(seat)).cloned().collect();
-        seats.sort_by_key(|seat| seat.cache);
-        if !seats.is_empty() {
-            places.push(Place { node, seats });
+        // A core that belongs to no node is assigned to the first.
+        let claims =
+            |n: &NumaNode, core: &UsableCore| core.cpus.first().is_some_and(|cpu| n.cpus.contains(cpu));
+        let orphan = |core: &UsableCore| i == 0 && !topology.numa_nodes.iter().any(|n| claims(n, core));
+        let mut cores: Vec<UsableCore> =
+            cores.iter().filter(|core| claims(node, core) || orphan(core)).cloned().collect();
+        cores.sort_by_key(|core| core.cache);
+        if !cores.is_empty() {
+            nodes.push(UsableNode { node, cores });
         }
     }
-    places
+    nodes
 }
 
-/// The cores of one replica: places by their index, each with some of its cores.
-type Slice = Vec<(usize, Vec<Seat>)>;
+/// Cores of one replica: (index of the node, some of its cores).
+type Slice = Vec<(usize, Vec<UsableCore>)>;
 
-/// Deals the cores to `count` replicas: whole nodes while there are enough, then whole caches, then cores.
-fn slices(places: &[Place<'_>], count: usize) -> Vec<Slice> {
+/// Divides the cores among `count` replicas: whole nodes while there are enough, then whole caches, then cores.
+fn slices(nodes: &[UsableNode<'_>], count: usize) -> Vec<Slice> {
     let whole =
-        |range: std::ops::Range<usize>| -> Slice { range.map(|i| (i, places[i].seats.clone())).collect() };
-    if count <= places.len() {
-        let cut = |i: usize| i * places.len() / count;
+        |range: std::ops::Range<usize>| -> Slice { range.map(|i| (i, nodes[i].cores.clone())).collect() };
+    if count <= nodes.len() {
+        let cut = |i: usize| i * nodes.len() / count;
         return (0..count).map(|i| whole(cut(i)..cut(i + 1))).collect();
     }
-    let mut dealt = vec![0_usize; places.len()];
+    let mut dealt = vec![0_usize; nodes.len()];
     for _ in 0..count {
-        // The node with the most cores for one replica more (D'Hondt's rule); the first of equals.
-        let most = (0..places.len())
-            .max_by_key(|&i| ((places[i].seats.len() << 20) / (dealt[i] + 1), std::cmp::Reverse(i)));
+        // The node with the most cores per replica when given one more (D'Hondt method); the first of equal ones.
+        let most = (0..nodes.len())
+            .max_by_key(|&i| ((nodes[i].cores.len() << 20) / (dealt[i] + 1), std::cmp::Reverse(i)));
         if let Some(most) = most {
             dealt[most] += 1;
         }
     }
     let mut slices = Vec::with_capacity(count);
-    for (i, (place, &parts)) in places.iter().zip(&dealt).enumerate() {
-        let caches: Vec<&[Seat]> = place.seats.chunk_by(|a, b| a.cache == b.cache).collect();
+    for (i, (node, &parts)) in nodes.iter().zip(&dealt).enumerate() {
+        let caches: Vec<&[UsableCore]> = node.cores.chunk_by(|a, b| a.cache == b.cache).collect();
         for part in 0..parts {
             let cut = |n: usize| part * n / parts..(part + 1) * n / parts;
-            let seats = if parts <= caches.len() {
+            let cores = if parts <= caches.len() {
                 caches[cut(caches.len())].concat()
-            } else if parts <= place.seats.len() {
-                place.seats[cut(place.seats.len())].to_vec()
+            } else if parts <= node.cores.len() {
+                node.cores[cut(node.cores.len())].to_vec()
             } else {
-                // More replicas than cores take turns on one each.
-                vec![place.seats[part % place.seats.len()].clone()]
+                // With more replicas than cores, each replica gets one core, in turn.
+                vec![node.cores[part % node.cores.len()].clone()]
             };
-            slices.push(vec![(i, seats)]);
+            slices.push(vec![(i, cores)]);
         }
     }
     slices
 }
 
-/// Spreads `threads` over as few of the slice's nodes as have a core for each, in proportion to their cores.
-fn shares(places: &[Place<'_>], slice: &Slice, threads: usize) -> Vec<NodeShare> {
+/// Distributes `threads` over as few of the slice's nodes as have a core per thread, in proportion to their cores.
+fn shares(nodes: &[UsableNode<'_>], slice: &Slice, threads: usize) -> Vec<NodeShare> {
     let mut order: Vec<usize> = (0..slice.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(slice[i].1.len()));
     let mut cores = 0;
@@ -239,32 +240,32 @@ fn shares(places: &[Place<'_>], slice: &Slice, threads: usize) -> Vec<NodeShare>
     order.sort_unstable();
     let mut before = 0;
     let mut shares = Vec::new();
-    for (place, seats) in order.iter().map(|&i| &slice[i]) {
-        let after = before + seats.len();
+    for (node, own_cores) in order.iter().map(|&i| &slice[i]) {
+        let after = before + own_cores.len();
         let own = threads * after / cores - threads * before / cores;
         before = after;
         if own > 0 {
-            let place = &places[*place];
-            let cpus = bounds(place, seats, places.len());
-            shares.push(NodeShare { node: place.node.id, cpus, threads: own });
+            let node = &nodes[*node];
+            let cpus = bounds(node, own_cores, nodes.len());
+            shares.push(NodeShare { node: node.node.id, cpus, threads: own });
         }
     }
     shares
 }
 
-/// What threads on these cores of a node are bound to.
-fn bounds(place: &Place<'_>, seats: &[Seat], places: usize) -> Option<CpuList> {
-    let within = |seat: &Seat| seats.iter().any(|own| own.cache == seat.cache);
-    let reached = place.seats.iter().filter(|seat| within(seat)).count();
-    // Whole caches, known, and not all of the node's.
-    let caches = seats.iter().all(|seat| seat.cache.is_some()) && reached == seats.len();
-    if caches && seats.len() < place.seats.len() {
-        return Some(seats.iter().flat_map(|seat| seat.cpus.iter()).collect());
+/// Returns the CPUs to which threads on these cores of a node are bound; `None` if they stay unbound.
+fn bounds(node: &UsableNode<'_>, cores: &[UsableCore], nodes: usize) -> Option<CpuList> {
+    let within = |core: &UsableCore| cores.iter().any(|own| own.cache == core.cache);
+    let reached = node.cores.iter().filter(|core| within(core)).count();
+    // True for whole, known caches.
+    let caches = cores.iter().all(|core| core.cache.is_some()) && reached == cores.len();
+    if caches && cores.len() < node.cores.len() {
+        return Some(cores.iter().flat_map(|core| core.cpus.iter()).collect());
     }
-    (places > 1).then(|| place.cpus())
+    (nodes > 1).then(|| node.cpus())
 }
 
-/// Where the one copy of the weights lies.
+/// Returns the placement of the weights' pages.
 fn weights(topology: &Topology, replicas: &[Replica]) -> Pages {
     let has_memory =
         |id: u32| topology.numa_nodes.iter().any(|node| node.id == id && node.memory_total_bytes != Some(0));
@@ -277,7 +278,7 @@ fn weights(topology: &Topology, replicas: &[Replica]) -> Pages {
         }
     }
     match nodes[..] {
-        // One node, or none that is known to have memory: there is nothing to choose.
+        // With one node, or none known to have memory, there is no choice.
         _ if with_memory < 2 => Pages::AsTouched,
         [] => Pages::AsTouched,
         [(node, _)] => Pages::Node(node),

@@ -1,15 +1,15 @@
-//! A persistent team of threads that runs one indexed job at a time.
+//! Persistent team of threads that runs one indexed job at a time.
 //!
-//! `run(n, f)` calls `f(0..n)` once each, spread over the team, and returns when all calls have returned. Each
-//! member owns a contiguous range of the indices (so a weight matrix is read as one stream per core) and takes
-//! from the others' ranges when its own is done (so a preempted member holds back at most one index).
+//! `run(n, f)` calls `f(0..n)` once each, spread over the team, and returns when all calls have returned. Each member
+//! owns a contiguous range of the indices (so a weight matrix is read as one stream per core) and takes from the
+//! others' ranges when its own is done (so a preempted member delays at most one index).
 //!
-//! A [`Pool`] is a view of a team, and may use fewer members than there are: reading one token is bound by memory,
-//! which fewer members saturate than a prompt's products keep busy. The others sleep meanwhile.
+//! A [`Pool`] is a view of a team, and may use fewer members than there are: decoding one token is bound by memory,
+//! which fewer members saturate than the products of a prompt keep busy. The others sleep meanwhile.
 //!
-//! A member that sleeps through a job is not waited for: the caller closes the job when every index has been
-//! handed out and waits only for members inside it. Idle members spin for a few microseconds, then park, so an
-//! idle process uses no processor. Where others want its processor a member rests between indices ([`yielding`]).
+//! The caller does not wait for a member that sleeps through a job: it closes the job when every index has been taken
+//! and waits only for members inside it. Idle members spin for a few microseconds, then park, so an idle process uses
+//! no processor. If other processes compete for its processor, a member rests between indices ([`yielding`]).
 
 use std::any::Any;
 use std::fmt;
@@ -22,29 +22,30 @@ use crate::cpu::topology::CpuList;
 use crate::threads::affinity::bind_thread;
 use crate::threads::yielding;
 
-/// Two cache lines: neighbouring lines are fetched in pairs on x86.
+/// Value aligned to two cache lines: x86 prefetches neighbouring lines in pairs.
 #[repr(align(128))]
 #[derive(Default)]
 struct Padded<T>(T);
 
-/// State word: generation of the job in the upper bits, then OPEN, then how many members the job is for, then how
-/// many are inside. Who is not meant learns it without entering.
+/// Mask of the number of members inside the job. The state word holds, from the upper bits down: generation of the job,
+/// OPEN, number of members of the job, number of members inside. A member beyond that number sees so without entering.
 const INSIDE: u64 = MEMBERS - 1;
 const MEMBERS: u64 = 1 << 12;
 const OPEN: u64 = 1 << 24;
 const GENERATION: u64 = 1 << 25;
-/// A member's stack. Kernels need little of it, but callers' jobs may follow grammars; what is not used is no memory.
+/// Stack size of a member. Kernels need little of it, but callers' jobs may compile grammars; unused stack takes no
+/// memory.
 const STACK_BYTES: usize = 16 << 20;
 
-/// The most members; both counts of the state word hold it.
-const MOST_MEMBERS: usize = 1024;
+/// Maximum number of members; fits both counts of the state word.
+const MAX_MEMBERS: usize = 1024;
 
-/// How many members the job in `state` is for.
+/// Returns the number of members of the job in `state`.
 fn members_in(state: u64) -> u64 {
     state / MEMBERS % (OPEN / MEMBERS)
 }
 
-/// A type-erased reference to the job's closure, and which range each of its members owns.
+/// Type-erased reference to the job's closure, and the index of the range that each of its members owns.
 #[derive(Clone, Copy)]
 struct Job {
     call: unsafe fn(*const (), usize),
@@ -52,9 +53,10 @@ struct Job {
     ranges: *const [usize],
 }
 
-/// Indices of a member between two looks at the clock.
+/// Number of indices between two looks at the clock.
 const LOOK_EVERY: usize = 8;
-/// The part of its time that a caller waits where all do. Beside one busy loop on two processors it is 0.1 to 0.3.
+/// Limit of the fraction of time that the caller waits for a processor, above which members do not rest. Beside one
+/// busy loop on two processors the fraction is 0.1 to 0.3.
 const CALLER_WAITS: f32 = 0.37;
 
 struct Shared {
@@ -65,22 +67,22 @@ struct Shared {
     end: Vec<Padded<AtomicUsize>>,
     parked: Vec<Padded<AtomicBool>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
-    /// The first refusal to bind a member.
+    /// First error of binding a member.
     unbound: OnceLock<std::io::Error>,
-    /// Whether the caller waits for a processor much of its time ([`yielding`]).
+    /// True if the caller waits for a processor much of its time ([`yielding`]).
     caller_waits: AtomicBool,
     spins: u32,
 }
 
-// SAFETY: `job` is written only while the state is closed with nobody inside, and read only by members that
+// SAFETY: `job` is written only while the state is closed and no member is inside, and read only by members that
 // entered while it was open; the state word orders the two. Everything else is atomic or locked.
 unsafe impl Sync for Shared {}
 // SAFETY: the raw pointers in `job` are used only while the caller of `run` keeps the closure and its ranges alive.
 unsafe impl Send for Shared {}
 
 impl Shared {
-    /// Whether a member should rest. The caller, for whom all wait between jobs, does not; and where it has to wait for half of its
-    /// time, as beside two busy loops on two processors, others rest in vain.
+    /// Returns true if a member should rest. The caller never rests, because all members wait for it between jobs; and
+    /// if it waits for half of its time, as beside two busy loops on two processors, resting members gain nothing.
     fn should_rest(&self, me: usize) -> bool {
         let (waiting, due) = yielding::look();
         if me == 0 {
@@ -93,9 +95,10 @@ impl Shared {
         due && !self.caller_waits.load(Ordering::Relaxed)
     }
 
-    /// Takes indices until none are left, own range first. Whether none are: else the member should rest.
+    /// Takes indices until none are left, from its own range first. Returns true if none are left; otherwise the member
+    /// should rest.
     fn work(&self, me: usize, job: Job) -> bool {
-        // SAFETY: the ranges belong to the pool that runs the job, which cannot end while we are inside.
+        // SAFETY: the ranges belong to the pool that runs the job, which cannot end while this member is inside.
         let ranges = unsafe { &*job.ranges };
         let members = ranges.len();
         let mut taken = 0_usize;
@@ -103,7 +106,7 @@ impl Shared {
             let victim = (ranges[me] + i) % members;
             let end = self.end[victim].0.load(Ordering::Relaxed);
             loop {
-                // A plain look first: a fetch_add on an exhausted range would bounce its cache line for nothing.
+                // A plain load first: a fetch_add on an exhausted range would only move its cache line between cores.
                 if self.next[victim].0.load(Ordering::Relaxed) >= end {
                     break;
                 }
@@ -115,7 +118,7 @@ impl Shared {
                 if index >= end {
                     break;
                 }
-                // SAFETY: the closure outlives the job, which cannot close while we are inside.
+                // SAFETY: the closure outlives the job, which cannot close while this member is inside.
                 let result = catch_unwind(AssertUnwindSafe(|| unsafe { (job.call)(job.data, index) }));
                 if let Err(payload) = result {
                     *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
@@ -146,76 +149,76 @@ impl Shared {
                     continue;
                 }
                 self.parked[me].0.store(true, Ordering::SeqCst);
-                // Look again: a job published before the flag was up woke nobody.
+                // Check again: a job published before the flag was set woke no member.
                 let quiet = !is_new(self.state.0.load(Ordering::SeqCst));
                 if quiet && !self.stop.load(Ordering::SeqCst) {
                     thread::park();
                 }
                 self.parked[me].0.store(false, Ordering::SeqCst);
             };
-            // Enter the job, unless it closed meanwhile.
+            // Enter the job, unless it was closed meanwhile.
             let entered =
                 self.state.0.compare_exchange(state, state + 1, Ordering::SeqCst, Ordering::Relaxed);
             if entered.is_err() {
                 continue;
             }
-            // SAFETY: we are inside an open job, so nobody writes the cell.
+            // SAFETY: this member is inside an open job, so the cell is not written.
             let job = unsafe { *self.job.0.get() };
             let done = self.work(me, job);
             self.state.0.fetch_sub(1, Ordering::SeqCst);
             if done {
                 seen = state / GENERATION;
             } else {
-                // Outside, so that nobody waits.
+                // Outside the job, so that the caller does not wait.
                 yielding::rest();
             }
         }
     }
 }
 
-/// The threads.
+/// Threads of a team.
 struct Team {
     shared: Arc<Shared>,
     threads: Vec<Thread>,
     handles: Vec<JoinHandle<()>>,
-    /// The group of CPUs each member belongs to.
+    /// Index of each member's group.
     groups: Vec<usize>,
-    /// Held while a job runs, so that callers on several threads take turns.
+    /// Lock held while a job runs, so that callers on several threads take turns.
     turn: Mutex<()>,
 }
 
-/// Members that may run on the same CPUs, those of a NUMA node or of a cache they share: a worker bound to a single
-/// core that somebody else keeps busy would hold everybody.
+/// Members that share a set of CPUs, those of a NUMA node or of a shared cache: a worker bound to a single core that
+/// another process keeps busy would delay all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberGroup {
-    /// Where they may run; `None` leaves them where the process may.
+    /// CPUs to bind them to; `None` leaves them unbound.
     pub cpus: Option<CpuList>,
-    /// How many they are.
+    /// Number of members.
     pub members: usize,
 }
 
-/// A team of threads, or the first few of one. The thread that calls [`Pool::run`] is its first member.
+/// Team of threads, or its first members. The thread that calls [`Pool::run`] is the first member.
 pub struct Pool {
     team: Arc<Team>,
-    /// The range that each member owns. Members of one group own neighbouring ranges, so that a node reads
-    /// neighbouring rows.
+    /// Index of each member's range. Members of one group own neighbouring ranges, so that a node reads neighbouring
+    /// rows.
     ranges: Box<[usize]>,
 }
 
 impl Pool {
-    /// A team of `members` threads (1 to 1024, the caller included) that run where the process may.
+    /// Starts a team of `members` threads (1 to 1024, the caller included), unbound.
     ///
     /// # Errors
-    /// The operating system refused a thread.
+    /// If the operating system refuses a thread.
     pub fn new(members: usize) -> std::io::Result<Pool> {
         Pool::grouped(&[MemberGroup { cpus: None, members }])
     }
 
-    /// A team whose members run on the CPUs of their groups. The caller, of the first group, stays where it is: see
-    /// [`bind_thread`]. Members are taken from all groups in proportion, whatever the size of a view.
+    /// Starts a team whose members are bound to the CPUs of their groups. The caller, a member of the first group, is
+    /// not bound: see [`bind_thread`]. Members are taken from all groups in proportion, whatever the size of a view.
     ///
     /// # Errors
-    /// The operating system refused a thread. That it refuses to bind one is no error: see [`Pool::unbound`].
+    /// If the operating system refuses a thread. A refused binding is no error: see [`Pool::unbound`].
     pub fn grouped(groups: &[MemberGroup]) -> std::io::Result<Pool> {
         let order = spread(groups);
         let members = order.len();
@@ -236,8 +239,8 @@ impl Pool {
             panic: Mutex::new(None),
             unbound: OnceLock::new(),
             caller_waits: AtomicBool::new(false),
-            // About 20 microseconds; next to none where members outnumber processors, because then a spinning
-            // member keeps a working one from running.
+            // About 20 microseconds; fewer if there are more members than processors, because then a spinning member
+            // keeps a working one from running.
             spins: if members > cpus { 50 } else { 2_000 },
         });
         let mut handles = Vec::new();
@@ -259,20 +262,21 @@ impl Pool {
         Ok(Pool { team, ranges })
     }
 
-    /// A view of the same team with at most `members` of its members, one at least. Jobs of both take turns.
+    /// Returns a view of the same team with at most `members` of its members, and at least one. Jobs of both take
+    /// turns.
     #[must_use]
     pub fn limited(&self, members: usize) -> Pool {
         let members = members.clamp(1, self.members());
         Pool { team: Arc::clone(&self.team), ranges: ranges_of(&self.team.groups[..members]) }
     }
 
-    /// The number of members, the caller included.
+    /// Returns the number of members, the caller included.
     #[must_use]
     pub fn members(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Why a member could not be bound to its CPUs, if one could not; it then runs where the process may.
+    /// Returns the error of binding a member to its CPUs, if there was one; that member is then unbound.
     #[must_use]
     pub fn unbound(&self) -> Option<&std::io::Error> {
         self.team.shared.unbound.get()
@@ -302,20 +306,20 @@ impl Pool {
         }
         let job =
             Job { call: call::<F>, data: std::ptr::from_ref(&f).cast(), ranges: &raw const *self.ranges };
-        // SAFETY: the job is closed with nobody inside (established at the end of the last run).
+        // SAFETY: the job is closed and no member is inside (established at the end of the last run).
         unsafe { *s.job.0.get() = job };
-        // A closed state with nobody inside is changed by nobody else.
+        // No other thread changes the state while the job is closed and no member is inside.
         let generation = s.state.0.load(Ordering::SeqCst) / GENERATION + 1;
         let open = generation.wrapping_mul(GENERATION) | OPEN | (members as u64 * MEMBERS);
         s.state.0.store(open, Ordering::SeqCst);
-        // No more helpers than there are indices beside our own.
+        // Wakes at most as many members as there are indices beside the caller's.
         for (thread, parked) in self.team.threads.iter().zip(&s.parked[1..]).take((members - 1).min(n - 1)) {
             if parked.0.load(Ordering::SeqCst) {
                 thread.unpark();
             }
         }
         s.work(0, job);
-        // Nothing is left to take: latecomers stay out, and those inside finish their last index.
+        // No index is left: members that arrive later stay out, and those inside finish their last index.
         s.state.0.fetch_sub(OPEN, Ordering::SeqCst);
         let mut spins = 0_u32;
         while s.state.0.load(Ordering::SeqCst) & INSIDE != 0 {
@@ -329,14 +333,14 @@ impl Pool {
     }
 }
 
-/// The order of members: the group of each, so that any number of the first are spread over the groups in proportion
-/// to their sizes.
+/// Returns the group of each member, in an order in which any number of first members are spread over the groups in
+/// proportion to their sizes.
 fn spread(groups: &[MemberGroup]) -> Vec<usize> {
-    let total = groups.iter().fold(0_usize, |n, g| n.saturating_add(g.members)).clamp(1, MOST_MEMBERS);
+    let total = groups.iter().fold(0_usize, |n, g| n.saturating_add(g.members)).clamp(1, MAX_MEMBERS);
     let mut taken = vec![0_usize; groups.len()];
     let mut order = Vec::with_capacity(total);
     for _ in 0..total {
-        // The group furthest behind its share: the smallest (taken + 1) / members, compared in whole numbers.
+        // The group furthest behind its share: the smallest (taken + 1) / members, compared in integers.
         let behind = (0..groups.len())
             .filter(|&g| taken[g] < groups[g].members)
             .min_by_key(|&g| (((taken[g] as u64 + 1) << 32) / groups[g].members as u64, g));
@@ -349,7 +353,7 @@ fn spread(groups: &[MemberGroup]) -> Vec<usize> {
     order
 }
 
-/// The range that each member owns: those of the first group first, and in a group as members come.
+/// Returns the index of each member's range: groups in order, and within a group members in order.
 fn ranges_of(groups: &[usize]) -> Box<[usize]> {
     let mut order: Vec<usize> = (0..groups.len()).collect();
     order.sort_by_key(|&member| groups[member]);
@@ -367,7 +371,7 @@ impl Drop for Team {
             t.unpark();
         }
         for h in self.handles.drain(..) {
-            // A member cannot panic: calls of the job are caught.
+            // A member cannot panic: panics of the job's calls are caught.
             let _ = h.join();
         }
     }
@@ -438,7 +442,7 @@ mod tests {
         }
     }
 
-    /// Members that are not meant neither work nor hold up those that are, and the views take turns.
+    /// Members outside a view neither work nor delay its members, and the views take turns.
     #[test]
     fn a_limited_view_uses_the_first_members_alone() {
         let whole = Pool::new(6).unwrap();
@@ -477,7 +481,7 @@ mod tests {
         assert_eq!(spread(&[group(4), group(2)]), [0, 0, 1, 0, 0, 1]);
         assert_eq!(spread(&[]), [0]);
         assert_eq!(spread(&[group(0), group(2)]), [1, 1]);
-        assert_eq!(spread(&[group(usize::MAX), group(5)]).len(), MOST_MEMBERS);
+        assert_eq!(spread(&[group(usize::MAX), group(5)]).len(), MAX_MEMBERS);
         // Members of one group own neighbouring ranges.
         assert_eq!(*ranges_of(&[0, 1, 0, 1]), [0, 2, 1, 3]);
         assert_eq!(*ranges_of(&[0, 1, 0]), [0, 2, 1]);

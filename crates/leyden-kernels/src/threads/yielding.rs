@@ -1,35 +1,36 @@
-//! When a thread that shares its processor with others rests.
+//! Rests of threads that share their processor with other processes.
 //!
-//! A system that has more threads to run than processors stops one wherever it is, for some milliseconds, and a member of a team
-//! that is stopped within an index holds all others up until it runs again. One that sleeps for a moment between two indices waits
-//! for its turn there, while the others take what it would have, and is hardly ever stopped elsewhere; its share of the processor
-//! stays what it was. `docs/benchmarks.md` has what that brings beside a busy loop.
+//! With more runnable threads than processors, the operating system stops threads anywhere, for some milliseconds, and
+//! a member of a team that is stopped within an index delays all others until it runs again. A member that sleeps for a
+//! moment between two indices is descheduled there, while the others take its indices, and is hardly ever stopped
+//! elsewhere; its share of the processor stays the same. `docs/benchmarks.md` has measurements beside a busy loop.
 
 use std::cell::Cell;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a thread works between rests, and how long it asks to rest. Beside a busy loop a team of two was slower with 2 ms of
-/// work, as its member was stopped within it again, and with 0.3 ms of each, as it did not get its share.
+/// Time between rests; `REST` is the length of a rest. Beside a busy loop a team of two was slower with 2 ms of work,
+/// because its member was stopped within it again, and with 0.3 ms of each, because it did not get its share.
 const WORK: Duration = Duration::from_millis(1);
 const REST: Duration = Duration::from_micros(50);
 
-/// How often a thread looks how long it waited for a processor, and how much of what it sees counts beside what it saw before.
+/// Interval between measurements of the time a thread waited for a processor; `NEWS` is the weight of a new measurement
+/// in the running average.
 const LOOK: Duration = Duration::from_millis(10);
 const NEWS: f32 = 0.25;
-/// A thread that waits for more than this part of its time shares its processor. One that rests goes on waiting, and one that need
-/// not share any longer does not wait.
+/// Waiting fraction above which a thread shares its processor. A resting thread still waits, and a thread that no
+/// longer shares its processor does not.
 const SHARES: f32 = 0.15;
 
-/// What a thread knows of itself.
+/// Measurements of a thread.
 #[derive(Clone, Copy)]
 struct Watch {
     looked: Instant,
-    /// How long it had waited for a processor when it looked.
+    /// Total time waited for a processor at the last measurement.
     waited: Duration,
-    /// The part of its time that it waits, lately.
+    /// Running average of the fraction of time spent waiting.
     part: f32,
-    /// When its last rest ended.
+    /// End of the last rest.
     rested: Instant,
 }
 
@@ -37,8 +38,8 @@ thread_local! {
     static WATCH: Cell<Option<Watch>> = const { Cell::new(None) };
 }
 
-/// What part of its time the calling thread waits for a processor, and whether it shares one and has worked for so long that it
-/// should rest.
+/// Returns the fraction of time that the calling thread waits for a processor, and whether it should rest: it shares
+/// its processor and has worked long enough.
 pub(crate) fn look() -> (f32, bool) {
     #[cfg(test)]
     if tests::ALWAYS.load(std::sync::atomic::Ordering::Relaxed) {
@@ -58,7 +59,7 @@ pub(crate) fn look() -> (f32, bool) {
     (watch.part, watch.part > SHARES && now - watch.rested >= WORK)
 }
 
-/// Rests.
+/// Sleeps for a rest.
 pub(crate) fn rest() {
     thread::sleep(REST);
     if let Some(watch) = WATCH.get() {
@@ -66,13 +67,15 @@ pub(crate) fn rest() {
     }
 }
 
-/// How long the calling thread could have run but waited for a processor, ever; zero where the system does not say.
+/// Returns the total time that the calling thread was runnable but waited for a processor; zero if the system does not
+/// say.
 fn waited() -> Duration {
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     waited_of(&statistics).unwrap_or_default()
 }
 
-/// The second number of Linux's `schedstat` of a thread ("Scheduler Statistics" in its documentation), in nanoseconds.
+/// Parses the second number of a thread's `schedstat` in Linux ("Scheduler Statistics" in its documentation), in
+/// nanoseconds.
 fn waited_of(statistics: &str) -> Option<Duration> {
     statistics.split_ascii_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
@@ -82,7 +85,7 @@ pub(crate) mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
-    /// Whether all threads rest at every look.
+    /// True if all threads rest at every look.
     pub(crate) static ALWAYS: AtomicBool = AtomicBool::new(false);
 
     #[test]
